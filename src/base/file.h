@@ -1,0 +1,34 @@
+/* Files: whole reads, read-only mappings, and files that appear whole or not at all. */
+#ifndef IG_BASE_FILE_H
+#define IG_BASE_FILE_H
+
+#include "base/error.h"
+
+struct ig_mapping {
+    const void *data; /* NULL where size is 0 */
+    size_t size;
+};
+
+/* Maps a regular file for reading. */
+enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, struct ingot_error *error);
+void ig_file_unmap(struct ig_mapping *mapping);
+
+/* Writes a temporary file beside `path`, fsyncs, and renames: readers see the old file or the whole new one. */
+struct ig_file_writer {
+    char *path, *temporary;
+    const struct ingot_allocator *allocator;
+    int fd;
+    uint64_t written;
+};
+enum ingot_status ig_file_writer_open(struct ig_file_writer *writer, const char *path,
+                                      const struct ingot_allocator *allocator, struct ingot_error *error);
+enum ingot_status ig_file_writer_write(struct ig_file_writer *writer, const void *data, size_t size,
+                                       struct ingot_error *error);
+/* Overwrites bytes written before (headers). */
+enum ingot_status ig_file_writer_patch(struct ig_file_writer *writer, uint64_t offset, const void *data, size_t size,
+                                       struct ingot_error *error);
+enum ingot_status ig_file_writer_commit(struct ig_file_writer *writer, struct ingot_error *error);
+/* Removes the temporary file; harmless after a commit. */
+void ig_file_writer_abort(struct ig_file_writer *writer);
+
+#endif

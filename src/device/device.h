@@ -1,0 +1,73 @@
+/*
+ * A device: where memory lives and kernels run. About 15 functions in one table; null/ is the commented example,
+ * cpu/ the real one. One conformance suite (tests/device) runs on all.
+ */
+#ifndef IG_DEVICE_DEVICE_H
+#define IG_DEVICE_DEVICE_H
+
+#include "base/error.h"
+
+struct ig_device;
+struct ig_stream; /* work enqueued on one stream is done in order */
+struct ig_event;
+struct ig_module; /* loaded code */
+struct ig_list;   /* a captured sequence of launches */
+
+struct ig_launch {
+    struct ig_module *module;
+    uint64_t entry;           /* offset of the kernel in the module's code */
+    void *const *buffers;     /* copied by launch */
+    uint32_t n_buffers;
+    const int64_t *dims;      /* copied by launch */
+    uint32_t n_dims;
+    int64_t tiles;
+    size_t scratch;           /* bytes per worker */
+    uint32_t max_workers;     /* worth using; 0: any */
+};
+
+struct ig_device_api {
+    const char *name;
+    void (*destroy)(struct ig_device *device);
+    /* Memory of the device, zero-filled is not promised. Aligned to 64. */
+    enum ingot_status (*allocate)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);
+    void (*release)(struct ig_device *, void *memory, size_t size);
+    /* Code: `code` must stay mapped and unchanged until module_destroy. */
+    enum ingot_status (*module_create)(struct ig_device *, const void *code, size_t size, struct ig_module **out_module,
+                                       struct ingot_error *);
+    void (*module_destroy)(struct ig_device *, struct ig_module *module);
+    enum ingot_status (*stream_create)(struct ig_device *, struct ig_stream **out_stream, struct ingot_error *);
+    void (*stream_destroy)(struct ig_device *, struct ig_stream *stream);
+    /* Waits until all that was enqueued is done and returns the first failure since the last wait. */
+    enum ingot_status (*stream_wait)(struct ig_device *, struct ig_stream *stream, struct ingot_error *);
+    enum ingot_status (*event_create)(struct ig_device *, struct ig_event **out_event, struct ingot_error *);
+    void (*event_destroy)(struct ig_device *, struct ig_event *event);
+    enum ingot_status (*event_record)(struct ig_device *, struct ig_stream *, struct ig_event *, struct ingot_error *);
+    enum ingot_status (*event_wait)(struct ig_device *, struct ig_stream *, struct ig_event *, struct ingot_error *);
+    /* Enqueued. */
+    enum ingot_status (*copy)(struct ig_device *, struct ig_stream *, void *to, const void *from, size_t size,
+                              struct ingot_error *);
+    enum ingot_status (*launch)(struct ig_device *, struct ig_stream *, const struct ig_launch *, struct ingot_error *);
+    /* Makes sure that a launch with that much scratch per worker allocates nothing. */
+    enum ingot_status (*reserve_scratch)(struct ig_device *, struct ig_stream *, size_t bytes, struct ingot_error *);
+    /* Capture: launches and copies between begin and end are recorded, not run. Launching a list allocates nothing. */
+    enum ingot_status (*list_begin)(struct ig_device *, struct ig_stream *, struct ingot_error *);
+    enum ingot_status (*list_end)(struct ig_device *, struct ig_stream *, struct ig_list **out_list, struct ingot_error *);
+    void (*list_destroy)(struct ig_device *, struct ig_list *);
+    enum ingot_status (*list_launch)(struct ig_device *, struct ig_stream *, struct ig_list *, struct ingot_error *);
+    /* Replaces a buffer address in all recorded launches and copies. */
+    void (*list_patch)(struct ig_device *, struct ig_list *, void *old_address, void *new_address);
+};
+
+struct ig_device {
+    const struct ig_device_api *api;
+    const struct ingot_allocator *allocator;
+};
+
+/* `threads` that compute, the caller's included; 0: as many as this process may use (affinity, cgroup quota). */
+enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allocator *allocator,
+                                       struct ig_device **out_device, struct ingot_error *error);
+/* Records what it is told as text, runs nothing. */
+enum ingot_status ig_device_null_create(const struct ingot_allocator *allocator, struct ig_device **out_device,
+                                        struct ingot_error *error);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * Appending nodes to a graph. Every function infers the type of its result (raising INGOT_BAD_MODEL with operator and
+ * shapes where they do not fit), finds the symbolic contents of integer values, and returns an equal node's value where
+ * one exists already (common subexpressions never come into being). Inputs of one elementwise node must have one type.
+ */
+#ifndef IG_IR_BUILD_H
+#define IG_IR_BUILD_H
+
+#include "ir/graph.h"
+
+/* Position in the model for messages and explanations; nodes appended from now on carry it. */
+void ig_build_origin(struct ig_graph *g, const char *origin);
+
+ig_value ig_build_input(struct ig_graph *g, const char *name, const struct ig_type *type);
+void ig_build_output(struct ig_graph *g, const char *name, ig_value value);
+void ig_build_name(struct ig_graph *g, ig_value value, const char *name); /* keeps a name that is there */
+
+/* The general way: attributes in the row's order. The first output; the others follow. */
+ig_value ig_build_node(struct ig_graph *g, enum ig_op op, const ig_value *in, uint32_t n_in, uint32_t n_out,
+                       const struct ig_attr *attrs, struct ig_graph *const body[2]);
+/* Copies a node of another graph (or this one) with other inputs. */
+ig_value ig_build_copy(struct ig_graph *g, const struct ig_graph *from, const struct ig_node *node, const ig_value *in);
+
+struct ig_attr ig_attr_of_int(int64_t i);
+struct ig_attr ig_attr_of_float(double f);
+struct ig_attr ig_attr_of_ints(const int64_t *ints, int count);
+struct ig_attr ig_attr_of_floats(const double *floats, int count);
+struct ig_attr ig_attr_of_dim(ig_dim dim);
+struct ig_attr ig_attr_of_dims(const ig_dim *dims, int count);
+struct ig_attr ig_attr_of_dtype(enum ingot_dtype dtype);
+
+/* Constants. `data` must live as long as the graph; the other two copy. */
+ig_value ig_build_constant(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims,
+                           const struct ig_data *data);
+ig_value ig_build_scalar(struct ig_graph *g, enum ingot_dtype dtype, double value); /* rank 0 */
+ig_value ig_build_scalar_int(struct ig_graph *g, enum ingot_dtype dtype, int64_t value);
+ig_value ig_build_i64s(struct ig_graph *g, const int64_t *values, int count);
+ig_value ig_build_shape(struct ig_graph *g, const ig_dim *values, int count);  /* i64[count] */
+ig_value ig_build_shape_scalar(struct ig_graph *g, ig_dim value);              /* i64[] */
+ig_value ig_build_iota(struct ig_graph *g, const ig_dim *dims, int rank, int axis);
+
+/* Elementwise; scalars of the right type for constants: ig_map2(g, IG_OP_mul, x, ig_build_scalar(g, dtype, 0.5)). */
+ig_value ig_map1(struct ig_graph *g, enum ig_op op, ig_value a);
+ig_value ig_map2(struct ig_graph *g, enum ig_op op, ig_value a, ig_value b);
+ig_value ig_build_where(struct ig_graph *g, ig_value condition, ig_value a, ig_value b);
+ig_value ig_build_cast(struct ig_graph *g, ig_value a, enum ingot_dtype to);          /* no node where it is that type */
+ig_value ig_build_cast_saturating(struct ig_graph *g, ig_value a, enum ingot_dtype to);
+
+/* Views and movement; no node where the result would be the operand itself. */
+ig_value ig_build_reshape(struct ig_graph *g, ig_value a, const ig_dim *dims, int rank);
+ig_value ig_build_transpose(struct ig_graph *g, ig_value a, const int64_t *perm);
+ig_value ig_build_broadcast(struct ig_graph *g, ig_value a, const ig_dim *dims, int rank);
+ig_value ig_build_slice(struct ig_graph *g, ig_value a, const ig_dim *starts, const ig_dim *sizes, const int64_t *steps);
+/* One axis only. */
+ig_value ig_build_slice_axis(struct ig_graph *g, ig_value a, int axis, ig_dim start, ig_dim size, int64_t step);
+ig_value ig_build_pad(struct ig_graph *g, ig_value a, const ig_dim *before, const ig_dim *after, enum ig_pad_mode mode,
+                      ig_value value);
+ig_value ig_build_concat(struct ig_graph *g, const ig_value *parts, int count, int axis);
+ig_value ig_build_gather(struct ig_graph *g, ig_value a, ig_value index, int axis);
+/* Inserts axes of size 1 before the given positions of the result / removes axes of size 1. */
+ig_value ig_build_unsqueeze(struct ig_graph *g, ig_value a, const int *axes, int count);
+ig_value ig_build_squeeze(struct ig_graph *g, ig_value a, const int *axes, int count);
+
+ig_value ig_build_reduce(struct ig_graph *g, enum ig_op op, ig_value a, const int64_t *axes, int count);
+ig_value ig_build_matmul(struct ig_graph *g, ig_value a, ig_value b, enum ingot_dtype acc);
+
+/* Symbolic contents: true and out_elements (in the arena) where every element of an integer value is known. */
+bool ig_elements(struct ig_graph *g, ig_value value, const ig_dim **out_elements, int *out_count);
+/* Contents as numbers: true where value is constant, integer, and has at most `capacity` elements. */
+bool ig_const_ints(struct ig_graph *g, ig_value value, int64_t *out, int capacity, int *out_count);
+/* The one element of a constant of one element, as double. */
+bool ig_const_scalar(struct ig_graph *g, ig_value value, double *out);
+
+/* NumPy's broadcasting of two shapes; raises with `what` where they do not fit. */
+void ig_broadcast_dims(struct ig_graph *g, const char *what, const struct ig_type *a, const struct ig_type *b,
+                       struct ig_type *inout_type);
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * The graph: core operators (ops.def) over values, in topological order.
+ *
+ * A graph is append-only: a node's inputs exist before it, so the order of nodes is an order of execution, and there is
+ * nothing to unlink. A pass reads one graph and appends to a new one (pass/pass.h), which makes every rewrite local and
+ * dead code vanish by not being copied. Values and nodes are 32-bit indices. All graphs of a model share one pool of dims
+ * and live in the job's arena.
+ *
+ * Constants are not a phase but a property: a value is constant where all inputs of its (pure) node are. The constant
+ * part of a graph *is* the recipe by which weights are computed from the model's initialisers; it is evaluated when
+ * somebody asks (ig_const_tensor) and, for weights, when the engine is written.
+ */
+#ifndef IG_IR_GRAPH_H
+#define IG_IR_GRAPH_H
+
+#include "ir/type.h"
+
+typedef uint32_t ig_value;
+typedef uint32_t ig_node_id;
+#define IG_NO_VALUE UINT32_MAX
+#define IG_NO_NODE UINT32_MAX
+#define IG_NO_REGION UINT32_MAX
+
+enum ig_op {
+#define IG_MAP(name, ...) IG_OP_##name,
+#define IG_OP(name, ...) IG_OP_##name,
+#include "ir/ops.def"
+    IG_OP_COUNT
+};
+
+enum ig_family {
+    IG_FAMILY_SOURCE,
+    IG_FAMILY_VIEW,
+    IG_FAMILY_MAP,
+    IG_FAMILY_ROW,
+    IG_FAMILY_CONTRACT,
+    IG_FAMILY_WINDOW,
+    IG_FAMILY_SCAN,
+    IG_FAMILY_REST,
+    IG_FAMILY_CONTROL,
+};
+
+enum ig_pad_mode { IG_PAD_CONSTANT, IG_PAD_REFLECT, IG_PAD_EDGE, IG_PAD_WRAP };
+enum ig_scatter { IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX, IG_SCATTER_MIN };
+/* Activations of recurrences. */
+enum ig_activation {
+    IG_ACT_SIGMOID, IG_ACT_TANH, IG_ACT_RELU, IG_ACT_AFFINE, IG_ACT_LEAKY_RELU, IG_ACT_THRESHOLDED_RELU,
+    IG_ACT_SCALED_TANH, IG_ACT_HARD_SIGMOID, IG_ACT_ELU, IG_ACT_SOFTSIGN, IG_ACT_SOFTPLUS,
+};
+
+/* Every attribute name that occurs in ops.def. */
+enum ig_attr_name {
+    IG_ATTR_to, IG_ATTR_saturate, IG_ATTR_data, IG_ATTR_values, IG_ATTR_scalar, IG_ATTR_dims, IG_ATTR_axis, IG_ATTR_perm,
+    IG_ATTR_starts, IG_ATTR_sizes, IG_ATTR_steps, IG_ATTR_before, IG_ATTR_after, IG_ATTR_mode, IG_ATTR_batch_dims,
+    IG_ATTR_reduction, IG_ATTR_axes, IG_ATTR_last, IG_ATTR_exclusive, IG_ATTR_reverse, IG_ATTR_k, IG_ATTR_largest,
+    IG_ATTR_acc, IG_ATTR_packed, IG_ATTR_n, IG_ATTR_strides, IG_ATTR_dilations, IG_ATTR_groups, IG_ATTR_channels_last,
+    IG_ATTR_kernel, IG_ATTR_column_major, IG_ATTR_count_pad, IG_ATTR_activations, IG_ATTR_clip, IG_ATTR_input_forget,
+    IG_ATTR_alphas, IG_ATTR_betas, IG_ATTR_linear_before_reset, IG_ATTR_trip, IG_ATTR_carried,
+    IG_ATTR_COUNT
+};
+
+enum ig_attr_kind {
+    IG_KIND_INT, IG_KIND_FLOAT, IG_KIND_INTS, IG_KIND_FLOATS, IG_KIND_DIM, IG_KIND_DIMS, IG_KIND_DTYPE, IG_KIND_DATA
+};
+
+/* The elements of a constant: row-major, in place in the model's file or in the arena. */
+struct ig_data {
+    const void *bytes;
+    size_t size;
+    const char *initializer; /* the ONNX initialiser it is, by which it can be refitted; NULL: part of the model's logic */
+};
+
+struct ig_attr {
+    enum ig_attr_kind kind;
+    int count; /* of INTS, FLOATS, DIMS */
+    union {
+        int64_t i;            /* INT, DTYPE */
+        double f;             /* FLOAT */
+        const int64_t *ints;
+        const double *floats;
+        ig_dim dim;
+        const ig_dim *dims;
+        const struct ig_data *data;
+    };
+};
+
+struct ig_op_info {
+    const char *name;
+    enum ig_family family;
+    int min_in, max_in, outputs; /* -1: any */
+    int n_attrs;
+    enum ig_attr_name attr_names[12];
+    enum ig_attr_kind attr_kinds[12];
+    bool is_map;      /* an IG_MAP row */
+    bool result_bool; /* of an IG_MAP row */
+};
+const struct ig_op_info *ig_op_info(enum ig_op op);
+/* IG_OP_COUNT where there is none of that name. */
+enum ig_op ig_op_parse(const char *name);
+const char *ig_attr_name_text(enum ig_attr_name name);
+
+struct ig_graph;
+
+struct ig_node {
+    enum ig_op op;
+    uint32_t n_in, n_out;
+    const ig_value *in;   /* IG_NO_VALUE: optional and absent */
+    ig_value out;         /* the first output; the others have the next indices */
+    const struct ig_attr *attr; /* as many as the row has, in its order */
+    struct ig_graph *body[2];
+    const char *origin;   /* the ONNX node it came from: "Conv 'conv1'"; may be NULL */
+    uint32_t region;      /* set by the fuse pass; IG_NO_REGION: none */
+};
+
+struct ig_value_info {
+    struct ig_type type;
+    ig_node_id node;      /* that computes it; IG_NO_NODE: an input of the graph */
+    bool is_const;
+    const char *name;     /* for people; may be NULL */
+    const ig_dim *elements; /* of an integer or bool value whose contents are known symbolically; else NULL. An element
+                               may be IG_DIM_NONE where only others are known. */
+};
+
+struct ig_port {
+    ig_value value;
+    const char *name;
+};
+
+/* A set of nodes that one kernel computes (formed by the fuse pass). Its nodes appear in the graph's order. */
+struct ig_region {
+    enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, WINDOW, SCAN, REST, CONTROL */
+    ig_node_id anchor;     /* the contraction, window, … that gives it its family; of MAP and ROW the last node */
+    IG_VEC(ig_node_id) nodes;
+    IG_VEC(ig_value) inputs;  /* read from memory, each once, in order of first use; weights included */
+    IG_VEC(ig_value) outputs; /* written to memory */
+};
+
+struct ig_graph {
+    struct ig_job *job;
+    struct ig_dims *dims;
+    IG_VEC(struct ig_node) nodes;
+    IG_VEC(struct ig_value_info) values;
+    IG_VEC(struct ig_port) inputs;  /* in the model's order */
+    IG_VEC(struct ig_port) outputs;
+    IG_VEC(struct ig_region) regions; /* empty before the fuse pass; afterwards in an order of execution */
+    struct ig_map *cse;             /* node contents -> node; see build.h */
+    struct ig_const_cache *constants; /* evaluated small constants */
+};
+
+struct ig_graph *ig_graph_create(struct ig_job *job, struct ig_dims *dims);
+
+static inline const struct ig_value_info *ig_info(const struct ig_graph *graph, ig_value value) {
+    return &graph->values.at[value];
+}
+static inline const struct ig_type *ig_type_of(const struct ig_graph *graph, ig_value value) {
+    return &graph->values.at[value].type;
+}
+/* The node that computes value, or NULL for an input of the graph. The pointer is valid until a node is appended. */
+const struct ig_node *ig_def(const struct ig_graph *graph, ig_value value);
+/* The defining node where it is of that op, else NULL. */
+const struct ig_node *ig_def_op(const struct ig_graph *graph, ig_value value, enum ig_op op);
+
+/* Attributes by name; asking for one that the row does not have raises INGOT_INTERNAL. */
+const struct ig_attr *ig_attr(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name);
+static inline int64_t ig_attr_int(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name) {
+    return ig_attr(graph, node, name)->i;
+}
+
+/* How many nodes and graph outputs read each value: an array by value, in the arena. */
+uint32_t *ig_graph_use_counts(struct ig_graph *graph);
+
+#endif

@@ -1,0 +1,20 @@
+/* What code is generated for. Decided by feature bits, never by model numbers. */
+#ifndef IG_IR_TARGET_H
+#define IG_IR_TARGET_H
+
+#include <stdbool.h>
+
+enum ig_isa {
+    IG_ISA_X86_64_V3, /* AVX2, FMA, F16C */
+    IG_ISA_X86_64_V4, /* AVX-512 F/BW/CD/DQ/VL */
+    IG_ISA_AMX,       /* v4 and AMX-TILE/BF16/INT8, AVX512-VNNI/BF16 */
+    IG_ISA_COUNT
+};
+
+struct ig_target {
+    enum ig_isa isa;
+    int vector_bytes;     /* 32 or 64 */
+    int vector_registers; /* 16 or 32 */
+};
+
+#endif

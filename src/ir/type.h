@@ -1,0 +1,28 @@
+/* The type of a value: element type and symbolic dims. Passed by value. */
+#ifndef IG_IR_TYPE_H
+#define IG_IR_TYPE_H
+
+#include "ir/dim.h"
+
+struct ig_type {
+    enum ingot_dtype dtype;
+    int rank;
+    ig_dim dim[INGOT_MAX_RANK];
+};
+
+bool ig_dtype_is_float(enum ingot_dtype dtype);
+bool ig_dtype_is_signed(enum ingot_dtype dtype);   /* signed integers */
+bool ig_dtype_is_integer(enum ingot_dtype dtype);  /* signed or unsigned, not bool */
+/* The type that kernels compute in: f32 for f16 and bf16, else the type itself. */
+enum ingot_dtype ig_dtype_compute(enum ingot_dtype dtype);
+enum ingot_dtype ig_dtype_parse(const char *name); /* INGOT_DTYPE_NONE where unknown */
+
+struct ig_type ig_type_make(enum ingot_dtype dtype, int rank, const ig_dim *dims);
+bool ig_type_same(const struct ig_type *a, const struct ig_type *b);
+/* True where every dim is a constant; fills out_dims (may be NULL). */
+bool ig_type_is_static(const struct ig_dims *dims, const struct ig_type *type, int64_t *out_dims);
+ig_dim ig_type_elements(struct ig_dims *dims, const struct ig_type *type);
+/* "f32[batch,3,224,224]" */
+void ig_type_print(const struct ig_dims *dims, const struct ig_type *type, struct ig_text *text);
+
+#endif

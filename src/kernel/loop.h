@@ -1,0 +1,136 @@
+/*
+ * The loop IR: what a generated kernel is before it is text. Small enough to hold in the head:
+ *
+ *   - expressions (ig_x): pure, typed, hash-consed. Index arithmetic is i64; the rest computes in f32, f64, i32, i64, …
+ *   - statements: loops, stores, accumulators, branches, and calls of a micro-kernel.
+ *
+ * A kernel is void kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch): it does the
+ * tiles begin … end-1. Buffers are numbered inputs first, then outputs; `dim` are numbers computed by the shape
+ * program. Where an expression is computed follows from what it depends on: the printer puts it at the head of the
+ * outermost loop body in which it is known. So every load must be safe to execute whenever the loops around the
+ * variables in its index run: clamp the index, then select.
+ */
+#ifndef IG_KERNEL_LOOP_H
+#define IG_KERNEL_LOOP_H
+
+#include "ir/graph.h"
+#include "ir/target.h"
+
+typedef uint32_t ig_x;
+#define IG_NO_X UINT32_MAX
+
+enum ig_x_kind {
+    IG_X_INT,    /* i: constant of an integer type or bool */
+    IG_X_FLOAT,  /* f */
+    IG_X_DIM,    /* dim[i], i64 */
+    IG_X_VAR,    /* loop variable i, i64 */
+    IG_X_LOAD,   /* buffer i at element args[0]; converted to the compute type of the buffer's */
+    IG_X_MAP,    /* op on args, elementwise operators of ops.def; also floor division and modulo on indices */
+    IG_X_CAST,   /* args[0] to dtype */
+    IG_X_SELECT, /* args[0] ? args[1] : args[2] */
+    IG_X_ACC,    /* the value of accumulator i, after the loops that updated it */
+};
+
+struct ig_x_node {
+    enum ig_x_kind kind;
+    enum ingot_dtype dtype;
+    enum ig_op op;   /* MAP */
+    bool saturate;   /* CAST */
+    int64_t i;
+    double f;
+    ig_x args[3];
+};
+
+/* Where a buffer's memory is. */
+enum ig_buffer_kind {
+    IG_BUFFER_PARAM,   /* buf[i] */
+    IG_BUFFER_SCRATCH, /* per-thread scratch at an offset (an ig_x in bytes) */
+    IG_BUFFER_LOCAL,   /* an array on the stack, of constant size */
+};
+struct ig_buffer {
+    enum ig_buffer_kind kind;
+    enum ingot_dtype dtype;
+    bool written;
+    int param;        /* PARAM */
+    ig_x offset;      /* SCRATCH: bytes, a multiple of 64 */
+    int64_t elements; /* LOCAL */
+    const char *name; /* in the text: "x0", "row1" */
+};
+
+enum ig_stmt_kind {
+    IG_S_FOR,    /* var from lo to hi by step: body */
+    IG_S_STORE,  /* buffer[index] = value, converted to the buffer's type */
+    IG_S_ACC,    /* accumulator: declared with its initial value; visible to the statements after it in this body */
+    IG_S_UPDATE, /* accumulator = op(accumulator, value), or = value where op is IG_OP_where */
+    IG_S_IF,     /* condition: body */
+    IG_S_TEXT,   /* a piece of a template: text in the printer's language, may use the names of vars and buffers */
+};
+enum ig_for_kind {
+    IG_FOR_SERIAL,
+    IG_FOR_SIMD,   /* iterations independent but for accumulators updated by add, mul, min, max: to be vectorised */
+    IG_FOR_TILE,   /* the tile loop begin … end-1: exactly one, outermost */
+    IG_FOR_UNROLL, /* constant, small bounds */
+};
+struct ig_stmt {
+    enum ig_stmt_kind kind;
+    enum ig_for_kind for_kind;
+    int var;            /* FOR: index of the loop variable; ACC, UPDATE: of the accumulator */
+    ig_x lo, hi, step;  /* FOR */
+    int buffer;         /* STORE */
+    ig_x index, value;  /* STORE; value: ACC, UPDATE, IF's condition */
+    enum ig_op op;      /* UPDATE */
+    enum ingot_dtype dtype; /* ACC */
+    const char *text;   /* TEXT */
+    IG_VEC(struct ig_stmt *) body; /* FOR, IF */
+};
+
+struct ig_loops {
+    struct ig_job *job;
+    struct ig_dims *dims;
+    IG_VEC(struct ig_x_node) x;
+    struct ig_map *x_index;
+    IG_VEC(struct ig_buffer) buffers;
+    IG_VEC(ig_dim) dim_params;  /* dim[i] */
+    int n_vars, n_accs;
+    struct ig_stmt *top;        /* a FOR of kind TILE, or a block */
+};
+
+struct ig_loops *ig_loops_create(struct ig_job *job, struct ig_dims *dims);
+
+/* Expressions. Simplified as they are built: constants folded, x*1, x+0, min and max of equal things, … */
+ig_x ig_x_int(struct ig_loops *k, enum ingot_dtype dtype, int64_t i);
+ig_x ig_x_index(struct ig_loops *k, int64_t i); /* an i64 constant */
+ig_x ig_x_float(struct ig_loops *k, enum ingot_dtype dtype, double f);
+ig_x ig_x_dim(struct ig_loops *k, ig_dim dim);  /* a constant, or dim[i] with the parameter added on first use */
+ig_x ig_x_var(struct ig_loops *k, int var);
+ig_x ig_x_load(struct ig_loops *k, int buffer, ig_x index);
+ig_x ig_x_map1(struct ig_loops *k, enum ig_op op, ig_x a);
+ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b);
+ig_x ig_x_cast(struct ig_loops *k, ig_x a, enum ingot_dtype to, bool saturate);
+ig_x ig_x_select(struct ig_loops *k, ig_x condition, ig_x a, ig_x b);
+ig_x ig_x_acc(struct ig_loops *k, int acc, enum ingot_dtype dtype);
+/* i64 shorthands */
+ig_x ig_x_add(struct ig_loops *k, ig_x a, ig_x b);
+ig_x ig_x_sub(struct ig_loops *k, ig_x a, ig_x b);
+ig_x ig_x_mul(struct ig_loops *k, ig_x a, ig_x b);
+ig_x ig_x_div(struct ig_loops *k, ig_x a, ig_x b); /* of non-negative numbers */
+ig_x ig_x_mod(struct ig_loops *k, ig_x a, ig_x b);
+ig_x ig_x_min(struct ig_loops *k, ig_x a, ig_x b);
+ig_x ig_x_max(struct ig_loops *k, ig_x a, ig_x b);
+ig_x ig_x_less(struct ig_loops *k, ig_x a, ig_x b);
+ig_x ig_x_and(struct ig_loops *k, ig_x a, ig_x b);
+
+int ig_loops_param(struct ig_loops *k, int param, enum ingot_dtype dtype, bool written, const char *name);
+int ig_loops_scratch(struct ig_loops *k, enum ingot_dtype dtype, ig_x offset, const char *name);
+int ig_loops_local(struct ig_loops *k, enum ingot_dtype dtype, int64_t elements, const char *name);
+
+/* Statements, appended to `body` (an ig_stmt of kind FOR or IF). */
+struct ig_stmt *ig_s_for(struct ig_loops *k, struct ig_stmt *body, enum ig_for_kind kind, ig_x lo, ig_x hi, ig_x step,
+                         ig_x *out_var);
+void ig_s_store(struct ig_loops *k, struct ig_stmt *body, int buffer, ig_x index, ig_x value);
+int ig_s_acc(struct ig_loops *k, struct ig_stmt *body, enum ingot_dtype dtype, ig_x initial);
+void ig_s_update(struct ig_loops *k, struct ig_stmt *body, int acc, enum ig_op op, ig_x value);
+struct ig_stmt *ig_s_if(struct ig_loops *k, struct ig_stmt *body, ig_x condition);
+void ig_s_text(struct ig_loops *k, struct ig_stmt *body, const char *text);
+
+#endif

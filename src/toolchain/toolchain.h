@@ -1,0 +1,37 @@
+/*
+ * Text to machine code: C compilers as processes, several at once, and a linker small enough to read, which turns
+ * position-independent object files into one blob that can be mapped and run anywhere.
+ */
+#ifndef IG_TOOLCHAIN_TOOLCHAIN_H
+#define IG_TOOLCHAIN_TOOLCHAIN_H
+
+#include "base/job.h"
+
+struct ig_toolchain {
+    const char *cc;        /* path of the compiler */
+    const char *version;   /* its first line of --version: part of what makes builds reproducible */
+    unsigned jobs;         /* processes at once */
+};
+
+/* Finds the compiler: `cc` if not NULL, else cc, gcc, clang in $PATH (`search_path`, as the caller read it; NULL: the
+ * system's default). Raises INGOT_TOOLCHAIN naming what was looked for. */
+void ig_toolchain_find(struct ig_job *job, const char *cc, unsigned jobs, struct ig_toolchain *out_toolchain);
+
+struct ig_source {
+    const char *symbol; /* the one external function */
+    const char *text;
+};
+struct ig_code {
+    const void *bytes; /* position-independent; starts and ends on 4096 */
+    size_t size;
+    uint64_t *entries; /* offset of each source's function */
+};
+
+/* Compiles and links; `flags` are for the target ("-march=x86-64-v4"). The result depends on the sources, flags and
+ * compiler only. Raises INGOT_TOOLCHAIN with the compiler's first error, or naming an undefined symbol. */
+void ig_toolchain_compile(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags,
+                          const struct ig_source *sources, unsigned count,
+                          void (*progress)(void *user, unsigned done, unsigned total), void *user,
+                          struct ig_code *out_code);
+
+#endif
