@@ -1,0 +1,15 @@
+/* What all test programs share: cmocka with its prerequisites. */
+#ifndef TESTS_SUPPORT_H
+#define TESTS_SUPPORT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* The folder of models beside the checkout, or NULL where it is not there (tests then do without). */
+const char *test_shared_models(void);
+
+#endif
