@@ -17,4 +17,10 @@ struct ig_target {
     int vector_registers; /* 16 or 32 */
 };
 
+/* Columns of a packed weight panel (the attribute `packed` of matmul and conv): two vectors of f32, the width of the
+ * contraction's micro-kernel. Decided here because the layout pass packs and the contract kernels read. */
+static inline int ig_target_nr(const struct ig_target *target) {
+    return 2 * target->vector_bytes / 4;
+}
+
 #endif
