@@ -1,0 +1,470 @@
+/*
+ * fuse: divides the runtime part of the graph into regions, each computed by one kernel.
+ *
+ * Requires:   the graph in its final form; constants lazy.
+ * Guarantees: graph->regions in an order of execution; every value that a region reads is constant, an input of the
+ *             graph, an output of an earlier region, or a reshape of one of these (which is the same memory).
+ *
+ * One sweep in the order of nodes. Contractions, windows, scans and the rest found a region each and then take in the
+ * elementwise nodes that follow, as long as these have the same shape and their other operands are ready by then
+ * (epilogues: bias, activation, residual). Elementwise nodes found regions of their own where they cannot join one;
+ * a reduction turns the elementwise region before it into a row region, and rows take in what follows, other reductions
+ * over the same axes too (softmax, normalisations). Views belong to nobody: each region that reads through one
+ * takes a copy of it, so that transposes, slices and gathers cost index arithmetic and no memory. What must exist in
+ * memory in the viewed order (results of the graph, operands of control flow, concatenations) is a region of its own.
+ */
+#include "pass/regions.h"
+
+struct fuser {
+    struct ig_graph *g;
+    const struct ig_pass_options *options;
+    bool join; /* false: a region a node */
+    uint32_t *uses;
+    uint32_t *region_of; /* by node; IG_NO_REGION: a view, a constant, or nothing yet */
+    uint32_t *time_of;   /* by value: the node index of the anchor after which it is ready, plus 1; 0: from the start */
+    bool *stored;        /* by value: some region other than its own reads it */
+    IG_VEC(struct fusing) regions;
+};
+
+/* A region being formed. */
+struct fusing {
+    enum ig_family family;
+    ig_node_id anchor;
+    uint32_t time;
+    bool open;                  /* takes in what follows */
+    bool dead;                  /* was merged into another */
+    struct ig_type space;       /* the iteration space: the shape of what it computes (of rows: before reduction) */
+    const struct ig_attr *axes; /* ROW */
+    IG_VEC(ig_node_id) nodes;
+};
+
+/* ---- What may be taken in ------------------------------------------------------------------------------------- */
+
+static bool same_shape(const struct ig_type *a, const struct ig_type *b) {
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dim[i] != b->dim[i]) return false;
+    }
+    return true;
+}
+
+/* The shape of a row region's reduced values: 1 along the axes. */
+static bool is_reduced_shape(struct fuser *f, const struct fusing *r, const struct ig_type *type) {
+    if (r->family != IG_FAMILY_ROW || type->rank != r->space.rank) return false;
+    ig_dim one = ig_dim_const(f->g->dims, 1);
+    for (int i = 0; i < type->rank; i++) {
+        bool reduced = false;
+        for (int k = 0; k < r->axes->count; k++)
+            reduced |= r->axes->ints[k] == i;
+        if (type->dim[i] != (reduced ? one : r->space.dim[i])) return false;
+    }
+    return true;
+}
+
+/* Nodes that any reader computes for itself: no memory behind them. */
+static bool is_free(const struct ig_node *n) {
+    return n->op == IG_OP_iota || n->op == IG_OP_shape || n->op == IG_OP_constant;
+}
+
+static bool is_view(const struct ig_node *n) {
+    return ig_op_info(n->op)->family == IG_FAMILY_VIEW && n->op != IG_OP_concat;
+}
+
+static bool is_elementwise(const struct ig_node *n) {
+    return ig_op_info(n->op)->family == IG_FAMILY_MAP && n->op != IG_OP_iota;
+}
+
+static bool is_reduction(const struct ig_node *n) {
+    return ig_op_info(n->op)->family == IG_FAMILY_ROW;
+}
+
+static uint32_t region_of_value(const struct fuser *f, ig_value v) {
+    ig_node_id id = f->g->values.at[v].node;
+    return id == IG_NO_NODE || f->g->values.at[v].is_const ? IG_NO_REGION : f->region_of[id];
+}
+
+static uint32_t value_time(const struct fuser *f, ig_value v) {
+    return v == IG_NO_VALUE ? 0 : f->time_of[v];
+}
+
+/* True where n, whose result has the shape of region r or of its reduced values, finds all operands in r or ready
+ * before it. */
+static bool operands_ready(const struct fuser *f, const struct ig_node *n, uint32_t r) {
+    uint32_t time = f->regions.at[r].time;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (n->in[i] == IG_NO_VALUE || region_of_value(f, n->in[i]) == r) continue;
+        if (value_time(f, n->in[i]) >= time) return false;
+    }
+    return true;
+}
+
+/* The last region among the producers of n's operands that may take n in; IG_NO_REGION where there is none. */
+static uint32_t joinable_region(struct fuser *f, const struct ig_node *n) {
+    const struct ig_type *type = ig_type_of(f->g, n->out);
+    uint32_t best = IG_NO_REGION;
+    for (uint32_t i = 0; f->join && i < n->n_in; i++) {
+        uint32_t r = n->in[i] == IG_NO_VALUE ? IG_NO_REGION : region_of_value(f, n->in[i]);
+        if (r == IG_NO_REGION || !f->regions.at[r].open) continue;
+        const struct fusing *region = &f->regions.at[r];
+        if (!same_shape(type, &region->space) && !is_reduced_shape(f, region, type)) continue;
+        if (best != IG_NO_REGION && f->regions.at[best].time >= region->time) continue;
+        if (operands_ready(f, n, r)) best = r;
+    }
+    return best;
+}
+
+/* ---- Forming regions -------------------------------------------------------------------------------------------- */
+
+static uint32_t found_region(struct fuser *f, ig_node_id id, enum ig_family family, const struct ig_type *space,
+                             bool open) {
+    struct fusing r = {.family = family, .anchor = id, .time = id + 1, .open = open, .space = *space};
+    IG_PUSH(f->g->job, &f->regions, r);
+    return f->regions.count - 1;
+}
+
+static void enter_region(struct fuser *f, uint32_t r, ig_node_id id) {
+    const struct ig_node *n = &f->g->nodes.at[id];
+    IG_PUSH(f->g->job, &f->regions.at[r].nodes, id);
+    f->region_of[id] = r;
+    for (uint32_t o = 0; o < n->n_out; o++)
+        f->time_of[n->out + o] = f->regions.at[r].time;
+}
+
+static bool same_axes(const struct ig_attr *a, const struct ig_attr *b) {
+    if (a->count != b->count) return false;
+    for (int i = 0; i < a->count; i++) {
+        if (a->ints[i] != b->ints[i]) return false;
+    }
+    return true;
+}
+
+/* The axes of a reduction as an INTS attribute; argmax has one axis. */
+static const struct ig_attr *reduction_axes(struct fuser *f, const struct ig_node *n) {
+    if (n->op != IG_OP_argmax && n->op != IG_OP_argmin) return ig_attr(f->g, n, IG_ATTR_axes);
+    struct ig_attr *axes = IG_NEW(f->g->job, struct ig_attr);
+    int64_t axis = ig_attr_int(f->g, n, IG_ATTR_axis);
+    *axes = ig_attr_of_ints(ig_memdup(f->g->job, &axis, sizeof axis), 1);
+    return axes;
+}
+
+/* A reduction joins the elementwise or row region that computes its operand, or founds a row region. */
+static void place_reduction(struct fuser *f, ig_node_id id) {
+    const struct ig_node *n = &f->g->nodes.at[id];
+    const struct ig_attr *axes = reduction_axes(f, n);
+    uint32_t r = region_of_value(f, n->in[0]);
+    struct fusing *region = r == IG_NO_REGION || !f->join ? NULL : &f->regions.at[r];
+    bool fits = region && region->open && same_shape(ig_type_of(f->g, n->in[0]), &region->space) &&
+                (region->family == IG_FAMILY_MAP || (region->family == IG_FAMILY_ROW && same_axes(axes, region->axes)));
+    if (!fits) {
+        r = found_region(f, id, IG_FAMILY_ROW, ig_type_of(f->g, n->in[0]), true);
+        region = &f->regions.at[r];
+    }
+    region->family = IG_FAMILY_ROW;
+    region->axes = axes;
+    enter_region(f, r, id);
+}
+
+static void place_elementwise(struct fuser *f, ig_node_id id) {
+    const struct ig_node *n = &f->g->nodes.at[id];
+    uint32_t r = joinable_region(f, n);
+    if (r == IG_NO_REGION) r = found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, n->out), true);
+    enter_region(f, r, id);
+}
+
+static bool all_ones(const struct ig_attr *a) {
+    for (int i = 0; i < a->count; i++) {
+        if (a->ints[i] != 1) return false;
+    }
+    return true;
+}
+
+/* True where every element of the first operand is read once for each column block: matmul and pointwise convolution,
+ * so that an elementwise prologue costs no recomputation. */
+static bool reads_rows_once(struct fuser *f, const struct ig_node *n) {
+    if (n->op == IG_OP_matmul) return true;
+    return n->op == IG_OP_conv && ig_attr_int(f->g, n, IG_ATTR_channels_last) &&
+           ig_attr_int(f->g, n, IG_ATTR_groups) == 1 && all_ones(ig_attr(f->g, n, IG_ATTR_kernel)) &&
+           all_ones(ig_attr(f->g, n, IG_ATTR_strides));
+}
+
+static bool is_cheap(const struct ig_node *n) {
+    switch (n->op) {
+    case IG_OP_add:
+    case IG_OP_sub:
+    case IG_OP_mul:
+    case IG_OP_min:
+    case IG_OP_max:
+    case IG_OP_neg:
+    case IG_OP_cast:
+    case IG_OP_where:
+    case IG_OP_lt:
+    case IG_OP_le:
+    case IG_OP_eq: return true;
+    default: return false;
+    }
+}
+
+/* Takes the elementwise region that computes a contraction's first operand, and nothing else, into the contraction's. */
+static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
+    uint32_t p = region_of_value(f, operand);
+    if (!f->join || p == IG_NO_REGION || f->uses[operand] != 1) return;
+    struct fusing *prologue = &f->regions.at[p];
+    if (prologue->family != IG_FAMILY_MAP || prologue->nodes.count > 4) return;
+    for (uint32_t i = 0; i < prologue->nodes.count; i++) {
+        const struct ig_node *n = &f->g->nodes.at[prologue->nodes.at[i]];
+        if (!is_cheap(n)) return;
+        if (n->out != operand && f->uses[n->out] != 1) return;
+        if (!same_shape(ig_type_of(f->g, n->out), &prologue->space)) return;
+    }
+    prologue->dead = true;
+    for (uint32_t i = 0; i < prologue->nodes.count; i++) {
+        IG_PUSH(f->g->job, &f->regions.at[r].nodes, prologue->nodes.at[i]);
+        f->region_of[prologue->nodes.at[i]] = r;
+    }
+}
+
+static void place_anchor(struct fuser *f, ig_node_id id) {
+    const struct ig_node *n = &f->g->nodes.at[id];
+    enum ig_family family = ig_op_info(n->op)->family;
+    bool takes_epilogue = f->join && (family == IG_FAMILY_CONTRACT || n->op == IG_OP_pool_max ||
+                                      n->op == IG_OP_pool_avg || n->op == IG_OP_pool_sum);
+    uint32_t r = found_region(f, id, family, ig_type_of(f->g, n->out), takes_epilogue);
+    if (family == IG_FAMILY_CONTRACT && reads_rows_once(f, n)) absorb_prologue(f, r, n->in[0]);
+    enter_region(f, r, id);
+}
+
+/* ---- Views that must be stored ------------------------------------------------------------------------------------ */
+
+/* The value whose memory a chain of reshapes shares. */
+static ig_value reshape_base(const struct ig_graph *g, ig_value v) {
+    const struct ig_node *n;
+    while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)))
+        v = n->in[0];
+    return v;
+}
+
+/* True for readers that take their operands from memory only, as dense tensors. */
+static bool reads_memory_only(const struct ig_node *n) {
+    switch (ig_op_info(n->op)->family) {
+    case IG_FAMILY_SCAN:
+    case IG_FAMILY_REST:
+    case IG_FAMILY_CONTROL:
+    case IG_FAMILY_WINDOW: return true;
+    case IG_FAMILY_CONTRACT: return false;
+    default: return false;
+    }
+}
+
+/* A transpose that moves the innermost axis is slow to read through: more than one reader is worth a copy. */
+static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
+    if (n->op != IG_OP_transpose) return false;
+    const struct ig_attr *perm = ig_attr(g, n, IG_ATTR_perm);
+    return perm->count > 0 && perm->ints[perm->count - 1] != perm->count - 1;
+}
+
+/* Gathers, pads and the like stop at contractions: their panels want plain addressing. */
+static bool contraction_reads_through(const struct ig_node *view) {
+    return view->op == IG_OP_reshape || view->op == IG_OP_transpose || view->op == IG_OP_slice ||
+           view->op == IG_OP_broadcast;
+}
+
+/* Marks the view (or free) nodes that have to be stored, by value. */
+static bool *find_stored_views(struct fuser *f) {
+    struct ig_graph *g = f->g;
+    bool *stored = IG_NEW_ARRAY(g->job, bool, g->values.count);
+    for (uint32_t i = 0; i < g->outputs.count; i++)
+        stored[reshape_base(g, g->outputs.at[i].value)] = true;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (ig_info(g, n->out)->is_const) continue;
+        bool dense = reads_memory_only(n);
+        bool contract = ig_op_info(n->op)->family == IG_FAMILY_CONTRACT;
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            if (n->in[i] == IG_NO_VALUE) continue;
+            ig_value base = reshape_base(g, n->in[i]);
+            const struct ig_node *view = ig_def(g, base);
+            if (dense) stored[base] = true;
+            if (contract && view && !contraction_reads_through(view)) stored[base] = true;
+        }
+        if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n)) stored[n->out] = true;
+        if (!f->join && n->op != IG_OP_reshape) stored[n->out] = true;
+    }
+    return stored;
+}
+
+/* ---- The sweep ---------------------------------------------------------------------------------------------------- */
+
+static void place_view(struct fuser *f, ig_node_id id) {
+    const struct ig_node *n = &f->g->nodes.at[id];
+    uint32_t time = 0;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (value_time(f, n->in[i]) > time) time = value_time(f, n->in[i]);
+    }
+    f->time_of[n->out] = time;
+    if (f->stored[n->out] && n->op != IG_OP_reshape) {
+        enter_region(f, found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, n->out), false), id);
+    }
+}
+
+static void place_node(struct fuser *f, ig_node_id id) {
+    const struct ig_node *n = &f->g->nodes.at[id];
+    if (ig_info(f->g, n->out)->is_const) return;
+    if (is_view(n) || is_free(n))
+        place_view(f, id);
+    else if (n->op == IG_OP_concat)
+        enter_region(f, found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, n->out), false), id);
+    else if (is_elementwise(n))
+        place_elementwise(f, id);
+    else if (is_reduction(n))
+        place_reduction(f, id);
+    else
+        place_anchor(f, id);
+}
+
+/* ---- From assignments to regions ---------------------------------------------------------------------------------- */
+
+/* Walks back from a region's own nodes to what it reads: views are taken in, reshapes of stored values are inputs. */
+struct gathering {
+    struct fuser *f;
+    struct ig_region *region;
+    uint32_t index;
+    bool *node_seen; /* reset after each region */
+    bool *value_seen;
+    IG_VEC(ig_node_id) touched_nodes;
+    IG_VEC(ig_value) touched_values;
+};
+
+static void gather_node(struct gathering *w, ig_node_id id);
+
+static void gather_input(struct gathering *w, ig_value v) {
+    struct ig_graph *g = w->f->g;
+    const struct ig_value_info *info = ig_info(g, v);
+    bool own = !info->is_const && info->node != IG_NO_NODE && w->f->region_of[info->node] == w->index;
+    if (own) return;
+    ig_value base = reshape_base(g, v);
+    const struct ig_value_info *base_info = ig_info(g, base);
+    bool base_in_memory =
+        base_info->is_const || base_info->node == IG_NO_NODE ||
+        (w->f->region_of[base_info->node] != IG_NO_REGION && w->f->region_of[base_info->node] != w->index);
+    if (!base_in_memory) {
+        gather_node(w, info->node);
+        return;
+    }
+    if (w->value_seen[v]) return;
+    w->value_seen[v] = true;
+    IG_PUSH(g->job, &w->touched_values, v);
+    IG_PUSH(g->job, &w->region->inputs, v);
+}
+
+static void gather_node(struct gathering *w, ig_node_id id) {
+    struct ig_graph *g = w->f->g;
+    if (w->node_seen[id]) return;
+    w->node_seen[id] = true;
+    IG_PUSH(g->job, &w->touched_nodes, id);
+    const struct ig_node *n = &g->nodes.at[id];
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (n->in[i] != IG_NO_VALUE) gather_input(w, n->in[i]);
+    }
+    IG_PUSH(g->job, &w->region->nodes, id);
+}
+
+static int compare_ids(const void *a, const void *b) {
+    ig_node_id x = *(const ig_node_id *)a, y = *(const ig_node_id *)b;
+    return (x > y) - (x < y);
+}
+
+/* Values that someone outside their own region reads, looking through the views that readers take in. */
+static void mark_stored_values(struct fuser *f) {
+    struct ig_graph *g = f->g;
+    for (uint32_t i = 0; i < g->outputs.count; i++)
+        f->stored[reshape_base(g, g->outputs.at[i].value)] = true;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (ig_info(g, n->out)->is_const) continue;
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            if (n->in[i] == IG_NO_VALUE) continue;
+            uint32_t r = region_of_value(f, n->in[i]);
+            if (r != IG_NO_REGION && f->region_of[id] != r) f->stored[n->in[i]] = true;
+        }
+    }
+}
+
+static void emit_region(struct fuser *f, struct gathering *w, uint32_t r) {
+    struct ig_graph *g = f->g;
+    const struct fusing *from = &f->regions.at[r];
+    struct ig_region region = {.family = from->family, .anchor = from->anchor};
+    w->region = &region;
+    w->index = r;
+    for (uint32_t i = 0; i < from->nodes.count; i++)
+        gather_node(w, from->nodes.at[i]);
+    qsort(region.nodes.at, region.nodes.count, sizeof *region.nodes.at, compare_ids);
+    for (uint32_t i = 0; i < region.nodes.count; i++) {
+        struct ig_node *n = &g->nodes.at[region.nodes.at[i]];
+        if (f->region_of[region.nodes.at[i]] != r) continue;
+        n->region = g->regions.count;
+        for (uint32_t o = 0; o < n->n_out; o++) {
+            bool kept = f->stored[n->out + o] || w->f->uses[n->out + o] == 0;
+            if (kept) IG_PUSH(g->job, &region.outputs, n->out + o);
+        }
+    }
+    if (region.family == IG_FAMILY_MAP || region.family == IG_FAMILY_ROW)
+        region.anchor = region.nodes.at[region.nodes.count - 1];
+    IG_PUSH(g->job, &g->regions, region);
+    for (uint32_t i = 0; i < w->touched_nodes.count; i++)
+        w->node_seen[w->touched_nodes.at[i]] = false;
+    for (uint32_t i = 0; i < w->touched_values.count; i++)
+        w->value_seen[w->touched_values.at[i]] = false;
+    w->touched_nodes.count = w->touched_values.count = 0;
+}
+
+static int compare_times(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void emit_regions(struct fuser *f) {
+    struct ig_graph *g = f->g;
+    mark_stored_values(f);
+    uint64_t *order = IG_NEW_ARRAY(g->job, uint64_t, f->regions.count + 1);
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < f->regions.count; r++) {
+        if (!f->regions.at[r].dead) order[count++] = (uint64_t)f->regions.at[r].time << 32 | r;
+    }
+    qsort(order, count, sizeof *order, compare_times);
+    struct gathering w = {.f = f,
+                          .node_seen = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1),
+                          .value_seen = IG_NEW_ARRAY(g->job, bool, g->values.count + 1)};
+    for (uint32_t i = 0; i < count; i++)
+        emit_region(f, &w, (uint32_t)order[i]);
+}
+
+static void divide(struct ig_graph *g, const struct ig_pass_options *options, bool join) {
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        for (int b = 0; b < 2; b++) {
+            if (g->nodes.at[id].body[b]) divide(g->nodes.at[id].body[b], options, join);
+        }
+    }
+    if (g->regions.count > 0) return;
+    struct fuser f = {.g = g, .options = options, .join = join, .uses = ig_graph_use_counts(g)};
+    f.region_of = IG_NEW_ARRAY(g->job, uint32_t, g->nodes.count + 1);
+    for (ig_node_id id = 0; id < g->nodes.count; id++)
+        f.region_of[id] = IG_NO_REGION;
+    f.time_of = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
+    f.stored = find_stored_views(&f);
+    for (ig_node_id id = 0; id < g->nodes.count; id++)
+        place_node(&f, id);
+    emit_regions(&f);
+}
+
+struct ig_graph *ig_pass_fuse(struct ig_graph *in, const struct ig_pass_options *options) {
+    struct ig_graph *out = ig_rewrite(in, options, NULL, NULL);
+    divide(out, options, true);
+    return out;
+}
+
+struct ig_graph *ig_pass_partition(struct ig_graph *in, const struct ig_pass_options *options) {
+    if (in->regions.count > 0) return in;
+    struct ig_graph *out = ig_rewrite(in, options, NULL, NULL);
+    divide(out, options, false);
+    return out;
+}
