@@ -29,6 +29,7 @@ enum ig_x_kind {
     IG_X_CAST,   /* args[0] to dtype */
     IG_X_SELECT, /* args[0] ? args[1] : args[2] */
     IG_X_ACC,    /* the value of accumulator i, after the loops that updated it */
+    IG_X_BEGIN,  /* the kernel's argument `begin`, i64: tells the first tile of a call from the others */
 };
 
 struct ig_x_node {
@@ -64,12 +65,19 @@ enum ig_stmt_kind {
     IG_S_UPDATE, /* accumulator = op(accumulator, value), or = value where op is IG_OP_where */
     IG_S_IF,     /* condition: body */
     IG_S_TEXT,   /* a piece of a template: text in the printer's language, may use the names of vars and buffers */
+    IG_S_CALL,   /* text(args…): a function of the kernel's prelude (a micro-kernel) */
 };
 enum ig_for_kind {
     IG_FOR_SERIAL,
     IG_FOR_SIMD,   /* iterations independent but for accumulators updated by add, mul, min, max: to be vectorised */
     IG_FOR_TILE,   /* the tile loop begin … end-1: exactly one, outermost */
     IG_FOR_UNROLL, /* constant, small bounds */
+};
+/* An argument of a call: the address of element `index` of a buffer, as a pointer to the buffer's storage type (const
+ * where the buffer is not written), or, where buffer is -1, the value of `index`. */
+struct ig_call_arg {
+    int buffer;
+    ig_x index;
 };
 struct ig_stmt {
     enum ig_stmt_kind kind;
@@ -80,7 +88,9 @@ struct ig_stmt {
     ig_x index, value;  /* STORE; value: ACC, UPDATE, IF's condition */
     enum ig_op op;      /* UPDATE */
     enum ingot_dtype dtype; /* ACC */
-    const char *text;   /* TEXT */
+    const char *text;   /* TEXT; CALL: the function's name */
+    const struct ig_call_arg *args; /* CALL; loads from a buffer that is passed are not moved across the call */
+    int n_args;
     IG_VEC(struct ig_stmt *) body; /* FOR, IF */
 };
 
@@ -109,6 +119,7 @@ ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b);
 ig_x ig_x_cast(struct ig_loops *k, ig_x a, enum ingot_dtype to, bool saturate);
 ig_x ig_x_select(struct ig_loops *k, ig_x condition, ig_x a, ig_x b);
 ig_x ig_x_acc(struct ig_loops *k, int acc, enum ingot_dtype dtype);
+ig_x ig_x_begin(struct ig_loops *k);
 /* i64 shorthands */
 ig_x ig_x_add(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_sub(struct ig_loops *k, ig_x a, ig_x b);
@@ -132,5 +143,6 @@ int ig_s_acc(struct ig_loops *k, struct ig_stmt *body, enum ingot_dtype dtype, i
 void ig_s_update(struct ig_loops *k, struct ig_stmt *body, int acc, enum ig_op op, ig_x value);
 struct ig_stmt *ig_s_if(struct ig_loops *k, struct ig_stmt *body, ig_x condition);
 void ig_s_text(struct ig_loops *k, struct ig_stmt *body, const char *text);
+void ig_s_call(struct ig_loops *k, struct ig_stmt *body, const char *function, const struct ig_call_arg *args, int count);
 
 #endif
