@@ -1,0 +1,123 @@
+/* The explanation as JSON; see explain.h. Written by hand: the only thing to know about writing JSON is escaping. */
+#include "compile/explain.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "ir/build.h"
+
+static void put_string(struct ig_text *t, const char *s) {
+    ig_text_add(t, "\"");
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\') ig_text_printf(t, "\\%c", c);
+        else if (c == '\n') ig_text_add(t, "\\n");
+        else if (c < 0x20) ig_text_printf(t, "\\u%04x", c);
+        else ig_text_add_n(t, s, 1);
+    }
+    ig_text_add(t, "\"");
+}
+
+static void put_field(struct ig_text *t, const char *name, const char *value) {
+    put_string(t, name);
+    ig_text_add(t, ": ");
+    put_string(t, value);
+}
+
+static void put_ports(struct ig_text *t, struct ig_graph *g, const char *name, const struct ig_port *ports,
+                      uint32_t count) {
+    ig_text_printf(t, "  \"%s\": [", name);
+    for (uint32_t i = 0; i < count; i++) {
+        struct ig_text type;
+        ig_text_init(&type, g->job);
+        ig_type_print(g->dims, ig_type_of(g, ports[i].value), &type);
+        ig_text_add(t, i ? ", {" : "{");
+        put_field(t, "name", ports[i].name ? ports[i].name : "");
+        ig_text_add(t, ", ");
+        put_field(t, "type", type.at);
+        ig_text_add(t, "}");
+    }
+    ig_text_add(t, "],\n");
+}
+
+static void put_passes(struct ig_text *t, const struct ig_explanation *e) {
+    ig_text_add(t, "  \"passes\": [");
+    for (uint32_t i = 0; i < e->passes.count; i++) {
+        const struct ig_pass_report *p = &e->passes.at[i];
+        ig_text_add(t, i ? ",\n    {" : "\n    {");
+        put_field(t, "name", p->name);
+        ig_text_printf(t, ", \"ran\": %s, \"nodes_before\": %u, \"nodes_after\": %u}", p->ran ? "true" : "false",
+                       p->nodes_before, p->nodes_after);
+    }
+    ig_text_add(t, "\n  ],\n");
+}
+
+static void put_ops(struct ig_text *t, struct ig_graph *g, const struct ig_region *region) {
+    ig_text_add(t, "\"ops\": [");
+    for (uint32_t i = 0; i < region->nodes.count; i++)
+        ig_text_printf(t, "%s\"%s\"", i ? ", " : "", ig_op_info(g->nodes.at[region->nodes.at[i]].op)->name);
+    ig_text_add(t, "]");
+}
+
+/* Steps of a level in order; a step is a region, or a copy. */
+static void put_regions(struct ig_text *t, const struct ig_explanation *e, struct ig_graph *g, uint32_t subplan,
+                        bool *first) {
+    const struct ig_plan *plan = &e->built->plan;
+    const struct ig_subplan *sub = &plan->subplans[subplan];
+    for (uint32_t i = 0; i < g->regions.count; i++) {
+        const struct ig_plan_step *step = &plan->steps[sub->steps + i];
+        const struct ig_region *region = &g->regions.at[i];
+        ig_text_add(t, *first ? "\n    {" : ",\n    {");
+        *first = false;
+        if (step->kernel != IG_PLAN_NONE) ig_text_printf(t, "\"kernel\": %u, ", step->kernel);
+        put_field(t, "label", plan->strings + step->label);
+        ig_text_add(t, ", ");
+        put_ops(t, g, region);
+        ig_text_add(t, "}");
+        const struct ig_node *anchor = &g->nodes.at[region->anchor];
+        if (step->a != IG_PLAN_NONE) put_regions(t, e, anchor->body[0], step->a, first);
+        if (step->b != IG_PLAN_NONE) put_regions(t, e, anchor->body[1], step->b, first);
+    }
+}
+
+static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
+    ig_text_add(t, "  \"kernels\": [");
+    for (uint32_t i = 0; i < e->set->kernels.count; i++) {
+        const struct ig_compiled_kernel *k = &e->set->kernels.at[i];
+        ig_text_add(t, i ? ",\n    {" : "\n    {");
+        put_field(t, "name", k->symbol);
+        ig_text_add(t, ", ");
+        put_field(t, "fingerprint", k->fingerprint);
+        ig_text_add(t, ", ");
+        put_field(t, "tactic", k->kernel->tactic ? k->kernel->tactic : "");
+        ig_text_printf(t, ", \"regions\": %u, ", k->uses);
+        put_field(t, "source", k->source);
+        ig_text_add(t, "}");
+    }
+    ig_text_add(t, "\n  ],\n");
+}
+
+const char *ig_explain(const struct ig_explanation *e) {
+    struct ig_text t;
+    ig_text_init(&t, e->graph->job);
+    ig_text_add(&t, "{\n  ");
+    put_field(&t, "ingot", INGOT_VERSION);
+    ig_text_add(&t, ",\n  ");
+    put_field(&t, "target", e->target);
+    ig_text_add(&t, ",\n  ");
+    put_field(&t, "compiler", e->compiler);
+    ig_text_printf(&t, ",\n  \"opt_level\": %d,\n", e->opt_level);
+    put_ports(&t, e->graph, "inputs", e->graph->inputs.at, e->graph->inputs.count);
+    put_ports(&t, e->graph, "outputs", e->graph->outputs.at, e->graph->outputs.count);
+    put_passes(&t, e);
+    bool first = true;
+    ig_text_add(&t, "  \"regions\": [");
+    put_regions(&t, e, e->graph, 0, &first);
+    ig_text_add(&t, "\n  ],\n");
+    put_kernels(&t, e);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < e->built->weights.count; i++) bytes += e->built->weights.at[i].size;
+    ig_text_printf(&t, "  \"weights\": {\"count\": %u, \"bytes\": %llu}\n}\n", e->built->weights.count,
+                   (unsigned long long)bytes);
+    return t.at;
+}

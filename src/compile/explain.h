@@ -1,0 +1,25 @@
+/* The explanation that an engine carries: what was built, and why; docs/engine.md describes the JSON. */
+#ifndef IG_COMPILE_EXPLAIN_H
+#define IG_COMPILE_EXPLAIN_H
+
+#include "compile/plan_build.h"
+
+struct ig_pass_report {
+    const char *name;
+    bool ran;
+    uint32_t nodes_before, nodes_after; /* of the part that runs, bodies included */
+};
+
+struct ig_explanation {
+    struct ig_graph *graph;
+    const struct ig_kernel_set *set;
+    const struct ig_built_plan *built;
+    const char *target;
+    const char *compiler;
+    int opt_level;
+    IG_VEC(struct ig_pass_report) passes;
+};
+
+const char *ig_explain(const struct ig_explanation *explanation);
+
+#endif

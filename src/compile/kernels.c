@@ -1,0 +1,56 @@
+/* Regions to kernels; see kernels.h. */
+#include "compile/kernels.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "codegen/c/print.h"
+
+void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_target *target) {
+    *set = (struct ig_kernel_set){.job = job, .target = target};
+    ig_map_init(&set->by_fingerprint, job);
+}
+
+static const char *family_name(enum ig_family family) {
+    static const char *const names[] = {
+        [IG_FAMILY_MAP] = "map",   [IG_FAMILY_ROW] = "row",   [IG_FAMILY_CONTRACT] = "contract",
+        [IG_FAMILY_WINDOW] = "window", [IG_FAMILY_SCAN] = "scan", [IG_FAMILY_REST] = "rest",
+    };
+    return names[family] ? names[family] : "kernel";
+}
+
+uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region) {
+    const char *text = ig_region_fingerprint(graph, region, set->target);
+    uint32_t index;
+    if (ig_map_get_name(&set->by_fingerprint, text, &index)) {
+        set->kernels.at[index].uses++;
+        return index;
+    }
+    struct ig_compiled_kernel k = {.graph = graph, .region = region, .uses = 1};
+    char *digits = ig_alloc(set->job, 33);
+    ig_hash128_print(ig_hash128(text, strlen(text)), digits);
+    k.fingerprint = digits;
+    k.symbol = ig_format(set->job, "%s_%u", family_name(region->family), set->kernels.count);
+    k.kernel = ig_kernel_make(graph, region, set->target);
+    k.source = ig_c_kernel(set->job, k.kernel, k.symbol, set->target);
+    index = set->kernels.count;
+    IG_PUSH(set->job, &set->kernels, k);
+    ig_map_put_name(&set->by_fingerprint, text, index);
+    return index;
+}
+
+/* The target's share of the compiler's command line. */
+static const char *const *target_flags(const struct ig_target *target) {
+    static const char *const v3[] = {"-march=x86-64-v3", NULL};
+    static const char *const v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
+    return target->isa == IG_ISA_X86_64_V3 ? v3 : v4;
+}
+
+void ig_kernel_set_compile(struct ig_kernel_set *set, const struct ig_toolchain *toolchain,
+                           void (*progress)(void *user, unsigned done, unsigned total), void *user) {
+    struct ig_source *sources = IG_NEW_ARRAY(set->job, struct ig_source, set->kernels.count + 1);
+    for (uint32_t i = 0; i < set->kernels.count; i++)
+        sources[i] = (struct ig_source){set->kernels.at[i].symbol, set->kernels.at[i].source};
+    ig_toolchain_compile(set->job, toolchain, target_flags(set->target), sources, set->kernels.count, progress, user,
+                         &set->code);
+}

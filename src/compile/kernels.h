@@ -1,0 +1,34 @@
+/* Regions to kernels: equal regions share one (fingerprint.c), the distinct ones are scheduled, printed and compiled. */
+#ifndef IG_COMPILE_KERNELS_H
+#define IG_COMPILE_KERNELS_H
+
+#include "base/map.h"
+#include "kernel/kernel.h"
+#include "toolchain/toolchain.h"
+
+struct ig_compiled_kernel {
+    const char *symbol;
+    const char *fingerprint;      /* 32 hexadecimal digits */
+    const struct ig_kernel *kernel; /* as scheduled for the first region that needed it */
+    struct ig_graph *graph;       /* of that region */
+    const struct ig_region *region;
+    const char *source;
+    uint32_t uses;                /* how many regions share it */
+};
+
+struct ig_kernel_set {
+    struct ig_job *job;
+    const struct ig_target *target;
+    struct ig_map by_fingerprint;
+    IG_VEC(struct ig_compiled_kernel) kernels;
+    struct ig_code code;
+};
+
+void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_target *target);
+/* The index of the kernel for a region; schedules and prints it on first sight. */
+uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region);
+/* Compiles all: one blob, entries in the order of the kernels. */
+void ig_kernel_set_compile(struct ig_kernel_set *set, const struct ig_toolchain *toolchain,
+                           void (*progress)(void *user, unsigned done, unsigned total), void *user);
+
+#endif

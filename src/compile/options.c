@@ -1,0 +1,81 @@
+/* The public build options; see options.h. */
+#include "compile/options.h"
+
+#include <string.h>
+
+#include "base/cpu.h"
+#include "pass/pass.h"
+
+struct level {
+    const char *name;
+    struct ig_target target;
+    uint64_t features;
+};
+
+static const struct level levels[] = {
+    {"x86-64-v3", {IG_ISA_X86_64_V3, 32, 16}, IG_CPU_X86_64_V3},
+    {"x86-64-v4", {IG_ISA_X86_64_V4, 64, 32}, IG_CPU_X86_64_V4},
+    {"amx", {IG_ISA_AMX, 64, 32}, IG_CPU_X86_64_V4 | IG_CPU_AMX},
+};
+enum { n_levels = sizeof levels / sizeof *levels };
+
+static const struct level *best_level(void) {
+    const struct level *best = NULL;
+    uint64_t features = ig_cpu_features();
+    for (int i = 0; i < n_levels; i++) {
+        if ((levels[i].features & ~features) == 0) best = &levels[i];
+    }
+    return best;
+}
+
+void ig_target_parse(struct ig_job *job, const char *text, struct ig_target_choice *out) {
+    const struct level *level = NULL;
+    if (!text || strcmp(text, "cpu") == 0) {
+        level = best_level();
+        if (!level)
+            ig_raise(job, INGOT_UNSUPPORTED, "this processor lacks AVX2, FMA or F16C, which every CPU target needs");
+    }
+    for (int i = 0; !level && i < n_levels; i++) {
+        if (strncmp(text, "cpu:", 4) == 0 && strcmp(text + 4, levels[i].name) == 0) level = &levels[i];
+    }
+    if (!level)
+        ig_raise(job, INGOT_INVALID_ARGUMENT,
+                 "unknown target '%s': expected cpu, cpu:x86-64-v3, cpu:x86-64-v4 or cpu:amx", text);
+    out->target = level->target;
+    out->required_features = level->features;
+    out->name = ig_format(job, "cpu:%s", level->name);
+}
+
+/* 1 or 0 where the switch is for that pass, else -1. */
+static int switch_value(const char *text, const char *pass) {
+    size_t length = strlen(pass);
+    if (strncmp(text, pass, length) != 0 || text[length] != '=') return -1;
+    if (strcmp(text + length + 1, "on") == 0) return 1;
+    return strcmp(text + length + 1, "off") == 0 ? 0 : -1;
+}
+
+void ig_pass_switches_check(struct ig_job *job, const struct ingot_build_options *options) {
+    for (size_t i = 0; i < options->n_pass_switches; i++) {
+        const char *text = options->pass_switches[i];
+        bool known = false;
+        for (int p = 0; p < ig_pass_count && !known; p++) {
+            int value = switch_value(text, ig_passes[p].name);
+            if (value == 0 && ig_passes[p].required)
+                ig_raise(job, INGOT_INVALID_ARGUMENT, "pass '%s' cannot be switched off: code generation needs it",
+                         ig_passes[p].name);
+            known = value >= 0;
+        }
+        if (!known)
+            ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown pass switch '%s': expected PASS=on or PASS=off", text);
+    }
+}
+
+bool ig_pass_enabled(const struct ingot_build_options *options, int index) {
+    const struct ig_pass *pass = &ig_passes[index];
+    bool enabled = pass->required || options->opt_level >= pass->level;
+    for (size_t i = 0; i < options->n_pass_switches; i++) {
+        int value = switch_value(options->pass_switches[i], pass->name);
+        if (value >= 0) enabled = value == 1;
+    }
+    return enabled;
+}

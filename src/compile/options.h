@@ -1,0 +1,22 @@
+/* The public build options, read and checked. */
+#ifndef IG_COMPILE_OPTIONS_H
+#define IG_COMPILE_OPTIONS_H
+
+#include "base/job.h"
+#include "ir/target.h"
+
+struct ig_target_choice {
+    struct ig_target target;
+    const char *name;           /* "cpu:x86-64-v4" */
+    uint64_t required_features; /* IG_CPU_* bits */
+};
+
+/* "cpu" is the best level of this machine. Raises INGOT_INVALID_ARGUMENT naming the known targets. */
+void ig_target_parse(struct ig_job *job, const char *text, struct ig_target_choice *out_choice);
+
+/* Checks every switch's form and name once; raises naming the unknown pass. */
+void ig_pass_switches_check(struct ig_job *job, const struct ingot_build_options *options);
+/* Whether pass number `index` of ig_passes runs with these options. */
+bool ig_pass_enabled(const struct ingot_build_options *options, int index);
+
+#endif

@@ -1,0 +1,167 @@
+/*
+ * The pipeline, a straight line: specialise, passes, regions to kernels, plan, machine code, explanation, engine file.
+ */
+#include <string.h>
+
+#include "base/text.h"
+#include "compile/compile.h"
+#include "compile/explain.h"
+#include "compile/options.h"
+#include "compile/plan_build.h"
+#include "compile/recipes.h"
+#include "compile/specialize.h"
+#include "ir/eval.h"
+#include "ir/print.h"
+#include "pass/pass.h"
+
+/* One build. */
+struct build {
+    struct ig_job *job;
+    const struct ingot_build_options *options;
+    struct ig_target_choice target;
+    struct ig_toolchain toolchain;
+    struct ig_graph *graph;
+    struct ig_kernel_set kernels;
+    struct ig_built_plan built;
+    struct ig_explanation explanation;
+};
+
+static void report(const struct build *b, const char *what, unsigned done, unsigned total) {
+    if (b->options->progress) b->options->progress(b->options->progress_user, what, done, total);
+}
+
+/* ---- Passes --------------------------------------------------------------------------------------------------- */
+
+static uint32_t count_nodes(const struct ig_graph *g) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < g->nodes.count; i++) {
+        const struct ig_node *n = &g->nodes.at[i];
+        if (!ig_info(g, n->out)->is_const) count++;
+        for (int k = 0; k < 2; k++) count += n->body[k] ? count_nodes(n->body[k]) : 0;
+    }
+    return count;
+}
+
+static void dump(const struct build *b, const char *pass) {
+    const struct ingot_build_options *o = b->options;
+    if (!o->dump || !o->dump_after || (strcmp(o->dump_after, pass) != 0 && strcmp(o->dump_after, "all") != 0)) return;
+    struct ig_text text;
+    ig_text_init(&text, b->job);
+    ig_text_printf(&text, "; after %s\n", pass);
+    ig_graph_print(b->graph, IG_PRINT_REGIONS, &text);
+    o->dump->write(o->dump->user, text.at, text.length);
+}
+
+static void run_passes(struct build *b) {
+    struct ig_pass_options options = {.target = &b->target.target};
+    dump(b, "import");
+    for (int i = 0; i < ig_pass_count; i++) {
+        const struct ig_pass *pass = &ig_passes[i];
+        struct ig_pass_report r = {.name = pass->name, .nodes_before = count_nodes(b->graph)};
+        r.ran = ig_pass_enabled(b->options, i);
+        if (r.ran) {
+            struct ig_where where = {.verb = "run pass", .name = pass->name};
+            ig_where_push(b->job, &where);
+            b->graph = pass->run(b->graph, &options);
+            if (b->options->verify_passes) ig_graph_verify(b->graph, pass->name);
+            ig_where_pop(b->job);
+            dump(b, pass->name);
+        }
+        r.nodes_after = count_nodes(b->graph);
+        IG_PUSH(b->job, &b->explanation.passes, r);
+    }
+}
+
+/* ---- Machine code --------------------------------------------------------------------------------------------- */
+
+static void compile_progress(void *user, unsigned done, unsigned total) {
+    report(user, "kernels", done, total);
+}
+
+static void make_code(struct build *b) {
+    ig_kernel_set_init(&b->kernels, b->job, &b->target.target);
+    ig_plan_build(b->graph, &b->kernels, &b->built);
+    ig_kernel_set_compile(&b->kernels, &b->toolchain, compile_progress, b);
+    ig_plan_set_entries(&b->built, &b->kernels);
+}
+
+/* ---- The engine ----------------------------------------------------------------------------------------------- */
+
+/* Weights as the writer asks for them, one alive at a time. */
+struct weight_source {
+    struct build *build;
+    uint32_t index;
+    bool held;
+    struct ingot_tensor tensor;
+};
+
+static void drop_weight(struct weight_source *s) {
+    if (!s->held) return;
+    const struct ig_weight *w = &s->build->built.weights.at[s->index];
+    ig_const_release(w->graph, w->value, &s->tensor);
+    s->held = false;
+}
+
+static void evaluate_weight(struct ig_job *job, void *argument) {
+    struct weight_source *s = argument;
+    const struct ig_weight *w = &s->build->built.weights.at[s->index];
+    s->tensor = ig_const_tensor(w->graph, w->value);
+    s->held = true;
+}
+
+/* Called by the writer, which must not be left by a raise: so a nested job call turns a raise into a status. */
+static enum ingot_status fill_weight(void *user, uint32_t index, const void **out_data, struct ingot_error *error) {
+    struct weight_source *s = user;
+    drop_weight(s);
+    s->index = index;
+    report(s->build, "weights", index + 1, s->build->built.weights.count);
+    IG_TRY(ig_job_run(s->build->job, evaluate_weight, s, error));
+    *out_data = s->tensor.data;
+    return INGOT_OK;
+}
+
+static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
+    uint32_t count = b->built.weights.count;
+    uint64_t *offsets = IG_NEW_ARRAY(b->job, uint64_t, count + 1), *sizes = IG_NEW_ARRAY(b->job, uint64_t, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        offsets[i] = b->built.weights.at[i].offset;
+        sizes[i] = b->built.weights.at[i].size;
+    }
+    struct weight_source source = {.build = b};
+    struct ig_engine_image image = {
+        .target = b->target.name,
+        .required_features = b->target.required_features,
+        .plan = b->built.plan,
+        .code = b->kernels.code.bytes,
+        .code_size = b->kernels.code.size,
+        .n_weights = count,
+        .weight_offsets = offsets,
+        .weight_sizes = sizes,
+        .weight_fill = fill_weight,
+        .weight_user = &source,
+        .recipes = ig_recipes_text(b->job, &b->built),
+        .explanation = ig_explain(&b->explanation),
+    };
+    struct ingot_error error;
+    enum ingot_status status = ig_engine_write(&image, sink, b->job->allocator, &error);
+    drop_weight(&source);
+    if (status != INGOT_OK) ig_raise_error(b->job, &error);
+}
+
+void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
+                const struct ig_engine_sink *sink) {
+    struct build b = {.job = job, .options = options};
+    ig_pass_switches_check(job, options);
+    ig_target_parse(job, options->target, &b.target);
+    ig_toolchain_find(job, options->cc, options->jobs, &b.toolchain);
+    b.graph = ig_specialize(graph, options->shapes, options->n_shapes);
+    run_passes(&b);
+    make_code(&b);
+    b.explanation.graph = b.graph;
+    b.explanation.set = &b.kernels;
+    b.explanation.built = &b.built;
+    b.explanation.target = b.target.name;
+    b.explanation.compiler = b.toolchain.version;
+    b.explanation.opt_level = options->opt_level;
+    write_engine(&b, sink);
+}

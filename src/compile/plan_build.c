@@ -1,0 +1,312 @@
+/* From a graph with regions to the plan; see plan_build.h and engine/plan.h. */
+#include "compile/plan_build.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "compile/slots.h"
+#include "ir/build.h"
+
+/* The tables of the plan as they grow. */
+struct tables {
+    struct ig_job *job;
+    struct ig_dims *dims;
+    struct ig_kernel_set *set;
+    struct ig_built_plan *built;
+    struct ig_slots slots;
+    struct ig_text strings;
+    struct ig_map string_of;
+    uint64_t weights_size;
+    IG_VEC(struct ig_plan_tensor) tensors;
+    IG_VEC(struct ig_plan_buffer) buffers;
+    IG_VEC(uint32_t) operands;
+    IG_VEC(ig_slot) dim_table;
+    IG_VEC(struct ig_plan_step) steps;
+    IG_VEC(struct ig_subplan) subplans;
+};
+
+/* One graph (the main one or a body) on its way to a subplan. */
+struct level {
+    struct tables *t;
+    struct ig_graph *g;
+    bool is_main;
+    uint32_t *buffer_of;      /* by value; IG_PLAN_NONE: none yet */
+    IG_VEC(struct ig_plan_buffer) buffers;
+    IG_VEC(struct ig_plan_step) steps;
+};
+
+static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main);
+
+static ig_plan_string add_string(struct tables *t, const char *text) {
+    uint32_t at;
+    if (ig_map_get_name(&t->string_of, text, &at)) return at;
+    at = (uint32_t)t->strings.length;
+    ig_text_add_n(&t->strings, text, strlen(text) + 1);
+    ig_map_put_name(&t->string_of, text, at);
+    return at;
+}
+
+/* ---- Buffers -------------------------------------------------------------------------------------------------- */
+
+/* The value whose memory v shares: reshapes are free. */
+static ig_value memory_of(const struct ig_graph *g, ig_value v) {
+    const struct ig_node *n;
+    while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)) && n->region == IG_NO_REGION) v = n->in[0];
+    return v;
+}
+
+static ig_slot bytes_of(struct level *l, ig_value v) {
+    const struct ig_type *type = ig_type_of(l->g, v);
+    ig_dim size = ig_dim_const(l->g->dims, (int64_t)ingot_dtype_size(type->dtype));
+    return ig_slots_get(&l->t->slots, ig_dim_mul(l->g->dims, ig_type_elements(l->g->dims, type), size));
+}
+
+static uint32_t add_buffer(struct level *l, enum ig_plan_buffer_kind kind, uint32_t index, ig_slot bytes) {
+    struct ig_plan_buffer b = {.kind = kind, .index = index, .bytes = bytes, .offset = IG_PLAN_NONE,
+                               .first = IG_PLAN_NONE, .last = 0};
+    IG_PUSH(l->t->job, &l->buffers, b);
+    return l->buffers.count - 1;
+}
+
+static uint32_t add_weight(struct level *l, ig_value v) {
+    struct tables *t = l->t;
+    int64_t dims[INGOT_MAX_RANK];
+    const struct ig_type *type = ig_type_of(l->g, v);
+    IG_ASSERT(t->job, ig_type_is_static(l->g->dims, type, dims));
+    size_t size = ingot_dtype_size(type->dtype);
+    for (int i = 0; i < type->rank; i++) {
+        if (!ig_size_mul(size, (size_t)dims[i], &size))
+            ig_raise(t->job, INGOT_BAD_MODEL, "a constant of type %s is too large", ingot_dtype_name(type->dtype));
+    }
+    struct ig_weight w = {.graph = l->g, .value = v, .offset = t->weights_size, .size = size};
+    IG_PUSH(t->job, &t->built->weights, w);
+    t->weights_size += (size + 63) / 64 * 64;
+    return (uint32_t)(w.offset / 64);
+}
+
+/* The buffer that holds v, made when first asked for. */
+static uint32_t buffer_of(struct level *l, ig_value v) {
+    v = memory_of(l->g, v);
+    if (l->buffer_of[v] == IG_PLAN_NONE) {
+        bool is_const = ig_info(l->g, v)->is_const;
+        uint32_t index = is_const ? add_weight(l, v) : 0;
+        l->buffer_of[v] = add_buffer(l, is_const ? IG_PLAN_WEIGHT : IG_PLAN_ARENA, index, bytes_of(l, v));
+    }
+    return l->buffer_of[v];
+}
+
+static void touch(struct level *l, uint32_t buffer) {
+    struct ig_plan_buffer *b = &l->buffers.at[buffer];
+    if (b->first == IG_PLAN_NONE) b->first = l->steps.count;
+    b->last = l->steps.count;
+}
+
+static void add_operand(struct level *l, ig_value v) {
+    uint32_t buffer = IG_PLAN_NONE;
+    if (v != IG_NO_VALUE) {
+        buffer = buffer_of(l, v);
+        touch(l, buffer);
+    }
+    IG_PUSH(l->t->job, &l->t->operands, buffer);
+}
+
+/* ---- Steps ---------------------------------------------------------------------------------------------------- */
+
+static struct ig_plan_step begin_step(struct level *l, enum ig_plan_step_kind kind) {
+    return (struct ig_plan_step){.kind = kind,
+                                 .kernel = IG_PLAN_NONE,
+                                 .operands = l->t->operands.count,
+                                 .dims = l->t->dim_table.count,
+                                 .tiles = IG_PLAN_NONE,
+                                 .scratch = IG_PLAN_NONE,
+                                 .work = IG_PLAN_NONE,
+                                 .a = IG_PLAN_NONE,
+                                 .b = IG_PLAN_NONE};
+}
+
+static void end_step(struct level *l, struct ig_plan_step *step, const char *label) {
+    step->n_operands = l->t->operands.count - step->operands;
+    step->n_dims = l->t->dim_table.count - step->dims;
+    step->label = add_string(l->t, label);
+    IG_PUSH(l->t->job, &l->steps, *step);
+}
+
+/* The ONNX nodes that a region came from, each once. */
+static const char *region_label(struct ig_graph *g, const struct ig_region *region) {
+    struct ig_text text;
+    ig_text_init(&text, g->job);
+    struct ig_map seen;
+    ig_map_init(&seen, g->job);
+    for (uint32_t i = 0; i < region->nodes.count; i++) {
+        const char *origin = g->nodes.at[region->nodes.at[i]].origin;
+        uint32_t known;
+        if (!origin || ig_map_get_name(&seen, origin, &known)) continue;
+        ig_map_put_name(&seen, origin, 1);
+        ig_text_printf(&text, "%s%s", text.length ? ", " : "", origin);
+    }
+    return text.length ? text.at : ig_op_info(g->nodes.at[region->anchor].op)->name;
+}
+
+/* Which inputs became literals follows from their types, so what holds for the kernel's first region holds, position by
+ * position, for all that share it. */
+static bool input_is_literal(const struct ig_compiled_kernel *k, uint32_t position) {
+    for (uint32_t i = 0; i < k->kernel->literals.count; i++) {
+        if (k->kernel->literals.at[i] == k->region->inputs.at[position]) return true;
+    }
+    return false;
+}
+
+static void add_kernel_step(struct level *l, const struct ig_region *region) {
+    struct tables *t = l->t;
+    struct ig_plan_step step = begin_step(l, IG_STEP_KERNEL);
+    step.kernel = ig_kernel_set_add(t->set, l->g, region);
+    const struct ig_compiled_kernel *k = &t->set->kernels.at[step.kernel];
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        if (!input_is_literal(k, i)) add_operand(l, region->inputs.at[i]);
+    }
+    for (uint32_t i = 0; i < region->outputs.count; i++) add_operand(l, region->outputs.at[i]);
+    for (uint32_t i = 0; i < k->kernel->dims.count; i++)
+        IG_PUSH(t->job, &t->dim_table, ig_slots_get(&t->slots, k->kernel->dims.at[i]));
+    step.tiles = ig_slots_get(&t->slots, k->kernel->tiles);
+    step.scratch = ig_slots_get(&t->slots, k->kernel->scratch_bytes);
+    step.work = ig_slots_get(&t->slots, k->kernel->work);
+    end_step(l, &step, region_label(l->g, region));
+}
+
+static void add_control_step(struct level *l, const struct ig_region *region) {
+    struct ig_node node = l->g->nodes.at[region->anchor];
+    bool is_if = node.op == IG_OP_if;
+    uint32_t a = build_level(l->t, node.body[0], false);
+    uint32_t b = is_if ? build_level(l->t, node.body[1], false) : IG_PLAN_NONE;
+    struct ig_plan_step step = begin_step(l, is_if ? IG_STEP_IF : IG_STEP_LOOP);
+    step.a = a;
+    step.b = b;
+    step.n_carried = is_if ? 0 : (uint32_t)ig_attr_int(l->g, &node, IG_ATTR_carried);
+    step.n_inputs = is_if ? node.n_in - 1 : node.n_in - 2 - step.n_carried;
+    for (uint32_t i = 0; i < node.n_in; i++) add_operand(l, node.in[i]);
+    for (uint32_t i = 0; i < node.n_out; i++) add_operand(l, node.out + i);
+    end_step(l, &step, region_label(l->g, region));
+}
+
+/* ---- Inputs and outputs --------------------------------------------------------------------------------------- */
+
+static uint32_t add_tensor(struct level *l, const struct ig_port *port, uint32_t buffer) {
+    struct tables *t = l->t;
+    const struct ig_type *type = ig_type_of(l->g, port->value);
+    struct ig_plan_tensor tensor = {.name = add_string(t, port->name ? port->name : ""),
+                                    .dtype = (uint32_t)type->dtype,
+                                    .rank = (uint32_t)type->rank,
+                                    .buffer = buffer};
+    for (int i = 0; i < INGOT_MAX_RANK; i++) {
+        bool used = i < type->rank;
+        tensor.dims[i] = used ? ig_slots_get(&t->slots, type->dim[i]) : IG_PLAN_NONE;
+        tensor.symbols[i] = used ? add_string(t, ig_dim_text(l->g->dims, type->dim[i])) : add_string(t, "");
+    }
+    IG_PUSH(t->job, &t->tensors, tensor);
+    return t->tensors.count - 1;
+}
+
+static void add_inputs(struct level *l) {
+    for (uint32_t i = 0; i < l->g->inputs.count; i++) {
+        ig_value v = l->g->inputs.at[i].value;
+        l->buffer_of[v] = add_buffer(l, IG_PLAN_INPUT, i, bytes_of(l, v));
+    }
+}
+
+/* What a kernel computes can be written to the output's memory at once; an input, a constant, or what is an output
+ * already must be copied. Returns the outputs' buffers. */
+static uint32_t *add_outputs(struct level *l) {
+    uint32_t *buffers = IG_NEW_ARRAY(l->t->job, uint32_t, l->g->outputs.count + 1);
+    for (uint32_t i = 0; i < l->g->outputs.count; i++) {
+        ig_value v = memory_of(l->g, l->g->outputs.at[i].value);
+        buffers[i] = add_buffer(l, IG_PLAN_OUTPUT, i, bytes_of(l, v));
+        if (!ig_info(l->g, v)->is_const && l->buffer_of[v] == IG_PLAN_NONE) l->buffer_of[v] = buffers[i];
+    }
+    return buffers;
+}
+
+static void add_output_copies(struct level *l, const uint32_t *buffers) {
+    for (uint32_t i = 0; i < l->g->outputs.count; i++) {
+        uint32_t from = buffer_of(l, l->g->outputs.at[i].value);
+        if (from == buffers[i]) continue;
+        struct ig_plan_step step = begin_step(l, IG_STEP_COPY);
+        add_operand(l, l->g->outputs.at[i].value);
+        touch(l, buffers[i]);
+        IG_PUSH(l->t->job, &l->t->operands, buffers[i]);
+        end_step(l, &step, "copy to output");
+    }
+}
+
+/* ---- Levels --------------------------------------------------------------------------------------------------- */
+
+/* Bodies come before the step that runs them, so the subplan's place is reserved first: the main plan is number 0. */
+static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main) {
+    struct level l = {.t = t, .g = g, .is_main = is_main};
+    uint32_t self = t->subplans.count;
+    IG_PUSH(t->job, &t->subplans, (struct ig_subplan){0});
+    l.buffer_of = IG_NEW_ARRAY(t->job, uint32_t, g->values.count + 1);
+    memset(l.buffer_of, 0xff, sizeof *l.buffer_of * g->values.count);
+    add_inputs(&l);
+    uint32_t *out_buffers = add_outputs(&l);
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        if (g->regions.at[r].family == IG_FAMILY_CONTROL) add_control_step(&l, &g->regions.at[r]);
+        else add_kernel_step(&l, &g->regions.at[r]);
+    }
+    add_output_copies(&l, out_buffers);
+    struct ig_subplan sub = {.inputs = t->tensors.count, .n_inputs = g->inputs.count};
+    for (uint32_t i = 0; i < g->inputs.count; i++)
+        add_tensor(&l, &g->inputs.at[i], l.buffer_of[g->inputs.at[i].value]);
+    sub.outputs = t->tensors.count;
+    sub.n_outputs = g->outputs.count;
+    for (uint32_t i = 0; i < g->outputs.count; i++) add_tensor(&l, &g->outputs.at[i], out_buffers[i]);
+    sub.buffers = t->buffers.count;
+    sub.n_buffers = l.buffers.count;
+    for (uint32_t i = 0; i < l.buffers.count; i++) {
+        if (l.buffers.at[i].first == IG_PLAN_NONE) l.buffers.at[i].first = 0;
+        IG_PUSH(t->job, &t->buffers, l.buffers.at[i]);
+    }
+    sub.steps = t->steps.count;
+    sub.n_steps = l.steps.count;
+    for (uint32_t i = 0; i < l.steps.count; i++) IG_PUSH(t->job, &t->steps, l.steps.at[i]);
+    t->subplans.at[self] = sub;
+    return self;
+}
+
+static void add_kernels(struct tables *t, struct ig_plan *plan) {
+    struct ig_kernel_set *set = t->set;
+    struct ig_plan_kernel *kernels = IG_NEW_ARRAY(t->job, struct ig_plan_kernel, set->kernels.count + 1);
+    for (uint32_t i = 0; i < set->kernels.count; i++) {
+        const struct ig_compiled_kernel *k = &set->kernels.at[i];
+        kernels[i].name = add_string(t, k->symbol);
+        kernels[i].fingerprint = add_string(t, k->fingerprint);
+        kernels[i].tactic = add_string(t, k->kernel->tactic ? k->kernel->tactic : "");
+    }
+    plan->kernels = kernels;
+    plan->n_kernels = set->kernels.count;
+}
+
+void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_built_plan *out_built) {
+    *out_built = (struct ig_built_plan){0};
+    struct tables t = {.job = g->job, .dims = g->dims, .set = set, .built = out_built};
+    ig_slots_init(&t.slots, g);
+    ig_text_init(&t.strings, g->job);
+    ig_map_init(&t.string_of, g->job);
+    build_level(&t, g, true);
+    for (uint32_t i = 0; i < t.slots.symbols.count; i++) t.slots.symbols.at[i].name = add_string(&t, t.slots.names.at[i]);
+    struct ig_plan *p = &out_built->plan;
+    add_kernels(&t, p);
+    p->symbols = t.slots.symbols.at, p->n_symbols = t.slots.symbols.count;
+    p->instrs = t.slots.instrs.at, p->n_instrs = t.slots.instrs.count;
+    p->tensors = t.tensors.at, p->n_tensors = t.tensors.count;
+    p->buffers = t.buffers.at, p->n_buffers = t.buffers.count;
+    p->operands = t.operands.at, p->n_operands = t.operands.count;
+    p->dims = t.dim_table.at, p->n_dims = t.dim_table.count;
+    p->steps = t.steps.at, p->n_steps = t.steps.count;
+    p->subplans = t.subplans.at, p->n_subplans = t.subplans.count;
+    p->strings = t.strings.at, p->strings_size = (uint32_t)t.strings.length;
+}
+
+void ig_plan_set_entries(struct ig_built_plan *built, const struct ig_kernel_set *set) {
+    struct ig_plan_kernel *kernels = (struct ig_plan_kernel *)built->plan.kernels;
+    for (uint32_t i = 0; i < set->kernels.count; i++) kernels[i].entry = set->code.entries[i];
+}

@@ -1,0 +1,161 @@
+/* Shape specs; see specialize.h. */
+#include "compile/specialize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/build.h"
+
+struct range {
+    int64_t lo, opt, hi;
+};
+
+struct substitution {
+    struct ig_graph *in;
+    IG_VEC(ig_dim) symbols;
+    IG_VEC(ig_dim) values;
+};
+
+/* "4" or "1:8:64"; advances *at past it. */
+static bool parse_range(const char **at, struct range *out) {
+    int64_t *parts[3] = {&out->lo, &out->opt, &out->hi};
+    for (int i = 0; i < 3; i++) {
+        char *end;
+        if (**at < '0' || **at > '9') return false;
+        *parts[i] = strtoll(*at, &end, 10);
+        *at = end;
+        if (i < 2 && **at != ':') {
+            out->opt = out->hi = out->lo;
+            return i == 0;
+        }
+        if (i < 2) (*at)++;
+    }
+    return out->lo <= out->opt && out->opt <= out->hi && out->hi <= INT32_MAX;
+}
+
+static _Noreturn void bad_spec(struct substitution *s, const struct ingot_shape_spec *spec, const char *expected) {
+    ig_raise(s->in->job, INGOT_INVALID_ARGUMENT, "cannot read shape '%s' of '%s': expected %s", spec->spec, spec->name,
+             expected);
+}
+
+static void limit(struct substitution *s, const struct ingot_shape_spec *spec, ig_dim dim, const struct range *r) {
+    struct ig_dims *dims = s->in->dims;
+    int64_t fixed;
+    if (ig_dim_is_const(dims, dim, &fixed)) {
+        if (r->lo > fixed || r->hi < fixed)
+            ig_raise(s->in->job, INGOT_INVALID_ARGUMENT, "shape '%s' of '%s' asks for %lld where the model has %lld",
+                     spec->spec, spec->name, (long long)r->lo, (long long)fixed);
+        return;
+    }
+    if (ig_dim_look(dims, dim).kind != IG_DIM_SYMBOL)
+        ig_raise(s->in->job, INGOT_INVALID_ARGUMENT, "shape '%s' of '%s': the dim '%s' is computed and cannot be set",
+                 spec->spec, spec->name, ig_dim_text(dims, dim));
+    if (r->lo < r->hi) {
+        ig_dim_set_range(dims, dim, r->lo, r->hi);
+        return;
+    }
+    IG_PUSH(s->in->job, &s->symbols, dim);
+    IG_PUSH(s->in->job, &s->values, ig_dim_const(dims, r->lo));
+}
+
+static void apply_to_input(struct substitution *s, const struct ingot_shape_spec *spec, const struct ig_type *type) {
+    const char *at = spec->spec;
+    for (int i = 0; i < type->rank; i++) {
+        struct range r;
+        if (!parse_range(&at, &r) || (i + 1 < type->rank && *at++ != 'x'))
+            bad_spec(s, spec, "one size or MIN:OPT:MAX a dim, separated by 'x'");
+        limit(s, spec, type->dim[i], &r);
+    }
+    if (*at) bad_spec(s, spec, "as many dims as the input has");
+}
+
+static bool is_symbol_of_inputs(struct ig_graph *g, const char *name, ig_dim *out_dim) {
+    for (uint32_t i = 0; i < g->inputs.count; i++) {
+        const struct ig_type *type = ig_type_of(g, g->inputs.at[i].value);
+        for (int k = 0; k < type->rank; k++) {
+            struct ig_dim_view view = ig_dim_look(g->dims, type->dim[k]);
+            if (view.kind != IG_DIM_SYMBOL || strcmp(view.name, name)) continue;
+            *out_dim = type->dim[k];
+            return true;
+        }
+    }
+    return false;
+}
+
+static void apply(struct substitution *s, const struct ingot_shape_spec *spec) {
+    ig_dim dim;
+    if (is_symbol_of_inputs(s->in, spec->name, &dim)) {
+        struct range r;
+        const char *at = spec->spec;
+        if (!parse_range(&at, &r) || *at) bad_spec(s, spec, "a size or MIN:OPT:MAX");
+        limit(s, spec, dim, &r);
+        return;
+    }
+    for (uint32_t i = 0; i < s->in->inputs.count; i++) {
+        if (!s->in->inputs.at[i].name || strcmp(s->in->inputs.at[i].name, spec->name)) continue;
+        apply_to_input(s, spec, ig_type_of(s->in, s->in->inputs.at[i].value));
+        return;
+    }
+    ig_raise(s->in->job, INGOT_INVALID_ARGUMENT, "the model has no input and no symbolic dim named '%s'", spec->name);
+}
+
+/* ---- Rebuilding with numbers in place of symbols ---------------------------------------------------------------- */
+
+static ig_dim replace(const struct substitution *s, ig_dim dim) {
+    if (dim == IG_DIM_NONE) return dim;
+    return ig_dim_substitute(s->in->dims, dim, s->symbols.at, s->values.at, (int)s->symbols.count);
+}
+
+static struct ig_attr *replace_attrs(const struct substitution *s, const struct ig_node *n) {
+    struct ig_job *job = s->in->job;
+    int count = ig_op_info(n->op)->n_attrs;
+    struct ig_attr *attrs = IG_NEW_ARRAY(job, struct ig_attr, (size_t)count + 1);
+    for (int i = 0; i < count; i++) {
+        attrs[i] = n->attr[i];
+        if (attrs[i].kind == IG_KIND_DIM) attrs[i].dim = replace(s, attrs[i].dim);
+        if (attrs[i].kind != IG_KIND_DIMS) continue;
+        ig_dim *dims = IG_NEW_ARRAY(job, ig_dim, (size_t)attrs[i].count + 1);
+        for (int k = 0; k < attrs[i].count; k++) dims[k] = replace(s, attrs[i].dims[k]);
+        attrs[i].dims = dims;
+    }
+    return attrs;
+}
+
+static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *in);
+
+static void rebuild_node(const struct substitution *s, struct ig_graph *in, struct ig_graph *out, ig_node_id id,
+                         ig_value *map) {
+    struct ig_node n = in->nodes.at[id];
+    ig_value *inputs = IG_NEW_ARRAY(in->job, ig_value, n.n_in + 1);
+    for (uint32_t i = 0; i < n.n_in; i++) inputs[i] = n.in[i] == IG_NO_VALUE ? IG_NO_VALUE : map[n.in[i]];
+    ig_build_origin(out, n.origin);
+    if (n.op == IG_OP_constant) {
+        map[n.out] = ig_build_copy(out, in, &n, inputs);
+        return;
+    }
+    struct ig_graph *body[2] = {n.body[0] ? rebuild(s, n.body[0]) : NULL, n.body[1] ? rebuild(s, n.body[1]) : NULL};
+    ig_value first = ig_build_node(out, n.op, inputs, n.n_in, n.n_out, replace_attrs(s, &n), body);
+    for (uint32_t o = 0; o < n.n_out; o++) map[n.out + o] = first + o;
+}
+
+static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *in) {
+    struct ig_graph *out = ig_graph_create(in->job, in->dims);
+    ig_value *map = IG_NEW_ARRAY(in->job, ig_value, in->values.count + 1);
+    for (uint32_t i = 0; i < in->inputs.count; i++) {
+        struct ig_type type = *ig_type_of(in, in->inputs.at[i].value);
+        for (int k = 0; k < type.rank; k++) type.dim[k] = replace(s, type.dim[k]);
+        ig_value v = ig_build_input(out, in->inputs.at[i].name, &type);
+        out->values.at[v].elements = in->values.at[in->inputs.at[i].value].elements;
+        map[in->inputs.at[i].value] = v;
+    }
+    for (ig_node_id id = 0; id < in->nodes.count; id++) rebuild_node(s, in, out, id, map);
+    for (uint32_t i = 0; i < in->outputs.count; i++)
+        ig_build_output(out, in->outputs.at[i].name, map[in->outputs.at[i].value]);
+    return out;
+}
+
+struct ig_graph *ig_specialize(struct ig_graph *graph, const struct ingot_shape_spec *specs, size_t count) {
+    struct substitution s = {.in = graph};
+    for (size_t i = 0; i < count; i++) apply(&s, &specs[i]);
+    return s.symbols.count ? rebuild(&s, graph) : graph;
+}
