@@ -37,7 +37,8 @@ struct ig_x_node {
     enum ingot_dtype dtype;
     enum ig_op op;   /* MAP */
     bool saturate;   /* CAST */
-    int64_t i;
+    bool wraps;      /* MAP on integers that are data: wraps on overflow. Index arithmetic never overflows. */
+    int64_t i;       /* CAST: the dtype that is cast to; the node's dtype is its compute type */
     double f;
     ig_x args[3];
 };
@@ -56,6 +57,14 @@ struct ig_buffer {
     ig_x offset;      /* SCRATCH: bytes, a multiple of 64 */
     int64_t elements; /* LOCAL */
     const char *name; /* in the text: "x0", "row1" */
+    ig_x nothing;     /* PARAM that may be empty and is read all the same, at a clamped index: a bool expression that
+                         holds where it is empty (IG_NO_X: never) */
+};
+
+/* What is known of a loop variable. Names in the text: "i<n>" unless named otherwise. */
+struct ig_loop_var {
+    const char *name;
+    ig_dim lo, hi; /* lo <= variable < hi; IG_DIM_NONE: not known */
 };
 
 enum ig_stmt_kind {
@@ -101,8 +110,9 @@ struct ig_loops {
     struct ig_map *x_index;
     IG_VEC(struct ig_buffer) buffers;
     IG_VEC(ig_dim) dim_params;  /* dim[i] */
-    int n_vars, n_accs;
-    struct ig_stmt *top;        /* a FOR of kind TILE, or a block */
+    IG_VEC(struct ig_loop_var) vars;
+    int n_accs;                 /* accumulator n is "acc<n>" in the text */
+    struct ig_stmt *top;        /* the FOR of kind TILE */
 };
 
 struct ig_loops *ig_loops_create(struct ig_job *job, struct ig_dims *dims);
@@ -130,19 +140,29 @@ ig_x ig_x_min(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_max(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_less(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_and(struct ig_loops *k, ig_x a, ig_x b);
+/* The expression with every occurrence of from[i] replaced by to[i]. */
+ig_x ig_x_substitute(struct ig_loops *k, ig_x x, const ig_x *from, const ig_x *to, int count);
+static inline const struct ig_x_node *ig_x_look(const struct ig_loops *k, ig_x x) {
+    return &k->x.at[x];
+}
 
 int ig_loops_param(struct ig_loops *k, int param, enum ingot_dtype dtype, bool written, const char *name);
 int ig_loops_scratch(struct ig_loops *k, enum ingot_dtype dtype, ig_x offset, const char *name);
 int ig_loops_local(struct ig_loops *k, enum ingot_dtype dtype, int64_t elements, const char *name);
 
-/* Statements, appended to `body` (an ig_stmt of kind FOR or IF). */
+/* Statements, appended to `body` (an ig_stmt of kind FOR or IF; NULL: the FOR becomes `top`). Give the tile loop's hi as
+ * ig_x_dim(k, tiles): its text runs from begin to end. */
 struct ig_stmt *ig_s_for(struct ig_loops *k, struct ig_stmt *body, enum ig_for_kind kind, ig_x lo, ig_x hi, ig_x step,
                          ig_x *out_var);
 void ig_s_store(struct ig_loops *k, struct ig_stmt *body, int buffer, ig_x index, ig_x value);
 int ig_s_acc(struct ig_loops *k, struct ig_stmt *body, enum ingot_dtype dtype, ig_x initial);
 void ig_s_update(struct ig_loops *k, struct ig_stmt *body, int acc, enum ig_op op, ig_x value);
 struct ig_stmt *ig_s_if(struct ig_loops *k, struct ig_stmt *body, ig_x condition);
+/* In `text`, "@123" stands for the expression of that number, and "@@" for an at sign; loop variables, accumulators and
+ * buffers may also be used by their names, dim[i] as d<i>. Counts as writing every scratch, local and output buffer. */
 void ig_s_text(struct ig_loops *k, struct ig_stmt *body, const char *text);
+/* The name of a loop variable (an IG_X_VAR) in the text; a number is added to make it unique. */
+void ig_s_name(struct ig_loops *k, ig_x var, const char *name);
 void ig_s_call(struct ig_loops *k, struct ig_stmt *body, const char *function, const struct ig_call_arg *args, int count);
 
 #endif
