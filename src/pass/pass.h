@@ -23,11 +23,29 @@ struct ig_pass {
 extern const struct ig_pass ig_passes[];
 extern const int ig_pass_count;
 
+/* Which passes run, and who is told. */
+struct ig_pass_plan {
+    int level;
+    const char *const *switches; /* "NAME=on" or "NAME=off"; a later one wins */
+    size_t n_switches;
+    bool verify; /* check the graph after every pass */
+    /* Called after every pass that ran (dumps, progress); may be NULL. */
+    void (*after)(void *user, const struct ig_pass *pass, struct ig_graph *graph);
+    void *user;
+};
+/* Runs the table. Raises INGOT_INVALID_ARGUMENT for a switch that names no pass, is no on or off, or switches a required
+ * pass off. */
+struct ig_graph *ig_passes_run(struct ig_graph *in, const struct ig_pass_options *options,
+                               const struct ig_pass_plan *plan);
+/* NULL where there is none of that name. */
+const struct ig_pass *ig_pass_find(const char *name);
+
 /*
  * The frame of a rewriting pass: walks `in` in order and copies every node that an output needs, unless `rewrite`
  * builds something else. rewrite gets the node of the old graph and its inputs in the new one; it returns true and
  * fills out_values (one per output of the node, in the new graph) or returns false to have the node copied. Bodies
- * of control flow are rewritten by recursion. The new graph has the old one's dims, inputs and outputs.
+ * of control flow are rewritten by recursion. The new graph has the old one's dims, inputs and outputs. rewrite may be
+ * NULL: a copy without what no output needs.
  */
 struct ig_rewriter {
     struct ig_graph *in, *out;
@@ -40,5 +58,11 @@ typedef bool (*ig_rewrite_fn)(struct ig_rewriter *rw, const struct ig_node *node
                               ig_value *out_values);
 struct ig_graph *ig_rewrite(struct ig_graph *in, const struct ig_pass_options *options, ig_rewrite_fn rewrite,
                             void *state);
+
+/* Sweeps until a sweep changes nothing, at most `bound` times. */
+struct ig_graph *ig_rewrite_until_stable(struct ig_graph *in, const struct ig_pass_options *options,
+                                         ig_rewrite_fn rewrite, void *state, int bound);
+/* The same nodes with the same attributes in the same order; names and origins do not count. */
+bool ig_graph_same(const struct ig_graph *a, const struct ig_graph *b);
 
 #endif
