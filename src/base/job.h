@@ -25,6 +25,7 @@ struct ig_job {
     struct ig_arena arena;       /* lives as long as the job */
     struct ingot_error *error;   /* where ig_raise writes */
     jmp_buf *landing;            /* of the innermost ig_job_run */
+    enum ingot_status raised;    /* what is being carried to the landing */
     struct ig_defer *defers;     /* cleanups, last registered first */
     const struct ig_where *where; /* what is being worked on, innermost first */
 };

@@ -17,7 +17,7 @@ struct ig_engine_sink {
 
 struct ig_engine_image {
     const char *target;      /* "cpu:x86-64-v4" */
-    uint64_t required_features; /* IG_CPU_* bits that the code needs (device/cpu/features.h) */
+    uint64_t required_features; /* IG_CPU_* bits that the code needs (base/cpu.h) */
     struct ig_plan plan;
     const void *code;
     size_t code_size;

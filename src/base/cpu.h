@@ -1,0 +1,57 @@
+/* What this processor can do (CPUID, with the operating system's consent by XGETBV) and how much of it is ours. */
+#ifndef IG_BASE_CPU_H
+#define IG_BASE_CPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Feature bits, stored in engine files: never renumbered. */
+#define IG_CPU_AVX2 ((uint64_t)1 << 0)
+#define IG_CPU_FMA ((uint64_t)1 << 1)
+#define IG_CPU_F16C ((uint64_t)1 << 2)
+#define IG_CPU_BMI2 ((uint64_t)1 << 3)
+#define IG_CPU_AVX512F ((uint64_t)1 << 4)
+#define IG_CPU_AVX512BW ((uint64_t)1 << 5)
+#define IG_CPU_AVX512CD ((uint64_t)1 << 6)
+#define IG_CPU_AVX512DQ ((uint64_t)1 << 7)
+#define IG_CPU_AVX512VL ((uint64_t)1 << 8)
+#define IG_CPU_AVX512_VNNI ((uint64_t)1 << 9)
+#define IG_CPU_AVX512_BF16 ((uint64_t)1 << 10)
+#define IG_CPU_AMX_TILE ((uint64_t)1 << 11)
+#define IG_CPU_AMX_BF16 ((uint64_t)1 << 12)
+#define IG_CPU_AMX_INT8 ((uint64_t)1 << 13)
+#define IG_CPU_AVX_VNNI ((uint64_t)1 << 14)
+#define IG_CPU_AVX512_FP16 ((uint64_t)1 << 15)
+#define IG_CPU_BMI1 ((uint64_t)1 << 16)
+#define IG_CPU_LZCNT ((uint64_t)1 << 17)
+#define IG_CPU_MOVBE ((uint64_t)1 << 18)
+#define IG_CPU_POPCNT ((uint64_t)1 << 19)
+#define IG_CPU_FEATURE_COUNT 20
+
+/* What code compiled for a level of the x86-64 ABI may use. */
+#define IG_CPU_X86_64_V3 \
+    (IG_CPU_AVX2 | IG_CPU_FMA | IG_CPU_F16C | IG_CPU_BMI2 | IG_CPU_BMI1 | IG_CPU_LZCNT | IG_CPU_MOVBE | IG_CPU_POPCNT)
+#define IG_CPU_X86_64_V4 \
+    (IG_CPU_X86_64_V3 | IG_CPU_AVX512F | IG_CPU_AVX512BW | IG_CPU_AVX512CD | IG_CPU_AVX512DQ | IG_CPU_AVX512VL)
+#define IG_CPU_AMX \
+    (IG_CPU_X86_64_V4 | IG_CPU_AVX512_VNNI | IG_CPU_AVX512_BF16 | IG_CPU_AMX_TILE | IG_CPU_AMX_BF16 | IG_CPU_AMX_INT8)
+
+/* The features that the processor has and the operating system saves the registers of; 0 on other architectures. Asks
+ * the processor each time, which under a hypervisor takes tens of microseconds. */
+uint64_t ig_cpu_features(void);
+/* "avx512f": the lowest bit's name; "none" for 0, "unknown" for bits that have no name. A static string. */
+const char *ig_cpu_feature_name(uint64_t features);
+/* Linux hands out AMX tile registers on request, once per process. False where they cannot be had. */
+bool ig_cpu_request_amx(void);
+
+/* Bytes of data cache that one core sees; sensible defaults where the processor does not say. */
+struct ig_cpu_caches {
+    size_t l1, l2, l3; /* l3 may be shared, and is 0 where there is none */
+};
+struct ig_cpu_caches ig_cpu_caches(void);
+
+/* How many processors this process may keep busy: its affinity, limited by the quotas of its cgroups. At least 1. */
+unsigned ig_cpu_processors(void);
+
+#endif

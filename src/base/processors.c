@@ -1,0 +1,132 @@
+/*
+ * How many processors this process may keep busy. Affinity says where its threads may run; the quota of a control group
+ * (what `docker run --cpus` sets) says how much time they get there. Both matter: threads beyond the quota are throttled
+ * all at once, which is far slower than running fewer. Sources: sched(7), cgroups(7), the kernel's cgroup-v2 and
+ * sched-bwc documents.
+ */
+#define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+
+static unsigned by_affinity(void) {
+#if defined(__linux__)
+    /* 64 KiB of mask covers half a million processors; the call fails where the mask is too small. */
+    static const size_t sizes[] = {sizeof(cpu_set_t), 8192};
+    _Alignas(cpu_set_t) unsigned char mask[8192];
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sched_getaffinity(0, sizes[i], (cpu_set_t *)(void *)mask) == 0) {
+            int count = CPU_COUNT_S(sizes[i], (cpu_set_t *)(void *)mask);
+            if (count > 0) return (unsigned)count;
+        }
+    }
+#endif
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (unsigned)online : 1;
+}
+
+#if defined(__linux__)
+
+/* Reads a small file; false where there is none. */
+static bool read_text(const char *path, char *out, size_t capacity) {
+    FILE *file = fopen(path, "re");
+    if (!file) return false;
+    size_t length = fread(out, 1, capacity - 1, file);
+    out[length] = '\0';
+    fclose(file);
+    return length > 0;
+}
+
+/* Processors that `quota` microseconds per `period` are worth, rounded up. */
+static unsigned quota_processors(long long quota, long long period) {
+    if (quota <= 0 || period <= 0) return UINT_MAX;
+    long long processors = quota / period + (quota % period != 0);
+    return processors < UINT_MAX ? (unsigned)processors : UINT_MAX;
+}
+
+/* The limit of one group, `folder` being its path below the mount point. */
+static unsigned group_limit(const char *mount, const char *folder, bool unified) {
+    char path[PATH_MAX], text[128];
+    if (unified) {
+        snprintf(path, sizeof path, "%s%s/cpu.max", mount, folder);
+        long long quota, period;
+        if (!read_text(path, text, sizeof text) || sscanf(text, "%lld %lld", &quota, &period) != 2) return UINT_MAX;
+        return quota_processors(quota, period); /* "max" does not scan as a number: no limit */
+    }
+    snprintf(path, sizeof path, "%s%s/cpu.cfs_quota_us", mount, folder);
+    if (!read_text(path, text, sizeof text)) return UINT_MAX;
+    long long quota = strtoll(text, NULL, 10);
+    snprintf(path, sizeof path, "%s%s/cpu.cfs_period_us", mount, folder);
+    if (!read_text(path, text, sizeof text)) return UINT_MAX;
+    return quota_processors(quota, strtoll(text, NULL, 10));
+}
+
+/* The tightest limit from the group up to the root. In a container the path may be the host's, of which only the root
+ * is to be seen; what cannot be read sets no limit. */
+static unsigned tightest_limit(const char *mount, char *folder, bool unified) {
+    unsigned limit = UINT_MAX;
+    for (;;) {
+        unsigned here = group_limit(mount, folder, unified);
+        if (here < limit) limit = here;
+        char *slash = strrchr(folder, '/');
+        if (!slash) return limit;
+        *slash = '\0';
+    }
+}
+
+/* True where "cpu" is one of a comma-separated list. */
+static bool lists_cpu(const char *controllers) {
+    for (const char *at = controllers; *at; at += strspn(at, ",")) {
+        size_t length = strcspn(at, ",");
+        if (length == 3 && memcmp(at, "cpu", 3) == 0) return true;
+        at += length;
+    }
+    return false;
+}
+
+/* Lines of /proc/self/cgroup: "ID:CONTROLLERS:PATH"; version 2 has ID 0 and no controllers. */
+static unsigned by_quota(void) {
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    if (!file) return UINT_MAX;
+    unsigned limit = UINT_MAX;
+    char line[PATH_MAX];
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *controllers = strchr(line, ':');
+        char *folder = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!folder) continue;
+        *controllers++ = '\0';
+        *folder++ = '\0';
+        bool unified = !*controllers;
+        if (!unified && !lists_cpu(controllers)) continue;
+        char mount[128];
+        if (unified) {
+            snprintf(mount, sizeof mount, "/sys/fs/cgroup");
+        } else {
+            snprintf(mount, sizeof mount, "/sys/fs/cgroup/%.60s", controllers);
+        }
+        unsigned here = tightest_limit(mount, folder, unified);
+        if (here < limit) limit = here;
+    }
+    fclose(file);
+    return limit;
+}
+
+#else
+
+static unsigned by_quota(void) {
+    return UINT_MAX;
+}
+
+#endif
+
+unsigned ig_cpu_processors(void) {
+    unsigned affinity = by_affinity(), quota = by_quota();
+    unsigned count = affinity < quota ? affinity : quota;
+    return count > 0 ? count : 1;
+}
