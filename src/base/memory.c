@@ -10,6 +10,7 @@
 
 static void *libc_alloc(void *user, size_t size, size_t alignment) {
     void *memory = NULL;
+    if (size > PTRDIFF_MAX) return NULL; /* no object can be that large */
     if (alignment < sizeof(void *)) alignment = sizeof(void *);
     return posix_memalign(&memory, alignment, size ? size : 1) == 0 ? memory : NULL;
 }

@@ -1,0 +1,510 @@
+/* base/: errors, memory, jobs, texts, maps, hashes, halves, files, the processor. */
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/half.h"
+#include "base/hash.h"
+#include "base/job.h"
+#include "base/map.h"
+#include "base/text.h"
+#include "support/support.h"
+
+/* ---- An allocator that counts and fails on demand ---- */
+
+struct counting {
+    struct ingot_allocator allocator;
+    size_t calls, live, live_bytes;
+    size_t fail_at; /* the call that fails, counted from 1; 0: none */
+};
+
+static void *counting_alloc(void *user, size_t size, size_t alignment) {
+    struct counting *c = user;
+    if (++c->calls == c->fail_at) return NULL;
+    void *memory = ig_libc_allocator.alloc(NULL, size, alignment);
+    if (memory) {
+        memset(memory, 0xa5, size); /* nobody may count on zeroes */
+        c->live++;
+        c->live_bytes += size;
+    }
+    return memory;
+}
+
+static void counting_release(void *user, void *memory, size_t size) {
+    struct counting *c = user;
+    c->live--;
+    c->live_bytes -= size; /* wrong sizes do not come back to 0 */
+    free(memory);
+}
+
+static void counting_init(struct counting *c, size_t fail_at) {
+    *c = (struct counting){.allocator = {c, counting_alloc, counting_release}, .fail_at = fail_at};
+}
+
+/* ---- Errors ---- */
+
+static void test_errors(void **state) {
+    struct ingot_error error;
+    assert_int_equal(ig_error_set(&error, INGOT_IO, "cannot open '%s': %s", "a\nb", "no"), INGOT_IO);
+    assert_string_equal(error.message, "cannot open 'a b': no");
+    ig_error_prefix(&error, "engine '%s'", "x");
+    assert_string_equal(error.message, "engine 'x': cannot open 'a b': no");
+    assert_int_equal(error.status, INGOT_IO);
+    assert_int_equal(ig_error_set(NULL, INGOT_IO, "%d", 1), INGOT_IO);
+    ig_error_prefix(NULL, "nothing");
+    for (int s = -2; s < 40; s++)
+        assert_true(strlen(ingot_status_name((enum ingot_status)s)) > 0);
+}
+
+static void test_long_errors_stay_whole_utf8(void **state) {
+    char name[2 * INGOT_ERROR_MESSAGE_SIZE];
+    for (size_t shift = 0; shift < 3; shift++) {
+        memset(name, 'x', shift);
+        for (size_t i = shift; i + 4 < sizeof name; i += 3)
+            memcpy(name + i, "\xe2\x82\xac", 4);
+        struct ingot_error error;
+        ig_error_set(&error, INGOT_IO, "%s", name);
+        size_t length = strlen(error.message);
+        assert_true(length < INGOT_ERROR_MESSAGE_SIZE && length > INGOT_ERROR_MESSAGE_SIZE - 8);
+        assert_string_equal(error.message + length - 3, "...");
+        assert_int_equal((length - 3 - shift) % 3, 0);
+    }
+}
+
+/* ---- Memory ---- */
+
+static void test_sizes(void **state) {
+    size_t out;
+    assert_true(ig_size_mul(0, SIZE_MAX, &out) && out == 0);
+    assert_false(ig_size_mul(SIZE_MAX / 2 + 1, 2, &out));
+    assert_true(ig_size_add(SIZE_MAX - 1, 1, &out) && out == SIZE_MAX);
+    assert_false(ig_size_add(SIZE_MAX, 1, &out));
+}
+
+static void test_arena(void **state) {
+    struct counting c;
+    counting_init(&c, 0);
+    struct ig_arena arena;
+    ig_arena_init(&arena, &c.allocator);
+    static const size_t sizes[] = {0, 1, 15, 16, 17, 4095, 4096, 4097, 100000, 3000000, 8, 0, 1};
+    unsigned char *parts[sizeof sizes / sizeof *sizes * 50];
+    size_t n = 0;
+    for (int round = 0; round < 50; round++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            unsigned char *part = ig_arena_alloc(&arena, sizes[i]);
+            assert_non_null(part);
+            assert_int_equal((uintptr_t)part % (sizes[i] >= 4096 ? 64 : 16), 0);
+            for (size_t b = 0; b < sizes[i]; b += 61)
+                assert_int_equal(part[b], 0);
+            if (sizes[i]) assert_int_equal(part[sizes[i] - 1], 0);
+            memset(part, (int)(i + 1), sizes[i]);
+            parts[n++] = part;
+        }
+    }
+    for (size_t p = 0; p < n; p++) { /* nothing overlapped */
+        size_t i = p % (sizeof sizes / sizeof *sizes);
+        if (sizes[i]) assert_true(parts[p][0] == i + 1 && parts[p][sizes[i] - 1] == i + 1);
+    }
+    assert_null(ig_arena_alloc(&arena, SIZE_MAX));
+    assert_null(ig_arena_alloc(&arena, SIZE_MAX - 64));
+    ig_arena_deinit(&arena);
+    assert_int_equal(c.live, 0);
+    assert_int_equal(c.live_bytes, 0);
+}
+
+/* ---- Jobs ---- */
+
+static char order[64];
+static void note(void *resource) {
+    strcat(order, resource);
+}
+
+static void raises_in_scope(struct ig_job *job, void *argument) {
+    struct ig_where outer = {.verb = "build model", .name = "m.onnx"};
+    struct ig_where inner = {.verb = "import node", .name = "conv1", .kind = "Conv"};
+    ig_defer(job, note, "a");
+    ig_defer(job, note, "b");
+    ig_defer(job, note, "c");
+    ig_undefer(job, "b");
+    ig_where_push(job, &outer);
+    ig_where_push(job, &inner);
+    ig_raise(job, INGOT_BAD_MODEL, "attribute 'pads' has %d values, expected %d", 3, 4);
+}
+
+static void test_raise(void **state) {
+    struct ig_job job;
+    struct ingot_error error;
+    order[0] = '\0';
+    ig_job_init(&job, &ig_libc_allocator);
+    assert_int_equal(ig_job_run(&job, raises_in_scope, NULL, &error), INGOT_BAD_MODEL);
+    assert_int_equal(error.status, INGOT_BAD_MODEL);
+    assert_string_equal(error.message,
+                        "cannot build model 'm.onnx': cannot import node 'conv1' (Conv): attribute 'pads' "
+                        "has 3 values, expected 4");
+    assert_string_equal(order, "ca");
+    assert_int_equal(ig_job_run(&job, raises_in_scope, NULL, NULL), INGOT_BAD_MODEL);
+    ig_job_deinit(&job);
+    assert_string_equal(order, "caca");
+}
+
+static void nested_body(struct ig_job *job, void *argument) {
+    struct ingot_error inner;
+    struct ig_where where = {.verb = "verify"};
+    ig_defer(job, note, "x");
+    ig_where_push(job, &where);
+    assert_int_equal(ig_job_run(job, raises_in_scope, NULL, &inner), INGOT_BAD_MODEL);
+    assert_non_null(strstr(inner.message, "cannot verify: cannot build model"));
+    ig_where_pop(job);
+    ig_defer(job, note, "y");
+    if (argument) ig_raise_error(job, &inner);
+}
+
+static void test_nested_jobs(void **state) {
+    struct ig_job job;
+    struct ingot_error error;
+    order[0] = '\0';
+    ig_job_init(&job, &ig_libc_allocator);
+    assert_int_equal(ig_job_run(&job, nested_body, NULL, &error), INGOT_OK);
+    assert_string_equal(order, "ca"); /* of a body that ends well the cleanups stay registered */
+    assert_int_equal(ig_job_run(&job, nested_body, "raise", &error), INGOT_BAD_MODEL);
+    assert_string_equal(order, "cacayx");
+    ig_job_deinit(&job);
+    assert_string_equal(order, "cacayxyx");
+}
+
+static void deep_scopes(struct ig_job *job, void *argument) {
+    char name[4000];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    struct ig_where where[50];
+    for (int i = 0; i < 50; i++) {
+        where[i] = (struct ig_where){.verb = "import", .name = name, .kind = i == 49 ? "Innermost" : name};
+        ig_where_push(job, &where[i]);
+    }
+    ig_raise(job, INGOT_BAD_MODEL, "the point");
+}
+
+static void test_deep_scopes_keep_the_point(void **state) {
+    struct ig_job job;
+    struct ingot_error error;
+    ig_job_init(&job, &ig_libc_allocator);
+    assert_int_equal(ig_job_run(&job, deep_scopes, NULL, &error), INGOT_BAD_MODEL);
+    assert_non_null(strstr(error.message, "(Innermost): the point"));
+    ig_job_deinit(&job);
+}
+
+static void impossible_array(struct ig_job *job, void *argument) {
+    ig_alloc_array(job, SIZE_MAX / 2, 3);
+}
+
+static void impossible_grow(struct ig_job *job, void *argument) {
+    ig_grow(job, NULL, UINT32_MAX, 0, 4);
+}
+
+/* Much of everything, for the allocator that fails. */
+static void everything(struct ig_job *job, void *argument) {
+    struct ig_text text;
+    struct ig_map map;
+    ig_text_init(&text, job);
+    ig_map_init(&map, job);
+    IG_VEC(int) numbers = {0};
+    for (int i = 0; i < 3000; i++) {
+        ig_text_printf(&text, "%d ", i);
+        ig_map_put(&map, &i, sizeof i, (uint32_t)i);
+        IG_PUSH(job, &numbers, i);
+        if (i % 100 == 0) ig_defer(job, note, "");
+        ig_format(job, "%d%s", i, ig_strdup(job, "abc"));
+    }
+    ig_alloc(job, 5000000);
+}
+
+static void test_failing_allocator(void **state) {
+    size_t fail_at = 1;
+    for (enum ingot_status status = INGOT_OUT_OF_MEMORY; status != INGOT_OK; fail_at++) {
+        struct counting c;
+        counting_init(&c, fail_at);
+        struct ig_job job;
+        struct ingot_error error = {0};
+        ig_job_init(&job, &c.allocator);
+        status = ig_job_run(&job, everything, NULL, &error);
+        assert_true(status == INGOT_OUT_OF_MEMORY || (status == INGOT_OK && c.calls < fail_at));
+        if (status) assert_non_null(strstr(error.message, "out of memory"));
+        ig_job_deinit(&job);
+        assert_int_equal(c.live, 0);
+        assert_int_equal(c.live_bytes, 0);
+    }
+    assert_true(fail_at > 8);
+}
+
+static void defer_only(struct ig_job *job, void *argument) {
+    ig_defer(job, note, "z");
+}
+
+static void test_defer_without_memory_does_not_leak(void **state) {
+    struct counting c;
+    counting_init(&c, 1);
+    struct ig_job job;
+    order[0] = '\0';
+    ig_job_init(&job, &c.allocator);
+    assert_int_equal(ig_job_run(&job, defer_only, NULL, NULL), INGOT_OUT_OF_MEMORY);
+    assert_string_equal(order, "z");
+    ig_job_deinit(&job);
+    assert_string_equal(order, "z");
+}
+
+static void test_impossible_sizes(void **state) {
+    struct ig_job job;
+    ig_job_init(&job, &ig_libc_allocator);
+    assert_int_equal(ig_job_run(&job, impossible_array, NULL, NULL), INGOT_OUT_OF_MEMORY);
+    assert_int_equal(ig_job_run(&job, impossible_grow, NULL, NULL), INGOT_OUT_OF_MEMORY);
+    ig_job_deinit(&job);
+}
+
+/* ---- Texts and maps ---- */
+
+static void texts(struct ig_job *job, void *argument) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    assert_null(text.at);
+    ig_text_add(&text, "");
+    assert_string_equal(text.at, "");
+    for (int i = 0; i < 1000; i++)
+        ig_text_printf(&text, "%0*d", i % 200 + 1, 7);
+    size_t expected = 0;
+    for (int i = 0; i < 1000; i++)
+        expected += (size_t)(i % 200 + 1);
+    assert_int_equal(text.length, expected);
+    assert_int_equal(strlen(text.at), expected);
+    ig_text_add_n(&text, "abc", 2);
+    assert_string_equal(text.at + expected, "ab");
+    assert_string_equal(ig_format(job, "%s-%d", "x", 5), "x-5");
+    assert_string_equal(ig_strndup(job, "hello", 3), "hel");
+}
+
+static void maps(struct ig_job *job, void *argument) {
+    struct ig_map map;
+    uint32_t value = 77;
+    ig_map_init(&map, job);
+    assert_false(ig_map_get_name(&map, "a", &value));
+    assert_int_equal(value, 77);
+    ig_map_put(&map, "", 0, 5); /* the empty key is a key */
+    assert_true(ig_map_get_name(&map, "", &value) && value == 5);
+    for (uint32_t i = 0; i < 20000; i++)
+        ig_map_put_name(&map, ig_format(job, "key%u", i), i);
+    for (uint32_t i = 0; i < 20000; i += 2)
+        ig_map_put_name(&map, ig_format(job, "key%u", i), i + 1);
+    assert_int_equal(map.count, 20001);
+    for (uint32_t i = 0; i < 20000; i++) {
+        assert_true(ig_map_get_name(&map, ig_format(job, "key%u", i), &value));
+        assert_int_equal(value, i % 2 ? i : i + 1);
+    }
+    assert_false(ig_map_get_name(&map, "key20000", &value));
+    assert_false(ig_map_get(&map, "key1", 5, &value)); /* a terminator is a byte like others */
+}
+
+static void run_body(void (*body)(struct ig_job *, void *)) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, body, NULL, &error);
+    ig_job_deinit(&job);
+    if (status) fail_msg("%s", error.message);
+}
+
+static void test_texts(void **state) {
+    run_body(texts);
+}
+
+static void test_maps(void **state) {
+    run_body(maps);
+}
+
+static void test_hashes(void **state) {
+    /* The values are part of the engine format. */
+    assert_true(ig_hash64("", 0) == 0x2d06800538d394c2ull);
+    char text[33];
+    ig_hash128_print(ig_hash128("", 0), text);
+    assert_string_equal(text, "99aa06d3014798d86001c324468d497f");
+}
+
+/* ---- Halves ---- */
+
+static void test_f16_round_trip(void **state) {
+    for (uint32_t bits = 0; bits < 0x10000; bits++) {
+        float wide = ig_f16_to_f32((uint16_t)bits);
+        uint16_t back = ig_f32_to_f16(wide);
+        if (isnan(wide)) {
+            assert_true(isnan(ig_f16_to_f32(back)) && (back & 0x8000) == (bits & 0x8000));
+        } else {
+            assert_int_equal(back, bits);
+        }
+        float brain = ig_bf16_to_f32((uint16_t)bits);
+        back = ig_f32_to_bf16(brain);
+        if (isnan(brain)) {
+            assert_true(isnan(ig_bf16_to_f32(back)));
+        } else {
+            assert_int_equal(back, bits);
+        }
+    }
+}
+
+/* Between neighbours: below, at and above the middle. */
+static void check_rounding(float (*widen)(uint16_t), uint16_t (*narrow)(double), uint16_t infinity) {
+    for (uint16_t bits = 0; bits + 1 < infinity; bits++) {
+        double low = widen(bits), high = widen((uint16_t)(bits + 1)), middle = (low + high) / 2;
+        assert_int_equal(narrow(middle), bits & 1 ? bits + 1 : bits);
+        assert_int_equal(narrow(nextafter(middle, 0)), bits);
+        assert_int_equal(narrow(nextafter(middle, INFINITY)), bits + 1);
+        assert_int_equal(narrow(-middle), (bits & 1 ? bits + 1 : bits) | 0x8000);
+    }
+    double largest = widen((uint16_t)(infinity - 1)), step = largest - widen((uint16_t)(infinity - 2));
+    assert_int_equal(narrow(largest + step / 2), infinity); /* the tie goes to even: infinity */
+    assert_int_equal(narrow(nextafter(largest + step / 2, 0)), infinity - 1);
+    assert_int_equal(narrow(INFINITY), infinity);
+    assert_int_equal(narrow(-1e300), infinity | 0x8000);
+    assert_int_equal(narrow(1e-300), 0);
+    assert_int_equal(narrow(-5e-324), 0x8000);
+    assert_true(isnan(widen(narrow(NAN))));
+}
+
+static void test_rounding(void **state) {
+    check_rounding(ig_f16_to_f32, ig_f64_to_f16, 0x7c00);
+    check_rounding(ig_bf16_to_f32, ig_f64_to_bf16, 0x7f80);
+    assert_int_equal(ig_f32_to_f16(65504.0f), 0x7bff);
+    assert_int_equal(ig_f32_to_bf16(1.0f), 0x3f80);
+}
+
+/* ---- Files ---- */
+
+static char folder[] = "/tmp/ingot-base-test-XXXXXX";
+
+static int make_folder(void **state) {
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+    return rmdir(folder); /* fails where a test has left something */
+}
+
+static void test_files(void **state) {
+    char path[256];
+    struct ingot_error error;
+    struct ig_mapping mapping = {NULL, 0};
+    struct ig_file_writer writer;
+    snprintf(path, sizeof path, "%s/engine", folder);
+    assert_int_equal(ig_file_map(path, &mapping, &error), INGOT_IO);
+    assert_non_null(strstr(error.message, path));
+    assert_int_equal(ig_file_map(folder, &mapping, &error), INGOT_IO);
+
+    struct counting c;
+    counting_init(&c, 0);
+    assert_int_equal(ig_file_writer_open(&writer, path, &c.allocator, &error), INGOT_OK);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(ig_file_writer_write(&writer, "0123456789", 10, &error), INGOT_OK);
+    assert_int_equal(ig_file_writer_patch(&writer, 8, "xyz", 3, &error), INGOT_INTERNAL);
+    assert_int_equal(ig_file_writer_patch(&writer, 7, "xyz", 3, &error), INGOT_OK);
+    assert_int_equal(ig_file_writer_commit(&writer, &error), INGOT_OK);
+    ig_file_writer_abort(&writer);
+
+    assert_int_equal(ig_file_map(path, &mapping, &error), INGOT_OK);
+    assert_int_equal(mapping.size, 10);
+    assert_memory_equal(mapping.data, "0123456xyz", 10);
+    ig_file_unmap(&mapping);
+
+    /* Given up: the old file stays and nothing else does. */
+    assert_int_equal(ig_file_writer_open(&writer, path, &c.allocator, &error), INGOT_OK);
+    assert_int_equal(ig_file_writer_write(&writer, "new", 3, &error), INGOT_OK);
+    ig_file_writer_abort(&writer);
+    ig_file_writer_abort(&writer);
+    assert_int_equal(ig_file_map(path, &mapping, &error), INGOT_OK);
+    assert_int_equal(mapping.size, 10);
+    ig_file_unmap(&mapping);
+
+    /* Empty. */
+    assert_int_equal(ig_file_writer_open(&writer, path, &c.allocator, &error), INGOT_OK);
+    assert_int_equal(ig_file_writer_commit(&writer, &error), INGOT_OK);
+    assert_int_equal(ig_file_map(path, &mapping, &error), INGOT_OK);
+    assert_null(mapping.data);
+    ig_file_unmap(&mapping);
+    assert_int_equal(c.live_bytes, 0);
+    unlink(path);
+}
+
+static void test_files_refused(void **state) {
+    struct ingot_error error;
+    struct ig_file_writer writer;
+    struct ig_mapping mapping;
+    char path[256];
+    assert_int_equal(ig_file_writer_open(&writer, "/dev/null", &ig_libc_allocator, &error), INGOT_IO);
+    snprintf(path, sizeof path, "%s/none/engine", folder);
+    assert_int_equal(ig_file_writer_open(&writer, path, &ig_libc_allocator, &error), INGOT_IO);
+    assert_non_null(strstr(error.message, "none/engine"));
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(ig_file_map(path, &mapping, &error), INGOT_IO); /* and does not wait */
+    unlink(path);
+    for (size_t fail_at = 1; fail_at <= 2; fail_at++) {
+        struct counting c;
+        counting_init(&c, fail_at);
+        snprintf(path, sizeof path, "%s/engine", folder);
+        assert_int_equal(ig_file_writer_open(&writer, path, &c.allocator, &error), INGOT_OUT_OF_MEMORY);
+        ig_file_writer_abort(&writer);
+        assert_int_equal(c.live, 0);
+    }
+}
+
+/* ---- The processor ---- */
+
+static void test_cpu(void **state) {
+    uint64_t features = ig_cpu_features();
+    assert_int_equal(features >> IG_CPU_FEATURE_COUNT, 0);
+#if defined(__x86_64__)
+    assert_int_equal(!!(features & IG_CPU_AVX2), !!__builtin_cpu_supports("avx2"));
+    assert_int_equal(!!(features & IG_CPU_FMA), !!__builtin_cpu_supports("fma"));
+    assert_int_equal(!!(features & IG_CPU_AVX512F), !!__builtin_cpu_supports("avx512f"));
+    assert_int_equal(!!(features & IG_CPU_AVX512VL), !!__builtin_cpu_supports("avx512vl"));
+    assert_int_equal(!!(features & IG_CPU_AVX512_VNNI), !!__builtin_cpu_supports("avx512vnni"));
+    assert_int_equal(!!(features & IG_CPU_BMI2), !!__builtin_cpu_supports("bmi2"));
+#endif
+    assert_string_equal(ig_cpu_feature_name(IG_CPU_AVX2), "avx2");
+    assert_string_equal(ig_cpu_feature_name(IG_CPU_POPCNT), "popcnt");
+    assert_string_equal(ig_cpu_feature_name(IG_CPU_AMX_BF16), "amx-bf16");
+    assert_string_equal(ig_cpu_feature_name(0), "none");
+    assert_string_equal(ig_cpu_feature_name((uint64_t)1 << 63), "unknown");
+    struct ig_cpu_caches caches = ig_cpu_caches();
+    assert_in_range(caches.l1, 4 << 10, 4 << 20);
+    assert_in_range(caches.l2, 64 << 10, (size_t)1 << 30);
+    unsigned processors = ig_cpu_processors();
+    assert_in_range(processors, 1, sysconf(_SC_NPROCESSORS_CONF));
+    if (features & IG_CPU_AMX_TILE) assert_true(ig_cpu_request_amx());
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_long_errors_stay_whole_utf8),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_raise),
+        cmocka_unit_test(test_nested_jobs),
+        cmocka_unit_test(test_deep_scopes_keep_the_point),
+        cmocka_unit_test(test_failing_allocator),
+        cmocka_unit_test(test_defer_without_memory_does_not_leak),
+        cmocka_unit_test(test_impossible_sizes),
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_f16_round_trip),
+        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_files_refused),
+        cmocka_unit_test(test_cpu),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
