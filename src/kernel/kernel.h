@@ -5,6 +5,7 @@
 #define IG_KERNEL_KERNEL_H
 
 #include "kernel/loop.h"
+#include "kernel/micro.h"
 
 /* A kernel before compilation. Parameters: buf = region inputs, then outputs; dim = dims. */
 struct ig_kernel {
@@ -12,6 +13,7 @@ struct ig_kernel {
     const char *tactic;     /* what the schedule chose, for people: "gemm 14x32 kc=256, rows copied" */
     struct ig_loops *loops; /* complete; templates are TEXT statements within */
     const char *prelude;    /* text to stand before the function: micro-kernels of the template; may be NULL */
+    IG_VEC(struct ig_micro) micros; /* micro-kernels that the loops call; printed by ig_c_micro after the prelude */
     IG_VEC(ig_value) literals; /* region inputs that became literals: not passed */
     IG_VEC(ig_dim) dims;    /* the values of dim[] at run time: loops->dim_params */
     ig_dim tiles;           /* how many tiles there are */

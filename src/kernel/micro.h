@@ -1,0 +1,49 @@
+/*
+ * Micro-kernels: the hand-scheduled innermost functions that a kernel calls (ig_s_call), described here, printed by
+ * codegen (codegen/c/micro.h). A description holds everything that the text depends on, so that it can be a literal in
+ * it: gcc and clang then keep all accumulators in registers and address all rows of A from one pointer.
+ */
+#ifndef IG_KERNEL_MICRO_H
+#define IG_KERNEL_MICRO_H
+
+#include "ir/target.h"
+#include "ir/type.h"
+
+enum ig_micro_kind {
+    /*
+     * void NAME(long rows, long vectors, const T *a, long lda, const T *b, T *c, long k, long first)
+     * c[r][j] = sum over p < k of a[r*lda + p] * b[p*NR + j], added to what is in c unless `first`; the rows of c and b
+     * are NR = vectors_max vectors apart; columns beyond `vectors` vectors are not touched.
+     */
+    IG_MICRO_GEMM,
+    /*
+     * void NAME(const T *from, long ld, T *to, long k, long columns)
+     * A panel of a transposed matrix: to[p][j] = from[j*ld + p] for j < columns, zero for columns <= j < NR.
+     */
+    IG_MICRO_PACK,
+    /*
+     * void NAME(long columns, const T *x, const T *w, T *c, long kh, long kw, long channels)
+     * c[i][ch] = sum over r < kh, t < kw of x[r*x_row + t*x_tap + i*x_column + ch] * w[r*w_row + t*channels_all + ch]
+     */
+    IG_MICRO_DEPTHWISE,
+};
+
+struct ig_micro {
+    enum ig_micro_kind kind;
+    const char *name;
+    enum ingot_dtype dtype; /* T: f32, f64, i32, i64 and unsigned */
+    uint32_t rows;          /* GEMM: bit r: `rows` may be r; DEPTHWISE: bit i: `columns` may be i */
+    uint32_t vectors;       /* GEMM: bit v: `vectors` may be v */
+    int nr;                 /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */
+    int64_t lda;            /* GEMM: where it is known; 0: the argument */
+    int64_t x_row, x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
+    int64_t kw;             /* DEPTHWISE: what kw usually is, unrolled */
+};
+
+/* Lanes of a vector of that type. */
+static inline int ig_micro_lanes(const struct ig_target *target, enum ingot_dtype dtype) {
+    bool wide = dtype == INGOT_F64 || dtype == INGOT_I64 || dtype == INGOT_U64;
+    return target->vector_bytes / (wide ? 8 : 4);
+}
+
+#endif
