@@ -1,6 +1,8 @@
 /*
  * A device: where memory lives and kernels run. About 15 functions in one table; null/ is the commented example,
- * cpu/ the real one. One conformance suite (tests/device) runs on all.
+ * cpu/ the real one. One conformance suite (tests/device_test.c) runs on all.
+ *
+ * A device and everything made from it belong to one thread at a time: each context has a device of its own.
  */
 #ifndef IG_DEVICE_DEVICE_H
 #define IG_DEVICE_DEVICE_H
@@ -15,23 +17,25 @@ struct ig_list;   /* a captured sequence of launches */
 
 struct ig_launch {
     struct ig_module *module;
-    uint64_t entry;           /* offset of the kernel in the module's code */
-    void *const *buffers;     /* copied by launch */
+    uint64_t entry;       /* offset of the kernel in the module's code */
+    void *const *buffers; /* copied by launch */
     uint32_t n_buffers;
-    const int64_t *dims;      /* copied by launch */
+    const int64_t *dims; /* copied by launch */
     uint32_t n_dims;
     int64_t tiles;
-    size_t scratch;           /* bytes per worker */
-    uint32_t max_workers;     /* worth using; 0: any */
+    size_t scratch;       /* bytes per worker */
+    uint32_t max_workers; /* worth using; 0: any */
 };
 
 struct ig_device_api {
     const char *name;
     void (*destroy)(struct ig_device *device);
+    /* How many workers a launch is spread over at most, the caller included; each has scratch of its own. */
+    uint32_t (*workers)(const struct ig_device *device);
     /* Memory of the device, zero-filled is not promised. Aligned to 64. */
     enum ingot_status (*allocate)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);
     void (*release)(struct ig_device *, void *memory, size_t size);
-    /* Code: `code` must stay mapped and unchanged until module_destroy. */
+    /* Loads code. `code` must stay mapped and unchanged until module_destroy. */
     enum ingot_status (*module_create)(struct ig_device *, const void *code, size_t size, struct ig_module **out_module,
                                        struct ingot_error *);
     void (*module_destroy)(struct ig_device *, struct ig_module *module);
@@ -49,13 +53,17 @@ struct ig_device_api {
     enum ingot_status (*launch)(struct ig_device *, struct ig_stream *, const struct ig_launch *, struct ingot_error *);
     /* Makes sure that a launch with that much scratch per worker allocates nothing. */
     enum ingot_status (*reserve_scratch)(struct ig_device *, struct ig_stream *, size_t bytes, struct ingot_error *);
-    /* Capture: launches and copies between begin and end are recorded, not run. Launching a list allocates nothing. */
+    /* Capture: launches and copies between begin and end are recorded, not run. They count from 0 in the order in which
+     * they were made. Launching a list allocates nothing. */
     enum ingot_status (*list_begin)(struct ig_device *, struct ig_stream *, struct ingot_error *);
-    enum ingot_status (*list_end)(struct ig_device *, struct ig_stream *, struct ig_list **out_list, struct ingot_error *);
+    enum ingot_status (*list_end)(struct ig_device *, struct ig_stream *, struct ig_list **out_list,
+                                  struct ingot_error *);
     void (*list_destroy)(struct ig_device *, struct ig_list *);
     enum ingot_status (*list_launch)(struct ig_device *, struct ig_stream *, struct ig_list *, struct ingot_error *);
-    /* Replaces a buffer address in all recorded launches and copies. */
-    void (*list_patch)(struct ig_device *, struct ig_list *, void *old_address, void *new_address);
+    /* Replaces the address of buffer `buffer` of the recorded launch number `item`; of a copy, 0 is the source and 1 the
+     * destination. By place and not by old address, because one address may stand for two buffers (the caller may bind
+     * the same memory to two inputs). */
+    void (*list_patch)(struct ig_device *, struct ig_list *, uint32_t item, uint32_t buffer, void *address);
 };
 
 struct ig_device {

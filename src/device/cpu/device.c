@@ -1,0 +1,243 @@
+/*
+ * The CPU device. Memory is the host's. A stream does its work at once, on the calling thread and the pool's: when a call
+ * returns, its work is done, so that waiting and events have nothing left to do.
+ */
+#include "device/device.h"
+#include "base/cpu.h"
+#include "base/memory.h"
+#include "device/cpu/list.h"
+#include "device/cpu/module.h"
+#include "device/cpu/pool.h"
+
+#include <string.h>
+
+#define BUFFER_ALIGNMENT 64
+/* A copy is divided into pieces of this size; below the other size a second worker does not pay. */
+#define COPY_PIECE ((size_t)64 << 10)
+#define COPY_PER_WORKER ((size_t)128 << 10)
+
+struct cpu_device {
+    struct ig_device base;
+    struct ig_pool *pool;
+};
+
+struct ig_stream {
+    struct ig_list *recording; /* NULL: what is launched runs */
+};
+
+struct ig_event {
+    bool recorded;
+};
+
+static struct ig_pool *pool_of(const struct ig_device *device) {
+    return ((const struct cpu_device *)device)->pool;
+}
+
+static void destroy(struct ig_device *device) {
+    ig_pool_destroy(pool_of(device));
+    ig_release(device->allocator, device, sizeof(struct cpu_device));
+}
+
+static uint32_t workers(const struct ig_device *device) {
+    return ig_pool_size(pool_of(device));
+}
+
+/* ---- Memory and code ------------------------------------------------------------------------------------------- */
+
+static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
+    size_t bytes = size ? size : 1;
+    /* Past ig_allocate, which would touch every page before it is needed. */
+    void *memory = device->allocator->alloc(device->allocator->user, bytes, BUFFER_ALIGNMENT);
+    if (!memory) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a buffer of %zu bytes", size);
+    *out_memory = memory;
+    return INGOT_OK;
+}
+
+static void release(struct ig_device *device, void *memory, size_t size) {
+    ig_release(device->allocator, memory, size ? size : 1);
+}
+
+static enum ingot_status module_create(struct ig_device *device, const void *code, size_t size,
+                                       struct ig_module **out_module, struct ingot_error *error) {
+    struct ig_module *module = ig_allocate(device->allocator, sizeof *module, _Alignof(struct ig_module));
+    if (!module) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a module");
+    enum ingot_status status = ig_module_init(module, code, size, error);
+    if (status != INGOT_OK)
+        ig_release(device->allocator, module, sizeof *module);
+    else
+        *out_module = module;
+    return status;
+}
+
+static void module_destroy(struct ig_device *device, struct ig_module *module) {
+    if (!module) return;
+    ig_module_deinit(module);
+    ig_release(device->allocator, module, sizeof *module);
+}
+
+/* ---- Streams and events ---------------------------------------------------------------------------------------- */
+
+static enum ingot_status stream_create(struct ig_device *device, struct ig_stream **out_stream,
+                                       struct ingot_error *error) {
+    struct ig_stream *stream = ig_allocate(device->allocator, sizeof *stream, _Alignof(struct ig_stream));
+    if (!stream) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a stream");
+    *out_stream = stream;
+    return INGOT_OK;
+}
+
+static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
+    if (!stream) return;
+    ig_list_destroy(stream->recording);
+    ig_release(device->allocator, stream, sizeof *stream);
+}
+
+static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
+    return INGOT_OK;
+}
+
+static enum ingot_status event_create(struct ig_device *device, struct ig_event **out_event,
+                                      struct ingot_error *error) {
+    struct ig_event *event = ig_allocate(device->allocator, sizeof *event, _Alignof(struct ig_event));
+    if (!event) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an event");
+    *out_event = event;
+    return INGOT_OK;
+}
+
+static void event_destroy(struct ig_device *device, struct ig_event *event) {
+    ig_release(device->allocator, event, sizeof *event);
+}
+
+static enum ingot_status event_record(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
+                                      struct ingot_error *error) {
+    event->recorded = true;
+    return INGOT_OK;
+}
+
+/* Whatever was enqueued before the event was recorded is done already; one that was never recorded holds nobody up. */
+static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
+                                    struct ingot_error *error) {
+    return INGOT_OK;
+}
+
+/* ---- Work ------------------------------------------------------------------------------------------------------ */
+
+static enum ingot_status submit(struct ig_device *device, struct ig_stream *stream, const struct ig_pool_item *item,
+                                uint32_t n_buffers, uint32_t n_dims, struct ingot_error *error) {
+    if (stream->recording) return ig_list_add(stream->recording, item, n_buffers, n_dims, error);
+    ig_pool_run(pool_of(device), item, 1);
+    return INGOT_OK;
+}
+
+static uint32_t limit_workers(const struct ig_device *device, uint64_t wanted) {
+    uint32_t size = ig_pool_size(pool_of(device));
+    if (wanted < 1) return 1;
+    return wanted < size ? (uint32_t)wanted : size;
+}
+
+static void copy_tiles(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    size_t size = (size_t)dims[0], from = (size_t)begin * COPY_PIECE, to = (size_t)end * COPY_PIECE;
+    if (to > size) to = size;
+    memcpy((char *)buffers[1] + from, (const char *)buffers[0] + from, to - from);
+}
+
+static enum ingot_status copy(struct ig_device *device, struct ig_stream *stream, void *to, const void *from,
+                              size_t size, struct ingot_error *error) {
+    void *const buffers[2] = {(void *)(uintptr_t)from, to};
+    const int64_t dims[1] = {(int64_t)size};
+    struct ig_pool_item item = {.kernel = copy_tiles,
+                                .buffers = buffers,
+                                .dims = dims,
+                                .tiles = (int64_t)(size / COPY_PIECE + (size % COPY_PIECE != 0)),
+                                .workers = limit_workers(device, size / COPY_PER_WORKER)};
+    return submit(device, stream, &item, 2, 1, error);
+}
+
+static enum ingot_status launch(struct ig_device *device, struct ig_stream *stream, const struct ig_launch *launch,
+                                struct ingot_error *error) {
+    if (launch->entry >= launch->module->size)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "kernel entry %llu lies outside the %zu bytes of code",
+                      (unsigned long long)launch->entry, launch->module->size);
+    IG_TRY(ig_pool_reserve_scratch(pool_of(device), launch->scratch, error));
+    uint64_t wanted = launch->max_workers ? launch->max_workers : UINT32_MAX;
+    if ((uint64_t)launch->tiles < wanted) wanted = launch->tiles > 0 ? (uint64_t)launch->tiles : 0;
+    struct ig_pool_item item = {.kernel = (ig_pool_kernel)((uintptr_t)launch->module->code + launch->entry),
+                                .buffers = launch->buffers,
+                                .dims = launch->dims,
+                                .tiles = launch->tiles,
+                                .workers = limit_workers(device, wanted)};
+    return submit(device, stream, &item, launch->n_buffers, launch->n_dims, error);
+}
+
+static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_stream *stream, size_t bytes,
+                                         struct ingot_error *error) {
+    return ig_pool_reserve_scratch(pool_of(device), bytes, error);
+}
+
+/* ---- Lists ----------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status list_begin(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
+    if (stream->recording) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is recording a list already");
+    return ig_list_create(device->allocator, &stream->recording, error);
+}
+
+static enum ingot_status list_end(struct ig_device *device, struct ig_stream *stream, struct ig_list **out_list,
+                                  struct ingot_error *error) {
+    if (!stream->recording) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is not recording a list");
+    *out_list = stream->recording;
+    stream->recording = NULL;
+    return INGOT_OK;
+}
+
+static void list_destroy(struct ig_device *device, struct ig_list *list) {
+    ig_list_destroy(list);
+}
+
+static enum ingot_status list_launch(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
+                                     struct ingot_error *error) {
+    if (stream->recording) return IG_ERR(error, INGOT_UNSUPPORTED, "a list cannot be recorded into another");
+    ig_pool_run(pool_of(device), list->items, list->count);
+    return INGOT_OK;
+}
+
+static void list_patch(struct ig_device *device, struct ig_list *list, uint32_t item, uint32_t buffer, void *address) {
+    ((void **)(uintptr_t)list->items[item].buffers)[buffer] = address;
+}
+
+static const struct ig_device_api api = {
+    .name = "cpu",
+    .destroy = destroy,
+    .workers = workers,
+    .allocate = allocate,
+    .release = release,
+    .module_create = module_create,
+    .module_destroy = module_destroy,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .stream_wait = stream_wait,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .copy = copy,
+    .launch = launch,
+    .reserve_scratch = reserve_scratch,
+    .list_begin = list_begin,
+    .list_end = list_end,
+    .list_destroy = list_destroy,
+    .list_launch = list_launch,
+    .list_patch = list_patch,
+};
+
+enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allocator *allocator,
+                                       struct ig_device **out_device, struct ingot_error *error) {
+    if (threads == 0) threads = ig_cpu_processors();
+    struct cpu_device *device = ig_allocate(allocator, sizeof *device, _Alignof(struct cpu_device));
+    if (!device) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
+    device->base = (struct ig_device){&api, allocator};
+    enum ingot_status status = ig_pool_create(threads, allocator, &device->pool, error);
+    if (status != INGOT_OK)
+        ig_release(allocator, device, sizeof *device);
+    else
+        *out_device = &device->base;
+    return status;
+}

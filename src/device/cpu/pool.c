@@ -1,0 +1,297 @@
+/*
+ * A fork-join pool for short work; see pool.h.
+ *
+ * Tiles are divided into contiguous ranges, the same for the same item on every run, so that what a worker wrote is
+ * likely to be in its own cache when it reads it in the next item. A worker that has finished its range takes chunks
+ * from the ranges of the others (a processor may be shared with other work, and tiles may differ in cost).
+ *
+ * Sleeping and waking follow the usual futex discipline ("Futexes Are Tricky", U. Drepper, 2011). All ordering comes
+ * from atomics, none from fences, so that ThreadSanitizer sees it.
+ */
+#define _GNU_SOURCE
+#include "device/cpu/pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+#define CACHE_LINE 64
+/* Pauses (40 to 140 cycles each) before a waiting worker offers its processor to others: within a run a few tens of
+ * microseconds, after which the one waited for probably has no processor; between runs about 0.2 ms, so that back to
+ * back runs find the workers awake. */
+#define SPINS_IN_RUN 1000
+#define SPINS_BETWEEN_RUNS 3000
+/* Pieces that a worker's range is taken in: enough to even out, few enough to cost nothing. */
+#define CHUNKS_PER_RANGE 8
+#define MIN_SCRATCH 64
+#define STACK_BYTES ((size_t)1 << 20)
+
+struct worker {
+    /* Written by the caller to start a run, read by the worker; the futex that it sleeps on. */
+    _Alignas(CACHE_LINE) atomic_uint start;
+    atomic_uint asleep;
+    /* Tiles of its range that were handed out, to itself or to others. Phases use the two in turn, so that one can be
+     * cleared while the other is in use. */
+    _Alignas(CACHE_LINE) atomic_llong taken[2];
+    _Alignas(CACHE_LINE) struct ig_pool *pool;
+    uint32_t index;
+    pthread_t thread;
+    void *scratch;
+};
+
+struct ig_pool {
+    const struct ingot_allocator *allocator;
+    struct worker *workers;
+    uint32_t n_workers, n_started; /* threads that exist: n_started - 1 */
+    void *scratch;
+    size_t scratch_bytes; /* per worker */
+    /* The run: written by the caller before the workers are started, read-only until the last of them has arrived. */
+    const struct ig_pool_item *items;
+    uint32_t n_items, width;
+    bool stopping;
+    /* How many arrivals at barriers there were in this run. */
+    _Alignas(CACHE_LINE) atomic_uint arrived;
+    char padding[CACHE_LINE - sizeof(atomic_uint)];
+};
+
+static void pause_processor(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* ---- One item -------------------------------------------------------------------------------------------------- */
+
+struct range {
+    int64_t begin, end;
+};
+
+/* The tiles of worker w of n; the first `tiles % n` workers have one more. */
+static struct range range_of(int64_t tiles, uint32_t n, uint32_t w) {
+    int64_t each = tiles / n, more = tiles % n;
+    int64_t begin = each * w + (w < more ? w : more);
+    return (struct range){begin, begin + each + (w < more)};
+}
+
+/* Takes chunks of worker `victim`'s range until it is used up. */
+static void take_from(struct ig_pool *pool, const struct ig_pool_item *item, uint32_t victim, unsigned phase,
+                      int64_t chunk, void *scratch) {
+    atomic_llong *taken = &pool->workers[victim].taken[phase & 1];
+    struct range range = range_of(item->tiles, item->workers, victim);
+    int64_t size = range.end - range.begin;
+    while (atomic_load_explicit(taken, memory_order_relaxed) < size) {
+        int64_t at = atomic_fetch_add_explicit(taken, chunk, memory_order_relaxed);
+        if (at >= size) return;
+        int64_t end = size - at < chunk ? size : at + chunk;
+        item->kernel(item->buffers, item->dims, range.begin + at, range.begin + end, scratch);
+    }
+}
+
+static void do_share(struct ig_pool *pool, const struct ig_pool_item *item, uint32_t w, unsigned phase) {
+    uint32_t n = item->workers;
+    if (w >= n) return;
+    void *scratch = pool->workers[w].scratch;
+    if (item->tiles < 2 * (int64_t)n) {
+        struct range range = range_of(item->tiles, n, w);
+        item->kernel(item->buffers, item->dims, range.begin, range.end, scratch);
+        return;
+    }
+    int64_t chunk = item->tiles / n / CHUNKS_PER_RANGE;
+    if (chunk < 1) chunk = 1;
+    for (uint32_t i = 0; i < n; i++)
+        take_from(pool, item, w + i < n ? w + i : w + i - n, phase, chunk, scratch);
+}
+
+static void do_alone(struct ig_pool *pool, const struct ig_pool_item *item) {
+    if (item->tiles > 0) item->kernel(item->buffers, item->dims, 0, item->tiles, pool->workers[0].scratch);
+}
+
+/* ---- A run ----------------------------------------------------------------------------------------------------- */
+
+static void wait_for_arrivals(struct ig_pool *pool, unsigned wanted) {
+    unsigned spins = 0;
+    while (atomic_load_explicit(&pool->arrived, memory_order_acquire) < wanted) {
+        if (++spins < SPINS_IN_RUN)
+            pause_processor();
+        else
+            sched_yield();
+    }
+}
+
+/* The items between two barriers, beginning at `at`; returns the first of the next. */
+static uint32_t do_phase(struct ig_pool *pool, uint32_t at, uint32_t w, unsigned phase) {
+    const struct ig_pool_item *items = pool->items;
+    if (items[at].workers > 1) {
+        do_share(pool, &items[at], w, phase);
+        return at + 1;
+    }
+    for (; at < pool->n_items && items[at].workers <= 1; at++) {
+        if (w == 0) do_alone(pool, &items[at]);
+    }
+    return at;
+}
+
+/*
+ * Worker w's way through the list. Its counter `taken` of this phase is cleared after the phase's barrier, when nobody
+ * takes from it any more, and before it arrives at the next, which everybody passes before using it again. After the
+ * last barrier only the caller waits: for the others the run, and all that belongs to it, is over once they arrived.
+ */
+static void walk(struct ig_pool *pool, uint32_t w) {
+    uint32_t at = 0, n = pool->n_items, width = pool->width;
+    for (unsigned phase = 0; at < n; phase++) {
+        at = do_phase(pool, at, w, phase);
+        atomic_fetch_add_explicit(&pool->arrived, 1, memory_order_acq_rel);
+        if (at == n && w != 0) return;
+        wait_for_arrivals(pool, (phase + 1) * width);
+        atomic_store_explicit(&pool->workers[w].taken[phase & 1], 0, memory_order_relaxed);
+    }
+}
+
+static void futex(atomic_uint *word, int operation, unsigned value) {
+    syscall(SYS_futex, word, operation, value, NULL, NULL, 0);
+}
+
+static void start_worker(struct worker *worker) {
+    /* Sequentially consistent against `asleep`: either the worker sees the new number before it sleeps, or the caller
+     * sees that it is asleep. */
+    atomic_fetch_add(&worker->start, 1);
+    if (atomic_load(&worker->asleep)) futex(&worker->start, FUTEX_WAKE_PRIVATE, 1);
+}
+
+static unsigned await_start(struct worker *worker, unsigned seen) {
+    for (unsigned i = 0; i < SPINS_BETWEEN_RUNS; i++) {
+        unsigned now = atomic_load_explicit(&worker->start, memory_order_acquire);
+        if (now != seen) return now;
+        pause_processor();
+    }
+    unsigned now;
+    atomic_store(&worker->asleep, 1);
+    while ((now = atomic_load(&worker->start)) == seen)
+        futex(&worker->start, FUTEX_WAIT_PRIVATE, seen);
+    atomic_store(&worker->asleep, 0);
+    return now;
+}
+
+static void *worker_main(void *argument) {
+    struct worker *worker = argument;
+    unsigned seen = 0;
+    for (;;) {
+        seen = await_start(worker, seen);
+        if (worker->pool->stopping) return NULL;
+        walk(worker->pool, worker->index);
+    }
+}
+
+void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items) {
+    uint32_t width = 1;
+    for (uint32_t i = 0; i < n_items; i++) {
+        if (items[i].workers > width) width = items[i].workers;
+    }
+    if (width == 1) {
+        for (uint32_t i = 0; i < n_items; i++)
+            do_alone(pool, &items[i]);
+        return;
+    }
+    pool->items = items;
+    pool->n_items = n_items;
+    pool->width = width;
+    atomic_store_explicit(&pool->arrived, 0, memory_order_relaxed);
+    for (uint32_t w = 0; w < width; w++) {
+        atomic_store_explicit(&pool->workers[w].taken[0], 0, memory_order_relaxed);
+        atomic_store_explicit(&pool->workers[w].taken[1], 0, memory_order_relaxed);
+    }
+    for (uint32_t w = 1; w < width; w++)
+        start_worker(&pool->workers[w]);
+    walk(pool, 0);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------------------ */
+
+/* Signals are the application's business: its handlers do not run on our threads. */
+static enum ingot_status start_threads(struct ig_pool *pool, struct ingot_error *error) {
+    sigset_t all, old;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for threads");
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failure = 0;
+    while (pool->n_started < pool->n_workers && !failure) {
+        struct worker *worker = &pool->workers[pool->n_started];
+        failure = pthread_create(&worker->thread, &attributes, worker_main, worker);
+        if (!failure) pool->n_started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_attr_destroy(&attributes);
+    if (failure)
+        return IG_ERR(error, INGOT_DEVICE, "cannot start thread %u of %u: %s", pool->n_started + 1, pool->n_workers,
+                      strerror(failure));
+    return INGOT_OK;
+}
+
+enum ingot_status ig_pool_create(unsigned threads, const struct ingot_allocator *allocator, struct ig_pool **out_pool,
+                                 struct ingot_error *error) {
+    struct ig_pool *pool = ig_allocate(allocator, sizeof *pool, CACHE_LINE);
+    if (!pool) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a thread pool");
+    pool->allocator = allocator;
+    pool->n_workers = threads;
+    pool->n_started = 1;
+    pool->workers = ig_allocate(allocator, threads * sizeof *pool->workers, CACHE_LINE);
+    for (uint32_t w = 0; pool->workers && w < threads; w++) {
+        pool->workers[w].pool = pool;
+        pool->workers[w].index = w;
+    }
+    enum ingot_status status = pool->workers
+                                   ? ig_pool_reserve_scratch(pool, MIN_SCRATCH, error)
+                                   : IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %u threads", threads);
+    if (status == INGOT_OK) status = start_threads(pool, error);
+    if (status == INGOT_OK)
+        *out_pool = pool;
+    else
+        ig_pool_destroy(pool);
+    return status;
+}
+
+void ig_pool_destroy(struct ig_pool *pool) {
+    if (!pool) return;
+    pool->stopping = true;
+    for (uint32_t w = 1; w < pool->n_started; w++)
+        start_worker(&pool->workers[w]);
+    for (uint32_t w = 1; w < pool->n_started; w++)
+        pthread_join(pool->workers[w].thread, NULL);
+    ig_release(pool->allocator, pool->scratch, pool->n_workers * pool->scratch_bytes);
+    ig_release(pool->allocator, pool->workers, pool->n_workers * sizeof *pool->workers);
+    ig_release(pool->allocator, pool, sizeof *pool);
+}
+
+uint32_t ig_pool_size(const struct ig_pool *pool) {
+    return pool->n_workers;
+}
+
+enum ingot_status ig_pool_reserve_scratch(struct ig_pool *pool, size_t bytes, struct ingot_error *error) {
+    if (bytes <= pool->scratch_bytes) return INGOT_OK;
+    size_t each, total;
+    /* Two lines apart: the hardware fetches lines in pairs. */
+    bool fits = ig_size_add(bytes, 2 * CACHE_LINE - 1, &each);
+    each = each / (2 * CACHE_LINE) * (2 * CACHE_LINE);
+    if (!fits || !ig_size_mul(each, pool->n_workers, &total))
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "%zu bytes of scratch for each of %u threads are too many", bytes,
+                      pool->n_workers);
+    char *scratch = ig_allocate(pool->allocator, total, 2 * CACHE_LINE);
+    if (!scratch) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %zu bytes of scratch", total);
+    ig_release(pool->allocator, pool->scratch, pool->n_workers * pool->scratch_bytes);
+    pool->scratch = scratch;
+    pool->scratch_bytes = each;
+    for (uint32_t w = 0; w < pool->n_workers; w++)
+        pool->workers[w].scratch = scratch + w * each;
+    return INGOT_OK;
+}
