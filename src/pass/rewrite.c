@@ -83,7 +83,9 @@ struct ig_graph *ig_rewrite(struct ig_graph *in, const struct ig_pass_options *o
         rw.map[v] = IG_NO_VALUE;
     for (uint32_t i = 0; i < in->inputs.count; i++) {
         const struct ig_port *port = &in->inputs.at[i];
-        rw.map[port->value] = ig_build_input(rw.out, port->name, ig_type_of(in, port->value));
+        ig_value input = ig_build_input(rw.out, port->name, ig_type_of(in, port->value));
+        rw.out->values.at[input].elements = ig_info(in, port->value)->elements;
+        rw.map[port->value] = input;
     }
     const bool *needed = find_needed(in);
     for (ig_node_id id = 0; id < in->nodes.count; id++) {
