@@ -5,6 +5,8 @@
 #ifndef IG_KERNEL_LOWER_H
 #define IG_KERNEL_LOWER_H
 
+#include "base/map.h"
+#include "ir/eval.h"
 #include "kernel/loop.h"
 
 struct ig_lower {
@@ -16,6 +18,9 @@ struct ig_lower {
     ig_x (*known)(void *user, ig_value value, const ig_x *index);
     void *user;
     int *buffer_of;      /* by value: the loop buffer of a region input or output; -1 none */
+    bool *is_input;      /* by value: read from buffer_of */
+    struct ig_map memo;  /* of the call of ig_lower_value that is under way */
+    int depth;
 };
 
 /* Sets up buffers for the region's inputs and outputs, in their order, dense row-major. One-element constants become
@@ -28,5 +33,11 @@ ig_x ig_lower_value(struct ig_lower *lower, ig_value value, const ig_x *index);
 ig_x ig_lower_linear(struct ig_lower *lower, const struct ig_type *type, const ig_x *index);
 /* Splits a row-major position into an index. */
 void ig_lower_split(struct ig_lower *lower, const struct ig_type *type, ig_x linear, ig_x *out_index);
+/* The index in `to` of the element at `index` in `from`, where one is a reshape of the other. Groups of dims whose
+ * products agree are treated apart, so that only what is really regrouped costs divisions. */
+void ig_lower_reindex(struct ig_lower *lower, const struct ig_type *from, const ig_x *index, const struct ig_type *to,
+                      ig_x *out_index);
+/* True for region inputs that become literals in the text (ig_kernel.literals). */
+bool ig_lower_is_literal(const struct ig_graph *graph, ig_value value);
 
 #endif
