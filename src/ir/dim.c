@@ -70,7 +70,7 @@ int ig_sum_compare(const struct ig_dims *dims, ig_dim a, ig_dim b) {
         if (order != 0) return order;
         if (x->terms[i].coef != y->terms[i].coef) return x->terms[i].coef < y->terms[i].coef ? -1 : 1;
     }
-    return x->count < y->count ? -1 : 1;
+    return x->count > y->count ? -1 : 1;
 }
 
 /* ---- Monomials */
