@@ -22,8 +22,9 @@ enum ig_micro_kind {
      */
     IG_MICRO_PACK,
     /*
-     * void NAME(long columns, const T *x, const T *w, T *c, long kh, long kw, long channels)
-     * c[i][ch] = sum over r < kh, t < kw of x[r*x_row + t*x_tap + i*x_column + ch] * w[r*w_row + t*channels_all + ch]
+     * void NAME(long columns, const T *x, long x_row, const T *w, T *c, long kh, long kw, long channels)
+     * c[i][ch] = sum over r < kh, t < kw of x[r*x_row + t*x_tap + i*x_column + ch] * w[r*w_row + t*w_tap + ch];
+     * the rows of c are nr apart. Several columns have kw taps as described, a single one any number.
      */
     IG_MICRO_DEPTHWISE,
 };
@@ -31,13 +32,13 @@ enum ig_micro_kind {
 struct ig_micro {
     enum ig_micro_kind kind;
     const char *name;
-    enum ingot_dtype dtype; /* T: f32, f64, i32, i64 and unsigned */
-    uint32_t rows;          /* GEMM: bit r: `rows` may be r; DEPTHWISE: bit i: `columns` may be i */
-    uint32_t vectors;       /* GEMM: bit v: `vectors` may be v */
-    int nr;                 /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */
-    int64_t lda;            /* GEMM: where it is known; 0: the argument */
-    int64_t x_row, x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
-    int64_t kw;             /* DEPTHWISE: what kw usually is, unrolled */
+    enum ingot_dtype dtype;                /* T: f32, f64, i32, i64 and unsigned */
+    uint32_t rows;                         /* GEMM: bit r: `rows` may be r; DEPTHWISE: bit i: `columns` may be i */
+    uint32_t vectors;                      /* GEMM: bit v: `vectors` may be v */
+    int nr;                                /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */
+    int64_t lda;                           /* GEMM: where it is known; 0: the argument */
+    int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
+    int64_t kw;                            /* DEPTHWISE: what kw usually is, unrolled */
 };
 
 /* Lanes of a vector of that type. */

@@ -1,0 +1,134 @@
+/*
+ * The micro-kernel of contractions as C: an outer product per step of k, accumulated in MR x NV vector registers
+ * (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; Van Zee and van de Geijn, "BLIS",
+ * 2015). Rows of A are read element by element from memory (broadcast by the load port), rows of B as whole vectors.
+ *
+ * AVX-512 holds 14 x 2 accumulators, two vectors of B and a broadcast in its 32 registers, AVX2 6 x 2 in its 16. Fewer
+ * rows than four do not cover the latency of the multiply-add: their loop is unrolled over k into accumulators of their
+ * own, which are added at the end.
+ */
+#include <stdio.h>
+
+#include "codegen/c/micro.h"
+#include "codegen/c/micro_text.h"
+
+const char *ig_c_micro_type(enum ingot_dtype dtype) {
+    switch (dtype) {
+    case INGOT_F32: return "float";
+    case INGOT_F64: return "double";
+    case INGOT_I64:
+    case INGOT_U64: return "unsigned long"; /* unsigned, so that overflow wraps */
+    default: return "unsigned";
+    }
+}
+
+void ig_c_micro_types(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+    const char *type = ig_c_micro_type(m->dtype);
+    int element = target->vector_bytes / ig_micro_lanes(target, m->dtype);
+    ig_text_printf(text, "typedef %s %s_e __attribute__((may_alias));\n", type, m->name);
+    ig_text_printf(text, "typedef %s %s_v __attribute__((vector_size(%d)));\n", type, m->name, target->vector_bytes);
+    ig_text_printf(text, "typedef %s %s_u __attribute__((vector_size(%d), aligned(%d), may_alias));\n", type, m->name,
+                   target->vector_bytes, element);
+}
+
+/* How many steps of k have accumulators of their own. */
+static int k_unroll(int rows, int vectors) {
+    int chains = rows * vectors;
+    return chains >= 8 ? 1 : chains >= 4 ? 2 : 4;
+}
+
+static void print_step(const struct ig_micro *m, int rows, int vectors, int lanes, int u, struct ig_text *text) {
+    for (int v = 0; v < vectors; v++)
+        ig_text_printf(text, "        const %s_v b%d_%d = *(const %s_u *)(b + %d);\n", m->name, u, v, m->name,
+                       u * m->nr + v * lanes);
+    for (int r = 0; r < rows; r++) {
+        char at[64];
+        if (m->lda)
+            snprintf(at, sizeof at, "a[%lld]", (long long)(r * m->lda + u));
+        else
+            snprintf(at, sizeof at, "a%d[%d * lda + %d]", r / 3 * 3, r % 3, u);
+        for (int v = 0; v < vectors; v++)
+            ig_text_printf(text, "%sc%d_%d_%d += %s * b%d_%d;", v ? " " : "        ", u, r, v, at, u, v);
+        ig_text_add(text, "\n");
+    }
+}
+
+static void print_loop(const struct ig_micro *m, int rows, int vectors, int lanes, int steps, struct ig_text *text) {
+    ig_text_printf(text, "    for (; p + %d <= k; p += %d) {\n", steps, steps);
+    for (int u = 0; u < steps; u++)
+        print_step(m, rows, vectors, lanes, u, text);
+    if (m->lda) {
+        ig_text_printf(text, "        a += %d;\n", steps);
+    } else {
+        for (int r = 0; r < rows; r += 3)
+            ig_text_printf(text, "        a%d += %d;\n", r, steps);
+    }
+    ig_text_printf(text, "        b += %d;\n    }\n", steps * m->nr);
+}
+
+static void print_results(const struct ig_micro *m, int rows, int vectors, int lanes, int unroll,
+                          struct ig_text *text) {
+    for (int u = 1; u < unroll; u++)
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vectors; v++)
+                ig_text_printf(text, "    c0_%d_%d += c%d_%d_%d;\n", r, v, u, r, v);
+    ig_text_add(text, "    if (!first) {\n");
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            ig_text_printf(text, "        c0_%d_%d += *(const %s_u *)(c + %d);\n", r, v, m->name,
+                           r * m->nr + v * lanes);
+    ig_text_add(text, "    }\n");
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            ig_text_printf(text, "    *(%s_u *)(c + %d) = c0_%d_%d;\n", m->name, r * m->nr + v * lanes, r, v);
+}
+
+/* One variant: rows x vectors. */
+static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lanes, struct ig_text *text) {
+    int unroll = k_unroll(rows, vectors);
+    ig_text_printf(text,
+                   "static void %s_%dx%d(const %s_e *restrict a, long lda, const %s_e *restrict b,\n"
+                   "    %s_e *restrict c, long k, long first) {\n",
+                   m->name, rows, vectors, m->name, m->name, m->name);
+    for (int u = 0; u < unroll; u++) {
+        for (int r = 0; r < rows; r++) {
+            ig_text_printf(text, "    %s_v ", m->name);
+            for (int v = 0; v < vectors; v++)
+                ig_text_printf(text, "%sc%d_%d_%d = {0}", v ? ", " : "", u, r, v);
+            ig_text_add(text, ";\n");
+        }
+    }
+    if (m->lda) {
+        ig_text_add(text, "    (void)lda;\n");
+    } else {
+        for (int r = 0; r < rows; r += 3)
+            ig_text_printf(text, "    const %s_e *a%d = a + %d * lda;\n", m->name, r, r);
+    }
+    ig_text_add(text, "    long p = 0;\n");
+    print_loop(m, rows, vectors, lanes, unroll, text);
+    if (unroll > 1) print_loop(m, rows, vectors, lanes, 1, text);
+    print_results(m, rows, vectors, lanes, unroll, text);
+    ig_text_add(text, "}\n");
+}
+
+static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
+    ig_text_printf(text,
+                   "static inline void %s(long rows, long vectors, const void *a, long lda, const void *b, void *c,\n"
+                   "    long k, long first) {\n    switch (rows * 8 + vectors) {\n",
+                   m->name);
+    for (int r = 1; r < 32; r++)
+        for (int v = 1; v < 8; v++)
+            if (m->rows >> r & 1 && m->vectors >> v & 1)
+                ig_text_printf(text, "    case %d: %s_%dx%d(a, lda, b, c, k, first); break;\n", r * 8 + v, m->name, r,
+                               v);
+    ig_text_add(text, "    default: break;\n    }\n}\n");
+}
+
+void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+    int lanes = ig_micro_lanes(target, m->dtype);
+    ig_c_micro_types(m, target, text);
+    for (int r = 1; r < 32; r++)
+        for (int v = 1; v < 8; v++)
+            if (m->rows >> r & 1 && m->vectors >> v & 1) print_gemm(m, r, v, lanes, text);
+    print_dispatch(m, text);
+}
