@@ -84,15 +84,21 @@ struct ig_attr {
     };
 };
 
+/* What types an elementwise operator takes. */
+enum ig_operands { IG_OPERANDS_FLOAT, IG_OPERANDS_INT, IG_OPERANDS_NUM, IG_OPERANDS_BOOL, IG_OPERANDS_ANY };
+
 struct ig_op_info {
     const char *name;
     enum ig_family family;
     int min_in, max_in, outputs; /* -1: any */
     int n_attrs;
-    enum ig_attr_name attr_names[12];
-    enum ig_attr_kind attr_kinds[12];
-    bool is_map;      /* an IG_MAP row */
-    bool result_bool; /* of an IG_MAP row */
+    struct {
+        enum ig_attr_name name;
+        enum ig_attr_kind kind;
+    } attrs[12];
+    bool is_map;                /* an IG_MAP row; then also: */
+    enum ig_operands operands;
+    bool result_bool;
 };
 const struct ig_op_info *ig_op_info(enum ig_op op);
 /* IG_OP_COUNT where there is none of that name. */
@@ -116,6 +122,7 @@ struct ig_value_info {
     struct ig_type type;
     ig_node_id node;      /* that computes it; IG_NO_NODE: an input of the graph */
     bool is_const;
+    bool is_refittable;   /* constant, and some named initialiser goes into it: stays a recipe, never baked in */
     const char *name;     /* for people; may be NULL */
     const ig_dim *elements; /* of an integer or bool value whose contents are known symbolically; else NULL. An element
                                may be IG_DIM_NONE where only others are known. */

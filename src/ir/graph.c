@@ -1,0 +1,140 @@
+/* Graphs, and the one table of operators as data. */
+#include "ir/graph.h"
+
+#include <string.h>
+
+#include "base/map.h"
+
+/* Attributes of a row: the list gets a first, unused entry, so that rows without attributes are no special case. */
+#define A(name, kind) \
+    { IG_ATTR_##name, IG_KIND_##kind }
+#define IG_RESULT_SAME false
+#define IG_RESULT_BOOL true
+
+struct attr_row {
+    enum ig_attr_name name;
+    enum ig_attr_kind kind;
+};
+
+static const struct ig_op_info op_infos[IG_OP_COUNT] = {
+#define IG_MAP(name_, arity, operands_, result, on_float, on_int) \
+    [IG_OP_##name_] = {.name = #name_,                            \
+                       .family = IG_FAMILY_MAP,                   \
+                       .min_in = arity,                           \
+                       .max_in = arity,                           \
+                       .outputs = 1,                              \
+                       .is_map = true,                            \
+                       .operands = IG_OPERANDS_##operands_,       \
+                       .result_bool = IG_RESULT_##result},
+#define IG_OP(name_, family_, min_in_, max_in_, outputs_, ...)                                                    \
+    [IG_OP_##name_] = {.name = #name_,                                                                            \
+                       .family = IG_FAMILY_##family_,                                                             \
+                       .min_in = min_in_,                                                                         \
+                       .max_in = max_in_,                                                                         \
+                       .outputs = outputs_,                                                                       \
+                       .n_attrs = sizeof((struct attr_row[]){{0, 0}, __VA_ARGS__}) / sizeof(struct attr_row) - 1, \
+                       .attrs = {__VA_ARGS__}},
+#include "ir/ops.def"
+};
+#undef A
+
+static const char *const attr_names[IG_ATTR_COUNT] = {
+#define A(name) [IG_ATTR_##name] = #name
+    A(to),
+    A(saturate),
+    A(data),
+    A(values),
+    A(scalar),
+    A(dims),
+    A(axis),
+    A(perm),
+    A(starts),
+    A(sizes),
+    A(steps),
+    A(before),
+    A(after),
+    A(mode),
+    A(batch_dims),
+    A(reduction),
+    A(axes),
+    A(last),
+    A(exclusive),
+    A(reverse),
+    A(k),
+    A(largest),
+    A(acc),
+    A(packed),
+    A(n),
+    A(strides),
+    A(dilations),
+    A(groups),
+    A(channels_last),
+    A(kernel),
+    A(column_major),
+    A(count_pad),
+    A(activations),
+    A(clip),
+    A(input_forget),
+    A(alphas),
+    A(betas),
+    A(linear_before_reset),
+    A(trip),
+    A(carried),
+#undef A
+};
+
+const struct ig_op_info *ig_op_info(enum ig_op op) {
+    return &op_infos[op];
+}
+
+enum ig_op ig_op_parse(const char *name) {
+    for (int op = 0; op < IG_OP_COUNT; op++) {
+        if (strcmp(op_infos[op].name, name) == 0) return (enum ig_op)op;
+    }
+    return IG_OP_COUNT;
+}
+
+const char *ig_attr_name_text(enum ig_attr_name name) {
+    return attr_names[name];
+}
+
+struct ig_graph *ig_graph_create(struct ig_job *job, struct ig_dims *dims) {
+    struct ig_graph *graph = IG_NEW(job, struct ig_graph);
+    graph->job = job;
+    graph->dims = dims;
+    graph->cse = IG_NEW(job, struct ig_map);
+    ig_map_init(graph->cse, job);
+    return graph;
+}
+
+const struct ig_node *ig_def(const struct ig_graph *graph, ig_value value) {
+    IG_ASSERT(graph->job, value < graph->values.count);
+    ig_node_id id = graph->values.at[value].node;
+    return id == IG_NO_NODE ? NULL : &graph->nodes.at[id];
+}
+
+const struct ig_node *ig_def_op(const struct ig_graph *graph, ig_value value, enum ig_op op) {
+    const struct ig_node *node = ig_def(graph, value);
+    return node != NULL && node->op == op ? node : NULL;
+}
+
+const struct ig_attr *ig_attr(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name) {
+    const struct ig_op_info *info = ig_op_info(node->op);
+    for (int i = 0; i < info->n_attrs; i++) {
+        if (info->attrs[i].name == name) return &node->attr[i];
+    }
+    ig_raise(graph->job, INGOT_INTERNAL, "operator %s has no attribute '%s'", info->name, ig_attr_name_text(name));
+}
+
+uint32_t *ig_graph_use_counts(struct ig_graph *graph) {
+    uint32_t *counts = IG_NEW_ARRAY(graph->job, uint32_t, graph->values.count);
+    for (ig_node_id id = 0; id < graph->nodes.count; id++) {
+        const struct ig_node *node = &graph->nodes.at[id];
+        for (uint32_t i = 0; i < node->n_in; i++) {
+            if (node->in[i] != IG_NO_VALUE) counts[node->in[i]]++;
+        }
+    }
+    for (uint32_t i = 0; i < graph->outputs.count; i++)
+        counts[graph->outputs.at[i].value]++;
+    return counts;
+}
