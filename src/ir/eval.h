@@ -7,34 +7,27 @@
 
 #include "ir/graph.h"
 
-/* One evaluation: tensors live in memory of its own, freed as soon as no later node needs them. */
-struct ig_eval {
-    struct ig_job *job;
-    struct ig_graph *graph;
-    int n_symbols;           /* values of the dims' symbols */
-    ig_dim symbols[64];
-    int64_t values[64];
-    struct ig_eval_memory *memory;
-};
-
 /*
  * Evaluates the whole graph. Inputs in the graph's order, borrowed; their shapes give the symbols their values (raises
- * INGOT_INVALID_ARGUMENT where they contradict). Outputs are allocated with the job's allocator as one block each and
- * belong to the caller (ig_eval_release).
+ * INGOT_INVALID_ARGUMENT where they contradict). A symbol named "INPUT[k]" stands for element k of the integer input
+ * INPUT. Outputs are allocated with the job's allocator as one block each and belong to the caller (ig_eval_release).
  */
 void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingot_tensor *inputs,
                    struct ingot_tensor *out_outputs);
 void ig_eval_release(struct ig_job *job, struct ingot_tensor *tensor);
 
-/* The contents of a constant value. Small ones are kept; a large one is evaluated anew and belongs to the caller until
- * ig_const_release (harmless for a kept one). A plain `constant` node gives its own data without copying. */
+/*
+ * The contents of a constant value. Small ones are kept; a large one is evaluated anew and belongs to the caller until
+ * ig_const_release (harmless for a kept one), or until the job ends. A plain `constant` node gives its own data without
+ * copying, except where they are not aligned to their element size.
+ */
 struct ingot_tensor ig_const_tensor(struct ig_graph *graph, ig_value value);
 void ig_const_release(struct ig_graph *graph, ig_value value, struct ingot_tensor *tensor);
 
 /* Element access with conversion, for evaluators, folding and tests. */
 double ig_load_f64(enum ingot_dtype dtype, const void *data, int64_t index);
-int64_t ig_load_i64(enum ingot_dtype dtype, const void *data, int64_t index); /* u64 reinterpreted */
-void ig_store_f64(enum ingot_dtype dtype, void *data, int64_t index, double value); /* rounds to nearest even */
+int64_t ig_load_i64(enum ingot_dtype dtype, const void *data, int64_t index); /* u64 reinterpreted; floats truncated */
+void ig_store_f64(enum ingot_dtype dtype, void *data, int64_t index, double value);  /* rounds to nearest even */
 void ig_store_i64(enum ingot_dtype dtype, void *data, int64_t index, int64_t value); /* wraps */
 
 #endif
