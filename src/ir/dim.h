@@ -45,6 +45,15 @@ enum ig_answer ig_dim_less(struct ig_dims *dims, ig_dim a, ig_dim b);
 bool ig_dim_divides(struct ig_dims *dims, ig_dim b, ig_dim a);
 ig_dim ig_dim_product(struct ig_dims *dims, const ig_dim *factors, int count);
 
+/* Shape rules accept dims that may be equal (a model adds f32[n] to f32[m]). What they took for granted is noted here, for
+ * the runtime to check when shapes are bound: without the check, kernels would read outside of buffers. */
+struct ig_dim_pair {
+    ig_dim a, b;
+};
+void ig_dim_assume_equal(struct ig_dims *dims, ig_dim a, ig_dim b);
+/* All pairs so far, each once; the array is valid until the next assumption. */
+uint32_t ig_dim_assumptions(const struct ig_dims *dims, const struct ig_dim_pair **out_pairs);
+
 /* "batch", "2*seq+1", "floor(h/2)", "12"; parsed back by ig_dim_parse, which returns IG_DIM_NONE on a syntax error. */
 void ig_dim_print(const struct ig_dims *dims, ig_dim dim, struct ig_text *text);
 const char *ig_dim_text(const struct ig_dims *dims, ig_dim dim); /* in the arena */

@@ -150,6 +150,7 @@ struct ig_graph {
     IG_VEC(struct ig_port) inputs;  /* in the model's order */
     IG_VEC(struct ig_port) outputs;
     IG_VEC(struct ig_region) regions; /* empty before the fuse pass; afterwards in an order of execution */
+    const char *origin;             /* given to nodes appended from now on */
     struct ig_map *cse;             /* node contents -> node; see build.h */
     struct ig_const_cache *constants; /* evaluated small constants */
 };
