@@ -8,13 +8,14 @@
 #include "base/job.h"
 
 struct ig_toolchain {
-    const char *cc;        /* path of the compiler */
-    const char *version;   /* its first line of --version: part of what makes builds reproducible */
-    unsigned jobs;         /* processes at once */
+    const char *cc;      /* path of the compiler */
+    const char *version; /* its first line of --version: part of what makes builds reproducible */
+    unsigned jobs;       /* processes at once */
 };
 
-/* Finds the compiler: `cc` if not NULL, else cc, gcc, clang in $PATH (`search_path`, as the caller read it; NULL: the
- * system's default). Raises INGOT_TOOLCHAIN naming what was looked for. */
+/* Finds the compiler: `cc` if not NULL (a path, or a name), else cc, gcc, clang. Names are looked for in the system's
+ * folders (environment.h), not in $PATH, which is the command line's to read. `jobs` 0: one per processor that this
+ * process may use. Raises INGOT_TOOLCHAIN naming what was looked for. */
 void ig_toolchain_find(struct ig_job *job, const char *cc, unsigned jobs, struct ig_toolchain *out_toolchain);
 
 struct ig_source {
@@ -27,7 +28,7 @@ struct ig_code {
     uint64_t *entries; /* offset of each source's function */
 };
 
-/* Compiles and links; `flags` are for the target ("-march=x86-64-v4"). The result depends on the sources, flags and
+/* Compiles and links; `flags` are for the target ("-march=x86-64-v4"), ended by NULL, or NULL. The result depends on the sources, flags and
  * compiler only. Raises INGOT_TOOLCHAIN with the compiler's first error, or naming an undefined symbol. */
 void ig_toolchain_compile(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags,
                           const struct ig_source *sources, unsigned count,

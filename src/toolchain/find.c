@@ -1,0 +1,58 @@
+/* Finding the C compiler. See toolchain.h. */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "toolchain/environment.h"
+#include "toolchain/process.h"
+#include "toolchain/toolchain.h"
+
+static const char *const names[] = {"cc", "gcc", "clang"};
+
+/* The first `name` in the search path that can be executed; NULL where there is none. */
+static const char *find_in_path(struct ig_job *job, const char *name) {
+    for (const char *at = IG_SEARCH_PATH; *at;) {
+        int length = (int)strcspn(at, ":");
+        const char *path = ig_format(job, "%.*s/%s", length, at, name);
+        if (access(path, X_OK) == 0) return path;
+        at += length + (at[length] == ':');
+    }
+    return NULL;
+}
+
+static const char *find_compiler(struct ig_job *job, const char *cc) {
+    if (cc && strchr(cc, '/')) {
+        if (access(cc, X_OK) != 0) ig_raise(job, INGOT_TOOLCHAIN, "no C compiler: '%s' cannot be executed", cc);
+        return cc;
+    }
+    if (cc) {
+        const char *path = find_in_path(job, cc);
+        if (!path) ig_raise(job, INGOT_TOOLCHAIN, "no C compiler: looked for '%s' in %s", cc, IG_SEARCH_PATH);
+        return path;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *path = find_in_path(job, names[i]);
+        if (path) return path;
+    }
+    ig_raise(job, INGOT_TOOLCHAIN, "no C compiler: looked for cc, gcc and clang in %s; install one or name its path",
+             IG_SEARCH_PATH);
+}
+
+static const char *ask_version(struct ig_job *job, const char *cc) {
+    const char *const argv[] = {cc, "--version", NULL};
+    struct ig_processes *processes = ig_processes_create(job, 1);
+    ig_process_start(processes, argv, ig_compiler_environment(job, NULL), 0);
+    struct ig_process_end end = ig_process_wait(processes);
+    ig_processes_destroy(processes);
+    size_t length = strcspn(end.output, "\n");
+    if (end.exit_status != 0 || !length) {
+        ig_raise(job, INGOT_TOOLCHAIN, "'%s' is no C compiler: '%s --version' failed", cc, cc);
+    }
+    return ig_strndup(job, end.output, length);
+}
+
+void ig_toolchain_find(struct ig_job *job, const char *cc, unsigned jobs, struct ig_toolchain *out_toolchain) {
+    const char *path = find_compiler(job, cc);
+    const char *version = ask_version(job, path);
+    *out_toolchain = (struct ig_toolchain){path, version, jobs ? jobs : ig_cpu_processors()};
+}
