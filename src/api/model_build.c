@@ -1,0 +1,146 @@
+/* ingot_model_build: a model to an engine, in a file or in memory. */
+#include <string.h>
+
+#include "api/model.h"
+#include "api/options.h"
+#include "compile/compile.h"
+#include "pass/pass.h"
+
+static enum ingot_status read_options(const struct ingot_build_options *given, struct ingot_build_options *options,
+                                      struct ingot_error *error) {
+    IG_TRY(ig_options_read("ingot_build_options", given, sizeof *options, options, error));
+    if (options->opt_level < 0 || options->opt_level > 5) {
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "optimisation level %d, expected 0 to 5", options->opt_level);
+    }
+    if ((options->n_shapes > 0 && !options->shapes) || (options->n_pass_switches > 0 && !options->pass_switches)) {
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a count without its array in the build options");
+    }
+    return INGOT_OK;
+}
+
+/* ---- To a file */
+
+struct to_file {
+    struct ig_graph *graph;
+    const struct ingot_build_options *options;
+    const char *path;
+};
+
+static enum ingot_status file_write(void *user, const void *data, size_t size, struct ingot_error *error) {
+    return ig_file_writer_write(user, data, size, error);
+}
+
+static enum ingot_status file_patch(void *user, uint64_t offset, const void *data, size_t size,
+                                    struct ingot_error *error) {
+    return ig_file_writer_patch(user, offset, data, size, error);
+}
+
+static void file_abort(void *writer) {
+    ig_file_writer_abort(writer);
+}
+
+static void file_body(struct ig_job *job, void *argument) {
+    struct to_file *to = argument;
+    struct ig_file_writer *writer = IG_NEW(job, struct ig_file_writer);
+    struct ingot_error error = {INGOT_INTERNAL, ""};
+    if (ig_file_writer_open(writer, to->path, job->allocator, &error) != INGOT_OK) ig_raise_error(job, &error);
+    ig_defer(job, file_abort, writer);
+    struct ig_engine_sink sink = {writer, file_write, file_patch};
+    ig_compile(job, to->graph, to->options, &sink);
+    if (ig_file_writer_commit(writer, &error) != INGOT_OK) ig_raise_error(job, &error);
+    ig_undefer(job, writer);
+    ig_file_writer_abort(writer); /* harmless now; gives back the writer's memory */
+}
+
+enum ingot_status ingot_model_build(struct ingot_model *model, const struct ingot_build_options *options,
+                                    const char *path, struct ingot_error *error) {
+    if (!model || !path) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_model_build: NULL argument");
+    struct ingot_build_options whole = INGOT_BUILD_OPTIONS_INIT;
+    IG_TRY(read_options(options, &whole, error));
+    struct to_file to = {model->graph, &whole, path};
+    return ig_job_run(&model->job, file_body, &to, error);
+}
+
+/* ---- To memory */
+
+struct to_memory {
+    const struct ingot_allocator *allocator;
+    struct ig_graph *graph;
+    const struct ingot_build_options *options;
+    unsigned char *data;
+    size_t size, capacity;
+};
+
+enum { ALIGNMENT = 64 };
+
+static bool resize(struct to_memory *to, size_t capacity) {
+    unsigned char *data = to->allocator->alloc(to->allocator->user, capacity ? capacity : 1, ALIGNMENT);
+    if (!data) return false;
+    if (to->size > 0) memcpy(data, to->data, to->size);
+    if (to->data) ig_release(to->allocator, to->data, to->capacity ? to->capacity : 1);
+    to->data = data;
+    to->capacity = capacity;
+    return true;
+}
+
+static enum ingot_status memory_write(void *user, const void *data, size_t size, struct ingot_error *error) {
+    struct to_memory *to = user;
+    size_t needed;
+    if (!ig_size_add(to->size, size, &needed)) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
+    if (needed > to->capacity && !resize(to, needed + needed / 2)) {
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine of %zu bytes", needed);
+    }
+    if (size > 0) memcpy(to->data + to->size, data, size);
+    to->size = needed;
+    return INGOT_OK;
+}
+
+static enum ingot_status memory_patch(void *user, uint64_t offset, const void *data, size_t size,
+                                      struct ingot_error *error) {
+    struct to_memory *to = user;
+    if (offset > to->size || size > to->size - offset) {
+        return IG_ERR(error, INGOT_INTERNAL, "patch of %zu bytes at %llu outside the engine", size,
+                      (unsigned long long)offset);
+    }
+    if (size > 0) memcpy(to->data + offset, data, size);
+    return INGOT_OK;
+}
+
+static void memory_body(struct ig_job *job, void *argument) {
+    struct to_memory *to = argument;
+    struct ig_engine_sink sink = {to, memory_write, memory_patch};
+    ig_compile(job, to->graph, to->options, &sink);
+    /* The caller gives it back by its size, so that must be all of it. */
+    if (to->capacity != to->size && !resize(to, to->size)) ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory");
+}
+
+enum ingot_status ingot_model_build_memory(struct ingot_model *model, const struct ingot_build_options *options,
+                                           void **out_data, size_t *out_size, struct ingot_error *error) {
+    if (!model || !out_data || !out_size) {
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_model_build_memory: NULL argument");
+    }
+    struct ingot_build_options whole = INGOT_BUILD_OPTIONS_INIT;
+    IG_TRY(read_options(options, &whole, error));
+    struct to_memory to = {model->allocator, model->graph, &whole, NULL, 0, 0};
+    enum ingot_status status = ig_job_run(&model->job, memory_body, &to, error);
+    if (status != INGOT_OK) {
+        if (to.data) ig_release(to.allocator, to.data, to.capacity ? to.capacity : 1);
+        return status;
+    }
+    *out_data = to.data;
+    *out_size = to.size;
+    return INGOT_OK;
+}
+
+void ingot_blob_release(struct ingot_model *model, void *data, size_t size) {
+    if (data) ig_release(model->allocator, data, size ? size : 1);
+}
+
+/* ---- Passes */
+
+size_t ingot_pass_list(struct ingot_pass_info *passes, size_t capacity) {
+    for (size_t i = 0; i < (size_t)ig_pass_count && i < capacity; i++) {
+        passes[i] = (struct ingot_pass_info){ig_passes[i].name, ig_passes[i].description, ig_passes[i].level};
+    }
+    return (size_t)ig_pass_count;
+}
