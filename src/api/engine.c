@@ -1,0 +1,115 @@
+/* ingot_engine_*: loading, sharing and describing engines. */
+#include "api/engine.h"
+
+#include "api/options.h"
+#include "base/memory.h"
+
+/* ---- Loading ------------------------------------------------------------------------------------------------------------ */
+
+struct source {
+    const char *path; /* NULL: memory */
+    const void *data;
+    size_t size;
+};
+
+static enum ingot_status open_source(const struct source *source, enum ingot_verify verify,
+                                     struct ig_engine_file *out_file, struct ingot_error *error) {
+    if (source->path) return ig_engine_open(source->path, verify, out_file, error);
+    return ig_engine_open_memory(source->data, source->size, verify, out_file, error);
+}
+
+static enum ingot_status load(const struct source *source, const struct ingot_load_options *given,
+                              struct ingot_engine **out_engine, struct ingot_error *error) {
+    struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
+    const struct ingot_allocator *allocator;
+    IG_TRY(ig_options_read("ingot_load_options", given, sizeof options, &options, error));
+    IG_TRY(ig_options_allocator(options.allocator, &ig_libc_allocator, &allocator, error));
+    if ((unsigned)options.verify > INGOT_VERIFY_NO_WEIGHTS)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "verify is %d, which is no enum ingot_verify",
+                      (int)options.verify);
+    struct ingot_engine *engine = ig_allocate(allocator, sizeof *engine, _Alignof(struct ingot_engine));
+    if (!engine) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine");
+    enum ingot_status status = open_source(source, options.verify, &engine->file, error);
+    if (status != INGOT_OK) {
+        ig_release(allocator, engine, sizeof *engine);
+        return status;
+    }
+    engine->allocator = allocator;
+    atomic_init(&engine->references, 1);
+    atomic_init(&engine->weights_state,
+                options.verify == INGOT_VERIFY_LATER ? IG_WEIGHTS_UNCHECKED : IG_WEIGHTS_TRUSTED);
+    *out_engine = engine;
+    return INGOT_OK;
+}
+
+enum ingot_status ingot_engine_load(const char *path, const struct ingot_load_options *options,
+                                    struct ingot_engine **out_engine, struct ingot_error *error) {
+    if (!path || !out_engine)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_engine_load: %s is NULL", path ? "out_engine" : "path");
+    return load(&(struct source){.path = path}, options, out_engine, error);
+}
+
+enum ingot_status ingot_engine_load_memory(const void *data, size_t size, const struct ingot_load_options *options,
+                                           struct ingot_engine **out_engine, struct ingot_error *error) {
+    if (!data || !out_engine)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_engine_load_memory: %s is NULL",
+                      data ? "out_engine" : "data");
+    if ((uintptr_t)data % 64 != 0)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_engine_load_memory: data is not aligned to 64 bytes");
+    return load(&(struct source){.data = data, .size = size}, options, out_engine, error);
+}
+
+/* ---- Sharing ------------------------------------------------------------------------------------------------------------ */
+
+void ingot_engine_retain(struct ingot_engine *engine) {
+    if (engine) atomic_fetch_add_explicit(&engine->references, 1, memory_order_relaxed);
+}
+
+void ingot_engine_release(struct ingot_engine *engine) {
+    /* Acquire and release: what others did with the engine has happened before it is closed. */
+    if (!engine || atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) != 1) return;
+    ig_engine_close(&engine->file);
+    ig_release(engine->allocator, engine, sizeof *engine);
+}
+
+enum ingot_status ig_engine_trust_weights(struct ingot_engine *engine, struct ingot_error *error) {
+    int state = atomic_load_explicit(&engine->weights_state, memory_order_relaxed);
+    if (state == IG_WEIGHTS_TRUSTED) return INGOT_OK;
+    if (state == IG_WEIGHTS_BAD)
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's weights failed their check before: the file is damaged");
+    enum ingot_status status = ig_engine_check_weights(&engine->file, error);
+    state = status == INGOT_OK ? IG_WEIGHTS_TRUSTED : IG_WEIGHTS_BAD;
+    atomic_store_explicit(&engine->weights_state, state, memory_order_relaxed);
+    return status;
+}
+
+/* ---- Describing --------------------------------------------------------------------------------------------------------- */
+
+size_t ingot_engine_input_count(const struct ingot_engine *engine) {
+    return engine ? engine->file.plan.subplans[0].n_inputs : 0;
+}
+
+size_t ingot_engine_output_count(const struct ingot_engine *engine) {
+    return engine ? engine->file.plan.subplans[0].n_outputs : 0;
+}
+
+static void describe(const struct ingot_engine *engine, size_t first, size_t index, size_t count,
+                     struct ingot_tensor_info *out_info) {
+    if (!out_info) return;
+    *out_info = (struct ingot_tensor_info){.name = ""}; /* what an index out of range gets */
+    if (index < count) ig_plan_tensor_info(&engine->file.plan, &engine->file.plan.tensors[first + index], out_info);
+}
+
+void ingot_engine_input(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info) {
+    describe(engine, engine ? engine->file.plan.subplans[0].inputs : 0, index, ingot_engine_input_count(engine),
+             out_info);
+}
+
+void ingot_engine_output(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info) {
+    describe(engine, engine ? engine->file.plan.subplans[0].outputs : 0, index, ingot_engine_output_count(engine),
+             out_info);
+}
+
+const char *ingot_engine_explanation(const struct ingot_engine *engine) {
+    return engine ? engine->file.explanation : "{}";
+}

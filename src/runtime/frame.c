@@ -1,0 +1,354 @@
+/* Making frames: steps, work spaces, addresses, captured lists; see frame.h. */
+#include "runtime/frame.h"
+
+#include "runtime/shape.h"
+
+/* Below this much work per worker (in vector operations, around a nanosecond each) meeting at a barrier costs more than
+ * a further worker brings. */
+#define WORK_PER_WORKER 2048
+
+static enum ingot_status no_memory(struct ingot_error *error) {
+    return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a plan instance");
+}
+
+static uint32_t operand(const struct ig_plan *plan, const struct ig_plan_step *step, uint32_t k) {
+    return plan->operands[step->operands + k];
+}
+
+/* ---- Kernels and copies -------------------------------------------------------------------------------------------- */
+
+static uint32_t worthwhile_workers(const struct ig_frame_env *env, const struct ig_plan_step *step) {
+    if (step->work == IG_PLAN_NONE) return 0;
+    int64_t workers = env->slots[step->work] / WORK_PER_WORKER;
+    if (workers < 1) return 1;
+    return workers < UINT32_MAX ? (uint32_t)workers : UINT32_MAX;
+}
+
+static enum ingot_status make_kernel(struct ig_frame_env *env, struct ig_frame_step *step, struct ingot_error *error) {
+    const struct ig_plan_step *plan_step = step->plan;
+    const struct ig_plan *plan = &env->file->plan;
+    size_t tiles = 0, scratch = 0;
+    IG_TRY(ig_frame_size(env, plan_step, plan_step->tiles, "the number of tiles", &tiles, error));
+    if (plan_step->scratch != IG_PLAN_NONE)
+        IG_TRY(ig_frame_size(env, plan_step, plan_step->scratch, "the bytes of scratch", &scratch, error));
+    int64_t *dims = ig_arena_alloc(env->memory, plan_step->n_dims * sizeof *dims);
+    if (!dims) return no_memory(error);
+    for (uint32_t i = 0; i < plan_step->n_dims; i++)
+        dims[i] = env->slots[plan->dims[plan_step->dims + i]];
+    step->launch = (struct ig_launch){.module = env->module,
+                                      .entry = plan->kernels[plan_step->kernel].entry,
+                                      .buffers = step->operands,
+                                      .n_buffers = plan_step->n_operands,
+                                      .dims = dims,
+                                      .n_dims = plan_step->n_dims,
+                                      .tiles = (int64_t)tiles,
+                                      .scratch = scratch,
+                                      .max_workers = worthwhile_workers(env, plan_step)};
+    if (scratch > env->scratch) env->scratch = scratch;
+    return INGOT_OK;
+}
+
+static enum ingot_status make_copy(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
+                                   struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    if (step->plan->n_operands != 2 || operand(plan, step->plan, 0) == IG_PLAN_NONE ||
+        operand(plan, step->plan, 1) == IG_PLAN_NONE)
+        return IG_ERR(error, INGOT_BAD_ENGINE, "%s: a copy takes two operands", ig_frame_label(plan, step->plan));
+    size_t from = frame->bytes[operand(plan, step->plan, 0)], to = frame->bytes[operand(plan, step->plan, 1)];
+    if (from != to)
+        return IG_ERR(error, INGOT_BAD_ENGINE, "%s: copies %zu bytes to a buffer of %zu",
+                      ig_frame_label(plan, step->plan), from, to);
+    step->copy_bytes = to;
+    return INGOT_OK;
+}
+
+/* ---- Control flow --------------------------------------------------------------------------------------------------- */
+
+/* What a step passes for a port must have the size that the body was made for. */
+static enum ingot_status check_port(struct ig_frame_env *env, const struct ig_frame *frame,
+                                    const struct ig_plan_step *step, uint32_t k, size_t wanted,
+                                    struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    uint32_t b = operand(plan, step, k);
+    size_t found = b == IG_PLAN_NONE ? 0 : frame->bytes[b];
+    if (b != IG_PLAN_NONE && found == wanted) return INGOT_OK;
+    char symbols[IG_SHAPE_DESCRIPTION_SIZE];
+    return IG_ERR(error, INGOT_BAD_ENGINE, "%s: operand %u has %zu bytes, its body wants %zu (%s)",
+                  ig_frame_label(plan, step), k, found, wanted,
+                  ig_shape_describe(plan, env->slots, symbols, sizeof symbols));
+}
+
+static enum ingot_status check_counts(struct ig_frame_env *env, const struct ig_plan_step *step,
+                                      const struct ig_frame *body, uint64_t inputs, uint64_t outputs,
+                                      struct ingot_error *error) {
+    if (body->sub->n_inputs == inputs && body->sub->n_outputs == outputs) return INGOT_OK;
+    return IG_ERR(error, INGOT_BAD_ENGINE, "%s: a body has %u inputs and %u outputs, wanted %llu and %llu",
+                  ig_frame_label(&env->file->plan, step), body->sub->n_inputs, body->sub->n_outputs,
+                  (unsigned long long)inputs, (unsigned long long)outputs);
+}
+
+static enum ingot_status make_if(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
+                                 struct ingot_error *error) {
+    const struct ig_plan_step *p = step->plan;
+    IG_TRY(check_port(env, frame, p, 0, 1, error));
+    for (int branch = 0; branch < 2; branch++) {
+        IG_TRY(ig_frame_create(env, branch ? p->b : p->a, &step->body[branch], error));
+        const struct ig_frame *body = step->body[branch];
+        IG_TRY(check_counts(env, p, body, p->n_inputs, (uint64_t)p->n_operands - 1 - p->n_inputs, error));
+        for (uint32_t i = 0; i < p->n_inputs; i++)
+            IG_TRY(check_port(env, frame, p, 1 + i, body->inputs[i].bytes, error));
+        for (uint32_t i = 0; i < body->sub->n_outputs; i++)
+            IG_TRY(check_port(env, frame, p, 1 + p->n_inputs + i, body->outputs[i].bytes, error));
+        if (body->arena_bytes > step->work_bytes) step->work_bytes = body->arena_bytes;
+        if (body->lower_bound > step->work_floor) step->work_floor = body->lower_bound;
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status check_loop(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
+                                    struct ingot_error *error) {
+    const struct ig_plan_step *p = step->plan;
+    const struct ig_plan *plan = &env->file->plan;
+    const struct ig_frame *body = step->body[0];
+    uint32_t carried = p->n_carried, finals = 2 + carried + p->n_inputs;
+    if (operand(plan, p, 0) != IG_PLAN_NONE) IG_TRY(check_port(env, frame, p, 0, sizeof(int64_t), error));
+    if (operand(plan, p, 1) != IG_PLAN_NONE) IG_TRY(check_port(env, frame, p, 1, 1, error));
+    if (body->inputs[0].bytes != sizeof(int64_t) || body->inputs[1].bytes != 1 || body->outputs[0].bytes != 1)
+        return IG_ERR(error, INGOT_BAD_ENGINE, "%s: the body's iteration and conditions are no scalars",
+                      ig_frame_label(plan, p));
+    for (uint32_t i = 0; i < carried + p->n_inputs; i++)
+        IG_TRY(check_port(env, frame, p, 2 + i, body->inputs[2 + i].bytes, error));
+    for (uint32_t i = 0; i < carried; i++) {
+        IG_TRY(check_port(env, frame, p, 2 + i, body->outputs[1 + i].bytes, error));
+        IG_TRY(check_port(env, frame, p, finals + i, body->outputs[1 + i].bytes, error));
+    }
+    for (uint32_t k = finals + carried; k < p->n_operands; k++) {
+        if (operand(plan, p, k) == IG_PLAN_NONE)
+            return IG_ERR(error, INGOT_BAD_ENGINE, "%s: operand %u is missing", ig_frame_label(plan, p), k);
+    }
+    return INGOT_OK;
+}
+
+/* The work space: the scalars, a second buffer for everything carried, the body's arena. */
+static enum ingot_status make_loop(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
+                                   struct ingot_error *error) {
+    const struct ig_plan_step *p = step->plan;
+    IG_TRY(ig_frame_create(env, p->a, &step->body[0], error));
+    const struct ig_frame *body = step->body[0];
+    uint64_t fixed = 2 + 2 * (uint64_t)p->n_carried + p->n_inputs;
+    if (p->n_operands < fixed)
+        return IG_ERR(error, INGOT_BAD_ENGINE, "%s: a loop of %u operands, wanted at least %llu",
+                      ig_frame_label(&env->file->plan, p), p->n_operands, (unsigned long long)fixed);
+    IG_TRY(check_counts(env, p, body, fixed - p->n_carried, 1 + p->n_carried + (p->n_operands - fixed), error));
+    IG_TRY(check_loop(env, frame, step, error));
+    step->carried = ig_arena_alloc(env->memory, p->n_carried * sizeof *step->carried);
+    if (!step->carried) return no_memory(error);
+    size_t end = IG_LOOP_HEADER, floor = 0;
+    bool fits = true;
+    for (uint32_t i = 0; i < p->n_carried; i++) {
+        size_t bytes = body->outputs[1 + i].bytes, rounded;
+        step->carried[i] = end;
+        fits = fits && ig_size_add(bytes, 63, &rounded) && ig_size_add(end, rounded / 64 * 64, &end);
+        floor += bytes;
+    }
+    if (!fits || !ig_size_add(end, body->arena_bytes, &step->work_bytes))
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the activations of these shapes exceed the address space");
+    step->work_floor = floor + body->lower_bound;
+    return INGOT_OK;
+}
+
+/* ---- Ports and segments ---------------------------------------------------------------------------------------------- */
+
+static struct ig_frame_port *port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
+    const struct ig_plan_buffer *root = &env->file->plan.buffers[frame->sub->buffers + frame->root[b]];
+    if (root->kind == IG_PLAN_INPUT) return &frame->inputs[root->index];
+    if (root->kind == IG_PLAN_OUTPUT) return &frame->outputs[root->index];
+    return NULL;
+}
+
+/* For every operand k (buffer b) of every step s: the loop that three functions below share. */
+#define EACH_OPERAND(plan_, frame_, s_, k_, b_)                                                                        \
+    for (uint32_t s_ = 0; s_ < (frame_)->sub->n_steps; s_++)                                                           \
+        for (uint32_t k_ = 0, b_;                                                                                      \
+             k_ < (frame_)->steps[s_].plan->n_operands && (b_ = operand((plan_), (frame_)->steps[s_].plan, k_), true); \
+             k_++)                                                                                                     \
+            if (b_ != IG_PLAN_NONE)
+
+/* Sorts the uses of ports by port: counts, begins, fills. */
+static enum ingot_status find_uses(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    uint32_t total = 0;
+    EACH_OPERAND(plan, frame, s, k, b) {
+        struct ig_frame_port *port = port_of(env, frame, b);
+        if (port) port->n_uses++, total++;
+    }
+    frame->uses = ig_arena_alloc(env->memory, total * sizeof *frame->uses);
+    if (!frame->uses) return no_memory(error);
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < frame->sub->n_inputs + frame->sub->n_outputs; i++) {
+        bool is_input = i < frame->sub->n_inputs;
+        struct ig_frame_port *port = is_input ? &frame->inputs[i] : &frame->outputs[i - frame->sub->n_inputs];
+        port->uses = next;
+        next += port->n_uses;
+        port->n_uses = 0;
+    }
+    EACH_OPERAND(plan, frame, s, k, b) {
+        struct ig_frame_port *port = port_of(env, frame, b);
+        if (port) frame->uses[port->uses + port->n_uses++] = (struct ig_frame_use){s, k, frame->offset[b]};
+    }
+    return INGOT_OK;
+}
+
+static bool is_control(const struct ig_plan_step *step) {
+    return step->kind == IG_STEP_IF || step->kind == IG_STEP_LOOP;
+}
+
+static enum ingot_status find_segments(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
+    frame->segments = ig_arena_alloc(env->memory, frame->sub->n_steps * sizeof *frame->segments);
+    if (!frame->segments) return no_memory(error);
+    for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
+        bool control = is_control(frame->steps[s].plan);
+        bool joins = frame->n_segments && !control && !frame->segments[frame->n_segments - 1].control;
+        if (joins)
+            frame->segments[frame->n_segments - 1].count++;
+        else
+            frame->segments[frame->n_segments++] = (struct ig_frame_segment){s, 1, control, NULL};
+    }
+    return INGOT_OK;
+}
+
+/* ---- Making a frame --------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status make_step(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
+                                   struct ingot_error *error) {
+    step->operands = ig_arena_alloc(env->memory, step->plan->n_operands * sizeof *step->operands);
+    if (!step->operands) return no_memory(error);
+    switch ((enum ig_plan_step_kind)step->plan->kind) {
+    case IG_STEP_KERNEL: return make_kernel(env, step, error);
+    case IG_STEP_COPY: return make_copy(env, frame, step, error);
+    case IG_STEP_IF: return make_if(env, frame, step, error);
+    case IG_STEP_LOOP: return make_loop(env, frame, step, error);
+    }
+    return IG_ERR(error, INGOT_BAD_ENGINE, "%s: a step of unknown kind %u",
+                  ig_frame_label(&env->file->plan, step->plan), step->plan->kind);
+}
+
+enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, struct ig_frame **out_frame,
+                                  struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    if (index >= plan->n_subplans || env->seen[index])
+        return IG_ERR(error, INGOT_BAD_ENGINE, "plan %u is missing or the body of two steps", index);
+    env->seen[index] = 1; /* so nesting ends */
+    struct ig_frame *frame = ig_arena_alloc(env->memory, sizeof *frame);
+    if (!frame) return no_memory(error);
+    *out_frame = frame; /* at once: a half-made frame is destroyed with its parent */
+    frame->sub = &plan->subplans[index];
+    IG_TRY(ig_frame_size_buffers(env, frame, error));
+    frame->steps = ig_arena_alloc(env->memory, frame->sub->n_steps * sizeof *frame->steps);
+    if (!frame->steps) return no_memory(error);
+    for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
+        frame->steps[s].plan = &plan->steps[frame->sub->steps + s];
+        IG_TRY(make_step(env, frame, &frame->steps[s], error));
+    }
+    IG_TRY(ig_frame_plan_memory(env, frame, error));
+    IG_TRY(find_uses(env, frame, error));
+    return find_segments(env, frame, error);
+}
+
+void ig_frame_destroy(struct ig_frame *frame, struct ig_device *device) {
+    if (!frame) return;
+    for (uint32_t s = 0; frame->steps && s < frame->sub->n_steps; s++) {
+        ig_frame_destroy(frame->steps[s].body[0], device);
+        ig_frame_destroy(frame->steps[s].body[1], device);
+    }
+    for (uint32_t i = 0; i < frame->n_segments; i++)
+        device->api->list_destroy(device, frame->segments[i].list);
+}
+
+/* ---- Addresses ---------------------------------------------------------------------------------------------------------- */
+
+static void set_operand(struct ig_device *device, struct ig_frame_step *step, uint32_t k, void *address) {
+    if (step->operands[k] == address) return;
+    step->operands[k] = address;
+    if (step->list) device->api->list_patch(device, step->list, step->item, k, address);
+}
+
+void ig_frame_bind(struct ig_device *device, struct ig_frame *frame, struct ig_frame_port *port, void *address) {
+    if (port->address == address) return;
+    port->address = address;
+    for (uint32_t i = 0; i < port->n_uses; i++) {
+        const struct ig_frame_use *use = &frame->uses[port->uses + i];
+        set_operand(device, &frame->steps[use->step], use->operand, (char *)address + use->offset);
+    }
+}
+
+/* Of buffers that are no ports: those belong to ig_frame_bind. */
+static void *address_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
+    uint32_t root = frame->root[b];
+    const struct ig_plan_buffer *buffer = &env->file->plan.buffers[frame->sub->buffers + root];
+    if (buffer->kind == IG_PLAN_WEIGHT) {
+        uintptr_t weights = (uintptr_t)env->file->weights;
+        return frame->bytes[b] ? (void *)(weights + 64 * (size_t)buffer->index + frame->offset[b]) : env->dummy;
+    }
+    return frame->base + frame->place[root] + frame->offset[b];
+}
+
+void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char *base) {
+    const struct ig_plan *plan = &env->file->plan;
+    frame->base = base;
+    EACH_OPERAND(plan, frame, s, k, b) {
+        if (!port_of(env, frame, b)) set_operand(env->device, &frame->steps[s], k, address_of(env, frame, b));
+    }
+    for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
+        struct ig_frame_step *step = &frame->steps[s];
+        size_t skip = step->work;
+        if (step->plan->kind == IG_STEP_LOOP) skip += step->work_bytes - step->body[0]->arena_bytes;
+        for (int i = 0; i < 2; i++) {
+            if (step->body[i]) ig_frame_place(env, step->body[i], base + skip);
+        }
+        for (uint32_t k = 0; step->plan->kind == IG_STEP_KERNEL && k < step->plan->n_operands; k++) {
+            if (operand(plan, step->plan, k) == IG_PLAN_NONE) set_operand(env->device, step, k, env->dummy);
+        }
+    }
+}
+
+/* ---- Capture --------------------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status capture_segment(const struct ig_frame_env *env, struct ig_frame *frame,
+                                         struct ig_frame_segment *segment, struct ingot_error *error) {
+    const struct ig_device_api *api = env->device->api;
+    struct ig_frame_step *steps = frame->steps + segment->first;
+    IG_TRY(api->list_begin(env->device, env->stream, error));
+    enum ingot_status status = INGOT_OK;
+    for (uint32_t i = 0; i < segment->count && status == INGOT_OK; i++) {
+        if (steps[i].plan->kind == IG_STEP_KERNEL)
+            status = api->launch(env->device, env->stream, &steps[i].launch, error);
+        else
+            status = api->copy(env->device, env->stream, steps[i].operands[1], steps[i].operands[0],
+                               steps[i].copy_bytes, error);
+    }
+    /* The recording must end in any case. */
+    struct ingot_error ignored;
+    enum ingot_status end = api->list_end(env->device, env->stream, &segment->list, status ? &ignored : error);
+    if (status != INGOT_OK || end != INGOT_OK) return status != INGOT_OK ? status : end;
+    for (uint32_t i = 0; i < segment->count; i++) {
+        steps[i].list = segment->list;
+        steps[i].item = i;
+    }
+    return INGOT_OK;
+}
+
+enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
+    for (uint32_t i = 0; i < frame->n_segments; i++) {
+        struct ig_frame_segment *segment = &frame->segments[i];
+        if (!segment->control) {
+            IG_TRY(capture_segment(env, frame, segment, error));
+            continue;
+        }
+        for (int b = 0; b < 2; b++) {
+            struct ig_frame *body = frame->steps[segment->first].body[b];
+            if (body) IG_TRY(ig_frame_capture(env, body, error));
+        }
+    }
+    return INGOT_OK;
+}

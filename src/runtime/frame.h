@@ -1,0 +1,102 @@
+/*
+ * A frame: one subplan (the main plan or a body of control flow) for one set of shapes, ready to run. It knows the size
+ * and place of every buffer, holds the addresses of every step's operands, and its straight stretches as captured lists.
+ *
+ * Frames nest: a step IF or LOOP owns the frames of its bodies, whose arenas lie within the step's work space, a part of
+ * the arena of the frame that the step is in.
+ */
+#ifndef IG_RUNTIME_FRAME_H
+#define IG_RUNTIME_FRAME_H
+
+#include "base/memory.h"
+#include "device/device.h"
+#include "engine/engine.h"
+
+/* An input or output of the frame: memory that somebody else owns. */
+struct ig_frame_port {
+    void *address; /* NULL: never bound */
+    size_t bytes;
+    uint32_t uses, n_uses; /* a range of the frame's uses */
+};
+
+/* A place where a port's address, plus an offset, stands as an operand. */
+struct ig_frame_use {
+    uint32_t step, operand;
+    size_t offset;
+};
+
+struct ig_frame_step {
+    const struct ig_plan_step *plan;
+    void **operands;         /* addresses; NULL where the plan says IG_PLAN_NONE */
+    struct ig_launch launch; /* KERNEL */
+    size_t copy_bytes;       /* COPY */
+    struct ig_list *list;    /* KERNEL, COPY: which holds it as number `item`; NULL: not captured */
+    uint32_t item;
+    struct ig_frame *body[2];            /* IF: then, else; LOOP: the body */
+    size_t work, work_bytes, work_floor; /* IF, LOOP: place and size of the work space in the arena */
+    size_t *carried; /* LOOP: places of the second buffers of what is carried, from the work space's beginning */
+};
+
+/* A stretch of kernels and copies, captured as one list where lists are used, or one step of control flow. */
+struct ig_frame_segment {
+    uint32_t first, count;
+    bool control;
+    struct ig_list *list;
+};
+
+/* The work space of a LOOP begins with these, a line each; then the carried buffers; then the body's arena. */
+enum { IG_LOOP_ITERATION = 0, IG_LOOP_CONDITION_IN = 64, IG_LOOP_CONDITION_OUT = 128, IG_LOOP_HEADER = 192 };
+
+struct ig_frame {
+    const struct ig_subplan *sub;
+    size_t *bytes;  /* by buffer */
+    uint32_t *root; /* by buffer: whose memory it is (itself but for aliases) */
+    size_t *offset; /* by buffer: from the beginning of its root's memory */
+    size_t *place;  /* by buffer, of roots in the arena */
+    char *base;     /* of the arena that the operands point into */
+    size_t arena_bytes, lower_bound;
+    struct ig_frame_port *inputs, *outputs;
+    struct ig_frame_use *uses;
+    struct ig_frame_step *steps;
+    struct ig_frame_segment *segments;
+    uint32_t n_segments;
+};
+
+/* What frames are made from and run with. */
+struct ig_frame_env {
+    const struct ig_engine_file *file;
+    const int64_t *slots; /* the shape program's numbers; may be dropped once the frame is made */
+    struct ig_device *device;
+    struct ig_stream *stream;
+    struct ig_module *module;
+    void *dummy;                             /* 64 bytes that stand for what is absent */
+    const struct ingot_allocator *allocator; /* for temporary memory */
+    struct ig_arena *memory;                 /* where frames live */
+    unsigned char *seen;                     /* by subplan: has a frame already (each has one at most) */
+    size_t scratch;                          /* out: the most that any kernel wants, per worker */
+};
+
+/* Sizes, lifetimes and places of subplan number `index` and the bodies within; no addresses yet. */
+enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, struct ig_frame **out_frame,
+                                  struct ingot_error *error);
+/* Gives back the captured lists; the memory is the environment's. NULL and half-made frames are fine. */
+void ig_frame_destroy(struct ig_frame *frame, struct ig_device *device);
+
+/* Points all operands into the arena at `base`, bodies included, and patches what was captured. */
+void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char *base);
+/* Captures the straight stretches, bodies included. */
+enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
+/* Points a port to memory of its size. Nothing to do where it points there already. */
+void ig_frame_bind(struct ig_device *device, struct ig_frame *frame, struct ig_frame_port *port, void *address);
+
+/* Frame construction, in its parts: buffers.c, then steps in frame.c. */
+enum ingot_status ig_frame_size_buffers(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
+enum ingot_status ig_frame_plan_memory(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
+/* The name of a step for messages. */
+const char *ig_frame_label(const struct ig_plan *plan, const struct ig_plan_step *step);
+
+/* IG_ERR for a slot that must not be negative; `what` is its use. */
+enum ingot_status ig_frame_size(const struct ig_frame_env *env, const struct ig_plan_step *step, ig_slot slot,
+                                const char *what, size_t *out_size, struct ingot_error *error);
+
+#endif
