@@ -1,0 +1,30 @@
+/* The example network, built and run through the public API: for tests of what holds for every engine. */
+#ifndef TESTS_NETWORK_H
+#define TESTS_NETWORK_H
+
+#include "ingot/ingot.h"
+
+#define TEST_DIGITS TEST_SOURCE_DIR "/examples/digits/digits.onnx"
+
+/* An engine in memory. */
+struct test_network {
+    struct ingot_model *model;
+    void *data;
+    size_t size;
+};
+/* Fails the test with the error's message where something fails. `options` may be NULL. */
+void test_network_build(struct test_network *network, const char *path, const struct ingot_build_options *options);
+void test_network_release(struct test_network *network);
+
+/* Counts and can refuse: the n-th allocation (from 1) fails where fail_at == n; 0: none. Thread-safe. */
+struct test_allocator {
+    struct ingot_allocator base; /* user points to this struct */
+    _Atomic long calls, live, bytes;
+    long fail_at;
+};
+void test_allocator_init(struct test_allocator *allocator);
+
+/* A deterministic number in [-1, 1]. */
+float test_random(uint64_t *state);
+
+#endif
