@@ -1,0 +1,20 @@
+/* An allocator that counts what is taken and given back, and fails on request. Thread-safe. */
+#ifndef TESTS_SUPPORT_COUNTING_ALLOCATOR_H
+#define TESTS_SUPPORT_COUNTING_ALLOCATOR_H
+
+#include <stdatomic.h>
+
+#include "ingot/ingot.h"
+
+struct counting_allocator {
+    struct ingot_allocator base;
+    atomic_size_t calls;      /* of alloc */
+    atomic_size_t live_count; /* allocations that were not released */
+    atomic_size_t live_bytes;
+    atomic_size_t wrong; /* releases with another size than was allocated */
+    size_t fail_at;      /* this call of alloc fails, counted from 1; 0: none */
+};
+
+void counting_allocator_init(struct counting_allocator *allocator);
+
+#endif
