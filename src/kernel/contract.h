@@ -1,0 +1,88 @@
+/*
+ * Contractions: matrix products and convolutions as one problem, and what its schedules share.
+ *
+ * Every contraction is C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n]: for a matrix product as it stands, for a
+ * convolution m are the output's positions, k the positions of the kernel and the channels under them, n the output's
+ * channels, b images and groups. The problem says where elements of A and B are; the schedule (contract_gemm.c) decides
+ * which of them are read where they lie and which are copied into panels first.
+ */
+#ifndef IG_KERNEL_CONTRACT_H
+#define IG_KERNEL_CONTRACT_H
+
+#include "kernel/kernel.h"
+#include "kernel/lower.h"
+
+#define IG_CONTRACT_DEPTH 4 /* spatial axes (3 at most) and channels */
+
+struct ig_contract {
+    struct ig_graph *graph;
+    const struct ig_region *region;
+    const struct ig_target *target;
+    struct ig_loops *k;
+    struct ig_lower lower;
+    struct ig_kernel *kernel;
+    struct ig_node node;    /* the contraction */
+    enum ingot_dtype dtype; /* that it accumulates in */
+
+    /* The problem. `depth` is split into axes, of which the last is the innermost. */
+    ig_dim batch, rows, columns, depth;
+    int depth_rank;
+    ig_dim depth_dim[IG_CONTRACT_DEPTH];
+    bool packed;    /* B is constant, in panels of nr columns */
+    bool merged;    /* matmul: all axes of A but the last are rows */
+    int64_t groups; /* conv */
+    int spatial;    /* conv: number of spatial axes; 0: a matmul */
+
+    /* The tile of results under the epilogue: element (row, column) of C lies in `tile` at tile_at. */
+    int tile;
+    ig_x tile_at;
+    ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
+    bool astray;                   /* the epilogue asked for another element: the schedule does not fit */
+};
+
+/* Reads the region. False where it is no contraction that the schedules know. */
+bool ig_contract_init(struct ig_contract *c);
+
+/* The operands' elements, converted to c->dtype. b, m, n, depth[] are i64 expressions in range. */
+ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth);
+ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
+/* The index of C[b][m][n] in the contraction's output. */
+void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index);
+/* The whole of A's index in its operand, before borders are looked at (convolutions). */
+void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, ig_x *out_origin);
+/* True where windows may reach beyond the input. */
+bool ig_contract_padded(const struct ig_contract *c);
+
+/* Where a matrix lies in memory with unit stride along its depth (A) or its columns or depth (B). */
+struct ig_contract_view {
+    int buffer;      /* -1: nowhere */
+    ig_x base;       /* position of element [0][0] of the batch given */
+    ig_dim stride;   /* between rows of A, or between the elements along B's other axis */
+    bool transposed; /* B: unit stride along the depth */
+};
+struct ig_contract_view ig_contract_view_a(struct ig_contract *c, ig_x b);
+struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b);
+
+/* Copies rows first_row … first_row + rows - 1 of A to `buffer` at row stride lda. */
+void ig_contract_copy_a(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows, int buffer,
+                        ig_x lda);
+/* Copies columns panel*nr … of B to `buffer` as a panel [depth][nr], zeros beyond the last column. */
+void ig_contract_copy_b(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x panel, int nr, int buffer);
+
+/* The rest of the region over `rows` rows and `columns` columns of the tile, whose rows are nr elements apart. */
+void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows,
+                          ig_x first_column, ig_x columns, int tile, ig_x tile_at, int nr);
+/* Stores the region's outputs at c->position, where the contraction's sum is element tile_at of `tile`. */
+void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at);
+
+/* The schedules. False where one does not apply; then the kernel is as it was. */
+bool ig_contract_gemm(struct ig_contract *c);
+bool ig_contract_depthwise(struct ig_contract *c);
+void ig_contract_plain(struct ig_contract *c); /* one element at a time; always applies */
+
+/* Shorthands. */
+int64_t ig_contract_const(const struct ig_contract *c, ig_dim d, int64_t otherwise);
+ig_x ig_contract_dim(struct ig_contract *c, ig_dim d);
+ig_x ig_contract_int(struct ig_contract *c, int64_t i);
+
+#endif

@@ -1,0 +1,199 @@
+/*
+ * Depthwise convolution, channels last: every channel is a convolution of its own, so vectors run along the channels.
+ *
+ * A tile is one row of one image's output over a chunk of channels. Kernel rows outside the image are left out of the
+ * sum; the output's columns whose windows lie inside are done several at a time by the micro-kernel with all kernel
+ * columns, the few at the borders one by one with those kernel columns that are inside.
+ */
+#include "kernel/contract.h"
+
+/* One spatial axis: output o reads the input at o * stride - before + tap * dilation. */
+struct axis {
+    ig_dim in, out, before;
+    int64_t taps, stride, dilation;
+};
+
+struct depthwise {
+    struct ig_contract *c;
+    struct ig_loops *k;
+    struct axis y, x;
+    int64_t channels, chunk;
+    int sums;
+    ig_x image, row, first_channel, width; /* of the tile */
+};
+
+enum { COLUMNS = 8 };
+
+static ig_x num(struct depthwise *s, int64_t i) {
+    return ig_x_index(s->k, i);
+}
+
+static ig_x dim(struct depthwise *s, ig_dim d) {
+    return ig_x_dim(s->k, d);
+}
+
+static ig_dim constant(struct depthwise *s, int64_t i) {
+    return ig_dim_const(s->k->dims, i);
+}
+
+static struct axis axis_of(struct depthwise *s, int i) {
+    const struct ig_contract *c = s->c;
+    const struct ig_graph *g = c->graph;
+    if (i < 0) return (struct axis){constant(s, 1), constant(s, 1), constant(s, 0), 1, 1, 1};
+    return (struct axis){.in = ig_type_of(g, c->node.in[0])->dim[i + 1],
+                         .out = ig_type_of(g, c->node.out)->dim[i + 1],
+                         .before = ig_attr(g, &c->node, IG_ATTR_before)->dims[i],
+                         .taps = ig_attr(g, &c->node, IG_ATTR_kernel)->ints[i],
+                         .stride = ig_attr(g, &c->node, IG_ATTR_strides)->ints[i],
+                         .dilation = ig_attr(g, &c->node, IG_ATTR_dilations)->ints[i]};
+}
+
+/* The taps of output `at` that are inside the input: first and count, and where the first one reads. */
+struct taps {
+    ig_x first, count, from;
+};
+
+static struct taps taps_inside(struct depthwise *s, const struct axis *a, ig_x at) {
+    struct ig_loops *k = s->k;
+    ig_x zero = num(s, 0), round = num(s, a->dilation - 1), by = num(s, a->dilation);
+    ig_x origin = ig_x_sub(k, ig_x_mul(k, at, num(s, a->stride)), dim(s, a->before));
+    ig_x before = ig_x_max(k, zero, ig_x_sub(k, zero, origin));
+    ig_x until = ig_x_max(k, zero, ig_x_sub(k, dim(s, a->in), origin));
+    struct taps t;
+    t.first = ig_x_min(k, ig_x_div(k, ig_x_add(k, before, round), by), num(s, a->taps));
+    ig_x end = ig_x_min(k, ig_x_div(k, ig_x_add(k, until, round), by), num(s, a->taps));
+    t.count = ig_x_max(k, zero, ig_x_sub(k, end, t.first));
+    t.from = ig_x_add(k, origin, ig_x_mul(k, t.first, by));
+    return t;
+}
+
+/* The outputs first … end-1 have all their taps inside. */
+static void outputs_inside(struct depthwise *s, const struct axis *a, ig_dim *out_first, ig_dim *out_end) {
+    struct ig_dims *dims = s->k->dims;
+    ig_dim zero = constant(s, 0), stride = constant(s, a->stride);
+    ig_dim reach = constant(s, (a->taps - 1) * a->dilation + 1);
+    ig_dim first = ig_dim_min(dims, ig_dim_ceil_div(dims, a->before, stride), a->out);
+    ig_dim last = ig_dim_sub(dims, ig_dim_add(dims, a->in, a->before), reach);
+    ig_dim end = ig_dim_div(dims, ig_dim_max(dims, ig_dim_add(dims, last, stride), zero), stride);
+    *out_first = first;
+    *out_end = ig_dim_max(dims, first, ig_dim_min(dims, end, a->out));
+}
+
+/* `count` outputs of the row from `column` on: sums, then the rest of the region. */
+static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column, ig_x count, const struct taps *y,
+                         const struct taps *x) {
+    struct ig_loops *k = s->k;
+    struct ig_contract *c = s->c;
+    ig_x channels = num(s, s->channels), i, ch;
+    ig_x from = ig_x_add(k, ig_x_mul(k, s->image, dim(s, s->y.in)), y->from);
+    from = ig_x_add(k, ig_x_mul(k, from, dim(s, s->x.in)), x->from);
+    from = ig_x_add(k, ig_x_mul(k, from, channels), s->first_channel);
+    ig_x tap = ig_x_add(k, ig_x_mul(k, y->first, num(s, s->x.taps)), x->first);
+    ig_x weight = ig_x_add(k, ig_x_mul(k, tap, channels), s->first_channel);
+    ig_x x_row = ig_x_mul(k, dim(s, s->x.in), num(s, s->channels * s->y.dilation));
+    struct ig_call_arg args[] = {{-1, count},          {c->lower.buffer_of[c->node.in[0]], from},
+                                 {-1, x_row},          {c->lower.buffer_of[c->node.in[1]], weight},
+                                 {s->sums, num(s, 0)}, {-1, y->count},
+                                 {-1, x->count},       {-1, s->width}};
+    ig_s_call(k, body, "depthwise", args, 8);
+    body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), count, num(s, 1), &i);
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(s, 0), s->width, num(s, 1), &ch);
+    int at = 0;
+    c->position[at++] = s->image;
+    if (c->spatial == 2) c->position[at++] = s->row;
+    c->position[at++] = ig_x_add(k, column, i);
+    c->position[at] = ig_x_add(k, s->first_channel, ch);
+    ig_contract_store(c, body, s->sums, ig_x_add(k, ig_x_mul(k, i, num(s, s->chunk)), ch));
+}
+
+static void emit_row(struct depthwise *s, struct ig_stmt *body) {
+    struct ig_loops *k = s->k;
+    struct ig_dims *dims = k->dims;
+    struct taps y = taps_inside(s, &s->y, s->row), x;
+    ig_dim first, end;
+    ig_x column, block, one = num(s, 1);
+    outputs_inside(s, &s->x, &first, &end);
+    struct ig_stmt *left = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), dim(s, first), one, &column);
+    x = taps_inside(s, &s->x, column);
+    emit_columns(s, left, column, one, &y, &x);
+
+    /* The inner columns, divided evenly over blocks of at most COLUMNS. */
+    ig_dim inner = ig_dim_sub(dims, end, first);
+    ig_dim blocks = ig_dim_ceil_div(dims, inner, constant(s, COLUMNS));
+    ig_dim each = ig_dim_div(dims, inner, ig_dim_max(dims, blocks, constant(s, 1)));
+    ig_dim more = ig_dim_sub(dims, inner, ig_dim_mul(dims, each, blocks));
+    struct ig_stmt *middle = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), dim(s, blocks), one, &block);
+    column = ig_x_add(k, dim(s, first), ig_x_mul(k, block, dim(s, each)));
+    column = ig_x_add(k, column, ig_x_min(k, block, dim(s, more)));
+    ig_x longer = ig_x_select(k, ig_x_less(k, block, dim(s, more)), one, num(s, 0));
+    ig_x origin = ig_x_sub(k, ig_x_mul(k, column, num(s, s->x.stride)), dim(s, s->x.before));
+    x = (struct taps){.first = num(s, 0), .count = num(s, s->x.taps), .from = origin};
+    emit_columns(s, middle, column, ig_x_add(k, dim(s, each), longer), &y, &x);
+
+    struct ig_stmt *right = ig_s_for(k, body, IG_FOR_SERIAL, dim(s, end), dim(s, s->x.out), one, &column);
+    x = taps_inside(s, &s->x, column);
+    emit_columns(s, right, column, one, &y, &x);
+}
+
+/* The largest even share of the channels of at most 128 that fills vectors; else 64 with a rest. */
+static int64_t choose_chunk(int64_t channels, int lanes) {
+    if (channels <= 128) return channels;
+    for (int64_t chunk = 128; chunk >= 48; chunk -= lanes) {
+        if (channels % chunk == 0) return chunk;
+    }
+    return 64;
+}
+
+static void make_micro(struct depthwise *s) {
+    struct ig_micro micro = {.kind = IG_MICRO_DEPTHWISE,
+                             .name = "depthwise",
+                             .dtype = s->c->dtype,
+                             .rows = (2u << COLUMNS) - 2,
+                             .nr = (int)s->chunk,
+                             .x_tap = s->x.dilation * s->channels,
+                             .x_column = s->x.stride * s->channels,
+                             .w_row = s->x.taps * s->channels,
+                             .w_tap = s->channels,
+                             .kw = s->x.taps};
+    struct ig_dims *dims = s->k->dims;
+    ig_dim first, end;
+    outputs_inside(s, &s->x, &first, &end);
+    int64_t inner = ig_contract_const(s->c, ig_dim_sub(dims, end, first), -1);
+    if (inner >= 0) {
+        int64_t blocks = (inner + COLUMNS - 1) / COLUMNS, each = blocks ? inner / blocks : 1;
+        micro.rows = 2u | 1u << each | (blocks && inner % blocks ? 2u << each : 0u);
+    }
+    IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
+}
+
+bool ig_contract_depthwise(struct ig_contract *c) {
+    if (!c->spatial || c->spatial > 2 || ig_attr_int(c->graph, &c->node, IG_ATTR_packed) != 1) return false;
+    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *w = ig_type_of(c->graph, c->node.in[1]);
+    if (x->dtype != c->dtype || w->dtype != c->dtype || !c->lower.is_input[c->node.in[0]]) return false;
+    if (!c->lower.is_input[c->node.in[1]] || !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
+    struct depthwise s = {.c = c, .k = c->k};
+    struct ig_dims *dims = s.k->dims;
+    s.y = axis_of(&s, c->spatial == 2 ? 0 : -1);
+    s.x = axis_of(&s, c->spatial - 1);
+    s.channels = c->groups;
+    int lanes = ig_micro_lanes(c->target, c->dtype);
+    s.chunk = choose_chunk(s.channels, lanes);
+    s.sums = ig_loops_local(s.k, c->dtype, COLUMNS * s.chunk, "sums");
+    make_micro(&s);
+    int64_t chunks = (s.channels + s.chunk - 1) / s.chunk;
+    ig_dim images = ig_type_of(c->graph, c->node.out)->dim[0];
+    c->kernel->tiles = ig_dim_mul(dims, ig_dim_mul(dims, images, constant(&s, chunks)), s.y.out);
+    c->kernel->scratch_bytes = constant(&s, 0);
+    c->kernel->tactic = ig_format(s.k->job, "depthwise, %lld channels a tile", (long long)s.chunk);
+    ig_x tile;
+    struct ig_stmt *body = ig_s_for(s.k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);
+    s.row = ig_x_mod(s.k, tile, dim(&s, s.y.out));
+    ig_x rest = ig_x_div(s.k, tile, dim(&s, s.y.out));
+    s.image = ig_x_div(s.k, rest, num(&s, chunks));
+    s.first_channel = ig_x_mul(s.k, ig_x_mod(s.k, rest, num(&s, chunks)), num(&s, s.chunk));
+    s.width = s.channels % s.chunk == 0
+                  ? num(&s, s.chunk)
+                  : ig_x_min(s.k, num(&s, s.chunk), ig_x_sub(s.k, num(&s, s.channels), s.first_channel));
+    emit_row(&s, body);
+    return !c->astray;
+}

@@ -1,0 +1,362 @@
+/*
+ * The schedule for everything that is a matrix product at heart: panels of nr columns of B times blocks of up to mr rows
+ * of A, the micro-kernel in the middle, the rest of the region on each tile of results while it is in the first cache.
+ *
+ * Two orders of the loops, after Goto and van de Geijn:
+ *
+ *   rows first      a tile is one block of rows. Its rows of A are copied (or lie) in the first cache and meet all panels
+ *                   of B, which stay in the second: many rows, a B that fits there.
+ *   columns first   a tile is one panel and a chunk of many blocks. The panel is read from memory once, a stretch of the
+ *                   depth at a time, for the whole chunk, whose rows of A stay in the second cache: large weights, or a B
+ *                   that is copied.
+ *
+ * Tiles are numbered so that neighbours share what was copied: a tile copies its rows of A only where it is the first
+ * of its call or of its chunk. Rows are divided evenly over blocks, so that no block works on rows that are not there.
+ */
+#include "kernel/contract.h"
+
+/* What fits where, in bytes; half of a cache, so that the streams passing by find room. */
+struct cache {
+    int64_t first, second;
+};
+
+struct gemm {
+    struct ig_contract *c;
+    struct ig_loops *k;
+    int lanes, nr, mr;
+    struct cache cache;
+    ig_dim panels, blocks;  /* of B's columns, of A's rows */
+    ig_dim chunks;          /* of blocks: columns first */
+    int64_t chunk_blocks;   /* blocks of a chunk, at most */
+    ig_dim per_block, more; /* `more` blocks have per_block + 1 rows, the others per_block */
+    ig_dim steps;           /* stretches of the depth */
+    int64_t step;           /* their length */
+    bool columns_first;
+    bool copy_a, copy_b;
+    ig_dim lda;
+    int a_buffer, b_buffer, c_buffer;
+    struct ig_contract_view a_view;
+    /* Of the tile being emitted. */
+    ig_x batch, chunk, panel;
+};
+
+static ig_x num(struct gemm *s, int64_t i) {
+    return ig_x_index(s->k, i);
+}
+
+static ig_x dim(struct gemm *s, ig_dim d) {
+    return ig_x_dim(s->k, d);
+}
+
+static ig_dim constant(struct gemm *s, int64_t i) {
+    return ig_dim_const(s->k->dims, i);
+}
+
+static int64_t known(const struct gemm *s, ig_dim d, int64_t otherwise) {
+    return ig_contract_const(s->c, d, otherwise);
+}
+
+static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, ig_x hi, ig_x *out_var) {
+    return ig_s_for(s->k, body, IG_FOR_SERIAL, num(s, 0), hi, num(s, 1), out_var);
+}
+
+/* ---- Choosing ------------------------------------------------------------------------------------------------------- */
+
+static int element_bytes(const struct gemm *s) {
+    return s->c->target->vector_bytes / s->lanes;
+}
+
+/* Accumulators for mr rows, a row of B and a broadcast element. */
+static int rows_in_registers(const struct ig_target *target, int vectors) {
+    int spare = target->vector_registers >= 32 ? 2 : 1;
+    int rows = (target->vector_registers - vectors - spare) / vectors;
+    return rows < 1 ? 1 : rows > 14 ? 14 : rows;
+}
+
+static void choose_shape(struct gemm *s) {
+    struct ig_contract *c = s->c;
+    struct ig_dims *dims = s->k->dims;
+    s->lanes = ig_micro_lanes(c->target, c->dtype);
+    s->nr = c->packed ? (int)ig_attr_int(c->graph, &c->node, IG_ATTR_packed) : 2 * s->lanes;
+    s->mr = rows_in_registers(c->target, s->nr / s->lanes);
+    bool wide = c->target->vector_bytes == 64;
+    s->cache = wide ? (struct cache){32 << 10, 1 << 20} : (struct cache){24 << 10, 512 << 10};
+    s->panels = ig_dim_ceil_div(dims, c->columns, constant(s, s->nr));
+    s->blocks = ig_dim_ceil_div(dims, c->rows, constant(s, s->mr));
+    ig_dim blocks = ig_dim_max(dims, s->blocks, constant(s, 1));
+    s->per_block = ig_dim_div(dims, c->rows, blocks);
+    s->more = ig_dim_sub(dims, c->rows, ig_dim_mul(dims, s->per_block, blocks));
+}
+
+/* The row stride of a copy: an odd number of cache lines, so that rows do not compete for the same sets. */
+static ig_dim copied_stride(struct gemm *s) {
+    int64_t line = 64 / element_bytes(s), depth = known(s, s->c->depth, -1);
+    if (depth >= 0) {
+        int64_t lines = (depth + line - 1) / line;
+        return constant(s, (lines | 1) * line);
+    }
+    struct ig_dims *dims = s->k->dims;
+    ig_dim pairs = ig_dim_ceil_div(dims, s->c->depth, constant(s, 2 * line));
+    return ig_dim_add(dims, ig_dim_mul(dims, pairs, constant(s, 2 * line)), constant(s, line));
+}
+
+/* True where mr rows at that stride crowd few sets of the first cache (64 sets, at least 8 ways). */
+static bool rows_conflict(const struct gemm *s, int64_t stride_bytes) {
+    if (stride_bytes % 64 != 0) return false;
+    int64_t period = 64, lines = stride_bytes / 64;
+    while (period > 1 && lines % 2 == 0) {
+        period /= 2;
+        lines /= 2;
+    }
+    return (s->mr + period - 1) / period > 4;
+}
+
+static void choose_operands(struct gemm *s) {
+    struct ig_contract *c = s->c;
+    s->a_view = ig_contract_view_a(c, num(s, 0));
+    s->copy_a = s->a_view.buffer < 0;
+    if (!s->copy_a && known(s, c->rows, 2) > 1) {
+        s->copy_a = rows_conflict(s, known(s, s->a_view.stride, 0) * element_bytes(s));
+    }
+    s->lda = s->copy_a ? copied_stride(s) : s->a_view.stride;
+    const struct ig_type *b = ig_type_of(c->graph, c->node.in[1]);
+    s->copy_b = !c->packed || b->dtype != c->dtype || s->nr % s->lanes != 0;
+}
+
+/* Rows first where B stays in the second cache and there are blocks enough to share out. */
+static void choose_order(struct gemm *s) {
+    struct ig_contract *c = s->c;
+    int64_t depth = known(s, c->depth, -1), columns = known(s, c->columns, -1), rows = known(s, c->rows, -1);
+    int64_t b_bytes = depth < 0 || columns < 0 ? INT64_MAX : depth * columns * element_bytes(s);
+    bool many_rows = rows < 0 || rows >= 16 * s->mr || (b_bytes <= s->cache.first && rows > s->mr);
+    s->columns_first = s->copy_b || b_bytes > s->cache.second || !many_rows;
+    s->chunk_blocks = 1;
+    if (!s->columns_first) return;
+    int64_t row_bytes = (depth < 0 ? 1024 : depth < 1 ? 1 : depth) * element_bytes(s);
+    int64_t fit = s->cache.second / row_bytes / s->mr;
+    if (fit < 4) fit = 4;
+    if (fit > 64) fit = 64;
+    int64_t blocks = known(s, s->blocks, -1);
+    if (blocks >= 0) {
+        int64_t chunks = (blocks + fit - 1) / fit;
+        s->chunk_blocks = chunks > 0 ? (blocks + chunks - 1) / chunks : 1;
+    } else {
+        s->chunk_blocks = fit;
+    }
+}
+
+/* A stretch of the depth: rows first none is needed beyond what keeps a block's partial sums cheap; columns first a
+ * panel's stretch should stay in the first cache while the blocks pass. */
+static void choose_step(struct gemm *s) {
+    int64_t depth = known(s, s->c->depth, -1);
+    int64_t limit = s->cache.first / (s->nr * element_bytes(s));
+    if (!s->columns_first || s->chunk_blocks == 1) limit = 4096;
+    if (depth >= 0) {
+        int64_t steps = depth <= limit + limit / 2 ? 1 : (depth + limit - 1) / limit;
+        s->step = depth == 0 ? 1 : (depth + steps - 1) / steps;
+        if (steps > 1) s->step = (s->step + 15) / 16 * 16;
+        s->steps = constant(s, depth == 0 ? 1 : (depth + s->step - 1) / s->step);
+    } else {
+        struct ig_dims *dims = s->k->dims;
+        s->step = limit;
+        s->steps = ig_dim_max(dims, ig_dim_ceil_div(dims, s->c->depth, constant(s, limit)), constant(s, 1));
+    }
+}
+
+static void choose(struct gemm *s) {
+    struct ig_dims *dims = s->k->dims;
+    choose_shape(s);
+    choose_operands(s);
+    choose_order(s);
+    choose_step(s);
+    s->chunks = ig_dim_ceil_div(dims, s->blocks, constant(s, s->chunk_blocks));
+    s->c->kernel->tactic = ig_format(s->k->job, "gemm %dx%d, %s first, steps of %lld%s%s", s->mr, s->nr,
+                                     s->columns_first ? "columns" : "rows", (long long)s->step,
+                                     s->copy_a ? ", rows copied" : "", s->copy_b ? ", columns copied" : "");
+}
+
+/* ---- Buffers -------------------------------------------------------------------------------------------------------- */
+
+static bool one_step(const struct gemm *s) {
+    return known(s, s->steps, 2) == 1;
+}
+
+/* Results of a whole chunk wait for the end of the depth only where it is walked in several steps, columns first. */
+static bool chunk_of_results(const struct gemm *s) {
+    return s->columns_first && !one_step(s) && s->chunk_blocks > 1;
+}
+
+static int scratch(struct gemm *s, ig_dim elements, const char *name) {
+    struct ig_dims *dims = s->k->dims;
+    struct ig_kernel *kernel = s->c->kernel;
+    int buffer = ig_loops_scratch(s->k, s->c->dtype, dim(s, kernel->scratch_bytes), name);
+    ig_dim bytes = ig_dim_mul(dims, elements, constant(s, element_bytes(s)));
+    ig_dim lines = ig_dim_ceil_div(dims, bytes, constant(s, 64));
+    kernel->scratch_bytes = ig_dim_add(dims, kernel->scratch_bytes, ig_dim_mul(dims, lines, constant(s, 64)));
+    return buffer;
+}
+
+static void make_buffers(struct gemm *s) {
+    struct ig_dims *dims = s->k->dims;
+    ig_dim chunk_rows = constant(s, s->chunk_blocks * s->mr);
+    s->c->kernel->scratch_bytes = constant(s, 0);
+    if (s->copy_a) s->a_buffer = scratch(s, ig_dim_mul(dims, chunk_rows, s->lda), "rows");
+    if (s->copy_b) s->b_buffer = scratch(s, ig_dim_mul(dims, s->c->depth, constant(s, s->nr)), "panel");
+    if (chunk_of_results(s)) {
+        s->c_buffer = scratch(s, ig_dim_mul(dims, chunk_rows, constant(s, s->nr)), "sums");
+    } else {
+        s->c_buffer = ig_loops_local(s->k, s->c->dtype, (int64_t)s->mr * s->nr, "sums");
+    }
+}
+
+/* ---- The micro-kernel ----------------------------------------------------------------------------------------------- */
+
+static int vectors_of(const struct gemm *s, int64_t columns) {
+    return (int)((columns + s->lanes - 1) / s->lanes);
+}
+
+/* Columns of the last panel; nr where they are not known. */
+static int64_t last_columns(const struct gemm *s) {
+    int64_t columns = known(s, s->c->columns, 0);
+    return columns <= 0 || s->copy_b ? s->nr : (columns - 1) % s->nr + 1;
+}
+
+static void make_micro(struct gemm *s) {
+    struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = s->c->dtype, .nr = s->nr};
+    int64_t per_block = known(s, s->per_block, -1), more = known(s, s->more, -1);
+    for (int r = 1; r <= s->mr; r++) {
+        bool used =
+            per_block < 0 || (r == per_block && more < known(s, s->blocks, 0)) || (r == per_block + 1 && more > 0);
+        if (used) micro.rows |= 1u << r;
+    }
+    micro.vectors = 1u << vectors_of(s, last_columns(s));
+    if (known(s, s->panels, 2) > 1) micro.vectors |= 1u << s->nr / s->lanes;
+    int64_t lda = known(s, s->lda, 0);
+    micro.lda = lda > 0 ? lda : 0;
+    IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
+}
+
+static ig_x panel_vectors(struct gemm *s) {
+    int full = s->nr / s->lanes, last = vectors_of(s, last_columns(s));
+    if (full == last) return num(s, full);
+    ig_x before_last = ig_x_less(s->k, ig_x_add(s->k, s->panel, num(s, 1)), dim(s, s->panels));
+    return ig_x_select(s->k, before_last, num(s, full), num(s, last));
+}
+
+/* First row and number of rows of a block. */
+static ig_x block_start(struct gemm *s, ig_x block) {
+    return ig_x_add(s->k, ig_x_mul(s->k, block, dim(s, s->per_block)), ig_x_min(s->k, block, dim(s, s->more)));
+}
+
+static ig_x block_rows(struct gemm *s, ig_x block) {
+    ig_x longer = ig_x_select(s->k, ig_x_less(s->k, block, dim(s, s->more)), num(s, 1), num(s, 0));
+    return ig_x_add(s->k, dim(s, s->per_block), longer);
+}
+
+/* `group` counts panels from here: convolutions in groups have their panels one group after the other. */
+static ig_x b_position(struct gemm *s, ig_x depth_at) {
+    if (s->copy_b) return ig_x_mul(s->k, depth_at, num(s, s->nr));
+    ig_x group = ig_x_mod(s->k, s->batch, num(s, s->c->groups));
+    ig_x panel = ig_x_add(s->k, ig_x_mul(s->k, group, dim(s, s->panels)), s->panel);
+    ig_x row = ig_x_add(s->k, ig_x_mul(s->k, panel, dim(s, s->c->depth)), depth_at);
+    return ig_x_mul(s->k, row, num(s, s->nr));
+}
+
+/* Block `block` of the rows times the panel, over step `step` of the depth. The copied rows begin with row
+ * `copied_from`; the sums go to `sums_at`. */
+static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x block, ig_x step, ig_x copied_from, ig_x sums_at) {
+    struct ig_loops *k = s->k;
+    ig_x depth_at = ig_x_mul(k, step, num(s, s->step));
+    ig_x left = ig_x_sub(k, dim(s, s->c->depth), depth_at);
+    ig_x length = one_step(s) ? dim(s, s->c->depth) : ig_x_min(k, num(s, s->step), left);
+    ig_x first = ig_x_select(k, ig_x_less(k, step, num(s, 1)), num(s, 1), num(s, 0));
+    ig_x row = ig_x_sub(k, block_start(s, block), copied_from);
+    struct ig_contract_view view = s->copy_a ? (struct ig_contract_view){.buffer = s->a_buffer, .base = num(s, 0)}
+                                             : ig_contract_view_a(s->c, s->batch);
+    ig_x a = ig_x_add(k, ig_x_add(k, view.base, ig_x_mul(k, row, dim(s, s->lda))), depth_at);
+    int b_buffer = s->copy_b ? s->b_buffer : s->c->lower.buffer_of[s->c->node.in[1]];
+    struct ig_call_arg args[] = {
+        {-1, block_rows(s, block)},          {-1, panel_vectors(s)}, {view.buffer, a}, {-1, dim(s, s->lda)},
+        {b_buffer, b_position(s, depth_at)}, {s->c_buffer, sums_at}, {-1, length},     {-1, first}};
+    ig_s_call(k, body, "gemm", args, 8);
+}
+
+/* ---- Loops ---------------------------------------------------------------------------------------------------------- */
+
+/* The rest of the region; apart for full panels and the last one where they differ, so that both have fixed lengths. */
+static void epilogue(struct gemm *s, struct ig_stmt *body, ig_x first_row, ig_x rows, ig_x sums_at) {
+    struct ig_loops *k = s->k;
+    ig_x first_column = ig_x_mul(k, s->panel, num(s, s->nr));
+    int64_t columns = known(s, s->c->columns, 0), last = columns > 0 ? (columns - 1) % s->nr + 1 : 0;
+    if (columns > 0 && last < s->nr && columns > s->nr) {
+        ig_x before_last = ig_x_less(k, ig_x_add(k, s->panel, num(s, 1)), dim(s, s->panels));
+        ig_contract_epilogue(s->c, ig_s_if(k, body, before_last), s->batch, first_row, rows, first_column,
+                             num(s, s->nr), s->c_buffer, sums_at, s->nr);
+        body = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, before_last));
+    }
+    ig_x left = ig_x_sub(k, dim(s, s->c->columns), first_column);
+    ig_x width = last > 0 && last < s->nr ? num(s, last) : ig_x_min(k, num(s, s->nr), left);
+    ig_contract_epilogue(s->c, body, s->batch, first_row, rows, first_column, width, s->c_buffer, sums_at, s->nr);
+}
+
+static void emit_rows_first(struct gemm *s, struct ig_stmt *body, ig_x block) {
+    ig_x step, zero = num(s, 0), start = block_start(s, block), rows = block_rows(s, block);
+    if (s->copy_a) ig_contract_copy_a(s->c, body, s->batch, start, rows, s->a_buffer, dim(s, s->lda));
+    body = loop(s, body, dim(s, s->panels), &s->panel);
+    struct ig_stmt *steps = loop(s, body, dim(s, s->steps), &step);
+    call_micro(s, steps, block, step, s->copy_a ? start : zero, zero);
+    epilogue(s, body, start, rows, zero);
+}
+
+static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) {
+    struct ig_loops *k = s->k;
+    ig_x block, step, zero = num(s, 0);
+    ig_x first = ig_x_mul(k, s->chunk, num(s, s->chunk_blocks));
+    ig_x end = ig_x_min(k, ig_x_add(k, first, num(s, s->chunk_blocks)), dim(s, s->blocks));
+    ig_x count = ig_x_sub(k, end, first), start = block_start(s, first);
+    ig_x rows = ig_x_sub(k, block_start(s, end), start);
+    if (s->copy_a) {
+        ig_x same = ig_x_and(k, ig_x_less(k, ig_x_begin(k), tile), ig_x_less(k, zero, s->panel));
+        struct ig_stmt *copy = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, same));
+        ig_contract_copy_a(s->c, copy, s->batch, start, rows, s->a_buffer, dim(s, s->lda));
+    }
+    if (s->copy_b) ig_contract_copy_b(s->c, body, s->batch, s->panel, s->nr, s->b_buffer);
+    ig_x copied_from = s->copy_a ? start : zero;
+    if (chunk_of_results(s)) {
+        struct ig_stmt *steps = loop(s, body, dim(s, s->steps), &step);
+        struct ig_stmt *each = loop(s, steps, count, &block);
+        block = ig_x_add(k, first, block);
+        ig_x sums_at = ig_x_mul(k, ig_x_sub(k, block_start(s, block), start), num(s, s->nr));
+        call_micro(s, each, block, step, copied_from, sums_at);
+        epilogue(s, body, start, rows, zero);
+        return;
+    }
+    struct ig_stmt *each = loop(s, body, count, &block);
+    block = ig_x_add(k, first, block);
+    struct ig_stmt *steps = loop(s, each, dim(s, s->steps), &step);
+    call_micro(s, steps, block, step, copied_from, zero);
+    epilogue(s, each, block_start(s, block), block_rows(s, block), zero);
+}
+
+bool ig_contract_gemm(struct ig_contract *c) {
+    struct gemm s = {.c = c, .k = c->k};
+    struct ig_dims *dims = c->k->dims;
+    if (c->spatial && ig_attr_int(c->graph, &c->node, IG_ATTR_packed) == 1) return false;
+    choose(&s);
+    make_buffers(&s);
+    make_micro(&s);
+    ig_x tile, rest;
+    c->kernel->tiles = ig_dim_mul(dims, c->batch, s.columns_first ? ig_dim_mul(dims, s.chunks, s.panels) : s.blocks);
+    struct ig_stmt *body = ig_s_for(c->k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);
+    if (s.columns_first) {
+        s.panel = ig_x_mod(c->k, tile, dim(&s, s.panels));
+        rest = ig_x_div(c->k, tile, dim(&s, s.panels));
+        s.chunk = ig_x_mod(c->k, rest, dim(&s, s.chunks));
+        s.batch = ig_x_div(c->k, rest, dim(&s, s.chunks));
+        emit_columns_first(&s, body, tile);
+    } else {
+        s.batch = ig_x_div(c->k, tile, dim(&s, s.blocks));
+        emit_rows_first(&s, body, ig_x_mod(c->k, tile, dim(&s, s.blocks)));
+    }
+    return !c->astray;
+}

@@ -1,0 +1,255 @@
+/*
+ * The operands of a contraction: read where they lie, where that is fast, or copied into panels.
+ *
+ * Copying is where borders are filled with zeros, strides and dilations are undone, narrow types widened and elementwise
+ * prologues computed, so that the micro-kernel sees plain matrices. Rows are copied along runs that are contiguous in
+ * memory: a whole kernel row times the channels in a channels-last convolution whose window lies inside the image.
+ */
+#include <string.h>
+
+#include "kernel/affine.h"
+#include "kernel/contract.h"
+
+/* ---- Where they lie ------------------------------------------------------------------------------------------------- */
+
+/* Loop variables that stand for any position in 0 … n-1, to see how an element's address depends on them. */
+static ig_x probe(struct ig_contract *c, ig_dim n) {
+    struct ig_stmt *nowhere = IG_NEW(c->graph->job, struct ig_stmt);
+    ig_x var;
+    ig_s_for(c->k, nowhere, IG_FOR_SERIAL, ig_contract_int(c, 0), ig_contract_dim(c, n), ig_contract_int(c, 1), &var);
+    return var;
+}
+
+static bool same_type(enum ingot_dtype a, enum ingot_dtype b) {
+    return a == b;
+}
+
+/* The buffer and position that a plain load of c's own type reads; -1 where the value is something else. */
+static int loaded_from(const struct ig_contract *c, ig_x value, ig_x *out_position) {
+    const struct ig_x_node *n = ig_x_look(c->k, value);
+    if (n->kind != IG_X_LOAD || !same_type(c->k->buffers.at[n->i].dtype, c->dtype)) return -1;
+    if (c->k->buffers.at[n->i].nothing != IG_NO_X) return -1;
+    *out_position = n->args[0];
+    return (int)n->i;
+}
+
+/* True where position steps by a fixed number of elements along `axis`. */
+static bool steps(struct ig_contract *c, ig_x position, ig_x axis, ig_dim *out_stride) {
+    struct ig_affine sum;
+    ig_affine_of(c->k, position, &sum);
+    *out_stride = ig_affine_factor(c->k, &sum, axis);
+    return !ig_affine_entangled(c->k, &sum, axis);
+}
+
+static bool is_one(const struct ig_contract *c, ig_dim d) {
+    return ig_contract_const(c, d, 0) == 1;
+}
+
+/* The depth as one axis: possible where all of it but the last axis has size 1. */
+static bool probe_depth(struct ig_contract *c, ig_x *out_depth) {
+    for (int i = 0; i + 1 < c->depth_rank; i++) {
+        if (!is_one(c, c->depth_dim[i])) return false;
+        out_depth[i] = ig_contract_int(c, 0);
+    }
+    out_depth[c->depth_rank - 1] = probe(c, c->depth_dim[c->depth_rank - 1]);
+    return true;
+}
+
+/* A loop over one position is none: its variable is the constant 0, and the step along it nowhere to be seen. */
+static ig_dim stride_along(struct ig_contract *c, ig_dim size, ig_dim stride) {
+    return is_one(c, size) ? ig_dim_const(c->graph->dims, 1) : stride;
+}
+
+struct ig_contract_view ig_contract_view_a(struct ig_contract *c, ig_x b) {
+    struct ig_contract_view none = {.buffer = -1}, view;
+    ig_x depth[IG_CONTRACT_DEPTH], position;
+    if (!probe_depth(c, depth)) return none;
+    ig_x m = probe(c, c->rows), p = depth[c->depth_rank - 1];
+    ig_dim along;
+    view.buffer = loaded_from(c, ig_contract_a(c, b, m, depth), &position);
+    if (view.buffer < 0) return none;
+    if (!steps(c, position, m, &view.stride) || !steps(c, position, p, &along)) return none;
+    if (!is_one(c, stride_along(c, c->depth, along))) return none;
+    ig_x from[2] = {m, p}, to[2] = {ig_contract_int(c, 0), ig_contract_int(c, 0)};
+    view.base = ig_x_substitute(c->k, position, from, to, 2);
+    view.transposed = false;
+    return view;
+}
+
+struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b) {
+    struct ig_contract_view none = {.buffer = -1}, view;
+    ig_x depth[IG_CONTRACT_DEPTH], position;
+    if (!probe_depth(c, depth)) return none;
+    ig_x n = probe(c, c->columns), p = depth[c->depth_rank - 1];
+    ig_dim by_column, by_depth;
+    view.buffer = loaded_from(c, ig_contract_b(c, b, n, depth), &position);
+    if (view.buffer < 0) return none;
+    if (!steps(c, position, n, &by_column) || !steps(c, position, p, &by_depth)) return none;
+    view.transposed = !is_one(c, stride_along(c, c->columns, by_column));
+    if (view.transposed && !is_one(c, stride_along(c, c->depth, by_depth))) return none;
+    view.stride = view.transposed ? by_column : by_depth;
+    ig_x from[2] = {n, p}, to[2] = {ig_contract_int(c, 0), ig_contract_int(c, 0)};
+    view.base = ig_x_substitute(c->k, position, from, to, 2);
+    return view;
+}
+
+/* ---- Copying rows of A ---------------------------------------------------------------------------------------------- */
+
+static struct ig_stmt *loop(struct ig_contract *c, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi,
+                            ig_x *out_var) {
+    return ig_s_for(c->k, body, kind, ig_contract_int(c, 0), hi, ig_contract_int(c, 1), out_var);
+}
+
+/* One row, axis by axis of the depth; the innermost loop is the vector loop. */
+static void copy_row_by_axes(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x m, int buffer, ig_x to) {
+    ig_x depth[IG_CONTRACT_DEPTH];
+    for (int i = 0; i < c->depth_rank; i++) {
+        bool last = i == c->depth_rank - 1;
+        body = loop(c, body, last ? IG_FOR_SIMD : IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
+    }
+    ig_x at = depth[0];
+    for (int i = 1; i < c->depth_rank; i++)
+        at = ig_x_add(c->k, ig_x_mul(c->k, at, ig_contract_dim(c, c->depth_dim[i])), depth[i]);
+    ig_s_store(c->k, body, buffer, ig_x_add(c->k, to, at), ig_contract_a(c, b, m, depth));
+}
+
+/* True where the last kernel axis and the channels are one run in memory: channels-last, no groups, no dilation. */
+static bool has_runs(const struct ig_contract *c) {
+    if (!c->spatial || c->groups != 1 || !c->lower.is_input[c->node.in[0]]) return false;
+    if (!ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
+    int64_t run =
+        ig_contract_const(c, c->depth_dim[c->spatial], 0) * ig_contract_const(c, c->depth_dim[c->spatial - 1], 0);
+    return ig_attr(c->graph, &c->node, IG_ATTR_dilations)->ints[c->spatial - 1] == 1 && run > 1;
+}
+
+/* 0 <= at <= last. */
+static ig_x within(struct ig_contract *c, ig_x at, ig_x last) {
+    ig_x low = ig_x_less(c->k, ig_contract_int(c, -1), at);
+    return ig_x_and(c->k, low, ig_x_less(c->k, at, ig_x_add(c->k, last, ig_contract_int(c, 1))));
+}
+
+/* One row of a window that lies inside the image: kernel row by kernel row. `inside` tells where that is so. */
+static void copy_row_by_runs(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x m, int buffer, ig_x to) {
+    struct ig_loops *k = c->k;
+    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]);
+    const struct ig_attr *dilations = ig_attr(c->graph, &c->node, IG_ATTR_dilations);
+    ig_x image, origin[INGOT_MAX_RANK], row, column, inside = ig_x_int(k, INGOT_BOOL, 1);
+    ig_contract_window(c, b, m, &image, origin);
+    row = image;
+    for (int i = 0; i < c->spatial; i++) {
+        int64_t reach = (ig_contract_const(c, c->depth_dim[i], 1) - 1) * dilations->ints[i];
+        ig_dim last = ig_dim_sub(k->dims, x->dim[i + 1], ig_dim_const(k->dims, 1 + reach));
+        inside = ig_x_and(k, inside, within(c, origin[i], ig_contract_dim(c, last)));
+    }
+    struct ig_stmt *then = body;
+    if (ig_contract_padded(c)) {
+        then = ig_s_if(k, body, inside);
+        copy_row_by_axes(c, ig_s_if(k, body, ig_x_map1(k, IG_OP_not, inside)), b, m, buffer, to);
+    }
+    ig_x at = ig_contract_int(c, 0);
+    for (int i = 0; i + 1 < c->spatial; i++) {
+        ig_x tap;
+        then = loop(c, then, IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &tap);
+        at = ig_x_add(k, ig_x_mul(k, at, ig_contract_dim(c, c->depth_dim[i])), tap);
+        row = ig_x_mul(k, row, ig_contract_dim(c, x->dim[i + 1]));
+        row = ig_x_add(k, row, ig_x_add(k, origin[i], ig_x_mul(k, tap, ig_contract_int(c, dilations->ints[i]))));
+    }
+    ig_dim channels = c->depth_dim[c->spatial];
+    ig_dim run = ig_dim_mul(k->dims, channels, c->depth_dim[c->spatial - 1]);
+    row = ig_x_add(k, ig_x_mul(k, row, ig_contract_dim(c, x->dim[c->spatial])), origin[c->spatial - 1]);
+    then = loop(c, then, IG_FOR_SIMD, ig_contract_dim(c, run), &column);
+    ig_x value = ig_x_load(k, c->lower.buffer_of[c->node.in[0]],
+                           ig_x_add(k, ig_x_mul(k, row, ig_contract_dim(c, channels)), column));
+    at = ig_x_add(k, ig_x_mul(k, at, ig_contract_dim(c, run)), column);
+    ig_s_store(k, then, buffer, ig_x_add(k, to, at), ig_x_cast(k, value, c->dtype, false));
+}
+
+void ig_contract_copy_a(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows, int buffer,
+                        ig_x lda) {
+    ig_x r;
+    body = loop(c, body, IG_FOR_SERIAL, rows, &r);
+    ig_x m = ig_x_add(c->k, first_row, r), to = ig_x_mul(c->k, r, lda);
+    if (has_runs(c)) {
+        copy_row_by_runs(c, body, b, m, buffer, to);
+    } else {
+        copy_row_by_axes(c, body, b, m, buffer, to);
+    }
+}
+
+/* ---- Copying panels of B --------------------------------------------------------------------------------------------- */
+
+/* True where every panel is full, or B has the zeros of its last one already. */
+static bool panels_full(const struct ig_contract *c, int nr) {
+    if (c->packed) return true;
+    return ig_dim_divides(c->graph->dims, ig_dim_const(c->graph->dims, nr), c->columns);
+}
+
+static void copy_elements(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x panel, int nr, int buffer) {
+    struct ig_loops *k = c->k;
+    ig_x depth[IG_CONTRACT_DEPTH], j;
+    for (int i = 0; i < c->depth_rank; i++)
+        body = loop(c, body, IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
+    body = loop(c, body, IG_FOR_SIMD, ig_contract_int(c, nr), &j);
+    ig_x p = depth[0];
+    for (int i = 1; i < c->depth_rank; i++)
+        p = ig_x_add(k, ig_x_mul(k, p, ig_contract_dim(c, c->depth_dim[i])), depth[i]);
+    ig_x n = ig_x_add(k, ig_x_mul(k, panel, ig_contract_int(c, nr)), j), value;
+    if (panels_full(c, nr)) {
+        value = ig_contract_b(c, b, n, depth);
+    } else {
+        ig_x columns = ig_contract_dim(c, c->columns);
+        ig_x last = ig_x_sub(k, columns, ig_contract_int(c, 1));
+        ig_x none = ig_dtype_is_float(c->dtype) ? ig_x_float(k, c->dtype, 0) : ig_x_int(k, c->dtype, 0);
+        value = ig_x_select(k, ig_x_less(k, n, columns), ig_contract_b(c, b, ig_x_min(k, n, last), depth), none);
+    }
+    ig_s_store(k, body, buffer, ig_x_add(k, ig_x_mul(k, p, ig_contract_int(c, nr)), j), value);
+}
+
+/* Unit stride along the columns: whole rows, as far as there are columns. */
+static void copy_rows(struct ig_contract *c, struct ig_stmt *body, const struct ig_contract_view *view, ig_x panel,
+                      int nr, int buffer, ig_x columns) {
+    struct ig_loops *k = c->k;
+    ig_x p, j;
+    body = loop(c, body, IG_FOR_SERIAL, ig_contract_dim(c, c->depth), &p);
+    ig_x from = ig_x_add(k, view->base, ig_x_mul(k, panel, ig_contract_int(c, nr)));
+    from = ig_x_add(k, from, ig_x_mul(k, p, ig_contract_dim(c, view->stride)));
+    ig_x to = ig_x_mul(k, p, ig_contract_int(c, nr));
+    struct ig_stmt *copy = loop(c, body, IG_FOR_SIMD, columns, &j);
+    ig_s_store(k, copy, buffer, ig_x_add(k, to, j), ig_x_load(k, view->buffer, ig_x_add(k, from, j)));
+    if (ig_x_look(k, columns)->kind == IG_X_INT && ig_x_look(k, columns)->i == nr) return;
+    ig_x none = ig_dtype_is_float(c->dtype) ? ig_x_float(k, c->dtype, 0) : ig_x_int(k, c->dtype, 0);
+    struct ig_stmt *fill = ig_s_for(k, body, IG_FOR_SIMD, columns, ig_contract_int(c, nr), ig_contract_int(c, 1), &j);
+    ig_s_store(k, fill, buffer, ig_x_add(k, to, j), none);
+}
+
+/* Unit stride along the depth: transposed through registers by a micro-kernel. */
+static void copy_transposed(struct ig_contract *c, struct ig_stmt *body, const struct ig_contract_view *view,
+                            ig_x panel, int nr, int buffer, ig_x columns) {
+    struct ig_loops *k = c->k;
+    struct ig_micro micro = {.kind = IG_MICRO_PACK, .name = "pack", .dtype = c->dtype, .nr = nr};
+    IG_PUSH(k->job, &c->kernel->micros, micro);
+    ig_x first = ig_x_mul(k, panel, ig_contract_int(c, nr));
+    ig_x stride = ig_contract_dim(c, view->stride);
+    struct ig_call_arg args[] = {{view->buffer, ig_x_add(k, view->base, ig_x_mul(k, first, stride))},
+                                 {-1, stride},
+                                 {buffer, ig_contract_int(c, 0)},
+                                 {-1, ig_contract_dim(c, c->depth)},
+                                 {-1, columns}};
+    ig_s_call(k, body, micro.name, args, 5);
+}
+
+void ig_contract_copy_b(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x panel, int nr, int buffer) {
+    struct ig_loops *k = c->k;
+    struct ig_contract_view view = ig_contract_view_b(c, b);
+    if (view.buffer < 0) {
+        copy_elements(c, body, b, panel, nr, buffer);
+        return;
+    }
+    ig_x width = ig_contract_int(c, nr);
+    ig_x columns = ig_x_min(k, width, ig_x_sub(k, ig_contract_dim(c, c->columns), ig_x_mul(k, panel, width)));
+    if (view.transposed) {
+        copy_transposed(c, body, &view, panel, nr, buffer, columns);
+    } else {
+        copy_rows(c, body, &view, panel, nr, buffer, columns);
+    }
+}
