@@ -11,6 +11,7 @@
 struct ig_kernel {
     enum ig_family family;
     const char *tactic;     /* what the schedule chose, for people: "gemm 14x32 kc=256, rows copied" */
+    const char *title;      /* the ONNX nodes it computes, for people */
     struct ig_loops *loops; /* complete; templates are TEXT statements within */
     const char *prelude;    /* text to stand before the function: micro-kernels of the template; may be NULL */
     IG_VEC(struct ig_micro) micros; /* micro-kernels that the loops call; printed by ig_c_micro after the prelude */

@@ -1,0 +1,133 @@
+/* Finding, instantiating and ordering the functions of the prelude; see prelude.h. */
+#include "codegen/c/prelude.h"
+
+#include <string.h>
+
+struct type_names {
+    const char *suffix, *type, *unsigned_type, *bits, *low, *high, *letter;
+};
+static const struct type_names type_table[] = {
+    {"f32", "float", "uint32_t", "32", "", "", "f"},
+    {"f64", "double", "uint64_t", "64", "", "", ""},
+    {"f16", "float", "uint16_t", "16", "", "", "f"},
+    {"bf16", "float", "uint16_t", "16", "", "", "f"},
+    {"i8", "int8_t", "uint8_t", "8", "-128", "127", ""},
+    {"i16", "int16_t", "uint16_t", "16", "-32768", "32767", ""},
+    {"i32", "int32_t", "uint32_t", "32", "(-2147483647 - 1)", "2147483647", ""},
+    {"i64", "int64_t", "uint64_t", "64", "(-9223372036854775807 - 1)", "9223372036854775807", ""},
+    {"u8", "uint8_t", "uint8_t", "8", "0", "255", ""},
+    {"u16", "uint16_t", "uint16_t", "16", "0", "65535", ""},
+    {"u32", "uint32_t", "uint32_t", "32", "0", "4294967295u", ""},
+    {"u64", "uint64_t", "uint64_t", "64", "0", "18446744073709551615u", ""},
+};
+
+struct group {
+    const struct ig_c_function *functions;
+    const size_t *count;
+};
+static const struct group groups[] = {
+    {ig_c_functions_basic, &ig_c_functions_basic_count}, {ig_c_functions_convert, &ig_c_functions_convert_count},
+    {ig_c_functions_f32, &ig_c_functions_f32_count}, };
+
+void ig_c_prelude_init(struct ig_c_prelude *prelude, struct ig_job *job) {
+    prelude->job = job;
+    ig_map_init(&prelude->seen, job);
+    ig_text_init(&prelude->text, job);
+}
+
+static const struct type_names *find_type(const char *suffix, size_t length) {
+    for (size_t i = 0; i < sizeof type_table / sizeof *type_table; i++) {
+        if (strlen(type_table[i].suffix) == length && !memcmp(type_table[i].suffix, suffix, length)) {
+            return &type_table[i];
+        }
+    }
+    return NULL;
+}
+
+/* True where the blank-separated list has the word. */
+static bool has_word(const char *list, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = list; *at;) {
+        size_t n = strcspn(at, " ");
+        if (n == length && !memcmp(at, word, n)) return true;
+        at += n + (at[n] == ' ');
+    }
+    return false;
+}
+
+static const struct ig_c_function *find(const char *name, const struct type_names **out_type) {
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        for (size_t i = 0; i < *groups[g].count; i++) {
+            const struct ig_c_function *f = &groups[g].functions[i];
+            size_t length = strlen(f->name);
+            *out_type = NULL;
+            if (!f->types && !strcmp(f->name, name)) return f;
+            if (!f->types || strncmp(f->name, name, length) || !has_word(f->types, name + length)) continue;
+            *out_type = find_type(name + length, strlen(name + length));
+            return f;
+        }
+    }
+    return NULL;
+}
+
+/* What "$T", "$U", … stand for. */
+static const char *meaning(const struct type_names *type, char letter) {
+    switch (letter) {
+    case 'T': return type->type;
+    case 'U': return type->unsigned_type;
+    case 'B': return type->bits;
+    case 'L': return type->low;
+    case 'H': return type->high;
+    case 'F': return type->letter;
+    default: return type->suffix;
+    }
+}
+
+static const char *instantiate(struct ig_job *job, const char *pattern, size_t length, const struct type_names *type) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    ig_text_add(&text, "");
+    for (const char *at = pattern, *end = pattern + length; at < end;) {
+        const char *dollar = memchr(at, '$', (size_t)(end - at));
+        size_t n = dollar ? (size_t)(dollar - at) : (size_t)(end - at);
+        ig_text_add_n(&text, at, n);
+        at += n;
+        if (!dollar) break;
+        IG_ASSERT(job, type != NULL);
+        ig_text_add(&text, meaning(type, at[1]));
+        at += 2;
+    }
+    return text.at;
+}
+
+void ig_c_prelude_use(struct ig_c_prelude *prelude, const char *name) {
+    uint32_t unused;
+    if (ig_map_get_name(&prelude->seen, name, &unused)) return;
+    ig_map_put_name(&prelude->seen, name, 1);
+    const struct type_names *type;
+    const struct ig_c_function *f = find(name, &type);
+    if (!f) ig_raise(prelude->job, INGOT_INTERNAL, "no function %s in the prelude", name);
+    for (const char *need = f->needs; need && *need;) {
+        size_t n = strcspn(need, " ");
+        ig_c_prelude_use(prelude, instantiate(prelude->job, need, n, type));
+        need += n + (need[n] == ' ');
+    }
+    ig_text_add(&prelude->text, instantiate(prelude->job, f->text, strlen(f->text), type));
+}
+
+size_t ig_c_prelude_list(struct ig_job *job, const char *const **out_names) {
+    IG_VEC(const char *) names = {0};
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        for (size_t i = 0; i < *groups[g].count; i++) {
+            const struct ig_c_function *f = &groups[g].functions[i];
+            if (!f->types) IG_PUSH(job, &names, f->name);
+            for (const char *at = f->types; at && *at;) {
+                size_t n = strcspn(at, " ");
+                IG_PUSH(job, &names, ig_format(job, "%s%.*s", f->name, (int)n, at));
+                at += n + (at[n] == ' ');
+            }
+        }
+    }
+    *out_names = names.at;
+    return names.count;
+}
