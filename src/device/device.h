@@ -24,7 +24,7 @@ struct ig_launch {
     uint32_t n_dims;
     int64_t tiles;
     size_t scratch;       /* bytes per worker */
-    uint32_t max_workers; /* worth using; 0: any */
+    uint32_t max_workers; /* that its work pays for; 0: any number */
 };
 
 struct ig_device_api {

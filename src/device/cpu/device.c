@@ -15,6 +15,9 @@
 /* A copy is divided into pieces of this size; below the other size a second worker does not pay. */
 #define COPY_PIECE ((size_t)64 << 10)
 #define COPY_PER_WORKER ((size_t)128 << 10)
+/* Pieces that a worker's range is handed out in where there is much work: enough to even out, few enough to cost nothing
+ * (an exchange of a cache line each where workers help each other). */
+#define MAX_CHUNKS 8
 
 struct cpu_device {
     struct ig_device base;
@@ -128,10 +131,16 @@ static enum ingot_status submit(struct ig_device *device, struct ig_stream *stre
     return INGOT_OK;
 }
 
-static uint32_t limit_workers(const struct ig_device *device, uint64_t wanted) {
-    uint32_t size = ig_pool_size(pool_of(device));
-    if (wanted < 1) return 1;
-    return wanted < size ? (uint32_t)wanted : size;
+/* Divides an item among workers. `worth` is how many workers its work would pay for; where that is far more than there
+ * are, the work is long enough to even it out. */
+static void divide(const struct ig_device *device, struct ig_pool_item *item, uint64_t worth) {
+    uint64_t size = ig_pool_size(pool_of(device)), tiles = item->tiles > 0 ? (uint64_t)item->tiles : 0;
+    uint64_t workers = worth < size ? worth : size;
+    if (workers > tiles) workers = tiles;
+    if (workers < 1) workers = 1;
+    uint64_t chunks = worth / workers;
+    item->workers = (uint32_t)workers;
+    item->chunks = (uint32_t)(chunks < MAX_CHUNKS ? chunks : MAX_CHUNKS);
 }
 
 static void copy_tiles(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
@@ -147,8 +156,8 @@ static enum ingot_status copy(struct ig_device *device, struct ig_stream *stream
     struct ig_pool_item item = {.kernel = copy_tiles,
                                 .buffers = buffers,
                                 .dims = dims,
-                                .tiles = (int64_t)(size / COPY_PIECE + (size % COPY_PIECE != 0)),
-                                .workers = limit_workers(device, size / COPY_PER_WORKER)};
+                                .tiles = (int64_t)(size / COPY_PIECE + (size % COPY_PIECE != 0))};
+    divide(device, &item, size / COPY_PER_WORKER);
     return submit(device, stream, &item, 2, 1, error);
 }
 
@@ -158,13 +167,11 @@ static enum ingot_status launch(struct ig_device *device, struct ig_stream *stre
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "kernel entry %llu lies outside the %zu bytes of code",
                       (unsigned long long)launch->entry, launch->module->size);
     IG_TRY(ig_pool_reserve_scratch(pool_of(device), launch->scratch, error));
-    uint64_t wanted = launch->max_workers ? launch->max_workers : UINT32_MAX;
-    if ((uint64_t)launch->tiles < wanted) wanted = launch->tiles > 0 ? (uint64_t)launch->tiles : 0;
     struct ig_pool_item item = {.kernel = (ig_pool_kernel)((uintptr_t)launch->module->code + launch->entry),
                                 .buffers = launch->buffers,
                                 .dims = launch->dims,
-                                .tiles = launch->tiles,
-                                .workers = limit_workers(device, wanted)};
+                                .tiles = launch->tiles};
+    divide(device, &item, launch->max_workers ? launch->max_workers : UINT32_MAX);
     return submit(device, stream, &item, launch->n_buffers, launch->n_dims, error);
 }
 

@@ -28,8 +28,6 @@
  * back runs find the workers awake. */
 #define SPINS_IN_RUN 1000
 #define SPINS_BETWEEN_RUNS 3000
-/* Pieces that a worker's range is taken in: enough to even out, few enough to cost nothing. */
-#define CHUNKS_PER_RANGE 8
 #define MIN_SCRATCH 64
 #define STACK_BYTES ((size_t)1 << 20)
 
@@ -100,12 +98,12 @@ static void do_share(struct ig_pool *pool, const struct ig_pool_item *item, uint
     uint32_t n = item->workers;
     if (w >= n) return;
     void *scratch = pool->workers[w].scratch;
-    if (item->tiles < 2 * (int64_t)n) {
+    if (item->chunks <= 1 || item->tiles < 2 * (int64_t)n) {
         struct range range = range_of(item->tiles, n, w);
         item->kernel(item->buffers, item->dims, range.begin, range.end, scratch);
         return;
     }
-    int64_t chunk = item->tiles / n / CHUNKS_PER_RANGE;
+    int64_t chunk = item->tiles / n / item->chunks;
     if (chunk < 1) chunk = 1;
     for (uint32_t i = 0; i < n; i++)
         take_from(pool, item, w + i < n ? w + i : w + i - n, phase, chunk, scratch);

@@ -20,6 +20,7 @@ struct ig_pool_item {
     const int64_t *dims;
     int64_t tiles;
     uint32_t workers; /* among whom the tiles are divided: 1 … ig_pool_size, and at most `tiles` */
+    uint32_t chunks;  /* in which a worker's range is handed out, so that others can help; 0 or 1: it keeps it whole */
 };
 
 struct ig_pool;
