@@ -36,6 +36,12 @@ static bool is_one(const struct ig_contract *c, ig_dim d) {
     return ig_contract_const(c, d, 0) == 1;
 }
 
+/* True where B is in panels that the micro-kernel can use: one to four vectors wide. */
+static bool fits_vectors(const struct ig_contract *c) {
+    int64_t width = attr(c, IG_ATTR_packed)->i, lanes = ig_micro_lanes(c->target, c->dtype);
+    return width > 0 && width % lanes == 0 && width <= 4 * lanes;
+}
+
 /* ---- Matrix products ------------------------------------------------------------------------------------------------ */
 
 static bool has_batch(const struct ig_contract *c, int operand) {
@@ -67,8 +73,8 @@ static void split_depth(struct ig_contract *c) {
 static bool init_matmul(struct ig_contract *c) {
     struct ig_dims *dims = c->graph->dims;
     const struct ig_type *a = type_in(c, 0), *out = ig_type_of(c->graph, c->node.out);
-    c->packed = attr(c, IG_ATTR_packed)->i > 0;
-    c->merged = c->packed || !has_batch(c, 1);
+    c->packed = fits_vectors(c);
+    c->merged = attr(c, IG_ATTR_packed)->i > 0 || !has_batch(c, 1);
     c->depth = a->dim[a->rank - 1];
     c->columns = out->dim[out->rank - 1];
     int outer = out->rank - 2;
@@ -145,7 +151,7 @@ static ig_x packed_b(struct ig_contract *c, ig_x group, ig_x n, const ig_x *dept
 
 static ig_x matmul_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     const struct ig_type *type = type_in(c, 1);
-    if (c->packed) return packed_b(c, ig_contract_int(c, 0), n, depth);
+    if (attr(c, IG_ATTR_packed)->i > 0) return packed_b(c, ig_contract_int(c, 0), n, depth);
     ig_x row[INGOT_MAX_RANK], index[INGOT_MAX_RANK];
     matmul_row(c, b, ig_contract_int(c, 0), row);
     batch_index(c, type, row, index);
@@ -173,7 +179,7 @@ static bool init_conv(struct ig_contract *c) {
     c->spatial = x->rank - 2;
     if (c->spatial < 1 || c->spatial >= IG_CONTRACT_DEPTH) return false;
     c->groups = attr(c, IG_ATTR_groups)->i;
-    c->packed = attr(c, IG_ATTR_packed)->i > 0;
+    c->packed = fits_vectors(c);
     c->batch = ig_dim_mul(dims, out->dim[0], constant(c, c->groups));
     c->columns = ig_dim_div(dims, out->dim[conv_axis(c, -1)], constant(c, c->groups));
     c->rows = constant(c, 1);
@@ -271,13 +277,13 @@ static ig_x conv_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     ig_x group, index[INGOT_MAX_RANK];
     conv_image(c, b, &group);
     int64_t packed = attr(c, IG_ATTR_packed)->i;
-    if (packed == 1) { /* depthwise: [kernel..., C] */
+    if (packed == 1 && c->groups > 1) { /* depthwise: [kernel..., C] */
         for (int i = 0; i < c->spatial; i++)
             index[i] = depth[i];
         index[c->spatial] = group;
         return ig_lower_value(&c->lower, c->node.in[1], index);
     }
-    if (packed > 1) return packed_b(c, group, n, depth);
+    if (packed > 0) return packed_b(c, group, n, depth);
     index[0] = ig_x_add(c->k, ig_x_mul(c->k, group, ig_contract_dim(c, c->columns)), n);
     index[1] = depth[c->spatial];
     for (int i = 0; i < c->spatial; i++)

@@ -28,7 +28,7 @@ struct ig_contract {
     ig_dim batch, rows, columns, depth;
     int depth_rank;
     ig_dim depth_dim[IG_CONTRACT_DEPTH];
-    bool packed;    /* B is constant, in panels of nr columns */
+    bool packed;    /* B is in panels that the micro-kernel can use */
     bool merged;    /* matmul: all axes of A but the last are rows */
     int64_t groups; /* conv */
     int spatial;    /* conv: number of spatial axes; 0: a matmul */

@@ -6,17 +6,12 @@
  * columns, the few at the borders one by one with those kernel columns that are inside.
  */
 #include "kernel/contract.h"
-
-/* One spatial axis: output o reads the input at o * stride - before + tap * dilation. */
-struct axis {
-    ig_dim in, out, before;
-    int64_t taps, stride, dilation;
-};
+#include "kernel/taps.h"
 
 struct depthwise {
     struct ig_contract *c;
     struct ig_loops *k;
-    struct axis y, x;
+    struct ig_axis y, x;
     int64_t channels, chunk;
     int sums;
     ig_x image, row, first_channel, width; /* of the tile */
@@ -36,52 +31,21 @@ static ig_dim constant(struct depthwise *s, int64_t i) {
     return ig_dim_const(s->k->dims, i);
 }
 
-static struct axis axis_of(struct depthwise *s, int i) {
+static struct ig_axis axis_of(struct depthwise *s, int i) {
     const struct ig_contract *c = s->c;
     const struct ig_graph *g = c->graph;
-    if (i < 0) return (struct axis){constant(s, 1), constant(s, 1), constant(s, 0), 1, 1, 1};
-    return (struct axis){.in = ig_type_of(g, c->node.in[0])->dim[i + 1],
-                         .out = ig_type_of(g, c->node.out)->dim[i + 1],
-                         .before = ig_attr(g, &c->node, IG_ATTR_before)->dims[i],
-                         .taps = ig_attr(g, &c->node, IG_ATTR_kernel)->ints[i],
-                         .stride = ig_attr(g, &c->node, IG_ATTR_strides)->ints[i],
-                         .dilation = ig_attr(g, &c->node, IG_ATTR_dilations)->ints[i]};
-}
-
-/* The taps of output `at` that are inside the input: first and count, and where the first one reads. */
-struct taps {
-    ig_x first, count, from;
-};
-
-static struct taps taps_inside(struct depthwise *s, const struct axis *a, ig_x at) {
-    struct ig_loops *k = s->k;
-    ig_x zero = num(s, 0), round = num(s, a->dilation - 1), by = num(s, a->dilation);
-    ig_x origin = ig_x_sub(k, ig_x_mul(k, at, num(s, a->stride)), dim(s, a->before));
-    ig_x before = ig_x_max(k, zero, ig_x_sub(k, zero, origin));
-    ig_x until = ig_x_max(k, zero, ig_x_sub(k, dim(s, a->in), origin));
-    struct taps t;
-    t.first = ig_x_min(k, ig_x_div(k, ig_x_add(k, before, round), by), num(s, a->taps));
-    ig_x end = ig_x_min(k, ig_x_div(k, ig_x_add(k, until, round), by), num(s, a->taps));
-    t.count = ig_x_max(k, zero, ig_x_sub(k, end, t.first));
-    t.from = ig_x_add(k, origin, ig_x_mul(k, t.first, by));
-    return t;
-}
-
-/* The outputs first … end-1 have all their taps inside. */
-static void outputs_inside(struct depthwise *s, const struct axis *a, ig_dim *out_first, ig_dim *out_end) {
-    struct ig_dims *dims = s->k->dims;
-    ig_dim zero = constant(s, 0), stride = constant(s, a->stride);
-    ig_dim reach = constant(s, (a->taps - 1) * a->dilation + 1);
-    ig_dim first = ig_dim_min(dims, ig_dim_ceil_div(dims, a->before, stride), a->out);
-    ig_dim last = ig_dim_sub(dims, ig_dim_add(dims, a->in, a->before), reach);
-    ig_dim end = ig_dim_div(dims, ig_dim_max(dims, ig_dim_add(dims, last, stride), zero), stride);
-    *out_first = first;
-    *out_end = ig_dim_max(dims, first, ig_dim_min(dims, end, a->out));
+    if (i < 0) return (struct ig_axis){constant(s, 1), constant(s, 1), constant(s, 0), 1, 1, 1};
+    return (struct ig_axis){.in = ig_type_of(g, c->node.in[0])->dim[i + 1],
+                            .out = ig_type_of(g, c->node.out)->dim[i + 1],
+                            .before = ig_attr(g, &c->node, IG_ATTR_before)->dims[i],
+                            .taps = ig_attr(g, &c->node, IG_ATTR_kernel)->ints[i],
+                            .stride = ig_attr(g, &c->node, IG_ATTR_strides)->ints[i],
+                            .dilation = ig_attr(g, &c->node, IG_ATTR_dilations)->ints[i]};
 }
 
 /* `count` outputs of the row from `column` on: sums, then the rest of the region. */
-static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column, ig_x count, const struct taps *y,
-                         const struct taps *x) {
+static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column, ig_x count, const struct ig_taps *y,
+                         const struct ig_taps *x) {
     struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
     ig_x channels = num(s, s->channels), i, ch;
@@ -109,12 +73,12 @@ static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column,
 static void emit_row(struct depthwise *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     struct ig_dims *dims = k->dims;
-    struct taps y = taps_inside(s, &s->y, s->row), x;
+    struct ig_taps y = ig_taps_inside(k, &s->y, s->row, s->y.in), x;
     ig_dim first, end;
     ig_x column, block, one = num(s, 1);
-    outputs_inside(s, &s->x, &first, &end);
+    ig_taps_inner(s->k, &s->x, &first, &end);
     struct ig_stmt *left = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), dim(s, first), one, &column);
-    x = taps_inside(s, &s->x, column);
+    x = ig_taps_inside(k, &s->x, column, s->x.in);
     emit_columns(s, left, column, one, &y, &x);
 
     /* The inner columns, divided evenly over blocks of at most COLUMNS. */
@@ -127,11 +91,11 @@ static void emit_row(struct depthwise *s, struct ig_stmt *body) {
     column = ig_x_add(k, column, ig_x_min(k, block, dim(s, more)));
     ig_x longer = ig_x_select(k, ig_x_less(k, block, dim(s, more)), one, num(s, 0));
     ig_x origin = ig_x_sub(k, ig_x_mul(k, column, num(s, s->x.stride)), dim(s, s->x.before));
-    x = (struct taps){.first = num(s, 0), .count = num(s, s->x.taps), .from = origin};
+    x = (struct ig_taps){.first = num(s, 0), .count = num(s, s->x.taps), .from = origin};
     emit_columns(s, middle, column, ig_x_add(k, dim(s, each), longer), &y, &x);
 
     struct ig_stmt *right = ig_s_for(k, body, IG_FOR_SERIAL, dim(s, end), dim(s, s->x.out), one, &column);
-    x = taps_inside(s, &s->x, column);
+    x = ig_taps_inside(k, &s->x, column, s->x.in);
     emit_columns(s, right, column, one, &y, &x);
 }
 
@@ -157,7 +121,7 @@ static void make_micro(struct depthwise *s) {
                              .kw = s->x.taps};
     struct ig_dims *dims = s->k->dims;
     ig_dim first, end;
-    outputs_inside(s, &s->x, &first, &end);
+    ig_taps_inner(s->k, &s->x, &first, &end);
     int64_t inner = ig_contract_const(s->c, ig_dim_sub(dims, end, first), -1);
     if (inner >= 0) {
         int64_t blocks = (inner + COLUMNS - 1) / COLUMNS, each = blocks ? inner / blocks : 1;
@@ -168,6 +132,7 @@ static void make_micro(struct depthwise *s) {
 
 bool ig_contract_depthwise(struct ig_contract *c) {
     if (!c->spatial || c->spatial > 2 || ig_attr_int(c->graph, &c->node, IG_ATTR_packed) != 1) return false;
+    if (c->groups == 1) return false;
     const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *w = ig_type_of(c->graph, c->node.in[1]);
     if (x->dtype != c->dtype || w->dtype != c->dtype || !c->lower.is_input[c->node.in[0]]) return false;
     if (!c->lower.is_input[c->node.in[1]] || !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;

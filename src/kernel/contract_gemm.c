@@ -120,7 +120,7 @@ static void choose_operands(struct gemm *s) {
     }
     s->lda = s->copy_a ? copied_stride(s) : s->a_view.stride;
     const struct ig_type *b = ig_type_of(c->graph, c->node.in[1]);
-    s->copy_b = !c->packed || b->dtype != c->dtype || s->nr % s->lanes != 0;
+    s->copy_b = !c->packed || b->dtype != c->dtype;
 }
 
 /* Rows first where B stays in the second cache and there are blocks enough to share out. */
@@ -341,7 +341,7 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
 bool ig_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k};
     struct ig_dims *dims = c->k->dims;
-    if (c->spatial && ig_attr_int(c->graph, &c->node, IG_ATTR_packed) == 1) return false;
+    if (c->spatial && c->groups > 1 && ig_attr_int(c->graph, &c->node, IG_ATTR_packed) == 1) return false;
     choose(&s);
     make_buffers(&s);
     make_micro(&s);
