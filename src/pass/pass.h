@@ -23,23 +23,6 @@ struct ig_pass {
 extern const struct ig_pass ig_passes[];
 extern const int ig_pass_count;
 
-/* Which passes run, and who is told. */
-struct ig_pass_plan {
-    int level;
-    const char *const *switches; /* "NAME=on" or "NAME=off"; a later one wins */
-    size_t n_switches;
-    bool verify; /* check the graph after every pass */
-    /* Called after every pass that ran (dumps, progress); may be NULL. */
-    void (*after)(void *user, const struct ig_pass *pass, struct ig_graph *graph);
-    void *user;
-};
-/* Runs the table. Raises INGOT_INVALID_ARGUMENT for a switch that names no pass, is no on or off, or switches a required
- * pass off. */
-struct ig_graph *ig_passes_run(struct ig_graph *in, const struct ig_pass_options *options,
-                               const struct ig_pass_plan *plan);
-/* NULL where there is none of that name. */
-const struct ig_pass *ig_pass_find(const char *name);
-
 /*
  * The frame of a rewriting pass: walks `in` in order and copies every node that an output needs, unless `rewrite`
  * builds something else. rewrite gets the node of the old graph and its inputs in the new one; it returns true and
@@ -49,10 +32,10 @@ const struct ig_pass *ig_pass_find(const char *name);
  */
 struct ig_rewriter {
     struct ig_graph *in, *out;
-    ig_value *map;               /* old value -> new value; IG_NO_VALUE: not made yet */
-    const uint32_t *uses;        /* of `in`'s values */
+    ig_value *map;        /* old value -> new value; IG_NO_VALUE: not made yet */
+    const uint32_t *uses; /* of `in`'s values */
     const struct ig_pass_options *options;
-    void *state;                 /* the pass's own */
+    void *state; /* the pass's own */
 };
 typedef bool (*ig_rewrite_fn)(struct ig_rewriter *rw, const struct ig_node *node, const ig_value *in,
                               ig_value *out_values);

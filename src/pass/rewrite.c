@@ -2,7 +2,7 @@
  * The frame of the rewriting passes (pass.h): one sweep from an old graph to a new one.
  *
  * A sweep goes forward, so a rule sees operands that are rewritten already and looks at the new graph for their
- * definitions; what a rule made superfluous is simply not copied by the next sweep.
+ * definitions; what a rule made superfluous is left out by a last copy.
  */
 #include <string.h>
 
@@ -73,6 +73,14 @@ static void rewrite_node(struct ig_rewriter *rw, ig_rewrite_fn rewrite, const st
     }
 }
 
+static bool has_dead_nodes(const struct ig_graph *g) {
+    const bool *needed = find_needed(g);
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        if (!needed[id]) return true;
+    }
+    return false;
+}
+
 struct ig_graph *ig_rewrite(struct ig_graph *in, const struct ig_pass_options *options, ig_rewrite_fn rewrite,
                             void *state) {
     struct ig_rewriter rw = {.in = in, .options = options, .state = state};
@@ -94,6 +102,8 @@ struct ig_graph *ig_rewrite(struct ig_graph *in, const struct ig_pass_options *o
     ig_build_origin(rw.out, NULL);
     for (uint32_t i = 0; i < in->outputs.count; i++)
         ig_build_output(rw.out, in->outputs.at[i].name, rw.map[in->outputs.at[i].value]);
+    /* Rules leave behind what they tried, and what later rules made superfluous. */
+    if (rewrite && has_dead_nodes(rw.out)) return ig_rewrite(rw.out, options, NULL, NULL);
     return rw.out;
 }
 

@@ -1,0 +1,38 @@
+/* The rules of canonicalize, by what they are about. Each gives IG_NO_VALUE where it does not apply. */
+#ifndef IG_PASS_CANONICAL_H
+#define IG_PASS_CANONICAL_H
+
+#include "pass/match.h"
+
+/* canonical_arithmetic.c */
+ig_value ig_canonical_add(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_sub(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_mul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_div(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_pow(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_negation(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_abs(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+
+/* canonical_choice.c */
+ig_value ig_canonical_clamp(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_where(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_logic(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_compare(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_cast(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+
+/* canonical_movement.c */
+ig_value ig_canonical_slice(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_concat(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_gather(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_pad(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_broadcast(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_reshape(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_transpose(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+
+/* canonical_compute.c */
+ig_value ig_canonical_reduce(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_pool(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * canonicalize: one form for what can be written in several, and arithmetic that comes to nothing left out.
+ *
+ * Requires:   nothing.
+ * Guarantees: constants stand on the right of commutative operators; one-element constants in elementwise operators
+ *             are of rank 0; no operator does nothing; no elementwise operator reads through a broadcast that it
+ *             would do itself. Results are the same bit for bit, except for the sign of zero, powers by a small
+ *             constant (one rounding), the power 0.5 of minus infinity, and reductions of reductions merged into one.
+ *
+ * A rule an operator, in a table; the rules are in canonical_*.c. In the manner of LuaJIT's FOLD: a rule looks at the
+ * operands' definitions in the new graph and returns another value. Sweeps go on until nothing changes.
+ */
+#include "pass/canonical.h"
+#include "pass/passes.h"
+#include "pass/view.h"
+
+static const ig_rule rules[IG_OP_COUNT] = {
+    [IG_OP_add] = ig_canonical_add,
+    [IG_OP_sub] = ig_canonical_sub,
+    [IG_OP_mul] = ig_canonical_mul,
+    [IG_OP_div] = ig_canonical_div,
+    [IG_OP_pow] = ig_canonical_pow,
+    [IG_OP_neg] = ig_canonical_negation,
+    [IG_OP_not] = ig_canonical_negation,
+    [IG_OP_bitnot] = ig_canonical_negation,
+    [IG_OP_abs] = ig_canonical_abs,
+    [IG_OP_min] = ig_canonical_clamp,
+    [IG_OP_max] = ig_canonical_clamp,
+    [IG_OP_where] = ig_canonical_where,
+    [IG_OP_and] = ig_canonical_logic,
+    [IG_OP_or] = ig_canonical_logic,
+    [IG_OP_lt] = ig_canonical_compare,
+    [IG_OP_le] = ig_canonical_compare,
+    [IG_OP_cast] = ig_canonical_cast,
+    [IG_OP_slice] = ig_canonical_slice,
+    [IG_OP_concat] = ig_canonical_concat,
+    [IG_OP_gather] = ig_canonical_gather,
+    [IG_OP_pad] = ig_canonical_pad,
+    [IG_OP_broadcast] = ig_canonical_broadcast,
+    [IG_OP_reshape] = ig_canonical_reshape,
+    [IG_OP_transpose] = ig_canonical_transpose,
+    [IG_OP_reduce_sum] = ig_canonical_reduce,
+    [IG_OP_reduce_mean] = ig_canonical_reduce,
+    [IG_OP_reduce_prod] = ig_canonical_reduce,
+    [IG_OP_reduce_max] = ig_canonical_reduce,
+    [IG_OP_reduce_min] = ig_canonical_reduce,
+    [IG_OP_matmul] = ig_canonical_matmul,
+    [IG_OP_conv] = ig_canonical_conv,
+    [IG_OP_pool_max] = ig_canonical_pool,
+    [IG_OP_pool_avg] = ig_canonical_pool,
+    [IG_OP_pool_sum] = ig_canonical_pool,
+};
+
+/* An operand of an elementwise node without the broadcast that the node does by itself, and a constant of one element
+ * as a scalar, where the result keeps its shape. */
+static ig_value plain_operand(struct ig_rewriter *rw, const struct ig_node *n, ig_value *operands, uint32_t i) {
+    struct ig_graph *g = rw->out;
+    ig_value v = operands[i], plain = v;
+    const struct ig_node *wide;
+    while ((wide = ig_def_op(g, plain, IG_OP_broadcast)))
+        plain = wide->in[0];
+    struct ig_type type = *ig_type_of(g, plain);
+    if (ig_info(g, plain)->is_const && type.rank > 0 && ig_type_is_single(g->dims, &type))
+        plain = ig_view_reshape(g, plain, type.dim, 0);
+    if (plain == v) return v;
+    operands[i] = plain;
+    struct ig_type result = ig_map_result(g, operands, n->n_in);
+    return ig_same_dims(&result, ig_type_of(rw->in, n->out)) ? plain : v;
+}
+
+/* Returns true where an operand changed. */
+static bool plain_operands(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_in) {
+    bool changed = false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        out_in[i] = in[i];
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        out_in[i] = plain_operand(rw, n, out_in, i);
+        changed |= out_in[i] != in[i];
+    }
+    return changed;
+}
+
+static bool canonicalize(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    ig_value operands[3];
+    bool changed = false;
+    if (ig_op_info(n->op)->is_map || n->op == IG_OP_where || n->op == IG_OP_cast) {
+        changed = plain_operands(rw, n, in, operands);
+        in = operands;
+    }
+    ig_value v = rules[n->op] ? rules[n->op](rw, n, in) : IG_NO_VALUE;
+    if (v != IG_NO_VALUE) v = ig_fit_result(rw, n, v);
+    if (v == IG_NO_VALUE && changed) v = ig_build_copy(rw->out, rw->in, n, in);
+    out_values[0] = v;
+    return v != IG_NO_VALUE;
+}
+
+struct ig_graph *ig_pass_canonicalize(struct ig_graph *in, const struct ig_pass_options *options) {
+    return ig_rewrite_until_stable(in, options, canonicalize, NULL, 8);
+}

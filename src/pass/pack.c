@@ -1,0 +1,121 @@
+/*
+ * pack: constant weights of contractions are stored in the order in which the micro-kernels read them.
+ *
+ * Requires:   layout (convolutions in channels-last form).
+ * Guarantees: f32 matrices [k, n] that are the constant second operand of a matmul are [ceil(n/NR), k, NR]; constant
+ *             weights of channels-last convolutions are [groups, ceil(M/groups/NR), kernel..., C/groups, NR], and
+ *             [kernel..., C] where depthwise; the attribute `packed` says so (NR, or 1). NR is the target's panel width.
+ *             The packing is done by pad, reshape and transpose of the constant, so it is a recipe.
+ */
+#include "pass/match.h"
+#include "pass/passes.h"
+#include "pass/view.h"
+
+/* Zeros behind the axis until its size is a multiple of nr; sets the number of panels. */
+static ig_value pad_to_panels(struct ig_graph *g, ig_value v, int axis, int64_t nr, int64_t *out_panels) {
+    ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    int64_t size = 0;
+    int rank = ig_type_of(g, v)->rank;
+    ig_dim_is_const(g->dims, ig_type_of(g, v)->dim[axis], &size);
+    *out_panels = (size + nr - 1) / nr;
+    for (int i = 0; i < rank; i++)
+        before[i] = after[i] = ig_dim_const(g->dims, 0);
+    after[axis] = ig_dim_const(g->dims, *out_panels * nr - size);
+    if (size == *out_panels * nr) return v;
+    return ig_build_pad(g, v, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+}
+
+static ig_value reshape_to_ints(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = ig_dim_const(g->dims, sizes[i]);
+    return ig_view_reshape(g, v, dims, rank);
+}
+
+/* A constant f32 operand of static shape without empty dims. */
+static bool can_pack(struct ig_graph *g, ig_value w, int64_t *out_dims) {
+    const struct ig_type *type = ig_type_of(g, w);
+    if (!ig_info(g, w)->is_const || type->dtype != INGOT_F32 || !ig_type_is_static(g->dims, type, out_dims))
+        return false;
+    for (int i = 0; i < type->rank; i++) {
+        if (out_dims[i] == 0) return false;
+    }
+    return true;
+}
+
+static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_value *in, ig_value w, int64_t packed,
+                        int64_t columns) {
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    attrs[ig_attr_slot(n->op, IG_ATTR_packed)].i = packed;
+    attrs[ig_attr_slot(n->op, IG_ATTR_n)].i = columns;
+    ig_value operands[3] = {in[0], w, n->n_in > 2 ? in[2] : IG_NO_VALUE};
+    struct ig_graph *const no_bodies[2] = {NULL, NULL};
+    return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
+}
+
+static ig_value pack_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    int64_t dims[INGOT_MAX_RANK], panels, nr = ig_target_nr(rw->options->target);
+    if (ig_type_of(g, in[1])->rank != 2 || !can_pack(g, in[1], dims)) return IG_NO_VALUE;
+    ig_value w = pad_to_panels(g, in[1], 1, nr, &panels);
+    w = reshape_to_ints(g, w, (int64_t[]){dims[0], panels, nr}, 3);
+    w = ig_view_transpose(g, w, (int64_t[]){1, 0, 2});
+    return rebuild(g, n, in, w, nr, dims[1]);
+}
+
+/* [C,1,kernel...] to [kernel...,C] */
+static ig_value pack_depthwise(struct ig_graph *g, ig_value w, const int64_t *dims, int rank) {
+    int64_t sizes[INGOT_MAX_RANK], perm[INGOT_MAX_RANK];
+    sizes[0] = dims[0];
+    for (int i = 1; i < rank - 1; i++)
+        sizes[i] = dims[i + 1];
+    for (int i = 0; i < rank - 1; i++)
+        perm[i] = i == rank - 2 ? 0 : i + 1;
+    return ig_view_transpose(g, reshape_to_ints(g, w, sizes, rank - 1), perm);
+}
+
+/* [M,C/groups,kernel...] to [groups, panels, kernel..., C/groups, nr] */
+static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims, int rank, int64_t groups, int64_t nr) {
+    int64_t sizes[INGOT_MAX_RANK], perm[INGOT_MAX_RANK], panels;
+    int kernel = rank - 2, count = 0;
+    sizes[0] = groups;
+    sizes[1] = dims[0] / groups;
+    for (int i = 1; i < rank; i++)
+        sizes[i + 1] = dims[i];
+    w = pad_to_panels(g, reshape_to_ints(g, w, sizes, rank + 1), 1, nr, &panels);
+    sizes[1] = panels;
+    sizes[2] = nr;
+    for (int i = 1; i < rank; i++)
+        sizes[i + 2] = dims[i];
+    w = reshape_to_ints(g, w, sizes, rank + 2);
+    perm[count++] = 0;
+    perm[count++] = 1;
+    for (int i = 0; i < kernel; i++)
+        perm[count++] = 4 + i;
+    perm[count++] = 3;
+    perm[count++] = 2;
+    return ig_view_transpose(g, w, perm);
+}
+
+static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    int64_t dims[INGOT_MAX_RANK], nr = ig_target_nr(rw->options->target);
+    int64_t groups = ig_attr_int(rw->in, n, IG_ATTR_groups);
+    int rank = ig_type_of(g, in[1])->rank;
+    if (!ig_attr_int(rw->in, n, IG_ATTR_channels_last) || rank + 2 > INGOT_MAX_RANK || !can_pack(g, in[1], dims))
+        return IG_NO_VALUE;
+    if (groups > 1 && dims[0] == groups && dims[1] == 1)
+        return rebuild(g, n, in, pack_depthwise(g, in[1], dims, rank), 1, dims[0]);
+    return rebuild(g, n, in, pack_panels(g, in[1], dims, rank, groups, nr), nr, dims[0]);
+}
+
+static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;
+    if (ig_info(rw->in, n->out)->is_const || ig_attr_int(rw->in, n, IG_ATTR_packed) != 0) return false;
+    out_values[0] = n->op == IG_OP_matmul ? pack_matmul(rw, n, in) : pack_conv(rw, n, in);
+    return out_values[0] != IG_NO_VALUE;
+}
+
+struct ig_graph *ig_pass_pack(struct ig_graph *in, const struct ig_pass_options *options) {
+    return ig_rewrite(in, options, pack, NULL);
+}

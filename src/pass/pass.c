@@ -1,0 +1,27 @@
+/*
+ * The table of passes, in the order in which they run. docs/passes.md says more about each.
+ */
+#include "pass/pass.h"
+
+#include "pass/passes.h"
+#include "pass/regions.h"
+
+const struct ig_pass ig_passes[] = {
+    {"dead-code", "leave out what no output needs", 1, false, ig_pass_dead_code},
+    {"resolve-branches", "replace an if of known condition by the branch taken", 1, false, ig_pass_resolve_branches},
+    {"fold-shapes", "turn shape arithmetic into symbolic expressions", 1, false, ig_pass_fold_shapes},
+    {"fold-constants", "evaluate small constants", 1, false, ig_pass_fold_constants},
+    {"canonicalize", "bring operators into one form and drop those that do nothing", 1, false, ig_pass_canonicalize},
+    {"common-subexpressions", "compute equal values once", 1, false, ig_pass_common_subexpressions},
+    {"recognize", "recognise sigmoid and GELU written out in other ways", 2, false, ig_pass_recognize},
+    {"use-reciprocals", "multiply instead of dividing by constants and by row sums", 2, false, ig_pass_use_reciprocals},
+    {"move-views", "move transposes and reshapes until they cancel", 1, false, ig_pass_move_views},
+    {"fold-batch-norm", "fold constant scales and shifts into weights", 2, false, ig_pass_fold_batch_norm},
+    {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
+    {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
+    {"pack", "store weights as the micro-kernels read them", 1, false, ig_pass_pack},
+    {"fuse", "form regions of nodes, one kernel each", 1, false, ig_pass_fuse},
+    {"partition", "make a region of every node that is in none", 0, true, ig_pass_partition},
+};
+
+const int ig_pass_count = sizeof ig_passes / sizeof *ig_passes;

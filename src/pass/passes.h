@@ -1,0 +1,21 @@
+/* The passes, each in a file named after it; pass.c has their order. */
+#ifndef IG_PASS_PASSES_H
+#define IG_PASS_PASSES_H
+
+#include "pass/pass.h"
+
+struct ig_graph *ig_pass_dead_code(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_fold_shapes(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_fold_constants(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_resolve_branches(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_canonicalize(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_common_subexpressions(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_move_views(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_recognize(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_fold_batch_norm(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_use_reciprocals(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_merge_matmul(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_layout(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_pack(struct ig_graph *in, const struct ig_pass_options *options);
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * Sinking of views behind the operators that follow them: the way there; the rules are in sink_transpose.c and
+ * sink_reshape.c.
+ *
+ * Views only ever move down, towards the results, so that sinking comes to an end. Two that meet cancel there, and what
+ * is computed ends up beside what it is computed from, where it can be fused.
+ */
+#include "pass/view.h"
+
+static bool all_const(const struct ig_graph *g, const ig_value *in, uint32_t n_in) {
+    for (uint32_t i = 0; i < n_in; i++) {
+        if (in[i] != IG_NO_VALUE && !ig_info(g, in[i])->is_const) return false;
+    }
+    return true;
+}
+
+ig_value ig_sink_node(struct ig_sink *s, enum ig_op op, const ig_value *in, uint32_t n_in,
+                      const struct ig_attr *attrs) {
+    struct ig_sink_args a = {op, in, n_in, attrs};
+    if (!all_const(s->g, in, n_in)) {
+        ig_value sunk = ig_sink_transpose(s, &a);
+        if (sunk == IG_NO_VALUE) sunk = ig_sink_reshape(s, &a);
+        if (sunk != IG_NO_VALUE) return sunk;
+    }
+    if (op == IG_OP_transpose) return ig_view_transpose(s->g, in[0], attrs[0].ints);
+    if (op == IG_OP_reshape) return ig_view_reshape(s->g, in[0], attrs[0].dims, attrs[0].count);
+    struct ig_graph *const no_bodies[2] = {NULL, NULL};
+    return ig_build_node(s->g, op, in, n_in, 1, attrs, no_bodies);
+}
+
+struct ig_type ig_map_result(struct ig_graph *g, const ig_value *in, uint32_t n_in) {
+    struct ig_type result = *ig_type_of(g, in[0]);
+    for (uint32_t i = 1; i < n_in; i++) {
+        struct ig_type left = result, right = *ig_type_of(g, in[i]);
+        ig_broadcast_dims(g, "elementwise operator", &left, &right, &result);
+    }
+    return result;
+}
