@@ -1,0 +1,13 @@
+/* The inside of the builder, for build*.c and the parser. */
+#ifndef IG_IR_BUILD_NODE_H
+#define IG_IR_BUILD_NODE_H
+
+#include "ir/build.h"
+
+/* A constant of that type (whose dims are constant). */
+ig_value ig_build_typed_constant(struct ig_graph *g, const struct ig_type *type, const struct ig_data *data);
+/* A node of one output just as it is said: it neither vanishes nor gives way to its known contents. */
+ig_value ig_build_plain(struct ig_graph *g, enum ig_op op, const ig_value *in, uint32_t n_in,
+                        const struct ig_attr *attrs);
+
+#endif
