@@ -28,30 +28,17 @@ static ig_value fold(struct ig_graph *from, struct ig_graph *to, ig_value v) {
     return folded;
 }
 
-/* What is known of the graph that is being read, found once for it (bodies of control flow are graphs of their own). */
-struct folding {
-    const struct ig_graph *graph;
-    const bool *named;
-};
-
-static const bool *named_values(struct ig_rewriter *rw) {
-    struct folding *f = rw->state;
-    if (f->graph != rw->in) *f = (struct folding){rw->in, ig_find_named(rw->in)};
-    return f->named;
-}
-
 static bool fold_node(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     const struct ig_value_info *info = ig_info(rw->in, n->out);
     int64_t count;
     if (!info->is_const || n->n_out != 1 || n->op == IG_OP_constant) return false;
     if (!ig_dim_is_const(rw->in->dims, ig_type_elements(rw->in->dims, &info->type), &count)) return false;
     if (count == 0 || count > MAX_ELEMENTS) return false;
-    if (named_values(rw)[n->out] && count > 1 && !is_shape_like(info->type.dtype)) return false;
+    if (info->is_refittable && count > 1 && !is_shape_like(info->type.dtype)) return false;
     out_values[0] = fold(rw->in, rw->out, n->out);
     return true;
 }
 
 struct ig_graph *ig_pass_fold_constants(struct ig_graph *in, const struct ig_pass_options *options) {
-    struct folding f = {NULL, NULL};
-    return ig_rewrite(in, options, fold_node, &f);
+    return ig_rewrite(in, options, fold_node, NULL);
 }

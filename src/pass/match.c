@@ -54,19 +54,6 @@ ig_value ig_fit_result(struct ig_rewriter *rw, const struct ig_node *node, ig_va
     return have->rank <= want->rank ? ig_build_broadcast(rw->out, value, want->dim, want->rank) : IG_NO_VALUE;
 }
 
-bool *ig_find_named(struct ig_graph *g) {
-    bool *named = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
-    for (ig_node_id id = 0; id < g->nodes.count; id++) {
-        const struct ig_node *n = &g->nodes.at[id];
-        bool is_named = n->op == IG_OP_constant && ig_attr(g, n, IG_ATTR_data)->data->initializer != NULL;
-        for (uint32_t i = 0; i < n->n_in; i++)
-            is_named |= n->in[i] != IG_NO_VALUE && named[n->in[i]];
-        for (uint32_t o = 0; o < n->n_out; o++)
-            named[n->out + o] = is_named;
-    }
-    return named;
-}
-
 /* ---- Bounds ------------------------------------------------------------------------------------------------------- */
 
 struct bounds {

@@ -23,9 +23,6 @@ bool ig_match_binary(const struct ig_graph *g, ig_value v, enum ig_op op, ig_val
  * differ. */
 ig_value ig_fit_result(struct ig_rewriter *rw, const struct ig_node *node, ig_value value);
 
-/* True where the value is, or is computed from, an initialiser that has a name, so that refitting may change it. */
-bool *ig_find_named(struct ig_graph *g);
-
 /* Bounds of all elements that are not NaN; infinities where nothing is known. */
 void ig_value_bounds(struct ig_graph *g, ig_value v, double *out_lo, double *out_hi);
 
