@@ -16,14 +16,14 @@ struct ig_engine_sink {
 };
 
 struct ig_engine_image {
-    const char *target;      /* "cpu:x86-64-v4" */
+    const char *target;         /* "cpu:x86-64-v4" */
     uint64_t required_features; /* IG_CPU_* bits that the code needs (base/cpu.h) */
     struct ig_plan plan;
     const void *code;
     size_t code_size;
     /* Weights are produced one at a time, so that the writer never holds them all: weight i lies at the 64-byte aligned
-     * offset weight_offsets[i], has weight_sizes[i] bytes, and is filled by weight_fill(user, i, &data, error), whose
-     * data stay valid until the next call. */
+     * offset weight_offsets[i] (ascending, not overlapping), has weight_sizes[i] bytes, and is filled by
+     * weight_fill(user, i, &data, error), whose data stay valid until the next call. */
     uint32_t n_weights;
     const uint64_t *weight_offsets, *weight_sizes;
     enum ingot_status (*weight_fill)(void *user, uint32_t index, const void **out_data, struct ingot_error *error);
@@ -31,22 +31,24 @@ struct ig_engine_image {
     const char *recipes;     /* the constant part of the graph, text form */
     const char *explanation; /* JSON */
 };
+/* The bytes depend on the image alone. A plan that breaks its own rules is INGOT_INTERNAL, not a file. */
 enum ingot_status ig_engine_write(const struct ig_engine_image *image, const struct ig_engine_sink *sink,
                                   const struct ingot_allocator *allocator, struct ingot_error *error);
 
 struct ig_engine_file {
-    struct ig_mapping mapping;  /* .data NULL where loaded from the caller's memory */
+    struct ig_mapping mapping; /* .data NULL where loaded from the caller's memory */
     const unsigned char *data;
     size_t size;
     const char *target;
     uint64_t required_features;
-    struct ig_plan plan;        /* points into data */
+    struct ig_plan plan; /* points into data */
     const void *code;
     size_t code_size;
     const unsigned char *weights;
     size_t weights_size;
-    const char *recipes;        /* terminated */
-    const char *explanation;    /* terminated */
+    const uint64_t *weight_checksums; /* of each chunk of them */
+    const char *recipes;              /* terminated */
+    const char *explanation;          /* terminated */
 };
 /* Checks the header, every offset, every checksum that `verify` asks for, and every index and rule of the plan, so that
  * following it cannot leave the buffers. */

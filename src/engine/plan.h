@@ -21,9 +21,9 @@ typedef uint32_t ig_slot;
 enum ig_shape_op { IG_SHAPE_CONST, IG_SHAPE_ADD, IG_SHAPE_MUL, IG_SHAPE_DIV, IG_SHAPE_MOD, IG_SHAPE_MIN, IG_SHAPE_MAX };
 struct ig_shape_instr {
     uint32_t op;
-    uint32_t a, b;    /* slots, both lower than the result's */
+    uint32_t a, b; /* slots, both lower than the result's */
     uint32_t reserved;
-    int64_t value;    /* CONST */
+    int64_t value; /* CONST */
 };
 
 /* How a symbol gets its value: dim `axis` of input `input`, or, where axis is IG_PLAN_NONE, element `element` of the
@@ -33,7 +33,7 @@ struct ig_plan_symbol {
     uint32_t input;
     uint32_t axis;
     uint32_t element;
-    int64_t lo, hi;   /* the range the engine was built for */
+    int64_t lo, hi; /* the range the engine was built for */
 };
 
 struct ig_plan_tensor { /* an input or output of the engine */
@@ -55,8 +55,8 @@ struct ig_plan_buffer {
     uint32_t kind;
     uint32_t index;
     ig_slot bytes;
-    ig_slot offset;        /* ALIAS; else IG_PLAN_NONE */
-    uint32_t first, last;  /* ARENA: steps between which it is live, both included */
+    ig_slot offset;       /* ALIAS; else IG_PLAN_NONE */
+    uint32_t first, last; /* ARENA: steps between which it is live, both included */
 };
 
 enum ig_plan_step_kind {
@@ -78,13 +78,13 @@ struct ig_plan_step {
     uint32_t operands, n_operands; /* first index into the operand table; count */
     uint32_t dims, n_dims;         /* first index into the dim table (slots); count */
     ig_slot tiles, scratch, work;
-    uint32_t a, b;                 /* plans of bodies */
-    uint32_t n_inputs, n_carried;  /* IF: captures; LOOP: captures, carried */
-    ig_plan_string label;          /* the regions' ONNX nodes, for profiles */
+    uint32_t a, b;                /* plans of bodies */
+    uint32_t n_inputs, n_carried; /* IF: captures; LOOP: captures, carried */
+    ig_plan_string label;         /* the regions' ONNX nodes, for profiles */
 };
 
 struct ig_plan_kernel {
-    uint64_t entry;          /* offset into the code section */
+    uint64_t entry; /* offset into the code section */
     ig_plan_string name;
     ig_plan_string fingerprint;
     ig_plan_string tactic;
@@ -94,9 +94,9 @@ struct ig_plan_kernel {
 /* One plan: the engine's main one, or a body of control flow (whose tensors name its inputs and outputs, and whose slots
  * are the main plan's: one shape program serves all). */
 struct ig_subplan {
-    uint32_t inputs, n_inputs;     /* ranges of the tensor table */
+    uint32_t inputs, n_inputs; /* ranges of the tensor table */
     uint32_t outputs, n_outputs;
-    uint32_t buffers, n_buffers;   /* ranges of the buffer table; operands count from the subplan's first buffer */
+    uint32_t buffers, n_buffers; /* ranges of the buffer table; operands count from the subplan's first buffer */
     uint32_t steps, n_steps;
 };
 

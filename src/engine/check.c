@@ -1,0 +1,269 @@
+/* The rules of a plan, table by table. See check.h and plan.h, where the tables are described. */
+#include "engine/check.h"
+
+#include <string.h>
+
+struct checker {
+    const struct ig_plan *plan;
+    uint64_t n_slots, code_size, weights_size;
+    struct ingot_error *error;
+    uint8_t depth[IG_PLAN_MAX_SUBPLANS]; /* of the bodies that a step has claimed; 0: not yet */
+};
+
+/* Every rule is one line: what must hold, and what is said where it does not. */
+#define REQUIRE(c, condition, ...)                                                  \
+    do {                                                                            \
+        if (!(condition)) return IG_ERR((c)->error, INGOT_BAD_ENGINE, __VA_ARGS__); \
+    } while (0)
+
+static bool is_string(const struct checker *c, ig_plan_string string) {
+    return string < c->plan->strings_size;
+}
+
+static bool in_table(uint32_t first, uint32_t count, uint32_t size) {
+    return first <= size && count <= size - first;
+}
+
+/* ---- Numbers ---- */
+
+static enum ingot_status check_strings(const struct checker *c) {
+    const struct ig_plan *p = c->plan;
+    REQUIRE(c, p->strings_size == 0 || p->strings[p->strings_size - 1] == '\0', "the strings are not terminated");
+    return INGOT_OK;
+}
+
+static enum ingot_status check_shape_program(const struct checker *c) {
+    const struct ig_plan *p = c->plan;
+    for (uint32_t i = 0; i < p->n_instrs; i++) {
+        const struct ig_shape_instr *instr = &p->instrs[i];
+        uint64_t result = (uint64_t)p->n_symbols + i;
+        REQUIRE(c, instr->op <= IG_SHAPE_MAX, "shape instruction %u has the unknown operation %u", i, instr->op);
+        REQUIRE(c, instr->reserved == 0, "shape instruction %u has something in its reserved field", i);
+        if (instr->op == IG_SHAPE_CONST) continue;
+        REQUIRE(c, instr->a < result && instr->b < result, "shape instruction %u uses what comes after it", i);
+    }
+    for (uint32_t i = 0; i < p->n_dims; i++) {
+        REQUIRE(c, p->dims[i] < c->n_slots, "dim %u is number %u of %llu", i, p->dims[i],
+                (unsigned long long)c->n_slots);
+    }
+    return INGOT_OK;
+}
+
+static bool is_integer(uint32_t dtype) {
+    return dtype >= INGOT_I8 && dtype <= INGOT_BOOL;
+}
+
+/* Symbols are read from the main plan's inputs, which have been checked. */
+static enum ingot_status check_symbols(const struct checker *c) {
+    const struct ig_plan *p = c->plan;
+    for (uint32_t i = 0; i < p->n_symbols; i++) {
+        const struct ig_plan_symbol *symbol = &p->symbols[i];
+        REQUIRE(c, is_string(c, symbol->name), "symbol %u has no name", i);
+        REQUIRE(c, symbol->input < p->subplans[0].n_inputs, "symbol %u is read from input %u of %u", i, symbol->input,
+                p->subplans[0].n_inputs);
+        const struct ig_plan_tensor *input = &p->tensors[p->subplans[0].inputs + symbol->input];
+        if (symbol->axis == IG_PLAN_NONE) {
+            REQUIRE(c, is_integer(input->dtype), "symbol %u is read from an input that holds no integers", i);
+        } else {
+            REQUIRE(c, symbol->axis < input->rank, "symbol %u is dim %u of %u", i, symbol->axis, input->rank);
+        }
+        REQUIRE(c, symbol->lo <= symbol->hi, "symbol %u has an empty range", i);
+    }
+    return INGOT_OK;
+}
+
+/* ---- Tensors and buffers ---- */
+
+static enum ingot_status check_tensor(const struct checker *c, const struct ig_subplan *sub, uint32_t index) {
+    const struct ig_plan_tensor *tensor = &c->plan->tensors[index];
+    REQUIRE(c, is_string(c, tensor->name), "tensor %u has no name", index);
+    REQUIRE(c, tensor->dtype > INGOT_DTYPE_NONE && tensor->dtype < INGOT_DTYPE_COUNT, "tensor %u has type %u", index,
+            tensor->dtype);
+    REQUIRE(c, tensor->rank <= INGOT_MAX_RANK, "tensor %u has rank %u", index, tensor->rank);
+    REQUIRE(c, tensor->buffer < sub->n_buffers, "tensor %u is in buffer %u of %u", index, tensor->buffer,
+            sub->n_buffers);
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        REQUIRE(c, tensor->dims[i] < c->n_slots && is_string(c, tensor->symbols[i]), "tensor %u has no dim %u", index,
+                i);
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status check_buffer(const struct checker *c, const struct ig_subplan *sub, uint32_t index) {
+    const struct ig_plan_buffer *buffer = &c->plan->buffers[sub->buffers + index];
+    REQUIRE(c, buffer->bytes < c->n_slots, "buffer %u has no size", index);
+    switch (buffer->kind) {
+    case IG_PLAN_ARENA:
+        REQUIRE(c, buffer->first <= buffer->last && buffer->last < sub->n_steps,
+                "buffer %u lives from step %u to %u of %u", index, buffer->first, buffer->last, sub->n_steps);
+        return INGOT_OK;
+    case IG_PLAN_INPUT:
+        REQUIRE(c, buffer->index < sub->n_inputs, "buffer %u is input %u of %u", index, buffer->index, sub->n_inputs);
+        return INGOT_OK;
+    case IG_PLAN_OUTPUT:
+        REQUIRE(c, buffer->index < sub->n_outputs, "buffer %u is output %u of %u", index, buffer->index,
+                sub->n_outputs);
+        return INGOT_OK;
+    case IG_PLAN_WEIGHT:
+        REQUIRE(c, (uint64_t)buffer->index * 64 <= c->weights_size, "buffer %u lies beyond the weights", index);
+        return INGOT_OK;
+    case IG_PLAN_ALIAS:
+        /* Of an earlier one only: so aliases of aliases come to an end. */
+        REQUIRE(c, buffer->index < index, "buffer %u is an alias of what comes after it", index);
+        REQUIRE(c, buffer->offset == IG_PLAN_NONE || buffer->offset < c->n_slots, "buffer %u has no offset", index);
+        return INGOT_OK;
+    default: REQUIRE(c, false, "buffer %u is of the unknown kind %u", index, buffer->kind);
+    }
+}
+
+static enum ingot_status check_kernels(const struct checker *c) {
+    for (uint32_t i = 0; i < c->plan->n_kernels; i++) {
+        const struct ig_plan_kernel *kernel = &c->plan->kernels[i];
+        REQUIRE(c, kernel->entry < c->code_size, "kernel %u begins beyond the code", i);
+        REQUIRE(c, is_string(c, kernel->name) && is_string(c, kernel->fingerprint) && is_string(c, kernel->tactic),
+                "kernel %u has no name", i);
+        REQUIRE(c, kernel->reserved == 0, "kernel %u has something in its reserved field", i);
+    }
+    return INGOT_OK;
+}
+
+/* ---- Steps ---- */
+
+/* A step's body: a plan that comes after it, which no other step has. */
+static enum ingot_status claim_body(struct checker *c, uint32_t own, uint32_t index, uint32_t body) {
+    REQUIRE(c, body > own && body < c->plan->n_subplans, "step %u runs plan %u of %u", index, body,
+            c->plan->n_subplans);
+    REQUIRE(c, c->depth[body] == 0, "plan %u is the body of two steps", body);
+    REQUIRE(c, c->depth[own] < IG_PLAN_MAX_DEPTH, "control flow is nested deeper than %d", IG_PLAN_MAX_DEPTH);
+    c->depth[body] = c->depth[own] + 1;
+    return INGOT_OK;
+}
+
+static enum ingot_status check_if(struct checker *c, uint32_t own, uint32_t index, const struct ig_plan_step *step) {
+    IG_TRY(claim_body(c, own, index, step->a));
+    IG_TRY(claim_body(c, own, index, step->b));
+    for (int branch = 0; branch < 2; branch++) {
+        const struct ig_subplan *body = &c->plan->subplans[branch ? step->b : step->a];
+        REQUIRE(c, step->n_inputs == body->n_inputs, "step %u passes %u values, its body takes %u", index,
+                step->n_inputs, body->n_inputs);
+        REQUIRE(c, step->n_operands == 1 + (uint64_t)step->n_inputs + body->n_outputs,
+                "step %u has %u operands, its body returns %u values", index, step->n_operands, body->n_outputs);
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status check_loop(struct checker *c, uint32_t own, uint32_t index, const struct ig_plan_step *step) {
+    IG_TRY(claim_body(c, own, index, step->a));
+    const struct ig_subplan *body = &c->plan->subplans[step->a];
+    uint64_t carried = step->n_carried, taken = 2 + carried + step->n_inputs;
+    REQUIRE(c, body->n_inputs == taken, "step %u passes %llu values, its body takes %u", index,
+            (unsigned long long)taken, body->n_inputs);
+    REQUIRE(c, body->n_outputs >= 1 + carried, "step %u carries %llu values, its body returns %u", index,
+            (unsigned long long)carried, body->n_outputs);
+    REQUIRE(c, step->n_operands == taken + body->n_outputs - 1, "step %u has %u operands, its body returns %u values",
+            index, step->n_operands, body->n_outputs);
+    return INGOT_OK;
+}
+
+/* Operand k may be missing: of a kernel any that it does not look at, of a loop its trip count and condition. */
+static bool is_optional(const struct ig_plan_step *step, uint32_t k) {
+    return step->kind == IG_STEP_KERNEL || (step->kind == IG_STEP_LOOP && k < 2);
+}
+
+static enum ingot_status check_operands(const struct checker *c, const struct ig_subplan *sub, uint32_t index,
+                                        const struct ig_plan_step *step) {
+    REQUIRE(c, in_table(step->operands, step->n_operands, c->plan->n_operands), "step %u has no operands", index);
+    for (uint32_t k = 0; k < step->n_operands; k++) {
+        uint32_t operand = c->plan->operands[step->operands + k];
+        if (operand == IG_PLAN_NONE && is_optional(step, k)) continue;
+        REQUIRE(c, operand < sub->n_buffers, "step %u: operand %u is buffer %u of %u", index, k, operand,
+                sub->n_buffers);
+        const struct ig_plan_buffer *buffer = &c->plan->buffers[sub->buffers + operand];
+        REQUIRE(c, buffer->kind != IG_PLAN_ARENA || (buffer->first <= index && index <= buffer->last),
+                "step %u uses buffer %u, which does not live then", index, operand);
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t index) {
+    const struct ig_subplan *sub = &c->plan->subplans[own];
+    const struct ig_plan_step *step = &c->plan->steps[sub->steps + index];
+    REQUIRE(c, is_string(c, step->label), "step %u has no label", index);
+    REQUIRE(c, in_table(step->dims, step->n_dims, c->plan->n_dims), "step %u has no dims", index);
+    IG_TRY(check_operands(c, sub, index, step));
+    switch (step->kind) {
+    case IG_STEP_KERNEL:
+        REQUIRE(c, step->kernel < c->plan->n_kernels, "step %u runs kernel %u of %u", index, step->kernel,
+                c->plan->n_kernels);
+        REQUIRE(c, step->tiles < c->n_slots, "step %u has no number of tiles", index);
+        REQUIRE(c, step->scratch == IG_PLAN_NONE || step->scratch < c->n_slots, "step %u has no scratch", index);
+        REQUIRE(c, step->work == IG_PLAN_NONE || step->work < c->n_slots, "step %u has no work", index);
+        return INGOT_OK;
+    case IG_STEP_COPY:
+        REQUIRE(c, step->n_operands == 2, "step %u copies %u operands", index, step->n_operands);
+        return INGOT_OK;
+    case IG_STEP_IF: return check_if(c, own, index, step);
+    case IG_STEP_LOOP: return check_loop(c, own, index, step);
+    default: REQUIRE(c, false, "step %u is of the unknown kind %u", index, step->kind);
+    }
+}
+
+/* ---- Plans ---- */
+
+static enum ingot_status check_ranges(const struct checker *c, uint32_t index) {
+    const struct ig_plan *p = c->plan;
+    const struct ig_subplan *sub = &p->subplans[index];
+    REQUIRE(c, in_table(sub->inputs, sub->n_inputs, p->n_tensors), "plan %u has no inputs", index);
+    REQUIRE(c, in_table(sub->outputs, sub->n_outputs, p->n_tensors), "plan %u has no outputs", index);
+    REQUIRE(c, in_table(sub->buffers, sub->n_buffers, p->n_buffers), "plan %u has no buffers", index);
+    REQUIRE(c, in_table(sub->steps, sub->n_steps, p->n_steps), "plan %u has no steps", index);
+    return INGOT_OK;
+}
+
+static enum ingot_status check_subplan(struct checker *c, uint32_t index) {
+    const struct ig_subplan *sub = &c->plan->subplans[index];
+    REQUIRE(c, index == 0 || c->depth[index] != 0, "plan %u is nobody's body", index);
+    for (uint32_t i = 0; i < sub->n_inputs; i++)
+        IG_TRY(check_tensor(c, sub, sub->inputs + i));
+    for (uint32_t i = 0; i < sub->n_outputs; i++)
+        IG_TRY(check_tensor(c, sub, sub->outputs + i));
+    for (uint32_t i = 0; i < sub->n_buffers; i++)
+        IG_TRY(check_buffer(c, sub, i));
+    for (uint32_t i = 0; i < sub->n_steps; i++)
+        IG_TRY(check_step(c, index, i));
+    return INGOT_OK;
+}
+
+/* Tables may be shared between plans, but not so often that checking them takes for ever. */
+static enum ingot_status check_total(const struct checker *c) {
+    const struct ig_plan *p = c->plan;
+    uint64_t tensors = 0, buffers = 0, steps = 0, operands = 0;
+    for (uint32_t i = 0; i < p->n_subplans; i++) {
+        tensors += (uint64_t)p->subplans[i].n_inputs + p->subplans[i].n_outputs;
+        buffers += p->subplans[i].n_buffers;
+        steps += p->subplans[i].n_steps;
+    }
+    REQUIRE(c, tensors <= p->n_tensors && buffers <= p->n_buffers && steps <= p->n_steps, "plans overlap");
+    for (uint32_t i = 0; i < p->n_steps; i++)
+        operands += p->steps[i].n_operands;
+    REQUIRE(c, operands <= p->n_operands, "steps overlap");
+    return INGOT_OK;
+}
+
+enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, uint64_t weights_size,
+                                struct ingot_error *error) {
+    struct checker c = {plan, (uint64_t)plan->n_symbols + plan->n_instrs, code_size, weights_size, error, {0}};
+    REQUIRE(&c, c.n_slots < IG_PLAN_NONE, "there are too many numbers");
+    REQUIRE(&c, plan->n_subplans >= 1 && plan->n_subplans <= IG_PLAN_MAX_SUBPLANS, "there are %u plans, not 1 to %d",
+            plan->n_subplans, IG_PLAN_MAX_SUBPLANS);
+    IG_TRY(check_strings(&c));
+    IG_TRY(check_shape_program(&c));
+    IG_TRY(check_kernels(&c));
+    for (uint32_t i = 0; i < plan->n_subplans; i++)
+        IG_TRY(check_ranges(&c, i));
+    IG_TRY(check_total(&c));
+    /* In ascending order: a body comes after its step, so its depth is known when its own steps are looked at. */
+    for (uint32_t i = 0; i < plan->n_subplans; i++)
+        IG_TRY(check_subplan(&c, i));
+    return check_symbols(&c);
+}

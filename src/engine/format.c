@@ -1,0 +1,27 @@
+/* The rules that writer and reader share. See format.h. */
+#include "engine/format.h"
+
+const struct ig_part_rule ig_part_rules[IG_PART_COUNT] = {
+    [IG_PART_STRINGS] = {"strings", 1, IG_ENGINE_ALIGNMENT},
+    [IG_PART_TENSORS] = {"tensors", sizeof(struct ig_plan_tensor), IG_ENGINE_ALIGNMENT},
+    [IG_PART_SYMBOLS] = {"symbols", sizeof(struct ig_plan_symbol), IG_ENGINE_ALIGNMENT},
+    [IG_PART_SHAPE_PROGRAM] = {"shape program", sizeof(struct ig_shape_instr), IG_ENGINE_ALIGNMENT},
+    [IG_PART_SUBPLANS] = {"plans", sizeof(struct ig_subplan), IG_ENGINE_ALIGNMENT},
+    [IG_PART_BUFFERS] = {"buffers", sizeof(struct ig_plan_buffer), IG_ENGINE_ALIGNMENT},
+    [IG_PART_STEPS] = {"steps", sizeof(struct ig_plan_step), IG_ENGINE_ALIGNMENT},
+    [IG_PART_OPERANDS] = {"operands", sizeof(uint32_t), IG_ENGINE_ALIGNMENT},
+    [IG_PART_DIMS] = {"dims", sizeof(ig_slot), IG_ENGINE_ALIGNMENT},
+    [IG_PART_KERNELS] = {"kernels", sizeof(struct ig_plan_kernel), IG_ENGINE_ALIGNMENT},
+    [IG_PART_RECIPES] = {"recipes", 1, IG_ENGINE_ALIGNMENT},
+    [IG_PART_EXPLANATION] = {"explanation", 1, IG_ENGINE_ALIGNMENT},
+    [IG_PART_CODE] = {"code", 1, IG_ENGINE_PAGE},
+    [IG_PART_WEIGHTS] = {"weights", 1, IG_ENGINE_PAGE},
+    [IG_PART_WEIGHT_CHECKSUMS] = {"weight checksums", sizeof(uint64_t), IG_ENGINE_ALIGNMENT},
+};
+
+bool ig_part_place(enum ig_part part, uint64_t end, uint64_t *out_offset) {
+    uint64_t mask = ig_part_rules[part].alignment - 1;
+    if (end > UINT64_MAX - mask) return false;
+    *out_offset = (end + mask) & ~mask;
+    return true;
+}

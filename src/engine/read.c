@@ -1,0 +1,208 @@
+/*
+ * Reading an engine. Nothing is copied: the plan's tables are used as they lie in the mapping. So everything is checked
+ * before any of it is followed: header, places, checksums, then the plan's own rules (check.h).
+ */
+#include <string.h>
+
+#include "base/hash.h"
+#include "engine/check.h"
+#include "engine/engine.h"
+#include "engine/format.h"
+
+static bool is_padded_text(const char *text, size_t capacity) {
+    size_t length = strnlen(text, capacity);
+    for (size_t i = length; i < capacity; i++) {
+        if (text[i]) return false;
+    }
+    return length < capacity;
+}
+
+/* Copies the header once it is known to be one. What is said first is what helps most: that it is no engine at all, or
+ * one of another version, whose header may look different. */
+static enum ingot_status read_header(const unsigned char *data, size_t size, struct ig_engine_header *out_header,
+                                     struct ingot_error *error) {
+    size_t known = offsetof(struct ig_engine_header, producer);
+    if (size < known || memcmp(data, IG_ENGINE_MAGIC, IG_ENGINE_MAGIC_SIZE) != 0) {
+        return IG_ERR(error, INGOT_BAD_ENGINE, "this is not an Ingot engine");
+    }
+    memcpy(out_header, data, known);
+    if (out_header->format != IG_ENGINE_FORMAT) {
+        return IG_ERR(error, INGOT_INCOMPATIBLE,
+                      "the engine has format %u, this version of Ingot (" INGOT_VERSION
+                      ") reads format %u: build it again",
+                      out_header->format, IG_ENGINE_FORMAT);
+    }
+    if (out_header->header_size != sizeof *out_header || size < sizeof *out_header) {
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: its header is cut short");
+    }
+    memcpy(out_header, data, sizeof *out_header);
+    if (out_header->checksum != ig_hash64(out_header, offsetof(struct ig_engine_header, checksum))) {
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: its header does not match its checksum");
+    }
+    if (out_header->file_size != size) {
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: it has %zu bytes, not %llu", size,
+                      (unsigned long long)out_header->file_size);
+    }
+    if (!is_padded_text(out_header->target, sizeof out_header->target) ||
+        !is_padded_text(out_header->producer, sizeof out_header->producer)) {
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's header has a text without an end");
+    }
+    return INGOT_OK;
+}
+
+static bool is_zero(const unsigned char *bytes, uint64_t size) {
+    for (uint64_t i = 0; i < size; i++) {
+        if (bytes[i]) return false;
+    }
+    return true;
+}
+
+/* A part that comes after `end` has one valid place, whole records, and no more of them than the plan can count. */
+static bool is_in_place(enum ig_part part, const struct ig_part_entry *entry, uint64_t end, uint64_t size) {
+    uint64_t offset, record = ig_part_rules[part].record;
+    if (!ig_part_place(part, end, &offset) || entry->offset != offset) return false;
+    if (offset > size || entry->size > size - offset || entry->size % record) return false;
+    return part > IG_PART_KERNELS || entry->size / record <= UINT32_MAX;
+}
+
+static enum ingot_status check_places(const unsigned char *data, size_t size, const struct ig_engine_header *header,
+                                      struct ingot_error *error) {
+    uint64_t end = sizeof *header;
+    for (int part = 0; part < IG_PART_COUNT; part++) {
+        const struct ig_part_entry *entry = &header->parts[part];
+        const char *name = ig_part_rules[part].name;
+        if (!is_in_place((enum ig_part)part, entry, end, size)) {
+            return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: its %s are not where they must be", name);
+        }
+        if (!is_zero(data + end, entry->offset - end)) {
+            return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: something lies before its %s", name);
+        }
+        end = entry->offset + entry->size;
+    }
+    if (end != size) return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: something lies behind its end");
+    uint64_t chunks = (header->parts[IG_PART_WEIGHTS].size + IG_ENGINE_CHUNK - 1) / IG_ENGINE_CHUNK;
+    if (header->parts[IG_PART_WEIGHT_CHECKSUMS].size / sizeof(uint64_t) != chunks) {
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: its weights lack checksums");
+    }
+    return INGOT_OK;
+}
+
+/* All but the weights, which have theirs elsewhere. */
+static enum ingot_status check_checksums(const unsigned char *data, const struct ig_engine_header *header,
+                                         struct ingot_error *error) {
+    for (int part = 0; part < IG_PART_COUNT; part++) {
+        const struct ig_part_entry *entry = &header->parts[part];
+        uint64_t expected = part == IG_PART_WEIGHTS ? 0 : ig_hash64(data + entry->offset, (size_t)entry->size);
+        if (entry->checksum != expected) {
+            return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: its %s do not match their checksum",
+                          ig_part_rules[part].name);
+        }
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status check_text(const struct ig_engine_file *file, const struct ig_engine_header *header,
+                                    enum ig_part part, struct ingot_error *error) {
+    const struct ig_part_entry *entry = &header->parts[part];
+    const unsigned char *text = file->data + entry->offset;
+    if (entry->size == 0 || memchr(text, 0, (size_t)entry->size) != text + entry->size - 1) {
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's %s is no terminated text", ig_part_rules[part].name);
+    }
+    return INGOT_OK;
+}
+
+#define PART(file, header, part) ((const void *)((file)->data + (header)->parts[part].offset))
+#define RECORDS(header, part) ((uint32_t)((header)->parts[part].size / ig_part_rules[part].record))
+
+static void point_into(struct ig_engine_file *f, const struct ig_engine_header *h) {
+    f->target = (const char *)f->data + offsetof(struct ig_engine_header, target);
+    f->required_features = h->required_features;
+    f->plan = (struct ig_plan){
+        .n_symbols = RECORDS(h, IG_PART_SYMBOLS),
+        .n_instrs = RECORDS(h, IG_PART_SHAPE_PROGRAM),
+        .n_tensors = RECORDS(h, IG_PART_TENSORS),
+        .n_buffers = RECORDS(h, IG_PART_BUFFERS),
+        .n_operands = RECORDS(h, IG_PART_OPERANDS),
+        .n_dims = RECORDS(h, IG_PART_DIMS),
+        .n_steps = RECORDS(h, IG_PART_STEPS),
+        .n_kernels = RECORDS(h, IG_PART_KERNELS),
+        .n_subplans = RECORDS(h, IG_PART_SUBPLANS),
+        .strings_size = RECORDS(h, IG_PART_STRINGS),
+        .symbols = PART(f, h, IG_PART_SYMBOLS),
+        .instrs = PART(f, h, IG_PART_SHAPE_PROGRAM),
+        .tensors = PART(f, h, IG_PART_TENSORS),
+        .buffers = PART(f, h, IG_PART_BUFFERS),
+        .operands = PART(f, h, IG_PART_OPERANDS),
+        .dims = PART(f, h, IG_PART_DIMS),
+        .steps = PART(f, h, IG_PART_STEPS),
+        .kernels = PART(f, h, IG_PART_KERNELS),
+        .subplans = PART(f, h, IG_PART_SUBPLANS),
+        .strings = PART(f, h, IG_PART_STRINGS),
+    };
+    f->code = PART(f, h, IG_PART_CODE);
+    f->code_size = (size_t)h->parts[IG_PART_CODE].size;
+    f->weights = PART(f, h, IG_PART_WEIGHTS);
+    f->weights_size = (size_t)h->parts[IG_PART_WEIGHTS].size;
+    f->weight_checksums = PART(f, h, IG_PART_WEIGHT_CHECKSUMS);
+    f->recipes = PART(f, h, IG_PART_RECIPES);
+    f->explanation = PART(f, h, IG_PART_EXPLANATION);
+}
+
+static enum ingot_status open_data(const void *data, size_t size, enum ingot_verify verify,
+                                   struct ig_engine_file *out_file, struct ingot_error *error) {
+    struct ig_engine_header header;
+    struct ig_engine_file file = {.data = data, .size = size};
+    IG_TRY(read_header(data, size, &header, error));
+    IG_TRY(check_places(data, size, &header, error));
+    IG_TRY(check_checksums(data, &header, error));
+    IG_TRY(check_text(&file, &header, IG_PART_RECIPES, error));
+    IG_TRY(check_text(&file, &header, IG_PART_EXPLANATION, error));
+    point_into(&file, &header);
+    if (ig_plan_check(&file.plan, file.code_size, file.weights_size, error) != INGOT_OK) {
+        ig_error_prefix(error, "the engine's plan breaks a rule");
+        return INGOT_BAD_ENGINE;
+    }
+    if (verify == INGOT_VERIFY_ALL) IG_TRY(ig_engine_check_weights(&file, error));
+    *out_file = file;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, struct ig_engine_file *out_file,
+                                 struct ingot_error *error) {
+    struct ig_mapping mapping;
+    IG_TRY(ig_file_map(path, &mapping, error));
+    enum ingot_status status = open_data(mapping.data, mapping.size, verify, out_file, error);
+    if (status != INGOT_OK) {
+        ig_error_prefix(error, "cannot load engine '%s'", path);
+        ig_file_unmap(&mapping);
+        return status;
+    }
+    out_file->mapping = mapping;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_engine_open_memory(const void *data, size_t size, enum ingot_verify verify,
+                                        struct ig_engine_file *out_file, struct ingot_error *error) {
+    if ((uintptr_t)data % IG_ENGINE_ALIGNMENT) {
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "an engine in memory must be aligned to %u bytes",
+                      IG_ENGINE_ALIGNMENT);
+    }
+    return open_data(data, size, verify, out_file, error);
+}
+
+void ig_engine_close(struct ig_engine_file *file) {
+    ig_file_unmap(&file->mapping);
+    *file = (struct ig_engine_file){0};
+}
+
+enum ingot_status ig_engine_check_weights(const struct ig_engine_file *file, struct ingot_error *error) {
+    for (size_t at = 0, chunk = 0; at < file->weights_size; at += IG_ENGINE_CHUNK, chunk++) {
+        size_t left = file->weights_size - at, size = left < IG_ENGINE_CHUNK ? left : IG_ENGINE_CHUNK;
+        if (ig_hash64(file->weights + at, size) != file->weight_checksums[chunk]) {
+            return IG_ERR(error, INGOT_BAD_ENGINE,
+                          "the engine is damaged: its weights from byte %zu to %zu do not match their checksum", at,
+                          at + size);
+        }
+    }
+    return INGOT_OK;
+}

@@ -1,0 +1,201 @@
+/*
+ * Writing an engine: the header's place, the parts in order, the header. Weights pass through a buffer of one chunk, so
+ * that an engine of any size is written in a megabyte of memory and few calls.
+ */
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "engine/check.h"
+#include "engine/engine.h"
+#include "engine/format.h"
+
+struct writer {
+    const struct ig_engine_image *image;
+    const struct ig_engine_sink *sink;
+    const struct ingot_allocator *allocator;
+    struct ingot_error *error;
+    uint64_t written;
+    struct ig_engine_header header;
+    const void *parts[IG_PART_COUNT]; /* contents; of the weights NULL */
+    uint64_t *checksums;              /* of the chunks of weights */
+    unsigned char *chunk;             /* bytes not yet written */
+    size_t chunk_used, chunks_done;
+};
+
+static enum ingot_status put(struct writer *w, const void *data, size_t size) {
+    if (size == 0) return INGOT_OK;
+    IG_TRY(w->sink->write(w->sink->user, data, size, w->error));
+    w->written += size;
+    return INGOT_OK;
+}
+
+/* Zeroes up to the place of the next part: less than a page. */
+static enum ingot_status pad_to(struct writer *w, uint64_t offset) {
+    static const unsigned char zeroes[IG_ENGINE_PAGE];
+    return put(w, zeroes, (size_t)(offset - w->written));
+}
+
+/* ---- Weights ---- */
+
+static enum ingot_status flush_chunk(struct writer *w) {
+    w->checksums[w->chunks_done++] = ig_hash64(w->chunk, w->chunk_used);
+    size_t size = w->chunk_used;
+    w->chunk_used = 0;
+    return put(w, w->chunk, size);
+}
+
+/* Appends bytes; NULL: zeroes. */
+static enum ingot_status add_bytes(struct writer *w, const unsigned char *bytes, uint64_t size) {
+    while (size > 0) {
+        size_t room = IG_ENGINE_CHUNK - w->chunk_used, piece = size < room ? (size_t)size : room;
+        if (bytes) {
+            memcpy(w->chunk + w->chunk_used, bytes, piece);
+            bytes += piece;
+        } else {
+            memset(w->chunk + w->chunk_used, 0, piece);
+        }
+        w->chunk_used += piece;
+        size -= piece;
+        if (w->chunk_used == IG_ENGINE_CHUNK) IG_TRY(flush_chunk(w));
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status write_weights(struct writer *w) {
+    const struct ig_engine_image *image = w->image;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < image->n_weights; i++) {
+        const void *data = NULL;
+        IG_TRY(add_bytes(w, NULL, image->weight_offsets[i] - at));
+        if (image->weight_sizes[i]) {
+            IG_TRY(image->weight_fill(image->weight_user, i, &data, w->error));
+            IG_TRY(add_bytes(w, data, image->weight_sizes[i]));
+        }
+        at = image->weight_offsets[i] + image->weight_sizes[i];
+    }
+    IG_TRY(add_bytes(w, NULL, w->header.parts[IG_PART_WEIGHTS].size - at));
+    return w->chunk_used ? flush_chunk(w) : INGOT_OK;
+}
+
+/* The size of all weights, a multiple of their alignment. */
+static enum ingot_status measure_weights(struct writer *w, uint64_t *out_size) {
+    const struct ig_engine_image *image = w->image;
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < image->n_weights; i++) {
+        uint64_t offset = image->weight_offsets[i], size = image->weight_sizes[i];
+        if (offset < end || offset % IG_ENGINE_ALIGNMENT || size > INT64_MAX - offset - IG_ENGINE_ALIGNMENT) {
+            return IG_ERR(w->error, INGOT_INTERNAL, "cannot write an engine: weight %u has no place of its own", i);
+        }
+        end = offset + size;
+    }
+    *out_size = (end + IG_ENGINE_ALIGNMENT - 1) & ~(uint64_t)(IG_ENGINE_ALIGNMENT - 1);
+    return INGOT_OK;
+}
+
+/* ---- Parts ---- */
+
+static void set_part(struct writer *w, enum ig_part part, const void *data, uint64_t count) {
+    w->parts[part] = data;
+    w->header.parts[part].size = count * ig_part_rules[part].record;
+}
+
+static void collect_parts(struct writer *w, uint64_t weights_size) {
+    const struct ig_engine_image *image = w->image;
+    const struct ig_plan *p = &image->plan;
+    const char *recipes = image->recipes ? image->recipes : "";
+    const char *explanation = image->explanation ? image->explanation : "";
+    set_part(w, IG_PART_STRINGS, p->strings, p->strings_size);
+    set_part(w, IG_PART_TENSORS, p->tensors, p->n_tensors);
+    set_part(w, IG_PART_SYMBOLS, p->symbols, p->n_symbols);
+    set_part(w, IG_PART_SHAPE_PROGRAM, p->instrs, p->n_instrs);
+    set_part(w, IG_PART_SUBPLANS, p->subplans, p->n_subplans);
+    set_part(w, IG_PART_BUFFERS, p->buffers, p->n_buffers);
+    set_part(w, IG_PART_STEPS, p->steps, p->n_steps);
+    set_part(w, IG_PART_OPERANDS, p->operands, p->n_operands);
+    set_part(w, IG_PART_DIMS, p->dims, p->n_dims);
+    set_part(w, IG_PART_KERNELS, p->kernels, p->n_kernels);
+    set_part(w, IG_PART_RECIPES, recipes, strlen(recipes) + 1);
+    set_part(w, IG_PART_EXPLANATION, explanation, strlen(explanation) + 1);
+    set_part(w, IG_PART_CODE, image->code, image->code_size);
+    set_part(w, IG_PART_WEIGHTS, NULL, weights_size);
+    set_part(w, IG_PART_WEIGHT_CHECKSUMS, w->checksums, (weights_size + IG_ENGINE_CHUNK - 1) / IG_ENGINE_CHUNK);
+}
+
+static enum ingot_status place_parts(struct writer *w) {
+    uint64_t end = sizeof w->header;
+    for (int part = 0; part < IG_PART_COUNT; part++) {
+        struct ig_part_entry *entry = &w->header.parts[part];
+        if (!ig_part_place((enum ig_part)part, end, &entry->offset) || entry->size > INT64_MAX - entry->offset) {
+            return IG_ERR(w->error, INGOT_UNSUPPORTED, "cannot write an engine of over 2^63 bytes");
+        }
+        end = entry->offset + entry->size;
+    }
+    w->header.file_size = end;
+    return INGOT_OK;
+}
+
+static enum ingot_status write_parts(struct writer *w) {
+    for (int part = 0; part < IG_PART_COUNT; part++) {
+        struct ig_part_entry *entry = &w->header.parts[part];
+        IG_TRY(pad_to(w, entry->offset));
+        if (part == IG_PART_WEIGHTS) {
+            IG_TRY(write_weights(w));
+        } else {
+            entry->checksum = ig_hash64(w->parts[part], (size_t)entry->size);
+            IG_TRY(put(w, w->parts[part], (size_t)entry->size));
+        }
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status fill_header(struct writer *w) {
+    static const char producer[] = "ingot " INGOT_VERSION;
+    struct ig_engine_header *header = &w->header;
+    memcpy(header->magic, IG_ENGINE_MAGIC, IG_ENGINE_MAGIC_SIZE);
+    header->format = IG_ENGINE_FORMAT;
+    header->header_size = sizeof *header;
+    _Static_assert(sizeof producer <= sizeof header->producer, "the version fits");
+    memcpy(header->producer, producer, sizeof producer);
+    size_t length = strlen(w->image->target);
+    if (length >= sizeof header->target) {
+        return IG_ERR(w->error, INGOT_INTERNAL, "cannot write an engine: the target's name is too long");
+    }
+    memcpy(header->target, w->image->target, length + 1);
+    header->required_features = w->image->required_features;
+    return INGOT_OK;
+}
+
+static enum ingot_status write_all(struct writer *w) {
+    IG_TRY(fill_header(w));
+    IG_TRY(place_parts(w));
+    IG_TRY(put(w, &w->header, sizeof w->header)); /* keeps the place */
+    IG_TRY(write_parts(w));
+    w->header.checksum = ig_hash64(&w->header, offsetof(struct ig_engine_header, checksum));
+    return w->sink->patch(w->sink->user, 0, &w->header, sizeof w->header, w->error);
+}
+
+enum ingot_status ig_engine_write(const struct ig_engine_image *image, const struct ig_engine_sink *sink,
+                                  const struct ingot_allocator *allocator, struct ingot_error *error) {
+    struct writer w = {.image = image, .sink = sink, .allocator = allocator, .error = error};
+    uint64_t weights_size = 0;
+    IG_TRY(measure_weights(&w, &weights_size));
+    if (ig_plan_check(&image->plan, image->code_size, weights_size, error) != INGOT_OK) {
+        ig_error_prefix(error, "cannot write an engine: its plan breaks a rule");
+        if (error) error->status = INGOT_INTERNAL;
+        return INGOT_INTERNAL;
+    }
+    size_t checksums = (size_t)((weights_size + IG_ENGINE_CHUNK - 1) / IG_ENGINE_CHUNK) * sizeof *w.checksums;
+    w.checksums = ig_allocate(allocator, checksums, 64);
+    w.chunk = ig_allocate(allocator, IG_ENGINE_CHUNK, 64);
+    enum ingot_status status = INGOT_OUT_OF_MEMORY;
+    if (w.checksums && w.chunk) {
+        collect_parts(&w, weights_size);
+        status = write_all(&w);
+    } else {
+        IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for writing an engine");
+    }
+    ig_release(allocator, w.checksums, checksums);
+    ig_release(allocator, w.chunk, IG_ENGINE_CHUNK);
+    return status;
+}
