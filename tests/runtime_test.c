@@ -1,0 +1,779 @@
+/* Contexts and plan instances on plans made by hand, whose kernels are C functions of this file. */
+#include "support/support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/null/null.h"
+#include "runtime/runtime.h"
+#include "support/counting_allocator.h"
+#include "support/tiny_plan.h"
+
+#define TILE 32
+
+/* ---- Kernels --------------------------------------------------------------------------------------------------------- */
+
+#define EACH_ELEMENT(i) for (int64_t i = begin * TILE; i < end * TILE && i < dim[0]; i++)
+
+static void add(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
+    const float *a = buf[0], *b = buf[1];
+    float *c = buf[2];
+    memset(scratch, 1, 128);
+    EACH_ELEMENT(i) c[i] = a[i] + b[i];
+}
+
+/* Adds the one element of the second operand. */
+static void shift(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
+    const float *a = buf[0], *w = buf[1];
+    float *c = buf[2];
+    EACH_ELEMENT(i) c[i] = a[i] + w[0];
+}
+
+static void negate(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
+    const float *a = buf[0];
+    float *c = buf[1];
+    EACH_ELEMENT(i) c[i] = -a[i];
+}
+
+static void count_up(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
+    float *c = buf[0];
+    EACH_ELEMENT(i) c[i] = (float)i;
+}
+
+/* iteration i64, limit i64 -> condition bool: iteration + 1 < limit. */
+static void below(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
+    *(unsigned char *)buf[2] = *(const int64_t *)buf[0] + 1 < *(const int64_t *)buf[1];
+}
+
+static void widen(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
+    float *c = buf[1];
+    EACH_ELEMENT(i) c[i] = (float)*(const int64_t *)buf[0];
+}
+
+/* ---- Fixture --------------------------------------------------------------------------------------------------------- */
+
+struct fixture {
+    struct tiny_plan tiny;
+    struct ig_engine_file file;
+    struct counting_allocator allocator;
+    struct ig_device *device;
+    struct ig_context *context;
+    struct ingot_error error;
+    uint32_t add, shift, negate, count_up, below, widen; /* kernels */
+};
+
+static struct fixture *begin_plan(void) {
+    struct fixture *f = aligned_alloc(64, (sizeof *f + 63) / 64 * 64);
+    memset(f, 0, sizeof *f);
+    tiny_init(&f->tiny);
+    counting_allocator_init(&f->allocator);
+    f->add = tiny_kernel(&f->tiny, "add", add);
+    f->shift = tiny_kernel(&f->tiny, "shift", shift);
+    f->negate = tiny_kernel(&f->tiny, "negate", negate);
+    f->count_up = tiny_kernel(&f->tiny, "count_up", count_up);
+    f->below = tiny_kernel(&f->tiny, "below", below);
+    f->widen = tiny_kernel(&f->tiny, "widen", widen);
+    return f;
+}
+
+static void make_context(struct fixture *f, unsigned threads, size_t max_instances, bool profile) {
+    f->file = tiny_file(&f->tiny);
+    assert_int_equal(threads ? ig_device_cpu_create(threads, &f->allocator.base, &f->device, &f->error)
+                             : ig_device_null_create(&f->allocator.base, &f->device, &f->error),
+                     INGOT_OK);
+    struct ig_context_config config = {&f->allocator.base, f->device, max_instances, profile};
+    enum ingot_status status = ig_context_create(&f->file, &config, &f->context, &f->error);
+    if (status != INGOT_OK) fail_msg("%s", f->error.message);
+}
+
+static void end_plan(struct fixture *f) {
+    ig_context_destroy(f->context);
+    f->device->api->destroy(f->device);
+    assert_int_equal(f->allocator.live_count, 0);
+    assert_int_equal(f->allocator.wrong, 0);
+    free(f);
+}
+
+static ig_slot tiles_for(struct tiny_plan *t, ig_slot n) {
+    return tiny_op(t, IG_SHAPE_DIV, tiny_op(t, IG_SHAPE_ADD, n, tiny_const(t, TILE - 1)), tiny_const(t, TILE));
+}
+
+static ig_slot bytes_for(struct tiny_plan *t, ig_slot n) {
+    return tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float)));
+}
+
+static void launch(struct fixture *f, uint32_t kernel, ig_slot n, const uint32_t *operands, uint32_t n_operands) {
+    tiny_launch(&f->tiny, kernel, tiles_for(&f->tiny, n), operands, n_operands, &n, 1);
+}
+#define LAUNCH(f, kernel, n, ...) \
+    launch((f), (kernel), (n), (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+
+static struct ingot_tensor vector(float *data, int64_t n) {
+    return (struct ingot_tensor){.dtype = INGOT_F32, .rank = 1, .dims = {n}, .data = data};
+}
+
+static struct ingot_tensor scalar_i64(int64_t *data) {
+    return (struct ingot_tensor){.dtype = INGOT_I64, .rank = 0, .data = data};
+}
+
+static struct ingot_tensor scalar_bool(unsigned char *data) {
+    return (struct ingot_tensor){.dtype = INGOT_BOOL, .rank = 0, .data = data};
+}
+
+static void set_input(struct fixture *f, size_t index, struct ingot_tensor tensor) {
+    if (ig_context_set_input(f->context, index, &tensor, &f->error) != INGOT_OK) fail_msg("%s", f->error.message);
+}
+
+static void run(struct fixture *f) {
+    if (ig_context_run(f->context, &f->error) != INGOT_OK) fail_msg("%s", f->error.message);
+}
+
+static struct ingot_tensor output(struct fixture *f, size_t index) {
+    struct ingot_tensor tensor;
+    if (ig_context_output(f->context, index, &tensor, &f->error) != INGOT_OK) fail_msg("%s", f->error.message);
+    return tensor;
+}
+
+static void expect_refusal(struct fixture *f, enum ingot_status found, enum ingot_status wanted, const char *text) {
+    assert_int_equal(found, wanted);
+    assert_int_equal(f->error.status, wanted);
+    if (!strstr(f->error.message, text)) fail_msg("'%s' does not say '%s'", f->error.message, text);
+}
+
+static float ramp[100000];
+
+static void fill_ramp(void) {
+    for (size_t i = 0; i < sizeof ramp / sizeof *ramp; i++)
+        ramp[i] = (float)(i % 1000) - 3;
+}
+
+/* ---- y = -((x + w) + x), with x f32[n] ----------------------------------------------------------------------------------- */
+
+static struct fixture *chain(int64_t lo, int64_t hi) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "n", 0, 0, lo, hi);
+    tiny_subplan(t);
+    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    uint32_t w = tiny_weight(t, 2, (const float[]){10}, 1);
+    uint32_t a = tiny_arena(t, bytes_for(t, n)), b = tiny_arena(t, bytes_for(t, n));
+    LAUNCH(f, f->shift, n, x, w, a);
+    LAUNCH(f, f->add, n, a, x, b);
+    LAUNCH(f, f->negate, n, b, y);
+    return f;
+}
+
+static void check_chain(struct fixture *f, int64_t n) {
+    struct ingot_tensor y = output(f, 0);
+    assert_int_equal(y.dtype, INGOT_F32);
+    assert_int_equal(y.rank, 1);
+    assert_int_equal(y.dims[0], n);
+    assert_non_null(y.data);
+    for (int64_t i = 0; i < n; i++)
+        assert_true(((float *)y.data)[i] == -(2 * ramp[i] + 10));
+}
+
+static void run_chain(struct fixture *f, int64_t n) {
+    set_input(f, 0, vector(n ? ramp : NULL, n));
+    run(f);
+    check_chain(f, n);
+}
+
+static void runs_any_shape(void **state) {
+    static const int64_t sizes[] = {1, 5, 0, 1000, 31, 33, 100000, 2, 0};
+    for (unsigned threads = 1; threads <= 3; threads++) {
+        struct fixture *f = chain(0, INT32_MAX);
+        make_context(f, threads, 16, false);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            run_chain(f, sizes[i]);
+        end_plan(f);
+    }
+}
+
+static void alternating_shapes_allocate_nothing(void **state) {
+    static const int64_t sizes[] = {7, 1000, 0, 64};
+    struct fixture *f = chain(0, INT32_MAX);
+    make_context(f, 2, 4, false);
+    for (int i = 0; i < 4; i++)
+        run_chain(f, sizes[i]);
+    size_t calls = f->allocator.calls;
+    for (int turn = 0; turn < 40; turn++)
+        run_chain(f, sizes[turn % 4]);
+    for (int turn = 0; turn < 10; turn++)
+        run_chain(f, 64);
+    assert_int_equal(f->allocator.calls, calls);
+    end_plan(f);
+}
+
+static void a_change_of_address_allocates_nothing(void **state) {
+    struct fixture *f = chain(0, 100);
+    make_context(f, 2, 1, false);
+    float *copies = malloc(10 * 100 * sizeof *copies), results[2][100];
+    for (int i = 0; i < 10; i++)
+        memcpy(copies + 100 * i, ramp, 100 * sizeof *ramp);
+    run_chain(f, 100);
+    size_t calls = f->allocator.calls;
+    for (int i = 0; i < 10; i++) {
+        set_input(f, 0, vector(copies + 100 * i, 100));
+        assert_int_equal(ig_context_set_output(f->context, 0, results[i % 2], sizeof results[0], NULL), INGOT_OK);
+        run(f);
+        assert_ptr_equal(output(f, 0).data, results[i % 2]);
+        check_chain(f, 100);
+    }
+    assert_int_equal(f->allocator.calls, calls);
+    free(copies);
+    end_plan(f);
+}
+
+static void keeps_the_most_recent_instances(void **state) {
+    struct fixture *f = chain(0, 1000);
+    make_context(f, 1, 2, false);
+    for (int turn = 0; turn < 30; turn++)
+        run_chain(f, 1 + turn % 3); /* each evicted before it comes again */
+    size_t live = f->allocator.live_count;
+    for (int turn = 0; turn < 30; turn++)
+        run_chain(f, 1 + turn % 3);
+    assert_int_equal(f->allocator.live_count, live);
+    run_chain(f, 5);
+    run_chain(f, 6);
+    run_chain(f, 5);
+    run_chain(f, 7); /* takes the place of 6 */
+    size_t calls = f->allocator.calls;
+    run_chain(f, 5);
+    assert_int_equal(f->allocator.calls, calls);
+    run_chain(f, 6);
+    assert_true(f->allocator.calls > calls);
+    end_plan(f);
+}
+
+static void outputs_are_kept_and_given(void **state) {
+    struct fixture *f = chain(0, 1000);
+    make_context(f, 2, 4, false);
+    struct ingot_tensor none = {.rank = 77};
+    expect_refusal(f, ig_context_output(f->context, 0, &none, &f->error), INGOT_INVALID_ARGUMENT, "no result");
+    assert_int_equal(none.rank, 77);
+    run_chain(f, 500);
+    void *own = output(f, 0).data;
+    run_chain(f, 20);
+    assert_ptr_equal(output(f, 0).data, own);
+    float given[101];
+    given[100] = 123;
+    assert_int_equal(ig_context_set_output(f->context, 0, given, 100 * sizeof *given, NULL), INGOT_OK);
+    expect_refusal(f, ig_context_output(f->context, 0, &none, &f->error), INGOT_INVALID_ARGUMENT, "no result");
+    run_chain(f, 100);
+    assert_ptr_equal(output(f, 0).data, given);
+    assert_true(given[100] == 123);
+    set_input(f, 0, vector(ramp, 101));
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT,
+                   "404 bytes, the memory given for it 400");
+    expect_refusal(f, ig_context_output(f->context, 0, &none, &f->error), INGOT_INVALID_ARGUMENT, "no result");
+    memset(given, 0, sizeof given);
+    assert_int_equal(ig_context_set_output(f->context, 0, NULL, 0, NULL), INGOT_OK);
+    run_chain(f, 101);
+    assert_ptr_equal(output(f, 0).data, own);
+    for (int i = 0; i < 101; i++)
+        assert_true(given[i] == 0); /* no longer ours */
+    expect_refusal(f, ig_context_set_output(f->context, 1, given, 4, &f->error), INGOT_INVALID_ARGUMENT, "no output 1");
+    expect_refusal(f, ig_context_set_output(f->context, 0, (char *)given + 1, 4, &f->error), INGOT_INVALID_ARGUMENT,
+                   "aligned");
+    end_plan(f);
+}
+
+static void refuses_wrong_inputs(void **state) {
+    struct fixture *f = chain(2, 50);
+    make_context(f, 1, 4, false);
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT, "input 'x' is not set");
+    struct ingot_memory_info info;
+    expect_refusal(f, ig_context_memory(f->context, &info, &f->error), INGOT_INVALID_ARGUMENT, "input 'x' is not set");
+    static const struct {
+        size_t index;
+        struct ingot_tensor tensor;
+        const char *text;
+    } wrong[] = {
+        {1, {INGOT_F32, 1, {3}, ramp}, "there is no input 1"},
+        {0, {INGOT_F64, 1, {3}, ramp}, "type is f64, wanted f32"},
+        {0, {(enum ingot_dtype)99, 1, {3}, ramp}, "type is unknown, wanted f32"},
+        {0, {INGOT_F32, 2, {3, 1}, ramp}, "rank is 2, wanted 1"},
+        {0, {INGOT_F32, -1, {3}, ramp}, "rank is -1"},
+        {0, {INGOT_F32, 1, {-3}, ramp}, "dim 0 is -3"},
+        {0, {INGOT_F32, 1, {3}, NULL}, "data is NULL"},
+        {0, {INGOT_F32, 1, {3}, (char *)ramp + 2}, "not aligned"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        expect_refusal(f, ig_context_set_input(f->context, wrong[i].index, &wrong[i].tensor, &f->error),
+                       INGOT_INVALID_ARGUMENT, wrong[i].text);
+    for (int64_t n = 1; n <= 51; n += 50) {
+        set_input(f, 0, vector(ramp, n));
+        expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT, "dim 0 ('n') is " /* 1, 51 */);
+        assert_non_null(strstr(f->error.message, "outside the range 2 to 50"));
+    }
+    run_chain(f, 50);
+    end_plan(f);
+}
+
+static void fails_every_allocation_cleanly(void **state) {
+    bool done = false;
+    for (size_t n = 1; !done; n++) {
+        struct fixture *f = chain(0, 1000);
+        f->file = tiny_file(&f->tiny);
+        f->allocator.fail_at = n;
+        struct ig_context_config config = {&f->allocator.base, NULL, 3, true};
+        enum ingot_status status = ig_device_cpu_create(2, &f->allocator.base, &f->device, &f->error);
+        if (status == INGOT_OK) {
+            config.device = f->device;
+            status = ig_context_create(&f->file, &config, &f->context, &f->error);
+        }
+        for (int64_t size = 10; status == INGOT_OK && size <= 1000; size *= 10) {
+            set_input(f, 0, vector(ramp, size));
+            status = ig_context_run(f->context, &f->error);
+            if (status != INGOT_OK) run_chain(f, size); /* only one allocation failed: the next attempt succeeds */
+        }
+        done = status == INGOT_OK;
+        if (!done) assert_int_equal(f->error.status, INGOT_OUT_OF_MEMORY);
+        ig_context_destroy(f->context);
+        if (f->device) f->device->api->destroy(f->device);
+        assert_int_equal(f->allocator.live_count, 0);
+        free(f);
+        assert_true(n < 1000);
+    }
+}
+
+static void profiles_steps(void **state) {
+    struct fixture *f = chain(0, 1000);
+    make_context(f, 2, 4, true);
+    run_chain(f, 10);
+    run_chain(f, 1000);
+    struct ingot_profile_row rows[3];
+    assert_int_equal(ig_context_profile(f->context, NULL, 0), 3);
+    assert_int_equal(ig_context_profile(f->context, rows, 3), 3);
+    assert_string_equal(rows[0].kernel, "shift");
+    assert_string_equal(rows[2].origin, "negate");
+    for (int i = 0; i < 3; i++)
+        assert_true(rows[i].calls == 2 && rows[i].total_ms >= 0 && rows[i].total_ms < 1e4);
+    end_plan(f);
+}
+
+static void tells_its_memory(void **state) {
+    struct fixture *f = chain(0, 1000);
+    make_context(f, 2, 4, false);
+    set_input(f, 0, vector(ramp, 100));
+    struct ingot_memory_info info;
+    assert_int_equal(ig_context_memory(f->context, &info, NULL), INGOT_OK);
+    assert_int_equal(info.lower_bound_bytes, 800);
+    assert_int_equal(info.arena_bytes, 2 * 448);
+    assert_int_equal(info.weights_bytes, 1024);
+    assert_int_equal(info.scratch_bytes, 2 * 128);
+    end_plan(f);
+}
+
+static void null_device_sees_a_run(void **state) {
+    struct fixture *f = chain(0, 1000);
+    make_context(f, 0, 4, false);
+    set_input(f, 0, vector(ramp, 100));
+    run(f);
+    ig_device_null_clear(f->device);
+    set_input(f, 0, vector(ramp + 1, 100));
+    run(f);
+    assert_string_equal(ig_device_null_record(f->device), "reserve_scratch s0 bytes=128\n"
+                                                          "list_patch l0[0] buffer=0 host\n"
+                                                          "list_patch l0[1] buffer=1 host\n"
+                                                          "list_launch s0 l0\n"
+                                                          "stream_wait s0\n");
+    end_plan(f);
+}
+
+/* ---- Several inputs: c = a + b, f32[n] each ---------------------------------------------------------------------------------- */
+
+static struct fixture *sum(void) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "n", 0, 0, 0, 1000);
+    tiny_subplan(t);
+    uint32_t a = tiny_input(t, "a", INGOT_F32, 1, &n), b = tiny_input(t, "b", INGOT_F32, 1, &n);
+    uint32_t c = tiny_output(t, "c", INGOT_F32, 1, &n), copy = tiny_output(t, "copy of a", INGOT_F32, 1, &n);
+    LAUNCH(f, f->add, n, a, b, c);
+    tiny_step(t, IG_STEP_COPY, "copy to output", (const uint32_t[]){a, copy}, 2);
+    return f;
+}
+
+static void inputs_may_share_memory(void **state) {
+    struct fixture *f = sum();
+    make_context(f, 2, 4, false);
+    float one[100], two[100];
+    for (int i = 0; i < 100; i++)
+        one[i] = 1, two[i] = (float)i;
+    set_input(f, 0, vector(one, 100));
+    set_input(f, 1, vector(one, 100));
+    run(f);
+    assert_true(((float *)output(f, 0).data)[99] == 2);
+    set_input(f, 1, vector(two, 100)); /* must not move the first input too */
+    run(f);
+    assert_true(((float *)output(f, 0).data)[99] == 100);
+    assert_true(((float *)output(f, 1).data)[99] == 1);
+    set_input(f, 0, vector(two, 100));
+    set_input(f, 1, vector(one, 100)); /* exchanged */
+    run(f);
+    assert_true(((float *)output(f, 0).data)[99] == 100);
+    assert_true(((float *)output(f, 1).data)[99] == 99);
+    end_plan(f);
+}
+
+static void inputs_must_agree(void **state) {
+    struct fixture *f = sum();
+    make_context(f, 1, 4, false);
+    set_input(f, 0, vector(ramp, 100));
+    set_input(f, 1, vector(ramp, 99));
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT,
+                   "input 'b': dim 0 is 99, wanted 100 ('n' with n=100)");
+    set_input(f, 1, vector(ramp, 100));
+    run(f);
+    set_input(f, 1, vector(ramp, 99)); /* also where the instance is there already */
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT, "input 'b': dim 0 is 99");
+    set_input(f, 0, vector(ramp, 99));
+    run(f);
+    assert_int_equal(output(f, 0).dims[0], 99);
+    end_plan(f);
+}
+
+/* ---- Shapes that come from data, and shapes that do not work ------------------------------------------------------------------- */
+
+static void shapes_may_come_from_data(void **state) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "count", 0, IG_PLAN_NONE, 0, 500);
+    tiny_subplan(t);
+    tiny_input(t, "size", INGOT_I64, 0, NULL);
+    uint32_t y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    LAUNCH(f, f->count_up, n, y);
+    make_context(f, 2, 3, false);
+    int64_t size = 0;
+    set_input(f, 0, scalar_i64(&size));
+    size_t calls = 0;
+    for (int turn = 0; turn < 9; turn++) {
+        if (turn == 3) calls = f->allocator.calls;
+        size = 500 - 200 * (turn % 3); /* changed in place */
+        run(f);
+        struct ingot_tensor result = output(f, 0);
+        assert_int_equal(result.dims[0], size);
+        assert_true(((float *)result.data)[size - 1] == (float)(size - 1));
+    }
+    assert_int_equal(f->allocator.calls, calls);
+    size = 501;
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT,
+                   "input 'size': element 0 ('count') is 501, outside the range 0 to 500");
+    size = -1;
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT, "is -1, outside");
+    end_plan(f);
+}
+
+/* y f32[n - 5], of (n / (n - 7)) tiles; also huge * n bytes where n is large. */
+static void refuses_impossible_shapes(void **state) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "n", 0, 0, 0, INT64_MAX);
+    tiny_subplan(t);
+    ig_slot less = tiny_op(t, IG_SHAPE_ADD, n, tiny_const(t, -5));
+    uint32_t x = tiny_input(t, "x", INGOT_U8, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &less);
+    ig_slot tiles = tiny_op(t, IG_SHAPE_DIV, n, tiny_op(t, IG_SHAPE_ADD, n, tiny_const(t, -7)));
+    uint32_t a = tiny_arena(t, tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, 1000)));
+    ig_slot minus = tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, 1));
+    tiny_launch(t, f->widen, tiles, (const uint32_t[]){a, y}, 2, &minus, 1);
+    tiny_step(t, IG_STEP_KERNEL, "reads x", (const uint32_t[]){x}, 1);
+    t->steps[1].kernel = f->negate;
+    t->steps[1].tiles = tiny_op(t, IG_SHAPE_MUL, tiny_const(t, 0), n);
+    make_context(f, 1, 3, false);
+    static const struct {
+        int64_t n;
+        enum ingot_status status;
+        const char *text;
+    } cases[] = {
+        {3, INGOT_INVALID_ARGUMENT, "'y': dim 0 ('') would be -2 with n=3"},
+        {7, INGOT_INVALID_ARGUMENT, "the quotient of 7 and 0 does not exist"},
+        {6, INGOT_INVALID_ARGUMENT, "widen: the number of tiles would be -6 with n=6"},
+        {INT64_MAX / 100, INGOT_INVALID_ARGUMENT, "the product of"},
+        {INT64_MAX / 1000, INGOT_OUT_OF_MEMORY, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ingot_tensor tensor = {.dtype = INGOT_U8, .rank = 1, .dims = {cases[i].n}, .data = ramp};
+        set_input(f, 0, tensor);
+        expect_refusal(f, ig_context_run(f->context, &f->error), cases[i].status, cases[i].text);
+    }
+    end_plan(f);
+}
+
+/* ---- Aliases: y = halves of (x + w) added, x f32[2n] --------------------------------------------------------------------------- */
+
+static void follows_aliases(void **state) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n2 = tiny_symbol(t, "n2", 0, 0, 0, 1000);
+    ig_slot n = tiny_op(t, IG_SHAPE_DIV, n2, tiny_const(t, 2));
+    tiny_subplan(t);
+    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n2), y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    uint32_t z = tiny_output(t, "z", INGOT_F32, 1, &n);
+    uint32_t w = tiny_weight(t, 1, (const float[]){5}, 1), a = tiny_arena(t, bytes_for(t, n2));
+    uint32_t view = tiny_alias(t, a, IG_PLAN_NONE, bytes_for(t, n2));
+    uint32_t low = tiny_alias(t, view, IG_PLAN_NONE, bytes_for(t, n));
+    uint32_t high = tiny_alias(t, view, bytes_for(t, n), bytes_for(t, n));
+    uint32_t x_high = tiny_alias(t, x, bytes_for(t, n), bytes_for(t, n));
+    LAUNCH(f, f->shift, n2, x, w, a);
+    LAUNCH(f, f->negate, n, x_high, z); /* a's memory must not be reused here */
+    LAUNCH(f, f->add, n, low, high, y);
+    make_context(f, 2, 3, false);
+    for (int turn = 0; turn < 4; turn++) {
+        int64_t size = turn % 2 ? 10 : 400;
+        set_input(f, 0, vector(ramp + turn, size));
+        run(f);
+        const float *sum_of = output(f, 0).data, *negative = output(f, 1).data;
+        for (int64_t i = 0; i < size / 2; i++) {
+            assert_true(sum_of[i] == ramp[turn + i] + ramp[turn + i + size / 2] + 10);
+            assert_true(negative[i] == -ramp[turn + i + size / 2]);
+        }
+    }
+    end_plan(f);
+}
+
+static void refuses_buffers_beyond_their_memory(void **state) {
+    for (int which = 0; which < 3; which++) {
+        struct fixture *f = begin_plan();
+        struct tiny_plan *t = &f->tiny;
+        ig_slot n = tiny_const(t, 10);
+        tiny_subplan(t);
+        uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
+        uint32_t w = tiny_weight(t, 15, (const float[]){5}, 1);
+        uint32_t part = tiny_alias(t, x, tiny_const(t, which == 0 ? 4 : 0), bytes_for(t, n));
+        if (which == 1) t->buffers[w].bytes = tiny_const(t, 65);
+        if (which == 2) t->buffers[y].bytes = tiny_const(t, 41);
+        LAUNCH(f, f->shift, n, part, w, y);
+        make_context(f, 1, 3, false);
+        set_input(f, 0, vector(ramp, 10));
+        expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_BAD_ENGINE, "is larger than the memory");
+        end_plan(f);
+    }
+}
+
+/* ---- IF: y = condition ? -x : (x + 7) + x ---------------------------------------------------------------------------------------- */
+
+static struct fixture *choice(void) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "n", 1, 0, 0, 1000);
+    tiny_subplan(t);
+    uint32_t condition = tiny_input(t, "condition", INGOT_BOOL, 0, NULL), x = tiny_input(t, "x", INGOT_F32, 1, &n);
+    uint32_t y = tiny_output(t, "y", INGOT_F32, 1, &n), result = tiny_arena(t, bytes_for(t, n));
+    struct ig_plan_step *step = tiny_step(t, IG_STEP_IF, "choose", (const uint32_t[]){condition, x, result}, 3);
+    step->a = 1, step->b = 2, step->n_inputs = 1;
+    uint32_t w = tiny_weight(t, 3, (const float[]){0}, 1);
+    LAUNCH(f, f->shift, n, result, w, y);
+    tiny_subplan(t);
+    x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    LAUNCH(f, f->negate, n, x, y);
+    tiny_subplan(t);
+    x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    w = tiny_weight(t, 4, (const float[]){7}, 1);
+    uint32_t a = tiny_arena(t, bytes_for(t, n));
+    LAUNCH(f, f->shift, n, x, w, a);
+    LAUNCH(f, f->add, n, a, x, y);
+    return f;
+}
+
+static void chooses_a_branch(void **state) {
+    for (int profile = 0; profile < 2; profile++) {
+        struct fixture *f = choice();
+        make_context(f, 2, 3, profile);
+        unsigned char condition = 0;
+        size_t calls = 0;
+        set_input(f, 0, scalar_bool(&condition));
+        for (int turn = 0; turn < 16; turn++) {
+            condition = turn & 1;
+            int64_t n = turn & 2 ? 999 : 3;
+            if (turn == 4) calls = f->allocator.calls;
+            set_input(f, 1, vector(ramp + turn, n));
+            run(f);
+            const float *y = output(f, 0).data, *x = ramp + turn;
+            for (int64_t i = 0; i < n; i++)
+                assert_true(y[i] == (condition ? -x[i] : 2 * x[i] + 7));
+        }
+        assert_int_equal(f->allocator.calls, calls);
+        struct ingot_profile_row rows[5];
+        assert_int_equal(ig_context_profile(f->context, rows, 5), profile ? 5 : 0);
+        if (profile) assert_true(rows[0].calls == 16 && rows[2].calls == 8 && rows[4].calls == 8);
+        end_plan(f);
+    }
+}
+
+/* ---- LOOP: state += x each turn, and each state is stacked; stops where the iteration reaches the limit --------------------------- */
+
+struct loop_plan {
+    bool with_trip, with_condition, scanned;
+};
+
+static struct fixture *looping(struct loop_plan what) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "n", 2, 0, 0, 1000), trips = tiny_symbol(t, "trips", 0, IG_PLAN_NONE, 0, 100);
+    ig_slot stacked[] = {trips, n};
+    tiny_subplan(t);
+    uint32_t trip = tiny_input(t, "trip", INGOT_I64, 0, NULL), limit = tiny_input(t, "limit", INGOT_I64, 0, NULL);
+    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), go = tiny_input(t, "go", INGOT_BOOL, 0, NULL);
+    uint32_t last = tiny_output(t, "last", INGOT_F32, 1, &n), all = tiny_output(t, "all", INGOT_F32, 2, stacked);
+    uint32_t numbers = tiny_output(t, "number", INGOT_F32, 1, &n);
+    uint32_t begin = tiny_arena(t, bytes_for(t, n));
+    LAUNCH(f, f->negate, n, x, begin); /* from -x */
+    uint32_t operands[] = {what.with_trip ? trip : IG_PLAN_NONE,
+                           what.with_condition ? go : IG_PLAN_NONE,
+                           begin,
+                           x,
+                           x,
+                           limit,
+                           last,
+                           numbers,
+                           all};
+    struct ig_plan_step *step = tiny_step(t, IG_STEP_LOOP, "loop 'l'", operands, what.scanned ? 9 : 8);
+    step->a = 1, step->n_carried = 2, step->n_inputs = 2;
+    tiny_subplan(t);
+    uint32_t iteration = tiny_input(t, "iteration", INGOT_I64, 0, NULL);
+    tiny_input(t, "condition", INGOT_BOOL, 0, NULL);
+    uint32_t state = tiny_input(t, "state", INGOT_F32, 1, &n);
+    tiny_input(t, "number", INGOT_F32, 1, &n);
+    x = tiny_input(t, "x", INGOT_F32, 1, &n), limit = tiny_input(t, "limit", INGOT_I64, 0, NULL);
+    uint32_t on = tiny_output(t, "condition", INGOT_BOOL, 0, NULL), next = tiny_output(t, "state", INGOT_F32, 1, &n);
+    uint32_t number = tiny_output(t, "number", INGOT_F32, 1, &n), slice = 0;
+    if (what.scanned) slice = tiny_output(t, "slice", INGOT_F32, 1, &n);
+    uint32_t a = tiny_arena(t, bytes_for(t, n)), b = tiny_arena(t, bytes_for(t, n));
+    LAUNCH(f, f->negate, n, state, a);
+    LAUNCH(f, f->negate, n, a, b);
+    LAUNCH(f, f->add, n, b, x, next);
+    LAUNCH(f, f->widen, n, iteration, number);
+    if (what.scanned) tiny_step(t, IG_STEP_COPY, "slice", (const uint32_t[]){next, slice}, 2);
+    tiny_launch(t, f->below, tiny_const(t, 1), (const uint32_t[]){iteration, limit, on}, 3, NULL, 0);
+    return f;
+}
+
+struct loop_inputs {
+    int64_t trip, limit, n;
+    unsigned char go;
+};
+
+static void set_loop(struct fixture *f, struct loop_inputs *in) {
+    set_input(f, 0, scalar_i64(&in->trip));
+    set_input(f, 1, scalar_i64(&in->limit));
+    set_input(f, 2, vector(ramp, in->n));
+    set_input(f, 3, scalar_bool(&in->go));
+}
+
+static void check_loop(struct fixture *f, const struct loop_inputs *in, int64_t turns, bool scanned) {
+    const float *last = output(f, 0).data, *all = output(f, 1).data, *number = output(f, 2).data;
+    for (int64_t i = 0; i < in->n; i++) {
+        assert_true(last[i] == ramp[i] * (float)(turns - 1));
+        assert_true(number[i] == (turns ? (float)(turns - 1) : ramp[i]));
+        for (int64_t k = 0; scanned && k < turns; k++)
+            assert_true(all[k * in->n + i] == ramp[i] * (float)k);
+    }
+}
+
+static void loops(void **state) {
+    static const struct loop_inputs cases[] = {{0, 100, 10, 1},  {1, 100, 10, 1}, {2, 100, 900, 1}, {5, 100, 10, 1},
+                                               {100, 100, 3, 1}, {7, 100, 0, 1},  {3, 100, 1, 1}};
+    enum { COUNT = sizeof cases / sizeof *cases };
+    struct fixture *f = looping((struct loop_plan){.with_trip = true, .scanned = true});
+    make_context(f, 2, COUNT, false);
+    size_t calls = 0;
+    for (int turn = 0; turn < 3 * COUNT; turn++) {
+        if (turn == COUNT) calls = f->allocator.calls;
+        struct loop_inputs in = cases[turn % COUNT];
+        set_loop(f, &in);
+        run(f);
+        check_loop(f, &in, in.trip, true);
+        assert_int_equal(output(f, 1).dims[0], in.trip);
+    }
+    assert_int_equal(f->allocator.calls, calls);
+    end_plan(f);
+}
+
+static void loops_end_by_condition(void **state) {
+    static const struct {
+        struct loop_plan plan;
+        struct loop_inputs in;
+        int64_t turns;
+    } cases[] = {
+        {{true, true, false}, {50, 4, 10, 1}, 4},  {{true, true, false}, {3, 4, 10, 1}, 3},
+        {{true, true, false}, {50, 4, 10, 0}, 0},  {{false, true, false}, {0, 6, 10, 1}, 6},
+        {{false, false, false}, {0, 1, 10, 0}, 1}, {{false, false, false}, {0, 0, 10, 0}, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f = looping(cases[i].plan);
+        make_context(f, 2, 3, i % 2);
+        struct loop_inputs in = cases[i].in;
+        set_loop(f, &in);
+        for (int turn = 0; turn < 2; turn++) {
+            run(f);
+            check_loop(f, &in, cases[i].turns, false);
+        }
+        end_plan(f);
+    }
+}
+
+static void loops_keep_to_their_outputs(void **state) {
+    struct fixture *f = looping((struct loop_plan){.with_trip = true, .scanned = true});
+    make_context(f, 2, 3, false);
+    struct loop_inputs in = {.trip = 5, .limit = 3, .n = 10, .go = 1};
+    set_loop(f, &in);
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_UNSUPPORTED,
+                   "loop 'l': the loop ended after 3 iterations, but its stacked outputs are made for 5");
+    in.limit = 5;
+    run(f);
+    check_loop(f, &in, 5, true);
+    end_plan(f);
+    f = looping((struct loop_plan){.scanned = true}); /* no trip count: what is stacked has no end of its own */
+    make_context(f, 2, 3, false);
+    in.limit = 9;
+    set_loop(f, &in);
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_UNSUPPORTED,
+                   "the loop goes on after the 5 iterations that it has room for");
+    end_plan(f);
+}
+
+static void refuses_bodies_of_other_sizes(void **state) {
+    struct fixture *f = choice();
+    f->tiny.tensors[f->tiny.subplans[2].inputs].dtype = INGOT_F64;
+    make_context(f, 1, 3, false);
+    unsigned char condition = 0;
+    set_input(f, 0, scalar_bool(&condition));
+    set_input(f, 1, vector(ramp, 4));
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_BAD_ENGINE,
+                   "choose: operand 1 has 16 bytes, its body wants 32 (n=4)");
+    f->tiny.steps[0].b = 1;
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_BAD_ENGINE, "body of two steps");
+    end_plan(f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_any_shape),
+        cmocka_unit_test(alternating_shapes_allocate_nothing),
+        cmocka_unit_test(a_change_of_address_allocates_nothing),
+        cmocka_unit_test(keeps_the_most_recent_instances),
+        cmocka_unit_test(outputs_are_kept_and_given),
+        cmocka_unit_test(refuses_wrong_inputs),
+        cmocka_unit_test(fails_every_allocation_cleanly),
+        cmocka_unit_test(profiles_steps),
+        cmocka_unit_test(tells_its_memory),
+        cmocka_unit_test(null_device_sees_a_run),
+        cmocka_unit_test(inputs_may_share_memory),
+        cmocka_unit_test(inputs_must_agree),
+        cmocka_unit_test(shapes_may_come_from_data),
+        cmocka_unit_test(refuses_impossible_shapes),
+        cmocka_unit_test(follows_aliases),
+        cmocka_unit_test(refuses_buffers_beyond_their_memory),
+        cmocka_unit_test(chooses_a_branch),
+        cmocka_unit_test(loops),
+        cmocka_unit_test(loops_end_by_condition),
+        cmocka_unit_test(loops_keep_to_their_outputs),
+        cmocka_unit_test(refuses_bodies_of_other_sizes),
+    };
+    fill_ramp();
+    return cmocka_run_group_tests_name("runtime", tests, NULL, NULL);
+}
