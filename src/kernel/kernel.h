@@ -10,16 +10,16 @@
 /* A kernel before compilation. Parameters: buf = region inputs, then outputs; dim = dims. */
 struct ig_kernel {
     enum ig_family family;
-    const char *tactic;     /* what the schedule chose, for people: "gemm 14x32 kc=256, rows copied" */
-    const char *title;      /* the ONNX nodes it computes, for people */
-    struct ig_loops *loops; /* complete; templates are TEXT statements within */
-    const char *prelude;    /* text to stand before the function: micro-kernels of the template; may be NULL */
+    const char *tactic;             /* what the schedule chose, for people: "gemm 14x32 kc=256, rows copied" */
+    const char *title;              /* the ONNX nodes it computes, for people */
+    struct ig_loops *loops;         /* complete; templates are TEXT statements within */
+    const char *prelude;            /* text to stand before the function: micro-kernels of the template; may be NULL */
     IG_VEC(struct ig_micro) micros; /* micro-kernels that the loops call; printed by ig_c_micro after the prelude */
-    IG_VEC(ig_value) literals; /* region inputs that became literals: not passed */
-    IG_VEC(ig_dim) dims;    /* the values of dim[] at run time: loops->dim_params */
-    ig_dim tiles;           /* how many tiles there are */
-    ig_dim scratch_bytes;   /* per thread */
-    ig_dim work;            /* estimate, in vector operations, for deciding how many threads are worth it */
+    IG_VEC(ig_value) literals;      /* region inputs that became literals: not passed */
+    IG_VEC(ig_dim) dims;            /* the values of dim[] at run time: loops->dim_params */
+    ig_dim tiles;                   /* how many tiles there are */
+    ig_dim scratch_bytes;           /* per thread */
+    ig_dim work;                    /* estimate, in vector operations, for deciding how many threads are worth it */
 };
 
 /* Schedules a region. Never fails for want of a tactic. */
@@ -33,8 +33,8 @@ struct ig_kernel *ig_kernel_window(struct ig_graph *, const struct ig_region *, 
 struct ig_kernel *ig_kernel_scan(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_rest(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 
-/* Canonical text of a region: operators, attributes, edges, shapes (symbols renumbered in order of appearance), dtypes,
- * target; no names, no weight values. Equal texts may share a kernel. */
+/* Canonical text of a region: operators, attributes, edges, shapes in their symbols, dtypes, values of literals, target;
+ * no names, no weight values. Equal texts may share a kernel, and its dims are the same expressions. */
 const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region *region,
                                   const struct ig_target *target);
 

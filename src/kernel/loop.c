@@ -84,6 +84,12 @@ ig_x ig_x_var(struct ig_loops *k, int var) {
     return ig_x_node_add(k, &node);
 }
 
+ig_x ig_x_free_var(struct ig_loops *k, ig_dim extent) {
+    struct ig_loop_var var = {.lo = ig_dim_const(k->dims, 0), .hi = extent};
+    IG_PUSH(k->job, &k->vars, var);
+    return ig_x_var(k, (int)k->vars.count - 1);
+}
+
 ig_x ig_x_begin(struct ig_loops *k) {
     struct ig_x_node node = leaf(IG_X_BEGIN, INGOT_I64);
     return ig_x_node_add(k, &node);

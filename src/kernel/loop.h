@@ -35,10 +35,10 @@ enum ig_x_kind {
 struct ig_x_node {
     enum ig_x_kind kind;
     enum ingot_dtype dtype;
-    enum ig_op op;   /* MAP */
-    bool saturate;   /* CAST */
-    bool wraps;      /* MAP on integers that are data: wraps on overflow. Index arithmetic never overflows. */
-    int64_t i;       /* CAST: the dtype that is cast to; the node's dtype is its compute type */
+    enum ig_op op; /* MAP */
+    bool saturate; /* CAST */
+    bool wraps;    /* MAP on integers that are data: wraps on overflow. Index arithmetic never overflows. */
+    int64_t i;     /* CAST: the dtype that is cast to; the node's dtype is its compute type */
     double f;
     ig_x args[3];
 };
@@ -91,13 +91,13 @@ struct ig_call_arg {
 struct ig_stmt {
     enum ig_stmt_kind kind;
     enum ig_for_kind for_kind;
-    int var;            /* FOR: index of the loop variable; ACC, UPDATE: of the accumulator */
-    ig_x lo, hi, step;  /* FOR */
-    int buffer;         /* STORE */
-    ig_x index, value;  /* STORE; value: ACC, UPDATE, IF's condition */
-    enum ig_op op;      /* UPDATE */
-    enum ingot_dtype dtype; /* ACC */
-    const char *text;   /* TEXT; CALL: the function's name */
+    int var;                        /* FOR: index of the loop variable; ACC, UPDATE: of the accumulator */
+    ig_x lo, hi, step;              /* FOR */
+    int buffer;                     /* STORE */
+    ig_x index, value;              /* STORE; value: ACC, UPDATE, IF's condition */
+    enum ig_op op;                  /* UPDATE */
+    enum ingot_dtype dtype;         /* ACC */
+    const char *text;               /* TEXT; CALL: the function's name */
     const struct ig_call_arg *args; /* CALL; loads from a buffer that is passed are not moved across the call */
     int n_args;
     IG_VEC(struct ig_stmt *) body; /* FOR, IF */
@@ -109,10 +109,10 @@ struct ig_loops {
     IG_VEC(struct ig_x_node) x;
     struct ig_map *x_index;
     IG_VEC(struct ig_buffer) buffers;
-    IG_VEC(ig_dim) dim_params;  /* dim[i] */
+    IG_VEC(ig_dim) dim_params; /* dim[i] */
     IG_VEC(struct ig_loop_var) vars;
-    int n_accs;                 /* accumulator n is "acc<n>" in the text */
-    struct ig_stmt *top;        /* the FOR of kind TILE */
+    int n_accs;          /* accumulator n is "acc<n>" in the text */
+    struct ig_stmt *top; /* the FOR of kind TILE */
 };
 
 struct ig_loops *ig_loops_create(struct ig_job *job, struct ig_dims *dims);
@@ -121,7 +121,7 @@ struct ig_loops *ig_loops_create(struct ig_job *job, struct ig_dims *dims);
 ig_x ig_x_int(struct ig_loops *k, enum ingot_dtype dtype, int64_t i);
 ig_x ig_x_index(struct ig_loops *k, int64_t i); /* an i64 constant */
 ig_x ig_x_float(struct ig_loops *k, enum ingot_dtype dtype, double f);
-ig_x ig_x_dim(struct ig_loops *k, ig_dim dim);  /* a constant, or dim[i] with the parameter added on first use */
+ig_x ig_x_dim(struct ig_loops *k, ig_dim dim); /* a constant, or dim[i] with the parameter added on first use */
 ig_x ig_x_var(struct ig_loops *k, int var);
 ig_x ig_x_load(struct ig_loops *k, int buffer, ig_x index);
 ig_x ig_x_map1(struct ig_loops *k, enum ig_op op, ig_x a);
@@ -140,6 +140,9 @@ ig_x ig_x_min(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_max(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_less(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_and(struct ig_loops *k, ig_x a, ig_x b);
+/* A variable from 0 to extent-1 that no loop has: for expressions built before the loops are decided, to be
+ * substituted. */
+ig_x ig_x_free_var(struct ig_loops *k, ig_dim extent);
 /* The expression with every occurrence of from[i] replaced by to[i]. */
 ig_x ig_x_substitute(struct ig_loops *k, ig_x x, const ig_x *from, const ig_x *to, int count);
 static inline const struct ig_x_node *ig_x_look(const struct ig_loops *k, ig_x x) {
@@ -163,6 +166,7 @@ struct ig_stmt *ig_s_if(struct ig_loops *k, struct ig_stmt *body, ig_x condition
 void ig_s_text(struct ig_loops *k, struct ig_stmt *body, const char *text);
 /* The name of a loop variable (an IG_X_VAR) in the text; a number is added to make it unique. */
 void ig_s_name(struct ig_loops *k, ig_x var, const char *name);
-void ig_s_call(struct ig_loops *k, struct ig_stmt *body, const char *function, const struct ig_call_arg *args, int count);
+void ig_s_call(struct ig_loops *k, struct ig_stmt *body, const char *function, const struct ig_call_arg *args,
+               int count);
 
 #endif

@@ -1,0 +1,57 @@
+/*
+ * From region to kernel: picks the family's schedule and fills in what all families have in common.
+ */
+#include "kernel/kernel.h"
+
+#include <string.h>
+
+#include "base/text.h"
+#include "kernel/lower.h"
+
+typedef struct ig_kernel *(*schedule_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *);
+
+static const schedule_fn schedules[] = {
+    [IG_FAMILY_MAP] = ig_kernel_map,       [IG_FAMILY_ROW] = ig_kernel_row,   [IG_FAMILY_CONTRACT] = ig_kernel_contract,
+    [IG_FAMILY_WINDOW] = ig_kernel_window, [IG_FAMILY_SCAN] = ig_kernel_scan, [IG_FAMILY_REST] = ig_kernel_rest,
+};
+
+/* The ONNX nodes that a region came from, each once: "Conv 'c1', Relu 'r1', …". */
+static const char *title(struct ig_graph *graph, const struct ig_region *region) {
+    enum { LONGEST = 300 };
+    struct ig_text text;
+    ig_text_init(&text, graph->job);
+    ig_text_add(&text, "");
+    struct ig_map seen;
+    ig_map_init(&seen, graph->job);
+    for (uint32_t i = 0; i < region->nodes.count; i++) {
+        const char *origin = graph->nodes.at[region->nodes.at[i]].origin;
+        uint32_t unused;
+        if (!origin || ig_map_get_name(&seen, origin, &unused)) continue;
+        ig_map_put_name(&seen, origin, 1);
+        if (text.length > LONGEST) {
+            ig_text_add(&text, ", ...");
+            break;
+        }
+        ig_text_printf(&text, "%s%s", text.length ? ", " : "", origin);
+    }
+    return text.at;
+}
+
+struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region *region,
+                                 const struct ig_target *target) {
+    schedule_fn schedule = region->family < sizeof schedules / sizeof *schedules ? schedules[region->family] : NULL;
+    IG_ASSERT(graph->job, schedule != NULL);
+    struct ig_kernel *kernel = schedule(graph, region, target);
+    kernel->family = region->family;
+    kernel->title = title(graph, region);
+    if (kernel->scratch_bytes == IG_DIM_NONE) kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
+    kernel->literals.count = 0;
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        ig_value v = region->inputs.at[i];
+        if (ig_lower_is_literal(graph, v)) IG_PUSH(graph->job, &kernel->literals, v);
+    }
+    kernel->dims.count = 0;
+    for (uint32_t i = 0; i < kernel->loops->dim_params.count; i++)
+        IG_PUSH(graph->job, &kernel->dims, kernel->loops->dim_params.at[i]);
+    return kernel;
+}

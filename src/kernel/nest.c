@@ -1,0 +1,247 @@
+/* Splitting and merging the dims of a loop nest: see nest.h. */
+#include "kernel/nest.h"
+
+#include <string.h>
+
+#include "base/map.h"
+
+void ig_nest_init(struct ig_nest *nest, struct ig_loops *k) {
+    *nest = (struct ig_nest){.k = k};
+}
+
+ig_x ig_nest_dim(struct ig_nest *nest, ig_dim extent) {
+    int64_t n;
+    if (ig_dim_is_const(nest->k->dims, extent, &n) && n == 1) return ig_x_index(nest->k, 0);
+    IG_ASSERT(nest->k->job, nest->rank < IG_NEST_DIMS);
+    nest->extent[nest->rank] = extent;
+    nest->border[nest->rank] = false;
+    nest->var[nest->rank] = ig_x_free_var(nest->k, extent);
+    return nest->var[nest->rank++];
+}
+
+int ig_nest_add(struct ig_nest *nest, ig_x x) {
+    IG_PUSH(nest->k->job, &nest->x, x);
+    return (int)nest->x.count - 1;
+}
+
+ig_x ig_nest_bind(struct ig_nest *nest, int which, const ig_x *vars) {
+    return ig_x_substitute(nest->k, nest->x.at[which], nest->var, vars, nest->rank);
+}
+
+/* ---- Walking the index expressions ------------------------------------------------------------------------------------- */
+
+struct walk {
+    struct ig_nest *nest;
+    void (*visit)(void *user, const struct ig_affine *sum, bool is_load);
+    void *user;
+    struct ig_map seen;
+};
+
+static bool is_index(const struct ig_x_node *n) {
+    return n->kind == IG_X_VAR ||
+           (n->kind == IG_X_MAP && n->dtype == INGOT_I64 && !n->wraps && (n->op == IG_OP_add || n->op == IG_OP_mul));
+}
+
+static void walk_x(struct walk *w, ig_x x, bool is_load) {
+    struct ig_loops *k = w->nest->k;
+    uint32_t key[2] = {x, is_load}, unused;
+    if (ig_map_get(&w->seen, key, sizeof key, &unused)) return;
+    ig_map_put(&w->seen, key, sizeof key, 1);
+    const struct ig_x_node n = k->x.at[x];
+    if (!is_load && !is_index(&n)) {
+        for (int i = 0; i < 3; i++) {
+            if (n.args[i] != IG_NO_X) walk_x(w, n.args[i], n.kind == IG_X_LOAD);
+        }
+        return;
+    }
+    struct ig_affine sum;
+    ig_affine_of(k, x, &sum);
+    w->visit(w->user, &sum, is_load);
+    for (int t = 0; t < sum.count; t++) {
+        const struct ig_x_node atom = k->x.at[sum.term[t].atom];
+        if (atom.kind == IG_X_VAR) continue;
+        for (int i = 0; i < 3; i++) {
+            if (atom.args[i] != IG_NO_X) walk_x(w, atom.args[i], atom.kind == IG_X_LOAD);
+        }
+    }
+}
+
+void ig_nest_indices(struct ig_nest *nest, void (*visit)(void *user, const struct ig_affine *sum, bool is_load),
+                     void *user) {
+    struct walk w = {.nest = nest, .visit = visit, .user = user};
+    ig_map_init(&w.seen, nest->k->job);
+    for (uint32_t i = 0; i < nest->x.count; i++)
+        walk_x(&w, nest->x.at[i], false);
+}
+
+/* ---- Splitting ------------------------------------------------------------------------------------------------------------ */
+
+struct split {
+    int dim;
+    ig_dim inner;
+};
+
+/* Finds a quotient or remainder of one variable by a divisor of its extent. */
+static bool find_split(struct ig_nest *nest, ig_x x, struct ig_map *seen, struct split *out_split) {
+    struct ig_loops *k = nest->k;
+    uint32_t unused;
+    if (ig_map_get(seen, &x, sizeof x, &unused)) return false;
+    ig_map_put(seen, &x, sizeof x, 1);
+    const struct ig_x_node n = k->x.at[x];
+    if (n.kind == IG_X_MAP && !n.wraps && (n.op == IG_OP_div || n.op == IG_OP_mod)) {
+        ig_dim by, unused_dim;
+        ig_x_bounds(k, n.args[1], &by, &unused_dim);
+        for (int d = 0; d < nest->rank && by != IG_DIM_NONE; d++) {
+            if (n.args[0] != nest->var[d] || !ig_dim_divides(k->dims, by, nest->extent[d])) continue;
+            *out_split = (struct split){d, by};
+            return true;
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        if (n.args[i] != IG_NO_X && find_split(nest, n.args[i], seen, out_split)) return true;
+    }
+    return false;
+}
+
+static void rewrite(struct ig_nest *nest, const ig_x *from, const ig_x *to, int count) {
+    for (uint32_t i = 0; i < nest->x.count; i++)
+        nest->x.at[i] = ig_x_substitute(nest->k, nest->x.at[i], from, to, count);
+}
+
+static void split_dim(struct ig_nest *nest, const struct split *split) {
+    struct ig_loops *k = nest->k;
+    int d = split->dim;
+    ig_dim outer = ig_dim_div(k->dims, nest->extent[d], split->inner);
+    ig_x old = nest->var[d];
+    size_t after = (size_t)(nest->rank - d - 1);
+    memmove(nest->extent + d + 2, nest->extent + d + 1, after * sizeof *nest->extent);
+    memmove(nest->var + d + 2, nest->var + d + 1, after * sizeof *nest->var);
+    memmove(nest->border + d + 2, nest->border + d + 1, after * sizeof *nest->border);
+    nest->rank++;
+    nest->extent[d] = outer;
+    nest->extent[d + 1] = split->inner;
+    nest->border[d + 1] = false;
+    nest->var[d] = ig_x_free_var(k, outer);
+    nest->var[d + 1] = ig_x_free_var(k, split->inner);
+    ig_x whole = ig_x_add(k, ig_x_mul(k, nest->var[d], ig_x_dim(k, split->inner)), nest->var[d + 1]);
+    rewrite(nest, &old, &whole, 1);
+}
+
+static void split_all(struct ig_nest *nest) {
+    for (int round = 0; round < IG_NEST_DIMS && nest->rank < IG_NEST_DIMS; round++) {
+        struct split split;
+        struct ig_map seen;
+        ig_map_init(&seen, nest->k->job);
+        bool found = false;
+        for (uint32_t i = 0; i < nest->x.count && !found; i++)
+            found = find_split(nest, nest->x.at[i], &seen, &split);
+        if (!found) return;
+        split_dim(nest, &split);
+    }
+}
+
+/* ---- Merging -------------------------------------------------------------------------------------------------------------- */
+
+struct merge {
+    struct ig_nest *nest;
+    bool even[IG_NEST_DIMS]; /* all indices step evenly from dim i-1 to dim i */
+};
+
+static void check_even(void *user, const struct ig_affine *sum, bool is_load) {
+    struct merge *m = user;
+    struct ig_nest *nest = m->nest;
+    (void)is_load;
+    for (int i = 1; i < nest->rank; i++) {
+        ig_dim outer = ig_affine_factor(nest->k, sum, nest->var[i - 1]);
+        ig_dim inner = ig_affine_factor(nest->k, sum, nest->var[i]);
+        if (outer != ig_dim_mul(nest->k->dims, inner, nest->extent[i])) m->even[i] = false;
+    }
+}
+
+static void merge_all(struct ig_nest *nest) {
+    struct ig_loops *k = nest->k;
+    struct merge m = {.nest = nest};
+    for (int i = 1; i < nest->rank; i++)
+        m.even[i] = !nest->border[i];
+    ig_nest_indices(nest, check_even, &m);
+    ig_x from[IG_NEST_DIMS], to[IG_NEST_DIMS];
+    int rank = 0;
+    for (int first = 0, last; first < nest->rank; first = last + 1) {
+        last = first;
+        ig_dim extent = nest->extent[first];
+        for (; last + 1 < nest->rank && m.even[last + 1]; last++)
+            extent = ig_dim_mul(k->dims, extent, nest->extent[last + 1]);
+        ig_x var = last == first ? nest->var[first] : ig_x_free_var(k, extent);
+        for (int i = first; i <= last; i++) {
+            from[i] = nest->var[i];
+            to[i] = i == last ? var : ig_x_index(k, 0);
+        }
+        nest->border[rank] = nest->border[first];
+        nest->extent[rank] = extent;
+        nest->var[rank++] = var;
+    }
+    if (rank == nest->rank) return;
+    rewrite(nest, from, to, nest->rank);
+    nest->rank = rank;
+}
+
+void ig_nest_simplify(struct ig_nest *nest) {
+    split_all(nest);
+    merge_all(nest);
+}
+
+/* ---- Estimates ------------------------------------------------------------------------------------------------------------ */
+
+int64_t ig_nest_guess(const struct ig_nest *nest, int dim) {
+    enum { USUAL = 128 };
+    int64_t n, lo, hi;
+    if (ig_dim_is_const(nest->k->dims, nest->extent[dim], &n)) return n;
+    ig_dim_range(nest->k->dims, nest->extent[dim], &lo, &hi);
+    return hi < USUAL ? hi : lo > USUAL ? lo : USUAL;
+}
+
+static int64_t op_cost(enum ig_op op) {
+    switch (op) {
+    case IG_OP_div:
+    case IG_OP_sqrt: return 4;
+    case IG_OP_mod: return 8;
+    case IG_OP_exp:
+    case IG_OP_sigmoid:
+    case IG_OP_log: return 12;
+    case IG_OP_erf:
+    case IG_OP_tanh: return 16;
+    case IG_OP_log1p:
+    case IG_OP_sin:
+    case IG_OP_cos:
+    case IG_OP_tan:
+    case IG_OP_asin:
+    case IG_OP_acos:
+    case IG_OP_atan:
+    case IG_OP_sinh:
+    case IG_OP_cosh:
+    case IG_OP_asinh:
+    case IG_OP_acosh:
+    case IG_OP_atanh:
+    case IG_OP_fmod:
+    case IG_OP_pow: return 40;
+    default: return 1;
+    }
+}
+
+static int64_t cost(const struct ig_loops *k, ig_x x, struct ig_map *seen) {
+    uint32_t unused;
+    if (ig_map_get(seen, &x, sizeof x, &unused)) return 0;
+    ig_map_put(seen, &x, sizeof x, 1);
+    const struct ig_x_node *n = &k->x.at[x];
+    if (n->kind == IG_X_LOAD && is_index(&k->x.at[n->args[0]])) return 1;
+    int64_t sum = n->kind == IG_X_MAP ? op_cost(n->op) : n->kind == IG_X_LOAD || n->kind == IG_X_CAST ? 1 : 0;
+    for (int i = 0; i < 3; i++)
+        sum += n->args[i] == IG_NO_X ? 0 : cost(k, n->args[i], seen);
+    return sum;
+}
+
+int64_t ig_x_cost(const struct ig_loops *k, ig_x x) {
+    struct ig_map seen;
+    ig_map_init(&seen, k->job);
+    return cost(k, x, &seen);
+}
