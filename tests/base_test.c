@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/cpu.h"
 #include "base/file.h"
@@ -331,6 +332,13 @@ static void test_hashes(void **state) {
     char text[33];
     ig_hash128_print(ig_hash128("", 0), text);
     assert_string_equal(text, "99aa06d3014798d86001c324468d497f");
+    /* Whatever instructions it is computed with. */
+    static unsigned char bytes[100000];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(i * i >> 3);
+    for (size_t size = 0; size < sizeof bytes; size = 2 * size + 1) {
+        assert_true(ig_hash64(bytes + 1, size) == XXH3_64bits(bytes + 1, size));
+    }
 }
 
 /* ---- Halves ---- */

@@ -4,7 +4,12 @@
 #include <stdio.h>
 #include <xxhash.h>
 
+#include "base/hash_avx2.h"
+
 uint64_t ig_hash64(const void *data, size_t size) {
+#if IG_HASH_HAS_AVX2
+    if (size >= 4096 && __builtin_cpu_supports("avx2")) return ig_hash64_avx2(data, size);
+#endif
     return XXH3_64bits(data, size);
 }
 

@@ -1,0 +1,659 @@
+/* engine/: what is written is read back, and nothing else is accepted. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "engine/check.h"
+#include "engine/engine.h"
+#include "engine/format.h"
+#include "support/support.h"
+
+#define COUNT(array) (uint32_t)(sizeof(array) / sizeof *(array))
+
+/* ---- A small engine with one of everything ---- */
+
+/* Slots: batch, trip, then 4, 4*batch, 8, 1, 64. */
+enum { BATCH, TRIP, FOUR, FOUR_BATCH, EIGHT, ONE, SIXTY_FOUR };
+/* Strings. */
+enum { NOTHING = 0, NAME_X = 1, NAME_N = 3, NAME_Y = 5, NAME_BATCH = 7, NAME_4BATCH = 13, NAME_K = 21 };
+static const char strings[] = "\0x\0n\0y\0batch\0004*batch\0kernel";
+
+static const struct ig_plan_symbol symbols[] = {
+    {NAME_BATCH, 0, 0, 0, 1, 1000},
+    {NAME_N, 1, IG_PLAN_NONE, 0, 0, 99},
+};
+static const struct ig_shape_instr instrs[] = {
+    {IG_SHAPE_CONST, 0, 0, 0, 4}, {IG_SHAPE_MUL, FOUR, BATCH, 0, 0}, {IG_SHAPE_CONST, 0, 0, 0, 8},
+    {IG_SHAPE_CONST, 0, 0, 0, 1}, {IG_SHAPE_CONST, 0, 0, 0, 64},
+};
+static const struct ig_plan_tensor tensors[] = {
+    /* The main plan's inputs and output. */
+    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
+    {NAME_N, INGOT_I64, 0, 1, {0}, {0}},
+    {NAME_Y, INGOT_F32, 1, 2, {BATCH}, {NAME_BATCH}},
+    /* The body of a loop: iteration, condition, carried; condition, carried. */
+    {NAME_N, INGOT_I64, 0, 0, {0}, {0}},
+    {NAME_N, INGOT_BOOL, 0, 1, {0}, {0}},
+    {NAME_X, INGOT_F32, 1, 2, {BATCH}, {NAME_BATCH}},
+    {NAME_N, INGOT_BOOL, 0, 3, {0}, {0}},
+    {NAME_Y, INGOT_F32, 1, 4, {BATCH}, {NAME_BATCH}},
+    /* The branches of a condition: one captured, one result. */
+    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
+    {NAME_Y, INGOT_F32, 1, 1, {BATCH}, {NAME_BATCH}},
+    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
+    {NAME_Y, INGOT_F32, 1, 1, {BATCH}, {NAME_BATCH}},
+};
+static const struct ig_plan_buffer buffers[] = {
+    /* Main: x, n, y, weight, a, b, alias of b, condition. */
+    {IG_PLAN_INPUT, 0, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_INPUT, 1, EIGHT, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_OUTPUT, 0, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_WEIGHT, 1, SIXTY_FOUR, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_ARENA, 0, FOUR_BATCH, IG_PLAN_NONE, 0, 1},
+    {IG_PLAN_ARENA, 0, FOUR_BATCH, IG_PLAN_NONE, 1, 2},
+    {IG_PLAN_ALIAS, 5, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_ARENA, 0, ONE, IG_PLAN_NONE, 0, 2},
+    /* Loop body. */
+    {IG_PLAN_INPUT, 0, EIGHT, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_INPUT, 1, ONE, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_INPUT, 2, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_OUTPUT, 0, ONE, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_OUTPUT, 1, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+    /* Then and else. */
+    {IG_PLAN_INPUT, 0, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_OUTPUT, 0, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_INPUT, 0, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+    {IG_PLAN_OUTPUT, 0, FOUR_BATCH, IG_PLAN_NONE, 0, 0},
+};
+static const uint32_t operands[] = {
+    0, 3,
+    4, 7, /* kernel: x, weight -> a, condition */
+    1, IG_PLAN_NONE,
+    4, 5, /* loop: trip, always, a -> b */
+    7, 6,
+    2, /* if: condition, alias of b -> y */
+    1, 3,
+    2, 4, /* loop body: two copies */
+    0, 1,
+    0, 1, /* then, else: a copy each */
+};
+static const ig_slot dim_table[] = {BATCH, FOUR};
+#define NONE IG_PLAN_NONE
+static const struct ig_plan_step steps[] = {
+    {IG_STEP_KERNEL, 1, 0, 4, 0, 2, BATCH, SIXTY_FOUR, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K},
+    {IG_STEP_LOOP, NONE, 4, 4, 0, 0, NONE, NONE, NONE, 1, NONE, 0, 1, NAME_K},
+    {IG_STEP_IF, NONE, 8, 3, 0, 0, NONE, NONE, NONE, 2, 3, 1, 0, NAME_K},
+    {IG_STEP_COPY, NONE, 11, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
+    {IG_STEP_COPY, NONE, 13, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
+    {IG_STEP_COPY, NONE, 15, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
+    {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
+};
+static const struct ig_plan_kernel kernels[] = {
+    {0, NAME_K, NAME_X, NAME_Y, 0},
+    {64, NAME_K, NAME_X, NAME_Y, 0},
+};
+static const struct ig_subplan subplans[] = {
+    {0, 2, 2, 1, 0, 8, 0, 3},
+    {3, 3, 6, 2, 8, 5, 3, 2},
+    {8, 1, 9, 1, 13, 2, 5, 1},
+    {10, 1, 11, 1, 15, 2, 6, 1},
+};
+
+static const struct ig_plan small_plan = {
+    .n_symbols = COUNT(symbols),
+    .n_instrs = COUNT(instrs),
+    .n_tensors = COUNT(tensors),
+    .n_buffers = COUNT(buffers),
+    .n_operands = COUNT(operands),
+    .n_dims = COUNT(dim_table),
+    .n_steps = COUNT(steps),
+    .n_kernels = COUNT(kernels),
+    .n_subplans = COUNT(subplans),
+    .strings_size = sizeof strings,
+    .symbols = symbols,
+    .instrs = instrs,
+    .tensors = tensors,
+    .buffers = buffers,
+    .operands = operands,
+    .dims = dim_table,
+    .steps = steps,
+    .kernels = kernels,
+    .subplans = subplans,
+    .strings = strings,
+};
+
+static unsigned char weight_bytes[3 << 20];
+static uint64_t weight_offsets[] = {0, 64, 192, 4096};
+static uint64_t weight_sizes[] = {10, 100, 0, sizeof weight_bytes - 5};
+static _Alignas(64) unsigned char code[8192];
+
+static enum ingot_status fill(void *user, uint32_t index, const void **out_data, struct ingot_error *error) {
+    if (user && *(int *)user == (int)index) return IG_ERR(error, INGOT_BAD_MODEL, "weight %u cannot be had", index);
+    *out_data = weight_bytes;
+    return INGOT_OK;
+}
+
+/* ---- Engines in memory ---- */
+
+struct memory {
+    unsigned char *data;
+    size_t size, capacity, fail_after; /* bytes; 0: never */
+};
+
+static enum ingot_status memory_write(void *user, const void *data, size_t size, struct ingot_error *error) {
+    struct memory *m = user;
+    if (m->fail_after && m->size + size > m->fail_after) return IG_ERR(error, INGOT_IO, "the disk is full");
+    if (m->size + size > m->capacity) {
+        size_t capacity = 2 * (m->size + size) + 4096;
+        unsigned char *grown = NULL;
+        assert_int_equal(posix_memalign((void **)&grown, 4096, capacity), 0);
+        if (m->size) memcpy(grown, m->data, m->size);
+        free(m->data);
+        m->data = grown;
+        m->capacity = capacity;
+    }
+    memcpy(m->data + m->size, data, size);
+    m->size += size;
+    return INGOT_OK;
+}
+
+static enum ingot_status memory_patch(void *user, uint64_t offset, const void *data, size_t size,
+                                      struct ingot_error *error) {
+    struct memory *m = user;
+    assert_true(offset + size <= m->size);
+    memcpy(m->data + offset, data, size);
+    return INGOT_OK;
+}
+
+static struct ig_engine_image small_image(void) {
+    for (size_t i = 0; i < sizeof weight_bytes; i++)
+        weight_bytes[i] = (unsigned char)(i * 7 + i / 300);
+    for (size_t i = 0; i < sizeof code; i++)
+        code[i] = (unsigned char)(i * 3);
+    return (struct ig_engine_image){
+        .target = "cpu:x86-64-v3",
+        .required_features = IG_CPU_X86_64_V3,
+        .plan = small_plan,
+        .code = code,
+        .code_size = sizeof code,
+        .n_weights = 3,
+        .weight_offsets = weight_offsets,
+        .weight_sizes = weight_sizes,
+        .weight_fill = fill,
+        .recipes = "recipe",
+        .explanation = "{\"why\": 1}",
+    };
+}
+
+static struct memory write_image(const struct ig_engine_image *image) {
+    struct ingot_error error;
+    struct memory memory = {0};
+    struct ig_engine_sink sink = {&memory, memory_write, memory_patch};
+    if (ig_engine_write(image, &sink, &ig_libc_allocator, &error) != INGOT_OK) fail_msg("%s", error.message);
+    return memory;
+}
+
+/* ---- What is written is read back ---- */
+
+static void check_contents(const struct ig_engine_file *file, uint32_t n_weights) {
+    assert_string_equal(file->target, "cpu:x86-64-v3");
+    assert_true(file->required_features == IG_CPU_X86_64_V3);
+    assert_string_equal(file->recipes, "recipe");
+    assert_string_equal(file->explanation, "{\"why\": 1}");
+    assert_int_equal((uintptr_t)file->code % 4096, 0);
+    assert_int_equal((uintptr_t)file->weights % 64, 0);
+    assert_int_equal(file->code_size, sizeof code);
+    assert_memory_equal(file->code, code, sizeof code);
+#define SAME(count, table, array)                     \
+    assert_int_equal(file->plan.count, COUNT(array)); \
+    assert_memory_equal(file->plan.table, array, sizeof array)
+    SAME(n_symbols, symbols, symbols);
+    SAME(n_instrs, instrs, instrs);
+    SAME(n_tensors, tensors, tensors);
+    SAME(n_buffers, buffers, buffers);
+    SAME(n_operands, operands, operands);
+    SAME(n_dims, dims, dim_table);
+    SAME(n_steps, steps, steps);
+    SAME(n_kernels, kernels, kernels);
+    SAME(n_subplans, subplans, subplans);
+    SAME(strings_size, strings, strings);
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < n_weights; i++) {
+        for (; end < weight_offsets[i]; end++)
+            assert_int_equal(file->weights[end], 0);
+        assert_memory_equal(file->weights + weight_offsets[i], weight_bytes, weight_sizes[i]);
+        end = weight_offsets[i] + weight_sizes[i];
+    }
+    assert_int_equal(file->weights_size, (end + 63) / 64 * 64);
+}
+
+static void test_round_trip(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    for (image.n_weights = 1; image.n_weights <= 4; image.n_weights++) { /* the plan uses weight 1 */
+        struct memory memory = write_image(&image), again = write_image(&image);
+        assert_int_equal(memory.size, again.size);
+        assert_memory_equal(memory.data, again.data, memory.size);
+        struct ig_engine_file file;
+        enum ingot_status status = ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_ALL, &file, &error);
+        if (status != INGOT_OK) fail_msg("%s", error.message);
+        check_contents(&file, image.n_weights);
+        ig_engine_close(&file);
+        free(memory.data);
+        free(again.data);
+    }
+}
+
+static enum ingot_status file_write(void *user, const void *data, size_t size, struct ingot_error *error) {
+    return ig_file_writer_write(user, data, size, error);
+}
+
+static enum ingot_status file_patch(void *user, uint64_t offset, const void *data, size_t size,
+                                    struct ingot_error *error) {
+    return ig_file_writer_patch(user, offset, data, size, error);
+}
+
+static void test_files(void **state) {
+    char folder[] = "/tmp/ingot-engine-test-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/small.ingot", folder);
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    struct ig_file_writer writer;
+    struct ig_engine_sink sink = {&writer, file_write, file_patch};
+    assert_int_equal(ig_file_writer_open(&writer, path, &ig_libc_allocator, &error), INGOT_OK);
+    assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_OK);
+    assert_int_equal(ig_file_writer_commit(&writer, &error), INGOT_OK);
+    struct ig_engine_file file;
+    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &file, &error), INGOT_OK);
+    check_contents(&file, 3);
+    ig_engine_close(&file);
+    ig_engine_close(&file);
+    assert_int_equal(truncate(path, 5000), 0);
+    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &file, &error), INGOT_BAD_ENGINE);
+    assert_non_null(strstr(error.message, path));
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &file, &error), INGOT_BAD_ENGINE);
+    assert_non_null(strstr(error.message, "not an Ingot engine"));
+    unlink(path);
+    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &file, &error), INGOT_IO);
+    rmdir(folder);
+}
+
+/* ---- Writing that fails ---- */
+
+static void test_failing_sinks(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    for (size_t limit = 1; limit < 50000; limit += 997) {
+        struct memory memory = {.fail_after = limit};
+        struct ig_engine_sink sink = {&memory, memory_write, memory_patch};
+        enum ingot_status status = ig_engine_write(&image, &sink, &ig_libc_allocator, &error);
+        assert_true(status == INGOT_IO || (status == INGOT_OK && memory.size <= limit));
+        free(memory.data);
+    }
+    int bad = 1;
+    image.weight_user = &bad;
+    struct memory memory = {0};
+    struct ig_engine_sink sink = {&memory, memory_write, memory_patch};
+    assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_BAD_MODEL);
+    assert_string_equal(error.message, "weight 1 cannot be had");
+    free(memory.data);
+}
+
+static void *refuse_alloc(void *user, size_t size, size_t alignment) {
+    int *left = user;
+    return (*left)-- > 0 ? ig_libc_allocator.alloc(NULL, size, alignment) : NULL;
+}
+
+static void plain_release(void *user, void *memory, size_t size) {
+    free(memory);
+}
+
+static void test_failing_allocators(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    for (int allowed = 0; allowed < 2; allowed++) {
+        int left = allowed;
+        struct ingot_allocator allocator = {&left, refuse_alloc, plain_release};
+        struct memory memory = {0};
+        struct ig_engine_sink sink = {&memory, memory_write, memory_patch};
+        assert_int_equal(ig_engine_write(&image, &sink, &allocator, &error), INGOT_OUT_OF_MEMORY);
+        free(memory.data);
+    }
+}
+
+static void test_defects_are_not_written(void **state) {
+    struct ingot_error error;
+    struct memory memory = {0};
+    struct ig_engine_sink sink = {&memory, memory_write, memory_patch};
+    struct ig_engine_image image = small_image();
+    image.code_size = 10; /* kernel 1 begins at 64 */
+    assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
+    assert_non_null(strstr(error.message, "kernel 1"));
+    image = small_image();
+    uint64_t overlapping[] = {0, 0, 64};
+    image.weight_offsets = overlapping;
+    assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
+    uint64_t crooked[] = {0, 72, 192};
+    image.weight_offsets = crooked;
+    assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
+    image = small_image();
+    image.target = "a target whose name is so long that it cannot have been meant seriously by anybody";
+    assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
+    assert_int_equal(memory.size, 0);
+}
+
+/* ---- Damage ---- */
+
+static uint64_t next_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+static enum ingot_status open_bytes(const unsigned char *data, size_t size, enum ingot_verify verify,
+                                    struct ingot_error *error) {
+    struct ig_engine_file file;
+    memset(error, 0, sizeof *error);
+    enum ingot_status status = ig_engine_open_memory(data, size, verify, &file, error);
+    if (status == INGOT_OK) ig_engine_close(&file);
+    if (status != INGOT_OK) assert_true(strlen(error->message) > 10);
+    return status;
+}
+
+/* Every single byte of a file is covered. */
+static void test_every_byte_counts(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    struct memory memory = write_image(&image);
+    for (size_t i = 0; i < memory.size; i++) {
+        for (int change = 1; change < 256; change = change == 1 ? 0x80 : 256) {
+            memory.data[i] ^= (unsigned char)change;
+            assert_int_not_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_ALL, &error), INGOT_OK);
+            memory.data[i] ^= (unsigned char)change;
+        }
+    }
+    assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_ALL, &error), INGOT_OK);
+    free(memory.data);
+}
+
+static void test_every_length_counts(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    struct memory memory = write_image(&image);
+    for (size_t size = 0; size < memory.size; size++) {
+        assert_int_not_equal(open_bytes(memory.data, size, INGOT_VERIFY_NO_WEIGHTS, &error), INGOT_OK);
+    }
+    memory_write(&memory, "", 1, &error);
+    assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_ALL, &error), INGOT_BAD_ENGINE);
+    free(memory.data);
+}
+
+/* Several bytes at once, pieces moved, pieces zeroed; in memory that ends where the file does. */
+static void test_mutations(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    struct memory memory = write_image(&image);
+    uint64_t random = 42;
+    for (int round = 0; round < 2000; round++) {
+        unsigned char *copy = NULL;
+        assert_int_equal(posix_memalign((void **)&copy, 64, memory.size), 0);
+        memcpy(copy, memory.data, memory.size);
+        size_t from = next_random(&random) % memory.size, to = next_random(&random) % memory.size;
+        size_t most = memory.size - (from > to ? from : to), length = 1 + next_random(&random) % 64;
+        if (length > most) length = most;
+        switch (round % 3) {
+        case 0:
+            for (size_t i = 0; i < length; i++)
+                copy[to + i] = (unsigned char)next_random(&random);
+            break;
+        case 1: memmove(copy + to, copy + from, length); break;
+        default: memset(copy + to, round & 1 ? 0 : 0xff, length);
+        }
+        bool same = memcmp(copy, memory.data, memory.size) == 0;
+        enum ingot_status status = open_bytes(copy, memory.size, INGOT_VERIFY_ALL, &error);
+        assert_true(same == (status == INGOT_OK));
+        free(copy);
+    }
+    free(memory.data);
+}
+
+static void test_weights_later(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    image.n_weights = 4;
+    struct memory memory = write_image(&image);
+    struct ig_engine_file file;
+    assert_int_equal(ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_LATER, &file, &error), INGOT_OK);
+    assert_int_equal(ig_engine_check_weights(&file, &error), INGOT_OK);
+    size_t first = (size_t)(file.weights - memory.data);
+    memory.data[first + (2 << 20)] ^= 1;
+    assert_int_equal(ig_engine_check_weights(&file, &error), INGOT_BAD_ENGINE);
+    assert_non_null(strstr(error.message, "from byte 2097152 to 3145728"));
+    assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_LATER, &error), INGOT_OK);
+    assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_NO_WEIGHTS, &error), INGOT_OK);
+    assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_ALL, &error), INGOT_BAD_ENGINE);
+    free(memory.data);
+}
+
+static void test_versions(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    struct memory memory = write_image(&image);
+    memory.data[IG_ENGINE_MAGIC_SIZE] += 1;
+    assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_ALL, &error), INGOT_INCOMPATIBLE);
+    assert_non_null(strstr(error.message, "build it again"));
+    struct ig_engine_file file;
+    assert_int_equal(ig_engine_open_memory(memory.data + 1, memory.size - 1, INGOT_VERIFY_ALL, &file, &error),
+                     INGOT_INVALID_ARGUMENT);
+    free(memory.data);
+}
+
+/* ---- Plans that break a rule, with checksums that are right ---- */
+
+/* All 32-bit fields of the plan's tables get hostile values, one at a time, and the checksums are made to fit. What is
+ * accepted must be followable: every index that is used is followed here. */
+static void follow(const struct ig_engine_file *file) {
+    const struct ig_plan *p = &file->plan;
+    uint64_t sum = 0, n_slots = (uint64_t)p->n_symbols + p->n_instrs;
+    for (uint32_t i = 0; i < p->n_symbols; i++) {
+        sum += strlen(p->strings + p->symbols[i].name);
+        const struct ig_plan_tensor *input = &p->tensors[p->subplans[0].inputs + p->symbols[i].input];
+        if (p->symbols[i].axis != IG_PLAN_NONE) sum += input->dims[p->symbols[i].axis];
+    }
+    for (uint32_t s = 0; s < p->n_subplans; s++) {
+        const struct ig_subplan *sub = &p->subplans[s];
+        for (uint32_t i = 0; i < sub->n_steps; i++) {
+            const struct ig_plan_step *step = &p->steps[sub->steps + i];
+            sum += strlen(p->strings + step->label);
+            for (uint32_t k = 0; k < step->n_dims; k++)
+                assert_true(p->dims[step->dims + k] < n_slots);
+            for (uint32_t k = 0; k < step->n_operands; k++) {
+                uint32_t buffer = p->operands[step->operands + k];
+                while (buffer != IG_PLAN_NONE && p->buffers[sub->buffers + buffer].kind == IG_PLAN_ALIAS) {
+                    buffer = p->buffers[sub->buffers + buffer].index;
+                }
+                if (buffer != IG_PLAN_NONE) assert_true(p->buffers[sub->buffers + buffer].bytes < n_slots);
+            }
+            if (step->kind == IG_STEP_KERNEL)
+                sum += ((const unsigned char *)file->code)[p->kernels[step->kernel].entry];
+            if (step->kind == IG_STEP_IF || step->kind == IG_STEP_LOOP)
+                assert_true(step->a > s && step->a < p->n_subplans);
+        }
+    }
+    (void)sum;
+}
+
+static void fix_checksums(unsigned char *data) {
+    struct ig_engine_header header;
+    memcpy(&header, data, sizeof header);
+    for (int part = 0; part < IG_PART_COUNT; part++) {
+        struct ig_part_entry *entry = &header.parts[part];
+        if (part != IG_PART_WEIGHTS) entry->checksum = ig_hash64(data + entry->offset, entry->size);
+    }
+    header.checksum = ig_hash64(&header, offsetof(struct ig_engine_header, checksum));
+    memcpy(data, &header, sizeof header);
+}
+
+static void test_hostile_plans(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    struct memory memory = write_image(&image);
+    struct ig_engine_header header;
+    memcpy(&header, memory.data, sizeof header);
+    static const uint32_t values[] = {0, 1,  2,  3,  4,          5,          7,          8,
+                                      9, 17, 63, 64, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
+    size_t first = header.parts[IG_PART_TENSORS].offset;
+    size_t last = header.parts[IG_PART_KERNELS].offset + header.parts[IG_PART_KERNELS].size;
+    unsigned accepted = 0, refused = 0;
+    for (size_t at = first; at < last; at += 4) {
+        uint32_t before;
+        memcpy(&before, memory.data + at, 4);
+        for (uint32_t v = 0; v < COUNT(values); v++) {
+            memcpy(memory.data + at, &values[v], 4);
+            fix_checksums(memory.data);
+            struct ig_engine_file file;
+            if (ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_NO_WEIGHTS, &file, &error) == INGOT_OK) {
+                follow(&file);
+                accepted++;
+            } else {
+                refused++;
+            }
+        }
+        memcpy(memory.data + at, &before, 4);
+    }
+    assert_true(accepted > 100 && refused > 100);
+    free(memory.data);
+}
+
+/* The header's own numbers, with a checksum that is right. */
+static void test_hostile_headers(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    struct memory memory = write_image(&image);
+    struct ig_engine_header header;
+    memcpy(&header, memory.data, sizeof header);
+    static const uint64_t values[] = {0, 1, 63, 64, 4096, UINT32_MAX, INT64_MAX, UINT64_MAX - 63, UINT64_MAX};
+    for (size_t at = offsetof(struct ig_engine_header, file_size); at < sizeof header - 8; at += 8) {
+        uint64_t before;
+        memcpy(&before, memory.data + at, 8);
+        for (uint32_t v = 0; v < COUNT(values); v++) {
+            bool free_choice = at == offsetof(struct ig_engine_header, required_features);
+            if (values[v] == before || free_choice) continue;
+            memcpy(memory.data + at, &values[v], 8);
+            uint64_t checksum = ig_hash64(memory.data, offsetof(struct ig_engine_header, checksum));
+            memcpy(memory.data + offsetof(struct ig_engine_header, checksum), &checksum, 8);
+            assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_NO_WEIGHTS, &error), INGOT_BAD_ENGINE);
+        }
+        memcpy(memory.data + at, &before, 8);
+    }
+    free(memory.data);
+}
+
+static void expect_broken(const struct ig_plan *plan, const char *expected) {
+    struct ingot_error error;
+    assert_int_equal(ig_plan_check(plan, sizeof code, 192, &error), INGOT_BAD_ENGINE);
+    if (!strstr(error.message, expected)) fail_msg("'%s' does not say '%s'", error.message, expected);
+}
+
+static void test_rules(void **state) {
+    struct ingot_error error;
+    assert_int_equal(ig_plan_check(&small_plan, sizeof code, 192, &error), INGOT_OK);
+    struct ig_plan plan = small_plan;
+    plan.n_subplans = 0;
+    expect_broken(&plan, "there are 0 plans");
+    plan = small_plan;
+    plan.strings_size--;
+    expect_broken(&plan, "not terminated");
+
+    struct ig_subplan nested[4];
+    memcpy(nested, subplans, sizeof nested);
+    plan = small_plan;
+    plan.subplans = nested;
+    nested[1].n_inputs = 2;
+    expect_broken(&plan, "its body takes 2");
+    nested[1] = subplans[1];
+    nested[0].n_steps = 7;
+    expect_broken(&plan, "plans overlap");
+
+    struct ig_plan_step changed[COUNT(steps)];
+    memcpy(changed, steps, sizeof changed);
+    plan = small_plan;
+    plan.steps = changed;
+    changed[2].b = 2;
+    expect_broken(&plan, "plan 2 is the body of two steps");
+    changed[2].b = 0;
+    expect_broken(&plan, "runs plan 0");
+    changed[2] = steps[2];
+    changed[1].n_carried = UINT32_MAX;
+    expect_broken(&plan, "passes 4294967297 values");
+    changed[1] = steps[1];
+    changed[0].kernel = 2;
+    expect_broken(&plan, "runs kernel 2 of 2");
+
+    struct ig_plan_buffer moved[COUNT(buffers)];
+    memcpy(moved, buffers, sizeof moved);
+    plan = small_plan;
+    plan.buffers = moved;
+    moved[6].index = 6;
+    expect_broken(&plan, "alias of what comes after");
+    moved[6] = buffers[6];
+    moved[4].last = 0;
+    expect_broken(&plan, "does not live then");
+
+    struct ig_shape_instr early[COUNT(instrs)];
+    memcpy(early, instrs, sizeof early);
+    plan = small_plan;
+    plan.instrs = early;
+    early[1].a = FOUR_BATCH;
+    expect_broken(&plan, "uses what comes after it");
+}
+
+/* ---- Speed ---- */
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Says what the check of weights costs here; judged by people, since test machines are busy. */
+static void test_weights_speed(void **state) {
+    size_t size = (size_t)256 << 20, chunks = size / IG_ENGINE_CHUNK;
+    unsigned char *weights = malloc(size);
+    uint64_t *checksums = calloc(chunks, sizeof *checksums);
+    memset(weights, 1, size);
+    for (size_t i = 0; i < chunks; i++)
+        checksums[i] = ig_hash64(weights, IG_ENGINE_CHUNK);
+    struct ig_engine_file file = {.weights = weights, .weights_size = size, .weight_checksums = checksums};
+    double start = seconds();
+    assert_int_equal(ig_engine_check_weights(&file, NULL), INGOT_OK);
+    print_message("weights are checked at %.1f GB/s\n", (double)size / (seconds() - start) * 1e-9);
+    free(weights);
+    free(checksums);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_failing_sinks),
+        cmocka_unit_test(test_failing_allocators),
+        cmocka_unit_test(test_defects_are_not_written),
+        cmocka_unit_test(test_every_byte_counts),
+        cmocka_unit_test(test_every_length_counts),
+        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_weights_later),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_hostile_plans),
+        cmocka_unit_test(test_hostile_headers),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_weights_speed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
