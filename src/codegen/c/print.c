@@ -321,10 +321,6 @@ const char *ig_c_kernel(struct ig_job *job, const struct ig_kernel *kernel, cons
         ig_text_add(&unit, "\n");
         ig_c_micro(&kernel->micros.at[i], target, &unit);
     }
-    for (uint32_t i = 0; i < kernel->micros.count; i++) {
-        ig_text_add(&unit, "\n");
-        ig_c_micro(&kernel->micros.at[i], target, &unit);
-    }
     ig_text_printf(
         &unit, "\nvoid %s(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {\n%s}\n",
         symbol, p.out.at);
