@@ -1,0 +1,196 @@
+/*
+ * ONNX in: unpacks the model, makes its inputs, imports what its outputs need.
+ * Source: onnx.ai, "ONNX IR specification", IR versions 3 and up; operators from opset 7 up.
+ */
+#include "import/onnx/import.h"
+
+#include <string.h>
+
+#include "import/onnx/importer.h"
+
+enum { MIN_IR_VERSION = 3, MIN_OPSET = 7 };
+
+/* ---- Unpacking: protobuf-c allocates in the job's arena, and a failed allocation leaves the job ---- */
+
+static void *arena_alloc(void *job, size_t size) {
+    return ig_alloc(job, size ? size : 1);
+}
+
+static void arena_free(void *job, void *memory) {
+    (void)job;
+    (void)memory;
+}
+
+static const Onnx__ModelProto *unpack(struct ig_job *job, const void *data, size_t size) {
+    ig_onnx_check_nesting(job, data, size);
+    ProtobufCAllocator allocator = {.alloc = arena_alloc, .free = arena_free, .allocator_data = job};
+    const Onnx__ModelProto *model = onnx__model_proto__unpack(&allocator, size, data);
+    if (!model) ig_raise(job, INGOT_BAD_MODEL, "the file is no ONNX model: its encoding is malformed");
+    if (!model->has_ir_version || !model->graph) {
+        ig_raise(job, INGOT_BAD_MODEL, "the file is no ONNX model: it has no %s",
+                 model->graph ? "IR version" : "graph");
+    }
+    if (model->ir_version < MIN_IR_VERSION) {
+        ig_raise(job, INGOT_UNSUPPORTED, "IR version %lld is not supported, only %d and up",
+                 (long long)model->ir_version, MIN_IR_VERSION);
+    }
+    return model;
+}
+
+static void check_opsets(struct ig_onnx_scope *scope) {
+    struct ig_job *job = scope->import->job;
+    for (size_t i = 0; i < scope->n_opsets; i++) {
+        const Onnx__OperatorSetIdProto *opset = scope->opsets[i];
+        bool standard = !opset->domain || !*opset->domain || strcmp(opset->domain, "ai.onnx") == 0;
+        if (standard && opset->version < MIN_OPSET) {
+            ig_raise(job, INGOT_UNSUPPORTED, "opset %lld is not supported, only %d and up", (long long)opset->version,
+                     MIN_OPSET);
+        }
+    }
+}
+
+/* ---- Inputs ---- */
+
+static bool is_identifier(const char *text) {
+    const char *at = text;
+    if (!(*at >= 'a' && *at <= 'z') && !(*at >= 'A' && *at <= 'Z') && *at != '_') return false;
+    for (; *at; at++) {
+        bool part =
+            (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9') || *at == '_';
+        if (!part) return false;
+    }
+    return true;
+}
+
+struct known {
+    const struct ig_map *plain; /* the names that some input has as a dim of its own */
+    struct ig_dims *dims;
+    bool all;
+};
+
+static void check_known(void *user, ig_dim symbol) {
+    struct known *known = user;
+    uint32_t there;
+    known->all &= ig_map_get_name(known->plain, ig_dim_look(known->dims, symbol).name, &there);
+}
+
+/*
+ * A dim of an input: a number, a name that dims share, or an expression of such names ("past+sequence"). Everything else
+ * (no name, "?", 0, -1) is a dim of its own.
+ */
+static ig_dim input_dim(struct ig_onnx *import, const struct ig_map *plain, const char *input, size_t axis,
+                        const Onnx__TensorShapeProto__Dimension *dim) {
+    if (dim->has_dim_value && dim->dim_value > 0) return ig_dim_const(import->dims, dim->dim_value);
+    const char *text = dim->dim_param ? dim->dim_param : "";
+    if (is_identifier(text)) return ig_dim_symbol(import->dims, text);
+    if (*text) {
+        const char *end = NULL;
+        struct known known = {.plain = plain, .dims = import->dims, .all = true};
+        ig_dim parsed = ig_dim_parse(import->dims, text, &end);
+        int64_t lo = -1, hi;
+        if (parsed != IG_DIM_NONE && end && *end == '\0') {
+            ig_dim_symbols(import->dims, parsed, check_known, &known);
+            ig_dim_range(import->dims, parsed, &lo, &hi);
+            if (known.all && lo >= 0) return parsed;
+        }
+    }
+    return ig_dim_symbol(import->dims, ig_format(import->job, "%s.%zu", input, axis));
+}
+
+static const Onnx__TypeProto__Tensor *tensor_type(struct ig_job *job, const Onnx__ValueInfoProto *info) {
+    const Onnx__TypeProto *type = info->type;
+    if (!info->name || !*info->name) ig_raise(job, INGOT_BAD_MODEL, "an input has no name");
+    if (!type) ig_raise(job, INGOT_BAD_MODEL, "input '%s' has no type", info->name);
+    const char *kind = type->sequence_type        ? "a sequence"
+                       : type->map_type           ? "a map"
+                       : type->optional_type      ? "an optional"
+                       : type->sparse_tensor_type ? "a sparse tensor"
+                                                  : NULL;
+    if (kind) ig_raise(job, INGOT_UNSUPPORTED, "input '%s' is %s, which is not supported", info->name, kind);
+    if (!type->tensor_type) ig_raise(job, INGOT_BAD_MODEL, "input '%s' has no tensor type", info->name);
+    if (!type->tensor_type->shape) {
+        ig_raise(job, INGOT_UNSUPPORTED, "input '%s' has no shape: its rank must be known", info->name);
+    }
+    if (type->tensor_type->shape->n_dim > INGOT_MAX_RANK) {
+        ig_raise(job, INGOT_UNSUPPORTED, "input '%s' has rank %zu; at most %d is supported", info->name,
+                 type->tensor_type->shape->n_dim, INGOT_MAX_RANK);
+    }
+    return type->tensor_type;
+}
+
+/*
+ * The contents of a small integer input may decide on shapes (a Reshape's target, a Slice's ends). They get a symbol per
+ * element, which the runtime reads from the input when a run begins.
+ */
+static void give_elements(struct ig_onnx *import, struct ig_graph *g, ig_value value, const char *name) {
+    const struct ig_type *type = ig_type_of(g, value);
+    int64_t count = 1;
+    if (type->rank > 1 || (type->dtype != INGOT_I64 && type->dtype != INGOT_I32)) return;
+    if (type->rank == 1 && !ig_dim_is_const(import->dims, type->dim[0], &count)) return;
+    if (count > IG_ONNX_MAX_INPUT_ELEMENTS) return;
+    ig_dim *elements = IG_NEW_ARRAY(import->job, ig_dim, (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        elements[i] = ig_dim_symbol(import->dims, ig_format(import->job, "%s[%lld]", name, (long long)i));
+        ig_dim_set_range(import->dims, elements[i], INT32_MIN, INT32_MAX);
+    }
+    g->values.at[value].elements = elements;
+}
+
+static void import_input(struct ig_onnx_scope *scope, const struct ig_map *plain, const Onnx__ValueInfoProto *info) {
+    struct ig_onnx *import = scope->import;
+    const Onnx__TypeProto__Tensor *tensor = tensor_type(import->job, info);
+    struct ig_type type = {.rank = (int)tensor->shape->n_dim};
+    type.dtype = ig_onnx_dtype(import->job, tensor->elem_type, ig_format(import->job, "input '%s'", info->name));
+    for (size_t i = 0; i < tensor->shape->n_dim; i++) {
+        type.dim[i] = input_dim(import, plain, info->name, i, tensor->shape->dim[i]);
+    }
+    ig_value value = ig_build_input(scope->graph, info->name, &type);
+    ig_onnx_bind(scope, info->name, value);
+    give_elements(import, scope->graph, value, info->name);
+}
+
+/* Inputs that are initialisers too are constants (before IR version 4 all initialisers are listed as inputs). */
+static void import_inputs(struct ig_onnx_scope *scope) {
+    const Onnx__GraphProto *graph = scope->proto;
+    struct ig_job *job = scope->import->job;
+    struct ig_map plain;
+    ig_map_init(&plain, job);
+    for (size_t i = 0; i < graph->n_input; i++) {
+        const Onnx__ValueInfoProto *info = graph->input[i];
+        if (info->name && ig_onnx_is_initializer(scope, info->name)) continue;
+        const Onnx__TypeProto__Tensor *tensor = tensor_type(job, info);
+        for (size_t j = 0; j < tensor->shape->n_dim; j++) {
+            const char *name = tensor->shape->dim[j]->dim_param;
+            if (name && is_identifier(name)) ig_map_put_name(&plain, name, 1);
+        }
+    }
+    for (size_t i = 0; i < graph->n_input; i++) {
+        const Onnx__ValueInfoProto *info = graph->input[i];
+        if (!ig_onnx_is_initializer(scope, info->name)) import_input(scope, &plain, info);
+    }
+}
+
+struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder) {
+    struct ig_onnx *import = IG_NEW(job, struct ig_onnx);
+    import->job = job;
+    import->folder = folder;
+    ig_defer(job, ig_onnx_release_files, import);
+    import->model = unpack(job, data, size);
+    import->dims = ig_dims_create(job);
+    ig_onnx_register_functions(import);
+
+    struct ig_graph *graph = ig_graph_create(job, import->dims);
+    struct ig_onnx_scope scope;
+    ig_onnx_scope_init(&scope, import, graph, NULL, import->model->graph);
+    scope.n_opsets = import->model->n_opset_import;
+    scope.opsets = import->model->opset_import;
+    check_opsets(&scope);
+    if (scope.proto->n_output == 0) ig_raise(job, INGOT_BAD_MODEL, "the graph has no outputs");
+    import_inputs(&scope);
+    ig_onnx_import_graph(&scope);
+    for (size_t i = 0; i < scope.proto->n_output; i++) {
+        ig_value value = ig_onnx_graph_output(&scope, i);
+        ig_build_output(graph, scope.proto->output[i]->name, value);
+    }
+    return graph;
+}

@@ -1,0 +1,235 @@
+/*
+ * Inside the importer: what the operators' functions see (one ig_onnx_node each), and the parts that feed them.
+ *
+ *   wire.c       refuses hopeless nesting before protobuf-c unpacks
+ *   import.c     the model: opsets, inputs, outputs
+ *   scope.c      names to values: initialisers, captured values of subgraphs
+ *   order.c      nodes in an order in which inputs come first
+ *   subgraph.c   nodes, bodies of control flow, branches taken at import
+ *   function.c   local functions, inlined
+ *   tensor.c     TensorProto to constants; external.c maps their files
+ *   attribute.c  attributes and inputs of a node, checked
+ *   operators.c  the table (operators.def); one file per family behind it
+ */
+#ifndef IG_IMPORT_ONNX_IMPORTER_H
+#define IG_IMPORT_ONNX_IMPORTER_H
+
+#include "base/map.h"
+#include "import/onnx/import.h"
+#include "ir/build.h"
+#include "onnx.pb-c.h"
+
+/* In a scope: an optional output that its operator's function did not make. (IG_NO_VALUE: an absent input.) */
+#define IG_ONNX_UNMADE (IG_NO_VALUE - 1)
+
+/* Bounds on what a small hostile file may make of itself. */
+enum {
+    IG_ONNX_MAX_NESTING = 64,        /* subgraphs in subgraphs, functions in functions */
+    IG_ONNX_MAX_NODES = 1 << 22,     /* after inlining */
+    IG_ONNX_MAX_FORKS = 16,          /* see ig_onnx_fork */
+    IG_ONNX_MAX_INPUT_ELEMENTS = 64, /* of integer inputs whose contents get symbols */
+};
+
+/* One import. */
+struct ig_onnx {
+    struct ig_job *job;
+    const Onnx__ModelProto *model;
+    const char *folder; /* may be NULL */
+    struct ig_dims *dims;
+    struct ig_map functions; /* key of function.c -> index into model->functions */
+    struct ig_onnx_file *files;
+    int nesting;
+    int forks;
+    uint32_t nodes;
+};
+
+/* The attributes of the call that is being inlined: what ref_attr_name refers to. */
+struct ig_onnx_frame {
+    const Onnx__AttributeProto **attributes; /* resolved: none of them refers further */
+    const char **names;
+    size_t count;
+};
+
+/* Outer values that a body of control flow reads, in the order in which they were met. */
+struct ig_onnx_captures {
+    IG_VEC(ig_value) outer;
+};
+
+/*
+ * The names of one graph, subgraph or function body. A subgraph that becomes a body has a graph of its own and captures;
+ * one that is imported in place (a branch known to be taken) appends to its outer scope's graph.
+ */
+struct ig_onnx_scope {
+    struct ig_onnx *import;
+    struct ig_onnx_scope *outer; /* whose names are visible too; NULL for models and functions */
+    struct ig_graph *graph;
+    struct ig_map values;          /* name -> ig_value; IG_NO_VALUE: an optional output that was not made */
+    struct ig_map initializers;    /* name -> index into proto->initializer */
+    struct ig_map sparse;          /* name -> index into proto->sparse_initializer */
+    const Onnx__GraphProto *proto; /* NULL for function bodies */
+    size_t n_opsets;
+    Onnx__OperatorSetIdProto **opsets;
+    const struct ig_onnx_frame *frame; /* NULL outside of functions */
+    struct ig_onnx_captures *captures; /* of a body */
+    struct ig_map captured;            /* outer value -> value here */
+    Onnx__NodeProto **nodes;           /* being imported, in order[position] */
+    const uint32_t *order;
+    uint32_t n_order, position;
+    struct ig_onnx_scope *taken; /* continues this scope; see ig_onnx_fork */
+};
+
+struct ig_onnx_op;
+
+/* A node while it is being imported. */
+struct ig_onnx_node {
+    struct ig_onnx *import;
+    struct ig_onnx_scope *scope;
+    struct ig_job *job;
+    struct ig_dims *dims;
+    struct ig_graph *g;
+    const Onnx__NodeProto *proto;
+    const struct ig_onnx_op *op;
+    int64_t opset;
+    uint32_t n_in, n_out;
+    ig_value *in;  /* IG_NO_VALUE where absent */
+    ig_value *out; /* the first is what the function returns; the others are set by it */
+};
+
+/* Reductions that are composed of a core one and what surrounds it. */
+enum ig_onnx_reduction { IG_SUM_ABS, IG_SUM_SQUARES, IG_SUM_L2, IG_LOG_SUM, IG_LOG_SUM_EXP };
+
+typedef ig_value (*ig_onnx_fn)(struct ig_onnx_node *n);
+
+/* A row of the table: the function for `name` from opset `since` up to the next row of that name. */
+struct ig_onnx_op {
+    const char *domain, *name;
+    int since;
+    ig_onnx_fn import;
+    int arg; /* what the function is parameterised by: mostly a core operator */
+};
+/* NULL where there is none. */
+const struct ig_onnx_op *ig_onnx_find_op(const char *domain, const char *name, int64_t opset);
+
+#define IG_ONNX(domain, op, since, function, arg) ig_value ig_import_##function(struct ig_onnx_node *n);
+#include "import/onnx/operators.def"
+#undef IG_ONNX
+
+/* ---- Unpacking */
+
+/* Raises where subgraphs are nested deeper than IG_ONNX_MAX_NESTING. */
+void ig_onnx_check_nesting(struct ig_job *job, const uint8_t *data, size_t size);
+
+/* ---- Scopes */
+
+void ig_onnx_scope_init(struct ig_onnx_scope *scope, struct ig_onnx *import, struct ig_graph *graph,
+                        struct ig_onnx_scope *outer, const Onnx__GraphProto *proto);
+void ig_onnx_bind(struct ig_onnx_scope *scope, const char *name, ig_value value);
+/* Raises where no such name is visible. */
+ig_value ig_onnx_lookup(struct ig_onnx_scope *scope, const char *name);
+bool ig_onnx_is_initializer(const struct ig_onnx_scope *scope, const char *name);
+/* The value in scope's graph for one of the outer scope's graph. */
+ig_value ig_onnx_capture(struct ig_onnx_scope *scope, ig_value outer);
+/* The opset of a domain in this scope; 0 where it is not imported. */
+int64_t ig_onnx_opset(const struct ig_onnx_scope *scope, const char *domain);
+
+/* ---- Nodes and subgraphs */
+
+/* The indices of the nodes that `outputs` need, inputs first; raises on a cycle. */
+uint32_t *ig_onnx_order(struct ig_onnx *import, Onnx__NodeProto **nodes, size_t n_nodes, char **outputs,
+                        size_t n_outputs, uint32_t *out_count);
+void ig_onnx_import_nodes(struct ig_onnx_scope *scope, Onnx__NodeProto **nodes, size_t n_nodes, char **outputs,
+                          size_t n_outputs);
+/* The nodes of scope->proto, up to its outputs. */
+void ig_onnx_import_graph(struct ig_onnx_scope *scope);
+ig_value ig_onnx_graph_output(struct ig_onnx_scope *scope, size_t index);
+/* Imports `proto`, which has no inputs, into the node's own graph and fills out_values (one per output). */
+void ig_onnx_import_inline(struct ig_onnx_node *n, const Onnx__GraphProto *proto, ig_value *out_values);
+/*
+ * An If whose branches cannot be joined (their ranks differ) and whose condition is not known: takes the branch with
+ * which the rest of the graph makes sense, where that is one only. Returns false where it is none or both.
+ */
+bool ig_onnx_fork(struct ig_onnx_node *n, const Onnx__GraphProto *branches[2]);
+
+/* The local function that a node calls, or NULL. */
+const Onnx__FunctionProto *ig_onnx_find_function(const struct ig_onnx *import, const Onnx__NodeProto *node);
+void ig_onnx_register_functions(struct ig_onnx *import);
+void ig_onnx_inline_function(struct ig_onnx_node *n, const Onnx__FunctionProto *function);
+
+/* Raises where function calls and subgraphs are nested too deeply; pairs with ig_onnx_leave. */
+void ig_onnx_enter(struct ig_onnx *import);
+void ig_onnx_leave(struct ig_onnx *import);
+
+/* ---- Tensors */
+
+/* ONNX's TensorProto.DataType; raises where Ingot has no such type. `what` is for the message: "tensor 'w'". */
+enum ingot_dtype ig_onnx_dtype(struct ig_job *job, int64_t data_type, const char *what);
+ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__TensorProto *tensor,
+                          const char *initializer);
+ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__SparseTensorProto *tensor,
+                                 const char *initializer);
+/* The bytes of a tensor that lie in another file. */
+const void *ig_onnx_external(struct ig_onnx *import, const Onnx__TensorProto *tensor, size_t size);
+void ig_onnx_release_files(void *import);
+
+/* ---- Attributes (attribute.c): a default where absent, a message where the type is another */
+
+const Onnx__AttributeProto *ig_onnx_attr(const struct ig_onnx_node *n, const char *name);
+int64_t ig_onnx_int(const struct ig_onnx_node *n, const char *name, int64_t otherwise);
+bool ig_onnx_flag(const struct ig_onnx_node *n, const char *name, bool otherwise);
+double ig_onnx_float(const struct ig_onnx_node *n, const char *name, double otherwise);
+const char *ig_onnx_string(const struct ig_onnx_node *n, const char *name, const char *otherwise);
+/* NULL and 0 where absent. */
+const int64_t *ig_onnx_ints(const struct ig_onnx_node *n, const char *name, int *out_count);
+const float *ig_onnx_floats(const struct ig_onnx_node *n, const char *name, int *out_count);
+/* Exactly `count` values, or all `otherwise` where absent. */
+void ig_onnx_ints_of(const struct ig_onnx_node *n, const char *name, int count, int64_t otherwise, int64_t *out);
+const Onnx__GraphProto *ig_onnx_graph_attr(const struct ig_onnx_node *n, const char *name);
+/* The index of the attribute's string among the n_choices; raises where it is none of them. */
+int ig_onnx_choice(const struct ig_onnx_node *n, const char *name, const char *const *choices, int n_choices,
+                   int otherwise);
+_Noreturn void ig_onnx_refuse(const struct ig_onnx_node *n, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* INGOT_UNSUPPORTED */
+_Noreturn void ig_onnx_bad(const struct ig_onnx_node *n, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* INGOT_BAD_MODEL */
+
+/* ---- Inputs */
+
+bool ig_onnx_has(const struct ig_onnx_node *n, uint32_t input);
+ig_value ig_onnx_in(const struct ig_onnx_node *n, uint32_t input);       /* raises where absent */
+ig_value ig_onnx_optional(const struct ig_onnx_node *n, uint32_t input); /* IG_NO_VALUE where absent */
+bool ig_onnx_wants(const struct ig_onnx_node *n, uint32_t output);       /* somebody names it */
+enum ingot_dtype ig_onnx_type(const struct ig_onnx_node *n, ig_value value);
+int ig_onnx_rank(const struct ig_onnx_node *n, ig_value value);
+/* Raises unless rank is within the bounds; `what` as in "input 0". */
+void ig_onnx_check_rank(const struct ig_onnx_node *n, ig_value value, int lo, int hi, const char *what);
+void ig_onnx_check_same_type(const struct ig_onnx_node *n, ig_value a, ig_value b);
+ig_dim ig_onnx_dim(const struct ig_onnx_node *n, ig_value value, int axis);
+const ig_dim *ig_onnx_dims_of(const struct ig_onnx_node *n, ig_value value); /* valid until a node is appended */
+/* A dim that must be a number. */
+int64_t ig_onnx_static_dim(const struct ig_onnx_node *n, ig_value value, int axis, const char *what);
+/* -rank <= axis < rank to 0 <= axis < rank; raises otherwise. */
+int ig_onnx_axis(const struct ig_onnx_node *n, int64_t axis, int rank);
+/* Axes from attribute "axes" or, where `input` is not negative and that input is present, from there; sorted, each once.
+ * Returns their number, or -1 where neither is given. */
+int ig_onnx_axes(const struct ig_onnx_node *n, int input, int rank, int64_t *out_axes);
+/* The elements of an integer input that decides on shapes: symbolic. Raises where they depend on the data. */
+const ig_dim *ig_onnx_elements(const struct ig_onnx_node *n, uint32_t input, const char *what, int *out_count);
+ig_dim ig_onnx_element(const struct ig_onnx_node *n, uint32_t input, const char *what); /* exactly one */
+/* The same, constant. */
+void ig_onnx_const_ints(const struct ig_onnx_node *n, uint32_t input, const char *what, int64_t *out, int capacity,
+                        int *out_count);
+double ig_onnx_const_scalar(const struct ig_onnx_node *n, uint32_t input, const char *what, double otherwise);
+/* Constant floats; NULL where the input is absent or empty. */
+const double *ig_onnx_const_floats(const struct ig_onnx_node *n, uint32_t input, const char *what, int *out_count);
+
+/* ---- Values */
+
+/* Composed operators compute f16 and bf16 in f32: widen, compose, and cast back to the operand's type. */
+ig_value ig_onnx_wide(const struct ig_onnx_node *n, ig_value value);
+/* value of rank 1 along `axis` of a tensor of `rank`: [1,…,c,…,1]. */
+ig_value ig_onnx_along(const struct ig_onnx_node *n, ig_value value, int axis, int rank);
+/* Zeros (or another scalar) of the given type. */
+ig_value ig_onnx_full(const struct ig_onnx_node *n, enum ingot_dtype dtype, double value, const ig_dim *dims, int rank);
+ig_value ig_onnx_reverse(const struct ig_onnx_node *n, ig_value value, int axis); /* flips an axis */
+
+#endif

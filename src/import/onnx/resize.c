@@ -1,0 +1,329 @@
+/*
+ * Resize and Upsample, one axis after another: each result is a weighted sum of a few gathered neighbours. Places and
+ * weights are computed by core operators from the index along the axis, so that they are constants where the sizes are
+ * known, and are computed during the run where they are not.
+ * Source: onnx.ai, "Resize" (its coordinate modes); Keys 1981 for the cubic kernel.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "import/onnx/arith.h"
+#include "import/onnx/importer.h"
+
+enum mode { NEAREST, LINEAR, CUBIC };
+enum transform { HALF_PIXEL, SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, TF_HALF_PIXEL, TF_CROP };
+enum rounding { PREFER_FLOOR, PREFER_CEIL, FLOOR, CEIL };
+enum policy { STRETCH, NOT_LARGER, NOT_SMALLER };
+
+struct resize {
+    enum mode mode;
+    enum transform transform;
+    enum rounding rounding;
+    enum policy policy;
+    bool antialias, exclude_outside;
+    double cubic_a, extrapolation;
+    int count; /* of axes given */
+    int64_t axes[INGOT_MAX_RANK];
+    const double *roi; /* starts, then ends */
+};
+
+/* One axis. */
+struct line {
+    int axis;
+    ig_dim in, out;
+    bool scale_known;
+    double scale;         /* where known */
+    ig_value scale_value; /* f32 scalar */
+    double roi_start, roi_end;
+};
+
+/* ---- Places ---- */
+
+static ig_value number_of(struct ig_onnx_node *n, ig_dim dim) {
+    return ig_build_cast(n->g, ig_build_shape_scalar(n->g, dim), INGOT_F32);
+}
+
+static bool is_one(struct ig_onnx_node *n, ig_dim dim) {
+    return dim == ig_dim_const(n->dims, 1);
+}
+
+/* (x + 0.5) / scale - 0.5 */
+static ig_value half_pixel(struct ig_graph *g, ig_value x, ig_value scale) {
+    return ig_sub_n(g, ig_div(g, ig_add_n(g, x, 0.5), scale), 0.5);
+}
+
+/* The middle of the result meets the middle of the input even where the size was rounded. */
+static ig_value symmetric(struct ig_onnx_node *n, const struct line *line, ig_value x) {
+    struct ig_graph *g = n->g;
+    ig_value in = number_of(n, line->in);
+    ig_value adjustment = ig_div(g, number_of(n, line->out), ig_mul(g, line->scale_value, in));
+    ig_value offset = ig_mul(g, ig_mul_n(g, in, 0.5), ig_rsub_n(g, 1, adjustment));
+    return ig_add(g, offset, half_pixel(g, x, line->scale_value));
+}
+
+/* Where each element of the result lies on the input's axis: f32[out]. */
+static ig_value places(struct ig_onnx_node *n, const struct resize *r, const struct line *line) {
+    struct ig_graph *g = n->g;
+    ig_value x = ig_build_cast(g, ig_build_iota(g, &line->out, 1, 0), INGOT_F32), scale = line->scale_value;
+    ig_dim one = ig_dim_const(n->dims, 1);
+    ig_value last = number_of(n, ig_dim_sub(n->dims, line->in, one));
+    /* At least 1, since a result of one element divides 0 by it. */
+    ig_value steps = number_of(n, ig_dim_max(n->dims, ig_dim_sub(n->dims, line->out, one), one));
+    switch (r->transform) {
+    case HALF_PIXEL: return half_pixel(g, x, scale);
+    case SYMMETRIC: return symmetric(n, line, x);
+    case PYTORCH_HALF_PIXEL: return is_one(n, line->out) ? x : half_pixel(g, x, scale);
+    case ALIGN_CORNERS: return ig_div(g, ig_mul(g, x, last), steps);
+    case ASYMMETRIC: return ig_div(g, x, scale);
+    case TF_HALF_PIXEL: return ig_div(g, ig_add_n(g, x, 0.5), scale);
+    default: break;
+    }
+    if (is_one(n, line->out)) {
+        return ig_add(g, x, ig_mul_n(g, last, 0.5 * (line->roi_start + line->roi_end)));
+    }
+    ig_value step = ig_div(g, ig_mul_n(g, last, line->roi_end - line->roi_start), steps);
+    return ig_add(g, ig_mul(g, x, step), ig_mul_n(g, last, line->roi_start));
+}
+
+/* The elements of x at `place` (whole f32 numbers, moved into the axis). */
+static ig_value fetch(struct ig_onnx_node *n, const struct line *line, ig_value x, ig_value place) {
+    ig_value last = number_of(n, ig_dim_sub(n->dims, line->in, ig_dim_const(n->dims, 1)));
+    ig_value inside = ig_max_n(n->g, ig_min(n->g, place, last), 0);
+    return ig_build_gather(n->g, x, ig_build_cast(n->g, inside, INGOT_I64), line->axis);
+}
+
+/* ---- Neighbours and weights ---- */
+
+static ig_value resize_nearest(struct ig_onnx_node *n, const struct resize *r, const struct line *line, ig_value x,
+                               ig_value place) {
+    struct ig_graph *g = n->g;
+    switch (r->rounding) {
+    case PREFER_FLOOR: place = ig_ceil(g, ig_sub_n(g, place, 0.5)); break;
+    case PREFER_CEIL: place = ig_floor(g, ig_add_n(g, place, 0.5)); break;
+    case FLOOR: place = ig_floor(g, place); break;
+    case CEIL: place = ig_ceil(g, place); break;
+    }
+    return fetch(n, line, x, place);
+}
+
+/* c3 * x^3 + c2 * x^2 + c1 * x + c0 */
+static ig_value cubic(struct ig_graph *g, ig_value x, double c3, double c2, double c1, double c0) {
+    ig_value y = ig_add_n(g, ig_mul_n(g, x, c3), c2);
+    y = ig_add_n(g, ig_mul(g, y, x), c1);
+    return ig_add_n(g, ig_mul(g, y, x), c0);
+}
+
+/* The weight of a neighbour at a distance. */
+static ig_value weigh(struct ig_graph *g, const struct resize *r, ig_value distance) {
+    double a = r->cubic_a;
+    ig_value x = ig_abs(g, distance);
+    if (r->mode == LINEAR) return ig_max_n(g, ig_rsub_n(g, 1, x), 0);
+    ig_value near = cubic(g, x, a + 2, -(a + 3), 0, 1), far = cubic(g, x, a, -5 * a, 8 * a, -4 * a);
+    ig_value tail = ig_build_where(g, ig_lt_n(g, x, 2), far, ig_like(g, x, 0));
+    return ig_build_where(g, ig_le(g, x, ig_like(g, x, 1)), near, tail);
+}
+
+/* How far neighbours reach: 1 or 2, and further where many elements shrink to one and are to be averaged. */
+static double shrink_of(struct ig_onnx_node *n, const struct resize *r, const struct line *line) {
+    if (!r->antialias) return 1;
+    if (!line->scale_known) ig_onnx_refuse(n, "antialiasing needs sizes that are known at build time");
+    if (line->scale < 1.0 / 512) ig_onnx_refuse(n, "antialiasing by a scale under 1/512 is not supported");
+    return line->scale < 1 ? line->scale : 1;
+}
+
+static ig_value zero_outside(struct ig_onnx_node *n, const struct line *line, ig_value place, ig_value weight) {
+    struct ig_graph *g = n->g;
+    ig_value inside = ig_and(g, ig_lt_n(g, ig_neg(g, place), 0.5), ig_lt(g, place, number_of(n, line->in)));
+    return ig_build_where(g, inside, weight, ig_like(g, weight, 0));
+}
+
+static ig_value resize_weighted(struct ig_onnx_node *n, const struct resize *r, const struct line *line, ig_value x,
+                                ig_value place) {
+    struct ig_graph *g = n->g;
+    double shrink = shrink_of(n, r, line);
+    int first = (int)floor(-(r->mode == LINEAR ? 1 : 2) / shrink) + 1, rank = ig_onnx_rank(n, x);
+    ig_value base = ig_floor(g, place), sum = IG_NO_VALUE, total = IG_NO_VALUE;
+    for (int i = first; i <= 1 - first; i++) {
+        ig_value at = ig_add_n(g, base, i), distance = ig_sub(g, at, place);
+        ig_value weight = weigh(g, r, shrink < 1 ? ig_mul_n(g, distance, shrink) : distance);
+        if (r->exclude_outside) weight = zero_outside(n, line, at, weight);
+        total = total == IG_NO_VALUE ? weight : ig_add(g, total, weight);
+        ig_value along = ig_build_cast(g, ig_onnx_along(n, weight, line->axis, rank), ig_onnx_type(n, x));
+        ig_value part = ig_mul(g, fetch(n, line, x, at), along);
+        sum = sum == IG_NO_VALUE ? part : ig_add(g, sum, part);
+    }
+    if (!r->exclude_outside && shrink == 1) return sum;
+    return ig_div(g, sum, ig_build_cast(g, ig_onnx_along(n, total, line->axis, rank), ig_onnx_type(n, x)));
+}
+
+static ig_value resize_line(struct ig_onnx_node *n, const struct resize *r, const struct line *line, ig_value x) {
+    struct ig_graph *g = n->g;
+    ig_value place = places(n, r, line), y;
+    y = r->mode == NEAREST ? resize_nearest(n, r, line, x, place) : resize_weighted(n, r, line, x, place);
+    if (r->transform != TF_CROP) return y;
+    ig_value last = number_of(n, ig_dim_sub(n->dims, line->in, ig_dim_const(n->dims, 1)));
+    ig_value outside = ig_or(g, ig_lt_n(g, place, 0), ig_lt(g, last, place));
+    outside = ig_onnx_along(n, outside, line->axis, ig_onnx_rank(n, y));
+    return ig_build_where(g, outside, ig_like(g, y, r->extrapolation), y);
+}
+
+/* ---- Sizes and scales ---- */
+
+/* floor(size * scale), exactly: a float is a whole number over a power of two. */
+static ig_dim scaled_size(struct ig_onnx_node *n, ig_dim size, double scale) {
+    int exponent;
+    if (!(scale > 0) || scale > 1 << 20) ig_onnx_bad(n, "the scale is %g", scale);
+    double fraction = frexp(scale, &exponent);
+    int64_t numerator = (int64_t)ldexp(fraction, 24), denominator_bits = 24 - exponent;
+    while (denominator_bits > 0 && numerator % 2 == 0) {
+        numerator /= 2;
+        denominator_bits--;
+    }
+    if (denominator_bits > 40) ig_onnx_bad(n, "the scale is %g", scale);
+    int64_t denominator = (int64_t)1 << (denominator_bits > 0 ? denominator_bits : 0);
+    if (denominator_bits < 0) numerator = (int64_t)scale;
+    ig_dim product = ig_dim_mul(n->dims, size, ig_dim_const(n->dims, numerator));
+    return ig_dim_div(n->dims, product, ig_dim_const(n->dims, denominator));
+}
+
+static struct line line_of_scale(struct ig_onnx_node *n, ig_value x, int axis, double scale) {
+    ig_dim in = ig_onnx_dim(n, x, axis);
+    return (struct line){.axis = axis,
+                         .in = in,
+                         .out = scaled_size(n, in, scale),
+                         .scale_known = true,
+                         .scale = scale,
+                         .scale_value = ig_build_scalar(n->g, INGOT_F32, scale)};
+}
+
+static struct line line_of_size(struct ig_onnx_node *n, ig_value x, int axis, ig_dim out) {
+    struct line line = {.axis = axis, .in = ig_onnx_dim(n, x, axis), .out = out};
+    int64_t from, to;
+    if (ig_dim_is_const(n->dims, line.in, &from) && ig_dim_is_const(n->dims, out, &to)) {
+        if (to < 0 || from < 1) ig_onnx_bad(n, "cannot resize %lld elements to %lld", (long long)from, (long long)to);
+        line.scale_known = true;
+        line.scale = (double)to / (double)from;
+        line.scale_value = ig_build_scalar(n->g, INGOT_F32, line.scale);
+    } else {
+        line.scale_value = ig_div(n->g, number_of(n, out), number_of(n, line.in));
+    }
+    return line;
+}
+
+/* One scale for all axes, the smallest or the largest of those asked for. */
+static void keep_aspect(struct ig_onnx_node *n, const struct resize *r, struct line *lines) {
+    double scale = 0;
+    for (int i = 0; i < r->count; i++) {
+        if (!lines[i].scale_known)
+            ig_onnx_refuse(n, "keeping the aspect ratio needs sizes that are known at build time");
+        bool better = r->policy == NOT_LARGER ? lines[i].scale < scale : lines[i].scale > scale;
+        if (i == 0 || better) scale = lines[i].scale;
+    }
+    for (int i = 0; i < r->count; i++) {
+        int64_t from = 0;
+        ig_dim_is_const(n->dims, lines[i].in, &from);
+        lines[i].scale = scale;
+        lines[i].scale_value = ig_build_scalar(n->g, INGOT_F32, scale);
+        lines[i].out = ig_dim_const(n->dims, (int64_t)floor(scale * (double)from + 0.5));
+    }
+}
+
+static void read_lines(struct ig_onnx_node *n, const struct resize *r, ig_value x, const double *scales, int n_scales,
+                       struct line *lines) {
+    if (scales) {
+        if (n_scales != r->count) ig_onnx_bad(n, "'scales' has %d values, expected %d", n_scales, r->count);
+        for (int i = 0; i < r->count; i++)
+            lines[i] = line_of_scale(n, x, (int)r->axes[i], scales[i]);
+    } else {
+        int count;
+        const ig_dim *sizes = ig_onnx_elements(n, 3, "sizes", &count);
+        if (count != r->count) ig_onnx_bad(n, "'sizes' has %d values, expected %d", count, r->count);
+        for (int i = 0; i < r->count; i++)
+            lines[i] = line_of_size(n, x, (int)r->axes[i], sizes[i]);
+        if (r->policy != STRETCH) keep_aspect(n, r, lines);
+    }
+    for (int i = 0; r->roi && i < r->count; i++) {
+        lines[i].roi_start = r->roi[i];
+        lines[i].roi_end = r->roi[r->count + i];
+    }
+}
+
+static bool is_unchanged(const struct resize *r, const struct line *line) {
+    if (r->transform == TF_CROP) return line->in == line->out && line->roi_start == 0 && line->roi_end == 1;
+    return line->in == line->out && (!line->scale_known || line->scale == 1);
+}
+
+/* Integers are interpolated in f32; their result is cut as a cast does. */
+static ig_value resize_all(struct ig_onnx_node *n, const struct resize *r, ig_value x, const struct line *lines) {
+    enum ingot_dtype type = ig_onnx_type(n, x);
+    if (r->mode != NEAREST && type != INGOT_F64) x = ig_build_cast(n->g, x, INGOT_F32);
+    for (int i = 0; i < r->count; i++) {
+        if (!is_unchanged(r, &lines[i])) x = resize_line(n, r, &lines[i], x);
+    }
+    return ig_build_cast(n->g, x, type);
+}
+
+/* ---- Attributes ---- */
+
+static enum mode read_mode(struct ig_onnx_node *n) {
+    static const char *const modes[] = {"nearest", "linear", "cubic", "bilinear"};
+    static const enum mode core[] = {NEAREST, LINEAR, CUBIC, LINEAR};
+    return core[ig_onnx_choice(n, "mode", modes, 4, 0)];
+}
+
+/* Upsample and Resize of opset 10: input 1 (or an attribute) has the scales, and everything else is fixed. */
+ig_value ig_import_upsample(struct ig_onnx_node *n) {
+    ig_value x = ig_onnx_in(n, 0);
+    struct resize r = {.mode = read_mode(n), .transform = ASYMMETRIC, .rounding = FLOOR, .count = ig_onnx_rank(n, x)};
+    struct line lines[INGOT_MAX_RANK];
+    int count;
+    double attribute[INGOT_MAX_RANK];
+    const double *scales = attribute;
+    for (int i = 0; i < r.count; i++)
+        r.axes[i] = i;
+    if (n->op->arg) {
+        scales = ig_onnx_const_floats(n, 1, "scales", &count);
+    } else {
+        const float *floats = ig_onnx_floats(n, "scales", &count);
+        for (int i = 0; i < count && i < INGOT_MAX_RANK; i++)
+            attribute[i] = (double)floats[i];
+    }
+    if (!scales || count != r.count) ig_onnx_bad(n, "'scales' has %d values, expected %d", count, r.count);
+    read_lines(n, &r, x, scales, count, lines);
+    return resize_all(n, &r, x, lines);
+}
+
+ig_value ig_import_resize(struct ig_onnx_node *n) {
+    static const char *const transforms[] = {"half_pixel",        "half_pixel_symmetric", "pytorch_half_pixel",
+                                             "align_corners",     "asymmetric",           "tf_half_pixel_for_nn",
+                                             "tf_crop_and_resize"};
+    static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
+    static const char *const policies[] = {"stretch", "not_larger", "not_smaller"};
+    ig_value x = ig_onnx_in(n, 0);
+    struct resize r = {
+        .mode = read_mode(n),
+        .transform = (enum transform)ig_onnx_choice(n, "coordinate_transformation_mode", transforms, 7, HALF_PIXEL),
+        .rounding = (enum rounding)ig_onnx_choice(n, "nearest_mode", roundings, 4, PREFER_FLOOR),
+        .policy = (enum policy)ig_onnx_choice(n, "keep_aspect_ratio_policy", policies, 3, STRETCH),
+        .antialias = ig_onnx_flag(n, "antialias", false),
+        .exclude_outside = ig_onnx_flag(n, "exclude_outside", false),
+        .cubic_a = ig_onnx_float(n, "cubic_coeff_a", -0.75),
+        .extrapolation = ig_onnx_float(n, "extrapolation_value", 0),
+    };
+    struct line lines[INGOT_MAX_RANK] = {0};
+    int n_roi = 0, n_scales = 0, rank = ig_onnx_rank(n, x);
+    const int64_t *axes = ig_onnx_ints(n, "axes", &r.count);
+    if (!axes) r.count = rank;
+    if (r.count > rank) ig_onnx_bad(n, "there are more axes than dims");
+    for (int i = 0; i < r.count; i++)
+        r.axes[i] = axes ? ig_onnx_axis(n, axes[i], rank) : i;
+    if (r.transform == TF_CROP) {
+        r.roi = ig_onnx_const_floats(n, 1, "roi", &n_roi);
+        if (n_roi != 2 * r.count) ig_onnx_bad(n, "'roi' has %d values, expected %d", n_roi, 2 * r.count);
+    }
+    bool sized = ig_onnx_has(n, 3);
+    const double *scales = sized ? NULL : ig_onnx_const_floats(n, 2, "scales", &n_scales);
+    if (!sized && !scales) ig_onnx_bad(n, "it has neither scales nor sizes");
+    read_lines(n, &r, x, scales, n_scales, lines);
+    return resize_all(n, &r, x, lines);
+}

@@ -1,0 +1,207 @@
+/*
+ * TensorProto to constants. Elements lie in the message's raw data, in a field of their type, or in another file; in the
+ * first and last case they are used where they lie. Every size is checked against the dims before it is believed.
+ */
+#include "import/onnx/importer.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* TensorProto.DataType. */
+enum {
+    ONNX_FLOAT = 1,
+    ONNX_UINT8,
+    ONNX_INT8,
+    ONNX_UINT16,
+    ONNX_INT16,
+    ONNX_INT32,
+    ONNX_INT64,
+    ONNX_STRING,
+    ONNX_BOOL,
+    ONNX_FLOAT16,
+    ONNX_DOUBLE,
+    ONNX_UINT32,
+    ONNX_UINT64,
+    ONNX_COMPLEX64,
+    ONNX_COMPLEX128,
+    ONNX_BFLOAT16,
+    ONNX_TYPE_COUNT
+};
+enum { LOCATION_EXTERNAL = 1 };
+
+static const enum ingot_dtype dtypes[ONNX_TYPE_COUNT] = {
+    [ONNX_FLOAT] = INGOT_F32,   [ONNX_UINT8] = INGOT_U8,      [ONNX_INT8] = INGOT_I8,    [ONNX_UINT16] = INGOT_U16,
+    [ONNX_INT16] = INGOT_I16,   [ONNX_INT32] = INGOT_I32,     [ONNX_INT64] = INGOT_I64,  [ONNX_BOOL] = INGOT_BOOL,
+    [ONNX_FLOAT16] = INGOT_F16, [ONNX_BFLOAT16] = INGOT_BF16, [ONNX_DOUBLE] = INGOT_F64, [ONNX_UINT32] = INGOT_U32,
+    [ONNX_UINT64] = INGOT_U64,
+};
+
+/* For messages. */
+static const char *const type_names[] = {
+    "undefined", "float",      "uint8",      "int8",       "uint16",         "int16",      "int32",
+    "int64",     "string",     "bool",       "float16",    "double",         "uint32",     "uint64",
+    "complex64", "complex128", "bfloat16",   "float8e4m3", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
+    "uint4",     "int4",       "float4e2m1", "float8e8m0", "uint2",          "int2",
+};
+
+enum ingot_dtype ig_onnx_dtype(struct ig_job *job, int64_t data_type, const char *what) {
+    if (data_type > 0 && data_type < ONNX_TYPE_COUNT && dtypes[data_type]) return dtypes[data_type];
+    if (data_type > 0 && data_type < (int64_t)(sizeof type_names / sizeof *type_names)) {
+        ig_raise(job, INGOT_UNSUPPORTED, "type %s of %s is not supported", type_names[data_type], what);
+    }
+    ig_raise(job, INGOT_BAD_MODEL, "%s has the unknown type %lld", what, (long long)data_type);
+}
+
+/* ---- Sizes ---- */
+
+static const char *name_of(const Onnx__TensorProto *tensor, const char *name) {
+    return name && *name ? name : tensor->name && *tensor->name ? tensor->name : "?";
+}
+
+/* The number of elements of a tensor of these dims, which must be small enough to have a size in bytes. */
+static size_t check_dims(struct ig_job *job, const int64_t *dims, size_t rank, size_t element, const char *what) {
+    if (rank > INGOT_MAX_RANK) {
+        ig_raise(job, INGOT_UNSUPPORTED, "%s has rank %zu; at most %d is supported", what, rank, INGOT_MAX_RANK);
+    }
+    size_t count = 1, bytes;
+    bool fits = true;
+    for (size_t i = 0; i < rank; i++) {
+        if (dims[i] < 0) ig_raise(job, INGOT_BAD_MODEL, "%s has the dim %lld", what, (long long)dims[i]);
+        /* An empty tensor may have any other dims. */
+        fits &= ig_size_mul(count, (size_t)dims[i], &count);
+        if (dims[i] == 0) return 0;
+    }
+    if (!fits || !ig_size_mul(count, element, &bytes) || bytes > INT64_MAX) {
+        ig_raise(job, INGOT_BAD_MODEL, "%s is too large", what);
+    }
+    return count;
+}
+
+/* ---- Elements ---- */
+
+static void check_count(struct ig_job *job, const char *what, size_t there, size_t expected) {
+    if (there == expected) return;
+    ig_raise(job, INGOT_BAD_MODEL, "%s has %zu elements of data, expected %zu", what, there, expected);
+}
+
+/* The low bytes of wider integers; bools are normalised afterwards. */
+static void *narrow(struct ig_job *job, const void *wide, size_t wide_size, size_t count, size_t size) {
+    if (size == wide_size) return (void *)wide;
+    uint8_t *bytes = ig_alloc_array(job, count, size);
+    for (size_t i = 0; i < count; i++)
+        memcpy(bytes + i * size, (const uint8_t *)wide + i * wide_size, size);
+    return bytes;
+}
+
+/* Elements in the field that the format gives to their type. */
+static const void *typed_elements(struct ig_job *job, const Onnx__TensorProto *t, enum ingot_dtype dtype, size_t count,
+                                  const char *what) {
+    size_t size = ingot_dtype_size(dtype);
+    switch (dtype) {
+    case INGOT_F32: check_count(job, what, t->n_float_data, count); return t->float_data;
+    case INGOT_F64: check_count(job, what, t->n_double_data, count); return t->double_data;
+    case INGOT_I64: check_count(job, what, t->n_int64_data, count); return t->int64_data;
+    case INGOT_U64:
+    case INGOT_U32:
+        check_count(job, what, t->n_uint64_data, count);
+        return narrow(job, t->uint64_data, sizeof *t->uint64_data, count, size);
+    default:
+        check_count(job, what, t->n_int32_data, count);
+        return narrow(job, t->int32_data, sizeof *t->int32_data, count, size);
+    }
+}
+
+/* A bool is one byte, 0 or 1; files may hold others. */
+static const void *normalize_bools(struct ig_job *job, const uint8_t *bytes, size_t count) {
+    bool normal = true;
+    for (size_t i = 0; i < count; i++)
+        normal &= bytes[i] <= 1;
+    if (normal) return bytes;
+    uint8_t *copy = ig_memdup(job, bytes, count);
+    for (size_t i = 0; i < count; i++)
+        copy[i] = copy[i] != 0;
+    return copy;
+}
+
+static const void *elements(struct ig_onnx *import, const Onnx__TensorProto *t, enum ingot_dtype dtype, size_t count,
+                            const char *what) {
+    struct ig_job *job = import->job;
+    size_t size = count * ingot_dtype_size(dtype);
+    const void *bytes;
+    if (t->has_data_location && t->data_location == LOCATION_EXTERNAL) {
+        bytes = ig_onnx_external(import, t, size);
+    } else if (t->has_raw_data) {
+        if (t->raw_data.len != size) {
+            ig_raise(job, INGOT_BAD_MODEL, "%s has %zu bytes of data, expected %zu", what, t->raw_data.len, size);
+        }
+        bytes = t->raw_data.data;
+    } else {
+        bytes = typed_elements(job, t, dtype, count, what);
+    }
+    /* What lies at an odd place in a file is moved to where it may be read as its type. */
+    if (size && (uintptr_t)bytes % ingot_dtype_size(dtype)) bytes = ig_memdup(job, bytes, size);
+    return dtype == INGOT_BOOL ? normalize_bools(job, bytes, count) : bytes;
+}
+
+static ig_value make_constant(struct ig_graph *g, enum ingot_dtype dtype, size_t rank, const int64_t *dims,
+                              const void *bytes, size_t size, const char *initializer) {
+    struct ig_data *data = IG_NEW(g->job, struct ig_data);
+    *data = (struct ig_data){.bytes = bytes, .size = size, .initializer = initializer};
+    return ig_build_constant(g, dtype, (int)rank, dims, data);
+}
+
+ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__TensorProto *tensor,
+                          const char *initializer) {
+    const char *what = ig_format(import->job, "tensor '%s'", name_of(tensor, initializer));
+    enum ingot_dtype dtype = ig_onnx_dtype(import->job, tensor->data_type, what);
+    size_t count = check_dims(import->job, tensor->dims, tensor->n_dims, ingot_dtype_size(dtype), what);
+    const void *bytes = elements(import, tensor, dtype, count, what);
+    return make_constant(g, dtype, tensor->n_dims, tensor->dims, bytes, count * ingot_dtype_size(dtype), initializer);
+}
+
+/* ---- Sparse tensors, made dense ---- */
+
+/* The flat position of the i-th value: indices are flat [n] or coordinates [n, rank]. */
+static size_t sparse_position(struct ig_job *job, const Onnx__SparseTensorProto *sparse, const int64_t *indices,
+                              size_t i, size_t count, const char *what) {
+    size_t rank = sparse->n_dims, position = 0;
+    if (sparse->indices->n_dims == 1) {
+        if (indices[i] >= 0 && (size_t)indices[i] < count) return (size_t)indices[i];
+    } else {
+        bool inside = true;
+        for (size_t axis = 0; axis < rank; axis++) {
+            int64_t index = indices[i * rank + axis];
+            inside &= index >= 0 && index < sparse->dims[axis];
+            position = position * (size_t)sparse->dims[axis] + (size_t)index;
+        }
+        if (inside) return position;
+    }
+    ig_raise(job, INGOT_BAD_MODEL, "%s has an index outside of its dims", what);
+}
+
+ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__SparseTensorProto *sparse,
+                                 const char *initializer) {
+    struct ig_job *job = import->job;
+    const Onnx__TensorProto *values = sparse->values, *indices = sparse->indices;
+    if (!values || !indices) ig_raise(job, INGOT_BAD_MODEL, "a sparse tensor has no values or no indices");
+    const char *what = ig_format(job, "sparse tensor '%s'", name_of(values, initializer));
+    enum ingot_dtype dtype = ig_onnx_dtype(job, values->data_type, what);
+    size_t size = ingot_dtype_size(dtype);
+    size_t count = check_dims(job, sparse->dims, sparse->n_dims, size, what);
+    size_t n = check_dims(job, values->dims, values->n_dims, size, what);
+    size_t n_indices = check_dims(job, indices->dims, indices->n_dims, sizeof(int64_t), what);
+    bool flat = indices->n_dims == 1 && n_indices == n;
+    bool coordinates =
+        indices->n_dims == 2 && (size_t)indices->dims[0] == n && (size_t)indices->dims[1] == sparse->n_dims;
+    if (indices->data_type != ONNX_INT64 || (!flat && !coordinates)) {
+        ig_raise(job, INGOT_BAD_MODEL, "the indices of %s fit neither its values nor its dims", what);
+    }
+    const uint8_t *from = elements(import, values, dtype, n, what);
+    const int64_t *where = elements(import, indices, INGOT_I64, n_indices, what);
+    uint8_t *dense = ig_alloc_array(job, count, size);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(dense + size * sparse_position(job, sparse, where, i, count, what), from + size * i, size);
+    }
+    return make_constant(g, dtype, sparse->n_dims, sparse->dims, dense, count * size, initializer);
+}
