@@ -22,11 +22,18 @@ static ig_x finished(struct ig_contract *c, ig_x sum, const ig_x *index) {
     return ig_x_cast(c->k, sum, ig_type_of(c->graph, c->node.out)->dtype, false);
 }
 
+/* The element at hand is the only one that the tile has. Along an axis of size 1 there is but one anyway. */
+static bool is_at_hand(const struct ig_contract *c, const struct ig_type *type, const ig_x *index) {
+    for (int i = 0; i < type->rank; i++) {
+        if (index[i] != c->position[i] && ig_contract_const(c, type->dim[i], 0) != 1) return false;
+    }
+    return true;
+}
+
 static ig_x from_tile(void *user, ig_value value, const ig_x *index) {
     struct ig_contract *c = user;
     if (value != c->node.out) return IG_NO_X;
-    int rank = ig_type_of(c->graph, value)->rank;
-    if (memcmp(index, c->position, (size_t)rank * sizeof *index) != 0) c->astray = true;
+    if (!is_at_hand(c, ig_type_of(c->graph, value), index)) c->astray = true;
     return finished(c, ig_x_load(c->k, c->tile, c->tile_at), index);
 }
 

@@ -1,0 +1,316 @@
+/*
+ * Contractions alone: the layers of well-known networks, each as one kernel, in GFLOP/s and as a part of the machine's
+ * peak, which is measured by a loop of nothing but multiply-adds.
+ *
+ *     contract_bench [--target v3|v4] [--threads N] [--cc PATH] [--only SUBSTRING] [--source]
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cpu.h"
+#include "codegen/c/print.h"
+#include "device/device.h"
+#include "ir/build.h"
+#include "toolchain/toolchain.h"
+
+struct layer {
+    const char *name;
+    int64_t height, width, in, out; /* a matrix product where height is 0: width rows */
+    int64_t kernel, stride, groups;
+    bool prologue; /* batch normalisation and ReLU before it */
+};
+
+static const struct layer layers[] = {
+    {"resnet50 conv1 7x7/2", 224, 224, 3, 64, 7, 2, 1, false},
+    {"resnet50 56x56 1x1 64-64", 56, 56, 64, 64, 1, 1, 1, false},
+    {"resnet50 56x56 3x3 64", 56, 56, 64, 64, 3, 1, 1, false},
+    {"resnet50 56x56 1x1 64-256", 56, 56, 64, 256, 1, 1, 1, false},
+    {"resnet50 56x56 1x1 256-64", 56, 56, 256, 64, 1, 1, 1, false},
+    {"resnet50 56x56 3x3/2 128", 56, 56, 128, 128, 3, 2, 1, false},
+    {"resnet50 28x28 3x3 128", 28, 28, 128, 128, 3, 1, 1, false},
+    {"resnet50 28x28 1x1 128-512", 28, 28, 128, 512, 1, 1, 1, false},
+    {"resnet50 28x28 1x1 512-128", 28, 28, 512, 128, 1, 1, 1, false},
+    {"resnet50 14x14 3x3 256", 14, 14, 256, 256, 3, 1, 1, false},
+    {"resnet50 14x14 1x1 256-1024", 14, 14, 256, 1024, 1, 1, 1, false},
+    {"resnet50 14x14 1x1 1024-256", 14, 14, 1024, 256, 1, 1, 1, false},
+    {"resnet50 14x14 1x1/2 1024-2048", 14, 14, 1024, 2048, 1, 2, 1, false},
+    {"resnet50 7x7 3x3 512", 7, 7, 512, 512, 3, 1, 1, false},
+    {"resnet50 7x7 1x1 512-2048", 7, 7, 512, 2048, 1, 1, 1, false},
+    {"resnet50 7x7 1x1 2048-512", 7, 7, 2048, 512, 1, 1, 1, false},
+    {"densenet 28x28 1x1 256-128 bn", 28, 28, 256, 128, 1, 1, 1, true},
+    {"densenet 14x14 1x1 640-128 bn", 14, 14, 640, 128, 1, 1, 1, true},
+    {"densenet 14x14 3x3 128-32", 14, 14, 128, 32, 3, 1, 1, false},
+    {"mobilenet 3x3/2 3-32", 224, 224, 3, 32, 3, 2, 1, false},
+    {"mobilenet 112 1x1 32-16", 112, 112, 32, 16, 1, 1, 1, false},
+    {"mobilenet 112 1x1 16-96", 112, 112, 16, 96, 1, 1, 1, false},
+    {"mobilenet 56 1x1 144-24", 56, 56, 144, 24, 1, 1, 1, false},
+    {"mobilenet 14 1x1 96-576", 14, 14, 96, 576, 1, 1, 1, false},
+    {"mobilenet 14 1x1 576-96", 14, 14, 576, 96, 1, 1, 1, false},
+    {"mobilenet 7 1x1 960-160", 7, 7, 960, 160, 1, 1, 1, false},
+    {"mobilenet 7 1x1 320-1280", 7, 7, 320, 1280, 1, 1, 1, false},
+    {"depthwise 112 3x3 32", 112, 112, 32, 32, 3, 1, 32, false},
+    {"depthwise 112 3x3/2 96", 112, 112, 96, 96, 3, 2, 96, false},
+    {"depthwise 56 3x3 144", 56, 56, 144, 144, 3, 1, 144, false},
+    {"depthwise 14 3x3 576", 14, 14, 576, 576, 3, 1, 576, false},
+    {"depthwise 14 5x5 672", 14, 14, 672, 672, 5, 1, 672, false},
+    {"depthwise 7 3x3 960", 7, 7, 960, 960, 3, 1, 960, false},
+    {"bert 128x768x768", 0, 128, 768, 768, 1, 1, 1, false},
+    {"bert 128x768x2304", 0, 128, 768, 2304, 1, 1, 1, false},
+    {"bert 128x768x3072", 0, 128, 768, 3072, 1, 1, 1, false},
+    {"bert 128x3072x768", 0, 128, 3072, 768, 1, 1, 1, false},
+    {"vit 197x768x3072", 0, 197, 768, 3072, 1, 1, 1, false},
+    {"vit 197x3072x768", 0, 197, 3072, 768, 1, 1, 1, false},
+    {"gpt2 head 128x768x50257", 0, 128, 768, 50257, 1, 1, 1, false},
+    {"one row 1x2048x1000", 0, 1, 2048, 1000, 1, 1, 1, false},
+};
+
+struct settings {
+    struct ig_target target;
+    struct ig_toolchain toolchain;
+    struct ig_device *device;
+    const char *only;
+    bool source;
+    double peak; /* GFLOP/s of all threads */
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void check(struct ig_job *job, enum ingot_status status, const struct ingot_error *error) {
+    if (status != INGOT_OK) ig_raise_error(job, error);
+}
+
+/* ---- The graph of a layer ---------------------------------------------------------------------------------------- */
+
+static float *numbers(struct ig_job *job, int64_t count) {
+    float *data = ig_alloc_array(job, (size_t)count + 16, sizeof *data);
+    uint32_t state = 1;
+    for (int64_t i = 0; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        data[i] = (float)(state >> 9) / (1 << 23) - 0.5f;
+    }
+    return data;
+}
+
+static ig_value weights(struct ig_graph *g, int rank, const int64_t *dims) {
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++)
+        count *= dims[i];
+    struct ig_data data = {numbers(g->job, count), (size_t)count * sizeof(float), "weights"};
+    return ig_build_constant(g, INGOT_F32, rank, dims, ig_memdup(g->job, &data, sizeof data));
+}
+
+static struct ig_type static_type(struct ig_graph *g, int rank, const int64_t *sizes) {
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = ig_dim_const(g->dims, sizes[i]);
+    return ig_type_make(INGOT_F32, rank, dims);
+}
+
+static ig_value build_conv(struct ig_graph *g, const struct layer *l, ig_value x, int nr) {
+    bool depthwise = l->groups > 1;
+    int64_t pad = l->kernel / 2, panels = (l->out + nr - 1) / nr, two[2];
+    int64_t packed[] = {1, panels, l->kernel, l->kernel, l->in, nr}, plain[] = {l->kernel, l->kernel, l->in};
+    ig_value in[3] = {x, depthwise ? weights(g, 3, plain) : weights(g, 6, packed), weights(g, 1, &l->out)};
+    ig_dim pads[2] = {ig_dim_const(g->dims, pad), ig_dim_const(g->dims, pad)};
+    int64_t strides[2] = {l->stride, l->stride}, ones[2] = {1, 1};
+    two[0] = two[1] = l->kernel;
+    struct ig_attr attrs[] = {ig_attr_of_ints(strides, 2), ig_attr_of_ints(ones, 2),
+                              ig_attr_of_dims(pads, 2),    ig_attr_of_dims(pads, 2),
+                              ig_attr_of_int(l->groups),   ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),           ig_attr_of_int(depthwise ? 1 : nr),
+                              ig_attr_of_int(l->out),      ig_attr_of_ints(two, 2)};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    return ig_build_node(g, IG_OP_conv, in, 3, 1, attrs, none);
+}
+
+static ig_value build_matmul(struct ig_graph *g, const struct layer *l, ig_value x, int nr) {
+    int64_t packed[] = {(l->out + nr - 1) / nr, l->in, nr};
+    ig_value in[2] = {x, weights(g, 3, packed)};
+    struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(nr), ig_attr_of_int(l->out)};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    ig_value y = ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
+    return ig_map2(g, IG_OP_add, y, weights(g, 1, &l->out));
+}
+
+/* The layer with bias and ReLU, and the region of all of it. */
+static struct ig_region build_layer(struct ig_graph *g, const struct layer *l, int nr) {
+    int64_t image[] = {1, l->height, l->width, l->in}, matrix[] = {l->width, l->in};
+    struct ig_type type = l->height ? static_type(g, 4, image) : static_type(g, 2, matrix);
+    ig_value x = ig_build_input(g, "x", &type), a = x;
+    if (l->prologue) {
+        a = ig_map2(g, IG_OP_mul, a, weights(g, 1, &l->in));
+        a = ig_map2(g, IG_OP_add, a, weights(g, 1, &l->in));
+        a = ig_map2(g, IG_OP_max, a, ig_build_scalar(g, INGOT_F32, 0));
+    }
+    ig_value y = l->height ? build_conv(g, l, a, nr) : build_matmul(g, l, a, nr);
+    y = ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
+    ig_build_output(g, "y", y);
+    struct ig_region r = {.family = IG_FAMILY_CONTRACT};
+    bool *seen = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (ig_info(g, n->out)->is_const) continue;
+        IG_PUSH(g->job, &r.nodes, id);
+        if (ig_op_info(n->op)->family == IG_FAMILY_CONTRACT) r.anchor = id;
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            if (seen[n->in[i]] || (n->in[i] != x && !ig_info(g, n->in[i])->is_const)) continue;
+            seen[n->in[i]] = true;
+            IG_PUSH(g->job, &r.inputs, n->in[i]);
+        }
+    }
+    IG_PUSH(g->job, &r.outputs, y);
+    return r;
+}
+
+/* ---- Running ------------------------------------------------------------------------------------------------------- */
+
+static const char *const flags_v3[] = {"-march=x86-64-v3", NULL};
+static const char *const flags_v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
+
+static struct ig_code compile(struct ig_job *job, const struct settings *s, const char *text) {
+    struct ig_source source = {"kernel", text};
+    struct ig_code code;
+    ig_toolchain_compile(job, &s->toolchain, s->target.vector_bytes == 64 ? flags_v4 : flags_v3, &source, 1, NULL, NULL,
+                         &code);
+    return code;
+}
+
+/* The shortest time of a launch within about 0.3 s. */
+static double fastest(struct ig_job *job, const struct settings *s, const struct ig_code *code,
+                      struct ig_launch *launch) {
+    struct ingot_error error;
+    struct ig_device *d = s->device;
+    struct ig_stream *stream;
+    double best = 1e9;
+    check(job, d->api->module_create(d, code->bytes, code->size, &launch->module, &error), &error);
+    check(job, d->api->stream_create(d, &stream, &error), &error);
+    check(job, d->api->reserve_scratch(d, stream, launch->scratch, &error), &error);
+    launch->entry = code->entries[0];
+    double until = now() + 0.3;
+    for (int i = 0; i < 3 || now() < until; i++) {
+        double start = now();
+        check(job, d->api->launch(d, stream, launch, &error), &error);
+        check(job, d->api->stream_wait(d, stream, &error), &error);
+        double time = now() - start;
+        if (time < best) best = time;
+    }
+    d->api->stream_destroy(d, stream);
+    d->api->module_destroy(d, launch->module);
+    return best;
+}
+
+static int64_t number(const struct ig_graph *g, ig_dim d) {
+    int64_t value = 0;
+    ig_dim_is_const(g->dims, d, &value);
+    return value;
+}
+
+static void bench_layer(struct ig_job *job, const struct settings *s, const struct layer *l) {
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    struct ig_region region = build_layer(g, l, ig_target_nr(&s->target));
+    struct ig_kernel *kernel = ig_kernel_contract(g, &region, &s->target);
+    const char *text = ig_c_kernel(job, kernel, "kernel", &s->target);
+    if (s->source) puts(text);
+    struct ig_code code = compile(job, s, text);
+    void *buffers[16];
+    uint32_t n = 0;
+    double flops = 2;
+    for (uint32_t i = 0; i < region.inputs.count + region.outputs.count; i++) {
+        ig_value v = i < region.inputs.count ? region.inputs.at[i] : region.outputs.at[i - region.inputs.count];
+        bool literal = false;
+        for (uint32_t j = 0; j < kernel->literals.count; j++)
+            literal |= kernel->literals.at[j] == v;
+        int64_t count = number(g, ig_type_elements(g->dims, ig_type_of(g, v)));
+        if (!literal) buffers[n++] = numbers(job, count);
+        if (i == region.inputs.count) flops *= (double)count;
+    }
+    flops *= (double)(l->kernel * l->kernel * l->in / l->groups);
+    int64_t dims[64];
+    for (uint32_t i = 0; i < kernel->dims.count && i < 64; i++)
+        dims[i] = number(g, kernel->dims.at[i]);
+    struct ig_launch launch = {.buffers = buffers,
+                               .n_buffers = n,
+                               .dims = dims,
+                               .n_dims = kernel->dims.count,
+                               .tiles = number(g, kernel->tiles),
+                               .scratch = (size_t)number(g, kernel->scratch_bytes)};
+    double time = fastest(job, s, &code, &launch);
+    printf("%-32s %9.1f us %7.1f GF/s %5.1f%%   %lld tiles; %s\n", l->name, 1e6 * time, 1e-9 * flops / time,
+           1e-7 * flops / time / s->peak, (long long)launch.tiles, kernel->tactic);
+    fflush(stdout);
+}
+
+/* Independent multiply-adds, one tile per worker. */
+static double measure_peak(struct ig_job *job, const struct settings *s) {
+    struct ig_text t;
+    ig_text_init(&t, job);
+    int lanes = s->target.vector_bytes / 4, chains = 12, rounds = 1000000;
+    ig_text_printf(&t, "typedef float v __attribute__((vector_size(%d)));\n", s->target.vector_bytes);
+    ig_text_add(&t, "void kernel(void *const *buf, const long *dim, long begin, long end, void *scratch) {\n");
+    ig_text_add(&t, "    for (long t = begin; t < end; t++) {\n        v a, b;\n        float *out = buf[0];\n");
+    ig_text_printf(&t, "        for (int i = 0; i < %d; i++) a[i] = out[i], b[i] = out[i] * 0.5f;\n", lanes);
+    for (int i = 0; i < chains; i++)
+        ig_text_printf(&t, "        v c%d = a + %d.0f;\n", i, i);
+    ig_text_printf(&t, "        for (int r = 0; r < %d; r++) {\n           ", rounds);
+    for (int i = 0; i < chains; i++)
+        ig_text_printf(&t, " c%d = c%d * a + b;", i, i);
+    ig_text_printf(&t, "\n        }\n        v c = c0");
+    for (int i = 1; i < chains; i++)
+        ig_text_printf(&t, " + c%d", i);
+    ig_text_printf(&t, ";\n        for (int i = 0; i < %d; i++) out[%d * t + i] = c[i];\n    }\n}\n", lanes, lanes);
+    struct ig_code code = compile(job, s, t.at);
+    void *buffer = numbers(job, 4096);
+    uint32_t workers = s->device->api->workers(s->device);
+    struct ig_launch launch = {.buffers = &buffer, .n_buffers = 1, .tiles = workers};
+    double time = fastest(job, s, &code, &launch);
+    return 2e-9 * lanes * chains * rounds * workers / time;
+}
+
+static void bench(struct ig_job *job, void *argument) {
+    struct settings *s = argument;
+    s->peak = measure_peak(job, s);
+    printf("%s, %u threads, %s, peak %.1f GF/s\n", s->target.vector_bytes == 64 ? "AVX-512" : "AVX2",
+           s->device->api->workers(s->device), s->toolchain.version, s->peak);
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        if (!s->only || strstr(layers[i].name, s->only)) bench_layer(job, s, &layers[i]);
+    }
+}
+
+static void find_compiler(struct ig_job *job, void *argument) {
+    struct settings *s = argument;
+    ig_toolchain_find(job, s->toolchain.cc, 1, &s->toolchain);
+}
+
+int main(int argc, char **argv) {
+    struct settings s = {.target = {IG_ISA_X86_64_V4, 64, 32}};
+    unsigned threads = 1;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!strcmp(argv[i], "--source")) {
+            s.source = true;
+            continue;
+        }
+        if (!strcmp(argv[i], "--target") && !strcmp(value, "v3"))
+            s.target = (struct ig_target){IG_ISA_X86_64_V3, 32, 16};
+        if (!strcmp(argv[i], "--threads")) threads = (unsigned)atoi(value);
+        if (!strcmp(argv[i], "--cc")) s.toolchain.cc = value;
+        if (!strcmp(argv[i], "--only")) s.only = value;
+        i++;
+    }
+    struct ig_job job;
+    struct ingot_error error;
+    enum ingot_status status = ig_device_cpu_create(threads, &ig_libc_allocator, &s.device, &error);
+    ig_job_init(&job, &ig_libc_allocator);
+    if (status == INGOT_OK) status = ig_job_run(&job, find_compiler, &s, &error);
+    if (status == INGOT_OK) status = ig_job_run(&job, bench, &s, &error);
+    if (status != INGOT_OK) fprintf(stderr, "contract_bench: %s\n", error.message);
+    ig_job_deinit(&job);
+    if (s.device) s.device->api->destroy(s.device);
+    return status != INGOT_OK;
+}
