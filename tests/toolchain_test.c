@@ -334,6 +334,46 @@ static void test_failure_leaves_nothing(void **state) {
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
 }
 
+/* ---- Memory that runs out ---- */
+
+struct limited {
+    size_t left, live;
+};
+
+static void *limited_alloc(void *user, size_t size, size_t alignment) {
+    struct limited *limited = user;
+    if (limited->left == 0) return NULL;
+    limited->left--;
+    limited->live++;
+    return ig_libc_allocator.alloc(NULL, size, alignment);
+}
+
+static void limited_release(void *user, void *memory, size_t size) {
+    struct limited *limited = user;
+    limited->live--;
+    free(memory);
+}
+
+/* The arena asks for memory a few times only, so each of them can fail once. */
+static void test_failing_allocator(void **state) {
+    enum ingot_status status = INGOT_OUT_OF_MEMORY;
+    for (size_t allowed = 0; status != INGOT_OK; allowed++) {
+        struct limited limited = {.left = allowed};
+        struct ingot_allocator allocator = {&limited, limited_alloc, limited_release};
+        struct trial trial = {.jobs = 2, .sources = working, .count = COUNT(working)};
+        struct ig_job job;
+        struct ingot_error error;
+        ig_job_init(&job, &allocator);
+        status = ig_job_run(&job, trial_body, &trial, &error);
+        ig_job_deinit(&job);
+        free(trial.bytes);
+        assert_true(status == INGOT_OK || status == INGOT_OUT_OF_MEMORY);
+        assert_int_equal(limited.live, 0);
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+        assert_true(allowed < 100);
+    }
+}
+
 /* ---- Damaged object files ---- */
 
 static void object_body(struct ig_job *job, void *argument) {
@@ -411,6 +451,7 @@ int main(void) {
         cmocka_unit_test(test_missing_compilers),
         cmocka_unit_test(test_processes),
         cmocka_unit_test(test_failure_leaves_nothing),
+        cmocka_unit_test(test_failing_allocator),
         cmocka_unit_test(test_damaged_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
