@@ -47,6 +47,7 @@ static void key_add_data(struct key *key, const struct ig_data *data, const stru
     key_add(key, (uint64_t)type->dtype << 32 | (uint64_t)type->rank);
     for (int i = 0; i < type->rank; i++)
         key_add(key, type->dim[i]);
+    key_add(key, data->absent);
     if (data->initializer == NULL && data->size <= SMALL_CONSTANT) {
         struct ig_hash128 hash = ig_hash128(data->size > 0 ? data->bytes : "", data->size);
         key_add(key, hash.low);
@@ -259,6 +260,22 @@ static bool gives_way(struct ig_graph *g, const struct ig_node *node, const stru
 }
 
 /* ---- Nodes */
+
+ig_value ig_build_verbatim(struct ig_graph *g, const struct ig_node *node, struct ig_type *types) {
+    struct ig_value_info facts = {.name = NULL};
+    struct key key;
+    uint32_t known;
+    ig_infer_node(g, node, types);
+    facts.is_const = is_constant(g, node, &facts.is_refittable);
+    facts.is_refittable = facts.is_refittable && facts.is_const;
+    facts.elements = node->n_out == 1 ? ig_elements_compute(g, node, types) : NULL;
+    ig_value value = append(g, node, types, &facts);
+    if (node->body[0] != NULL) return value;
+    key_make(&key, g, node, types);
+    if (!ig_map_get(g->cse, key.at, key.count * sizeof *key.at, &known))
+        ig_map_put(g->cse, key.at, key.count * sizeof *key.at, value);
+    return value;
+}
 
 static ig_value build(struct ig_graph *g, const struct ig_node *node, struct ig_type *types, bool plain) {
     struct ig_value_info facts = {.name = NULL};

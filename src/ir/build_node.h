@@ -9,5 +9,7 @@ ig_value ig_build_typed_constant(struct ig_graph *g, const struct ig_type *type,
 /* A node of one output just as it is said: it neither vanishes nor gives way to its known contents. */
 ig_value ig_build_plain(struct ig_graph *g, enum ig_op op, const ig_value *in, uint32_t n_in,
                         const struct ig_attr *attrs);
+/* Appends the node even where an equal one exists, for texts: types inferred (of a constant, given). */
+ig_value ig_build_verbatim(struct ig_graph *g, const struct ig_node *node, struct ig_type *types);
 
 #endif

@@ -292,6 +292,7 @@ ig_dim ig_dim_symbol(struct ig_dims *dims, const char *name) {
         symbol.name = ig_strdup(dims->job, name);
         atom = dims->atoms.count;
         IG_PUSH(dims->job, &dims->atoms, symbol);
+        IG_PUSH(dims->job, &dims->symbols, atom);
         ig_map_put_name(&dims->symbol_index, name, atom);
     }
     return ig_dim_of_term(dims, 1, ig_mono_of(dims, &atom, 1));
@@ -307,6 +308,15 @@ void ig_dim_set_range(struct ig_dims *dims, ig_dim symbol, int64_t lo, int64_t h
     changed->lo = lo;
     changed->hi = hi;
     dims->epoch++;
+}
+
+bool ig_dim_symbol_at(struct ig_dims *dims, uint32_t index, ig_dim *out_symbol, int64_t *out_lo, int64_t *out_hi) {
+    if (index >= dims->symbols.count) return false;
+    uint32_t atom = dims->symbols.at[index];
+    *out_lo = dims->atoms.at[atom].lo;
+    *out_hi = dims->atoms.at[atom].hi;
+    *out_symbol = ig_dim_of_term(dims, 1, ig_mono_of(dims, &atom, 1));
+    return true;
 }
 
 ig_dim ig_dim_add(struct ig_dims *dims, ig_dim a, ig_dim b) {

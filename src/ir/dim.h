@@ -25,6 +25,9 @@ ig_dim ig_dim_symbol(struct ig_dims *dims, const char *name);
 /* Narrows a symbol's range (from --shape); lo == hi does not turn it into a constant (see ig_dim_substitute). */
 void ig_dim_set_range(struct ig_dims *dims, ig_dim symbol, int64_t lo, int64_t hi);
 
+/* The pool's symbols in the order in which they were made, with their ranges: false where there are no more. */
+bool ig_dim_symbol_at(struct ig_dims *dims, uint32_t index, ig_dim *out_symbol, int64_t *out_lo, int64_t *out_hi);
+
 ig_dim ig_dim_add(struct ig_dims *dims, ig_dim a, ig_dim b);
 ig_dim ig_dim_sub(struct ig_dims *dims, ig_dim a, ig_dim b);
 ig_dim ig_dim_mul(struct ig_dims *dims, ig_dim a, ig_dim b);
@@ -58,6 +61,11 @@ uint32_t ig_dim_assumptions(const struct ig_dims *dims, const struct ig_dim_pair
 void ig_dim_print(const struct ig_dims *dims, ig_dim dim, struct ig_text *text);
 const char *ig_dim_text(const struct ig_dims *dims, ig_dim dim); /* in the arena */
 ig_dim ig_dim_parse(struct ig_dims *dims, const char *text, const char **out_end);
+
+/* A string in double quotes with \" \\ and \xHH escaped, as names stand in texts; and the way back: the name, with
+ * *inout_text moved behind it, or NULL where it is none. */
+void ig_quote(const char *name, struct ig_text *text);
+const char *ig_unquote(struct ig_job *job, const char **inout_text);
 
 /* Replaces symbols: symbols[i] by values[i]. */
 ig_dim ig_dim_substitute(struct ig_dims *dims, ig_dim dim, const ig_dim *symbols, const ig_dim *values, int count);

@@ -54,6 +54,7 @@ struct ig_dims {
     IG_VEC(struct ig_dim_mono) monos;
     IG_VEC(struct ig_dim_sum) sums; /* sums.at[0] is no expression */
     struct ig_map symbol_index, atom_index, mono_index, sum_index;
+    IG_VEC(uint32_t) symbols; /* atoms */
     IG_VEC(struct ig_dim_pair) assumptions;
     uint32_t epoch; /* counts changes of symbols' ranges */
 };

@@ -39,14 +39,7 @@ static enum ig_dim_kind word_kind(const char *name, size_t length) {
 
 /* ---- Printing */
 
-static void print_name(const char *name, struct ig_text *text) {
-    bool plain = is_start(name[0]) && word_kind(name, strlen(name)) == IG_DIM_CONST;
-    for (const char *c = name; *c != 0; c++)
-        plain = plain && is_part(*c);
-    if (plain) {
-        ig_text_add(text, name);
-        return;
-    }
+void ig_quote(const char *name, struct ig_text *text) {
     ig_text_add(text, "\"");
     for (const char *c = name; *c != 0; c++) {
         unsigned char byte = (unsigned char)*c;
@@ -56,6 +49,16 @@ static void print_name(const char *name, struct ig_text *text) {
             ig_text_printf(text, byte == '"' || byte == '\\' ? "\\%c" : "%c", byte);
     }
     ig_text_add(text, "\"");
+}
+
+static void print_name(const char *name, struct ig_text *text) {
+    bool plain = is_start(name[0]) && word_kind(name, strlen(name)) == IG_DIM_CONST;
+    for (const char *c = name; *c != 0; c++)
+        plain = plain && is_part(*c);
+    if (plain)
+        ig_text_add(text, name);
+    else
+        ig_quote(name, text);
 }
 
 static void print_divisor(const struct ig_dims *dims, ig_dim dim, bool whole_product, struct ig_text *text) {
@@ -163,28 +166,41 @@ static int hex_digit(char c) {
     return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-static ig_dim parse_quoted(struct parser *p) {
+/* One escape, behind the backslash; 0 where it is none. */
+static char unescape(const char **inout_text) {
+    const char *at = *inout_text;
+    if (*at == '"' || *at == '\\') {
+        *inout_text = at + 1;
+        return *at;
+    }
+    int high = *at == 'x' ? hex_digit(at[1]) : -1, low = high < 0 ? -1 : hex_digit(at[2]);
+    if (low < 0) return 0;
+    *inout_text = at + 3;
+    return (char)(high * 16 + low);
+}
+
+const char *ig_unquote(struct ig_job *job, const char **inout_text) {
+    const char *at = *inout_text;
     struct ig_text name;
-    ig_text_init(&name, p->dims->job);
+    if (*at++ != '"') return NULL;
+    ig_text_init(&name, job);
     ig_text_add(&name, "");
-    while (*p->at != '"') {
-        char c = *p->at++;
-        if (c == 0 || c == '\n') return fail(p);
-        if (c == '\\') {
-            c = *p->at++;
-            if (c == 'x') {
-                int high = hex_digit(p->at[0]), low = high < 0 ? -1 : hex_digit(p->at[1]);
-                if (low < 0 || high * 16 + low == 0) return fail(p);
-                c = (char)(high * 16 + low);
-                p->at += 2;
-            } else if (c != '"' && c != '\\') {
-                return fail(p);
-            }
-        }
+    while (*at != '"') {
+        char c = *at++;
+        if (c == '\\')
+            c = unescape(&at);
+        else if (c == '\n')
+            c = 0;
+        if (c == 0) return NULL;
         ig_text_add_n(&name, &c, 1);
     }
-    p->at++;
-    return ig_dim_symbol(p->dims, name.at);
+    *inout_text = at + 1;
+    return name.at;
+}
+
+static ig_dim parse_quoted(struct parser *p) {
+    const char *name = ig_unquote(p->dims->job, &p->at);
+    return name != NULL ? ig_dim_symbol(p->dims, name) : fail(p);
 }
 
 static ig_dim combine(struct parser *p, enum ig_dim_kind kind, ig_dim a, ig_dim b) {
@@ -220,7 +236,7 @@ static ig_dim parse_factor(struct parser *p) {
     } else if (accept(p, '(')) {
         result = parse_sum(p);
         expect(p, ')');
-    } else if (accept(p, '"')) {
+    } else if (*p->at == '"') {
         result = parse_quoted(p);
     } else if (is_digit(*p->at)) {
         result = parse_number(p, false);

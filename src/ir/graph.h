@@ -68,6 +68,7 @@ struct ig_data {
     const void *bytes;
     size_t size;
     const char *initializer; /* the ONNX initialiser it is, by which it can be refitted; NULL: part of the model's logic */
+    uint64_t absent;         /* not 0: the hash of data that a text left out; `bytes` are zeros in their place */
 };
 
 struct ig_attr {
