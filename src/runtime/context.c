@@ -27,7 +27,7 @@ struct ig_context {
     struct ig_instance_cache cache;
     struct ig_instance *current; /* whose shapes were bound last; NULL: none yet, or the last binding failed */
     bool inputs_changed;         /* since shapes were bound last */
-    char *arena;                 /* one for all instances: as large as the largest needs */
+    void *arena;                 /* one for all instances: as large as the largest needs */
     size_t arena_size;
     struct ig_step_time *times; /* NULL: not profiling */
 };
@@ -175,20 +175,24 @@ enum ingot_status ig_context_set_output(struct ig_context *context, size_t index
 
 /* ---- Instances and memory ---------------------------------------------------------------------------------------------- */
 
-static enum ingot_status grow_arena(struct ig_context *context, size_t needed, struct ingot_error *error) {
+/*
+ * Makes memory at least `needed` bytes large; what was in it is lost. The first time it gets just that; when it must grow
+ * again, half as much more, since shapes that grew twice (a sequence that gets longer with every run) will grow again,
+ * and pages that are never touched cost nothing. Given back first, so that both need not fit.
+ */
+static enum ingot_status grow(struct ig_context *context, void **memory, size_t *size, size_t needed,
+                              struct ingot_error *error) {
     struct ig_device *device = context->env.device;
-    /* A line more, so that what is empty and placed last has an address of its own. */
-    if (!ig_size_add(needed, LINE, &needed))
-        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the activations of these shapes exceed the address space");
-    if (needed <= context->arena_size) return INGOT_OK;
-    /* Nothing in the arena outlives a run: given back first, so that both need not fit. */
-    release_device_memory(context, context->arena, context->arena_size);
-    context->arena = NULL;
-    context->arena_size = 0;
-    void *memory;
-    IG_TRY(device->api->allocate(device, needed, &memory, error));
-    context->arena = memory;
-    context->arena_size = needed;
+    if (needed <= *size) return INGOT_OK;
+    size_t more = *size / 2, wanted = *size && needed - *size < more ? *size + more : needed;
+    release_device_memory(context, *memory, *size);
+    *memory = NULL;
+    *size = 0;
+    if (device->api->allocate(device, wanted, memory, NULL) != INGOT_OK) {
+        wanted = needed;
+        IG_TRY(device->api->allocate(device, wanted, memory, error));
+    }
+    *size = wanted;
     return INGOT_OK;
 }
 
@@ -196,7 +200,11 @@ static enum ingot_status make_room(struct ig_context *context, struct ig_instanc
                                    struct ingot_error *error) {
     const struct ig_frame_env *env = &context->env;
     IG_TRY(env->device->api->reserve_scratch(env->device, env->stream, instance->scratch, error));
-    IG_TRY(grow_arena(context, instance->frame->arena_bytes, error));
+    /* A line more, so that what is empty and placed last has an address of its own. */
+    size_t needed;
+    if (!ig_size_add(instance->frame->arena_bytes, LINE, &needed))
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the activations of these shapes exceed the address space");
+    IG_TRY(grow(context, &context->arena, &context->arena_size, needed, error));
     if (instance->frame->base != context->arena) ig_frame_place(env, instance->frame, context->arena);
     return INGOT_OK;
 }
@@ -244,21 +252,13 @@ static enum ingot_status prepare(struct ig_context *context, struct ingot_error 
 static enum ingot_status place_output(struct ig_context *context, uint32_t i, size_t bytes, void **out_address,
                                       struct ingot_error *error) {
     struct output *output = &context->outputs[i];
-    struct ig_device *device = context->env.device;
     if (output->given) {
         *out_address = output->given;
         if (output->given_size >= bytes) return INGOT_OK;
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' has %zu bytes, the memory given for it %zu",
                       name_of(context, output_of(context, i)), bytes, output->given_size);
     }
-    size_t needed = bytes < LINE ? LINE : bytes;
-    if (output->own_size < needed) {
-        release_device_memory(context, output->own, output->own_size);
-        output->own = NULL;
-        output->own_size = 0;
-        IG_TRY(device->api->allocate(device, needed, &output->own, error));
-        output->own_size = needed;
-    }
+    IG_TRY(grow(context, &output->own, &output->own_size, bytes < LINE ? LINE : bytes, error));
     *out_address = output->own;
     return INGOT_OK;
 }

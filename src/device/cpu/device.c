@@ -15,8 +15,9 @@
 /* A copy is divided into pieces of this size; below the other size a second worker does not pay. */
 #define COPY_PIECE ((size_t)64 << 10)
 #define COPY_PER_WORKER ((size_t)128 << 10)
-/* Pieces that a worker's range is handed out in where there is much work: enough to even out, few enough to cost nothing
- * (an exchange of a cache line each where workers help each other). */
+/* Pieces that a worker's range is handed out in where there is much work: enough to even out, few enough to cost nothing.
+ * Helping means to look at the other workers' counters, a cache line each; short work does without. */
+#define MIN_CHUNKS 4
 #define MAX_CHUNKS 8
 
 struct cpu_device {
@@ -140,7 +141,8 @@ static void divide(const struct ig_device *device, struct ig_pool_item *item, ui
     if (workers < 1) workers = 1;
     uint64_t chunks = worth / workers;
     item->workers = (uint32_t)workers;
-    item->chunks = (uint32_t)(chunks < MAX_CHUNKS ? chunks : MAX_CHUNKS);
+    if (chunks > MAX_CHUNKS) chunks = MAX_CHUNKS;
+    item->chunks = chunks < MIN_CHUNKS ? 1 : (uint32_t)chunks;
 }
 
 static void copy_tiles(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
