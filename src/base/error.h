@@ -18,10 +18,10 @@ void ig_error_prefix(struct ingot_error *error, const char *format, ...) __attri
 #define IG_ERR(error, status, ...) ig_error_set((error), (status), __VA_ARGS__)
 
 /* Passes a failure on. */
-#define IG_TRY(call)                                                                                                 \
-    do {                                                                                                             \
-        enum ingot_status ig_try_status_ = (call);                                                                   \
-        if (ig_try_status_ != INGOT_OK) return ig_try_status_;                                                       \
+#define IG_TRY(call)                                           \
+    do {                                                       \
+        enum ingot_status ig_try_status_ = (call);             \
+        if (ig_try_status_ != INGOT_OK) return ig_try_status_; \
     } while (0)
 
 #endif

@@ -22,11 +22,11 @@ struct ig_defer;
 
 struct ig_job {
     const struct ingot_allocator *allocator;
-    struct ig_arena arena;       /* lives as long as the job */
-    struct ingot_error *error;   /* where ig_raise writes */
-    jmp_buf *landing;            /* of the innermost ig_job_run */
-    enum ingot_status raised;    /* what is being carried to the landing */
-    struct ig_defer *defers;     /* cleanups, last registered first */
+    struct ig_arena arena;        /* lives as long as the job */
+    struct ingot_error *error;    /* where ig_raise writes */
+    jmp_buf *landing;             /* of the innermost ig_job_run */
+    enum ingot_status raised;     /* what is being carried to the landing */
+    struct ig_defer *defers;      /* cleanups, last registered first */
     const struct ig_where *where; /* what is being worked on, innermost first */
 };
 
@@ -47,9 +47,10 @@ enum ingot_status ig_job_run(struct ig_job *job, void (*body)(struct ig_job *job
 _Noreturn void ig_raise(struct ig_job *job, enum ingot_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* For a defect of ours: raises INGOT_INTERNAL with file and line. */
-#define IG_ASSERT(job, condition)                                                                                    \
-    do {                                                                                                             \
-        if (!(condition)) ig_raise((job), INGOT_INTERNAL, "%s:%d: broken invariant: %s", __FILE__, __LINE__, #condition); \
+#define IG_ASSERT(job, condition)                                                                           \
+    do {                                                                                                    \
+        if (!(condition))                                                                                   \
+            ig_raise((job), INGOT_INTERNAL, "%s:%d: broken invariant: %s", __FILE__, __LINE__, #condition); \
     } while (0)
 /* Passes a failed status of runtime-style code on; `error` holds its story. */
 _Noreturn void ig_raise_error(struct ig_job *job, const struct ingot_error *error);
@@ -57,9 +58,9 @@ _Noreturn void ig_raise_error(struct ig_job *job, const struct ingot_error *erro
 /* A prefix for messages raised within a scope; lives on the caller's stack, pushed and popped in pairs. */
 struct ig_where {
     const struct ig_where *outer;
-    const char *verb;  /* "import node" */
-    const char *name;  /* "conv1"; may be NULL */
-    const char *kind;  /* "Conv"; may be NULL */
+    const char *verb; /* "import node" */
+    const char *name; /* "conv1"; may be NULL */
+    const char *kind; /* "Conv"; may be NULL */
 };
 void ig_where_push(struct ig_job *job, struct ig_where *where);
 void ig_where_pop(struct ig_job *job);
@@ -81,19 +82,19 @@ void *ig_memdup(struct ig_job *job, const void *data, size_t size);
 #define IG_NEW_ARRAY(job, type, count) ((type *)ig_alloc_array((job), (count), sizeof(type)))
 
 /* Growable arrays in the arena: struct { T *at; uint32_t count, capacity; }. */
-#define IG_VEC(type)                                                                                                 \
-    struct {                                                                                                         \
-        type *at;                                                                                                    \
-        uint32_t count, capacity;                                                                                    \
+#define IG_VEC(type)              \
+    struct {                      \
+        type *at;                 \
+        uint32_t count, capacity; \
     }
-#define IG_PUSH(job, vec, ...)                                                                                       \
-    do {                                                                                                             \
-        if ((vec)->count == (vec)->capacity) {                                                                       \
-            uint32_t ig_cap_ = (vec)->capacity ? 2 * (vec)->capacity : 8;                                            \
-            (vec)->at = ig_grow((job), (vec)->at, (vec)->count, ig_cap_, sizeof *(vec)->at);                         \
-            (vec)->capacity = ig_cap_;                                                                               \
-        }                                                                                                            \
-        (vec)->at[(vec)->count++] = (__VA_ARGS__);                                                                   \
+#define IG_PUSH(job, vec, ...)                                                               \
+    do {                                                                                     \
+        if ((vec)->count == (vec)->capacity) {                                               \
+            uint32_t ig_cap_ = (vec)->capacity ? 2 * (vec)->capacity : 8;                    \
+            (vec)->at = ig_grow((job), (vec)->at, (vec)->count, ig_cap_, sizeof *(vec)->at); \
+            (vec)->capacity = ig_cap_;                                                       \
+        }                                                                                    \
+        (vec)->at[(vec)->count++] = (__VA_ARGS__);                                           \
     } while (0)
 
 #endif

@@ -150,7 +150,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
 
 static enum ingot_status open_data(const void *data, size_t size, enum ingot_verify verify,
                                    struct ig_engine_file *out_file, struct ingot_error *error) {
-    struct ig_engine_header header;
+    struct ig_engine_header header = {0};
     struct ig_engine_file file = {.data = data, .size = size};
     IG_TRY(read_header(data, size, &header, error));
     IG_TRY(check_places(data, size, &header, error));
