@@ -7,7 +7,7 @@
  *             multiplication by a constant per output channel (or a scalar), the weights are multiplied instead; an
  *             addition after a convolution is its bias. A scale per input channel before a convolution goes into its
  *             weights as well, and a shift before an unpadded one into its bias. Chains of constant factors, and of
- *             constant summands, are one. The new weights are recipes over the old ones. Results agree up to the
+ *             constant summands, are one. Scalar factors of a product's operands are one behind it. The new weights are recipes over the old ones. Results agree up to the
  *             rounding of the folded operations.
  *
  * Batch normalisation arrives as x * scale + shift, whose constants the importer has computed from the four parameters.
@@ -183,12 +183,40 @@ static bool only_use_below(const struct ig_rewriter *rw, ig_value old) {
     return n && rw->uses[n->in[0]] == 1;
 }
 
+/* x where v is x * scalar, possibly behind a transpose or reshape; *scale is multiplied by the scalar. */
+static ig_value strip_scale(struct ig_graph *g, ig_value v, double *scale) {
+    const struct ig_node *view = ig_def(g, v);
+    if (!view || ig_info(g, v)->is_const) return v;
+    bool turned = view->op == IG_OP_transpose, reshaped = view->op == IG_OP_reshape;
+    ig_value x, product = turned || reshaped ? view->in[0] : v;
+    double factor;
+    if (!ig_match_with_scalar(g, product, IG_OP_mul, &x, &factor)) return v;
+    if (!ig_same_dims(ig_type_of(g, x), ig_type_of(g, product))) return v;
+    *scale *= factor;
+    if (turned) return ig_view_transpose(g, x, ig_attr(g, view, IG_ATTR_perm)->ints);
+    struct ig_type type = *ig_type_of(g, v);
+    return reshaped ? ig_view_reshape(g, x, type.dim, type.rank) : x;
+}
+
+/* matmul(x * s, y * t) = matmul(x, y) * (s * t): one multiplication, where the product has its result in registers. */
+static ig_value scale_after_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    double scale = 1;
+    enum ingot_dtype dtype = ig_type_of(g, in[0])->dtype, acc = (enum ingot_dtype)ig_attr_int(rw->in, n, IG_ATTR_acc);
+    if (dtype != INGOT_F32 || acc != INGOT_F32 || ig_attr_int(rw->in, n, IG_ATTR_packed) != 0) return IG_NO_VALUE;
+    ig_value x = strip_scale(g, in[0], &scale), y = strip_scale(g, in[1], &scale);
+    if (x == in[0] && y == in[1]) return IG_NO_VALUE;
+    return ig_map2(g, IG_OP_mul, ig_build_matmul(g, x, y, acc), ig_build_scalar(g, INGOT_F32, scale));
+}
+
 static bool fold(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     struct ig_graph *g = rw->out;
     struct conv c;
     ig_value v = IG_NO_VALUE;
     if (n->op == IG_OP_conv) {
         v = fold_before_conv(rw, n, in);
+    } else if (n->op == IG_OP_matmul) {
+        v = scale_after_matmul(rw, n, in);
     } else if ((n->op == IG_OP_mul || n->op == IG_OP_add) && ig_info(g, in[1])->is_const &&
                !ig_info(g, in[0])->is_const && rw->uses[n->in[0]] == 1 &&
                ig_same_dims(ig_type_of(g, in[0]), ig_type_of(rw->in, n->out))) {

@@ -116,13 +116,13 @@ static void merge(struct ig_rewriter *rw, struct merging *m, const struct produc
     const struct product **merged = IG_NEW_ARRAY(g->job, const struct product *, m->products.count);
     int count = 0;
     for (uint32_t i = 0; i < m->products.count; i++) {
-        const struct product *p = &m->products.at[i];
-        if (!mergeable(m->graph, first, p)) continue;
-        weights[count] = new_constant(rw, p->w);
-        biases[count] = p->sum == IG_NO_NODE ? IG_NO_VALUE : new_constant(rw, p->bias);
-        merged[count++] = p;
+        if (mergeable(m->graph, first, &m->products.at[i])) merged[count++] = &m->products.at[i];
     }
     if (count < 2) return;
+    for (int i = 0; i < count; i++) {
+        weights[i] = new_constant(rw, merged[i]->w);
+        biases[i] = first->sum == IG_NO_NODE ? IG_NO_VALUE : new_constant(rw, merged[i]->bias);
+    }
     enum ingot_dtype acc = (enum ingot_dtype)ig_attr_int(m->graph, &m->graph->nodes.at[first->matmul], IG_ATTR_acc);
     ig_value product = ig_build_matmul(g, rw->map[first->x], ig_build_concat(g, weights, count, 1), acc);
     ig_value result = product;

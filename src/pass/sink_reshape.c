@@ -25,15 +25,18 @@ static bool computes(const struct ig_graph *g, ig_value v) {
     return family != IG_FAMILY_VIEW && family != IG_FAMILY_SOURCE;
 }
 
-static bool look_reshaped(const struct ig_sink *s, ig_value v, struct reshaped *out_reshaped) {
-    struct ig_graph *g = s->g;
-    if (v == IG_NO_VALUE || ig_info(g, v)->is_const) return false;
-    const struct ig_node *n = ig_def_op(g, v, IG_OP_reshape);
-    if (!n || !computes(g, n->in[0])) return false;
+static bool look_reshape(const struct ig_graph *g, ig_value v, struct reshaped *out_reshaped) {
+    const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def_op(g, v, IG_OP_reshape);
+    if (!n) return false;
     out_reshaped->base = n->in[0];
     out_reshaped->from = out_reshaped->uncut = *ig_type_of(g, n->in[0]);
     out_reshaped->to = *ig_type_of(g, v);
     return ig_atoms_find(g->dims, &out_reshaped->from, &out_reshaped->to, &out_reshaped->atoms);
+}
+
+/* … that has something above it to fuse with. */
+static bool look_reshaped(const struct ig_sink *s, ig_value v, struct reshaped *out_reshaped) {
+    return look_reshape(s->g, v, out_reshaped) && computes(s->g, out_reshaped->base);
 }
 
 static ig_value reshape_to(struct ig_sink *s, ig_value v, const struct ig_type *to) {
@@ -45,7 +48,9 @@ static ig_value reshape_to(struct ig_sink *s, ig_value v, const struct ig_type *
 /* The same with the base cut into atoms, for where an axis of the base is needed in parts. */
 static bool cut_reshaped(struct ig_sink *s, struct reshaped *r) {
     if (r->atoms.count > INGOT_MAX_RANK || r->atoms.count == 0) return false;
-    r->from = ig_type_make(r->from.dtype, r->atoms.count, r->atoms.size);
+    struct ig_type cut = ig_type_make(r->from.dtype, r->atoms.count, r->atoms.size);
+    if (ig_same_dims(&cut, &r->to)) return false; /* the reshape is that cut */
+    r->from = cut;
     r->base = reshape_to(s, r->base, &r->from);
     for (int i = 0; i < r->atoms.count; i++)
         r->atoms.from[i] = i;
@@ -88,9 +93,11 @@ static ig_value base_operand(struct ig_sink *s, ig_value v, const struct reshape
         present[driver->to.rank - type.rank + i] = !ig_dim_is(g->dims, type.dim[i], 1);
     if (!map_axes(driver, present, in_base)) return IG_NO_VALUE;
     ig_dim dims[INGOT_MAX_RANK];
-    for (int i = 0; i < driver->from.rank; i++)
-        dims[i] = in_base[i] ? driver->from.dim[i] : ig_dim_const(g->dims, 1);
-    return ig_view_reshape(g, v, dims, driver->from.rank);
+    int rank = 0;
+    for (int i = 0; i < driver->from.rank; i++) {
+        if (rank > 0 || in_base[i]) dims[rank++] = in_base[i] ? driver->from.dim[i] : ig_dim_const(g->dims, 1);
+    }
+    return ig_view_reshape(g, v, dims, rank);
 }
 
 static bool base_operands(struct ig_sink *s, const struct ig_sink_args *a, uint32_t self, const struct reshaped *driver,
@@ -142,33 +149,54 @@ static ig_value reshaped_reduction(struct ig_sink *s, const struct ig_sink_args 
 
 /* ---- Contractions ------------------------------------------------------------------------------------------------- */
 
-/* The last `count` axes are the same before and after. */
-static bool keeps_last(const struct reshaped *r, int count) {
-    if (r->from.rank < count || r->to.rank < count) return false;
-    for (int i = 1; i <= count; i++) {
-        if (r->from.dim[r->from.rank - i] != r->to.dim[r->to.rank - i]) return false;
+/* How many of the last axes of the base make up the last axis of the result; 0 where none do. */
+static int axes_in_last(const struct reshaped *r) {
+    int axes = 0;
+    for (int i = r->atoms.count - 1; i >= 0 && r->atoms.to[i] == r->to.rank - 1; i--) {
+        if (i > 0 && r->atoms.from[i - 1] == r->atoms.from[i] && r->atoms.to[i - 1] != r->to.rank - 1) return 0;
+        axes = r->from.rank - r->atoms.from[i];
+    }
+    return axes;
+}
+
+/* The first operand of a product without batches in the second: all leading axes are rows, however they are shaped. So
+ * [S, B, H, D] -> [S*B, H*D] is split into [S, B, H*D] before the product and [S*B, n] after it. */
+static bool split_rows(struct ig_sink *s, const struct reshaped *r, ig_value *out_first) {
+    int merged = axes_in_last(r), leading = r->from.rank - merged;
+    if (merged == 0 || leading < 1) return false;
+    struct ig_type rows = r->from;
+    rows.rank = leading + 1;
+    rows.dim[leading] = r->to.dim[r->to.rank - 1];
+    if (ig_same_dims(&rows, &r->to)) return false;
+    *out_first = reshape_to(s, r->base, &rows);
+    return true;
+}
+
+/* Both operands have batches, reshaped in the same way. */
+static bool same_batches(const struct reshaped *x, const struct reshaped *y) {
+    if (x->from.rank != y->from.rank || x->to.rank != y->to.rank || x->from.rank < 2 || x->to.rank < 2) return false;
+    for (int i = 0; i < x->from.rank - 2; i++) {
+        if (x->from.dim[i] != y->from.dim[i]) return false;
+    }
+    for (int i = 0; i < x->to.rank - 2; i++) {
+        if (x->to.dim[i] != y->to.dim[i]) return false;
+    }
+    for (int i = 1; i <= 2; i++) {
+        if (x->from.dim[x->from.rank - i] != x->to.dim[x->to.rank - i]) return false;
+        if (y->from.dim[y->from.rank - i] != y->to.dim[y->to.rank - i]) return false;
     }
     return true;
 }
 
-/* Leading axes of the first operand are all rows where the second has no batches; where both have, both must be
- * reshaped the same way. */
 static ig_value reshaped_matmul(struct ig_sink *s, const struct ig_sink_args *a) {
     struct reshaped x, y;
-    if (!look_reshaped(s, a->in[0], &x) || x.from.rank < 2) return IG_NO_VALUE;
+    if (!look_reshape(s->g, a->in[0], &x)) return IG_NO_VALUE;
     ig_value in[2] = {x.base, a->in[1]};
     struct ig_type second = *ig_type_of(s->g, a->in[1]);
     if (second.rank == 2) {
-        if (!keeps_last(&x, 1)) return IG_NO_VALUE;
+        if (!split_rows(s, &x, &in[0])) return IG_NO_VALUE;
     } else {
-        if (!look_reshaped(s, a->in[1], &y) || !keeps_last(&x, 2) || !keeps_last(&y, 2)) return IG_NO_VALUE;
-        if (x.from.rank != y.from.rank || x.to.rank != y.to.rank) return IG_NO_VALUE;
-        for (int i = 0; i < x.from.rank - 2; i++) {
-            if (x.from.dim[i] != y.from.dim[i]) return IG_NO_VALUE;
-        }
-        for (int i = 0; i < x.to.rank - 2; i++) {
-            if (x.to.dim[i] != y.to.dim[i]) return IG_NO_VALUE;
-        }
+        if (!look_reshape(s->g, a->in[1], &y) || !same_batches(&x, &y)) return IG_NO_VALUE;
         in[1] = y.base;
     }
     struct ig_type result = x.to;

@@ -300,14 +300,38 @@ static ig_value cut_base(struct ig_sink *s, ig_value base, const struct ig_atoms
     return ig_sink_node(s, IG_OP_reshape, &base, 1, &dims);
 }
 
-/* reshape(transpose(base)) with the transpose on atoms: what a later reshape that splits again finds to work with. */
-static ig_value reshape_atoms(struct ig_sink *s, const struct ig_sink_args *a, const struct turned *t,
+/*
+ * Where the axes of the result are made of scattered atoms, part of the transpose has to be done before the reshape. The
+ * rest, an exchange of whole axes of the result, can still go behind it: [B, H, S, D] -> [S, B, H*D] is a transpose to
+ * [B, S, H, D], the reshape, and an exchange of B and S. Orders the atoms by axes of the result: the innermost axis last,
+ * the others as they begin in the base.
+ */
+static void gather_scattered(struct turned_atoms *ta) {
+    const struct ig_atoms *atoms = &ta->atoms;
+    int order[IG_MAX_ATOMS], count = 0, innermost = atoms->to[atoms->count - 1];
+    bool placed[INGOT_MAX_RANK] = {false};
+    placed[innermost] = true;
+    for (int k = 0; k <= atoms->count; k++) {
+        int axis = k < atoms->count ? atoms->to[ta->order[k]] : innermost;
+        if (placed[axis] && k < atoms->count) continue;
+        placed[axis] = true;
+        for (int i = 0; i < atoms->count; i++) {
+            if (atoms->to[i] == axis) order[count++] = i;
+        }
+    }
+    memcpy(ta->order, order, sizeof order);
+}
+
+/* The base with its atoms in ta's order instead of `before`'s. */
+static ig_value reorder_atoms(struct ig_sink *s, ig_value base, const struct turned_atoms *before,
                               const struct turned_atoms *ta) {
-    ig_value cut = cut_base(s, t->base, &ta->atoms, ta->order);
     int64_t perm[IG_MAX_ATOMS];
-    for (int i = 0; i < ta->atoms.count; i++)
-        perm[ta->order[i]] = i;
-    return ig_view_reshape(s->g, ig_view_transpose(s->g, cut, perm), a->attrs[0].dims, a->attrs[0].count);
+    for (int i = 0; i < ta->atoms.count; i++) {
+        for (int k = 0; k < ta->atoms.count; k++) {
+            if (before->order[k] == ta->order[i]) perm[i] = k;
+        }
+    }
+    return ig_view_transpose(s->g, cut_base(s, base, &ta->atoms, before->order), perm);
 }
 
 static ig_value turn_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
@@ -321,29 +345,17 @@ static ig_value turn_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
     order_atoms(&ta, &t);
     before = ta;
     bool moved;
-    if (!gather_axes(&ta, s->eager && is_layout(&t), &moved)) return reshape_atoms(s, a, &t, &before);
-
-    ig_value base = cut_base(s, t.base, &ta.atoms, before.order);
-    if (moved) {
-        int64_t perm[IG_MAX_ATOMS];
-        for (int i = 0; i < ta.atoms.count; i++) {
-            for (int k = 0; k < ta.atoms.count; k++) {
-                if (before.order[k] == ta.order[i]) perm[i] = k;
-            }
-        }
-        base = ig_view_transpose(s->g, base, perm);
-    }
+    if (!gather_axes(&ta, s->eager && is_layout(&t), &moved)) gather_scattered(&ta);
+    ig_value base = reorder_atoms(s, t.base, &before, &ta);
     int axes[INGOT_MAX_RANK];
     int64_t perm[INGOT_MAX_RANK];
-    struct ig_attr dims = {.kind = IG_KIND_DIMS, .count = to.rank};
-    ig_dim *sizes = IG_NEW_ARRAY(s->g->job, ig_dim, INGOT_MAX_RANK);
+    ig_dim dims[INGOT_MAX_RANK];
     place_axes(&ta, to.rank, axes);
     for (int i = 0; i < to.rank; i++) {
         perm[axes[i]] = i;
-        sizes[i] = to.dim[axes[i]];
+        dims[i] = to.dim[axes[i]];
     }
-    dims.dims = sizes;
-    return ig_view_transpose(s->g, ig_sink_node(s, IG_OP_reshape, &base, 1, &dims), perm);
+    return ig_view_transpose(s->g, ig_view_reshape(s->g, base, dims, to.rank), perm);
 }
 
 /* ---- The table ---------------------------------------------------------------------------------------------------- */
