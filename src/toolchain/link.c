@@ -176,17 +176,18 @@ static int64_t distance(const struct fixup *f) {
 
 /*
  * An access by way of the global offset table, of which there is none: the address is near, so the instruction that
- * loads it from the table becomes one that computes it, and an indirect call becomes a direct one.
+ * loads it from the table becomes one that computes it, and an indirect call becomes a direct one. The relocated field
+ * ends the instruction (its addend is -4), so the two bytes before it are the opcode's last and the operand's kind.
  */
-static bool relax(const struct fixup *f, bool may_be_call) {
+static bool relax(const struct fixup *f) {
     if (f->before < 2 || f->addend != -4) return false;
     unsigned char *code = f->l->blob + f->at;
     if (code[-2] == 0x8b && (code[-1] & 0xc7) == 0x05) { /* mov table(%rip), reg -> lea symbol(%rip), reg */
         code[-2] = 0x8d;
-    } else if (may_be_call && code[-2] == 0xff && code[-1] == 0x15) { /* call *table(%rip) -> addr32 call symbol */
+    } else if (code[-2] == 0xff && code[-1] == 0x15) { /* call *table(%rip) -> addr32 call symbol */
         code[-2] = 0x67;
         code[-1] = 0xe8;
-    } else if (may_be_call && code[-2] == 0xff && code[-1] == 0x25) { /* jmp *table(%rip) -> jmp symbol; nop */
+    } else if (code[-2] == 0xff && code[-1] == 0x25) { /* jmp *table(%rip) -> jmp symbol; nop */
         code[-2] = 0xe9;
         store(f, f->at - 1, distance(f) + 1, 4);
         code[3] = 0x90;
@@ -210,11 +211,9 @@ static void apply(const struct fixup *f, uint32_t type) {
     case R_X86_64_PLT32: store(f, f->at, distance(f), 4); return;
     case R_X86_64_PC64: store(f, f->at, distance(f), 8); return;
     case R_X86_64_GOTPCREL:
-    case R_X86_64_REX_GOTPCRELX:
-        if (relax(f, false)) return;
-        break;
     case R_X86_64_GOTPCRELX:
-        if (relax(f, true)) return;
+    case R_X86_64_REX_GOTPCRELX:
+        if (relax(f)) return;
         break;
     default: break;
     }
