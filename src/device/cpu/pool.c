@@ -23,13 +23,20 @@
 #include "base/memory.h"
 
 #define CACHE_LINE 64
-/* Pauses (40 to 140 cycles each) before a waiting worker offers its processor to others: within a run a few tens of
- * microseconds, after which the one waited for probably has no processor; between runs about 0.2 ms, so that back to
- * back runs find the workers awake. */
-#define SPINS_IN_RUN 1000
-#define SPINS_BETWEEN_RUNS 3000
+/* Pauses (40 to 140 cycles each, some ten microseconds in all) before a waiting worker offers its processor to others:
+ * the one waited for may need it. Between runs a worker goes on asking for about a millisecond, as long as nobody else
+ * wants the processor, so that runs in quick succession find it awake: waking it takes 50 to 250 microseconds. */
+#define SPINS 400
+#define YIELDS_BETWEEN_RUNS 2500
+#define MAX_WORKERS 1024
+#define MAX_ROUNDS 10 /* of a barrier: log2 of the above */
 #define MIN_SCRATCH 64
 #define STACK_BYTES ((size_t)1 << 20)
+
+/* A number in a cache line of its own. */
+struct line {
+    _Alignas(CACHE_LINE) atomic_ullong number;
+};
 
 struct worker {
     /* Written by the caller to start a run, read by the worker; the futex that it sleeps on. */
@@ -38,6 +45,8 @@ struct worker {
     /* Tiles of its range that were handed out, to itself or to others. Phases use the two in turn, so that one can be
      * cleared while the other is in use. */
     _Alignas(CACHE_LINE) atomic_llong taken[2];
+    /* By round of the barrier: the last that the worker's partner of that round has reached. */
+    struct line met[MAX_ROUNDS];
     _Alignas(CACHE_LINE) struct ig_pool *pool;
     uint32_t index;
     pthread_t thread;
@@ -50,13 +59,11 @@ struct ig_pool {
     uint32_t n_workers, n_started; /* threads that exist: n_started - 1 */
     void *scratch;
     size_t scratch_bytes; /* per worker */
-    /* The run: written by the caller before the workers are started, read-only until the last of them has arrived. */
+    /* The run: written by the caller before the workers are started, read-only until it has met them all at the end. */
     const struct ig_pool_item *items;
     uint32_t n_items, width;
+    uint64_t barriers; /* that were passed in all runs before: barriers have numbers, which never come again */
     bool stopping;
-    /* How many arrivals at barriers there were in this run. */
-    _Alignas(CACHE_LINE) atomic_uint arrived;
-    char padding[CACHE_LINE - sizeof(atomic_uint)];
 };
 
 static void pause_processor(void) {
@@ -115,13 +122,23 @@ static void do_alone(struct ig_pool *pool, const struct ig_pool_item *item) {
 
 /* ---- A run ----------------------------------------------------------------------------------------------------- */
 
-static void wait_for_arrivals(struct ig_pool *pool, unsigned wanted) {
+static void wait_for(atomic_ullong *number, uint64_t wanted) {
     unsigned spins = 0;
-    while (atomic_load_explicit(&pool->arrived, memory_order_acquire) < wanted) {
-        if (++spins < SPINS_IN_RUN)
+    while (atomic_load_explicit(number, memory_order_acquire) < wanted) {
+        if (++spins < SPINS)
             pause_processor();
         else
             sched_yield();
+    }
+}
+
+/* A dissemination barrier (D. Hensgen, R. Finkel, U. Manber, 1988): in round r everybody tells the one 2^r further on,
+ * and waits to be told. No line is written by more than one worker. */
+static void meet(struct ig_pool *pool, uint32_t w, uint32_t width, uint64_t barrier) {
+    for (uint32_t round = 0, distance = 1; distance < width; round++, distance *= 2) {
+        uint32_t partner = w + distance < width ? w + distance : w + distance - width;
+        atomic_store_explicit(&pool->workers[partner].met[round].number, barrier, memory_order_release);
+        wait_for(&pool->workers[w].met[round].number, barrier);
     }
 }
 
@@ -139,19 +156,19 @@ static uint32_t do_phase(struct ig_pool *pool, uint32_t at, uint32_t w, unsigned
 }
 
 /*
- * Worker w's way through the list. Its counter `taken` of this phase is cleared after the phase's barrier, when nobody
- * takes from it any more, and before it arrives at the next, which everybody passes before using it again. After the
- * last barrier only the caller waits: for the others the run, and all that belongs to it, is over once they arrived.
+ * Worker w's way through the list. Its counter `taken` of a phase is cleared after the phase's barrier, when nobody takes
+ * from it any more, and before it is at the next, which everybody passes before using it again. After the last barrier a
+ * worker touches nothing of the run: the caller may have begun another.
  */
 static void walk(struct ig_pool *pool, uint32_t w) {
     uint32_t at = 0, n = pool->n_items, width = pool->width;
+    uint64_t barrier = pool->barriers;
     for (unsigned phase = 0; at < n; phase++) {
         at = do_phase(pool, at, w, phase);
-        atomic_fetch_add_explicit(&pool->arrived, 1, memory_order_acq_rel);
-        if (at == n && w != 0) return;
-        wait_for_arrivals(pool, (phase + 1) * width);
-        atomic_store_explicit(&pool->workers[w].taken[phase & 1], 0, memory_order_relaxed);
+        meet(pool, w, width, ++barrier);
+        if (at < n) atomic_store_explicit(&pool->workers[w].taken[phase & 1], 0, memory_order_relaxed);
     }
+    if (w == 0) pool->barriers = barrier;
 }
 
 static void futex(atomic_uint *word, int operation, unsigned value) {
@@ -166,10 +183,13 @@ static void start_worker(struct worker *worker) {
 }
 
 static unsigned await_start(struct worker *worker, unsigned seen) {
-    for (unsigned i = 0; i < SPINS_BETWEEN_RUNS; i++) {
-        unsigned now = atomic_load_explicit(&worker->start, memory_order_acquire);
-        if (now != seen) return now;
-        pause_processor();
+    for (unsigned i = 0; i < SPINS + YIELDS_BETWEEN_RUNS; i++) {
+        unsigned number = atomic_load_explicit(&worker->start, memory_order_acquire);
+        if (number != seen) return number;
+        if (i < SPINS)
+            pause_processor();
+        else
+            sched_yield();
     }
     unsigned now;
     atomic_store(&worker->asleep, 1);
@@ -202,7 +222,6 @@ void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_
     pool->items = items;
     pool->n_items = n_items;
     pool->width = width;
-    atomic_store_explicit(&pool->arrived, 0, memory_order_relaxed);
     for (uint32_t w = 0; w < width; w++) {
         atomic_store_explicit(&pool->workers[w].taken[0], 0, memory_order_relaxed);
         atomic_store_explicit(&pool->workers[w].taken[1], 0, memory_order_relaxed);
@@ -238,6 +257,9 @@ static enum ingot_status start_threads(struct ig_pool *pool, struct ingot_error 
 
 enum ingot_status ig_pool_create(unsigned threads, const struct ingot_allocator *allocator, struct ig_pool **out_pool,
                                  struct ingot_error *error) {
+    if (threads < 1 || threads > MAX_WORKERS)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "%u threads: at least 1 and at most %d compute", threads,
+                      MAX_WORKERS);
     struct ig_pool *pool = ig_allocate(allocator, sizeof *pool, CACHE_LINE);
     if (!pool) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a thread pool");
     pool->allocator = allocator;

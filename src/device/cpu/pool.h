@@ -25,7 +25,7 @@ struct ig_pool_item {
 
 struct ig_pool;
 
-/* `threads` >= 1, the caller's included. */
+/* `threads`: 1 to 1024, the caller's included. */
 enum ingot_status ig_pool_create(unsigned threads, const struct ingot_allocator *allocator, struct ig_pool **out_pool,
                                  struct ingot_error *error);
 void ig_pool_destroy(struct ig_pool *pool);
