@@ -28,9 +28,18 @@ static bool same_perm(const struct turned *a, const struct turned *b) {
     return a->rank == b->rank && memcmp(a->perm, b->perm, (size_t)a->rank * sizeof(int64_t)) == 0;
 }
 
-/* What layout.c makes, and what becomes of it behind reshapes: the innermost axis moved inwards, the batch in front. */
+/* What layout.c makes of [N,spatial...,C], and what becomes of it where channels are split: the batch in front and the
+ * spatial axes, in their order, at the end. */
 static bool is_layout(const struct turned *t) {
-    return t->rank >= 3 && t->perm[0] == 0 && t->perm[t->rank - 1] != t->rank - 1;
+    int spatial = t->rank == 3 ? 1 : 2;
+    if (t->rank < 3 || t->perm[0] != 0) return false;
+    for (int first = 2; first <= t->rank - spatial; first++) {
+        bool in_order = true;
+        for (int i = first; i < t->rank; i++)
+            in_order &= t->perm[i] == i - first + 1;
+        if (in_order) return true;
+    }
+    return false;
 }
 
 static ig_value turn_back(struct ig_graph *g, ig_value v, const struct turned *t) {
@@ -61,9 +70,10 @@ static ig_value undo_turn(struct ig_graph *g, ig_value v, const struct turned *t
     return ig_view_transpose(g, ig_view_reshape(g, v, dims, t->rank), inverse);
 }
 
-/* Undoes the driver's transpose on all operands. False where that would not pay. */
+/* Undoes the driver's transpose on all operands. False where that would not pay. *out_costs is how many operands need a
+ * new transpose: what reads these must not be sunk behind them in turn. */
 static bool undo_turns(struct ig_sink *s, const struct ig_sink_args *a, const struct turned *driver, bool elementwise,
-                       ig_value *out_in) {
+                       ig_value *out_in, int *out_costs) {
     struct ig_graph *g = s->g;
     int gains = 0, costs = 0;
     for (uint32_t i = 0; i < a->n_in; i++) {
@@ -81,17 +91,25 @@ static bool undo_turns(struct ig_sink *s, const struct ig_sink_args *a, const st
         out_in[i] = undo_turn(g, v, driver, &free);
         if (!free) costs++;
     }
+    *out_costs = costs;
     return costs == 0 || (is_layout(driver) && gains >= costs);
+}
+
+static ig_value build_undone(struct ig_sink *s, const struct ig_sink_args *a, const ig_value *in,
+                             const struct ig_attr *attrs, int costs) {
+    struct ig_sink careful = {.g = s->g, .eager = s->eager && costs == 0};
+    return ig_sink_node(&careful, a->op, in, a->n_in, attrs);
 }
 
 static ig_value turn_map(struct ig_sink *s, const struct ig_sink_args *a) {
     struct ig_type result = ig_map_result(s->g, a->in, a->n_in);
     ig_value in[3];
+    int costs;
     for (uint32_t i = 0; i < a->n_in; i++) {
         struct turned driver;
         if (!look_turned(s->g, a->in[i], &driver) || !ig_same_dims(ig_type_of(s->g, a->in[i]), &result)) continue;
-        if (!undo_turns(s, a, &driver, true, in)) continue;
-        return turn_back(s->g, ig_sink_node(s, a->op, in, a->n_in, a->attrs), &driver);
+        if (!undo_turns(s, a, &driver, true, in, &costs)) continue;
+        return turn_back(s->g, build_undone(s, a, in, a->attrs, costs), &driver);
     }
     return IG_NO_VALUE;
 }
@@ -103,10 +121,11 @@ static ig_value turn_concat(struct ig_sink *s, const struct ig_sink_args *a) {
         i++;
     if (i == a->n_in) return IG_NO_VALUE;
     ig_value *in = IG_NEW_ARRAY(s->g->job, ig_value, a->n_in);
-    if (!undo_turns(s, a, &driver, false, in)) return IG_NO_VALUE;
+    int costs;
+    if (!undo_turns(s, a, &driver, false, in, &costs)) return IG_NO_VALUE;
     struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
     attrs[0].i = driver.perm[attrs[0].i];
-    return turn_back(s->g, ig_sink_node(s, a->op, in, a->n_in, attrs), &driver);
+    return turn_back(s->g, build_undone(s, a, in, attrs, costs), &driver);
 }
 
 /* Rows are independent of each other, so a transpose of rows moves behind the product; with batches on both sides
