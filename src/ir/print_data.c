@@ -18,10 +18,14 @@ static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 /* ---- Printing */
 
 void ig_float_print(enum ingot_dtype dtype, double value, struct ig_text *text) {
-    if (isnan(value))
-        ig_text_add(text, "nan");
-    else
-        ig_text_printf(text, dtype == INGOT_F64 ? "%.17g" : "%.9g", value);
+    char digits[40] = "nan";
+    int most = dtype == INGOT_F64 ? 17 : 9, least = dtype == INGOT_F64 ? 15 : 6;
+    for (int precision = least; precision <= most && !isnan(value); precision++) { /* the shortest that reads back */
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        double back = strtod(digits, NULL);
+        if (dtype == INGOT_F64 ? back == value : (float)back == (float)value) break;
+    }
+    ig_text_add(text, digits);
 }
 
 static void print_literals(enum ingot_dtype dtype, const void *bytes, size_t count, struct ig_text *text) {
