@@ -102,7 +102,7 @@ static struct ig_stmt *loop(struct ig_contract *c, struct ig_stmt *body, enum ig
 
 /* One row, axis by axis of the depth; the innermost loop is the vector loop. */
 static void copy_row_by_axes(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x m, int buffer, ig_x to) {
-    ig_x depth[IG_CONTRACT_DEPTH];
+    ig_x depth[IG_CONTRACT_DEPTH] = {0};
     for (int i = 0; i < c->depth_rank; i++) {
         bool last = i == c->depth_rank - 1;
         body = loop(c, body, last ? IG_FOR_SIMD : IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
