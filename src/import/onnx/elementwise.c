@@ -99,9 +99,17 @@ ig_value ig_import_clip(struct ig_onnx_node *n) {
 
 /* ---- Casts and selection ---- */
 
+/* Sizes come back from floats symbolically, where they can. */
 ig_value ig_import_cast(struct ig_onnx_node *n) {
     if (!ig_onnx_attr(n, "to")) ig_onnx_bad(n, "attribute 'to' is missing");
-    return ig_build_cast(n->g, ig_onnx_in(n, 0), ig_onnx_dtype(n->job, ig_onnx_int(n, "to", 0), "the result"));
+    ig_value x = ig_onnx_in(n, 0);
+    enum ingot_dtype to = ig_onnx_dtype(n->job, ig_onnx_int(n, "to", 0), "the result");
+    ig_dim sizes[IG_ONNX_MAX_RATIOS];
+    int count, rank = ig_onnx_rank(n, x);
+    bool back = ig_dtype_is_float(ig_onnx_type(n, x)) && (to == INGOT_I64 || to == INGOT_I32) && rank <= 1;
+    if (!back || !ig_onnx_truncate(n, x, sizes, &count)) return ig_build_cast(n->g, x, to);
+    ig_value shape = rank == 0 ? ig_build_shape_scalar(n->g, sizes[0]) : ig_build_shape(n->g, sizes, count);
+    return ig_build_cast(n->g, shape, to);
 }
 
 ig_value ig_import_cast_like(struct ig_onnx_node *n) {

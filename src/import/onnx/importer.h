@@ -9,6 +9,7 @@
  *   function.c   local functions, inlined
  *   tensor.c     TensorProto to constants; external.c maps their files
  *   attribute.c  attributes and inputs of a node, checked
+ *   rational.c   sizes that a model computes through floats
  *   operators.c  the table (operators.def); one file per family behind it
  */
 #ifndef IG_IMPORT_ONNX_IMPORTER_H
@@ -221,6 +222,16 @@ void ig_onnx_const_ints(const struct ig_onnx_node *n, uint32_t input, const char
 double ig_onnx_const_scalar(const struct ig_onnx_node *n, uint32_t input, const char *what, double otherwise);
 /* Constant floats; NULL where the input is absent or empty. */
 const double *ig_onnx_const_floats(const struct ig_onnx_node *n, uint32_t input, const char *what, int *out_count);
+
+/* ---- Sizes that were computed through floats (rational.c) */
+
+enum { IG_ONNX_MAX_RATIOS = 8 };
+/* The elements of a small float vector, truncated: true where they are known functions of the dims. */
+bool ig_onnx_truncate(struct ig_onnx_node *n, ig_value value, ig_dim *out_elements, int *out_count);
+/* floor(dims[i] * scales[i]) */
+bool ig_onnx_scale_dims(struct ig_onnx_node *n, ig_value scales, const ig_dim *dims, int count, ig_dim *out_dims);
+/* The simplest fraction that rounds to `value` as a float; false where there is no simple one. */
+bool ig_onnx_simplest_fraction(double value, int64_t *out_num, int64_t *out_den);
 
 /* ---- Values */
 

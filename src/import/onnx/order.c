@@ -4,6 +4,8 @@
  */
 #include "import/onnx/importer.h"
 
+#include <string.h>
+
 struct order {
     struct ig_onnx *import;
     Onnx__NodeProto **nodes;
@@ -16,40 +18,80 @@ struct order {
 };
 enum { NEW, OPEN, DONE };
 
-static void add_producers(struct order *order) {
+/* The names that a body defines itself, and those of the bodies around it. */
+struct locals {
+    const struct locals *outer;
+    struct ig_map names;
+};
+
+static bool is_constant(const Onnx__NodeProto *node) {
+    return node->op_type && strcmp(node->op_type, "Constant") == 0;
+}
+
+/* Names should be made once. Editors of models add a second Constant of a name; runtimes take the last, and so do we. */
+static void find_producers(struct order *order) {
     ig_map_init(&order->producers, order->import->job);
     for (size_t i = 0; i < order->n_nodes; i++) {
         const Onnx__NodeProto *node = order->nodes[i];
         for (size_t j = 0; j < node->n_output; j++) {
             uint32_t other;
-            if (!*node->output[j]) continue;
-            if (ig_map_get_name(&order->producers, node->output[j], &other)) {
-                ig_raise(order->import->job, INGOT_BAD_MODEL, "value '%s' is defined twice", node->output[j]);
+            const char *name = node->output[j];
+            if (!*name) continue;
+            bool repeated = ig_map_get_name(&order->producers, name, &other);
+            if (repeated && !(is_constant(node) && is_constant(order->nodes[other]))) {
+                ig_raise(order->import->job, INGOT_BAD_MODEL, "value '%s' is defined twice", name);
             }
-            ig_map_put_name(&order->producers, node->output[j], (uint32_t)i);
+            ig_map_put_name(&order->producers, name, (uint32_t)i);
         }
     }
 }
 
-static void add_need(struct order *order, const char *name) {
+static void add_need(struct order *order, const struct locals *locals, const char *name) {
     uint32_t producer;
+    for (; locals; locals = locals->outer) {
+        if (ig_map_get_name(&locals->names, name, &producer)) return;
+    }
     if (ig_map_get_name(&order->producers, name, &producer)) IG_PUSH(order->import->job, &order->needs, producer);
 }
 
-/* Names are unique in a graph and its subgraphs, so that a name from within a body that this graph makes is a capture. The
- * recursion is bounded: ig_onnx_check_nesting went before. */
-static void add_needs(struct order *order, const Onnx__NodeProto *node) {
-    for (size_t i = 0; i < node->n_input; i++)
-        add_need(order, node->input[i]);
-    for (size_t i = 0; i < node->n_attribute; i++) {
-        const Onnx__GraphProto *body = node->attribute[i]->g;
-        if (!body) continue;
-        for (size_t j = 0; j < body->n_node; j++)
-            add_needs(order, body->node[j]);
-        for (size_t j = 0; j < body->n_output; j++) {
-            if (body->output[j]->name) add_need(order, body->output[j]->name);
-        }
+static void add_needs(struct order *order, const struct locals *locals, const Onnx__NodeProto *node);
+
+/* What a body captures. The recursion is bounded: ig_onnx_check_nesting went before. */
+static void add_body_needs(struct order *order, const struct locals *outer, const Onnx__GraphProto *body) {
+    struct locals locals = {.outer = outer};
+    ig_map_init(&locals.names, order->import->job);
+    for (size_t i = 0; i < body->n_input; i++) {
+        if (body->input[i]->name) ig_map_put_name(&locals.names, body->input[i]->name, 1);
     }
+    for (size_t i = 0; i < body->n_initializer; i++) {
+        if (body->initializer[i]->name) ig_map_put_name(&locals.names, body->initializer[i]->name, 1);
+    }
+    for (size_t i = 0; i < body->n_node; i++) {
+        for (size_t j = 0; j < body->node[i]->n_output; j++)
+            ig_map_put_name(&locals.names, body->node[i]->output[j], 1);
+    }
+    for (size_t i = 0; i < body->n_node; i++)
+        add_needs(order, &locals, body->node[i]);
+    for (size_t i = 0; i < body->n_output; i++) {
+        if (body->output[i]->name) add_need(order, &locals, body->output[i]->name);
+    }
+}
+
+static void add_needs(struct order *order, const struct locals *locals, const Onnx__NodeProto *node) {
+    for (size_t i = 0; i < node->n_input; i++)
+        add_need(order, locals, node->input[i]);
+    for (size_t i = 0; i < node->n_attribute; i++) {
+        if (node->attribute[i]->g) add_body_needs(order, locals, node->attribute[i]->g);
+    }
+}
+
+static void find_needs(struct order *order) {
+    order->first = IG_NEW_ARRAY(order->import->job, uint32_t, order->n_nodes + 1);
+    for (size_t i = 0; i < order->n_nodes; i++) {
+        order->first[i] = order->needs.count;
+        add_needs(order, NULL, order->nodes[i]);
+    }
+    order->first[order->n_nodes] = order->needs.count;
 }
 
 /* Depth first from one node, on a stack of our own. */
@@ -102,14 +144,9 @@ uint32_t *ig_onnx_order(struct ig_onnx *import, Onnx__NodeProto **nodes, size_t 
     struct ig_job *job = import->job;
     if (n_nodes > IG_ONNX_MAX_NODES) ig_raise(job, INGOT_UNSUPPORTED, "the graph has %zu nodes", n_nodes);
     struct order order = {.import = import, .nodes = nodes, .n_nodes = n_nodes};
-    add_producers(&order);
-    order.first = IG_NEW_ARRAY(job, uint32_t, n_nodes + 1);
+    find_producers(&order);
+    find_needs(&order);
     order.state = IG_NEW_ARRAY(job, uint8_t, n_nodes + 1);
-    for (size_t i = 0; i < n_nodes; i++) {
-        order.first[i] = order.needs.count;
-        add_needs(&order, nodes[i]);
-    }
-    order.first[n_nodes] = order.needs.count;
     uint32_t *stack = IG_NEW_ARRAY(job, uint32_t, n_nodes + 1);
     uint32_t *next = IG_NEW_ARRAY(job, uint32_t, n_nodes + 1);
     for (size_t i = 0; i < n_nodes; i++)

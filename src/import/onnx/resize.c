@@ -169,21 +169,12 @@ static ig_value resize_line(struct ig_onnx_node *n, const struct resize *r, cons
 
 /* ---- Sizes and scales ---- */
 
-/* floor(size * scale), exactly: a float is a whole number over a power of two. */
+/* floor(size * scale); a float stands for the simplest fraction that rounds to it: 0.7f is 7/10. */
 static ig_dim scaled_size(struct ig_onnx_node *n, ig_dim size, double scale) {
-    int exponent;
-    if (!(scale > 0) || scale > 1 << 20) ig_onnx_bad(n, "the scale is %g", scale);
-    double fraction = frexp(scale, &exponent);
-    int64_t numerator = (int64_t)ldexp(fraction, 24), denominator_bits = 24 - exponent;
-    while (denominator_bits > 0 && numerator % 2 == 0) {
-        numerator /= 2;
-        denominator_bits--;
-    }
-    if (denominator_bits > 40) ig_onnx_bad(n, "the scale is %g", scale);
-    int64_t denominator = (int64_t)1 << (denominator_bits > 0 ? denominator_bits : 0);
-    if (denominator_bits < 0) numerator = (int64_t)scale;
-    ig_dim product = ig_dim_mul(n->dims, size, ig_dim_const(n->dims, numerator));
-    return ig_dim_div(n->dims, product, ig_dim_const(n->dims, denominator));
+    int64_t num, den;
+    if (!(scale > 0) || !ig_onnx_simplest_fraction(scale, &num, &den)) ig_onnx_bad(n, "the scale is %g", scale);
+    ig_dim product = ig_dim_mul(n->dims, size, ig_dim_const(n->dims, num));
+    return ig_dim_div(n->dims, product, ig_dim_const(n->dims, den));
 }
 
 static struct line line_of_scale(struct ig_onnx_node *n, ig_value x, int axis, double scale) {
@@ -228,21 +219,52 @@ static void keep_aspect(struct ig_onnx_node *n, const struct resize *r, struct l
     }
 }
 
-static void read_lines(struct ig_onnx_node *n, const struct resize *r, ig_value x, const double *scales, int n_scales,
-                       struct line *lines) {
-    if (scales) {
-        if (n_scales != r->count) ig_onnx_bad(n, "'scales' has %d values, expected %d", n_scales, r->count);
-        for (int i = 0; i < r->count; i++)
-            lines[i] = line_of_scale(n, x, (int)r->axes[i], scales[i]);
-    } else {
-        int count;
-        const ig_dim *sizes = ig_onnx_elements(n, 3, "sizes", &count);
-        if (count != r->count) ig_onnx_bad(n, "'sizes' has %d values, expected %d", count, r->count);
-        for (int i = 0; i < r->count; i++)
-            lines[i] = line_of_size(n, x, (int)r->axes[i], sizes[i]);
-        if (r->policy != STRETCH) keep_aspect(n, r, lines);
+/* Scales that were computed from dims: the sizes are symbolic, the scales themselves values of the run. */
+static void lines_of_computed_scales(struct ig_onnx_node *n, const struct resize *r, ig_value x, uint32_t input,
+                                     struct line *lines) {
+    ig_dim in[INGOT_MAX_RANK], out[INGOT_MAX_RANK], one = ig_dim_const(n->dims, 1);
+    ig_value scales = ig_onnx_in(n, input);
+    for (int i = 0; i < r->count; i++)
+        in[i] = ig_onnx_dim(n, x, (int)r->axes[i]);
+    if (!ig_onnx_scale_dims(n, scales, in, r->count, out)) {
+        ig_onnx_refuse(n, "input 'scales' depends on data that are known only during a run");
     }
-    for (int i = 0; r->roi && i < r->count; i++) {
+    for (int i = 0; i < r->count; i++) {
+        ig_value scale = ig_build_slice_axis(n->g, scales, 0, ig_dim_const(n->dims, i), one, 1);
+        scale = ig_build_cast(n->g, ig_build_reshape(n->g, scale, NULL, 0), INGOT_F32);
+        lines[i] = (struct line){.axis = (int)r->axes[i], .in = in[i], .out = out[i], .scale_value = scale};
+    }
+}
+
+static void lines_of_scales(struct ig_onnx_node *n, const struct resize *r, ig_value x, uint32_t input,
+                            struct line *lines) {
+    int count;
+    if (ig_onnx_has(n, input) && !ig_info(n->g, n->in[input])->is_const) {
+        lines_of_computed_scales(n, r, x, input, lines);
+        return;
+    }
+    const double *scales = ig_onnx_const_floats(n, input, "scales", &count);
+    if (!scales) ig_onnx_bad(n, "it has neither scales nor sizes");
+    if (count != r->count) ig_onnx_bad(n, "'scales' has %d values, expected %d", count, r->count);
+    for (int i = 0; i < r->count; i++)
+        lines[i] = line_of_scale(n, x, (int)r->axes[i], scales[i]);
+}
+
+static void lines_of_sizes(struct ig_onnx_node *n, const struct resize *r, ig_value x, struct line *lines) {
+    int count;
+    const ig_dim *sizes = ig_onnx_elements(n, 3, "sizes", &count);
+    if (count != r->count) ig_onnx_bad(n, "'sizes' has %d values, expected %d", count, r->count);
+    for (int i = 0; i < r->count; i++)
+        lines[i] = line_of_size(n, x, (int)r->axes[i], sizes[i]);
+    if (r->policy != STRETCH) keep_aspect(n, r, lines);
+}
+
+static void set_regions(struct ig_onnx_node *n, struct resize *r, struct line *lines) {
+    int count;
+    if (r->transform != TF_CROP) return;
+    r->roi = ig_onnx_const_floats(n, 1, "roi", &count);
+    if (count != 2 * r->count) ig_onnx_bad(n, "'roi' has %d values, expected %d", count, 2 * r->count);
+    for (int i = 0; i < r->count; i++) {
         lines[i].roi_start = r->roi[i];
         lines[i].roi_end = r->roi[r->count + i];
     }
@@ -277,19 +299,16 @@ ig_value ig_import_upsample(struct ig_onnx_node *n) {
     struct resize r = {.mode = read_mode(n), .transform = ASYMMETRIC, .rounding = FLOOR, .count = ig_onnx_rank(n, x)};
     struct line lines[INGOT_MAX_RANK];
     int count;
-    double attribute[INGOT_MAX_RANK];
-    const double *scales = attribute;
     for (int i = 0; i < r.count; i++)
         r.axes[i] = i;
     if (n->op->arg) {
-        scales = ig_onnx_const_floats(n, 1, "scales", &count);
+        lines_of_scales(n, &r, x, 1, lines);
     } else {
-        const float *floats = ig_onnx_floats(n, "scales", &count);
-        for (int i = 0; i < count && i < INGOT_MAX_RANK; i++)
-            attribute[i] = (double)floats[i];
+        const float *scales = ig_onnx_floats(n, "scales", &count);
+        if (!scales || count != r.count) ig_onnx_bad(n, "'scales' has %d values, expected %d", count, r.count);
+        for (int i = 0; i < r.count; i++)
+            lines[i] = line_of_scale(n, x, i, (double)scales[i]);
     }
-    if (!scales || count != r.count) ig_onnx_bad(n, "'scales' has %d values, expected %d", count, r.count);
-    read_lines(n, &r, x, scales, count, lines);
     return resize_all(n, &r, x, lines);
 }
 
@@ -311,19 +330,16 @@ ig_value ig_import_resize(struct ig_onnx_node *n) {
         .extrapolation = ig_onnx_float(n, "extrapolation_value", 0),
     };
     struct line lines[INGOT_MAX_RANK] = {0};
-    int n_roi = 0, n_scales = 0, rank = ig_onnx_rank(n, x);
+    int rank = ig_onnx_rank(n, x);
     const int64_t *axes = ig_onnx_ints(n, "axes", &r.count);
     if (!axes) r.count = rank;
     if (r.count > rank) ig_onnx_bad(n, "there are more axes than dims");
     for (int i = 0; i < r.count; i++)
         r.axes[i] = axes ? ig_onnx_axis(n, axes[i], rank) : i;
-    if (r.transform == TF_CROP) {
-        r.roi = ig_onnx_const_floats(n, 1, "roi", &n_roi);
-        if (n_roi != 2 * r.count) ig_onnx_bad(n, "'roi' has %d values, expected %d", n_roi, 2 * r.count);
-    }
-    bool sized = ig_onnx_has(n, 3);
-    const double *scales = sized ? NULL : ig_onnx_const_floats(n, 2, "scales", &n_scales);
-    if (!sized && !scales) ig_onnx_bad(n, "it has neither scales nor sizes");
-    read_lines(n, &r, x, scales, n_scales, lines);
+    if (ig_onnx_has(n, 3))
+        lines_of_sizes(n, &r, x, lines);
+    else
+        lines_of_scales(n, &r, x, 2, lines);
+    set_regions(n, &r, lines);
     return resize_all(n, &r, x, lines);
 }
