@@ -1,0 +1,227 @@
+/* ingot bench: latency, throughput, memory, time per kernel. */
+#include <jansson.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+
+struct bench_arguments {
+    struct build_arguments build;
+    struct option_list inputs;
+    unsigned threads, seed;
+    double seconds;
+    bool profile, json;
+};
+
+struct measurement {
+    double *ms; /* sorted */
+    size_t count;
+    double total_ms;
+    size_t peak_bytes;
+    struct ingot_memory_info memory;
+    struct ingot_profile_row *profile;
+    size_t n_profile;
+};
+
+/* ---- The machine */
+
+/* A line of a file in /proc that starts with `key`: what stands behind the colon, to be freed; NULL where there is none. */
+static char *proc_field(const char *path, const char *key) {
+    char line[512];
+    FILE *file = fopen(path, "r");
+    if (!file) return NULL;
+    while (fgets(line, sizeof line, file)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || !colon) continue;
+        fclose(file);
+        colon += 1 + strspn(colon + 1, " \t");
+        colon[strcspn(colon, "\n")] = 0;
+        return cli_strdup(colon);
+    }
+    fclose(file);
+    return NULL;
+}
+
+static char *device_name(void) {
+    char *name = proc_field("/proc/cpuinfo", "model name");
+    return name ? name : cli_strdup("unknown processor");
+}
+
+/* The most memory that was resident since the last reset. Where the kernel resets nothing, building counts too. */
+static void reset_peak(void) {
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    malloc_trim(0); /* what building left behind is no memory of the engine's */
+    if (!file) return;
+    fputs("5", file);
+    fclose(file);
+}
+
+static size_t peak_bytes(void) {
+    char *text = proc_field("/proc/self/status", "VmHWM");
+    size_t bytes = text ? (size_t)strtoull(text, NULL, 10) * 1024 : 0;
+    free(text);
+    return bytes;
+}
+
+/* ---- Measuring */
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double percentile(const struct measurement *m, double part) {
+    size_t at = (size_t)(part * (double)(m->count - 1) + 0.5);
+    return m->ms[at];
+}
+
+static double average(const struct measurement *m) {
+    return m->total_ms / (double)m->count;
+}
+
+static enum ingot_status measure(const struct bench_arguments *a, struct session *session, struct measurement *m,
+                                 struct ingot_error *error) {
+    size_t capacity = 0;
+    for (double warm = now_ms(), runs = 0; runs < 3 || (runs < 50 && now_ms() - warm < 100 * a->seconds); runs++) {
+        CLI_TRY(ingot_context_run(session->context, error));
+    }
+    double start = now_ms(), last = start;
+    while (last - start < 1e3 * a->seconds || m->count < 5) {
+        if (m->count == capacity) {
+            capacity = capacity ? 2 * capacity : 1024;
+            m->ms = cli_resize(m->ms, capacity, sizeof *m->ms);
+            last = now_ms();
+        }
+        CLI_TRY(ingot_context_run(session->context, error));
+        double now = now_ms();
+        m->ms[m->count++] = now - last;
+        last = now;
+    }
+    m->total_ms = last - start;
+    qsort(m->ms, m->count, sizeof *m->ms, by_value);
+    m->peak_bytes = peak_bytes();
+    if (a->profile) {
+        m->n_profile = ingot_context_profile(session->context, NULL, 0);
+        m->profile = cli_alloc(m->n_profile, sizeof *m->profile);
+        ingot_context_profile(session->context, m->profile, m->n_profile);
+    }
+    return ingot_context_memory(session->context, &m->memory, error);
+}
+
+static enum ingot_status bench(const struct bench_arguments *a, struct session *session, struct tensor_list *given,
+                               struct measurement *m, struct ingot_error *error) {
+    struct ingot_tensor *tensors;
+    CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, &a->inputs, &a->build.shapes, a->seed, given, &tensors, error));
+    enum ingot_status status = session_context(session, a->threads, a->profile, error);
+    if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
+    free(tensors);
+    CLI_TRY(status);
+    return measure(a, session, m, error);
+}
+
+/* ---- Reporting */
+
+static int by_time(const void *a, const void *b) {
+    const struct ingot_profile_row *x = a, *y = b;
+    return (x->total_ms < y->total_ms) - (x->total_ms > y->total_ms);
+}
+
+static void print_profile(const struct measurement *m) {
+    double total = 0;
+    for (size_t i = 0; i < m->n_profile; i++) total += m->profile[i].total_ms;
+    qsort(m->profile, m->n_profile, sizeof *m->profile, by_time);
+    printf("\n%10s %7s %8s  %-24s %s\n", "us/run", "share", "calls", "kernel", "from");
+    for (size_t i = 0; i < m->n_profile; i++) {
+        const struct ingot_profile_row *row = &m->profile[i];
+        double runs = row->calls ? (double)row->calls : 1;
+        printf("%10.1f %6.1f%% %8llu  %-24s %s\n", 1e3 * row->total_ms / runs, total > 0 ? 100 * row->total_ms / total : 0,
+               (unsigned long long)row->calls, row->kernel, row->origin);
+    }
+}
+
+static void print_text(const struct session *session, const struct measurement *m) {
+    char *device = device_name();
+    printf("device      %s\n", device);
+    if (session->build_ms >= 0) printf("build       %.0f ms\n", session->build_ms);
+    printf("load        %.2f ms\n", session->load_ms);
+    printf("latency     min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms (%zu runs)\n", m->ms[0], percentile(m, 0.5),
+           percentile(m, 0.9), percentile(m, 0.99), m->count);
+    printf("throughput  %.1f /s\n", 1e3 / average(m));
+    printf("memory      peak %.1f MB: weights %.1f, activations %.1f (lower bound %.1f), scratch %.1f MB\n",
+           (double)m->peak_bytes / 1e6, (double)m->memory.weights_bytes / 1e6, (double)m->memory.arena_bytes / 1e6,
+           (double)m->memory.lower_bound_bytes / 1e6, (double)m->memory.scratch_bytes / 1e6);
+    if (m->profile) print_profile(m);
+    free(device);
+}
+
+static json_t *profile_json(const struct measurement *m) {
+    json_t *rows = json_array();
+    for (size_t i = 0; i < m->n_profile; i++) {
+        const struct ingot_profile_row *row = &m->profile[i];
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:f}", "kernel", row->kernel, "origin", row->origin, "calls",
+                                              (json_int_t)row->calls, "total_ms", row->total_ms));
+    }
+    return rows;
+}
+
+static void print_json(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
+    char *device = device_name();
+    json_t *object = json_pack(
+        "{s:s, s:{s:f, s:f, s:f, s:f}, s:f, s:I, s:f, s:o, s:I, s:I, s:{s:I, s:I, s:I, s:I}}", "device", device, "latency_ms",
+        "min", m->ms[0], "p50", percentile(m, 0.5), "p90", percentile(m, 0.9), "p99", percentile(m, 0.99), "throughput_per_s",
+        1e3 / average(m), "peak_memory_bytes", (json_int_t)m->peak_bytes, "load_ms", session->load_ms, "build_ms",
+        session->build_ms >= 0 ? json_real(session->build_ms) : json_null(), "threads", (json_int_t)a->threads, "runs",
+        (json_int_t)m->count, "memory", "weights_bytes", (json_int_t)m->memory.weights_bytes, "arena_bytes",
+        (json_int_t)m->memory.arena_bytes, "lower_bound_bytes", (json_int_t)m->memory.lower_bound_bytes, "scratch_bytes",
+        (json_int_t)m->memory.scratch_bytes);
+    if (a->profile) json_object_set_new(object, "profile", profile_json(m));
+    json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(object);
+    free(device);
+}
+
+int cmd_bench(int argc, char **argv) {
+    struct bench_arguments a = {.build = BUILD_ARGUMENTS_DEFAULT, .seconds = 3};
+    const struct option_row rows[] = {
+        {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol (batch=4) or input (image=1x3x224x224); repeatable",
+         &a.build.shapes},
+        {"input", 'i', OPTION_LIST, "NAME=FILE", "a tensor from .npy, .npz or ONNX .pb; repeatable", &a.inputs},
+        {"threads", 0, OPTION_UNSIGNED, "N", "that compute (default: as many as there are processors)", &a.threads},
+        {"seconds", 0, OPTION_NUMBER, "S", "how long to measure (default 3)", &a.seconds},
+        {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
+        {"profile", 0, OPTION_FLAG, NULL, "time per kernel too", &a.profile},
+        {"json", 0, OPTION_FLAG, NULL, "one JSON object", &a.json},
+        BUILD_OPTION_ROWS(a.build),
+        {0},
+    };
+    const struct option_table table = {
+        "bench", "ENGINE|MODEL [OPTION...]",
+        "Runs again and again, and prints percentiles of the latency, throughput and memory. Inputs that are not given\n"
+        "are seeded random numbers; open dims without --shape are 1 along the first axis, 224 along the spatial axes of\n"
+        "rank 4, 64 elsewhere.\n",
+        rows};
+    int status, count = options_parse(&table, argc, argv, &status);
+    if (count >= 0 && count != 1) status = cli_usage("bench", "expected one engine or model, got %d", count);
+    if (count == 1) {
+        struct ingot_error error;
+        struct session session;
+        struct tensor_list given = {0};
+        struct measurement m = {0};
+        enum ingot_status result = session_open(&session, argv[0], &a.build, &error);
+        reset_peak();
+        if (result == INGOT_OK) result = bench(&a, &session, &given, &m, &error);
+        status = result == INGOT_OK ? EXIT_DONE : cli_fail(&error);
+        if (status == EXIT_DONE && a.json) print_json(&a, &session, &m);
+        if (status == EXIT_DONE && !a.json) print_text(&session, &m);
+        free(m.ms);
+        free(m.profile);
+        session_close(&session);
+        tensor_list_free(&given);
+    }
+    build_arguments_free(&a.build);
+    option_list_free(&a.inputs);
+    return status;
+}

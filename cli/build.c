@@ -1,0 +1,63 @@
+/* ingot build: a model to an engine file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "session.h"
+
+static enum ingot_status build(const char *model_file, const char *engine_file, const struct build_arguments *arguments,
+                               struct ingot_error *error) {
+    struct ingot_model *model;
+    struct build_job job;
+    char *path = model_path(model_file);
+    enum ingot_status status = ingot_model_load(path, NULL, &model, error);
+    free(path);
+    CLI_TRY(status);
+    status = build_job_begin(arguments, &job, error);
+    if (status == INGOT_OK) {
+        status = ingot_model_build(model, &job.options, engine_file, error);
+        build_job_end(&job);
+    }
+    ingot_model_destroy(model);
+    return status;
+}
+
+int cmd_build(int argc, char **argv) {
+    struct build_arguments arguments = BUILD_ARGUMENTS_DEFAULT;
+    const char *output = NULL;
+    const struct option_row rows[] = {
+        {"output", 'o', OPTION_TEXT, "ENGINE", "the engine file to write; ends in .ingot", &output},
+        BUILD_OPTION_ROWS(arguments),
+        {"shape", 's', OPTION_LIST, "NAME=SPEC",
+         "limits a symbol (batch=4, batch=1:8:64 for MIN:OPT:MAX)\nor an input (image=1x3x224x224); repeatable",
+         &arguments.shapes},
+        {"dump-after", 0, OPTION_TEXT, "PASS|all", "prints the graph after a pass to stdout", &arguments.dump_after},
+        {"verify-passes", 0, OPTION_FLAG, NULL, "checks the graph after every pass", &arguments.verify_passes},
+        {0},
+    };
+    const struct option_table table = {
+        "build", "MODEL -o ENGINE [OPTION...]",
+        "Compiles an ONNX model (or a folder with model.onnx) into an engine.\n", rows};
+    int status, count = options_parse(&table, argc, argv, &status);
+    struct ingot_error error;
+    struct stat info;
+    if (count < 0) {
+        build_arguments_free(&arguments);
+        return status;
+    }
+    if (count != 1) {
+        status = cli_usage("build", "expected one model, got %d", count);
+    } else if (!output) {
+        status = cli_usage("build", "no engine file is given (-o ENGINE)");
+    } else if (!is_engine_path(output)) {
+        status = cli_usage("build", "the engine file '%s' does not end in .ingot", output);
+    } else {
+        double start = now_ms();
+        status = build(argv[0], output, &arguments, &error) == INGOT_OK ? EXIT_DONE : cli_fail(&error);
+        if (status == EXIT_DONE && !arguments.quiet && stat(output, &info) == 0) {
+            fprintf(stderr, "built '%s': %.2f MB in %.2f s\n", output, (double)info.st_size / 1e6, (now_ms() - start) / 1e3);
+        }
+    }
+    build_arguments_free(&arguments);
+    return status;
+}

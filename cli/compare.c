@@ -1,0 +1,105 @@
+/* Comparison within tolerances; see compare.h. */
+#include "compare.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool read_number(const json_t *object, const char *key, double *inout_value) {
+    const json_t *value = json_object_get(object, key);
+    if (!value) return true;
+    if (!json_is_number(value) || json_number_value(value) < 0) return false;
+    *inout_value = json_number_value(value);
+    return true;
+}
+
+enum ingot_status tolerance_read(const char *path, struct tolerance *tolerance, struct ingot_error *error) {
+    json_error_t problem;
+    json_t *object = json_load_file(path, 0, &problem);
+    if (!object) return cli_error(error, INGOT_INVALID_ARGUMENT, "cannot read '%s': %s", path, problem.text);
+    bool good = json_is_object(object) && read_number(object, "rtol", &tolerance->rtol) &&
+                read_number(object, "atol", &tolerance->atol) && read_number(object, "mean", &tolerance->mean);
+    json_decref(object);
+    if (!good) {
+        return cli_error(error, INGOT_INVALID_ARGUMENT, "cannot read '%s': rtol, atol and mean are numbers from 0 up", path);
+    }
+    return INGOT_OK;
+}
+
+static double largest(const struct ingot_tensor *tensor) {
+    double most = 0;
+    int64_t n = ingot_tensor_elements(tensor);
+    for (int64_t i = 0; i < n; i++) {
+        double value = fabs(tensor_get(tensor, i));
+        if (isfinite(value) && value > most) most = value;
+    }
+    return most;
+}
+
+/* |got - want|: 0 for equal infinities and two NaN, infinite where only one is so. */
+static double difference(double got, double want) {
+    if (isnan(got) && isnan(want)) return 0;
+    if (got == want) return 0;
+    double delta = fabs(got - want);
+    return isnan(delta) ? (double)INFINITY : delta;
+}
+
+/* "[0,3,17]" of a flat index */
+static void print_index(const struct ingot_tensor *tensor, int64_t index, char *out_text, size_t size) {
+    int64_t at[INGOT_MAX_RANK];
+    size_t used = 0;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        at[i] = index % tensor->dims[i];
+        index /= tensor->dims[i];
+    }
+    snprintf(out_text, size, "[]");
+    for (int i = 0; i < tensor->rank && used < size; i++) {
+        used += (size_t)snprintf(out_text + used, size - used, "%s%lld%s", i ? "," : "[", (long long)at[i],
+                                 i + 1 == tensor->rank ? "]" : "");
+    }
+}
+
+static bool same_type(const struct ingot_tensor *got, const struct ingot_tensor *want, char *out_message, size_t size) {
+    bool same = got->dtype == want->dtype && got->rank == want->rank;
+    for (int i = 0; same && i < got->rank; i++) same = got->dims[i] == want->dims[i];
+    if (same) return true;
+    char *a = tensor_type_text(got), *b = tensor_type_text(want);
+    snprintf(out_message, size, "got %s, expected %s", a, b);
+    free(a);
+    free(b);
+    return false;
+}
+
+bool tensors_agree(const struct ingot_tensor *got, const struct ingot_tensor *want, const struct tolerance *tolerance,
+                   char *out_message, size_t size) {
+    if (!same_type(got, want, out_message, size)) return false;
+    bool exact = !dtype_is_float(want->dtype);
+    double atol = tolerance->atol < 0 ? 1e-6 + 1e-4 * largest(want) : tolerance->atol, sum = 0, worst_excess = -1;
+    int64_t n = ingot_tensor_elements(want), bad = 0, worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double expected = tensor_get(want, i), delta = difference(tensor_get(got, i), expected);
+        if (exact) delta = tensor_get_int(got, i) == tensor_get_int(want, i) ? 0 : fmax(delta, 1);
+        double excess = delta - (exact ? 0 : atol + (isfinite(expected) ? tolerance->rtol * fabs(expected) : 0));
+        sum += delta;
+        if (excess <= 0) continue;
+        bad++;
+        if (excess > worst_excess) {
+            worst_excess = excess;
+            worst = i;
+        }
+    }
+    char index[128];
+    if (bad > 0) {
+        print_index(want, worst, index, sizeof index);
+        snprintf(out_message, size, "%lld of %lld elements differ, most at %s: got %.9g, expected %.9g", (long long)bad,
+                 (long long)n, index, tensor_get(got, worst), tensor_get(want, worst));
+        return false;
+    }
+    if (n > 0 && !exact && sum / (double)n > tolerance->mean) {
+        snprintf(out_message, size, "the mean difference is %.3g, at most %.3g is allowed", sum / (double)n, tolerance->mean);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,91 @@
+/* Test data of a folder; see dataset.h. */
+#include "dataset.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void dataset_free(struct dataset *set) {
+    free(set->name);
+    tensor_list_free(&set->inputs);
+    tensor_list_free(&set->outputs);
+}
+
+void datasets_free(struct datasets *sets) {
+    for (size_t i = 0; i < sets->count; i++) dataset_free(&sets->at[i]);
+    free(sets->at);
+    *sets = (struct datasets){0};
+}
+
+/* FOLDER/input_0.pb, input_1.pb, … as long as there are. */
+static enum ingot_status read_numbered(const char *folder, const char *kind, struct tensor_list *list,
+                                       struct ingot_error *error) {
+    for (int k = 0;; k++) {
+        char *path = cli_format("%s/%s_%d.pb", folder, kind, k);
+        bool present = access(path, F_OK) == 0;
+        enum ingot_status status = present ? tensor_file_read(path, list, error) : INGOT_OK;
+        free(path);
+        if (status != INGOT_OK || !present) return status;
+    }
+}
+
+/* Arrays of an .npz in the order of the model; missing ones are an error. */
+static enum ingot_status take_named(const char *path, struct tensor_list *from, const struct ingot_tensor_info *infos,
+                                    size_t n, struct tensor_list *to, struct ingot_error *error) {
+    for (size_t i = 0; i < n; i++) {
+        struct named_tensor *found = tensor_list_find(from, infos[i].name);
+        if (!found) return cli_error(error, INGOT_BAD_TENSOR, "'%s' has no array '%s'", path, infos[i].name);
+        tensor_list_add(to, *found);
+        *found = (struct named_tensor){0};
+    }
+    return INGOT_OK;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct dataset *)a)->name, ((const struct dataset *)b)->name);
+}
+
+/* The names of the sets in order; their data come later. */
+static enum ingot_status list_sets(const char *folder, struct datasets *sets, struct ingot_error *error) {
+    DIR *directory = opendir(folder);
+    if (!directory) return cli_error(error, INGOT_IO, "cannot open '%s': %s", folder, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        size_t length = strlen(entry->d_name);
+        bool npz = length > 4 && strcmp(entry->d_name + length - 4, ".npz") == 0;
+        if (!npz && strncmp(entry->d_name, "test_data_set_", 14) != 0) continue;
+        sets->at = cli_resize(sets->at, sets->count + 1, sizeof *sets->at);
+        sets->at[sets->count++] = (struct dataset){.name = cli_strdup(entry->d_name)};
+    }
+    closedir(directory);
+    if (sets->count > 0) qsort(sets->at, sets->count, sizeof *sets->at, by_name);
+    return INGOT_OK;
+}
+
+enum ingot_status datasets_read(const char *folder, const struct ingot_tensor_info *inputs, size_t n_inputs,
+                                const struct ingot_tensor_info *outputs, size_t n_outputs, struct datasets *out_sets,
+                                struct ingot_error *error) {
+    *out_sets = (struct datasets){.tolerance = TOLERANCE_DEFAULT};
+    CLI_TRY(list_sets(folder, out_sets, error));
+    char *path = cli_format("%s/tolerance.json", folder);
+    enum ingot_status status = access(path, F_OK) == 0 ? tolerance_read(path, &out_sets->tolerance, error) : INGOT_OK;
+    free(path);
+    for (size_t i = 0; i < out_sets->count && status == INGOT_OK; i++) {
+        struct dataset *set = &out_sets->at[i];
+        path = cli_format("%s/%s", folder, set->name);
+        if (strncmp(set->name, "test_data_set_", 14) == 0) {
+            status = read_numbered(path, "input", &set->inputs, error);
+            if (status == INGOT_OK) status = read_numbered(path, "output", &set->outputs, error);
+        } else {
+            struct tensor_list all = {0};
+            status = npz_read(path, &all, error);
+            if (status == INGOT_OK) status = take_named(path, &all, inputs, n_inputs, &set->inputs, error);
+            if (status == INGOT_OK) status = take_named(path, &all, outputs, n_outputs, &set->outputs, error);
+            tensor_list_free(&all);
+        }
+        free(path);
+    }
+    if (status != INGOT_OK) datasets_free(out_sets);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* The cases of a folder in ONNX's test layout, and of the .npz form. */
+#ifndef CLI_DATASET_H
+#define CLI_DATASET_H
+
+#include "compare.h"
+
+/* Sets of inputs and outputs of one folder: test_data_set_N/{input,output}_K.pb, and io.npz, whose arrays are named as
+ * the model's inputs and outputs. */
+struct dataset {
+    char *name; /* "test_data_set_0" */
+    struct tensor_list inputs, outputs; /* by place (names NULL) where from .pb; by name where from .npz */
+};
+
+struct datasets {
+    struct dataset *at;
+    size_t count;
+    struct tolerance tolerance;
+};
+
+/* `inputs` and `outputs` are the model's. A folder without data gives none. */
+enum ingot_status datasets_read(const char *folder, const struct ingot_tensor_info *inputs, size_t n_inputs,
+                                const struct ingot_tensor_info *outputs, size_t n_outputs, struct datasets *out_sets,
+                                struct ingot_error *error);
+void datasets_free(struct datasets *sets);
+
+#endif

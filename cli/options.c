@@ -1,0 +1,123 @@
+/* Parsing of options: --name VALUE, --name=VALUE, -n VALUE, -nVALUE; "--" ends them. */
+#include "options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static void print_help(const struct option_table *table) {
+    printf("usage: ingot %s %s\n\n%s\n", table->command, table->arguments, table->about);
+    for (const struct option_row *row = table->rows; row->name; row++) {
+        char left[64], letter[8] = "    ";
+        if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
+        snprintf(left, sizeof left, "%s--%s%s%s", letter, row->name, row->value ? " " : "", row->value ? row->value : "");
+        printf("  %-28s", left);
+        if (strlen(left) > 27) printf("\n  %-28s", "");
+        for (const char *line = row->help; *line;) { /* lines of the help are broken by hand */
+            size_t length = strcspn(line, "\n");
+            printf("%.*s\n", (int)length, line);
+            line += length;
+            if (*line == '\n') printf("  %-28s", ""), line++;
+        }
+    }
+    printf("      --help                  this text\n");
+}
+
+static const struct option_row *find(const struct option_table *table, const char *name, size_t length) {
+    for (const struct option_row *row = table->rows; row->name; row++) {
+        if (strlen(row->name) == length && memcmp(row->name, name, length) == 0) return row;
+    }
+    return NULL;
+}
+
+static const struct option_row *find_letter(const struct option_table *table, char letter) {
+    for (const struct option_row *row = table->rows; row->name; row++) {
+        if (row->letter == letter) return row;
+    }
+    return NULL;
+}
+
+static bool set_unsigned(unsigned *target, const char *value) {
+    char *end;
+    errno = 0;
+    unsigned long number = strtoul(value, &end, 10);
+    if (value[0] < '0' || value[0] > '9' || *end || errno || number > UINT_MAX) return false;
+    *target = (unsigned)number;
+    return true;
+}
+
+static bool set_number(double *target, const char *value) {
+    char *end;
+    double number = strtod(value, &end);
+    if (end == value || *end || !isfinite(number) || number < 0) return false;
+    *target = number;
+    return true;
+}
+
+static bool set(const struct option_row *row, const char *value) {
+    struct option_list *list = row->target;
+    switch (row->kind) {
+    case OPTION_FLAG: *(bool *)row->target = true; return true;
+    case OPTION_TEXT: *(const char **)row->target = value; return true;
+    case OPTION_UNSIGNED: return set_unsigned(row->target, value);
+    case OPTION_NUMBER: return set_number(row->target, value);
+    case OPTION_LIST:
+        list->at = cli_resize(list->at, list->count + 1, sizeof *list->at);
+        list->at[list->count++] = value;
+        return true;
+    }
+    return false;
+}
+
+/* The option at argv[*at]; moves *at on to its value where that is an argument of its own. */
+static int parse_option(const struct option_table *table, int argc, char **argv, int *at) {
+    const char *argument = argv[*at], *value = NULL;
+    const struct option_row *row;
+    if (argument[1] == '-') {
+        size_t length = strcspn(argument + 2, "=");
+        row = find(table, argument + 2, length);
+        if (argument[2 + length] == '=') value = argument + 3 + length;
+    } else {
+        row = find_letter(table, argument[1]);
+        if (argument[2]) value = argument + 2;
+    }
+    if (!row) return cli_usage(table->command, "unknown option '%s'", argument);
+    if (row->kind == OPTION_FLAG) {
+        if (value) return cli_usage(table->command, "option '--%s' takes no value", row->name);
+    } else if (!value) {
+        if (*at + 1 >= argc) return cli_usage(table->command, "option '--%s' needs a value (%s)", row->name, row->value);
+        value = argv[++*at];
+    }
+    if (!set(row, value)) return cli_usage(table->command, "option '--%s': '%s' is no valid %s", row->name, value, row->value);
+    return EXIT_DONE;
+}
+
+int options_parse(const struct option_table *table, int argc, char **argv, int *out_status) {
+    int count = 0;
+    bool options = true;
+    *out_status = EXIT_DONE;
+    for (int i = 1; i < argc; i++) {
+        if (!options || argv[i][0] != '-' || !argv[i][1]) {
+            argv[count++] = argv[i];
+        } else if (strcmp(argv[i], "--") == 0) {
+            options = false;
+        } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(table);
+            return -1;
+        } else {
+            *out_status = parse_option(table, argc, argv, &i);
+            if (*out_status != EXIT_DONE) return -1;
+        }
+    }
+    return count;
+}
+
+void option_list_free(struct option_list *list) {
+    free(list->at);
+    *list = (struct option_list){0};
+}

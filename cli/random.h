@@ -1,0 +1,14 @@
+/* Seeded random inputs. */
+#ifndef CLI_RANDOM_H
+#define CLI_RANDOM_H
+
+#include "tensor.h"
+
+/*
+ * Fills a tensor by its type: floating types with standard normal numbers, bytes over their whole range, bool with coin
+ * flips. Wider integers are mostly indices, lengths and masks, so they are small: 1 where there are at most 8 of them
+ * along one axis, 0 or 1 where the name speaks of a mask or type, else 0 to 9. Equal seeds and names give equal contents.
+ */
+void random_fill(const struct ingot_tensor *tensor, const char *name, unsigned seed);
+
+#endif

@@ -1,0 +1,157 @@
+/* Engines from files or built from models; see session.h. */
+#include "session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "progress.h"
+
+double now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
+}
+
+char *model_path(const char *path) {
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) return cli_format("%s/model.onnx", path);
+    return cli_strdup(path);
+}
+
+bool is_engine_path(const char *path) {
+    size_t length = strlen(path);
+    return length >= 6 && strcmp(path + length - 6, ".ingot") == 0;
+}
+
+/* ---- Building */
+
+static void write_stdout(void *user, const char *text, size_t length) {
+    (void)user;
+    fwrite(text, 1, length, stdout);
+}
+
+static unsigned jobs_of_environment(void) {
+    const char *text = getenv("INGOT_JOBS");
+    return text ? (unsigned)strtoul(text, NULL, 10) : 0;
+}
+
+enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job,
+                                  struct ingot_error *error) {
+    *job = (struct build_job){.options = INGOT_BUILD_OPTIONS_INIT, .dump = {NULL, write_stdout}};
+    CLI_TRY(shape_specs(&arguments->shapes, &job->specs, &job->text, error));
+    struct ingot_build_options *o = &job->options;
+    o->target = arguments->target;
+    o->opt_level = arguments->opt_level > 1000 ? 1000 : (int)arguments->opt_level;
+    o->shapes = job->specs;
+    o->n_shapes = arguments->shapes.count;
+    o->pass_switches = arguments->passes.at;
+    o->n_pass_switches = arguments->passes.count;
+    o->dump_after = arguments->dump_after;
+    o->dump = &job->dump;
+    o->cc = arguments->cc ? arguments->cc : getenv("INGOT_CC");
+    o->jobs = arguments->jobs ? arguments->jobs : jobs_of_environment();
+    o->verify_passes = arguments->verify_passes;
+    if (!arguments->quiet) {
+        job->progress = progress_create();
+        o->progress = progress_update;
+        o->progress_user = job->progress;
+    }
+    return INGOT_OK;
+}
+
+void build_job_end(struct build_job *job) {
+    progress_destroy(job->progress);
+    free(job->specs);
+    free(job->text);
+}
+
+void build_arguments_free(struct build_arguments *arguments) {
+    option_list_free(&arguments->shapes);
+    option_list_free(&arguments->passes);
+}
+
+/* ---- Sessions */
+
+static enum ingot_status load(struct session *session, const char *path, struct ingot_error *error) {
+    double start = now_ms();
+    CLI_TRY(ingot_engine_load(path, NULL, &session->engine, error));
+    session->load_ms = now_ms() - start;
+    session->n_inputs = ingot_engine_input_count(session->engine);
+    session->n_outputs = ingot_engine_output_count(session->engine);
+    session->inputs = cli_alloc(session->n_inputs, sizeof *session->inputs);
+    session->outputs = cli_alloc(session->n_outputs, sizeof *session->outputs);
+    for (size_t i = 0; i < session->n_inputs; i++) ingot_engine_input(session->engine, i, &session->inputs[i]);
+    for (size_t i = 0; i < session->n_outputs; i++) ingot_engine_output(session->engine, i, &session->outputs[i]);
+    return INGOT_OK;
+}
+
+/* A file for an engine that nobody asked to keep. The engine is mapped: it may be unlinked once it is loaded. */
+static enum ingot_status temporary_file(char **out_path, struct ingot_error *error) {
+    const char *folder = getenv("TMPDIR");
+    char *path = cli_format("%s/ingot-XXXXXX.ingot", folder && *folder ? folder : "/tmp");
+    int fd = mkstemps(path, 6);
+    if (fd < 0) {
+        cli_error(error, INGOT_DEVICE, "cannot create '%s': %s", path, strerror(errno));
+        free(path);
+        return INGOT_DEVICE;
+    }
+    close(fd);
+    *out_path = path;
+    return INGOT_OK;
+}
+
+enum ingot_status session_build(struct session *session, struct ingot_model *model, const struct build_arguments *build,
+                                struct ingot_error *error) {
+    struct build_job job;
+    char *path;
+    *session = (struct session){.build_ms = -1};
+    CLI_TRY(build_job_begin(build, &job, error));
+    enum ingot_status status = temporary_file(&path, error);
+    if (status == INGOT_OK) {
+        double start = now_ms();
+        status = ingot_model_build(model, &job.options, path, error);
+        session->build_ms = now_ms() - start;
+        if (status == INGOT_OK) status = load(session, path, error);
+        unlink(path);
+        free(path);
+    }
+    build_job_end(&job);
+    return status;
+}
+
+enum ingot_status session_open(struct session *session, const char *path, const struct build_arguments *build,
+                               struct ingot_error *error) {
+    *session = (struct session){.build_ms = -1};
+    if (is_engine_path(path)) return load(session, path, error);
+    struct ingot_model *model;
+    char *file = model_path(path);
+    double start = now_ms();
+    enum ingot_status status = ingot_model_load(file, NULL, &model, error);
+    double import_ms = now_ms() - start;
+    free(file);
+    CLI_TRY(status);
+    status = session_build(session, model, build, error);
+    session->build_ms += import_ms;
+    ingot_model_destroy(model);
+    return status;
+}
+
+enum ingot_status session_context(struct session *session, unsigned threads, bool profile, struct ingot_error *error) {
+    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+    options.threads = threads;
+    options.profile = profile;
+    return ingot_context_create(session->engine, &options, &session->context, error);
+}
+
+void session_close(struct session *session) {
+    if (session->context) ingot_context_destroy(session->context);
+    if (session->engine) ingot_engine_release(session->engine);
+    free(session->inputs);
+    free(session->outputs);
+    *session = (struct session){0};
+}

@@ -1,0 +1,70 @@
+/* What run, bench, inspect and verify share: an engine from a file or built from a model, a context, inputs. */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include "shape.h"
+
+/* Options of building, as all commands have them. */
+struct build_arguments {
+    const char *target, *cc, *dump_after;
+    unsigned opt_level, jobs;
+    struct option_list shapes, passes;
+    bool verify_passes, quiet;
+};
+#define BUILD_ARGUMENTS_DEFAULT                                                                                      \
+    { .opt_level = 3 }
+/* Rows of option tables; `b` is a struct build_arguments. */
+#define BUILD_OPTION_ROWS(b)                                                                                         \
+    {"target", 't', OPTION_TEXT, "T", "cpu (this machine's, the default), cpu:x86-64-v3,\ncpu:x86-64-v4 or cpu:amx",   \
+     &(b).target},                                                                                                   \
+        {"opt", 'O', OPTION_UNSIGNED, "N", "optimisation level, 0 to 5 (default 3)", &(b).opt_level},                \
+        {"pass", 0, OPTION_LIST, "NAME=on|off", "switches a pass; repeatable", &(b).passes},                         \
+        {"cc", 0, OPTION_TEXT, "PATH", "C compiler (default: $INGOT_CC, else the first of cc,\ngcc, clang)", &(b).cc}, \
+        {"jobs", 'j', OPTION_UNSIGNED, "N", "compiler processes at once (default: one per processor)", &(b).jobs},   \
+        {"quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet}
+
+struct build_job {
+    struct ingot_build_options options; /* points into the others */
+    struct ingot_shape_spec *specs;
+    void *text;
+    struct ingot_sink dump;
+    struct progress *progress;
+};
+/* Fills `job` for ingot_model_build; dumps go to stdout. */
+enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job, struct ingot_error *error);
+void build_job_end(struct build_job *job);
+void build_arguments_free(struct build_arguments *arguments);
+
+/* "…/model.onnx" for a folder that has one, else the path itself; to be freed. */
+char *model_path(const char *path);
+bool is_engine_path(const char *path); /* ends in .ingot */
+double now_ms(void);
+
+struct session {
+    struct ingot_engine *engine;
+    struct ingot_context *context;
+    double build_ms, load_ms; /* build_ms negative where the engine was there */
+    size_t n_inputs, n_outputs;
+    struct ingot_tensor_info *inputs, *outputs;
+};
+
+/* Loads the engine at `path`, or builds one from the model there into a temporary file first. */
+enum ingot_status session_open(struct session *session, const char *path, const struct build_arguments *build,
+                               struct ingot_error *error);
+/* Builds from a model that is there. */
+enum ingot_status session_build(struct session *session, struct ingot_model *model, const struct build_arguments *build,
+                                struct ingot_error *error);
+enum ingot_status session_context(struct session *session, unsigned threads, bool profile, struct ingot_error *error);
+void session_close(struct session *session);
+
+/*
+ * The inputs of a run: files of "--input NAME=FILE" (NAME may be left out for an .npz, for a .pb that names its tensor, and
+ * where there is one input only), random numbers for the others. `given` may hold tensors already (an image).
+ */
+enum ingot_status inputs_prepare(const struct ingot_tensor_info *infos, size_t n, const struct option_list *files,
+                                 const struct option_list *shapes, unsigned seed, struct tensor_list *given,
+                                 struct ingot_tensor **out_tensors, struct ingot_error *error);
+/* Gives them to the context. */
+enum ingot_status inputs_bind(struct session *session, const struct ingot_tensor *tensors, struct ingot_error *error);
+
+#endif

@@ -1,0 +1,159 @@
+/* One case of `ingot verify`: a folder with expected outputs, or a model compared with the reference evaluator. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "dataset.h"
+#include "verify.h"
+
+struct trial {
+    const struct verify_arguments *arguments;
+    struct ingot_model *model;
+    size_t n_inputs, n_outputs;
+    struct ingot_tensor_info *inputs, *outputs; /* the model's */
+    struct session session;                     /* without engine where the reference is the target */
+    bool reference;
+    struct tolerance tolerance;
+    char *message;
+    size_t size;
+};
+
+/* Runs on the target; the results are valid until the next run. */
+static enum ingot_status run_target(struct trial *t, const struct ingot_tensor *inputs, struct ingot_tensor *out_outputs,
+                                    struct ingot_error *error) {
+    if (t->reference) return ingot_model_evaluate(t->model, inputs, t->n_inputs, out_outputs, t->n_outputs, error);
+    CLI_TRY(inputs_bind(&t->session, inputs, error));
+    CLI_TRY(ingot_context_run(t->session.context, error));
+    for (size_t i = 0; i < t->n_outputs; i++) {
+        CLI_TRY(ingot_context_output(t->session.context, i, &out_outputs[i], error));
+    }
+    return INGOT_OK;
+}
+
+static enum verdict compare(struct trial *t, const char *set, const struct ingot_tensor *got, const struct ingot_tensor *want) {
+    char difference[256];
+    for (size_t i = 0; i < t->n_outputs; i++) {
+        if (tensors_agree(&got[i], &want[i], &t->tolerance, difference, sizeof difference)) continue;
+        snprintf(t->message, t->size, "%s%soutput '%s': %s", set, *set ? ": " : "", t->outputs[i].name, difference);
+        return VERDICT_FAILED;
+    }
+    return VERDICT_PASSED;
+}
+
+/* What Ingot refuses to do is no wrong answer; anything else that goes wrong is. */
+static enum verdict refused(struct trial *t, const char *set, const struct ingot_error *error) {
+    snprintf(t->message, t->size, "%s%s%s", set, *set ? ": " : "", error->message);
+    return error->status == INGOT_UNSUPPORTED ? VERDICT_SKIPPED : VERDICT_FAILED;
+}
+
+static void copy_tensors(const struct tensor_list *list, struct ingot_tensor *out_tensors) {
+    for (size_t i = 0; i < list->count; i++) out_tensors[i] = list->at[i].tensor;
+}
+
+static enum verdict try_set(struct trial *t, const struct dataset *set) {
+    if (set->inputs.count != t->n_inputs || set->outputs.count != t->n_outputs) {
+        snprintf(t->message, t->size, "%s: %zu inputs and %zu outputs, the model has %zu and %zu", set->name,
+                 set->inputs.count, set->outputs.count, t->n_inputs, t->n_outputs);
+        return VERDICT_FAILED;
+    }
+    struct ingot_error error;
+    struct ingot_tensor *inputs = cli_alloc(t->n_inputs, sizeof *inputs), *got = cli_alloc(t->n_outputs, sizeof *got);
+    struct ingot_tensor *want = cli_alloc(t->n_outputs, sizeof *want);
+    copy_tensors(&set->inputs, inputs);
+    copy_tensors(&set->outputs, want);
+    enum verdict verdict = run_target(t, inputs, got, &error) == INGOT_OK ? compare(t, set->name, got, want)
+                                                                          : refused(t, set->name, &error);
+    free(inputs);
+    free(got);
+    free(want);
+    return verdict;
+}
+
+static enum verdict try_sets(struct trial *t, const struct datasets *sets) {
+    for (size_t i = 0; i < sets->count; i++) {
+        enum verdict verdict = try_set(t, &sets->at[i]);
+        if (verdict != VERDICT_PASSED) return verdict;
+    }
+    return VERDICT_PASSED;
+}
+
+/* Target against reference evaluator, on random inputs. */
+static enum verdict try_random(struct trial *t) {
+    struct ingot_error error;
+    struct tensor_list given = {0};
+    struct ingot_tensor *inputs = NULL, *got = cli_alloc(t->n_outputs, sizeof *got);
+    struct ingot_tensor *want = cli_alloc(t->n_outputs, sizeof *want);
+    enum verdict verdict = VERDICT_SKIPPED;
+    enum ingot_status status = inputs_prepare(t->inputs, t->n_inputs, NULL, &t->arguments->build.shapes, t->arguments->seed,
+                                              &given, &inputs, &error);
+    if (status == INGOT_OK) status = ingot_model_evaluate(t->model, inputs, t->n_inputs, want, t->n_outputs, &error);
+    if (status == INGOT_OK && t->reference) {
+        snprintf(t->message, t->size, "evaluates, but there are no expected outputs to compare with");
+    } else if (status == INGOT_OK) {
+        status = run_target(t, inputs, got, &error);
+        if (status == INGOT_OK) verdict = compare(t, "", got, want);
+    }
+    if (status != INGOT_OK) verdict = refused(t, "", &error);
+    free(inputs);
+    free(got);
+    free(want);
+    tensor_list_free(&given);
+    return verdict;
+}
+
+static void ask_model(struct trial *t) {
+    t->n_inputs = ingot_model_input_count(t->model);
+    t->n_outputs = ingot_model_output_count(t->model);
+    t->inputs = cli_alloc(t->n_inputs, sizeof *t->inputs);
+    t->outputs = cli_alloc(t->n_outputs, sizeof *t->outputs);
+    for (size_t i = 0; i < t->n_inputs; i++) ingot_model_input(t->model, i, &t->inputs[i]);
+    for (size_t i = 0; i < t->n_outputs; i++) ingot_model_output(t->model, i, &t->outputs[i]);
+}
+
+static void choose_tolerance(struct trial *t, const struct datasets *sets) {
+    t->tolerance = sets->tolerance;
+    if (t->arguments->rtol) t->tolerance.rtol = t->arguments->given.rtol;
+    if (t->arguments->atol) t->tolerance.atol = t->arguments->given.atol;
+}
+
+/* Builds and runs; the model is loaded. */
+static enum verdict try_model(struct trial *t, const char *folder) {
+    struct ingot_error error;
+    struct datasets sets = {.tolerance = TOLERANCE_DEFAULT};
+    ask_model(t);
+    if (folder && datasets_read(folder, t->inputs, t->n_inputs, t->outputs, t->n_outputs, &sets, &error) != INGOT_OK) {
+        return refused(t, "", &error);
+    }
+    choose_tolerance(t, &sets);
+    enum ingot_status status = INGOT_OK;
+    if (!t->reference) {
+        status = session_build(&t->session, t->model, &t->arguments->build, &error);
+        if (status == INGOT_OK) status = session_context(&t->session, t->arguments->threads, false, &error);
+    }
+    enum verdict verdict = status != INGOT_OK ? refused(t, "", &error) : sets.count > 0 ? try_sets(t, &sets) : try_random(t);
+    datasets_free(&sets);
+    session_close(&t->session);
+    return verdict;
+}
+
+enum verdict verify_case(const struct verify_arguments *arguments, const char *path, char *out_message, size_t size) {
+    struct trial t = {.arguments = arguments, .message = out_message, .size = size};
+    struct ingot_error error;
+    struct stat info;
+    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    char *file = model_path(path);
+    enum verdict verdict;
+    out_message[0] = 0;
+    t.reference = arguments->build.target && strcmp(arguments->build.target, "reference") == 0;
+    if (ingot_model_load(file, NULL, &t.model, &error) == INGOT_OK) {
+        verdict = try_model(&t, folder ? path : NULL);
+        ingot_model_destroy(t.model);
+    } else {
+        verdict = refused(&t, "", &error);
+    }
+    free(t.inputs);
+    free(t.outputs);
+    free(file);
+    return verdict;
+}
