@@ -2,8 +2,6 @@
  * Symbolic contents: which integer (or bool) elements of a value are known as expressions of the model's symbols. This is
  * how shape arithmetic (Shape, Gather, Concat, …) disappears: the builder asks for the contents of every node that it
  * appends, and puts a `shape` or `constant` node in the place of one that is wholly known.
- *
- * Also followed, for exporters that compute sizes in floating point: float elements that are a fraction num/den.
  */
 #ifndef IG_IR_ELEMENTS_H
 #define IG_IR_ELEMENTS_H
