@@ -101,7 +101,8 @@ static ig_value weights(struct ig_graph *g, int rank, const int64_t *dims) {
     int64_t count = 1;
     for (int i = 0; i < rank; i++)
         count *= dims[i];
-    struct ig_data data = {numbers(g->job, count), (size_t)count * sizeof(float), "weights"};
+    struct ig_data data = {
+        .bytes = numbers(g->job, count), .size = (size_t)count * sizeof(float), .initializer = "weights"};
     return ig_build_constant(g, INGOT_F32, rank, dims, ig_memdup(g->job, &data, sizeof data));
 }
 

@@ -338,6 +338,17 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
     epilogue(s, each, block_start(s, block), block_rows(s, block), zero);
 }
 
+/* Splits what counts `count` things off a number; a number of nothing is not divided. */
+static ig_x split_off(struct gemm *s, ig_x *number, ig_dim count) {
+    struct ig_dims *dims = s->k->dims;
+    int64_t lo, hi;
+    ig_dim_range(dims, count, &lo, &hi);
+    ig_x by = dim(s, lo >= 1 ? count : ig_dim_max(dims, count, constant(s, 1)));
+    ig_x part = ig_x_mod(s->k, *number, by);
+    *number = ig_x_div(s->k, *number, by);
+    return part;
+}
+
 bool ig_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k};
     struct ig_dims *dims = c->k->dims;
@@ -348,15 +359,17 @@ bool ig_contract_gemm(struct ig_contract *c) {
     ig_x tile, rest;
     c->kernel->tiles = ig_dim_mul(dims, c->batch, s.columns_first ? ig_dim_mul(dims, s.chunks, s.panels) : s.blocks);
     struct ig_stmt *body = ig_s_for(c->k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);
+    bool one_batch = known(&s, c->batch, 0) == 1;
+    rest = tile;
     if (s.columns_first) {
-        s.panel = ig_x_mod(c->k, tile, dim(&s, s.panels));
-        rest = ig_x_div(c->k, tile, dim(&s, s.panels));
-        s.chunk = ig_x_mod(c->k, rest, dim(&s, s.chunks));
-        s.batch = ig_x_div(c->k, rest, dim(&s, s.chunks));
+        s.panel = split_off(&s, &rest, s.panels);
+        s.chunk = one_batch ? rest : split_off(&s, &rest, s.chunks);
+        s.batch = one_batch ? num(&s, 0) : rest;
         emit_columns_first(&s, body, tile);
     } else {
-        s.batch = ig_x_div(c->k, tile, dim(&s, s.blocks));
-        emit_rows_first(&s, body, ig_x_mod(c->k, tile, dim(&s, s.blocks)));
+        ig_x block = one_batch ? tile : split_off(&s, &rest, s.blocks);
+        s.batch = one_batch ? num(&s, 0) : rest;
+        emit_rows_first(&s, body, block);
     }
     return !c->astray;
 }

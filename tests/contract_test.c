@@ -1,0 +1,319 @@
+/* Matrix products and convolutions in hostile shapes, with what comes before and after them, against the reference. */
+#include <stdio.h>
+
+#include "support/graph_check.h"
+#include "support/support.h"
+
+/* ---- Convolutions ------------------------------------------------------------------------------------------------------ */
+
+struct conv {
+    enum ingot_dtype dtype, acc;
+    int spatial;
+    int64_t batch, size[3], in, out, kernel[3], stride[3], dilation[3], before[3], after[3], groups;
+    bool last, bias, residual, relu, prologue, dynamic_weights;
+};
+
+static ig_value scalar(struct ig_graph *g, enum ingot_dtype dtype, double value) {
+    return ig_build_scalar(g, dtype, value);
+}
+
+static void build_conv(struct ig_graph *g, const void *argument) {
+    const struct conv *c = argument;
+    int64_t sizes[INGOT_MAX_RANK], dims[INGOT_MAX_RANK];
+    int rank = c->spatial + 2;
+    sizes[0] = c->batch;
+    sizes[c->last ? rank - 1 : 1] = c->in;
+    for (int i = 0; i < c->spatial; i++)
+        sizes[i + (c->last ? 1 : 2)] = c->size[i];
+    struct ig_type type = sized_type(g, c->dtype, rank, sizes);
+    ig_value x = ig_build_input(g, "x", &type);
+    if (c->prologue) {
+        ig_value scale = random_constant(g, c->dtype, 1, &c->in, 7), shift = random_constant(g, c->dtype, 1, &c->in, 8);
+        x = ig_map2(g, IG_OP_max, ig_map2(g, IG_OP_add, ig_map2(g, IG_OP_mul, x, scale), shift),
+                    scalar(g, c->dtype, 0));
+    }
+    dims[0] = c->out;
+    dims[1] = c->in / c->groups;
+    ig_dim before[3], after[3];
+    for (int i = 0; i < c->spatial; i++) {
+        dims[i + 2] = c->kernel[i];
+        before[i] = ig_dim_const(g->dims, c->before[i]);
+        after[i] = ig_dim_const(g->dims, c->after[i]);
+    }
+    struct ig_type weight = sized_type(g, c->dtype, rank, dims);
+    ig_value in[3] = {x, IG_NO_VALUE, IG_NO_VALUE};
+    in[1] = c->dynamic_weights ? ig_build_input(g, "w", &weight) : random_constant(g, c->dtype, rank, dims, 11);
+    if (c->bias) in[2] = random_constant(g, c->acc, 1, &c->out, 12);
+    struct ig_attr attrs[] = {ig_attr_of_ints(c->stride, c->spatial),
+                              ig_attr_of_ints(c->dilation, c->spatial),
+                              ig_attr_of_dims(before, c->spatial),
+                              ig_attr_of_dims(after, c->spatial),
+                              ig_attr_of_int(c->groups),
+                              ig_attr_of_dtype(c->acc),
+                              ig_attr_of_int(c->last),
+                              ig_attr_of_int(0),
+                              ig_attr_of_int(c->out),
+                              ig_attr_of_ints(c->kernel, c->spatial)};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    ig_value y = ig_build_node(g, IG_OP_conv, in, c->bias ? 3 : 2, 1, attrs, none);
+    if (c->residual) {
+        struct ig_type out = *ig_type_of(g, y);
+        y = ig_map2(g, IG_OP_add, y, ig_build_input(g, "r", &out));
+    }
+    if (c->relu) y = ig_map2(g, IG_OP_max, y, scalar(g, c->acc, 0));
+    ig_build_output(g, "y", y);
+}
+
+#define F32 .dtype = INGOT_F32, .acc = INGOT_F32
+#define PLANE(n, h, w, i, o, k, s, p)                                                                     \
+    F32, .spatial = 2, .batch = n, .size = {h, w}, .in = i, .out = o, .kernel = {k, k}, .stride = {s, s}, \
+         .dilation = {1, 1}, .before = {p, p}, .after = {p, p}, .groups = 1, .last = true
+
+static const struct conv convs[] = {
+    {PLANE(1, 7, 7, 5, 3, 3, 1, 1), .bias = true, .relu = true},
+    {PLANE(1, 14, 15, 33, 65, 3, 1, 1), .bias = true, .residual = true, .relu = true},
+    {PLANE(2, 9, 5, 16, 32, 1, 1, 0), .bias = true},
+    {PLANE(1, 13, 11, 64, 24, 1, 1, 0), .relu = true, .prologue = true},
+    {PLANE(1, 13, 11, 7, 40, 1, 2, 0), .bias = true},
+    {PLANE(1, 21, 17, 3, 64, 7, 2, 3), .bias = true, .relu = true},
+    {PLANE(3, 6, 6, 4, 9, 3, 3, 2)},
+    {PLANE(1, 3, 3, 6, 17, 3, 1, 4), .bias = true}, /* padding larger than the kernel */
+    {PLANE(1, 1, 1, 1, 1, 1, 1, 0)},
+    {PLANE(1, 1, 1, 20, 1, 1, 1, 0), .bias = true},
+    {PLANE(1, 5, 5, 1, 1, 3, 1, 1)},
+    {PLANE(1, 4, 4, 600, 70, 3, 1, 1), .bias = true}, /* several steps of the depth */
+    {PLANE(0, 4, 4, 8, 8, 3, 1, 1)},
+    {PLANE(1, 0, 4, 8, 8, 1, 1, 0), .bias = true},
+    {PLANE(1, 28, 28, 16, 200, 3, 1, 1), .relu = true},
+    {PLANE(-1, 8, -2, 10, 20, 3, 1, 1), .bias = true, .relu = true},
+    {PLANE(-1, -2, -2, 12, 33, 1, 1, 0), .bias = true},
+    {F32, .spatial = 2, .batch = 1, .size = {12, 9}, .in = 6, .out = 10, .kernel = {3, 2}, .stride = {2, 1},
+     .dilation = {2, 3}, .before = {1, 2}, .after = {0, 3}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 2, .batch = 2, .size = {9, 9}, .in = 12, .out = 20, .kernel = {3, 3}, .stride = {1, 1},
+     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 4, .last = true, .bias = true, .relu = true},
+    {F32, .spatial = 2, .batch = 1, .size = {8, 8}, .in = 64, .out = 128, .kernel = {3, 3}, .stride = {1, 1},
+     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 2, .last = true},
+    {F32, .spatial = 2, .batch = 1, .size = {10, 7}, .in = 6, .out = 12, .kernel = {3, 3}, .stride = {1, 2},
+     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 1, .last = false, .bias = true, .relu = true},
+    {F32, .spatial = 1, .batch = 2, .size = {30}, .in = 5, .out = 18, .kernel = {4}, .stride = {3}, .dilation = {2},
+     .before = {3}, .after = {1}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 3, .batch = 1, .size = {4, 5, 6}, .in = 3, .out = 7, .kernel = {2, 3, 2}, .stride = {1, 2, 1},
+     .dilation = {1, 1, 2}, .before = {1, 0, 1}, .after = {0, 1, 1}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 2, .batch = 1, .size = {6, 6}, .in = 4, .out = 5, .kernel = {3, 3}, .stride = {1, 1},
+     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 1, .last = true, .dynamic_weights = true},
+    {.dtype = INGOT_F64,
+     .acc = INGOT_F64,
+     .spatial = 2,
+     .batch = 1,
+     .size = {7, 6},
+     .in = 9,
+     .out = 21,
+     .kernel = {3, 3},
+     .stride = {1, 1},
+     .dilation = {1, 1},
+     .before = {1, 1},
+     .after = {1, 1},
+     .groups = 1,
+     .last = true},
+};
+
+/* Depthwise: in = out = groups. */
+#define DEEP(n, h, w, c, k, s, d, p)                                                                      \
+    F32, .spatial = 2, .batch = n, .size = {h, w}, .in = c, .out = c, .kernel = {k, k}, .stride = {s, s}, \
+         .dilation = {d, d}, .before = {p, p}, .after = {p, p}, .groups = c, .last = true
+
+static const struct conv depthwise[] = {
+    {DEEP(1, 14, 14, 96, 3, 1, 1, 1), .bias = true, .relu = true},
+    {DEEP(2, 15, 13, 24, 5, 2, 1, 2), .bias = true},
+    {DEEP(1, 9, 30, 7, 3, 1, 1, 1), .residual = true},
+    {DEEP(1, 4, 4, 144, 3, 2, 1, 1), .relu = true},
+    {DEEP(1, 11, 12, 40, 3, 1, 3, 3), .bias = true},
+    {DEEP(1, 2, 2, 33, 7, 1, 1, 3), .bias = true}, /* no window lies inside */
+    {DEEP(1, 3, 5, 17, 3, 3, 2, 6), .bias = true}, /* windows wholly outside */
+    {DEEP(1, 6, 6, 200, 3, 1, 1, 0)},
+    {DEEP(1, 6, 6, 150, 3, 1, 1, 1)},
+    {DEEP(-1, -2, -3, 20, 3, 2, 1, 1), .bias = true},
+    {F32, .spatial = 1, .batch = 1, .size = {40}, .in = 50, .out = 50, .kernel = {5}, .stride = {1}, .dilation = {1},
+     .before = {4}, .after = {0}, .groups = 50, .last = true, .bias = true},
+    {F32, .spatial = 2, .batch = 1, .size = {8, 8}, .in = 6, .out = 18, .kernel = {3, 3}, .stride = {1, 1},
+     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 6, .last = true}, /* three outputs a group */
+    {F32, .spatial = 3, .batch = 1, .size = {4, 4, 5}, .in = 6, .out = 6, .kernel = {3, 3, 3}, .stride = {1, 1, 1},
+     .dilation = {1, 1, 1}, .before = {1, 1, 1}, .after = {1, 1, 1}, .groups = 6, .last = true},
+    {.dtype = INGOT_F64,
+     .acc = INGOT_F64,
+     .spatial = 2,
+     .batch = 1,
+     .size = {7, 9},
+     .in = 12,
+     .out = 12,
+     .kernel = {3, 3},
+     .stride = {1, 1},
+     .dilation = {1, 1},
+     .before = {1, 1},
+     .after = {1, 1},
+     .groups = 12,
+     .last = true},
+};
+
+static void check_convs(const struct conv *list, int count, unsigned flags) {
+    struct graph_case cases[64] = {0};
+    char names[64][48];
+    for (int i = 0; i < count; i++) {
+        snprintf(names[i], sizeof names[i], "convolution %d", i);
+        cases[i] = (struct graph_case){names[i], build_conv, &list[i], 2e-6, flags, {2, 9, 13, 0}};
+        if (list[i].dtype == INGOT_F64) cases[i].tolerance = 1e-14;
+    }
+    check_graphs(cases, count);
+}
+
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+
+static void test_convolutions(void **state) {
+    (void)state;
+    check_convs(convs, COUNT(convs), 0);
+}
+
+static void test_convolutions_as_they_come(void **state) {
+    (void)state;
+    check_convs(convs, COUNT(convs), GRAPH_RAW);
+}
+
+static void test_poisoned_convolutions(void **state) {
+    (void)state;
+    check_convs(convs, COUNT(convs), GRAPH_POISON);
+}
+
+static void test_depthwise(void **state) {
+    (void)state;
+    check_convs(depthwise, COUNT(depthwise), 0);
+    check_convs(depthwise, COUNT(depthwise), GRAPH_POISON);
+}
+
+static void test_depthwise_as_they_come(void **state) {
+    (void)state;
+    check_convs(depthwise, COUNT(depthwise), GRAPH_RAW);
+}
+
+/* ---- Matrix products --------------------------------------------------------------------------------------------------- */
+
+struct product {
+    enum ingot_dtype a_dtype, b_dtype, acc;
+    int a_rank, b_rank;
+    int64_t a[4], b[4];
+    bool constant;   /* b */
+    bool transposed; /* b is given as [..., n, k] */
+    bool bias, gelu, prologue;
+    int heads; /* a is [s, heads, depth] merged by a reshape of a transpose; of b likewise not */
+};
+
+static void build_product(struct ig_graph *g, const void *argument) {
+    const struct product *p = argument;
+    struct ig_type a_type = sized_type(g, p->a_dtype, p->a_rank, p->a),
+                   b_type = sized_type(g, p->b_dtype, p->b_rank, p->b);
+    ig_value a = ig_build_input(g, "a", &a_type);
+    ig_value b = p->constant ? random_constant(g, p->b_dtype, p->b_rank, p->b, 3) : ig_build_input(g, "b", &b_type);
+    if (p->heads) { /* [batch, heads, rows, each] -> [batch, rows, heads * each] */
+        ig_dim dims[3] = {a_type.dim[0], a_type.dim[2], ig_dim_mul(g->dims, a_type.dim[1], a_type.dim[3])};
+        a = ig_build_reshape(g, ig_build_transpose(g, a, (const int64_t[]){0, 2, 1, 3}), dims, 3);
+    }
+    if (p->prologue) a = ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_add, a, scalar(g, p->a_dtype, 0.5)), a);
+    if (p->transposed) {
+        int64_t perm[4] = {0, 1, 2, 3};
+        perm[p->b_rank - 1] = p->b_rank - 2;
+        perm[p->b_rank - 2] = p->b_rank - 1;
+        b = ig_build_transpose(g, b, perm);
+    }
+    ig_value y = ig_build_matmul(g, a, b, p->acc);
+    const struct ig_type *type = ig_type_of(g, y);
+    int64_t columns = p->transposed ? p->b[p->b_rank - 2] : p->b[p->b_rank - 1];
+    if (p->bias) y = ig_map2(g, IG_OP_add, y, random_constant(g, type->dtype, 1, &columns, 5));
+    if (p->gelu) {
+        ig_value e = ig_map1(g, IG_OP_erf, ig_map2(g, IG_OP_mul, y, scalar(g, p->acc, 0.70710678)));
+        y = ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_mul, y, scalar(g, p->acc, 0.5)),
+                    ig_map2(g, IG_OP_add, e, scalar(g, p->acc, 1)));
+    }
+    ig_build_output(g, "y", y);
+}
+
+#define FLOATS .a_dtype = INGOT_F32, .b_dtype = INGOT_F32, .acc = INGOT_F32
+static const struct product products[] = {
+    {FLOATS, 2, 2, {1, 1}, {1, 1}, .constant = true},
+    {FLOATS, 2, 2, {1, 300}, {300, 77}, .constant = true, .bias = true},
+    {FLOATS, 2, 2, {128, 96}, {96, 100}, .constant = true, .bias = true, .gelu = true},
+    {FLOATS, 2, 2, {49, 1024}, {1024, 64}, .constant = true, .bias = true}, /* rows that share sets: copied */
+    {FLOATS, 2, 2, {37, 700}, {700, 513}, .constant = true},
+    {FLOATS, 2, 2, {5, 1}, {1, 40}, .constant = true},
+    {FLOATS, 2, 2, {3, 0}, {0, 8}, .constant = false, .bias = true},
+    {FLOATS, 2, 2, {0, 4}, {4, 8}, .constant = true},
+    {FLOATS, 3, 2, {2, 19, 64}, {64, 48}, .constant = true, .bias = true},
+    {FLOATS, 3, 2, {-1, -2, 40}, {40, 24}, .constant = true, .bias = true, .gelu = true},
+    {FLOATS, 3, 2, {-1, -2, 40}, {40, 24}, .constant = true, .prologue = true},
+    {FLOATS, 2, 2, {9, 5}, {5, 33}, .constant = false},
+    {FLOATS, 2, 2, {9, 50}, {33, 50}, .constant = false, .transposed = true, .bias = true},
+    {FLOATS, 4, 4, {2, 3, 17, 20}, {2, 3, 20, 17}},
+    {FLOATS, 4, 4, {2, 3, 17, 20}, {2, 3, 35, 20}, .transposed = true},
+    {FLOATS, 4, 4, {2, 3, -2, 20}, {2, 3, -3, 20}, .transposed = true},
+    {FLOATS, 4, 4, {-1, 3, -2, -3}, {-1, 3, -3, 20}},
+    {FLOATS, 4, 4, {2, 1, 4, 8}, {1, 3, 8, 5}},
+    {FLOATS, 2, 3, {4, 8}, {3, 8, 5}},
+    {FLOATS, 4, 2, {2, 4, 10, 16}, {64, 70}, .constant = true, .heads = 4, .bias = true},
+    {FLOATS, 4, 2, {-1, 4, -2, 16}, {64, 70}, .constant = true, .heads = 4, .bias = true},
+    {.a_dtype = INGOT_F64, .b_dtype = INGOT_F64, .acc = INGOT_F64, 2, 2, {23, 31}, {31, 19}, .constant = true},
+    {.a_dtype = INGOT_U8, .b_dtype = INGOT_I8, .acc = INGOT_I32, 2, 2, {23, 131}, {131, 39}, .constant = true},
+    {.a_dtype = INGOT_I8, .b_dtype = INGOT_I8, .acc = INGOT_I32, 2, 2, {6, 31}, {31, 19}},
+    {.a_dtype = INGOT_I64, .b_dtype = INGOT_I64, .acc = INGOT_I64, 2, 2, {6, 31}, {31, 19}},
+    {.a_dtype = INGOT_U32, .b_dtype = INGOT_U32, .acc = INGOT_U32, 2, 2, {6, 31}, {31, 19}, .constant = true},
+    {.a_dtype = INGOT_F16, .b_dtype = INGOT_F16, .acc = INGOT_F32, 2, 2, {15, 64}, {64, 40}, .constant = true},
+    {.a_dtype = INGOT_BF16, .b_dtype = INGOT_BF16, .acc = INGOT_BF16, 2, 2, {15, 64}, {64, 40}, .constant = true},
+    {.a_dtype = INGOT_F16, .b_dtype = INGOT_F16, .acc = INGOT_F16, 2, 2, {15, 64}, {64, 40}},
+};
+
+static double tolerance_of(const struct product *p) {
+    switch (p->acc) {
+    case INGOT_F32: return 3e-6;
+    case INGOT_F64: return 1e-14;
+    case INGOT_F16: return 1e-3;
+    case INGOT_BF16: return 8e-3;
+    default: return 0;
+    }
+}
+
+static void check_products(unsigned flags) {
+    struct graph_case cases[64] = {0};
+    char names[64][48];
+    for (int i = 0; i < COUNT(products); i++) {
+        snprintf(names[i], sizeof names[i], "product %d", i);
+        cases[i] = (struct graph_case){names[i], build_product, &products[i], tolerance_of(&products[i]),
+                                       flags,    {3, 29, 18, 0}};
+    }
+    check_graphs(cases, COUNT(products));
+}
+
+static void test_products(void **state) {
+    (void)state;
+    check_products(0);
+}
+
+static void test_products_as_they_come(void **state) {
+    (void)state;
+    check_products(GRAPH_RAW);
+}
+
+static void test_poisoned_products(void **state) {
+    (void)state;
+    check_products(GRAPH_POISON);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_products_as_they_come),
+        cmocka_unit_test(test_poisoned_products),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_convolutions_as_they_come),
+        cmocka_unit_test(test_poisoned_convolutions),
+        cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_depthwise_as_they_come),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

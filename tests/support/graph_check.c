@@ -1,0 +1,296 @@
+#include "support/graph_check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "codegen/c/print.h"
+#include "device/device.h"
+#include "ir/eval.h"
+#include "ir/print.h"
+#include "pass/pass.h"
+#include "support/support.h"
+#include "toolchain/toolchain.h"
+
+/* ---- Numbers --------------------------------------------------------------------------------------------------------- */
+
+static double random_number(enum ingot_dtype dtype, uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    uint32_t bits = *state >> 8;
+    if (dtype == INGOT_BOOL) return bits & 1;
+    if (ig_dtype_is_float(dtype)) return (double)bits / (1 << 23) - 1;
+    return (double)(bits % 11) - (ig_dtype_is_signed(dtype) ? 5 : 0);
+}
+
+static void fill(enum ingot_dtype dtype, void *data, int64_t count, uint32_t seed, bool poison) {
+    uint32_t state = seed * 2654435761u + 12345;
+    for (int64_t i = 0; i < count; i++) {
+        double x = random_number(dtype, &state);
+        uint32_t dice = state >> 20 & 127;
+        if (poison && ig_dtype_is_float(dtype) && dice < 3)
+            x = dice == 0 ? (double)NAN : dice == 1 ? (double)INFINITY : -(double)INFINITY;
+        ig_store_f64(dtype, data, i, x);
+    }
+}
+
+ig_value random_constant(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims, uint32_t seed) {
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++)
+        count *= dims[i];
+    size_t size = (size_t)count * ingot_dtype_size(dtype);
+    void *bytes = ig_alloc(g->job, size + 64);
+    fill(dtype, bytes, count, seed, false);
+    struct ig_data data = {.bytes = bytes, .size = size, .initializer = ig_format(g->job, "w%u", seed)};
+    return ig_build_constant(g, dtype, rank, dims, ig_memdup(g->job, &data, sizeof data));
+}
+
+struct ig_type sized_type(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *sizes) {
+    static const char *const names[] = {"s0", "s1", "s2", "s3"};
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = sizes[i] < 0 ? ig_dim_symbol(g->dims, names[-1 - sizes[i]]) : ig_dim_const(g->dims, sizes[i]);
+    return ig_type_make(dtype, rank, dims);
+}
+
+/* ---- A case on its way ----------------------------------------------------------------------------------------------- */
+
+struct checked {
+    const struct graph_case *given;
+    struct ig_graph *reference, *graph; /* as built; after the passes */
+    struct ingot_tensor *inputs, *expected;
+    struct ig_kernel **kernels; /* by region */
+    uint32_t first_source;
+    void **memory; /* by value of `graph` */
+};
+
+struct run {
+    const struct graph_case *cases;
+    int count;
+    struct ig_target target;
+    const char *cc;
+    struct ig_device *devices[2];
+    struct ig_code code;
+    const char *label;
+    char message[256];
+};
+
+static int64_t size_of(const struct checked *c, const struct ig_graph *g, ig_dim d) {
+    ig_dim symbols[4];
+    static const char *const names[] = {"s0", "s1", "s2", "s3"};
+    for (int i = 0; i < 4; i++)
+        symbols[i] = ig_dim_symbol(g->dims, names[i]);
+    int64_t value = 0;
+    IG_ASSERT(g->job, ig_dim_eval(g->dims, d, symbols, c->given->sizes, 4, &value));
+    return value;
+}
+
+static struct ingot_tensor tensor_of(const struct checked *c, const struct ig_graph *g, ig_value v) {
+    const struct ig_type *type = ig_type_of(g, v);
+    struct ingot_tensor t = {.dtype = type->dtype, .rank = type->rank};
+    for (int i = 0; i < type->rank; i++)
+        t.dims[i] = size_of(c, g, type->dim[i]);
+    return t;
+}
+
+static void make_reference(struct ig_job *job, struct checked *c) {
+    c->reference = ig_graph_create(job, ig_dims_create(job));
+    c->given->build(c->reference, c->given->argument);
+    struct ig_graph *g = c->reference;
+    c->inputs = IG_NEW_ARRAY(job, struct ingot_tensor, g->inputs.count + 1);
+    c->expected = IG_NEW_ARRAY(job, struct ingot_tensor, g->outputs.count + 1);
+    for (uint32_t i = 0; i < g->inputs.count; i++) {
+        struct ingot_tensor t = tensor_of(c, g, g->inputs.at[i].value);
+        int64_t count = ingot_tensor_elements(&t);
+        t.data = ig_alloc(job, (size_t)count * ingot_dtype_size(t.dtype) + 64);
+        fill(t.dtype, t.data, count, i + 1, c->given->flags & GRAPH_POISON);
+        c->inputs[i] = t;
+    }
+    ig_eval_graph(job, g, c->inputs, c->expected);
+}
+
+static void make_kernels(struct ig_job *job, const struct ig_target *target, struct checked *c) {
+    struct ig_pass_options options = {.target = target};
+    c->graph = c->reference;
+    for (int i = 0; i < ig_pass_count; i++) {
+        const char *name = ig_passes[i].name;
+        bool layout = !strcmp(name, "layout") || !strcmp(name, "pack");
+        bool regions = !strcmp(name, "fuse") || !strcmp(name, "partition");
+        if (regions || (layout && !(c->given->flags & GRAPH_RAW))) c->graph = ig_passes[i].run(c->graph, &options);
+    }
+    c->kernels = IG_NEW_ARRAY(job, struct ig_kernel *, c->graph->regions.count + 1);
+    for (uint32_t r = 0; r < c->graph->regions.count; r++)
+        c->kernels[r] = ig_kernel_make(c->graph, &c->graph->regions.at[r], target);
+}
+
+static void *memory_of(struct ig_job *job, struct checked *c, ig_value v) {
+    struct ig_graph *g = c->graph;
+    if (c->memory[v]) return c->memory[v];
+    const struct ig_node *reshape = ig_info(g, v)->is_const ? NULL : ig_def_op(g, v, IG_OP_reshape);
+    if (ig_info(g, v)->is_const) {
+        c->memory[v] = ig_const_tensor(g, v).data;
+    } else if (reshape) {
+        c->memory[v] = memory_of(job, c, reshape->in[0]);
+    } else {
+        struct ingot_tensor t = tensor_of(c, g, v);
+        size_t size = (size_t)ingot_tensor_elements(&t) * ingot_dtype_size(t.dtype);
+        c->memory[v] = ig_alloc(job, size + 64);
+        memset(c->memory[v], 0xff, size + 64);
+    }
+    return c->memory[v];
+}
+
+static bool is_literal(const struct ig_kernel *kernel, ig_value v) {
+    for (uint32_t i = 0; i < kernel->literals.count; i++) {
+        if (kernel->literals.at[i] == v) return true;
+    }
+    return false;
+}
+
+/* ---- Running ----------------------------------------------------------------------------------------------------------- */
+
+static void run_region(struct ig_job *job, struct run *run, struct checked *c, uint32_t r, struct ig_device *device,
+                       struct ig_module *module) {
+    const struct ig_region *region = &c->graph->regions.at[r];
+    const struct ig_kernel *kernel = c->kernels[r];
+    void *buffers[256];
+    int64_t dims[256];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        if (!is_literal(kernel, region->inputs.at[i])) buffers[n++] = memory_of(job, c, region->inputs.at[i]);
+    }
+    for (uint32_t i = 0; i < region->outputs.count; i++)
+        buffers[n++] = memory_of(job, c, region->outputs.at[i]);
+    for (uint32_t i = 0; i < kernel->dims.count; i++)
+        dims[i] = size_of(c, c->graph, kernel->dims.at[i]);
+    struct ig_launch launch = {.module = module,
+                               .entry = run->code.entries[c->first_source + r],
+                               .buffers = buffers,
+                               .n_buffers = n,
+                               .dims = dims,
+                               .n_dims = kernel->dims.count,
+                               .tiles = size_of(c, c->graph, kernel->tiles),
+                               .scratch = (size_t)size_of(c, c->graph, kernel->scratch_bytes)};
+    struct ingot_error error;
+    struct ig_stream *stream;
+    enum ingot_status status = device->api->stream_create(device, &stream, &error);
+    if (status == INGOT_OK) status = device->api->reserve_scratch(device, stream, launch.scratch, &error);
+    if (status == INGOT_OK) status = device->api->launch(device, stream, &launch, &error);
+    if (status == INGOT_OK) status = device->api->stream_wait(device, stream, &error);
+    if (status != INGOT_OK) ig_raise_error(job, &error);
+    device->api->stream_destroy(device, stream);
+}
+
+static void compare(struct ig_job *job, struct run *run, struct checked *c, uint32_t o) {
+    const struct ingot_tensor *expected = &c->expected[o];
+    const void *got = memory_of(job, c, c->graph->outputs.at[o].value);
+    int64_t count = ingot_tensor_elements(expected);
+    double largest = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double e = fabs(ig_load_f64(expected->dtype, expected->data, i));
+        if (isfinite(e) && e > largest) largest = e;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double e = ig_load_f64(expected->dtype, expected->data, i), x = ig_load_f64(expected->dtype, got, i);
+        bool same = isnan(e) ? isnan(x) : isinf(e) ? x == e : fabs(x - e) <= c->given->tolerance * largest;
+        if (same) continue;
+        ig_raise(job, INGOT_INTERNAL, "%s, %s: output %u, element %lld of %lld: %g, expected %g", c->given->name,
+                 run->label, o, (long long)i, (long long)count, x, e);
+    }
+}
+
+static void run_case(struct ig_job *job, struct run *run, struct checked *c, struct ig_device *device,
+                     struct ig_module *module) {
+    struct ig_graph *g = c->graph;
+    c->memory = IG_NEW_ARRAY(job, void *, g->values.count + 4096); /* constants evaluated on the way append values */
+    for (uint32_t i = 0; i < g->inputs.count; i++)
+        c->memory[g->inputs.at[i].value] = c->inputs[i].data;
+    for (uint32_t r = 0; r < g->regions.count; r++)
+        run_region(job, run, c, r, device, module);
+    for (uint32_t o = 0; o < g->outputs.count; o++)
+        compare(job, run, c, o);
+}
+
+static void run_cases(struct ig_job *job, void *argument) {
+    struct run *run = argument;
+    static const char *const v3[] = {"-march=x86-64-v3", NULL};
+    static const char *const v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
+    struct ig_toolchain toolchain;
+    ig_toolchain_find(job, run->cc, 2, &toolchain);
+    struct checked *all = IG_NEW_ARRAY(job, struct checked, (size_t)run->count);
+    IG_VEC(struct ig_source) sources = {0};
+    for (int i = 0; i < run->count; i++) {
+        struct ig_where where = {.verb = "check", .name = run->cases[i].name};
+        ig_where_push(job, &where);
+        all[i] = (struct checked){.given = &run->cases[i], .first_source = sources.count};
+        make_reference(job, &all[i]);
+        make_kernels(job, &run->target, &all[i]);
+        for (uint32_t r = 0; r < all[i].graph->regions.count; r++) {
+            const char *symbol = ig_format(job, "kernel_%d_%u", i, r);
+            const char *text = ig_c_kernel(job, all[i].kernels[r], symbol, &run->target);
+            IG_PUSH(job, &sources, (struct ig_source){symbol, text});
+        }
+        ig_where_pop(job);
+    }
+    ig_toolchain_compile(job, &toolchain, run->target.vector_bytes == 64 ? v4 : v3, sources.at, sources.count, NULL,
+                         NULL, &run->code);
+    for (int d = 0; d < 2; d++) {
+        struct ingot_error error;
+        struct ig_module *module;
+        const struct ig_device_api *api = run->devices[d]->api;
+        if (api->module_create(run->devices[d], run->code.bytes, run->code.size, &module, &error) != INGOT_OK) {
+            ig_raise_error(job, &error);
+        }
+        for (int i = 0; i < run->count; i++)
+            run_case(job, run, &all[i], run->devices[d], module);
+        api->module_destroy(run->devices[d], module);
+    }
+    for (int i = 0; i < run->count; i++) {
+        for (uint32_t o = 0; o < all[i].reference->outputs.count; o++)
+            ig_eval_release(job, &all[i].expected[o]);
+    }
+}
+
+static void check_on(struct run *run) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, run_cases, run, &error);
+    ig_job_deinit(&job);
+    if (status != INGOT_OK) fail_msg("%s: %s", run->label, error.message);
+}
+
+static bool has_compiler(struct ig_job *job, const char *cc) {
+    (void)job;
+    char path[128];
+    snprintf(path, sizeof path, "/usr/bin/%s", cc);
+    FILE *file = fopen(path, "rb");
+    if (file) fclose(file);
+    return file != NULL;
+}
+
+void check_graphs(const struct graph_case *cases, int count) {
+    static const struct ig_target targets[] = {{IG_ISA_X86_64_V3, 32, 16}, {IG_ISA_X86_64_V4, 64, 32}};
+    static const char *const compilers[] = {"gcc", "clang"};
+    const uint64_t needed[] = {IG_CPU_X86_64_V3, IG_CPU_X86_64_V4};
+    struct run run = {.cases = cases, .count = count};
+    struct ingot_error error;
+    for (int d = 0; d < 2; d++) {
+        enum ingot_status status = ig_device_cpu_create(d == 0 ? 1 : 3, &ig_libc_allocator, &run.devices[d], &error);
+        assert_int_equal(status, INGOT_OK);
+    }
+    for (int t = 0; t < 2; t++) {
+        for (int c = 0; c < 2; c++) {
+            char label[64];
+            if ((ig_cpu_features() & needed[t]) != needed[t] || !has_compiler(NULL, compilers[c])) continue;
+            snprintf(label, sizeof label, "%s, %s", t ? "x86-64-v4" : "x86-64-v3", compilers[c]);
+            run.target = targets[t];
+            run.cc = compilers[c];
+            run.label = label;
+            check_on(&run);
+        }
+    }
+    for (int d = 0; d < 2; d++)
+        run.devices[d]->api->destroy(run.devices[d]);
+}

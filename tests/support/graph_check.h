@@ -1,0 +1,32 @@
+/*
+ * Whole graphs through the passes, the kernels and the compiler, against the reference evaluator: for every instruction
+ * set that this machine has and every C compiler that is installed.
+ */
+#ifndef TESTS_GRAPH_CHECK_H
+#define TESTS_GRAPH_CHECK_H
+
+#include "ir/build.h"
+
+enum {
+    GRAPH_RAW = 1,    /* no layout pass, no packing */
+    GRAPH_POISON = 2, /* inputs hold NaN and infinities here and there */
+};
+
+struct graph_case {
+    const char *name;
+    void (*build)(struct ig_graph *g, const void *argument); /* adds inputs, nodes and outputs */
+    const void *argument;
+    double tolerance; /* relative to the largest magnitude of the output; 0: exact */
+    unsigned flags;
+    int64_t sizes[4]; /* of the symbols "s0" … "s3" */
+};
+
+/* Fails the running cmocka test at the first element that differs, naming case, target and compiler. */
+void check_graphs(const struct graph_case *cases, int count);
+
+/* Constants for builders: numbers in -1 … 1 (floats) or -5 … 5 (integers), the same for the same seed. */
+ig_value random_constant(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims, uint32_t seed);
+/* A type; a negative size -1 … -4 stands for the symbol "s0" … "s3". */
+struct ig_type sized_type(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *sizes);
+
+#endif
