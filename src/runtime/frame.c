@@ -159,11 +159,12 @@ static enum ingot_status make_loop(struct ig_frame_env *env, struct ig_frame *fr
 
 /* ---- Ports and segments ---------------------------------------------------------------------------------------------- */
 
-static struct ig_frame_port *port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
+/* The number of the port that buffer b is or is a part of; IG_PLAN_NONE where it is none. */
+static uint32_t port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
     const struct ig_plan_buffer *root = &env->file->plan.buffers[frame->sub->buffers + frame->root[b]];
-    if (root->kind == IG_PLAN_INPUT) return &frame->inputs[root->index];
-    if (root->kind == IG_PLAN_OUTPUT) return &frame->outputs[root->index];
-    return NULL;
+    if (root->kind == IG_PLAN_INPUT) return root->index;
+    if (root->kind == IG_PLAN_OUTPUT) return frame->sub->n_inputs + root->index;
+    return IG_PLAN_NONE;
 }
 
 /* For every operand k (buffer b) of every step s: the loop that three functions below share. */
@@ -177,24 +178,23 @@ static struct ig_frame_port *port_of(const struct ig_frame_env *env, const struc
 /* Sorts the uses of ports by port: counts, begins, fills. */
 static enum ingot_status find_uses(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
-    uint32_t total = 0;
+    uint32_t total = 0, next = 0;
     EACH_OPERAND(plan, frame, s, k, b) {
-        struct ig_frame_port *port = port_of(env, frame, b);
-        if (port) port->n_uses++, total++;
+        uint32_t port = port_of(env, frame, b);
+        if (port != IG_PLAN_NONE) frame->ports[port].n_uses++, total++;
     }
     frame->uses = ig_arena_alloc(env->memory, total * sizeof *frame->uses);
     if (!frame->uses) return no_memory(error);
-    uint32_t next = 0;
     for (uint32_t i = 0; i < frame->sub->n_inputs + frame->sub->n_outputs; i++) {
-        bool is_input = i < frame->sub->n_inputs;
-        struct ig_frame_port *port = is_input ? &frame->inputs[i] : &frame->outputs[i - frame->sub->n_inputs];
-        port->uses = next;
-        next += port->n_uses;
-        port->n_uses = 0;
+        frame->ports[i].uses = next;
+        next += frame->ports[i].n_uses;
+        frame->ports[i].n_uses = 0;
     }
     EACH_OPERAND(plan, frame, s, k, b) {
-        struct ig_frame_port *port = port_of(env, frame, b);
-        if (port) frame->uses[port->uses + port->n_uses++] = (struct ig_frame_use){s, k, frame->offset[b]};
+        uint32_t number = port_of(env, frame, b);
+        if (number == IG_PLAN_NONE) continue;
+        struct ig_frame_port *port = &frame->ports[number];
+        frame->uses[port->uses + port->n_uses++] = (struct ig_frame_use){s, k, frame->offset[b]};
     }
     return INGOT_OK;
 }
@@ -297,7 +297,8 @@ void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char
     const struct ig_plan *plan = &env->file->plan;
     frame->base = base;
     EACH_OPERAND(plan, frame, s, k, b) {
-        if (!port_of(env, frame, b)) set_operand(env->device, &frame->steps[s], k, address_of(env, frame, b));
+        if (port_of(env, frame, b) == IG_PLAN_NONE)
+            set_operand(env->device, &frame->steps[s], k, address_of(env, frame, b));
     }
     for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
         struct ig_frame_step *step = &frame->steps[s];

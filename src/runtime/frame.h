@@ -55,7 +55,8 @@ struct ig_frame {
     size_t *place;  /* by buffer, of roots in the arena */
     char *base;     /* of the arena that the operands point into */
     size_t arena_bytes, lower_bound;
-    struct ig_frame_port *inputs, *outputs;
+    struct ig_frame_port *ports;            /* the inputs, then the outputs */
+    struct ig_frame_port *inputs, *outputs; /* parts of `ports` */
     struct ig_frame_use *uses;
     struct ig_frame_step *steps;
     struct ig_frame_segment *segments;

@@ -62,9 +62,10 @@ static enum ingot_status bad_plan(const struct ig_frame_env *env, const struct i
 static enum ingot_status size_ports(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_subplan *sub = frame->sub;
-    frame->inputs = ig_arena_alloc(env->memory, sub->n_inputs * sizeof *frame->inputs);
-    frame->outputs = ig_arena_alloc(env->memory, sub->n_outputs * sizeof *frame->outputs);
-    if (!frame->inputs || !frame->outputs) return no_memory(error);
+    frame->ports = ig_arena_alloc(env->memory, ((size_t)sub->n_inputs + sub->n_outputs) * sizeof *frame->ports);
+    if (!frame->ports) return no_memory(error);
+    frame->inputs = frame->ports;
+    frame->outputs = frame->ports + sub->n_inputs;
     for (uint32_t i = 0; i < sub->n_inputs; i++)
         IG_TRY(
             ig_shape_tensor_bytes(plan, &plan->tensors[sub->inputs + i], env->slots, &frame->inputs[i].bytes, error));

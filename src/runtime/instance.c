@@ -47,7 +47,7 @@ enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t
                                          const struct ingot_allocator *allocator, struct ingot_error *error) {
     size_t bytes;
     *cache = (struct ig_instance_cache){.capacity = capacity};
-    if (ig_size_mul(capacity, sizeof *cache->at, &bytes))
+    if (ig_size_mul(capacity, sizeof(struct ig_instance *), &bytes))
         cache->at = ig_allocate(allocator, bytes, _Alignof(struct ig_instance *));
     if (!cache->at) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %zu plan instances", capacity);
     return INGOT_OK;
@@ -56,7 +56,7 @@ enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t
 void ig_instance_cache_deinit(struct ig_instance_cache *cache, const struct ig_frame_env *env) {
     for (size_t i = 0; i < cache->count; i++)
         ig_instance_destroy(cache->at[i], env);
-    ig_release(env->allocator, cache->at, cache->capacity * sizeof *cache->at);
+    ig_release(env->allocator, cache->at, cache->capacity * sizeof(struct ig_instance *));
 }
 
 struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, const int64_t *symbols,

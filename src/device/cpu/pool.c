@@ -255,6 +255,16 @@ static enum ingot_status start_threads(struct ig_pool *pool, struct ingot_error 
     return INGOT_OK;
 }
 
+static enum ingot_status make_workers(struct ig_pool *pool, struct ingot_error *error) {
+    pool->workers = ig_allocate(pool->allocator, pool->n_workers * sizeof *pool->workers, CACHE_LINE);
+    if (!pool->workers) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %u threads", pool->n_workers);
+    for (uint32_t w = 0; w < pool->n_workers; w++) {
+        pool->workers[w].pool = pool;
+        pool->workers[w].index = w;
+    }
+    return INGOT_OK;
+}
+
 enum ingot_status ig_pool_create(unsigned threads, const struct ingot_allocator *allocator, struct ig_pool **out_pool,
                                  struct ingot_error *error) {
     if (threads < 1 || threads > MAX_WORKERS)
@@ -265,14 +275,8 @@ enum ingot_status ig_pool_create(unsigned threads, const struct ingot_allocator 
     pool->allocator = allocator;
     pool->n_workers = threads;
     pool->n_started = 1;
-    pool->workers = ig_allocate(allocator, threads * sizeof *pool->workers, CACHE_LINE);
-    for (uint32_t w = 0; pool->workers && w < threads; w++) {
-        pool->workers[w].pool = pool;
-        pool->workers[w].index = w;
-    }
-    enum ingot_status status = pool->workers
-                                   ? ig_pool_reserve_scratch(pool, MIN_SCRATCH, error)
-                                   : IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %u threads", threads);
+    enum ingot_status status = make_workers(pool, error);
+    if (status == INGOT_OK) status = ig_pool_reserve_scratch(pool, MIN_SCRATCH, error);
     if (status == INGOT_OK) status = start_threads(pool, error);
     if (status == INGOT_OK)
         *out_pool = pool;
