@@ -26,8 +26,9 @@ struct group {
     const size_t *count;
 };
 static const struct group groups[] = {
-    {ig_c_functions_basic, &ig_c_functions_basic_count},
-    {ig_c_functions_convert, &ig_c_functions_convert_count},
+    {ig_c_functions_basic, &ig_c_functions_basic_count}, {ig_c_functions_convert, &ig_c_functions_convert_count},
+    {ig_c_functions_f32, &ig_c_functions_f32_count},     {ig_c_functions_f64, &ig_c_functions_f64_count},
+    {ig_c_functions_trig, &ig_c_functions_trig_count},
 };
 
 void ig_c_prelude_init(struct ig_c_prelude *prelude, struct ig_job *job) {

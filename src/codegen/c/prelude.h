@@ -31,7 +31,9 @@ void ig_c_prelude_use(struct ig_c_prelude *prelude, const char *name);
 size_t ig_c_prelude_list(struct ig_job *job, const char *const **out_names);
 
 /* The rows, by file. */
-extern const struct ig_c_function ig_c_functions_basic[], ig_c_functions_convert[];
-extern const size_t ig_c_functions_basic_count, ig_c_functions_convert_count;
+extern const struct ig_c_function ig_c_functions_basic[], ig_c_functions_convert[], ig_c_functions_f32[],
+    ig_c_functions_f64[], ig_c_functions_trig[];
+extern const size_t ig_c_functions_basic_count, ig_c_functions_convert_count, ig_c_functions_f32_count,
+    ig_c_functions_f64_count, ig_c_functions_trig_count;
 
 #endif
