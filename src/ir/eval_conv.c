@@ -203,7 +203,7 @@ IG_EVAL(conv) {
     out[0] = ig_view_new(ev, c.base.result, x.rank, dims);
     if (ig_view_elements(&out[0]) != 0) {
         bool as_double = ig_cells_are_float(c.x.dtype) || ingot_dtype_size(c.x.dtype) <= 2;
-        bool one = c.channels == 1 && c.base.columns == 1 && as_double;
+        bool one = c.packed == 0 && c.channels == 1 && c.base.columns == 1 && as_double;
         (c.packed == 1 || one ? depthwise : convolve)(ev, &c, bias, &out[0]);
     }
     if (!last) out[0] = channels_moved(&out[0], false);
