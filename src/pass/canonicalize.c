@@ -3,8 +3,8 @@
  *
  * Requires:   nothing.
  * Guarantees: constants stand on the right of commutative operators; one-element constants in elementwise operators
- *             are of rank 0; no operator does nothing; no elementwise operator reads through a broadcast that it
- *             would do itself. Results are the same bit for bit, except for the sign of zero, powers by a small
+ *             are of rank 0; no operator does nothing; no elementwise operator reads through a broadcast: it is
+ *             computed before. Results are the same bit for bit, except for the sign of zero, powers by a small
  *             constant (one rounding), the power 0.5 of minus infinity, and reductions of reductions merged into one.
  *
  * A rule an operator, in a table; the rules are in canonical_*.c. In the manner of LuaJIT's FOLD: a rule looks at the
@@ -51,30 +51,22 @@ static const ig_rule rules[IG_OP_COUNT] = {
     [IG_OP_pool_sum] = ig_canonical_pool,
 };
 
-/* An operand of an elementwise node without the broadcast that the node does by itself, and a constant of one element
- * as a scalar, where the result keeps its shape. */
-static ig_value plain_operand(struct ig_rewriter *rw, const struct ig_node *n, ig_value *operands, uint32_t i) {
-    struct ig_graph *g = rw->out;
-    ig_value v = operands[i], plain = v;
+/* An operand of an elementwise node without the broadcast before it, and a constant of one element as a scalar: what is
+ * the same along an axis is computed once, and the result broadcast. */
+static ig_value plain_operand(struct ig_graph *g, ig_value v) {
     const struct ig_node *wide;
-    while ((wide = ig_def_op(g, plain, IG_OP_broadcast)))
-        plain = wide->in[0];
-    struct ig_type type = *ig_type_of(g, plain);
-    if (ig_info(g, plain)->is_const && type.rank > 0 && ig_type_is_single(g->dims, &type))
-        plain = ig_view_reshape(g, plain, type.dim, 0);
-    if (plain == v) return v;
-    operands[i] = plain;
-    struct ig_type result = ig_map_result(g, operands, n->n_in);
-    return ig_same_dims(&result, ig_type_of(rw->in, n->out)) ? plain : v;
+    while ((wide = ig_def_op(g, v, IG_OP_broadcast)))
+        v = wide->in[0];
+    struct ig_type type = *ig_type_of(g, v);
+    bool single = ig_info(g, v)->is_const && type.rank > 0 && ig_type_is_single(g->dims, &type);
+    return single ? ig_view_reshape(g, v, type.dim, 0) : v;
 }
 
 /* Returns true where an operand changed. */
 static bool plain_operands(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_in) {
     bool changed = false;
-    for (uint32_t i = 0; i < n->n_in; i++)
-        out_in[i] = in[i];
     for (uint32_t i = 0; i < n->n_in; i++) {
-        out_in[i] = plain_operand(rw, n, out_in, i);
+        out_in[i] = plain_operand(rw->out, in[i]);
         changed |= out_in[i] != in[i];
     }
     return changed;
@@ -88,8 +80,8 @@ static bool canonicalize(struct ig_rewriter *rw, const struct ig_node *n, const 
         in = operands;
     }
     ig_value v = rules[n->op] ? rules[n->op](rw, n, in) : IG_NO_VALUE;
-    if (v != IG_NO_VALUE) v = ig_fit_result(rw, n, v);
     if (v == IG_NO_VALUE && changed) v = ig_build_copy(rw->out, rw->in, n, in);
+    if (v != IG_NO_VALUE) v = ig_fit_result(rw, n, v);
     out_values[0] = v;
     return v != IG_NO_VALUE;
 }

@@ -8,6 +8,9 @@
 #include "pass/view.h"
 
 bool ig_match_scalar(struct ig_graph *g, ig_value v, double *out_value) {
+    const struct ig_node *wide;
+    while (v != IG_NO_VALUE && (wide = ig_def_op(g, v, IG_OP_broadcast)))
+        v = wide->in[0];
     return v != IG_NO_VALUE && ig_info(g, v)->is_const && ig_type_is_single(g->dims, ig_type_of(g, v)) &&
            ig_const_scalar(g, v, out_value);
 }

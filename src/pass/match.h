@@ -5,7 +5,7 @@
 #include "ir/build.h"
 #include "pass/pass.h"
 
-/* A constant of one element, whatever its rank. */
+/* A constant of one element, whatever its rank, possibly broadcast. */
 bool ig_match_scalar(struct ig_graph *g, ig_value v, double *out_value);
 /* … of exactly that value. */
 bool ig_match_value(struct ig_graph *g, ig_value v, double value);

@@ -86,10 +86,12 @@ static bool undo_turns(struct ig_sink *s, const struct ig_sink_args *a, const st
             gains++;
             continue;
         }
-        bool is_const = ig_info(g, v)->is_const, free;
-        if (!is_const && !s->eager) return false;
+        bool free;
         out_in[i] = undo_turn(g, v, driver, &free);
         if (!free) costs++;
+        /* Not where a reduction over the innermost axis, such as a softmax's, stays behind and would be torn off. */
+        bool rows_move = driver->perm[driver->rank - 1] == driver->rank - 1;
+        if (!s->eager && !ig_info(g, v)->is_const && !(free && rows_move)) return false;
     }
     *out_costs = costs;
     return costs == 0 || (is_layout(driver) && gains >= costs);
