@@ -31,11 +31,27 @@ static enum ingot_status read_numbered(const char *folder, const char *kind, str
     }
 }
 
-/* Arrays of an .npz in the order of the model; missing ones are an error. */
+static size_t count_left(const struct tensor_list *list) {
+    size_t left = 0;
+    for (size_t i = 0; i < list->count; i++) left += list->at[i].name != NULL;
+    return left;
+}
+
+/*
+ * Takes arrays of an .npz by the names of the model's inputs or outputs, in their order. Where exporters renamed outputs,
+ * names are no help; then what is left of the archive is taken as it comes, if it is as many as are missing.
+ */
 static enum ingot_status take_named(const char *path, struct tensor_list *from, const struct ingot_tensor_info *infos,
-                                    size_t n, struct tensor_list *to, struct ingot_error *error) {
+                                    size_t n, bool any_name, struct tensor_list *to, struct ingot_error *error) {
+    size_t missing = 0, next = 0;
+    for (size_t i = 0; i < n; i++) missing += !tensor_list_find(from, infos[i].name);
+    bool in_order = any_name && count_left(from) == n && missing == n;
     for (size_t i = 0; i < n; i++) {
         struct named_tensor *found = tensor_list_find(from, infos[i].name);
+        while (in_order && !found && next < from->count) {
+            if (from->at[next].name) found = &from->at[next];
+            next++;
+        }
         if (!found) return cli_error(error, INGOT_BAD_TENSOR, "'%s' has no array '%s'", path, infos[i].name);
         tensor_list_add(to, *found);
         *found = (struct named_tensor){0};
@@ -80,8 +96,8 @@ enum ingot_status datasets_read(const char *folder, const struct ingot_tensor_in
         } else {
             struct tensor_list all = {0};
             status = npz_read(path, &all, error);
-            if (status == INGOT_OK) status = take_named(path, &all, inputs, n_inputs, &set->inputs, error);
-            if (status == INGOT_OK) status = take_named(path, &all, outputs, n_outputs, &set->outputs, error);
+            if (status == INGOT_OK) status = take_named(path, &all, inputs, n_inputs, false, &set->inputs, error);
+            if (status == INGOT_OK) status = take_named(path, &all, outputs, n_outputs, true, &set->outputs, error);
             tensor_list_free(&all);
         }
         free(path);
