@@ -124,6 +124,21 @@ static ig_dim unpooled(struct ig_onnx_node *n, const struct ig_onnx_window *wind
     return ig_dim_sub(dims, reach, ig_dim_add(dims, window->before[i], window->after[i]));
 }
 
+/* Cuts off or fills up with zeros behind each axis. */
+static ig_value fit(struct ig_onnx_node *n, ig_value x, const ig_dim *shape) {
+    struct ig_dims *dims = n->dims;
+    struct ig_type t = *ig_type_of(n->g, x);
+    ig_dim zero = ig_dim_const(dims, 0), before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    for (int i = 0; i < t.rank; i++) {
+        before[i] = zero;
+        after[i] = ig_dim_max(dims, ig_dim_sub(dims, shape[i], t.dim[i]), zero);
+        ig_dim kept = ig_dim_min(dims, shape[i], t.dim[i]);
+        if (kept != t.dim[i]) x = ig_build_slice_axis(n->g, x, i, zero, kept, 1);
+    }
+    return ig_build_pad(n->g, x, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+}
+
+/* Indices count within the size that follows from the window, whatever size is asked for. */
 ig_value ig_import_max_unpool(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_in(n, 0), index = ig_onnx_in(n, 1);
@@ -132,16 +147,14 @@ ig_value ig_import_max_unpool(struct ig_onnx_node *n) {
     struct ig_type t = *ig_type_of(g, x);
     for (int i = 0; i < window.spatial; i++)
         t.dim[i + 2] = unpooled(n, &window, i, t.dim[i + 2]);
-    if (ig_onnx_has(n, 2)) {
-        int count;
-        const ig_dim *shape = ig_onnx_elements(n, 2, "output_shape", &count);
-        if (count != t.rank) ig_onnx_bad(n, "'output_shape' has %d values, expected %d", count, t.rank);
-        for (int i = 0; i < count; i++)
-            t.dim[i] = shape[i];
-    }
     ig_dim all = ig_type_elements(n->dims, &t), pooled = ig_type_elements(n->dims, ig_type_of(g, x));
     ig_value in[] = {ig_onnx_full(n, t.dtype, 0, &all, 1), ig_build_reshape(g, index, &pooled, 1),
                      ig_build_reshape(g, x, &pooled, 1)};
     struct ig_attr attrs[] = {ig_attr_of_int(0), ig_attr_of_int(IG_SCATTER_SET)};
-    return ig_build_reshape(g, ig_build_node(g, IG_OP_scatter_elements, in, 3, 1, attrs, NULL), t.dim, t.rank);
+    ig_value y = ig_build_reshape(g, ig_build_node(g, IG_OP_scatter_elements, in, 3, 1, attrs, NULL), t.dim, t.rank);
+    if (!ig_onnx_has(n, 2)) return y;
+    int count;
+    const ig_dim *shape = ig_onnx_elements(n, 2, "output_shape", &count);
+    if (count != t.rank) ig_onnx_bad(n, "'output_shape' has %d values, expected %d", count, t.rank);
+    return fit(n, y, shape);
 }

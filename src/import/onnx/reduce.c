@@ -98,17 +98,31 @@ ig_value ig_import_arg_reduce(struct ig_onnx_node *n) {
     return ig_onnx_flag(n, "keepdims", true) ? y : ig_build_squeeze(n->g, y, &axis, 1);
 }
 
-/* Input 1 is the axis. */
-ig_value ig_import_cumulate(struct ig_onnx_node *n) {
-    ig_value x = ig_onnx_in(n, 0);
-    int64_t axis;
-    int count;
-    ig_onnx_const_ints(n, 1, "axis", &axis, 1, &count);
-    if (count != 1) ig_onnx_bad(n, "input 'axis' has %d elements, expected 1", count);
+static ig_value cumulate(struct ig_onnx_node *n, ig_value x, int axis) {
     struct ig_attr attrs[] = {
-        ig_attr_of_int(ig_onnx_axis(n, axis, ig_onnx_rank(n, x))),
+        ig_attr_of_int(axis),
         ig_attr_of_int(ig_onnx_flag(n, "exclusive", false)),
         ig_attr_of_int(ig_onnx_flag(n, "reverse", false)),
     };
     return ig_build_node(n->g, (enum ig_op)n->op->arg, &x, 1, 1, attrs, NULL);
+}
+
+/* Input 1 is the axis. Where only the run knows it, all of them are computed and one is chosen. */
+ig_value ig_import_cumulate(struct ig_onnx_node *n) {
+    struct ig_graph *g = n->g;
+    ig_value x = ig_onnx_in(n, 0), given = ig_onnx_in(n, 1);
+    int rank = ig_onnx_rank(n, x), count;
+    int64_t axis;
+    ig_onnx_check_rank(n, x, 1, INGOT_MAX_RANK, "input 0");
+    if (ig_const_ints(g, given, &axis, 1, &count) && count == 1) {
+        return cumulate(n, x, ig_onnx_axis(n, axis, rank));
+    }
+    given = ig_build_reshape(g, ig_build_cast(g, given, INGOT_I64), NULL, 0);
+    given = ig_mod(g, given, ig_build_scalar_int(g, INGOT_I64, rank));
+    ig_value y = cumulate(n, x, 0);
+    for (int i = 1; i < rank; i++) {
+        ig_value chosen = ig_eq(g, given, ig_build_scalar_int(g, INGOT_I64, i));
+        y = ig_build_where(g, chosen, cumulate(n, x, i), y);
+    }
+    return y;
 }

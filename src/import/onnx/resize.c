@@ -43,8 +43,11 @@ static ig_value number_of(struct ig_onnx_node *n, ig_dim dim) {
     return ig_build_cast(n->g, ig_build_shape_scalar(n->g, dim), INGOT_F32);
 }
 
-static bool is_one(struct ig_onnx_node *n, ig_dim dim) {
-    return dim == ig_dim_const(n->dims, 1);
+/* `several`, but `single` where the result has one element. */
+static ig_value by_count(struct ig_onnx_node *n, const struct line *line, ig_value single, ig_value several) {
+    int64_t count;
+    if (ig_dim_is_const(n->dims, line->out, &count)) return count == 1 ? single : several;
+    return ig_build_where(n->g, ig_lt_n(n->g, number_of(n, line->out), 1.5), single, several);
 }
 
 /* (x + 0.5) / scale - 0.5 */
@@ -72,17 +75,15 @@ static ig_value places(struct ig_onnx_node *n, const struct resize *r, const str
     switch (r->transform) {
     case HALF_PIXEL: return half_pixel(g, x, scale);
     case SYMMETRIC: return symmetric(n, line, x);
-    case PYTORCH_HALF_PIXEL: return is_one(n, line->out) ? x : half_pixel(g, x, scale);
+    case PYTORCH_HALF_PIXEL: return by_count(n, line, x, half_pixel(g, x, scale));
     case ALIGN_CORNERS: return ig_div(g, ig_mul(g, x, last), steps);
     case ASYMMETRIC: return ig_div(g, x, scale);
     case TF_HALF_PIXEL: return ig_div(g, ig_add_n(g, x, 0.5), scale);
     default: break;
     }
-    if (is_one(n, line->out)) {
-        return ig_add(g, x, ig_mul_n(g, last, 0.5 * (line->roi_start + line->roi_end)));
-    }
     ig_value step = ig_div(g, ig_mul_n(g, last, line->roi_end - line->roi_start), steps);
-    return ig_add(g, ig_mul(g, x, step), ig_mul_n(g, last, line->roi_start));
+    ig_value several = ig_add(g, ig_mul(g, x, step), ig_mul_n(g, last, line->roi_start));
+    return by_count(n, line, ig_add(g, x, ig_mul_n(g, last, 0.5 * (line->roi_start + line->roi_end))), several);
 }
 
 /* The elements of x at `place` (whole f32 numbers, moved into the axis). */

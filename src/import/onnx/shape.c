@@ -51,12 +51,13 @@ static bool may_be_code(struct ig_onnx_node *n, ig_dim dim) {
     return lo < 0;
 }
 
-/* 1 where dim < 0, 1 where dim == 0; else 0. */
+/* 1 where dim < 0, else 0. */
 static ig_dim is_negative(struct ig_dims *dims, ig_dim dim) {
     ig_dim zero = ig_dim_const(dims, 0), one = ig_dim_const(dims, 1);
     return ig_dim_max(dims, zero, ig_dim_min(dims, one, ig_dim_sub(dims, zero, dim)));
 }
 
+/* 1 where dim == 0, else 0 (of dims from -1 up). */
 static ig_dim is_zero(struct ig_dims *dims, ig_dim dim) {
     ig_dim zero = ig_dim_const(dims, 0), one = ig_dim_const(dims, 1);
     return ig_dim_max(dims, zero, ig_dim_min(dims, ig_dim_sub(dims, one, dim), ig_dim_add(dims, one, dim)));
@@ -89,22 +90,25 @@ static ig_dim infer_dim(struct ig_onnx_node *n, const struct reshape *r, ig_dim 
     return ig_dim_div(n->dims, ig_type_elements(n->dims, &from), known);
 }
 
-/* Sizes that are -1 only during the run are inferred there: 1 + is_negative * (elements / product of the others - 1). */
+/*
+ * A size that may turn out to be -1 during the run: there it is what the others leave. Written with maxima, so that each
+ * dim is one atom and products of them stay short.
+ */
 static void infer_codes(struct ig_onnx_node *n, struct reshape *r) {
     struct ig_dims *dims = n->dims;
-    ig_dim one = ig_dim_const(dims, 1), known = one, code[INGOT_MAX_RANK];
+    ig_dim zero = ig_dim_const(dims, 0), one = ig_dim_const(dims, 1), known = one, code[INGOT_MAX_RANK];
     bool any = false;
     for (int i = 0; i < r->rank; i++) {
-        code[i] = may_be_code(n, r->dims[i]) ? is_negative(dims, r->dims[i]) : ig_dim_const(dims, 0);
-        any |= may_be_code(n, r->dims[i]);
-        r->dims[i] = ig_dim_add(dims, r->dims[i], ig_dim_mul(dims, code[i], ig_dim_sub(dims, one, r->dims[i])));
+        code[i] = may_be_code(n, r->elements[i]) ? is_negative(dims, r->elements[i]) : zero;
+        any |= code[i] != zero;
+        /* 1 for the -1. */
+        if (code[i] != zero) r->dims[i] = ig_dim_max(dims, r->dims[i], ig_dim_sub(dims, zero, r->elements[i]));
         known = ig_dim_mul(dims, known, r->dims[i]);
     }
     if (!any) return;
     ig_dim rest = ig_dim_div(dims, ig_type_elements(dims, &r->from), ig_dim_max(dims, known, one));
-    for (int i = 0; i < r->rank; i++) {
-        r->dims[i] = ig_dim_add(dims, r->dims[i], ig_dim_mul(dims, code[i], ig_dim_sub(dims, rest, one)));
-    }
+    for (int i = 0; i < r->rank; i++)
+        r->dims[i] = ig_dim_max(dims, r->dims[i], ig_dim_mul(dims, code[i], rest));
 }
 
 /* The target's elements, of which some may be unknown. */
