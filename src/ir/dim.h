@@ -56,6 +56,9 @@ struct ig_dim_pair {
 void ig_dim_assume_equal(struct ig_dims *dims, ig_dim a, ig_dim b);
 /* All pairs so far, each once; the array is valid until the next assumption. */
 uint32_t ig_dim_assumptions(const struct ig_dims *dims, const struct ig_dim_pair **out_pairs);
+/* Keeps the first `count` only. For what was built on trial, and for the branches of an `if`: what the branch that is not
+ * taken takes for granted need not hold. */
+void ig_dim_forget_assumptions(struct ig_dims *dims, uint32_t count);
 
 /* "batch", "2*seq+1", "floor(h/2)", "12"; parsed back by ig_dim_parse, which returns IG_DIM_NONE on a syntax error. */
 void ig_dim_print(const struct ig_dims *dims, ig_dim dim, struct ig_text *text);

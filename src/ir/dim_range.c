@@ -230,3 +230,7 @@ uint32_t ig_dim_assumptions(const struct ig_dims *dims, const struct ig_dim_pair
     *out_pairs = dims->assumptions.at;
     return dims->assumptions.count;
 }
+
+void ig_dim_forget_assumptions(struct ig_dims *dims, uint32_t count) {
+    if (count < dims->assumptions.count) dims->assumptions.count = count;
+}
