@@ -173,6 +173,19 @@ static bool within(const struct ig_dims *dims, ig_dim size, int64_t first, int64
     return first >= 0 && first < lo && first + (count - 1) * step < lo;
 }
 
+/* A gather along an axis of size 1 has one element to choose from. */
+static ig_value gather_only_one(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, int axis) {
+    struct ig_graph *g = rw->out;
+    struct ig_type type = *ig_type_of(g, in[0]), result = *ig_type_of(rw->in, n->out);
+    int added = ig_type_of(g, in[1])->rank;
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < result.rank; i++) {
+        bool of_index = i >= axis && i < axis + added;
+        dims[i] = of_index ? ig_dim_const(g->dims, 1) : type.dim[i < axis ? i : i - added + 1];
+    }
+    return ig_build_broadcast(g, ig_view_reshape(g, in[0], dims, result.rank), result.dim, result.rank);
+}
+
 /* A gather of one index, or of equally spaced ones, is a slice. */
 ig_value ig_canonical_gather(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     enum { CAPACITY = 1024 };
@@ -180,6 +193,7 @@ ig_value ig_canonical_gather(struct ig_rewriter *rw, const struct ig_node *n, co
     int64_t index[CAPACITY];
     int count, axis = (int)ig_attr_int(rw->in, n, IG_ATTR_axis), index_rank = ig_type_of(g, in[1])->rank;
     struct ig_type type = *ig_type_of(g, in[0]);
+    if (ig_dim_is(g->dims, type.dim[axis], 1)) return gather_only_one(rw, n, in, axis);
     if (index_rank > 1 || !ig_const_ints(g, in[1], index, CAPACITY, &count) || count == 0) return IG_NO_VALUE;
     int64_t size;
     bool known = ig_dim_is_const(g->dims, type.dim[axis], &size);

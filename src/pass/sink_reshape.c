@@ -22,7 +22,7 @@ static bool computes(const struct ig_graph *g, ig_value v) {
         n = ig_def(g, n->in[0]);
     if (!n) return false;
     enum ig_family family = ig_op_info(n->op)->family;
-    return family != IG_FAMILY_VIEW && family != IG_FAMILY_SOURCE;
+    return n->op == IG_OP_concat || (family != IG_FAMILY_VIEW && family != IG_FAMILY_SOURCE);
 }
 
 static bool look_reshape(const struct ig_graph *g, ig_value v, struct reshaped *out_reshaped) {

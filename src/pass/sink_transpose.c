@@ -224,24 +224,21 @@ static ig_value turn_axis(struct ig_sink *s, const struct ig_sink_args *a) {
     return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
-/* An index of rank 1 keeps the axes where they are, one of rank 0 takes its axis out. */
+/* The index's axes take the place of the axis that is gathered along, in the result and in its base. */
 static ig_value turn_gather(struct ig_sink *s, const struct ig_sink_args *a) {
-    struct turned t;
-    int index_rank = ig_type_of(s->g, a->in[1])->rank;
-    if (index_rank > 1 || !look_turned(s->g, a->in[0], &t)) return IG_NO_VALUE;
-    int64_t axis = a->attrs[0].i, base_axis = t.perm[axis];
+    struct turned t, result;
+    int added = ig_type_of(s->g, a->in[1])->rank, axis = (int)a->attrs[0].i;
+    if (!look_turned(s->g, a->in[0], &t) || t.rank - 1 + added > INGOT_MAX_RANK) return IG_NO_VALUE;
+    int64_t base_axis = t.perm[axis];
+    result.rank = 0;
+    for (int i = 0; i < t.rank; i++) {
+        for (int k = 0; i == axis && k < added; k++)
+            result.perm[result.rank++] = base_axis + k;
+        if (i != axis) result.perm[result.rank++] = t.perm[i] < base_axis ? t.perm[i] : t.perm[i] + added - 1;
+    }
     struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
     attrs[0].i = base_axis;
-    ig_value sunk = sink_with_attrs(s, a, t.base, attrs);
-    if (index_rank == 0) {
-        int64_t left[INGOT_MAX_RANK];
-        for (int i = 0, n = 0; i < t.rank; i++) {
-            if (i != axis) left[n++] = t.perm[i] - (t.perm[i] > base_axis);
-        }
-        t.rank--;
-        memcpy(t.perm, left, sizeof left);
-    }
-    return turn_back(s->g, sunk, &t);
+    return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &result);
 }
 
 /* ---- Reshapes ----------------------------------------------------------------------------------------------------- */

@@ -59,6 +59,25 @@ bool ig_perm_moves_only_ones(const struct ig_dims *dims, const struct ig_type *t
     return true;
 }
 
+/* transpose(broadcast(x)) as broadcast(reshape(x)), where only axes of size 1 of x would move. */
+static ig_value transpose_broadcast(struct ig_graph *g, ig_value v, const int64_t *perm) {
+    const struct ig_node *wide = ig_def_op(g, v, IG_OP_broadcast);
+    if (!wide) return IG_NO_VALUE;
+    ig_value x = wide->in[0];
+    struct ig_type to = *ig_type_of(g, v), from = *ig_type_of(g, x);
+    ig_dim padded[INGOT_MAX_RANK], turned[INGOT_MAX_RANK], dims[INGOT_MAX_RANK];
+    int missing = to.rank - from.rank;
+    for (int i = 0; i < to.rank; i++)
+        padded[i] = i < missing ? ig_dim_const(g->dims, 1) : from.dim[i - missing];
+    struct ig_type whole = ig_type_make(from.dtype, to.rank, padded);
+    if (!ig_perm_moves_only_ones(g->dims, &whole, perm)) return IG_NO_VALUE;
+    for (int i = 0; i < to.rank; i++) {
+        turned[i] = padded[perm[i]];
+        dims[i] = to.dim[perm[i]];
+    }
+    return ig_build_broadcast(g, ig_view_reshape(g, x, turned, to.rank), dims, to.rank);
+}
+
 ig_value ig_view_transpose(struct ig_graph *g, ig_value v, const int64_t *perm) {
     int rank = ig_type_of(g, v)->rank;
     int64_t merged[INGOT_MAX_RANK];
@@ -72,7 +91,10 @@ ig_value ig_view_transpose(struct ig_graph *g, ig_value v, const int64_t *perm) 
     }
     if (is_identity(merged, rank)) return v;
     struct ig_type type = *ig_type_of(g, v);
-    if (!ig_perm_moves_only_ones(g->dims, &type, merged)) return ig_build_transpose(g, v, merged);
+    if (!ig_perm_moves_only_ones(g->dims, &type, merged)) {
+        ig_value wide = transpose_broadcast(g, v, merged);
+        return wide == IG_NO_VALUE ? ig_build_transpose(g, v, merged) : wide;
+    }
     ig_dim dims[INGOT_MAX_RANK];
     for (int i = 0; i < rank; i++)
         dims[i] = type.dim[merged[i]];
