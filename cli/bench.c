@@ -113,7 +113,8 @@ static enum ingot_status measure(const struct bench_arguments *a, struct session
 static enum ingot_status bench(const struct bench_arguments *a, struct session *session, struct tensor_list *given,
                                struct measurement *m, struct ingot_error *error) {
     struct ingot_tensor *tensors;
-    CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, &a->inputs, &a->build.shapes, a->seed, given, &tensors, error));
+    CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, &a->inputs, &a->build.shapes, a->seed, given, &tensors,
+                           error));
     enum ingot_status status = session_context(session, a->threads, a->profile, error);
     if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
     free(tensors);
@@ -130,14 +131,15 @@ static int by_time(const void *a, const void *b) {
 
 static void print_profile(const struct measurement *m) {
     double total = 0;
-    for (size_t i = 0; i < m->n_profile; i++) total += m->profile[i].total_ms;
+    for (size_t i = 0; i < m->n_profile; i++)
+        total += m->profile[i].total_ms;
     qsort(m->profile, m->n_profile, sizeof *m->profile, by_time);
     printf("\n%10s %7s %8s  %-24s %s\n", "us/run", "share", "calls", "kernel", "from");
     for (size_t i = 0; i < m->n_profile; i++) {
         const struct ingot_profile_row *row = &m->profile[i];
         double runs = row->calls ? (double)row->calls : 1;
-        printf("%10.1f %6.1f%% %8llu  %-24s %s\n", 1e3 * row->total_ms / runs, total > 0 ? 100 * row->total_ms / total : 0,
-               (unsigned long long)row->calls, row->kernel, row->origin);
+        printf("%10.1f %6.1f%% %8llu  %-24s %s\n", 1e3 * row->total_ms / runs,
+               total > 0 ? 100 * row->total_ms / total : 0, (unsigned long long)row->calls, row->kernel, row->origin);
     }
 }
 
@@ -160,8 +162,8 @@ static json_t *profile_json(const struct measurement *m) {
     json_t *rows = json_array();
     for (size_t i = 0; i < m->n_profile; i++) {
         const struct ingot_profile_row *row = &m->profile[i];
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:f}", "kernel", row->kernel, "origin", row->origin, "calls",
-                                              (json_int_t)row->calls, "total_ms", row->total_ms));
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:f}", "kernel", row->kernel, "origin", row->origin,
+                                              "calls", (json_int_t)row->calls, "total_ms", row->total_ms));
     }
     return rows;
 }
@@ -169,13 +171,13 @@ static json_t *profile_json(const struct measurement *m) {
 static void print_json(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
     char *device = device_name();
     json_t *object = json_pack(
-        "{s:s, s:{s:f, s:f, s:f, s:f}, s:f, s:I, s:f, s:o, s:I, s:I, s:{s:I, s:I, s:I, s:I}}", "device", device, "latency_ms",
-        "min", m->ms[0], "p50", percentile(m, 0.5), "p90", percentile(m, 0.9), "p99", percentile(m, 0.99), "throughput_per_s",
-        1e3 / average(m), "peak_memory_bytes", (json_int_t)m->peak_bytes, "load_ms", session->load_ms, "build_ms",
-        session->build_ms >= 0 ? json_real(session->build_ms) : json_null(), "threads", (json_int_t)a->threads, "runs",
-        (json_int_t)m->count, "memory", "weights_bytes", (json_int_t)m->memory.weights_bytes, "arena_bytes",
-        (json_int_t)m->memory.arena_bytes, "lower_bound_bytes", (json_int_t)m->memory.lower_bound_bytes, "scratch_bytes",
-        (json_int_t)m->memory.scratch_bytes);
+        "{s:s, s:{s:f, s:f, s:f, s:f}, s:f, s:I, s:f, s:o, s:I, s:I, s:{s:I, s:I, s:I, s:I}}", "device", device,
+        "latency_ms", "min", m->ms[0], "p50", percentile(m, 0.5), "p90", percentile(m, 0.9), "p99", percentile(m, 0.99),
+        "throughput_per_s", 1e3 / average(m), "peak_memory_bytes", (json_int_t)m->peak_bytes, "load_ms",
+        session->load_ms, "build_ms", session->build_ms >= 0 ? json_real(session->build_ms) : json_null(), "threads",
+        (json_int_t)a->threads, "runs", (json_int_t)m->count, "memory", "weights_bytes",
+        (json_int_t)m->memory.weights_bytes, "arena_bytes", (json_int_t)m->memory.arena_bytes, "lower_bound_bytes",
+        (json_int_t)m->memory.lower_bound_bytes, "scratch_bytes", (json_int_t)m->memory.scratch_bytes);
     if (a->profile) json_object_set_new(object, "profile", profile_json(m));
     json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');
@@ -197,12 +199,13 @@ int cmd_bench(int argc, char **argv) {
         BUILD_OPTION_ROWS(a.build),
         {0},
     };
-    const struct option_table table = {
-        "bench", "ENGINE|MODEL [OPTION...]",
-        "Runs again and again, and prints percentiles of the latency, throughput and memory. Inputs that are not given\n"
-        "are seeded random numbers; open dims without --shape are 1 along the first axis, 224 along the spatial axes of\n"
-        "rank 4, 64 elsewhere.\n",
-        rows};
+    const struct option_table table = {"bench", "ENGINE|MODEL [OPTION...]",
+                                       "Runs again and again, and prints percentiles of the latency, throughput and "
+                                       "memory. Inputs that are not given\n"
+                                       "are seeded random numbers; open dims without --shape are 1 along the first "
+                                       "axis, 224 along the spatial axes of\n"
+                                       "rank 4, 64 elsewhere.\n",
+                                       rows};
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("bench", "expected one engine or model, got %d", count);
     if (count == 1) {

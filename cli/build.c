@@ -35,9 +35,8 @@ int cmd_build(int argc, char **argv) {
         {"verify-passes", 0, OPTION_FLAG, NULL, "checks the graph after every pass", &arguments.verify_passes},
         {0},
     };
-    const struct option_table table = {
-        "build", "MODEL -o ENGINE [OPTION...]",
-        "Compiles an ONNX model (or a folder with model.onnx) into an engine.\n", rows};
+    const struct option_table table = {"build", "MODEL -o ENGINE [OPTION...]",
+                                       "Compiles an ONNX model (or a folder with model.onnx) into an engine.\n", rows};
     int status, count = options_parse(&table, argc, argv, &status);
     struct ingot_error error;
     struct stat info;
@@ -55,7 +54,8 @@ int cmd_build(int argc, char **argv) {
         double start = now_ms();
         status = build(argv[0], output, &arguments, &error) == INGOT_OK ? EXIT_DONE : cli_fail(&error);
         if (status == EXIT_DONE && !arguments.quiet && stat(output, &info) == 0) {
-            fprintf(stderr, "built '%s': %.2f MB in %.2f s\n", output, (double)info.st_size / 1e6, (now_ms() - start) / 1e3);
+            fprintf(stderr, "built '%s': %.2f MB in %.2f s\n", output, (double)info.st_size / 1e6,
+                    (now_ms() - start) / 1e3);
         }
     }
     build_arguments_free(&arguments);

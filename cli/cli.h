@@ -19,7 +19,7 @@ enum exit_status {
 
 struct command {
     const char *name;
-    const char *summary; /* one line */
+    const char *summary;               /* one line */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
 };
 
@@ -39,10 +39,10 @@ int cli_fail(const struct ingot_error *error);
 /* Prints what is wrong with the arguments and where help is, and returns EXIT_USAGE. */
 int cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-#define CLI_TRY(call)                                                                                                \
-    do {                                                                                                             \
-        enum ingot_status cli_try_status_ = (call);                                                                  \
-        if (cli_try_status_ != INGOT_OK) return cli_try_status_;                                                     \
+#define CLI_TRY(call)                                            \
+    do {                                                         \
+        enum ingot_status cli_try_status_ = (call);              \
+        if (cli_try_status_ != INGOT_OK) return cli_try_status_; \
     } while (0)
 
 /* ---- memory.c: ends the program where there is no memory; free() gives back */

@@ -23,7 +23,8 @@ enum ingot_status tolerance_read(const char *path, struct tolerance *tolerance, 
                 read_number(object, "atol", &tolerance->atol) && read_number(object, "mean", &tolerance->mean);
     json_decref(object);
     if (!good) {
-        return cli_error(error, INGOT_INVALID_ARGUMENT, "cannot read '%s': rtol, atol and mean are numbers from 0 up", path);
+        return cli_error(error, INGOT_INVALID_ARGUMENT, "cannot read '%s': rtol, atol and mean are numbers from 0 up",
+                         path);
     }
     return INGOT_OK;
 }
@@ -63,7 +64,8 @@ static void print_index(const struct ingot_tensor *tensor, int64_t index, char *
 
 static bool same_type(const struct ingot_tensor *got, const struct ingot_tensor *want, char *out_message, size_t size) {
     bool same = got->dtype == want->dtype && got->rank == want->rank;
-    for (int i = 0; same && i < got->rank; i++) same = got->dims[i] == want->dims[i];
+    for (int i = 0; same && i < got->rank; i++)
+        same = got->dims[i] == want->dims[i];
     if (same) return true;
     char *a = tensor_type_text(got), *b = tensor_type_text(want);
     snprintf(out_message, size, "got %s, expected %s", a, b);
@@ -98,7 +100,8 @@ bool tensors_agree(const struct ingot_tensor *got, const struct ingot_tensor *wa
         return false;
     }
     if (n > 0 && !exact && sum / (double)n > tolerance->mean) {
-        snprintf(out_message, size, "the mean difference is %.3g, at most %.3g is allowed", sum / (double)n, tolerance->mean);
+        snprintf(out_message, size, "the mean difference is %.3g, at most %.3g is allowed", sum / (double)n,
+                 tolerance->mean);
         return false;
     }
     return true;

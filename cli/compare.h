@@ -11,7 +11,8 @@
 struct tolerance {
     double rtol, atol, mean;
 };
-#define TOLERANCE_DEFAULT {1e-3, -1, 1e300}
+#define TOLERANCE_DEFAULT \
+    { 1e-3, -1, 1e300 }
 
 /* From a tolerance.json; a key that is missing keeps its value. */
 enum ingot_status tolerance_read(const char *path, struct tolerance *tolerance, struct ingot_error *error);

@@ -14,7 +14,8 @@ static void dataset_free(struct dataset *set) {
 }
 
 void datasets_free(struct datasets *sets) {
-    for (size_t i = 0; i < sets->count; i++) dataset_free(&sets->at[i]);
+    for (size_t i = 0; i < sets->count; i++)
+        dataset_free(&sets->at[i]);
     free(sets->at);
     *sets = (struct datasets){0};
 }
@@ -33,7 +34,8 @@ static enum ingot_status read_numbered(const char *folder, const char *kind, str
 
 static size_t count_left(const struct tensor_list *list) {
     size_t left = 0;
-    for (size_t i = 0; i < list->count; i++) left += list->at[i].name != NULL;
+    for (size_t i = 0; i < list->count; i++)
+        left += list->at[i].name != NULL;
     return left;
 }
 
@@ -44,7 +46,8 @@ static size_t count_left(const struct tensor_list *list) {
 static enum ingot_status take_named(const char *path, struct tensor_list *from, const struct ingot_tensor_info *infos,
                                     size_t n, bool any_name, struct tensor_list *to, struct ingot_error *error) {
     size_t missing = 0, next = 0;
-    for (size_t i = 0; i < n; i++) missing += !tensor_list_find(from, infos[i].name);
+    for (size_t i = 0; i < n; i++)
+        missing += !tensor_list_find(from, infos[i].name);
     bool in_order = any_name && count_left(from) == n && missing == n;
     for (size_t i = 0; i < n; i++) {
         struct named_tensor *found = tensor_list_find(from, infos[i].name);

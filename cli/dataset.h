@@ -7,7 +7,7 @@
 /* Sets of inputs and outputs of one folder: test_data_set_N/{input,output}_K.pb, and io.npz, whose arrays are named as
  * the model's inputs and outputs. */
 struct dataset {
-    char *name; /* "test_data_set_0" */
+    char *name;                         /* "test_data_set_0" */
     struct tensor_list inputs, outputs; /* by place (names NULL) where from .pb; by name where from .npz */
 };
 

@@ -20,7 +20,8 @@ struct target {
 };
 
 static enum ingot_status bad(struct ingot_error *error, const char *what, const char *value) {
-    return cli_error(error, INGOT_INVALID_ARGUMENT, "--%s '%s' is not one that there is; see 'ingot run --help'", what, value);
+    return cli_error(error, INGOT_INVALID_ARGUMENT, "--%s '%s' is not one that there is; see 'ingot run --help'", what,
+                     value);
 }
 
 static enum ingot_status find_input(const struct image_arguments *a, const struct ingot_tensor_info *infos, size_t n,
@@ -31,13 +32,14 @@ static enum ingot_status find_input(const struct image_arguments *a, const struc
         *out_info = &infos[i];
         return INGOT_OK;
     }
-    return cli_error(error, INGOT_INVALID_ARGUMENT, "there is no input%s%s of rank 4 for the picture", a->input ? " " : "",
-                     a->input ? a->input : "");
+    return cli_error(error, INGOT_INVALID_ARGUMENT, "there is no input%s%s of rank 4 for the picture",
+                     a->input ? " " : "", a->input ? a->input : "");
 }
 
 /* One number for all channels, or one each. */
 static bool read_three(const char *text, double fallback, double *out_three) {
-    for (int i = 0; i < 3; i++) out_three[i] = fallback;
+    for (int i = 0; i < 3; i++)
+        out_three[i] = fallback;
     if (!text) return true;
     char *end;
     for (int i = 0; i < 3; i++) {
@@ -74,7 +76,8 @@ static enum ingot_status settle(const struct image_arguments *a, const struct in
     size_t own = 0; /* specs of other inputs do not matter here */
     for (size_t i = 0; i < shapes->count; i++) {
         bool mine = strcmp(specs[i].name, info->name) == 0;
-        for (int d = 0; d < 4; d++) mine |= strcmp(specs[i].name, info->symbols[d]) == 0;
+        for (int d = 0; d < 4; d++)
+            mine |= strcmp(specs[i].name, info->symbols[d]) == 0;
         if (mine) specs[own++] = specs[i];
     }
     enum ingot_status status = shapes_settle(info, 1, specs, own, &symbols, &t->tensor, error);
@@ -91,8 +94,8 @@ static enum ingot_status settle(const struct image_arguments *a, const struct in
     t->channels = (int)(t->channels_first ? dims[1] : dims[3]);
     t->height = (int)(t->channels_first ? dims[2] : dims[1]);
     t->width = (int)(t->channels_first ? dims[3] : dims[2]);
-    if ((t->channels != 1 && t->channels != 3) || dims[0] != 1 || t->height < 1 || t->width < 1 || t->height > 1 << 15 ||
-        t->width > 1 << 15) {
+    if ((t->channels != 1 && t->channels != 3) || dims[0] != 1 || t->height < 1 || t->width < 1 ||
+        t->height > 1 << 15 || t->width > 1 << 15) {
         return cli_error(error, INGOT_INVALID_ARGUMENT,
                          "input '%s' takes no single picture of 1 or 3 channels; see --layout and --shape", info->name);
     }
@@ -110,7 +113,8 @@ static enum ingot_status decode(const struct image_arguments *a, const struct ta
     if (!bytes) return cli_error(error, INGOT_BAD_TENSOR, "cannot read '%s': %s", a->file, stbi_failure_reason());
     size_t n = (size_t)width * (size_t)height * (size_t)t->channels;
     float *pixels = cli_alloc(n, sizeof *pixels);
-    for (size_t i = 0; i < n; i++) pixels[i] = bytes[i];
+    for (size_t i = 0; i < n; i++)
+        pixels[i] = bytes[i];
     stbi_image_free(bytes);
     int row = width * t->channels * (int)sizeof *pixels;
     if (crop) { /* the largest middle part with the sides of the target */
@@ -121,9 +125,9 @@ static enum ingot_status decode(const struct image_arguments *a, const struct ta
     }
     float *resized = cli_alloc((size_t)t->width * (size_t)t->height * (size_t)t->channels, sizeof *resized);
     stbir_filter filter = bilinear ? STBIR_FILTER_TRIANGLE : STBIR_FILTER_BOX;
-    int good = stbir_resize_float_generic(pixels + ((size_t)y * (size_t)row / sizeof *pixels) + (size_t)(x * t->channels), width,
-                                          height, row, resized, t->width, t->height, 0, t->channels, -1, 0,
-                                          STBIR_EDGE_CLAMP, filter, STBIR_COLORSPACE_LINEAR, NULL);
+    int good = stbir_resize_float_generic(
+        pixels + ((size_t)y * (size_t)row / sizeof *pixels) + (size_t)(x * t->channels), width, height, row, resized,
+        t->width, t->height, 0, t->channels, -1, 0, STBIR_EDGE_CLAMP, filter, STBIR_COLORSPACE_LINEAR, NULL);
     free(pixels);
     if (!good) {
         free(resized);
@@ -140,14 +144,17 @@ static void lay_out(const struct target *t, const float *pixels, bool bgr) {
         for (int c = 0; c < t->channels; c++) {
             int from = bgr ? t->channels - 1 - c : c;
             double value = ((double)pixels[p * t->channels + from] * t->scale - t->mean[c]) / t->std[c];
-            if (!is_float) value = fmin(fmax(nearbyint(value), t->tensor.dtype == INGOT_I8 ? -128 : 0), t->tensor.dtype == INGOT_I8 ? 127 : 255);
+            if (!is_float)
+                value = fmin(fmax(nearbyint(value), t->tensor.dtype == INGOT_I8 ? -128 : 0),
+                             t->tensor.dtype == INGOT_I8 ? 127 : 255);
             tensor_set(&t->tensor, t->channels_first ? c * plane + p : p * t->channels + c, value);
         }
     }
 }
 
-enum ingot_status image_prepare(const struct image_arguments *arguments, const struct ingot_tensor_info *infos, size_t n,
-                                const struct option_list *shapes, struct tensor_list *list, struct ingot_error *error) {
+enum ingot_status image_prepare(const struct image_arguments *arguments, const struct ingot_tensor_info *infos,
+                                size_t n, const struct option_list *shapes, struct tensor_list *list,
+                                struct ingot_error *error) {
     struct target target = {0};
     const struct ingot_tensor_info *info = NULL;
     float *pixels = NULL;

@@ -19,11 +19,14 @@ static enum ingot_status read_argument(const char *argument, const struct ingot_
         name = cli_strdup(infos[i].name);
         file = argument + length + 1;
     }
-    if (!name && equals) return cli_error(error, INGOT_INVALID_ARGUMENT, "--input '%s': there is no input of that name", argument);
+    if (!name && equals)
+        return cli_error(error, INGOT_INVALID_ARGUMENT, "--input '%s': there is no input of that name", argument);
     struct tensor_list read = {0};
     enum ingot_status status = tensor_file_read(file, &read, error);
     if (status == INGOT_OK && !name && read.count == 1 && n == 1) name = cli_strdup(infos[0].name);
-    struct named_tensor *one = name && read.count != 1 ? tensor_list_find(&read, name) : read.count == 1 ? &read.at[0] : NULL;
+    struct named_tensor *one = name && read.count != 1 ? tensor_list_find(&read, name)
+                               : read.count == 1       ? &read.at[0]
+                                                       : NULL;
     if (status == INGOT_OK && name && !one) {
         status = cli_error(error, INGOT_BAD_TENSOR, "'%s' has no tensor '%s'", file, name);
     }
@@ -33,7 +36,8 @@ static enum ingot_status read_argument(const char *argument, const struct ingot_
             free(read.at[i].name);
             read.at[i].name = cli_strdup(name);
         } else if (!read.at[i].name) {
-            status = cli_error(error, INGOT_INVALID_ARGUMENT, "--input '%s': say which input it is, by NAME=FILE", argument);
+            status =
+                cli_error(error, INGOT_INVALID_ARGUMENT, "--input '%s': say which input it is, by NAME=FILE", argument);
             break;
         }
         tensor_list_add(list, read.at[i]);
@@ -45,7 +49,8 @@ static enum ingot_status read_argument(const char *argument, const struct ingot_
 }
 
 /* Moves what was read to the inputs' places; what an .npz has besides is not missed. */
-static void place(const struct ingot_tensor_info *infos, size_t n, struct tensor_list *given, struct ingot_tensor *tensors) {
+static void place(const struct ingot_tensor_info *infos, size_t n, struct tensor_list *given,
+                  struct ingot_tensor *tensors) {
     for (size_t i = 0; i < n; i++) {
         struct named_tensor *found = tensor_list_find(given, infos[i].name);
         if (found) tensors[i] = found->tensor;
@@ -58,7 +63,8 @@ enum ingot_status inputs_prepare(const struct ingot_tensor_info *infos, size_t n
     struct ingot_shape_spec *specs;
     struct symbol_table symbols = {0};
     void *text;
-    for (size_t i = 0; files && i < files->count; i++) CLI_TRY(read_argument(files->at[i], infos, n, given, error));
+    for (size_t i = 0; files && i < files->count; i++)
+        CLI_TRY(read_argument(files->at[i], infos, n, given, error));
     CLI_TRY(shape_specs(shapes, &specs, &text, error));
     struct ingot_tensor *tensors = cli_alloc(n, sizeof *tensors);
     place(infos, n, given, tensors);

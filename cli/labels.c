@@ -34,8 +34,10 @@ static void to_probabilities(double *row, int64_t n) {
     }
     if (all && fabs(sum - 1) < 1e-2) return;
     sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += row[i] = exp(row[i] - most);
-    for (int64_t i = 0; i < n; i++) row[i] /= sum;
+    for (int64_t i = 0; i < n; i++)
+        sum += row[i] = exp(row[i] - most);
+    for (int64_t i = 0; i < n; i++)
+        row[i] /= sum;
 }
 
 static void print_row(double *row, int64_t n, unsigned top, char **lines, size_t n_lines) {
@@ -59,7 +61,8 @@ enum ingot_status labels_print(const struct image_arguments *arguments, const st
     char **lines = NULL;
     size_t size, n_lines = 0;
     int64_t total = ingot_tensor_elements(scores), n = 1;
-    for (int i = scores->rank - 1; i >= 0 && n == 1; i--) n = scores->dims[i]; /* the last axis of more than one */
+    for (int i = scores->rank - 1; i >= 0 && n == 1; i--)
+        n = scores->dims[i]; /* the last axis of more than one */
     if (total == 0) return cli_error(error, INGOT_INVALID_ARGUMENT, "there are no scores to label");
     if (arguments->labels) {
         CLI_TRY(file_read(arguments->labels, &text, &size, error));
@@ -67,7 +70,8 @@ enum ingot_status labels_print(const struct image_arguments *arguments, const st
     }
     double *row = cli_alloc((size_t)n, sizeof *row);
     for (int64_t r = 0; r < total / n; r++) {
-        for (int64_t i = 0; i < n; i++) row[i] = tensor_get(scores, r * n + i);
+        for (int64_t i = 0; i < n; i++)
+            row[i] = tensor_get(scores, r * n + i);
         to_probabilities(row, n);
         print_row(row, n, arguments->top, lines, n_lines);
     }

@@ -17,7 +17,8 @@ static void print_help(FILE *to) {
     fputs("usage: ingot COMMAND [ARGUMENT...]\n\n"
           "Compiles trained networks (ONNX) into engines, and runs them.\n\n",
           to);
-    for (int i = 0; i < N_COMMANDS; i++) fprintf(to, "  %-10s%s\n", commands[i].name, commands[i].summary);
+    for (int i = 0; i < N_COMMANDS; i++)
+        fprintf(to, "  %-10s%s\n", commands[i].name, commands[i].summary);
     fputs("\n'ingot COMMAND --help' says more. Exit status: 0 done; 1 the comparison failed; 2 wrong usage;\n"
           "3 bad input (model, tensor, engine); 4 device or system.\n",
           to);

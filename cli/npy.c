@@ -32,7 +32,8 @@ struct cursor {
 };
 
 static void skip_spaces(struct cursor *c) {
-    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')) c->at++;
+    while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r'))
+        c->at++;
 }
 
 static bool take(struct cursor *c, char wanted) {
@@ -67,7 +68,8 @@ static bool take_dim(struct cursor *c, int64_t *out_dim) {
     const char *start;
     skip_spaces(c);
     for (start = c->at; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *c->at - '0', &value)) return false;
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *c->at - '0', &value))
+            return false;
     }
     if (c->at > start && c->at < c->end && *c->at == 'L') c->at++; /* Python 2's long */
     *out_dim = value;
@@ -115,7 +117,8 @@ static bool take_entry(struct cursor *c, struct header *header, struct ingot_err
     return strcmp(key, "shape") == 0 && !header->has_shape && take_shape(c, header);
 }
 
-static enum ingot_status parse_header(const char *text, size_t length, struct header *header, struct ingot_error *error) {
+static enum ingot_status parse_header(const char *text, size_t length, struct header *header,
+                                      struct ingot_error *error) {
     struct cursor c = {text, text + length};
     *header = (struct header){0};
     cli_error(error, INGOT_BAD_TENSOR, "its header is no dict of descr, fortran_order and shape");
@@ -148,9 +151,11 @@ static void from_fortran(const struct ingot_tensor *to, const unsigned char *fro
     int64_t index[INGOT_MAX_RANK] = {0}, n = ingot_tensor_elements(to);
     for (int64_t i = 0; i < n; i++) {
         int64_t offset = 0;
-        for (int d = to->rank - 1; d >= 0; d--) offset = offset * to->dims[d] + index[d];
+        for (int d = to->rank - 1; d >= 0; d--)
+            offset = offset * to->dims[d] + index[d];
         memcpy((unsigned char *)to->data + (size_t)i * size, from + (size_t)offset * size, size);
-        for (int d = to->rank - 1; d >= 0 && ++index[d] == to->dims[d]; d--) index[d] = 0;
+        for (int d = to->rank - 1; d >= 0 && ++index[d] == to->dims[d]; d--)
+            index[d] = 0;
     }
 }
 
@@ -198,7 +203,8 @@ enum ingot_status npy_parse(const void *data, size_t size, struct ingot_tensor *
     bool swap;
     if (size < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0) return cli_error(error, INGOT_BAD_TENSOR, "not a .npy file");
     int version = bytes[6];
-    if (version < 1 || version > 3) return cli_error(error, INGOT_BAD_TENSOR, ".npy of version %d, expected 1 to 3", version);
+    if (version < 1 || version > 3)
+        return cli_error(error, INGOT_BAD_TENSOR, ".npy of version %d, expected 1 to 3", version);
     size_t start = version == 1 ? 10 : 12, length = bytes[8] | (size_t)bytes[9] << 8;
     if (size < start) return cli_error(error, INGOT_BAD_TENSOR, "it is cut off in the header");
     if (version > 1) length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;

@@ -7,13 +7,13 @@
 
 /* TensorProto.DataType */
 static const enum ingot_dtype dtypes[] = {
-    [1] = INGOT_F32,  [2] = INGOT_U8,   [3] = INGOT_I8,   [4] = INGOT_U16,  [5] = INGOT_I16,   [6] = INGOT_I32,
-    [7] = INGOT_I64,  [9] = INGOT_BOOL, [10] = INGOT_F16, [11] = INGOT_F64, [12] = INGOT_U32,  [13] = INGOT_U64,
-    [16] = INGOT_BF16,
+    [1] = INGOT_F32,  [2] = INGOT_U8,   [3] = INGOT_I8,    [4] = INGOT_U16,  [5] = INGOT_I16,
+    [6] = INGOT_I32,  [7] = INGOT_I64,  [9] = INGOT_BOOL,  [10] = INGOT_F16, [11] = INGOT_F64,
+    [12] = INGOT_U32, [13] = INGOT_U64, [16] = INGOT_BF16,
 };
-static const char *const unsupported[] = {[8] = "strings",   [14] = "complex64",  [15] = "complex128", [17] = "float8",
-                                          [18] = "float8",   [19] = "float8",     [20] = "float8",     [21] = "uint4",
-                                          [22] = "int4",     [23] = "float4"};
+static const char *const unsupported[] = {
+    [8] = "strings", [14] = "complex64", [15] = "complex128", [17] = "float8", [18] = "float8",
+    [19] = "float8", [20] = "float8",    [21] = "uint4",      [22] = "int4",   [23] = "float4"};
 
 static enum ingot_dtype dtype_of(const Onnx__TensorProto *proto) {
     size_t type = proto->data_type < 0 ? 0 : (size_t)proto->data_type;
@@ -46,16 +46,19 @@ static bool copy_typed(const Onnx__TensorProto *proto, struct ingot_tensor *tens
     case INGOT_U32:
     case INGOT_U64:
         if (proto->n_uint64_data != n) return false;
-        for (size_t i = 0; i < n; i++) memcpy(data + i * size, &proto->uint64_data[i], size); /* little-endian */
+        for (size_t i = 0; i < n; i++)
+            memcpy(data + i * size, &proto->uint64_data[i], size); /* little-endian */
         return true;
     default:
         if (proto->n_int32_data != n) return false;
-        for (size_t i = 0; i < n; i++) memcpy(data + i * size, &proto->int32_data[i], size);
+        for (size_t i = 0; i < n; i++)
+            memcpy(data + i * size, &proto->int32_data[i], size);
         return true;
     }
 }
 
-static enum ingot_status convert(const Onnx__TensorProto *proto, struct ingot_tensor *tensor, struct ingot_error *error) {
+static enum ingot_status convert(const Onnx__TensorProto *proto, struct ingot_tensor *tensor,
+                                 struct ingot_error *error) {
     tensor->dtype = dtype_of(proto);
     if (tensor->dtype == INGOT_DTYPE_NONE) return refuse_type(proto->data_type, error);
     if (proto->n_external_data > 0 || (proto->has_data_location && proto->data_location != 0)) {
@@ -73,7 +76,8 @@ static enum ingot_status convert(const Onnx__TensorProto *proto, struct ingot_te
         }
     }
     size_t n = bytes / ingot_dtype_size(tensor->dtype);
-    size_t typed = proto->n_float_data + proto->n_double_data + proto->n_int64_data + proto->n_uint64_data + proto->n_int32_data;
+    size_t typed =
+        proto->n_float_data + proto->n_double_data + proto->n_int64_data + proto->n_uint64_data + proto->n_int32_data;
     if (proto->has_raw_data ? present != bytes : typed != n) { /* before memory is asked for */
         char *type = tensor_type_text(tensor);
         cli_error(error, INGOT_BAD_TENSOR, "its data do not have the size of %s", type);

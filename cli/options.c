@@ -15,7 +15,8 @@ static void print_help(const struct option_table *table) {
     for (const struct option_row *row = table->rows; row->name; row++) {
         char left[64], letter[8] = "    ";
         if (row->letter) snprintf(letter, sizeof letter, "-%c, ", row->letter);
-        snprintf(left, sizeof left, "%s--%s%s%s", letter, row->name, row->value ? " " : "", row->value ? row->value : "");
+        snprintf(left, sizeof left, "%s--%s%s%s", letter, row->name, row->value ? " " : "",
+                 row->value ? row->value : "");
         printf("  %-28s", left);
         if (strlen(left) > 27) printf("\n  %-28s", "");
         for (const char *line = row->help; *line;) { /* lines of the help are broken by hand */
@@ -90,10 +91,12 @@ static int parse_option(const struct option_table *table, int argc, char **argv,
     if (row->kind == OPTION_FLAG) {
         if (value) return cli_usage(table->command, "option '--%s' takes no value", row->name);
     } else if (!value) {
-        if (*at + 1 >= argc) return cli_usage(table->command, "option '--%s' needs a value (%s)", row->name, row->value);
+        if (*at + 1 >= argc)
+            return cli_usage(table->command, "option '--%s' needs a value (%s)", row->name, row->value);
         value = argv[++*at];
     }
-    if (!set(row, value)) return cli_usage(table->command, "option '--%s': '%s' is no valid %s", row->name, value, row->value);
+    if (!set(row, value))
+        return cli_usage(table->command, "option '--%s': '%s' is no valid %s", row->name, value, row->value);
     return EXIT_DONE;
 }
 

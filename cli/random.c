@@ -29,7 +29,8 @@ static unsigned integer_bound(const struct ingot_tensor *tensor, const char *nam
 
 void random_fill(const struct ingot_tensor *tensor, const char *name, unsigned seed) {
     uint64_t state = seed;
-    for (const char *c = name; *c; c++) state = (state ^ (unsigned char)*c) * 0x100000001b3u;
+    for (const char *c = name; *c; c++)
+        state = (state ^ (unsigned char)*c) * 0x100000001b3u;
     int64_t n = ingot_tensor_elements(tensor);
     size_t size = ingot_dtype_size(tensor->dtype);
     unsigned bound = integer_bound(tensor, name);

@@ -47,7 +47,8 @@ static enum ingot_status write_output(const char *folder, const char *name, cons
     return status;
 }
 
-static enum ingot_status report(const struct run_arguments *a, const struct session *session, struct ingot_error *error) {
+static enum ingot_status report(const struct run_arguments *a, const struct session *session,
+                                struct ingot_error *error) {
     if (a->output && mkdir(a->output, 0777) != 0 && errno != EEXIST) {
         return cli_error(error, INGOT_DEVICE, "cannot create '%s': %s", a->output, strerror(errno));
     }

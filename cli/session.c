@@ -85,8 +85,10 @@ static enum ingot_status load(struct session *session, const char *path, struct 
     session->n_outputs = ingot_engine_output_count(session->engine);
     session->inputs = cli_alloc(session->n_inputs, sizeof *session->inputs);
     session->outputs = cli_alloc(session->n_outputs, sizeof *session->outputs);
-    for (size_t i = 0; i < session->n_inputs; i++) ingot_engine_input(session->engine, i, &session->inputs[i]);
-    for (size_t i = 0; i < session->n_outputs; i++) ingot_engine_output(session->engine, i, &session->outputs[i]);
+    for (size_t i = 0; i < session->n_inputs; i++)
+        ingot_engine_input(session->engine, i, &session->inputs[i]);
+    for (size_t i = 0; i < session->n_outputs; i++)
+        ingot_engine_output(session->engine, i, &session->outputs[i]);
     return INGOT_OK;
 }
 

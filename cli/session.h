@@ -11,17 +11,18 @@ struct build_arguments {
     struct option_list shapes, passes;
     bool verify_passes, quiet;
 };
-#define BUILD_ARGUMENTS_DEFAULT                                                                                      \
+#define BUILD_ARGUMENTS_DEFAULT \
     { .opt_level = 3 }
 /* Rows of option tables; `b` is a struct build_arguments. */
-#define BUILD_OPTION_ROWS(b)                                                                                         \
-    {"target", 't', OPTION_TEXT, "T", "cpu (this machine's, the default), cpu:x86-64-v3,\ncpu:x86-64-v4 or cpu:amx",   \
-     &(b).target},                                                                                                   \
-        {"opt", 'O', OPTION_UNSIGNED, "N", "optimisation level, 0 to 5 (default 3)", &(b).opt_level},                \
-        {"pass", 0, OPTION_LIST, "NAME=on|off", "switches a pass; repeatable", &(b).passes},                         \
+#define BUILD_OPTION_ROWS(b)                                                                                           \
+    {"target",   't', OPTION_TEXT, "T", "cpu (this machine's, the default), cpu:x86-64-v3,\ncpu:x86-64-v4 or cpu:amx", \
+     &(b).target},                                                                                                     \
+        {"opt", 'O', OPTION_UNSIGNED, "N", "optimisation level, 0 to 5 (default 3)", &(b).opt_level},                  \
+        {"pass", 0, OPTION_LIST, "NAME=on|off", "switches a pass; repeatable", &(b).passes},                           \
         {"cc", 0, OPTION_TEXT, "PATH", "C compiler (default: $INGOT_CC, else the first of cc,\ngcc, clang)", &(b).cc}, \
-        {"jobs", 'j', OPTION_UNSIGNED, "N", "compiler processes at once (default: one per processor)", &(b).jobs},   \
-        {"quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet}
+        {"jobs", 'j', OPTION_UNSIGNED, "N", "compiler processes at once (default: one per processor)", &(b).jobs}, {   \
+        "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
+    }
 
 struct build_job {
     struct ingot_build_options options; /* points into the others */
@@ -31,7 +32,8 @@ struct build_job {
     struct progress *progress;
 };
 /* Fills `job` for ingot_model_build; dumps go to stdout. */
-enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job, struct ingot_error *error);
+enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job,
+                                  struct ingot_error *error);
 void build_job_end(struct build_job *job);
 void build_arguments_free(struct build_arguments *arguments);
 

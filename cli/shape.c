@@ -13,7 +13,8 @@ int64_t symbol_default(int rank, int axis) {
 enum ingot_status shape_specs(const struct option_list *arguments, struct ingot_shape_spec **out_specs, void **out_text,
                               struct ingot_error *error) {
     size_t size = 1;
-    for (size_t i = 0; i < arguments->count; i++) size += strlen(arguments->at[i]) + 1;
+    for (size_t i = 0; i < arguments->count; i++)
+        size += strlen(arguments->at[i]) + 1;
     struct ingot_shape_spec *specs = cli_alloc(arguments->count, sizeof *specs);
     char *text = cli_alloc(size, 1), *to = text;
     for (size_t i = 0; i < arguments->count; i++) {
@@ -64,11 +65,11 @@ static bool read_spec(const char *spec, int64_t *out_dims, int *out_rank) {
 /* ---- Settling */
 
 /* Takes note of one input's dims: fixed ones must agree, symbols get values or must have these. */
-static enum ingot_status bind_dims(const struct ingot_tensor_info *info, const char *from, int rank, const int64_t *dims,
-                                   struct symbol_table *symbols, struct ingot_error *error) {
+static enum ingot_status bind_dims(const struct ingot_tensor_info *info, const char *from, int rank,
+                                   const int64_t *dims, struct symbol_table *symbols, struct ingot_error *error) {
     if (rank != info->rank) {
-        return cli_error(error, INGOT_INVALID_ARGUMENT, "input '%s': %s has rank %d, expected %d", info->name, from, rank,
-                         info->rank);
+        return cli_error(error, INGOT_INVALID_ARGUMENT, "input '%s': %s has rank %d, expected %d", info->name, from,
+                         rank, info->rank);
     }
     for (int i = 0; i < rank; i++) {
         char *name = info->dims[i] < 0 ? symbol_of(info->symbols[i]) : NULL;
@@ -89,22 +90,24 @@ static enum ingot_status bind_spec(const struct ingot_tensor_info *infos, size_t
     int64_t dims[INGOT_MAX_RANK];
     int rank;
     if (!read_spec(spec->spec, dims, &rank)) {
-        return cli_error(error, INGOT_INVALID_ARGUMENT, "--shape '%s=%s': expected a size, MIN:OPT:MAX or sizes joined by 'x'",
-                         spec->name, spec->spec);
+        return cli_error(error, INGOT_INVALID_ARGUMENT,
+                         "--shape '%s=%s': expected a size, MIN:OPT:MAX or sizes joined by 'x'", spec->name,
+                         spec->spec);
     }
     bool is_symbol = false;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(infos[i].name, spec->name) == 0) return bind_dims(&infos[i], "--shape", rank, dims, symbols, error);
-        for (int d = 0; d < infos[i].rank; d++) is_symbol |= infos[i].dims[d] < 0 && strstr(infos[i].symbols[d], spec->name);
+        for (int d = 0; d < infos[i].rank; d++)
+            is_symbol |= infos[i].dims[d] < 0 && strstr(infos[i].symbols[d], spec->name);
     }
     if (!is_symbol || rank != 1) {
-        return cli_error(error, INGOT_INVALID_ARGUMENT, "--shape '%s=%s': there is no %s of that name", spec->name, spec->spec,
-                         rank == 1 ? "input or symbol" : "input");
+        return cli_error(error, INGOT_INVALID_ARGUMENT, "--shape '%s=%s': there is no %s of that name", spec->name,
+                         spec->spec, rank == 1 ? "input or symbol" : "input");
     }
     const int64_t *known = symbols_get(symbols, spec->name);
     if (known && *known != dims[0]) {
-        return cli_error(error, INGOT_INVALID_ARGUMENT, "--shape '%s=%s': the given inputs have %lld", spec->name, spec->spec,
-                         (long long)*known);
+        return cli_error(error, INGOT_INVALID_ARGUMENT, "--shape '%s=%s': the given inputs have %lld", spec->name,
+                         spec->spec, (long long)*known);
     }
     symbols_set(symbols, spec->name, dims[0]);
     return INGOT_OK;
@@ -119,8 +122,9 @@ static enum ingot_status complete(const struct ingot_tensor_info *info, struct s
         free(name);
         tensor->dims[i] = info->dims[i];
         if (info->dims[i] >= 0 || symbols_evaluate(symbols, info->symbols[i], &tensor->dims[i])) continue;
-        return cli_error(error, INGOT_INVALID_ARGUMENT, "input '%s': the size '%s' of axis %d is open; give it by --shape",
-                         info->name, info->symbols[i], i);
+        return cli_error(error, INGOT_INVALID_ARGUMENT,
+                         "input '%s': the size '%s' of axis %d is open; give it by --shape", info->name,
+                         info->symbols[i], i);
     }
     return INGOT_OK;
 }
@@ -139,7 +143,8 @@ enum ingot_status shapes_settle(const struct ingot_tensor_info *infos, size_t n,
             return INGOT_BAD_TENSOR;
         }
     }
-    for (size_t i = 0; i < n_specs; i++) CLI_TRY(bind_spec(infos, n, &specs[i], symbols, error));
+    for (size_t i = 0; i < n_specs; i++)
+        CLI_TRY(bind_spec(infos, n, &specs[i], symbols, error));
     for (size_t pass = 0; pass < 2; pass++) { /* symbols first, then the expressions that use them */
         for (size_t i = 0; i < n; i++) {
             if (tensors[i].data) continue;

@@ -34,7 +34,8 @@ const int64_t *symbols_get(const struct symbol_table *symbols, const char *name)
 }
 
 void symbols_free(struct symbol_table *symbols) {
-    for (size_t i = 0; i < symbols->count; i++) free(symbols->at[i].name);
+    for (size_t i = 0; i < symbols->count; i++)
+        free(symbols->at[i].name);
     free(symbols->at);
     *symbols = (struct symbol_table){0};
 }
@@ -69,7 +70,8 @@ static char *read_name(struct reader *r) {
             return name;
         }
     } else {
-        while (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '.') *to++ = *r->at++;
+        while (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '.')
+            *to++ = *r->at++;
         if (to > name) return name;
     }
     free(name);

@@ -25,7 +25,8 @@ struct named_tensor *tensor_list_find(const struct tensor_list *list, const char
 }
 
 void tensor_list_free(struct tensor_list *list) {
-    for (size_t i = 0; i < list->count; i++) named_tensor_free(&list->at[i]);
+    for (size_t i = 0; i < list->count; i++)
+        named_tensor_free(&list->at[i]);
     free(list->at);
     *list = (struct tensor_list){0};
 }
@@ -72,8 +73,8 @@ static uint16_t double_to_half(double value) {
     if (isnan(value)) return sign | 0x7e00;
     if (size >= 65520) return sign | 0x7c00;
     int exponent;
-    frexp(size, &exponent);                /* size = f * 2^exponent, f in [0.5, 1) */
-    if (exponent < -13) exponent = -13;    /* subnormal */
+    frexp(size, &exponent);                               /* size = f * 2^exponent, f in [0.5, 1) */
+    if (exponent < -13) exponent = -13;                   /* subnormal */
     double steps = nearbyint(ldexp(size, 11 - exponent)); /* of the last bit */
     return (uint16_t)(sign | (uint16_t)((exponent + 13) * 1024 + (int)steps));
 }

@@ -44,7 +44,8 @@ enum ingot_status tensor_file_read(const char *path, struct tensor_list *list, s
     if (ends_with(path, ".npz")) return npz_read(path, list, error);
     bool npy = ends_with(path, ".npy");
     if (!npy && !ends_with(path, ".pb")) {
-        return cli_error(error, INGOT_BAD_TENSOR, "cannot read '%s': its name ends neither in .npy, .npz nor .pb", path);
+        return cli_error(error, INGOT_BAD_TENSOR, "cannot read '%s': its name ends neither in .npy, .npz nor .pb",
+                         path);
     }
     unsigned char *data;
     size_t size;
@@ -58,7 +59,8 @@ enum ingot_status tensor_file_read(const char *path, struct tensor_list *list, s
     return INGOT_OK;
 }
 
-enum ingot_status tensor_file_write_npy(const char *path, const struct ingot_tensor *tensor, struct ingot_error *error) {
+enum ingot_status tensor_file_write_npy(const char *path, const struct ingot_tensor *tensor,
+                                        struct ingot_error *error) {
     size_t header_size, size = (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
     FILE *file = fopen(path, "wb");
     if (!file) return cli_error(error, INGOT_IO, "cannot create '%s': %s", path, strerror(errno));
@@ -66,6 +68,7 @@ enum ingot_status tensor_file_write_npy(const char *path, const struct ingot_ten
     bool written = fwrite(header, 1, header_size, file) == header_size &&
                    (size == 0 || fwrite(tensor->data, 1, size, file) == size);
     free(header);
-    if (fclose(file) != 0 || !written) return cli_error(error, INGOT_IO, "cannot write '%s': %s", path, strerror(errno));
+    if (fclose(file) != 0 || !written)
+        return cli_error(error, INGOT_IO, "cannot write '%s': %s", path, strerror(errno));
     return INGOT_OK;
 }

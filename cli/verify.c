@@ -70,7 +70,8 @@ static void receive(struct child *child) {
         if (child->received < sizeof child->outcome) return;
     }
     int status = 0;
-    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) continue;
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        continue;
     close(child->pipe);
     child->pid = -1;
     if (child->received == sizeof child->outcome) return;
@@ -125,9 +126,11 @@ static int verify_all(const struct verify_arguments *arguments, char **paths, si
             running++;
         }
         size_t before = 0, after = 0;
-        for (size_t i = printed; i < next; i++) before += children[i].pid > 0;
+        for (size_t i = printed; i < next; i++)
+            before += children[i].pid > 0;
         wait_for_some(children + printed, next - printed);
-        for (size_t i = printed; i < next; i++) after += children[i].pid > 0;
+        for (size_t i = printed; i < next; i++)
+            after += children[i].pid > 0;
         running = after;
         full = full && after == before;
         for (; printed < next && children[printed].pid == -1; printed++) {
@@ -136,7 +139,8 @@ static int verify_all(const struct verify_arguments *arguments, char **paths, si
         }
     }
     free(children);
-    printf("%zu passed, %zu failed, %zu skipped\n", counts[VERDICT_PASSED], counts[VERDICT_FAILED], counts[VERDICT_SKIPPED]);
+    printf("%zu passed, %zu failed, %zu skipped\n", counts[VERDICT_PASSED], counts[VERDICT_FAILED],
+           counts[VERDICT_SKIPPED]);
     return counts[VERDICT_FAILED] ? EXIT_DIFFERENT : EXIT_DONE;
 }
 
@@ -152,7 +156,8 @@ int cmd_verify(int argc, char **argv) {
     const struct option_row rows[] = {
         {"rtol", 0, OPTION_TEXT, "R", "relative tolerance (default 1e-3)", &a.rtol},
         {"atol", 0, OPTION_TEXT, "A", "absolute tolerance (default 1e-6 + 1e-4 max|expected|)", &a.atol},
-        {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol or input of a model without data; repeatable", &a.build.shapes},
+        {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol or input of a model without data; repeatable",
+         &a.build.shapes},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         {"threads", 0, OPTION_UNSIGNED, "N", "that compute (default: as many as there are processors)", &a.threads},
         {"parallel", 'p', OPTION_UNSIGNED, "N", "cases at once (default: one per processor)", &a.parallel},
@@ -163,8 +168,10 @@ int cmd_verify(int argc, char **argv) {
     const struct option_table table = {
         "verify", "MODEL|FOLDER... [OPTION...]",
         "Builds, runs and compares. A FOLDER holds model.onnx and expected outputs: test_data_set_N/input_K.pb and\n"
-        "output_K.pb, or .npz files with arrays named as the model's inputs and outputs; a tolerance.json in it (rtol,\n"
-        "atol, mean: the largest mean error) overrides the tolerances, and the options here override that. A MODEL alone\n"
+        "output_K.pb, or .npz files with arrays named as the model's inputs and outputs; a tolerance.json in it "
+        "(rtol,\n"
+        "atol, mean: the largest mean error) overrides the tolerances, and the options here override that. A MODEL "
+        "alone\n"
         "is compared with the reference evaluator on random inputs. --target reference runs that evaluator itself.\n"
         "Prints a line for each, then the counts. What Ingot refuses to do counts as skipped, with the reason.\n",
         rows};

@@ -20,8 +20,8 @@ struct trial {
 };
 
 /* Runs on the target; the results are valid until the next run. */
-static enum ingot_status run_target(struct trial *t, const struct ingot_tensor *inputs, struct ingot_tensor *out_outputs,
-                                    struct ingot_error *error) {
+static enum ingot_status run_target(struct trial *t, const struct ingot_tensor *inputs,
+                                    struct ingot_tensor *out_outputs, struct ingot_error *error) {
     if (t->reference) return ingot_model_evaluate(t->model, inputs, t->n_inputs, out_outputs, t->n_outputs, error);
     CLI_TRY(inputs_bind(&t->session, inputs, error));
     CLI_TRY(ingot_context_run(t->session.context, error));
@@ -31,7 +31,8 @@ static enum ingot_status run_target(struct trial *t, const struct ingot_tensor *
     return INGOT_OK;
 }
 
-static enum verdict compare(struct trial *t, const char *set, const struct ingot_tensor *got, const struct ingot_tensor *want) {
+static enum verdict compare(struct trial *t, const char *set, const struct ingot_tensor *got,
+                            const struct ingot_tensor *want) {
     char difference[256];
     for (size_t i = 0; i < t->n_outputs; i++) {
         if (tensors_agree(&got[i], &want[i], &t->tolerance, difference, sizeof difference)) continue;
@@ -48,7 +49,8 @@ static enum verdict refused(struct trial *t, const char *set, const struct ingot
 }
 
 static void copy_tensors(const struct tensor_list *list, struct ingot_tensor *out_tensors) {
-    for (size_t i = 0; i < list->count; i++) out_tensors[i] = list->at[i].tensor;
+    for (size_t i = 0; i < list->count; i++)
+        out_tensors[i] = list->at[i].tensor;
 }
 
 static enum verdict try_set(struct trial *t, const struct dataset *set) {
@@ -85,8 +87,8 @@ static enum verdict try_random(struct trial *t) {
     struct ingot_tensor *inputs = NULL, *got = cli_alloc(t->n_outputs, sizeof *got);
     struct ingot_tensor *want = cli_alloc(t->n_outputs, sizeof *want);
     enum verdict verdict = VERDICT_SKIPPED;
-    enum ingot_status status = inputs_prepare(t->inputs, t->n_inputs, NULL, &t->arguments->build.shapes, t->arguments->seed,
-                                              &given, &inputs, &error);
+    enum ingot_status status = inputs_prepare(t->inputs, t->n_inputs, NULL, &t->arguments->build.shapes,
+                                              t->arguments->seed, &given, &inputs, &error);
     if (status == INGOT_OK) status = ingot_model_evaluate(t->model, inputs, t->n_inputs, want, t->n_outputs, &error);
     if (status == INGOT_OK && t->reference) {
         snprintf(t->message, t->size, "evaluates, but there are no expected outputs to compare with");
@@ -107,8 +109,10 @@ static void ask_model(struct trial *t) {
     t->n_outputs = ingot_model_output_count(t->model);
     t->inputs = cli_alloc(t->n_inputs, sizeof *t->inputs);
     t->outputs = cli_alloc(t->n_outputs, sizeof *t->outputs);
-    for (size_t i = 0; i < t->n_inputs; i++) ingot_model_input(t->model, i, &t->inputs[i]);
-    for (size_t i = 0; i < t->n_outputs; i++) ingot_model_output(t->model, i, &t->outputs[i]);
+    for (size_t i = 0; i < t->n_inputs; i++)
+        ingot_model_input(t->model, i, &t->inputs[i]);
+    for (size_t i = 0; i < t->n_outputs; i++)
+        ingot_model_output(t->model, i, &t->outputs[i]);
 }
 
 static void choose_tolerance(struct trial *t, const struct datasets *sets) {
@@ -131,7 +135,9 @@ static enum verdict try_model(struct trial *t, const char *folder) {
         status = session_build(&t->session, t->model, &t->arguments->build, &error);
         if (status == INGOT_OK) status = session_context(&t->session, t->arguments->threads, false, &error);
     }
-    enum verdict verdict = status != INGOT_OK ? refused(t, "", &error) : sets.count > 0 ? try_sets(t, &sets) : try_random(t);
+    enum verdict verdict = status != INGOT_OK ? refused(t, "", &error)
+                           : sets.count > 0   ? try_sets(t, &sets)
+                                              : try_random(t);
     datasets_free(&sets);
     session_close(&t->session);
     return verdict;

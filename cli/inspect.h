@@ -1,0 +1,40 @@
+/* The parts of `ingot inspect`. */
+#ifndef CLI_INSPECT_H
+#define CLI_INSPECT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "session.h"
+
+/* An engine with its explanation (docs/engine.md) read, and what the shapes of a run need. */
+struct inspected {
+    const char *path;
+    struct session session;
+    json_t *explanation;
+    bool has_memory;
+    struct ingot_memory_info memory;
+    char shapes[256];           /* that memory is for: "x 1x3x224x224" */
+    struct ingot_error problem; /* why memory is not known */
+};
+
+/* Lookups that take what is missing or of another type as empty. */
+const char *json_text(const json_t *object, const char *key);
+json_int_t json_number(const json_t *object, const char *key);
+/* The ops of a region, or labels, as one text: "conv, add, max"; to be freed. */
+char *json_joined(const json_t *array);
+/* The first region that runs kernel number `index`; NULL where there is none. */
+const json_t *region_of_kernel(const json_t *explanation, size_t index);
+/* "f32[batch,3,224,224]"; to be freed. */
+char *info_type_text(const struct ingot_tensor_info *info);
+
+void inspect_engine_print(const struct inspected *engine);
+void inspect_kernels_print(const json_t *explanation);
+/* `which` is a kernel's number or name; false where there is none. */
+bool inspect_source_print(const json_t *explanation, const char *which);
+void inspect_html_write(const struct inspected *engine, FILE *to);
+/* A model's inputs, outputs and operators, as text or JSON. */
+enum ingot_status inspect_model_print(struct ingot_model *model, const char *path, bool json,
+                                      struct ingot_error *error);
+
+#endif

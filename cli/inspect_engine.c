@@ -1,0 +1,111 @@
+/* An engine as text: what it is, what runs, and the kernels. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "inspect.h"
+
+const char *json_text(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+json_int_t json_number(const json_t *object, const char *key) {
+    return json_integer_value(json_object_get(object, key));
+}
+
+char *json_joined(const json_t *array) {
+    char *text = cli_strdup("");
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const char *part = json_string_value(json_array_get(array, i));
+        char *longer = cli_format("%s%s%s", text, i ? ", " : "", part ? part : "");
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+const json_t *region_of_kernel(const json_t *explanation, size_t index) {
+    const json_t *regions = json_object_get(explanation, "regions");
+    for (size_t i = 0; i < json_array_size(regions); i++) {
+        const json_t *region = json_array_get(regions, i), *kernel = json_object_get(region, "kernel");
+        if (json_is_integer(kernel) && (size_t)json_integer_value(kernel) == index) return region;
+    }
+    return NULL;
+}
+
+static void print_infos(const char *title, const struct ingot_tensor_info *infos, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char *type = info_type_text(&infos[i]);
+        printf("%-12s'%s' %s\n", title, infos[i].name, type);
+        free(type);
+    }
+}
+
+static void print_passes(const json_t *passes) {
+    printf("passes      (nodes before and after)\n");
+    for (size_t i = 0; i < json_array_size(passes); i++) {
+        const json_t *pass = json_array_get(passes, i);
+        if (!json_is_true(json_object_get(pass, "ran"))) {
+            printf("            %-24s not run\n", json_text(pass, "name"));
+            continue;
+        }
+        printf("            %-24s %lld -> %lld\n", json_text(pass, "name"),
+               (long long)json_number(pass, "nodes_before"), (long long)json_number(pass, "nodes_after"));
+    }
+}
+
+static void print_memory(const struct inspected *engine) {
+    const struct ingot_memory_info *m = &engine->memory;
+    if (!engine->has_memory) {
+        printf("memory      not known: %s\n", engine->problem.message);
+        return;
+    }
+    printf("memory      for %s:\n", engine->shapes);
+    printf("            weights %.2f MB, scratch %.2f MB\n", (double)m->weights_bytes / 1e6,
+           (double)m->scratch_bytes / 1e6);
+    printf("            peak activations %zu bytes, lower bound %zu bytes", m->arena_bytes, m->lower_bound_bytes);
+    if (m->lower_bound_bytes > 0) printf(", ratio %.3f", (double)m->arena_bytes / (double)m->lower_bound_bytes);
+    printf("\n");
+}
+
+void inspect_engine_print(const struct inspected *engine) {
+    const json_t *e = engine->explanation;
+    const json_t *weights = json_object_get(e, "weights");
+    printf("engine      %s\n", engine->path);
+    printf("built by    ingot %s for %s with %s, optimisation level %lld\n", json_text(e, "ingot"),
+           json_text(e, "target"), json_text(e, "compiler"), (long long)json_number(e, "opt_level"));
+    print_infos("input", engine->session.inputs, engine->session.n_inputs);
+    print_infos("output", engine->session.outputs, engine->session.n_outputs);
+    printf("weights     %lld, %.2f MB\n", (long long)json_number(weights, "count"),
+           (double)json_number(weights, "bytes") / 1e6);
+    printf("regions     %zu, kernels compiled %zu\n", json_array_size(json_object_get(e, "regions")),
+           json_array_size(json_object_get(e, "kernels")));
+    print_memory(engine);
+    print_passes(json_object_get(e, "passes"));
+}
+
+void inspect_kernels_print(const json_t *explanation) {
+    const json_t *kernels = json_object_get(explanation, "kernels");
+    printf("%4s %7s  %-28s %-32s %s\n", "no.", "regions", "name", "tactic", "operators");
+    for (size_t i = 0; i < json_array_size(kernels); i++) {
+        const json_t *kernel = json_array_get(kernels, i), *region = region_of_kernel(explanation, i);
+        char *ops = json_joined(json_object_get(region, "ops"));
+        printf("%4zu %7lld  %-28s %-32s %s\n", i, (long long)json_number(kernel, "regions"), json_text(kernel, "name"),
+               json_text(kernel, "tactic"), ops);
+        free(ops);
+    }
+}
+
+bool inspect_source_print(const json_t *explanation, const char *which) {
+    const json_t *kernels = json_object_get(explanation, "kernels");
+    char *end;
+    unsigned long number = strtoul(which, &end, 10);
+    bool by_number = end != which && *end == 0;
+    for (size_t i = 0; i < json_array_size(kernels); i++) {
+        const json_t *kernel = json_array_get(kernels, i);
+        if (by_number ? i != number : strcmp(json_text(kernel, "name"), which) != 0) continue;
+        fputs(json_text(kernel, "source"), stdout);
+        return true;
+    }
+    return false;
+}
