@@ -238,12 +238,32 @@ static void inference_body(struct ig_job *j, void *argument) {
     in[0] = out;
     in[1] = input("f32[128,128,3,3]");
     check_type(ig_build_node(g, IG_OP_conv, in, 2, 1, conv, NULL), "f32[n,128,floor((h+3)/4),floor((w+3)/4)]");
-    const struct ig_dim_pair *pairs;
-    assert_int_equal(ig_dim_assumptions(dims, &pairs), 0);
+    assert_int_equal(g->assumptions.count, 0);
     check_type(ig_map2(g, IG_OP_add, input("f32[n,5]"), input("f32[k,m]")), "f32[n,5]");
-    assert_int_equal(ig_dim_assumptions(dims, &pairs), 2);
+    assert_int_equal(g->assumptions.count, 2);
     ig_dim split[3] = {d("n"), d("floor(64*h*w/64)"), d("64")};
     check_type(ig_build_reshape(g, image, split, 3), "f32[n,h*w,64]");
+}
+
+/* A table of 512 positions limits the sequence; what is built afterwards knows it. */
+static void narrowing_body(struct ig_job *j, void *argument) {
+    int64_t lo, hi;
+    start(j);
+    ig_value x = input("f32[seq,8]"), table = input("f32[512,8]");
+    ig_value rows = ig_build_slice_axis(g, table, 0, d("0"), ig_dim_min(dims, d("seq"), d("512")), 1);
+    check_type(rows, "f32[min(seq,512),8]");
+    ig_map2(g, IG_OP_add, x, rows);
+    ig_map2(g, IG_OP_add, x, input("f32[n,8]"));
+    assert_int_equal(g->assumptions.count, 2);
+    ig_graph_narrow_symbols(g);
+    ig_dim_range(dims, d("seq"), &lo, &hi);
+    assert_int_equal(lo, 0);
+    assert_int_equal(hi, 512);
+    struct ig_graph *copy = ig_graph_create(j, dims), *old = g;
+    ig_value in = ig_build_input(copy, "table", ig_type_of(g, table));
+    ig_value again = ig_build_copy(copy, old, ig_def(old, rows), &in);
+    g = copy;
+    check_type(again, "f32[seq,8]");
 }
 
 /* A text of one node that must be refused with a message that contains `message`. */
@@ -547,6 +567,9 @@ static void recipes(void **state) {
 static void inference(void **state) {
     run(inference_body);
 }
+static void narrowing(void **state) {
+    run(narrowing_body);
+}
 static void round_trip(void **state) {
     run(round_trip_body);
 }
@@ -565,6 +588,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(more_elements, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recipes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(inference, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(narrowing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(messages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(data_text, set_up, tear_down),

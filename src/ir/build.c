@@ -277,12 +277,36 @@ ig_value ig_build_verbatim(struct ig_graph *g, const struct ig_node *node, struc
     return value;
 }
 
-static ig_value build(struct ig_graph *g, const struct ig_node *node, struct ig_type *types, bool plain) {
+/* Attributes with their dims simplified by what is known now; the same array where nothing changes. */
+static const struct ig_attr *refresh_attrs(struct ig_graph *g, enum ig_op op, const struct ig_attr *attrs) {
+    int n_attrs = ig_op_info(op)->n_attrs;
+    struct ig_attr *fresh = NULL;
+    for (int i = 0; i < n_attrs; i++) {
+        int count = attrs[i].kind == IG_KIND_DIM ? 1 : attrs[i].kind == IG_KIND_DIMS ? attrs[i].count : 0;
+        const ig_dim *dims = attrs[i].kind == IG_KIND_DIM ? &attrs[i].dim : attrs[i].dims;
+        for (int j = 0; j < count; j++) {
+            ig_dim dim = dims[j] == IG_DIM_NONE ? IG_DIM_NONE : ig_dim_refresh(g->dims, dims[j]);
+            if (dim == dims[j]) continue;
+            if (fresh == NULL) fresh = ig_memdup(g->job, attrs, (size_t)n_attrs * sizeof *fresh);
+            if (attrs[i].kind == IG_KIND_DIM) {
+                fresh[i].dim = dim;
+                continue;
+            }
+            if (fresh[i].dims == attrs[i].dims) fresh[i].dims = ig_memdup(g->job, dims, (size_t)count * sizeof *dims);
+            ((ig_dim *)fresh[i].dims)[j] = dim;
+        }
+    }
+    return fresh != NULL ? fresh : attrs;
+}
+
+static ig_value build(struct ig_graph *g, const struct ig_node *proto, struct ig_type *types, bool plain) {
+    struct ig_node own = *proto, *node = &own;
     struct ig_value_info facts = {.name = NULL};
     struct key key;
     uint32_t known;
     int64_t count = 0;
     ig_value value;
+    own.attr = refresh_attrs(g, own.op, own.attr);
     ig_infer_node(g, node, types);
     if (!plain && is_identity(g, node, types)) return node->in[0];
     if (node->body[0] == NULL) {
@@ -355,8 +379,11 @@ void ig_build_origin(struct ig_graph *g, const char *origin) {
 ig_value ig_build_input(struct ig_graph *g, const char *name, const struct ig_type *type) {
     ig_value value = g->values.count;
     const char *own = ig_strdup(g->job, name);
+    struct ig_type fresh = *type;
     IG_ASSERT(g->job, type->rank >= 0 && type->rank <= INGOT_MAX_RANK);
-    IG_PUSH(g->job, &g->values, (struct ig_value_info){.type = *type, .node = IG_NO_NODE, .name = own});
+    for (int i = 0; i < type->rank; i++)
+        fresh.dim[i] = ig_dim_refresh(g->dims, type->dim[i]);
+    IG_PUSH(g->job, &g->values, (struct ig_value_info){.type = fresh, .node = IG_NO_NODE, .name = own});
     IG_PUSH(g->job, &g->inputs, (struct ig_port){.value = value, .name = own});
     return value;
 }

@@ -48,18 +48,6 @@ enum ig_answer ig_dim_less(struct ig_dims *dims, ig_dim a, ig_dim b);
 bool ig_dim_divides(struct ig_dims *dims, ig_dim b, ig_dim a);
 ig_dim ig_dim_product(struct ig_dims *dims, const ig_dim *factors, int count);
 
-/* Shape rules accept dims that may be equal (a model adds f32[n] to f32[m]). What they took for granted is noted here, for
- * the runtime to check when shapes are bound: without the check, kernels would read outside of buffers. */
-struct ig_dim_pair {
-    ig_dim a, b;
-};
-void ig_dim_assume_equal(struct ig_dims *dims, ig_dim a, ig_dim b);
-/* All pairs so far, each once; the array is valid until the next assumption. */
-uint32_t ig_dim_assumptions(const struct ig_dims *dims, const struct ig_dim_pair **out_pairs);
-/* Keeps the first `count` only. For what was built on trial, and for the branches of an `if`: what the branch that is not
- * taken takes for granted need not hold. */
-void ig_dim_forget_assumptions(struct ig_dims *dims, uint32_t count);
-
 /* "batch", "2*seq+1", "floor(h/2)", "12"; parsed back by ig_dim_parse, which returns IG_DIM_NONE on a syntax error. */
 void ig_dim_print(const struct ig_dims *dims, ig_dim dim, struct ig_text *text);
 const char *ig_dim_text(const struct ig_dims *dims, ig_dim dim); /* in the arena */
@@ -69,6 +57,9 @@ ig_dim ig_dim_parse(struct ig_dims *dims, const char *text, const char **out_end
  * *inout_text moved behind it, or NULL where it is none. */
 void ig_quote(const char *name, struct ig_text *text);
 const char *ig_unquote(struct ig_job *job, const char **inout_text);
+
+/* The same expression, simplified by what is known of ranges now (they may have been narrowed since it was made). */
+ig_dim ig_dim_refresh(struct ig_dims *dims, ig_dim dim);
 
 /* Replaces symbols: symbols[i] by values[i]. */
 ig_dim ig_dim_substitute(struct ig_dims *dims, ig_dim dim, const ig_dim *symbols, const ig_dim *values, int count);

@@ -44,6 +44,8 @@ struct ig_dim_sum {
     uint32_t size;  /* parts, those of nested expressions included */
     uint32_t epoch; /* of `range`; 0: not computed yet */
     struct ig_dim_interval range;
+    uint32_t refresh_epoch; /* of `refreshed` */
+    ig_dim refreshed;
 };
 
 #define IG_MONO_ONE 0u /* the empty product: the monomial of a constant term */
@@ -55,7 +57,6 @@ struct ig_dims {
     IG_VEC(struct ig_dim_sum) sums; /* sums.at[0] is no expression */
     struct ig_map symbol_index, atom_index, mono_index, sum_index;
     IG_VEC(uint32_t) symbols; /* atoms */
-    IG_VEC(struct ig_dim_pair) assumptions;
     uint32_t epoch; /* counts changes of symbols' ranges */
 };
 

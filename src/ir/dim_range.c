@@ -216,21 +216,3 @@ enum ig_answer ig_dim_less(struct ig_dims *dims, ig_dim a, ig_dim b) {
     if (lo > 0) return IG_YES;
     return hi <= 0 ? IG_NO : IG_MAYBE;
 }
-
-void ig_dim_assume_equal(struct ig_dims *dims, ig_dim a, ig_dim b) {
-    struct ig_dim_pair pair = a < b ? (struct ig_dim_pair){a, b} : (struct ig_dim_pair){b, a};
-    if (a == b) return;
-    for (uint32_t i = 0; i < dims->assumptions.count; i++) {
-        if (dims->assumptions.at[i].a == pair.a && dims->assumptions.at[i].b == pair.b) return;
-    }
-    IG_PUSH(dims->job, &dims->assumptions, pair);
-}
-
-uint32_t ig_dim_assumptions(const struct ig_dims *dims, const struct ig_dim_pair **out_pairs) {
-    *out_pairs = dims->assumptions.at;
-    return dims->assumptions.count;
-}
-
-void ig_dim_forget_assumptions(struct ig_dims *dims, uint32_t count) {
-    if (count < dims->assumptions.count) dims->assumptions.count = count;
-}

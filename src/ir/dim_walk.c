@@ -123,6 +123,15 @@ ig_dim ig_dim_substitute(struct ig_dims *dims, ig_dim dim, const ig_dim *symbols
     return substitute(&s, dim);
 }
 
+ig_dim ig_dim_refresh(struct ig_dims *dims, ig_dim dim) {
+    if (ig_sum(dims, dim)->refresh_epoch != dims->epoch) {
+        ig_dim refreshed = ig_dim_substitute(dims, dim, NULL, NULL, 0);
+        dims->sums.at[dim].refreshed = refreshed;
+        dims->sums.at[dim].refresh_epoch = dims->epoch;
+    }
+    return dims->sums.at[dim].refreshed;
+}
+
 /* ---- Evaluation */
 
 struct evaluation {

@@ -138,3 +138,38 @@ uint32_t *ig_graph_use_counts(struct ig_graph *graph) {
         counts[graph->outputs.at[i].value]++;
     return counts;
 }
+
+void ig_graph_assume_equal(struct ig_graph *graph, ig_dim a, ig_dim b) {
+    struct ig_dim_pair pair = a < b ? (struct ig_dim_pair){a, b} : (struct ig_dim_pair){b, a};
+    if (a == b) return;
+    for (uint32_t i = 0; i < graph->assumptions.count; i++) {
+        if (graph->assumptions.at[i].a == pair.a && graph->assumptions.at[i].b == pair.b) return;
+    }
+    IG_PUSH(graph->job, &graph->assumptions, pair);
+}
+
+/* symbol == min(symbol, k), symbol == max(symbol, k), or symbol == k */
+static void narrow_symbol(struct ig_graph *graph, ig_dim symbol, ig_dim other) {
+    struct ig_dims *dims = graph->dims;
+    struct ig_dim_view view = ig_dim_look(dims, other);
+    int64_t lo, hi, k;
+    if (ig_dim_look(dims, symbol).kind != IG_DIM_SYMBOL) return;
+    ig_dim_range(dims, symbol, &lo, &hi);
+    bool is_extreme = view.kind == IG_DIM_MIN || view.kind == IG_DIM_MAX;
+    ig_dim bound = !is_extreme ? other : view.a == symbol ? view.b : view.b == symbol ? view.a : symbol;
+    if (!ig_dim_is_const(dims, bound, &k)) return;
+    if (view.kind != IG_DIM_MAX && k < hi) hi = k;
+    if (view.kind != IG_DIM_MIN && k > lo) lo = k;
+    ig_dim_set_range(dims, symbol, lo, hi); /* not empty: else the two could not have been equal */
+}
+
+void ig_graph_narrow_symbols(struct ig_graph *graph) {
+    for (uint32_t i = 0; i < graph->assumptions.count; i++) {
+        struct ig_dim_pair pair = graph->assumptions.at[i];
+        if (ig_dim_equal(graph->dims, pair.a, pair.b) == IG_NO)
+            ig_raise(graph->job, INGOT_BAD_MODEL, "the dimensions %s and %s must be equal and cannot be",
+                     ig_dim_text(graph->dims, pair.a), ig_dim_text(graph->dims, pair.b));
+        narrow_symbol(graph, pair.a, pair.b);
+        narrow_symbol(graph, pair.b, pair.a);
+    }
+}

@@ -143,6 +143,12 @@ struct ig_region {
     IG_VEC(ig_value) outputs; /* written to memory */
 };
 
+/* Two dims that some shape rule took to be equal, for want of knowing better: a model adds f32[n] to f32[m]. To be checked
+ * when the graph (or body) runs with given shapes; without the check, kernels would read outside of buffers. */
+struct ig_dim_pair {
+    ig_dim a, b;
+};
+
 struct ig_graph {
     struct ig_job *job;
     struct ig_dims *dims;
@@ -151,6 +157,7 @@ struct ig_graph {
     IG_VEC(struct ig_port) inputs;  /* in the model's order */
     IG_VEC(struct ig_port) outputs;
     IG_VEC(struct ig_region) regions; /* empty before the fuse pass; afterwards in an order of execution */
+    IG_VEC(struct ig_dim_pair) assumptions; /* of this graph, not of its bodies; each pair once */
     const char *origin;             /* given to nodes appended from now on */
     struct ig_map *cse;             /* node contents -> node; see build.h */
     struct ig_const_cache *constants; /* evaluated small constants */
@@ -174,6 +181,10 @@ const struct ig_attr *ig_attr(const struct ig_graph *graph, const struct ig_node
 static inline int64_t ig_attr_int(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name) {
     return ig_attr(graph, node, name)->i;
 }
+
+void ig_graph_assume_equal(struct ig_graph *graph, ig_dim a, ig_dim b);
+/* Of the whole model's graph: narrows the ranges of symbols by what was assumed (n == min(n, 512): n is at most 512). */
+void ig_graph_narrow_symbols(struct ig_graph *graph);
 
 /* How many nodes and graph outputs read each value: an array by value, in the arena. */
 uint32_t *ig_graph_use_counts(struct ig_graph *graph);

@@ -138,17 +138,17 @@ void ig_infer_numeric(struct ig_infer *x, uint32_t input) {
         ig_infer_fail(x, "input %u has type %s, expected a number", input, ingot_dtype_name(found));
 }
 
-bool ig_dims_unify(struct ig_dims *dims, ig_dim a, ig_dim b, ig_dim *out_dim) {
-    enum ig_answer answer = ig_dim_equal(dims, a, b);
+bool ig_dims_unify(struct ig_graph *graph, ig_dim a, ig_dim b, ig_dim *out_dim) {
+    enum ig_answer answer = ig_dim_equal(graph->dims, a, b);
     if (answer == IG_NO) return false;
-    if (answer == IG_MAYBE) ig_dim_assume_equal(dims, a, b);
-    *out_dim = ig_dim_is_const(dims, b, NULL) ? b : a;
+    if (answer == IG_MAYBE) ig_graph_assume_equal(graph, a, b);
+    *out_dim = ig_dim_is_const(graph->dims, b, NULL) ? b : a;
     return true;
 }
 
 ig_dim ig_infer_unify(struct ig_infer *x, ig_dim a, ig_dim b, const char *what) {
     ig_dim dim = a;
-    if (!ig_dims_unify(x->dims, a, b, &dim))
+    if (!ig_dims_unify(x->graph, a, b, &dim))
         ig_infer_fail(x, "%s %s and %s differ", what, ig_infer_dim_text(x, a), ig_infer_dim_text(x, b));
     return dim;
 }
@@ -165,18 +165,18 @@ const char *ig_infer_dim_text(struct ig_infer *x, ig_dim dim) {
 
 /* ---- Broadcasting */
 
-static bool broadcast(struct ig_dims *dims, const struct ig_type *a, const struct ig_type *b, struct ig_type *result,
+static bool broadcast(struct ig_graph *g, const struct ig_type *a, const struct ig_type *b, struct ig_type *result,
                       int *out_axis) {
     int rank = a->rank > b->rank ? a->rank : b->rank;
     struct ig_type type = {.dtype = result->dtype, .rank = rank};
-    ig_dim one = ig_dim_const(dims, 1);
+    ig_dim one = ig_dim_const(g->dims, 1);
     for (int i = 0; i < rank; i++) {
         int in_a = i - (rank - a->rank), in_b = i - (rank - b->rank);
         ig_dim x = in_a < 0 ? one : a->dim[in_a], y = in_b < 0 ? one : b->dim[in_b];
         *out_axis = i;
         if (x == one || y == one)
             type.dim[i] = x == one ? y : x;
-        else if (!ig_dims_unify(dims, x, y, &type.dim[i]))
+        else if (!ig_dims_unify(g, x, y, &type.dim[i]))
             return false;
     }
     *result = type;
@@ -188,7 +188,7 @@ void ig_broadcast_dims(struct ig_graph *g, const char *what, const struct ig_typ
     struct ig_text text;
     int axis = 0;
     struct ig_type x = *a, y = *b; /* either may be inout_type */
-    if (broadcast(g->dims, &x, &y, inout_type, &axis)) return;
+    if (broadcast(g, &x, &y, inout_type, &axis)) return;
     ig_text_init(&text, g->job);
     ig_type_print(g->dims, &x, &text);
     ig_text_add(&text, " and ");
@@ -199,7 +199,7 @@ void ig_broadcast_dims(struct ig_graph *g, const char *what, const struct ig_typ
 static void broadcast_into(struct ig_infer *x, const struct ig_type *operand) {
     struct ig_type so_far = x->out[0];
     int axis;
-    if (!broadcast(x->dims, &so_far, operand, &x->out[0], &axis))
+    if (!broadcast(x->graph, &so_far, operand, &x->out[0], &axis))
         ig_infer_fail(x, "the shapes cannot be broadcast (axis %d)", axis);
 }
 

@@ -45,7 +45,7 @@ ig_dim ig_infer_unify(struct ig_infer *x, ig_dim a, ig_dim b, const char *what);
 void ig_infer_not_negative(struct ig_infer *x, ig_dim dim, const char *what);
 const char *ig_infer_dim_text(struct ig_infer *x, ig_dim dim);
 
-/* Equal, or assumed to be (ig_dim_assume_equal): false where they cannot be. The simpler of the two. */
-bool ig_dims_unify(struct ig_dims *dims, ig_dim a, ig_dim b, ig_dim *out_dim);
+/* Equal, or assumed to be (ig_graph_assume_equal): false where they cannot be. A number rather than an expression. */
+bool ig_dims_unify(struct ig_graph *graph, ig_dim a, ig_dim b, ig_dim *out_dim);
 
 #endif

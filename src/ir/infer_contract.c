@@ -86,7 +86,7 @@ static void check_positive(struct ig_infer *x, enum ig_attr_name name, int count
 
 static void unify_weight(struct ig_infer *x, int axis, ig_dim expected) {
     ig_dim found = ig_infer_in(x, 1)->dim[axis], either;
-    if (!ig_dims_unify(x->dims, found, expected, &either))
+    if (!ig_dims_unify(x->graph, found, expected, &either))
         ig_infer_fail(x, "dim %d of the weights is %s, expected %s", axis, ig_infer_dim_text(x, found),
                       ig_infer_dim_text(x, expected));
 }

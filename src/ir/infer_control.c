@@ -90,7 +90,7 @@ static struct ig_type join(struct ig_infer *x, const char *what, uint32_t index,
     struct ig_type type = *a;
     if (a->dtype != b->dtype || a->rank != b->rank) ig_infer_fail(x, "the types of %s %u differ", what, index);
     for (int i = 0; i < a->rank; i++) {
-        if (!ig_dims_unify(x->dims, a->dim[i], b->dim[i], &type.dim[i]))
+        if (!ig_dims_unify(x->graph, a->dim[i], b->dim[i], &type.dim[i]))
             ig_infer_fail(x, "the dims of %s %u differ: %s and %s", what, index, ig_infer_dim_text(x, a->dim[i]),
                           ig_infer_dim_text(x, b->dim[i]));
     }
@@ -114,7 +114,7 @@ static const struct ig_type *body_out(const struct ig_graph *body, uint32_t i) {
 /* A condition: bool of one element. */
 static void check_condition(struct ig_infer *x, const struct ig_type *type) {
     ig_dim either;
-    bool one = ig_dims_unify(x->dims, ig_type_elements(x->dims, type), ig_dim_const(x->dims, 1), &either);
+    bool one = ig_dims_unify(x->graph, ig_type_elements(x->dims, type), ig_dim_const(x->dims, 1), &either);
     if (type->dtype != INGOT_BOOL || !one) ig_infer_fail(x, "a condition is not one bool");
 }
 

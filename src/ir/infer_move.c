@@ -16,7 +16,7 @@ void ig_infer_reshape(struct ig_infer *x) {
         ig_infer_not_negative(x, dims->dims[i], "dim");
     x->out[0] = ig_type_make(in->dtype, dims->count, dims->dims);
     after = ig_type_elements(x->dims, &x->out[0]);
-    if (!ig_dims_unify(x->dims, before, after, &either))
+    if (!ig_dims_unify(x->graph, before, after, &either))
         ig_infer_fail(x, "%s elements cannot be reshaped to %s", ig_infer_dim_text(x, before),
                       ig_infer_dim_text(x, after));
 }
@@ -45,7 +45,7 @@ void ig_infer_broadcast(struct ig_infer *x) {
         int axis = i - (dims->count - in->rank);
         ig_infer_not_negative(x, to, "dim");
         if (axis < 0 || in->dim[axis] == one) continue;
-        if (!ig_dims_unify(x->dims, in->dim[axis], to, &either))
+        if (!ig_dims_unify(x->graph, in->dim[axis], to, &either))
             ig_infer_fail(x, "dim %s cannot be broadcast to %s", ig_infer_dim_text(x, in->dim[axis]),
                           ig_infer_dim_text(x, to));
     }

@@ -61,7 +61,7 @@ static void skip(struct parser *p) {
     for (;;) {
         while (*p->at == ' ' || *p->at == '\n' || *p->at == '\t' || *p->at == '\r')
             p->at++;
-        if (*p->at != '#') return;
+        if (*p->at != ';') return;
         while (*p->at != '\n' && *p->at != 0)
             p->at++;
     }

@@ -19,6 +19,18 @@ static void line(struct printer *p) {
     ig_text_printf(p->text, "%*s", 2 * p->indent, "");
 }
 
+/* Dims stand in the text as they would be read back: simplified by the ranges that stand before the graph. */
+static void print_dim(struct printer *p, ig_dim dim) {
+    ig_dim_print(p->graph->dims, dim == IG_DIM_NONE ? dim : ig_dim_refresh(p->graph->dims, dim), p->text);
+}
+
+static void print_type(struct printer *p, const struct ig_type *type) {
+    struct ig_type fresh = *type;
+    for (int i = 0; i < fresh.rank; i++)
+        fresh.dim[i] = ig_dim_refresh(p->graph->dims, fresh.dim[i]);
+    ig_type_print(p->graph->dims, &fresh, p->text);
+}
+
 /* ---- Attributes */
 
 static void print_list(struct printer *p, const struct ig_attr *attr) {
@@ -30,7 +42,7 @@ static void print_list(struct printer *p, const struct ig_attr *attr) {
         else if (attr->kind == IG_KIND_FLOATS)
             ig_float_print(INGOT_F64, attr->floats[i], p->text);
         else
-            ig_dim_print(p->graph->dims, attr->dims[i], p->text);
+            print_dim(p, attr->dims[i]);
     }
     ig_text_add(p->text, "]");
 }
@@ -42,7 +54,7 @@ static void print_attr(struct printer *p, const struct ig_node *node, int index)
     case IG_KIND_INT: ig_text_printf(p->text, "%" PRId64, attr->i); break;
     case IG_KIND_FLOAT: ig_float_print(INGOT_F64, attr->f, p->text); break;
     case IG_KIND_DTYPE: ig_text_add(p->text, ingot_dtype_name((enum ingot_dtype)attr->i)); break;
-    case IG_KIND_DIM: ig_dim_print(p->graph->dims, attr->dim, p->text); break;
+    case IG_KIND_DIM: print_dim(p, attr->dim); break;
     case IG_KIND_INTS:
     case IG_KIND_FLOATS:
     case IG_KIND_DIMS: print_list(p, attr); break;
@@ -99,7 +111,7 @@ static void print_node(struct printer *p, const struct ig_node *node) {
     if (info->n_attrs > 0) ig_text_add(p->text, "}");
     for (uint32_t i = 0; i < node->n_out; i++) {
         ig_text_add(p->text, i == 0 ? ": " : ", ");
-        ig_type_print(p->graph->dims, ig_type_of(p->graph, node->out + i), p->text);
+        print_type(p, ig_type_of(p->graph, node->out + i));
     }
     if (node->origin != NULL) ig_text_add(p->text, " @ ");
     if (node->origin != NULL) ig_quote(node->origin, p->text);
@@ -118,7 +130,7 @@ static void print_input(struct printer *p, const struct ig_port *port) {
     ig_text_printf(p->text, "input %%%u ", p->number[port->value]);
     ig_quote(port->name, p->text);
     ig_text_add(p->text, ": ");
-    ig_type_print(p->graph->dims, &info->type, p->text);
+    print_type(p, &info->type);
     if (info->elements != NULL) {
         ig_dim_is_const(p->graph->dims, ig_type_elements(p->graph->dims, &info->type), &count);
         ig_text_add(p->text, " = ");

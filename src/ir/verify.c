@@ -62,8 +62,10 @@ static void check_types(const struct verifier *v, ig_node_id id) {
     struct ig_type *types = IG_NEW_ARRAY(v->job, struct ig_type, node->n_out + 1);
     struct inference inference = {v->graph, node, types};
     struct ingot_error error;
+    uint32_t n_assumptions = v->graph->assumptions.count;
     if (node->op == IG_OP_constant) types[0] = *ig_type_of(v->graph, node->out);
     enum ingot_status status = ig_job_run(v->job, infer, &inference, &error);
+    v->graph->assumptions.count = n_assumptions; /* to look is not to assume anew */
     if (status == INGOT_OUT_OF_MEMORY) ig_raise_error(v->job, &error);
     if (status != INGOT_OK) fail(v, id, "%s", error.message);
     for (uint32_t i = 0; i < node->n_out; i++) {
