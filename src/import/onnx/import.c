@@ -192,5 +192,6 @@ struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t siz
         ig_value value = ig_onnx_graph_output(&scope, i);
         ig_build_output(graph, scope.proto->output[i]->name, value);
     }
+    ig_graph_narrow_symbols(graph);
     return graph;
 }
