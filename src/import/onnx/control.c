@@ -40,29 +40,6 @@ static void share_captures(struct ig_onnx_scope *scope, const struct ig_onnx_cap
     body->inputs.capacity = captures->outer.count;
 }
 
-/* What a branch takes for granted of dims need hold only where it is taken: what remains is what both of them say. */
-struct assumptions {
-    uint32_t count;
-    const struct ig_dim_pair *pairs;
-};
-
-static struct assumptions take_assumptions(struct ig_onnx_node *n, uint32_t mark) {
-    const struct ig_dim_pair *pairs;
-    struct assumptions taken = {.count = ig_dim_assumptions(n->dims, &pairs) - mark};
-    taken.pairs = ig_memdup(n->job, pairs + mark, taken.count * sizeof *pairs);
-    ig_dim_forget_assumptions(n->dims, mark);
-    return taken;
-}
-
-static void assume_common(struct ig_onnx_node *n, const struct assumptions *a, const struct assumptions *b) {
-    for (uint32_t i = 0; i < a->count; i++) {
-        for (uint32_t j = 0; j < b->count; j++) {
-            bool same = a->pairs[i].a == b->pairs[j].a && a->pairs[i].b == b->pairs[j].b;
-            if (same) ig_dim_assume_equal(n->dims, a->pairs[i].a, a->pairs[i].b);
-        }
-    }
-}
-
 /* Dims that cannot be told apart are taken for equal; what certainly differs cannot be one result. */
 static bool can_join(struct ig_onnx_node *n, const struct ig_type *a, const struct ig_type *b) {
     if (a->dtype != b->dtype || a->rank != b->rank) return false;
@@ -115,22 +92,15 @@ ig_value ig_import_if(struct ig_onnx_node *n) {
     }
     struct ig_onnx_captures captures = {0};
     struct ig_onnx_scope *scopes[2];
-    struct assumptions assumptions[2];
-    const struct ig_dim_pair *pairs;
-    uint32_t mark = ig_dim_assumptions(n->dims, &pairs);
     for (int i = 0; i < 2; i++) {
         values[i] = IG_NEW_ARRAY(n->job, ig_value, n->n_out + 1);
         scopes[i] = branch_body(n, branches[i], &captures, values[i]);
-        assumptions[i] = take_assumptions(n, mark);
     }
     bool joined = true;
     for (uint32_t i = 0; i < n->n_out; i++) {
         joined &= can_join(n, ig_type_of(scopes[0]->graph, values[0][i]), ig_type_of(scopes[1]->graph, values[1][i]));
     }
-    if (joined) {
-        assume_common(n, &assumptions[0], &assumptions[1]);
-        return finish_if(n, condition, scopes, values, &captures);
-    }
+    if (joined) return finish_if(n, condition, scopes, values, &captures);
     if (ig_onnx_fork(n, branches)) return IG_NO_VALUE;
     ig_onnx_refuse(n, "its branches give results of different types, and which is taken depends on the input");
 }

@@ -175,14 +175,14 @@ static bool attempt_branch(struct attempt *attempt) {
     }
     int nesting = import->nesting;
     struct ingot_error error = {0};
-    const struct ig_dim_pair *pairs;
-    uint32_t mark = ig_dim_assumptions(import->dims, &pairs);
+    struct ig_graph *graph = attempt->n->g;
+    uint32_t mark = graph->assumptions.count;
     attempt->scope = IG_NEW(import->job, struct ig_onnx_scope);
     ig_onnx_scope_init(attempt->scope, import, attempt->n->g, attempt->n->scope, NULL);
     attempt->scope->captures = attempt->n->scope->captures;
     enum ingot_status status = ig_job_run(import->job, try_branch, attempt, &error);
     import->nesting = nesting;
-    if (status != INGOT_OK) ig_dim_forget_assumptions(import->dims, mark);
+    if (status != INGOT_OK) graph->assumptions.count = mark;
     if (status != INGOT_OK && status != INGOT_BAD_MODEL) ig_raise_error(import->job, &error);
     return status == INGOT_OK;
 }
