@@ -6,9 +6,9 @@
  *
  *   rows first      a tile is one block of rows. Its rows of A are copied (or lie) in the first cache and meet all panels
  *                   of B, which stay in the second: many rows, a B that fits there.
- *   columns first   a tile is one panel and a chunk of many blocks. The panel is read from memory once, a stretch of the
- *                   depth at a time, for the whole chunk, whose rows of A stay in the second cache: large weights, or a B
- *                   that is copied.
+ *   columns first   a tile is a group of panels and a chunk of many blocks. Each panel is read from memory once, a stretch
+ *                   of the depth at a time, for the whole chunk, whose rows of A stay in the second cache: large weights,
+ *                   few rows, or a B that is copied.
  *
  * Tiles are numbered so that neighbours share what was copied: a tile copies its rows of A only where it is the first
  * of its call or of its chunk. Rows are divided evenly over blocks, so that no block works on rows that are not there.
@@ -28,6 +28,8 @@ struct gemm {
     ig_dim panels, blocks;  /* of B's columns, of A's rows */
     ig_dim chunks;          /* of blocks: columns first */
     int64_t chunk_blocks;   /* blocks of a chunk, at most */
+    ig_dim groups;          /* of panels: columns first */
+    int64_t group_panels;   /* panels of a group, at most */
     ig_dim per_block, more; /* `more` blocks have per_block + 1 rows, the others per_block */
     ig_dim steps;           /* stretches of the depth */
     int64_t step;           /* their length */
@@ -37,7 +39,7 @@ struct gemm {
     int a_buffer, b_buffer, c_buffer;
     struct ig_contract_view a_view;
     /* Of the tile being emitted. */
-    ig_x batch, chunk, panel;
+    ig_x batch, chunk, group, panel;
 };
 
 static ig_x num(struct gemm *s, int64_t i) {
@@ -130,18 +132,44 @@ static void choose_order(struct gemm *s) {
     int64_t b_bytes = depth < 0 || columns < 0 ? INT64_MAX : depth * columns * element_bytes(s);
     bool many_rows = rows < 0 || rows >= 16 * s->mr || (b_bytes <= s->cache.first && rows > s->mr);
     s->columns_first = s->copy_b || b_bytes > s->cache.second || !many_rows;
-    s->chunk_blocks = 1;
-    if (!s->columns_first) return;
-    int64_t row_bytes = (depth < 0 ? 1024 : depth < 1 ? 1 : depth) * element_bytes(s);
+}
+
+/* What a tile of so many rows and columns costs a step of the depth, in products of an element each: what it computes,
+ * copies and waits for. Measured: an element copied costs as much as six products, one of B from memory likewise. */
+static double tile_cost(const struct gemm *s, double rows, double columns) {
+    return rows * columns + (s->copy_a ? 6 * rows : 0) + 6 * columns;
+}
+
+/* The time that all tiles take, for few threads first of all, but for many too. */
+static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
+    int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
+    double each = tile_cost(s, (double)(chunk * (known(s, s->per_block, 0) + 1)), (double)(group * s->nr));
+    double two = (double)((tiles + 1) / 2), many = (double)((tiles + 7) / 8);
+    return each * (2 * two + 2 * many);
+}
+
+/* Chunks of blocks whose rows fit the second cache, groups of panels: the cheapest division of a product whose sizes are
+ * known, else what is good for most. */
+static void choose_tiles(struct gemm *s) {
+    int64_t depth = known(s, s->c->depth, 1024), row_bytes = (depth < 1 ? 1 : depth) * element_bytes(s);
     int64_t fit = s->cache.second / row_bytes / s->mr;
-    if (fit < 4) fit = 4;
-    if (fit > 64) fit = 64;
-    int64_t blocks = known(s, s->blocks, -1);
-    if (blocks >= 0) {
-        int64_t chunks = (blocks + fit - 1) / fit;
-        s->chunk_blocks = chunks > 0 ? (blocks + chunks - 1) / chunks : 1;
-    } else {
-        s->chunk_blocks = fit;
+    fit = fit < 4 ? 4 : fit > 64 ? 64 : fit;
+    int64_t blocks = known(s, s->blocks, -1), panels = known(s, s->panels, -1);
+    s->chunk_blocks = s->columns_first ? fit : 1;
+    s->group_panels = s->copy_a ? 128 / s->nr + 1 : 1;
+    if (!s->columns_first || blocks < 1 || panels < 1) return;
+    double best = 0;
+    for (int64_t chunks = 1; chunks <= blocks && chunks <= 64; chunks++) {
+        int64_t chunk = (blocks + chunks - 1) / chunks;
+        if (chunk > fit && chunks < blocks && chunks < 64) continue;
+        for (int64_t groups = 1; groups <= panels && groups <= 64; groups++) {
+            int64_t group = s->copy_a ? (panels + groups - 1) / groups : 1;
+            double cost = tiling_cost(s, blocks, panels, chunk, group);
+            if (best > 0 && cost >= best) continue;
+            best = cost;
+            s->chunk_blocks = chunk;
+            s->group_panels = group;
+        }
     }
 }
 
@@ -168,8 +196,10 @@ static void choose(struct gemm *s) {
     choose_shape(s);
     choose_operands(s);
     choose_order(s);
+    choose_tiles(s);
     choose_step(s);
     s->chunks = ig_dim_ceil_div(dims, s->blocks, constant(s, s->chunk_blocks));
+    s->groups = ig_dim_ceil_div(dims, s->panels, constant(s, s->group_panels));
     s->c->kernel->tactic = ig_format(s->k->job, "gemm %dx%d, %s first, steps of %lld%s%s", s->mr, s->nr,
                                      s->columns_first ? "columns" : "rows", (long long)s->step,
                                      s->copy_a ? ", rows copied" : "", s->copy_b ? ", columns copied" : "");
@@ -316,10 +346,14 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
     ig_x count = ig_x_sub(k, end, first), start = block_start(s, first);
     ig_x rows = ig_x_sub(k, block_start(s, end), start);
     if (s->copy_a) {
-        ig_x same = ig_x_and(k, ig_x_less(k, ig_x_begin(k), tile), ig_x_less(k, zero, s->panel));
+        ig_x same = ig_x_and(k, ig_x_less(k, ig_x_begin(k), tile), ig_x_less(k, zero, s->group));
         struct ig_stmt *copy = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, same));
         ig_contract_copy_a(s->c, copy, s->batch, start, rows, s->a_buffer, dim(s, s->lda));
     }
+    ig_x first_panel = ig_x_mul(k, s->group, num(s, s->group_panels));
+    ig_x panels = ig_x_min(k, num(s, s->group_panels), ig_x_sub(k, dim(s, s->panels), first_panel));
+    body = loop(s, body, panels, &s->panel);
+    s->panel = ig_x_add(k, first_panel, s->panel);
     if (s->copy_b) ig_contract_copy_b(s->c, body, s->batch, s->panel, s->nr, s->b_buffer);
     ig_x copied_from = s->copy_a ? start : zero;
     if (chunk_of_results(s)) {
@@ -357,12 +391,12 @@ bool ig_contract_gemm(struct ig_contract *c) {
     make_buffers(&s);
     make_micro(&s);
     ig_x tile, rest;
-    c->kernel->tiles = ig_dim_mul(dims, c->batch, s.columns_first ? ig_dim_mul(dims, s.chunks, s.panels) : s.blocks);
+    c->kernel->tiles = ig_dim_mul(dims, c->batch, s.columns_first ? ig_dim_mul(dims, s.chunks, s.groups) : s.blocks);
     struct ig_stmt *body = ig_s_for(c->k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);
     bool one_batch = known(&s, c->batch, 0) == 1;
     rest = tile;
     if (s.columns_first) {
-        s.panel = split_off(&s, &rest, s.panels);
+        s.group = split_off(&s, &rest, s.groups);
         s.chunk = one_batch ? rest : split_off(&s, &rest, s.chunks);
         s.batch = one_batch ? num(&s, 0) : rest;
         emit_columns_first(&s, body, tile);
