@@ -255,7 +255,13 @@ static void narrowing_body(struct ig_job *j, void *argument) {
     ig_map2(g, IG_OP_add, x, rows);
     ig_map2(g, IG_OP_add, x, input("f32[n,8]"));
     assert_int_equal(g->assumptions.count, 2);
+    /* At most one row: it is one row, and stretches. */
+    ig_value row = ig_build_slice_axis(g, input("f32[1,8]"), 0, d("0"), ig_dim_min(dims, d("batch"), d("1")), 1);
+    check_type(ig_map2(g, IG_OP_add, input("f32[batch,8]"), row), "f32[batch,8]");
     ig_graph_narrow_symbols(g);
+    ig_dim_range(dims, d("batch"), &lo, &hi);
+    assert_int_equal(lo, 1);
+    assert_int_equal(hi, INT32_MAX);
     ig_dim_range(dims, d("seq"), &lo, &hi);
     assert_int_equal(lo, 0);
     assert_int_equal(hi, 512);

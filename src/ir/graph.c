@@ -148,19 +148,35 @@ void ig_graph_assume_equal(struct ig_graph *graph, ig_dim a, ig_dim b) {
     IG_PUSH(graph->job, &graph->assumptions, pair);
 }
 
-/* symbol == min(symbol, k), symbol == max(symbol, k), or symbol == k */
-static void narrow_symbol(struct ig_graph *graph, ig_dim symbol, ig_dim other) {
-    struct ig_dims *dims = graph->dims;
-    struct ig_dim_view view = ig_dim_look(dims, other);
-    int64_t lo, hi, k;
-    if (ig_dim_look(dims, symbol).kind != IG_DIM_SYMBOL) return;
-    ig_dim_range(dims, symbol, &lo, &hi);
-    bool is_extreme = view.kind == IG_DIM_MIN || view.kind == IG_DIM_MAX;
-    ig_dim bound = !is_extreme ? other : view.a == symbol ? view.b : view.b == symbol ? view.a : symbol;
-    if (!ig_dim_is_const(dims, bound, &k)) return;
-    if (view.kind != IG_DIM_MAX && k < hi) hi = k;
-    if (view.kind != IG_DIM_MIN && k > lo) lo = k;
-    ig_dim_set_range(dims, symbol, lo, hi); /* not empty: else the two could not have been equal */
+static void narrow(struct ig_graph *graph, ig_dim symbol, int64_t at_least, int64_t at_most) {
+    int64_t lo, hi;
+    ig_dim_range(graph->dims, symbol, &lo, &hi);
+    if (at_least < lo) at_least = lo;
+    if (at_most > hi) at_most = hi;
+    if (at_least > at_most)
+        ig_raise(graph->job, INGOT_BAD_MODEL, "no value of the dimension %s makes the model's shapes fit",
+                 ig_dim_text(graph->dims, symbol));
+    ig_dim_set_range(graph->dims, symbol, at_least, at_most);
+}
+
+static bool is_symbol(struct ig_graph *graph, ig_dim dim) {
+    return ig_dim_look(graph->dims, dim).kind == IG_DIM_SYMBOL;
+}
+
+/* What a == b says of a symbol: s == k, s == min(s, m), s == max(s, m), min(s, m) == k, max(s, m) == k. */
+static void narrow_by(struct ig_graph *graph, ig_dim a, ig_dim b) {
+    struct ig_dim_view view = ig_dim_look(graph->dims, b);
+    int64_t k, m;
+    bool is_min = view.kind == IG_DIM_MIN, is_max = view.kind == IG_DIM_MAX;
+    bool a_is_const = ig_dim_is_const(graph->dims, a, &k);
+    if (view.kind == IG_DIM_SYMBOL && a_is_const) narrow(graph, b, k, k);
+    if (!is_min && !is_max) return;
+    ig_dim symbol = is_symbol(graph, view.a) ? view.a : view.b, other = symbol == view.a ? view.b : view.a;
+    if (!is_symbol(graph, symbol) || !ig_dim_is_const(graph->dims, other, &m)) return;
+    if (a == symbol) narrow(graph, symbol, is_max ? m : INT64_MIN, is_min ? m : INT64_MAX);
+    if (!a_is_const) return;
+    bool exact = is_min ? k < m : k > m; /* then it is the symbol that gives k */
+    narrow(graph, symbol, is_min || exact ? k : INT64_MIN, is_max || exact ? k : INT64_MAX);
 }
 
 void ig_graph_narrow_symbols(struct ig_graph *graph) {
@@ -169,7 +185,7 @@ void ig_graph_narrow_symbols(struct ig_graph *graph) {
         if (ig_dim_equal(graph->dims, pair.a, pair.b) == IG_NO)
             ig_raise(graph->job, INGOT_BAD_MODEL, "the dimensions %s and %s must be equal and cannot be",
                      ig_dim_text(graph->dims, pair.a), ig_dim_text(graph->dims, pair.b));
-        narrow_symbol(graph, pair.a, pair.b);
-        narrow_symbol(graph, pair.b, pair.a);
+        narrow_by(graph, pair.a, pair.b);
+        narrow_by(graph, pair.b, pair.a);
     }
 }

@@ -146,6 +146,26 @@ bool ig_dims_unify(struct ig_graph *graph, ig_dim a, ig_dim b, ig_dim *out_dim) 
     return true;
 }
 
+static bool at_most_one(struct ig_graph *graph, ig_dim dim) {
+    int64_t lo, hi;
+    ig_dim_range(graph->dims, dim, &lo, &hi);
+    return hi <= 1;
+}
+
+bool ig_dims_broadcast(struct ig_graph *graph, ig_dim a, ig_dim b, ig_dim *out_dim) {
+    ig_dim one = ig_dim_const(graph->dims, 1);
+    bool a_stretches = at_most_one(graph, a), b_stretches = at_most_one(graph, b);
+    if (ig_dim_is_const(graph->dims, a, NULL) && a != one) a_stretches = false; /* empty */
+    if (ig_dim_is_const(graph->dims, b, NULL) && b != one) b_stretches = false;
+    if (a == one || b == one || a_stretches == b_stretches) {
+        *out_dim = a == one ? b : a;
+        return a == one || b == one || ig_dims_unify(graph, a, b, out_dim);
+    }
+    ig_graph_assume_equal(graph, a_stretches ? a : b, one);
+    *out_dim = a_stretches ? b : a;
+    return true;
+}
+
 ig_dim ig_infer_unify(struct ig_infer *x, ig_dim a, ig_dim b, const char *what) {
     ig_dim dim = a;
     if (!ig_dims_unify(x->graph, a, b, &dim))
@@ -174,10 +194,7 @@ static bool broadcast(struct ig_graph *g, const struct ig_type *a, const struct 
         int in_a = i - (rank - a->rank), in_b = i - (rank - b->rank);
         ig_dim x = in_a < 0 ? one : a->dim[in_a], y = in_b < 0 ? one : b->dim[in_b];
         *out_axis = i;
-        if (x == one || y == one)
-            type.dim[i] = x == one ? y : x;
-        else if (!ig_dims_unify(g, x, y, &type.dim[i]))
-            return false;
+        if (!ig_dims_broadcast(g, x, y, &type.dim[i])) return false;
     }
     *result = type;
     return true;

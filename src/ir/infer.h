@@ -47,5 +47,7 @@ const char *ig_infer_dim_text(struct ig_infer *x, ig_dim dim);
 
 /* Equal, or assumed to be (ig_graph_assume_equal): false where they cannot be. A number rather than an expression. */
 bool ig_dims_unify(struct ig_graph *graph, ig_dim a, ig_dim b, ig_dim *out_dim);
+/* One dim broadcast to the other, by NumPy's rule. A dim that is at most 1 is assumed to be 1. */
+bool ig_dims_broadcast(struct ig_graph *graph, ig_dim a, ig_dim b, ig_dim *out_dim);
 
 #endif

@@ -54,7 +54,8 @@ void ig_infer_matmul(struct ig_infer *x) {
         for (int i = 0; i < rank - 2; i++) {
             int in_a = i - (rank - a->rank), in_b = i - (rank - b->rank);
             ig_dim p = in_a < 0 ? one : a->dim[in_a], q = in_b < 0 ? one : b->dim[in_b];
-            x->out[0].dim[i] = p == one ? q : q == one ? p : ig_infer_unify(x, p, q, "batch dims");
+            if (!ig_dims_broadcast(x->graph, p, q, &x->out[0].dim[i]))
+                ig_infer_fail(x, "batch dims %s and %s differ", ig_infer_dim_text(x, p), ig_infer_dim_text(x, q));
         }
         x->out[0].dim[rank - 2] = a->dim[a->rank - 2];
         x->out[0].dim[rank - 1] = b->dim[b->rank - 1];

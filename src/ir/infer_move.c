@@ -36,7 +36,7 @@ void ig_infer_transpose(struct ig_infer *x) {
 void ig_infer_broadcast(struct ig_infer *x) {
     const struct ig_type *in = ig_infer_in(x, 0);
     const struct ig_attr *dims = ig_infer_attr(x, IG_ATTR_dims);
-    ig_dim one = ig_dim_const(x->dims, 1), either;
+    ig_dim result;
     check_rank(x, dims->count);
     x->out[0] = ig_type_make(in->dtype, dims->count, dims->dims);
     if (dims->count < in->rank) ig_infer_fail(x, "cannot be broadcast to rank %d", dims->count);
@@ -44,8 +44,10 @@ void ig_infer_broadcast(struct ig_infer *x) {
         ig_dim to = dims->dims[i];
         int axis = i - (dims->count - in->rank);
         ig_infer_not_negative(x, to, "dim");
-        if (axis < 0 || in->dim[axis] == one) continue;
-        if (!ig_dims_unify(x->graph, in->dim[axis], to, &either))
+        if (axis < 0) continue;
+        /* Only the operand stretches. */
+        bool fits = ig_dims_broadcast(x->graph, in->dim[axis], to, &result);
+        if (!fits || !ig_dims_unify(x->graph, result, to, &result))
             ig_infer_fail(x, "dim %s cannot be broadcast to %s", ig_infer_dim_text(x, in->dim[axis]),
                           ig_infer_dim_text(x, to));
     }
