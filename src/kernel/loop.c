@@ -317,12 +317,21 @@ void ig_s_store(struct ig_loops *k, struct ig_stmt *body, int buffer, ig_x index
     s->value = value;
 }
 
-int ig_s_acc(struct ig_loops *k, struct ig_stmt *body, enum ingot_dtype dtype, ig_x initial) {
+int ig_loops_acc(struct ig_loops *k) {
+    return k->n_accs++;
+}
+
+void ig_s_acc_declare(struct ig_loops *k, struct ig_stmt *body, int acc, enum ingot_dtype dtype, ig_x initial) {
     struct ig_stmt *s = append(k, body, IG_S_ACC);
-    s->var = k->n_accs++;
+    s->var = acc;
     s->dtype = ig_dtype_compute(dtype);
     s->value = initial;
-    return s->var;
+}
+
+int ig_s_acc(struct ig_loops *k, struct ig_stmt *body, enum ingot_dtype dtype, ig_x initial) {
+    int acc = ig_loops_acc(k);
+    ig_s_acc_declare(k, body, acc, dtype, initial);
+    return acc;
 }
 
 void ig_s_update(struct ig_loops *k, struct ig_stmt *body, int acc, enum ig_op op, ig_x value) {

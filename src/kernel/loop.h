@@ -158,6 +158,9 @@ int ig_loops_local(struct ig_loops *k, enum ingot_dtype dtype, int64_t elements,
 struct ig_stmt *ig_s_for(struct ig_loops *k, struct ig_stmt *body, enum ig_for_kind kind, ig_x lo, ig_x hi, ig_x step,
                          ig_x *out_var);
 void ig_s_store(struct ig_loops *k, struct ig_stmt *body, int buffer, ig_x index, ig_x value);
+/* An accumulator's number ahead of its declaration by ig_s_acc_declare; ig_s_acc does both. */
+int ig_loops_acc(struct ig_loops *k);
+void ig_s_acc_declare(struct ig_loops *k, struct ig_stmt *body, int acc, enum ingot_dtype dtype, ig_x initial);
 int ig_s_acc(struct ig_loops *k, struct ig_stmt *body, enum ingot_dtype dtype, ig_x initial);
 void ig_s_update(struct ig_loops *k, struct ig_stmt *body, int acc, enum ig_op op, ig_x value);
 struct ig_stmt *ig_s_if(struct ig_loops *k, struct ig_stmt *body, ig_x condition);
