@@ -263,6 +263,8 @@ static void make_micro(struct gemm *s) {
     if (known(s, s->panels, 2) > 1) micro.vectors |= 1u << s->nr / s->lanes;
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
+    /* Panels that come from far away are asked for two kilobytes ahead of their use. */
+    if (s->columns_first && !s->copy_b) micro.prefetch = 2048 / element_bytes(s);
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
 }
 

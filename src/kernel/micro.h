@@ -27,6 +27,13 @@ enum ig_micro_kind {
      * the rows of c are nr apart. Several columns have kw taps as described, a single one any number.
      */
     IG_MICRO_DEPTHWISE,
+    /*
+     * void NAME(const T *x, long stride, long n, T *values, long *indices, long step, long k, void *keys)
+     * The k best of the n elements x[i*stride], best first, to values[j*step] and their i to indices[j*step]; either may
+     * be null. T is any numeric type as it is in memory; `keys` has room for k keys. Equal elements keep their order;
+     * NaN is greater than all else. What is beyond n is 0.
+     */
+    IG_MICRO_TOPK,
 };
 
 struct ig_micro {
@@ -37,8 +44,11 @@ struct ig_micro {
     uint32_t vectors;                      /* GEMM: bit v: `vectors` may be v */
     int nr;                                /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */
     int64_t lda;                           /* GEMM: where it is known; 0: the argument */
+    int64_t prefetch;                      /* GEMM: how many elements ahead b is fetched; 0: not at all */
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
     int64_t kw;                            /* DEPTHWISE: what kw usually is, unrolled */
+    bool largest;                          /* TOPK */
+    int key_bytes;                         /* TOPK: an element and its index, 32 (8) or 64 (16) bits each */
 };
 
 /* Lanes of a vector of that type. */

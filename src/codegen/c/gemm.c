@@ -38,6 +38,9 @@ static int k_unroll(int rows, int vectors) {
 }
 
 static void print_step(const struct ig_micro *m, int rows, int vectors, int lanes, int u, struct ig_text *text) {
+    int line = 64 / (int)ingot_dtype_size(m->dtype);
+    for (int at = 0; m->prefetch && at < m->nr; at += line)
+        ig_text_printf(text, "        __builtin_prefetch(b + %lld);\n", (long long)m->prefetch + u * m->nr + at);
     for (int v = 0; v < vectors; v++)
         ig_text_printf(text, "        const %s_v b%d_%d = *(const %s_u *)(b + %d);\n", m->name, u, v, m->name,
                        u * m->nr + v * lanes);
