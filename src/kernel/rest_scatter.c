@@ -1,0 +1,235 @@
+/*
+ * Scatters: the data, with updates at the places that the indices name, in the order of the updates.
+ *
+ * A tile owns a range of the result along one axis: it copies the data there and then applies, in order, the updates
+ * that fall into its range. So nothing has to wait for anything, and the result does not depend on the number of
+ * threads. Along an axis that the indices name every tile looks at all indices; along any other it walks its own.
+ *
+ * An update belongs to an index tuple, which names `depth` axes of the data. scatter_nd: one tuple for each slice of the
+ * updates. scatter_elements: one axis, and every element of the updates has a tuple of its own.
+ */
+#include <string.h>
+
+#include "kernel/lower.h"
+#include "kernel/rest.h"
+
+enum { TILE_ELEMENTS = 16384, MOST_TILES = 64, INDEX_COST = 8 };
+
+struct scatter {
+    struct ig_graph *graph;
+    const struct ig_region *region;
+    struct ig_kernel *kernel;
+    struct ig_loops *k;
+    struct ig_lower lower;
+    struct ig_node node;
+    enum ig_scatter how;
+    struct ig_type data, index, updates;
+    int out;
+    int own;      /* the axis whose ranges tiles own; -1: the data is a scalar */
+    ig_dim chunk; /* along it */
+    ig_x lo, hi;  /* of the tile along it */
+};
+
+static ig_x num(struct scatter *s, int64_t i) {
+    return ig_x_index(s->k, i);
+}
+
+static ig_x dim(struct scatter *s, ig_dim d) {
+    return ig_x_dim(s->k, d);
+}
+
+static struct ig_stmt *loop(struct scatter *s, struct ig_stmt *body, enum ig_for_kind kind, ig_x lo, ig_x hi,
+                            ig_x *out_var) {
+    return ig_s_for(s->k, body, kind, lo, hi, num(s, 1), out_var);
+}
+
+static ig_dim volume(struct scatter *s, const struct ig_type *type, int from, int to) {
+    return ig_dim_product(s->k->dims, type->dim + from, to - from);
+}
+
+static bool is_nd(const struct scatter *s) {
+    return s->node.op == IG_OP_scatter_nd;
+}
+
+/* How many axes a tuple of scatter_nd names. */
+static int depth_of(const struct scatter *s) {
+    return s->data.rank - (s->updates.rank - (s->index.rank - 1));
+}
+
+/* True where the indices name the axis. */
+static bool is_named(const struct scatter *s, int axis) {
+    if (is_nd(s)) return axis < depth_of(s);
+    return axis == ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
+}
+
+/* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
+
+static void choose_tiles(struct scatter *s) {
+    struct ig_dims *dims = s->k->dims;
+    ig_dim one = ig_dim_const(dims, 1);
+    s->own = 0;
+    while (s->own < s->data.rank && s->data.dim[s->own] == one)
+        s->own++;
+    s->own = s->own < s->data.rank ? s->own : s->data.rank - 1;
+    if (s->own < 0) {
+        s->kernel->tiles = one;
+        return;
+    }
+    ig_dim size = s->data.dim[s->own], enough = ig_dim_const(dims, TILE_ELEMENTS);
+    if (is_named(s, s->own)) {
+        ig_dim tuples = volume(s, &s->index, 0, s->index.rank - is_nd(s));
+        enough = ig_dim_add(dims, enough, ig_dim_mul(dims, tuples, ig_dim_const(dims, INDEX_COST)));
+    }
+    ig_dim tiles = ig_dim_ceil_div(dims, ig_type_elements(dims, &s->data), enough);
+    tiles = ig_dim_max(dims, one, ig_dim_min(dims, tiles, ig_dim_const(dims, MOST_TILES)));
+    s->chunk = ig_dim_max(dims, one, ig_dim_ceil_div(dims, size, tiles));
+    s->kernel->tiles = ig_dim_ceil_div(dims, size, s->chunk);
+}
+
+static void split_tile(struct scatter *s, ig_x tile) {
+    s->lo = num(s, 0);
+    s->hi = num(s, 1);
+    if (s->own < 0) return;
+    s->lo = ig_x_mul(s->k, tile, dim(s, s->chunk));
+    s->hi = ig_x_min(s->k, ig_x_add(s->k, s->lo, dim(s, s->chunk)), dim(s, s->data.dim[s->own]));
+}
+
+/* ---- Copying -------------------------------------------------------------------------------------------------------- */
+
+static void emit_copy(struct scatter *s, struct ig_stmt *body) {
+    struct ig_loops *k = s->k;
+    ig_x outer, at, index[INGOT_MAX_RANK];
+    int axis = s->own < 0 ? 0 : s->own, after = s->own < 0 ? 0 : s->own + 1;
+    ig_x inner = dim(s, volume(s, &s->data, after, s->data.rank));
+    ig_x row = dim(s, volume(s, &s->data, axis, s->data.rank));
+    body = loop(s, body, IG_FOR_SERIAL, num(s, 0), dim(s, volume(s, &s->data, 0, axis)), &outer);
+    body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, s->lo, inner), ig_x_mul(k, s->hi, inner), &at);
+    at = ig_x_add(k, ig_x_mul(k, outer, row), at);
+    int buffer = s->lower.buffer_of[s->node.in[0]];
+    for (int i = 0; i < s->data.rank; i++)
+        index[i] = num(s, 0);
+    bool literal = ig_lower_is_literal(s->graph, s->node.in[0]);
+    ig_s_store(k, body, s->out, at,
+               literal ? ig_lower_value(&s->lower, s->node.in[0], index) : ig_x_load(k, buffer, at));
+}
+
+/* ---- Updates -------------------------------------------------------------------------------------------------------- */
+
+/* An index counted from the beginning; adds to *inout_inside that it lies within the axis, and keeps it there. */
+static ig_x resolve(struct scatter *s, ig_x index, int axis, ig_x *inout_inside) {
+    struct ig_loops *k = s->k;
+    ig_x size = dim(s, s->data.dim[axis]), zero = num(s, 0), minus_one = num(s, -1);
+    index = ig_x_cast(k, index, INGOT_I64, false);
+    index = ig_x_select(k, ig_x_less(k, index, zero), ig_x_add(k, index, size), index);
+    *inout_inside = ig_x_and(k, *inout_inside, ig_x_less(k, minus_one, index));
+    *inout_inside = ig_x_and(k, *inout_inside, ig_x_less(k, index, size));
+    if (axis == s->own) {
+        ig_x below = ig_x_less(k, ig_x_sub(k, s->lo, num(s, 1)), index);
+        *inout_inside = ig_x_and(k, *inout_inside, ig_x_and(k, below, ig_x_less(k, index, s->hi)));
+    }
+    return ig_x_max(k, ig_x_min(k, index, ig_x_sub(k, size, num(s, 1))), zero);
+}
+
+static void apply(struct scatter *s, struct ig_stmt *body, ig_x at, ig_x value) {
+    static const enum ig_op ops[] = {
+        [IG_SCATTER_ADD] = IG_OP_add,
+        [IG_SCATTER_MUL] = IG_OP_mul,
+        [IG_SCATTER_MAX] = IG_OP_max,
+        [IG_SCATTER_MIN] = IG_OP_min,
+    };
+    if (s->how != IG_SCATTER_SET) value = ig_x_map2(s->k, ops[s->how], ig_x_load(s->k, s->out, at), value);
+    ig_s_store(s->k, body, s->out, at, value);
+}
+
+/* A loop over an axis of indices or updates that stands for the data's axis: cut to the tile's range where it owns that. */
+static struct ig_stmt *axis_loop(struct scatter *s, struct ig_stmt *body, enum ig_for_kind kind, ig_dim size, int axis,
+                                 ig_x *out_var) {
+    if (axis != s->own) return loop(s, body, kind, num(s, 0), dim(s, size), out_var);
+    return loop(s, body, kind, s->lo, ig_x_min(s->k, s->hi, dim(s, size)), out_var);
+}
+
+static void emit_elements(struct scatter *s, struct ig_stmt *body) {
+    struct ig_loops *k = s->k;
+    ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
+    int axis = (int)ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
+    for (int i = 0; i < s->data.rank; i++) {
+        /* What an index names is checked; what it does not must fit by itself. */
+        ig_dim size = i == axis ? s->index.dim[i] : ig_dim_min(k->dims, s->index.dim[i], s->data.dim[i]);
+        body = axis_loop(s, body, IG_FOR_SERIAL, size, i == axis ? -1 : i, &at[i]);
+        to[i] = at[i];
+    }
+    to[axis] = resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), axis, &inside);
+    body = ig_s_if(k, body, inside);
+    apply(s, body, ig_lower_linear(&s->lower, &s->data, to), ig_lower_value(&s->lower, s->node.in[2], at));
+}
+
+/* The slice of the data that a tuple names, cut to the tile's range where it owns one of the slice's axes. */
+static void emit_slice(struct scatter *s, struct ig_stmt *body, const ig_x *tuple, const ig_x *to, int depth) {
+    struct ig_loops *k = s->k;
+    struct ig_type named = s->data;
+    named.rank = depth;
+    ig_x base = ig_x_mul(k, ig_lower_linear(&s->lower, &named, to), dim(s, volume(s, &s->data, depth, s->data.rank)));
+    ig_x index[INGOT_MAX_RANK], at = num(s, 0);
+    int outer = s->index.rank - 1, axes = s->data.rank - depth;
+    memcpy(index, tuple, (size_t)outer * sizeof *index);
+    for (int i = 0; i < axes; i++) {
+        enum ig_for_kind kind = i == axes - 1 ? IG_FOR_SIMD : IG_FOR_SERIAL;
+        body = axis_loop(s, body, kind, s->data.dim[depth + i], depth + i, &index[outer + i]);
+        at = ig_x_add(k, ig_x_mul(k, at, dim(s, s->data.dim[depth + i])), index[outer + i]);
+    }
+    apply(s, body, ig_x_add(k, base, at), ig_lower_value(&s->lower, s->node.in[2], index));
+}
+
+static void emit_nd(struct scatter *s, struct ig_stmt *body) {
+    struct ig_loops *k = s->k;
+    ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
+    int outer = s->index.rank - 1, depth = depth_of(s);
+    for (int i = 0; i < outer; i++)
+        body = loop(s, body, IG_FOR_SERIAL, num(s, 0), dim(s, s->index.dim[i]), &at[i]);
+    for (int i = 0; i < depth; i++) {
+        at[outer] = num(s, i);
+        to[i] = resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), i, &inside);
+    }
+    emit_slice(s, depth > 0 ? ig_s_if(k, body, inside) : body, at, to, depth);
+}
+
+/* ---- The kernel ----------------------------------------------------------------------------------------------------- */
+
+/* What is only moved is moved as integers. */
+static void move_halves_as_integers(struct scatter *s) {
+    ig_value data = s->node.in[0], updates = s->node.in[2];
+    bool half = s->data.dtype == INGOT_F16 || s->data.dtype == INGOT_BF16;
+    if (!half || s->how != IG_SCATTER_SET) return;
+    if (ig_lower_is_literal(s->graph, data) || ig_lower_is_literal(s->graph, updates)) return;
+    s->k->buffers.at[s->lower.buffer_of[data]].dtype = INGOT_U16;
+    s->k->buffers.at[s->lower.buffer_of[updates]].dtype = INGOT_U16;
+    s->k->buffers.at[s->out].dtype = INGOT_U16;
+}
+
+struct ig_kernel *ig_kernel_scatter(struct ig_graph *graph, const struct ig_region *region) {
+    struct scatter s = {.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};
+    s.node = graph->nodes.at[region->anchor];
+    s.how = (enum ig_scatter)ig_attr_int(graph, &s.node, IG_ATTR_reduction);
+    s.data = *ig_type_of(graph, s.node.in[0]);
+    s.index = *ig_type_of(graph, s.node.in[1]);
+    s.updates = *ig_type_of(graph, s.node.in[2]);
+    s.k = s.kernel->loops = ig_loops_create(graph->job, graph->dims);
+    ig_lower_init(&s.lower, s.k, graph, region);
+    s.out = s.lower.buffer_of[s.node.out];
+    move_halves_as_integers(&s);
+    choose_tiles(&s);
+    ig_x tile;
+    struct ig_stmt *body = ig_s_for(s.k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, s.kernel->tiles), num(&s, 1), &tile);
+    split_tile(&s, tile);
+    emit_copy(&s, body);
+    if (is_nd(&s)) {
+        emit_nd(&s, body);
+    } else {
+        emit_elements(&s, body);
+    }
+    s.kernel->tactic = s.own < 0 ? "scatter" : ig_format(graph->job, "scatter, ranges of axis %d", s.own);
+    struct ig_dims *dims = graph->dims;
+    s.kernel->work = ig_dim_add(dims, ig_type_elements(dims, &s.updates),
+                                ig_dim_ceil_div(dims, ig_type_elements(dims, &s.data), ig_dim_const(dims, 8)));
+    return s.kernel;
+}
