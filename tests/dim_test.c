@@ -97,6 +97,9 @@ static void extremes_body(struct ig_job *j, void *argument) {
     check("max(b,a)", "max(a,b)");
     check("floor(min(64*x,64*y)/64)", "min(x,y)");
     check("max(x-1,0)", "max(x-1,0)");
+    check("min(min(n,9),5)", "min(n,5)");
+    check("max(3,max(n,9))", "max(n,9)");
+    check("max(min(n,9),5)", "max(min(n,9),5)");
     ig_dim_set_range(dims, parse("x"), 1, 100);
     check("max(x-1,0)", "x-1");
     check("min(x,100)", "x");

@@ -275,6 +275,19 @@ static bool absorb(const struct ig_dims *dims, enum ig_dim_kind kind, ig_dim nes
     return true;
 }
 
+static ig_dim extreme(struct ig_dims *dims, enum ig_dim_kind kind, ig_dim a, ig_dim b);
+
+/* min(min(x, 9), 5) = min(x, 5), and the same with max. The constant is an atom's second operand, being the smaller. */
+static bool merge_constants(struct ig_dims *dims, enum ig_dim_kind kind, ig_dim nested, ig_dim other,
+                            ig_dim *out_result) {
+    const struct ig_dim_atom *atom = ig_sum_atom(dims, nested);
+    if (atom == NULL || atom->kind != kind || !ig_dim_is_const(dims, other, NULL)) return false;
+    ig_dim x = atom->a, constant = atom->b;
+    if (!ig_dim_is_const(dims, constant, NULL)) return false;
+    *out_result = extreme(dims, kind, x, extreme(dims, kind, constant, other));
+    return true;
+}
+
 static ig_dim extreme(struct ig_dims *dims, enum ig_dim_kind kind, ig_dim a, ig_dim b) {
     int64_t lo, hi;
     ig_dim result;
@@ -283,6 +296,7 @@ static ig_dim extreme(struct ig_dims *dims, enum ig_dim_kind kind, ig_dim a, ig_
     if (lo >= 0) return kind == IG_DIM_MIN ? a : b;
     if (hi <= 0) return kind == IG_DIM_MIN ? b : a;
     if (absorb(dims, kind, a, b, &result) || absorb(dims, kind, b, a, &result)) return result;
+    if (merge_constants(dims, kind, a, b, &result) || merge_constants(dims, kind, b, a, &result)) return result;
     int64_t g = ig_gcd(ig_sum_content(dims, a, true), ig_sum_content(dims, b, true));
     if (g > 1) {
         result = extreme(dims, kind, ig_sum_shrink(dims, a, g), ig_sum_shrink(dims, b, g));

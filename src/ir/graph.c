@@ -148,35 +148,44 @@ void ig_graph_assume_equal(struct ig_graph *graph, ig_dim a, ig_dim b) {
     IG_PUSH(graph->job, &graph->assumptions, pair);
 }
 
-static void narrow(struct ig_graph *graph, ig_dim symbol, int64_t at_least, int64_t at_most) {
-    int64_t lo, hi;
+/* dim = symbol + offset */
+static bool is_shifted_symbol(struct ig_graph *graph, ig_dim dim, ig_dim *out_symbol, int64_t *out_offset) {
+    struct ig_dim_view view = ig_dim_look(graph->dims, dim);
+    bool shifted = view.kind == IG_DIM_ADD && ig_dim_is_const(graph->dims, view.b, out_offset);
+    *out_symbol = shifted ? view.a : dim;
+    if (!shifted) *out_offset = 0;
+    return ig_dim_look(graph->dims, *out_symbol).kind == IG_DIM_SYMBOL;
+}
+
+/* Lets `dim`, a symbol plus a constant, be from at_least to at_most; INT32_MIN and INT32_MAX: no matter. */
+static void narrow(struct ig_graph *graph, ig_dim dim, int64_t at_least, int64_t at_most) {
+    int64_t lo, hi, offset;
+    ig_dim symbol;
+    if (!is_shifted_symbol(graph, dim, &symbol, &offset) || offset != (int32_t)offset) return;
     ig_dim_range(graph->dims, symbol, &lo, &hi);
-    if (at_least < lo) at_least = lo;
-    if (at_most > hi) at_most = hi;
-    if (at_least > at_most)
+    if (at_least > INT32_MIN && at_least - offset > lo) lo = at_least - offset;
+    if (at_most < INT32_MAX && at_most - offset < hi) hi = at_most - offset;
+    if (lo > hi)
         ig_raise(graph->job, INGOT_BAD_MODEL, "no value of the dimension %s makes the model's shapes fit",
                  ig_dim_text(graph->dims, symbol));
-    ig_dim_set_range(graph->dims, symbol, at_least, at_most);
+    ig_dim_set_range(graph->dims, symbol, lo, hi);
 }
 
-static bool is_symbol(struct ig_graph *graph, ig_dim dim) {
-    return ig_dim_look(graph->dims, dim).kind == IG_DIM_SYMBOL;
-}
-
-/* What a == b says of a symbol: s == k, s == min(s, m), s == max(s, m), min(s, m) == k, max(s, m) == k. */
+/* What a == b says of s, a symbol plus a constant, where it is s == k, s == min(s, m), s == max(s, m), min(s, m) == k or
+ * max(s, m) == k. */
 static void narrow_by(struct ig_graph *graph, ig_dim a, ig_dim b) {
     struct ig_dim_view view = ig_dim_look(graph->dims, b);
     int64_t k, m;
     bool is_min = view.kind == IG_DIM_MIN, is_max = view.kind == IG_DIM_MAX;
     bool a_is_const = ig_dim_is_const(graph->dims, a, &k);
-    if (view.kind == IG_DIM_SYMBOL && a_is_const) narrow(graph, b, k, k);
+    if (a_is_const) narrow(graph, b, k, k);
     if (!is_min && !is_max) return;
-    ig_dim symbol = is_symbol(graph, view.a) ? view.a : view.b, other = symbol == view.a ? view.b : view.a;
-    if (!is_symbol(graph, symbol) || !ig_dim_is_const(graph->dims, other, &m)) return;
-    if (a == symbol) narrow(graph, symbol, is_max ? m : INT64_MIN, is_min ? m : INT64_MAX);
+    ig_dim s = ig_dim_is_const(graph->dims, view.a, &m) ? view.b : view.a;
+    if (!ig_dim_is_const(graph->dims, s == view.a ? view.b : view.a, &m)) return;
+    if (a == s) narrow(graph, s, is_max ? m : INT32_MIN, is_min ? m : INT32_MAX);
     if (!a_is_const) return;
     bool exact = is_min ? k < m : k > m; /* then it is the symbol that gives k */
-    narrow(graph, symbol, is_min || exact ? k : INT64_MIN, is_max || exact ? k : INT64_MAX);
+    narrow(graph, s, is_min || exact ? k : INT32_MIN, is_max || exact ? k : INT32_MAX);
 }
 
 void ig_graph_narrow_symbols(struct ig_graph *graph) {
