@@ -125,6 +125,8 @@ static const Onnx__TypeProto__Tensor *tensor_type(struct ig_job *job, const Onnx
 static void give_elements(struct ig_onnx *import, struct ig_graph *g, ig_value value, const char *name) {
     const struct ig_type *type = ig_type_of(g, value);
     int64_t count = 1;
+    uint32_t plain;
+    if (ig_map_get_name(&import->plain, name, &plain)) return;
     if (type->rank > 1 || (type->dtype != INGOT_I64 && type->dtype != INGOT_I32)) return;
     if (type->rank == 1 && !ig_dim_is_const(import->dims, type->dim[0], &count)) return;
     if (count > IG_ONNX_MAX_INPUT_ELEMENTS) return;
@@ -170,15 +172,13 @@ static void import_inputs(struct ig_onnx_scope *scope) {
     }
 }
 
-struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder) {
-    struct ig_onnx *import = IG_NEW(job, struct ig_onnx);
-    import->job = job;
-    import->folder = folder;
-    ig_defer(job, ig_onnx_release_files, import);
-    import->model = unpack(job, data, size);
-    import->dims = ig_dims_create(job);
-    ig_onnx_register_functions(import);
+/* ---- The whole ---- */
 
+static struct ig_graph *import_model(struct ig_onnx *import) {
+    struct ig_job *job = import->job;
+    import->dims = ig_dims_create(job);
+    import->nesting = import->forks = 0;
+    import->nodes = 0;
     struct ig_graph *graph = ig_graph_create(job, import->dims);
     struct ig_onnx_scope scope;
     ig_onnx_scope_init(&scope, import, graph, NULL, import->model->graph);
@@ -192,6 +192,32 @@ struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t siz
         ig_value value = ig_onnx_graph_output(&scope, i);
         ig_build_output(graph, scope.proto->output[i]->name, value);
     }
-    ig_graph_narrow_symbols(graph);
     return graph;
+}
+
+struct again {
+    struct ig_onnx *import;
+    struct ig_graph *graph;
+};
+
+static void import_again(struct ig_job *job, void *argument) {
+    struct again *again = argument;
+    (void)job;
+    again->graph = import_model(again->import);
+}
+
+struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder) {
+    struct ig_onnx *import = IG_NEW(job, struct ig_onnx);
+    import->job = job;
+    import->folder = folder;
+    ig_defer(job, ig_onnx_release_files, import);
+    import->model = unpack(job, data, size);
+    ig_onnx_register_functions(import);
+    ig_map_init(&import->plain, job);
+    struct ig_graph *graph = import_model(import);
+    if (!ig_onnx_find_plain_inputs(graph, &import->plain)) return graph;
+    /* Symbols that left no trace in a shape may still have been needed on the way there. */
+    struct again again = {.import = import};
+    struct ingot_error error;
+    return ig_job_run(job, import_again, &again, &error) == INGOT_OK ? again.graph : graph;
 }

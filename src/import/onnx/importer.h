@@ -7,6 +7,7 @@
  *   order.c      nodes in an order in which inputs come first
  *   subgraph.c   nodes, bodies of control flow, branches taken at import
  *   function.c   local functions, inlined
+ *   contents.c   which inputs' contents decide on shapes
  *   tensor.c     TensorProto to constants; external.c maps their files
  *   attribute.c  attributes and inputs of a node, checked
  *   rational.c   sizes that a model computes through floats
@@ -38,6 +39,7 @@ struct ig_onnx {
     const char *folder; /* may be NULL */
     struct ig_dims *dims;
     struct ig_map functions; /* key of function.c -> index into model->functions */
+    struct ig_map plain;     /* names of inputs whose contents get no symbols */
     struct ig_onnx_file *files;
     int nesting;
     int forks;
@@ -132,6 +134,9 @@ bool ig_onnx_is_initializer(const struct ig_onnx_scope *scope, const char *name)
 ig_value ig_onnx_capture(struct ig_onnx_scope *scope, ig_value outer);
 /* The opset of a domain in this scope; 0 where it is not imported. */
 int64_t ig_onnx_opset(const struct ig_onnx_scope *scope, const char *domain);
+
+/* Adds the names of the inputs whose contents have symbols although no shape depends on them; false: there are none. */
+bool ig_onnx_find_plain_inputs(struct ig_graph *graph, struct ig_map *out_plain);
 
 /* ---- Nodes and subgraphs */
 
