@@ -23,7 +23,7 @@ static double activate(const struct activation *f, double x) {
     case IG_ACT_LEAKY_RELU: return x < 0 ? f->alpha * x : x;
     case IG_ACT_THRESHOLDED_RELU: return x >= f->alpha || isnan(x) ? x : 0;
     case IG_ACT_SCALED_TANH: return f->alpha * tanh(f->beta * x);
-    case IG_ACT_HARD_SIGMOID: return fmin(fmax(f->alpha * x + f->beta, 0), 1);
+    case IG_ACT_HARD_SIGMOID: return isnan(x) ? x : fmin(fmax(f->alpha * x + f->beta, 0), 1);
     case IG_ACT_ELU: return x < 0 ? f->alpha * expm1(x) : x;
     case IG_ACT_SOFTSIGN: return x / (1 + fabs(x));
     case IG_ACT_SOFTPLUS: return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
@@ -60,6 +60,27 @@ static bool given(const struct ig_node *node, const struct ig_view *in, uint32_t
     return index < node->n_in && in[index].dtype != INGOT_DTYPE_NONE;
 }
 
+/* r as [gates*hidden][hidden] doubles; it may be packed (ops.def). */
+static double *recurrent_weights(struct ig_eval *ev, const struct ig_view *r, const struct recurrence *rec) {
+    double *values = as_doubles(ev, r);
+    if (r->rank == 2) return values;
+    int64_t hidden = rec->hidden, units = r->dims[3], rows = rec->gates * hidden;
+    double *plain = ig_eval_scratch(ev, rows * hidden, sizeof *plain);
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t gate = row / hidden, panel = row % hidden / units, unit = row % hidden % units;
+        for (int64_t i = 0; i < hidden; i++)
+            plain[row * hidden + i] = values[((panel * hidden + i) * rec->gates + gate) * units + unit];
+    }
+    return plain;
+}
+
+static bool weights_fit(const struct ig_view *xw, const struct ig_view *r, int gates) {
+    if (xw->rank != 3 || (r->rank != 2 && r->rank != 4)) return false;
+    bool fits = xw->dims[2] == gates * r->dims[1];
+    if (r->rank == 2) return fits && r->dims[0] == xw->dims[2];
+    return fits && r->dims[2] == gates && r->dims[3] > 0 && r->dims[0] == (r->dims[1] + r->dims[3] - 1) / r->dims[3];
+}
+
 /* [batch][hidden] doubles of an optional input; zeros without it. */
 static double *state(struct ig_eval *ev, const struct recurrence *rec, const struct ig_node *node,
                      const struct ig_view *in, uint32_t index) {
@@ -78,11 +99,9 @@ static void begin(struct ig_eval *ev, struct ig_graph *graph, const struct ig_no
                   int gates, uint32_t lengths, struct recurrence *rec) {
     *rec = (struct recurrence){.xw = ig_view_dense(ev, &in[0]), .gates = gates};
     const struct ig_view *r = &in[1];
-    if (in[0].rank != 3 || r->rank != 2 || r->dims[0] != gates * r->dims[1] || in[0].dims[2] != r->dims[0]) {
-        ig_eval_raise(ev, "the recurrent weights do not fit the input");
-    }
+    if (!weights_fit(&in[0], r, gates)) ig_eval_raise(ev, "the recurrent weights do not fit the input");
     rec->time = in[0].dims[0], rec->batch = in[0].dims[1], rec->hidden = r->dims[1];
-    rec->r = as_doubles(ev, r);
+    rec->r = recurrent_weights(ev, r, rec);
     rec->h = state(ev, rec, node, in, 2);
     rec->x = ig_eval_scratch(ev, gates * rec->hidden, sizeof *rec->x);
     rec->sums = ig_eval_scratch(ev, gates * rec->hidden, sizeof *rec->sums);

@@ -1,7 +1,7 @@
 /* Type inference of recurrences and control flow. See infer.h. */
 #include "ir/infer.h"
 
-/* ---- Recurrences: xw [time, batch, gates*hidden], r [gates*hidden, hidden], states [batch, hidden] */
+/* ---- Recurrences: xw [time, batch, gates*hidden], r [gates*hidden, hidden] or packed, states [batch, hidden] */
 
 struct recurrence {
     ig_dim time, batch, hidden;
@@ -31,18 +31,30 @@ static void check_activations(struct ig_infer *x, int count) {
         ig_infer_fail(x, "there are not %d alphas and betas", count);
 }
 
+/* r as it is, or packed: [ceil(hidden/units), hidden, gates, units]. */
+static void check_weights(struct ig_infer *x, int gates, ig_dim width) {
+    const struct ig_type *r = ig_infer_in(x, 1);
+    if (r->rank != 4) {
+        ig_infer_rank(x, 1, 2);
+        ig_infer_unify(x, r->dim[0], width, "widths of the gates");
+        return;
+    }
+    ig_infer_unify(x, r->dim[0], ig_dim_ceil_div(x->dims, r->dim[1], r->dim[3]), "numbers of panels");
+    ig_infer_unify(x, r->dim[2], ig_dim_const(x->dims, gates), "numbers of gates");
+}
+
 /* Checks xw, r, h0 and `lengths`, and gives the sizes. */
 static struct recurrence recurrence(struct ig_infer *x, int gates, uint32_t lengths) {
     const struct ig_type *xw = ig_infer_in(x, 0), *r = ig_infer_in(x, 1);
     ig_infer_rank(x, 0, 3);
-    ig_infer_rank(x, 1, 2);
+    if (r->rank < 2) ig_infer_rank(x, 1, 2);
     struct recurrence s = {xw->dim[0], xw->dim[1], r->dim[1], xw->dtype};
     ig_dim width = ig_dim_mul(x->dims, ig_dim_const(x->dims, gates), s.hidden);
     if (!ig_dtype_is_float(s.dtype)) ig_infer_fail(x, "input 0 is not of a floating-point type");
     check_float(x, 1, s.dtype);
     check_float(x, 2, s.dtype);
     ig_infer_unify(x, xw->dim[2], width, "widths of the gates");
-    ig_infer_unify(x, r->dim[0], width, "widths of the gates");
+    check_weights(x, gates, width);
     check_shape(x, 2, "dims of the state", 2, s.batch, s.hidden);
     if (ig_infer_has(x, lengths)) ig_infer_dtype(x, lengths, INGOT_I32);
     check_shape(x, lengths, "dims of the lengths", 1, s.batch, s.batch);

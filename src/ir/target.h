@@ -23,4 +23,10 @@ static inline int ig_target_nr(const struct ig_target *target) {
     return 2 * target->vector_bytes / 4;
 }
 
+/* Units of a packed panel of a recurrence's weights (ops.def), of elements of that many bytes: the gates of one unit lie
+ * in one panel, and its rows are two to four vectors long. */
+static inline int ig_target_units(const struct ig_target *target, int gates, int element_bytes) {
+    return (gates == 1 ? 2 : 1) * target->vector_bytes / element_bytes;
+}
+
 #endif

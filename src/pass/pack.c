@@ -5,6 +5,7 @@
  * Guarantees: f32 matrices [k, n] that are the constant second operand of a matmul are [ceil(n/NR), k, NR]; constant
  *             weights of channels-last convolutions are [groups, ceil(M/groups/NR), kernel..., C/groups, NR], and
  *             [kernel..., C] where depthwise; the attribute `packed` says so (NR, or 1). NR is the target's panel width.
+ *             Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             The packing is done by pad, reshape and transpose of the constant, so it is a recipe.
  */
 #include "pass/match.h"
@@ -32,15 +33,18 @@ static ig_value reshape_to_ints(struct ig_graph *g, ig_value v, const int64_t *s
     return ig_view_reshape(g, v, dims, rank);
 }
 
-/* A constant f32 operand of static shape without empty dims. */
-static bool can_pack(struct ig_graph *g, ig_value w, int64_t *out_dims) {
+/* A constant operand of static shape without empty dims. */
+static bool is_packable(struct ig_graph *g, ig_value w, int64_t *out_dims) {
     const struct ig_type *type = ig_type_of(g, w);
-    if (!ig_info(g, w)->is_const || type->dtype != INGOT_F32 || !ig_type_is_static(g->dims, type, out_dims))
-        return false;
+    if (!ig_info(g, w)->is_const || !ig_type_is_static(g->dims, type, out_dims)) return false;
     for (int i = 0; i < type->rank; i++) {
         if (out_dims[i] == 0) return false;
     }
     return true;
+}
+
+static bool can_pack(struct ig_graph *g, ig_value w, int64_t *out_dims) {
+    return ig_type_of(g, w)->dtype == INGOT_F32 && is_packable(g, w, out_dims);
 }
 
 static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_value *in, ig_value w, int64_t packed,
@@ -109,7 +113,35 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
     return rebuild(g, n, in, pack_panels(g, in[1], dims, rank, groups, nr), nr, dims[0]);
 }
 
+/* [gates*hidden,hidden] to [panels,hidden,gates,units] */
+static ig_value pack_recurrence(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    int64_t dims[INGOT_MAX_RANK], panels;
+    ig_value operands[6];
+    const struct ig_type *type = ig_type_of(g, in[1]);
+    bool suits = type->rank == 2 && (type->dtype == INGOT_F32 || type->dtype == INGOT_F64);
+    if (!suits || !is_packable(g, in[1], dims)) return IG_NO_VALUE;
+    int64_t hidden = dims[1], gates = dims[0] / hidden;
+    int64_t units = ig_target_units(rw->options->target, (int)gates, (int)ingot_dtype_size(type->dtype));
+    ig_value r = reshape_to_ints(g, in[1], (int64_t[]){gates, hidden, hidden}, 3);
+    r = pad_to_panels(g, r, 1, units, &panels);
+    r = reshape_to_ints(g, r, (int64_t[]){gates, panels, units, hidden}, 4);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        operands[i] = in[i];
+    operands[1] = ig_view_transpose(g, r, (int64_t[]){1, 3, 0, 2});
+    return ig_build_node(g, n->op, operands, n->n_in, n->n_out, n->attr, NULL);
+}
+
+static bool pack_states(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    ig_value first = pack_recurrence(rw, n, in);
+    for (uint32_t o = 0; o < n->n_out && first != IG_NO_VALUE; o++)
+        out_values[o] = first + o;
+    return first != IG_NO_VALUE;
+}
+
 static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    if (n->op == IG_OP_lstm || n->op == IG_OP_gru || n->op == IG_OP_rnn)
+        return !ig_info(rw->in, n->out)->is_const && pack_states(rw, n, in, out_values);
     if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;
     if (ig_info(rw->in, n->out)->is_const || ig_attr_int(rw->in, n, IG_ATTR_packed) != 0) return false;
     out_values[0] = n->op == IG_OP_matmul ? pack_matmul(rw, n, in) : pack_conv(rw, n, in);
