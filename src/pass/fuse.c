@@ -284,7 +284,7 @@ static bool *find_stored_views(struct fuser *f) {
             ig_value base = reshape_base(g, n->in[i]);
             const struct ig_node *view = ig_def(g, base);
             if (dense) stored[base] = true;
-            if (contract && view && !contraction_reads_through(view)) stored[base] = true;
+            if (contract && view && is_view(view) && !contraction_reads_through(view)) stored[base] = true;
         }
         if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n)) stored[n->out] = true;
         if (!f->join && n->op != IG_OP_reshape) stored[n->out] = true;
