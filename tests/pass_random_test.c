@@ -302,12 +302,34 @@ static ig_value step_normed_conv(struct maker *m, ig_value x) {
     return clamp(m, step_norm(m, make_conv(m, step_norm(m, x))));
 }
 
+/* Elementwise work and reductions right behind views of something computed. */
+static ig_value step_behind_views(struct maker *m, ig_value x) {
+    x = step_reshape(m, step_transpose(m, step_unary(m, x)));
+    if (pick(m, 2)) x = step_reshape(m, x);
+    x = step_constant(m, x);
+    return pick(m, 2) ? step_reduce(m, x) : step_reshape(m, x);
+}
+
+/* Scaled operands, views between the scale and the product. */
+static ig_value step_scaled_product(struct maker *m, ig_value x) {
+    struct ig_type type = *ig_type_of(m->g, x);
+    int64_t perm[INGOT_MAX_RANK];
+    if (type.rank < 2) return x;
+    for (int i = 0; i < type.rank; i++)
+        perm[i] = i < type.rank - 2 ? i : 2 * type.rank - 3 - i;
+    ig_value a = ig_map2(m->g, IG_OP_mul, x, ig_build_scalar(m->g, INGOT_F32, 3));
+    ig_value b = ig_map2(m->g, IG_OP_mul, ig_map1(m->g, IG_OP_neg, x), ig_build_scalar(m->g, INGOT_F32, 2));
+    return clamp(m, ig_build_matmul(m->g, a, ig_build_transpose(m->g, b, perm), INGOT_F32));
+}
+
 typedef ig_value (*step)(struct maker *m, ig_value x);
 
 static const step steps[] = {
-    step_unary,  step_constant, step_binary, step_transpose, step_transpose,   step_reshape,   step_reshape,
-    step_reduce, step_slice,    step_pad,    step_concat,    step_gather,      step_broadcast, step_matmul,
-    step_conv,   step_conv,     step_pool,   step_heads,     step_normed_conv,
+    step_unary,        step_constant,       step_binary,    step_transpose,   step_transpose,
+    step_reshape,      step_reshape,        step_reduce,    step_slice,       step_pad,
+    step_concat,       step_gather,         step_broadcast, step_matmul,      step_conv,
+    step_conv,         step_pool,           step_heads,     step_normed_conv, step_behind_views,
+    step_behind_views, step_scaled_product,
 };
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------- */
