@@ -1,0 +1,166 @@
+/* The division into regions: what joins, what stays apart, and that every region reads only what is ready. */
+#include <string.h>
+
+#include "ir/build.h"
+#include "ir/print.h"
+#include "pass/regions.h"
+#include "support/support.h"
+
+struct division {
+    const char *text;
+    bool join;
+    uint32_t regions;
+    char families[16]; /* of the regions, in order: a letter each */
+};
+
+static char letter(enum ig_family family) {
+    static const char letters[] = {
+        [IG_FAMILY_MAP] = 'm',  [IG_FAMILY_ROW] = 'r',  [IG_FAMILY_CONTRACT] = 'c', [IG_FAMILY_WINDOW] = 'w',
+        [IG_FAMILY_SCAN] = 's', [IG_FAMILY_REST] = 'x', [IG_FAMILY_CONTROL] = 'f',
+    };
+    return letters[family];
+}
+
+/* Every input of a region is constant, an input of the graph, or computed before (up to reshapes). */
+static void check_order(struct ig_graph *g) {
+    bool *ready = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
+    for (uint32_t v = 0; v < g->values.count; v++)
+        ready[v] = ig_info(g, v)->is_const || ig_info(g, v)->node == IG_NO_NODE;
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        const struct ig_region *region = &g->regions.at[r];
+        for (uint32_t i = 0; i < region->inputs.count; i++) {
+            ig_value v = region->inputs.at[i];
+            const struct ig_node *n;
+            while (!ready[v] && (n = ig_def_op(g, v, IG_OP_reshape)))
+                v = n->in[0];
+            assert_true(ready[v]);
+        }
+        assert_true(region->outputs.count > 0);
+        for (uint32_t i = 0; i < region->outputs.count; i++)
+            ready[region->outputs.at[i]] = true;
+    }
+    for (uint32_t i = 0; i < g->outputs.count; i++) {
+        ig_value v = g->outputs.at[i].value;
+        const struct ig_node *n;
+        while (!ready[v] && (n = ig_def_op(g, v, IG_OP_reshape)))
+            v = n->in[0];
+        assert_true(ready[v]);
+    }
+}
+
+static void divide(struct ig_job *job, void *argument) {
+    struct division *d = argument;
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), d->text, strlen(d->text));
+    struct ig_pass_options options = {0};
+    g = d->join ? ig_pass_fuse(g, &options) : ig_pass_partition(g, &options);
+    ig_graph_verify(g, "fuse");
+    check_order(g);
+    d->regions = g->regions.count;
+    for (uint32_t r = 0; r < g->regions.count; r++)
+        d->families[r] = letter(g->regions.at[r].family);
+}
+
+static void expect(const char *text, bool join, const char *families) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    struct division d = {.text = text, .join = join};
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, divide, &d, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+    assert_string_equal(d.families, families);
+}
+
+/* A contraction takes bias, residual and activation; the residual's own producer runs before. */
+static const char residual[] = "graph {\n"
+                               "  input %0 \"x\": f32[batch,64]\n"
+                               "  input %1 \"w\": f32[64,64]\n"
+                               "  input %2 \"b\": f32[64]\n"
+                               "  %3 = sqrt(%0): f32[batch,64]\n"
+                               "  %4 = matmul(%0, %1) {acc=f32, packed=0, n=0}: f32[batch,64]\n"
+                               "  %5 = add(%4, %2): f32[batch,64]\n"
+                               "  %6 = add(%5, %3): f32[batch,64]\n"
+                               "  %7 = sigmoid(%6): f32[batch,64]\n"
+                               "  %8 = mul(%6, %7): f32[batch,64]\n"
+                               "  output \"y\" = %8\n"
+                               "}\n";
+
+static void test_epilogue(void **state) {
+    expect(residual, true, "mc");
+    expect(residual, false, "mcmmmm");
+}
+
+/* Softmax is one row kernel, and takes the elementwise work before and after it. */
+static const char softmax[] = "graph {\n"
+                              "  input %0 \"x\": f32[batch,n]\n"
+                              "  input %1 \"mask\": f32[batch,n]\n"
+                              "  %2 = add(%0, %1): f32[batch,n]\n"
+                              "  %3 = reduce_max(%2) {axes=[1]}: f32[batch,1]\n"
+                              "  %4 = sub(%2, %3): f32[batch,n]\n"
+                              "  %5 = exp(%4): f32[batch,n]\n"
+                              "  %6 = reduce_sum(%5) {axes=[1]}: f32[batch,1]\n"
+                              "  %7 = div(%5, %6): f32[batch,n]\n"
+                              "  output \"y\" = %7\n"
+                              "}\n";
+
+static void test_row(void **state) {
+    expect(softmax, true, "r");
+}
+
+/* Views are read through; one that is a result is stored, a reshape never. */
+static const char views[] = "graph {\n"
+                            "  input %0 \"x\": f32[2,3,4]\n"
+                            "  %1 = sqrt(%0): f32[2,3,4]\n"
+                            "  %2 = transpose(%1) {perm=[0,2,1]}: f32[2,4,3]\n"
+                            "  %3 = exp(%2): f32[2,4,3]\n"
+                            "  %4 = reshape(%3) {dims=[24]}: f32[24]\n"
+                            "  output \"a\" = %4\n"
+                            "  output \"b\" = %2\n"
+                            "}\n";
+
+static void test_views(void **state) {
+    expect(views, true, "mmm");
+}
+
+/* Reductions over other axes do not share a kernel. */
+static const char two_axes[] = "graph {\n"
+                               "  input %0 \"x\": f32[5,7]\n"
+                               "  %1 = exp(%0): f32[5,7]\n"
+                               "  %2 = reduce_sum(%1) {axes=[0]}: f32[1,7]\n"
+                               "  %3 = reduce_sum(%1) {axes=[1]}: f32[5,1]\n"
+                               "  output \"a\" = %2\n"
+                               "  output \"b\" = %3\n"
+                               "}\n";
+
+static void test_axes(void **state) {
+    expect(two_axes, true, "rr");
+}
+
+/* An elementwise prologue that only a matrix product reads goes into its panels. */
+static const char prologue[] = "graph {\n"
+                               "  input %0 \"x\": f32[8,16]\n"
+                               "  input %1 \"w\": f32[16,4]\n"
+                               "  %2 = abs(%0): f32[8,16]\n"
+                               "  %3 = add(%0, %2): f32[8,16]\n"
+                               "  %4 = mul(%0, %0): f32[8,16]\n"
+                               "  %5 = matmul(%4, %1) {acc=f32, packed=0, n=0}: f32[8,4]\n"
+                               "  %6 = matmul(%3, %1) {acc=f32, packed=0, n=0}: f32[8,4]\n"
+                               "  %7 = add(%5, %6): f32[8,4]\n"
+                               "  output \"y\" = %7\n"
+                               "}\n";
+
+static void test_prologue(void **state) {
+    expect(prologue, true, "cmc");
+}
+
+/* Identity networks: nothing to compute. */
+static void test_nothing(void **state) {
+    expect("graph {\n  input %0 \"x\": f32[2]\n  output \"y\" = %0\n}\n", true, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),      cmocka_unit_test(test_views),
+        cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue), cmocka_unit_test(test_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
