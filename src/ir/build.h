@@ -35,22 +35,23 @@ ig_value ig_build_constant(struct ig_graph *g, enum ingot_dtype dtype, int rank,
 ig_value ig_build_scalar(struct ig_graph *g, enum ingot_dtype dtype, double value); /* rank 0 */
 ig_value ig_build_scalar_int(struct ig_graph *g, enum ingot_dtype dtype, int64_t value);
 ig_value ig_build_i64s(struct ig_graph *g, const int64_t *values, int count);
-ig_value ig_build_shape(struct ig_graph *g, const ig_dim *values, int count);  /* i64[count] */
-ig_value ig_build_shape_scalar(struct ig_graph *g, ig_dim value);              /* i64[] */
+ig_value ig_build_shape(struct ig_graph *g, const ig_dim *values, int count); /* i64[count] */
+ig_value ig_build_shape_scalar(struct ig_graph *g, ig_dim value);             /* i64[] */
 ig_value ig_build_iota(struct ig_graph *g, const ig_dim *dims, int rank, int axis);
 
 /* Elementwise; scalars of the right type for constants: ig_map2(g, IG_OP_mul, x, ig_build_scalar(g, dtype, 0.5)). */
 ig_value ig_map1(struct ig_graph *g, enum ig_op op, ig_value a);
 ig_value ig_map2(struct ig_graph *g, enum ig_op op, ig_value a, ig_value b);
 ig_value ig_build_where(struct ig_graph *g, ig_value condition, ig_value a, ig_value b);
-ig_value ig_build_cast(struct ig_graph *g, ig_value a, enum ingot_dtype to);          /* no node where it is that type */
+ig_value ig_build_cast(struct ig_graph *g, ig_value a, enum ingot_dtype to); /* no node where it is that type */
 ig_value ig_build_cast_saturating(struct ig_graph *g, ig_value a, enum ingot_dtype to);
 
 /* Views and movement; no node where the result would be the operand itself. */
 ig_value ig_build_reshape(struct ig_graph *g, ig_value a, const ig_dim *dims, int rank);
 ig_value ig_build_transpose(struct ig_graph *g, ig_value a, const int64_t *perm);
 ig_value ig_build_broadcast(struct ig_graph *g, ig_value a, const ig_dim *dims, int rank);
-ig_value ig_build_slice(struct ig_graph *g, ig_value a, const ig_dim *starts, const ig_dim *sizes, const int64_t *steps);
+ig_value ig_build_slice(struct ig_graph *g, ig_value a, const ig_dim *starts, const ig_dim *sizes,
+                        const int64_t *steps);
 /* One axis only. */
 ig_value ig_build_slice_axis(struct ig_graph *g, ig_value a, int axis, ig_dim start, ig_dim size, int64_t step);
 ig_value ig_build_pad(struct ig_graph *g, ig_value a, const ig_dim *before, const ig_dim *after, enum ig_pad_mode mode,

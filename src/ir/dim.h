@@ -69,7 +69,16 @@ bool ig_dim_eval(const struct ig_dims *dims, ig_dim dim, const ig_dim *symbols, 
 
 /* Structure, for translating expressions into the shape program: an expression is a constant, a symbol, or an
  * operation on two others. n-ary sums and products are presented as left-leaning binary ones. */
-enum ig_dim_kind { IG_DIM_CONST, IG_DIM_SYMBOL, IG_DIM_ADD, IG_DIM_MUL, IG_DIM_DIV, IG_DIM_MOD, IG_DIM_MIN, IG_DIM_MAX };
+enum ig_dim_kind {
+    IG_DIM_CONST,
+    IG_DIM_SYMBOL,
+    IG_DIM_ADD,
+    IG_DIM_MUL,
+    IG_DIM_DIV,
+    IG_DIM_MOD,
+    IG_DIM_MIN,
+    IG_DIM_MAX
+};
 struct ig_dim_view {
     enum ig_dim_kind kind;
     int64_t value;    /* CONST */

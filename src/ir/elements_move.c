@@ -72,14 +72,14 @@ void ig_elements_slice(struct ig_elements *e) {
 }
 
 void ig_elements_pad(struct ig_elements *e) {
-    const ig_dim *in, *fill;
-    int64_t dims[INGOT_MAX_RANK], index[INGOT_MAX_RANK], before[INGOT_MAX_RANK], none[INGOT_MAX_RANK];
+    const ig_dim *in, *fill = NULL;
+    int64_t dims[INGOT_MAX_RANK], index[INGOT_MAX_RANK], before[INGOT_MAX_RANK] = {0}, none[INGOT_MAX_RANK];
     ig_dim value = ig_dim_const(e->dims, 0);
     int rank = e->type->rank;
     if (ig_elements_attr(e, IG_ATTR_mode)->i != IG_PAD_CONSTANT || !constants_of(e, IG_ATTR_before, before)) return;
     if (!ig_elements_input(e, 0, &in, dims)) return;
-    if (e->node->n_in > 1 && e->node->in[1] != IG_NO_VALUE)
-        value = ig_elements_input(e, 1, &fill, none) ? fill[0] : IG_DIM_NONE;
+    bool has_value = e->node->n_in > 1 && e->node->in[1] != IG_NO_VALUE;
+    if (has_value) value = ig_elements_input(e, 1, &fill, none) ? fill[0] : IG_DIM_NONE;
     for (int i = 0; i < e->count; i++) {
         bool inside = true;
         ig_elements_split(i, e->dim, rank, index);

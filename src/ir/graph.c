@@ -39,48 +39,9 @@ static const struct ig_op_info op_infos[IG_OP_COUNT] = {
 #undef A
 
 static const char *const attr_names[IG_ATTR_COUNT] = {
-#define A(name) [IG_ATTR_##name] = #name
-    A(to),
-    A(saturate),
-    A(data),
-    A(values),
-    A(scalar),
-    A(dims),
-    A(axis),
-    A(perm),
-    A(starts),
-    A(sizes),
-    A(steps),
-    A(before),
-    A(after),
-    A(mode),
-    A(batch_dims),
-    A(reduction),
-    A(axes),
-    A(last),
-    A(exclusive),
-    A(reverse),
-    A(k),
-    A(largest),
-    A(acc),
-    A(packed),
-    A(n),
-    A(strides),
-    A(dilations),
-    A(groups),
-    A(channels_last),
-    A(kernel),
-    A(column_major),
-    A(count_pad),
-    A(activations),
-    A(clip),
-    A(input_forget),
-    A(alphas),
-    A(betas),
-    A(linear_before_reset),
-    A(trip),
-    A(carried),
-#undef A
+#define IG_ATTR_TEXT(name) [IG_ATTR_##name] = #name
+    IG_ATTR_NAMES(IG_ATTR_TEXT)
+#undef IG_ATTR_TEXT
 };
 
 const struct ig_op_info *ig_op_info(enum ig_op op) {

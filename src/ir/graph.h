@@ -44,30 +44,50 @@ enum ig_pad_mode { IG_PAD_CONSTANT, IG_PAD_REFLECT, IG_PAD_EDGE, IG_PAD_WRAP };
 enum ig_scatter { IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX, IG_SCATTER_MIN };
 /* Activations of recurrences. */
 enum ig_activation {
-    IG_ACT_SIGMOID, IG_ACT_TANH, IG_ACT_RELU, IG_ACT_AFFINE, IG_ACT_LEAKY_RELU, IG_ACT_THRESHOLDED_RELU,
-    IG_ACT_SCALED_TANH, IG_ACT_HARD_SIGMOID, IG_ACT_ELU, IG_ACT_SOFTSIGN, IG_ACT_SOFTPLUS,
+    IG_ACT_SIGMOID,
+    IG_ACT_TANH,
+    IG_ACT_RELU,
+    IG_ACT_AFFINE,
+    IG_ACT_LEAKY_RELU,
+    IG_ACT_THRESHOLDED_RELU,
+    IG_ACT_SCALED_TANH,
+    IG_ACT_HARD_SIGMOID,
+    IG_ACT_ELU,
+    IG_ACT_SOFTSIGN,
+    IG_ACT_SOFTPLUS,
 };
 
-/* Every attribute name that occurs in ops.def. */
+/* Every attribute name that occurs in ops.def, once. */
+#define IG_ATTR_NAMES(A)                                                                                             \
+    A(to), A(saturate), A(data), A(values), A(scalar), A(dims), A(axis), A(perm), A(starts), A(sizes), A(steps),     \
+        A(before), A(after), A(mode), A(batch_dims), A(reduction), A(axes), A(last), A(exclusive), A(reverse), A(k), \
+        A(largest), A(acc), A(packed), A(n), A(strides), A(dilations), A(groups), A(channels_last), A(kernel),       \
+        A(column_major), A(count_pad), A(activations), A(clip), A(input_forget), A(alphas), A(betas),                \
+        A(linear_before_reset), A(trip), A(carried)
+
 enum ig_attr_name {
-    IG_ATTR_to, IG_ATTR_saturate, IG_ATTR_data, IG_ATTR_values, IG_ATTR_scalar, IG_ATTR_dims, IG_ATTR_axis, IG_ATTR_perm,
-    IG_ATTR_starts, IG_ATTR_sizes, IG_ATTR_steps, IG_ATTR_before, IG_ATTR_after, IG_ATTR_mode, IG_ATTR_batch_dims,
-    IG_ATTR_reduction, IG_ATTR_axes, IG_ATTR_last, IG_ATTR_exclusive, IG_ATTR_reverse, IG_ATTR_k, IG_ATTR_largest,
-    IG_ATTR_acc, IG_ATTR_packed, IG_ATTR_n, IG_ATTR_strides, IG_ATTR_dilations, IG_ATTR_groups, IG_ATTR_channels_last,
-    IG_ATTR_kernel, IG_ATTR_column_major, IG_ATTR_count_pad, IG_ATTR_activations, IG_ATTR_clip, IG_ATTR_input_forget,
-    IG_ATTR_alphas, IG_ATTR_betas, IG_ATTR_linear_before_reset, IG_ATTR_trip, IG_ATTR_carried,
+#define IG_ATTR_ENUMERATOR(name) IG_ATTR_##name
+    IG_ATTR_NAMES(IG_ATTR_ENUMERATOR),
+#undef IG_ATTR_ENUMERATOR
     IG_ATTR_COUNT
 };
 
 enum ig_attr_kind {
-    IG_KIND_INT, IG_KIND_FLOAT, IG_KIND_INTS, IG_KIND_FLOATS, IG_KIND_DIM, IG_KIND_DIMS, IG_KIND_DTYPE, IG_KIND_DATA
+    IG_KIND_INT,
+    IG_KIND_FLOAT,
+    IG_KIND_INTS,
+    IG_KIND_FLOATS,
+    IG_KIND_DIM,
+    IG_KIND_DIMS,
+    IG_KIND_DTYPE,
+    IG_KIND_DATA
 };
 
 /* The elements of a constant: row-major, in place in the model's file or in the arena. */
 struct ig_data {
     const void *bytes;
     size_t size;
-    const char *initializer; /* the ONNX initialiser it is, by which it can be refitted; NULL: part of the model's logic */
+    const char *initializer; /* the ONNX initialiser it is, for refitting; NULL: part of the model's logic */
     uint64_t absent;         /* not 0: the hash of data that a text left out; `bytes` are zeros in their place */
 };
 
@@ -75,8 +95,8 @@ struct ig_attr {
     enum ig_attr_kind kind;
     int count; /* of INTS, FLOATS, DIMS */
     union {
-        int64_t i;            /* INT, DTYPE */
-        double f;             /* FLOAT */
+        int64_t i; /* INT, DTYPE */
+        double f;  /* FLOAT */
         const int64_t *ints;
         const double *floats;
         ig_dim dim;
@@ -88,6 +108,8 @@ struct ig_attr {
 /* What types an elementwise operator takes. */
 enum ig_operands { IG_OPERANDS_FLOAT, IG_OPERANDS_INT, IG_OPERANDS_NUM, IG_OPERANDS_BOOL, IG_OPERANDS_ANY };
 
+enum { IG_MAX_ATTRS = 12 }; /* of a row */
+
 struct ig_op_info {
     const char *name;
     enum ig_family family;
@@ -96,8 +118,8 @@ struct ig_op_info {
     struct {
         enum ig_attr_name name;
         enum ig_attr_kind kind;
-    } attrs[12];
-    bool is_map;                /* an IG_MAP row; then also: */
+    } attrs[IG_MAX_ATTRS];
+    bool is_map; /* an IG_MAP row; then also: */
     enum ig_operands operands;
     bool result_bool;
 };
@@ -111,20 +133,20 @@ struct ig_graph;
 struct ig_node {
     enum ig_op op;
     uint32_t n_in, n_out;
-    const ig_value *in;   /* IG_NO_VALUE: optional and absent */
-    ig_value out;         /* the first output; the others have the next indices */
+    const ig_value *in;         /* IG_NO_VALUE: optional and absent */
+    ig_value out;               /* the first output; the others have the next indices */
     const struct ig_attr *attr; /* as many as the row has, in its order */
     struct ig_graph *body[2];
-    const char *origin;   /* the ONNX node it came from: "Conv 'conv1'"; may be NULL */
-    uint32_t region;      /* set by the fuse pass; IG_NO_REGION: none */
+    const char *origin; /* the ONNX node it came from: "Conv 'conv1'"; may be NULL */
+    uint32_t region;    /* set by the fuse pass; IG_NO_REGION: none */
 };
 
 struct ig_value_info {
     struct ig_type type;
-    ig_node_id node;      /* that computes it; IG_NO_NODE: an input of the graph */
+    ig_node_id node; /* that computes it; IG_NO_NODE: an input of the graph */
     bool is_const;
-    bool is_refittable;   /* constant, and some named initialiser goes into it: stays a recipe, never baked in */
-    const char *name;     /* for people; may be NULL */
+    bool is_refittable;     /* constant, and some named initialiser goes into it: stays a recipe, never baked in */
+    const char *name;       /* for people; may be NULL */
     const ig_dim *elements; /* of an integer or bool value whose contents are known symbolically; else NULL. An element
                                may be IG_DIM_NONE where only others are known. */
 };
@@ -154,13 +176,13 @@ struct ig_graph {
     struct ig_dims *dims;
     IG_VEC(struct ig_node) nodes;
     IG_VEC(struct ig_value_info) values;
-    IG_VEC(struct ig_port) inputs;  /* in the model's order */
+    IG_VEC(struct ig_port) inputs; /* in the model's order */
     IG_VEC(struct ig_port) outputs;
-    IG_VEC(struct ig_region) regions; /* empty before the fuse pass; afterwards in an order of execution */
+    IG_VEC(struct ig_region) regions;       /* empty before the fuse pass; afterwards in an order of execution */
     IG_VEC(struct ig_dim_pair) assumptions; /* of this graph, not of its bodies; each pair once */
-    const char *origin;             /* given to nodes appended from now on */
-    struct ig_map *cse;             /* node contents -> node; see build.h */
-    struct ig_const_cache *constants; /* evaluated small constants */
+    const char *origin;                     /* given to nodes appended from now on */
+    struct ig_map *cse;                     /* node contents -> node; see build.h */
+    struct ig_const_cache *constants;       /* evaluated small constants */
 };
 
 struct ig_graph *ig_graph_create(struct ig_job *job, struct ig_dims *dims);

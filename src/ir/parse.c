@@ -379,7 +379,7 @@ static void parse_node(struct parser *p, struct scope *scope) {
     ig_value value = ig_build_verbatim(scope->graph, &node, types);
     ig_where_pop(p->job);
     check_types(p, at, &node, types, written);
-    for (uint32_t i = 0; i < node.n_out; i++) {
+    for (uint32_t i = 0; i < results.list.count; i++) {
         struct result *result = &results.list.at[i];
         define(p, scope, result->number, result->at, value + i);
         if (result->name != NULL) ig_build_name(scope->graph, value + i, result->name);

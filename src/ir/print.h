@@ -5,7 +5,7 @@
 #include "ir/graph.h"
 
 enum {
-    IG_PRINT_DATA = 1,   /* constants in full (base 64), so that the text is the whole graph; else sizes and a hash */
+    IG_PRINT_DATA = 1,    /* constants in full (base 64), so that the text is the whole graph; else sizes and a hash */
     IG_PRINT_REGIONS = 2, /* which region each node is in */
 };
 void ig_graph_print(struct ig_graph *graph, unsigned flags, struct ig_text *text);

@@ -11,8 +11,8 @@ struct ig_type {
 };
 
 bool ig_dtype_is_float(enum ingot_dtype dtype);
-bool ig_dtype_is_signed(enum ingot_dtype dtype);   /* signed integers */
-bool ig_dtype_is_integer(enum ingot_dtype dtype);  /* signed or unsigned, not bool */
+bool ig_dtype_is_signed(enum ingot_dtype dtype);  /* signed integers */
+bool ig_dtype_is_integer(enum ingot_dtype dtype); /* signed or unsigned, not bool */
 /* The type that kernels compute in: f32 for f16 and bf16, else the type itself. */
 enum ingot_dtype ig_dtype_compute(enum ingot_dtype dtype);
 enum ingot_dtype ig_dtype_parse(const char *name); /* INGOT_DTYPE_NONE where unknown */
