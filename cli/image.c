@@ -19,9 +19,8 @@ struct target {
     double scale, mean[3], std[3];
 };
 
-static enum ingot_status bad(struct ingot_error *error, const char *what, const char *value) {
-    return cli_error(error, INGOT_INVALID_ARGUMENT, "--%s '%s' is not one that there is; see 'ingot run --help'", what,
-                     value);
+static enum ingot_status bad(struct ingot_error *error, const char *option, const char *value, const char *expected) {
+    return cli_error(error, INGOT_INVALID_ARGUMENT, "--%s '%s': expected %s", option, value, expected);
 }
 
 static enum ingot_status find_input(const struct image_arguments *a, const struct ingot_tensor_info *infos, size_t n,
@@ -59,10 +58,11 @@ static enum ingot_status read_scale(const struct image_arguments *a, struct targ
     if (a->scale) {
         t->scale = strtod(a->scale, &end);
         if (*end == '/') t->scale /= strtod(end + 1, &end);
-        if (end == a->scale || *end || !isfinite(t->scale)) return bad(error, "scale", a->scale);
+        if (end == a->scale || *end || !isfinite(t->scale))
+            return bad(error, "scale", a->scale, "a number or a fraction such as 1/255");
     }
-    if (!read_three(a->mean, 0, t->mean)) return bad(error, "mean", a->mean);
-    if (!read_three(a->std, 1, t->std)) return bad(error, "std", a->std);
+    if (!read_three(a->mean, 0, t->mean)) return bad(error, "mean", a->mean, "one number or three, joined by commas");
+    if (!read_three(a->std, 1, t->std)) return bad(error, "std", a->std, "one number or three, joined by commas");
     return INGOT_OK;
 }
 
@@ -89,7 +89,8 @@ static enum ingot_status settle(const struct image_arguments *a, const struct in
     t->channels_first = dims[1] == 3 || (dims[1] == 1 && dims[3] != 3);
     if (a->layout) {
         t->channels_first = strcmp(a->layout, "nchw") == 0;
-        if (!t->channels_first && strcmp(a->layout, "nhwc") != 0) return bad(error, "layout", a->layout);
+        if (!t->channels_first && strcmp(a->layout, "nhwc") != 0)
+            return bad(error, "layout", a->layout, "nchw or nhwc");
     }
     t->channels = (int)(t->channels_first ? dims[1] : dims[3]);
     t->height = (int)(t->channels_first ? dims[2] : dims[1]);
@@ -107,8 +108,9 @@ static enum ingot_status decode(const struct image_arguments *a, const struct ta
                                 struct ingot_error *error) {
     int width, height, present, x = 0, y = 0;
     bool crop = a->fit && strcmp(a->fit, "crop") == 0, bilinear = a->filter && strcmp(a->filter, "bilinear") == 0;
-    if (a->fit && !crop && strcmp(a->fit, "stretch") != 0) return bad(error, "fit", a->fit);
-    if (a->filter && !bilinear && strcmp(a->filter, "area") != 0) return bad(error, "filter", a->filter);
+    if (a->fit && !crop && strcmp(a->fit, "stretch") != 0) return bad(error, "fit", a->fit, "stretch or crop");
+    if (a->filter && !bilinear && strcmp(a->filter, "area") != 0)
+        return bad(error, "filter", a->filter, "area or bilinear");
     unsigned char *bytes = stbi_load(a->file, &width, &height, &present, t->channels);
     if (!bytes) return cli_error(error, INGOT_BAD_TENSOR, "cannot read '%s': %s", a->file, stbi_failure_reason());
     size_t n = (size_t)width * (size_t)height * (size_t)t->channels;
@@ -159,7 +161,8 @@ enum ingot_status image_prepare(const struct image_arguments *arguments, const s
     const struct ingot_tensor_info *info = NULL;
     float *pixels = NULL;
     bool bgr = arguments->order && strcmp(arguments->order, "bgr") == 0;
-    if (arguments->order && !bgr && strcmp(arguments->order, "rgb") != 0) return bad(error, "order", arguments->order);
+    if (arguments->order && !bgr && strcmp(arguments->order, "rgb") != 0)
+        return bad(error, "order", arguments->order, "rgb or bgr");
     CLI_TRY(find_input(arguments, infos, n, &info, error));
     CLI_TRY(settle(arguments, info, shapes, &target, error));
     CLI_TRY(decode(arguments, &target, &pixels, error));

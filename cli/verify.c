@@ -101,10 +101,17 @@ static void wait_for_some(struct child *children, size_t count) {
     free(of);
 }
 
+/* A message of several lines (a compiler's) becomes one. */
+static void print_message(const char *message) {
+    fputs(": ", stdout);
+    for (; *message; message++)
+        putchar(*message == '\n' ? ' ' : *message);
+}
+
 static void print_outcome(const char *path, const struct outcome *outcome) {
     static const char *const names[] = {"passed ", "FAILED ", "skipped"};
     printf("%s  %s", names[outcome->verdict], path);
-    if (outcome->message[0]) printf(": %s", outcome->message);
+    if (outcome->message[0]) print_message(outcome->message);
     putchar('\n');
     fflush(stdout);
 }
