@@ -92,6 +92,12 @@ ig_value ig_import_swish(struct ig_onnx_node *n) {
     return end(n, ig_mul(n->g, x, ig_sigmoid(n->g, alpha == 1 ? x : ig_mul_n(n->g, x, alpha))));
 }
 
+ig_value ig_import_swiglu(struct ig_onnx_node *n) {
+    ig_value value = ig_onnx_in(n, 1);
+    ig_onnx_check_same_type(n, ig_onnx_in(n, 0), value);
+    return ig_mul(n->g, ig_import_swish(n), value);
+}
+
 /* log(1 + exp(x)), without overflow and without losing what is small. */
 static ig_value softplus(struct ig_graph *g, ig_value x) {
     ig_value rest = ig_log1p(g, ig_exp(g, ig_neg(g, ig_abs(g, x))));
