@@ -262,7 +262,8 @@ static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
     return perm->count > 0 && perm->ints[perm->count - 1] != perm->count - 1;
 }
 
-/* Gathers, pads and the like stop at contractions: their panels want plain addressing. */
+/* Gathers, pads and the like stop at contractions: their panels want plain addressing. So do convolutions of an image
+ * whose channels are not innermost: each of its elements is read once for every position of the kernel. */
 static bool contraction_reads_through(const struct ig_node *view) {
     return view->op == IG_OP_reshape || view->op == IG_OP_transpose || view->op == IG_OP_slice ||
            view->op == IG_OP_broadcast;
@@ -284,7 +285,8 @@ static bool *find_stored_views(struct fuser *f) {
             ig_value base = reshape_base(g, n->in[i]);
             const struct ig_node *view = ig_def(g, base);
             if (dense) stored[base] = true;
-            if (contract && view && is_view(view) && !contraction_reads_through(view)) stored[base] = true;
+            bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
+            if (contract && view && is_view(view) && (strided || !contraction_reads_through(view))) stored[base] = true;
         }
         if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n)) stored[n->out] = true;
         if (!f->join && n->op != IG_OP_reshape) stored[n->out] = true;
