@@ -422,77 +422,76 @@ static const struct rewrite norms[] = {
      "matmul f32[batch,seq,20]; add f32[batch,seq,20]", 1e-5, 0},
 };
 
-static const struct rewrite merged[] =
-    {
-        {"merge-matmul",
-         DATA(3, "q", "[12,12]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n" DATA(
-             5, "p", "[12]") "  %6 = add(%4, %5): f32[batch,seq,12]\n" DATA(7, "k", "[12,20]") "  %8 = matmul(%1, %7) "
-                                                                                               "{acc=f32, packed=0, "
-                                                                                               "n=0}: "
-                                                                                               "f32[batch,seq,20]"
-                                                                                               "\n" DATA(9, "r",
-                                                                                                         "[20]") "  "
-                                                                                                                 "%10 "
-                                                                                                                 "= "
-                                                                                                                 "add(%"
-                                                                                                                 "8, "
-                                                                                                                 "%9): "
-                                                                                                                 "f32["
-                                                                                                                 "batch"
-                                                                                                                 ",seq,"
-                                                                                                                 "20]\n"
-                                                                                                                 "  "
-                                                                                                                 "%11 "
-                                                                                                                 "= "
-                                                                                                                 "trans"
-                                                                                                                 "pose("
-                                                                                                                 "%6) "
-                                                                                                                 "{perm"
-                                                                                                                 "=[0,"
-                                                                                                                 "2,1]}"
-                                                                                                                 ": "
-                                                                                                                 "f32["
-                                                                                                                 "batch"
-                                                                                                                 ",12,"
-                                                                                                                 "seq]"
-                                                                                                                 "\n"
-                                                                                                                 "  "
-                                                                                                                 "%12 "
-                                                                                                                 "= "
-                                                                                                                 "trans"
-                                                                                                                 "pose("
-                                                                                                                 "%10) "
-                                                                                                                 "{perm"
-                                                                                                                 "=[0,"
-                                                                                                                 "2,1]}"
-                                                                                                                 ": "
-                                                                                                                 "f32["
-                                                                                                                 "batch"
-                                                                                                                 ",20,"
-                                                                                                                 "seq]"
-                                                                                                                 "\n"
-                                                                                                                 "  "
-                                                                                                                 "outpu"
-                                                                                                                 "t "
-                                                                                                                 "\"a\""
-                                                                                                                 " = "
-                                                                                                                 "%11\n"
-                                                                                                                 "  "
-                                                                                                                 "outpu"
-                                                                                                                 "t "
-                                                                                                                 "\"b\""
-                                                                                                                 " = "
-                                                                                                                 "%12"
-                                                                                                                 "\n",
-         "matmul f32[batch,seq,32]; add f32[batch,seq,32]; slice f32[batch,seq,12]; slice f32[batch,seq,20]; "
-         "transpose f32[batch,12,seq]; transpose f32[batch,20,seq]",
-         0, 0},
-        /* read by more than views: each keeps its epilogue */
-        {"merge-matmul",
-         DATA(3, "q", "[12,12]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n" DATA(
-             5, "k", "[12,12]") "  %6 = matmul(%1, %5) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n"
-                                "  %7 = mul(%4, %6): " Y "\n" OUT(7),
-         "matmul " Y "; matmul " Y "; mul " Y, 0, 0},
+static const struct rewrite merged[] = {
+    {"merge-matmul",
+     DATA(3, "q", "[12,12]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n" DATA(
+         5, "p", "[12]") "  %6 = add(%4, %5): f32[batch,seq,12]\n" DATA(7, "k", "[12,20]") "  %8 = matmul(%1, %7) "
+                                                                                           "{acc=f32, packed=0, "
+                                                                                           "n=0}: "
+                                                                                           "f32[batch,seq,20]"
+                                                                                           "\n" DATA(9, "r",
+                                                                                                     "[20]") "  "
+                                                                                                             "%10 "
+                                                                                                             "= "
+                                                                                                             "add(%"
+                                                                                                             "8, "
+                                                                                                             "%9): "
+                                                                                                             "f32["
+                                                                                                             "batch"
+                                                                                                             ",seq,"
+                                                                                                             "20]\n"
+                                                                                                             "  "
+                                                                                                             "%11 "
+                                                                                                             "= "
+                                                                                                             "trans"
+                                                                                                             "pose("
+                                                                                                             "%6) "
+                                                                                                             "{perm"
+                                                                                                             "=[0,"
+                                                                                                             "2,1]}"
+                                                                                                             ": "
+                                                                                                             "f32["
+                                                                                                             "batch"
+                                                                                                             ",12,"
+                                                                                                             "seq]"
+                                                                                                             "\n"
+                                                                                                             "  "
+                                                                                                             "%12 "
+                                                                                                             "= "
+                                                                                                             "trans"
+                                                                                                             "pose("
+                                                                                                             "%10) "
+                                                                                                             "{perm"
+                                                                                                             "=[0,"
+                                                                                                             "2,1]}"
+                                                                                                             ": "
+                                                                                                             "f32["
+                                                                                                             "batch"
+                                                                                                             ",20,"
+                                                                                                             "seq]"
+                                                                                                             "\n"
+                                                                                                             "  "
+                                                                                                             "outpu"
+                                                                                                             "t "
+                                                                                                             "\"a\""
+                                                                                                             " = "
+                                                                                                             "%11\n"
+                                                                                                             "  "
+                                                                                                             "outpu"
+                                                                                                             "t "
+                                                                                                             "\"b\""
+                                                                                                             " = "
+                                                                                                             "%12"
+                                                                                                             "\n",
+     "matmul f32[batch,seq,32]; add f32[batch,seq,32]; slice f32[batch,seq,12]; slice f32[batch,seq,20]; "
+     "transpose f32[batch,12,seq]; transpose f32[batch,20,seq]",
+     0, 0},
+    /* read by more than views: each keeps its epilogue */
+    {"merge-matmul",
+     DATA(3, "q", "[12,12]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n" DATA(
+         5, "k", "[12,12]") "  %6 = matmul(%1, %5) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n"
+                            "  %7 = mul(%4, %6): " Y "\n" OUT(7),
+     "matmul " Y "; matmul " Y "; mul " Y, 0, 0},
 };
 
 static void test_algebra(void **state) {
@@ -559,50 +558,49 @@ static const char excite[] =
                                                                 "8") ": f32[batch,8,6,5]\n"
                                                                      "  %9 = reduce_mean(%8) {axes=[2,3]}: "
                                                                      "f32[batch,8,1,1]\n" DATA(
-                                                                         10, "w2",
-                                                                         "[8,8,1,1]") "  %11 = conv(%9, "
-                                                                                      "%10) " CONV_ATTRS("8", "1", "0",
-                                                                                                         "1") ": "
-                                                                                                              "f32["
-                                                                                                              "batch,8,"
-                                                                                                              "1,1]\n"
-                                                                                                              "  %12 = "
-                                                                                                              "sigmoid("
-                                                                                                              "%11): "
-                                                                                                              "f32["
-                                                                                                              "batch,8,"
-                                                                                                              "1,1]\n  "
-                                                                                                              "%13 = "
-                                                                                                              "mul(%12,"
-                                                                                                              " %8): "
-                                                                                                              "f32["
-                                                                                                              "batch,8,"
-                                                                                                              "6,5]\n"
-                                                                                                              "  %14 = "
-                                                                                                              "add(%13,"
-                                                                                                              " %6): "
-                                                                                                              "f32["
-                                                                                                              "batch,8,"
-                                                                                                              "6,5]\n  "
-                                                                                                              "%15 = "
-                                                                                                              "reduce_"
-                                                                                                              "mean(%"
-                                                                                                              "14) "
-                                                                                                              "{axes=["
-                                                                                                              "2,3]}: "
-                                                                                                              "f32["
-                                                                                                              "batch,8,"
-                                                                                                              "1,1]\n"
-                                                                                                              "  %16 = "
-                                                                                                              "reshape("
-                                                                                                              "%15) "
-                                                                                                              "{dims=["
-                                                                                                              "batch,8]"
-                                                                                                              "}: "
-                                                                                                              "f32["
-                                                                                                              "batch,8]"
-                                                                                                              "\n" OUT(
-                                                                                                                  16);
+                                                                         10, "w2", "[8,8,1,1]") "  %11 = conv(%9, "
+                                                                                                "%10) " CONV_ATTRS(
+                                                                                                    "8", "1", "0",
+                                                                                                    "1") ": "
+                                                                                                         "f32["
+                                                                                                         "batch,8,"
+                                                                                                         "1,1]\n"
+                                                                                                         "  %12 = "
+                                                                                                         "sigmoid("
+                                                                                                         "%11): "
+                                                                                                         "f32["
+                                                                                                         "batch,8,"
+                                                                                                         "1,1]\n  "
+                                                                                                         "%13 = "
+                                                                                                         "mul(%12,"
+                                                                                                         " %8): "
+                                                                                                         "f32["
+                                                                                                         "batch,8,"
+                                                                                                         "6,5]\n"
+                                                                                                         "  %14 = "
+                                                                                                         "add(%13,"
+                                                                                                         " %6): "
+                                                                                                         "f32["
+                                                                                                         "batch,8,"
+                                                                                                         "6,5]\n  "
+                                                                                                         "%15 = "
+                                                                                                         "reduce_"
+                                                                                                         "mean(%"
+                                                                                                         "14) "
+                                                                                                         "{axes=["
+                                                                                                         "2,3]}: "
+                                                                                                         "f32["
+                                                                                                         "batch,8,"
+                                                                                                         "1,1]\n"
+                                                                                                         "  %16 = "
+                                                                                                         "reshape("
+                                                                                                         "%15) "
+                                                                                                         "{dims=["
+                                                                                                         "batch,8]"
+                                                                                                         "}: "
+                                                                                                         "f32["
+                                                                                                         "batch,8]"
+                                                                                                         "\n" OUT(16);
 
 /* A channel shuffle: the axes that are exchanged are the innermost ones then. */
 static const char shuffle[] = DATA(3, "w0", "[4,4,1,1]") "  %4 = conv(%0, %3) " CONV_ATTRS(
@@ -681,6 +679,14 @@ static void test_pack(void **state) {
                                                                       "2") ": f32[batch,10,6,5]\n" OUT(4),
          NULL, 0, 0},
     };
+    static const struct rewrite half[] = {
+        {"widen pack",
+         "  %3 = cast(%1) {to=f16, saturate=0}: f16[batch,seq,12]\n" DATA(
+             4, "w", "[12,20]") "  %5 = cast(%4) {to=f16, saturate=0}: f16[12,20]\n"
+                                "  %6 = matmul(%3, %5) {acc=f16, packed=0, n=0}: f16[batch,seq,20]\n" OUT(6),
+         "cast f16[batch,seq,12]; cast f32[batch,seq,12]; matmul f32[batch,seq,20]; cast f16[batch,seq,20]", 1e-3, 0},
+    };
+    CHECK_REWRITES(half);
     CHECK_REWRITES(odd);
     run_job(check_packed_shapes, NULL, "pack");
 }

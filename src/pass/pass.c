@@ -19,6 +19,7 @@ const struct ig_pass ig_passes[] = {
     {"fold-batch-norm", "fold constant scales and shifts into weights", 2, false, ig_pass_fold_batch_norm},
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
+    {"widen", "compute half-precision products in single precision", 1, false, ig_pass_widen},
     {"pack", "store weights as the micro-kernels read them", 1, false, ig_pass_pack},
     {"fuse", "form regions of nodes, one kernel each", 1, false, ig_pass_fuse},
     {"partition", "make a region of every node that is in none", 0, true, ig_pass_partition},

@@ -16,6 +16,7 @@ struct ig_graph *ig_pass_fold_batch_norm(struct ig_graph *in, const struct ig_pa
 struct ig_graph *ig_pass_use_reciprocals(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_merge_matmul(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_layout(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_widen(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_pack(struct ig_graph *in, const struct ig_pass_options *options);
 
 #endif
