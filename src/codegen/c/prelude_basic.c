@@ -18,16 +18,16 @@ const struct ig_c_function ig_c_functions_basic[] = {
      "    union { int$B_t i; $T f; } both = {i};\n"
      "    return both.f;\n"
      "}\n"},
-    /* NaN where either operand is. */
+    /* NaN where either operand is. Against a constant b, as in ReLU and Clip, one comparison and one selection remain. */
     {"ig_min_", "f32 f64", NULL,
      "INLINE $T ig_min_$S($T a, $T b) {\n"
-     "    const $T less = a < b ? a : b;\n"
-     "    return a != a ? a : less;\n"
+     "    const $T less = b < a ? b : a;\n"
+     "    return b != b ? b : less;\n"
      "}\n"},
     {"ig_max_", "f32 f64", NULL,
      "INLINE $T ig_max_$S($T a, $T b) {\n"
-     "    const $T more = a > b ? a : b;\n"
-     "    return a != a ? a : more;\n"
+     "    const $T more = b > a ? b : a;\n"
+     "    return b != b ? b : more;\n"
      "}\n"},
     {"ig_min_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL, "INLINE $T ig_min_$S($T a, $T b) { return a < b ? a : b; }\n"},
     {"ig_max_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL, "INLINE $T ig_max_$S($T a, $T b) { return a > b ? a : b; }\n"},
