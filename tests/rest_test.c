@@ -1,0 +1,250 @@
+/* Top-k and scatters in hostile shapes, types and indices against the reference. */
+#include <stdio.h>
+
+#include "support/graph_check.h"
+#include "support/support.h"
+
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+enum { MOST = 512 };
+
+static struct graph_case cases[MOST];
+static char names[MOST][96];
+static int count;
+
+static struct graph_case *add_case(void (*build)(struct ig_graph *g, const void *argument), const void *argument,
+                                   unsigned flags) {
+    assert_true(count < MOST);
+    cases[count] = (struct graph_case){names[count], build, argument, 0, GRAPH_RAW | flags, {2, 11, 8, 0}};
+    return &cases[count++];
+}
+
+static void check_cases(void) {
+    int n = count;
+    count = 0;
+    check_graphs(cases, n);
+}
+
+/* ---- Top-k ---------------------------------------------------------------------------------------------------------- */
+
+struct topk {
+    int rank, axis;
+    int64_t sizes[4], k; /* k < 0: a symbol, as sizes */
+    enum ingot_dtype dtype;
+    bool smallest, only_values, only_indices, constant, rounded;
+};
+
+static void build_topk(struct ig_graph *g, const void *argument) {
+    const struct topk *t = argument;
+    struct ig_type type = sized_type(g, t->dtype, t->rank, t->sizes), k = sized_type(g, t->dtype, 1, &t->k);
+    ig_value x = t->constant ? random_constant(g, t->dtype, t->rank, t->sizes, 3) : ig_build_input(g, "x", &type);
+    /* Many equal elements, zeros of both signs among them. */
+    if (t->rounded) {
+        ig_value two = ig_build_scalar(g, t->dtype, 2);
+        x = ig_map1(g, IG_OP_round, ig_map2(g, IG_OP_mul, x, two));
+    }
+    struct ig_attr attrs[] = {ig_attr_of_int(t->axis), ig_attr_of_dim(k.dim[0]), ig_attr_of_int(!t->smallest)};
+    ig_value y = ig_build_node(g, IG_OP_topk, &x, 1, 2, attrs, NULL);
+    if (!t->only_indices) ig_build_output(g, "values", y);
+    if (!t->only_values) ig_build_output(g, "indices", y + 1);
+}
+
+#define UNPACK(...) \
+    { __VA_ARGS__ }
+#define ROWS(r, a, d, best, type) .rank = r, .axis = a, .sizes = UNPACK d, .k = best, .dtype = type
+
+static const struct topk topks[] = {
+    {ROWS(1, 0, (10), 3, INGOT_F32)},
+    {ROWS(1, 0, (1), 1, INGOT_F32)},
+    {ROWS(1, 0, (5), 0, INGOT_F32)},
+    {ROWS(1, 0, (700), 700, INGOT_F32)},
+    {ROWS(1, 0, (1000), 1, INGOT_F32)},
+    {ROWS(2, 1, (3, 1025), 17, INGOT_F32)},
+    {ROWS(2, 0, (37, 5), 8, INGOT_F32)},
+    {ROWS(3, 1, (2, 300, 3), 300, INGOT_F32)},
+    {ROWS(4, 2, (2, 3, 129, 2), 128, INGOT_F32)},
+    {ROWS(2, 1, (0, 4), 2, INGOT_F32)},
+    {ROWS(2, 1, (-3, -2), -3, INGOT_F32)},
+    {ROWS(2, 1, (-1, -2), -1, INGOT_F32), .only_values = true},
+    {ROWS(2, 0, (-2, -4), 3, INGOT_F32)},
+    {ROWS(2, 1, (4, 260), 9, INGOT_F32), .only_indices = true},
+    {ROWS(1, 0, (1), 1, INGOT_F32), .constant = true},
+};
+
+static const enum ingot_dtype numeric[] = {INGOT_F32, INGOT_F16, INGOT_BF16, INGOT_F64, INGOT_I8,  INGOT_I16,
+                                           INGOT_I32, INGOT_I64, INGOT_U8,   INGOT_U16, INGOT_U32, INGOT_U64};
+
+static void test_topk(void **state) {
+    static struct topk variants[2 * COUNT(topks)];
+    (void)state;
+    for (int i = 0; i < COUNT(variants); i++) {
+        variants[i] = topks[i / 2];
+        variants[i].smallest = i % 2;
+        bool poison = (i / 2 + i) % 2;
+        snprintf(names[count], sizeof names[count], "top-k %d%s%s", i / 2, i % 2 ? ", smallest" : "",
+                 poison ? ", poisoned" : "");
+        add_case(build_topk, &variants[i], poison ? GRAPH_POISON : 0);
+    }
+    check_cases();
+}
+
+static void test_topk_of_types(void **state) {
+    static struct topk variants[2 * COUNT(numeric)];
+    (void)state;
+    for (int i = 0; i < COUNT(variants); i++) {
+        enum ingot_dtype dtype = numeric[i / 2];
+        variants[i] = (struct topk){ROWS(2, 1, (3, 333), 40, dtype), .smallest = i % 2};
+        variants[i].rounded = i / 2 % 2 != i % 2 && ig_dtype_is_float(dtype);
+        snprintf(names[count], sizeof names[count], "top-k of %s, %d", ingot_dtype_name(dtype), i % 2);
+        add_case(build_topk, &variants[i], variants[i].rounded ? GRAPH_POISON : GRAPH_HOSTILE);
+    }
+    check_cases();
+}
+
+/* ---- Scatters ------------------------------------------------------------------------------------------------------- */
+
+struct scatter {
+    int rank, axis; /* axis -1: scatter_nd */
+    int64_t data[4];
+    int index_rank;
+    int64_t index[4];
+    int update_rank; /* scatter_nd */
+    int64_t updates[4];
+    enum ingot_dtype dtype, index_dtype;
+    enum ig_scatter how;
+    bool constant; /* data, indices and updates */
+};
+
+static ig_value tensor(struct ig_graph *g, const char *name, bool constant, enum ingot_dtype dtype, int rank,
+                       const int64_t *sizes, uint32_t seed) {
+    struct ig_type type = sized_type(g, dtype, rank, sizes);
+    return constant ? random_constant(g, dtype, rank, sizes, seed) : ig_build_input(g, name, &type);
+}
+
+static void build_scatter(struct ig_graph *g, const void *argument) {
+    const struct scatter *s = argument;
+    bool nd = s->axis < 0;
+    ig_value in[3];
+    in[0] = tensor(g, "data", s->constant, s->dtype, s->rank, s->data, 1);
+    in[1] = tensor(g, "indices", s->constant, s->index_dtype, s->index_rank, s->index, 2);
+    in[2] = tensor(g, "updates", false, s->dtype, nd ? s->update_rank : s->index_rank, nd ? s->updates : s->index, 3);
+    struct ig_attr attrs[2] = {ig_attr_of_int(nd ? (int64_t)s->how : s->axis), ig_attr_of_int(s->how)};
+    ig_build_output(g, "y", ig_build_node(g, nd ? IG_OP_scatter_nd : IG_OP_scatter_elements, in, 3, 1, attrs, NULL));
+}
+
+/* Indices are -5 … 5: some lie outside, many occur several times. */
+#define ELEMENTS(axis_, r, d, i) \
+    { .rank = r, .axis = axis_, .data = UNPACK d, .index_rank = r, .index = UNPACK i }
+#define ND(r, d, ir, i, ur, u)                                                                           \
+    {                                                                                                    \
+        .rank = r, .axis = -1, .data = UNPACK d, .index_rank = ir, .index = UNPACK i, .update_rank = ur, \
+        .updates = UNPACK u                                                                              \
+    }
+
+static const struct scatter scatters[] = {
+    ELEMENTS(0, 1, (4), (9)),
+    ELEMENTS(0, 1, (1), (1)),
+    ELEMENTS(0, 1, (3), (0)),
+    ELEMENTS(0, 2, (3, 5), (8, 4)),
+    ELEMENTS(1, 2, (3, 5), (2, 8)),
+    ELEMENTS(1, 3, (1, 4, 33), (1, 7, 20)),
+    ELEMENTS(2, 3, (2, 5, 3), (2, 5, 3)),
+    ELEMENTS(0, 2, (0, 3), (0, 2)),
+    ELEMENTS(1, 2, (300, 400), (299, 7)),
+    ELEMENTS(0, 2, (300, 400), (7, 399)),
+    ELEMENTS(1, 3, (-1, -2, -3), (-1, 5, -3)),
+    ELEMENTS(0, 2, (-4, 3), (0, 2)),
+    ND(1, (4), 2, (9, 1), 1, (9)),
+    ND(1, (1), 2, (1, 1), 1, (1)),
+    ND(2, (4, 7), 2, (6, 1), 2, (6, 7)),
+    ND(2, (4, 7), 2, (6, 2), 1, (6)),
+    ND(3, (5, 3, 17), 3, (2, 3, 2), 3, (2, 3, 17)),
+    ND(2, (4, 5), 1, (2), 0, (1)),
+    ND(2, (4, 5), 1, (1), 1, (5)),
+    ND(2, (4, 5), 2, (3, 0), 3, (3, 4, 5)),
+    ND(2, (400, 300), 2, (30, 1), 2, (30, 300)),
+    ND(3, (1, 500, 100), 2, (5, 1), 3, (5, 500, 100)),
+    ND(2, (4, 5), 2, (0, 1), 2, (0, 5)),
+    ND(2, (0, 5), 2, (3, 1), 2, (3, 5)),
+    ND(3, (-1, -2, 6), 2, (-3, 2), 2, (-3, 6)),
+    ND(0, (1), 2, (2, 0), 1, (2)),
+};
+
+static const enum ig_scatter ways[] = {IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX, IG_SCATTER_MIN};
+
+/* Sums of floats in double (the reference) and in float differ in their last bits. */
+static double tolerance_of(enum ingot_dtype dtype, enum ig_scatter how) {
+    if (!ig_dtype_is_float(dtype) || how == IG_SCATTER_SET || how == IG_SCATTER_MAX || how == IG_SCATTER_MIN) return 0;
+    return dtype == INGOT_F64 ? 1e-14 : dtype == INGOT_F32 ? 1e-6 : dtype == INGOT_F16 ? 4e-3 : 4e-2;
+}
+
+static void add_scatter(struct scatter *s, const struct scatter *shape, enum ingot_dtype dtype,
+                        enum ingot_dtype index_dtype, enum ig_scatter how, bool constant, unsigned flags) {
+    *s = *shape;
+    s->dtype = dtype;
+    s->index_dtype = index_dtype;
+    s->how = how;
+    s->constant = constant;
+    snprintf(names[count], sizeof names[count], "scatter %d of %s by %s, reduction %d%s", (int)(shape - scatters),
+             ingot_dtype_name(dtype), ingot_dtype_name(index_dtype), (int)how, constant ? ", constants" : "");
+    add_case(build_scatter, s, flags)->tolerance = tolerance_of(dtype, how);
+}
+
+static bool is_static(const struct scatter *s) {
+    for (int i = 0; i < 4; i++) {
+        if (s->data[i] < 0 || s->index[i] < 0) return false;
+    }
+    return true;
+}
+
+static void test_scatter(void **state) {
+    static struct scatter variants[4 * COUNT(scatters)];
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < COUNT(scatters); i++) {
+        add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, false, GRAPH_POISON);
+        add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I32, IG_SCATTER_ADD, false, 0);
+        if (!is_static(&scatters[i])) continue;
+        add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, true, 0);
+        add_scatter(&variants[n++], &scatters[i], INGOT_F16, INGOT_I64, IG_SCATTER_SET, i % 2, GRAPH_POISON);
+    }
+    check_cases();
+}
+
+static void test_scatter_of_types(void **state) {
+    static const int shapes[] = {3, 16};
+    static struct scatter variants[COUNT(ways) * COUNT(numeric) + 1];
+    (void)state;
+    int n = 0;
+    for (int i = 0; i < COUNT(ways) * COUNT(numeric); i++) {
+        enum ig_scatter how = ways[i % COUNT(ways)];
+        enum ingot_dtype dtype = numeric[i / COUNT(ways)];
+        const struct scatter *shape = &scatters[shapes[i % 2]];
+        bool exact = !ig_dtype_is_float(dtype) || tolerance_of(dtype, how) == 0;
+        add_scatter(&variants[n++], shape, dtype, INGOT_I64, how, false, exact ? GRAPH_POISON : 0);
+    }
+    add_scatter(&variants[n++], &scatters[3], INGOT_BOOL, INGOT_I64, IG_SCATTER_SET, false, 0);
+    check_cases();
+}
+
+/* Indices of all magnitudes: nearly all lie outside. */
+static void test_scatter_far_outside(void **state) {
+    static struct scatter variants[COUNT(scatters)];
+    (void)state;
+    for (int i = 0; i < COUNT(scatters); i++) {
+        bool wide = i % 2;
+        add_scatter(&variants[i], &scatters[i], INGOT_I32, wide ? INGOT_I64 : INGOT_I32,
+                    wide ? IG_SCATTER_SET : IG_SCATTER_ADD, false, GRAPH_HOSTILE);
+    }
+    check_cases();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_topk),
+        cmocka_unit_test(test_topk_of_types),
+        cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_scatter_of_types),
+        cmocka_unit_test(test_scatter_far_outside),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
