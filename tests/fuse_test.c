@@ -149,7 +149,7 @@ static const char prologue[] = "graph {\n"
                                "}\n";
 
 static void test_prologue(void **state) {
-    expect(prologue, true, "cmc");
+    expect(prologue, true, "mcc");
 }
 
 /* Identity networks: nothing to compute. */

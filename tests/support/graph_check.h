@@ -8,8 +8,10 @@
 #include "ir/build.h"
 
 enum {
-    GRAPH_RAW = 1,    /* no layout pass, no packing */
-    GRAPH_POISON = 2, /* inputs hold NaN and infinities here and there */
+    GRAPH_RAW = 1,     /* no layout pass, no packing */
+    GRAPH_POISON = 2,  /* inputs hold NaN and infinities here and there */
+    GRAPH_HOSTILE = 4, /* inputs of all magnitudes: limits, denormals, NaN, infinities, signed zeros */
+    GRAPH_EACH = 8,    /* the tolerance is relative to each element */
 };
 
 struct graph_case {
