@@ -285,6 +285,18 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
     plan->n_kernels = set->kernels.count;
 }
 
+/* What the graph's shape rules took to be equal is checked when shapes are bound. */
+static void add_assumptions(struct tables *t, const struct ig_graph *g) {
+    for (uint32_t i = 0; i < g->assumptions.count; i++) {
+        ig_dim a = ig_dim_refresh(t->dims, g->assumptions.at[i].a), b = ig_dim_refresh(t->dims, g->assumptions.at[i].b);
+        if (ig_dim_equal(t->dims, a, b) == IG_YES) continue; /* by the symbols' ranges, which are checked */
+        struct ig_shape_instr instr = {.op = IG_SHAPE_EQUAL, .a = ig_slots_get(&t->slots, a)};
+        instr.b = ig_slots_get(&t->slots, b);
+        instr.value = add_string(t, ig_format(t->job, "%s == %s", ig_dim_text(t->dims, a), ig_dim_text(t->dims, b)));
+        IG_PUSH(t->job, &t->slots.instrs, instr);
+    }
+}
+
 void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_built_plan *out_built) {
     *out_built = (struct ig_built_plan){0};
     struct tables t = {.job = g->job, .dims = g->dims, .set = set, .built = out_built};
@@ -292,6 +304,7 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
     ig_text_init(&t.strings, g->job);
     ig_map_init(&t.string_of, g->job);
     build_level(&t, g, true);
+    add_assumptions(&t, g);
     for (uint32_t i = 0; i < t.slots.symbols.count; i++) t.slots.symbols.at[i].name = add_string(&t, t.slots.names.at[i]);
     struct ig_plan *p = &out_built->plan;
     add_kernels(&t, p);

@@ -37,10 +37,12 @@ static enum ingot_status check_shape_program(const struct checker *c) {
     for (uint32_t i = 0; i < p->n_instrs; i++) {
         const struct ig_shape_instr *instr = &p->instrs[i];
         uint64_t result = (uint64_t)p->n_symbols + i;
-        REQUIRE(c, instr->op <= IG_SHAPE_MAX, "shape instruction %u has the unknown operation %u", i, instr->op);
+        REQUIRE(c, instr->op <= IG_SHAPE_EQUAL, "shape instruction %u has the unknown operation %u", i, instr->op);
         REQUIRE(c, instr->reserved == 0, "shape instruction %u has something in its reserved field", i);
         if (instr->op == IG_SHAPE_CONST) continue;
         REQUIRE(c, instr->a < result && instr->b < result, "shape instruction %u uses what comes after it", i);
+        if (instr->op != IG_SHAPE_EQUAL) continue;
+        REQUIRE(c, instr->value >= 0 && instr->value < p->strings_size, "shape instruction %u has no text", i);
     }
     for (uint32_t i = 0; i < p->n_dims; i++) {
         REQUIRE(c, p->dims[i] < c->n_slots, "dim %u is number %u of %llu", i, p->dims[i],

@@ -17,13 +17,23 @@ typedef uint32_t ig_plan_string;
 /* A number of the current shapes: index into the slots that the shape program fills. */
 typedef uint32_t ig_slot;
 
-/* Slots 0 … n_symbols-1 are the symbols; instruction i fills slot n_symbols + i. */
-enum ig_shape_op { IG_SHAPE_CONST, IG_SHAPE_ADD, IG_SHAPE_MUL, IG_SHAPE_DIV, IG_SHAPE_MOD, IG_SHAPE_MIN, IG_SHAPE_MAX };
+/* Slots 0 … n_symbols-1 are the symbols; instruction i fills slot n_symbols + i. EQUAL refuses shapes for which a and b
+ * differ: the model took them to be equal ("n == m", the string at `value`), and so do the kernels. */
+enum ig_shape_op {
+    IG_SHAPE_CONST,
+    IG_SHAPE_ADD,
+    IG_SHAPE_MUL,
+    IG_SHAPE_DIV,
+    IG_SHAPE_MOD,
+    IG_SHAPE_MIN,
+    IG_SHAPE_MAX,
+    IG_SHAPE_EQUAL
+};
 struct ig_shape_instr {
     uint32_t op;
     uint32_t a, b; /* slots, both lower than the result's */
     uint32_t reserved;
-    int64_t value; /* CONST */
+    int64_t value; /* CONST; EQUAL: a string */
 };
 
 /* How a symbol gets its value: dim `axis` of input `input`, or, where axis is IG_PLAN_NONE, element `element` of the

@@ -111,6 +111,7 @@ static bool compute(const struct ig_shape_instr *instr, const int64_t *slots, in
     case IG_SHAPE_MOD: return divide(a, b, &other, out);
     case IG_SHAPE_MIN: *out = a < b ? a : b; return true;
     case IG_SHAPE_MAX: *out = a > b ? a : b; return true;
+    case IG_SHAPE_EQUAL: *out = a; return a == b;
     case IG_SHAPE_CONST: break;
     }
     return false;
@@ -120,6 +121,12 @@ static enum ingot_status refuse_instr(const struct ig_plan *plan, const struct i
                                       const int64_t *slots, struct ingot_error *error) {
     static const char *const names[] = {"constant", "sum", "product", "quotient", "remainder", "minimum", "maximum"};
     char symbols[IG_SHAPE_DESCRIPTION_SIZE];
+    if (instr->op == IG_SHAPE_EQUAL)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                      "these shapes cannot be used (%s): the model needs %s, which are %lld and %lld",
+                      ig_shape_describe(plan, slots, symbols, sizeof symbols),
+                      ig_plan_text(plan, (ig_plan_string)instr->value), (long long)slots[instr->a],
+                      (long long)slots[instr->b]);
     const char *name = instr->op < sizeof names / sizeof *names ? names[instr->op] : "value";
     return IG_ERR(error, INGOT_INVALID_ARGUMENT, "these shapes cannot be used (%s): the %s of %lld and %lld %s",
                   ig_shape_describe(plan, slots, symbols, sizeof symbols), name, (long long)slots[instr->a],
