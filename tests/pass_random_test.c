@@ -302,6 +302,52 @@ static ig_value step_normed_conv(struct maker *m, ig_value x) {
     return clamp(m, step_norm(m, make_conv(m, step_norm(m, x))));
 }
 
+/* A spatial axis with zeros between neighbours, as the importer writes it. */
+static ig_value spread(struct maker *m, ig_value x, int axis, int64_t stride) {
+    struct ig_type t = *ig_type_of(m->g, x);
+    struct ig_dims *dims = m->g->dims;
+    ig_dim zero = number(m, 0), none[4] = {zero, zero, zero, zero}, gap[4] = {zero, zero, number(m, stride - 1), zero};
+    ig_dim apart[4] = {ig_dim_product(dims, t.dim, axis), t.dim[axis], number(m, 1),
+                       ig_dim_product(dims, t.dim + axis + 1, t.rank - axis - 1)};
+    ig_dim size = ig_dim_sub(dims, ig_dim_mul(dims, t.dim[axis], number(m, stride)), number(m, stride - 1));
+    if (stride == 1) return x;
+    x = ig_build_pad(m->g, ig_build_reshape(m->g, x, apart, 4), none, gap, IG_PAD_CONSTANT, IG_NO_VALUE);
+    t.dim[axis] = ig_dim_mul(dims, t.dim[axis], number(m, stride));
+    return ig_build_slice_axis(m->g, ig_build_reshape(m->g, x, t.dim, t.rank), axis, zero, size, 1);
+}
+
+/* A transposed convolution: any stride, kernel and border. */
+static ig_value step_transposed_conv(struct maker *m, ig_value x) {
+    struct ig_type type = *ig_type_of(m->g, x);
+    int64_t ones[] = {1, 1}, dims[4], kernel[2];
+    ig_dim before[2], after[2];
+    int spatial = type.rank - 2;
+    if (type.rank < 3 || type.rank > 4 || !ig_dim_is_const(m->g->dims, type.dim[1], &dims[1])) return x;
+    dims[0] = 1 + pick(m, 3);
+    for (int i = 0; i < spatial; i++) {
+        int64_t size;
+        if (!ig_dim_is_const(m->g->dims, type.dim[2 + i], &size)) return x;
+        kernel[i] = dims[2 + i] = 1 + pick(m, 4);
+        before[i] = number(m, pick(m, kernel[i]));
+        after[i] = number(m, kernel[i] - 1 + pick(m, 2)); /* never more taps than there is room for */
+        x = spread(m, x, 2 + i, 1 + pick(m, 3));
+    }
+    struct ig_attr attrs[] = {
+        ig_attr_of_ints(ones, spatial),
+        ig_attr_of_ints(ones, spatial),
+        ig_attr_of_dims(before, spatial),
+        ig_attr_of_dims(after, spatial),
+        ig_attr_of_int(1),
+        ig_attr_of_dtype(INGOT_F32),
+        ig_attr_of_int(0),
+        ig_attr_of_int(0),
+        ig_attr_of_int(dims[0]),
+        ig_attr_of_ints(kernel, spatial),
+    };
+    ig_value in[3] = {x, weights(m, type.rank, dims), weights(m, 1, dims)};
+    return clamp(m, ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)pick(m, 2), 1, attrs, NULL));
+}
+
 /* Elementwise work and reductions right behind views of something computed. */
 static ig_value step_behind_views(struct maker *m, ig_value x) {
     x = step_reshape(m, step_transpose(m, step_unary(m, x)));
@@ -325,11 +371,11 @@ static ig_value step_scaled_product(struct maker *m, ig_value x) {
 typedef ig_value (*step)(struct maker *m, ig_value x);
 
 static const step steps[] = {
-    step_unary,        step_constant,       step_binary,    step_transpose,   step_transpose,
-    step_reshape,      step_reshape,        step_reduce,    step_slice,       step_pad,
-    step_concat,       step_gather,         step_broadcast, step_matmul,      step_conv,
-    step_conv,         step_pool,           step_heads,     step_normed_conv, step_behind_views,
-    step_behind_views, step_scaled_product,
+    step_unary,        step_constant,       step_binary,          step_transpose,   step_transpose,
+    step_reshape,      step_reshape,        step_reduce,          step_slice,       step_pad,
+    step_concat,       step_gather,         step_broadcast,       step_matmul,      step_conv,
+    step_conv,         step_pool,           step_heads,           step_normed_conv, step_behind_views,
+    step_behind_views, step_scaled_product, step_transposed_conv,
 };
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------- */

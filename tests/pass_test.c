@@ -639,7 +639,30 @@ static const struct rewrite layouts[] = {
     {"layout pack", groups, NULL, 1e-6, 0},
 };
 
+/* ConvTranspose with kernel and stride 2, as it is imported: zeros between neighbours, then a convolution. */
+static const char transposed[] =
+    "  %3 = reshape(%0) {dims=[4*batch,6,1,5]}: f32[4*batch,6,1,5]\n"
+    "  %4 = pad(%3) {before=[0,0,0,0], after=[0,0,1,0], mode=0}: f32[4*batch,6,2,5]\n"
+    "  %5 = reshape(%4) {dims=[batch,4,12,5]}: f32[batch,4,12,5]\n"
+    "  %6 = slice(%5) {starts=[0,0,0,0], sizes=[batch,4,11,5], steps=[1,1,1,1]}: f32[batch,4,11,5]\n"
+    "  %7 = reshape(%6) {dims=[44*batch,5,1,1]}: f32[44*batch,5,1,1]\n"
+    "  %8 = pad(%7) {before=[0,0,0,0], after=[0,0,1,0], mode=0}: f32[44*batch,5,2,1]\n"
+    "  %9 = reshape(%8) {dims=[batch,4,11,10]}: f32[batch,4,11,10]\n"
+    "  %10 = slice(%9) {starts=[0,0,0,0], sizes=[batch,4,11,9], steps=[1,1,1,1]}: f32[batch,4,11,9]\n" DATA(
+        11, "w", "[3,4,2,2]") "  %12 = conv(%10, %11) " CONV_ATTRS("3", "2", "1", "1") ": f32[batch,3,12,10]\n" OUT(12);
+
+static const struct rewrite phases[] = {
+    {"split-phases", transposed,
+     "conv f32[batch,12,6,5]; reshape f32[batch,2,2,3,6,5]; transpose f32[batch,3,6,2,5,2]; reshape f32[batch,3,12,10]",
+     1e-6, 0},
+    {"split-phases layout", transposed,
+     "transpose f32[batch,6,5,4]; conv f32[batch,6,5,12]; reshape f32[batch,6,5,2,2,3]; "
+     "transpose f32[batch,6,2,5,2,3]; reshape f32[batch,12,10,3]; transpose f32[batch,3,12,10]",
+     1e-6, 0},
+};
+
 static void test_views(void **state) {
+    CHECK_REWRITES(phases);
     CHECK_REWRITES(views);
     CHECK_REWRITES(layouts);
 }

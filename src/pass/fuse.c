@@ -405,8 +405,7 @@ static void emit_region(struct fuser *f, struct gathering *w, uint32_t r) {
         if (f->region_of[region.nodes.at[i]] != r) continue;
         n->region = g->regions.count;
         for (uint32_t o = 0; o < n->n_out; o++) {
-            bool kept = f->stored[n->out + o] || w->f->uses[n->out + o] == 0;
-            if (kept) IG_PUSH(g->job, &region.outputs, n->out + o);
+            if (f->stored[n->out + o]) IG_PUSH(g->job, &region.outputs, n->out + o);
         }
     }
     if (region.family == IG_FAMILY_MAP || region.family == IG_FAMILY_ROW)

@@ -17,6 +17,7 @@ const struct ig_pass ig_passes[] = {
     {"use-reciprocals", "multiply instead of dividing by constants and by row sums", 2, false, ig_pass_use_reciprocals},
     {"move-views", "move transposes and reshapes until they cancel", 1, false, ig_pass_move_views},
     {"fold-batch-norm", "fold constant scales and shifts into weights", 2, false, ig_pass_fold_batch_norm},
+    {"split-phases", "compute transposed convolutions without the zeros", 1, false, ig_pass_split_phases},
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
     {"widen", "compute half-precision products in single precision", 1, false, ig_pass_widen},

@@ -13,6 +13,7 @@ struct ig_graph *ig_pass_common_subexpressions(struct ig_graph *in, const struct
 struct ig_graph *ig_pass_move_views(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_recognize(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_fold_batch_norm(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_split_phases(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_use_reciprocals(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_merge_matmul(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_layout(struct ig_graph *in, const struct ig_pass_options *options);

@@ -321,16 +321,16 @@ static ig_value cut_base(struct ig_sink *s, ig_value base, const struct ig_atoms
 /*
  * Where the axes of the result are made of scattered atoms, part of the transpose has to be done before the reshape. The
  * rest, an exchange of whole axes of the result, can still go behind it: [B, H, S, D] -> [S, B, H*D] is a transpose to
- * [B, S, H, D], the reshape, and an exchange of B and S. Orders the atoms by axes of the result: the innermost axis last,
- * the others as they begin in the base.
+ * [B, S, H, D], the reshape, and an exchange of B and S. Orders the atoms by axes of the result: the given one last, the
+ * others as they begin in the base.
  */
-static void gather_scattered(struct turned_atoms *ta) {
+static void gather_scattered(struct turned_atoms *ta, int last) {
     const struct ig_atoms *atoms = &ta->atoms;
-    int order[IG_MAX_ATOMS], count = 0, innermost = atoms->to[atoms->count - 1];
+    int order[IG_MAX_ATOMS], count = 0;
     bool placed[INGOT_MAX_RANK] = {false};
-    placed[innermost] = true;
+    placed[last] = true;
     for (int k = 0; k <= atoms->count; k++) {
-        int axis = k < atoms->count ? atoms->to[ta->order[k]] : innermost;
+        int axis = k < atoms->count ? atoms->to[ta->order[k]] : last;
         if (placed[axis] && k < atoms->count) continue;
         placed[axis] = true;
         for (int i = 0; i < atoms->count; i++) {
@@ -338,6 +338,25 @@ static void gather_scattered(struct turned_atoms *ta) {
         }
     }
     memcpy(ta->order, order, sizeof order);
+}
+
+/* True where the result's axes lie in channels-last order then: what depth-to-space becomes between convolutions. */
+static bool gather_channels_last(struct turned_atoms *ta, int rank) {
+    struct turned_atoms tried = *ta;
+    bool has_channels = false;
+    int previous = -1;
+    for (int i = 0; i < ta->atoms.count; i++)
+        has_channels |= ta->atoms.to[i] == 1;
+    if (rank < 3 || !has_channels) return false;
+    gather_scattered(&tried, 1);
+    for (int k = 0; k < tried.atoms.count; k++) {
+        int axis = tried.atoms.to[tried.order[k]];
+        if (axis == 1) continue;
+        if (axis < previous) return false;
+        previous = axis;
+    }
+    *ta = tried;
+    return true;
 }
 
 /* The base with its atoms in ta's order instead of `before`'s. */
@@ -363,7 +382,10 @@ static ig_value turn_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
     order_atoms(&ta, &t);
     before = ta;
     bool moved;
-    if (!gather_axes(&ta, s->eager && is_layout(&t), &moved)) gather_scattered(&ta);
+    if (!gather_axes(&ta, s->eager && is_layout(&t), &moved)) {
+        bool last = s->eager && gather_channels_last(&ta, to.rank);
+        if (!last) gather_scattered(&ta, ta.atoms.to[ta.atoms.count - 1]);
+    }
     ig_value base = reorder_atoms(s, t.base, &before, &ta);
     int axes[INGOT_MAX_RANK];
     int64_t perm[INGOT_MAX_RANK];
