@@ -258,11 +258,12 @@ static bool split_multiples(struct ig_loops *k, ig_x x, ig_dim by, struct ig_aff
     return surely_not_less(k, ig_affine_x(k, rest), ig_x_index(k, 0));
 }
 
+/* By 0 (the size of an axis without elements) both give anything. */
 ig_x ig_x_div(struct ig_loops *k, ig_x a, ig_x b) {
     ig_dim by = as_dim(k, b);
     int64_t value;
     if (by == IG_DIM_NONE || !at_least(k, by, 0)) return index_node(k, IG_OP_div, a, b);
-    if (ig_dim_is_const(k->dims, by, &value) && value == 1) return a;
+    if (ig_dim_is_const(k->dims, by, &value) && value <= 1) return value ? a : ig_x_index(k, 0);
     struct ig_affine quotient, rest;
     if (!split_multiples(k, a, by, &quotient, &rest)) return index_node(k, IG_OP_div, a, b);
     ig_x rest_x = ig_affine_x(k, &rest);
@@ -274,7 +275,7 @@ ig_x ig_x_mod(struct ig_loops *k, ig_x a, ig_x b) {
     ig_dim by = as_dim(k, b);
     int64_t value;
     if (by == IG_DIM_NONE || !at_least(k, by, 0)) return index_node(k, IG_OP_mod, a, b);
-    if (ig_dim_is_const(k->dims, by, &value) && value == 1) return ig_x_index(k, 0);
+    if (ig_dim_is_const(k->dims, by, &value) && value <= 1) return ig_x_index(k, 0);
     struct ig_affine quotient, rest;
     if (!split_multiples(k, a, by, &quotient, &rest)) return index_node(k, IG_OP_mod, a, b);
     ig_x rest_x = ig_affine_x(k, &rest);

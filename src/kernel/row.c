@@ -256,7 +256,7 @@ static ig_value widen(const struct ig_row *r, const uint32_t *passes, ig_value v
 static void add_cache(struct ig_row *r, ig_value v) {
     struct ig_dims *dims = r->k->dims;
     enum ingot_dtype dtype = ig_dtype_compute(ig_type_of(r->graph, v)->dtype);
-    const char *name = ig_format(r->graph->job, "row%u", r->k->buffers.count);
+    const char *name = ig_format(r->graph->job, "cache%u", r->k->buffers.count);
     int64_t lanes = r->columns ? IG_ROW_COLUMNS : 1;
     r->cache_of[v] = ig_loops_scratch(r->k, dtype, ig_x_dim(r->k, r->scratch), name);
     ig_dim bytes = ig_dim_mul(dims, r->count, ig_dim_const(dims, lanes * (int64_t)ingot_dtype_size(dtype)));

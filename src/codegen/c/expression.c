@@ -177,6 +177,15 @@ static const char *difference(struct ig_c_printer *p, const struct ig_x_node *n)
     return ig_format(p->job, "%s - %s * %lld", left, ig_c_text_of(p, b->args[0], IG_C_MUL), (long long)-factor->i);
 }
 
+/* Quotients of indices are computed even where the axis that divides turns out to have no elements. */
+static const char *divisor(struct ig_c_printer *p, ig_x x) {
+    const struct ig_x_node *n = &p->k->x.at[x];
+    int64_t lo, hi;
+    if (n->kind != IG_X_DIM) return NULL;
+    ig_dim_range(p->k->dims, p->k->dim_params.at[n->i], &lo, &hi);
+    return lo > 0 ? NULL : ig_format(p->job, "(d%d + (d%d == 0))", (int)n->i, (int)n->i);
+}
+
 static const char *map_text(struct ig_c_printer *p, const struct ig_x_node *n, enum ig_c_strength *strength) {
     enum ingot_dtype dtype = p->k->x.at[n->args[0]].dtype;
     struct form form = form_of(n->op, dtype, n->wraps);
@@ -184,7 +193,9 @@ static const char *map_text(struct ig_c_printer *p, const struct ig_x_node *n, e
     const char *text = difference(p, n);
     if (text) return text;
     const char *a = ig_c_text_of(p, n->args[0], operand_strength(form, 0));
-    const char *b = n->args[1] == IG_NO_X ? NULL : ig_c_text_of(p, n->args[1], operand_strength(form, 1));
+    const char *b = NULL;
+    if (!n->wraps && (n->op == IG_OP_div || n->op == IG_OP_mod)) b = divisor(p, n->args[1]);
+    if (!b && n->args[1] != IG_NO_X) b = ig_c_text_of(p, n->args[1], operand_strength(form, 1));
     return apply(p, form, n->op, dtype, a, b);
 }
 
