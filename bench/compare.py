@@ -7,6 +7,8 @@ median over rounds and the ratio Ingot / peer, computed round by round.
 """
 import argparse
 import datetime
+import importlib.metadata
+import importlib.util
 import json
 import math
 import pathlib
@@ -17,6 +19,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PEERS = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 NETWORKS = ["resnet50", "mobilenet_v2", "efficientnet_b0", "densenet121", "bert_base", "vit_b_16", "gpt2"]
 
 
@@ -127,7 +130,7 @@ def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def compare(folders, args, work):
+def compare(folders, peers, args, work):
     rows = {}
     for name, folder in folders:
         engine = work / f"{name}.ingot"
@@ -140,7 +143,7 @@ def compare(folders, args, work):
     for _ in range(args.rounds):
         for row in rows.values():
             row["ingot"].append(measure_ingot(row["engine"], input_files(row["folder"]), args))
-            for peer in ("onnxruntime", "openvino"):
+            for peer in peers:
                 row[peer].append(measure_peer(peer, row["folder"] / "model.onnx",
                                               row["folder"] / "test_data_set_0", args))
     return rows
@@ -151,22 +154,22 @@ def ratio(row, peer):
     return statistics.median(a / b for a, b in pairs) if pairs else None
 
 
-def table(rows, networks):
-    lines = ["| network | Ingot ms | ONNX Runtime ms | OpenVINO ms | Ingot / ONNX Runtime | Ingot / OpenVINO |",
-             "|---|---|---|---|---|---|"]
+def table(rows, networks, peers):
+    lines = ["| network | Ingot ms | " + " | ".join(f"{PEERS[p]} ms" for p in peers) + " | " +
+             " | ".join(f"Ingot / {PEERS[p]}" for p in peers) + " |", "|---" * (2 + 2 * len(peers)) + "|"]
     for name, row in rows.items():
         cells = [name]
-        for key in ("ingot", "onnxruntime", "openvino"):
+        for key in ("ingot", *peers):
             times = [t for t in row[key] if t]
             cells.append(f"{statistics.median(times):.3f}" if times else "failed")
-        for peer in ("onnxruntime", "openvino"):
+        for peer in peers:
             r = ratio(row, peer)
             cells.append(f"{r:.2f}" if r else "-")
         lines.append("| " + " | ".join(cells) + " |")
-    for peer, title in (("onnxruntime", "ONNX Runtime"), ("openvino", "OpenVINO")):
+    for peer in peers:
         ratios = [r for name, row in rows.items() if name in networks and (r := ratio(row, peer))]
         if ratios:
-            lines.append(f"\nGeometric mean of Ingot / {title} over the {len(ratios)} networks: "
+            lines.append(f"\nGeometric mean of Ingot / {PEERS[peer]} over the {len(ratios)} networks: "
                          f"**{geometric_mean(ratios):.3f}** (largest {max(ratios):.2f}).")
     return "\n".join(lines)
 
@@ -208,18 +211,17 @@ def main():
     folders = [(n, materialize(args, n, args.work)) for n in networks]
     if not args.no_real:
         folders += real_models(args, args.work)
-    rows = compare(folders, args, args.work)
-    text = table(rows, networks)
+    versions = {p: importlib.metadata.version(p) for p in PEERS if importlib.util.find_spec(p)}
+    rows = compare(folders, list(versions), args, args.work)
+    text = table(rows, networks, list(versions))
     print(text)
-    import onnxruntime
-    import openvino
 
     level = "amx" if "amx_bf16" in machine() else "avx512" if "avx512f" in machine() else "avx2"
     output = args.output or ROOT / "bench" / "results" / f"{datetime.date.today()}-cpu-{level}.md"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(f"# CPU, fp32, batch 1, {args.threads} threads, {datetime.date.today()}\n\n"
                       f"Machine: {machine()}\n\nCommand: `./dev bench {' '.join(sys.argv[1:])}`\n\n"
-                      f"ONNX Runtime {onnxruntime.__version__}, OpenVINO {openvino.__version__}; "
+                      f"{', '.join(f'{PEERS[p]} {v}' for p, v in versions.items())}; "
                       f"{args.rounds} interleaved rounds of {args.seconds} s, medians.\n\n{text}\n")
     print(f"\nwritten to {output}")
 
