@@ -77,7 +77,7 @@ double ig_onnx_float(const struct ig_onnx_node *n, const char *name, double othe
 const char *ig_onnx_string(const struct ig_onnx_node *n, const char *name, const char *otherwise) {
     const Onnx__AttributeProto *attribute = attr_of_kind(n, name, KIND_STRING);
     if (!attribute) return otherwise;
-    return ig_strndup(n->job, (const char *)attribute->s.data, attribute->s.len);
+    return attribute->s.len ? ig_strndup(n->job, (const char *)attribute->s.data, attribute->s.len) : "";
 }
 
 const int64_t *ig_onnx_ints(const struct ig_onnx_node *n, const char *name, int *out_count) {

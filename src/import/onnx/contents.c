@@ -37,6 +37,10 @@ static void note_graph(struct symbols *symbols, const struct ig_graph *graph) {
         for (int i = 0; i < type->rank; i++)
             note_dim(symbols, graph->dims, type->dim[i]);
     }
+    for (uint32_t i = 0; i < graph->assumptions.count; i++) {
+        note_dim(symbols, graph->dims, graph->assumptions.at[i].a);
+        note_dim(symbols, graph->dims, graph->assumptions.at[i].b);
+    }
     for (ig_node_id id = 0; id < graph->nodes.count; id++) {
         const struct ig_node *node = &graph->nodes.at[id];
         note_node(symbols, graph, node);

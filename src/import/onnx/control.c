@@ -31,9 +31,7 @@ static void share_captures(struct ig_onnx_scope *scope, const struct ig_onnx_cap
     struct ig_port *ports = IG_NEW_ARRAY(job, struct ig_port, captures->outer.count);
     for (uint32_t i = 0; i < captures->outer.count; i++) {
         ig_value inner = ig_onnx_capture(scope, captures->outer.at[i]);
-        for (uint32_t j = 0; j < body->inputs.count; j++) {
-            if (body->inputs.at[j].value == inner) ports[i] = body->inputs.at[j];
-        }
+        ports[i] = (struct ig_port){.value = inner, .name = ig_info(body, inner)->name};
     }
     IG_ASSERT(job, body->inputs.count == captures->outer.count);
     if (ports) body->inputs.at = ports;
@@ -90,8 +88,9 @@ ig_value ig_import_if(struct ig_onnx_node *n) {
     if (ig_elements(n->g, condition, &element, &count) && count == 1 && ig_dim_is_const(n->dims, *element, &symbolic)) {
         return take_branch(n, branches[symbolic != 0 ? 0 : 1]);
     }
-    struct ig_onnx_captures captures = {0};
+    struct ig_onnx_captures captures;
     struct ig_onnx_scope *scopes[2];
+    ig_onnx_captures_init(&captures, n->job);
     for (int i = 0; i < 2; i++) {
         values[i] = IG_NEW_ARRAY(n->job, ig_value, n->n_out + 1);
         scopes[i] = branch_body(n, branches[i], &captures, values[i]);
@@ -119,6 +118,7 @@ struct loop {
 
 static void begin_loop(struct ig_onnx_node *n, struct loop *loop) {
     ig_onnx_enter(n->import);
+    ig_onnx_captures_init(&loop->captures, n->job);
     ig_onnx_scope_init(&loop->scope, n->import, ig_graph_create(n->job, n->dims), n->scope, loop->body);
     loop->scope.captures = &loop->captures;
 }

@@ -215,9 +215,12 @@ struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t siz
     ig_onnx_register_functions(import);
     ig_map_init(&import->plain, job);
     struct ig_graph *graph = import_model(import);
-    if (!ig_onnx_find_plain_inputs(graph, &import->plain)) return graph;
-    /* Symbols that left no trace in a shape may still have been needed on the way there. */
-    struct again again = {.import = import};
-    struct ingot_error error;
-    return ig_job_run(job, import_again, &again, &error) == INGOT_OK ? again.graph : graph;
+    if (ig_onnx_find_plain_inputs(graph, &import->plain)) {
+        /* Symbols that left no trace in a shape may still have been needed on the way there. */
+        struct again again = {.import = import};
+        struct ingot_error error;
+        if (ig_job_run(job, import_again, &again, &error) == INGOT_OK) graph = again.graph;
+    }
+    ig_graph_narrow_symbols(graph);
+    return graph;
 }

@@ -27,7 +27,7 @@
 /* Bounds on what a small hostile file may make of itself. */
 enum {
     IG_ONNX_MAX_NESTING = 64,        /* subgraphs in subgraphs, functions in functions */
-    IG_ONNX_MAX_NODES = 1 << 22,     /* after inlining */
+    IG_ONNX_MAX_NODES = 1 << 20,     /* after inlining */
     IG_ONNX_MAX_FORKS = 16,          /* see ig_onnx_fork */
     IG_ONNX_MAX_INPUT_ELEMENTS = 64, /* of integer inputs whose contents get symbols */
 };
@@ -53,10 +53,12 @@ struct ig_onnx_frame {
     size_t count;
 };
 
-/* Outer values that a body of control flow reads, in the order in which they were met. */
+/* Outer values that a body of control flow (or both bodies of an If) reads, in the order in which they were met. */
 struct ig_onnx_captures {
     IG_VEC(ig_value) outer;
+    struct ig_map known; /* the same, as a set */
 };
+void ig_onnx_captures_init(struct ig_onnx_captures *captures, struct ig_job *job);
 
 /*
  * The names of one graph, subgraph or function body. A subgraph that becomes a body has a graph of its own and captures;

@@ -131,6 +131,8 @@ ig_value ig_import_batch_norm(struct ig_onnx_node *n) {
     double epsilon = ig_onnx_float(n, "epsilon", 1e-5);
     int rank = ig_onnx_rank(n, x);
     ig_onnx_check_rank(n, x, 2, INGOT_MAX_RANK, "input 0");
+    if (n->opset < 9 && !ig_onnx_flag(n, "spatial", true))
+        ig_onnx_refuse(n, "normalising each element is not supported");
     if (n->opset >= 14 && ig_onnx_flag(n, "training_mode", false)) return batch_norm_training(n, x, epsilon);
     ig_value scale = ig_onnx_wide(n, ig_onnx_in(n, 1)), offset = ig_onnx_wide(n, ig_onnx_in(n, 2));
     ig_value mean = ig_onnx_wide(n, ig_onnx_in(n, 3)), variance = ig_onnx_wide(n, ig_onnx_in(n, 4));

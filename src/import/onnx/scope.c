@@ -80,6 +80,11 @@ ig_value ig_onnx_lookup(struct ig_onnx_scope *scope, const char *name) {
 
 /* ---- Captures ---- */
 
+void ig_onnx_captures_init(struct ig_onnx_captures *captures, struct ig_job *job) {
+    *captures = (struct ig_onnx_captures){0};
+    ig_map_init(&captures->known, job);
+}
+
 /*
  * Copies the constant expression that computes `value`, so that a body sees a constant and not an opaque input. Without
  * recursion, because expressions may be long: a node is copied once all of its inputs are.
@@ -142,10 +147,11 @@ ig_value ig_onnx_capture(struct ig_onnx_scope *scope, ig_value outer) {
         const char *name = info->name ? info->name : ig_format(job, "capture%u", (unsigned)outer);
         value = ig_build_input(scope->graph, name, &type);
         IG_ASSERT(job, scope->captures);
-        bool known = false;
-        for (uint32_t i = 0; i < scope->captures->outer.count; i++)
-            known |= scope->captures->outer.at[i] == outer;
-        if (!known) IG_PUSH(job, &scope->captures->outer, outer);
+        uint32_t known;
+        if (!ig_map_get(&scope->captures->known, &outer, sizeof outer, &known)) {
+            ig_map_put(&scope->captures->known, &outer, sizeof outer, 1);
+            IG_PUSH(job, &scope->captures->outer, outer);
+        }
     }
     ig_map_put(&scope->captured, &outer, sizeof outer, value);
     return value;
