@@ -504,6 +504,28 @@ static void refuses_impossible_shapes(void **state) {
     end_plan(f);
 }
 
+/* c = a + b, with a f32[n] and b f32[m]: the model took n and m to be equal. */
+static void checks_what_the_model_assumes(void **state) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "n", 0, 0, 0, 1000), m = tiny_symbol(t, "m", 1, 0, 0, 1000);
+    ig_slot equal = tiny_op(t, IG_SHAPE_EQUAL, n, m);
+    t->instrs[equal - 2].value = t->symbols[m].name; /* any string will do for its text */
+    tiny_subplan(t);
+    uint32_t a = tiny_input(t, "a", INGOT_F32, 1, &n), b = tiny_input(t, "b", INGOT_F32, 1, &m);
+    uint32_t c = tiny_output(t, "c", INGOT_F32, 1, &n);
+    LAUNCH(f, f->add, n, a, b, c);
+    make_context(f, 1, 3, false);
+    set_input(f, 0, vector(ramp, 8));
+    set_input(f, 1, vector(ramp, 7));
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT,
+                   "(n=8, m=7): the model needs m, which are 8 and 7");
+    set_input(f, 1, vector(ramp, 8));
+    run(f);
+    assert_true(((float *)output(f, 0).data)[7] == 2 * ramp[7]);
+    end_plan(f);
+}
+
 /* ---- Aliases: y = halves of (x + w) added, x f32[2n] --------------------------------------------------------------------------- */
 
 static void follows_aliases(void **state) {
@@ -767,6 +789,7 @@ int main(void) {
         cmocka_unit_test(inputs_must_agree),
         cmocka_unit_test(shapes_may_come_from_data),
         cmocka_unit_test(refuses_impossible_shapes),
+        cmocka_unit_test(checks_what_the_model_assumes),
         cmocka_unit_test(follows_aliases),
         cmocka_unit_test(refuses_buffers_beyond_their_memory),
         cmocka_unit_test(chooses_a_branch),
