@@ -75,9 +75,10 @@ struct settings {
     double peak; /* GFLOP/s of all threads */
 };
 
-static double now(void) {
+/* One thread is measured by its own clock, which stands still while others have the processor. */
+static double now(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -193,12 +194,13 @@ static double fastest(struct ig_job *job, const struct settings *s, const struct
     check(job, d->api->stream_create(d, &stream, &error), &error);
     check(job, d->api->reserve_scratch(d, stream, launch->scratch, &error), &error);
     launch->entry = code->entries[0];
-    double until = now() + 0.3;
-    for (int i = 0; i < 3 || now() < until; i++) {
-        double start = now();
+    clockid_t clock = d->api->workers(d) == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    double until = now(clock) + 0.3;
+    for (int i = 0; i < 3 || now(clock) < until; i++) {
+        double start = now(clock);
         check(job, d->api->launch(d, stream, launch, &error), &error);
         check(job, d->api->stream_wait(d, stream, &error), &error);
-        double time = now() - start;
+        double time = now(clock) - start;
         if (time < best) best = time;
     }
     d->api->stream_destroy(d, stream);

@@ -86,6 +86,11 @@ static const struct conv convs[] = {
     {PLANE(1, 0, 4, 8, 8, 1, 1, 0), .bias = true},
     {PLANE(1, 28, 28, 16, 200, 3, 1, 1), .relu = true},
     {PLANE(-1, 8, -2, 10, 20, 3, 1, 1), .bias = true, .relu = true},
+    {PLANE(-1, -2, 14, 10, 20, 3, 1, 1), .bias = true, .relu = true}, /* lines of fixed length, any number of them */
+    {PLANE(2, 30, 30, 8, 40, 3, 1, 0), .bias = true},                 /* lines in place */
+    {PLANE(2, 9, 3, 20, 40, 3, 1, 1), .residual = true},              /* several lines in a block */
+    {F32, .spatial = 2, .batch = 1, .size = {20, 28}, .in = 6, .out = 10, .kernel = {3, 5}, .stride = {2, 1},
+     .dilation = {3, 1}, .before = {2, 0}, .after = {1, 4}, .groups = 1, .last = true, .bias = true},
     {PLANE(-1, -2, -2, 12, 33, 1, 1, 0), .bias = true},
     {F32, .spatial = 2, .batch = 1, .size = {12, 9}, .in = 6, .out = 10, .kernel = {3, 2}, .stride = {2, 1},
      .dilation = {2, 3}, .before = {1, 2}, .after = {0, 3}, .groups = 1, .last = true, .bias = true},

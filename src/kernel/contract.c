@@ -20,6 +20,26 @@ ig_x ig_contract_int(struct ig_contract *c, int64_t i) {
     return ig_x_index(c->k, i);
 }
 
+int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name) {
+    struct ig_dims *dims = c->graph->dims;
+    int buffer = ig_loops_scratch(c->k, c->dtype, ig_x_dim(c->k, c->kernel->scratch_bytes), name);
+    int64_t line = 64 / (int64_t)ingot_dtype_size(c->dtype);
+    ig_dim lines = ig_dim_ceil_div(dims, elements, ig_dim_const(dims, line));
+    ig_dim bytes = ig_dim_mul(dims, lines, ig_dim_const(dims, 64));
+    c->kernel->scratch_bytes = ig_dim_add(dims, c->kernel->scratch_bytes, bytes);
+    return buffer;
+}
+
+ig_x ig_contract_split_off(struct ig_contract *c, ig_x *number, ig_dim count) {
+    struct ig_dims *dims = c->graph->dims;
+    int64_t lo, hi;
+    ig_dim_range(dims, count, &lo, &hi);
+    ig_x by = ig_x_dim(c->k, lo >= 1 ? count : ig_dim_max(dims, count, ig_dim_const(dims, 1)));
+    ig_x part = ig_x_mod(c->k, *number, by);
+    *number = ig_x_div(c->k, *number, by);
+    return part;
+}
+
 static const struct ig_attr *attr(const struct ig_contract *c, enum ig_attr_name name) {
     return ig_attr(c->graph, &c->node, name);
 }
@@ -317,6 +337,7 @@ bool ig_contract_init(struct ig_contract *c) {
     c->node = c->graph->nodes.at[c->region->anchor];
     c->k = ig_loops_create(c->graph->job, c->graph->dims);
     c->kernel->loops = c->k;
+    c->kernel->scratch_bytes = ig_dim_const(c->graph->dims, 0);
     ig_lower_init(&c->lower, c->k, c->graph, c->region);
     c->dtype = ig_dtype_compute((enum ingot_dtype)attr(c, IG_ATTR_acc)->i);
     if (c->node.op == IG_OP_matmul) return init_matmul(c);
@@ -343,7 +364,7 @@ static ig_dim work(struct ig_contract *c) {
 struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target) {
     typedef bool (*schedule)(struct ig_contract * c);
-    static const schedule schedules[] = {ig_contract_depthwise, ig_contract_gemm, NULL};
+    static const schedule schedules[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
     for (int i = 0;; i++) {
         struct ig_kernel *kernel = IG_NEW(graph->job, struct ig_kernel);
         struct ig_contract *c = IG_NEW(graph->job, struct ig_contract);

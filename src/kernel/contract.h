@@ -72,15 +72,37 @@ void ig_contract_copy_b(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_
 /* The rest of the region over `rows` rows and `columns` columns of the tile, whose rows are nr elements apart. */
 void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows,
                           ig_x first_column, ig_x columns, int tile, ig_x tile_at, int nr);
+/* The columns of a product, in panels of nr, and the block of registers that meets them. */
+struct ig_columns {
+    ig_dim panels;
+    int lanes, nr, mr;
+    int element;           /* bytes */
+    int64_t first, second; /* what of the first and second cache may be filled, in bytes */
+};
+void ig_columns_init(struct ig_contract *c, struct ig_columns *out_columns);
+/* How many vectors of a panel have columns: all but in the last one. As a number for the micro-kernel, and as the set of
+ * bits that its description asks for. `whole`: always the whole panel. */
+ig_x ig_columns_vectors(struct ig_contract *c, const struct ig_columns *p, ig_x panel, bool whole);
+uint32_t ig_columns_vector_set(const struct ig_contract *c, const struct ig_columns *p, bool whole);
+/* ig_contract_epilogue over the columns of a panel, apart for full panels and the last one where they differ, so that both
+ * have loops of fixed length. */
+void ig_columns_epilogue(struct ig_contract *c, const struct ig_columns *p, struct ig_stmt *body, ig_x b, ig_x panel,
+                         ig_x first_row, ig_x rows, int tile, ig_x tile_at);
+
 /* Stores the region's outputs at c->position, where the contraction's sum is element tile_at of `tile`. */
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at);
 
 /* The schedules. False where one does not apply; then the kernel is as it was. */
 bool ig_contract_gemm(struct ig_contract *c);
+bool ig_contract_lines(struct ig_contract *c);
 bool ig_contract_depthwise(struct ig_contract *c);
 void ig_contract_plain(struct ig_contract *c); /* one element at a time; always applies */
 
 /* Shorthands. */
+/* Reserves scratch for `elements` of c->dtype: a buffer of the loops. */
+int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name);
+/* Splits what counts `count` things off a number; a number of nothing is not divided. */
+ig_x ig_contract_split_off(struct ig_contract *c, ig_x *number, ig_dim count);
 int64_t ig_contract_const(const struct ig_contract *c, ig_dim d, int64_t otherwise);
 ig_x ig_contract_dim(struct ig_contract *c, ig_dim d);
 ig_x ig_contract_int(struct ig_contract *c, int64_t i);

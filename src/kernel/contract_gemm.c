@@ -15,17 +15,11 @@
  */
 #include "kernel/contract.h"
 
-/* What fits where, in bytes; half of a cache, so that the streams passing by find room. */
-struct cache {
-    int64_t first, second;
-};
-
 struct gemm {
     struct ig_contract *c;
     struct ig_loops *k;
-    int lanes, nr, mr;
-    struct cache cache;
-    ig_dim panels, blocks;  /* of B's columns, of A's rows */
+    struct ig_columns p;
+    ig_dim blocks;          /* of A's rows */
     ig_dim chunks;          /* of blocks: columns first */
     int64_t chunk_blocks;   /* blocks of a chunk, at most */
     ig_dim groups;          /* of panels: columns first */
@@ -64,27 +58,11 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, ig_x hi, ig_x 
 
 /* ---- Choosing ------------------------------------------------------------------------------------------------------- */
 
-static int element_bytes(const struct gemm *s) {
-    return s->c->target->vector_bytes / s->lanes;
-}
-
-/* Accumulators for mr rows, a row of B and a broadcast element. */
-static int rows_in_registers(const struct ig_target *target, int vectors) {
-    int spare = target->vector_registers >= 32 ? 2 : 1;
-    int rows = (target->vector_registers - vectors - spare) / vectors;
-    return rows < 1 ? 1 : rows > 14 ? 14 : rows;
-}
-
 static void choose_shape(struct gemm *s) {
     struct ig_contract *c = s->c;
     struct ig_dims *dims = s->k->dims;
-    s->lanes = ig_micro_lanes(c->target, c->dtype);
-    s->nr = c->packed ? (int)ig_attr_int(c->graph, &c->node, IG_ATTR_packed) : 2 * s->lanes;
-    s->mr = rows_in_registers(c->target, s->nr / s->lanes);
-    bool wide = c->target->vector_bytes == 64;
-    s->cache = wide ? (struct cache){32 << 10, 1 << 20} : (struct cache){24 << 10, 512 << 10};
-    s->panels = ig_dim_ceil_div(dims, c->columns, constant(s, s->nr));
-    s->blocks = ig_dim_ceil_div(dims, c->rows, constant(s, s->mr));
+    ig_columns_init(c, &s->p);
+    s->blocks = ig_dim_ceil_div(dims, c->rows, constant(s, s->p.mr));
     ig_dim blocks = ig_dim_max(dims, s->blocks, constant(s, 1));
     s->per_block = ig_dim_div(dims, c->rows, blocks);
     s->more = ig_dim_sub(dims, c->rows, ig_dim_mul(dims, s->per_block, blocks));
@@ -92,7 +70,7 @@ static void choose_shape(struct gemm *s) {
 
 /* The row stride of a copy: an odd number of cache lines, so that rows do not compete for the same sets. */
 static ig_dim copied_stride(struct gemm *s) {
-    int64_t line = 64 / element_bytes(s), depth = known(s, s->c->depth, -1);
+    int64_t line = 64 / s->p.element, depth = known(s, s->c->depth, -1);
     if (depth >= 0) {
         int64_t lines = (depth + line - 1) / line;
         return constant(s, (lines | 1) * line);
@@ -110,7 +88,7 @@ static bool rows_conflict(const struct gemm *s, int64_t stride_bytes) {
         period /= 2;
         lines /= 2;
     }
-    return (s->mr + period - 1) / period > 4;
+    return (s->p.mr + period - 1) / period > 7;
 }
 
 static void choose_operands(struct gemm *s) {
@@ -118,7 +96,7 @@ static void choose_operands(struct gemm *s) {
     s->a_view = ig_contract_view_a(c, num(s, 0));
     s->copy_a = s->a_view.buffer < 0;
     if (!s->copy_a && known(s, c->rows, 2) > 1) {
-        s->copy_a = rows_conflict(s, known(s, s->a_view.stride, 0) * element_bytes(s));
+        s->copy_a = rows_conflict(s, known(s, s->a_view.stride, 0) * s->p.element);
     }
     s->lda = s->copy_a ? copied_stride(s) : s->a_view.stride;
     const struct ig_type *b = ig_type_of(c->graph, c->node.in[1]);
@@ -129,9 +107,9 @@ static void choose_operands(struct gemm *s) {
 static void choose_order(struct gemm *s) {
     struct ig_contract *c = s->c;
     int64_t depth = known(s, c->depth, -1), columns = known(s, c->columns, -1), rows = known(s, c->rows, -1);
-    int64_t b_bytes = depth < 0 || columns < 0 ? INT64_MAX : depth * columns * element_bytes(s);
-    bool many_rows = rows < 0 || rows >= 16 * s->mr || (b_bytes <= s->cache.first && rows > s->mr);
-    s->columns_first = s->copy_b || b_bytes > s->cache.second || !many_rows;
+    int64_t b_bytes = depth < 0 || columns < 0 ? INT64_MAX : depth * columns * s->p.element;
+    bool many_rows = rows < 0 || rows >= 16 * s->p.mr || (b_bytes <= s->p.first && rows > s->p.mr);
+    s->columns_first = s->copy_b || b_bytes > s->p.second || !many_rows;
 }
 
 /* What a tile of so many rows and columns costs a step of the depth, in products of an element each: what it computes,
@@ -143,7 +121,7 @@ static double tile_cost(const struct gemm *s, double rows, double columns) {
 /* The time that all tiles take, for few threads first of all, but for many too. */
 static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
     int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
-    double each = tile_cost(s, (double)(chunk * (known(s, s->per_block, 0) + 1)), (double)(group * s->nr));
+    double each = tile_cost(s, (double)(chunk * (known(s, s->per_block, 0) + 1)), (double)(group * s->p.nr));
     double two = (double)((tiles + 1) / 2), many = (double)((tiles + 7) / 8);
     return each * (2 * two + 2 * many);
 }
@@ -151,12 +129,12 @@ static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, 
 /* Chunks of blocks whose rows fit the second cache, groups of panels: the cheapest division of a product whose sizes are
  * known, else what is good for most. */
 static void choose_tiles(struct gemm *s) {
-    int64_t depth = known(s, s->c->depth, 1024), row_bytes = (depth < 1 ? 1 : depth) * element_bytes(s);
-    int64_t fit = s->cache.second / row_bytes / s->mr;
+    int64_t depth = known(s, s->c->depth, 1024), row_bytes = (depth < 1 ? 1 : depth) * s->p.element;
+    int64_t fit = s->p.second / row_bytes / s->p.mr;
     fit = fit < 4 ? 4 : fit > 64 ? 64 : fit;
-    int64_t blocks = known(s, s->blocks, -1), panels = known(s, s->panels, -1);
+    int64_t blocks = known(s, s->blocks, -1), panels = known(s, s->p.panels, -1);
     s->chunk_blocks = s->columns_first ? fit : 1;
-    s->group_panels = s->copy_a ? 128 / s->nr + 1 : 1;
+    s->group_panels = s->copy_a ? 128 / s->p.nr + 1 : 1;
     if (!s->columns_first || blocks < 1 || panels < 1) return;
     double best = 0;
     for (int64_t chunks = 1; chunks <= blocks && chunks <= 64; chunks++) {
@@ -177,7 +155,7 @@ static void choose_tiles(struct gemm *s) {
  * panel's stretch should stay in the first cache while the blocks pass. */
 static void choose_step(struct gemm *s) {
     int64_t depth = known(s, s->c->depth, -1);
-    int64_t limit = s->cache.first / (s->nr * element_bytes(s));
+    int64_t limit = s->p.first / (s->p.nr * s->p.element);
     if (!s->columns_first || s->chunk_blocks == 1) limit = 4096;
     if (depth >= 0) {
         int64_t steps = depth <= limit + limit / 2 ? 1 : (depth + limit - 1) / limit;
@@ -199,8 +177,8 @@ static void choose(struct gemm *s) {
     choose_tiles(s);
     choose_step(s);
     s->chunks = ig_dim_ceil_div(dims, s->blocks, constant(s, s->chunk_blocks));
-    s->groups = ig_dim_ceil_div(dims, s->panels, constant(s, s->group_panels));
-    s->c->kernel->tactic = ig_format(s->k->job, "gemm %dx%d, %s first, steps of %lld%s%s", s->mr, s->nr,
+    s->groups = ig_dim_ceil_div(dims, s->p.panels, constant(s, s->group_panels));
+    s->c->kernel->tactic = ig_format(s->k->job, "gemm %dx%d, %s first, steps of %lld%s%s", s->p.mr, s->p.nr,
                                      s->columns_first ? "columns" : "rows", (long long)s->step,
                                      s->copy_a ? ", rows copied" : "", s->copy_b ? ", columns copied" : "");
 }
@@ -216,63 +194,35 @@ static bool chunk_of_results(const struct gemm *s) {
     return s->columns_first && !one_step(s) && s->chunk_blocks > 1;
 }
 
-static int scratch(struct gemm *s, ig_dim elements, const char *name) {
-    struct ig_dims *dims = s->k->dims;
-    struct ig_kernel *kernel = s->c->kernel;
-    int buffer = ig_loops_scratch(s->k, s->c->dtype, dim(s, kernel->scratch_bytes), name);
-    ig_dim bytes = ig_dim_mul(dims, elements, constant(s, element_bytes(s)));
-    ig_dim lines = ig_dim_ceil_div(dims, bytes, constant(s, 64));
-    kernel->scratch_bytes = ig_dim_add(dims, kernel->scratch_bytes, ig_dim_mul(dims, lines, constant(s, 64)));
-    return buffer;
-}
-
 static void make_buffers(struct gemm *s) {
     struct ig_dims *dims = s->k->dims;
-    ig_dim chunk_rows = constant(s, s->chunk_blocks * s->mr);
-    s->c->kernel->scratch_bytes = constant(s, 0);
-    if (s->copy_a) s->a_buffer = scratch(s, ig_dim_mul(dims, chunk_rows, s->lda), "rows");
-    if (s->copy_b) s->b_buffer = scratch(s, ig_dim_mul(dims, s->c->depth, constant(s, s->nr)), "panel");
+    ig_dim chunk_rows = constant(s, s->chunk_blocks * s->p.mr);
+    if (s->copy_a) s->a_buffer = ig_contract_scratch(s->c, ig_dim_mul(dims, chunk_rows, s->lda), "rows");
+    if (s->copy_b)
+        s->b_buffer = ig_contract_scratch(s->c, ig_dim_mul(dims, s->c->depth, constant(s, s->p.nr)), "panel");
     if (chunk_of_results(s)) {
-        s->c_buffer = scratch(s, ig_dim_mul(dims, chunk_rows, constant(s, s->nr)), "sums");
+        s->c_buffer = ig_contract_scratch(s->c, ig_dim_mul(dims, chunk_rows, constant(s, s->p.nr)), "sums");
     } else {
-        s->c_buffer = ig_loops_local(s->k, s->c->dtype, (int64_t)s->mr * s->nr, "sums");
+        s->c_buffer = ig_loops_local(s->k, s->c->dtype, (int64_t)s->p.mr * s->p.nr, "sums");
     }
 }
 
 /* ---- The micro-kernel ----------------------------------------------------------------------------------------------- */
 
-static int vectors_of(const struct gemm *s, int64_t columns) {
-    return (int)((columns + s->lanes - 1) / s->lanes);
-}
-
-/* Columns of the last panel; nr where they are not known. */
-static int64_t last_columns(const struct gemm *s) {
-    int64_t columns = known(s, s->c->columns, 0);
-    return columns <= 0 || s->copy_b ? s->nr : (columns - 1) % s->nr + 1;
-}
-
 static void make_micro(struct gemm *s) {
-    struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = s->c->dtype, .nr = s->nr};
+    struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = s->c->dtype, .nr = s->p.nr};
     int64_t per_block = known(s, s->per_block, -1), more = known(s, s->more, -1);
-    for (int r = 1; r <= s->mr; r++) {
+    for (int r = 1; r <= s->p.mr; r++) {
         bool used =
             per_block < 0 || (r == per_block && more < known(s, s->blocks, 0)) || (r == per_block + 1 && more > 0);
         if (used) micro.rows |= 1u << r;
     }
-    micro.vectors = 1u << vectors_of(s, last_columns(s));
-    if (known(s, s->panels, 2) > 1) micro.vectors |= 1u << s->nr / s->lanes;
+    micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
     /* Panels that come from far away are asked for two kilobytes ahead of their use. */
-    if (s->columns_first && !s->copy_b) micro.prefetch = 2048 / element_bytes(s);
+    if (s->columns_first && !s->copy_b) micro.prefetch = 2048 / s->p.element;
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
-}
-
-static ig_x panel_vectors(struct gemm *s) {
-    int full = s->nr / s->lanes, last = vectors_of(s, last_columns(s));
-    if (full == last) return num(s, full);
-    ig_x before_last = ig_x_less(s->k, ig_x_add(s->k, s->panel, num(s, 1)), dim(s, s->panels));
-    return ig_x_select(s->k, before_last, num(s, full), num(s, last));
 }
 
 /* First row and number of rows of a block. */
@@ -287,11 +237,11 @@ static ig_x block_rows(struct gemm *s, ig_x block) {
 
 /* `group` counts panels from here: convolutions in groups have their panels one group after the other. */
 static ig_x b_position(struct gemm *s, ig_x depth_at) {
-    if (s->copy_b) return ig_x_mul(s->k, depth_at, num(s, s->nr));
+    if (s->copy_b) return ig_x_mul(s->k, depth_at, num(s, s->p.nr));
     ig_x group = ig_x_mod(s->k, s->batch, num(s, s->c->groups));
-    ig_x panel = ig_x_add(s->k, ig_x_mul(s->k, group, dim(s, s->panels)), s->panel);
+    ig_x panel = ig_x_add(s->k, ig_x_mul(s->k, group, dim(s, s->p.panels)), s->panel);
     ig_x row = ig_x_add(s->k, ig_x_mul(s->k, panel, dim(s, s->c->depth)), depth_at);
-    return ig_x_mul(s->k, row, num(s, s->nr));
+    return ig_x_mul(s->k, row, num(s, s->p.nr));
 }
 
 /* Block `block` of the rows times the panel, over step `step` of the depth. The copied rows begin with row
@@ -307,37 +257,26 @@ static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x block, ig_x st
                                              : ig_contract_view_a(s->c, s->batch);
     ig_x a = ig_x_add(k, ig_x_add(k, view.base, ig_x_mul(k, row, dim(s, s->lda))), depth_at);
     int b_buffer = s->copy_b ? s->b_buffer : s->c->lower.buffer_of[s->c->node.in[1]];
-    struct ig_call_arg args[] = {
-        {-1, block_rows(s, block)},          {-1, panel_vectors(s)}, {view.buffer, a}, {-1, dim(s, s->lda)},
-        {b_buffer, b_position(s, depth_at)}, {s->c_buffer, sums_at}, {-1, length},     {-1, first}};
+    struct ig_call_arg args[] = {{-1, block_rows(s, block)},
+                                 {-1, ig_columns_vectors(s->c, &s->p, s->panel, s->copy_b)},
+                                 {view.buffer, a},
+                                 {-1, dim(s, s->lda)},
+                                 {b_buffer, b_position(s, depth_at)},
+                                 {s->c_buffer, sums_at},
+                                 {-1, length},
+                                 {-1, first}};
     ig_s_call(k, body, "gemm", args, 8);
 }
 
 /* ---- Loops ---------------------------------------------------------------------------------------------------------- */
 
-/* The rest of the region; apart for full panels and the last one where they differ, so that both have fixed lengths. */
-static void epilogue(struct gemm *s, struct ig_stmt *body, ig_x first_row, ig_x rows, ig_x sums_at) {
-    struct ig_loops *k = s->k;
-    ig_x first_column = ig_x_mul(k, s->panel, num(s, s->nr));
-    int64_t columns = known(s, s->c->columns, 0), last = columns > 0 ? (columns - 1) % s->nr + 1 : 0;
-    if (columns > 0 && last < s->nr && columns > s->nr) {
-        ig_x before_last = ig_x_less(k, ig_x_add(k, s->panel, num(s, 1)), dim(s, s->panels));
-        ig_contract_epilogue(s->c, ig_s_if(k, body, before_last), s->batch, first_row, rows, first_column,
-                             num(s, s->nr), s->c_buffer, sums_at, s->nr);
-        body = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, before_last));
-    }
-    ig_x left = ig_x_sub(k, dim(s, s->c->columns), first_column);
-    ig_x width = last > 0 && last < s->nr ? num(s, last) : ig_x_min(k, num(s, s->nr), left);
-    ig_contract_epilogue(s->c, body, s->batch, first_row, rows, first_column, width, s->c_buffer, sums_at, s->nr);
-}
-
 static void emit_rows_first(struct gemm *s, struct ig_stmt *body, ig_x block) {
     ig_x step, zero = num(s, 0), start = block_start(s, block), rows = block_rows(s, block);
     if (s->copy_a) ig_contract_copy_a(s->c, body, s->batch, start, rows, s->a_buffer, dim(s, s->lda));
-    body = loop(s, body, dim(s, s->panels), &s->panel);
+    body = loop(s, body, dim(s, s->p.panels), &s->panel);
     struct ig_stmt *steps = loop(s, body, dim(s, s->steps), &step);
     call_micro(s, steps, block, step, s->copy_a ? start : zero, zero);
-    epilogue(s, body, start, rows, zero);
+    ig_columns_epilogue(s->c, &s->p, body, s->batch, s->panel, start, rows, s->c_buffer, zero);
 }
 
 static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) {
@@ -353,36 +292,26 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
         ig_contract_copy_a(s->c, copy, s->batch, start, rows, s->a_buffer, dim(s, s->lda));
     }
     ig_x first_panel = ig_x_mul(k, s->group, num(s, s->group_panels));
-    ig_x panels = ig_x_min(k, num(s, s->group_panels), ig_x_sub(k, dim(s, s->panels), first_panel));
+    ig_x panels = ig_x_min(k, num(s, s->group_panels), ig_x_sub(k, dim(s, s->p.panels), first_panel));
     body = loop(s, body, panels, &s->panel);
     s->panel = ig_x_add(k, first_panel, s->panel);
-    if (s->copy_b) ig_contract_copy_b(s->c, body, s->batch, s->panel, s->nr, s->b_buffer);
+    if (s->copy_b) ig_contract_copy_b(s->c, body, s->batch, s->panel, s->p.nr, s->b_buffer);
     ig_x copied_from = s->copy_a ? start : zero;
     if (chunk_of_results(s)) {
         struct ig_stmt *steps = loop(s, body, dim(s, s->steps), &step);
         struct ig_stmt *each = loop(s, steps, count, &block);
         block = ig_x_add(k, first, block);
-        ig_x sums_at = ig_x_mul(k, ig_x_sub(k, block_start(s, block), start), num(s, s->nr));
+        ig_x sums_at = ig_x_mul(k, ig_x_sub(k, block_start(s, block), start), num(s, s->p.nr));
         call_micro(s, each, block, step, copied_from, sums_at);
-        epilogue(s, body, start, rows, zero);
+        ig_columns_epilogue(s->c, &s->p, body, s->batch, s->panel, start, rows, s->c_buffer, zero);
         return;
     }
     struct ig_stmt *each = loop(s, body, count, &block);
     block = ig_x_add(k, first, block);
     struct ig_stmt *steps = loop(s, each, dim(s, s->steps), &step);
     call_micro(s, steps, block, step, copied_from, zero);
-    epilogue(s, each, block_start(s, block), block_rows(s, block), zero);
-}
-
-/* Splits what counts `count` things off a number; a number of nothing is not divided. */
-static ig_x split_off(struct gemm *s, ig_x *number, ig_dim count) {
-    struct ig_dims *dims = s->k->dims;
-    int64_t lo, hi;
-    ig_dim_range(dims, count, &lo, &hi);
-    ig_x by = dim(s, lo >= 1 ? count : ig_dim_max(dims, count, constant(s, 1)));
-    ig_x part = ig_x_mod(s->k, *number, by);
-    *number = ig_x_div(s->k, *number, by);
-    return part;
+    ig_columns_epilogue(s->c, &s->p, each, s->batch, s->panel, block_start(s, block), block_rows(s, block), s->c_buffer,
+                        zero);
 }
 
 bool ig_contract_gemm(struct ig_contract *c) {
@@ -398,12 +327,12 @@ bool ig_contract_gemm(struct ig_contract *c) {
     bool one_batch = known(&s, c->batch, 0) == 1;
     rest = tile;
     if (s.columns_first) {
-        s.group = split_off(&s, &rest, s.groups);
-        s.chunk = one_batch ? rest : split_off(&s, &rest, s.chunks);
+        s.group = ig_contract_split_off(c, &rest, s.groups);
+        s.chunk = one_batch ? rest : ig_contract_split_off(c, &rest, s.chunks);
         s.batch = one_batch ? num(&s, 0) : rest;
         emit_columns_first(&s, body, tile);
     } else {
-        ig_x block = one_batch ? tile : split_off(&s, &rest, s.blocks);
+        ig_x block = one_batch ? tile : ig_contract_split_off(c, &rest, s.blocks);
         s.batch = one_batch ? num(&s, 0) : rest;
         emit_rows_first(&s, body, block);
     }

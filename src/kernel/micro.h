@@ -13,7 +13,9 @@ enum ig_micro_kind {
     /*
      * void NAME(long rows, long vectors, const T *a, long lda, const T *b, T *c, long k, long first)
      * c[r][j] = sum over p < k of a[r*lda + p] * b[p*NR + j], added to what is in c unless `first`; the rows of c and b
-     * are NR = vectors_max vectors apart; columns beyond `vectors` vectors are not touched.
+     * are NR elements apart; columns beyond `vectors` vectors are not touched. A walk of several segments goes over k
+     * elements at a, at a + jump, and so on, while b runs on. In groups, row r lies at r/group*group_stride +
+     * r%group*lda.
      */
     IG_MICRO_GEMM,
     /*
@@ -39,12 +41,15 @@ enum ig_micro_kind {
 struct ig_micro {
     enum ig_micro_kind kind;
     const char *name;
-    enum ingot_dtype dtype;                /* T: f32, f64, i32, i64 and unsigned */
-    uint32_t rows;                         /* GEMM: bit r: `rows` may be r; DEPTHWISE: bit i: `columns` may be i */
-    uint32_t vectors;                      /* GEMM: bit v: `vectors` may be v */
-    int nr;                                /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */
-    int64_t lda;                           /* GEMM: where it is known; 0: the argument */
-    int64_t prefetch;                      /* GEMM: how many elements ahead b is fetched; 0: not at all */
+    enum ingot_dtype dtype; /* T: f32, f64, i32, i64 and unsigned */
+    uint32_t rows;          /* GEMM: bit r: `rows` may be r; DEPTHWISE: bit i: `columns` may be i */
+    uint32_t vectors;       /* GEMM: bit v: `vectors` may be v */
+    int nr;                 /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */
+    int64_t lda;            /* GEMM: where it is known; 0: the argument */
+    int64_t prefetch;       /* GEMM: how many elements ahead b is fetched; 0: not at all */
+    int64_t segments, jump; /* GEMM; segments 0 or 1: one walk */
+    int group;
+    int64_t group_stride;                  /* GEMM, where lda is known; group 0: none */
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
     int64_t kw;                            /* DEPTHWISE: what kw usually is, unrolled */
     bool largest;                          /* TOPK */

@@ -37,6 +37,10 @@ static int k_unroll(int rows, int vectors) {
     return chains >= 8 ? 1 : chains >= 4 ? 2 : 4;
 }
 
+static int64_t row_offset(const struct ig_micro *m, int r) {
+    return m->group ? r / m->group * m->group_stride + r % m->group * m->lda : r * m->lda;
+}
+
 static void print_step(const struct ig_micro *m, int rows, int vectors, int lanes, int u, struct ig_text *text) {
     int line = 64 / (int)ingot_dtype_size(m->dtype);
     for (int at = 0; m->prefetch && at < m->nr; at += line)
@@ -47,7 +51,7 @@ static void print_step(const struct ig_micro *m, int rows, int vectors, int lane
     for (int r = 0; r < rows; r++) {
         char at[64];
         if (m->lda)
-            snprintf(at, sizeof at, "a[%lld]", (long long)(r * m->lda + u));
+            snprintf(at, sizeof at, "a[%lld]", (long long)(row_offset(m, r) + u));
         else
             snprintf(at, sizeof at, "a%d[%d * lda + %d]", r / 3 * 3, r % 3, u);
         for (int v = 0; v < vectors; v++)
@@ -67,6 +71,13 @@ static void print_loop(const struct ig_micro *m, int rows, int vectors, int lane
             ig_text_printf(text, "        a%d += %d;\n", r, steps);
     }
     ig_text_printf(text, "        b += %d;\n    }\n", steps * m->nr);
+}
+
+/* Over the depth, or a segment of it. */
+static void print_walk(const struct ig_micro *m, int rows, int vectors, int lanes, int unroll, struct ig_text *text) {
+    ig_text_add(text, "    long p = 0;\n");
+    print_loop(m, rows, vectors, lanes, unroll, text);
+    if (unroll > 1) print_loop(m, rows, vectors, lanes, 1, text);
 }
 
 static void print_results(const struct ig_micro *m, int rows, int vectors, int lanes, int unroll,
@@ -107,9 +118,13 @@ static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lane
         for (int r = 0; r < rows; r += 3)
             ig_text_printf(text, "    const %s_e *a%d = a + %d * lda;\n", m->name, r, r);
     }
-    ig_text_add(text, "    long p = 0;\n");
-    print_loop(m, rows, vectors, lanes, unroll, text);
-    if (unroll > 1) print_loop(m, rows, vectors, lanes, 1, text);
+    if (m->segments > 1) {
+        ig_text_printf(text, "    for (long s = 0; s < %lld; s++) {\n", (long long)m->segments);
+        print_walk(m, rows, vectors, lanes, unroll, text);
+        ig_text_printf(text, "    a += %lld - k;\n    }\n", (long long)m->jump);
+    } else {
+        print_walk(m, rows, vectors, lanes, unroll, text);
+    }
     print_results(m, rows, vectors, lanes, unroll, text);
     ig_text_add(text, "}\n");
 }

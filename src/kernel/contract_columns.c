@@ -1,0 +1,66 @@
+/* The columns of a product: panels of B, the shape of the register block, the rest of the region panel by panel. */
+#include "kernel/contract.h"
+
+static int64_t known(const struct ig_contract *c, ig_dim d, int64_t otherwise) {
+    return ig_contract_const(c, d, otherwise);
+}
+
+/* Accumulators for mr rows, a row of B and a broadcast element. */
+static int rows_in_registers(const struct ig_target *target, int vectors) {
+    int spare = target->vector_registers >= 32 ? 2 : 1;
+    int rows = (target->vector_registers - vectors - spare) / vectors;
+    return rows < 1 ? 1 : rows > 14 ? 14 : rows;
+}
+
+void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
+    bool wide = c->target->vector_bytes == 64;
+    p->lanes = ig_micro_lanes(c->target, c->dtype);
+    p->element = c->target->vector_bytes / p->lanes;
+    p->nr = c->packed ? (int)ig_attr_int(c->graph, &c->node, IG_ATTR_packed) : 2 * p->lanes;
+    p->mr = rows_in_registers(c->target, p->nr / p->lanes);
+    p->panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, p->nr));
+    p->first = wide ? 32 << 10 : 24 << 10;
+    p->second = wide ? 1 << 20 : 512 << 10;
+}
+
+/* Columns of the last panel; nr where they are not known. */
+static int64_t last_columns(const struct ig_contract *c, const struct ig_columns *p) {
+    int64_t columns = known(c, c->columns, 0);
+    return columns <= 0 ? p->nr : (columns - 1) % p->nr + 1;
+}
+
+static int last_vectors(const struct ig_contract *c, const struct ig_columns *p, bool whole) {
+    return whole ? p->nr / p->lanes : (int)((last_columns(c, p) + p->lanes - 1) / p->lanes);
+}
+
+static ig_x is_before_last(struct ig_contract *c, const struct ig_columns *p, ig_x panel) {
+    return ig_x_less(c->k, ig_x_add(c->k, panel, ig_contract_int(c, 1)), ig_contract_dim(c, p->panels));
+}
+
+ig_x ig_columns_vectors(struct ig_contract *c, const struct ig_columns *p, ig_x panel, bool whole) {
+    int full = p->nr / p->lanes, last = last_vectors(c, p, whole);
+    if (full == last) return ig_contract_int(c, full);
+    return ig_x_select(c->k, is_before_last(c, p, panel), ig_contract_int(c, full), ig_contract_int(c, last));
+}
+
+uint32_t ig_columns_vector_set(const struct ig_contract *c, const struct ig_columns *p, bool whole) {
+    uint32_t set = 1u << last_vectors(c, p, whole);
+    if (known(c, p->panels, 2) > 1) set |= 1u << p->nr / p->lanes;
+    return set;
+}
+
+void ig_columns_epilogue(struct ig_contract *c, const struct ig_columns *p, struct ig_stmt *body, ig_x b, ig_x panel,
+                         ig_x first_row, ig_x rows, int tile, ig_x tile_at) {
+    struct ig_loops *k = c->k;
+    ig_x width = ig_contract_int(c, p->nr), first_column = ig_x_mul(k, panel, width);
+    int64_t columns = known(c, c->columns, 0), last = columns > 0 ? last_columns(c, p) : 0;
+    if (columns > p->nr && last < p->nr) {
+        ig_x before_last = is_before_last(c, p, panel);
+        ig_contract_epilogue(c, ig_s_if(k, body, before_last), b, first_row, rows, first_column, width, tile, tile_at,
+                             p->nr);
+        body = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, before_last));
+    }
+    ig_x left = ig_x_sub(k, ig_contract_dim(c, c->columns), first_column);
+    width = last > 0 && last < p->nr ? ig_contract_int(c, last) : ig_x_min(k, width, left);
+    ig_contract_epilogue(c, body, b, first_row, rows, first_column, width, tile, tile_at, p->nr);
+}

@@ -1,0 +1,269 @@
+/*
+ * The schedule for convolutions of images whose windows overlap: lines of output, straight from lines of input.
+ *
+ * Copying the window of every output position (contract_gemm.c) copies an element once for each position of the kernel.
+ * In a channels-last image neighbouring outputs of a line read at a fixed distance from each other, and a whole kernel row
+ * times the channels is one run, so a block of outputs of one line is a matrix product read in place: row stride
+ * stride * channels, one walk for each kernel row. (The idea of indirect convolution, Dukhan 2019, without the pointers.)
+ * Where the image has borders, the few lines under a tile are copied once with zeros around them.
+ *
+ * A tile is a number of lines of one image times a group of panels. Lines shorter than half a block share one.
+ */
+#include "kernel/contract.h"
+
+struct lines {
+    struct ig_contract *c;
+    struct ig_loops *k;
+    struct ig_columns p;
+    int64_t height_taps, width_taps, stride[2], dilation;
+    int64_t in_width, out_width, channels;
+    ig_dim in_height, out_height, before[2];
+    bool padded;
+    int64_t line;                    /* elements of a line that the micro-kernel walks: of the input or of the copy */
+    int64_t together;                /* lines in one block */
+    int64_t blocks, per_block, more; /* of a line: `more` blocks have per_block + 1 outputs */
+    int64_t tile_lines, tile_panels;
+    ig_dim line_groups, panel_groups;
+    int image_lines, sums;         /* buffers */
+    ig_x batch, first_line, panel; /* of the tile at hand */
+};
+
+static ig_x num(struct lines *s, int64_t i) {
+    return ig_x_index(s->k, i);
+}
+
+static ig_x dim(struct lines *s, ig_dim d) {
+    return ig_x_dim(s->k, d);
+}
+
+static ig_dim constant(struct lines *s, int64_t i) {
+    return ig_dim_const(s->k->dims, i);
+}
+
+static int64_t known(const struct lines *s, ig_dim d, int64_t otherwise) {
+    return ig_contract_const(s->c, d, otherwise);
+}
+
+static struct ig_stmt *loop(struct lines *s, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi, ig_x *out_var) {
+    return ig_s_for(s->k, body, kind, num(s, 0), hi, num(s, 1), out_var);
+}
+
+/* ---- Does it apply? ----------------------------------------------------------------------------------------------- */
+
+static bool reads_plainly(const struct ig_contract *c) {
+    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *w = ig_type_of(c->graph, c->node.in[1]);
+    return c->spatial == 2 && c->packed && c->groups == 1 && c->lower.is_input[c->node.in[0]] &&
+           ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last) && x->dtype == c->dtype && w->dtype == c->dtype;
+}
+
+/* Reads the problem; false where its lines are not fixed in length or its windows are no runs. */
+static bool read_problem(struct lines *s) {
+    const struct ig_contract *c = s->c;
+    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *y = ig_type_of(c->graph, c->node.out);
+    const struct ig_attr *dilations = ig_attr(c->graph, &c->node, IG_ATTR_dilations);
+    const struct ig_attr *strides = ig_attr(c->graph, &c->node, IG_ATTR_strides);
+    const struct ig_attr *before = ig_attr(c->graph, &c->node, IG_ATTR_before);
+    s->height_taps = known(s, c->depth_dim[0], 0);
+    s->width_taps = known(s, c->depth_dim[1], 0);
+    s->channels = known(s, c->depth_dim[2], 0);
+    s->in_width = known(s, x->dim[2], 0);
+    s->out_width = known(s, y->dim[2], 0);
+    s->in_height = x->dim[1];
+    s->out_height = y->dim[1];
+    s->dilation = dilations->ints[0];
+    for (int i = 0; i < 2; i++) {
+        s->stride[i] = strides->ints[i];
+        s->before[i] = before->dims[i];
+    }
+    s->padded = ig_contract_padded(c);
+    bool pointwise = s->height_taps == 1 && s->width_taps == 1 && !s->padded && s->stride[0] == 1 && s->stride[1] == 1;
+    bool sized = s->in_width > 0 && s->out_width > 0 && s->channels > 0 && s->height_taps > 0 && s->width_taps > 0;
+    bool borders = known(s, s->before[0], -1) >= 0 && known(s, s->before[1], -1) >= 0;
+    return sized && borders && !pointwise && (dilations->ints[1] == 1 || s->width_taps == 1);
+}
+
+/* Blocks of a line; false where they would leave too many registers idle. */
+static bool divide_lines(struct lines *s) {
+    s->together = s->out_width <= s->p.mr / 2 ? s->p.mr / s->out_width : 1;
+    s->blocks = (s->out_width + s->p.mr - 1) / s->p.mr;
+    s->per_block = s->out_width / s->blocks;
+    s->more = s->out_width % s->blocks;
+    double busy = (double)(s->together * s->out_width) / (double)(s->blocks * s->p.mr);
+    /* Copying every window costs 4 to 6 columns' worth of products. */
+    double copying = 1 + 6.0 / (double)known(s, s->c->columns, 64);
+    return busy * copying >= 0.95 || busy >= 0.8;
+}
+
+/* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
+
+static int64_t input_lines(const struct lines *s, int64_t lines) {
+    return (lines - 1) * s->stride[0] + (s->height_taps - 1) * s->dilation + 1;
+}
+
+/* As in contract_gemm.c: what it takes, two threads and eight considered, in products of an element each. */
+static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) {
+    int64_t height = known(s, s->out_height, 64), all = known(s, s->p.panels, 1);
+    int64_t tiles = (height + lines - 1) / lines * ((all + panels - 1) / panels);
+    double depth = (double)(s->height_taps * s->width_taps * s->channels), columns = (double)(panels * s->p.nr);
+    double products = (double)(lines * s->out_width) * columns * depth;
+    double copies = s->padded ? 6 * (double)(input_lines(s, lines) * s->line) : 0, weights = 6 * columns * depth;
+    double two = (double)((tiles + 1) / 2), many = (double)((tiles + 7) / 8);
+    return (products + copies + weights) * (2 * two + 2 * many);
+}
+
+static void choose_tiles(struct lines *s) {
+    int64_t height = known(s, s->out_height, 64), all = known(s, s->p.panels, 1);
+    double best = 0;
+    for (int64_t lines = s->together; lines < height + s->together; lines += s->together) {
+        if (lines > s->together && input_lines(s, lines) * s->line * s->p.element > s->p.second / 2) break;
+        for (int64_t panels = 1; panels <= all; panels++) {
+            double cost = tiling_cost(s, lines, panels);
+            if (best > 0 && cost >= best) continue;
+            best = cost;
+            s->tile_lines = lines;
+            s->tile_panels = panels;
+        }
+    }
+    struct ig_dims *dims = s->k->dims;
+    s->line_groups = ig_dim_ceil_div(dims, s->out_height, constant(s, s->tile_lines));
+    s->panel_groups = ig_dim_ceil_div(dims, s->p.panels, constant(s, s->tile_panels));
+}
+
+static void make_micro(struct lines *s) {
+    struct ig_micro micro = {.kind = IG_MICRO_GEMM,
+                             .name = "gemm",
+                             .dtype = s->c->dtype,
+                             .vectors = ig_columns_vector_set(s->c, &s->p, false),
+                             .nr = s->p.nr,
+                             .lda = s->stride[1] * s->channels,
+                             .prefetch = 2048 / s->p.element,
+                             .segments = s->height_taps,
+                             .jump = s->dilation * s->line};
+    for (int64_t lines = 1; s->together > 1 && lines <= s->together; lines++)
+        micro.rows |= 1u << lines * s->out_width;
+    if (s->together > 1) {
+        micro.group = (int)s->out_width;
+        micro.group_stride = s->stride[0] * s->line;
+    } else {
+        micro.rows = (s->more < s->blocks ? 1u << s->per_block : 0) | (s->more > 0 ? 2u << s->per_block : 0);
+    }
+    IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
+}
+
+/* ---- Loops ---------------------------------------------------------------------------------------------------------- */
+
+static void zeros(struct lines *s, struct ig_stmt *body, ig_x at, int64_t count) {
+    ig_x i, zero = ig_dtype_is_float(s->c->dtype) ? ig_x_float(s->k, s->c->dtype, 0) : ig_x_int(s->k, s->c->dtype, 0);
+    if (count <= 0) return;
+    body = loop(s, body, IG_FOR_SIMD, num(s, count), &i);
+    ig_s_store(s->k, body, s->image_lines, ig_x_add(s->k, at, i), zero);
+}
+
+/* The input lines under `count` output lines from first_line on, with zeros around the image. */
+static void copy_lines(struct lines *s, struct ig_stmt *body, ig_x image, ig_x count) {
+    struct ig_loops *k = s->k;
+    ig_x i, j;
+    int64_t left = known(s, s->before[1], 0) * s->channels, all = s->in_width * s->channels;
+    int64_t middle = all < s->line - left ? all : s->line - left;
+    if (middle < 0) middle = 0;
+    int64_t reach = (s->height_taps - 1) * s->dilation + 1;
+    ig_x lines = ig_x_add(k, ig_x_mul(k, ig_x_sub(k, count, num(s, 1)), num(s, s->stride[0])), num(s, reach));
+    body = loop(s, body, IG_FOR_SERIAL, lines, &i);
+    ig_x y = ig_x_sub(k, ig_x_mul(k, s->first_line, num(s, s->stride[0])), dim(s, s->before[0]));
+    y = ig_x_add(k, y, i);
+    ig_x inside = ig_x_and(k, ig_x_less(k, num(s, -1), y), ig_x_less(k, y, dim(s, s->in_height)));
+    ig_x to = ig_x_mul(k, i, num(s, s->line));
+    zeros(s, ig_s_if(k, body, ig_x_map1(k, IG_OP_not, inside)), to, s->line);
+    body = ig_s_if(k, body, inside);
+    zeros(s, body, to, left < s->line ? left : s->line);
+    ig_x from = ig_x_add(k, ig_x_mul(k, image, dim(s, s->in_height)), y);
+    from = ig_x_mul(k, from, num(s, all));
+    to = ig_x_add(k, to, num(s, left));
+    struct ig_stmt *run = loop(s, body, IG_FOR_SIMD, num(s, middle), &j);
+    ig_x value = ig_x_load(k, s->c->lower.buffer_of[s->c->node.in[0]], ig_x_add(k, from, j));
+    ig_s_store(k, run, s->image_lines, ig_x_add(k, to, j), value);
+    zeros(s, body, ig_x_add(k, to, num(s, middle)), s->line - left - middle);
+}
+
+/* `lines` lines from the tile's line `at` on, or `width` outputs of one from `column` on. */
+static void emit_block(struct lines *s, struct ig_stmt *body, ig_x at, ig_x lines, ig_x column, ig_x width) {
+    struct ig_loops *k = s->k;
+    struct ig_contract *c = s->c;
+    ig_x y = ig_x_add(k, s->first_line, at), rows = ig_x_mul(k, lines, width);
+    ig_x line = ig_x_mul(k, at, num(s, s->stride[0]));
+    int buffer = s->image_lines;
+    if (!s->padded) {
+        buffer = c->lower.buffer_of[c->node.in[0]];
+        line = ig_x_add(k, ig_x_mul(k, s->batch, dim(s, s->in_height)), ig_x_mul(k, y, num(s, s->stride[0])));
+    }
+    ig_x a = ig_x_add(k, ig_x_mul(k, line, num(s, s->line)), ig_x_mul(k, column, num(s, s->stride[1] * s->channels)));
+    int64_t run = s->width_taps * s->channels;
+    ig_x b = ig_x_mul(k, s->panel, num(s, s->height_taps * run * s->p.nr));
+    struct ig_call_arg args[] = {{-1, rows},
+                                 {-1, ig_columns_vectors(c, &s->p, s->panel, false)},
+                                 {buffer, a},
+                                 {-1, num(s, s->stride[1] * s->channels)},
+                                 {c->lower.buffer_of[c->node.in[1]], b},
+                                 {s->sums, num(s, 0)},
+                                 {-1, num(s, run)},
+                                 {-1, num(s, 1)}};
+    ig_s_call(k, body, "gemm", args, 8);
+    ig_x first_row = ig_x_add(k, ig_x_mul(k, y, num(s, s->out_width)), column);
+    ig_columns_epilogue(c, &s->p, body, s->batch, s->panel, first_row, rows, s->sums, num(s, 0));
+}
+
+static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
+    struct ig_loops *k = s->k;
+    ig_x rest = tile, at, block, one = num(s, 1);
+    ig_x group = ig_contract_split_off(s->c, &rest, s->panel_groups);
+    ig_x line_group = ig_contract_split_off(s->c, &rest, s->line_groups);
+    s->batch = rest;
+    s->first_line = ig_x_mul(k, line_group, num(s, s->tile_lines));
+    ig_x count = ig_x_min(k, num(s, s->tile_lines), ig_x_sub(k, dim(s, s->out_height), s->first_line));
+    if (s->padded) {
+        ig_x same = ig_x_and(k, ig_x_less(k, ig_x_begin(k), tile), ig_x_less(k, num(s, 0), group));
+        copy_lines(s, ig_s_if(k, body, ig_x_map1(k, IG_OP_not, same)), s->batch, count);
+    }
+    ig_x first_panel = ig_x_mul(k, group, num(s, s->tile_panels));
+    ig_x panels = ig_x_min(k, num(s, s->tile_panels), ig_x_sub(k, dim(s, s->p.panels), first_panel));
+    body = loop(s, body, IG_FOR_SERIAL, panels, &s->panel);
+    s->panel = ig_x_add(k, first_panel, s->panel);
+    if (s->together > 1) {
+        ig_x together = num(s, s->together);
+        ig_x groups = ig_x_div(k, ig_x_add(k, count, num(s, s->together - 1)), together);
+        body = loop(s, body, IG_FOR_SERIAL, groups, &at);
+        at = ig_x_mul(k, at, together);
+        emit_block(s, body, at, ig_x_min(k, together, ig_x_sub(k, count, at)), num(s, 0), num(s, s->out_width));
+        return;
+    }
+    body = loop(s, body, IG_FOR_SERIAL, count, &at);
+    body = loop(s, body, IG_FOR_SERIAL, num(s, s->blocks), &block);
+    ig_x more = num(s, s->more), each = num(s, s->per_block);
+    ig_x column = ig_x_add(k, ig_x_mul(k, block, each), ig_x_min(k, block, more));
+    ig_x width = ig_x_add(k, each, ig_x_select(k, ig_x_less(k, block, more), one, num(s, 0)));
+    emit_block(s, body, at, one, column, width);
+}
+
+bool ig_contract_lines(struct ig_contract *c) {
+    struct lines s = {.c = c, .k = c->k};
+    struct ig_dims *dims = c->k->dims;
+    if (!reads_plainly(c) || !read_problem(&s)) return false;
+    ig_columns_init(c, &s.p);
+    if (!divide_lines(&s)) return false;
+    s.line = s.channels * (s.padded ? (s.out_width - 1) * s.stride[1] + s.width_taps : s.in_width);
+    choose_tiles(&s);
+    if (s.padded) {
+        s.image_lines = ig_contract_scratch(c, constant(&s, input_lines(&s, s.tile_lines) * s.line), "lines");
+    }
+    s.sums = ig_loops_local(c->k, c->dtype, (int64_t)s.p.mr * s.p.nr, "sums");
+    make_micro(&s);
+    c->kernel->tactic = ig_format(c->k->job, "lines %lldx%d, tiles of %lld lines and %lld panels%s",
+                                  (long long)(s.per_block * s.together + (s.more > 0)), s.p.nr, (long long)s.tile_lines,
+                                  (long long)s.tile_panels, s.padded ? ", lines copied" : "");
+    ig_dim images = ig_type_of(c->graph, c->node.out)->dim[0];
+    c->kernel->tiles = ig_dim_mul(dims, images, ig_dim_mul(dims, s.line_groups, s.panel_groups));
+    ig_x tile;
+    struct ig_stmt *body = ig_s_for(c->k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);
+    emit_tile(&s, body, tile);
+    return !c->astray;
+}
