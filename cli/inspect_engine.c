@@ -1,6 +1,7 @@
 /* An engine as text: what it is, what runs, and the kernels. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "inspect.h"
 
@@ -71,7 +72,10 @@ static void print_memory(const struct inspected *engine) {
 void inspect_engine_print(const struct inspected *engine) {
     const json_t *e = engine->explanation;
     const json_t *weights = json_object_get(e, "weights");
-    printf("engine      %s\n", engine->path);
+    struct stat file;
+    printf("engine      %s", engine->path);
+    if (stat(engine->path, &file) == 0) printf(", %.2f MB", (double)file.st_size / 1e6);
+    putchar('\n');
     printf("built by    ingot %s for %s with %s, optimisation level %lld\n", json_text(e, "ingot"),
            json_text(e, "target"), json_text(e, "compiler"), (long long)json_number(e, "opt_level"));
     print_infos("input", engine->session.inputs, engine->session.n_inputs);

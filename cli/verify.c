@@ -24,6 +24,7 @@ struct outcome {
 struct child {
     pid_t pid; /* 0: not started; -1: done */
     int pipe;
+    double deadline_ms; /* 0: none */
     size_t received;
     struct outcome outcome;
 };
@@ -39,8 +40,7 @@ static void run_child(const struct verify_arguments *arguments, const char *path
         at += written;
         left -= (size_t)written;
     }
-    fflush(NULL);
-    _exit(0);
+    exit(0); /* not _exit: sanitizers look for leaks on the way out */
 }
 
 static bool start(const struct verify_arguments *arguments, const char *path, struct child *child) {
@@ -54,6 +54,7 @@ static bool start(const struct verify_arguments *arguments, const char *path, st
     }
     close(ends[1]);
     child->pipe = ends[0];
+    child->deadline_ms = arguments->timeout > 0 ? now_ms() + 1e3 * arguments->timeout : 0;
     if (child->pid > 0) return true;
     close(ends[0]);
     child->pid = 0;
@@ -74,12 +75,36 @@ static void receive(struct child *child) {
         continue;
     close(child->pipe);
     child->pid = -1;
-    if (child->received == sizeof child->outcome) return;
+    if (child->received == sizeof child->outcome && WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     child->outcome.verdict = VERDICT_FAILED;
-    if (WIFSIGNALED(status)) {
+    if (child->deadline_ms > 0 && now_ms() > child->deadline_ms) {
+        snprintf(child->outcome.message, sizeof child->outcome.message, "took longer than it may");
+    } else if (WIFSIGNALED(status)) {
         snprintf(child->outcome.message, sizeof child->outcome.message, "crashed (%s)", strsignal(WTERMSIG(status)));
     } else {
-        snprintf(child->outcome.message, sizeof child->outcome.message, "ended early (status %d)", WEXITSTATUS(status));
+        snprintf(child->outcome.message, sizeof child->outcome.message, "the process ended with status %d",
+                 WEXITSTATUS(status));
+    }
+}
+
+/* Milliseconds until the next deadline, for poll; -1: there is none. */
+static int time_left(const struct child *children, size_t count) {
+    double left = -1, now = now_ms();
+    for (size_t i = 0; i < count; i++) {
+        if (children[i].pid <= 0 || children[i].deadline_ms == 0) continue;
+        double own = children[i].deadline_ms > now ? children[i].deadline_ms - now : 0;
+        if (left < 0 || own < left) left = own;
+    }
+    return left < 0 ? -1 : left > 1e6 ? 1000000 : (int)left + 1;
+}
+
+/* A case that takes too long is ended; that it was shows when its pipe closes. */
+static void end_late_ones(struct child *children, size_t count) {
+    double now = now_ms();
+    for (size_t i = 0; i < count; i++) {
+        if (children[i].pid > 0 && children[i].deadline_ms > 0 && now > children[i].deadline_ms) {
+            kill(children[i].pid, SIGKILL);
+        }
     }
 }
 
@@ -92,11 +117,12 @@ static void wait_for_some(struct child *children, size_t count) {
         polls[n] = (struct pollfd){children[i].pipe, POLLIN, 0};
         of[n++] = &children[i];
     }
-    if (poll(polls, n, -1) > 0) {
+    if (poll(polls, n, time_left(children, count)) > 0) {
         for (nfds_t i = 0; i < n; i++) {
             if (polls[i].revents) receive(of[i]);
         }
     }
+    end_late_ones(children, count);
     free(polls);
     free(of);
 }
@@ -168,6 +194,7 @@ int cmd_verify(int argc, char **argv) {
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         {"threads", 0, OPTION_UNSIGNED, "N", "that compute (default: as many as there are processors)", &a.threads},
         {"parallel", 'p', OPTION_UNSIGNED, "N", "cases at once (default: one per processor)", &a.parallel},
+        {"timeout", 0, OPTION_NUMBER, "S", "seconds that a case may take (default: as long as it takes)", &a.timeout},
         {"verify-passes", 0, OPTION_FLAG, NULL, "checks the graph after every pass", &a.build.verify_passes},
         BUILD_OPTION_ROWS(a.build),
         {0},

@@ -10,6 +10,7 @@ struct verify_arguments {
     const char *rtol, *atol; /* as given; NULL: of the folder, or the default */
     struct tolerance given;  /* the numbers of rtol and atol */
     unsigned threads, seed, parallel;
+    double timeout; /* seconds for a case; 0: as long as it takes */
 };
 
 enum verdict { VERDICT_PASSED, VERDICT_FAILED, VERDICT_SKIPPED };
