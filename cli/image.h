@@ -13,7 +13,7 @@ struct image_arguments {
 #define IMAGE_ARGUMENTS_DEFAULT \
     { .top = 5 }
 #define IMAGE_OPTION_ROWS(i)                                                                                             \
-    {"image", 0, OPTION_TEXT, "FILE", "a picture (PNG, JPEG, BMP, GIF) for an input of rank 4", &(i).file},           \
+    {"image", 0, OPTION_TEXT, "FILE", "a picture (PNG, JPEG, BMP, GIF) for an input of rank 4", &(i).file},              \
         {"image-input", 0, OPTION_TEXT, "NAME", "which input it is (default: the first of rank 4)", &(i).input},         \
         {"layout", 0, OPTION_TEXT, "L", "nchw or nhwc (default: by which axis has size 1 or 3)", &(i).layout},           \
         {"fit", 0, OPTION_TEXT, "F", "stretch (the default) or crop (the middle, nothing distorted)", &(i).fit},         \

@@ -144,8 +144,8 @@ struct ingot_engine;
 struct ingot_context;
 
 enum ingot_verify {
-    INGOT_VERIFY_ALL = 0,  /* check every section's checksum before load returns */
-    INGOT_VERIFY_LATER,    /* everything but the weights before load returns; the weights at the first run */
+    INGOT_VERIFY_ALL = 0,    /* check every section's checksum before load returns */
+    INGOT_VERIFY_LATER,      /* everything but the weights before load returns; the weights at the first run */
     INGOT_VERIFY_NO_WEIGHTS, /* never the weights */
 };
 
@@ -154,7 +154,8 @@ struct ingot_load_options {
     const struct ingot_allocator *allocator; /* borrowed for the engine's life */
     enum ingot_verify verify;
 };
-#define INGOT_LOAD_OPTIONS_INIT { sizeof(struct ingot_load_options), NULL, INGOT_VERIFY_ALL }
+#define INGOT_LOAD_OPTIONS_INIT \
+    { sizeof(struct ingot_load_options), NULL, INGOT_VERIFY_ALL }
 
 /* Maps the engine at `path`. The file must not change while it is loaded. One reference is the caller's. */
 INGOT_API enum ingot_status ingot_engine_load(const char *path, const struct ingot_load_options *options,
@@ -181,11 +182,12 @@ INGOT_API const char *ingot_engine_explanation(const struct ingot_engine *engine
 struct ingot_context_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the context's life; NULL: the engine's */
-    unsigned threads;       /* that compute, the caller's included; 0: as many as this process may use */
+    unsigned threads;          /* that compute, the caller's included; 0: as many as this process may use */
     size_t max_plan_instances; /* how many sets of shapes stay prepared; 0: 16 */
-    bool profile;           /* time every kernel; see ingot_context_profile */
+    bool profile;              /* time every kernel; see ingot_context_profile */
 };
-#define INGOT_CONTEXT_OPTIONS_INIT { sizeof(struct ingot_context_options), NULL, 0, 0, false }
+#define INGOT_CONTEXT_OPTIONS_INIT \
+    { sizeof(struct ingot_context_options), NULL, 0, 0, false }
 
 INGOT_API enum ingot_status ingot_context_create(struct ingot_engine *engine,
                                                  const struct ingot_context_options *options,
@@ -221,10 +223,10 @@ INGOT_API size_t ingot_context_profile(const struct ingot_context *context, stru
 
 /* What the bound shapes need. */
 struct ingot_memory_info {
-    size_t weights_bytes;    /* mapped, shared between processes */
-    size_t arena_bytes;      /* activations as planned */
+    size_t weights_bytes;     /* mapped, shared between processes */
+    size_t arena_bytes;       /* activations as planned */
     size_t lower_bound_bytes; /* the largest sum of live activations at any step: no plan can be smaller */
-    size_t scratch_bytes;    /* per-thread work space, all threads */
+    size_t scratch_bytes;     /* per-thread work space, all threads */
 };
 INGOT_API enum ingot_status ingot_context_memory(struct ingot_context *context, struct ingot_memory_info *out_info,
                                                  struct ingot_error *error);
@@ -237,7 +239,8 @@ struct ingot_model_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the model's life */
 };
-#define INGOT_MODEL_OPTIONS_INIT { sizeof(struct ingot_model_options), NULL }
+#define INGOT_MODEL_OPTIONS_INIT \
+    { sizeof(struct ingot_model_options), NULL }
 
 /* Imports an ONNX file; external data is looked for beside it, and nowhere else. */
 INGOT_API enum ingot_status ingot_model_load(const char *path, const struct ingot_model_options *options,
@@ -279,22 +282,22 @@ struct ingot_shape_spec {
 
 struct ingot_build_options {
     size_t struct_size;
-    const char *target;      /* "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:amx" */
-    int opt_level;           /* 0 to 5; default 3 */
+    const char *target; /* "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:amx" */
+    int opt_level;      /* 0 to 5; default 3 */
     const struct ingot_shape_spec *shapes;
     size_t n_shapes;
     const char *const *pass_switches; /* "NAME=on" or "NAME=off" */
     size_t n_pass_switches;
-    const char *dump_after;  /* a pass's name, or "all"; NULL: none */
+    const char *dump_after;        /* a pass's name, or "all"; NULL: none */
     const struct ingot_sink *dump; /* gets the dumps */
-    const char *cc;          /* C compiler; NULL: the first of $PATH's cc, gcc, clang */
-    unsigned jobs;           /* compiler processes at once; 0: one per processor */
-    bool verify_passes;      /* check the graph after every pass */
+    const char *cc;                /* C compiler; NULL: the first of $PATH's cc, gcc, clang */
+    unsigned jobs;                 /* compiler processes at once; 0: one per processor */
+    bool verify_passes;            /* check the graph after every pass */
     /* Called as work goes on, from the building thread: `done` of `total` of `what`. NULL: silent. */
     void (*progress)(void *user, const char *what, unsigned done, unsigned total);
     void *progress_user;
 };
-#define INGOT_BUILD_OPTIONS_INIT                                                                                     \
+#define INGOT_BUILD_OPTIONS_INIT \
     { sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL }
 
 /* Compiles into the engine file `path`, which appears whole or not at all. */

@@ -10,10 +10,14 @@ static void put_string(struct ig_text *t, const char *s) {
     ig_text_add(t, "\"");
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') ig_text_printf(t, "\\%c", c);
-        else if (c == '\n') ig_text_add(t, "\\n");
-        else if (c < 0x20) ig_text_printf(t, "\\u%04x", c);
-        else ig_text_add_n(t, s, 1);
+        if (c == '"' || c == '\\')
+            ig_text_printf(t, "\\%c", c);
+        else if (c == '\n')
+            ig_text_add(t, "\\n");
+        else if (c < 0x20)
+            ig_text_printf(t, "\\u%04x", c);
+        else
+            ig_text_add_n(t, s, 1);
     }
     ig_text_add(t, "\"");
 }
@@ -116,7 +120,8 @@ const char *ig_explain(const struct ig_explanation *e) {
     ig_text_add(&t, "\n  ],\n");
     put_kernels(&t, e);
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < e->built->weights.count; i++) bytes += e->built->weights.at[i].size;
+    for (uint32_t i = 0; i < e->built->weights.count; i++)
+        bytes += e->built->weights.at[i].size;
     ig_text_printf(&t, "  \"weights\": {\"count\": %u, \"bytes\": %llu}\n}\n", e->built->weights.count,
                    (unsigned long long)bytes);
     return t.at;

@@ -8,12 +8,12 @@
 
 struct ig_compiled_kernel {
     const char *symbol;
-    const char *fingerprint;      /* 32 hexadecimal digits */
+    const char *fingerprint;        /* 32 hexadecimal digits */
     const struct ig_kernel *kernel; /* as scheduled for the first region that needed it */
-    struct ig_graph *graph;       /* of that region */
+    struct ig_graph *graph;         /* of that region */
     const struct ig_region *region;
     const char *source;
-    uint32_t uses;                /* how many regions share it */
+    uint32_t uses; /* how many regions share it */
 };
 
 struct ig_kernel_set {

@@ -37,7 +37,8 @@ static uint32_t count_nodes(const struct ig_graph *g) {
     for (uint32_t i = 0; i < g->nodes.count; i++) {
         const struct ig_node *n = &g->nodes.at[i];
         if (!ig_info(g, n->out)->is_const) count++;
-        for (int k = 0; k < 2; k++) count += n->body[k] ? count_nodes(n->body[k]) : 0;
+        for (int k = 0; k < 2; k++)
+            count += n->body[k] ? count_nodes(n->body[k]) : 0;
     }
     return count;
 }

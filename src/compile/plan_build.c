@@ -30,7 +30,7 @@ struct level {
     struct tables *t;
     struct ig_graph *g;
     bool is_main;
-    uint32_t *buffer_of;      /* by value; IG_PLAN_NONE: none yet */
+    uint32_t *buffer_of; /* by value; IG_PLAN_NONE: none yet */
     IG_VEC(struct ig_plan_buffer) buffers;
     IG_VEC(struct ig_plan_step) steps;
 };
@@ -51,7 +51,8 @@ static ig_plan_string add_string(struct tables *t, const char *text) {
 /* The value whose memory v shares: reshapes are free. */
 static ig_value memory_of(const struct ig_graph *g, ig_value v) {
     const struct ig_node *n;
-    while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)) && n->region == IG_NO_REGION) v = n->in[0];
+    while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)) && n->region == IG_NO_REGION)
+        v = n->in[0];
     return v;
 }
 
@@ -62,8 +63,8 @@ static ig_slot bytes_of(struct level *l, ig_value v) {
 }
 
 static uint32_t add_buffer(struct level *l, enum ig_plan_buffer_kind kind, uint32_t index, ig_slot bytes) {
-    struct ig_plan_buffer b = {.kind = kind, .index = index, .bytes = bytes, .offset = IG_PLAN_NONE,
-                               .first = IG_PLAN_NONE, .last = 0};
+    struct ig_plan_buffer b = {
+        .kind = kind, .index = index, .bytes = bytes, .offset = IG_PLAN_NONE, .first = IG_PLAN_NONE, .last = 0};
     IG_PUSH(l->t->job, &l->buffers, b);
     return l->buffers.count - 1;
 }
@@ -164,7 +165,8 @@ static void add_kernel_step(struct level *l, const struct ig_region *region) {
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         if (!input_is_literal(k, i)) add_operand(l, region->inputs.at[i]);
     }
-    for (uint32_t i = 0; i < region->outputs.count; i++) add_operand(l, region->outputs.at[i]);
+    for (uint32_t i = 0; i < region->outputs.count; i++)
+        add_operand(l, region->outputs.at[i]);
     for (uint32_t i = 0; i < k->kernel->dims.count; i++)
         IG_PUSH(t->job, &t->dim_table, ig_slots_get(&t->slots, k->kernel->dims.at[i]));
     step.tiles = ig_slots_get(&t->slots, k->kernel->tiles);
@@ -183,8 +185,10 @@ static void add_control_step(struct level *l, const struct ig_region *region) {
     step.b = b;
     step.n_carried = is_if ? 0 : (uint32_t)ig_attr_int(l->g, &node, IG_ATTR_carried);
     step.n_inputs = is_if ? node.n_in - 1 : node.n_in - 2 - step.n_carried;
-    for (uint32_t i = 0; i < node.n_in; i++) add_operand(l, node.in[i]);
-    for (uint32_t i = 0; i < node.n_out; i++) add_operand(l, node.out + i);
+    for (uint32_t i = 0; i < node.n_in; i++)
+        add_operand(l, node.in[i]);
+    for (uint32_t i = 0; i < node.n_out; i++)
+        add_operand(l, node.out + i);
     end_step(l, &step, region_label(l->g, region));
 }
 
@@ -249,8 +253,10 @@ static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main) 
     add_inputs(&l);
     uint32_t *out_buffers = add_outputs(&l);
     for (uint32_t r = 0; r < g->regions.count; r++) {
-        if (g->regions.at[r].family == IG_FAMILY_CONTROL) add_control_step(&l, &g->regions.at[r]);
-        else add_kernel_step(&l, &g->regions.at[r]);
+        if (g->regions.at[r].family == IG_FAMILY_CONTROL)
+            add_control_step(&l, &g->regions.at[r]);
+        else
+            add_kernel_step(&l, &g->regions.at[r]);
     }
     add_output_copies(&l, out_buffers);
     struct ig_subplan sub = {.inputs = t->tensors.count, .n_inputs = g->inputs.count};
@@ -258,7 +264,8 @@ static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main) 
         add_tensor(&l, &g->inputs.at[i], l.buffer_of[g->inputs.at[i].value]);
     sub.outputs = t->tensors.count;
     sub.n_outputs = g->outputs.count;
-    for (uint32_t i = 0; i < g->outputs.count; i++) add_tensor(&l, &g->outputs.at[i], out_buffers[i]);
+    for (uint32_t i = 0; i < g->outputs.count; i++)
+        add_tensor(&l, &g->outputs.at[i], out_buffers[i]);
     sub.buffers = t->buffers.count;
     sub.n_buffers = l.buffers.count;
     for (uint32_t i = 0; i < l.buffers.count; i++) {
@@ -267,7 +274,8 @@ static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main) 
     }
     sub.steps = t->steps.count;
     sub.n_steps = l.steps.count;
-    for (uint32_t i = 0; i < l.steps.count; i++) IG_PUSH(t->job, &t->steps, l.steps.at[i]);
+    for (uint32_t i = 0; i < l.steps.count; i++)
+        IG_PUSH(t->job, &t->steps, l.steps.at[i]);
     t->subplans.at[self] = sub;
     return self;
 }
@@ -305,7 +313,8 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
     ig_map_init(&t.string_of, g->job);
     build_level(&t, g, true);
     add_assumptions(&t, g);
-    for (uint32_t i = 0; i < t.slots.symbols.count; i++) t.slots.symbols.at[i].name = add_string(&t, t.slots.names.at[i]);
+    for (uint32_t i = 0; i < t.slots.symbols.count; i++)
+        t.slots.symbols.at[i].name = add_string(&t, t.slots.names.at[i]);
     struct ig_plan *p = &out_built->plan;
     add_kernels(&t, p);
     p->symbols = t.slots.symbols.at, p->n_symbols = t.slots.symbols.count;
@@ -321,5 +330,6 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
 
 void ig_plan_set_entries(struct ig_built_plan *built, const struct ig_kernel_set *set) {
     struct ig_plan_kernel *kernels = (struct ig_plan_kernel *)built->plan.kernels;
-    for (uint32_t i = 0; i < set->kernels.count; i++) kernels[i].entry = set->code.entries[i];
+    for (uint32_t i = 0; i < set->kernels.count; i++)
+        kernels[i].entry = set->code.entries[i];
 }

@@ -7,8 +7,8 @@
 
 struct ig_weight {
     struct ig_graph *graph;
-    ig_value value;   /* constant */
-    uint64_t offset;  /* into the weights section */
+    ig_value value;  /* constant */
+    uint64_t offset; /* into the weights section */
     uint64_t size;
 };
 

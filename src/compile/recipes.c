@@ -24,10 +24,12 @@ static ig_value extract(struct extraction *x, ig_value v) {
         x->has_initializer = true;
         first = ig_build_input(x->to, data->initializer, ig_type_of(x->from, v));
     } else {
-        for (uint32_t i = 0; i < n.n_in; i++) in[i] = n.in[i] == IG_NO_VALUE ? IG_NO_VALUE : extract(x, n.in[i]);
+        for (uint32_t i = 0; i < n.n_in; i++)
+            in[i] = n.in[i] == IG_NO_VALUE ? IG_NO_VALUE : extract(x, n.in[i]);
         first = ig_build_copy(x->to, x->from, &n, in);
     }
-    for (uint32_t o = 0; o < n.n_out; o++) x->map[n.out + o] = first + o;
+    for (uint32_t o = 0; o < n.n_out; o++)
+        x->map[n.out + o] = first + o;
     return x->map[v];
 }
 

@@ -18,7 +18,8 @@ void ig_slots_init(struct ig_slots *s, struct ig_graph *g) {
     ig_map_init(&s->slot_of, g->job);
     for (uint32_t i = 0; i < g->inputs.count; i++) {
         const struct ig_type *type = ig_type_of(g, g->inputs.at[i].value);
-        for (int axis = 0; axis < type->rank; axis++) add_symbol(s, type->dim[axis], i, (uint32_t)axis, 0);
+        for (int axis = 0; axis < type->rank; axis++)
+            add_symbol(s, type->dim[axis], i, (uint32_t)axis, 0);
     }
     for (uint32_t i = 0; i < g->inputs.count; i++) {
         const struct ig_value_info *info = ig_info(g, g->inputs.at[i].value);
@@ -58,6 +59,7 @@ ig_slot ig_slots_get(struct ig_slots *s, ig_dim dim) {
     case IG_DIM_SYMBOL: break;
     }
     if (!ig_map_get_name(&s->symbol_of, view.name, &slot))
-        ig_raise(s->job, INGOT_UNSUPPORTED, "the size '%s' is not known from the shapes or contents of the inputs", view.name);
+        ig_raise(s->job, INGOT_UNSUPPORTED, "the size '%s' is not known from the shapes or contents of the inputs",
+                 view.name);
     return slot;
 }

@@ -2,15 +2,15 @@
 #ifndef IG_COMPILE_SLOTS_H
 #define IG_COMPILE_SLOTS_H
 
-#include "engine/plan.h"
 #include "base/map.h"
+#include "engine/plan.h"
 #include "ir/graph.h"
 
 struct ig_slots {
     struct ig_job *job;
     struct ig_dims *dims;
-    struct ig_map symbol_of;    /* symbol's name -> index into symbols */
-    struct ig_map slot_of;      /* ig_dim -> slot */
+    struct ig_map symbol_of; /* symbol's name -> index into symbols */
+    struct ig_map slot_of;   /* ig_dim -> slot */
     IG_VEC(struct ig_plan_symbol) symbols;
     IG_VEC(const char *) names; /* of the symbols */
     IG_VEC(struct ig_shape_instr) instrs;

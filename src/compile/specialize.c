@@ -115,7 +115,8 @@ static struct ig_attr *replace_attrs(const struct substitution *s, const struct 
         if (attrs[i].kind == IG_KIND_DIM) attrs[i].dim = replace(s, attrs[i].dim);
         if (attrs[i].kind != IG_KIND_DIMS) continue;
         ig_dim *dims = IG_NEW_ARRAY(job, ig_dim, (size_t)attrs[i].count + 1);
-        for (int k = 0; k < attrs[i].count; k++) dims[k] = replace(s, attrs[i].dims[k]);
+        for (int k = 0; k < attrs[i].count; k++)
+            dims[k] = replace(s, attrs[i].dims[k]);
         attrs[i].dims = dims;
     }
     return attrs;
@@ -127,7 +128,8 @@ static void rebuild_node(const struct substitution *s, struct ig_graph *in, stru
                          ig_value *map) {
     struct ig_node n = in->nodes.at[id];
     ig_value *inputs = IG_NEW_ARRAY(in->job, ig_value, n.n_in + 1);
-    for (uint32_t i = 0; i < n.n_in; i++) inputs[i] = n.in[i] == IG_NO_VALUE ? IG_NO_VALUE : map[n.in[i]];
+    for (uint32_t i = 0; i < n.n_in; i++)
+        inputs[i] = n.in[i] == IG_NO_VALUE ? IG_NO_VALUE : map[n.in[i]];
     ig_build_origin(out, n.origin);
     if (n.op == IG_OP_constant) {
         map[n.out] = ig_build_copy(out, in, &n, inputs);
@@ -135,7 +137,8 @@ static void rebuild_node(const struct substitution *s, struct ig_graph *in, stru
     }
     struct ig_graph *body[2] = {n.body[0] ? rebuild(s, n.body[0]) : NULL, n.body[1] ? rebuild(s, n.body[1]) : NULL};
     ig_value first = ig_build_node(out, n.op, inputs, n.n_in, n.n_out, replace_attrs(s, &n), body);
-    for (uint32_t o = 0; o < n.n_out; o++) map[n.out + o] = first + o;
+    for (uint32_t o = 0; o < n.n_out; o++)
+        map[n.out + o] = first + o;
 }
 
 static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *in) {
@@ -143,12 +146,14 @@ static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *i
     ig_value *map = IG_NEW_ARRAY(in->job, ig_value, in->values.count + 1);
     for (uint32_t i = 0; i < in->inputs.count; i++) {
         struct ig_type type = *ig_type_of(in, in->inputs.at[i].value);
-        for (int k = 0; k < type.rank; k++) type.dim[k] = replace(s, type.dim[k]);
+        for (int k = 0; k < type.rank; k++)
+            type.dim[k] = replace(s, type.dim[k]);
         ig_value v = ig_build_input(out, in->inputs.at[i].name, &type);
         out->values.at[v].elements = in->values.at[in->inputs.at[i].value].elements;
         map[in->inputs.at[i].value] = v;
     }
-    for (ig_node_id id = 0; id < in->nodes.count; id++) rebuild_node(s, in, out, id, map);
+    for (ig_node_id id = 0; id < in->nodes.count; id++)
+        rebuild_node(s, in, out, id, map);
     for (uint32_t i = 0; i < in->outputs.count; i++)
         ig_build_output(out, in->outputs.at[i].name, map[in->outputs.at[i].value]);
     return out;
@@ -156,6 +161,7 @@ static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *i
 
 struct ig_graph *ig_specialize(struct ig_graph *graph, const struct ingot_shape_spec *specs, size_t count) {
     struct substitution s = {.in = graph};
-    for (size_t i = 0; i < count; i++) apply(&s, &specs[i]);
+    for (size_t i = 0; i < count; i++)
+        apply(&s, &specs[i]);
     return s.symbols.count ? rebuild(&s, graph) : graph;
 }

@@ -57,7 +57,7 @@ struct ig_dims {
     IG_VEC(struct ig_dim_sum) sums; /* sums.at[0] is no expression */
     struct ig_map symbol_index, atom_index, mono_index, sum_index;
     IG_VEC(uint32_t) symbols; /* atoms */
-    uint32_t epoch; /* counts changes of symbols' ranges */
+    uint32_t epoch;           /* counts changes of symbols' ranges */
 };
 
 /* A sum in the making; terms stay sorted and without zeros. */

@@ -17,9 +17,9 @@ struct ig_lower {
      * a contraction's tile). Returns IG_NO_X to lower it as usual. May be NULL. */
     ig_x (*known)(void *user, ig_value value, const ig_x *index);
     void *user;
-    int *buffer_of;      /* by value: the loop buffer of a region input or output; -1 none */
-    bool *is_input;      /* by value: read from buffer_of */
-    struct ig_map memo;  /* of the call of ig_lower_value that is under way */
+    int *buffer_of;     /* by value: the loop buffer of a region input or output; -1 none */
+    bool *is_input;     /* by value: read from buffer_of */
+    struct ig_map memo; /* of the call of ig_lower_value that is under way */
     int depth;
 };
 
