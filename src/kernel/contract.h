@@ -80,6 +80,8 @@ struct ig_columns {
     int64_t first, second; /* what of the first and second cache may be filled, in bytes */
 };
 void ig_columns_init(struct ig_contract *c, struct ig_columns *out_columns);
+/* True where mr rows, `stride` elements apart, crowd few sets of the first cache (64 sets of at least 8 lines). */
+bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride);
 /* How many vectors of a panel have columns: all but in the last one. As a number for the micro-kernel, and as the set of
  * bits that its description asks for. `whole`: always the whole panel. */
 ig_x ig_columns_vectors(struct ig_contract *c, const struct ig_columns *p, ig_x panel, bool whole);

@@ -23,6 +23,16 @@ void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
     p->second = wide ? 1 << 20 : 512 << 10;
 }
 
+bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride) {
+    int64_t period = 64, bytes = stride * p->element, lines = bytes / 64;
+    if (bytes % 64 != 0) return false;
+    while (period > 1 && lines % 2 == 0) {
+        period /= 2;
+        lines /= 2;
+    }
+    return (p->mr + period - 1) / period > 7;
+}
+
 /* Columns of the last panel; nr where they are not known. */
 static int64_t last_columns(const struct ig_contract *c, const struct ig_columns *p) {
     int64_t columns = known(c, c->columns, 0);

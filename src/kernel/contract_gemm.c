@@ -80,23 +80,12 @@ static ig_dim copied_stride(struct gemm *s) {
     return ig_dim_add(dims, ig_dim_mul(dims, pairs, constant(s, 2 * line)), constant(s, line));
 }
 
-/* True where mr rows at that stride crowd few sets of the first cache (64 sets, at least 8 ways). */
-static bool rows_conflict(const struct gemm *s, int64_t stride_bytes) {
-    if (stride_bytes % 64 != 0) return false;
-    int64_t period = 64, lines = stride_bytes / 64;
-    while (period > 1 && lines % 2 == 0) {
-        period /= 2;
-        lines /= 2;
-    }
-    return (s->p.mr + period - 1) / period > 7;
-}
-
 static void choose_operands(struct gemm *s) {
     struct ig_contract *c = s->c;
     s->a_view = ig_contract_view_a(c, num(s, 0));
     s->copy_a = s->a_view.buffer < 0;
     if (!s->copy_a && known(s, c->rows, 2) > 1) {
-        s->copy_a = rows_conflict(s, known(s, s->a_view.stride, 0) * s->p.element);
+        s->copy_a = ig_columns_rows_conflict(&s->p, known(s, s->a_view.stride, 0));
     }
     s->lda = s->copy_a ? copied_stride(s) : s->a_view.stride;
     const struct ig_type *b = ig_type_of(c->graph, c->node.in[1]);

@@ -115,7 +115,8 @@ static void choose_tiles(struct lines *s) {
     int64_t height = known(s, s->out_height, 64), all = known(s, s->p.panels, 1);
     double best = 0;
     for (int64_t lines = s->together; lines < height + s->together; lines += s->together) {
-        if (lines > s->together && input_lines(s, lines) * s->line * s->p.element > s->p.second / 2) break;
+        int64_t bytes = input_lines(s, lines) * s->line * s->p.element;
+        if (lines > s->together && bytes > (s->padded ? s->p.second / 2 : s->p.second)) break;
         for (int64_t panels = 1; panels <= all; panels++) {
             double cost = tiling_cost(s, lines, panels);
             if (best > 0 && cost >= best) continue;
@@ -249,7 +250,7 @@ bool ig_contract_lines(struct ig_contract *c) {
     struct ig_dims *dims = c->k->dims;
     if (!reads_plainly(c) || !read_problem(&s)) return false;
     ig_columns_init(c, &s.p);
-    if (!divide_lines(&s)) return false;
+    if (!divide_lines(&s) || ig_columns_rows_conflict(&s.p, s.stride[1] * s.channels)) return false;
     s.line = s.channels * (s.padded ? (s.out_width - 1) * s.stride[1] + s.width_taps : s.in_width);
     choose_tiles(&s);
     if (s.padded) {
