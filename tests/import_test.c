@@ -367,8 +367,12 @@ static void messages_tell_the_story(void **state) {
 static void models_are_checked(void **state) {
     struct test_model m;
     test_model_init(&m, 6);
+    test_input(&m, NULL, "x", TEST_FLOAT, "1");
+    test_node(&m, NULL, "Relu", "x", "y");
     test_output(&m, NULL, "y");
-    test_expect_error(&m, NULL, INGOT_UNSUPPORTED, "opset 6 is not supported, only 7 and up");
+    test_expect_error(
+        &m, NULL, INGOT_UNSUPPORTED,
+        "cannot import node 'y_node' (Relu): operator Relu of opset 6 is not supported, only opset 7 and up");
     test_model_init(&m, 17);
     m.proto->ir_version = 2;
     test_expect_error(&m, NULL, INGOT_UNSUPPORTED, "IR version 2 is not supported, only 3 and up");
@@ -388,6 +392,24 @@ static void models_are_checked(void **state) {
     test_input(&m, NULL, "x", TEST_STRING, "1");
     test_output(&m, NULL, "x");
     test_expect_error(&m, NULL, INGOT_UNSUPPORTED, "type string of input 'x' is not supported");
+}
+
+/* Whoever reads an input that cannot be is named; where nobody does, the input still is. */
+static void inputs_are_refused_by_their_readers(void **state) {
+    struct test_model m;
+    test_model_init(&m, 17);
+    test_input(&m, NULL, "unread", TEST_STRING, "1");
+    test_input(&m, NULL, "x", TEST_STRING, "1");
+    test_node(&m, NULL, "Identity", "x", "y");
+    test_output(&m, NULL, "y");
+    test_expect_error(&m, NULL, INGOT_UNSUPPORTED,
+                      "cannot import node 'y_node' (Identity): type string of input 'x' is not supported");
+    test_model_init(&m, 17);
+    test_input(&m, NULL, "unread", TEST_STRING, "1");
+    test_input(&m, NULL, "x", TEST_FLOAT, "1");
+    test_node(&m, NULL, "Identity", "x", "y");
+    test_output(&m, NULL, "y");
+    test_expect_error(&m, NULL, INGOT_UNSUPPORTED, "type string of input 'unread' is not supported");
 }
 
 /* ---- Mutations ---- */
@@ -501,6 +523,7 @@ int main(void) {
         cmocka_unit_test(external_data_stay_in_their_folder),
         cmocka_unit_test(messages_tell_the_story),
         cmocka_unit_test(models_are_checked),
+        cmocka_unit_test(inputs_are_refused_by_their_readers),
         cmocka_unit_test(mutations_end_well_or_with_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

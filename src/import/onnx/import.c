@@ -8,7 +8,7 @@
 
 #include "import/onnx/importer.h"
 
-enum { MIN_IR_VERSION = 3, MIN_OPSET = 7 };
+enum { MIN_IR_VERSION = 3 };
 
 /* ---- Unpacking: protobuf-c allocates in the job's arena, and a failed allocation leaves the job ---- */
 
@@ -35,18 +35,6 @@ static const Onnx__ModelProto *unpack(struct ig_job *job, const void *data, size
                  (long long)model->ir_version, MIN_IR_VERSION);
     }
     return model;
-}
-
-static void check_opsets(struct ig_onnx_scope *scope) {
-    struct ig_job *job = scope->import->job;
-    for (size_t i = 0; i < scope->n_opsets; i++) {
-        const Onnx__OperatorSetIdProto *opset = scope->opsets[i];
-        bool standard = !opset->domain || !*opset->domain || strcmp(opset->domain, "ai.onnx") == 0;
-        if (standard && opset->version < MIN_OPSET) {
-            ig_raise(job, INGOT_UNSUPPORTED, "opset %lld is not supported, only %d and up", (long long)opset->version,
-                     MIN_OPSET);
-        }
-    }
 }
 
 /* ---- Inputs ---- */
@@ -97,25 +85,28 @@ static ig_dim input_dim(struct ig_onnx *import, const struct ig_map *plain, cons
     return ig_dim_symbol(import->dims, ig_format(import->job, "%s.%zu", input, axis));
 }
 
-static const Onnx__TypeProto__Tensor *tensor_type(struct ig_job *job, const Onnx__ValueInfoProto *info) {
+static const Onnx__TypeProto *type_of(struct ig_job *job, const Onnx__ValueInfoProto *info) {
     const Onnx__TypeProto *type = info->type;
     if (!info->name || !*info->name) ig_raise(job, INGOT_BAD_MODEL, "an input has no name");
     if (!type) ig_raise(job, INGOT_BAD_MODEL, "input '%s' has no type", info->name);
+    return type;
+}
+
+/* Why there can be no such input, or NULL. */
+static const char *refusal_of(struct ig_job *job, const char *name, const Onnx__TypeProto *type) {
     const char *kind = type->sequence_type        ? "a sequence"
                        : type->map_type           ? "a map"
                        : type->optional_type      ? "an optional"
                        : type->sparse_tensor_type ? "a sparse tensor"
                                                   : NULL;
-    if (kind) ig_raise(job, INGOT_UNSUPPORTED, "input '%s' is %s, which is not supported", info->name, kind);
-    if (!type->tensor_type) ig_raise(job, INGOT_BAD_MODEL, "input '%s' has no tensor type", info->name);
-    if (!type->tensor_type->shape) {
-        ig_raise(job, INGOT_UNSUPPORTED, "input '%s' has no shape: its rank must be known", info->name);
-    }
-    if (type->tensor_type->shape->n_dim > INGOT_MAX_RANK) {
-        ig_raise(job, INGOT_UNSUPPORTED, "input '%s' has rank %zu; at most %d is supported", info->name,
-                 type->tensor_type->shape->n_dim, INGOT_MAX_RANK);
-    }
-    return type->tensor_type;
+    if (kind) return ig_format(job, "input '%s' is %s, which is not supported", name, kind);
+    if (!type->tensor_type) ig_raise(job, INGOT_BAD_MODEL, "input '%s' has no tensor type", name);
+    const char *unsupported = ig_onnx_unsupported_type(type->tensor_type->elem_type);
+    if (unsupported) return ig_format(job, "type %s of input '%s' is not supported", unsupported, name);
+    const Onnx__TensorShapeProto *shape = type->tensor_type->shape;
+    if (!shape) return ig_format(job, "input '%s' has no shape: its rank must be known", name);
+    if (shape->n_dim <= INGOT_MAX_RANK) return NULL;
+    return ig_format(job, "input '%s' has rank %zu; at most %d is supported", name, shape->n_dim, INGOT_MAX_RANK);
 }
 
 /*
@@ -140,7 +131,15 @@ static void give_elements(struct ig_onnx *import, struct ig_graph *g, ig_value v
 
 static void import_input(struct ig_onnx_scope *scope, const struct ig_map *plain, const Onnx__ValueInfoProto *info) {
     struct ig_onnx *import = scope->import;
-    const Onnx__TypeProto__Tensor *tensor = tensor_type(import->job, info);
+    const Onnx__TypeProto *proto = type_of(import->job, info);
+    const char *refusal = refusal_of(import->job, info->name, proto);
+    if (refusal) {
+        ig_onnx_bind(scope, info->name, IG_ONNX_REFUSED);
+        ig_map_put_name(&import->refused, info->name, import->refusals.count);
+        IG_PUSH(import->job, &import->refusals, refusal);
+        return;
+    }
+    const Onnx__TypeProto__Tensor *tensor = proto->tensor_type;
     struct ig_type type = {.rank = (int)tensor->shape->n_dim};
     type.dtype = ig_onnx_dtype(import->job, tensor->elem_type, ig_format(import->job, "input '%s'", info->name));
     for (size_t i = 0; i < tensor->shape->n_dim; i++) {
@@ -149,6 +148,15 @@ static void import_input(struct ig_onnx_scope *scope, const struct ig_map *plain
     ig_value value = ig_build_input(scope->graph, info->name, &type);
     ig_onnx_bind(scope, info->name, value);
     give_elements(import, scope->graph, value, info->name);
+}
+
+/* The names that some dim of an input has for itself. */
+static void add_plain_dims(struct ig_map *plain, const Onnx__TypeProto *type) {
+    const Onnx__TensorShapeProto *shape = type->tensor_type ? type->tensor_type->shape : NULL;
+    for (size_t i = 0; shape && i < shape->n_dim; i++) {
+        const char *name = shape->dim[i]->dim_param;
+        if (name && is_identifier(name)) ig_map_put_name(plain, name, 1);
+    }
 }
 
 /* Inputs that are initialisers too are constants (before IR version 4 all initialisers are listed as inputs). */
@@ -160,11 +168,7 @@ static void import_inputs(struct ig_onnx_scope *scope) {
     for (size_t i = 0; i < graph->n_input; i++) {
         const Onnx__ValueInfoProto *info = graph->input[i];
         if (info->name && ig_onnx_is_initializer(scope, info->name)) continue;
-        const Onnx__TypeProto__Tensor *tensor = tensor_type(job, info);
-        for (size_t j = 0; j < tensor->shape->n_dim; j++) {
-            const char *name = tensor->shape->dim[j]->dim_param;
-            if (name && is_identifier(name)) ig_map_put_name(&plain, name, 1);
-        }
+        add_plain_dims(&plain, type_of(job, info));
     }
     for (size_t i = 0; i < graph->n_input; i++) {
         const Onnx__ValueInfoProto *info = graph->input[i];
@@ -179,12 +183,13 @@ static struct ig_graph *import_model(struct ig_onnx *import) {
     import->dims = ig_dims_create(job);
     import->nesting = import->forks = 0;
     import->nodes = 0;
+    ig_map_init(&import->refused, job);
+    import->refusals.count = 0;
     struct ig_graph *graph = ig_graph_create(job, import->dims);
     struct ig_onnx_scope scope;
     ig_onnx_scope_init(&scope, import, graph, NULL, import->model->graph);
     scope.n_opsets = import->model->n_opset_import;
     scope.opsets = import->model->opset_import;
-    check_opsets(&scope);
     if (scope.proto->n_output == 0) ig_raise(job, INGOT_BAD_MODEL, "the graph has no outputs");
     import_inputs(&scope);
     ig_onnx_import_graph(&scope);
@@ -192,6 +197,7 @@ static struct ig_graph *import_model(struct ig_onnx *import) {
         ig_value value = ig_onnx_graph_output(&scope, i);
         ig_build_output(graph, scope.proto->output[i]->name, value);
     }
+    if (import->refusals.count) ig_raise(job, INGOT_UNSUPPORTED, "%s", import->refusals.at[0]);
     return graph;
 }
 

@@ -23,6 +23,8 @@
 
 /* In a scope: an optional output that its operator's function did not make. (IG_NO_VALUE: an absent input.) */
 #define IG_ONNX_UNMADE (IG_NO_VALUE - 1)
+/* In the model's scope: an input that cannot be. Whoever reads it is refused, so that the message names the operator. */
+#define IG_ONNX_REFUSED (IG_NO_VALUE - 2)
 
 /* Bounds on what a small hostile file may make of itself. */
 enum {
@@ -40,6 +42,8 @@ struct ig_onnx {
     struct ig_dims *dims;
     struct ig_map functions; /* key of function.c -> index into model->functions */
     struct ig_map plain;     /* names of inputs whose contents get no symbols */
+    struct ig_map refused;   /* name of an input that cannot be -> index into refusals */
+    IG_VEC(const char *) refusals;
     struct ig_onnx_file *files;
     int nesting;
     int forks;
@@ -169,6 +173,8 @@ void ig_onnx_leave(struct ig_onnx *import);
 
 /* ---- Tensors */
 
+/* The name of a type that ONNX has and Ingot has not; NULL for all others. */
+const char *ig_onnx_unsupported_type(int64_t data_type);
 /* ONNX's TensorProto.DataType; raises where Ingot has no such type. `what` is for the message: "tensor 'w'". */
 enum ingot_dtype ig_onnx_dtype(struct ig_job *job, int64_t data_type, const char *what);
 ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__TensorProto *tensor,

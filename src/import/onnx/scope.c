@@ -59,7 +59,7 @@ static bool find(struct ig_onnx_scope *scope, const char *name, ig_value *out_va
     if (ig_map_get_name(&scope->values, name, out_value)) return true;
     if (find_initializer(scope, name, out_value)) return true;
     if (!scope->outer || !find(scope->outer, name, out_value)) return false;
-    if (scope->graph != scope->outer->graph && *out_value < IG_ONNX_UNMADE) {
+    if (scope->graph != scope->outer->graph && *out_value < IG_ONNX_REFUSED) {
         *out_value = ig_onnx_capture(scope, *out_value);
     }
     return true;
@@ -74,6 +74,11 @@ ig_value ig_onnx_lookup(struct ig_onnx_scope *scope, const char *name) {
     }
     if (value == IG_ONNX_UNMADE) {
         ig_raise(scope->import->job, INGOT_UNSUPPORTED, "value '%s' is an optional output that is not supported", name);
+    }
+    if (value == IG_ONNX_REFUSED) {
+        uint32_t index = 0;
+        ig_map_get_name(&scope->import->refused, name, &index);
+        ig_raise(scope->import->job, INGOT_UNSUPPORTED, "%s", scope->import->refusals.at[index]);
     }
     return value;
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { MIN_OPSET = 7 }; /* of ONNX's own domain */
+
 void ig_onnx_enter(struct ig_onnx *import) {
     if (++import->nesting > IG_ONNX_MAX_NESTING) {
         ig_raise(import->job, INGOT_UNSUPPORTED, "functions and subgraphs are nested more than %d deep",
@@ -48,6 +50,10 @@ static void bind_outputs(struct ig_onnx_scope *scope, const struct ig_onnx_node 
 
 static void import_operator(struct ig_onnx_node *n) {
     const char *domain = n->proto->domain && strcmp(n->proto->domain, "ai.onnx") != 0 ? n->proto->domain : "";
+    if (!*domain && n->opset < MIN_OPSET) {
+        ig_onnx_refuse(n, "operator %s of opset %lld is not supported, only opset %d and up", n->proto->op_type,
+                       (long long)n->opset, MIN_OPSET);
+    }
     n->op = ig_onnx_find_op(domain, n->proto->op_type, n->opset);
     if (!n->op) {
         ig_onnx_refuse(n, "operator %s%s%s of opset %lld is not supported", domain, *domain ? "." : "",

@@ -45,11 +45,15 @@ static const char *const type_names[] = {
     "uint4",     "int4",       "float4e2m1", "float8e8m0", "uint2",          "int2",
 };
 
+const char *ig_onnx_unsupported_type(int64_t data_type) {
+    bool known = data_type > 0 && data_type < (int64_t)(sizeof type_names / sizeof *type_names);
+    return known && !(data_type < ONNX_TYPE_COUNT && dtypes[data_type]) ? type_names[data_type] : NULL;
+}
+
 enum ingot_dtype ig_onnx_dtype(struct ig_job *job, int64_t data_type, const char *what) {
     if (data_type > 0 && data_type < ONNX_TYPE_COUNT && dtypes[data_type]) return dtypes[data_type];
-    if (data_type > 0 && data_type < (int64_t)(sizeof type_names / sizeof *type_names)) {
-        ig_raise(job, INGOT_UNSUPPORTED, "type %s of %s is not supported", type_names[data_type], what);
-    }
+    const char *unsupported = ig_onnx_unsupported_type(data_type);
+    if (unsupported) ig_raise(job, INGOT_UNSUPPORTED, "type %s of %s is not supported", unsupported, what);
     ig_raise(job, INGOT_BAD_MODEL, "%s has the unknown type %lld", what, (long long)data_type);
 }
 
