@@ -234,6 +234,40 @@ static void loops_carry_and_scan(void **state) {
     test_model_deinit(&m);
 }
 
+/* if c: s = x; three times: s += x / 2; else: x. What the loop captures passes through the branch. */
+static void captures_pass_through_bodies(void **state) {
+    struct test_model m;
+    test_model_init(&m, 17);
+    test_input(&m, NULL, "c", TEST_BOOL, "");
+    test_input(&m, NULL, "x", TEST_FLOAT, "2");
+    test_floats(&m, NULL, "half", "", "0.5");
+    test_ints(&m, NULL, "three", "", "3");
+    Onnx__GraphProto *body = test_graph(&m), *then_branch = test_graph(&m), *else_branch = test_graph(&m);
+    test_input(&m, body, "i", TEST_INT64, "");
+    test_input(&m, body, "go", TEST_BOOL, "");
+    test_input(&m, body, "sum", TEST_FLOAT, "2");
+    test_node(&m, body, "Mul", "x half", "step");
+    test_node(&m, body, "Add", "sum step", "next");
+    test_output(&m, body, "go");
+    test_output(&m, body, "next");
+    test_attr_graph(&m, test_node(&m, then_branch, "Loop", "three _ x", "t"), "body", body);
+    test_output(&m, then_branch, "t");
+    test_node(&m, else_branch, "Identity", "x", "e");
+    test_output(&m, else_branch, "e");
+    Onnx__NodeProto *node = test_node(&m, NULL, "If", "c", "y");
+    test_attr_graph(&m, node, "then_branch", then_branch);
+    test_attr_graph(&m, node, "else_branch", else_branch);
+    test_output(&m, NULL, "y");
+    struct ig_graph *graph = test_import(&m);
+    float x[] = {2, 4};
+    uint8_t yes = 1;
+    struct ingot_tensor inputs[] = {{INGOT_BOOL, 0, {0}, &yes}, {INGOT_F32, 1, {2}, x}};
+    test_assert_result(&m, graph, inputs, (float[]){5, 10}, 2);
+    yes = 0;
+    test_assert_result(&m, graph, inputs, (float[]){2, 4}, 2);
+    test_model_deinit(&m);
+}
+
 /* A file of nothing but subgraphs in subgraphs: two bytes a level are too cheap to be followed by recursion. */
 static void hopeless_nesting_is_refused(void **state) {
     struct test_model m;
@@ -260,6 +294,7 @@ int main(void) {
         cmocka_unit_test(known_branches_are_taken),
         cmocka_unit_test(impossible_branches_are_not_taken),
         cmocka_unit_test(loops_carry_and_scan),
+        cmocka_unit_test(captures_pass_through_bodies),
         cmocka_unit_test(hopeless_nesting_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
