@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "dataset.h"
 #include "verify.h"
@@ -80,6 +81,12 @@ static enum verdict try_sets(struct trial *t, const struct datasets *sets) {
     return VERDICT_PASSED;
 }
 
+/* Where the reference evaluator cannot make sense of the inputs, the sizes that were chosen for open dims may not fit. */
+static void explain_sizes(struct ingot_error *error) {
+    size_t used = strlen(error->message);
+    snprintf(error->message + used, sizeof error->message - used, " (sizes that fit can be given by --shape)");
+}
+
 /* Target against reference evaluator, on random inputs. */
 static enum verdict try_random(struct trial *t) {
     struct ingot_error error;
@@ -89,7 +96,10 @@ static enum verdict try_random(struct trial *t) {
     enum verdict verdict = VERDICT_SKIPPED;
     enum ingot_status status = inputs_prepare(t->inputs, t->n_inputs, NULL, &t->arguments->build.shapes,
                                               t->arguments->seed, &given, &inputs, &error);
-    if (status == INGOT_OK) status = ingot_model_evaluate(t->model, inputs, t->n_inputs, want, t->n_outputs, &error);
+    if (status == INGOT_OK) {
+        status = ingot_model_evaluate(t->model, inputs, t->n_inputs, want, t->n_outputs, &error);
+        if (status == INGOT_INVALID_ARGUMENT) explain_sizes(&error);
+    }
     if (status == INGOT_OK && t->reference) {
         snprintf(t->message, t->size, "evaluates, but there are no expected outputs to compare with");
     } else if (status == INGOT_OK) {
@@ -115,22 +125,31 @@ static void ask_model(struct trial *t) {
         ingot_model_output(t->model, i, &t->outputs[i]);
 }
 
+/* A tolerance.json beside a model alone counts too: what it says is about the model. */
+static enum ingot_status tolerance_beside(const char *model, struct tolerance *tolerance, struct ingot_error *error) {
+    const char *slash = strrchr(model, '/');
+    char *path = cli_format("%.*stolerance.json", slash ? (int)(slash + 1 - model) : 0, model);
+    enum ingot_status status = access(path, F_OK) == 0 ? tolerance_read(path, tolerance, error) : INGOT_OK;
+    free(path);
+    return status;
+}
+
 static void choose_tolerance(struct trial *t, const struct datasets *sets) {
     t->tolerance = sets->tolerance;
     if (t->arguments->rtol) t->tolerance.rtol = t->arguments->given.rtol;
     if (t->arguments->atol) t->tolerance.atol = t->arguments->given.atol;
 }
 
-/* Builds and runs; the model is loaded. */
-static enum verdict try_model(struct trial *t, const char *folder) {
+/* Builds and runs what lies at `path`; the model is loaded. */
+static enum verdict try_model(struct trial *t, const char *path, bool folder) {
     struct ingot_error error;
     struct datasets sets = {.tolerance = TOLERANCE_DEFAULT};
     ask_model(t);
-    if (folder && datasets_read(folder, t->inputs, t->n_inputs, t->outputs, t->n_outputs, &sets, &error) != INGOT_OK) {
-        return refused(t, "", &error);
-    }
+    enum ingot_status status =
+        folder ? datasets_read(path, t->inputs, t->n_inputs, t->outputs, t->n_outputs, &sets, &error)
+               : tolerance_beside(path, &sets.tolerance, &error);
+    if (status != INGOT_OK) return refused(t, "", &error);
     choose_tolerance(t, &sets);
-    enum ingot_status status = INGOT_OK;
     if (!t->reference) {
         status = session_build(&t->session, t->model, &t->arguments->build, &error);
         if (status == INGOT_OK) status = session_context(&t->session, t->arguments->threads, false, &error);
@@ -153,7 +172,7 @@ enum verdict verify_case(const struct verify_arguments *arguments, const char *p
     out_message[0] = 0;
     t.reference = arguments->build.target && strcmp(arguments->build.target, "reference") == 0;
     if (ingot_model_load(file, NULL, &t.model, &error) == INGOT_OK) {
-        verdict = try_model(&t, folder ? path : NULL);
+        verdict = try_model(&t, path, folder);
         ingot_model_destroy(t.model);
     } else {
         verdict = refused(&t, "", &error);
