@@ -198,6 +198,13 @@ static void make_buffers(struct gemm *s) {
 
 /* ---- The micro-kernel ----------------------------------------------------------------------------------------------- */
 
+/* While the blocks of a chunk pass by a step of a panel, each fetches its share of the step after it. */
+static int64_t fetch_rate(const struct gemm *s) {
+    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1) return 0;
+    int64_t rate = (s->p.nr * s->p.element + s->chunk_blocks - 1) / s->chunk_blocks;
+    return (rate + 3) / 4 * 4;
+}
+
 static void make_micro(struct gemm *s) {
     struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = s->c->dtype, .nr = s->p.nr};
     int64_t per_block = known(s, s->per_block, -1), more = known(s, s->more, -1);
@@ -209,8 +216,9 @@ static void make_micro(struct gemm *s) {
     micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
-    /* Panels that come from far away are asked for two kilobytes ahead of their use. */
-    if (s->columns_first && !s->copy_b) micro.prefetch = 2048 / s->p.element;
+    /* Panels that come from far away are asked for two kilobytes ahead of their use, or by the blocks before. */
+    micro.rate = fetch_rate(s);
+    if (s->columns_first && !s->copy_b && micro.rate == 0) micro.prefetch = 2048 / s->p.element;
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
 }
 
@@ -233,11 +241,20 @@ static ig_x b_position(struct gemm *s, ig_x depth_at) {
     return ig_x_mul(s->k, row, num(s, s->p.nr));
 }
 
-/* Block `block` of the rows times the panel, over step `step` of the depth. The copied rows begin with row
- * `copied_from`; the sums go to `sums_at`. */
-static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x block, ig_x step, ig_x copied_from, ig_x sums_at) {
+static struct ig_call_arg fetch_from(struct gemm *s, ig_x depth_at, ig_x nth_block) {
+    int64_t rate = fetch_rate(s);
+    if (rate == 0) return (struct ig_call_arg){-1, num(s, 0)}; /* not passed */
+    ig_x at = b_position(s, ig_x_add(s->k, depth_at, num(s, s->step)));
+    at = ig_x_add(s->k, at, ig_x_mul(s->k, nth_block, num(s, rate * s->step / s->p.element)));
+    return (struct ig_call_arg){s->c->lower.buffer_of[s->c->node.in[1]], at};
+}
+
+/* The nth block of the chunk that begins with first_block times the panel, over step `step` of the depth. The copied rows
+ * begin with row `copied_from`; the sums go to `sums_at`. */
+static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, ig_x nth, ig_x step, ig_x copied_from,
+                       ig_x sums_at) {
     struct ig_loops *k = s->k;
-    ig_x depth_at = ig_x_mul(k, step, num(s, s->step));
+    ig_x block = ig_x_add(k, first_block, nth), depth_at = ig_x_mul(k, step, num(s, s->step));
     ig_x left = ig_x_sub(k, dim(s, s->c->depth), depth_at);
     ig_x length = one_step(s) ? dim(s, s->c->depth) : ig_x_min(k, num(s, s->step), left);
     ig_x first = ig_x_select(k, ig_x_less(k, step, num(s, 1)), num(s, 1), num(s, 0));
@@ -253,8 +270,9 @@ static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x block, ig_x st
                                  {b_buffer, b_position(s, depth_at)},
                                  {s->c_buffer, sums_at},
                                  {-1, length},
-                                 {-1, first}};
-    ig_s_call(k, body, "gemm", args, 8);
+                                 {-1, first},
+                                 fetch_from(s, depth_at, nth)};
+    ig_s_call(k, body, "gemm", args, fetch_rate(s) ? 9 : 8);
 }
 
 /* ---- Loops ---------------------------------------------------------------------------------------------------------- */
@@ -264,13 +282,13 @@ static void emit_rows_first(struct gemm *s, struct ig_stmt *body, ig_x block) {
     if (s->copy_a) ig_contract_copy_a(s->c, body, s->batch, start, rows, s->a_buffer, dim(s, s->lda));
     body = loop(s, body, dim(s, s->p.panels), &s->panel);
     struct ig_stmt *steps = loop(s, body, dim(s, s->steps), &step);
-    call_micro(s, steps, block, step, s->copy_a ? start : zero, zero);
+    call_micro(s, steps, block, zero, step, s->copy_a ? start : zero, zero);
     ig_columns_epilogue(s->c, &s->p, body, s->batch, s->panel, start, rows, s->c_buffer, zero);
 }
 
 static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
-    ig_x block, step, zero = num(s, 0);
+    ig_x block, nth, step, zero = num(s, 0);
     ig_x first = ig_x_mul(k, s->chunk, num(s, s->chunk_blocks));
     ig_x end = ig_x_min(k, ig_x_add(k, first, num(s, s->chunk_blocks)), dim(s, s->blocks));
     ig_x count = ig_x_sub(k, end, first), start = block_start(s, first);
@@ -288,17 +306,17 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
     ig_x copied_from = s->copy_a ? start : zero;
     if (chunk_of_results(s)) {
         struct ig_stmt *steps = loop(s, body, dim(s, s->steps), &step);
-        struct ig_stmt *each = loop(s, steps, count, &block);
-        block = ig_x_add(k, first, block);
+        struct ig_stmt *each = loop(s, steps, count, &nth);
+        block = ig_x_add(k, first, nth);
         ig_x sums_at = ig_x_mul(k, ig_x_sub(k, block_start(s, block), start), num(s, s->p.nr));
-        call_micro(s, each, block, step, copied_from, sums_at);
+        call_micro(s, each, first, nth, step, copied_from, sums_at);
         ig_columns_epilogue(s->c, &s->p, body, s->batch, s->panel, start, rows, s->c_buffer, zero);
         return;
     }
-    struct ig_stmt *each = loop(s, body, count, &block);
-    block = ig_x_add(k, first, block);
+    struct ig_stmt *each = loop(s, body, count, &nth);
+    block = ig_x_add(k, first, nth);
     struct ig_stmt *steps = loop(s, each, dim(s, s->steps), &step);
-    call_micro(s, steps, block, step, copied_from, zero);
+    call_micro(s, steps, first, nth, step, copied_from, zero);
     ig_columns_epilogue(s->c, &s->p, each, s->batch, s->panel, block_start(s, block), block_rows(s, block), s->c_buffer,
                         zero);
 }

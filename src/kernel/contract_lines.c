@@ -143,7 +143,7 @@ static void make_micro(struct lines *s) {
     for (int64_t lines = 1; s->together > 1 && lines <= s->together; lines++)
         micro.rows |= 1u << lines * s->out_width;
     if (s->together > 1) {
-        micro.group = (int)s->out_width;
+        micro.group = s->out_width;
         micro.group_stride = s->stride[0] * s->line;
     } else {
         micro.rows = (s->more < s->blocks ? 1u << s->per_block : 0) | (s->more > 0 ? 2u << s->per_block : 0);

@@ -11,11 +11,12 @@
 
 enum ig_micro_kind {
     /*
-     * void NAME(long rows, long vectors, const T *a, long lda, const T *b, T *c, long k, long first)
+     * void NAME(long rows, long vectors, const T *a, long lda, const T *b, T *c, long k, long first[, const T *next])
      * c[r][j] = sum over p < k of a[r*lda + p] * b[p*NR + j], added to what is in c unless `first`; the rows of c and b
      * are NR elements apart; columns beyond `vectors` vectors are not touched. A walk of several segments goes over k
      * elements at a, at a + jump, and so on, while b runs on. In groups, row r lies at r/group*group_stride +
-     * r%group*lda.
+     * r%group*lda. Where there is a `rate`, so many bytes at `next` are fetched for each step of k: they will be needed
+     * soon.
      */
     IG_MICRO_GEMM,
     /*
@@ -41,17 +42,18 @@ enum ig_micro_kind {
 struct ig_micro {
     enum ig_micro_kind kind;
     const char *name;
-    enum ingot_dtype dtype; /* T: f32, f64, i32, i64 and unsigned */
-    uint32_t rows;          /* GEMM: bit r: `rows` may be r; DEPTHWISE: bit i: `columns` may be i */
-    uint32_t vectors;       /* GEMM: bit v: `vectors` may be v */
-    int nr;                 /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */
-    int64_t lda;            /* GEMM: where it is known; 0: the argument */
-    int64_t prefetch;       /* GEMM: how many elements ahead b is fetched; 0: not at all */
-    int64_t segments, jump; /* GEMM; segments 0 or 1: one walk */
-    int group;
-    int64_t group_stride;                  /* GEMM, where lda is known; group 0: none */
+    enum ingot_dtype dtype;                /* T: f32, f64, i32, i64 and unsigned */
+    uint32_t rows;                         /* GEMM: bit r: `rows` may be r; DEPTHWISE: bit i: `columns` may be i */
+    uint32_t vectors;                      /* GEMM: bit v: `vectors` may be v */
+    int nr;                                /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */
+    int64_t lda;                           /* GEMM: where it is known; 0: the argument */
+    int64_t prefetch;                      /* GEMM: how many elements ahead b is fetched; 0: not at all */
+    int64_t rate;                          /* GEMM; 0: there is no `next` */
+    int64_t segments, jump;                /* GEMM; segments 0 or 1: one walk */
+    int64_t group, group_stride;           /* GEMM, where lda is known; group 0: none */
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
     int64_t kw;                            /* DEPTHWISE: what kw usually is, unrolled */
+    bool apart;                            /* GEMM: not inlined, since its caller's constants would take registers */
     bool largest;                          /* TOPK */
     int key_bytes;                         /* TOPK: an element and its index, 32 (8) or 64 (16) bits each */
 };

@@ -45,6 +45,9 @@ static void print_step(const struct ig_micro *m, int rows, int vectors, int lane
     int line = 64 / (int)ingot_dtype_size(m->dtype);
     for (int at = 0; m->prefetch && at < m->nr; at += line)
         ig_text_printf(text, "        __builtin_prefetch(b + %lld);\n", (long long)m->prefetch + u * m->nr + at);
+    /* Into the second cache: the first is full of what is at hand. */
+    if (m->rate)
+        ig_text_printf(text, "        __builtin_prefetch(next + %lld * (p + %d), 0, 2);\n", (long long)m->rate, u);
     for (int v = 0; v < vectors; v++)
         ig_text_printf(text, "        const %s_v b%d_%d = *(const %s_u *)(b + %d);\n", m->name, u, v, m->name,
                        u * m->nr + v * lanes);
@@ -101,9 +104,9 @@ static void print_results(const struct ig_micro *m, int rows, int vectors, int l
 static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lanes, struct ig_text *text) {
     int unroll = k_unroll(rows, vectors);
     ig_text_printf(text,
-                   "static void %s_%dx%d(const %s_e *restrict a, long lda, const %s_e *restrict b,\n"
-                   "    %s_e *restrict c, long k, long first) {\n",
-                   m->name, rows, vectors, m->name, m->name, m->name);
+                   "static %svoid %s_%dx%d(const %s_e *restrict a, long lda, const %s_e *restrict b,\n"
+                   "    %s_e *restrict c, long k, long first%s) {\n",
+                   m->apart ? "__attribute__((noinline)) " : "", m->name, rows, vectors, m->name, m->name, m->name, m->rate ? ", const char *next" : "");
     for (int u = 0; u < unroll; u++) {
         for (int r = 0; r < rows; r++) {
             ig_text_printf(text, "    %s_v ", m->name);
@@ -132,13 +135,13 @@ static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lane
 static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
     ig_text_printf(text,
                    "static inline void %s(long rows, long vectors, const void *a, long lda, const void *b, void *c,\n"
-                   "    long k, long first) {\n    switch (rows * 8 + vectors) {\n",
-                   m->name);
+                   "    long k, long first%s) {\n    switch (rows * 8 + vectors) {\n",
+                   m->name, m->rate ? ", const void *next" : "");
     for (int r = 1; r < 32; r++)
         for (int v = 1; v < 8; v++)
             if (m->rows >> r & 1 && m->vectors >> v & 1)
-                ig_text_printf(text, "    case %d: %s_%dx%d(a, lda, b, c, k, first); break;\n", r * 8 + v, m->name, r,
-                               v);
+                ig_text_printf(text, "    case %d: %s_%dx%d(a, lda, b, c, k, first%s); break;\n", r * 8 + v, m->name, r,
+                               v, m->rate ? ", next" : "");
     ig_text_add(text, "    default: break;\n    }\n}\n");
 }
 
