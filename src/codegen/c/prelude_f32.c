@@ -6,23 +6,22 @@
 #include "codegen/c/prelude.h"
 
 const struct ig_c_function ig_c_functions_f32[] = {
-    /* e^a = 2^k e^r with |r| <= ln(2)/2. Adding 1.5 * 2^23 + 126 leaves k + 126 in the low bits: the exponent of 2^(k-1). */
-    /* Where that is too small for one number, 64 more, which the last factor takes back: results may be denormal. */
+    /* e^a = 2^k e^r with |r| <= ln(2)/2; 2^k in two factors, so that results may be denormal. */
     {"ig_exp_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
      "INLINE float ig_exp_f32(float a) {\n"
      "    const float low = a < -104.0f ? -104.0f : a;\n"
      "    const float x = low > 89.0f ? 89.0f : low;\n"
-     "    const float shifted = x * 0x1.715476p+0f + (0x1.8p23f + 126.0f);\n"
-     "    const float turns = shifted - (0x1.8p23f + 126.0f);\n"
+     "    const float shifted = x * 0x1.715476p+0f + 0x1.8p23f;\n"
+     "    const float turns = shifted - 0x1.8p23f;\n"
      "    const float r = (x - turns * 0x1.62e4p-1f) - turns * 0x1.7f7d1cp-20f;\n"
      "    float p = 0.00138146058f;\n"
      "    p = p * r + 0.00836870912f;\n"
      "    p = p * r + 0.041668389f;\n"
      "    p = p * r + 0.166665211f;\n"
      "    p = p * r + 0.49999994f;\n"
-     "    const int32_t more = x < -80.0f ? 64 << 23 : 0;\n"
-     "    const float scale = ig_of_bits_f32((int32_t)((uint32_t)ig_bits_f32(shifted) << 23) + more);\n"
-     "    return (1.0f + (r + r * r * p)) * scale * (x < -80.0f ? 0x1p-63f : 2.0f);\n"
+     "    const int32_t k = ig_bits_f32(shifted) - 0x4b400000, half = k >> 1;\n"
+     "    const float first = ig_of_bits_f32((half + 127) << 23), second = ig_of_bits_f32((k - half + 127) << 23);\n"
+     "    return (1.0f + (r + r * r * p)) * first * second;\n"
      "}\n"},
     /* log a = k log 2 + log(1 + f) with 1 + f between sqrt(1/2) and sqrt(2). */
     {"ig_log_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
