@@ -109,16 +109,19 @@ static ig_x old_state(struct recurrence *r) {
 
 /* ---- Choosing ------------------------------------------------------------------------------------------------------- */
 
-/* Accumulators for the rows times a panel's row, that row itself and a broadcast element. Few rows per tile leave more
- * tiles to share out, and two or three already cover the time in which weights come from the second cache. */
+/* Accumulators for the rows times a panel's row, that row itself and a broadcast element. More tiles than one are an
+ * even number, as processors mostly are. */
 static void choose_rows(struct recurrence *r) {
     struct ig_dims *dims = r->k->dims;
     int vectors = r->gates * r->units / ig_micro_lanes(r->target, r->dtype);
     int spare = r->target->vector_registers >= 32 ? 2 : 1;
     int rows = (r->target->vector_registers - vectors - spare) / vectors;
-    rows = rows < 1 ? 1 : rows > 6 ? 6 : rows;
-    int64_t batch = known(r, r->batch, -1);
-    if (batch >= 0 && batch < 4 * rows) rows = (rows + 1) / 2;
+    rows = rows < 1 ? 1 : rows > 8 ? 8 : rows;
+    int64_t batch = known(r, r->batch, 0);
+    if (batch > rows) {
+        int64_t pairs = (batch + 2 * rows - 1) / (2 * rows);
+        rows = (int)((batch + 2 * pairs - 1) / (2 * pairs));
+    }
     ig_dim tiles = ig_dim_ceil_div(dims, r->batch, constant(r, rows));
     r->most_rows = rows;
     r->kernel->tiles = tiles;
@@ -355,11 +358,14 @@ static void emit_units(struct recurrence *r, struct ig_stmt *body, const struct 
     round->emit(r, body, round->number);
 }
 
-/* Full panels and a last one that is not are apart where their sizes are known, so that both have fixed lengths. */
+/* Every other step goes through the panels backwards: weights that do not fit the second cache are half there still.
+ * Full panels and a last one that is not are apart where their sizes are known, so that both have fixed lengths. */
 static void emit_panels(struct recurrence *r, struct ig_stmt *body, const struct round *round) {
     struct ig_loops *k = r->k;
     int64_t hidden = known(r, r->hidden, 0), rest = hidden % r->units;
     body = loop(r, body, IG_FOR_SERIAL, dim(r, r->panels), &r->panel);
+    ig_x turn = ig_x_sub(k, ig_x_sub(k, dim(r, r->panels), num(r, 1)), ig_x_mul(k, r->panel, num(r, 2)));
+    r->panel = ig_x_add(k, r->panel, ig_x_mul(k, ig_x_mod(k, r->step, num(r, 2)), turn));
     call_micro(r, body, round);
     if (hidden > r->units && rest > 0) {
         ig_x full = ig_x_less(k, ig_x_add(k, r->panel, num(r, 1)), dim(r, r->panels));
@@ -470,6 +476,7 @@ static void make_micro(struct recurrence *r) {
     }
     bool two_rounds = r->node.op == IG_OP_gru && !resets_product(r);
     micro.vectors = two_rounds ? 1u << 2 * r->units / lanes | 1u << r->units / lanes : 1u << width / lanes;
+    micro.apart = true;
     int64_t stride = known(r, r->stride, 0);
     micro.lda = stride > 0 ? stride : 0;
     IG_PUSH(r->k->job, &r->kernel->micros, micro);
