@@ -58,8 +58,13 @@ static ig_value memory_of(const struct ig_graph *g, ig_value v) {
 
 static ig_slot bytes_of(struct level *l, ig_value v) {
     const struct ig_type *type = ig_type_of(l->g, v);
+    const struct ig_node *node = ig_def(l->g, v);
+    struct ig_where where = {.verb = "compute a tensor's size", .kind = node ? node->origin : ig_info(l->g, v)->name};
+    ig_where_push(l->t->job, &where);
     ig_dim size = ig_dim_const(l->g->dims, (int64_t)ingot_dtype_size(type->dtype));
-    return ig_slots_get(&l->t->slots, ig_dim_mul(l->g->dims, ig_type_elements(l->g->dims, type), size));
+    ig_slot slot = ig_slots_get(&l->t->slots, ig_dim_mul(l->g->dims, ig_type_elements(l->g->dims, type), size));
+    ig_where_pop(l->t->job);
+    return slot;
 }
 
 static uint32_t add_buffer(struct level *l, enum ig_plan_buffer_kind kind, uint32_t index, ig_slot bytes) {
@@ -192,6 +197,17 @@ static void add_control_step(struct level *l, const struct ig_region *region) {
     end_step(l, &step, region_label(l->g, region));
 }
 
+static void add_step(struct level *l, const struct ig_region *region) {
+    struct ig_where where = {.verb = "compile a kernel", .kind = region_label(l->g, region)};
+    ig_where_push(l->t->job, &where);
+    if (region->family == IG_FAMILY_CONTROL) {
+        add_control_step(l, region);
+    } else {
+        add_kernel_step(l, region);
+    }
+    ig_where_pop(l->t->job);
+}
+
 /* ---- Inputs and outputs --------------------------------------------------------------------------------------- */
 
 static uint32_t add_tensor(struct level *l, const struct ig_port *port, uint32_t buffer) {
@@ -252,12 +268,8 @@ static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main) 
     memset(l.buffer_of, 0xff, sizeof *l.buffer_of * g->values.count);
     add_inputs(&l);
     uint32_t *out_buffers = add_outputs(&l);
-    for (uint32_t r = 0; r < g->regions.count; r++) {
-        if (g->regions.at[r].family == IG_FAMILY_CONTROL)
-            add_control_step(&l, &g->regions.at[r]);
-        else
-            add_kernel_step(&l, &g->regions.at[r]);
-    }
+    for (uint32_t r = 0; r < g->regions.count; r++)
+        add_step(&l, &g->regions.at[r]);
     add_output_copies(&l, out_buffers);
     struct ig_subplan sub = {.inputs = t->tensors.count, .n_inputs = g->inputs.count};
     for (uint32_t i = 0; i < g->inputs.count; i++)
