@@ -137,13 +137,19 @@ static void note_strides(void *user, const struct ig_affine *sum, bool is_load) 
         s->across[i] |= ig_affine_factor(nest->k, sum, nest->var[i]) == one;
 }
 
+static bool is_short(const struct ig_nest *nest, int d) {
+    int64_t n;
+    return ig_dim_is_const(nest->k->dims, nest->extent[d], &n) && n <= MAX_UNROLL;
+}
+
+/* Short dims (three colours, two halves) need no blocks: all of their lines fit, and a short last one is unrolled. */
 static void find_transpose(struct part *p) {
     p->transposed = -1;
-    if (p->nest.rank < 2) return;
+    if (p->nest.rank < 2 || is_short(&p->nest, p->nest.rank - 1)) return;
     struct strides s = {.p = p};
     ig_nest_indices(&p->nest, note_strides, &s);
     for (int i = 0; i < p->nest.rank - 1; i++) {
-        if (s.across[i] && ig_nest_guess(&p->nest, i) > 1) p->transposed = i;
+        if (s.across[i] && !is_short(&p->nest, i)) p->transposed = i;
     }
 }
 
@@ -239,8 +245,8 @@ static void emit_plain(struct mapper *m, struct part *p, struct ig_stmt *body, i
     ig_x vars[IG_NEST_DIMS], chunk = num(m, 0);
     int64_t last = 0;
     int unrolled = 0;
-    if (nest->rank > 1 && p->split < nest->rank - 1 &&
-        ig_dim_is_const(m->k->dims, nest->extent[nest->rank - 1], &last) && last <= MAX_UNROLL) {
+    if (nest->rank > 1 && p->split < nest->rank - 1 && is_short(nest, nest->rank - 1)) {
+        ig_dim_is_const(m->k->dims, nest->extent[nest->rank - 1], &last);
         unrolled = (int)last;
     }
     if (p->chunk) {
