@@ -28,8 +28,9 @@ int main(int argc, char **argv) {
     if (ingot_context_create(engine, NULL, &context, &error)) return fail(&error);
 
     float pixels[64];
-    for (int i = 0; i < 64; i++)
-        pixels[i] = (float)(strchr(levels, picture[i / 8][i % 8]) - levels) / 8;
+    for (int y = 0; y < 8; y++)
+        for (int x = 0; x < 8; x++)
+            pixels[8 * y + x] = (float)(strchr(levels, picture[y][x]) - levels) / 8;
     struct ingot_tensor input = {INGOT_F32, 4, {1, 1, 8, 8}, pixels}, output;
     if (ingot_context_set_input(context, 0, &input, &error)) return fail(&error);
     if (ingot_context_run(context, &error)) return fail(&error);
