@@ -97,6 +97,7 @@ struct recurrence {
     enum ig_activation activations[3];
     double clip, alpha, beta;
     unsigned outputs; /* bit o: wanted; 0: all */
+    bool twice;       /* in both directions, with weights of their own */
 };
 
 static ig_value input(struct ig_graph *g, const char *name, enum ingot_dtype dtype, int rank, const int64_t *sizes) {
@@ -104,11 +105,11 @@ static ig_value input(struct ig_graph *g, const char *name, enum ingot_dtype dty
     return ig_build_input(g, name, &type);
 }
 
-static ig_value weights(struct ig_graph *g, const struct recurrence *r, int gates) {
+static ig_value weights(struct ig_graph *g, const struct recurrence *r, int gates, uint32_t seed) {
     const int64_t sizes[] = {gates * r->hidden, r->hidden};
-    if (r->weights_given) return input(g, "r", r->dtype, 2, sizes);
+    if (r->weights_given) return input(g, seed ? "r2" : "r", r->dtype, 2, sizes);
     /* Small, so that the gates stay away from their limits. */
-    ig_value all = random_constant(g, INGOT_F32, 2, sizes, 11);
+    ig_value all = random_constant(g, INGOT_F32, 2, sizes, 11 + seed);
     all = ig_map2(g, IG_OP_mul, all, ig_build_scalar(g, INGOT_F32, r->hidden > 16 ? 0.1 : 0.5));
     return ig_build_cast(g, all, r->dtype);
 }
@@ -140,7 +141,7 @@ static void build_recurrence(struct ig_graph *g, const void *argument) {
     ig_value in[6];
     uint32_t n = 0, n_out = r->op == IG_OP_lstm ? 3 : 2;
     in[n++] = input(g, "xw", r->dtype, 3, sizes);
-    in[n++] = weights(g, r, gates);
+    in[n++] = weights(g, r, gates, 0);
     in[n++] = input(g, "h", r->dtype, 2, state);
     if (r->op == IG_OP_lstm) in[n++] = input(g, "c", r->dtype, 2, state);
     in[n++] = r->lengths ? input(g, "lengths", INGOT_I32, 1, &r->batch) : IG_NO_VALUE;
@@ -148,10 +149,16 @@ static void build_recurrence(struct ig_graph *g, const void *argument) {
     while (in[n - 1] == IG_NO_VALUE)
         n--;
     attributes(r, functions, attrs);
-    ig_value y = ig_build_node(g, r->op, in, n, n_out, attrs, NULL);
-    static const char *const output_names[] = {"y", "h_last", "c_last"};
-    for (uint32_t o = 0; o < n_out; o++) {
-        if (r->outputs == 0 || r->outputs >> o & 1) ig_build_output(g, output_names[o], y + o);
+    for (uint32_t i = 0; i <= r->twice; i++) {
+        if (i > 0) {
+            in[1] = weights(g, r, gates, i);
+            attrs[0] = ig_attr_of_int(!r->reverse);
+        }
+        ig_value y = ig_build_node(g, r->op, in, n, n_out, attrs, NULL);
+        static const char *const output_names[] = {"y", "h_last", "c_last", "y2", "h_last2", "c_last2"};
+        for (uint32_t o = 0; o < n_out; o++) {
+            if (r->outputs == 0 || r->outputs >> o & 1) ig_build_output(g, output_names[3 * i + o], y + o);
+        }
     }
 }
 
@@ -190,6 +197,9 @@ static const struct recurrence recurrences[] = {
     {IG_OP_rnn, SIZES(6, 2, 40), ROUGH(RELU, TANH, TANH), .lengths = true, .reverse = true, .clip = 2},
     {IG_OP_rnn, SIZES(-3, -2, 3), ROUGH(AFFINE, TANH, TANH), .alpha = 0.5, .beta = 0.1, .lengths = true},
     {IG_OP_rnn, SIZES(4, 1, 1), ROUGH(TANH, TANH, TANH)},
+    {IG_OP_lstm, SIZES(5, 1, 24), USUAL, .twice = true},
+    {IG_OP_lstm, SIZES(4, 13, 17), USUAL, .twice = true, .lengths = true, .weights_given = true},
+    {IG_OP_gru, SIZES(-1, -2, 20), USUAL, .twice = true, .lengths = true, .outputs = 1},
     {IG_OP_rnn, SIZES(4, 9, 64), ROUGH(TANH, TANH, TANH), .weights_given = true, .outputs = 2},
 };
 

@@ -10,108 +10,67 @@
  *
  * A GRU that resets before its product needs that product between its gates: it takes two rounds through the panels.
  *
+ * Several recurrences that do not depend on each other, such as the two directions of one layer, share a kernel: each has
+ * its own tiles.
+ *
  * A sequence of its own length ends early: the steps behind its end leave the states and give zeros, and reversed it
  * begins at its own end.
  */
-#include "kernel/lower.h"
-#include "kernel/scan.h"
+#include "kernel/scan_recurrent.h"
 
-struct recurrence {
-    struct ig_graph *graph;
-    const struct ig_target *target;
-    struct ig_kernel *kernel;
-    struct ig_loops *k;
-    struct ig_lower lower;
-    struct ig_node node;
-    enum ingot_dtype dtype; /* that it computes in */
-    enum ingot_dtype storage;
-    ig_dim time, batch, hidden, panels;
-    int gates, units; /* units of a panel */
-    bool reverse;
-    ig_value lengths;
-    int out_y, out_h, out_c; /* buffers; -1: nobody wants it */
-    /* Rows of a tile: `more` tiles have per_tile + 1, the others per_tile; never more than most_rows. */
-    int most_rows;
-    ig_dim per_tile, more;
-    ig_dim stride;     /* between rows of states */
-    int weights;       /* panels */
-    int states, cells; /* [2][rows][stride], the new and the old one taking turns; [rows][stride] */
-    int update, reset; /* GRU: [rows][stride]: the update gate; the states after the reset gate */
-    int sums;          /* [rows][gates*units] */
-    bool packs;        /* the weights, itself */
-    /* Of the loops being emitted. */
-    ig_x first_row, rows, step, old_at, new_at;
-    ig_x row, length; /* of a row of the tile; length: IG_NO_X where all have the whole time */
-    ig_x panel, lane, unit;
-};
+#include "kernel/scan.h"
 
 /* ---- Shorthands ----------------------------------------------------------------------------------------------------- */
 
-static ig_x num(struct recurrence *r, int64_t i) {
+static ig_x num(struct ig_recurrence *r, int64_t i) {
     return ig_x_index(r->k, i);
 }
 
-static ig_x dim(struct recurrence *r, ig_dim d) {
+static ig_x dim(struct ig_recurrence *r, ig_dim d) {
     return ig_x_dim(r->k, d);
 }
 
-static ig_dim constant(struct recurrence *r, int64_t i) {
+static ig_dim constant(struct ig_recurrence *r, int64_t i) {
     return ig_dim_const(r->k->dims, i);
 }
 
-static int64_t known(const struct recurrence *r, ig_dim d, int64_t otherwise) {
+static int64_t known(const struct ig_recurrence *r, ig_dim d, int64_t otherwise) {
     int64_t value;
     return ig_dim_is_const(r->k->dims, d, &value) ? value : otherwise;
 }
 
-static struct ig_stmt *loop(struct recurrence *r, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi, ig_x *out_var) {
+static struct ig_stmt *loop(struct ig_recurrence *r, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi,
+                            ig_x *out_var) {
     return ig_s_for(r->k, body, kind, num(r, 0), hi, num(r, 1), out_var);
 }
 
-static ig_value operand(const struct recurrence *r, uint32_t index) {
+ig_value ig_recurrence_operand(const struct ig_recurrence *r, uint32_t index) {
     return index < r->node.n_in ? r->node.in[index] : IG_NO_VALUE;
 }
 
-static ig_x real(struct recurrence *r, double value) {
-    return ig_x_float(r->k, r->dtype, value);
-}
-
-static ig_x add(struct recurrence *r, ig_x a, ig_x b) {
-    return ig_x_map2(r->k, IG_OP_add, a, b);
-}
-
-static ig_x sub(struct recurrence *r, ig_x a, ig_x b) {
-    return ig_x_map2(r->k, IG_OP_sub, a, b);
-}
-
-static ig_x mul(struct recurrence *r, ig_x a, ig_x b) {
-    return ig_x_map2(r->k, IG_OP_mul, a, b);
-}
-
 /* Element `at` of a vector operand. */
-static ig_x vector(struct recurrence *r, ig_value v, ig_x at) {
-    return ig_lower_value(&r->lower, v, &at);
+static ig_x vector(struct ig_recurrence *r, ig_value v, ig_x at) {
+    return ig_lower_value(r->lower, v, &at);
 }
 
-static ig_x in_batch(struct recurrence *r, ig_value v, ig_x unit) {
+static ig_x in_batch(struct ig_recurrence *r, ig_value v, ig_x unit) {
     ig_x index[] = {ig_x_add(r->k, r->first_row, r->row), unit};
-    return ig_lower_value(&r->lower, v, index);
+    return ig_lower_value(r->lower, v, index);
 }
 
-/* Position of a unit in an array of the tile's rows. */
-static ig_x at_row(struct recurrence *r, ig_x unit) {
-    return ig_x_add(r->k, ig_x_mul(r->k, r->row, dim(r, r->stride)), unit);
+ig_x ig_recurrence_position(struct ig_recurrence *r) {
+    return ig_x_add(r->k, ig_x_mul(r->k, r->row, dim(r, r->stride)), r->unit);
 }
 
-static ig_x old_state(struct recurrence *r) {
-    return ig_x_load(r->k, r->states, ig_x_add(r->k, r->old_at, at_row(r, r->unit)));
+ig_x ig_recurrence_old_state(struct ig_recurrence *r) {
+    return ig_x_load(r->k, r->states, ig_x_add(r->k, r->old_at, ig_recurrence_position(r)));
 }
 
 /* ---- Choosing ------------------------------------------------------------------------------------------------------- */
 
 /* Accumulators for the rows times a panel's row, that row itself and a broadcast element. More tiles than one are an
  * even number, as processors mostly are. */
-static void choose_rows(struct recurrence *r) {
+static void choose_rows(struct ig_recurrence *r) {
     struct ig_dims *dims = r->k->dims;
     int vectors = r->gates * r->units / ig_micro_lanes(r->target, r->dtype);
     int spare = r->target->vector_registers >= 32 ? 2 : 1;
@@ -124,15 +83,16 @@ static void choose_rows(struct recurrence *r) {
     }
     ig_dim tiles = ig_dim_ceil_div(dims, r->batch, constant(r, rows));
     r->most_rows = rows;
-    r->kernel->tiles = tiles;
+    r->tiles = tiles;
     tiles = ig_dim_max(dims, tiles, constant(r, 1));
     r->per_tile = ig_dim_div(dims, r->batch, tiles);
     r->more = ig_dim_sub(dims, r->batch, ig_dim_mul(dims, r->per_tile, tiles));
 }
 
-static int scratch(struct recurrence *r, ig_dim elements, const char *name) {
+static int scratch(struct ig_recurrence *r, ig_dim elements, const char *name) {
     struct ig_dims *dims = r->k->dims;
     struct ig_kernel *kernel = r->kernel;
+    if (r->number > 0) name = ig_format(r->k->job, "%s%d", name, r->number + 1);
     int buffer = ig_loops_scratch(r->k, r->dtype, dim(r, kernel->scratch_bytes), name);
     ig_dim bytes = ig_dim_mul(dims, elements, constant(r, (int64_t)ingot_dtype_size(r->dtype)));
     ig_dim lines = ig_dim_ceil_div(dims, bytes, constant(r, 64));
@@ -140,9 +100,8 @@ static int scratch(struct recurrence *r, ig_dim elements, const char *name) {
     return buffer;
 }
 
-static void make_buffers(struct recurrence *r) {
+static void make_buffers(struct ig_recurrence *r) {
     struct ig_dims *dims = r->k->dims;
-    r->kernel->scratch_bytes = constant(r, 0);
     r->stride = ig_dim_mul(dims, ig_dim_ceil_div(dims, r->hidden, constant(r, 16)), constant(r, 16));
     ig_dim rows = ig_dim_mul(dims, r->stride, constant(r, r->most_rows));
     r->states = scratch(r, ig_dim_mul(dims, rows, constant(r, 2)), "state");
@@ -151,16 +110,17 @@ static void make_buffers(struct recurrence *r) {
         r->update = scratch(r, rows, "update");
         r->reset = scratch(r, rows, "reset");
     }
-    r->sums = ig_loops_local(r->k, r->dtype, (int64_t)r->most_rows * r->gates * r->units, "sums");
+    const char *sums = r->number > 0 ? ig_format(r->k->job, "sums%d", r->number + 1) : "sums";
+    r->sums = ig_loops_local(r->k, r->dtype, (int64_t)r->most_rows * r->gates * r->units, sums);
     if (!r->packs) {
-        r->weights = r->lower.buffer_of[r->node.in[1]];
+        r->weights = r->lower->buffer_of[r->node.in[1]];
         return;
     }
     ig_dim panel = ig_dim_mul(dims, r->hidden, constant(r, r->gates * r->units));
     r->weights = scratch(r, ig_dim_mul(dims, r->panels, panel), "weights");
 }
 
-static void init(struct recurrence *r) {
+static void init(struct ig_recurrence *r) {
     const struct ig_type *xw = ig_type_of(r->graph, r->node.in[0]), *weights = ig_type_of(r->graph, r->node.in[1]);
     const int64_t element = (int64_t)ingot_dtype_size(ig_dtype_compute(xw->dtype));
     r->storage = xw->dtype;
@@ -174,143 +134,12 @@ static void init(struct recurrence *r) {
     r->packs = !packed || weights->dtype != r->dtype || known(r, weights->dim[3], 0) != r->units;
     r->panels = ig_dim_ceil_div(r->k->dims, r->hidden, constant(r, r->units));
     r->reverse = ig_attr_int(r->graph, &r->node, IG_ATTR_reverse) != 0;
-    r->lengths = operand(r, r->node.op == IG_OP_lstm ? 4 : 3);
-    r->out_y = r->lower.buffer_of[r->node.out];
-    r->out_h = r->lower.buffer_of[r->node.out + 1];
-    r->out_c = r->node.op == IG_OP_lstm ? r->lower.buffer_of[r->node.out + 2] : -1;
+    r->lengths = ig_recurrence_operand(r, r->node.op == IG_OP_lstm ? 4 : 3);
+    r->out_y = r->lower->buffer_of[r->node.out];
+    r->out_h = r->lower->buffer_of[r->node.out + 1];
+    r->out_c = r->node.op == IG_OP_lstm ? r->lower->buffer_of[r->node.out + 2] : -1;
     choose_rows(r);
     make_buffers(r);
-}
-
-/* ---- Activations ---------------------------------------------------------------------------------------------------- */
-
-static ig_x softplus(struct recurrence *r, ig_x x) {
-    struct ig_loops *k = r->k;
-    ig_x decay = ig_x_map1(k, IG_OP_exp, ig_x_map1(k, IG_OP_neg, ig_x_map1(k, IG_OP_abs, x)));
-    return add(r, ig_x_map2(k, IG_OP_max, x, real(r, 0)), ig_x_map1(k, IG_OP_log1p, decay));
-}
-
-static ig_x activate(struct recurrence *r, int which, ig_x x) {
-    struct ig_loops *k = r->k;
-    double a = ig_attr(r->graph, &r->node, IG_ATTR_alphas)->floats[which];
-    double b = ig_attr(r->graph, &r->node, IG_ATTR_betas)->floats[which];
-    ig_x alpha = real(r, a), beta = real(r, b), zero = real(r, 0), one = real(r, 1);
-    ig_x negative = ig_x_map2(k, IG_OP_lt, x, zero);
-    switch ((enum ig_activation)ig_attr(r->graph, &r->node, IG_ATTR_activations)->ints[which]) {
-    case IG_ACT_SIGMOID: return ig_x_map1(k, IG_OP_sigmoid, x);
-    case IG_ACT_TANH: return ig_x_map1(k, IG_OP_tanh, x);
-    case IG_ACT_RELU: return ig_x_map2(k, IG_OP_max, x, zero);
-    case IG_ACT_AFFINE: return add(r, mul(r, alpha, x), beta);
-    case IG_ACT_LEAKY_RELU: return ig_x_select(k, negative, mul(r, alpha, x), x);
-    case IG_ACT_THRESHOLDED_RELU: return ig_x_select(k, ig_x_map2(k, IG_OP_lt, x, alpha), zero, x);
-    case IG_ACT_SCALED_TANH: return mul(r, alpha, ig_x_map1(k, IG_OP_tanh, mul(r, beta, x)));
-    case IG_ACT_HARD_SIGMOID:
-        return ig_x_map2(k, IG_OP_min, ig_x_map2(k, IG_OP_max, add(r, mul(r, alpha, x), beta), zero), one);
-    case IG_ACT_ELU: return ig_x_select(k, negative, mul(r, alpha, sub(r, ig_x_map1(k, IG_OP_exp, x), one)), x);
-    case IG_ACT_SOFTSIGN: return ig_x_map2(k, IG_OP_div, x, add(r, one, ig_x_map1(k, IG_OP_abs, x)));
-    case IG_ACT_SOFTPLUS: return softplus(r, x);
-    }
-    ig_raise(k->job, INGOT_INTERNAL, "unknown activation in %s", ig_op_info(r->node.op)->name);
-}
-
-static ig_x gate(struct recurrence *r, int activation, ig_x x) {
-    double clip = ig_attr(r->graph, &r->node, IG_ATTR_clip)->f;
-    if (clip > 0) {
-        x = ig_x_map2(r->k, IG_OP_max, x, real(r, -clip));
-        x = ig_x_map2(r->k, IG_OP_min, x, real(r, clip));
-    }
-    return activate(r, activation, x);
-}
-
-/* ---- The gates of one unit ------------------------------------------------------------------------------------------ */
-
-/* The time that a row is at in this step. */
-static ig_x moment(struct recurrence *r) {
-    if (!r->reverse) return r->step;
-    ig_x length = r->length == IG_NO_X ? dim(r, r->time) : r->length;
-    return ig_x_sub(r->k, ig_x_sub(r->k, length, num(r, 1)), r->step);
-}
-
-static ig_x recurrent_sum(struct recurrence *r, int g) {
-    ig_x at = ig_x_mul(r->k, r->row, num(r, r->gates * r->units));
-    return ig_x_load(r->k, r->sums, ig_x_add(r->k, ig_x_add(r->k, at, num(r, (int64_t)g * r->units)), r->lane));
-}
-
-static ig_x input_sum(struct recurrence *r, int g) {
-    ig_x start = ig_x_mul(r->k, dim(r, r->hidden), num(r, g));
-    ig_x index[] = {moment(r), ig_x_add(r->k, r->first_row, r->row), ig_x_add(r->k, start, r->unit)};
-    return ig_lower_value(&r->lower, r->node.in[0], index);
-}
-
-static ig_x gate_sum(struct recurrence *r, int g) {
-    return add(r, input_sum(r, g), recurrent_sum(r, g));
-}
-
-static void store_state(struct recurrence *r, struct ig_stmt *body, ig_x h) {
-    struct ig_loops *k = r->k;
-    ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, at_row(r, r->unit)), h);
-    if (r->out_y < 0) return;
-    ig_x index[] = {moment(r), ig_x_add(k, r->first_row, r->row), r->unit};
-    ig_x at = ig_lower_linear(&r->lower, ig_type_of(r->graph, r->node.out), index);
-    ig_s_store(k, body, r->out_y, at, ig_x_cast(k, h, r->storage, false));
-}
-
-/* Gate g's peephole: its weight times a cell; x where there are none. */
-static ig_x with_peephole(struct recurrence *r, ig_x x, int g, ig_x cell) {
-    ig_value weights = operand(r, 5);
-    if (weights == IG_NO_VALUE) return x;
-    ig_x start = ig_x_mul(r->k, dim(r, r->hidden), num(r, g));
-    return add(r, x, mul(r, vector(r, weights, ig_x_add(r->k, start, r->unit)), cell));
-}
-
-static void emit_lstm(struct recurrence *r, struct ig_stmt *body, int round) {
-    enum { INPUT, OUTPUT, FORGET, CELL };
-    (void)round;
-    ig_x old = ig_x_load(r->k, r->cells, at_row(r, r->unit));
-    ig_x i = gate(r, 0, with_peephole(r, gate_sum(r, INPUT), 0, old));
-    ig_x f = ig_attr_int(r->graph, &r->node, IG_ATTR_input_forget)
-                 ? sub(r, real(r, 1), i)
-                 : gate(r, 0, with_peephole(r, gate_sum(r, FORGET), 2, old));
-    ig_x cell = add(r, mul(r, f, old), mul(r, i, gate(r, 1, gate_sum(r, CELL))));
-    ig_x o = gate(r, 0, with_peephole(r, gate_sum(r, OUTPUT), 1, cell));
-    store_state(r, body, mul(r, o, activate(r, 2, cell)));
-    ig_s_store(r->k, body, r->cells, at_row(r, r->unit), cell);
-}
-
-static bool resets_product(const struct recurrence *r) {
-    return ig_attr_int(r->graph, &r->node, IG_ATTR_linear_before_reset) != 0;
-}
-
-static void store_mixed(struct recurrence *r, struct ig_stmt *body, ig_x z, ig_x candidate) {
-    store_state(r, body, add(r, mul(r, sub(r, real(r, 1), z), candidate), mul(r, z, old_state(r))));
-}
-
-/* Round 0: the update and the reset gate; round 1: the candidate and the new state. One round does all where the
- * product itself is reset. */
-static void emit_gru(struct recurrence *r, struct ig_stmt *body, int round) {
-    enum { UPDATE, RESET, HIDDEN };
-    ig_x at = at_row(r, r->unit);
-    ig_value bias = operand(r, 4);
-    if (round == 0) {
-        ig_x z = gate(r, 0, gate_sum(r, UPDATE)), reset = gate(r, 0, gate_sum(r, RESET));
-        if (!resets_product(r)) {
-            ig_s_store(r->k, body, r->update, at, z);
-            ig_s_store(r->k, body, r->reset, at, mul(r, reset, old_state(r)));
-            return;
-        }
-        ig_x linear = recurrent_sum(r, HIDDEN);
-        if (bias != IG_NO_VALUE) linear = add(r, linear, vector(r, bias, r->unit));
-        store_mixed(r, body, z, gate(r, 1, add(r, input_sum(r, HIDDEN), mul(r, reset, linear))));
-        return;
-    }
-    ig_x linear = gate_sum(r, HIDDEN);
-    if (bias != IG_NO_VALUE) linear = add(r, linear, vector(r, bias, r->unit));
-    store_mixed(r, body, ig_x_load(r->k, r->update, at), gate(r, 1, linear));
-}
-
-static void emit_rnn(struct recurrence *r, struct ig_stmt *body, int round) {
-    (void)round;
-    store_state(r, body, gate(r, 0, gate_sum(r, 0)));
 }
 
 /* ---- A step --------------------------------------------------------------------------------------------------------- */
@@ -320,10 +149,9 @@ struct round {
     int number, first_gate, gates;
     int a;
     ig_x a_at;
-    void (*emit)(struct recurrence *r, struct ig_stmt *body, int round);
 };
 
-static void call_micro(struct recurrence *r, struct ig_stmt *body, const struct round *round) {
+static void call_micro(struct ig_recurrence *r, struct ig_stmt *body, const struct round *round) {
     struct ig_loops *k = r->k;
     int width = r->gates * r->units, lanes = ig_micro_lanes(r->target, r->dtype);
     int64_t skipped = (int64_t)round->first_gate * r->units;
@@ -340,7 +168,7 @@ static void call_micro(struct recurrence *r, struct ig_stmt *body, const struct 
 }
 
 /* Loops over the rows of the tile; with lengths, over those whose sequence has not (or has) ended before this step. */
-static struct ig_stmt *row_loop(struct recurrence *r, struct ig_stmt *body, bool ended) {
+static struct ig_stmt *row_loop(struct ig_recurrence *r, struct ig_stmt *body, bool ended) {
     struct ig_loops *k = r->k;
     body = loop(r, body, IG_FOR_SERIAL, r->rows, &r->row);
     r->length = IG_NO_X;
@@ -351,16 +179,16 @@ static struct ig_stmt *row_loop(struct recurrence *r, struct ig_stmt *body, bool
     return ig_s_if(k, body, ended ? ig_x_map1(k, IG_OP_not, goes_on) : goes_on);
 }
 
-static void emit_units(struct recurrence *r, struct ig_stmt *body, const struct round *round, ig_x count) {
+static void emit_units(struct ig_recurrence *r, struct ig_stmt *body, const struct round *round, ig_x count) {
     body = row_loop(r, body, false);
     body = loop(r, body, IG_FOR_SIMD, count, &r->lane);
     r->unit = ig_x_add(r->k, ig_x_mul(r->k, r->panel, num(r, r->units)), r->lane);
-    round->emit(r, body, round->number);
+    ig_recurrence_gates(r, body, round->number);
 }
 
 /* Every other step goes through the panels backwards: weights that do not fit the second cache are half there still.
  * Full panels and a last one that is not are apart where their sizes are known, so that both have fixed lengths. */
-static void emit_panels(struct recurrence *r, struct ig_stmt *body, const struct round *round) {
+static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const struct round *round) {
     struct ig_loops *k = r->k;
     int64_t hidden = known(r, r->hidden, 0), rest = hidden % r->units;
     body = loop(r, body, IG_FOR_SERIAL, dim(r, r->panels), &r->panel);
@@ -379,26 +207,29 @@ static void emit_panels(struct recurrence *r, struct ig_stmt *body, const struct
 }
 
 /* Rows whose sequence has ended. */
-static void emit_ended(struct recurrence *r, struct ig_stmt *body) {
+static void emit_ended(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
     if (r->lengths == IG_NO_VALUE) return;
     body = loop(r, row_loop(r, body, true), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
-    ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, at_row(r, r->unit)), old_state(r));
+    ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, ig_recurrence_position(r)), ig_recurrence_old_state(r));
     if (r->out_y < 0) return;
     ig_x index[] = {r->step, ig_x_add(k, r->first_row, r->row), r->unit};
-    ig_s_store(k, body, r->out_y, ig_lower_linear(&r->lower, ig_type_of(r->graph, r->node.out), index), real(r, 0));
+    ig_s_store(k, body, r->out_y, ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out), index),
+               ig_x_float(k, r->dtype, 0));
 }
 
-static void emit_step(struct recurrence *r, struct ig_stmt *body) {
+static bool two_rounds(const struct ig_recurrence *r) {
+    return r->node.op == IG_OP_gru && !ig_recurrence_resets_product(r);
+}
+
+static void emit_step(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
     ig_x size = ig_x_mul(k, num(r, r->most_rows), dim(r, r->stride));
     r->old_at = ig_x_mul(k, ig_x_mod(k, r->step, num(r, 2)), size);
     r->new_at = ig_x_sub(k, size, r->old_at);
     struct round all = {.gates = r->gates, .a = r->states, .a_at = r->old_at};
-    all.emit = r->node.op == IG_OP_lstm ? emit_lstm : r->node.op == IG_OP_gru ? emit_gru : emit_rnn;
-    if (r->node.op == IG_OP_gru && !resets_product(r)) {
+    if (two_rounds(r)) {
         struct round candidate = {.number = 1, .first_gate = 2, .gates = 1, .a = r->reset, .a_at = num(r, 0)};
-        candidate.emit = emit_gru;
         all.gates = 2;
         emit_panels(r, body, &all);
         emit_panels(r, body, &candidate);
@@ -411,7 +242,7 @@ static void emit_step(struct recurrence *r, struct ig_stmt *body) {
 /* ---- Before and after ----------------------------------------------------------------------------------------------- */
 
 /* Weight of gate g of the panel's lane: row g*hidden + unit of r, whatever its layout. */
-static ig_x plain_weight(struct recurrence *r, ig_x g, ig_x unit, ig_x depth) {
+static ig_x plain_weight(struct ig_recurrence *r, ig_x g, ig_x unit, ig_x depth) {
     struct ig_loops *k = r->k;
     ig_value v = r->node.in[1];
     const struct ig_type *type = ig_type_of(r->graph, v);
@@ -422,14 +253,15 @@ static ig_x plain_weight(struct recurrence *r, ig_x g, ig_x unit, ig_x depth) {
         index[2] = g;
         index[3] = ig_x_mod(k, unit, units);
     }
-    return ig_lower_value(&r->lower, v, index);
+    return ig_lower_value(r->lower, v, index);
 }
 
 /* Lanes beyond the last unit stay as they are: nobody reads what becomes of them. */
-static void emit_packing(struct recurrence *r, struct ig_stmt *body, ig_x tile) {
+static void emit_packing(struct ig_recurrence *r, struct ig_stmt *body, ig_x tile, ig_x own) {
     struct ig_loops *k = r->k;
     ig_x panel, g, lane, depth;
-    body = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, ig_x_less(k, ig_x_begin(k), tile)));
+    ig_x done = ig_x_and(k, ig_x_less(k, ig_x_begin(k), tile), ig_x_less(k, num(r, 0), own));
+    body = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, done));
     body = loop(r, body, IG_FOR_SERIAL, dim(r, r->panels), &panel);
     body = loop(r, body, IG_FOR_SERIAL, num(r, r->gates), &g);
     ig_x first = ig_x_mul(k, panel, num(r, r->units));
@@ -442,22 +274,22 @@ static void emit_packing(struct recurrence *r, struct ig_stmt *body, ig_x tile) 
     ig_s_store(k, body, r->weights, at, plain_weight(r, g, ig_x_add(k, first, lane), depth));
 }
 
-static void emit_start(struct recurrence *r, struct ig_stmt *body) {
+static void emit_start(struct ig_recurrence *r, struct ig_stmt *body) {
     body = loop(r, loop(r, body, IG_FOR_SERIAL, r->rows, &r->row), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
-    ig_s_store(r->k, body, r->states, at_row(r, r->unit), in_batch(r, r->node.in[2], r->unit));
+    ig_s_store(r->k, body, r->states, ig_recurrence_position(r), in_batch(r, r->node.in[2], r->unit));
     if (r->node.op != IG_OP_lstm) return;
-    ig_s_store(r->k, body, r->cells, at_row(r, r->unit), in_batch(r, r->node.in[3], r->unit));
+    ig_s_store(r->k, body, r->cells, ig_recurrence_position(r), in_batch(r, r->node.in[3], r->unit));
 }
 
 /* The last states. */
-static void emit_end(struct recurrence *r, struct ig_stmt *body) {
+static void emit_end(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
     if (r->out_h < 0 && r->out_c < 0) return;
     ig_dim odd = ig_dim_mod(k->dims, r->time, constant(r, 2));
     ig_x last = ig_x_mul(k, ig_x_mul(k, num(r, r->most_rows), dim(r, r->stride)), dim(r, odd));
     body = loop(r, loop(r, body, IG_FOR_SERIAL, r->rows, &r->row), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
-    ig_x index[] = {ig_x_add(k, r->first_row, r->row), r->unit}, at = at_row(r, r->unit);
-    ig_x to = ig_lower_linear(&r->lower, ig_type_of(r->graph, r->node.out + 1), index);
+    ig_x index[] = {ig_x_add(k, r->first_row, r->row), r->unit}, at = ig_recurrence_position(r);
+    ig_x to = ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out + 1), index);
     ig_x h = ig_x_load(k, r->states, ig_x_add(k, last, at));
     if (r->out_h >= 0) ig_s_store(k, body, r->out_h, to, ig_x_cast(k, h, r->storage, false));
     if (r->out_c < 0) return;
@@ -466,31 +298,28 @@ static void emit_end(struct recurrence *r, struct ig_stmt *body) {
 
 /* ---- The kernel ----------------------------------------------------------------------------------------------------- */
 
-static void make_micro(struct recurrence *r) {
+static void make_micro(struct ig_recurrence *r) {
     int lanes = ig_micro_lanes(r->target, r->dtype), width = r->gates * r->units;
     struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = r->dtype, .nr = width};
-    int64_t per_tile = known(r, r->per_tile, -1), more = known(r, r->more, -1), tiles = known(r, r->kernel->tiles, -1);
+    int64_t per_tile = known(r, r->per_tile, -1), more = known(r, r->more, -1), tiles = known(r, r->tiles, -1);
     for (int rows = 1; rows <= r->most_rows; rows++) {
         bool used = per_tile < 0 || (rows == per_tile && more < tiles) || (rows == per_tile + 1 && more > 0);
         if (used) micro.rows |= 1u << rows;
     }
-    bool two_rounds = r->node.op == IG_OP_gru && !resets_product(r);
-    micro.vectors = two_rounds ? 1u << 2 * r->units / lanes | 1u << r->units / lanes : 1u << width / lanes;
+    micro.vectors = two_rounds(r) ? 1u << 2 * r->units / lanes | 1u << r->units / lanes : 1u << width / lanes;
     micro.apart = true;
     int64_t stride = known(r, r->stride, 0);
     micro.lda = stride > 0 ? stride : 0;
     IG_PUSH(r->k->job, &r->kernel->micros, micro);
 }
 
-static void emit(struct recurrence *r) {
+/* Tile `own` of the recurrence, which is tile `tile` of the kernel. */
+static void emit(struct ig_recurrence *r, struct ig_stmt *body, ig_x tile, ig_x own) {
     struct ig_loops *k = r->k;
-    ig_x tile;
-    struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, num(r, 0), dim(r, r->kernel->tiles), num(r, 1), &tile);
-    ig_s_name(k, tile, "tile");
-    r->first_row = ig_x_add(k, ig_x_mul(k, tile, dim(r, r->per_tile)), ig_x_min(k, tile, dim(r, r->more)));
-    ig_x longer = ig_x_select(k, ig_x_less(k, tile, dim(r, r->more)), num(r, 1), num(r, 0));
+    r->first_row = ig_x_add(k, ig_x_mul(k, own, dim(r, r->per_tile)), ig_x_min(k, own, dim(r, r->more)));
+    ig_x longer = ig_x_select(k, ig_x_less(k, own, dim(r, r->more)), num(r, 1), num(r, 0));
     r->rows = ig_x_add(k, dim(r, r->per_tile), longer);
-    if (r->packs) emit_packing(r, body, tile);
+    if (r->packs) emit_packing(r, body, tile, own);
     emit_start(r, body);
     struct ig_stmt *steps = loop(r, body, IG_FOR_SERIAL, dim(r, r->time), &r->step);
     ig_s_name(k, r->step, "step");
@@ -498,25 +327,68 @@ static void emit(struct recurrence *r) {
     emit_end(r, body);
 }
 
-static ig_dim work(struct recurrence *r) {
+static ig_dim work(struct ig_recurrence *r) {
     struct ig_dims *dims = r->k->dims;
     ig_dim units = ig_dim_mul(dims, ig_dim_mul(dims, r->time, r->batch), r->hidden);
     ig_dim each = ig_dim_mul(dims, ig_dim_add(dims, r->hidden, constant(r, 16)), constant(r, r->gates));
     return ig_dim_ceil_div(dims, ig_dim_mul(dims, units, each), constant(r, ig_micro_lanes(r->target, r->dtype)));
 }
 
+/* The recurrences of the region, of one kind and size (see fuse). */
+static uint32_t find_recurrences(struct ig_recurrence *first, const struct ig_region *region,
+                                 struct ig_recurrence **out_all) {
+    struct ig_graph *graph = first->graph;
+    struct ig_recurrence *all = IG_NEW_ARRAY(graph->job, struct ig_recurrence, region->nodes.count);
+    enum ig_op op = graph->nodes.at[region->anchor].op;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < region->nodes.count; i++) {
+        const struct ig_node *node = &graph->nodes.at[region->nodes.at[i]];
+        if (node->op != op) continue;
+        all[count] = *first;
+        all[count].node = *node;
+        all[count].number = (int)count;
+        init(&all[count++]);
+    }
+    *out_all = all;
+    return count;
+}
+
+/* Their tiles one after the other: each is guarded by its range. */
+static void emit_all(struct ig_recurrence *all, uint32_t count) {
+    struct ig_loops *k = all->k;
+    struct ig_kernel *kernel = all->kernel;
+    ig_dim start = constant(all, 0);
+    ig_x tile;
+    kernel->tiles = ig_dim_mul(k->dims, all->tiles, constant(all, count));
+    struct ig_stmt *top = ig_s_for(k, NULL, IG_FOR_TILE, num(all, 0), dim(all, kernel->tiles), num(all, 1), &tile);
+    ig_s_name(k, tile, "tile");
+    for (uint32_t i = 0; i < count; i++) {
+        struct ig_stmt *body = top;
+        ig_dim end = ig_dim_add(k->dims, start, all[i].tiles);
+        ig_x own = ig_x_sub(k, tile, dim(all, start));
+        if (count > 1) {
+            ig_x begun = ig_x_less(k, num(all, -1), own);
+            body = ig_s_if(k, body, ig_x_and(k, begun, ig_x_less(k, tile, dim(all, end))));
+        }
+        emit(&all[i], body, tile, own);
+        start = end;
+    }
+}
+
 struct ig_kernel *ig_kernel_recurrent(struct ig_graph *graph, const struct ig_region *region,
                                       const struct ig_target *target) {
-    struct recurrence *r = IG_NEW(graph->job, struct recurrence);
-    *r = (struct recurrence){.graph = graph, .target = target, .kernel = IG_NEW(graph->job, struct ig_kernel)};
-    r->node = graph->nodes.at[region->anchor];
-    r->k = r->kernel->loops = ig_loops_create(graph->job, graph->dims);
-    ig_lower_init(&r->lower, r->k, graph, region);
-    init(r);
-    make_micro(r);
-    emit(r);
-    r->kernel->work = work(r);
-    r->kernel->tactic = ig_format(graph->job, "%s, %d rows a tile, panels of %d units%s", ig_op_info(r->node.op)->name,
-                                  r->most_rows, r->units, r->packs ? ", packed in the kernel" : "");
-    return r->kernel;
+    struct ig_kernel *kernel = IG_NEW(graph->job, struct ig_kernel);
+    struct ig_recurrence *all, first = {.graph = graph, .target = target, .kernel = kernel};
+    first.k = kernel->loops = ig_loops_create(graph->job, graph->dims);
+    first.lower = IG_NEW(graph->job, struct ig_lower);
+    ig_lower_init(first.lower, first.k, graph, region);
+    kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
+    uint32_t count = find_recurrences(&first, region, &all);
+    make_micro(all);
+    emit_all(all, count);
+    kernel->work = ig_dim_mul(graph->dims, work(all), ig_dim_const(graph->dims, count));
+    kernel->tactic = ig_format(graph->job, "%s%s, %d rows a tile, panels of %d units%s", count > 1 ? "several " : "",
+                               ig_op_info(all->node.op)->name, all->most_rows, all->units,
+                               all->packs ? ", packed in the kernel" : "");
+    return kernel;
 }

@@ -9,9 +9,10 @@
  * elementwise nodes that follow, as long as these have the same shape and their other operands are ready by then
  * (epilogues: bias, activation, residual). Elementwise nodes found regions of their own where they cannot join one;
  * a reduction turns the elementwise region before it into a row region, and rows take in what follows, other reductions
- * over the same axes too (softmax, normalisations). Views belong to nobody: each region that reads through one
- * takes a copy of it, so that transposes, slices and gathers cost index arithmetic and no memory. What must exist in
- * memory in the viewed order (results of the graph, operands of control flow, concatenations) is a region of its own.
+ * over the same axes too (softmax, normalisations). Recurrences that are alike and independent, the two directions of a
+ * layer, share a region. Views belong to nobody: each region that reads through one takes a copy of it, so that
+ * transposes, slices and gathers cost index arithmetic and no memory. What must exist in memory in the viewed order
+ * (results of the graph, operands of control flow, concatenations) is a region of its own.
  */
 #include "pass/regions.h"
 
@@ -223,9 +224,46 @@ static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
     }
 }
 
+/* True for recurrences that one kernel can compute side by side. */
+static bool are_alike(const struct fuser *f, const struct ig_node *a, const struct ig_node *b) {
+    if (a->op != b->op || (a->op != IG_OP_lstm && a->op != IG_OP_gru && a->op != IG_OP_rnn)) return false;
+    for (int i = 0; i < 2; i++) {
+        if (!ig_type_same(ig_type_of(f->g, a->in[i]), ig_type_of(f->g, b->in[i]))) return false;
+    }
+    return a->op != IG_OP_gru ||
+           ig_attr_int(f->g, a, IG_ATTR_linear_before_reset) == ig_attr_int(f->g, b, IG_ATTR_linear_before_reset);
+}
+
+/* The two directions of a layer: a recurrence joins the last one like it, which is put off until then, if nobody has read
+ * that one's results yet. */
+static bool join_recurrence(struct fuser *f, ig_node_id id) {
+    const struct ig_node *n = &f->g->nodes.at[id];
+    uint32_t r = f->regions.count;
+    while (r > 0 && f->regions.at[r - 1].family != IG_FAMILY_SCAN)
+        r--;
+    if (!f->join || r-- == 0) return false;
+    struct fusing *region = &f->regions.at[r];
+    if (!are_alike(f, n, &f->g->nodes.at[region->anchor])) return false;
+    for (ig_node_id between = region->anchor + 1; between <= id; between++) {
+        const struct ig_node *reader = &f->g->nodes.at[between];
+        for (uint32_t i = 0; i < reader->n_in; i++) {
+            if (reader->in[i] != IG_NO_VALUE && region_of_value(f, reader->in[i]) == r) return false;
+        }
+    }
+    region->time = id + 1;
+    for (uint32_t i = 0; i < region->nodes.count; i++) {
+        const struct ig_node *member = &f->g->nodes.at[region->nodes.at[i]];
+        for (uint32_t o = 0; o < member->n_out; o++)
+            f->time_of[member->out + o] = region->time;
+    }
+    enter_region(f, r, id);
+    return true;
+}
+
 static void place_anchor(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     enum ig_family family = ig_op_info(n->op)->family;
+    if (family == IG_FAMILY_SCAN && join_recurrence(f, id)) return;
     bool takes_epilogue = f->join && (family == IG_FAMILY_CONTRACT || n->op == IG_OP_pool_max ||
                                       n->op == IG_OP_pool_avg || n->op == IG_OP_pool_sum);
     uint32_t r = found_region(f, id, family, ig_type_of(f->g, n->out), takes_epilogue);
@@ -399,6 +437,7 @@ static void emit_region(struct fuser *f, struct gathering *w, uint32_t r) {
     w->index = r;
     for (uint32_t i = 0; i < from->nodes.count; i++)
         gather_node(w, from->nodes.at[i]);
+    IG_ASSERT(g->job, region.nodes.count > 0);
     qsort(region.nodes.at, region.nodes.count, sizeof *region.nodes.at, compare_ids);
     for (uint32_t i = 0; i < region.nodes.count; i++) {
         struct ig_node *n = &g->nodes.at[region.nodes.at[i]];
