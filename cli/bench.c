@@ -216,9 +216,14 @@ int cmd_bench(int argc, char **argv) {
         enum ingot_status result = session_open(&session, argv[0], &a.build, &error);
         reset_peak();
         if (result == INGOT_OK) result = bench(&a, &session, &given, &m, &error);
-        status = result == INGOT_OK ? EXIT_DONE : cli_fail(&error);
-        if (status == EXIT_DONE && a.json) print_json(&a, &session, &m);
-        if (status == EXIT_DONE && !a.json) print_text(&session, &m);
+        status = EXIT_DONE;
+        if (result != INGOT_OK) {
+            status = cli_fail(&error);
+        } else if (a.json) {
+            print_json(&a, &session, &m);
+        } else {
+            print_text(&session, &m);
+        }
         free(m.ms);
         free(m.profile);
         session_close(&session);

@@ -4,14 +4,14 @@
 
 #include "cli.h"
 
-enum ingot_status cli_error(struct ingot_error *error, enum ingot_status status, const char *format, ...) {
+int cli_set_error(struct ingot_error *error, enum ingot_status status, const char *format, ...) {
     va_list arguments;
-    if (!error) return status;
+    if (!error) return 0;
     error->status = status;
     va_start(arguments, format);
-    vsnprintf(error->message, sizeof error->message, format, arguments);
+    int length = vsnprintf(error->message, sizeof error->message, format, arguments);
     va_end(arguments);
-    return status;
+    return length;
 }
 
 int cli_fail(const struct ingot_error *error) {

@@ -229,6 +229,7 @@ enum ingot_status npy_parse(const void *data, size_t size, struct ingot_tensor *
 }
 
 char *npy_header(const struct ingot_tensor *tensor, size_t *out_size) {
+    static const char magic[8] = "\x93NUMPY\x01"; /* and version 1.0 */
     const char *code = "f4";
     char dims[INGOT_MAX_RANK * 23 + 1] = "", dict[320];
     size_t used = 0, element = ingot_dtype_size(tensor->dtype);
@@ -245,7 +246,7 @@ char *npy_header(const struct ingot_tensor *tensor, size_t *out_size) {
     size_t size = (10 + (size_t)length + 1 + 63) / 64 * 64;
     char *header = cli_alloc(size + 1, 1);
     snprintf(header + 10, size - 9, "%-*s\n", (int)(size - 11), dict);
-    memcpy(header, "\x93NUMPY\x01\x00", 8);
+    memcpy(header, magic, sizeof magic);
     header[8] = (char)((size - 10) & 255);
     header[9] = (char)((size - 10) >> 8);
     *out_size = size;

@@ -47,8 +47,8 @@ enum ingot_status tensor_file_read(const char *path, struct tensor_list *list, s
         return cli_error(error, INGOT_BAD_TENSOR, "cannot read '%s': its name ends neither in .npy, .npz nor .pb",
                          path);
     }
-    unsigned char *data;
-    size_t size;
+    unsigned char *data = NULL;
+    size_t size = 0;
     struct named_tensor tensor = {0};
     CLI_TRY(file_read(path, &data, &size, error));
     enum ingot_status status =

@@ -102,6 +102,7 @@ static uint32_t buffer_of(struct level *l, ig_value v) {
 }
 
 static void touch(struct level *l, uint32_t buffer) {
+    IG_ASSERT(l->g->job, buffer < l->buffers.count);
     struct ig_plan_buffer *b = &l->buffers.at[buffer];
     if (b->first == IG_PLAN_NONE) b->first = l->steps.count;
     b->last = l->steps.count;

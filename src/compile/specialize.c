@@ -74,7 +74,7 @@ static bool is_symbol_of_inputs(struct ig_graph *g, const char *name, ig_dim *ou
         const struct ig_type *type = ig_type_of(g, g->inputs.at[i].value);
         for (int k = 0; k < type->rank; k++) {
             struct ig_dim_view view = ig_dim_look(g->dims, type->dim[k]);
-            if (view.kind != IG_DIM_SYMBOL || strcmp(view.name, name)) continue;
+            if (view.kind != IG_DIM_SYMBOL || strcmp(view.name, name) != 0) continue;
             *out_dim = type->dim[k];
             return true;
         }
@@ -92,7 +92,7 @@ static void apply(struct substitution *s, const struct ingot_shape_spec *spec) {
         return;
     }
     for (uint32_t i = 0; i < s->in->inputs.count; i++) {
-        if (!s->in->inputs.at[i].name || strcmp(s->in->inputs.at[i].name, spec->name)) continue;
+        if (!s->in->inputs.at[i].name || strcmp(s->in->inputs.at[i].name, spec->name) != 0) continue;
         apply_to_input(s, spec, ig_type_of(s->in, s->in->inputs.at[i].value));
         return;
     }

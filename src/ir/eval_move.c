@@ -190,7 +190,7 @@ static void fill_border(struct ig_eval *ev, const struct ig_view *whole, const s
 
 IG_EVAL(pad) {
     enum ig_pad_mode mode = (enum ig_pad_mode)ig_attr_int(graph, node, IG_ATTR_mode);
-    int64_t before[INGOT_MAX_RANK], after[INGOT_MAX_RANK], dims[INGOT_MAX_RANK];
+    int64_t before[INGOT_MAX_RANK], after[INGOT_MAX_RANK], dims[INGOT_MAX_RANK] = {0};
     ig_eval_attr_dims(ev, ig_attr(graph, node, IG_ATTR_before), before, INGOT_MAX_RANK);
     ig_eval_attr_dims(ev, ig_attr(graph, node, IG_ATTR_after), after, INGOT_MAX_RANK);
     bool padded = false, empty = ig_view_elements(&in[0]) == 0;

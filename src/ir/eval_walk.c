@@ -48,7 +48,9 @@ static void need(struct planner *p, ig_value value) {
             mark_value(p, value);
         }
     }
-    p->uses.at[slot_of(p->walk, value)]++;
+    uint32_t slot = slot_of(p->walk, value);
+    IG_ASSERT(p->ev->job, slot < p->uses.count);
+    p->uses.at[slot]++;
 }
 
 static int compare_ids(const void *a, const void *b) {

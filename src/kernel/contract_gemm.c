@@ -111,8 +111,8 @@ static double tile_cost(const struct gemm *s, double rows, double columns) {
 static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
     int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
     double each = tile_cost(s, (double)(chunk * (known(s, s->per_block, 0) + 1)), (double)(group * s->p.nr));
-    double two = (double)((tiles + 1) / 2), many = (double)((tiles + 7) / 8);
-    return each * (2 * two + 2 * many);
+    int64_t two = (tiles + 1) / 2, many = (tiles + 7) / 8;
+    return each * (double)(2 * two + 2 * many);
 }
 
 /* Chunks of blocks whose rows fit the second cache, groups of panels: the cheapest division of a product whose sizes are

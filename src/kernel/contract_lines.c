@@ -107,8 +107,8 @@ static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) 
     double depth = (double)(s->height_taps * s->width_taps * s->channels), columns = (double)(panels * s->p.nr);
     double products = (double)(lines * s->out_width) * columns * depth;
     double copies = s->padded ? 6 * (double)(input_lines(s, lines) * s->line) : 0, weights = 6 * columns * depth;
-    double two = (double)((tiles + 1) / 2), many = (double)((tiles + 7) / 8);
-    return (products + copies + weights) * (2 * two + 2 * many);
+    int64_t two = (tiles + 1) / 2, many = (tiles + 7) / 8;
+    return (products + copies + weights) * (double)(2 * two + 2 * many);
 }
 
 static void choose_tiles(struct lines *s) {
@@ -259,7 +259,7 @@ bool ig_contract_lines(struct ig_contract *c) {
     s.sums = ig_loops_local(c->k, c->dtype, (int64_t)s.p.mr * s.p.nr, "sums");
     make_micro(&s);
     c->kernel->tactic = ig_format(c->k->job, "lines %lldx%d, tiles of %lld lines and %lld panels%s",
-                                  (long long)(s.per_block * s.together + (s.more > 0)), s.p.nr, (long long)s.tile_lines,
+                                  (long long)s.per_block * s.together + (s.more > 0), s.p.nr, (long long)s.tile_lines,
                                   (long long)s.tile_panels, s.padded ? ", lines copied" : "");
     ig_dim images = ig_type_of(c->graph, c->node.out)->dim[0];
     c->kernel->tiles = ig_dim_mul(dims, images, ig_dim_mul(dims, s.line_groups, s.panel_groups));

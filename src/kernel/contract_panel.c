@@ -187,6 +187,7 @@ static bool panels_full(const struct ig_contract *c, int nr) {
 static void copy_elements(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x panel, int nr, int buffer) {
     struct ig_loops *k = c->k;
     ig_x depth[IG_CONTRACT_DEPTH], j;
+    IG_ASSERT(k->job, c->depth_rank > 0);
     for (int i = 0; i < c->depth_rank; i++)
         body = loop(c, body, IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
     body = loop(c, body, IG_FOR_SIMD, ig_contract_int(c, nr), &j);

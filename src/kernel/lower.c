@@ -205,7 +205,7 @@ static void broadcast_index(struct ig_lower *l, const struct ig_type *from, cons
 }
 
 static ig_x lower_broadcasting(struct ig_lower *l, const struct ig_type *to, ig_value v, const ig_x *index) {
-    ig_x at[INGOT_MAX_RANK];
+    ig_x at[INGOT_MAX_RANK] = {0};
     broadcast_index(l, ig_type_of(l->graph, v), to, index, at);
     return ig_lower_value(l, v, at);
 }

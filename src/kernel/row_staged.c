@@ -74,7 +74,7 @@ static void emit_reduction(struct ig_row *r, struct ig_stmt *body, uint32_t *nex
     for (int i = 0; i < type.rank; i++) {
         if (reduced[i]) r->count = ig_dim_mul(r->k->dims, r->count, type.dim[i]);
     }
-    ig_x index[INGOT_MAX_RANK], at[INGOT_MAX_RANK];
+    ig_x index[INGOT_MAX_RANK] = {0}, at[INGOT_MAX_RANK];
     body = loops(r, body, &type, reduced, false, index);
     for (int i = 0; i < type.rank; i++)
         at[i] = reduced[i] ? num(r, 0) : index[i];

@@ -134,7 +134,7 @@ static void take(struct window *w, struct ig_stmt *body, const ig_x *in_at) {
 /* All positions of the window at w->at that are inside; `lanes` channels, channels last. */
 static void visit(struct window *w, struct ig_stmt *body, ig_x first_channel, ig_x lanes) {
     struct ig_loops *k = w->k;
-    ig_x in_at[MAX_SPATIAL], tap;
+    ig_x in_at[MAX_SPATIAL] = {0}, tap;
     for (int i = 0; i < w->spatial; i++) {
         struct ig_taps t = ig_taps_inside(k, &w->axis[i], w->at[i], w->axis[i].in);
         body = loop(w, body, IG_FOR_SERIAL, t.count, &tap);

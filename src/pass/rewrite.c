@@ -113,6 +113,7 @@ static bool same_attr(const struct ig_attr *a, const struct ig_attr *b) {
     switch (a->kind) {
     case IG_KIND_INT:
     case IG_KIND_DTYPE: return a->i == b->i;
+    /* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the same bits are meant, NaN or minus zero as they are */
     case IG_KIND_FLOAT: return memcmp(&a->f, &b->f, sizeof a->f) == 0;
     case IG_KIND_INTS: return count == 0 || memcmp(a->ints, b->ints, count * sizeof *a->ints) == 0;
     case IG_KIND_FLOATS: return count == 0 || memcmp(a->floats, b->floats, count * sizeof *a->floats) == 0;

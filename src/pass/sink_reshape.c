@@ -28,9 +28,8 @@ static bool computes(const struct ig_graph *g, ig_value v) {
 static bool look_reshape(const struct ig_graph *g, ig_value v, struct reshaped *out_reshaped) {
     const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def_op(g, v, IG_OP_reshape);
     if (!n) return false;
-    out_reshaped->base = n->in[0];
-    out_reshaped->from = out_reshaped->uncut = *ig_type_of(g, n->in[0]);
-    out_reshaped->to = *ig_type_of(g, v);
+    const struct ig_type *from = ig_type_of(g, n->in[0]), *to = ig_type_of(g, v);
+    *out_reshaped = (struct reshaped){.base = n->in[0], .uncut = *from, .from = *from, .to = *to};
     return ig_atoms_find(g->dims, &out_reshaped->from, &out_reshaped->to, &out_reshaped->atoms);
 }
 

@@ -387,7 +387,7 @@ static ig_value turn_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
         if (!last) gather_scattered(&ta, ta.atoms.to[ta.atoms.count - 1]);
     }
     ig_value base = reorder_atoms(s, t.base, &before, &ta);
-    int axes[INGOT_MAX_RANK];
+    int axes[INGOT_MAX_RANK] = {0};
     int64_t perm[INGOT_MAX_RANK];
     ig_dim dims[INGOT_MAX_RANK];
     place_axes(&ta, to.rank, axes);

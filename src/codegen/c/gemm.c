@@ -54,7 +54,7 @@ static void print_step(const struct ig_micro *m, int rows, int vectors, int lane
     for (int r = 0; r < rows; r++) {
         char at[64];
         if (m->lda)
-            snprintf(at, sizeof at, "a[%lld]", (long long)(row_offset(m, r) + u));
+            snprintf(at, sizeof at, "a[%lld]", (long long)row_offset(m, r) + u);
         else
             snprintf(at, sizeof at, "a%d[%d * lda + %d]", r / 3 * 3, r % 3, u);
         for (int v = 0; v < vectors; v++)
@@ -106,7 +106,8 @@ static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lane
     ig_text_printf(text,
                    "static %svoid %s_%dx%d(const %s_e *restrict a, long lda, const %s_e *restrict b,\n"
                    "    %s_e *restrict c, long k, long first%s) {\n",
-                   m->apart ? "__attribute__((noinline)) " : "", m->name, rows, vectors, m->name, m->name, m->name, m->rate ? ", const char *next" : "");
+                   m->apart ? "__attribute__((noinline)) " : "", m->name, rows, vectors, m->name, m->name, m->name,
+                   m->rate ? ", const char *next" : "");
     for (int u = 0; u < unroll; u++) {
         for (int r = 0; r < rows; r++) {
             ig_text_printf(text, "    %s_v ", m->name);

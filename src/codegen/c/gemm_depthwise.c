@@ -19,7 +19,7 @@ static void print_taps(const struct ig_micro *m, int columns, int vectors, int l
     for (int c = 0; c < columns; c++)
         for (int v = 0; v < n; v++)
             ig_text_printf(text, "            c%d_%d += *(const %s_%s *)(xt + %lld) * w%d;\n", c, v, m->name, memory,
-                           (long long)(c * m->x_column + v * lanes), v);
+                           (long long)m->x_column * c + v * lanes, v);
 }
 
 static void print_channels(const struct ig_micro *m, int columns, int vectors, int lanes, struct ig_text *text) {

@@ -63,8 +63,8 @@ static const struct ig_c_function *find(const char *name, const struct type_name
             const struct ig_c_function *f = &groups[g].functions[i];
             size_t length = strlen(f->name);
             *out_type = NULL;
-            if (!f->types && !strcmp(f->name, name)) return f;
-            if (!f->types || strncmp(f->name, name, length) || !has_word(f->types, name + length)) continue;
+            if (!f->types && strcmp(f->name, name) == 0) return f;
+            if (!f->types || strncmp(f->name, name, length) != 0 || !has_word(f->types, name + length)) continue;
             *out_type = find_type(name + length, strlen(name + length));
             return f;
         }

@@ -101,6 +101,7 @@ static ig_value fetch(struct sampler *s, const struct tap *taps) {
     struct ig_onnx_node *n = s->n;
     struct ig_graph *g = n->g;
     int last = 2;
+    IG_ASSERT(g->job, s->axes > 0);
     ig_value flat = taps[0].index, weight = taps[0].weight;
     for (int axis = 1; axis < s->axes; axis++) {
         ig_value size = ig_build_shape_scalar(g, s->image.dim[axis + 2]);
