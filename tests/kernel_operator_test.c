@@ -1,0 +1,107 @@
+/* Elementwise kernels: every operator and every cast in every type, on hostile numbers, against the reference. */
+#include <string.h>
+
+#include "support/kernel_cases.h"
+
+/* ---- Every elementwise operator ---------------------------------------------------------------------------------------- */
+
+static const struct {
+    enum ig_op op;
+    const char *operands;
+} map_operators[] = {
+#define IG_MAP(name, arity, operands, result, on_float, on_int) {IG_OP_##name, #operands},
+#include "ir/ops.def"
+};
+enum { MAP_OPERATORS = sizeof map_operators / sizeof *map_operators };
+
+static bool takes(const char *operands, enum ingot_dtype dtype) {
+    if (!strcmp(operands, "ANY")) return true;
+    if (dtype == INGOT_BOOL) return !strcmp(operands, "BOOL");
+    if (ig_dtype_is_float(dtype)) return !strcmp(operands, "FLOAT") || !strcmp(operands, "NUM");
+    return !strcmp(operands, "INT") || !strcmp(operands, "NUM");
+}
+
+/* mod of floats is a - b * floor(a / b), which means nothing where a / b has more digits than the type. */
+static bool is_hostile_safe(enum ig_op op, enum ingot_dtype dtype) {
+    return !(op == IG_OP_mod && ig_dtype_is_float(dtype));
+}
+
+/* All operators of one type: an output each. */
+static void build_operators(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
+    struct ig_type type = sized_type(g, dtype, 1, (const int64_t[]){2003});
+    ig_value x = ig_build_input(g, "x", &type), y = ig_build_input(g, "y", &type);
+    for (int i = 0; i < MAP_OPERATORS; i++) {
+        enum ig_op op = map_operators[i].op;
+        if (!takes(map_operators[i].operands, dtype) || !is_hostile_safe(op, dtype)) continue;
+        ig_value z = ig_op_info(op)->max_in == 1 ? ig_map1(g, op, x) : ig_map2(g, op, x, y);
+        ig_build_output(g, ig_op_info(op)->name, z);
+    }
+}
+
+static void every_operator_on_hostile_numbers(void **state) {
+    (void)state;
+    for (int t = 0; t < TEST_TYPES; t++) {
+        add_case(ingot_dtype_name(test_types[t]), build_operators, &test_types[t], tolerance_of(test_types[t]),
+                 GRAPH_HOSTILE | GRAPH_EACH);
+    }
+    check_all();
+}
+
+static void build_mod(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
+    struct ig_type type = sized_type(g, dtype, 1, (const int64_t[]){100});
+    ig_value x = ig_build_input(g, "x", &type), y = ig_build_input(g, "y", &type);
+    ig_build_output(g, "z", ig_map2(g, IG_OP_mod, x, y));
+}
+
+static void mod_of_floats(void **state) {
+    (void)state;
+    for (int t = 0; t < 4; t++)
+        add_case("mod", build_mod, &test_types[t], sum_tolerance(test_types[t]), 0);
+    check_all();
+}
+
+/* ---- Casts --------------------------------------------------------------------------------------------------------------- */
+
+static void build_casts(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype from = *(const enum ingot_dtype *)argument;
+    struct ig_type type = sized_type(g, from, 1, (const int64_t[]){1501});
+    ig_value x = ig_build_input(g, "x", &type);
+    for (int t = 0; t < TEST_TYPES; t++) {
+        if (test_types[t] == from) continue;
+        ig_build_output(g, ig_format(g->job, "to_%s", ingot_dtype_name(test_types[t])),
+                        ig_build_cast(g, x, test_types[t]));
+        ig_build_output(g, ig_format(g->job, "sat_%s", ingot_dtype_name(test_types[t])),
+                        ig_build_cast_saturating(g, x, test_types[t]));
+    }
+}
+
+/* Rounding to a narrower type and on in the same kernel must really round. */
+static void build_rounding(struct ig_graph *g, const void *argument) {
+    (void)argument;
+    struct ig_type type = sized_type(g, INGOT_F32, 1, (const int64_t[]){100});
+    ig_value x = ig_build_input(g, "x", &type);
+    for (int t = 2; t < 4; t++) {
+        ig_value y = ig_build_cast(g, ig_build_cast(g, x, test_types[t]), INGOT_F32);
+        ig_build_output(g, ig_format(g->job, "y%d", t), ig_map2(g, IG_OP_sub, x, y));
+    }
+}
+
+static void every_cast(void **state) {
+    (void)state;
+    for (int t = 0; t < TEST_TYPES; t++) {
+        add_case(ingot_dtype_name(test_types[t]), build_casts, &test_types[t], 0, GRAPH_HOSTILE | GRAPH_EACH);
+    }
+    add_case("rounding", build_rounding, NULL, 1e-7, 0);
+    check_all();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operator_on_hostile_numbers),
+        cmocka_unit_test(mod_of_floats),
+        cmocka_unit_test(every_cast),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,31 @@
+/*
+ * What the tests of kernels share: tolerances and their reasons, a list of cases to be compiled together, builders.
+ */
+#ifndef TESTS_KERNEL_CASES_H
+#define TESTS_KERNEL_CASES_H
+
+#include "support/graph_check.h"
+#include "support/support.h"
+
+/* For elementwise results, relative to each element (GRAPH_EACH); 0 for integers. */
+double tolerance_of(enum ingot_dtype dtype);
+/* For sums in another order and what follows from them, relative to the largest result. */
+double sum_tolerance(enum ingot_dtype dtype);
+
+#define TEST_TYPES 13 /* floats first, bool last */
+extern const enum ingot_dtype test_types[TEST_TYPES];
+
+/* Adds to the list; check_all compiles and checks all of it, and empties it. `name` lives until then. */
+void add_case(const char *name, void (*build)(struct ig_graph *, const void *), const void *argument, double tolerance,
+              unsigned flags);
+void check_all(void);
+
+struct shaped {
+    enum ingot_dtype dtype;
+    int rank;
+    int64_t sizes[INGOT_MAX_RANK]; /* -1 … -4: the symbols "s0" … "s3", of size 5, 7, 33, 128 */
+};
+ig_dim number(struct ig_graph *g, int64_t n);
+ig_value input(struct ig_graph *g, const char *name, enum ingot_dtype dtype, int rank, const int64_t *sizes);
+
+#endif
