@@ -46,10 +46,21 @@ const struct ig_c_function ig_c_functions_f32[] = {
      "    const float any = a < 0.0f ? __builtin_nanf(\"\") : positive;\n"
      "    return a == 0.0f ? -__builtin_inff() : a != a ? a : any;\n"
      "}\n"},
-    {"ig_sigmoid_f32", NULL, "ig_exp_f32",
+    /* 1 / (1 + e^-a), with e^-a held between e^-88 and e^88, where the result is 1 and 0 to all digits: so one scale does. */
+    {"ig_sigmoid_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
      "INLINE float ig_sigmoid_f32(float a) {\n"
-     "    const float e = ig_exp_f32(-__builtin_fabsf(a));\n"
-     "    return (a < 0.0f ? e : 1.0f) / (1.0f + e);\n"
+     "    const float high = a > 88.0f ? 88.0f : a;\n"
+     "    const float x = high < -88.0f ? -88.0f : high;\n"
+     "    const float shifted = x * -0x1.715476p+0f + 0x1.8p23f;\n"
+     "    const float turns = shifted - 0x1.8p23f;\n"
+     "    const float r = -(x + turns * 0x1.62e4p-1f) - turns * 0x1.7f7d1cp-20f;\n"
+     "    float p = 0.00138146058f;\n"
+     "    p = p * r + 0.00836870912f;\n"
+     "    p = p * r + 0.041668389f;\n"
+     "    p = p * r + 0.166665211f;\n"
+     "    p = p * r + 0.49999994f;\n"
+     "    const float scale = ig_of_bits_f32((ig_bits_f32(shifted) - 0x4b400000 + 127) << 23);\n"
+     "    return 1.0f / (1.0f + (1.0f + (r + r * r * p)) * scale);\n"
      "}\n"},
     /* tanh a = t / (t + 2) with t = e^(2a) - 1, which keeps all digits of small arguments. */
     {"ig_tanh_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
