@@ -144,8 +144,9 @@ struct ingot_engine;
 struct ingot_context;
 
 enum ingot_verify {
-    INGOT_VERIFY_ALL = 0,    /* check every section's checksum before load returns */
-    INGOT_VERIFY_LATER,      /* everything but the weights before load returns; the weights at the first run */
+    INGOT_VERIFY_ALL = 0, /* check every section's checksum before load returns */
+    INGOT_VERIFY_LATER, /* everything but the weights before load returns; the weights at the end of the first run, whose
+                                results are given out only if they are sound */
     INGOT_VERIFY_NO_WEIGHTS, /* never the weights */
 };
 

@@ -96,13 +96,17 @@ enum ingot_status ingot_context_set_output(struct ingot_context *context, size_t
 
 enum ingot_status ingot_context_run(struct ingot_context *context, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_run", "context", error);
-    IG_TRY(ig_engine_trust_weights(context->engine, error));
-    return ig_context_run(context->context, error);
+    /* Weights whose check was put off are checked behind the first run, so that its kernels start at once. That is safe:
+     * kernels clamp the indices that they read, and the results are not given out unless the check passes. */
+    IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
+    IG_TRY(ig_context_run(context->context, error));
+    return ig_engine_trust_weights(context->engine, error);
 }
 
 enum ingot_status ingot_context_output(const struct ingot_context *context, size_t index,
                                        struct ingot_tensor *out_tensor, struct ingot_error *error) {
     if (!context || !out_tensor) return refuse_null("ingot_context_output", context ? "out_tensor" : "context", error);
+    IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
     return ig_context_output(context->context, index, out_tensor, error);
 }
 

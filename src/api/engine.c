@@ -72,13 +72,16 @@ void ingot_engine_release(struct ingot_engine *engine) {
     ig_release(engine->allocator, engine, sizeof *engine);
 }
 
+enum ingot_status ig_engine_refuse_bad_weights(const struct ingot_engine *engine, struct ingot_error *error) {
+    if (atomic_load_explicit(&engine->weights_state, memory_order_relaxed) != IG_WEIGHTS_BAD) return INGOT_OK;
+    return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's weights failed their check before: the file is damaged");
+}
+
 enum ingot_status ig_engine_trust_weights(struct ingot_engine *engine, struct ingot_error *error) {
-    int state = atomic_load_explicit(&engine->weights_state, memory_order_relaxed);
-    if (state == IG_WEIGHTS_TRUSTED) return INGOT_OK;
-    if (state == IG_WEIGHTS_BAD)
-        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's weights failed their check before: the file is damaged");
+    if (atomic_load_explicit(&engine->weights_state, memory_order_relaxed) == IG_WEIGHTS_TRUSTED) return INGOT_OK;
+    IG_TRY(ig_engine_refuse_bad_weights(engine, error));
     enum ingot_status status = ig_engine_check_weights(&engine->file, error);
-    state = status == INGOT_OK ? IG_WEIGHTS_TRUSTED : IG_WEIGHTS_BAD;
+    int state = status == INGOT_OK ? IG_WEIGHTS_TRUSTED : IG_WEIGHTS_BAD;
     atomic_store_explicit(&engine->weights_state, state, memory_order_relaxed);
     return status;
 }

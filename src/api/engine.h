@@ -15,7 +15,9 @@ struct ingot_engine {
 
 enum ig_weights_state { IG_WEIGHTS_TRUSTED, IG_WEIGHTS_UNCHECKED, IG_WEIGHTS_BAD };
 
-/* The check that INGOT_VERIFY_LATER put off, before the first run. Contexts that come at the same time each do it; they
+/* An error where the weights' check has failed before. */
+enum ingot_status ig_engine_refuse_bad_weights(const struct ingot_engine *engine, struct ingot_error *error);
+/* The check that INGOT_VERIFY_LATER put off, behind the first run. Contexts that come at the same time each do it; they
  * find the same. */
 enum ingot_status ig_engine_trust_weights(struct ingot_engine *engine, struct ingot_error *error);
 
