@@ -42,8 +42,10 @@ static const char *const common_flags[] = {
     "-fno-trapping-math",
     "-ffp-contract=fast",
 };
-/* gcc turns loops into calls of memset and memcpy, which here are no faster. */
-static const char *const gcc_flags[] = {"-fno-tree-loop-distribute-patterns", "-fno-stack-clash-protection"};
+/* gcc turns loops into calls of memset and memcpy, which here are no faster, and gives the ends of a clamp paths of their
+ * own, which cost more in vectors than the clamp. */
+static const char *const gcc_flags[] = {"-fno-tree-loop-distribute-patterns", "-fno-thread-jumps",
+                                        "-fno-stack-clash-protection"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
