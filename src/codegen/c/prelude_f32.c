@@ -46,11 +46,11 @@ const struct ig_c_function ig_c_functions_f32[] = {
      "    const float any = a < 0.0f ? __builtin_nanf(\"\") : positive;\n"
      "    return a == 0.0f ? -__builtin_inff() : a != a ? a : any;\n"
      "}\n"},
-    /* 1 / (1 + e^-a), with e^-a held between e^-88 and e^88, where the result is 1 and 0 to all digits: so one scale does. */
+    /* unit / (unit + unit e^-a), with a unit so small that the sum stays in range where a result is denormal. */
     {"ig_sigmoid_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
      "INLINE float ig_sigmoid_f32(float a) {\n"
      "    const float high = a > 88.0f ? 88.0f : a;\n"
-     "    const float x = high < -88.0f ? -88.0f : high;\n"
+     "    const float x = high < -104.0f ? -104.0f : high;\n"
      "    const float shifted = x * -0x1.715476p+0f + 0x1.8p23f;\n"
      "    const float turns = shifted - 0x1.8p23f;\n"
      "    const float r = -(x + turns * 0x1.62e4p-1f) - turns * 0x1.7f7d1cp-20f;\n"
@@ -59,8 +59,9 @@ const struct ig_c_function ig_c_functions_f32[] = {
      "    p = p * r + 0.041668389f;\n"
      "    p = p * r + 0.166665211f;\n"
      "    p = p * r + 0.49999994f;\n"
-     "    const float scale = ig_of_bits_f32((ig_bits_f32(shifted) - 0x4b400000 + 127) << 23);\n"
-     "    return 1.0f / (1.0f + (1.0f + (r + r * r * p)) * scale);\n"
+     "    const float unit = x < -64.0f ? 0x1p-64f : 1.0f;\n"
+     "    const float scale = ig_of_bits_f32((int32_t)((uint32_t)ig_bits_f32(shifted) << 23) + ig_bits_f32(unit));\n"
+     "    return unit / (unit + (1.0f + (r + r * r * p)) * scale);\n"
      "}\n"},
     /* tanh a = t / (t + 2) with t = e^(2a) - 1, which keeps all digits of small arguments. */
     {"ig_tanh_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
