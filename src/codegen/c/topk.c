@@ -6,10 +6,10 @@
  * instruction. The heap has the worst of the best at its root; rows that lie together are first compared with it block
  * by block, in vectors, because few elements get past it.
  */
-#include <stdio.h>
-
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"
+
+enum { LONG = 256, SHORT = 16 }; /* elements of a block */
 
 struct bits {
     const char *unsigned_type, *sign, *infinity; /* infinity NULL: an integer type */
@@ -49,11 +49,11 @@ static void print_order(const struct ig_micro *m, const char *wide, struct ig_te
                    n, n, n, n, b.sign, n, n, b.sign, b.sign, n, b.infinity, wide, turned);
 }
 
-static void print_heap(const struct ig_micro *m, const char *key, struct ig_text *text) {
+static void print_heap(const struct ig_micro *m, const char *wide, struct ig_text *text) {
     const char *n = m->name;
     ig_text_printf(text,
-                   "static void %s_sift(%s *keys, long at, long n) {\n"
-                   "    const %s moved = keys[at];\n"
+                   "static void %s_sift(%s_key *keys, long at, long n) {\n"
+                   "    const %s_key moved = keys[at];\n"
                    "    for (long child = 2 * at + 1; child < n; child = 2 * at + 1) {\n"
                    "        child += child + 1 < n && keys[child] < keys[child + 1];\n"
                    "        if (keys[child] <= moved) break;\n"
@@ -62,42 +62,65 @@ static void print_heap(const struct ig_micro *m, const char *key, struct ig_text
                    "    }\n"
                    "    keys[at] = moved;\n"
                    "}\n",
-                   n, key, key);
+                   n, n, n);
+    /* Indices grow, so that an element must be strictly better than the worst to replace it. */
     ig_text_printf(text,
-                   "static void %s_offer(const %s_e *x, long stride, long from, long to, %s *keys, long k) {\n"
-                   "    for (long i = from; i < to; i++) {\n"
-                   "        const %s key = (%s)%s_order(x[i * stride]) << %d | (%s)i;\n"
-                   "        if (key >= keys[0]) continue;\n"
-                   "        keys[0] = key;\n"
-                   "        %s_sift(keys, 0, k);\n"
-                   "    }\n"
+                   "static inline void %s_offer(%s order, long i, %s_key *keys, long k) {\n"
+                   "    if (order >= (%s)(keys[0] >> %d)) return;\n"
+                   "    keys[0] = (%s_key)order << %d | (%s_key)i;\n"
+                   "    %s_sift(keys, 0, k);\n"
                    "}\n",
-                   n, n, key, key, key, n, 4 * m->key_bytes, key, n);
+                   n, wide, n, wide, 4 * m->key_bytes, n, 4 * m->key_bytes, n, n);
 }
 
-/* Blocks of a dense row without anything better than the heap's root are passed over. */
+/* NAME_any: whether one of LONG elements is better than what `worst` is the order of. NAME_block offers SHORT elements. */
+static void print_blocks(const struct ig_micro *m, const char *wide, struct ig_text *text) {
+    const char *n = m->name;
+    ig_text_printf(text,
+                   "static inline int %s_any(const %s_e *x, %s worst) {\n"
+                   "    int better = 0;\n"
+                   "#pragma omp simd reduction(| : better)\n"
+                   "    for (long j = 0; j < %d; j++)\n"
+                   "        better |= %s_order(x[j]) < worst;\n"
+                   "    return better;\n"
+                   "}\n",
+                   n, n, wide, LONG, n);
+    ig_text_printf(text,
+                   "static inline void %s_block(const %s_e *x, long i, %s_key *keys, long k) {\n"
+                   "    const %s worst = (%s)(keys[0] >> %d);\n"
+                   "    %s orders[%d];\n"
+                   "    int better = 0;\n"
+                   "#pragma omp simd reduction(| : better)\n"
+                   "    for (long j = 0; j < %d; j++) {\n"
+                   "        orders[j] = %s_order(x[i + j]);\n"
+                   "        better |= orders[j] < worst;\n"
+                   "    }\n"
+                   "    for (long j = 0; better && j < %d; j++) %s_offer(orders[j], i + j, keys, k);\n"
+                   "}\n",
+                   n, n, n, wide, wide, 4 * m->key_bytes, wide, SHORT, SHORT, n, SHORT, n);
+}
+
+/* Blocks of a dense row without anything better than the heap's root are passed over: long ones, then short ones. */
 static void print_scan(const struct ig_micro *m, const char *wide, struct ig_text *text) {
-    enum { BLOCK = 128 };
     const char *n = m->name;
     ig_text_printf(text,
                    "    long i = kept;\n"
-                   "    for (; kept > 0 && stride == 1 && i + %d <= n; i += %d) {\n"
-                   "        const %s worst = (%s)(keys[0] >> %d);\n"
-                   "        int better = 0;\n"
-                   "#pragma omp simd reduction(| : better)\n"
-                   "        for (long j = 0; j < %d; j++)\n"
-                   "            better |= %s_order(x[i + j]) < worst;\n"
-                   "        if (better) %s_offer(x, 1, i, i + %d, keys, kept);\n"
+                   "    while (kept > 0 && stride == 1 && i + %d <= n) {\n"
+                   "        const long end = i + %d <= n ? i + %d : i + %d;\n"
+                   "        if (end == i + %d && !%s_any(x + i, (%s)(keys[0] >> %d))) i = end;\n"
+                   "        for (; i < end; i += %d)\n"
+                   "            %s_block(x, i, keys, kept);\n"
                    "    }\n"
-                   "    if (kept > 0) %s_offer(x, stride, i, n, keys, kept);\n",
-                   BLOCK, BLOCK, wide, wide, 4 * m->key_bytes, BLOCK, n, n, BLOCK, n);
+                   "    for (; kept > 0 && i < n; i++)\n"
+                   "        %s_offer(%s_order(x[i * stride]), i, keys, kept);\n",
+                   SHORT, LONG, LONG, SHORT, LONG, n, wide, 4 * m->key_bytes, SHORT, n, n, n);
 }
 
-static void print_results(const struct ig_micro *m, const char *key, const char *wide, struct ig_text *text) {
+static void print_results(const struct ig_micro *m, const char *wide, struct ig_text *text) {
     const char *n = m->name;
     ig_text_printf(text,
                    "    for (long last = kept - 1; last > 0; last--) {\n"
-                   "        const %s worst = keys[0];\n"
+                   "        const %s_key worst = keys[0];\n"
                    "        keys[0] = keys[last];\n"
                    "        keys[last] = worst;\n"
                    "        %s_sift(keys, 0, last);\n"
@@ -108,7 +131,7 @@ static void print_results(const struct ig_micro *m, const char *key, const char 
                    "        if (indices) indices[j * step] = at;\n"
                    "    }\n"
                    "}\n",
-                   key, n, wide);
+                   n, n, wide);
 }
 
 void ig_c_micro_topk(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
@@ -118,23 +141,22 @@ void ig_c_micro_topk(const struct ig_micro *m, const struct ig_target *target, s
     ig_text_printf(text, "typedef %s %s_e __attribute__((may_alias));\n", bits_of(m->dtype).unsigned_type, n);
     ig_text_printf(text, "typedef %s %s_key __attribute__((may_alias));\n",
                    large ? "unsigned __int128" : "unsigned long", n);
-    char key[64];
-    snprintf(key, sizeof key, "%s_key", n);
     print_order(m, wide, text);
-    print_heap(m, key, text);
+    print_heap(m, wide, text);
+    print_blocks(m, wide, text);
     ig_text_printf(text,
                    "static void %s(const void *row, long stride, long n, void *value_bytes, void *index_bytes,\n"
                    "    long step, long k, void *key_bytes) {\n"
                    "    const %s_e *x = row;\n"
                    "    %s_e *values = value_bytes;\n"
                    "    long *indices = index_bytes;\n"
-                   "    %s *keys = key_bytes;\n"
+                   "    %s_key *keys = key_bytes;\n"
                    "    const long kept = k < n ? k : n;\n"
                    "    for (long j = 0; j < kept; j++)\n"
-                   "        keys[j] = (%s)%s_order(x[j * stride]) << %d | (%s)j;\n"
+                   "        keys[j] = (%s_key)%s_order(x[j * stride]) << %d | (%s_key)j;\n"
                    "    for (long j = kept / 2; j-- > 0;)\n"
                    "        %s_sift(keys, j, kept);\n",
-                   n, n, n, key, key, n, 4 * m->key_bytes, key, n);
+                   n, n, n, n, n, n, 4 * m->key_bytes, n, n);
     print_scan(m, wide, text);
-    print_results(m, key, wide, text);
+    print_results(m, wide, text);
 }
