@@ -18,7 +18,7 @@ const struct ig_c_function ig_c_functions_basic[] = {
      "    union { int$B_t i; $T f; } both = {i};\n"
      "    return both.f;\n"
      "}\n"},
-    /* NaN where either operand is. Against a constant b, as in ReLU and Clip, one comparison and one selection remain. */
+    /* NaN where either operand is. Against a constant b (ReLU, Clip) one comparison and one selection remain. */
     {"ig_min_", "f32 f64", NULL,
      "INLINE $T ig_min_$S($T a, $T b) {\n"
      "    const $T less = b < a ? b : a;\n"

@@ -156,8 +156,8 @@ const struct ig_c_function ig_c_functions_f64[] = {
      "    const double far = __builtin_copysign(1.0 - ig_exp_f64(-x * x) * large, a);\n"
      "    return size < 1.0 ? a * small : far;\n"
      "}\n"},
-    /* |a|^b = e^(b log |a|), log |a| with twice the digits: its error is multiplied by up to 1000. Then the special cases of */
-    /* IEEE 754: what is 1 in spite of NaN, signs of odd powers, no roots of negative numbers. */
+    /* |a|^b = e^(b log |a|), log |a| with twice the digits: its error is multiplied by up to 1000. Then the special */
+    /* cases of IEEE 754: what is 1 in spite of NaN, signs of odd powers, no roots of negative numbers. */
     {"ig_pow_f64", NULL, "ig_bits_f64 ig_of_bits_f64",
      "INLINE double ig_pow_f64(double a, double b) {\n"
      "    const double size = __builtin_fabs(a);\n"
