@@ -99,9 +99,12 @@ static void emit_row(struct depthwise *s, struct ig_stmt *body) {
     emit_columns(s, right, column, one, &y, &x);
 }
 
-/* The largest even share of the channels of at most 128 that fills vectors; else 64 with a rest. */
-static int64_t choose_chunk(int64_t channels, int lanes) {
-    if (channels <= 128) return channels;
+/* Whole lines where the image is larger than the second cache, so that memory is read in order. Else the largest even share
+ * of the channels of at most 128 that fills vectors, or 64 with a rest: what a tile reads then stays in the first. */
+static int64_t choose_chunk(const struct depthwise *s, int lanes) {
+    int64_t channels = s->channels, lines = ig_contract_const(s->c, s->y.in, 1024);
+    int64_t line = ig_contract_const(s->c, s->x.in, 1024) * channels * (int64_t)ingot_dtype_size(s->c->dtype);
+    if (channels <= 128 || (channels <= 256 && lines * line > 1 << 20)) return channels;
     for (int64_t chunk = 128; chunk >= 48; chunk -= lanes) {
         if (channels % chunk == 0) return chunk;
     }
@@ -142,7 +145,7 @@ bool ig_contract_depthwise(struct ig_contract *c) {
     s.x = axis_of(&s, c->spatial - 1);
     s.channels = c->groups;
     int lanes = ig_micro_lanes(c->target, c->dtype);
-    s.chunk = choose_chunk(s.channels, lanes);
+    s.chunk = choose_chunk(&s, lanes);
     s.sums = ig_loops_local(s.k, c->dtype, COLUMNS * s.chunk, "sums");
     make_micro(&s);
     int64_t chunks = (s.channels + s.chunk - 1) / s.chunk;
