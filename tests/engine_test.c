@@ -98,11 +98,12 @@ static const struct ig_plan_kernel kernels[] = {
     {64, NAME_K, NAME_X, NAME_Y, 0},
 };
 static const struct ig_subplan subplans[] = {
-    {0, 2, 2, 1, 0, 8, 0, 3},
-    {3, 3, 6, 2, 8, 5, 3, 2},
-    {8, 1, 9, 1, 13, 2, 5, 1},
-    {10, 1, 11, 1, 15, 2, 6, 1},
+    {0, 2, 2, 1, 0, 8, 0, 3, 0, 1},
+    {3, 3, 6, 2, 8, 5, 3, 2, 1, 0},
+    {8, 1, 9, 1, 13, 2, 5, 1, 1, 1},
+    {10, 1, 11, 1, 15, 2, 6, 1, 0, 0},
 };
+static const struct ig_plan_check checks[] = {{BATCH, FOUR, NAME_X}, {FOUR, EIGHT, NAME_Y}};
 
 static const struct ig_plan small_plan = {
     .n_symbols = COUNT(symbols),
@@ -114,6 +115,7 @@ static const struct ig_plan small_plan = {
     .n_steps = COUNT(steps),
     .n_kernels = COUNT(kernels),
     .n_subplans = COUNT(subplans),
+    .n_checks = COUNT(checks),
     .strings_size = sizeof strings,
     .symbols = symbols,
     .instrs = instrs,
@@ -124,6 +126,7 @@ static const struct ig_plan small_plan = {
     .steps = steps,
     .kernels = kernels,
     .subplans = subplans,
+    .checks = checks,
     .strings = strings,
 };
 
@@ -221,6 +224,7 @@ static void check_contents(const struct ig_engine_file *file, uint32_t n_weights
     SAME(n_steps, steps, steps);
     SAME(n_kernels, kernels, kernels);
     SAME(n_subplans, subplans, subplans);
+    SAME(n_checks, checks, checks);
     SAME(strings_size, strings, strings);
     uint64_t end = 0;
     for (uint32_t i = 0; i < n_weights; i++) {
@@ -468,6 +472,11 @@ static void follow(const struct ig_engine_file *file) {
     }
     for (uint32_t s = 0; s < p->n_subplans; s++) {
         const struct ig_subplan *sub = &p->subplans[s];
+        for (uint32_t i = 0; i < sub->n_checks; i++) {
+            const struct ig_plan_check *check = &p->checks[sub->checks + i];
+            assert_true(check->a < n_slots && check->b < n_slots);
+            sum += strlen(p->strings + check->text);
+        }
         for (uint32_t i = 0; i < sub->n_steps; i++) {
             const struct ig_plan_step *step = &p->steps[sub->steps + i];
             sum += strlen(p->strings + step->label);
@@ -580,6 +589,11 @@ static void test_rules(void **state) {
     nested[1] = subplans[1];
     nested[0].n_steps = 7;
     expect_broken(&plan, "plans overlap");
+    nested[0] = subplans[0];
+    nested[3].n_checks = 1;
+    expect_broken(&plan, "plans overlap");
+    nested[3].n_checks = 3;
+    expect_broken(&plan, "plan 3 has no checks");
 
     struct ig_plan_step changed[COUNT(steps)];
     memcpy(changed, steps, sizeof changed);

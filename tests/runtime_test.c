@@ -509,9 +509,8 @@ static void checks_what_the_model_assumes(void **state) {
     struct fixture *f = begin_plan();
     struct tiny_plan *t = &f->tiny;
     ig_slot n = tiny_symbol(t, "n", 0, 0, 0, 1000), m = tiny_symbol(t, "m", 1, 0, 0, 1000);
-    ig_slot equal = tiny_op(t, IG_SHAPE_EQUAL, n, m);
-    t->instrs[equal - 2].value = t->symbols[m].name; /* any string will do for its text */
     tiny_subplan(t);
+    tiny_check(t, n, m);
     uint32_t a = tiny_input(t, "a", INGOT_F32, 1, &n), b = tiny_input(t, "b", INGOT_F32, 1, &m);
     uint32_t c = tiny_output(t, "c", INGOT_F32, 1, &n);
     LAUNCH(f, f->add, n, a, b, c);
@@ -600,6 +599,41 @@ static struct fixture *choice(void) {
     LAUNCH(f, f->shift, n, x, w, a);
     LAUNCH(f, f->add, n, a, x, y);
     return f;
+}
+
+/* A branch that takes n and m to be equal. Where they are not, the other branch may still be run. */
+static void checks_a_branch_when_it_is_run(void **state) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "n", 1, 0, 0, 1000), m = tiny_symbol(t, "m", 2, 0, 0, 1000);
+    tiny_subplan(t);
+    uint32_t condition = tiny_input(t, "condition", INGOT_BOOL, 0, NULL);
+    uint32_t a = tiny_input(t, "a", INGOT_F32, 1, &n), b = tiny_input(t, "b", INGOT_F32, 1, &m);
+    uint32_t y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    struct ig_plan_step *step = tiny_step(t, IG_STEP_IF, "choose", (const uint32_t[]){condition, a, b, y}, 4);
+    step->a = 1, step->b = 2, step->n_inputs = 2;
+    for (int branch = 0; branch < 2; branch++) {
+        tiny_subplan(t);
+        if (branch == 0) tiny_check(t, n, m);
+        a = tiny_input(t, "a", INGOT_F32, 1, &n), b = tiny_input(t, "b", INGOT_F32, 1, &m);
+        y = tiny_output(t, "y", INGOT_F32, 1, &n);
+        if (branch == 0) LAUNCH(f, f->add, n, a, b, y);
+        if (branch == 1) LAUNCH(f, f->negate, n, a, y);
+    }
+    make_context(f, 1, 3, false);
+    unsigned char chosen = 0;
+    set_input(f, 0, scalar_bool(&chosen));
+    set_input(f, 1, vector(ramp, 8));
+    set_input(f, 2, vector(ramp, 7));
+    run(f);
+    assert_true(((float *)output(f, 0).data)[7] == -ramp[7]);
+    chosen = 1;
+    expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT,
+                   "(n=8, m=7): the model needs m, which are 8 and 7");
+    set_input(f, 2, vector(ramp, 8));
+    run(f);
+    assert_true(((float *)output(f, 0).data)[7] == 2 * ramp[7]);
+    end_plan(f);
 }
 
 static void chooses_a_branch(void **state) {
@@ -793,6 +827,7 @@ int main(void) {
         cmocka_unit_test(follows_aliases),
         cmocka_unit_test(refuses_buffers_beyond_their_memory),
         cmocka_unit_test(chooses_a_branch),
+        cmocka_unit_test(checks_a_branch_when_it_is_run),
         cmocka_unit_test(loops),
         cmocka_unit_test(loops_end_by_condition),
         cmocka_unit_test(loops_keep_to_their_outputs),

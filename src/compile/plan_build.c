@@ -23,6 +23,7 @@ struct tables {
     IG_VEC(ig_slot) dim_table;
     IG_VEC(struct ig_plan_step) steps;
     IG_VEC(struct ig_subplan) subplans;
+    IG_VEC(struct ig_plan_check) checks;
 };
 
 /* One graph (the main one or a body) on its way to a subplan. */
@@ -258,6 +259,19 @@ static void add_output_copies(struct level *l, const uint32_t *buffers) {
     }
 }
 
+/* What the graph's shape rules took to be equal. */
+static void add_checks(struct tables *t, const struct ig_graph *g, struct ig_subplan *sub) {
+    sub->checks = t->checks.count;
+    for (uint32_t i = 0; i < g->assumptions.count; i++) {
+        ig_dim a = ig_dim_refresh(t->dims, g->assumptions.at[i].a), b = ig_dim_refresh(t->dims, g->assumptions.at[i].b);
+        if (ig_dim_equal(t->dims, a, b) == IG_YES) continue; /* by the symbols' ranges, which are checked */
+        const char *text = ig_format(t->job, "%s == %s", ig_dim_text(t->dims, a), ig_dim_text(t->dims, b));
+        struct ig_plan_check check = {ig_slots_get(&t->slots, a), ig_slots_get(&t->slots, b), add_string(t, text)};
+        IG_PUSH(t->job, &t->checks, check);
+    }
+    sub->n_checks = t->checks.count - sub->checks;
+}
+
 /* ---- Levels --------------------------------------------------------------------------------------------------- */
 
 /* Bodies come before the step that runs them, so the subplan's place is reserved first: the main plan is number 0. */
@@ -289,6 +303,7 @@ static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main) 
     sub.n_steps = l.steps.count;
     for (uint32_t i = 0; i < l.steps.count; i++)
         IG_PUSH(t->job, &t->steps, l.steps.at[i]);
+    add_checks(t, g, &sub);
     t->subplans.at[self] = sub;
     return self;
 }
@@ -306,18 +321,6 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
     plan->n_kernels = set->kernels.count;
 }
 
-/* What the graph's shape rules took to be equal is checked when shapes are bound. */
-static void add_assumptions(struct tables *t, const struct ig_graph *g) {
-    for (uint32_t i = 0; i < g->assumptions.count; i++) {
-        ig_dim a = ig_dim_refresh(t->dims, g->assumptions.at[i].a), b = ig_dim_refresh(t->dims, g->assumptions.at[i].b);
-        if (ig_dim_equal(t->dims, a, b) == IG_YES) continue; /* by the symbols' ranges, which are checked */
-        struct ig_shape_instr instr = {.op = IG_SHAPE_EQUAL, .a = ig_slots_get(&t->slots, a)};
-        instr.b = ig_slots_get(&t->slots, b);
-        instr.value = add_string(t, ig_format(t->job, "%s == %s", ig_dim_text(t->dims, a), ig_dim_text(t->dims, b)));
-        IG_PUSH(t->job, &t->slots.instrs, instr);
-    }
-}
-
 void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_built_plan *out_built) {
     *out_built = (struct ig_built_plan){0};
     struct tables t = {.job = g->job, .dims = g->dims, .set = set, .built = out_built};
@@ -325,7 +328,6 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
     ig_text_init(&t.strings, g->job);
     ig_map_init(&t.string_of, g->job);
     build_level(&t, g, true);
-    add_assumptions(&t, g);
     for (uint32_t i = 0; i < t.slots.symbols.count; i++)
         t.slots.symbols.at[i].name = add_string(&t, t.slots.names.at[i]);
     struct ig_plan *p = &out_built->plan;
@@ -338,6 +340,7 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
     p->dims = t.dim_table.at, p->n_dims = t.dim_table.count;
     p->steps = t.steps.at, p->n_steps = t.steps.count;
     p->subplans = t.subplans.at, p->n_subplans = t.subplans.count;
+    p->checks = t.checks.at, p->n_checks = t.checks.count;
     p->strings = t.strings.at, p->strings_size = (uint32_t)t.strings.length;
 }
 

@@ -37,12 +37,15 @@ static enum ingot_status check_shape_program(const struct checker *c) {
     for (uint32_t i = 0; i < p->n_instrs; i++) {
         const struct ig_shape_instr *instr = &p->instrs[i];
         uint64_t result = (uint64_t)p->n_symbols + i;
-        REQUIRE(c, instr->op <= IG_SHAPE_EQUAL, "shape instruction %u has the unknown operation %u", i, instr->op);
+        REQUIRE(c, instr->op <= IG_SHAPE_MAX, "shape instruction %u has the unknown operation %u", i, instr->op);
         REQUIRE(c, instr->reserved == 0, "shape instruction %u has something in its reserved field", i);
         if (instr->op == IG_SHAPE_CONST) continue;
         REQUIRE(c, instr->a < result && instr->b < result, "shape instruction %u uses what comes after it", i);
-        if (instr->op != IG_SHAPE_EQUAL) continue;
-        REQUIRE(c, instr->value >= 0 && instr->value < p->strings_size, "shape instruction %u has no text", i);
+    }
+    for (uint32_t i = 0; i < p->n_checks; i++) {
+        const struct ig_plan_check *check = &p->checks[i];
+        REQUIRE(c, check->a < c->n_slots && check->b < c->n_slots, "check %u has no numbers", i);
+        REQUIRE(c, is_string(c, check->text), "check %u has no text", i);
     }
     for (uint32_t i = 0; i < p->n_dims; i++) {
         REQUIRE(c, p->dims[i] < c->n_slots, "dim %u is number %u of %llu", i, p->dims[i],
@@ -219,6 +222,7 @@ static enum ingot_status check_ranges(const struct checker *c, uint32_t index) {
     REQUIRE(c, in_table(sub->outputs, sub->n_outputs, p->n_tensors), "plan %u has no outputs", index);
     REQUIRE(c, in_table(sub->buffers, sub->n_buffers, p->n_buffers), "plan %u has no buffers", index);
     REQUIRE(c, in_table(sub->steps, sub->n_steps, p->n_steps), "plan %u has no steps", index);
+    REQUIRE(c, in_table(sub->checks, sub->n_checks, p->n_checks), "plan %u has no checks", index);
     return INGOT_OK;
 }
 
@@ -239,13 +243,15 @@ static enum ingot_status check_subplan(struct checker *c, uint32_t index) {
 /* Tables may be shared between plans, but not so often that checking them takes for ever. */
 static enum ingot_status check_total(const struct checker *c) {
     const struct ig_plan *p = c->plan;
-    uint64_t tensors = 0, buffers = 0, steps = 0, operands = 0;
+    uint64_t tensors = 0, buffers = 0, steps = 0, checks = 0, operands = 0;
     for (uint32_t i = 0; i < p->n_subplans; i++) {
         tensors += (uint64_t)p->subplans[i].n_inputs + p->subplans[i].n_outputs;
         buffers += p->subplans[i].n_buffers;
         steps += p->subplans[i].n_steps;
+        checks += p->subplans[i].n_checks;
     }
-    REQUIRE(c, tensors <= p->n_tensors && buffers <= p->n_buffers && steps <= p->n_steps, "plans overlap");
+    bool apart = tensors <= p->n_tensors && buffers <= p->n_buffers && steps <= p->n_steps && checks <= p->n_checks;
+    REQUIRE(c, apart, "plans overlap");
     for (uint32_t i = 0; i < p->n_steps; i++)
         operands += p->steps[i].n_operands;
     REQUIRE(c, operands <= p->n_operands, "steps overlap");

@@ -11,6 +11,7 @@ const struct ig_part_rule ig_part_rules[IG_PART_COUNT] = {
     [IG_PART_STEPS] = {"steps", sizeof(struct ig_plan_step), IG_ENGINE_ALIGNMENT},
     [IG_PART_OPERANDS] = {"operands", sizeof(uint32_t), IG_ENGINE_ALIGNMENT},
     [IG_PART_DIMS] = {"dims", sizeof(ig_slot), IG_ENGINE_ALIGNMENT},
+    [IG_PART_CHECKS] = {"checks", sizeof(struct ig_plan_check), IG_ENGINE_ALIGNMENT},
     [IG_PART_KERNELS] = {"kernels", sizeof(struct ig_plan_kernel), IG_ENGINE_ALIGNMENT},
     [IG_PART_RECIPES] = {"recipes", 1, IG_ENGINE_ALIGNMENT},
     [IG_PART_EXPLANATION] = {"explanation", 1, IG_ENGINE_ALIGNMENT},

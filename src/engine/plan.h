@@ -17,8 +17,7 @@ typedef uint32_t ig_plan_string;
 /* A number of the current shapes: index into the slots that the shape program fills. */
 typedef uint32_t ig_slot;
 
-/* Slots 0 … n_symbols-1 are the symbols; instruction i fills slot n_symbols + i. EQUAL refuses shapes for which a and b
- * differ: the model took them to be equal ("n == m", the string at `value`), and so do the kernels. */
+/* Slots 0 … n_symbols-1 are the symbols; instruction i fills slot n_symbols + i. */
 enum ig_shape_op {
     IG_SHAPE_CONST,
     IG_SHAPE_ADD,
@@ -26,14 +25,19 @@ enum ig_shape_op {
     IG_SHAPE_DIV,
     IG_SHAPE_MOD,
     IG_SHAPE_MIN,
-    IG_SHAPE_MAX,
-    IG_SHAPE_EQUAL
+    IG_SHAPE_MAX
 };
 struct ig_shape_instr {
     uint32_t op;
     uint32_t a, b; /* slots, both lower than the result's */
     uint32_t reserved;
-    int64_t value; /* CONST; EQUAL: a string */
+    int64_t value; /* CONST */
+};
+
+/* What a plan took to be equal, and its kernels rely on: shapes for which the slots differ are refused. */
+struct ig_plan_check {
+    ig_slot a, b;
+    ig_plan_string text; /* "n == m" */
 };
 
 /* How a symbol gets its value: dim `axis` of input `input`, or, where axis is IG_PLAN_NONE, element `element` of the
@@ -108,10 +112,12 @@ struct ig_subplan {
     uint32_t outputs, n_outputs;
     uint32_t buffers, n_buffers; /* ranges of the buffer table; operands count from the subplan's first buffer */
     uint32_t steps, n_steps;
+    uint32_t checks, n_checks; /* a range of the check table: the main plan's hold when shapes are bound, a body's when it
+                                  is run */
 };
 
 struct ig_plan {
-    uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_subplans;
+    uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_subplans, n_checks;
     uint32_t strings_size;
     const struct ig_plan_symbol *symbols;
     const struct ig_shape_instr *instrs;
@@ -122,6 +128,7 @@ struct ig_plan {
     const struct ig_plan_step *steps;
     const struct ig_plan_kernel *kernels;
     const struct ig_subplan *subplans; /* 0: the main plan */
+    const struct ig_plan_check *checks;
     const char *strings;
 };
 

@@ -127,6 +127,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .n_steps = RECORDS(h, IG_PART_STEPS),
         .n_kernels = RECORDS(h, IG_PART_KERNELS),
         .n_subplans = RECORDS(h, IG_PART_SUBPLANS),
+        .n_checks = RECORDS(h, IG_PART_CHECKS),
         .strings_size = RECORDS(h, IG_PART_STRINGS),
         .symbols = PART(f, h, IG_PART_SYMBOLS),
         .instrs = PART(f, h, IG_PART_SHAPE_PROGRAM),
@@ -137,6 +138,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .steps = PART(f, h, IG_PART_STEPS),
         .kernels = PART(f, h, IG_PART_KERNELS),
         .subplans = PART(f, h, IG_PART_SUBPLANS),
+        .checks = PART(f, h, IG_PART_CHECKS),
         .strings = PART(f, h, IG_PART_STRINGS),
     };
     f->code = PART(f, h, IG_PART_CODE);

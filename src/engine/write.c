@@ -114,6 +114,7 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     set_part(w, IG_PART_STEPS, p->steps, p->n_steps);
     set_part(w, IG_PART_OPERANDS, p->operands, p->n_operands);
     set_part(w, IG_PART_DIMS, p->dims, p->n_dims);
+    set_part(w, IG_PART_CHECKS, p->checks, p->n_checks);
     set_part(w, IG_PART_KERNELS, p->kernels, p->n_kernels);
     set_part(w, IG_PART_RECIPES, recipes, strlen(recipes) + 1);
     set_part(w, IG_PART_EXPLANATION, explanation, strlen(explanation) + 1);

@@ -286,8 +286,11 @@ enum ingot_status ig_context_run(struct ig_context *context, struct ingot_error 
         context->outputs[i].ready = false;
     IG_TRY(prepare(context, error));
     IG_TRY(bind_ports(context, error));
-    struct ig_walk walk = {
-        .plan = context->plan, .device = env->device, .stream = env->stream, .times = context->times};
+    struct ig_walk walk = {.plan = context->plan,
+                           .slots = context->current->slots,
+                           .device = env->device,
+                           .stream = env->stream,
+                           .times = context->times};
     enum ingot_status status = ig_frame_run(&walk, context->current->frame, error);
     /* Whatever was enqueued before a failure must end before its memory is touched again. */
     struct ingot_error ignored;

@@ -243,6 +243,8 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
     if (!frame) return no_memory(error);
     *out_frame = frame; /* at once: a half-made frame is destroyed with its parent */
     frame->sub = &plan->subplans[index];
+    frame->failed_check = ig_shape_failed_check(plan, frame->sub, env->slots);
+    if (index == 0 && frame->failed_check) return ig_shape_refuse(plan, frame->failed_check, env->slots, error);
     IG_TRY(ig_frame_size_buffers(env, frame, error));
     frame->steps = ig_arena_alloc(env->memory, frame->sub->n_steps * sizeof *frame->steps);
     if (!frame->steps) return no_memory(error);

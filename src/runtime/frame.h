@@ -61,12 +61,13 @@ struct ig_frame {
     struct ig_frame_step *steps;
     struct ig_frame_segment *segments;
     uint32_t n_segments;
+    const struct ig_plan_check *failed_check; /* of a body: why it must not be run with these shapes; NULL: it may */
 };
 
 /* What frames are made from and run with. */
 struct ig_frame_env {
     const struct ig_engine_file *file;
-    const int64_t *slots; /* the shape program's numbers; may be dropped once the frame is made */
+    const int64_t *slots; /* the shape program's numbers; live as long as the frame */
     struct ig_device *device;
     struct ig_stream *stream;
     struct ig_module *module;

@@ -111,7 +111,6 @@ static bool compute(const struct ig_shape_instr *instr, const int64_t *slots, in
     case IG_SHAPE_MOD: return divide(a, b, &other, out);
     case IG_SHAPE_MIN: *out = a < b ? a : b; return true;
     case IG_SHAPE_MAX: *out = a > b ? a : b; return true;
-    case IG_SHAPE_EQUAL: *out = a; return a == b;
     case IG_SHAPE_CONST: break;
     }
     return false;
@@ -121,12 +120,6 @@ static enum ingot_status refuse_instr(const struct ig_plan *plan, const struct i
                                       const int64_t *slots, struct ingot_error *error) {
     static const char *const names[] = {"constant", "sum", "product", "quotient", "remainder", "minimum", "maximum"};
     char symbols[IG_SHAPE_DESCRIPTION_SIZE];
-    if (instr->op == IG_SHAPE_EQUAL)
-        return IG_ERR(error, INGOT_INVALID_ARGUMENT,
-                      "these shapes cannot be used (%s): the model needs %s, which are %lld and %lld",
-                      ig_shape_describe(plan, slots, symbols, sizeof symbols),
-                      ig_plan_text(plan, (ig_plan_string)instr->value), (long long)slots[instr->a],
-                      (long long)slots[instr->b]);
     const char *name = instr->op < sizeof names / sizeof *names ? names[instr->op] : "value";
     return IG_ERR(error, INGOT_INVALID_ARGUMENT, "these shapes cannot be used (%s): the %s of %lld and %lld %s",
                   ig_shape_describe(plan, slots, symbols, sizeof symbols), name, (long long)slots[instr->a],
@@ -140,6 +133,24 @@ enum ingot_status ig_shape_evaluate(const struct ig_plan *plan, int64_t *slots, 
             return refuse_instr(plan, &plan->instrs[i], slots, error);
     }
     return INGOT_OK;
+}
+
+const struct ig_plan_check *ig_shape_failed_check(const struct ig_plan *plan, const struct ig_subplan *sub,
+                                                  const int64_t *slots) {
+    for (uint32_t i = 0; i < sub->n_checks; i++) {
+        const struct ig_plan_check *check = &plan->checks[sub->checks + i];
+        if (slots[check->a] != slots[check->b]) return check;
+    }
+    return NULL;
+}
+
+enum ingot_status ig_shape_refuse(const struct ig_plan *plan, const struct ig_plan_check *check, const int64_t *slots,
+                                  struct ingot_error *error) {
+    char symbols[IG_SHAPE_DESCRIPTION_SIZE];
+    return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                  "these shapes cannot be used (%s): the model needs %s, which are %lld and %lld",
+                  ig_shape_describe(plan, slots, symbols, sizeof symbols), ig_plan_text(plan, check->text),
+                  (long long)slots[check->a], (long long)slots[check->b]);
 }
 
 bool ig_shape_constant(const struct ig_plan *plan, ig_slot slot, int64_t *out_value) {

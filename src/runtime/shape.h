@@ -19,6 +19,13 @@ enum ingot_status ig_shape_read_symbols(const struct ig_plan *plan, const struct
 /* slots[0 … n_symbols-1] are set; fills the rest. */
 enum ingot_status ig_shape_evaluate(const struct ig_plan *plan, int64_t *slots, struct ingot_error *error);
 
+/* The first of the plan's checks that these slots do not pass; NULL where they pass all. */
+const struct ig_plan_check *ig_shape_failed_check(const struct ig_plan *plan, const struct ig_subplan *sub,
+                                                  const int64_t *slots);
+/* Fails, and says which check these shapes do not pass. */
+enum ingot_status ig_shape_refuse(const struct ig_plan *plan, const struct ig_plan_check *check, const int64_t *slots,
+                                  struct ingot_error *error);
+
 /* Checks the bound inputs' dims against the numbers that the symbols imply. */
 enum ingot_status ig_shape_check_inputs(const struct ig_plan *plan, const int64_t *slots,
                                         const struct ingot_tensor *inputs, struct ingot_error *error);

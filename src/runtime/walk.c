@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#include "runtime/shape.h"
+
 /* ---- Scalars of control flow ---------------------------------------------------------------------------------------- */
 
 static enum ingot_status read_scalar(struct ig_walk *walk, const void *address, void *out, size_t size,
@@ -196,6 +198,7 @@ static enum ingot_status run_timed(struct ig_walk *walk, struct ig_frame *frame,
 }
 
 enum ingot_status ig_frame_run(struct ig_walk *walk, struct ig_frame *frame, struct ingot_error *error) {
+    if (frame->failed_check) return ig_shape_refuse(walk->plan, frame->failed_check, walk->slots, error);
     for (uint32_t i = 0; i < frame->n_segments; i++) {
         const struct ig_frame_segment *segment = &frame->segments[i];
         struct ig_frame_step *steps = frame->steps + segment->first;

@@ -11,6 +11,7 @@ struct ig_step_time {
 
 struct ig_walk {
     const struct ig_plan *plan;
+    const int64_t *slots; /* the shape program's numbers */
     struct ig_device *device;
     struct ig_stream *stream;
     struct ig_step_time *times; /* by step of the plan; NULL: not asked for. Otherwise steps are launched one by one. */

@@ -22,6 +22,7 @@ void tiny_init(struct tiny_plan *tiny) {
                                   .steps = tiny->steps,
                                   .kernels = tiny->kernels,
                                   .subplans = tiny->subplans,
+                                  .checks = tiny->checks,
                                   .strings = tiny->strings};
     add_string(tiny, "");
 }
@@ -69,8 +70,15 @@ uint32_t tiny_subplan(struct tiny_plan *tiny) {
     *tiny->current = (struct ig_subplan){.inputs = tiny->plan.n_tensors,
                                          .outputs = tiny->plan.n_tensors,
                                          .buffers = tiny->plan.n_buffers,
-                                         .steps = tiny->plan.n_steps};
+                                         .steps = tiny->plan.n_steps,
+                                         .checks = tiny->plan.n_checks};
     return tiny->plan.n_subplans++;
+}
+
+void tiny_check(struct tiny_plan *tiny, ig_slot a, ig_slot b) {
+    if (tiny->plan.n_checks == sizeof tiny->checks / sizeof *tiny->checks) abort();
+    tiny->checks[tiny->plan.n_checks++] = (struct ig_plan_check){a, b, tiny->symbols[b].name};
+    tiny->current->n_checks++;
 }
 
 static uint32_t add_buffer(struct tiny_plan *tiny, struct ig_plan_buffer buffer) {

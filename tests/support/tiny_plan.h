@@ -21,6 +21,7 @@ struct tiny_plan {
     struct ig_plan_step steps[TINY_CAPACITY];
     struct ig_plan_kernel kernels[32];
     struct ig_subplan subplans[8];
+    struct ig_plan_check checks[8];
     char strings[4096];
     struct stub_code code;
     _Alignas(64) unsigned char weights[1024];
@@ -40,6 +41,8 @@ uint32_t tiny_kernel(struct tiny_plan *tiny, const char *name, stub_kernel kerne
 
 /* Begins a subplan; returns its number. */
 uint32_t tiny_subplan(struct tiny_plan *tiny);
+/* A check of the current subplan; b, a symbol, gives its text. */
+void tiny_check(struct tiny_plan *tiny, ig_slot a, ig_slot b);
 /* A tensor of the current subplan with its buffer, whose number is returned. dims: slots; a slot per axis. */
 uint32_t tiny_input(struct tiny_plan *tiny, const char *name, enum ingot_dtype dtype, uint32_t rank,
                     const ig_slot *dims);
