@@ -18,15 +18,7 @@ typedef uint32_t ig_plan_string;
 typedef uint32_t ig_slot;
 
 /* Slots 0 … n_symbols-1 are the symbols; instruction i fills slot n_symbols + i. */
-enum ig_shape_op {
-    IG_SHAPE_CONST,
-    IG_SHAPE_ADD,
-    IG_SHAPE_MUL,
-    IG_SHAPE_DIV,
-    IG_SHAPE_MOD,
-    IG_SHAPE_MIN,
-    IG_SHAPE_MAX
-};
+enum ig_shape_op { IG_SHAPE_CONST, IG_SHAPE_ADD, IG_SHAPE_MUL, IG_SHAPE_DIV, IG_SHAPE_MOD, IG_SHAPE_MIN, IG_SHAPE_MAX };
 struct ig_shape_instr {
     uint32_t op;
     uint32_t a, b; /* slots, both lower than the result's */
@@ -112,7 +104,8 @@ struct ig_subplan {
     uint32_t outputs, n_outputs;
     uint32_t buffers, n_buffers; /* ranges of the buffer table; operands count from the subplan's first buffer */
     uint32_t steps, n_steps;
-    uint32_t checks, n_checks; /* a range of the check table: the main plan's hold when shapes are bound, a body's when it
+    uint32_t checks,
+        n_checks; /* a range of the check table: the main plan's hold when shapes are bound, a body's when it
                                   is run */
 };
 
