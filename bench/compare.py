@@ -134,8 +134,8 @@ def compare(folders, peers, args, work):
     rows = {}
     for name, folder in folders:
         engine = work / f"{name}.ingot"
-        built = subprocess.run([args.ingot, "build", str(folder / "model.onnx"), "-o", str(engine)],
-                               capture_output=True, text=True)
+        built = subprocess.run([args.ingot, "build", str(folder / "model.onnx"), "-o", str(engine),
+                                "--target", args.target], capture_output=True, text=True)
         if built.returncode:
             print(f"ingot cannot build {name}: {built.stderr.strip()}", file=sys.stderr)
             continue
@@ -196,6 +196,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ingot", default=str(ROOT / "build" / "ingot"))
     parser.add_argument("--models", type=pathlib.Path, default=ROOT.parent / "shared" / "models")
+    parser.add_argument("--target", default="cpu", help="what Ingot builds for; cpu:x86-64-v3 keeps it to AVX2")
     parser.add_argument("--networks", default=",".join(NETWORKS))
     parser.add_argument("--no-real", action="store_true", help="leave out the small trained models")
     parser.add_argument("--rounds", type=int, default=5)
@@ -220,7 +221,7 @@ def main():
     output = args.output or ROOT / "bench" / "results" / f"{datetime.date.today()}-cpu-{level}.md"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(f"# CPU, fp32, batch 1, {args.threads} threads, {datetime.date.today()}\n\n"
-                      f"Machine: {machine()}\n\nCommand: `./dev bench {' '.join(sys.argv[1:])}`\n\n"
+                      f"Machine: {machine()}. Ingot's target: {args.target}.\n\nCommand: `./dev bench {' '.join(sys.argv[1:])}`\n\n"
                       f"{', '.join(f'{PEERS[p]} {v}' for p, v in versions.items())}; "
                       f"{args.rounds} interleaved rounds of {args.seconds} s, medians.\n\n{text}\n")
     print(f"\nwritten to {output}")
