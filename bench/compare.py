@@ -39,7 +39,7 @@ def peer_main(engine, model, data, threads, seconds):
     for k, name in enumerate(names):
         tensor = onnx.TensorProto()
         tensor.ParseFromString((pathlib.Path(data) / f"input_{k}.pb").read_bytes())
-        inputs.append((name, np.ascontiguousarray(numpy_helper.to_array(tensor))))
+        inputs.append((name, np.array(numpy_helper.to_array(tensor), order="C")))  # a copy that may be written
     del graph
     if engine == "onnxruntime":
         import onnxruntime

@@ -94,8 +94,8 @@ static const struct ig_plan_step steps[] = {
     {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
 };
 static const struct ig_plan_kernel kernels[] = {
-    {0, NAME_K, NAME_X, NAME_Y, 0},
-    {64, NAME_K, NAME_X, NAME_Y, 0},
+    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0},
+    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0},
 };
 static const struct ig_subplan subplans[] = {
     {0, 2, 2, 1, 0, 8, 0, 3, 0, 1},

@@ -316,6 +316,8 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
         kernels[i].name = add_string(t, k->symbol);
         kernels[i].fingerprint = add_string(t, k->fingerprint);
         kernels[i].tactic = add_string(t, k->kernel->tactic ? k->kernel->tactic : "");
+        kernels[i].threads = (uint32_t)k->kernel->threads;
+        kernels[i].shared_bytes = (uint32_t)k->kernel->shared_bytes;
     }
     plan->kernels = kernels;
     plan->n_kernels = set->kernels.count;
@@ -346,6 +348,8 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
 
 void ig_plan_set_entries(struct ig_built_plan *built, const struct ig_kernel_set *set) {
     struct ig_plan_kernel *kernels = (struct ig_plan_kernel *)built->plan.kernels;
-    for (uint32_t i = 0; i < set->kernels.count; i++)
+    for (uint32_t i = 0; i < set->kernels.count; i++) {
         kernels[i].entry = set->code.entries[i];
+        kernels[i].portable = set->code.portable ? set->code.portable[i] : UINT64_MAX;
+    }
 }

@@ -18,6 +18,10 @@ struct ig_list;   /* a captured sequence of launches */
 struct ig_launch {
     struct ig_module *module;
     uint64_t entry;       /* offset of the kernel in the module's code */
+    uint64_t portable;    /* CUDA: of its PTX; UINT64_MAX: none */
+    const char *name;     /* CUDA: of the function; lives as long as the module's code */
+    uint32_t threads;     /* CUDA: of a block */
+    uint32_t shared;      /* CUDA: bytes of dynamic shared memory of a block */
     void *const *buffers; /* copied by launch */
     uint32_t n_buffers;
     const int64_t *dims; /* copied by launch */

@@ -125,6 +125,8 @@ static enum ingot_status check_kernels(const struct checker *c) {
     for (uint32_t i = 0; i < c->plan->n_kernels; i++) {
         const struct ig_plan_kernel *kernel = &c->plan->kernels[i];
         REQUIRE(c, kernel->entry < c->code_size, "kernel %u begins beyond the code", i);
+        REQUIRE(c, kernel->portable == UINT64_MAX || kernel->portable < c->code_size,
+                "kernel %u has its portable form beyond the code", i);
         REQUIRE(c, is_string(c, kernel->name) && is_string(c, kernel->fingerprint) && is_string(c, kernel->tactic),
                 "kernel %u has no name", i);
         REQUIRE(c, kernel->reserved == 0, "kernel %u has something in its reserved field", i);

@@ -90,10 +90,13 @@ struct ig_plan_step {
 };
 
 struct ig_plan_kernel {
-    uint64_t entry; /* offset into the code section */
+    uint64_t entry;    /* offset into the code section: of the function; CUDA: of the cubin that holds it */
+    uint64_t portable; /* CUDA: offset of its PTX, a terminated text; UINT64_MAX: there is none */
     ig_plan_string name;
     ig_plan_string fingerprint;
     ig_plan_string tactic;
+    uint32_t threads;      /* CUDA: of a block */
+    uint32_t shared_bytes; /* CUDA: dynamic shared memory of a block */
     uint32_t reserved;
 };
 

@@ -8,6 +8,7 @@ enum ig_isa {
     IG_ISA_X86_64_V3, /* AVX2, FMA, F16C */
     IG_ISA_X86_64_V4, /* AVX-512 F/BW/CD/DQ/VL */
     IG_ISA_AMX,       /* v4 and AMX-TILE/BF16/INT8, AVX512-VNNI/BF16 */
+    IG_ISA_CUDA,      /* an NVIDIA GPU: see sm */
     IG_ISA_COUNT
 };
 
@@ -15,7 +16,13 @@ struct ig_target {
     enum ig_isa isa;
     int vector_bytes;     /* 32 or 64 */
     int vector_registers; /* 16 or 32 */
+    int sm;               /* CUDA: ten times the compute capability (80, 90, 100); 0 on CPUs */
+    bool sm_own;          /* CUDA: also what only this architecture has ("sm_90a": wgmma) */
 };
+
+static inline bool ig_target_is_cuda(const struct ig_target *target) {
+    return target->isa == IG_ISA_CUDA;
+}
 
 /* Columns of a packed weight panel (the attribute `packed` of matmul and conv): two vectors of f32, the width of the
  * contraction's micro-kernel. Decided here because the layout pass packs and the contract kernels read. */

@@ -19,6 +19,8 @@ struct ig_kernel {
     IG_VEC(ig_dim) dims;            /* the values of dim[] at run time: loops->dim_params */
     ig_dim tiles;                   /* how many tiles there are */
     ig_dim scratch_bytes;           /* per thread */
+    int threads;                    /* CUDA: of a block, which does a tile at a time; CPU: 0 */
+    int shared_bytes;               /* CUDA: dynamic shared memory of a block */
     ig_dim work;                    /* estimate, in vector operations, for deciding how many threads are worth it */
 };
 

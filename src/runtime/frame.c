@@ -27,6 +27,7 @@ static uint32_t worthwhile_workers(const struct ig_frame_env *env, const struct 
 static enum ingot_status make_kernel(struct ig_frame_env *env, struct ig_frame_step *step, struct ingot_error *error) {
     const struct ig_plan_step *plan_step = step->plan;
     const struct ig_plan *plan = &env->file->plan;
+    const struct ig_plan_kernel *kernel = &plan->kernels[plan_step->kernel];
     size_t tiles = 0, scratch = 0;
     IG_TRY(ig_frame_size(env, plan_step, plan_step->tiles, "the number of tiles", &tiles, error));
     if (plan_step->scratch != IG_PLAN_NONE)
@@ -36,7 +37,11 @@ static enum ingot_status make_kernel(struct ig_frame_env *env, struct ig_frame_s
     for (uint32_t i = 0; i < plan_step->n_dims; i++)
         dims[i] = env->slots[plan->dims[plan_step->dims + i]];
     step->launch = (struct ig_launch){.module = env->module,
-                                      .entry = plan->kernels[plan_step->kernel].entry,
+                                      .entry = kernel->entry,
+                                      .portable = kernel->portable,
+                                      .name = ig_plan_text(plan, kernel->name),
+                                      .threads = kernel->threads,
+                                      .shared = kernel->shared_bytes,
                                       .buffers = step->operands,
                                       .n_buffers = plan_step->n_operands,
                                       .dims = dims,

@@ -25,7 +25,8 @@ struct ig_source {
 struct ig_code {
     const void *bytes; /* position-independent; starts and ends on 4096 */
     size_t size;
-    uint64_t *entries; /* offset of each source's function */
+    uint64_t *entries;  /* offset of each source's function; CUDA: of the cubin that holds it, aligned to 64 */
+    uint64_t *portable; /* CUDA: offset of each source's PTX, a terminated text, UINT64_MAX: none; NULL: none at all */
 };
 
 /* Compiles and links; `flags` are for the target ("-march=x86-64-v4"), ended by NULL, or NULL. The result depends on the sources, flags and
