@@ -13,9 +13,9 @@ struct level {
 };
 
 static const struct level levels[] = {
-    {"x86-64-v3", {IG_ISA_X86_64_V3, 32, 16}, IG_CPU_X86_64_V3},
-    {"x86-64-v4", {IG_ISA_X86_64_V4, 64, 32}, IG_CPU_X86_64_V4},
-    {"amx", {IG_ISA_AMX, 64, 32}, IG_CPU_AMX},
+    {"x86-64-v3", {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16}, IG_CPU_X86_64_V3},
+    {"x86-64-v4", {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}, IG_CPU_X86_64_V4},
+    {"amx", {.isa = IG_ISA_AMX, .vector_bytes = 64, .vector_registers = 32}, IG_CPU_AMX},
 };
 enum { n_levels = sizeof levels / sizeof *levels };
 
