@@ -291,7 +291,7 @@ static void find_compiler(struct ig_job *job, void *argument) {
 }
 
 int main(int argc, char **argv) {
-    struct settings s = {.target = {IG_ISA_X86_64_V4, 64, 32}};
+    struct settings s = {.target = {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}};
     unsigned threads = 1;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -300,7 +300,7 @@ int main(int argc, char **argv) {
             continue;
         }
         if (!strcmp(argv[i], "--target") && !strcmp(value, "v3"))
-            s.target = (struct ig_target){IG_ISA_X86_64_V3, 32, 16};
+            s.target = (struct ig_target){.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
         if (!strcmp(argv[i], "--threads")) threads = (unsigned)atoi(value);
         if (!strcmp(argv[i], "--cc")) s.toolchain.cc = value;
         if (!strcmp(argv[i], "--only")) s.only = value;

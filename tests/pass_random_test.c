@@ -13,7 +13,7 @@
 
 enum { GRAPHS = 400, STEPS = 14, MAX_ELEMENTS = 3000, BATCH = 2 };
 
-static const struct ig_target target = {IG_ISA_X86_64_V3, 32, 16};
+static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
 
 struct maker {
     struct ig_job *job;

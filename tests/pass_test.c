@@ -23,7 +23,7 @@ struct rewrite {
     int flags;
 };
 
-static const struct ig_target target = {IG_ISA_X86_64_V3, 32, 16};
+static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------- */
 

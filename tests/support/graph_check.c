@@ -427,7 +427,8 @@ static bool has_compiler(struct ig_job *job, const char *cc) {
 }
 
 void check_graphs(const struct graph_case *cases, int count) {
-    static const struct ig_target targets[] = {{IG_ISA_X86_64_V3, 32, 16}, {IG_ISA_X86_64_V4, 64, 32}};
+    static const struct ig_target targets[] = {{.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16},
+                                               {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}};
     static const char *const compilers[] = {"gcc", "clang"};
     const uint64_t needed[] = {IG_CPU_X86_64_V3, IG_CPU_X86_64_V4};
     struct run run = {.cases = cases, .count = count};
