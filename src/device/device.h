@@ -1,6 +1,6 @@
 /*
- * A device: where memory lives and kernels run. About 15 functions in one table; null/ is the commented example,
- * cpu/ the real one. One conformance suite (tests/device_test.c) runs on all.
+ * A device: where memory lives and kernels run. About 20 functions in one table; null/ is the commented example,
+ * cpu/ and cuda/ the real ones. One conformance suite (tests/device_test.c) runs on all.
  *
  * A device and everything made from it belong to one thread at a time: each context has a device of its own.
  */
@@ -22,6 +22,8 @@ struct ig_launch {
     const char *name;     /* CUDA: of the function; lives as long as the module's code */
     uint32_t threads;     /* CUDA: of a block */
     uint32_t shared;      /* CUDA: bytes of dynamic shared memory of a block */
+    bool waits;           /* CUDA: the kernel itself waits for the one before it (griddepcontrol.wait) in every thread
+                             and before it touches anything but constants, so that it may be started early */
     void *const *buffers; /* copied by launch */
     uint32_t n_buffers;
     const int64_t *dims; /* copied by launch */
@@ -36,14 +38,23 @@ struct ig_device_api {
     void (*destroy)(struct ig_device *device);
     /* How many workers a launch is spread over at most, the caller included; each has scratch of its own. */
     uint32_t (*workers)(const struct ig_device *device);
-    /* Memory of the device, zero-filled is not promised. Aligned to 64. */
+    /* Memory of the device, zero-filled is not promised. Aligned to 64. Enqueued work may still use what is released: it
+     * is given back behind that work. */
     enum ingot_status (*allocate)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);
     void (*release)(struct ig_device *, void *memory, size_t size);
+    /* Memory of the host that copies can read and write while the host goes on (pinned). Aligned to 64. No enqueued work
+     * may use it when it is released. */
+    enum ingot_status (*allocate_host)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);
+    void (*release_host)(struct ig_device *, void *memory, size_t size);
     /* Loads code. `code` must stay mapped and unchanged until module_destroy. */
     enum ingot_status (*module_create)(struct ig_device *, const void *code, size_t size, struct ig_module **out_module,
                                        struct ingot_error *);
     void (*module_destroy)(struct ig_device *, struct ig_module *module);
     enum ingot_status (*stream_create)(struct ig_device *, struct ig_stream **out_stream, struct ingot_error *);
+    /* A stream of the caller's own (CUDA: a CUstream of this GPU's primary context), which outlives the ig_stream and is
+     * not destroyed with it. INGOT_UNSUPPORTED where a device knows no such thing. */
+    enum ingot_status (*stream_adopt)(struct ig_device *, void *native, struct ig_stream **out_stream,
+                                      struct ingot_error *);
     void (*stream_destroy)(struct ig_device *, struct ig_stream *stream);
     /* Waits until all that was enqueued is done and returns the first failure since the last wait. */
     enum ingot_status (*stream_wait)(struct ig_device *, struct ig_stream *stream, struct ingot_error *);
@@ -51,14 +62,21 @@ struct ig_device_api {
     void (*event_destroy)(struct ig_device *, struct ig_event *event);
     enum ingot_status (*event_record)(struct ig_device *, struct ig_stream *, struct ig_event *, struct ingot_error *);
     enum ingot_status (*event_wait)(struct ig_device *, struct ig_stream *, struct ig_event *, struct ingot_error *);
-    /* Enqueued. */
+    /* The time between two recorded events, by the device's clock. Both have happened (a wait saw to that). */
+    enum ingot_status (*event_elapsed)(struct ig_device *, struct ig_event *begin, struct ig_event *end,
+                                       uint64_t *out_nanoseconds, struct ingot_error *);
+    /* Enqueued. From and to any memory of the device or the host. Where the host's is not from allocate_host, the call may
+     * wait for the copy; such memory must not be in a list. */
     enum ingot_status (*copy)(struct ig_device *, struct ig_stream *, void *to, const void *from, size_t size,
                               struct ingot_error *);
     enum ingot_status (*launch)(struct ig_device *, struct ig_stream *, const struct ig_launch *, struct ingot_error *);
     /* Makes sure that a launch with that much scratch per worker allocates nothing. */
     enum ingot_status (*reserve_scratch)(struct ig_device *, struct ig_stream *, size_t bytes, struct ingot_error *);
+    /* What such a reservation takes in all. */
+    size_t (*scratch_bytes)(const struct ig_device *, size_t bytes);
     /* Capture: launches and copies between begin and end are recorded, not run. They count from 0 in the order in which
-     * they were made. Launching a list allocates nothing. */
+     * they were made. Launching a list allocates nothing and waits for nothing. It may be launched on any stream, but on
+     * one at a time. */
     enum ingot_status (*list_begin)(struct ig_device *, struct ig_stream *, struct ingot_error *);
     enum ingot_status (*list_end)(struct ig_device *, struct ig_stream *, struct ig_list **out_list,
                                   struct ingot_error *);
@@ -73,13 +91,35 @@ struct ig_device_api {
 struct ig_device {
     const struct ig_device_api *api;
     const struct ingot_allocator *allocator;
+    bool
+        host_memory; /* its memory is the host's: the host touches buffers, kernels any memory of the process. Where this
+                         is false, the host uses `copy`, and kernels take memory from `allocate` only */
 };
 
 /* `threads` that compute, the caller's included; 0: as many as this process may use (affinity, cgroup quota). */
 enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allocator *allocator,
                                        struct ig_device **out_device, struct ingot_error *error);
+/* GPU number `ordinal`. The driver is loaded here (libcuda.so.1); INGOT_DEVICE where there is none, it is too old or has
+ * no such GPU. The caller's current context is the same after every call. */
+enum ingot_status ig_device_cuda_create(int ordinal, const struct ingot_allocator *allocator,
+                                        struct ig_device **out_device, struct ingot_error *error);
 /* Records what it is told as text, runs nothing. */
 enum ingot_status ig_device_null_create(const struct ingot_allocator *allocator, struct ig_device **out_device,
                                         struct ingot_error *error);
+
+/* What a GPU is. */
+struct ig_device_cuda_info {
+    char name[128];      /* "NVIDIA H100 80GB HBM3" */
+    char arch[16];       /* "sm_90a": the target that uses all of it */
+    int sm;              /* 90 */
+    bool sm_own;         /* has instructions of its own generation only ("a") */
+    uint32_t processors; /* multiprocessors */
+    uint32_t shared;     /* most bytes of dynamic shared memory of a block */
+    size_t memory;       /* bytes in all */
+    int driver;          /* the newest CUDA that its driver knows: 13000 is 13.0 */
+};
+/* How many GPUs the driver shows; INGOT_DEVICE where there is no driver. */
+enum ingot_status ig_device_cuda_count(int *out_count, struct ingot_error *error);
+enum ingot_status ig_device_cuda_describe(int ordinal, struct ig_device_cuda_info *out_info, struct ingot_error *error);
 
 #endif

@@ -2,6 +2,7 @@
  * The CPU device. Memory is the host's. A stream does its work at once, on the calling thread and the pool's: when a call
  * returns, its work is done, so that waiting and events have nothing left to do.
  */
+#define _GNU_SOURCE
 #include "device/device.h"
 #include "base/cpu.h"
 #include "base/memory.h"
@@ -10,6 +11,7 @@
 #include "device/cpu/pool.h"
 
 #include <string.h>
+#include <time.h>
 
 #define BUFFER_ALIGNMENT 64
 /* A copy is divided into pieces of this size; below the other size a second worker does not pay. */
@@ -30,7 +32,7 @@ struct ig_stream {
 };
 
 struct ig_event {
-    bool recorded;
+    uint64_t time; /* nanoseconds */
 };
 
 static struct ig_pool *pool_of(const struct ig_device *device) {
@@ -89,6 +91,11 @@ static enum ingot_status stream_create(struct ig_device *device, struct ig_strea
     return INGOT_OK;
 }
 
+static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
+                                      struct ingot_error *error) {
+    return IG_ERR(error, INGOT_UNSUPPORTED, "a CPU device has no streams but its own");
+}
+
 static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
     if (!stream) return;
     ig_list_destroy(stream->recording);
@@ -113,13 +120,21 @@ static void event_destroy(struct ig_device *device, struct ig_event *event) {
 
 static enum ingot_status event_record(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
                                       struct ingot_error *error) {
-    event->recorded = true;
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    event->time = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
     return INGOT_OK;
 }
 
 /* Whatever was enqueued before the event was recorded is done already; one that was never recorded holds nobody up. */
 static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
                                     struct ingot_error *error) {
+    return INGOT_OK;
+}
+
+static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
+                                       uint64_t *out_nanoseconds, struct ingot_error *error) {
+    *out_nanoseconds = end->time - begin->time;
     return INGOT_OK;
 }
 
@@ -182,6 +197,10 @@ static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_str
     return ig_pool_reserve_scratch(pool_of(device), bytes, error);
 }
 
+static size_t scratch_bytes(const struct ig_device *device, size_t bytes) {
+    return bytes * ig_pool_size(pool_of(device));
+}
+
 /* ---- Lists ----------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status list_begin(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
@@ -218,18 +237,23 @@ static const struct ig_device_api api = {
     .workers = workers,
     .allocate = allocate,
     .release = release,
+    .allocate_host = allocate,
+    .release_host = release,
     .module_create = module_create,
     .module_destroy = module_destroy,
     .stream_create = stream_create,
+    .stream_adopt = stream_adopt,
     .stream_destroy = stream_destroy,
     .stream_wait = stream_wait,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_record = event_record,
     .event_wait = event_wait,
+    .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
     .reserve_scratch = reserve_scratch,
+    .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,
     .list_end = list_end,
     .list_destroy = list_destroy,
@@ -242,7 +266,7 @@ enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allo
     if (threads == 0) threads = ig_cpu_processors();
     struct cpu_device *device = ig_allocate(allocator, sizeof *device, _Alignof(struct cpu_device));
     if (!device) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
-    device->base = (struct ig_device){&api, allocator};
+    device->base = (struct ig_device){&api, allocator, true};
     enum ingot_status status = ig_pool_create(threads, allocator, &device->pool, error);
     if (status != INGOT_OK)
         ig_release(allocator, device, sizeof *device);

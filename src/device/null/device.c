@@ -5,7 +5,8 @@
  * modules and lists are the device's own structs; their users see only pointers. This one does no work. It gives out
  * memory (callers may write there) and notes every call in words, with names instead of addresses, so that two runs
  * give the same text: b0, b1, … are buffers in the order of allocation, m0 modules, s0 streams, e0 events, l0 lists.
- * Addresses that it did not give out (weights, the caller's tensors) are "host".
+ * Addresses that it did not give out (weights, the caller's tensors) are "host". Its memory is the host's, but a test
+ * may set `host_memory` to false and see what the runtime then does.
  */
 #include "device/null/null.h"
 
@@ -107,7 +108,8 @@ static enum ingot_status out_of_memory(struct ingot_error *error, const char *wh
     return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %s", what);
 }
 
-static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
+static enum ingot_status take(struct ig_device *device, const char *how, size_t size, void **out_memory,
+                              struct ingot_error *error) {
     struct null_device *null = self(device);
     struct buffer *buffer = ig_allocate(device->allocator, sizeof *buffer, _Alignof(struct buffer));
     if (!buffer) return out_of_memory(error, "a buffer");
@@ -120,12 +122,12 @@ static enum ingot_status allocate(struct ig_device *device, size_t size, void **
     buffer->number = null->n_buffers++;
     buffer->next = null->buffers;
     null->buffers = buffer;
-    note(null, "allocate b%u size=%zu\n", buffer->number, size);
+    note(null, "%s b%u size=%zu\n", how, buffer->number, size);
     *out_memory = buffer->memory;
     return INGOT_OK;
 }
 
-static void release(struct ig_device *device, void *memory, size_t size) {
+static void give_back(struct ig_device *device, const char *how, void *memory, size_t size) {
     struct null_device *null = self(device);
     struct buffer **link = &null->buffers;
     while (*link && (*link)->memory != memory)
@@ -133,9 +135,26 @@ static void release(struct ig_device *device, void *memory, size_t size) {
     struct buffer *buffer = *link;
     if (!buffer) return;
     *link = buffer->next;
-    note(null, "release b%u size=%zu\n", buffer->number, size);
+    note(null, "%s b%u size=%zu\n", how, buffer->number, size);
     ig_release(device->allocator, buffer->memory, buffer->size ? buffer->size : 1);
     ig_release(device->allocator, buffer, sizeof *buffer);
+}
+
+static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
+    return take(device, "allocate", size, out_memory, error);
+}
+
+static void release(struct ig_device *device, void *memory, size_t size) {
+    give_back(device, "release", memory, size);
+}
+
+static enum ingot_status allocate_host(struct ig_device *device, size_t size, void **out_memory,
+                                       struct ingot_error *error) {
+    return take(device, "allocate_host", size, out_memory, error);
+}
+
+static void release_host(struct ig_device *device, void *memory, size_t size) {
+    give_back(device, "release_host", memory, size);
 }
 
 static enum ingot_status module_create(struct ig_device *device, const void *code, size_t size,
@@ -164,6 +183,11 @@ static enum ingot_status stream_create(struct ig_device *device, struct ig_strea
     note(self(device), "stream_create s%u\n", stream->number);
     *out_stream = stream;
     return INGOT_OK;
+}
+
+static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
+                                      struct ingot_error *error) {
+    return stream_create(device, out_stream, error);
 }
 
 static void free_list(struct ig_device *device, struct ig_list *list) {
@@ -211,6 +235,12 @@ static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *
     return INGOT_OK;
 }
 
+static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
+                                       uint64_t *out_nanoseconds, struct ingot_error *error) {
+    *out_nanoseconds = 0;
+    return INGOT_OK;
+}
+
 /* ---- Work: enqueued, or, between list_begin and list_end, recorded. ------------------------------------------------ */
 
 /* Begins a line of work, and counts it where a list is being recorded. */
@@ -250,6 +280,10 @@ static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_str
                                          struct ingot_error *error) {
     note(self(device), "reserve_scratch s%u bytes=%zu\n", stream->number, bytes);
     return INGOT_OK;
+}
+
+static size_t scratch_bytes(const struct ig_device *device, size_t bytes) {
+    return bytes;
 }
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------ */
@@ -312,18 +346,23 @@ static const struct ig_device_api api = {
     .workers = workers,
     .allocate = allocate,
     .release = release,
+    .allocate_host = allocate_host,
+    .release_host = release_host,
     .module_create = module_create,
     .module_destroy = module_destroy,
     .stream_create = stream_create,
+    .stream_adopt = stream_adopt,
     .stream_destroy = stream_destroy,
     .stream_wait = stream_wait,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_record = event_record,
     .event_wait = event_wait,
+    .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
     .reserve_scratch = reserve_scratch,
+    .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,
     .list_end = list_end,
     .list_destroy = list_destroy,
@@ -335,7 +374,7 @@ enum ingot_status ig_device_null_create(const struct ingot_allocator *allocator,
                                         struct ingot_error *error) {
     struct null_device *null = ig_allocate(allocator, sizeof *null, _Alignof(struct null_device));
     if (!null) return out_of_memory(error, "a device");
-    null->base = (struct ig_device){&api, allocator};
+    null->base = (struct ig_device){&api, allocator, true};
     *out_device = &null->base;
     return INGOT_OK;
 }
