@@ -267,5 +267,5 @@ void ig_link(struct ig_job *job, const struct ig_object *objects, const char *co
         }
         entries[o] = address_of(&l, o, symbol);
     }
-    *out_code = (struct ig_code){l.blob, (size_t)l.size, entries};
+    *out_code = (struct ig_code){.bytes = l.blob, .size = (size_t)l.size, .entries = entries};
 }
