@@ -273,6 +273,13 @@ int ig_loops_local(struct ig_loops *k, enum ingot_dtype dtype, int64_t elements,
     return add_buffer(k, &b);
 }
 
+int ig_loops_spread(struct ig_loops *k, enum ingot_dtype dtype, int64_t iterations, int64_t width, const char *name) {
+    int buffer = ig_loops_local(k, dtype, iterations * width, name);
+    k->buffers.at[buffer].kind = IG_BUFFER_SPREAD;
+    k->buffers.at[buffer].width = width;
+    return buffer;
+}
+
 /* ---- Statements --------------------------------------------------------------------------------------------------- */
 
 static struct ig_stmt *append(struct ig_loops *k, struct ig_stmt *body, enum ig_stmt_kind kind) {

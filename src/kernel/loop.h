@@ -48,6 +48,9 @@ enum ig_buffer_kind {
     IG_BUFFER_PARAM,   /* buf[i] */
     IG_BUFFER_SCRATCH, /* per-thread scratch at an offset (an ig_x in bytes) */
     IG_BUFFER_LOCAL,   /* an array on the stack, of constant size */
+    IG_BUFFER_SPREAD, /* `width` elements for each iteration of a vector loop: element i*width + r belongs to iteration i
+                          of SIMD loops over 0 … elements/width, step 1, and is touched by that iteration only. CUDA: the
+                          registers of the thread that does it; elsewhere like LOCAL. */
 };
 struct ig_buffer {
     enum ig_buffer_kind kind;
@@ -55,7 +58,8 @@ struct ig_buffer {
     bool written;
     int param;        /* PARAM */
     ig_x offset;      /* SCRATCH: bytes, a multiple of 64 */
-    int64_t elements; /* LOCAL */
+    int64_t elements; /* LOCAL, SPREAD */
+    int64_t width;    /* SPREAD */
     const char *name; /* in the text: "x0", "row1" */
     ig_x nothing;     /* PARAM that may be empty and is read all the same, at a clamped index: a bool expression that
                          holds where it is empty (IG_NO_X: never) */
@@ -81,6 +85,12 @@ enum ig_for_kind {
     IG_FOR_SIMD,   /* iterations independent but for accumulators updated by add, mul, min, max: to be vectorised */
     IG_FOR_TILE,   /* the tile loop begin … end-1: exactly one, outermost */
     IG_FOR_UNROLL, /* constant, small bounds */
+    IG_FOR_VECTOR, /* from 0 to 2, 4, 8 or 16, step 1; iterations independent but for accumulators, no loops within:
+                      unrolled. CUDA: where an index is a multiple of the count plus the variable, the loads and stores of
+                      all iterations are one access of up to 16 bytes, for buffers begin at multiples of 16 bytes. */
+    IG_FOR_TEAM, /* iterations independent. CUDA: spread over teams of `lanes` threads of the block; inside, SIMD loops
+                      and what is uniform mean the threads of a team. No locals, scratch or calls within, but SPREAD.
+                      Elsewhere serial. */
 };
 /* An argument of a call: the address of element `index` of a buffer, as a pointer to the buffer's storage type (const
  * where the buffer is not written), or, where buffer is -1, the value of `index`. */
@@ -91,13 +101,14 @@ struct ig_call_arg {
 struct ig_stmt {
     enum ig_stmt_kind kind;
     enum ig_for_kind for_kind;
-    int var;                        /* FOR: index of the loop variable; ACC, UPDATE: of the accumulator */
-    ig_x lo, hi, step;              /* FOR */
-    int buffer;                     /* STORE */
-    ig_x index, value;              /* STORE; value: ACC, UPDATE, IF's condition */
-    enum ig_op op;                  /* UPDATE */
-    enum ingot_dtype dtype;         /* ACC */
-    const char *text;               /* TEXT; CALL: the function's name */
+    int var;                /* FOR: index of the loop variable; ACC, UPDATE: of the accumulator */
+    ig_x lo, hi, step;      /* FOR */
+    int lanes;              /* FOR of kind TEAM: a power of two up to 32, which divides the threads of a block */
+    int buffer;             /* STORE */
+    ig_x index, value;      /* STORE; value: ACC, UPDATE, IF's condition */
+    enum ig_op op;          /* UPDATE */
+    enum ingot_dtype dtype; /* ACC */
+    const char *text;       /* TEXT; CALL: the function's name */
     const struct ig_call_arg *args; /* CALL; loads from a buffer that is passed are not moved across the call */
     int n_args;
     IG_VEC(struct ig_stmt *) body; /* FOR, IF */
@@ -152,6 +163,7 @@ static inline const struct ig_x_node *ig_x_look(const struct ig_loops *k, ig_x x
 int ig_loops_param(struct ig_loops *k, int param, enum ingot_dtype dtype, bool written, const char *name);
 int ig_loops_scratch(struct ig_loops *k, enum ingot_dtype dtype, ig_x offset, const char *name);
 int ig_loops_local(struct ig_loops *k, enum ingot_dtype dtype, int64_t elements, const char *name);
+int ig_loops_spread(struct ig_loops *k, enum ingot_dtype dtype, int64_t iterations, int64_t width, const char *name);
 
 /* Statements, appended to `body` (an ig_stmt of kind FOR or IF; NULL: the FOR becomes `top`). Give the tile loop's hi as
  * ig_x_dim(k, tiles): its text runs from begin to end. */

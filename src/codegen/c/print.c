@@ -212,7 +212,7 @@ static void print_for(struct ig_c_printer *p, const struct ig_stmt *s, uint32_t 
     }
     const char *head = loop_head(p, s);
     if (r.possible) print_simd_pragma(p, &r);
-    if (s->for_kind == IG_FOR_UNROLL) ig_c_line(p, "#pragma GCC unroll 32");
+    if (s->for_kind == IG_FOR_UNROLL || s->for_kind == IG_FOR_VECTOR) ig_c_line(p, "#pragma GCC unroll 32");
     note_loop_writes(p, place);
     ig_c_line(p, "%s", head);
     print_body(p, s, next);
@@ -275,7 +275,7 @@ static void print_buffers(struct ig_c_printer *p) {
             ig_c_line(p, "%s *restrict const %s = (%s *)((char *)scratch + %s);", type, b->name, type,
                       ig_c_plain_text(p, b->offset));
         }
-        if (b->kind == IG_BUFFER_LOCAL) {
+        if (b->kind == IG_BUFFER_LOCAL || b->kind == IG_BUFFER_SPREAD) {
             ig_c_line(p, "%s %s[%lld] __attribute__((aligned(64)));", type, b->name, (long long)b->elements);
         }
     }
