@@ -105,3 +105,10 @@ void *ig_arena_alloc(struct ig_arena *arena, size_t size) {
     if (block->used > block->size) block->used = block->size;
     return (char *)block + start; /* blocks come zeroed and nothing is handed out twice */
 }
+
+size_t ig_arena_bytes(const struct ig_arena *arena) {
+    size_t bytes = 0;
+    for (const struct ig_arena_block *block = arena->head; block; block = block->next)
+        bytes += block->size;
+    return bytes;
+}

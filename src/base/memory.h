@@ -27,5 +27,7 @@ void ig_arena_init(struct ig_arena *arena, const struct ingot_allocator *allocat
 void ig_arena_deinit(struct ig_arena *arena);
 /* Zeroed, aligned to 16 (64 for sizes from 4096 up); NULL where the allocator has none. */
 void *ig_arena_alloc(struct ig_arena *arena, size_t size);
+/* What its blocks take in all. */
+size_t ig_arena_bytes(const struct ig_arena *arena);
 
 #endif

@@ -62,6 +62,9 @@ struct ig_device_api {
     void (*event_destroy)(struct ig_device *, struct ig_event *event);
     enum ingot_status (*event_record)(struct ig_device *, struct ig_stream *, struct ig_event *, struct ingot_error *);
     enum ingot_status (*event_wait)(struct ig_device *, struct ig_stream *, struct ig_event *, struct ingot_error *);
+    /* The host waits until the work before the event's last record is done; at once where it was never recorded. Whether
+     * that work failed, stream_wait says. */
+    enum ingot_status (*event_sync)(struct ig_device *, struct ig_event *, struct ingot_error *);
     /* The time between two recorded events, by the device's clock. Both have happened (a wait saw to that). */
     enum ingot_status (*event_elapsed)(struct ig_device *, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *);
@@ -81,6 +84,8 @@ struct ig_device_api {
     enum ingot_status (*list_end)(struct ig_device *, struct ig_stream *, struct ig_list **out_list,
                                   struct ingot_error *);
     void (*list_destroy)(struct ig_device *, struct ig_list *);
+    /* What the list takes of host and device memory, roughly where only the driver knows. */
+    size_t (*list_bytes)(const struct ig_device *, const struct ig_list *);
     enum ingot_status (*list_launch)(struct ig_device *, struct ig_stream *, struct ig_list *, struct ingot_error *);
     /* Replaces the address of buffer `buffer` of the recorded launch number `item`; of a copy, 0 is the source and 1 the
      * destination. By place and not by old address, because one address may stand for two buffers (the caller may bind

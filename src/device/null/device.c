@@ -235,6 +235,11 @@ static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *
     return INGOT_OK;
 }
 
+static enum ingot_status event_sync(struct ig_device *device, struct ig_event *event, struct ingot_error *error) {
+    note(self(device), "event_sync e%u\n", event->number);
+    return INGOT_OK;
+}
+
 static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *error) {
     *out_nanoseconds = 0;
@@ -313,6 +318,10 @@ static void list_destroy(struct ig_device *device, struct ig_list *list) {
     free_list(device, list);
 }
 
+static size_t list_bytes(const struct ig_device *device, const struct ig_list *list) {
+    return sizeof *list;
+}
+
 static enum ingot_status list_launch(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
                                      struct ingot_error *error) {
     if (stream->recording) return IG_ERR(error, INGOT_UNSUPPORTED, "a list cannot be recorded into another");
@@ -358,6 +367,7 @@ static const struct ig_device_api api = {
     .event_destroy = event_destroy,
     .event_record = event_record,
     .event_wait = event_wait,
+    .event_sync = event_sync,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
@@ -366,6 +376,7 @@ static const struct ig_device_api api = {
     .list_begin = list_begin,
     .list_end = list_end,
     .list_destroy = list_destroy,
+    .list_bytes = list_bytes,
     .list_launch = list_launch,
     .list_patch = list_patch,
 };
