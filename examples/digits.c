@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     for (int y = 0; y < 8; y++)
         for (int x = 0; x < 8; x++)
             pixels[8 * y + x] = (float)(strchr(levels, picture[y][x]) - levels) / 8;
-    struct ingot_tensor input = {INGOT_F32, 4, {1, 1, 8, 8}, pixels}, output;
+    struct ingot_tensor input = {INGOT_F32, 4, {1, 1, 8, 8}, pixels, INGOT_HOST}, output;
     if (ingot_context_set_input(context, 0, &input, &error)) return fail(&error);
     if (ingot_context_run(context, &error)) return fail(&error);
     if (ingot_context_output(context, 0, &output, &error)) return fail(&error);

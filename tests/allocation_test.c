@@ -56,7 +56,7 @@ static int open_descriptors(void) {
 
 static enum ingot_status run_batch(struct ingot_context *context, int64_t batch, const float *pixels,
                                    struct ingot_error *error) {
-    struct ingot_tensor input = {INGOT_F32, 4, {batch, 1, 8, 8}, (void *)pixels};
+    struct ingot_tensor input = {INGOT_F32, 4, {batch, 1, 8, 8}, (void *)pixels, INGOT_HOST};
     enum ingot_status status = ingot_context_set_input(context, 0, &input, error);
     return status ? status : ingot_context_run(context, error);
 }

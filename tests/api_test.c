@@ -108,7 +108,7 @@ static void expect(enum ingot_status found, enum ingot_status wanted, const stru
 
 static enum ingot_status run_batch(struct ingot_context *context, int64_t batch, struct ingot_error *error) {
     static const float x[3 * 100] = {1, 2, 3, 4};
-    struct ingot_tensor input = {INGOT_F32, 2, {batch, 3}, (void *)(uintptr_t)x}, output;
+    struct ingot_tensor input = {INGOT_F32, 2, {batch, 3}, (void *)(uintptr_t)x, INGOT_HOST}, output;
     enum ingot_status status = ingot_context_set_input(context, 0, &input, error);
     if (status == INGOT_OK) status = ingot_context_run(context, error);
     if (status == INGOT_OK) status = ingot_context_output(context, 0, &output, error);
@@ -275,7 +275,7 @@ static void runs_an_engine(void **state) {
     assert_int_equal(ingot_context_memory(context, &info, NULL), INGOT_OK);
     assert_int_equal(info.weights_bytes, 1024);
     struct ingot_error error;
-    struct ingot_tensor wrong = {INGOT_F32, 2, {1, 4}, &error};
+    struct ingot_tensor wrong = {INGOT_F32, 2, {1, 4}, &error, INGOT_HOST};
     expect(ingot_context_set_input(context, 0, &wrong, &error), INGOT_INVALID_ARGUMENT, &error, "dim 1 is 4, wanted 3");
     ingot_context_destroy(context);
     assert_int_equal(allocator.live_count, 0);

@@ -352,21 +352,21 @@ static void test_scan(void **state) {
 /* ---- Contractions and windows */
 
 static void test_matmul(void **state) {
-    check("matmul(%0, %1) {acc=f32, packed=0, n=0}", "f32[2,2] 1 2 3 4", "f32[2,2] 5 6 7 8", "->",
+    check("matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}", "f32[2,2] 1 2 3 4", "f32[2,2] 5 6 7 8", "->",
           "f32[2,2] 19 22 43 50", NULL);
-    check("matmul(%0, %1) {acc=f32, packed=0, n=0}", "f32[2,1,2] 1 2 3 4", "f32[2,1] 1 10", "->", "f32[2,1,1] 21 43",
-          NULL);
-    check("matmul(%0, %1) {acc=f32, packed=0, n=0}", "f32[2,0]", "f32[0,1]", "->", "f32[2,1] 0 0", NULL);
-    check("matmul(%0, %1) {acc=i32, packed=0, n=0}", "u8[1,2] 255 255", "i8[2,1] -128 127", "->", "i32[1,1] -255",
-          NULL);
-    check("matmul(%0, %1) {acc=i64, packed=0, n=0}", "i64[1,2] 9007199254740993 1", "i64[2,1] 1 0", "->",
+    check("matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}", "f32[2,1,2] 1 2 3 4", "f32[2,1] 1 10", "->",
+          "f32[2,1,1] 21 43", NULL);
+    check("matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}", "f32[2,0]", "f32[0,1]", "->", "f32[2,1] 0 0", NULL);
+    check("matmul(%0, %1) {acc=i32, packed=0, n=0, math=0}", "u8[1,2] 255 255", "i8[2,1] -128 127", "->",
+          "i32[1,1] -255", NULL);
+    check("matmul(%0, %1) {acc=i64, packed=0, n=0, math=0}", "i64[1,2] 9007199254740993 1", "i64[2,1] 1 0", "->",
           "i64[1,1] 9007199254740993", NULL);
-    check("matmul(%0, %1) {acc=f32, packed=2, n=3}", "f32[1,2] 1 10", "f32[2,2,2] 1 2 3 4 5 0 6 0", "->",
+    check("matmul(%0, %1) {acc=f32, packed=2, n=3, math=0}", "f32[1,2] 1 10", "f32[2,2,2] 1 2 3 4 5 0 6 0", "->",
           "f32[1,3] 31 42 65", NULL);
 }
 
 #define CONV_TAIL(groups, last, packed, n, kernel) \
-    "groups=" groups ", acc=f32, channels_last=" last ", packed=" packed ", n=" n ", kernel=" kernel "}"
+    "groups=" groups ", acc=f32, channels_last=" last ", packed=" packed ", n=" n ", kernel=" kernel ", math=0}"
 
 static void test_conv(void **state) {
     check("conv(%0, %1) {strides=[1], dilations=[1], before=[1], after=[1], " CONV_TAIL("1", "0", "0", "1", "[3]"),
@@ -493,7 +493,7 @@ static void fill_big(struct ig_job *job, void *argument) {
     int32_t *data = ig_alloc_array(job, A * B * C, sizeof *data);
     for (int i = 0; i < A * B * C; i++)
         data[i] = i;
-    struct ingot_tensor x = {INGOT_I32, 3, {A, B, C}, data}, y;
+    struct ingot_tensor x = {INGOT_I32, 3, {A, B, C}, data, INGOT_HOST}, y;
     ig_eval_graph(job, ig_graph_parse(job, ig_dims_create(job), text, strlen(text)), &x, &y);
     for (int i = 0; i < 33; i++) {
         for (int j = 0; j < 390; j++) {
@@ -540,7 +540,8 @@ static const char two_inputs[] = "graph {\n  input %0 \"x\": f32[n,2]\n  input %
 static void test_symbols(void **state) {
     float data[16] = {0};
     struct ingot_error error;
-    struct attempt a = {two_inputs, {{INGOT_F32, 2, {3, 2}, data}, {INGOT_F32, 1, {7}, data}}, {0}};
+    struct attempt a = {
+        two_inputs, {{INGOT_F32, 2, {3, 2}, data, INGOT_HOST}, {INGOT_F32, 1, {7}, data, INGOT_HOST}}, {0}};
     assert_int_equal(attempt(&a, &error), INGOT_OK);
     assert_int_equal(a.output.dims[0], 6);
     a.inputs[1].dims[0] = 6; /* 2*n+1 is 7 */
@@ -550,10 +551,10 @@ static void test_symbols(void **state) {
     a.inputs[0].dims[1] = 3;
     assert_int_equal(attempt(&a, &error), INGOT_INVALID_ARGUMENT);
     assert_string_equal(error.message, "input 'x' has size 3 along axis 1, expected 2 (2)");
-    a.inputs[0] = (struct ingot_tensor){INGOT_F64, 2, {3, 2}, data};
+    a.inputs[0] = (struct ingot_tensor){INGOT_F64, 2, {3, 2}, data, INGOT_HOST};
     assert_int_equal(attempt(&a, &error), INGOT_INVALID_ARGUMENT);
     assert_string_equal(error.message, "input 'x' is f64, expected f32");
-    a.inputs[0] = (struct ingot_tensor){INGOT_F32, 1, {6}, data};
+    a.inputs[0] = (struct ingot_tensor){INGOT_F32, 1, {6}, data, INGOT_HOST};
     assert_int_equal(attempt(&a, &error), INGOT_INVALID_ARGUMENT);
     assert_string_equal(error.message, "input 'x' has rank 1, expected 2");
 }
@@ -565,7 +566,7 @@ static void test_value_symbols(void **state) {
     struct attempt a = {"graph {\n  input %0 \"size\": i64[2]\n  input %1 \"x\": f32[]\n"
                         "  %2 = broadcast(%1) {dims=[\"size[0]\",\"size[1]\"+1]}: f32[\"size[0]\",\"size[1]\"+1]\n"
                         "  output \"o\" = %2\n}\n",
-                        {{INGOT_I64, 1, {2}, size}, {INGOT_F32, 0, {0}, &x}},
+                        {{INGOT_I64, 1, {2}, size, INGOT_HOST}, {INGOT_F32, 0, {0}, &x, INGOT_HOST}},
                         {0}};
     if (attempt(&a, &error) != INGOT_OK) fail_msg("%s", error.message);
     assert_int_equal(a.output.dims[0], 2);
@@ -579,13 +580,13 @@ static void test_refusals(void **state) {
     struct ingot_error error;
     struct attempt a = {"graph {\n  input %0 \"x\": f32[n]\n  input %1 \"y\": f32[m]\n"
                         "  %2 = add(%0, %1): f32[n]\n  output \"o\" = %2\n}\n",
-                        {{INGOT_F32, 1, {3}, data}, {INGOT_F32, 1, {4}, data}},
+                        {{INGOT_F32, 1, {3}, data, INGOT_HOST}, {INGOT_F32, 1, {4}, data, INGOT_HOST}},
                         {0}};
     enum ingot_status status = attempt(&a, &error);
     assert_true(status == INGOT_INVALID_ARGUMENT);
     a = (struct attempt){"graph {\n  input %0 \"x\": f32[n]\n  input %1 \"y\": f32[m]\n"
                          "  %2 = slice(%0) {starts=[2], sizes=[m], steps=[1]}: f32[m]\n  output \"o\" = %2\n}\n",
-                         {{INGOT_F32, 1, {3}, data}, {INGOT_F32, 1, {4}, data}},
+                         {{INGOT_F32, 1, {3}, data, INGOT_HOST}, {INGOT_F32, 1, {4}, data, INGOT_HOST}},
                          {0}};
     assert_int_equal(attempt(&a, &error), INGOT_INVALID_ARGUMENT);
     a.inputs[1].dims[0] = 1;

@@ -62,7 +62,7 @@ static void names_mean_one_value(void **state) {
 
 static void functions_are_inlined(void **state) {
     float x[] = {1, 2};
-    struct ingot_tensor input = {INGOT_F32, 1, {2}, x};
+    struct ingot_tensor input = {INGOT_F32, 1, {2}, x, INGOT_HOST};
     for (int with_attribute = 0; with_attribute < 2; with_attribute++) {
         struct test_model m;
         test_model_init(&m, 17);
@@ -151,7 +151,7 @@ static void branches_capture(void **state) {
     assert_int_equal(test_count_ops(node->body[1], IG_OP_constant), 1);
     float x[] = {1, 2}, z[] = {5, 6};
     uint8_t yes = 1, no = 0;
-    struct ingot_tensor inputs[] = {{INGOT_BOOL, 0, {0}, &yes}, {INGOT_F32, 1, {2}, x}, {INGOT_F32, 1, {2}, z}};
+    struct ingot_tensor inputs[] = {{INGOT_BOOL, 0, {0}, &yes, INGOT_HOST}, {INGOT_F32, 1, {2}, x, INGOT_HOST}, {INGOT_F32, 1, {2}, z, INGOT_HOST}};
     test_assert_result(&m, graph, inputs, (float[]){-1, -2}, 2);
     inputs[0].data = &no;
     test_assert_result(&m, graph, inputs, (float[]){15, 26}, 2);
@@ -200,7 +200,7 @@ static void impossible_branches_are_not_taken(void **state) {
     struct ig_graph *graph = test_import(&m);
     test_assert_output(graph, 0, "f32[6]");
     float x[] = {4, 5, 6};
-    struct ingot_tensor input = {INGOT_F32, 2, {3, 1}, x};
+    struct ingot_tensor input = {INGOT_F32, 2, {3, 1}, x, INGOT_HOST};
     test_assert_result(&m, graph, &input, (float[]){4, 5, 6, 1, 2, 3}, 6);
     test_model_deinit(&m);
 }
@@ -229,7 +229,7 @@ static void loops_carry_and_scan(void **state) {
     test_assert_output(graph, 0, "f32[max(\"trip[0]\",0),1]");
     int64_t trip = 3;
     float x = 10;
-    struct ingot_tensor inputs[] = {{INGOT_I64, 0, {0}, &trip}, {INGOT_F32, 1, {1}, &x}};
+    struct ingot_tensor inputs[] = {{INGOT_I64, 0, {0}, &trip, INGOT_HOST}, {INGOT_F32, 1, {1}, &x, INGOT_HOST}};
     test_assert_result(&m, graph, inputs, (float[]){10, 21, 33}, 3);
     test_model_deinit(&m);
 }
@@ -261,7 +261,7 @@ static void captures_pass_through_bodies(void **state) {
     struct ig_graph *graph = test_import(&m);
     float x[] = {2, 4};
     uint8_t yes = 1;
-    struct ingot_tensor inputs[] = {{INGOT_BOOL, 0, {0}, &yes}, {INGOT_F32, 1, {2}, x}};
+    struct ingot_tensor inputs[] = {{INGOT_BOOL, 0, {0}, &yes, INGOT_HOST}, {INGOT_F32, 1, {2}, x, INGOT_HOST}};
     test_assert_result(&m, graph, inputs, (float[]){5, 10}, 2);
     yes = 0;
     test_assert_result(&m, graph, inputs, (float[]){2, 4}, 2);

@@ -57,7 +57,8 @@ static void small_integer_inputs_have_contents(void **state) {
     int64_t shapes[][2] = {{3, 2}, {-1, 1}, {0, 3}, {0, -1}, {1, -1}};
     int64_t results[][2] = {{3, 2}, {6, 1}, {2, 3}, {2, 3}, {1, 6}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        struct ingot_tensor inputs[] = {{INGOT_F32, 2, {2, 3}, x}, {INGOT_I64, 1, {2}, shapes[i]}};
+        struct ingot_tensor inputs[] = {{INGOT_F32, 2, {2, 3}, x, INGOT_HOST},
+                                        {INGOT_I64, 1, {2}, shapes[i], INGOT_HOST}};
         struct test_evaluation e = {.graph = graph, .inputs = inputs};
         struct ingot_error error = {0};
         if (ig_job_run(&m.job, test_evaluate, &e, &error) != INGOT_OK) fail_msg("%s", error.message);

@@ -58,8 +58,9 @@ static struct ig_graph *parse(struct ig_job *job, const char *nodes) {
 }
 
 static void make_inputs(struct ig_job *job, bool poison, struct ingot_tensor *out_inputs) {
-    static const struct ingot_tensor shapes[] = {
-        {INGOT_F32, 4, {3, 4, 6, 5}, NULL}, {INGOT_F32, 3, {3, 7, 12}, NULL}, {INGOT_I32, 1, {3}, NULL}};
+    static const struct ingot_tensor shapes[] = {{INGOT_F32, 4, {3, 4, 6, 5}, NULL, INGOT_HOST},
+                                                 {INGOT_F32, 3, {3, 7, 12}, NULL, INGOT_HOST},
+                                                 {INGOT_I32, 1, {3}, NULL, INGOT_HOST}};
     static const float hostile[] = {NAN, INFINITY, -INFINITY, -0.0f, 1e30f, 1e-40f};
     uint64_t state = 11;
     for (int i = 0; i < 3; i++) {
@@ -166,7 +167,7 @@ static void check_rewrites(const struct rewrite *rewrites, size_t count) {
     "  %" #v " = constant() {data=hash:0000000000000001, initializer=\"" name "\"}: f32" type "\n"
 #define CONV_ATTRS(n, k, border, groups)                                                                             \
     "{strides=[1,1], dilations=[1,1], before=[" border "," border "], after=[" border "," border "], groups=" groups \
-    ", acc=f32, channels_last=0, packed=0, n=" n ", kernel=[" k "," k "]}"
+    ", acc=f32, channels_last=0, packed=0, n=" n ", kernel=[" k "," k "], math=0}"
 
 /* ---- canonicalize ------------------------------------------------------------------------------------------------- */
 
@@ -416,7 +417,7 @@ static const struct rewrite norms[] = {
      "add " X "; conv f32[batch,8,6,5]", 0, 0},
     /* (y * W + b) * c is y * (W * c) + b * c */
     {"fold-batch-norm",
-     DATA(3, "w", "[12,20]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,20]\n" DATA(
+     DATA(3, "w", "[12,20]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,20]\n" DATA(
          5, "b", "[20]") "  %6 = add(%4, %5): f32[batch,seq,20]\n" SCALAR(7, 0.125) "  %8 = mul(%6, %7): "
                                                                                     "f32[batch,seq,20]\n" OUT(8),
      "matmul f32[batch,seq,20]; add f32[batch,seq,20]", 1e-5, 0},
@@ -424,10 +425,10 @@ static const struct rewrite norms[] = {
 
 static const struct rewrite merged[] = {
     {"merge-matmul",
-     DATA(3, "q", "[12,12]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n" DATA(
+     DATA(3, "q", "[12,12]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,12]\n" DATA(
          5, "p", "[12]") "  %6 = add(%4, %5): f32[batch,seq,12]\n" DATA(7, "k", "[12,20]") "  %8 = matmul(%1, %7) "
                                                                                            "{acc=f32, packed=0, "
-                                                                                           "n=0}: "
+                                                                                           "n=0, math=0}: "
                                                                                            "f32[batch,seq,20]"
                                                                                            "\n" DATA(9, "r",
                                                                                                      "[20]") "  "
@@ -488,8 +489,8 @@ static const struct rewrite merged[] = {
      0, 0},
     /* read by more than views: each keeps its epilogue */
     {"merge-matmul",
-     DATA(3, "q", "[12,12]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n" DATA(
-         5, "k", "[12,12]") "  %6 = matmul(%1, %5) {acc=f32, packed=0, n=0}: f32[batch,seq,12]\n"
+     DATA(3, "q", "[12,12]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,12]\n" DATA(
+         5, "k", "[12,12]") "  %6 = matmul(%1, %5) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,12]\n"
                             "  %7 = mul(%4, %6): " Y "\n" OUT(7),
      "matmul " Y "; matmul " Y "; mul " Y, 0, 0},
 };
@@ -518,23 +519,22 @@ static const struct rewrite views[] = {
     /* rows in another order, through a product and back */
     {"move-views",
      "  %3 = transpose(%1) {perm=[1,0,2]}: f32[seq,batch,12]\n" DATA(
-         4, "w", "[12,20]") "  %5 = matmul(%3, %4) {acc=f32, packed=0, n=0}: f32[seq,batch,20]\n"
+         4, "w", "[12,20]") "  %5 = matmul(%3, %4) {acc=f32, packed=0, n=0, math=0}: f32[seq,batch,20]\n"
                             "  %6 = transpose(%5) {perm=[1,0,2]}: f32[batch,seq,20]\n" OUT(6),
      "matmul f32[batch,seq,20]", 0, 0},
     /* flattened rows, a product, a bias, and back: the bias stands behind the product */
     {"move-views",
      "  %3 = reshape(%1) {dims=[batch*seq,12]}: f32[batch*seq,12]\n" DATA(
-         4, "w",
-         "[12,20]") "  %5 = matmul(%3, %4) {acc=f32, packed=0, n=0}: f32[batch*seq,20]\n" DATA(6, "b",
-                                                                                               "[20]") "  %7 = add(%5, "
-                                                                                                       "%6): "
-                                                                                                       "f32[batch*seq,"
-                                                                                                       "20]\n  %8 = "
-                                                                                                       "reshape(%7) "
-                                                                                                       "{dims=[batch,"
-                                                                                                       "seq,20]}: "
-                                                                                                       "f32[batch,seq,"
-                                                                                                       "20]\n" OUT(8),
+         4, "w", "[12,20]") "  %5 = matmul(%3, %4) {acc=f32, packed=0, n=0, math=0}: "
+                            "f32[batch*seq,20]\n" DATA(6, "b", "[20]") "  %7 = add(%5, "
+                                                                       "%6): "
+                                                                       "f32[batch*seq,"
+                                                                       "20]\n  %8 = "
+                                                                       "reshape(%7) "
+                                                                       "{dims=[batch,"
+                                                                       "seq,20]}: "
+                                                                       "f32[batch,seq,"
+                                                                       "20]\n" OUT(8),
      "matmul f32[batch,seq,20]; add f32[batch,seq,20]", 0, 0},
     /* the keys of attention: heads split off, batches merged, transposed, split again */
     {"move-views",
@@ -690,11 +690,14 @@ static void check_packed_shapes(struct ig_job *job, void *argument) {
 static void test_pack(void **state) {
     static const struct rewrite odd[] = {
         /* one column, a column more than a panel, exactly two panels */
-        {"pack", DATA(3, "w", "[12,1]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,1]\n" OUT(4),
+        {"pack",
+         DATA(3, "w", "[12,1]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,1]\n" OUT(4),
          "matmul f32[batch,seq,1]", 0, 0},
-        {"pack", DATA(3, "w", "[12,17]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,17]\n" OUT(4),
+        {"pack",
+         DATA(3, "w", "[12,17]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,17]\n" OUT(4),
          "matmul f32[batch,seq,17]", 0, 0},
-        {"pack", DATA(3, "w", "[12,32]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0}: f32[batch,seq,32]\n" OUT(4),
+        {"pack",
+         DATA(3, "w", "[12,32]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,32]\n" OUT(4),
          "matmul f32[batch,seq,32]", 0, 0},
         /* groups of three channels, five outputs each */
         {"canonicalize layout pack",
@@ -706,7 +709,7 @@ static void test_pack(void **state) {
         {"widen pack",
          "  %3 = cast(%1) {to=f16, saturate=0}: f16[batch,seq,12]\n" DATA(
              4, "w", "[12,20]") "  %5 = cast(%4) {to=f16, saturate=0}: f16[12,20]\n"
-                                "  %6 = matmul(%3, %5) {acc=f16, packed=0, n=0}: f16[batch,seq,20]\n" OUT(6),
+                                "  %6 = matmul(%3, %5) {acc=f16, packed=0, n=0, math=0}: f16[batch,seq,20]\n" OUT(6),
          "cast f16[batch,seq,12]; cast f32[batch,seq,12]; matmul f32[batch,seq,20]; cast f16[batch,seq,20]", 1e-3, 0},
     };
     CHECK_REWRITES(half);

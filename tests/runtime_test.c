@@ -292,14 +292,14 @@ static void refuses_wrong_inputs(void **state) {
         struct ingot_tensor tensor;
         const char *text;
     } wrong[] = {
-        {1, {INGOT_F32, 1, {3}, ramp}, "there is no input 1"},
-        {0, {INGOT_F64, 1, {3}, ramp}, "type is f64, wanted f32"},
-        {0, {(enum ingot_dtype)99, 1, {3}, ramp}, "type is unknown, wanted f32"},
-        {0, {INGOT_F32, 2, {3, 1}, ramp}, "rank is 2, wanted 1"},
-        {0, {INGOT_F32, -1, {3}, ramp}, "rank is -1"},
-        {0, {INGOT_F32, 1, {-3}, ramp}, "dim 0 is -3"},
-        {0, {INGOT_F32, 1, {3}, NULL}, "data is NULL"},
-        {0, {INGOT_F32, 1, {3}, (char *)ramp + 2}, "not aligned"},
+        {1, {INGOT_F32, 1, {3}, ramp, INGOT_HOST}, "there is no input 1"},
+        {0, {INGOT_F64, 1, {3}, ramp, INGOT_HOST}, "type is f64, wanted f32"},
+        {0, {(enum ingot_dtype)99, 1, {3}, ramp, INGOT_HOST}, "type is unknown, wanted f32"},
+        {0, {INGOT_F32, 2, {3, 1}, ramp, INGOT_HOST}, "rank is 2, wanted 1"},
+        {0, {INGOT_F32, -1, {3}, ramp, INGOT_HOST}, "rank is -1"},
+        {0, {INGOT_F32, 1, {-3}, ramp, INGOT_HOST}, "dim 0 is -3"},
+        {0, {INGOT_F32, 1, {3}, NULL, INGOT_HOST}, "data is NULL"},
+        {0, {INGOT_F32, 1, {3}, (char *)ramp + 2, INGOT_HOST}, "not aligned"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         expect_refusal(f, ig_context_set_input(f->context, wrong[i].index, &wrong[i].tensor, &f->error),

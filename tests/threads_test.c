@@ -19,7 +19,7 @@ struct worker {
 
 static enum ingot_status classify(struct ingot_context *context, const float *pixels, int64_t batch, float *out,
                                   struct ingot_error *error) {
-    struct ingot_tensor input = {INGOT_F32, 4, {batch, 1, 8, 8}, (void *)pixels}, output;
+    struct ingot_tensor input = {INGOT_F32, 4, {batch, 1, 8, 8}, (void *)pixels, INGOT_HOST}, output;
     enum ingot_status status = ingot_context_set_input(context, 0, &input, error);
     if (!status) status = ingot_context_run(context, error);
     if (!status) status = ingot_context_output(context, 0, &output, error);

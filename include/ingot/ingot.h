@@ -21,7 +21,7 @@
  *  - Threads: models and contexts may be used by one thread at a time; an engine by any number at once.
  *
  * Link with libingot to build and run; libingot-rt has only what an engine needs to run (everything in this header
- * but ingot_model_* and ingot_targets).
+ * but ingot_model_*, ingot_blob_release and ingot_pass_list).
  */
 #ifndef INGOT_INGOT_H
 #define INGOT_INGOT_H
@@ -116,12 +116,21 @@ INGOT_API size_t ingot_dtype_size(enum ingot_dtype dtype);
 /* "f32", "i64", …; a static string. */
 INGOT_API const char *ingot_dtype_name(enum ingot_dtype dtype);
 
+/* Where data lie. */
+enum ingot_memory {
+    INGOT_HOST = 0, /* anywhere the processor can read and write */
+    INGOT_PINNED, /* the same, and pinned by the CUDA driver (cuMemHostAlloc, cuMemHostRegister and their like): goes to and
+                       from a GPU without a detour. Ordinary host memory to engines for the CPU */
+    INGOT_CUDA, /* memory of the GPU that the context runs on */
+};
+
 /* A view of a dense row-major tensor; it owns nothing. A scalar has rank 0. `data` may be NULL where a dim is 0. */
 struct ingot_tensor {
     enum ingot_dtype dtype;
     int rank;
     int64_t dims[INGOT_MAX_RANK];
     void *data;
+    enum ingot_memory memory;
 };
 
 /* Product of the dims; 1 for a scalar. */
@@ -137,6 +146,21 @@ struct ingot_tensor_info {
     int64_t dims[INGOT_MAX_RANK];
     const char *symbols[INGOT_MAX_RANK];
 };
+
+/* ---- GPUs ------------------------------------------------------------------------------------------------------ */
+
+struct ingot_gpu_info {
+    char name[128];        /* "NVIDIA H100 80GB HBM3" */
+    char target[32];       /* what to build for to use all of it: "cuda:sm_90a" */
+    uint64_t memory_bytes; /* in all */
+    unsigned multiprocessors;
+    int driver; /* the newest CUDA version that the driver knows: 13000 is 13.0 */
+};
+
+/* How many GPUs the NVIDIA driver shows. INGOT_DEVICE where there is no driver; nothing of CUDA is needed otherwise. */
+INGOT_API enum ingot_status ingot_gpu_count(int *out_count, struct ingot_error *error);
+/* `device` counts from 0, in the driver's order. */
+INGOT_API enum ingot_status ingot_gpu_describe(int device, struct ingot_gpu_info *out_info, struct ingot_error *error);
 
 /* ---- Running engines ------------------------------------------------------------------------------------------- */
 
@@ -177,38 +201,80 @@ INGOT_API size_t ingot_engine_output_count(const struct ingot_engine *engine);
 INGOT_API void ingot_engine_input(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info);
 INGOT_API void ingot_engine_output(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info);
 
+/* What the engine was built for: "cpu:x86-64-v4", "cuda:sm_90a". Lives as long as the engine. */
+INGOT_API const char *ingot_engine_target(const struct ingot_engine *engine);
+
 /* What is inside and why, as one JSON object (docs/engine.md describes it). Lives as long as the engine. */
 INGOT_API const char *ingot_engine_explanation(const struct ingot_engine *engine);
 
 struct ingot_context_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the context's life; NULL: the engine's */
-    unsigned threads;          /* that compute, the caller's included; 0: as many as this process may use */
+    unsigned threads;          /* CPU: that compute, the caller's included; 0: as many as this process may use */
     size_t max_plan_instances; /* how many sets of shapes stay prepared; 0: 16 */
     bool profile;              /* time every kernel; see ingot_context_profile */
+    int device;                /* engines for CUDA: the number of the GPU */
+    size_t max_plan_bytes;     /* what all prepared sets of shapes may take, but for the one in use; 0: 256 MiB */
+    bool timing;               /* GPU: measure transfers and computation; see ingot_context_timing */
 };
 #define INGOT_CONTEXT_OPTIONS_INIT \
-    { sizeof(struct ingot_context_options), NULL, 0, 0, false }
+    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false }
 
+/*
+ * A context of an engine for the CPU runs on the calling thread and on threads of its own. One of an engine for CUDA runs
+ * on the GPU options.device: INGOT_DEVICE where there is no driver or no such GPU, INGOT_INCOMPATIBLE where the GPU is of
+ * an architecture that the engine is not for. The weights are brought to a GPU once per engine, by its first context
+ * there, and stay until the engine's end.
+ */
 INGOT_API enum ingot_status ingot_context_create(struct ingot_engine *engine,
                                                  const struct ingot_context_options *options,
                                                  struct ingot_context **out_context, struct ingot_error *error);
 INGOT_API void ingot_context_destroy(struct ingot_context *context);
 
-/* Binds input `index` to `tensor` (type and fixed dims must agree; the data is read by ingot_context_run, not before,
- * and is not copied). Stays bound for later runs. */
+/*
+ * Binds input `index` to `tensor` (type and fixed dims must agree; the data are read by ingot_context_run or _enqueue, not
+ * before, and are not copied). Stays bound for later runs. Data in GPU memory (INGOT_CUDA) are used where they lie if they
+ * are aligned to 16 bytes.
+ */
 INGOT_API enum ingot_status ingot_context_set_input(struct ingot_context *context, size_t index,
                                                     const struct ingot_tensor *tensor, struct ingot_error *error);
 
 /* Binds output `index` to caller's memory of `size` bytes; NULL: back to the context's own memory. */
 INGOT_API enum ingot_status ingot_context_set_output(struct ingot_context *context, size_t index, void *data,
                                                      size_t size, struct ingot_error *error);
+/* The same, for any memory. INGOT_CUDA with `data` NULL: the result stays in GPU memory of the context's own, and
+ * ingot_context_output tells where. */
+INGOT_API enum ingot_status ingot_context_set_output_in(struct ingot_context *context, size_t index,
+                                                        enum ingot_memory memory, void *data, size_t size,
+                                                        struct ingot_error *error);
 
-/* Runs once and waits. Shapes may differ from the last run's; shapes seen before cost nothing. After the first run
- * with some shapes, further runs with them allocate nothing. */
+/* Runs once and waits: ingot_context_enqueue and ingot_context_wait. Shapes may differ from the last run's; shapes seen
+ * before cost nothing. After the first run with some shapes, further runs with them allocate nothing. */
 INGOT_API enum ingot_status ingot_context_run(struct ingot_context *context, struct ingot_error *error);
 
-/* The result of the last run; `out_tensor->data` is valid until the next run or set_output of this context. */
+/*
+ * Begins a run. `stream` is a CUstream (cudaStream_t) of the context's GPU, behind whose work the run is put; NULL: a
+ * stream of the context's own. It must exist until the next call of ingot_context_wait or the context's end.
+ *
+ * Runs of a context come after each other, whatever their streams. When this returns, inputs in INGOT_HOST memory have
+ * been read; those in INGOT_PINNED or INGOT_CUDA memory are read behind the stream's work. Results in GPU memory may be
+ * used by work that is put behind it on that stream; all others are there when ingot_context_wait returns, of the last run
+ * alone if there were several. A failure on the device comes back there too.
+ *
+ * With shapes seen before, this waits for nothing and allocates nothing, with three exceptions: it lets the GPU fall
+ * behind by two runs at most where inputs come from INGOT_HOST memory; it waits for the scalars that decide on the way in
+ * plans with control flow; and for inputs in GPU memory that hold shapes. Profiled contexts wait for every run.
+ *
+ * On the CPU, the run is over when this returns, and `stream` must be NULL.
+ */
+INGOT_API enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream,
+                                                  struct ingot_error *error);
+
+/* Waits for what was enqueued. At once where nothing was. */
+INGOT_API enum ingot_status ingot_context_wait(struct ingot_context *context, struct ingot_error *error);
+
+/* The result of the last run; `out_tensor->data` is valid until the next run or set_output of this context. Before
+ * ingot_context_wait only what stays in GPU memory can be had. */
 INGOT_API enum ingot_status ingot_context_output(const struct ingot_context *context, size_t index,
                                                  struct ingot_tensor *out_tensor, struct ingot_error *error);
 
@@ -222,12 +288,23 @@ struct ingot_profile_row {
 INGOT_API size_t ingot_context_profile(const struct ingot_context *context, struct ingot_profile_row *rows,
                                        size_t capacity);
 
-/* What the bound shapes need. */
+/* How long the last run took on the GPU, by its own clock: of contexts that were made with the option `timing`, after
+ * ingot_context_wait. INGOT_UNSUPPORTED for others, and on the CPU. */
+struct ingot_timing {
+    double input_ms;   /* copies of inputs from host memory */
+    double compute_ms; /* everything between */
+    double output_ms;  /* copies of outputs to host memory */
+};
+INGOT_API enum ingot_status ingot_context_timing(const struct ingot_context *context, struct ingot_timing *out_timing,
+                                                 struct ingot_error *error);
+
+/* What the bound shapes need. On a GPU it is the GPU's memory, but for half of what transfers take. */
 struct ingot_memory_info {
-    size_t weights_bytes;     /* mapped, shared between processes */
+    size_t weights_bytes;     /* CPU: mapped, shared between processes; GPU: shared by the engine's contexts */
     size_t arena_bytes;       /* activations as planned */
     size_t lower_bound_bytes; /* the largest sum of live activations at any step: no plan can be smaller */
-    size_t scratch_bytes;     /* per-thread work space, all threads */
+    size_t scratch_bytes;     /* work space of all threads or blocks */
+    size_t transfer_bytes;    /* GPU: inputs and outputs on both sides */
 };
 INGOT_API enum ingot_status ingot_context_memory(struct ingot_context *context, struct ingot_memory_info *out_info,
                                                  struct ingot_error *error);
@@ -283,8 +360,10 @@ struct ingot_shape_spec {
 
 struct ingot_build_options {
     size_t struct_size;
-    const char *target; /* "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:amx" */
-    int opt_level;      /* 0 to 5; default 3 */
+    /* "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:amx"; "cuda" (this machine's GPU), or
+     * "cuda:sm_80", "cuda:sm_90a" and so on: an architecture, which needs no GPU to build for */
+    const char *target;
+    int opt_level; /* 0 to 5; default 3 */
     const struct ingot_shape_spec *shapes;
     size_t n_shapes;
     const char *const *pass_switches; /* "NAME=on" or "NAME=off" */
@@ -292,14 +371,19 @@ struct ingot_build_options {
     const char *dump_after;        /* a pass's name, or "all"; NULL: none */
     const struct ingot_sink *dump; /* gets the dumps */
     const char *cc;                /* C compiler; NULL: the first of $PATH's cc, gcc, clang */
-    unsigned jobs;                 /* compiler processes at once; 0: one per processor */
+    unsigned jobs;                 /* kernels compiled at once; 0: one per processor */
     bool verify_passes;            /* check the graph after every pass */
     /* Called as work goes on, from the building thread: `done` of `total` of `what`. NULL: silent. */
     void (*progress)(void *user, const char *what, unsigned done, unsigned total);
     void *progress_user;
+    const char *nvrtc; /* CUDA targets: the library libnvrtc, or a folder that has it; NULL: the system's */
+    bool portable;     /* CUDA targets: PTX beside the machine code, for newer architectures than the target's */
 };
-#define INGOT_BUILD_OPTIONS_INIT \
-    { sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL }
+#define INGOT_BUILD_OPTIONS_INIT                                                                                     \
+    {                                                                                                                \
+        sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
+            false                                                                                                    \
+    }
 
 /* Compiles into the engine file `path`, which appears whole or not at all. */
 INGOT_API enum ingot_status ingot_model_build(struct ingot_model *model, const struct ingot_build_options *options,
