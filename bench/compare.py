@@ -227,4 +227,5 @@ def main():
     print(f"\nwritten to {output}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Latency of Ingot on an NVIDIA GPU beside PyTorch's Inductor: fp16, static shapes, weights frozen, CUDA graphs.
+
+Inductor runs in a process of its own, which compiles a network once and then measures it whenever it is asked; Ingot is
+measured by `ingot bench`. Rounds alternate between the two. Both figures are GPU time by CUDA events: the median over the
+runs of a round, then the median over rounds; the ratio is computed round by round.
+"""
+import argparse
+import datetime
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from compare import ROOT, geometric_mean, materialize
+
+# network, batch
+CASES = [("resnet50", 1), ("mobilenet_v2", 1), ("bert_base", 1), ("vit_b_16", 1), ("gpt2", 1), ("mlp_16x512", 1),
+         ("resnet50", 32), ("bert_base", 32), ("vit_b_16", 32)]
+SEQUENCE = 128
+
+
+def peer_network(name, batch):
+    """The network in PyTorch, with random weights, and its inputs."""
+    import torch
+
+    if name in ("resnet50", "mobilenet_v2", "vit_b_16"):
+        import torchvision
+
+        return getattr(torchvision.models, name)(weights=None), (torch.randn(batch, 3, 224, 224),)
+    if name == "mlp_16x512":
+        layers = [layer for _ in range(16) for layer in (torch.nn.Linear(512, 512), torch.nn.ReLU())]
+        return torch.nn.Sequential(*layers), (torch.randn(batch, 512),)
+    import transformers
+
+    ids = torch.randint(0, 1000, (batch, SEQUENCE))
+    if name == "bert_base":
+        bert = transformers.BertModel(transformers.BertConfig(return_dict=False), add_pooling_layer=False)
+        return bert, (ids, torch.ones_like(ids))
+    gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False, return_dict=False))
+    return gpt2, (ids,)
+
+
+def peer_main(name, batch):
+    """Compiles, says "ready", and then prints a median in ms for every line with a number of seconds."""
+    import time
+
+    import torch
+    import torch._inductor.config as config
+
+    config.freezing = True
+    torch.backends.cudnn.benchmark = True
+    network, inputs = peer_network(name, batch)
+    network = network.cuda().half().eval()
+    inputs = [x.cuda().half() if x.is_floating_point() else x.cuda() for x in inputs]
+    if inputs[0].dim() == 4:
+        network = network.to(memory_format=torch.channels_last)
+        inputs = [x.to(memory_format=torch.channels_last) for x in inputs]
+    with torch.inference_mode():
+        compiled = torch.compile(network)
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                compiled(*inputs)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            compiled(*inputs)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        times, end = [], time.perf_counter() + float(line)
+        while time.perf_counter() < end or len(times) < 20:
+            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            stop.record()
+            stop.synchronize()
+            times.append(start.elapsed_time(stop))
+        print(statistics.median(times), flush=True)
+
+
+class Peer:
+    def __init__(self, name, batch):
+        self.process = subprocess.Popen([sys.executable, __file__, "--peer", name, str(batch)], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if self.process.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"PyTorch cannot run {name}")
+
+    def measure(self, seconds):
+        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def write_mlp(folder):
+    """16 layers of 512 x 512 with ReLU, as an ONNX model."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    random = np.random.default_rng(0)
+    nodes, weights, value = [], [], "x"
+    for i in range(16):
+        w = (random.standard_normal((512, 512)) * (2 / 512) ** 0.5).astype(np.float32)
+        weights += [numpy_helper.from_array(w, f"w{i}"), numpy_helper.from_array(np.zeros(512, np.float32), f"b{i}")]
+        nodes += [helper.make_node("Gemm", [value, f"w{i}", f"b{i}"], [f"h{i}"], f"linear{i}"),
+                  helper.make_node("Relu", [f"h{i}"], [f"y{i}"], f"relu{i}")]
+        value = f"y{i}"
+    graph = helper.make_graph(nodes, "mlp", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 512])],
+                              [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["batch", 512])], weights)
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), folder / "model.onnx")
+
+
+def build(name, batch, args):
+    """The engine's path and how long the build took."""
+    folder = args.work / name
+    if name.startswith("mlp"):
+        write_mlp(folder)
+    else:
+        folder = materialize(args, name, args.work)
+    engine = args.work / f"{name}-{batch}.ingot"
+    command = [args.ingot, "build", str(folder / "model.onnx"), "-o", str(engine), "--target", args.target,
+               "--precision", args.precision, "--shape", f"batch={batch}"]
+    if name in ("bert_base", "gpt2"):
+        command += ["--shape", f"sequence={SEQUENCE}"]
+    subprocess.run(command + args.build_option, check=True)
+    return engine
+
+
+def measure_ingot(engine, args):
+    out = subprocess.run([args.ingot, "bench", str(engine), "--json", "--seconds", str(args.seconds)],
+                         capture_output=True, text=True)
+    if out.returncode:
+        print(f"ingot failed on {engine}: {out.stderr.strip()}", file=sys.stderr)
+        return None
+    return json.loads(out.stdout)
+
+
+def compare(name, batch, args):
+    engine = build(name, batch, args)
+    peer = None if args.no_peer else Peer(name, batch)
+    ingot, other, host = [], [], []
+    for _ in range(args.rounds):
+        report = measure_ingot(engine, args)
+        if report:
+            ingot.append(report["gpu_ms"]["p50"])
+            host.append(report["enqueue_us"]["p50"])
+        if peer:
+            other.append(peer.measure(args.seconds))
+    if peer:
+        peer.close()
+    return ingot, other, host
+
+
+def gpu():
+    return subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                          capture_output=True, text=True).stdout.strip()
+
+
+def main():
+    if sys.argv[1:2] == ["--peer"]:
+        peer_main(sys.argv[2], int(sys.argv[3]))
+        return
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ingot", default=str(ROOT / "build" / "ingot"))
+    parser.add_argument("--models", type=pathlib.Path, default=ROOT.parent / "shared" / "models")
+    parser.add_argument("--cases", help="such as resnet50:1,bert_base:32 (default: all)")
+    parser.add_argument("--target", default="cuda")
+    parser.add_argument("--precision", default="fp16")
+    parser.add_argument("--build-option", action="append", default=[], help="handed to ingot build; repeatable")
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "ingot-bench")
+    parser.add_argument("--output", type=pathlib.Path, help="default: bench/results/DATE-gpu.md")
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    cases = CASES
+    if args.cases:
+        cases = [(name, int(batch)) for name, _, batch in (case.partition(":") for case in args.cases.split(","))]
+    lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, µs |", "|---" * 6 + "|"]
+    ratios = {}
+    for name, batch in cases:
+        ingot, other, host = compare(name, batch, args)
+        cells = [name, str(batch)]
+        for times in (ingot, other):
+            cells.append(f"{statistics.median(times):.3f}" if times else "-")
+        if ingot and other:
+            ratios[name, batch] = statistics.median(a / b for a, b in zip(ingot, other))
+        cells.append(f"{ratios[name, batch]:.2f}" if (name, batch) in ratios else "-")
+        cells.append(f"{statistics.median(host):.1f}" if host else "-")
+        lines.append("| " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+    for text, chosen in (("batch 1", [r for (_, b), r in ratios.items() if b == 1]),
+                         ("batch 32", [r for (_, b), r in ratios.items() if b == 32])):
+        if chosen:
+            lines.append(f"\nGeometric mean at {text}: **{geometric_mean(chosen):.3f}** (largest {max(chosen):.2f}).")
+    output = args.output or ROOT / "bench" / "results" / f"{datetime.date.today()}-gpu.md"
+    output.write_text(f"# GPU, {args.precision}, {datetime.date.today()}\n\nMachine: {gpu()}\n\n"
+                      f"Command: `bench/compare_gpu.py {' '.join(sys.argv[1:])}`\n\n" + "\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
