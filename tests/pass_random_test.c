@@ -245,6 +245,7 @@ static ig_value make_conv(struct maker *m, ig_value x) {
         ig_attr_of_int(0),
         ig_attr_of_int(dims[0]),
         ig_attr_of_ints(kernel, spatial),
+        ig_attr_of_int(IG_MATH_EXACT),
     };
     ig_value in[3] = {x, weights(m, type.rank, dims), weights(m, 1, dims)};
     return ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)pick(m, 2), 1, attrs, NULL);
@@ -343,6 +344,7 @@ static ig_value step_transposed_conv(struct maker *m, ig_value x) {
         ig_attr_of_int(0),
         ig_attr_of_int(dims[0]),
         ig_attr_of_ints(kernel, spatial),
+        ig_attr_of_int(IG_MATH_EXACT),
     };
     ig_value in[3] = {x, weights(m, type.rank, dims), weights(m, 1, dims)};
     return clamp(m, ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)pick(m, 2), 1, attrs, NULL));

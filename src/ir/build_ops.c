@@ -219,7 +219,7 @@ ig_value ig_build_reduce(struct ig_graph *g, enum ig_op op, ig_value a, const in
 
 ig_value ig_build_matmul(struct ig_graph *g, ig_value a, ig_value b, enum ingot_dtype acc) {
     ig_value in[2] = {a, b};
-    struct ig_attr attrs[3] = {ig_attr_of_dtype(acc), ig_attr_of_int(0), ig_attr_of_int(0)};
+    struct ig_attr attrs[4] = {ig_attr_of_dtype(acc), ig_attr_of_int(0), ig_attr_of_int(0), ig_attr_of_int(0)};
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, NULL);
 }
 

@@ -42,6 +42,11 @@ enum ig_family {
 
 enum ig_pad_mode { IG_PAD_CONSTANT, IG_PAD_REFLECT, IG_PAD_EDGE, IG_PAD_WRAP };
 enum ig_scatter { IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX, IG_SCATTER_MIN };
+/* What the products of an f32 contraction may be computed from: leave to round, for kernels that gain by it. */
+enum ig_math {
+    IG_MATH_EXACT, /* the operands as they are */
+    IG_MATH_TF32,  /* rounded to 10 bits of fraction; sums stay in f32 */
+};
 /* Activations of recurrences. */
 enum ig_activation {
     IG_ACT_SIGMOID,
@@ -63,7 +68,7 @@ enum ig_activation {
         A(before), A(after), A(mode), A(batch_dims), A(reduction), A(axes), A(last), A(exclusive), A(reverse), A(k), \
         A(largest), A(acc), A(packed), A(n), A(strides), A(dilations), A(groups), A(channels_last), A(kernel),       \
         A(column_major), A(count_pad), A(activations), A(clip), A(input_forget), A(alphas), A(betas),                \
-        A(linear_before_reset), A(trip), A(carried)
+        A(linear_before_reset), A(trip), A(carried), A(math)
 
 enum ig_attr_name {
 #define IG_ATTR_ENUMERATOR(name) IG_ATTR_##name

@@ -11,6 +11,8 @@ static enum ingot_dtype accumulator(struct ig_infer *x) {
     int64_t acc = ig_infer_int(x, IG_ATTR_acc);
     ig_infer_numeric(x, 0);
     if (a != b && !(is_byte(a) && is_byte(b))) ig_infer_fail(x, "the operands have different types");
+    int64_t math = ig_infer_int(x, IG_ATTR_math);
+    if (math != IG_MATH_EXACT && math != IG_MATH_TF32) ig_infer_fail(x, "unknown math %lld", (long long)math);
     bool is_type = acc > INGOT_DTYPE_NONE && acc < INGOT_DTYPE_COUNT;
     if (!is_type || ig_dtype_is_float((enum ingot_dtype)acc) != ig_dtype_is_float(a) || acc == INGOT_BOOL)
         ig_infer_fail(x, "type %s cannot be accumulated in %s", ingot_dtype_name(a),
