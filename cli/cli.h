@@ -1,8 +1,8 @@
 /*
  * The command line: a table of commands, a file each. A client of ingot/ingot.h and of nothing else in Ingot.
  *
- * Data go to stdout, talk to stderr. Environment variables are read here and nowhere else: INGOT_CC (as --cc), INGOT_JOBS
- * (as --jobs), and TMPDIR, where engines that nobody asked to keep are built.
+ * Data go to stdout, talk to stderr. Environment variables are read here and nowhere else: INGOT_CC (as --cc), INGOT_NVRTC
+ * (as --nvrtc), INGOT_JOBS (as --jobs), and TMPDIR, where engines that nobody asked to keep are built.
  */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H

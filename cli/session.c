@@ -54,6 +54,8 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->dump_after = arguments->dump_after;
     o->dump = &job->dump;
     o->cc = arguments->cc ? arguments->cc : getenv("INGOT_CC");
+    o->nvrtc = arguments->nvrtc ? arguments->nvrtc : getenv("INGOT_NVRTC");
+    o->portable = arguments->portable;
     o->jobs = arguments->jobs ? arguments->jobs : jobs_of_environment();
     o->verify_passes = arguments->verify_passes;
     if (!arguments->quiet) {

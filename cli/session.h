@@ -6,21 +6,34 @@
 
 /* Options of building, as all commands have them. */
 struct build_arguments {
-    const char *target, *cc, *dump_after;
+    const char *target, *cc, *nvrtc, *dump_after;
     unsigned opt_level, jobs;
     struct option_list shapes, passes;
-    bool verify_passes, quiet;
+    bool portable, verify_passes, quiet;
 };
 #define BUILD_ARGUMENTS_DEFAULT \
     { .opt_level = 3 }
 /* Rows of option tables; `b` is a struct build_arguments. */
 #define BUILD_OPTION_ROWS(b)                                                                                           \
-    {"target",   't', OPTION_TEXT, "T", "cpu (this machine's, the default), cpu:x86-64-v3,\ncpu:x86-64-v4 or cpu:amx", \
+    {"target",                                                                                                         \
+     't',                                                                                                              \
+     OPTION_TEXT,                                                                                                      \
+     "T",                                                                                                              \
+     "cpu (this machine's, the default), cpu:x86-64-v3,\ncpu:x86-64-v4, cpu:amx, cuda (this machine's GPU) or\n"       \
+     "cuda:ARCH (such as sm_80, sm_90a, sm_100)",                                                                      \
      &(b).target},                                                                                                     \
         {"opt", 'O', OPTION_UNSIGNED, "N", "optimisation level, 0 to 5 (default 3)", &(b).opt_level},                  \
         {"pass", 0, OPTION_LIST, "NAME=on|off", "switches a pass; repeatable", &(b).passes},                           \
         {"cc", 0, OPTION_TEXT, "PATH", "C compiler (default: $INGOT_CC, else the first of cc,\ngcc, clang)", &(b).cc}, \
-        {"jobs", 'j', OPTION_UNSIGNED, "N", "compiler processes at once (default: one per processor)", &(b).jobs}, {   \
+        {"nvrtc",                                                                                                      \
+         0,                                                                                                            \
+         OPTION_TEXT,                                                                                                  \
+         "PATH",                                                                                                       \
+         "NVIDIA's compiler for CUDA targets: libnvrtc, or a folder\nthat has it (default: $INGOT_NVRTC, else the "    \
+         "system's)",                                                                                                  \
+         &(b).nvrtc},                                                                                                  \
+        {"portable", 0, OPTION_FLAG, NULL, "CUDA: PTX too, for newer GPUs than the target", &(b).portable},            \
+        {"jobs", 'j', OPTION_UNSIGNED, "N", "kernels compiled at once (default: one per processor)", &(b).jobs}, {     \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }
 

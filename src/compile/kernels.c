@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "codegen/c/print.h"
+#include "codegen/cuda/print.h"
 
 void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_target *target) {
     *set = (struct ig_kernel_set){.job = job, .target = target};
@@ -32,11 +33,28 @@ uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, co
     k.fingerprint = digits;
     k.symbol = ig_format(set->job, "%s_%u", family_name(region->family), set->kernels.count);
     k.kernel = ig_kernel_make(graph, region, set->target);
-    k.source = ig_c_kernel(set->job, k.kernel, k.symbol, set->target);
+    k.source = ig_target_is_cuda(set->target) ? ig_cuda_kernel(set->job, k.kernel, k.symbol, set->target)
+                                              : ig_c_kernel(set->job, k.kernel, k.symbol, set->target);
     index = set->kernels.count;
     IG_PUSH(set->job, &set->kernels, k);
     ig_map_put_name(&set->by_fingerprint, text, index);
     return index;
+}
+
+void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
+                             const struct ingot_build_options *options, struct ig_kernel_compiler *out) {
+    *out = (struct ig_kernel_compiler){.target = target, .jobs = options->jobs, .portable = options->portable};
+    if (ig_target_is_cuda(target)) {
+        out->nvrtc = ig_nvrtc_load(job, options->nvrtc);
+        out->version = ig_nvrtc_version(out->nvrtc);
+        out->arch = ig_format(job, "sm_%d%s", target->sm, target->sm_own ? "a" : "");
+        return;
+    }
+    if (options->portable)
+        ig_raise(job, INGOT_INVALID_ARGUMENT,
+                 "portable code is for CUDA targets: a CPU engine runs on its level and up");
+    ig_toolchain_find(job, options->cc, options->jobs, &out->c);
+    out->version = out->c.version;
 }
 
 /* The target's share of the compiler's command line. */
@@ -46,11 +64,16 @@ static const char *const *target_flags(const struct ig_target *target) {
     return target->isa == IG_ISA_X86_64_V3 ? v3 : v4;
 }
 
-void ig_kernel_set_compile(struct ig_kernel_set *set, const struct ig_toolchain *toolchain,
+void ig_kernel_set_compile(struct ig_kernel_set *set, const struct ig_kernel_compiler *compiler,
                            void (*progress)(void *user, unsigned done, unsigned total), void *user) {
     struct ig_source *sources = IG_NEW_ARRAY(set->job, struct ig_source, set->kernels.count + 1);
     for (uint32_t i = 0; i < set->kernels.count; i++)
         sources[i] = (struct ig_source){set->kernels.at[i].symbol, set->kernels.at[i].source};
-    ig_toolchain_compile(set->job, toolchain, target_flags(set->target), sources, set->kernels.count, progress, user,
+    if (ig_target_is_cuda(compiler->target)) {
+        ig_nvrtc_compile(set->job, compiler->nvrtc, compiler->arch, compiler->portable, compiler->jobs, sources,
+                         set->kernels.count, progress, user, &set->code);
+        return;
+    }
+    ig_toolchain_compile(set->job, &compiler->c, target_flags(set->target), sources, set->kernels.count, progress, user,
                          &set->code);
 }

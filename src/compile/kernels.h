@@ -4,7 +4,23 @@
 
 #include "base/map.h"
 #include "kernel/kernel.h"
+#include "toolchain/nvrtc.h"
 #include "toolchain/toolchain.h"
+
+/* What compiles kernels for a target: a C compiler or NVRTC. */
+struct ig_kernel_compiler {
+    const struct ig_target *target;
+    const char *version;          /* part of what makes builds reproducible */
+    struct ig_toolchain c;        /* CPUs */
+    const struct ig_nvrtc *nvrtc; /* CUDA */
+    const char *arch;             /* CUDA: "sm_90a" */
+    bool portable;                /* CUDA: PTX too */
+    unsigned jobs;
+};
+
+/* Finds it. Raises INGOT_TOOLCHAIN. */
+void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
+                             const struct ingot_build_options *options, struct ig_kernel_compiler *out_compiler);
 
 struct ig_compiled_kernel {
     const char *symbol;
@@ -28,7 +44,7 @@ void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const str
 /* The index of the kernel for a region; schedules and prints it on first sight. */
 uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region);
 /* Compiles all: one blob, entries in the order of the kernels. */
-void ig_kernel_set_compile(struct ig_kernel_set *set, const struct ig_toolchain *toolchain,
+void ig_kernel_set_compile(struct ig_kernel_set *set, const struct ig_kernel_compiler *compiler,
                            void (*progress)(void *user, unsigned done, unsigned total), void *user);
 
 #endif

@@ -1,6 +1,7 @@
 /* The public build options; see options.h. */
 #include "compile/options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cpu.h"
@@ -28,8 +29,25 @@ static const struct level *best_level(void) {
     return best;
 }
 
+/* "sm_90a": an architecture that the kernels can be printed for. NVRTC knows whether there is such a GPU. */
+static bool parse_sm(const char *text, struct ig_target *out) {
+    char *end;
+    if (strncmp(text, "sm_", 3) != 0 || text[3] < '1' || text[3] > '9') return false;
+    long sm = strtol(text + 3, &end, 10);
+    bool own = strcmp(end, "a") == 0;
+    if ((!own && *end) || sm < 80 || sm > 999 || (own && sm < 90)) return false;
+    *out = (struct ig_target){
+        .isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = (int)sm, .sm_own = own};
+    return true;
+}
+
 void ig_target_parse(struct ig_job *job, const char *text, struct ig_target_choice *out) {
     const struct level *level = NULL;
+    if (text && strncmp(text, "cuda:", 5) == 0 && parse_sm(text + 5, &out->target)) {
+        out->required_features = 0;
+        out->name = ig_strdup(job, text);
+        return;
+    }
     if (!text || strcmp(text, "cpu") == 0) {
         level = best_level();
         if (!level)
@@ -40,7 +58,9 @@ void ig_target_parse(struct ig_job *job, const char *text, struct ig_target_choi
     }
     if (!level)
         ig_raise(job, INGOT_INVALID_ARGUMENT,
-                 "unknown target '%s': expected cpu, cpu:x86-64-v3, cpu:x86-64-v4 or cpu:amx", text);
+                 "unknown target '%s': expected cpu, cpu:x86-64-v3, cpu:x86-64-v4, cpu:amx, cuda or cuda:sm_N "
+                 "(sm_80, sm_90a, sm_100, ...)",
+                 text);
     out->target = level->target;
     out->required_features = level->features;
     out->name = ig_format(job, "cpu:%s", level->name);

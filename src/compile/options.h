@@ -7,11 +7,11 @@
 
 struct ig_target_choice {
     struct ig_target target;
-    const char *name;           /* "cpu:x86-64-v4" */
+    const char *name;           /* "cpu:x86-64-v4", "cuda:sm_90a" */
     uint64_t required_features; /* IG_CPU_* bits */
 };
 
-/* "cpu" is the best level of this machine. Raises INGOT_INVALID_ARGUMENT naming the known targets. */
+/* "cpu" is the best level of this machine; "cuda" has been replaced by this machine's GPU. Raises INGOT_INVALID_ARGUMENT naming the known targets. */
 void ig_target_parse(struct ig_job *job, const char *text, struct ig_target_choice *out_choice);
 
 /* Checks every switch's form and name once; raises naming the unknown pass. */

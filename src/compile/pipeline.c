@@ -19,7 +19,7 @@ struct build {
     struct ig_job *job;
     const struct ingot_build_options *options;
     struct ig_target_choice target;
-    struct ig_toolchain toolchain;
+    struct ig_kernel_compiler compiler;
     struct ig_graph *graph;
     struct ig_kernel_set kernels;
     struct ig_built_plan built;
@@ -82,7 +82,7 @@ static void compile_progress(void *user, unsigned done, unsigned total) {
 static void make_code(struct build *b) {
     ig_kernel_set_init(&b->kernels, b->job, &b->target.target);
     ig_plan_build(b->graph, &b->kernels, &b->built);
-    ig_kernel_set_compile(&b->kernels, &b->toolchain, compile_progress, b);
+    ig_kernel_set_compile(&b->kernels, &b->compiler, compile_progress, b);
     ig_plan_set_entries(&b->built, &b->kernels);
 }
 
@@ -154,7 +154,7 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     struct build b = {.job = job, .options = options};
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
-    ig_toolchain_find(job, options->cc, options->jobs, &b.toolchain);
+    ig_kernel_compiler_find(job, &b.target.target, options, &b.compiler);
     b.graph = ig_specialize(graph, options->shapes, options->n_shapes);
     run_passes(&b);
     make_code(&b);
@@ -162,7 +162,7 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     b.explanation.set = &b.kernels;
     b.explanation.built = &b.built;
     b.explanation.target = b.target.name;
-    b.explanation.compiler = b.toolchain.version;
+    b.explanation.compiler = b.compiler.version;
     b.explanation.opt_level = options->opt_level;
     write_engine(&b, sink);
 }

@@ -99,8 +99,8 @@ const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region
     struct fingerprint f = {.g = graph};
     ig_text_init(&f.text, graph->job);
     ig_map_init(&f.numbers, graph->job);
-    ig_text_printf(&f.text, "%d %d %d %d\n", (int)region->family, (int)target->isa, target->vector_bytes,
-                   target->vector_registers);
+    ig_text_printf(&f.text, "%d %d %d %d %d%s\n", (int)region->family, (int)target->isa, target->vector_bytes,
+                   target->vector_registers, target->sm, target->sm_own ? "a" : "");
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];
         add_value(&f, v);

@@ -6,11 +6,15 @@
  *             weights of channels-last convolutions are [groups, ceil(M/groups/NR), kernel..., C/groups, NR], and
  *             [kernel..., C] where depthwise; the attribute `packed` says so (NR, or 1). NR is the target's panel width.
  *             Recurrent weights are in panels of units, as ops.def says, which their rank shows.
+ *             For GPUs, whose kernels want plain matrices, matmul is left alone, and a convolution's weights are one panel
+ *             as wide as a group's output channels: [groups, 1, kernel..., C/groups, M/groups].
  *             The packing is done by pad, reshape and transpose of the constant, so it is a recipe.
  */
 #include "pass/match.h"
 #include "pass/passes.h"
 #include "pass/view.h"
+
+enum { MOST_COLUMNS = 4096 }; /* of a panel: what inference takes */
 
 /* Zeros behind the axis until its size is a multiple of nr; sets the number of panels. */
 static ig_value pad_to_panels(struct ig_graph *g, ig_value v, int axis, int64_t nr, int64_t *out_panels) {
@@ -101,15 +105,24 @@ static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims,
     return ig_view_transpose(g, w, perm);
 }
 
+/* Columns of a panel of a convolution's weights; 0: they stay as they are. On a GPU one panel has all columns of a
+ * group, which is a plain matrix [k, n]. */
+static int64_t panel_width(const struct ig_target *target, int64_t columns) {
+    if (!ig_target_is_cuda(target)) return ig_target_nr(target);
+    return columns > 1 && columns <= MOST_COLUMNS ? columns : 0;
+}
+
 static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
-    int64_t dims[INGOT_MAX_RANK], nr = ig_target_nr(rw->options->target);
+    int64_t dims[INGOT_MAX_RANK];
     int64_t groups = ig_attr_int(rw->in, n, IG_ATTR_groups);
     int rank = ig_type_of(g, in[1])->rank;
     if (!ig_attr_int(rw->in, n, IG_ATTR_channels_last) || rank + 2 > INGOT_MAX_RANK || !can_pack(g, in[1], dims))
         return IG_NO_VALUE;
     if (groups > 1 && dims[0] == groups && dims[1] == 1)
         return rebuild(g, n, in, pack_depthwise(g, in[1], dims, rank), 1, dims[0]);
+    int64_t nr = panel_width(rw->options->target, dims[0] / groups);
+    if (nr == 0) return IG_NO_VALUE;
     return rebuild(g, n, in, pack_panels(g, in[1], dims, rank, groups, nr), nr, dims[0]);
 }
 
@@ -140,6 +153,7 @@ static bool pack_states(struct ig_rewriter *rw, const struct ig_node *n, const i
 }
 
 static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    if (ig_target_is_cuda(rw->options->target) && n->op == IG_OP_matmul) return false;
     if (n->op == IG_OP_lstm || n->op == IG_OP_gru || n->op == IG_OP_rnn)
         return !ig_info(rw->in, n->out)->is_const && pack_states(rw, n, in, out_values);
     if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;
