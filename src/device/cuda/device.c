@@ -1,0 +1,345 @@
+/*
+ * The CUDA device: the table of device.h. Every entry makes the GPU's context current, calls the part that does the work,
+ * and makes the caller's context current again.
+ */
+#include "device/cuda/cuda.h"
+
+#include <stdio.h>
+
+#include "device/cuda/context.h"
+#include "device/cuda/list.h"
+#include "device/cuda/module.h"
+#include "device/cuda/stream.h"
+
+enum ingot_status ig_cuda_enter(struct ig_cuda *cuda, struct ingot_error *error) {
+    return IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context);
+}
+
+enum ingot_status ig_cuda_leave(struct ig_cuda *cuda, enum ingot_status status) {
+    CUcontext context;
+    IG_CUDA(cuda, cuCtxPopCurrent, &context);
+    return status;
+}
+
+/* For what returns nothing: false where the GPU cannot be used (any more), and the driver has let go of everything. */
+static bool enter(struct ig_cuda *cuda) {
+    return ig_cuda_enter(cuda, NULL) == INGOT_OK;
+}
+
+uint64_t ig_device_cuda_calls(const struct ig_device *device) {
+    return ig_cuda_of(device)->calls;
+}
+
+static uint32_t workers(const struct ig_device *device) {
+    return ig_cuda_of(device)->info.processors * IG_CUDA_SCRATCH_BLOCKS;
+}
+
+/* ---- Memory and code ------------------------------------------------------------------------------------------------ */
+
+static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_allocate(cuda, size, out_memory, error));
+}
+
+static void release(struct ig_device *device, void *memory, size_t size) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    if (!memory || !enter(cuda)) return;
+    ig_cuda_release(cuda, memory);
+    ig_cuda_leave(cuda, INGOT_OK);
+}
+
+static enum ingot_status allocate_host(struct ig_device *device, size_t size, void **out_memory,
+                                       struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_allocate_host(cuda, size, out_memory, error));
+}
+
+static void release_host(struct ig_device *device, void *memory, size_t size) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    if (!memory || !enter(cuda)) return;
+    IG_CUDA(cuda, cuMemFreeHost, memory);
+    ig_cuda_leave(cuda, INGOT_OK);
+}
+
+static enum ingot_status module_create(struct ig_device *device, const void *code, size_t size,
+                                       struct ig_module **out_module, struct ingot_error *error) {
+    return ig_cuda_module_create(ig_cuda_of(device), code, size, out_module, error);
+}
+
+/* Unloading code that runs is nobody's intention. */
+static void module_destroy(struct ig_device *device, struct ig_module *module) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    bool entered = enter(cuda);
+    if (entered) ig_cuda_stream_wait_all(cuda);
+    ig_cuda_module_destroy(cuda, module);
+    if (entered) ig_cuda_leave(cuda, INGOT_OK);
+}
+
+/* ---- Streams and events --------------------------------------------------------------------------------------------- */
+
+static enum ingot_status stream_create(struct ig_device *device, struct ig_stream **out_stream,
+                                       struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_stream_create(cuda, NULL, out_stream, error));
+}
+
+static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
+                                      struct ingot_error *error) {
+    if (!native)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the default stream cannot be adopted, only a created one");
+    return ig_cuda_stream_create(ig_cuda_of(device), native, out_stream, error);
+}
+
+static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    bool entered = enter(cuda);
+    ig_cuda_stream_destroy(cuda, stream);
+    if (entered) ig_cuda_leave(cuda, INGOT_OK);
+}
+
+static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(
+        cuda, IG_CUDA_STATUS(cuda, error, "the work on the GPU failed", cuStreamSynchronize, stream->handle));
+}
+
+static enum ingot_status event_create(struct ig_device *device, struct ig_event **out_event,
+                                      struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_event_create(cuda, out_event, error));
+}
+
+static void event_destroy(struct ig_device *device, struct ig_event *event) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    bool entered = enter(cuda);
+    ig_cuda_event_destroy(cuda, event);
+    if (entered) ig_cuda_leave(cuda, INGOT_OK);
+}
+
+static enum ingot_status event_record(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
+                                      struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, IG_CUDA_STATUS(cuda, error, "cannot record an event", cuEventRecord,
+                                              ig_cuda_event_handle(event), stream->handle));
+}
+
+static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
+                                    struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, IG_CUDA_STATUS(cuda, error, "cannot wait for an event", cuStreamWaitEvent,
+                                              stream->handle, ig_cuda_event_handle(event), 0));
+}
+
+static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
+                                       uint64_t *out_nanoseconds, struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_event_elapsed(cuda, begin, end, out_nanoseconds, error));
+}
+
+/* ---- Work ----------------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status copy(struct ig_device *device, struct ig_stream *stream, void *to, const void *from,
+                              size_t size, struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_copy(cuda, stream, to, from, size, error));
+}
+
+static enum ingot_status launch(struct ig_device *device, struct ig_stream *stream, const struct ig_launch *launch,
+                                struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_launch(cuda, stream, launch, error));
+}
+
+static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_stream *stream, size_t bytes,
+                                         struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_reserve_scratch(cuda, stream, bytes, error));
+}
+
+static size_t scratch_bytes(const struct ig_device *device, size_t bytes) {
+    return ig_cuda_scratch_bytes(ig_cuda_of(device), bytes);
+}
+
+/* ---- Lists ---------------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status list_begin(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
+    if (stream->recording) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is recording a list already");
+    return ig_cuda_list_create(ig_cuda_of(device), &stream->recording, error);
+}
+
+static enum ingot_status list_end(struct ig_device *device, struct ig_stream *stream, struct ig_list **out_list,
+                                  struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    struct ig_list *list = stream->recording;
+    if (!list) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is not recording a list");
+    IG_TRY(ig_cuda_enter(cuda, error));
+    stream->recording = NULL;
+    enum ingot_status status = ig_cuda_list_finish(cuda, list, stream, error);
+    if (status != INGOT_OK)
+        ig_cuda_list_destroy(cuda, list);
+    else
+        *out_list = list;
+    return ig_cuda_leave(cuda, status);
+}
+
+static void list_destroy(struct ig_device *device, struct ig_list *list) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    bool entered = enter(cuda);
+    ig_cuda_list_destroy(cuda, list);
+    if (entered) ig_cuda_leave(cuda, INGOT_OK);
+}
+
+static enum ingot_status list_launch(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
+                                     struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    if (stream->recording) return IG_ERR(error, INGOT_UNSUPPORTED, "a list cannot be recorded into another");
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_list_launch(cuda, list, stream, error));
+}
+
+static void list_patch(struct ig_device *device, struct ig_list *list, uint32_t item, uint32_t buffer, void *address) {
+    ig_cuda_list_patch(list, item, buffer, address);
+}
+
+/* ---- What GPUs there are -------------------------------------------------------------------------------------------- */
+
+static enum ingot_status count(const struct ig_cuda_driver *driver, int *out_count, struct ingot_error *error) {
+    return ig_cuda_driver_check(driver, driver->cuDeviceGetCount(out_count), error, "cannot count the GPUs");
+}
+
+enum ingot_status ig_device_cuda_count_with(const char *library, int *out_count, struct ingot_error *error) {
+    struct ig_cuda_driver driver;
+    IG_TRY(ig_cuda_driver_load(&driver, library, error));
+    return count(&driver, out_count, error);
+}
+
+enum ingot_status ig_device_cuda_count(int *out_count, struct ingot_error *error) {
+    return ig_device_cuda_count_with(NULL, out_count, error);
+}
+
+/* Attributes are all that is asked for here, none of which can fail for a GPU that is there. */
+static enum ingot_status describe(const struct ig_cuda_driver *driver, CUdevice device,
+                                  struct ig_device_cuda_info *out_info, struct ingot_error *error) {
+    struct ig_device_cuda_info info = {.driver = driver->version};
+    int major = 0, minor = 0, processors = 0, shared = 0;
+    const struct {
+        int attribute, *value;
+    } questions[] = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &processors},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &shared},
+    };
+    CUresult result = driver->cuDeviceGetName(info.name, (int)sizeof info.name, device);
+    if (result == CUDA_SUCCESS) result = driver->cuDeviceTotalMem(&info.memory, device);
+    for (size_t i = 0; result == CUDA_SUCCESS && i < sizeof questions / sizeof *questions; i++)
+        result = driver->cuDeviceGetAttribute(questions[i].value, questions[i].attribute, device);
+    IG_TRY(ig_cuda_driver_check(driver, result, error, "cannot ask a GPU what it is"));
+    info.sm = 10 * major + minor;
+    info.sm_own = info.sm >= 90;
+    info.processors = processors > 0 ? (uint32_t)processors : 1;
+    info.shared = shared > 0 ? (uint32_t)shared : 0;
+    snprintf(info.arch, sizeof info.arch, "sm_%d%s", info.sm % 10000, info.sm_own ? "a" : "");
+    *out_info = info;
+    return INGOT_OK;
+}
+
+static enum ingot_status find_device(const struct ig_cuda_driver *driver, int ordinal, CUdevice *out_device,
+                                     struct ingot_error *error) {
+    int there = 0;
+    IG_TRY(count(driver, &there, error));
+    if (ordinal < 0 || ordinal >= there)
+        return IG_ERR(error, INGOT_DEVICE, "there is no GPU %d: the NVIDIA driver shows %d", ordinal, there);
+    return ig_cuda_driver_check(driver, driver->cuDeviceGet(out_device, ordinal), error, "cannot find GPU %d", ordinal);
+}
+
+enum ingot_status ig_device_cuda_describe(int ordinal, struct ig_device_cuda_info *out_info,
+                                          struct ingot_error *error) {
+    struct ig_cuda_driver driver;
+    CUdevice device;
+    IG_TRY(ig_cuda_driver_load(&driver, NULL, error));
+    IG_TRY(find_device(&driver, ordinal, &device, error));
+    return describe(&driver, device, out_info, error);
+}
+
+/* ---- Life ----------------------------------------------------------------------------------------------------------- */
+
+static void destroy(struct ig_device *device) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    if (cuda->context) {
+        bool entered = enter(cuda);
+        ig_cuda_memory_deinit(cuda);
+        if (entered) ig_cuda_leave(cuda, INGOT_OK);
+        IG_CUDA(cuda, cuDevicePrimaryCtxRelease, cuda->handle);
+    }
+    ig_release(device->allocator, cuda->parameters, cuda->n_parameters * sizeof *cuda->parameters);
+    ig_release(device->allocator, cuda, sizeof *cuda);
+}
+
+static const struct ig_device_api api = {
+    .name = "cuda",
+    .destroy = destroy,
+    .workers = workers,
+    .allocate = allocate,
+    .release = release,
+    .allocate_host = allocate_host,
+    .release_host = release_host,
+    .module_create = module_create,
+    .module_destroy = module_destroy,
+    .stream_create = stream_create,
+    .stream_adopt = stream_adopt,
+    .stream_destroy = stream_destroy,
+    .stream_wait = stream_wait,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_elapsed = event_elapsed,
+    .copy = copy,
+    .launch = launch,
+    .reserve_scratch = reserve_scratch,
+    .scratch_bytes = scratch_bytes,
+    .list_begin = list_begin,
+    .list_end = list_end,
+    .list_destroy = list_destroy,
+    .list_launch = list_launch,
+    .list_patch = list_patch,
+};
+
+static enum ingot_status init(struct ig_cuda *cuda, const char *library, int ordinal, struct ingot_error *error) {
+    IG_TRY(ig_cuda_driver_load(&cuda->driver, library, error));
+    IG_TRY(find_device(&cuda->driver, ordinal, &cuda->handle, error));
+    IG_TRY(describe(&cuda->driver, cuda->handle, &cuda->info, error));
+    IG_CUDA_TRY(cuda, error, "cannot open the GPU", cuDevicePrimaryCtxRetain, &cuda->context, cuda->handle);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_memory_init(cuda, error));
+}
+
+enum ingot_status ig_device_cuda_create_with(const char *library, int ordinal, const struct ingot_allocator *allocator,
+                                             struct ig_device **out_device, struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_allocate(allocator, sizeof *cuda, _Alignof(struct ig_cuda));
+    if (!cuda) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
+    cuda->base = (struct ig_device){&api, allocator, false};
+    enum ingot_status status = init(cuda, library, ordinal, error);
+    if (status != INGOT_OK)
+        destroy(&cuda->base);
+    else
+        *out_device = &cuda->base;
+    return status;
+}
+
+enum ingot_status ig_device_cuda_create(int ordinal, const struct ingot_allocator *allocator,
+                                        struct ig_device **out_device, struct ingot_error *error) {
+    return ig_device_cuda_create_with(NULL, ordinal, allocator, out_device, error);
+}

@@ -1,0 +1,181 @@
+/*
+ * The part of NVIDIA's driver API that Ingot uses: its types, values and functions, declared here because its headers are
+ * not there where Ingot is built, and loaded at run time because its library is not there where Ingot may run. Names and
+ * layouts are those of the CUDA Driver API reference, version 12.3 and later; handles are pointers to structs of which
+ * nobody but the driver knows the inside.
+ */
+#ifndef IG_DEVICE_CUDA_DRIVER_H
+#define IG_DEVICE_CUDA_DRIVER_H
+
+#include "base/error.h"
+
+#define IG_CUDA_LIBRARY "libcuda.so.1"
+/* The oldest driver that has all of the functions below: the edges of graphs have data since CUDA 12.3. */
+#define IG_CUDA_OLDEST_DRIVER 12030
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef uint64_t CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUkern_st *CUkernel;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUarray_st *CUarray;
+
+enum {
+    CUDA_SUCCESS = 0,
+    CUDA_ERROR_OUT_OF_MEMORY = 2,
+    CUDA_ERROR_NO_DEVICE = 100,
+    CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+    CUDA_ERROR_NOT_FOUND = 500,
+};
+
+enum { /* of cuDeviceGetAttribute */
+       CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+       CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+       CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+       CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
+};
+
+enum { /* options of the functions below */
+       CU_STREAM_NON_BLOCKING = 1,
+       CU_EVENT_DISABLE_TIMING = 2,
+       CU_MEMHOSTALLOC_PORTABLE = 1,
+       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+       CU_JIT_ERROR_LOG_BUFFER = 5,
+       CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
+       CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+       CU_MEM_LOCATION_TYPE_DEVICE = 1,
+       CU_MEMORYTYPE_UNIFIED = 4,
+       CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1,
+       CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
+};
+
+typedef struct {
+    int allocType, handleTypes;
+    struct {
+        int type, id;
+    } location;
+    void *win32SecurityAttributes;
+    size_t maxSize;
+    unsigned short usage;
+    unsigned char reserved[54];
+} CUmemPoolProps;
+
+typedef struct {
+    CUfunction func;
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    void **kernelParams, **extra;
+    CUkernel kern;
+    CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct {
+    size_t srcXInBytes, srcY, srcZ, srcLOD;
+    int srcMemoryType;
+    const void *srcHost;
+    CUdeviceptr srcDevice;
+    CUarray srcArray;
+    void *reserved0;
+    size_t srcPitch, srcHeight;
+    size_t dstXInBytes, dstY, dstZ, dstLOD;
+    int dstMemoryType;
+    void *dstHost;
+    CUdeviceptr dstDevice;
+    CUarray dstArray;
+    void *reserved1;
+    size_t dstPitch, dstHeight;
+    size_t WidthInBytes, Height, Depth;
+} CUDA_MEMCPY3D;
+
+typedef struct {
+    unsigned char from_port, to_port, type, reserved[5];
+} CUgraphEdgeData;
+
+/* Every function: F(name, symbol in the library, parameters). Those whose meaning changed over time have a version in the
+ * symbol's name. */
+#define IG_CUDA_FUNCTIONS(F)                                                                                         \
+    F(cuInit, "cuInit", (unsigned flags))                                                                            \
+    F(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                                      \
+    F(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **text))                                         \
+    F(cuGetErrorString, "cuGetErrorString", (CUresult error, const char **text))                                     \
+    F(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                                            \
+    F(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                                  \
+    F(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                                 \
+    F(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                    \
+    F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device))                                    \
+    F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))                  \
+    F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                  \
+    F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                  \
+    F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                                  \
+    F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * unused, size_t * total))                                            \
+    F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * memory, size_t size))                                              \
+    F(cuMemFree, "cuMemFree_v2", (CUdeviceptr memory))                                                               \
+    F(cuMemHostAlloc, "cuMemHostAlloc", (void **memory, size_t size, unsigned flags))                                \
+    F(cuMemFreeHost, "cuMemFreeHost", (void *memory))                                                                \
+    F(cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool * pool, const CUmemPoolProps *properties))                   \
+    F(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                                     \
+    F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                                            \
+      (CUdeviceptr * memory, size_t size, CUmemoryPool pool, CUstream stream))                                       \
+    F(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr memory, CUstream stream))                                       \
+    F(cuMemcpyAsync, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))              \
+    F(cuModuleLoadDataEx, "cuModuleLoadDataEx",                                                                      \
+      (CUmodule * module, const void *image, unsigned n_options, int *options, void **values))                       \
+    F(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                                           \
+    F(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction * function, CUmodule module, const char *name))        \
+    F(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))                     \
+    F(cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                         \
+    F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                      \
+    F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                 \
+    F(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                      \
+    F(cuEventCreate, "cuEventCreate", (CUevent * event, unsigned flags))                                             \
+    F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                          \
+    F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                              \
+    F(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent begin, CUevent end))                   \
+    F(cuLaunchKernel, "cuLaunchKernel",                                                                              \
+      (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
+       unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra))                         \
+    F(cuGraphCreate, "cuGraphCreate", (CUgraph * graph, unsigned flags))                                             \
+    F(cuGraphDestroy, "cuGraphDestroy", (CUgraph graph))                                                             \
+    F(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2",                                                               \
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after,                                  \
+       const CUDA_KERNEL_NODE_PARAMS *parameters))                                                                   \
+    F(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode",                                                                  \
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, const CUDA_MEMCPY3D *parameters, \
+       CUcontext context))                                                                                           \
+    F(cuGraphAddDependencies, "cuGraphAddDependencies_v2",                                                           \
+      (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))   \
+    F(cuGraphInstantiate, "cuGraphInstantiateWithFlags",                                                             \
+      (CUgraphExec * executable, CUgraph graph, unsigned long long flags))                                           \
+    F(cuGraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec executable))                                            \
+    F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2",                                           \
+      (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters))                         \
+    F(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams",                                              \
+      (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *parameters, CUcontext context))                \
+    F(cuGraphUpload, "cuGraphUpload", (CUgraphExec executable, CUstream stream))                                     \
+    F(cuGraphLaunch, "cuGraphLaunch", (CUgraphExec executable, CUstream stream))
+
+struct ig_cuda_driver {
+    void *library;
+    int version; /* the newest CUDA that it knows: 13000 is 13.0 */
+#define IG_CUDA_FIELD(name, symbol, parameters) CUresult(*name) parameters;
+    IG_CUDA_FUNCTIONS(IG_CUDA_FIELD)
+#undef IG_CUDA_FIELD
+};
+
+/* Loads the driver's library (IG_CUDA_LIBRARY where `library` is NULL; it stays loaded as long as the process) and
+ * initialises the driver. INGOT_DEVICE where it is missing or too old. */
+enum ingot_status ig_cuda_driver_load(struct ig_cuda_driver *driver, const char *library, struct ingot_error *error);
+
+/* INGOT_OK for CUDA_SUCCESS; else fills `error` with "<what>: CUDA_ERROR_… (the driver's text)". */
+enum ingot_status ig_cuda_driver_check(const struct ig_cuda_driver *driver, CUresult result, struct ingot_error *error,
+                                       const char *what, ...) __attribute__((format(printf, 4, 5)));
+
+#endif

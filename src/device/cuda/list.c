@@ -1,0 +1,269 @@
+/* Lists as CUDA graphs; see list.h. */
+#include "device/cuda/list.h"
+
+#include <string.h>
+
+#define FIRST_CAPACITY 32
+#define NONE UINT32_MAX
+
+/* A kernel's parameters are its buffers, dims, tiles and scratch memory, all of 8 bytes; a copy's are source and
+ * destination. */
+struct item {
+    CUfunction function; /* NULL: a copy */
+    CUgraphNode node;    /* NULL: there is nothing to do */
+    uint64_t *values;
+    void **pointers; /* to the values */
+    uint32_t n_values, grid, threads, shared;
+    size_t scratch; /* bytes for each block */
+    size_t size;    /* of a copy */
+    bool waits, dirty;
+    uint32_t next_dirty;
+};
+
+struct ig_list {
+    struct ig_arena arena; /* the values and pointers */
+    struct item *items;
+    uint32_t count, capacity;
+    uint32_t first_dirty;
+    size_t scratch;         /* the most that any item wants for each block */
+    void *scratch_memory;   /* which the graph's nodes have */
+    CUgraph graph;          /* NULL where there is nothing to do */
+    CUgraphExec executable; /* NULL: it has to be made (again) */
+};
+
+/* ---- Recording ------------------------------------------------------------------------------------------------------ */
+
+static enum ingot_status no_memory(struct ingot_error *error) {
+    return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a list of launches");
+}
+
+enum ingot_status ig_cuda_list_create(struct ig_cuda *cuda, struct ig_list **out_list, struct ingot_error *error) {
+    struct ig_list *list = ig_allocate(cuda->base.allocator, sizeof *list, _Alignof(struct ig_list));
+    if (!list) return no_memory(error);
+    ig_arena_init(&list->arena, cuda->base.allocator);
+    list->first_dirty = NONE;
+    *out_list = list;
+    return INGOT_OK;
+}
+
+static void destroy_graph(struct ig_cuda *cuda, struct ig_list *list) {
+    if (list->executable) IG_CUDA(cuda, cuGraphExecDestroy, list->executable); /* the driver sees to running launches */
+    if (list->graph) IG_CUDA(cuda, cuGraphDestroy, list->graph);
+    list->executable = NULL;
+    list->graph = NULL;
+}
+
+void ig_cuda_list_destroy(struct ig_cuda *cuda, struct ig_list *list) {
+    if (!list) return;
+    destroy_graph(cuda, list);
+    ig_release(cuda->base.allocator, list->items, list->capacity * sizeof *list->items);
+    ig_arena_deinit(&list->arena);
+    ig_release(cuda->base.allocator, list, sizeof *list);
+}
+
+static bool grow(struct ig_list *list) {
+    uint32_t capacity = list->capacity ? 2 * list->capacity : FIRST_CAPACITY;
+    const struct ingot_allocator *allocator = list->arena.allocator;
+    struct item *items = ig_allocate(allocator, capacity * sizeof *items, _Alignof(struct item));
+    if (!items) return false;
+    if (list->count) memcpy(items, list->items, list->count * sizeof *items);
+    ig_release(allocator, list->items, list->capacity * sizeof *list->items);
+    list->items = items;
+    list->capacity = capacity;
+    return true;
+}
+
+/* Appends an item with room for its values. It counts only when the caller says so, by list->count++. */
+static enum ingot_status add(struct ig_list *list, uint32_t n_values, struct item **out_item,
+                             struct ingot_error *error) {
+    if (list->count == UINT32_MAX / 2) return IG_ERR(error, INGOT_UNSUPPORTED, "a list of over 2^31 launches");
+    uint64_t *values = ig_arena_alloc(&list->arena, n_values * sizeof *values);
+    void **pointers = ig_arena_alloc(&list->arena, n_values * sizeof *pointers);
+    if (!values || !pointers || (list->count == list->capacity && !grow(list))) return no_memory(error);
+    for (uint32_t i = 0; i < n_values; i++)
+        pointers[i] = &values[i];
+    struct item *item = &list->items[list->count++];
+    *item = (struct item){.values = values, .pointers = pointers, .n_values = n_values, .next_dirty = NONE};
+    *out_item = item;
+    return INGOT_OK;
+}
+
+static uint64_t address(const void *memory) {
+    return (uint64_t)(uintptr_t)memory;
+}
+
+enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
+                                          uint32_t grid, struct ingot_error *error) {
+    struct item *item;
+    IG_TRY(add(list, launch->n_buffers + launch->n_dims + 2, &item, error));
+    uint64_t *value = item->values;
+    for (uint32_t i = 0; i < launch->n_buffers; i++)
+        *value++ = address(launch->buffers[i]);
+    for (uint32_t i = 0; i < launch->n_dims; i++)
+        *value++ = (uint64_t)launch->dims[i];
+    *value++ = (uint64_t)launch->tiles; /* the last one, scratch memory, is known when the graph is made */
+    item->function = function;
+    item->grid = grid;
+    item->threads = launch->threads;
+    item->shared = launch->shared;
+    item->scratch = launch->scratch;
+    item->waits = launch->waits;
+    if (grid && launch->scratch > list->scratch) list->scratch = launch->scratch;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
+                                        struct ingot_error *error) {
+    struct item *item;
+    IG_TRY(add(list, 2, &item, error));
+    item->values[0] = address(from);
+    item->values[1] = address(to);
+    item->size = size;
+    return INGOT_OK;
+}
+
+/* ---- The graph ------------------------------------------------------------------------------------------------------ */
+
+static CUDA_KERNEL_NODE_PARAMS kernel_parameters(const struct item *item) {
+    return (CUDA_KERNEL_NODE_PARAMS){.func = item->function,
+                                     .gridDimX = item->grid,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = item->threads,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
+                                     .sharedMemBytes = item->shared,
+                                     .kernelParams = item->pointers};
+}
+
+static CUDA_MEMCPY3D copy_parameters(const struct item *item) {
+    return (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+                           .srcDevice = item->values[0],
+                           .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                           .dstDevice = item->values[1],
+                           .WidthInBytes = item->size,
+                           .Height = 1,
+                           .Depth = 1};
+}
+
+static void set_scratch(struct item *item, void *memory) {
+    if (item->function) item->values[item->n_values - 1] = item->scratch ? address(memory) : 0;
+}
+
+static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgraphNode from, CUgraphNode to) {
+    const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                  .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    return IG_CUDA(cuda, cuGraphAddDependencies, graph, &from, &to, &edge, 1);
+}
+
+/* Adds a node after that of `before`, which may be NULL. */
+static CUresult add_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct item *before) {
+    size_t n_after = before ? 1 : 0;
+    const CUgraphNode *after = before ? &before->node : NULL;
+    if (!item->function) {
+        const CUDA_MEMCPY3D copy = copy_parameters(item);
+        return IG_CUDA(cuda, cuGraphAddMemcpyNode, &item->node, graph, after, n_after, &copy, cuda->context);
+    }
+    const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
+    if (!before || !before->function || !item->waits || cuda->info.sm < 90)
+        return IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, after, n_after, &kernel);
+    CUresult result = IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, NULL, 0, &kernel);
+    return result != CUDA_SUCCESS ? result : add_programmatic_edge(cuda, graph, before->node, item->node);
+}
+
+/* A chain of all items that do anything. */
+static enum ingot_status fill_graph(struct ig_cuda *cuda, struct ig_list *list, struct ingot_error *error) {
+    const struct item *before = NULL;
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct item *item = &list->items[i];
+        item->node = NULL;
+        item->dirty = false;
+        set_scratch(item, list->scratch_memory);
+        if (item->function ? item->grid == 0 : item->size == 0) continue;
+        IG_TRY(ig_cuda_driver_check(&cuda->driver, add_node(cuda, list->graph, item, before), error,
+                                    "cannot add launch %u of %u to a graph", i, list->count));
+        before = item;
+    }
+    list->first_dirty = NONE;
+    return INGOT_OK;
+}
+
+static enum ingot_status make_graph(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
+                                    struct ingot_error *error) {
+    IG_CUDA_TRY(cuda, error, "cannot create a graph", cuGraphCreate, &list->graph, 0);
+    IG_TRY(fill_graph(cuda, list, error));
+    IG_CUDA_TRY(cuda, error, "cannot make a graph ready", cuGraphInstantiate, &list->executable, list->graph, 0);
+    return IG_CUDA_STATUS(cuda, error, "cannot bring a graph to the GPU", cuGraphUpload, list->executable,
+                          stream->handle);
+}
+
+enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
+                                      struct ingot_error *error) {
+    if (list->count == 0) return INGOT_OK;
+    if (list->scratch) IG_TRY(ig_cuda_reserve_scratch(cuda, stream, list->scratch, error));
+    list->scratch_memory = stream->scratch;
+    enum ingot_status status = make_graph(cuda, list, stream, error);
+    if (status != INGOT_OK) destroy_graph(cuda, list);
+    return status;
+}
+
+/* ---- Changing and launching ------------------------------------------------------------------------------------------ */
+
+static void mark(struct ig_list *list, uint32_t i) {
+    struct item *item = &list->items[i];
+    if (item->dirty || !item->node) return;
+    item->dirty = true;
+    item->next_dirty = list->first_dirty;
+    list->first_dirty = i;
+}
+
+void ig_cuda_list_patch(struct ig_list *list, uint32_t i, uint32_t buffer, void *memory) {
+    struct item *item = &list->items[i];
+    if (item->values[buffer] == address(memory)) return;
+    item->values[buffer] = address(memory);
+    mark(list, i);
+}
+
+static CUresult tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
+    if (item->function) {
+        const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
+        return IG_CUDA(cuda, cuGraphExecKernelNodeSetParams, list->executable, item->node, &kernel);
+    }
+    const CUDA_MEMCPY3D copy = copy_parameters(item);
+    return IG_CUDA(cuda, cuGraphExecMemcpyNodeSetParams, list->executable, item->node, &copy, cuda->context);
+}
+
+/* The list has run with other scratch memory: on another stream, or before this one got more. */
+static void replace_scratch(struct ig_list *list, void *memory) {
+    list->scratch_memory = memory;
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (!list->items[i].scratch || !list->items[i].node) continue;
+        set_scratch(&list->items[i], memory);
+        mark(list, i);
+    }
+}
+
+/* Tells the nodes that are marked. Some changes the driver refuses (a copy from another kind of memory): false. */
+static bool tell_nodes(struct ig_cuda *cuda, struct ig_list *list) {
+    while (list->first_dirty != NONE) {
+        struct item *item = &list->items[list->first_dirty];
+        if (tell_node(cuda, list, item) != CUDA_SUCCESS) return false;
+        item->dirty = false;
+        list->first_dirty = item->next_dirty;
+    }
+    return true;
+}
+
+enum ingot_status ig_cuda_list_launch(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
+                                      struct ingot_error *error) {
+    if (list->count == 0) return INGOT_OK;
+    if (list->scratch) {
+        IG_TRY(ig_cuda_reserve_scratch(cuda, stream, list->scratch, error));
+        if (list->scratch_memory != stream->scratch) replace_scratch(list, stream->scratch);
+    }
+    if (!list->executable || !tell_nodes(cuda, list)) {
+        destroy_graph(cuda, list);
+        IG_TRY(ig_cuda_list_finish(cuda, list, stream, error));
+    }
+    return IG_CUDA_STATUS(cuda, error, "cannot launch a graph", cuGraphLaunch, list->executable, stream->handle);
+}

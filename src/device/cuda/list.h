@@ -1,0 +1,32 @@
+/*
+ * Recorded launches and copies: a CUDA graph made of explicit nodes, a chain in the order of recording. The list keeps
+ * every node's parameters, so that an address can be replaced at any time: the node is then marked, and told before the
+ * graph is launched again.
+ *
+ * Where a kernel says that it waits for its predecessor itself, the edge to it is a programmatic one (sm_90 and up): it is
+ * put onto the GPU while its predecessor ends (CUDA Programming Guide, "Programmatic Dependent Launch").
+ */
+#ifndef IG_DEVICE_CUDA_LIST_H
+#define IG_DEVICE_CUDA_LIST_H
+
+#include "device/cuda/context.h"
+
+enum ingot_status ig_cuda_list_create(struct ig_cuda *cuda, struct ig_list **out_list, struct ingot_error *error);
+/* Within the context. Launches that are under way are finished. */
+void ig_cuda_list_destroy(struct ig_cuda *cuda, struct ig_list *list);
+
+/* Appends a launch of `grid` blocks (0: nothing will be done) or a copy. */
+enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
+                                          uint32_t grid, struct ingot_error *error);
+enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
+                                        struct ingot_error *error);
+/* Makes the graph of all that was appended, and brings it to the GPU. Within the context. */
+enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
+                                      struct ingot_error *error);
+
+void ig_cuda_list_patch(struct ig_list *list, uint32_t item, uint32_t buffer, void *address);
+/* Within the context. */
+enum ingot_status ig_cuda_list_launch(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
+                                      struct ingot_error *error);
+
+#endif

@@ -1,0 +1,168 @@
+/* Loading functions; see module.h. */
+#include "device/cuda/module.h"
+
+#include <string.h>
+
+#include "device/cuda/cubin.h"
+
+/* Dynamic shared memory that every function may have; for more it must be told. */
+#define SHARED_WITHOUT_ASKING (48u << 10)
+
+struct function {
+    uint64_t entry;
+    const char *name; /* NULL: a free slot */
+    CUmodule module;  /* what was loaded from `entry` */
+    bool loaded_it;   /* this one; others of the same entry share it */
+    CUfunction handle;
+    uint32_t shared; /* bytes of dynamic shared memory that it may have */
+};
+
+struct ig_module {
+    const unsigned char *code;
+    size_t size;
+    struct function *functions; /* an open hash table by entry, at most three quarters full */
+    size_t count, capacity;
+};
+
+enum ingot_status ig_cuda_module_create(struct ig_cuda *cuda, const void *code, size_t size,
+                                        struct ig_module **out_module, struct ingot_error *error) {
+    struct ig_module *module = ig_allocate(cuda->base.allocator, sizeof *module, _Alignof(struct ig_module));
+    if (!module) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a module");
+    module->code = code;
+    module->size = size;
+    *out_module = module;
+    return INGOT_OK;
+}
+
+void ig_cuda_module_destroy(struct ig_cuda *cuda, struct ig_module *module) {
+    if (!module) return;
+    for (size_t i = 0; i < module->capacity; i++) {
+        if (module->functions[i].loaded_it) IG_CUDA(cuda, cuModuleUnload, module->functions[i].module);
+    }
+    ig_release(cuda->base.allocator, module->functions, module->capacity * sizeof *module->functions);
+    ig_release(cuda->base.allocator, module, sizeof *module);
+}
+
+/* ---- The table ------------------------------------------------------------------------------------------------------ */
+
+/* Where (entry, name) is, or the free slot where it belongs. `out_module`: what was loaded from this entry for another
+ * name, if anything. There is at least one free slot. */
+static struct function *find(const struct ig_module *module, uint64_t entry, const char *name, CUmodule *out_module) {
+    size_t mask = module->capacity - 1, i = (size_t)((entry >> 6) * 0x9e3779b97f4a7c15u >> 32) & mask;
+    *out_module = NULL;
+    for (;; i = (i + 1) & mask) {
+        struct function *function = &module->functions[i];
+        if (!function->name) return function;
+        if (function->entry != entry) continue;
+        *out_module = function->module;
+        if (strcmp(function->name, name) == 0) return function;
+    }
+}
+
+static enum ingot_status make_room(struct ig_cuda *cuda, struct ig_module *module, struct ingot_error *error) {
+    if (4 * (module->count + 1) <= 3 * module->capacity) return INGOT_OK;
+    struct ig_module larger = *module;
+    larger.capacity = module->capacity ? 2 * module->capacity : 64;
+    larger.functions =
+        ig_allocate(cuda->base.allocator, larger.capacity * sizeof *larger.functions, _Alignof(struct function));
+    if (!larger.functions) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a module's functions");
+    for (size_t i = 0; i < module->capacity; i++) {
+        const struct function *old = &module->functions[i];
+        CUmodule ignored;
+        if (old->name) *find(&larger, old->entry, old->name, &ignored) = *old;
+    }
+    ig_release(cuda->base.allocator, module->functions, module->capacity * sizeof *module->functions);
+    *module = larger;
+    return INGOT_OK;
+}
+
+/* ---- Loading -------------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status wrong_architecture(const struct ig_cuda *cuda, const void *cubin, struct ingot_error *error) {
+    return IG_ERR(error, INGOT_DEVICE, "the engine's code is for sm_%u, this GPU is an sm_%d (%s)",
+                  ig_cubin_architecture(cubin), cuda->info.sm, cuda->info.name);
+}
+
+static enum ingot_status load_portable(struct ig_cuda *cuda, const struct ig_module *module,
+                                       const struct ig_launch *launch, CUmodule *out_module,
+                                       struct ingot_error *error) {
+    if (launch->portable >= module->size ||
+        !memchr(module->code + launch->portable, 0, module->size - launch->portable))
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the PTX of kernel '%s' lies outside the %zu bytes of code",
+                      launch->name, module->size);
+    char log[512] = "";
+    int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
+    CUresult result =
+        IG_CUDA(cuda, cuModuleLoadDataEx, out_module, module->code + launch->portable, 2, options, values);
+    return ig_cuda_driver_check(&cuda->driver, result, error, "cannot compile the PTX of kernel '%s' for sm_%d%s%s",
+                                launch->name, cuda->info.sm, *log ? ": " : "", log);
+}
+
+static enum ingot_status load(struct ig_cuda *cuda, const struct ig_module *module, const struct ig_launch *launch,
+                              CUmodule *out_module, struct ingot_error *error) {
+    const unsigned char *cubin = module->code + launch->entry;
+    if (!ig_cubin_is_whole(cubin, module->size - launch->entry))
+        return IG_ERR(error, INGOT_BAD_ENGINE, "the code of kernel '%s' is damaged", launch->name);
+    CUresult result = IG_CUDA(cuda, cuModuleLoadDataEx, out_module, cubin, 0, NULL, NULL);
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) {
+        if (launch->portable == UINT64_MAX) return wrong_architecture(cuda, cubin, error);
+        return load_portable(cuda, module, launch, out_module, error);
+    }
+    return ig_cuda_driver_check(
+        &cuda->driver, result, error,
+        "cannot load the code of kernel '%s' for sm_%u on an sm_%d with a driver for CUDA %d.%d", launch->name,
+        ig_cubin_architecture(cubin), cuda->info.sm, cuda->driver.version / 1000, cuda->driver.version % 1000 / 10);
+}
+
+static enum ingot_status allow_shared(struct ig_cuda *cuda, const struct ig_launch *launch, struct function *function,
+                                      struct ingot_error *error) {
+    if (launch->shared <= function->shared) return INGOT_OK;
+    if (launch->shared > cuda->info.shared)
+        return IG_ERR(error, INGOT_DEVICE, "kernel '%s' wants %u bytes of shared memory, a block has %u on %s",
+                      launch->name, launch->shared, cuda->info.shared, cuda->info.name);
+    CUresult result = IG_CUDA(cuda, cuFuncSetAttribute, function->handle,
+                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared);
+    IG_TRY(ig_cuda_driver_check(&cuda->driver, result, error, "cannot give kernel '%s' %u bytes of shared memory",
+                                launch->name, launch->shared));
+    function->shared = launch->shared;
+    return INGOT_OK;
+}
+
+/* Fills the free slot `function`. It counts only once it is whole. */
+static enum ingot_status add(struct ig_cuda *cuda, struct ig_module *module, const struct ig_launch *launch,
+                             struct function *function, CUmodule loaded, struct ingot_error *error) {
+    struct function made = {.entry = launch->entry, .name = launch->name, .module = loaded, .loaded_it = !loaded};
+    made.shared = SHARED_WITHOUT_ASKING;
+    if (!loaded) IG_TRY(load(cuda, module, launch, &made.module, error));
+    CUresult result = IG_CUDA(cuda, cuModuleGetFunction, &made.handle, made.module, launch->name);
+    enum ingot_status status =
+        ig_cuda_driver_check(&cuda->driver, result, error, "the code has no kernel '%s'", launch->name);
+    if (status != INGOT_OK) {
+        if (made.loaded_it) IG_CUDA(cuda, cuModuleUnload, made.module);
+        return status;
+    }
+    *function = made;
+    module->count++;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_launch *launch,
+                                          CUfunction *out_function, struct ingot_error *error) {
+    struct ig_module *module = launch->module;
+    CUmodule loaded;
+    if (launch->entry >= module->size)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "kernel entry %llu lies outside the %zu bytes of code",
+                      (unsigned long long)launch->entry, module->size);
+    if (!launch->name) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a launch without the name of its function");
+    if (!module->capacity) IG_TRY(make_room(cuda, module, error));
+    struct function *function = find(module, launch->entry, launch->name, &loaded);
+    if (!function->name) {
+        IG_TRY(make_room(cuda, module, error));
+        function = find(module, launch->entry, launch->name, &loaded);
+        IG_TRY(add(cuda, module, launch, function, loaded, error));
+    }
+    IG_TRY(allow_shared(cuda, launch, function, error));
+    *out_function = function->handle;
+    return INGOT_OK;
+}

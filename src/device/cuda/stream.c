@@ -1,0 +1,139 @@
+/* Streams and the work on them; see stream.h. */
+#include "device/cuda/stream.h"
+
+#include <limits.h>
+
+#include "device/cuda/list.h"
+#include "device/cuda/module.h"
+
+/* ---- Streams --------------------------------------------------------------------------------------------------------- */
+
+enum ingot_status ig_cuda_stream_create(struct ig_cuda *cuda, CUstream native, struct ig_stream **out_stream,
+                                        struct ingot_error *error) {
+    struct ig_stream *stream = ig_allocate(cuda->base.allocator, sizeof *stream, _Alignof(struct ig_stream));
+    if (!stream) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a stream");
+    stream->handle = native;
+    stream->adopted = native != NULL;
+    if (!native) {
+        enum ingot_status status = IG_CUDA_STATUS(cuda, error, "cannot create a stream", cuStreamCreate,
+                                                  &stream->handle, CU_STREAM_NON_BLOCKING);
+        if (status != INGOT_OK) {
+            ig_release(cuda->base.allocator, stream, sizeof *stream);
+            return status;
+        }
+    }
+    stream->next = cuda->streams;
+    stream->link = &cuda->streams;
+    if (stream->next) stream->next->link = &stream->next;
+    cuda->streams = stream;
+    *out_stream = stream;
+    return INGOT_OK;
+}
+
+/* Waits for the stream: afterwards nobody knows that its work may still use memory that is released. */
+void ig_cuda_stream_destroy(struct ig_cuda *cuda, struct ig_stream *stream) {
+    if (!stream) return;
+    IG_CUDA(cuda, cuStreamSynchronize, stream->handle);
+    ig_cuda_list_destroy(cuda, stream->recording);
+    *stream->link = stream->next;
+    if (stream->next) stream->next->link = stream->link;
+    ig_cuda_release(cuda, stream->scratch);
+    if (!stream->adopted) IG_CUDA(cuda, cuStreamDestroy, stream->handle);
+    ig_release(cuda->base.allocator, stream, sizeof *stream);
+}
+
+void ig_cuda_stream_wait_all(struct ig_cuda *cuda) {
+    for (const struct ig_stream *stream = cuda->streams; stream; stream = stream->next)
+        IG_CUDA(cuda, cuStreamSynchronize, stream->handle);
+}
+
+/* ---- Events ---------------------------------------------------------------------------------------------------------- */
+
+struct ig_event {
+    CUevent handle;
+};
+
+enum ingot_status ig_cuda_event_create(struct ig_cuda *cuda, struct ig_event **out_event, struct ingot_error *error) {
+    struct ig_event *event = ig_allocate(cuda->base.allocator, sizeof *event, _Alignof(struct ig_event));
+    if (!event) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an event");
+    enum ingot_status status = IG_CUDA_STATUS(cuda, error, "cannot create an event", cuEventCreate, &event->handle, 0);
+    if (status != INGOT_OK)
+        ig_release(cuda->base.allocator, event, sizeof *event);
+    else
+        *out_event = event;
+    return status;
+}
+
+void ig_cuda_event_destroy(struct ig_cuda *cuda, struct ig_event *event) {
+    if (!event) return;
+    IG_CUDA(cuda, cuEventDestroy, event->handle);
+    ig_release(cuda->base.allocator, event, sizeof *event);
+}
+
+enum ingot_status ig_cuda_event_elapsed(struct ig_cuda *cuda, struct ig_event *begin, struct ig_event *end,
+                                        uint64_t *out_nanoseconds, struct ingot_error *error) {
+    float milliseconds = 0;
+    IG_CUDA_TRY(cuda, error, "cannot tell the time between two events", cuEventElapsedTime, &milliseconds,
+                begin->handle, end->handle);
+    *out_nanoseconds = milliseconds > 0 ? (uint64_t)((double)milliseconds * 1e6 + 0.5) : 0;
+    return INGOT_OK;
+}
+
+CUevent ig_cuda_event_handle(const struct ig_event *event) {
+    return event->handle;
+}
+
+/* ---- Work ------------------------------------------------------------------------------------------------------------ */
+
+enum ingot_status ig_cuda_copy(struct ig_cuda *cuda, struct ig_stream *stream, void *to, const void *from, size_t size,
+                               struct ingot_error *error) {
+    if (stream->recording) return ig_cuda_list_add_copy(stream->recording, to, from, size, error);
+    if (size == 0 || to == from) return INGOT_OK;
+    CUresult result = IG_CUDA(cuda, cuMemcpyAsync, (uintptr_t)to, (uintptr_t)from, size, stream->handle);
+    return ig_cuda_driver_check(&cuda->driver, result, error, "cannot copy %zu bytes", size);
+}
+
+/* Blocks take tiles in turns, so that any number of them would do. */
+static uint32_t grid_of(const struct ig_cuda *cuda, const struct ig_launch *launch) {
+    uint64_t tiles = launch->tiles > 0 ? (uint64_t)launch->tiles : 0;
+    uint64_t most = launch->scratch ? ig_cuda_scratch_blocks(cuda, launch->scratch) : INT_MAX;
+    return (uint32_t)(tiles < most ? tiles : most);
+}
+
+/* Room for that many parameters; only ever grows. */
+static enum ingot_status reserve_parameters(struct ig_cuda *cuda, size_t count, struct ingot_error *error) {
+    if (count <= cuda->n_parameters) return INGOT_OK;
+    void **larger = ig_allocate(cuda->base.allocator, 2 * count * sizeof *larger, _Alignof(void *));
+    if (!larger) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for the parameters of a kernel");
+    ig_release(cuda->base.allocator, cuda->parameters, cuda->n_parameters * sizeof *larger);
+    cuda->parameters = larger;
+    cuda->n_parameters = 2 * count;
+    return INGOT_OK;
+}
+
+static enum ingot_status launch_now(struct ig_cuda *cuda, struct ig_stream *stream, const struct ig_launch *launch,
+                                    CUfunction function, uint32_t grid, struct ingot_error *error) {
+    if (launch->scratch) IG_TRY(ig_cuda_reserve_scratch(cuda, stream, launch->scratch, error));
+    IG_TRY(reserve_parameters(cuda, (size_t)launch->n_buffers + launch->n_dims + 2, error));
+    void *scratch = launch->scratch ? stream->scratch : NULL;
+    void **parameter = cuda->parameters;
+    for (uint32_t i = 0; i < launch->n_buffers; i++)
+        *parameter++ = (void *)(uintptr_t)&launch->buffers[i];
+    for (uint32_t i = 0; i < launch->n_dims; i++)
+        *parameter++ = (void *)(uintptr_t)&launch->dims[i];
+    *parameter++ = (void *)(uintptr_t)&launch->tiles;
+    *parameter++ = &scratch;
+    CUresult result = IG_CUDA(cuda, cuLaunchKernel, function, grid, 1, 1, launch->threads, 1, 1, launch->shared,
+                              stream->handle, cuda->parameters, NULL);
+    return ig_cuda_driver_check(&cuda->driver, result, error, "cannot launch kernel '%s' with %u blocks of %u threads",
+                                launch->name, grid, launch->threads);
+}
+
+enum ingot_status ig_cuda_launch(struct ig_cuda *cuda, struct ig_stream *stream, const struct ig_launch *launch,
+                                 struct ingot_error *error) {
+    CUfunction function;
+    uint32_t grid = grid_of(cuda, launch);
+    IG_TRY(ig_cuda_module_function(cuda, launch, &function, error));
+    if (stream->recording) return ig_cuda_list_add_kernel(stream->recording, launch, function, grid, error);
+    return grid ? launch_now(cuda, stream, launch, function, grid, error) : INGOT_OK;
+}
