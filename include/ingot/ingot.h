@@ -378,11 +378,19 @@ struct ingot_build_options {
     void *progress_user;
     const char *nvrtc; /* CUDA targets: the library libnvrtc, or a folder that has it; NULL: the system's */
     bool portable;     /* CUDA targets: PTX beside the machine code, for newer architectures than the target's */
+    /* What matrix products and convolutions read, and what is stored between kernels: "fp32" (the default), "tf32" (fp32
+     * whose products GPUs may round), "fp16" or "bf16". Sums, statistics and what could overflow stay in fp32, the types
+     * of inputs and outputs as they are (docs/precision.md). */
+    const char *precision;
+    /* The same for parts of the model: "PATTERN=TYPE", where PATTERN is compared with the names and the operators of ONNX
+     * nodes and may have * and ?. The last one that fits a node counts. */
+    const char *const *precision_of;
+    size_t n_precision_of;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false                                                                                                    \
+            false, NULL, NULL, 0                                                                                     \
     }
 
 /* Compiles into the engine file `path`, which appears whole or not at all. */

@@ -12,7 +12,8 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
     if (options->opt_level < 0 || options->opt_level > 5) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "optimisation level %d, expected 0 to 5", options->opt_level);
     }
-    if ((options->n_shapes > 0 && !options->shapes) || (options->n_pass_switches > 0 && !options->pass_switches)) {
+    if ((options->n_shapes > 0 && !options->shapes) || (options->n_pass_switches > 0 && !options->pass_switches) ||
+        (options->n_precision_of > 0 && !options->precision_of)) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a count without its array in the build options");
     }
     return INGOT_OK;
