@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "kernel/cuda.h"
 #include "kernel/lower.h"
 
 typedef struct ig_kernel *(*schedule_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *);
@@ -14,6 +15,13 @@ static const schedule_fn schedules[] = {
     [IG_FAMILY_MAP] = ig_kernel_map,       [IG_FAMILY_ROW] = ig_kernel_row,   [IG_FAMILY_CONTRACT] = ig_kernel_contract,
     [IG_FAMILY_WINDOW] = ig_kernel_window, [IG_FAMILY_SCAN] = ig_kernel_scan, [IG_FAMILY_REST] = ig_kernel_rest,
 };
+
+/* Where a family has no schedule of its own for GPUs, the threads of a block share the loops of the one for CPUs. */
+static const schedule_fn cuda_schedules[] = {
+    [IG_FAMILY_MAP] = ig_kernel_map_cuda,  [IG_FAMILY_ROW] = ig_kernel_row,   [IG_FAMILY_CONTRACT] = ig_kernel_contract,
+    [IG_FAMILY_WINDOW] = ig_kernel_window, [IG_FAMILY_SCAN] = ig_kernel_scan, [IG_FAMILY_REST] = ig_kernel_rest,
+};
+enum { CUDA_THREADS = 256 };
 
 /* The ONNX nodes that a region came from, each once: "Conv 'c1', Relu 'r1', …". */
 static const char *title(struct ig_graph *graph, const struct ig_region *region) {
@@ -39,11 +47,14 @@ static const char *title(struct ig_graph *graph, const struct ig_region *region)
 
 struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region *region,
                                  const struct ig_target *target) {
-    schedule_fn schedule = region->family < sizeof schedules / sizeof *schedules ? schedules[region->family] : NULL;
+    bool cuda = ig_target_is_cuda(target);
+    IG_ASSERT(graph->job, region->family < sizeof schedules / sizeof *schedules);
+    schedule_fn schedule = (cuda ? cuda_schedules : schedules)[region->family];
     IG_ASSERT(graph->job, schedule != NULL);
     struct ig_kernel *kernel = schedule(graph, region, target);
     kernel->family = region->family;
     kernel->title = title(graph, region);
+    if (cuda && kernel->threads == 0) kernel->threads = CUDA_THREADS;
     if (kernel->scratch_bytes == IG_DIM_NONE) kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
     kernel->literals.count = 0;
     for (uint32_t i = 0; i < region->inputs.count; i++) {

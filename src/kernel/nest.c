@@ -32,7 +32,7 @@ ig_x ig_nest_bind(struct ig_nest *nest, int which, const ig_x *vars) {
 
 struct walk {
     struct ig_nest *nest;
-    void (*visit)(void *user, const struct ig_affine *sum, bool is_load);
+    void (*visit)(void *user, const struct ig_affine *sum, int buffer);
     void *user;
     struct ig_map seen;
 };
@@ -42,36 +42,36 @@ static bool is_index(const struct ig_x_node *n) {
            (n->kind == IG_X_MAP && n->dtype == INGOT_I64 && !n->wraps && (n->op == IG_OP_add || n->op == IG_OP_mul));
 }
 
-static void walk_x(struct walk *w, ig_x x, bool is_load) {
+static void walk_x(struct walk *w, ig_x x, int buffer) {
     struct ig_loops *k = w->nest->k;
-    uint32_t key[2] = {x, is_load}, unused;
+    uint32_t key[2] = {x, (uint32_t)buffer}, unused;
     if (ig_map_get(&w->seen, key, sizeof key, &unused)) return;
     ig_map_put(&w->seen, key, sizeof key, 1);
     const struct ig_x_node n = k->x.at[x];
-    if (!is_load && !is_index(&n)) {
+    if (buffer < 0 && !is_index(&n)) {
         for (int i = 0; i < 3; i++) {
-            if (n.args[i] != IG_NO_X) walk_x(w, n.args[i], n.kind == IG_X_LOAD);
+            if (n.args[i] != IG_NO_X) walk_x(w, n.args[i], n.kind == IG_X_LOAD ? (int)n.i : -1);
         }
         return;
     }
     struct ig_affine sum;
     ig_affine_of(k, x, &sum);
-    w->visit(w->user, &sum, is_load);
+    w->visit(w->user, &sum, buffer);
     for (int t = 0; t < sum.count; t++) {
         const struct ig_x_node atom = k->x.at[sum.term[t].atom];
         if (atom.kind == IG_X_VAR) continue;
         for (int i = 0; i < 3; i++) {
-            if (atom.args[i] != IG_NO_X) walk_x(w, atom.args[i], atom.kind == IG_X_LOAD);
+            if (atom.args[i] != IG_NO_X) walk_x(w, atom.args[i], atom.kind == IG_X_LOAD ? (int)atom.i : -1);
         }
     }
 }
 
-void ig_nest_indices(struct ig_nest *nest, void (*visit)(void *user, const struct ig_affine *sum, bool is_load),
+void ig_nest_indices(struct ig_nest *nest, void (*visit)(void *user, const struct ig_affine *sum, int buffer),
                      void *user) {
     struct walk w = {.nest = nest, .visit = visit, .user = user};
     ig_map_init(&w.seen, nest->k->job);
     for (uint32_t i = 0; i < nest->x.count; i++)
-        walk_x(&w, nest->x.at[i], false);
+        walk_x(&w, nest->x.at[i], -1);
 }
 
 /* ---- Splitting ------------------------------------------------------------------------------------------------------------ */
@@ -147,10 +147,10 @@ struct merge {
     bool even[IG_NEST_DIMS]; /* all indices step evenly from dim i-1 to dim i */
 };
 
-static void check_even(void *user, const struct ig_affine *sum, bool is_load) {
+static void check_even(void *user, const struct ig_affine *sum, int buffer) {
     struct merge *m = user;
     struct ig_nest *nest = m->nest;
-    (void)is_load;
+    (void)buffer;
     for (int i = 1; i < nest->rank; i++) {
         ig_dim outer = ig_affine_factor(nest->k, sum, nest->var[i - 1]);
         ig_dim inner = ig_affine_factor(nest->k, sum, nest->var[i]);
@@ -188,6 +188,56 @@ static void merge_all(struct ig_nest *nest) {
 void ig_nest_simplify(struct ig_nest *nest) {
     split_all(nest);
     merge_all(nest);
+}
+
+/* ---- Vectors -------------------------------------------------------------------------------------------------------------- */
+
+struct vector {
+    struct ig_nest *nest;
+    int64_t count;
+    int64_t widest; /* bytes of an element that is accessed side by side */
+    bool fits;
+};
+
+/* The last dim steps by 1 from multiples of the count, or (loads) not at all. */
+static void check_vector(void *user, const struct ig_affine *sum, int buffer) {
+    struct vector *v = user;
+    struct ig_nest *nest = v->nest;
+    struct ig_dims *dims = nest->k->dims;
+    ig_x last = nest->var[nest->rank - 1];
+    if (buffer < 0 || nest->k->buffers.at[buffer].kind != IG_BUFFER_PARAM) return;
+    ig_dim step = ig_affine_factor(nest->k, sum, last), by = ig_dim_const(dims, v->count);
+    bool entangled = ig_affine_entangled(nest->k, sum, last);
+    if (step == ig_dim_const(dims, 0) && !entangled) return;
+    if (entangled || step != ig_dim_const(dims, 1) || !ig_dim_divides(dims, by, sum->constant)) v->fits = false;
+    for (int i = 0; i < sum->count; i++) {
+        if (sum->term[i].atom != last && !ig_dim_divides(dims, by, sum->term[i].factor)) v->fits = false;
+    }
+    int64_t bytes = (int64_t)ingot_dtype_size(nest->k->buffers.at[buffer].dtype);
+    if (bytes > v->widest) v->widest = bytes;
+}
+
+static bool fits_vector(struct ig_nest *nest, const int *positions, const int *buffers, int n, struct vector *v) {
+    v->fits = true;
+    v->widest = 1;
+    for (int i = 0; i < n; i++) {
+        struct ig_affine sum;
+        ig_affine_of(nest->k, nest->x.at[positions[i]], &sum);
+        check_vector(v, &sum, buffers[i]);
+    }
+    ig_nest_indices(nest, check_vector, v);
+    return v->fits && v->count * v->widest <= 16;
+}
+
+int ig_nest_vector(struct ig_nest *nest, const int *positions, const int *buffers, int n, bool tail) {
+    struct ig_dims *dims = nest->k->dims;
+    if (nest->rank == 0) return 1;
+    for (int count = 16; count > 1; count /= 2) {
+        struct vector v = {.nest = nest, .count = count};
+        bool even = ig_dim_divides(dims, ig_dim_const(dims, count), nest->extent[nest->rank - 1]);
+        if ((even || (tail && nest->rank == 1)) && fits_vector(nest, positions, buffers, n, &v)) return count;
+    }
+    return 1;
 }
 
 /* ---- Estimates ------------------------------------------------------------------------------------------------------------ */

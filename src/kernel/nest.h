@@ -27,9 +27,14 @@ ig_x ig_nest_dim(struct ig_nest *nest, ig_dim extent);
 int ig_nest_add(struct ig_nest *nest, ig_x x);
 /* Splits, then merges. */
 void ig_nest_simplify(struct ig_nest *nest);
-/* Calls visit for every index expression within nest->x, as a sum: positions of loads, comparisons, indices as data. */
-void ig_nest_indices(struct ig_nest *nest, void (*visit)(void *user, const struct ig_affine *sum, bool is_load),
+/* Calls visit for every index expression within nest->x, as a sum: positions of loads from `buffer`; comparisons, indices
+ * as data (buffer -1). */
+void ig_nest_indices(struct ig_nest *nest, void (*visit)(void *user, const struct ig_affine *sum, int buffer),
                      void *user);
+/* How many neighbours along the last dim one thread may compute, so that they are stored, and loaded where they lie side
+ * by side, by aligned accesses of 16 bytes: 1, 2, 4, 8 or 16. positions: which of nest->x are positions in buffers.
+ * `tail`: the last dim, alone, need not divide evenly. */
+int ig_nest_vector(struct ig_nest *nest, const int *positions, const int *buffers, int count, bool tail);
 /* nest->x[which] with the variables replaced by these. */
 ig_x ig_nest_bind(struct ig_nest *nest, int which, const ig_x *vars);
 /* A guess at an extent, for choosing tiles: the number, or something usual for a symbol. */

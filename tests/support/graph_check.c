@@ -174,8 +174,9 @@ struct checked {
 
 struct run {
     const struct graph_case *cases;
-    int count, third; /* third 0 … 2 of the cases, -1: all */
-    struct ig_target target;
+    int count, third;           /* third 0 … 2 of the cases, -1: all */
+    struct ig_target target;    /* what the text is compiled for */
+    struct ig_target schedules; /* what its loops are made for: the same, or a GPU */
     const char *cc;
     struct ig_device *devices[2];
     struct ig_code code;
@@ -221,8 +222,8 @@ static void make_reference(struct ig_job *job, struct checked *c) {
     ig_eval_graph(job, g, c->inputs, c->expected);
 }
 
-static void make_kernels(struct ig_job *job, const struct ig_target *target, struct checked *c) {
-    struct ig_pass_options options = {.target = target};
+static void make_kernels(struct ig_job *job, const struct run *run, struct checked *c) {
+    struct ig_pass_options options = {.target = &run->target};
     c->graph = c->reference;
     for (int i = 0; i < ig_pass_count; i++) {
         const char *name = ig_passes[i].name;
@@ -231,8 +232,12 @@ static void make_kernels(struct ig_job *job, const struct ig_target *target, str
         if (regions || (layout && !(c->given->flags & GRAPH_RAW))) c->graph = ig_passes[i].run(c->graph, &options);
     }
     c->kernels = IG_NEW_ARRAY(job, struct ig_kernel *, c->graph->regions.count + 1);
-    for (uint32_t r = 0; r < c->graph->regions.count; r++)
+    for (uint32_t r = 0; r < c->graph->regions.count; r++) {
+        /* Contractions are templates in the printer's language. */
+        bool contract = c->graph->regions.at[r].family == IG_FAMILY_CONTRACT;
+        const struct ig_target *target = contract ? &run->target : &run->schedules;
         c->kernels[r] = ig_kernel_make(c->graph, &c->graph->regions.at[r], target);
+    }
 }
 
 static void *memory_of(struct ig_job *job, struct checked *c, ig_value v) {
@@ -363,7 +368,7 @@ static void prepare_case(struct ig_job *job, struct run *run, struct texts *text
     struct ig_where where = {.verb = "check", .name = c->given->name};
     ig_where_push(job, &where);
     make_reference(job, c);
-    make_kernels(job, &run->target, c);
+    make_kernels(job, run, c);
     c->sources = IG_NEW_ARRAY(job, uint32_t, c->graph->regions.count + 1);
     for (uint32_t r = 0; r < c->graph->regions.count; r++)
         c->sources[r] = add_source(job, run, texts, c->kernels[r]);
@@ -426,6 +431,16 @@ static bool has_compiler(struct ig_job *job, const char *cc) {
     return file != NULL;
 }
 
+/* Loops for GPUs are loops here. */
+static void check_cuda_schedules(struct run *run) {
+    run->target = (struct ig_target){.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    run->schedules = (struct ig_target){.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90};
+    run->cc = "gcc";
+    run->third = -1;
+    run->label = "loops for CUDA as C, gcc";
+    if ((ig_cpu_features() & IG_CPU_X86_64_V3) == IG_CPU_X86_64_V3 && has_compiler(NULL, run->cc)) check_on(run);
+}
+
 void check_graphs(const struct graph_case *cases, int count) {
     static const struct ig_target targets[] = {{.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16},
                                                {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}};
@@ -442,13 +457,14 @@ void check_graphs(const struct graph_case *cases, int count) {
             char label[64];
             if ((ig_cpu_features() & needed[t]) != needed[t] || !has_compiler(NULL, compilers[c])) continue;
             snprintf(label, sizeof label, "%s, %s", t ? "x86-64-v4" : "x86-64-v3", compilers[c]);
-            run.target = targets[t];
+            run.target = run.schedules = targets[t];
             run.cc = compilers[c];
             run.third = c && count > 8 && has_compiler(NULL, compilers[0]) ? t : -1;
             run.label = label;
             check_on(&run);
         }
     }
+    check_cuda_schedules(&run);
     for (int d = 0; d < 2; d++)
         run.devices[d]->api->destroy(run.devices[d]);
 }

@@ -1,0 +1,313 @@
+/*
+ * The map family on GPUs. A thread computes a *slot*: the neighbours along the last dim that one access of 16 bytes holds,
+ * or a single element where they do not lie side by side. Slots follow one another over threads, so that a warp reads and
+ * writes whole lines; a block does a slot or a few for each of its threads. What many waiting threads do not hide, several
+ * loads in flight for each thread do: large maps give each thread two slots.
+ *
+ * A transpose goes through shared memory: a block reads lines of the one side, and writes lines of the other (Ruetsch and
+ * Micikevicius, "Optimizing matrix transpose in CUDA", 2009). The array's lines are an element longer than the block's, so
+ * that a column lies in as many banks as it has elements.
+ */
+#include "kernel/cuda.h"
+
+#include "kernel/affine.h"
+#include "kernel/mapping.h"
+
+enum {
+    LANES = 16,
+    THREADS = 256,
+    FEW_THREADS = 128, /* where blocks of THREADS would leave processors without work */
+    BLOCK = 1024,      /* elements of a block of a transpose */
+    MOST_SIDE = 32,
+    MOST_STAGED = 4,                /* loads of a transpose that go through shared memory */
+    PROCESSORS = 132,               /* about what there are: for deciding how finely to divide */
+    MANY = PROCESSORS * 2048 * 4,   /* slots beyond which each thread does several */
+    FEW = PROCESSORS * THREADS * 2, /* slots below which blocks are small */
+};
+
+struct plan {
+    int vector;    /* elements of a slot */
+    int each;      /* slots of a thread */
+    ig_dim slots;  /* whole ones */
+    int side, top; /* transposes: of a block, along the dim read across and along the last one; 0: no transpose */
+};
+
+struct mapper {
+    struct ig_mapping m;
+    struct plan *plans; /* by part */
+    int threads;
+};
+
+static ig_x num(struct mapper *m, int64_t i) {
+    return ig_x_index(m->m.k, i);
+}
+
+static ig_x dim(struct mapper *m, ig_dim d) {
+    return ig_x_dim(m->m.k, d);
+}
+
+/* ---- How ------------------------------------------------------------------------------------------------------------ */
+
+static int64_t guess_elements(const struct ig_part *p) {
+    int64_t elements = 1;
+    for (int d = 0; d < p->nest.rank; d++) {
+        int64_t n = ig_nest_guess(&p->nest, d);
+        elements = n > 0 && elements > INT32_MAX / n ? INT32_MAX : elements * n;
+    }
+    return elements;
+}
+
+/* Room for a block of a transpose: as long as the side is known to be, and no longer. */
+static int side_of(const struct ig_part *p, int d) {
+    int64_t n = ig_nest_guess(&p->nest, d);
+    int side = MOST_SIDE;
+    while (side > 8 && side / 2 >= n)
+        side /= 2;
+    return side;
+}
+
+static void plan_transpose(struct ig_part *p, struct plan *plan) {
+    struct ig_dims *dims = p->nest.k->dims;
+    int last = p->nest.rank - 1;
+    plan->side = side_of(p, p->transposed);
+    plan->top = side_of(p, last);
+    if (plan->side < MOST_SIDE) plan->top = BLOCK / plan->side;
+    if (plan->top < MOST_SIDE) plan->side = BLOCK / plan->top;
+    p->tiles = ig_dim_mul(dims, ig_dim_ceil_div(dims, p->nest.extent[last], ig_dim_const(dims, plan->top)),
+                          ig_dim_ceil_div(dims, p->nest.extent[p->transposed], ig_dim_const(dims, plan->side)));
+    for (int d = 0; d < last; d++) {
+        if (d != p->transposed) p->tiles = ig_dim_mul(dims, p->tiles, p->nest.extent[d]);
+    }
+}
+
+static void plan_slots(struct mapper *m, struct ig_part *p, struct plan *plan) {
+    struct ig_dims *dims = p->nest.k->dims;
+    plan->vector = ig_nest_vector(&p->nest, p->position, p->buffer, p->count, true);
+    plan->slots =
+        ig_dim_div(dims, ig_dim_product(dims, p->nest.extent, p->nest.rank), ig_dim_const(dims, plan->vector));
+    plan->each = 1;
+    int64_t slots = guess_elements(p) / plan->vector;
+    /* Only where no slot has to be asked whether it exists. */
+    for (int each = 4; each > 1 && plan->each == 1 && slots >= MANY; each /= 2) {
+        int64_t loads = (int64_t)each * ig_part_cost(p);
+        if (loads <= 32 && ig_dim_divides(dims, ig_dim_const(dims, (int64_t)each * m->threads), plan->slots))
+            plan->each = each;
+    }
+    int64_t tile = (int64_t)plan->vector * plan->each * m->threads;
+    p->tiles = ig_dim_ceil_div(dims, ig_dim_product(dims, p->nest.extent, p->nest.rank), ig_dim_const(dims, tile));
+}
+
+/* ---- Transposes ------------------------------------------------------------------------------------------------------ */
+
+/* The loads that go through shared memory: along `transposed` they step by 1, along the last dim by more. */
+struct staged {
+    struct mapper *m;
+    struct ig_part *p;
+    struct ig_map seen;
+    int count;
+    ig_x load[MOST_STAGED];
+};
+
+static void find_staged(struct staged *s, ig_x x) {
+    struct ig_loops *k = s->m->m.k;
+    struct ig_nest *nest = &s->p->nest;
+    uint32_t unused;
+    if (x == IG_NO_X || ig_map_get(&s->seen, &x, sizeof x, &unused)) return;
+    ig_map_put(&s->seen, &x, sizeof x, 1);
+    const struct ig_x_node n = k->x.at[x];
+    if (n.kind == IG_X_LOAD && s->count < MOST_STAGED) {
+        struct ig_affine sum;
+        ig_affine_of(k, n.args[0], &sum);
+        ig_dim one = ig_dim_const(k->dims, 1), zero = ig_dim_const(k->dims, 0);
+        ig_dim last = ig_affine_factor(k, &sum, nest->var[nest->rank - 1]);
+        if (ig_affine_factor(k, &sum, nest->var[s->p->transposed]) == one && last != one && last != zero) {
+            s->load[s->count++] = x;
+            return;
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        find_staged(s, n.args[i]);
+}
+
+/* A loop over the elements of a block, `fast` of its columns running first; variables for both and a branch for what lies
+ * inside the tensor. */
+static struct ig_stmt *block_loop(struct mapper *m, struct ig_part *p, struct ig_stmt *body, int fast, int fast_dim,
+                                  int slow_dim, const ig_x *first, ig_x *vars, ig_x *out_fast, ig_x *out_slow) {
+    struct ig_loops *k = m->m.k;
+    ig_x i;
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(m, 0), num(m, BLOCK), num(m, 1), &i);
+    *out_fast = ig_x_mod(k, i, num(m, fast));
+    *out_slow = ig_x_div(k, i, num(m, fast));
+    vars[fast_dim] = ig_x_add(k, first[fast_dim], *out_fast);
+    vars[slow_dim] = ig_x_add(k, first[slow_dim], *out_slow);
+    ig_x inside = ig_x_and(k, ig_x_less(k, vars[fast_dim], dim(m, p->nest.extent[fast_dim])),
+                           ig_x_less(k, vars[slow_dim], dim(m, p->nest.extent[slow_dim])));
+    return ig_s_if(k, body, inside);
+}
+
+/* Where the block of that number begins; the positions along the other dims. */
+static void block_start(struct mapper *m, struct ig_part *p, const struct plan *plan, ig_x tile, ig_x *first) {
+    struct ig_loops *k = m->m.k;
+    int last = p->nest.rank - 1;
+    int order[IG_NEST_DIMS], n = 0;
+    order[n++] = last;
+    order[n++] = p->transposed;
+    for (int d = last - 1; d >= 0; d--) {
+        if (d != p->transposed) order[n++] = d;
+    }
+    for (int i = 0; i < n; i++) {
+        int size = order[i] == last ? plan->top : order[i] == p->transposed ? plan->side : 1;
+        ig_x blocks = dim(m, ig_dim_ceil_div(k->dims, p->nest.extent[order[i]], ig_dim_const(k->dims, size)));
+        ig_x at = i == n - 1 ? tile : ig_x_mod(k, tile, blocks);
+        if (i < n - 1) tile = ig_x_div(k, tile, blocks);
+        first[order[i]] = ig_x_mul(k, at, num(m, size));
+    }
+}
+
+static void emit_transpose(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body,
+                           ig_x tile) {
+    struct ig_loops *k = m->m.k;
+    struct staged staged = {.m = m, .p = p};
+    int last = p->nest.rank - 1, across = p->transposed, pitch = plan->side + 1;
+    ig_map_init(&staged.seen, k->job);
+    for (int i = 0; i < p->count; i++)
+        find_staged(&staged, p->nest.x.at[p->value[i]]);
+    ig_x first[IG_NEST_DIMS], vars[IG_NEST_DIMS], fast, slow;
+    block_start(m, p, plan, tile, first);
+    for (int d = 0; d < p->nest.rank; d++)
+        vars[d] = first[d];
+    struct ig_stmt *inner = block_loop(m, p, body, plan->side, across, last, first, vars, &fast, &slow);
+    int buffer[MOST_STAGED];
+    for (int i = 0; i < staged.count; i++) {
+        const struct ig_x_node n = k->x.at[staged.load[i]];
+        buffer[i] = ig_loops_local(k, k->buffers.at[n.i].dtype, (int64_t)pitch * plan->top,
+                                   ig_format(k->job, "block%u", k->buffers.count));
+        ig_x from = ig_x_substitute(k, staged.load[i], p->nest.var, vars, p->nest.rank);
+        ig_s_store(k, inner, buffer[i], ig_x_add(k, ig_x_mul(k, slow, num(m, pitch)), fast), from);
+    }
+    inner = block_loop(m, p, body, plan->top, last, across, first, vars, &fast, &slow);
+    ig_x from[IG_NEST_DIMS + MOST_STAGED], to[IG_NEST_DIMS + MOST_STAGED];
+    for (int i = 0; i < staged.count; i++) {
+        from[i] = staged.load[i];
+        to[i] = ig_x_load(k, buffer[i], ig_x_add(k, ig_x_mul(k, fast, num(m, pitch)), slow));
+    }
+    for (int d = 0; d < p->nest.rank; d++) {
+        from[staged.count + d] = p->nest.var[d];
+        to[staged.count + d] = vars[d];
+    }
+    for (int i = 0; i < p->count; i++) {
+        ig_x value = ig_x_substitute(k, p->nest.x.at[p->value[i]], from, to, staged.count + p->nest.rank);
+        ig_s_store(k, inner, p->buffer[i], ig_nest_bind(&p->nest, p->position[i], vars), value);
+    }
+}
+
+/* ---- Slots ----------------------------------------------------------------------------------------------------------- */
+
+/* Places along the dims from the number of a slot; the last is that of the slot's first element. */
+static void split_slot(struct mapper *m, struct ig_part *p, int vector, ig_x slot, ig_x *vars) {
+    struct ig_loops *k = m->m.k;
+    for (int d = p->nest.rank - 1; d > 0; d--) {
+        ig_dim n = p->nest.extent[d];
+        if (d == p->nest.rank - 1) n = ig_dim_div(k->dims, n, ig_dim_const(k->dims, vector));
+        vars[d] = ig_x_mod(k, slot, dim(m, n));
+        slot = ig_x_div(k, slot, dim(m, n));
+    }
+    if (p->nest.rank > 0) {
+        vars[0] = slot;
+        vars[p->nest.rank - 1] = ig_x_mul(k, vars[p->nest.rank - 1], num(m, vector));
+    }
+}
+
+static void emit_slot(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body, ig_x slot) {
+    struct ig_loops *k = m->m.k;
+    ig_x vars[IG_NEST_DIMS], lane;
+    ig_x exists = ig_x_less(k, slot, dim(m, plan->slots));
+    if (k->x.at[exists].kind != IG_X_INT) body = ig_s_if(k, body, exists);
+    split_slot(m, p, plan->vector, slot, vars);
+    if (plan->vector > 1) {
+        body = ig_s_for(k, body, IG_FOR_VECTOR, num(m, 0), num(m, plan->vector), num(m, 1), &lane);
+        vars[p->nest.rank - 1] = ig_x_add(k, vars[p->nest.rank - 1], lane);
+    }
+    ig_part_store(&m->m, p, body, vars);
+}
+
+/* Of a single dim that slots do not fill: the elements after the last slot, in the last tile. */
+static void emit_tail(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body, ig_x tile) {
+    struct ig_loops *k = m->m.k;
+    ig_dim vector = ig_dim_const(k->dims, plan->vector);
+    if (p->nest.rank != 1 || ig_dim_divides(k->dims, vector, p->nest.extent[0])) return;
+    ig_x at, last = ig_x_map2(k, IG_OP_eq, tile, dim(m, ig_dim_sub(k->dims, p->tiles, ig_dim_const(k->dims, 1))));
+    body = ig_s_if(k, body, last);
+    body = ig_s_for(k, body, IG_FOR_SIMD, dim(m, ig_dim_mul(k->dims, plan->slots, vector)), dim(m, p->nest.extent[0]),
+                    num(m, 1), &at);
+    ig_part_store(&m->m, p, body, &at);
+}
+
+static void emit_slots(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body, ig_x tile) {
+    struct ig_loops *k = m->m.k;
+    ig_x thread, i;
+    ig_x first = ig_x_mul(k, tile, num(m, (int64_t)m->threads * plan->each));
+    struct ig_stmt *threads = ig_s_for(k, body, IG_FOR_SIMD, num(m, 0), num(m, m->threads), num(m, 1), &thread),
+                   *inner = threads;
+    ig_x slot = ig_x_add(k, first, thread);
+    if (plan->each > 1) {
+        inner = ig_s_for(k, threads, IG_FOR_UNROLL, num(m, 0), num(m, plan->each), num(m, 1), &i);
+        slot = ig_x_add(k, slot, ig_x_mul(k, i, num(m, m->threads)));
+    }
+    emit_slot(m, p, plan, inner, slot);
+    emit_tail(m, p, plan, body, tile);
+}
+
+static void emit_part(void *user, uint32_t part, struct ig_stmt *body, ig_x tile) {
+    struct mapper *m = user;
+    struct ig_part *p = m->m.parts.at[part];
+    const struct plan *plan = &m->plans[part];
+    if (plan->side) {
+        emit_transpose(m, p, plan, body, tile);
+    } else {
+        emit_slots(m, p, plan, body, tile);
+    }
+}
+
+/* ---- The kernel ------------------------------------------------------------------------------------------------------ */
+
+static int threads_of(struct mapper *m) {
+    int64_t slots = 0;
+    for (uint32_t i = 0; i < m->m.parts.count; i++) {
+        struct ig_part *p = m->m.parts.at[i];
+        if (p->transposed >= 0) return THREADS;
+        slots += guess_elements(p) / ig_nest_vector(&p->nest, p->position, p->buffer, p->count, true);
+    }
+    return slots < FEW ? FEW_THREADS : THREADS;
+}
+
+static const char *tactic_of(struct mapper *m) {
+    struct ig_job *job = m->m.k->job;
+    if (m->m.parts.count == 0) return "map of nothing";
+    const struct plan *plan = &m->plans[0];
+    const char *parts = m->m.parts.count > 1 ? ig_format(job, ", %u parts", m->m.parts.count) : "";
+    if (plan->side)
+        return ig_format(job, "map, blocks of %d x %d through shared memory%s", plan->side, plan->top, parts);
+    return ig_format(job, "map, %d x %d elements a thread%s", plan->each, plan->vector, parts);
+}
+
+struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *graph, const struct ig_region *region,
+                                     const struct ig_target *target) {
+    (void)target;
+    struct mapper m;
+    ig_mapping_init(&m.m, graph, region);
+    m.plans = IG_NEW_ARRAY(graph->job, struct plan, m.m.parts.count + 1);
+    m.threads = m.m.kernel->threads = threads_of(&m);
+    for (uint32_t i = 0; i < m.m.parts.count; i++) {
+        struct ig_part *p = m.m.parts.at[i];
+        if (p->transposed >= 0) {
+            plan_transpose(p, &m.plans[i]);
+        } else {
+            plan_slots(&m, p, &m.plans[i]);
+        }
+    }
+    ig_mapping_emit(&m.m, emit_part, &m);
+    m.m.kernel->tactic = tactic_of(&m);
+    m.m.kernel->work = ig_mapping_work(&m.m, LANES);
+    return m.m.kernel;
+}

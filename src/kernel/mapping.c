@@ -1,0 +1,184 @@
+/* What map regions store: see mapping.h. */
+#include "kernel/mapping.h"
+
+#include <string.h>
+
+enum { MAX_SHORT = 8 };
+
+static ig_x num(struct ig_mapping *m, int64_t i) {
+    return ig_x_index(m->k, i);
+}
+
+static ig_x dim(struct ig_mapping *m, ig_dim d) {
+    return ig_x_dim(m->k, d);
+}
+
+/* ---- What is computed ------------------------------------------------------------------------------------------------- */
+
+static struct ig_part *new_part(struct ig_mapping *m, int capacity) {
+    struct ig_part *p = IG_NEW(m->k->job, struct ig_part);
+    ig_nest_init(&p->nest, m->k);
+    p->buffer = IG_NEW_ARRAY(m->k->job, int, capacity);
+    p->value = IG_NEW_ARRAY(m->k->job, int, capacity);
+    p->position = IG_NEW_ARRAY(m->k->job, int, capacity);
+    IG_PUSH(m->k->job, &m->parts, p);
+    return p;
+}
+
+static void add_store(struct ig_mapping *m, struct ig_part *p, ig_value value, const ig_x *index, ig_value out,
+                      const ig_x *out_index) {
+    p->buffer[p->count] = m->lower.buffer_of[out];
+    p->value[p->count] = ig_nest_add(&p->nest, ig_lower_value(&m->lower, value, index));
+    p->position[p->count] = ig_nest_add(&p->nest, ig_lower_linear(&m->lower, ig_type_of(m->graph, out), out_index));
+    p->count++;
+}
+
+/* Each part of a concatenation is stored by itself, so that nothing is selected. */
+static void add_concat(struct ig_mapping *m, ig_value out, const struct ig_node *concat) {
+    int64_t axis = ig_attr_int(m->graph, concat, IG_ATTR_axis);
+    ig_dim start = ig_dim_const(m->k->dims, 0);
+    for (uint32_t i = 0; i < concat->n_in; i++) {
+        const struct ig_type type = *ig_type_of(m->graph, concat->in[i]);
+        struct ig_part *p = new_part(m, 1);
+        ig_x index[INGOT_MAX_RANK], to[INGOT_MAX_RANK];
+        for (int d = 0; d < type.rank; d++)
+            index[d] = to[d] = ig_nest_dim(&p->nest, type.dim[d]);
+        to[axis] = ig_x_add(m->k, index[axis], dim(m, start));
+        add_store(m, p, concat->in[i], index, out, to);
+        start = ig_dim_add(m->k->dims, start, type.dim[axis]);
+    }
+}
+
+static bool same_dims(const struct ig_type *a, const struct ig_type *b) {
+    return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
+}
+
+/* All outputs of one shape, beginning with the first that is not done. */
+static void add_group(struct ig_mapping *m, uint32_t first, bool *done) {
+    const struct ig_type type = *ig_type_of(m->graph, m->region->outputs.at[first]);
+    struct ig_part *p = new_part(m, (int)m->region->outputs.count);
+    ig_x index[INGOT_MAX_RANK];
+    for (int d = 0; d < type.rank; d++)
+        index[d] = ig_nest_dim(&p->nest, type.dim[d]);
+    for (uint32_t i = first; i < m->region->outputs.count; i++) {
+        ig_value out = m->region->outputs.at[i];
+        if (done[i] || !same_dims(&type, ig_type_of(m->graph, out))) continue;
+        done[i] = true;
+        add_store(m, p, out, index, out, index);
+    }
+}
+
+static void add_outputs(struct ig_mapping *m) {
+    uint32_t count = m->region->outputs.count;
+    bool *done = IG_NEW_ARRAY(m->k->job, bool, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        ig_value out = m->region->outputs.at[i];
+        const struct ig_node *concat = ig_def_op(m->graph, out, IG_OP_concat);
+        if (!concat || m->lower.is_input[out]) continue;
+        const struct ig_node copy = *concat;
+        add_concat(m, out, &copy);
+        done[i] = true;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (!done[i]) add_group(m, i, done);
+    }
+}
+
+/* ---- Questions ---------------------------------------------------------------------------------------------------------- */
+
+struct strides {
+    struct ig_part *p;
+    bool across[IG_NEST_DIMS]; /* some load steps by 1 along this dim, and by more along the last */
+    bool along;                /* some load steps by 1 along the last */
+};
+
+static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
+    struct strides *s = user;
+    struct ig_nest *nest = &s->p->nest;
+    ig_dim one = ig_dim_const(nest->k->dims, 1), zero = ig_dim_const(nest->k->dims, 0);
+    int last = nest->rank - 1;
+    if (buffer < 0) return;
+    ig_dim step = ig_affine_factor(nest->k, sum, nest->var[last]);
+    if (step == one) s->along = true;
+    if (step == one || step == zero) return;
+    for (int i = 0; i < last; i++)
+        s->across[i] |= ig_affine_factor(nest->k, sum, nest->var[i]) == one;
+}
+
+bool ig_part_is_short(const struct ig_part *p, int d) {
+    int64_t n;
+    return ig_dim_is_const(p->nest.k->dims, p->nest.extent[d], &n) && n <= MAX_SHORT;
+}
+
+/* Short dims need no blocks: all of their lines fit, and a short last one is unrolled. */
+static void find_transpose(struct ig_part *p) {
+    p->transposed = -1;
+    if (p->nest.rank < 2 || ig_part_is_short(p, p->nest.rank - 1)) return;
+    struct strides s = {.p = p};
+    ig_nest_indices(&p->nest, note_strides, &s);
+    for (int i = 0; i < p->nest.rank - 1; i++) {
+        if (s.across[i] && !ig_part_is_short(p, i)) p->transposed = i;
+    }
+}
+
+int64_t ig_part_cost(struct ig_part *p) {
+    int64_t cost = 0;
+    for (int i = 0; i < p->count; i++)
+        cost += ig_x_cost(p->nest.k, p->nest.x.at[p->value[i]]);
+    return cost + p->count;
+}
+
+/* ---- Statements ---------------------------------------------------------------------------------------------------------- */
+
+void ig_part_store(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, const ig_x *vars) {
+    for (int i = 0; i < p->count; i++) {
+        ig_x at = ig_nest_bind(&p->nest, p->position[i], vars);
+        ig_s_store(m->k, body, p->buffer[i], at, ig_nest_bind(&p->nest, p->value[i], vars));
+    }
+}
+
+void ig_mapping_emit(struct ig_mapping *m, void (*emit)(void *user, uint32_t part, struct ig_stmt *body, ig_x tile),
+                     void *user) {
+    struct ig_dims *dims = m->k->dims;
+    ig_dim total = ig_dim_const(dims, 0);
+    for (uint32_t i = 0; i < m->parts.count; i++)
+        total = ig_dim_add(dims, total, m->parts.at[i]->tiles);
+    m->kernel->tiles = total;
+    ig_x tile;
+    struct ig_stmt *body = ig_s_for(m->k, NULL, IG_FOR_TILE, num(m, 0), dim(m, total), num(m, 1), &tile);
+    ig_s_name(m->k, tile, "tile");
+    ig_dim first = ig_dim_const(dims, 0);
+    for (uint32_t i = 0; i < m->parts.count; i++) {
+        struct ig_part *p = m->parts.at[i];
+        ig_dim end = ig_dim_add(dims, first, p->tiles);
+        struct ig_stmt *guarded = body;
+        if (m->parts.count > 1) {
+            ig_x after = ig_x_less(m->k, num(m, -1), ig_x_sub(m->k, tile, dim(m, first)));
+            guarded = ig_s_if(m->k, body, ig_x_and(m->k, after, ig_x_less(m->k, tile, dim(m, end))));
+        }
+        emit(user, i, guarded, ig_x_sub(m->k, tile, dim(m, first)));
+        first = end;
+    }
+}
+
+ig_dim ig_mapping_work(struct ig_mapping *m, int lanes) {
+    struct ig_dims *dims = m->k->dims;
+    ig_dim work = ig_dim_const(dims, 0);
+    for (uint32_t i = 0; i < m->parts.count; i++) {
+        struct ig_part *p = m->parts.at[i];
+        ig_dim elements = ig_dim_product(dims, p->nest.extent, p->nest.rank);
+        work = ig_dim_add(dims, work, ig_dim_mul(dims, elements, ig_dim_const(dims, ig_part_cost(p))));
+    }
+    return ig_dim_ceil_div(dims, work, ig_dim_const(dims, lanes));
+}
+
+void ig_mapping_init(struct ig_mapping *m, struct ig_graph *graph, const struct ig_region *region) {
+    *m = (struct ig_mapping){.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};
+    m->k = m->kernel->loops = ig_loops_create(graph->job, graph->dims);
+    ig_lower_init(&m->lower, m->k, graph, region);
+    add_outputs(m);
+    for (uint32_t i = 0; i < m->parts.count; i++) {
+        ig_nest_simplify(&m->parts.at[i]->nest);
+        find_transpose(m->parts.at[i]);
+    }
+}
