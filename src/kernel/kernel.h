@@ -4,6 +4,7 @@
 #ifndef IG_KERNEL_KERNEL_H
 #define IG_KERNEL_KERNEL_H
 
+#include "kernel/cuda_gemm.h"
 #include "kernel/loop.h"
 #include "kernel/micro.h"
 
@@ -21,7 +22,11 @@ struct ig_kernel {
     ig_dim scratch_bytes;           /* per thread */
     int threads;                    /* CUDA: of a block, which does a tile at a time; CPU: 0 */
     int shared_bytes;               /* CUDA: dynamic shared memory of a block */
-    ig_dim work;                    /* estimate, in vector operations, for deciding how many threads are worth it */
+    int cluster; /* CUDA, sm_90 and up: blocks of a cluster, which are in step: `tiles` is a multiple of
+                                       it, and the grid has to be too; 0: no clusters */
+    const struct ig_cuda_gemm *gemm; /* CUDA: the matrix product that the loops call as gemm::…, or NULL; printed by
+                                       ig_cuda_gemm before the function */
+    ig_dim work;                     /* estimate, in vector operations, for deciding how many threads are worth it */
 };
 
 /* Schedules a region. Never fails for want of a tactic. */

@@ -273,6 +273,12 @@ int ig_loops_local(struct ig_loops *k, enum ingot_dtype dtype, int64_t elements,
     return add_buffer(k, &b);
 }
 
+int ig_loops_shared(struct ig_loops *k, enum ingot_dtype dtype, int64_t offset, const char *name) {
+    int buffer = ig_loops_scratch(k, dtype, ig_x_index(k, offset), name);
+    k->buffers.at[buffer].kind = IG_BUFFER_SHARED;
+    return buffer;
+}
+
 int ig_loops_spread(struct ig_loops *k, enum ingot_dtype dtype, int64_t iterations, int64_t width, const char *name) {
     int buffer = ig_loops_local(k, dtype, iterations * width, name);
     k->buffers.at[buffer].kind = IG_BUFFER_SPREAD;

@@ -51,13 +51,15 @@ enum ig_buffer_kind {
     IG_BUFFER_SPREAD, /* `width` elements for each iteration of a vector loop: element i*width + r belongs to iteration i
                           of SIMD loops over 0 … elements/width, step 1, and is touched by that iteration only. CUDA: the
                           registers of the thread that does it; elsewhere like LOCAL. */
+    IG_BUFFER_SHARED, /* CUDA alone: in the block's dynamic shared memory (ig_kernel.shared_bytes) at a constant offset in
+                          bytes, a multiple of 16. Buffers may overlap. */
 };
 struct ig_buffer {
     enum ig_buffer_kind kind;
     enum ingot_dtype dtype;
     bool written;
     int param;        /* PARAM */
-    ig_x offset;      /* SCRATCH: bytes, a multiple of 64 */
+    ig_x offset;      /* SCRATCH: bytes, a multiple of 64; SHARED: bytes */
     int64_t elements; /* LOCAL, SPREAD */
     int64_t width;    /* SPREAD */
     const char *name; /* in the text: "x0", "row1" */
@@ -163,6 +165,7 @@ static inline const struct ig_x_node *ig_x_look(const struct ig_loops *k, ig_x x
 int ig_loops_param(struct ig_loops *k, int param, enum ingot_dtype dtype, bool written, const char *name);
 int ig_loops_scratch(struct ig_loops *k, enum ingot_dtype dtype, ig_x offset, const char *name);
 int ig_loops_local(struct ig_loops *k, enum ingot_dtype dtype, int64_t elements, const char *name);
+int ig_loops_shared(struct ig_loops *k, enum ingot_dtype dtype, int64_t offset, const char *name);
 int ig_loops_spread(struct ig_loops *k, enum ingot_dtype dtype, int64_t iterations, int64_t width, const char *name);
 
 /* Statements, appended to `body` (an ig_stmt of kind FOR or IF; NULL: the FOR becomes `top`). Give the tile loop's hi as

@@ -1,0 +1,23 @@
+/* Matrix products of a block as CUDA C++: the description's numbers as constants, then the parts of the template
+ * (gemm*.cu) that it needs, in a namespace `gemm` of their own. */
+#ifndef IG_CODEGEN_CUDA_GEMM_H
+#define IG_CODEGEN_CUDA_GEMM_H
+
+#include "base/text.h"
+#include "kernel/cuda_gemm.h"
+
+/*
+ * Declares gemm::multiply, to be called by all threads of the block:
+ *
+ *     multiply(float *tile, A…, const void *b, long long ldb, long long first_column, long long columns, long long depth)
+ *
+ * where A… is (const void *a, long long lda, long long first_row, long long rows), or, for windows, (const void *image,
+ * height, width, elements from one pixel to the next, channels, height and width of the output, rows above, columns before,
+ * first_row, rows). `rows` and `columns` are those of the whole product: what is beyond them is taken for zero.
+ *
+ * Where the operands are filled by the kernel's loops there are, instead, a type gemm::sums with clear(), and
+ * gemm::add(sums, tile), which adds the product of what was filled, and gemm::finish(sums, tile).
+ */
+void ig_cuda_gemm(const struct ig_cuda_gemm *gemm, struct ig_text *text);
+
+#endif

@@ -1,0 +1,93 @@
+// Copies of operands from global to shared memory, a step of the depth at a time.
+//
+// An operand's part of a step is a set of lines in shared memory. The 16-byte chunks of a line are permuted by the line's
+// number, so that eight lines read at the same place (ldmatrix), and neighbours in a line, fall into different banks. Lines
+// longer than 128 bytes are laid out as panels of 128 bytes, one after the other.
+
+// The position of a byte in line `line` of LINES lines of BYTES bytes. TURN: by how many chunks the permutation moves on
+// from line to line.
+template <int LINES, int BYTES, int TURN = 1> __device__ __forceinline__ unsigned place(int line, int byte) {
+    constexpr int width = BYTES < 128 ? BYTES : 128, chunks = width / 16, together = 8 / chunks;
+    const int turned = (byte % width / 16) ^ (line / together * TURN % chunks);
+    return byte / width * (LINES * width) + line * width + turned * 16 + byte % 16;
+}
+
+// Copies BYTES bytes, or clears them. Those of 4 and more are under way until wait_for_copies.
+template <int BYTES> __device__ __forceinline__ void copy(unsigned to, const char *from, bool inside) {
+    if constexpr (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
+    } else if constexpr (BYTES >= 4) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES),
+                     "r"(inside ? BYTES : 0));
+    } else {
+        unsigned short value = 0;
+        if (inside) value = *(const unsigned short *)from;
+        asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value));
+    }
+}
+
+__device__ __forceinline__ void close_copies() {
+    asm volatile("cp.async.commit_group;" ::);
+}
+
+// Waits until all but the newest LEFT groups of copies have arrived.
+template <int LEFT> __device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+// LINES lines with unit stride along the depth, of which a step copies DEPTH elements each.
+template <int LINES, int COPY> struct along {
+    static constexpr int units = DEPTH * ELEMENT / COPY, apart = THREADS / units, count = (LINES + apart - 1) / apart;
+    const char *from;
+    long long stride; // from one of this thread's lines to the next, in bytes
+    unsigned inside;  // a bit for each of them
+
+    __device__ __forceinline__ void start(const char *base, long long ld, long long first, long long lines) {
+        const int line = threadIdx.x / units;
+        from = base + (first + line) * ld * ELEMENT + threadIdx.x % units * COPY;
+        stride = apart * ld * ELEMENT;
+        inside = 0;
+        for (int i = 0; i < count; i++)
+            inside |= (line + i * apart < LINES && first + line + i * apart < lines ? 1u : 0u) << i;
+        if (!inside) from = base;
+    }
+
+    __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {
+        const int line = threadIdx.x / units, byte = threadIdx.x % units * COPY;
+        const bool within = depth + byte / ELEMENT < end;
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            const bool valid = within && (inside >> i & 1);
+            if (LINES % apart == 0 || line + i * apart < LINES)
+                copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte),
+                           from + (valid ? i * stride + depth * ELEMENT : 0), valid);
+        }
+    }
+};
+
+// WIDTH operand lines with unit stride across the depth: a step copies DEPTH lines of WIDTH elements.
+template <int WIDTH, int COPY> struct across {
+    static constexpr int units = WIDTH * ELEMENT / COPY, apart = THREADS / units, count = (DEPTH + apart - 1) / apart;
+    const char *from;
+    long long step; // bytes from one element of the depth to the next
+    bool inside;
+
+    __device__ __forceinline__ void start(const char *base, long long ld, long long first, long long lines) {
+        const int unit = threadIdx.x % units * (COPY / ELEMENT);
+        inside = first + unit < lines;
+        from = base + (inside ? first + unit : 0) * ELEMENT;
+        step = ld * ELEMENT;
+    }
+
+    __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {
+        const int line = threadIdx.x / units, byte = threadIdx.x % units * COPY;
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            const long long p = depth + line + i * apart;
+            const bool valid = inside && p < end;
+            if (DEPTH % apart == 0 || line + i * apart < DEPTH)
+                copy<COPY>(to + place<DEPTH, WIDTH * ELEMENT, ACROSS_TURN>(line + i * apart, byte),
+                           from + (valid ? p * step : 0), valid);
+        }
+    }
+};

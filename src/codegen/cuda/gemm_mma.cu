@@ -1,0 +1,126 @@
+// A step's product on the tensor cores (mma.sync), each warp its part of the tile. Sums are f32.
+
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
+}
+
+__device__ __forceinline__ void load_transposed(unsigned (&to)[4], unsigned from) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(from));
+}
+
+__device__ __forceinline__ unsigned load_word(unsigned from) {
+    unsigned word;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from));
+    return word;
+}
+
+// To the nearest of the numbers that the tensor cores read.
+__device__ __forceinline__ void round_words(unsigned (&words)[4]) {
+    if constexpr (MATH == TF32) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(words[i]) : "f"(__uint_as_float(words[i])));
+    }
+}
+
+__device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    if constexpr (MATH == F16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else if constexpr (MATH == BF16)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+struct sums {
+    // In blocks of 16 x 8, of which a step of 32 bytes of the depth takes one of 16 x 32 bytes of A and one of B.
+    static constexpr int own_m = BM / WARPS_M, own_n = BN / WARPS_N, blocks_m = own_m / 16, blocks_n = own_n / 8;
+    float c[blocks_m][blocks_n][4];
+
+    __device__ __forceinline__ static int first_row() {
+        return threadIdx.x / 32 / WARPS_N * own_m;
+    }
+    __device__ __forceinline__ static int first_column() {
+        return threadIdx.x / 32 % WARPS_N * own_n;
+    }
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < blocks_m; i++)
+#pragma unroll
+            for (int j = 0; j < blocks_n; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    c[i][j][e] = 0;
+    }
+
+    // Rows row … row + 15 at byte `byte` of the depth.
+    __device__ __forceinline__ static void load_a(unsigned (&a)[4], unsigned from, int row, int byte) {
+        const int lane = threadIdx.x % 32;
+        if constexpr (!A_ACROSS) {
+            load_matrices(a, from + place_a(row + lane % 16, byte + lane / 16 * 16));
+        } else if constexpr (ELEMENT == 2) {
+            load_transposed(a, from + place_a(byte / 2 + lane / 16 * 8 + lane % 8, (row + lane / 8 % 2 * 8) * 2));
+        } else {
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                a[e] = load_word(from + place_a(byte / 4 + lane % 4 + e / 2 * 4, (row + lane / 4 + e % 2 * 8) * 4));
+        }
+        round_words(a);
+    }
+
+    // Columns column … column + 15: two blocks.
+    __device__ __forceinline__ static void load_b(unsigned (&b)[4], unsigned from, int column, int byte) {
+        const int lane = threadIdx.x % 32;
+        if constexpr (!B_ACROSS) {
+            load_matrices(b, from + place_b(column + lane / 16 * 8 + lane % 8, byte + lane / 8 % 2 * 16));
+        } else if constexpr (ELEMENT == 2) {
+            load_transposed(b, from + place_b(byte / 2 + lane % 16, (column + lane / 16 * 8) * 2));
+        } else {
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                b[e] = load_word(from + place_b(byte / 4 + lane % 4 + e % 2 * 4, (column + lane / 4 + e / 2 * 8) * 4));
+        }
+        round_words(b);
+    }
+
+    __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
+#pragma unroll
+        for (int byte = 0; byte < DEPTH * ELEMENT; byte += 32) {
+            unsigned a[blocks_m][4], b[blocks_n / 2][4];
+#pragma unroll
+            for (int i = 0; i < blocks_m; i++)
+                load_a(a[i], a_from, first_row() + i * 16, byte);
+#pragma unroll
+            for (int j = 0; j < blocks_n / 2; j++)
+                load_b(b[j], b_from, first_column() + j * 16, byte);
+#pragma unroll
+            for (int i = 0; i < blocks_m; i++)
+#pragma unroll
+                for (int j = 0; j < blocks_n; j++)
+                    multiply_add(c[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+
+    __device__ __forceinline__ void store(float *tile) const {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < blocks_m; i++)
+#pragma unroll
+            for (int j = 0; j < blocks_n; j++) {
+                float *to = tile + (first_row() + i * 16 + lane / 4) * TILE_ROW + first_column() + j * 8 + lane % 4 * 2;
+                *(float2 *)to = make_float2(c[i][j][0], c[i][j][1]);
+                *(float2 *)(to + 8 * TILE_ROW) = make_float2(c[i][j][2], c[i][j][3]);
+            }
+    }
+};

@@ -1,0 +1,11 @@
+/* The files NAME.cu of this folder as text: the parts of templates that are the same in all kernels. */
+#ifndef IG_CODEGEN_CUDA_TEMPLATES_H
+#define IG_CODEGEN_CUDA_TEMPLATES_H
+
+extern const char ig_cuda_template_gemm[];
+extern const char ig_cuda_template_gemm_copy[];
+extern const char ig_cuda_template_gemm_fma[];
+extern const char ig_cuda_template_gemm_mma[];
+extern const char ig_cuda_template_gemm_windows[];
+
+#endif

@@ -1,0 +1,23 @@
+/* The sizes that follow from the description of a block's matrix product. */
+#include "kernel/cuda_gemm.h"
+
+int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
+    if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
+    return 32 * gemm->warps_m * gemm->warps_n;
+}
+
+int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm) {
+    return gemm->math == IG_CUDA_F16 || gemm->math == IG_CUDA_BF16 ? 2 : 4;
+}
+
+/* A chunk of 16 bytes more than the step, so that eight lines at the same place fall into different banks. */
+int ig_cuda_gemm_line(const struct ig_cuda_gemm *gemm) {
+    return gemm->bk + (gemm->a == IG_CUDA_FILLED ? 16 / ig_cuda_gemm_element(gemm) : 0);
+}
+
+int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {
+    int stage = (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
+    int copies = stage * (gemm->a == IG_CUDA_FILLED ? 1 : gemm->stages);
+    int tile = gemm->bm * (gemm->bn + IG_CUDA_TILE_PAD) * 4;
+    return copies > tile ? copies : tile;
+}

@@ -1,0 +1,54 @@
+/*
+ * The matrix product of a CUDA block, described for codegen (codegen/cuda/gemm.c): all that its text depends on.
+ *
+ * A block computes bm x bn results. It walks along the depth in steps of bk, whose parts of A and B are copied to shared
+ * memory `stages` steps ahead; its warps (warps_m x warps_n) multiply them in registers; the sums end up in the tile, a
+ * matrix of floats at the beginning of the dynamic shared memory whose rows are bn + IG_CUDA_TILE_PAD elements apart. Where
+ * the blocks of a cluster split the depth between them, each ends up with the sums of its own share of the tile's rows.
+ */
+#ifndef IG_KERNEL_CUDA_GEMM_H
+#define IG_KERNEL_CUDA_GEMM_H
+
+#include <stdbool.h>
+
+enum { IG_CUDA_TILE_PAD = 8 };
+
+/* What multiplies. */
+enum ig_cuda_math {
+    IG_CUDA_FMA,  /* f32 on the CUDA cores, exact */
+    IG_CUDA_TF32, /* f32, rounded to 10 bits of fraction as it is multiplied */
+    IG_CUDA_F16,
+    IG_CUDA_BF16,
+};
+
+/* Where an operand's elements are. Its lines are rows of A, columns of B. */
+enum ig_cuda_operand {
+    IG_CUDA_ALONG,   /* unit stride along the depth: element (line, p) at line * ld + p */
+    IG_CUDA_ACROSS,  /* unit stride across it: element (line, p) at p * ld + line */
+    IG_CUDA_WINDOWS, /* A: windows of a channels-last image; the depth is kernel rows, kernel columns, channels */
+    IG_CUDA_FILLED,  /* A and B together: the kernel's loops fill the step's lines, each along the depth */
+};
+
+struct ig_cuda_gemm {
+    enum ig_cuda_math math;
+    int bm, bn, bk;
+    int warps_m, warps_n;   /* tensor cores: how the tile is divided among warps */
+    int thread_m, thread_n; /* CUDA cores: results of a thread; thread_n a multiple of 4 */
+    int stages;
+    int split; /* blocks of a cluster that share the depth; 1: none */
+    enum ig_cuda_operand a, b;
+    int a_copy, b_copy; /* bytes that are copied at once: 16, 8, 4 or 2, which divide all that addresses are made of */
+    /* WINDOWS: rows and columns. A convolution along one axis has one row. */
+    int taps[2], strides[2], dilations[2];
+};
+
+/* Threads of a block, bytes of an element in shared memory, bytes of dynamic shared memory, rows of a block's share of
+ * the tile. */
+int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm);
+/* FILLED: lines are so many elements apart; the lines of A begin at the beginning of the shared memory, followed by those
+ * of B. */
+int ig_cuda_gemm_line(const struct ig_cuda_gemm *gemm);
+
+#endif
