@@ -51,6 +51,9 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->n_shapes = arguments->shapes.count;
     o->pass_switches = arguments->passes.at;
     o->n_pass_switches = arguments->passes.count;
+    o->precision = arguments->precision;
+    o->precision_of = arguments->precision_of.at;
+    o->n_precision_of = arguments->precision_of.count;
     o->dump_after = arguments->dump_after;
     o->dump = &job->dump;
     o->cc = arguments->cc ? arguments->cc : getenv("INGOT_CC");
@@ -75,6 +78,7 @@ void build_job_end(struct build_job *job) {
 void build_arguments_free(struct build_arguments *arguments) {
     option_list_free(&arguments->shapes);
     option_list_free(&arguments->passes);
+    option_list_free(&arguments->precision_of);
 }
 
 /* ---- Sessions */

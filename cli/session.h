@@ -8,7 +8,8 @@
 struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
     unsigned opt_level, jobs;
-    struct option_list shapes, passes;
+    const char *precision;
+    struct option_list shapes, passes, precision_of;
     bool portable, verify_passes, quiet;
 };
 #define BUILD_ARGUMENTS_DEFAULT \
@@ -23,6 +24,18 @@ struct build_arguments {
      "cuda:ARCH (such as sm_80, sm_90a, sm_100)",                                                                      \
      &(b).target},                                                                                                     \
         {"opt", 'O', OPTION_UNSIGNED, "N", "optimisation level, 0 to 5 (default 3)", &(b).opt_level},                  \
+        {"precision",                                                                                                  \
+         0,                                                                                                            \
+         OPTION_TEXT,                                                                                                  \
+         "TYPE",                                                                                                       \
+         "fp32 (the default), tf32, fp16 or bf16: what products and\nconvolutions read and memory holds",              \
+         &(b).precision},                                                                                              \
+        {"precision-of",                                                                                               \
+         0,                                                                                                            \
+         OPTION_LIST,                                                                                                  \
+         "PATTERN=TYPE",                                                                                               \
+         "the same for nodes whose name or operator fits, with *\nand ?; repeatable, the last one counts",             \
+         &(b).precision_of},                                                                                           \
         {"pass", 0, OPTION_LIST, "NAME=on|off", "switches a pass; repeatable", &(b).passes},                           \
         {"cc", 0, OPTION_TEXT, "PATH", "C compiler (default: $INGOT_CC, else the first of cc,\ngcc, clang)", &(b).cc}, \
         {"nvrtc",                                                                                                      \

@@ -13,6 +13,7 @@
 #include "ir/eval.h"
 #include "ir/print.h"
 #include "pass/pass.h"
+#include "pass/precision.h"
 
 /* One build. */
 struct build {
@@ -21,6 +22,7 @@ struct build {
     struct ig_target_choice target;
     struct ig_kernel_compiler compiler;
     struct ig_graph *graph;
+    struct ig_precisions precisions;
     struct ig_kernel_set kernels;
     struct ig_built_plan built;
     struct ig_explanation explanation;
@@ -54,7 +56,7 @@ static void dump(const struct build *b, const char *pass) {
 }
 
 static void run_passes(struct build *b) {
-    struct ig_pass_options options = {.target = &b->target.target};
+    struct ig_pass_options options = {.target = &b->target.target, .precisions = &b->precisions};
     dump(b, "import");
     for (int i = 0; i < ig_pass_count; i++) {
         const struct ig_pass *pass = &ig_passes[i];
@@ -155,6 +157,7 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
     ig_kernel_compiler_find(job, &b.target.target, options, &b.compiler);
+    ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
     b.graph = ig_specialize(graph, options->shapes, options->n_shapes);
     run_passes(&b);
     make_code(&b);

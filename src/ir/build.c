@@ -260,6 +260,10 @@ void ig_build_output(struct ig_graph *g, const char *name, ig_value value) {
     IG_PUSH(g->job, &g->outputs, (struct ig_port){.value = value, .name = ig_strdup(g->job, name)});
 }
 
+void ig_build_kept(struct ig_graph *g, ig_value value, const char *reason) {
+    g->values.at[value].kept = reason;
+}
+
 void ig_build_name(struct ig_graph *g, ig_value value, const char *name) {
     IG_ASSERT(g->job, value < g->values.count);
     if (g->values.at[value].name == NULL) g->values.at[value].name = ig_strdup(g->job, name);

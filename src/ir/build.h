@@ -15,6 +15,9 @@ ig_value ig_build_input(struct ig_graph *g, const char *name, const struct ig_ty
 void ig_build_output(struct ig_graph *g, const char *name, ig_value value);
 void ig_build_name(struct ig_graph *g, ig_value value, const char *name); /* keeps a name that is there */
 
+/* Says why the value stays in f32 (ig_value_info.kept). */
+void ig_build_kept(struct ig_graph *g, ig_value value, const char *reason);
+
 /* The general way: attributes in the row's order. The first output; the others follow. */
 ig_value ig_build_node(struct ig_graph *g, enum ig_op op, const ig_value *in, uint32_t n_in, uint32_t n_out,
                        const struct ig_attr *attrs, struct ig_graph *const body[2]);

@@ -152,6 +152,7 @@ struct ig_value_info {
     bool is_const;
     bool is_refittable;     /* constant, and some named initialiser goes into it: stays a recipe, never baked in */
     const char *name;       /* for people; may be NULL */
+    const char *kept;       /* why it is stored in f32 although less was asked for; for people; may be NULL */
     const ig_dim *elements; /* of an integer or bool value whose contents are known symbolically; else NULL. An element
                                may be IG_DIM_NONE where only others are known. */
 };

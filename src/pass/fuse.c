@@ -11,7 +11,8 @@
  * a reduction turns the elementwise region before it into a row region, and rows take in what follows, other reductions
  * over the same axes too (softmax, normalisations). Recurrences that are alike and independent, the two directions of a
  * layer, share a region. Views belong to nobody: each region that reads through one takes a copy of it, so that
- * transposes, slices and gathers cost index arithmetic and no memory. What must exist in memory in the viewed order
+ * transposes, slices and gathers cost index arithmetic and no memory. So do casts from a half-precision type to f32: what
+ * is stored is the narrow value. What must exist in memory in the viewed order
  * (results of the graph, operands of control flow, concatenations) is a region of its own.
  */
 #include "pass/regions.h"
@@ -79,7 +80,23 @@ static bool is_reduction(const struct ig_node *n) {
     return ig_op_info(n->op)->family == IG_FAMILY_ROW;
 }
 
+/* A cast from a half-precision type to f32. */
+static bool is_widening(const struct ig_graph *g, const struct ig_node *n) {
+    if (n->op != IG_OP_cast || ig_type_of(g, n->out)->dtype != INGOT_F32) return false;
+    enum ingot_dtype from = ig_type_of(g, n->in[0])->dtype;
+    return from == INGOT_F16 || from == INGOT_BF16;
+}
+
+/* The value that lies in memory where v is read through a widening cast that belongs to nobody. */
+static ig_value beneath_widening(const struct fuser *f, ig_value v) {
+    ig_node_id id = f->g->values.at[v].node;
+    if (id == IG_NO_NODE || f->g->values.at[v].is_const || f->region_of[id] != IG_NO_REGION) return v;
+    const struct ig_node *n = &f->g->nodes.at[id];
+    return is_widening(f->g, n) ? n->in[0] : v;
+}
+
 static uint32_t region_of_value(const struct fuser *f, ig_value v) {
+    v = beneath_widening(f, v);
     ig_node_id id = f->g->values.at[v].node;
     return id == IG_NO_NODE || f->g->values.at[v].is_const ? IG_NO_REGION : f->region_of[id];
 }
@@ -210,10 +227,12 @@ static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
     uint32_t p = region_of_value(f, operand);
     if (!f->join || p == IG_NO_REGION || f->uses[operand] != 1) return;
     struct fusing *prologue = &f->regions.at[p];
-    if (prologue->family != IG_FAMILY_MAP || prologue->nodes.count > 4) return;
+    if (prologue->family != IG_FAMILY_MAP) return;
+    int computes = 0;
     for (uint32_t i = 0; i < prologue->nodes.count; i++) {
         const struct ig_node *n = &f->g->nodes.at[prologue->nodes.at[i]];
-        if (!is_cheap(n)) return;
+        computes += n->op != IG_OP_cast;
+        if (!is_cheap(n) || computes > 4) return;
         if (n->out != operand && f->uses[n->out] != 1) return;
         if (!same_shape(ig_type_of(f->g, n->out), &prologue->space)) return;
     }
@@ -318,10 +337,15 @@ static bool *find_stored_views(struct fuser *f) {
         if (ig_info(g, n->out)->is_const) continue;
         bool dense = reads_memory_only(n);
         bool contract = ig_op_info(n->op)->family == IG_FAMILY_CONTRACT;
+        bool window = ig_op_info(n->op)->family == IG_FAMILY_WINDOW;
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
             ig_value base = reshape_base(g, n->in[i]);
             const struct ig_node *view = ig_def(g, base);
+            if ((contract || window) && view && !ig_info(g, base)->is_const && is_widening(g, view)) {
+                base = reshape_base(g, view->in[0]);
+                view = ig_def(g, base);
+            }
             if (dense) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
             if (contract && view && is_view(view) && (strided || !contraction_reads_through(view))) stored[base] = true;
@@ -349,7 +373,9 @@ static void place_view(struct fuser *f, ig_node_id id) {
 static void place_node(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     if (ig_info(f->g, n->out)->is_const) return;
-    if (is_view(n) || is_free(n))
+    /* Where f32 must exist in memory, it is computed with what it is cast from. */
+    bool read_through = is_widening(f->g, n) && !f->stored[n->out];
+    if (is_view(n) || is_free(n) || read_through)
         place_view(f, id);
     else if (n->op == IG_OP_concat)
         enter_region(f, found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, n->out), false), id);
@@ -421,10 +447,11 @@ static void mark_stored_values(struct fuser *f) {
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         if (ig_info(g, n->out)->is_const) continue;
+        if (is_widening(g, n) && f->region_of[id] == IG_NO_REGION) continue; /* its readers count */
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
             uint32_t r = region_of_value(f, n->in[i]);
-            if (r != IG_NO_REGION && f->region_of[id] != r) f->stored[n->in[i]] = true;
+            if (r != IG_NO_REGION && f->region_of[id] != r) f->stored[beneath_widening(f, n->in[i])] = true;
         }
     }
 }

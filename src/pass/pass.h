@@ -7,8 +7,11 @@
 #include "ir/graph.h"
 #include "ir/target.h"
 
+struct ig_precisions;
+
 struct ig_pass_options {
     const struct ig_target *target;
+    const struct ig_precisions *precisions; /* precision.h; NULL: as the model says */
 };
 
 struct ig_pass {

@@ -70,6 +70,8 @@ static void rewrite_node(struct ig_rewriter *rw, ig_rewrite_fn rewrite, const st
         rw->map[n->out + o] = out[o];
         const char *name = ig_info(rw->in, n->out + o)->name;
         if (name) ig_build_name(rw->out, out[o], name);
+        const char *kept = ig_info(rw->in, n->out + o)->kept;
+        if (kept) ig_build_kept(rw->out, out[o], kept);
     }
 }
 

@@ -1,0 +1,98 @@
+/* Precisions by name, and which nodes have which; see precision.h. */
+#include <string.h>
+
+#include "pass/precision.h"
+
+const char *const ig_precision_names[IG_PRECISION_COUNT] = {"fp32", "tf32", "fp16", "bf16"};
+
+enum ingot_dtype ig_precision_dtype(enum ig_precision precision) {
+    switch (precision) {
+    case IG_PRECISION_FP16: return INGOT_F16;
+    case IG_PRECISION_BF16: return INGOT_BF16;
+    default: return INGOT_F32;
+    }
+}
+
+/* ---- Patterns ------------------------------------------------------------------------------------------------------- */
+
+/* A star is first taken to stand for nothing, then, whenever the rest does not fit, for one character more: only the last
+ * star has to be tried again, since what came before it has been met as early as possible. */
+static bool fits(const char *pattern, size_t pattern_length, const char *text, size_t length) {
+    size_t p = 0, t = 0, star = SIZE_MAX, after = 0;
+    while (t < length) {
+        if (p < pattern_length && pattern[p] == '*') {
+            star = p++;
+            after = t;
+        } else if (p < pattern_length && (pattern[p] == '?' || pattern[p] == text[t])) {
+            p++;
+            t++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            t = ++after;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern_length && pattern[p] == '*')
+        p++;
+    return p == pattern_length;
+}
+
+/* An origin is an operator and a name in quotes: either may be meant, or all of it. */
+static bool fits_origin(const struct ig_precision_rule *rule, const char *origin) {
+    size_t length = strlen(origin);
+    if (fits(rule->pattern, rule->length, origin, length)) return true;
+    const char *quote = strchr(origin, '\'');
+    if (!quote || quote == origin || origin[length - 1] != '\'') return false;
+    size_t operator_length = (size_t)(quote - origin) - 1, name = operator_length + 2;
+    return fits(rule->pattern, rule->length, origin, operator_length) ||
+           (length > name && fits(rule->pattern, rule->length, origin + name, length - 1 - name));
+}
+
+enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const char *origin) {
+    for (size_t i = precisions->n_rules; origin && i-- > 0;) {
+        if (fits_origin(&precisions->rules[i], origin)) return precisions->rules[i].precision;
+    }
+    return precisions->base;
+}
+
+static bool fits_some_node(const struct ig_graph *g, const struct ig_precision_rule *rule) {
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (n->origin && fits_origin(rule, n->origin)) return true;
+        for (int b = 0; b < 2; b++) {
+            if (n->body[b] && fits_some_node(n->body[b], rule)) return true;
+        }
+    }
+    return false;
+}
+
+/* ---- Options -------------------------------------------------------------------------------------------------------- */
+
+static enum ig_precision parse(struct ig_job *job, const char *name) {
+    for (int i = 0; i < IG_PRECISION_COUNT; i++) {
+        if (strcmp(name, ig_precision_names[i]) == 0) return (enum ig_precision)i;
+    }
+    ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown precision '%s': expected fp32, tf32, fp16 or bf16", name);
+}
+
+/* Names of nodes may contain equals signs, names of precisions do not. */
+static struct ig_precision_rule parse_rule(struct ig_graph *graph, const char *text) {
+    const char *equals = text ? strrchr(text, '=') : NULL;
+    if (!equals || equals == text)
+        ig_raise(graph->job, INGOT_INVALID_ARGUMENT, "unknown precision '%s': expected PATTERN=TYPE",
+                 text ? text : "(null)");
+    struct ig_precision_rule rule = {.pattern = text, .length = (size_t)(equals - text)};
+    rule.precision = parse(graph->job, equals + 1);
+    if (!fits_some_node(graph, &rule))
+        ig_raise(graph->job, INGOT_INVALID_ARGUMENT, "precision '%s': the model has no such node", text);
+    return rule;
+}
+
+void ig_precisions_parse(struct ig_graph *graph, const char *base, const char *const *of, size_t n_of,
+                         struct ig_precisions *out) {
+    struct ig_precision_rule *rules = IG_NEW_ARRAY(graph->job, struct ig_precision_rule, n_of + 1);
+    *out = (struct ig_precisions){.base = base ? parse(graph->job, base) : IG_PRECISION_FP32, .rules = rules};
+    for (; out->n_rules < n_of; out->n_rules++)
+        rules[out->n_rules] = parse_rule(graph, of[out->n_rules]);
+}
