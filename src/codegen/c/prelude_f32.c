@@ -3,9 +3,9 @@
  * values, denormal results included. The common ones are computed in float32; the others go through float64, where a
  * polynomial that is good enough for double leaves half a unit. Coefficients: tools/minimax.py.
  */
-#include "codegen/c/prelude.h"
+#include "codegen/c/tables.h"
 
-const struct ig_c_function ig_c_functions_f32[] = {
+const struct ig_code_function ig_c_functions_f32[] = {
     /* e^a = 2^k e^r with |r| <= ln(2)/2; 2^k in two factors, so that results may be denormal. */
     {"ig_exp_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
      "INLINE float ig_exp_f32(float a) {\n"

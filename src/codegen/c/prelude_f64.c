@@ -3,9 +3,9 @@
  * all special values. Shifts and conversions of 64-bit integers are written so that AVX2 has instructions for them.
  * Coefficients: tools/minimax.py.
  */
-#include "codegen/c/prelude.h"
+#include "codegen/c/tables.h"
 
-const struct ig_c_function ig_c_functions_f64[] = {
+const struct ig_code_function ig_c_functions_f64[] = {
     {"ig_exp_f64", NULL, "ig_bits_f64 ig_of_bits_f64",
      "INLINE double ig_exp_f64(double a) {\n"
      "    const double low = a < -746.0 ? -746.0 : a;\n"

@@ -8,9 +8,9 @@
  * the multiplication by 2/pi as a long integer of Payne and Hanek (SIGNUM Newsletter, 1983).
  * Coefficients: tools/minimax.py.
  */
-#include "codegen/c/prelude.h"
+#include "codegen/c/tables.h"
 
-const struct ig_c_function ig_c_functions_trig[] = {
+const struct ig_code_function ig_c_functions_trig[] = {
     /* 2^e modulo 2 pi for the exponents of floats from 2 on: to 24 and to 50 binary places, and the rest. */
     {"ig_turns", NULL, NULL,
      "static const double ig_turns_high[128] = {\n"

@@ -2,9 +2,9 @@
  * The prelude's conversions. float16 and bfloat16 are integers in memory and float32 in between; they round to nearest
  * even. Floats become integers by truncation: NaN gives 0, and what lies outside wraps as through int64, or saturates.
  */
-#include "codegen/c/prelude.h"
+#include "codegen/prelude.h"
 
-const struct ig_c_function ig_c_functions_convert[] = {
+const struct ig_code_function ig_code_functions_convert[] = {
     {"ig_load_f16", NULL, "ig_of_bits_f32 ig_bits_f32",
      "INLINE float ig_load_f16(uint16_t half) {\n"
      "    const uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = (uint32_t)(half & 0x7fff) << 13;\n"
@@ -109,4 +109,4 @@ const struct ig_c_function ig_c_functions_convert[] = {
     {"ig_saturate_u64_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL,
      "INLINE $T ig_saturate_u64_$S(uint64_t a) { return a > (uint64_t)$H ? $H : ($T)a; }\n"},
 };
-const size_t ig_c_functions_convert_count = sizeof ig_c_functions_convert / sizeof *ig_c_functions_convert;
+const size_t ig_code_functions_convert_count = sizeof ig_code_functions_convert / sizeof *ig_code_functions_convert;

@@ -3,7 +3,7 @@
  * Three things hold it back: the loops of its variables; statements that write an accumulator or a buffer it reads;
  * and, for loads, conditions, which may be what makes them safe.
  */
-#include "codegen/c/printer.h"
+#include "codegen/printer.h"
 
 #include <string.h>
 
@@ -17,23 +17,23 @@ static bool has_bit(const uint64_t *bits, uint32_t i) {
     return bits[i / 64] >> (i % 64) & 1;
 }
 
-static void own_writes(struct ig_c_printer *p, const struct ig_stmt *s, uint64_t *bits) {
-    if (s->kind == IG_S_STORE) set_bit(bits, ig_c_resource_of_buffer(p, s->buffer));
+static void own_writes(struct ig_code_printer *p, const struct ig_stmt *s, uint64_t *bits) {
+    if (s->kind == IG_S_STORE) set_bit(bits, ig_code_resource_of_buffer(p, s->buffer));
     if (s->kind == IG_S_ACC || s->kind == IG_S_UPDATE) set_bit(bits, (uint32_t)s->var);
     if (s->kind == IG_S_TEXT) {
         for (uint32_t b = 0; b < p->k->buffers.count; b++) {
-            if (p->k->buffers.at[b].written) set_bit(bits, ig_c_resource_of_buffer(p, (int)b));
+            if (p->k->buffers.at[b].written) set_bit(bits, ig_code_resource_of_buffer(p, (int)b));
         }
     }
     for (int i = 0; s->kind == IG_S_CALL && i < s->n_args; i++) {
         int b = s->args[i].buffer;
-        if (b >= 0 && p->k->buffers.at[b].written) set_bit(bits, ig_c_resource_of_buffer(p, b));
+        if (b >= 0 && p->k->buffers.at[b].written) set_bit(bits, ig_code_resource_of_buffer(p, b));
     }
 }
 
 /* Numbers the statements in pre-order; returns what the statement writes. */
-static const uint64_t *number(struct ig_c_printer *p, const struct ig_stmt *s) {
-    struct ig_c_place place = {.stmt = s, .writes = IG_NEW_ARRAY(p->job, uint64_t, p->words)};
+static const uint64_t *number(struct ig_code_printer *p, const struct ig_stmt *s) {
+    struct ig_code_place place = {.stmt = s, .writes = IG_NEW_ARRAY(p->job, uint64_t, p->words)};
     IG_PUSH(p->job, &p->places, place);
     own_writes(p, s, place.writes);
     for (uint32_t i = 0; i < s->body.count; i++) {
@@ -44,7 +44,7 @@ static const uint64_t *number(struct ig_c_printer *p, const struct ig_stmt *s) {
     return place.writes;
 }
 
-const char *ig_c_next_reference(const char *text, size_t *out_length, ig_x *out_x, bool *out_at) {
+const char *ig_code_next_reference(const char *text, size_t *out_length, ig_x *out_x, bool *out_at) {
     const char *at = strchr(text, '@');
     *out_x = IG_NO_X;
     *out_at = false;
@@ -61,7 +61,7 @@ const char *ig_c_next_reference(const char *text, size_t *out_length, ig_x *out_
     return at;
 }
 
-void ig_c_roots(struct ig_c_printer *p, const struct ig_stmt *s, void (*visit)(void *user, ig_x x), void *user) {
+void ig_code_roots(struct ig_code_printer *p, const struct ig_stmt *s, void (*visit)(void *user, ig_x x), void *user) {
     const ig_x roots[] = {s->kind == IG_S_FOR && s->for_kind == IG_FOR_TILE ? IG_NO_X : s->lo,
                           s->kind == IG_S_FOR && s->for_kind == IG_FOR_TILE ? IG_NO_X : s->hi, s->step, s->index,
                           s->value};
@@ -75,7 +75,7 @@ void ig_c_roots(struct ig_c_printer *p, const struct ig_stmt *s, void (*visit)(v
         size_t length;
         ig_x x;
         bool at;
-        rest = ig_c_next_reference(rest, &length, &x, &at);
+        rest = ig_code_next_reference(rest, &length, &x, &at);
         if (x != IG_NO_X) visit(user, x);
     }
 }
@@ -84,7 +84,7 @@ void ig_c_roots(struct ig_c_printer *p, const struct ig_stmt *s, void (*visit)(v
 
 /* The way from the outermost statement to one that uses expressions. Level i means: computed just before path[i]. */
 struct walk {
-    struct ig_c_printer *p;
+    struct ig_code_printer *p;
     uint32_t path[64];
     int depth;  /* of the statement itself: path[depth] */
     int *level; /* by expression, valid where stamp is this statement's */
@@ -110,7 +110,7 @@ static int level_of_load(const struct walk *w, const struct ig_x_node *n) {
         if (on_path(w, i)->kind == IG_S_IF) level = i + 1;
     }
     if (!w->p->k->buffers.at[n->i].written) return level;
-    int stable = level_of_resource(w, ig_c_resource_of_buffer(w->p, (int)n->i));
+    int stable = level_of_resource(w, ig_code_resource_of_buffer(w->p, (int)n->i));
     return stable > level ? stable : level;
 }
 
@@ -138,7 +138,7 @@ static int level_of(struct walk *w, ig_x x) {
     return level;
 }
 
-static bool depends_on_writes(const struct ig_c_printer *p, ig_x x) {
+static bool depends_on_writes(const struct ig_code_printer *p, ig_x x) {
     const struct ig_x_node *n = &p->k->x.at[x];
     if (n->kind == IG_X_ACC) return true;
     if (n->kind == IG_X_LOAD && p->k->buffers.at[n->i].written) return true;
@@ -178,21 +178,21 @@ static void place_root(void *user, ig_x x) {
 }
 
 static void walk_stmt(struct walk *w, uint32_t *next) {
-    struct ig_c_printer *p = w->p;
+    struct ig_code_printer *p = w->p;
     uint32_t self = (*next)++;
     const struct ig_stmt *s = p->places.at[self].stmt;
     IG_ASSERT(p->job, w->depth < 63);
     w->path[w->depth] = self;
-    ig_c_roots(p, s, place_root, w);
+    ig_code_roots(p, s, place_root, w);
     w->depth++;
     for (uint32_t i = 0; i < s->body.count; i++)
         walk_stmt(w, next);
     w->depth--;
 }
 
-void ig_c_place_all(struct ig_c_printer *p) {
+void ig_code_place_all(struct ig_code_printer *p) {
     uint32_t n = p->k->x.count;
-    p->words = ig_c_resource_count(p) / 64 + 1;
+    p->words = ig_code_resource_count(p) / 64 + 1;
     p->uses = IG_NEW_ARRAY(p->job, uint32_t, n);
     p->deep = IG_NEW_ARRAY(p->job, bool, n);
     p->unstable = IG_NEW_ARRAY(p->job, bool, n);

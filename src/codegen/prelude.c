@@ -1,5 +1,5 @@
 /* Finding, instantiating and ordering the functions of the prelude; see prelude.h. */
-#include "codegen/c/prelude.h"
+#include "codegen/prelude.h"
 
 #include <string.h>
 
@@ -21,18 +21,9 @@ static const struct type_names type_table[] = {
     {"u64", "uint64_t", "uint64_t", "64", "0", "18446744073709551615u", ""},
 };
 
-struct group {
-    const struct ig_c_function *functions;
-    const size_t *count;
-};
-static const struct group groups[] = {
-    {ig_c_functions_basic, &ig_c_functions_basic_count}, {ig_c_functions_convert, &ig_c_functions_convert_count},
-    {ig_c_functions_f32, &ig_c_functions_f32_count},     {ig_c_functions_f64, &ig_c_functions_f64_count},
-    {ig_c_functions_trig, &ig_c_functions_trig_count},
-};
-
-void ig_c_prelude_init(struct ig_c_prelude *prelude, struct ig_job *job) {
-    prelude->job = job;
+void ig_code_prelude_init(struct ig_code_prelude *prelude, struct ig_job *job, const struct ig_code_table *tables,
+                          size_t n_tables) {
+    *prelude = (struct ig_code_prelude){.job = job, .tables = tables, .n_tables = n_tables};
     ig_map_init(&prelude->seen, job);
     ig_text_init(&prelude->text, job);
 }
@@ -57,10 +48,11 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-static const struct ig_c_function *find(const char *name, const struct type_names **out_type) {
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
-        for (size_t i = 0; i < *groups[g].count; i++) {
-            const struct ig_c_function *f = &groups[g].functions[i];
+static const struct ig_code_function *find(const struct ig_code_prelude *prelude, const char *name,
+                                           const struct type_names **out_type) {
+    for (size_t g = 0; g < prelude->n_tables; g++) {
+        for (size_t i = 0; i < *prelude->tables[g].count; i++) {
+            const struct ig_code_function *f = &prelude->tables[g].functions[i];
             size_t length = strlen(f->name);
             *out_type = NULL;
             if (!f->types && strcmp(f->name, name) == 0) return f;
@@ -102,34 +94,17 @@ static const char *instantiate(struct ig_job *job, const char *pattern, size_t l
     return text.at;
 }
 
-void ig_c_prelude_use(struct ig_c_prelude *prelude, const char *name) {
+void ig_code_prelude_use(struct ig_code_prelude *prelude, const char *name) {
     uint32_t unused;
     if (ig_map_get_name(&prelude->seen, name, &unused)) return;
     ig_map_put_name(&prelude->seen, name, 1);
     const struct type_names *type;
-    const struct ig_c_function *f = find(name, &type);
+    const struct ig_code_function *f = find(prelude, name, &type);
     if (!f) ig_raise(prelude->job, INGOT_INTERNAL, "no function %s in the prelude", name);
     for (const char *need = f->needs; need && *need;) {
         size_t n = strcspn(need, " ");
-        ig_c_prelude_use(prelude, instantiate(prelude->job, need, n, type));
+        ig_code_prelude_use(prelude, instantiate(prelude->job, need, n, type));
         need += n + (need[n] == ' ');
     }
     ig_text_add(&prelude->text, instantiate(prelude->job, f->text, strlen(f->text), type));
-}
-
-size_t ig_c_prelude_list(struct ig_job *job, const char *const **out_names) {
-    IG_VEC(const char *) names = {0};
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
-        for (size_t i = 0; i < *groups[g].count; i++) {
-            const struct ig_c_function *f = &groups[g].functions[i];
-            if (!f->types) IG_PUSH(job, &names, f->name);
-            for (const char *at = f->types; at && *at;) {
-                size_t n = strcspn(at, " ");
-                IG_PUSH(job, &names, ig_format(job, "%s%.*s", f->name, (int)n, at));
-                at += n + (at[n] == ' ');
-            }
-        }
-    }
-    *out_names = names.at;
-    return names.count;
 }

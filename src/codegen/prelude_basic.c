@@ -2,9 +2,9 @@
  * The prelude's exact operators: extrema, signs, rounding, integer division, powers and shifts, remainders, and the
  * integer keys in which vector loops take the minimum and maximum of floats.
  */
-#include "codegen/c/prelude.h"
+#include "codegen/prelude.h"
 
-const struct ig_c_function ig_c_functions_basic[] = {
+const struct ig_code_function ig_code_functions_basic[] = {
     {"ig_nothing", NULL, NULL,
      "/* Read, and not used, in place of inputs without elements. */\n"
      "static const uint64_t ig_nothing[8];\n"},
@@ -134,4 +134,4 @@ const struct ig_c_function ig_c_functions_basic[] = {
     {"ig_shr_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL,
      "INLINE $T ig_shr_$S($T a, $T b) { return b < 0 || b >= $B ? 0 : ($T)(a >> (b & ($B - 1))); }\n"},
 };
-const size_t ig_c_functions_basic_count = sizeof ig_c_functions_basic / sizeof *ig_c_functions_basic;
+const size_t ig_code_functions_basic_count = sizeof ig_code_functions_basic / sizeof *ig_code_functions_basic;
