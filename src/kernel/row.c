@@ -12,7 +12,7 @@ enum {
 
 /* ---- Reductions ---------------------------------------------------------------------------------------------------------- */
 
-static bool is_reduction(const struct ig_node *n) {
+bool ig_row_is_reduction(const struct ig_node *n) {
     return ig_op_info(n->op)->family == IG_FAMILY_ROW;
 }
 
@@ -125,7 +125,7 @@ bool ig_row_is_result_shape(const struct ig_row *r, const struct ig_type *type) 
     return true;
 }
 
-static bool is_space_shape(const struct ig_row *r, const struct ig_type *type) {
+bool ig_row_is_space_shape(const struct ig_row *r, const struct ig_type *type) {
     return type->rank == r->space.rank && !memcmp(type->dim, r->space.dim, (size_t)type->rank * sizeof *type->dim);
 }
 
@@ -160,7 +160,7 @@ static bool fits_space(struct ig_row *r, const struct ig_node *n) {
         memcpy(r->reduced, reduced, sizeof reduced);
         return true;
     }
-    return is_space_shape(r, ig_type_of(r->graph, n->in[0])) && !memcmp(reduced, r->reduced, sizeof reduced);
+    return ig_row_is_space_shape(r, ig_type_of(r->graph, n->in[0])) && !memcmp(reduced, r->reduced, sizeof reduced);
 }
 
 static void assign_passes(struct ig_row *r) {
@@ -171,7 +171,7 @@ static void assign_passes(struct ig_row *r) {
         for (uint32_t j = 0; j < n->n_in; j++) {
             if (n->in[j] != IG_NO_VALUE && r->pass_of[n->in[j]] > pass) pass = r->pass_of[n->in[j]];
         }
-        if (is_reduction(n)) {
+        if (ig_row_is_reduction(n)) {
             if (!fits_space(r, n)) r->regular = false;
             add_step(r, n, false, pass++);
             if (is_arg(n->op)) add_step(r, n, true, pass++);
@@ -204,12 +204,12 @@ static void mark_passes(struct ig_row *r, uint32_t *passes, ig_value v, int pass
     if (v == IG_NO_VALUE || r->pass_of[v] < 0 || passes[v] >> pass & 1) return;
     passes[v] |= (uint32_t)1 << pass;
     const struct ig_node *n = ig_def(r->graph, v);
-    if (is_reduction(n)) return;
+    if (ig_row_is_reduction(n)) return;
     for (uint32_t i = 0; i < n->n_in; i++)
         mark_passes(r, passes, n->in[i], pass);
 }
 
-static bool is_expensive(const struct ig_node *n) {
+bool ig_row_is_expensive(const struct ig_node *n) {
     switch (n->op) {
     case IG_OP_add:
     case IG_OP_sub:
@@ -242,11 +242,11 @@ static ig_value only_reader(const struct ig_row *r, ig_value v) {
 }
 
 /* From an expensive value to the last one that follows from it alone and is needed in the same passes. */
-static ig_value widen(const struct ig_row *r, const uint32_t *passes, ig_value v) {
+ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v) {
     for (;;) {
         ig_value next = only_reader(r, v);
-        if (next == IG_NO_VALUE || is_reduction(ig_def(r->graph, next)) || passes[next] != passes[v] ||
-            r->pass_of[next] != r->pass_of[v] || !is_space_shape(r, ig_type_of(r->graph, next))) {
+        if (next == IG_NO_VALUE || ig_row_is_reduction(ig_def(r->graph, next)) || passes[next] != passes[v] ||
+            r->pass_of[next] != r->pass_of[v] || !ig_row_is_space_shape(r, ig_type_of(r->graph, next))) {
             return v;
         }
         v = next;
@@ -266,7 +266,7 @@ static void add_cache(struct ig_row *r, ig_value v) {
 
 static bool output_pass(const struct ig_row *r, ig_value v, int *out_pass) {
     *out_pass = r->pass_of[v];
-    return is_space_shape(r, ig_type_of(r->graph, v));
+    return ig_row_is_space_shape(r, ig_type_of(r->graph, v));
 }
 
 static void choose_caches(struct ig_row *r) {
@@ -280,8 +280,8 @@ static void choose_caches(struct ig_row *r) {
     for (uint32_t i = 0; i < r->region->nodes.count; i++) {
         const struct ig_node *n = &r->graph->nodes.at[r->region->nodes.at[i]];
         bool several = (passes[n->out] & (passes[n->out] - 1)) != 0;
-        if (!several || !is_expensive(n) || !is_space_shape(r, ig_type_of(r->graph, n->out))) continue;
-        ig_value v = widen(r, passes, n->out);
+        if (!several || !ig_row_is_expensive(n) || !ig_row_is_space_shape(r, ig_type_of(r->graph, n->out))) continue;
+        ig_value v = ig_row_widen(r, passes, n->out);
         if (r->cache_of[v] >= 0) continue;
         add_cache(r, v);
         r->cache_pass[v] = __builtin_ctz(passes[v]);
@@ -293,6 +293,7 @@ static void choose_caches(struct ig_row *r) {
 /* Position within the row's scratch memory. */
 static ig_x cache_position(struct ig_row *r) {
     struct ig_loops *k = r->k;
+    if (r->place != IG_NO_X) return r->place;
     ig_x at = ig_x_index(k, 0);
     for (int i = 0; i < r->space.rank; i++) {
         if (r->reduced[i]) at = ig_x_add(k, ig_x_mul(k, at, ig_x_dim(k, r->space.dim[i])), r->index[i]);
@@ -303,7 +304,7 @@ static ig_x cache_position(struct ig_row *r) {
 /* True where `index` is the element at hand (of a result: the row at hand). */
 static bool is_here(const struct ig_row *r, const struct ig_type *type, const ig_x *index) {
     bool result = ig_row_is_result_shape(r, type);
-    if (!result && !is_space_shape(r, type)) return false;
+    if (!result && !ig_row_is_space_shape(r, type)) return false;
     for (int i = 0; i < type->rank; i++) {
         if (!(result && r->reduced[i]) && index[i] != r->index[i]) return false;
     }
@@ -316,11 +317,11 @@ static ig_x accumulated(struct ig_row *r, const struct ig_row_step *step) {
 
 static ig_x known(void *user, ig_value v, const ig_x *index) {
     struct ig_row *r = user;
-    if (r->pass_of[v] < 0) return IG_NO_X;
     const struct ig_type *type = ig_type_of(r->graph, v);
     if (r->cache_of[v] >= 0 && r->cache_pass[v] < r->pass && is_here(r, type, index)) {
         return ig_x_load(r->k, r->cache_of[v], cache_position(r));
     }
+    if (r->pass_of[v] < 0) return IG_NO_X;
     for (uint32_t i = r->steps.count; i-- > 0;) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->value != v) continue;
@@ -351,14 +352,17 @@ static void add_store(struct ig_row *r, int pass, int buffer, ig_x position, ig_
     IG_PUSH(r->graph->job, &r->stores, store);
 }
 
+static void lower_cache(struct ig_row *r, int pass, ig_value v) {
+    if (r->cache_of[v] < 0 || r->cache_pass[v] != pass) return;
+    add_store(r, pass, r->cache_of[v], cache_position(r), v, r->index);
+}
+
 /* Results are stored after the last pass, everything else in the pass in which it can be computed. */
 static void lower_stores(struct ig_row *r, int pass) {
-    for (uint32_t i = 0; i < r->region->nodes.count; i++) {
-        ig_value v = r->graph->nodes.at[r->region->nodes.at[i]].out;
-        if (r->cache_of[v] >= 0 && r->cache_pass[v] == pass) {
-            add_store(r, pass, r->cache_of[v], cache_position(r), v, r->index);
-        }
-    }
+    for (uint32_t i = 0; i < r->region->inputs.count; i++)
+        lower_cache(r, pass, r->region->inputs.at[i]);
+    for (uint32_t i = 0; i < r->region->nodes.count; i++)
+        lower_cache(r, pass, r->graph->nodes.at[r->region->nodes.at[i]].out);
     for (uint32_t i = 0; i < r->region->outputs.count; i++) {
         ig_value v = r->region->outputs.at[i];
         const struct ig_type type = *ig_type_of(r->graph, v);
@@ -376,7 +380,19 @@ static void lower_stores(struct ig_row *r, int pass) {
     }
 }
 
-bool ig_row_prepare(struct ig_row *r) {
+static void set_accumulators(struct ig_row *r, int lanes) {
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        struct ig_row_step *step = &r->steps.at[i];
+        step->acc = ig_loops_acc(r->k);
+        if (lanes) step->array = ig_loops_local(r->k, step->dtype, lanes, ig_format(r->k->job, "sum%u", i));
+    }
+}
+
+bool ig_row_prepare(struct ig_row *r, int lanes) {
+    if (!r->regular) return false;
+    r->lower.known = known;
+    r->lower.user = r;
+    set_accumulators(r, lanes);
     ig_nest_init(&r->nest, r->k);
     for (int part = 0; part < 2; part++) {
         int first = r->nest.rank;
@@ -386,7 +402,7 @@ bool ig_row_prepare(struct ig_row *r) {
         if (part == 1 && r->nest.rank > first) r->nest.border[first] = true;
     }
     int rank = r->nest.rank;
-    r->lane = ig_x_free_var(r->k, ig_dim_const(r->k->dims, IG_ROW_COLUMNS));
+    r->lane = ig_x_free_var(r->k, ig_dim_const(r->k->dims, lanes ? lanes : 1));
     for (r->pass = 0; r->pass <= r->passes && r->regular; r->pass++) {
         for (uint32_t i = 0; i < r->steps.count && r->regular; i++) {
             if (r->steps.at[i].pass == r->pass) lower_step(r, i);
@@ -404,7 +420,7 @@ bool ig_row_prepare(struct ig_row *r) {
 
 /* ---- The kernel --------------------------------------------------------------------------------------------------------------- */
 
-static void init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region) {
+void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region) {
     *r = (struct ig_row){.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};
     r->regular = true;
     r->k = r->kernel->loops = ig_loops_create(graph->job, graph->dims);
@@ -415,48 +431,35 @@ static void init(struct ig_row *r, struct ig_graph *graph, const struct ig_regio
     for (uint32_t v = 0; v < graph->values.count; v++)
         r->pass_of[v] = r->cache_of[v] = -1;
     r->scratch = ig_dim_const(graph->dims, 0);
+    r->place = IG_NO_X;
+    assign_passes(r);
+    if (r->regular) measure(r);
 }
 
-/* Elements times the cost of each, in vectors. */
-static void estimate_work(struct ig_row *r) {
+void ig_row_finish(struct ig_row *r) {
     struct ig_dims *dims = r->k->dims;
     int64_t cost = 2;
     for (uint32_t i = 0; i < r->region->nodes.count; i++)
-        cost += is_expensive(&r->graph->nodes.at[r->region->nodes.at[i]]) ? 12 : 1;
+        cost += ig_row_is_expensive(&r->graph->nodes.at[r->region->nodes.at[i]]) ? 12 : 1;
     ig_dim work = ig_dim_mul(dims, ig_type_elements(dims, &r->space), ig_dim_const(dims, cost));
     r->kernel->work = ig_dim_ceil_div(dims, work, ig_dim_const(dims, 16));
+    r->kernel->scratch_bytes = r->scratch;
 }
 
 struct ig_kernel *ig_kernel_row(struct ig_graph *graph, const struct ig_region *region,
                                 const struct ig_target *target) {
     (void)target;
     struct ig_row r;
-    init(&r, graph, region);
-    assign_passes(&r);
-    if (r.regular) {
-        measure(&r);
-        choose_caches(&r);
-        r.lower.known = known;
-        r.lower.user = &r;
-        for (uint32_t i = 0; i < r.steps.count; i++) {
-            r.steps.at[i].acc = ig_loops_acc(r.k);
-            if (!r.columns) continue;
-            r.steps.at[i].array =
-                ig_loops_local(r.k, r.steps.at[i].dtype, IG_ROW_COLUMNS, ig_format(graph->job, "sum%u", i));
-        }
-    }
-    if (r.regular && ig_row_prepare(&r)) {
-        if (r.columns) {
-            ig_row_columns(&r);
-        } else {
-            ig_row_lines(&r);
-        }
-    } else {
-        init(&r, graph, region);
-        assign_passes(&r);
+    ig_row_init(&r, graph, region);
+    if (r.regular) choose_caches(&r);
+    if (!ig_row_prepare(&r, r.columns ? IG_ROW_COLUMNS : 0)) {
+        ig_row_init(&r, graph, region);
         ig_row_staged(&r);
+    } else if (r.columns) {
+        ig_row_columns(&r);
+    } else {
+        ig_row_lines(&r);
     }
-    estimate_work(&r);
-    r.kernel->scratch_bytes = r.scratch;
+    ig_row_finish(&r);
     return r.kernel;
 }

@@ -6,6 +6,7 @@
  *
  *   row_lines.c    the innermost axis is reduced: a row at a time, accumulators in registers
  *   row_columns.c  the innermost axis is kept: a block of neighbouring rows at a time, accumulators in arrays
+ *   cuda_row.c, cuda_columns.c   the same for GPUs
  *   row_staged.c   any region: one reduction after the other, results in scratch memory, one thread
  */
 #ifndef IG_KERNEL_ROW_H
@@ -58,7 +59,7 @@ struct ig_row {
     IG_VEC(struct ig_row_step) steps;
     int passes;      /* with reductions; one more for the rest */
     int *pass_of;    /* by value: the first pass in which it can be computed; -1: not of the region */
-    int *cache_of;   /* by value: the scratch buffer it is kept in; -1: none */
+    int *cache_of;   /* by value, inputs too: the buffer it is kept in; -1: none */
     int *cache_pass; /* by value: the pass that fills cache_of */
     int pass;        /* that is being lowered */
 
@@ -66,6 +67,7 @@ struct ig_row {
     int kept;                   /* dims of the nest before the reduced ones */
     ig_x index[INGOT_MAX_RANK]; /* in the space, free variables */
     ig_x lane;                  /* columns: which row of the block, a free variable */
+    ig_x place;                 /* of the element in the row's caches, a free variable; IG_NO_X: from the index */
     IG_VEC(struct ig_row_store) stores;
     ig_dim scratch; /* bytes */
 };
@@ -78,8 +80,21 @@ ig_x ig_row_result(struct ig_row *r, const struct ig_row_step *step, ig_x accumu
 ig_x ig_row_term(struct ig_row *r, const struct ig_row_step *step, ig_x operand, ig_x extremum, ig_x place);
 /* True where a value has the shape of the results: 1 along the reduced axes. */
 bool ig_row_is_result_shape(const struct ig_row *r, const struct ig_type *type);
-/* Lowers everything over the nest and simplifies it; false where the region is not regular after all. */
-bool ig_row_prepare(struct ig_row *r);
+bool ig_row_is_space_shape(const struct ig_row *r, const struct ig_type *type);
+bool ig_row_is_reduction(const struct ig_node *n);
+/* Worth keeping where several passes need it. */
+bool ig_row_is_expensive(const struct ig_node *n);
+/* From a value to the last one that follows from it alone and is needed in the same passes (bits, by value). */
+ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v);
+
+/* Divides the region into passes; r->regular says whether that could be done. Then the schedule may choose what is kept
+ * (cache_of, cache_pass). */
+void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region);
+/* Lowers everything over the nest and simplifies it; false where the region is not regular after all. `lanes`: columns
+ * side by side, with an array of results for each step; 0: results are accumulators. */
+bool ig_row_prepare(struct ig_row *r, int lanes);
+/* Completes the kernel: work, scratch. */
+void ig_row_finish(struct ig_row *r);
 
 void ig_row_lines(struct ig_row *r);
 void ig_row_columns(struct ig_row *r);

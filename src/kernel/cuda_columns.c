@@ -1,0 +1,193 @@
+/*
+ * Rows whose innermost axis is kept, on GPUs (a mean over the pixels of a channels-last picture): a block does
+ * neighbouring columns, which a warp reads side by side, and shares the rows of each out among its warps. The threads'
+ * partial results meet in shared memory. See row.h.
+ */
+#include "kernel/cuda_row.h"
+
+enum {
+    THREADS = 256,
+    MOST_COLUMNS = 32, /* of a block: a warp reads 128 bytes of f32 */
+    LEAST_COLUMNS = 8, /* 32 bytes, which memory transfers as a whole */
+    ENOUGH_BLOCKS = 64,
+};
+
+struct columns {
+    struct ig_row *r;
+    int width, shares; /* columns of a block; threads that share a column's rows */
+    ig_x first;        /* column */
+    ig_dim along;      /* how many columns there are, along the last kept dim */
+    ig_x vars[IG_NEST_DIMS];
+    int *partial; /* by step: a result for each thread */
+};
+
+static ig_x num(struct columns *c, int64_t i) {
+    return ig_x_index(c->r->k, i);
+}
+
+static ig_x dim(struct columns *c, ig_dim d) {
+    return ig_x_dim(c->r->k, d);
+}
+
+/* A loop over `threads` threads with a column each, and a branch for those that exist. */
+static struct ig_stmt *column_loop(struct columns *c, struct ig_stmt *body, int threads, ig_x *out_thread,
+                                   ig_x *out_lane) {
+    struct ig_loops *k = c->r->k;
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(c, 0), num(c, threads), num(c, 1), out_thread);
+    *out_lane = ig_x_mod(k, *out_thread, num(c, c->width));
+    ig_x column = ig_x_add(k, c->first, *out_lane);
+    if (c->r->kept > 0) c->vars[c->r->kept - 1] = column;
+    ig_x exists = ig_x_less(k, column, dim(c, c->along));
+    return k->x.at[exists].kind == IG_X_INT ? body : ig_s_if(k, body, exists);
+}
+
+static ig_x bind(struct columns *c, int which, ig_x lane) {
+    ig_x x = ig_nest_bind(&c->r->nest, which, c->vars);
+    return ig_x_substitute(c->r->k, x, &c->r->lane, &lane, 1);
+}
+
+/* The reduced dims at element number `at` of the row. */
+static void split_place(struct columns *c, ig_x at) {
+    struct ig_row *r = c->r;
+    for (int d = r->nest.rank - 1; d > r->kept; d--) {
+        c->vars[d] = ig_x_mod(r->k, at, dim(c, r->nest.extent[d]));
+        at = ig_x_div(r->k, at, dim(c, r->nest.extent[d]));
+    }
+    if (r->nest.rank > r->kept) c->vars[r->kept] = at;
+}
+
+static void emit_stores(struct columns *c, struct ig_stmt *body, int pass, ig_x lane) {
+    struct ig_row *r = c->r;
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        const struct ig_row_store *s = &r->stores.at[i];
+        if (s->pass == pass) ig_s_store(r->k, body, s->buffer, bind(c, s->position, lane), bind(c, s->value, lane));
+    }
+}
+
+/* Every so many-th row of the thread's column. */
+static void emit_share(struct columns *c, struct ig_stmt *body, int pass) {
+    struct ig_row *r = c->r;
+    struct ig_loops *k = r->k;
+    ig_x thread, lane, at;
+    body = column_loop(c, body, c->width * c->shares, &thread, &lane);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass == pass) ig_s_acc_declare(k, body, step->acc, step->dtype, ig_row_neutral(r, step));
+    }
+    struct ig_stmt *rows = ig_s_for(k, body, IG_FOR_SERIAL, ig_x_div(k, thread, num(c, c->width)), dim(c, r->count),
+                                    num(c, c->shares), &at);
+    split_place(c, at);
+    emit_stores(c, rows, pass, lane);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass != pass) continue;
+        ig_s_update(k, rows, step->acc, step->update, bind(c, step->term, lane));
+        int to = c->shares > 1 ? c->partial[i] : step->array;
+        ig_s_store(k, body, to, c->shares > 1 ? thread : lane, ig_x_acc(k, step->acc, step->dtype));
+    }
+}
+
+/* The results of a column's threads become one. */
+static void emit_meeting(struct columns *c, struct ig_stmt *body, int pass) {
+    struct ig_row *r = c->r;
+    struct ig_loops *k = r->k;
+    ig_x thread, lane, share;
+    body = column_loop(c, body, c->width, &thread, &lane);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass != pass) continue;
+        int acc = ig_s_acc(k, body, step->dtype, ig_x_load(k, c->partial[i], thread));
+        struct ig_stmt *all = ig_s_for(k, body, IG_FOR_SERIAL, num(c, 1), num(c, c->shares), num(c, 1), &share);
+        ig_x at = ig_x_add(k, ig_x_mul(k, share, num(c, c->width)), thread);
+        ig_s_update(k, all, acc, step->update, ig_x_load(k, c->partial[i], at));
+        ig_s_store(k, body, step->array, thread, ig_x_acc(k, acc, step->dtype));
+    }
+}
+
+static void emit_pass(struct columns *c, struct ig_stmt *body, int pass) {
+    struct ig_row *r = c->r;
+    bool steps = false, stores = false;
+    for (uint32_t i = 0; i < r->steps.count; i++)
+        steps = steps || r->steps.at[i].pass == pass;
+    for (uint32_t i = 0; i < r->stores.count; i++)
+        stores = stores || r->stores.at[i].pass == pass;
+    if (steps || stores) emit_share(c, body, pass);
+    if (steps && c->shares > 1) emit_meeting(c, body, pass);
+}
+
+/* ---- How -------------------------------------------------------------------------------------------------------------- */
+
+/* As many columns as there are, in blocks wide enough for whole transfers and narrow enough to be many. */
+static void choose_width(struct columns *c) {
+    struct ig_row *r = c->r;
+    int64_t columns = 1, n;
+    for (int d = 0; d < r->space.rank; d++) {
+        int64_t guess = ig_dim_is_const(r->k->dims, r->space.dim[d], &n) ? n : 128;
+        if (!r->reduced[d]) columns = columns > INT32_MAX / (guess + 1) ? INT32_MAX : columns * guess;
+    }
+    c->width = MOST_COLUMNS;
+    while (c->width > LEAST_COLUMNS && columns / c->width < ENOUGH_BLOCKS)
+        c->width /= 2;
+    while (c->width > 1 && c->width / 2 >= columns)
+        c->width /= 2;
+    c->shares = THREADS / c->width;
+    if (!ig_dim_is_const(r->k->dims, r->count, &n)) n = 128;
+    while (c->shares > 1 && c->shares * 2 > n)
+        c->shares /= 2;
+    /* Short rows: more columns instead. */
+    while (c->width * c->shares < 32)
+        c->width *= 2;
+    if (c->shares == 1 && columns >= THREADS / 2 * ENOUGH_BLOCKS) c->width = THREADS / 2;
+    r->kernel->threads = c->width * c->shares;
+}
+
+static void add_partials(struct columns *c) {
+    struct ig_row *r = c->r;
+    c->partial = IG_NEW_ARRAY(r->k->job, int, r->steps.count + 1);
+    for (uint32_t i = 0; c->shares > 1 && i < r->steps.count; i++) {
+        c->partial[i] = ig_loops_local(r->k, r->steps.at[i].dtype, (int64_t)c->width * c->shares,
+                                       ig_format(r->k->job, "part%u", i));
+    }
+}
+
+/* Tiles: the kept dims but the last, then blocks of columns. */
+static struct ig_stmt *tile_loop(struct columns *c) {
+    struct ig_row *r = c->r;
+    struct ig_dims *dims = r->k->dims;
+    struct ig_nest *nest = &r->nest;
+    int last = r->kept - 1;
+    c->along = last >= 0 ? nest->extent[last] : ig_dim_const(dims, 1);
+    ig_dim blocks = ig_dim_ceil_div(dims, c->along, ig_dim_const(dims, c->width));
+    r->kernel->tiles = blocks;
+    for (int d = 0; d < last; d++)
+        r->kernel->tiles = ig_dim_mul(dims, r->kernel->tiles, nest->extent[d]);
+    ig_x tile;
+    struct ig_stmt *body = ig_s_for(r->k, NULL, IG_FOR_TILE, num(c, 0), dim(c, r->kernel->tiles), num(c, 1), &tile);
+    ig_s_name(r->k, tile, "tile");
+    c->first = ig_x_mul(r->k, ig_x_mod(r->k, tile, dim(c, blocks)), num(c, c->width));
+    ig_x rest = ig_x_div(r->k, tile, dim(c, blocks));
+    for (int d = last - 1; d > 0; d--) {
+        c->vars[d] = ig_x_mod(r->k, rest, dim(c, nest->extent[d]));
+        rest = ig_x_div(r->k, rest, dim(c, nest->extent[d]));
+    }
+    if (last > 0) c->vars[0] = rest;
+    return body;
+}
+
+bool ig_row_columns_cuda(struct ig_row *r) {
+    struct columns c = {.r = r};
+    choose_width(&c);
+    if (!ig_row_prepare(r, c.width)) return false;
+    add_partials(&c);
+    struct ig_stmt *body = tile_loop(&c);
+    for (int pass = 0; pass <= r->passes; pass++)
+        emit_pass(&c, body, pass);
+    ig_x thread, lane;
+    for (int d = r->kept; d < r->nest.rank; d++)
+        c.vars[d] = num(&c, 0);
+    body = column_loop(&c, body, c.width, &thread, &lane);
+    emit_stores(&c, body, r->passes + 1, lane);
+    r->kernel->tactic =
+        ig_format(r->k->job, "columns, %d passes, blocks of %d, %d threads each", r->passes + 1, c.width, c.shares);
+    return true;
+}

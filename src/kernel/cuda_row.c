@@ -1,0 +1,275 @@
+/*
+ * The row family on GPUs, where the innermost axis is reduced. A row of up to 1024 elements is done by a team of threads
+ * of a warp, several rows by a block, so that reductions are shuffles and nothing waits at a barrier; a longer one by a
+ * whole block. Rows of known size are read once: what several passes need stays in the registers of the thread that
+ * computed it, the inputs too. Other rows are read again in each pass, from the caches.
+ *
+ * Each thread sums every so many-th element and the partial sums are added as a tree, so that long sums lose no digits.
+ */
+#include "kernel/cuda.h"
+
+#include "kernel/cuda_row.h"
+
+enum {
+    TEAM_ROW = 1024, /* elements up to which a row is a team's */
+    LANES = 32,      /* of a warp */
+    TEAM_THREADS = 128,
+    LONGEST = 1024 * 32, /* elements of a row that is kept in registers */
+    REGISTERS = 48,      /* elements that a thread keeps */
+    PROCESSORS = 132,
+};
+
+struct lines {
+    struct ig_row *r;
+    int64_t n;  /* elements of a row; -1: not known */
+    int lanes;  /* of a team; 0: the block does a row */
+    int vector; /* elements that a thread does at once */
+    ig_x vars[IG_NEST_DIMS];
+};
+
+static ig_x num(struct ig_row *r, int64_t i) {
+    return ig_x_index(r->k, i);
+}
+
+static ig_x dim(struct ig_row *r, ig_dim d) {
+    return ig_x_dim(r->k, d);
+}
+
+/* ---- How ------------------------------------------------------------------------------------------------------------- */
+
+static void choose_threads(struct lines *l) {
+    struct ig_row *r = l->r;
+    int64_t row = l->n < 0 ? TEAM_ROW : l->n, lo, hi;
+    ig_dim_range(r->k->dims, r->count, &lo, &hi);
+    if (l->n < 0 && lo > TEAM_ROW) row = lo;
+    if (row > TEAM_ROW) {
+        r->kernel->threads = row <= 4096 ? 256 : row <= 12288 ? 512 : 1024;
+        return;
+    }
+    /* Four elements a lane and more. */
+    for (l->lanes = 1; l->lanes < LANES && l->lanes * 4 < row;)
+        l->lanes *= 2;
+}
+
+/* Rows of small teams share a block, as long as every processor has one. */
+static void choose_team_threads(struct lines *l) {
+    struct ig_row *r = l->r;
+    int64_t rows = 1;
+    for (int d = 0; d < r->kept; d++) {
+        int64_t n = ig_nest_guess(&r->nest, d);
+        rows = rows > INT32_MAX / (n + 1) ? INT32_MAX : rows * n;
+    }
+    r->kernel->threads = TEAM_THREADS;
+    while (r->kernel->threads > LANES && rows * l->lanes < (int64_t)r->kernel->threads * PROCESSORS)
+        r->kernel->threads /= 2;
+}
+
+/* ---- What is kept in registers ----------------------------------------------------------------------------------------- */
+
+/* Marks by bit which passes compute v, where what is kept is computed once. */
+static void mark(struct ig_row *r, uint32_t *passes, ig_value v, int pass) {
+    if (v == IG_NO_VALUE || passes[v] >> pass & 1) return;
+    passes[v] |= (uint32_t)1 << pass;
+    if (r->pass_of[v] < 0 || (r->cache_of[v] >= 0 && pass > r->cache_pass[v])) return;
+    const struct ig_node *n = ig_def(r->graph, v);
+    if (ig_row_is_reduction(n)) return;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        mark(r, passes, n->in[i], pass);
+}
+
+static uint32_t *mark_all(struct ig_row *r) {
+    uint32_t *passes = IG_NEW_ARRAY(r->graph->job, uint32_t, r->graph->values.count);
+    for (uint32_t i = 0; i < r->steps.count; i++)
+        mark(r, passes, r->steps.at[i].in, r->steps.at[i].pass);
+    for (uint32_t i = 0; i < r->region->outputs.count; i++) {
+        ig_value v = r->region->outputs.at[i];
+        if (ig_row_is_space_shape(r, ig_type_of(r->graph, v))) mark(r, passes, v, r->pass_of[v]);
+    }
+    return passes;
+}
+
+/* Keeps v, or what alone follows from it, where several passes need it. */
+static void keep(struct lines *l, ig_value v, int *inout_room) {
+    struct ig_row *r = l->r;
+    const uint32_t *passes = mark_all(r);
+    bool several = (passes[v] & (passes[v] - 1)) != 0;
+    if (!several || *inout_room <= 0 || !ig_row_is_space_shape(r, ig_type_of(r->graph, v))) return;
+    if (r->pass_of[v] >= 0) v = ig_row_widen(r, passes, v);
+    if (r->cache_of[v] >= 0) return;
+    enum ingot_dtype dtype = ig_dtype_compute(ig_type_of(r->graph, v)->dtype);
+    /* The width is set when it is known. */
+    r->cache_of[v] = ig_loops_spread(r->k, dtype, l->n, 1, ig_format(r->graph->job, "kept%u", r->k->buffers.count));
+    r->cache_pass[v] = __builtin_ctz(passes[v]);
+    --*inout_room;
+}
+
+static void choose_kept(struct lines *l) {
+    struct ig_row *r = l->r;
+    if (l->n < 2 || l->n > LONGEST) return;
+    int threads = l->lanes ? l->lanes : r->kernel->threads, room = REGISTERS / (int)((l->n + threads - 1) / threads);
+    r->place = ig_x_free_var(r->k, r->count);
+    for (int inputs = 0; inputs < 2; inputs++) {
+        for (uint32_t i = 0; i < r->region->nodes.count; i++) {
+            const struct ig_node *n = &r->graph->nodes.at[r->region->nodes.at[i]];
+            bool loads = ig_op_info(n->op)->family == IG_FAMILY_VIEW;
+            if (inputs ? loads : ig_row_is_expensive(n)) keep(l, n->out, &room);
+        }
+        for (uint32_t i = 0; inputs && i < r->region->inputs.count; i++) {
+            if (r->lower.is_input[r->region->inputs.at[i]]) keep(l, r->region->inputs.at[i], &room);
+        }
+    }
+}
+
+/* ---- Loops ------------------------------------------------------------------------------------------------------------- */
+
+/* The reduced dims at element number at*vector + lane of the row. */
+static void split_place(struct lines *l, ig_x at, ig_x lane) {
+    struct ig_row *r = l->r;
+    struct ig_nest *nest = &r->nest;
+    for (int d = nest->rank - 1; d >= r->kept; d--) {
+        ig_dim n = nest->extent[d];
+        bool last = d == nest->rank - 1;
+        if (last) n = ig_dim_div(r->k->dims, n, ig_dim_const(r->k->dims, l->vector));
+        l->vars[d] = d == r->kept ? at : ig_x_mod(r->k, at, dim(r, n));
+        if (d > r->kept) at = ig_x_div(r->k, at, dim(r, n));
+        if (last) l->vars[d] = ig_x_add(r->k, ig_x_mul(r->k, l->vars[d], num(r, l->vector)), lane);
+    }
+}
+
+static ig_x bind(struct lines *l, int which, ig_x place) {
+    struct ig_row *r = l->r;
+    ig_x x = ig_nest_bind(&r->nest, which, l->vars);
+    return r->place == IG_NO_X ? x : ig_x_substitute(r->k, x, &r->place, &place, 1);
+}
+
+static void emit_element(struct lines *l, struct ig_stmt *body, int pass, ig_x place) {
+    struct ig_row *r = l->r;
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        const struct ig_row_store *s = &r->stores.at[i];
+        if (s->pass == pass) ig_s_store(r->k, body, s->buffer, bind(l, s->position, place), bind(l, s->value, place));
+    }
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass == pass) ig_s_update(r->k, body, step->acc, step->update, bind(l, step->term, place));
+    }
+}
+
+static void emit_pass(struct lines *l, struct ig_stmt *body, int pass) {
+    struct ig_row *r = l->r;
+    bool work = false;
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass != pass) continue;
+        ig_s_acc_declare(r->k, body, step->acc, step->dtype, ig_row_neutral(r, step));
+        work = true;
+    }
+    for (uint32_t i = 0; i < r->stores.count; i++)
+        work = work || r->stores.at[i].pass == pass;
+    if (!work) return;
+    ig_x at, lane = num(r, 0);
+    ig_dim count = ig_dim_div(r->k->dims, r->count, ig_dim_const(r->k->dims, l->vector));
+    body = ig_s_for(r->k, body, IG_FOR_SIMD, num(r, 0), dim(r, count), num(r, 1), &at);
+    if (l->vector > 1) body = ig_s_for(r->k, body, IG_FOR_VECTOR, num(r, 0), num(r, l->vector), num(r, 1), &lane);
+    split_place(l, at, lane);
+    emit_element(l, body, pass, ig_x_add(r->k, ig_x_mul(r->k, at, num(r, l->vector)), lane));
+}
+
+/* Stores once a row, after all passes. */
+static void emit_results(struct lines *l, struct ig_stmt *body) {
+    struct ig_row *r = l->r;
+    for (int d = r->kept; d < r->nest.rank; d++)
+        l->vars[d] = num(r, 0);
+    emit_element(l, body, r->passes + 1, num(r, 0));
+}
+
+/* The tile loop, and in it the loop over the rows of teams. */
+static struct ig_stmt *row_loop(struct lines *l, ig_x *out_row) {
+    struct ig_row *r = l->r;
+    struct ig_dims *dims = r->k->dims;
+    ig_dim rows = ig_dim_product(dims, r->nest.extent, r->kept);
+    int64_t each = l->lanes ? r->kernel->threads / l->lanes : 1;
+    r->kernel->tiles = ig_dim_ceil_div(dims, rows, ig_dim_const(dims, each));
+    struct ig_stmt *body = ig_s_for(r->k, NULL, IG_FOR_TILE, num(r, 0), dim(r, r->kernel->tiles), num(r, 1), out_row);
+    ig_s_name(r->k, *out_row, l->lanes ? "tile" : "row");
+    if (!l->lanes) return body;
+    ig_x first = ig_x_mul(r->k, *out_row, num(r, each));
+    ig_x end = ig_x_min(r->k, ig_x_add(r->k, first, num(r, each)), dim(r, rows));
+    body = ig_s_for(r->k, body, IG_FOR_TEAM, first, end, num(r, 1), out_row);
+    body->lanes = l->lanes;
+    ig_s_name(r->k, *out_row, "row");
+    return body;
+}
+
+static void emit(struct lines *l) {
+    struct ig_row *r = l->r;
+    ig_x row;
+    struct ig_stmt *body = row_loop(l, &row);
+    for (int d = r->kept - 1; d > 0; d--) {
+        l->vars[d] = ig_x_mod(r->k, row, dim(r, r->nest.extent[d]));
+        row = ig_x_div(r->k, row, dim(r, r->nest.extent[d]));
+    }
+    if (r->kept > 0) l->vars[0] = row;
+    for (int pass = 0; pass <= r->passes; pass++)
+        emit_pass(l, body, pass);
+    emit_results(l, body);
+}
+
+/* ---- The kernel --------------------------------------------------------------------------------------------------------- */
+
+static int choose_vector(struct ig_row *r) {
+    int *positions = IG_NEW_ARRAY(r->k->job, int, r->stores.count + 1);
+    int *buffers = IG_NEW_ARRAY(r->k->job, int, r->stores.count + 1), count = 0;
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        if (r->stores.at[i].pass > r->passes) continue;
+        positions[count] = r->stores.at[i].position;
+        buffers[count++] = r->stores.at[i].buffer;
+    }
+    if (r->nest.rank == r->kept) return 1;
+    int vector = ig_nest_vector(&r->nest, positions, buffers, count, false);
+    return vector > 8 ? 8 : vector;
+}
+
+/* A lane takes a vector at least. */
+static void fit_lanes(struct lines *l) {
+    while (l->lanes > 1 && l->n > 0 && (int64_t)l->lanes * l->vector > l->n && l->lanes / 2 * l->vector >= l->n)
+        l->lanes /= 2;
+}
+
+static bool lines_prepare(struct lines *l, struct ig_row *r) {
+    *l = (struct lines){.r = r, .n = -1};
+    if (!r->regular || r->columns) return false;
+    ig_dim_is_const(r->k->dims, r->count, &l->n);
+    choose_threads(l);
+    choose_kept(l);
+    if (!ig_row_prepare(r, 0)) return false;
+    l->vector = choose_vector(r);
+    fit_lanes(l);
+    if (l->lanes) choose_team_threads(l);
+    for (uint32_t i = 0; i < r->k->buffers.count; i++) {
+        if (r->k->buffers.at[i].kind == IG_BUFFER_SPREAD) r->k->buffers.at[i].width = l->vector;
+    }
+    return true;
+}
+
+struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_region *region,
+                                     const struct ig_target *target) {
+    (void)target;
+    struct ig_row r;
+    struct lines l;
+    ig_row_init(&r, graph, region);
+    if (r.regular && r.columns && ig_row_columns_cuda(&r)) {
+        ig_row_finish(&r);
+        return r.kernel;
+    }
+    if (lines_prepare(&l, &r)) {
+        emit(&l);
+        const char *who = l.lanes ? ig_format(graph->job, "teams of %d", l.lanes) : "blocks";
+        r.kernel->tactic =
+            ig_format(graph->job, "rows, %d passes, %s, %d elements at once", r.passes + 1, who, l.vector);
+    } else {
+        ig_row_init(&r, graph, region);
+        ig_row_staged(&r);
+    }
+    ig_row_finish(&r);
+    return r.kernel;
+}
