@@ -15,9 +15,13 @@ int ig_cuda_gemm_line(const struct ig_cuda_gemm *gemm) {
     return gemm->bk + (gemm->a == IG_CUDA_FILLED ? 16 / ig_cuda_gemm_element(gemm) : 0);
 }
 
-int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {
+int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm) {
     int stage = (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
     int copies = stage * (gemm->a == IG_CUDA_FILLED ? 1 : gemm->stages);
     int tile = gemm->bm * (gemm->bn + IG_CUDA_TILE_PAD) * 4;
     return copies > tile ? copies : tile;
+}
+
+int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {
+    return ig_cuda_gemm_list(gemm) + (gemm->a == IG_CUDA_LISTED ? gemm->bm * 8 : 0);
 }

@@ -10,6 +10,7 @@
 #define IG_KERNEL_CUDA_GEMM_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { IG_CUDA_TILE_PAD = 8 };
 
@@ -23,8 +24,9 @@ enum ig_cuda_math {
 
 /* Where an operand's elements are. Its lines are rows of A, columns of B. */
 enum ig_cuda_operand {
-    IG_CUDA_ALONG,   /* unit stride along the depth: element (line, p) at line * ld + p */
-    IG_CUDA_ACROSS,  /* unit stride across it: element (line, p) at p * ld + line */
+    IG_CUDA_ALONG,  /* unit stride along the depth: element (line, p) at line * ld + p */
+    IG_CUDA_ACROSS, /* unit stride across it: element (line, p) at p * ld + line */
+    IG_CUDA_LISTED, /* A: unit stride along pieces of the depth; a list in shared memory tells where each line begins */
     IG_CUDA_WINDOWS, /* A: windows of a channels-last image; the depth is kernel rows, kernel columns, channels */
     IG_CUDA_FILLED,  /* A and B together: the kernel's loops fill the step's lines, each along the depth */
 };
@@ -38,6 +40,7 @@ struct ig_cuda_gemm {
     int split; /* blocks of a cluster that share the depth; 1: none */
     enum ig_cuda_operand a, b;
     int a_copy, b_copy; /* bytes that are copied at once: 16, 8, 4 or 2, which divide all that addresses are made of */
+    int64_t piece;      /* LISTED: elements of a piece; 0: the depth is one */
     /* WINDOWS: rows and columns. A convolution along one axis has one row. */
     int taps[2], strides[2], dilations[2];
 };
@@ -47,6 +50,8 @@ struct ig_cuda_gemm {
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm);
+/* LISTED: where the list is, in bytes from the beginning of the dynamic shared memory. */
+int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm);
 /* FILLED: lines are so many elements apart; the lines of A begin at the beginning of the shared memory, followed by those
  * of B. */
 int ig_cuda_gemm_line(const struct ig_cuda_gemm *gemm);

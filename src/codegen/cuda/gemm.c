@@ -35,32 +35,44 @@ static void print_place(const struct ig_cuda_gemm *g, const char *name, enum ig_
         ig_text_printf(text, "place<%d, DEPTH * ELEMENT>(line, byte);\n}\n", lines);
 }
 
-static const char *loader(enum ig_cuda_operand operand) {
-    return operand == IG_CUDA_WINDOWS ? "windows" : operand == IG_CUDA_ACROSS ? "across" : "along";
+/* The type that copies an operand, and the parameters and arguments that say where it is. */
+struct source {
+    const char *type, *parameters, *arguments;
+};
+
+static struct source source_of(struct ig_job *job, const struct ig_cuda_gemm *g, enum ig_cuda_operand operand,
+                               char name, int copy) {
+    char size = name == 'a' ? 'M' : 'N';
+    switch (operand) {
+    case IG_CUDA_WINDOWS:
+        return (struct source){
+            ig_format(job, "windows<BM, %d>", copy),
+            "long long height, long long width, long long pixel, long long channels,\n"
+            "    long long out_height, long long out_width, long long above, long long before,\n    ",
+            "height, width, pixel, channels, out_height, out_width, above, before"};
+    case IG_CUDA_LISTED:
+        return (struct source){ig_format(job, "listed<BM, %d, %lld>", copy, (long long)g->piece),
+                               "const long long *list, long long stride, ", "list, stride"};
+    default:
+        return (struct source){
+            ig_format(job, "%s<B%c, %d>", operand == IG_CUDA_ACROSS ? "across" : "along", size, copy),
+            ig_format(job, "long long ld%c, ", name), ig_format(job, "ld%c", name)};
+    }
 }
 
 static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
-    bool windows = g->a == IG_CUDA_WINDOWS;
-    ig_text_add(text, "__device__ __forceinline__ void multiply(float *tile, const void *a, ");
-    if (windows) {
-        ig_text_add(text, "long long height, long long width,\n    long long pixel, long long channels, long long "
-                          "out_height, long long out_width, long long above, long long before,\n    ");
-    } else {
-        ig_text_add(text, "long long lda, ");
-    }
-    ig_text_add(text, "long long first_row, long long rows, const void *b, long long ldb,\n"
-                      "    long long first_column, long long columns, long long depth) {\n");
-    ig_text_printf(text, "    %s<BM, %d> load_a;\n    %s<BN, %d> load_b;\n", loader(g->a), g->a_copy, loader(g->b),
-                   g->b_copy);
-    if (windows)
-        ig_text_add(text,
-                    "    const image i = {(const char *)a, height, width, pixel, channels, out_height, out_width, "
-                    "above, before};\n"
-                    "    load_a.start(i, first_row, rows);\n");
-    else
-        ig_text_add(text, "    load_a.start((const char *)a, lda, first_row, rows);\n");
-    ig_text_add(text, "    load_b.start((const char *)b, ldb, first_column, columns);\n"
-                      "    walk(tile, load_a, load_b, depth);\n}\n");
+    struct source a = source_of(text->job, g, g->a, 'a', g->a_copy), b = source_of(text->job, g, g->b, 'b', g->b_copy);
+    ig_text_printf(
+        text,
+        "__device__ __forceinline__ void multiply(float *tile, const void *a, %slong long first_row,\n"
+        "    long long rows, const void *b, %slong long first_column, long long columns, long long depth) {\n"
+        "    %s load_a;\n"
+        "    load_a.start((const char *)a, %s, first_row, rows);\n"
+        "    %s load_b;\n"
+        "    load_b.start((const char *)b, %s, first_column, columns);\n"
+        "    walk(tile, load_a, load_b, depth);\n"
+        "}\n",
+        a.parameters, b.parameters, a.type, a.arguments, b.type, b.arguments);
 }
 
 /* The product of what the kernel's loops have filled in. */

@@ -13,7 +13,7 @@
  *
  * where A… is (const void *a, long long lda, long long first_row, long long rows), or, for windows, (const void *image,
  * height, width, elements from one pixel to the next, channels, height and width of the output, rows above, columns before,
- * first_row, rows). `rows` and `columns` are those of the whole product: what is beyond them is taken for zero.
+ * first_row, rows), or, for lines of a list, (const void *a, const long long *list, stride of pieces, first_row, rows). `rows` and `columns` are those of the whole product: what is beyond them is taken for zero.
  *
  * Where the operands are filled by the kernel's loops there are, instead, a type gemm::sums with clear(), and
  * gemm::add(sums, tile), which adds the product of what was filled, and gemm::finish(sums, tile).

@@ -65,6 +65,37 @@ template <int LINES, int COPY> struct along {
     }
 };
 
+// LINES lines that begin where a list in shared memory says, in elements from the base. Along the depth they consist of
+// pieces of PIECE elements, each `piece_stride` elements after the last; PIECE 0: of one.
+template <int LINES, int COPY, int PIECE> struct listed {
+    static constexpr int units = DEPTH * ELEMENT / COPY, apart = THREADS / units, count = (LINES + apart - 1) / apart;
+    const char *base;
+    const long long *list;
+    long long piece_stride, left; // lines from the first on
+
+    __device__ __forceinline__ void start(const char *from, const long long *lines_at, long long stride, long long first,
+                                          long long lines) {
+        base = from;
+        list = lines_at;
+        piece_stride = stride;
+        left = lines - first;
+    }
+
+    __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {
+        const int line = threadIdx.x / units, byte = threadIdx.x % units * COPY;
+        const long long p = depth + byte / ELEMENT;
+        long long offset = p;
+        if constexpr (PIECE > 0) offset = (unsigned)p / PIECE * piece_stride + (unsigned)p % PIECE;
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            const bool valid = p < end && line + i * apart < LINES && line + i * apart < left;
+            if (LINES % apart == 0 || line + i * apart < LINES)
+                copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte),
+                           valid ? base + (list[line + i * apart] + offset) * ELEMENT : base, valid);
+        }
+    }
+};
+
 // WIDTH operand lines with unit stride across the depth: a step copies DEPTH lines of WIDTH elements.
 template <int WIDTH, int COPY> struct across {
     static constexpr int units = WIDTH * ELEMENT / COPY, apart = THREADS / units, count = (DEPTH + apart - 1) / apart;
