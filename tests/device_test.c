@@ -1,26 +1,47 @@
-/* One conformance suite for all devices: the null device and CPU devices of several sizes. */
+/*
+ * One conformance suite for all devices: the null device, CPU devices of several sizes, a CUDA device on a stand-in for the
+ * driver, and one on GPU 0 where there is a GPU.
+ */
 #include "support/support.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "device/cuda/cuda.h"
 #include "device/null/null.h"
 #include "support/counting_allocator.h"
+#include "support/fake_driver.h"
+#include "support/gpu_code.h"
 #include "support/stub_code.h"
 
 #define TILE 16
 
-/* A device under test; threads 0 is the null device. */
+struct kernel {
+    uint64_t entry;
+    const char *name;
+};
+
+enum kind { NULL_DEVICE, CPU, FAKE_GPU, GPU };
+struct subject {
+    enum kind kind;
+    unsigned threads; /* CPU */
+};
+
+/* A device under test. */
 struct fixture {
     struct counting_allocator allocator;
+    struct fake_driver driver;
     struct ig_device *device;
     const struct ig_device_api *api;
     struct ig_stream *stream;
     struct ig_module *module;
     struct stub_code code;
-    uint64_t add, double_, mark, pair;
+    struct gpu_code gpu_code;
+    uint64_t portable;
+    struct kernel add, twice, mark, pair;
     bool computes;
 };
 
@@ -33,7 +54,7 @@ static void add_kernel(void *const *buf, const int64_t *dim, int64_t begin, int6
         c[i] = a[i] + b[i];
 }
 
-static void double_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
+static void twice_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
     float *a = buf[0];
     for (int64_t i = begin * TILE; i < end * TILE && i < dim[0]; i++)
         a[i] *= 2;
@@ -57,21 +78,49 @@ static void pair_kernel(void *const *buf, const int64_t *dim, int64_t begin, int
 
 /* ---- Set-up ---------------------------------------------------------------------------------------------------------- */
 
-static void begin(struct fixture *f, unsigned threads) {
-    struct ingot_error error;
+static enum ingot_status create_device(struct fixture *f, struct subject subject, struct ingot_error *error) {
+    const struct ingot_allocator *allocator = &f->allocator.base;
+    switch (subject.kind) {
+    case NULL_DEVICE: return ig_device_null_create(allocator, &f->device, error);
+    case CPU: return ig_device_cpu_create(subject.threads, allocator, &f->device, error);
+    case FAKE_GPU: return ig_device_cuda_create_with(f->driver.path, 1, allocator, &f->device, error);
+    case GPU: return ig_device_cuda_create(0, allocator, &f->device, error);
+    }
+    return INGOT_INTERNAL;
+}
+
+static void make_cpu_code(struct fixture *f) {
+    f->add = (struct kernel){stub_code_add(&f->code, add_kernel), "add"};
+    f->twice = (struct kernel){stub_code_add(&f->code, twice_kernel), "twice"};
+    f->mark = (struct kernel){stub_code_add(&f->code, mark_kernel), "mark"};
+    f->pair = (struct kernel){stub_code_add(&f->code, pair_kernel), "pair"};
+    f->portable = UINT64_MAX;
+}
+
+/* No GPU is an sm_20, so that all of them run the PTX. */
+static void make_gpu_code(struct fixture *f) {
+    uint64_t cubin = gpu_code_add_cubin(&f->gpu_code, 20);
+    f->portable = gpu_code_add_text(&f->gpu_code, gpu_code_ptx);
+    f->add = (struct kernel){cubin, "add"};
+    f->twice = (struct kernel){cubin, "twice"};
+    f->mark = (struct kernel){cubin, "mark"};
+    f->pair = (struct kernel){cubin, "pair"};
+}
+
+static void begin(struct fixture *f, struct subject subject) {
+    struct ingot_error error = {0};
+    bool gpu = subject.kind == FAKE_GPU || subject.kind == GPU;
     memset(f, 0, sizeof *f);
     counting_allocator_init(&f->allocator);
-    f->computes = threads > 0;
-    if (threads)
-        assert_int_equal(ig_device_cpu_create(threads, &f->allocator.base, &f->device, &error), INGOT_OK);
-    else
-        assert_int_equal(ig_device_null_create(&f->allocator.base, &f->device, &error), INGOT_OK);
+    if (subject.kind == FAKE_GPU) fake_driver_open(&f->driver);
+    f->computes = subject.kind != NULL_DEVICE;
+    if (create_device(f, subject, &error) != INGOT_OK) fail_msg("%s", error.message);
     f->api = f->device->api;
-    f->add = stub_code_add(&f->code, add_kernel);
-    f->double_ = stub_code_add(&f->code, double_kernel);
-    f->mark = stub_code_add(&f->code, mark_kernel);
-    f->pair = stub_code_add(&f->code, pair_kernel);
-    assert_int_equal(f->api->module_create(f->device, f->code.bytes, f->code.size, &f->module, &error), INGOT_OK);
+    assert_int_equal(f->device->host_memory, !gpu);
+    (gpu ? make_gpu_code : make_cpu_code)(f);
+    const void *code = gpu ? f->gpu_code.bytes : f->code.bytes;
+    size_t size = gpu ? f->gpu_code.size : f->code.size;
+    assert_int_equal(f->api->module_create(f->device, code, size, &f->module, &error), INGOT_OK);
     assert_int_equal(f->api->stream_create(f->device, &f->stream, &error), INGOT_OK);
 }
 
@@ -81,6 +130,9 @@ static void end(struct fixture *f) {
     f->api->destroy(f->device);
     assert_int_equal(f->allocator.live_count, 0);
     assert_int_equal(f->allocator.wrong, 0);
+    if (!f->driver.cuda) return;
+    assert_string_equal(f->driver.cuda->misuse, "");
+    assert_int_equal(f->driver.depth(), 0);
 }
 
 static void *allocate(struct fixture *f, size_t size) {
@@ -92,32 +144,75 @@ static void *allocate(struct fixture *f, size_t size) {
 }
 
 static void wait_for(struct fixture *f) {
-    assert_int_equal(f->api->stream_wait(f->device, f->stream, NULL), INGOT_OK);
+    struct ingot_error error = {0};
+    if (f->api->stream_wait(f->device, f->stream, &error) != INGOT_OK) fail_msg("%s", error.message);
 }
 
-static void launch(struct fixture *f, uint64_t entry, void *const *buffers, uint32_t n_buffers, int64_t dim,
+static void copy(struct fixture *f, struct ig_stream *stream, void *to, const void *from, size_t size) {
+    struct ingot_error error = {0};
+    if (f->api->copy(f->device, stream, to, from, size, &error) != INGOT_OK) fail_msg("%s", error.message);
+}
+
+/* Between memory of the device and memory of the test, at once. */
+static void move(struct fixture *f, void *to, const void *from, size_t size) {
+    copy(f, f->stream, to, from, size);
+    wait_for(f);
+}
+
+static float *allocate_floats(struct fixture *f, int64_t n, float value) {
+    size_t size = (size_t)n * sizeof(float);
+    float *host = malloc(size), *memory = allocate(f, size);
+    for (int64_t i = 0; i < n; i++)
+        host[i] = value;
+    move(f, memory, host, size);
+    free(host);
+    return memory;
+}
+
+static void assert_floats(struct fixture *f, const float *memory, int64_t n, float value) {
+    if (!f->computes) return;
+    size_t size = (size_t)n * sizeof(float);
+    float *host = malloc(size);
+    move(f, host, memory, size);
+    for (int64_t i = 0; i < n; i++)
+        if (host[i] != value) fail_msg("element %lld is %g, not %g", (long long)i, (double)host[i], (double)value);
+    free(host);
+}
+
+static struct ig_launch launch_of(const struct fixture *f, struct kernel kernel, void *const *buffers,
+                                  uint32_t n_buffers, const int64_t *dim, int64_t tiles) {
+    return (struct ig_launch){.module = f->module,
+                              .entry = kernel.entry,
+                              .portable = f->portable,
+                              .name = kernel.name,
+                              .threads = TILE,
+                              .buffers = buffers,
+                              .n_buffers = n_buffers,
+                              .dims = dim,
+                              .n_dims = 1,
+                              .tiles = tiles};
+}
+
+static void launch(struct fixture *f, struct kernel kernel, void *const *buffers, uint32_t n_buffers, int64_t dim,
                    int64_t tiles, size_t scratch, uint32_t max_workers) {
-    const int64_t dims[] = {dim};
-    struct ig_launch launch = {.module = f->module,
-                               .entry = entry,
-                               .buffers = buffers,
-                               .n_buffers = n_buffers,
-                               .dims = dims,
-                               .n_dims = 1,
-                               .tiles = tiles,
-                               .scratch = scratch,
-                               .max_workers = max_workers};
-    assert_int_equal(f->api->launch(f->device, f->stream, &launch, NULL), INGOT_OK);
+    struct ingot_error error = {0};
+    struct ig_launch launch = launch_of(f, kernel, buffers, n_buffers, &dim, tiles);
+    launch.scratch = scratch;
+    launch.max_workers = max_workers;
+    if (f->api->launch(f->device, f->stream, &launch, &error) != INGOT_OK) fail_msg("%s", error.message);
 }
 
 static int64_t tiles_of(int64_t n) {
     return (n + TILE - 1) / TILE;
 }
 
-static const unsigned devices[] = {0, 1, 2, 3, 7};
-#define EACH_DEVICE(f)                                                              \
-    for (size_t device_ = 0; device_ < sizeof devices / sizeof *devices; device_++) \
-        for (bool once_ = (begin((f), devices[device_]), true); once_; end(f), once_ = false)
+/* GPU 0 comes last, so that it can be left out. */
+static const struct subject subjects[] = {{NULL_DEVICE, 0}, {CPU, 1},      {CPU, 2}, {CPU, 3},
+                                          {CPU, 7},         {FAKE_GPU, 0}, {GPU, 0}};
+static size_t n_subjects = sizeof subjects / sizeof *subjects;
+#define EACH_DEVICE(f)                                        \
+    for (size_t device_ = 0; device_ < n_subjects; device_++) \
+        for (bool once_ = (begin((f), subjects[device_]), true); once_; end(f), once_ = false)
 
 /* ---- The suite --------------------------------------------------------------------------------------------------------- */
 
@@ -128,7 +223,7 @@ static void gives_out_aligned_memory(void **state) {
         void *memory[sizeof sizes / sizeof *sizes];
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             memory[i] = allocate(&f, sizes[i]);
-            memset(memory[i], 0x5a, sizes[i]);
+            if (f.device->host_memory) memset(memory[i], 0x5a, sizes[i]);
         }
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             f.api->release(f.device, memory[i], sizes[i]);
@@ -137,69 +232,131 @@ static void gives_out_aligned_memory(void **state) {
         assert_int_equal(f.api->allocate(f.device, (size_t)1 << 62, &none, &error), INGOT_OUT_OF_MEMORY);
         assert_ptr_equal(none, &f);
         assert_true(strlen(error.message) > 0);
+        f.api->release(f.device, NULL, 0);
+    }
+}
+
+static void pins_host_memory(void **state) {
+    struct fixture f;
+    EACH_DEVICE(&f) {
+        static const size_t sizes[] = {0, 1, 1000, 1 << 20};
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            void *host = NULL, *memory = allocate(&f, sizes[i]);
+            assert_int_equal(f.api->allocate_host(f.device, sizes[i], &host, NULL), INGOT_OK);
+            assert_int_equal((uintptr_t)host % 64, 0);
+            memset(host, 0x5a, sizes[i]);
+            copy(&f, f.stream, memory, host, sizes[i]);
+            wait_for(&f);
+            memset(host, 0, sizes[i]);
+            copy(&f, f.stream, host, memory, sizes[i]);
+            wait_for(&f);
+            for (size_t b = 0; f.computes && b < sizes[i]; b++)
+                assert_int_equal(((unsigned char *)host)[b], 0x5a);
+            f.api->release_host(f.device, host, sizes[i]);
+            f.api->release(f.device, memory, sizes[i]);
+        }
     }
 }
 
 static void has_workers(void **state) {
     struct fixture f;
-    EACH_DEVICE(&f) assert_int_equal(f.api->workers(f.device), devices[device_] ? devices[device_] : 1);
+    EACH_DEVICE(&f) {
+        const struct subject subject = subjects[device_];
+        uint32_t workers = f.api->workers(f.device);
+        if (subject.kind == CPU) assert_int_equal(workers, subject.threads);
+        if (subject.kind == NULL_DEVICE) assert_int_equal(workers, 1);
+        assert_true(workers >= 1);
+        assert_true(f.api->scratch_bytes(f.device, 100) == (size_t)100 * workers);
+        assert_int_equal(f.api->scratch_bytes(f.device, 0), 0);
+    }
 }
 
 static void does_every_tile_once(void **state) {
     struct fixture f;
     static const int64_t counts[] = {0, 1, 2, 3, 5, 13, 16, 64, 1000, 4099};
+    static int host[4099], zero[4099];
     EACH_DEVICE(&f) {
-        int *marks = allocate(&f, 4099 * sizeof *marks);
+        int *marks = allocate(&f, sizeof host);
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
             for (uint32_t max_workers = 0; max_workers < 4; max_workers++) {
-                memset(marks, 0, 4099 * sizeof *marks);
+                move(&f, marks, zero, sizeof zero);
                 launch(&f, f.mark, (void *[]){marks}, 1, 1000, counts[c], 1000, max_workers);
                 wait_for(&f);
+                memset(host, 0, sizeof host);
+                move(&f, host, marks, sizeof host);
                 for (int64_t i = 0; i < 4099; i++)
-                    assert_int_equal(marks[i], f.computes && i < counts[c]);
+                    assert_int_equal(host[i], f.computes && i < counts[c]);
             }
         }
-        f.api->release(f.device, marks, 4099 * sizeof *marks);
+        f.api->release(f.device, marks, sizeof host);
     }
 }
 
 static void keeps_order_within_a_stream(void **state) {
     struct fixture f;
     const int64_t n = 3001;
+    float host[3001];
+    for (int64_t i = 0; i < n; i++)
+        host[i] = (float)i;
     EACH_DEVICE(&f) {
-        float *a = allocate(&f, n * sizeof *a), *b = allocate(&f, n * sizeof *b);
-        for (int64_t i = 0; i < n; i++)
-            a[i] = (float)i, b[i] = 0;
+        float *a = allocate_floats(&f, n, 0), *b = allocate_floats(&f, n, 0);
+        move(&f, a, host, sizeof host);
         for (int turn = 0; turn < 20; turn++) {
-            launch(&f, f.double_, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
+            launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
             launch(&f, f.pair, (void *[]){a, b}, 2, n, tiles_of(n), 0, (uint32_t)turn % 3);
         }
         wait_for(&f);
-        for (int64_t i = 0; f.computes && i < n; i++)
-            assert_true(b[i] == (float)(n - 1) * (1 << 20));
-        f.api->release(f.device, a, n * sizeof *a);
-        f.api->release(f.device, b, n * sizeof *b);
+        assert_floats(&f, b, n, (float)(n - 1) * (1 << 20));
+        f.api->release(f.device, a, sizeof host);
+        f.api->release(f.device, b, sizeof host);
+    }
+}
+
+/* What is released while work uses it must not come back to the next one who asks before that work is done. */
+static void releases_behind_the_work(void **state) {
+    struct fixture f;
+    const int64_t n = 1 << 20;
+    EACH_DEVICE(&f) {
+        float *sum = allocate_floats(&f, n, 0);
+        for (int turn = 0; turn < 20; turn++) {
+            float *a = allocate_floats(&f, n, 1), *b = allocate_floats(&f, n, 0);
+            launch(&f, f.pair, (void *[]){a, b}, 2, n, tiles_of(n), 0, 0);
+            launch(&f, f.add, (void *[]){sum, b, sum}, 3, n, tiles_of(n), 0, 0);
+            f.api->release(f.device, a, (size_t)n * sizeof *a);
+            f.api->release(f.device, b, (size_t)n * sizeof *b);
+        }
+        wait_for(&f);
+        assert_floats(&f, sum, n, 40);
+        f.api->release(f.device, sum, (size_t)n * sizeof *sum);
     }
 }
 
 static void copies(void **state) {
     struct fixture f;
     static const size_t sizes[] = {0, 1, 100, 65536, 65537, 1 << 20, (1 << 20) + 7};
+    const size_t room = 2 << 20;
+    unsigned char *host = malloc(room), *found = malloc(room), *zero = calloc(room, 1);
+    for (size_t i = 0; i < room; i++)
+        host[i] = (unsigned char)(i * 7 + i / 251);
     EACH_DEVICE(&f) {
-        unsigned char *from = allocate(&f, 2 << 20), *to = allocate(&f, 2 << 20);
-        for (size_t i = 0; i < 2 << 20; i++)
-            from[i] = (unsigned char)(i * 7 + i / 251);
+        unsigned char *from = allocate(&f, room), *to = allocate(&f, room);
+        move(&f, from, host, room);
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            memset(to, 0, 2 << 20);
-            assert_int_equal(f.api->copy(f.device, f.stream, to, from, sizes[s], NULL), INGOT_OK);
+            move(&f, to, zero, room);
+            copy(&f, f.stream, to, from, sizes[s]);
+            copy(&f, f.stream, to, to, sizes[s]);
             wait_for(&f);
             if (!f.computes) continue;
-            assert_true(memcmp(to, from, sizes[s]) == 0);
-            assert_int_equal(to[sizes[s]], 0);
+            move(&f, found, to, room);
+            assert_true(memcmp(found, host, sizes[s]) == 0);
+            assert_int_equal(found[sizes[s]], 0);
         }
-        f.api->release(f.device, from, 2 << 20);
-        f.api->release(f.device, to, 2 << 20);
+        f.api->release(f.device, from, room);
+        f.api->release(f.device, to, room);
     }
+    free(host);
+    free(found);
+    free(zero);
 }
 
 static void orders_streams_by_events(void **state) {
@@ -211,20 +368,38 @@ static void orders_streams_by_events(void **state) {
         assert_int_equal(f.api->stream_create(f.device, &other, NULL), INGOT_OK);
         assert_int_equal(f.api->event_create(f.device, &event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_wait(f.device, other, event, NULL), INGOT_OK); /* never recorded: no wait */
-        float *a = allocate(&f, n * sizeof *a), *b = allocate(&f, n * sizeof *b);
-        for (int64_t i = 0; i < n; i++)
-            a[i] = 1;
-        launch(&f, f.double_, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
+        float *a = allocate_floats(&f, n, 1), *b = allocate_floats(&f, n, 0);
+        launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
         assert_int_equal(f.api->event_record(f.device, f.stream, event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_wait(f.device, other, event, NULL), INGOT_OK);
-        assert_int_equal(f.api->copy(f.device, other, b, a, n * sizeof *a, NULL), INGOT_OK);
+        copy(&f, other, b, a, n * sizeof *a);
         assert_int_equal(f.api->stream_wait(f.device, other, NULL), INGOT_OK);
-        for (int64_t i = 0; f.computes && i < n; i++)
-            assert_true(b[i] == 2);
+        assert_floats(&f, b, n, 2);
         f.api->release(f.device, a, n * sizeof *a);
         f.api->release(f.device, b, n * sizeof *b);
         f.api->event_destroy(f.device, event);
         f.api->stream_destroy(f.device, other);
+    }
+}
+
+static void measures_time(void **state) {
+    struct fixture f;
+    const int64_t n = 1 << 20;
+    EACH_DEVICE(&f) {
+        struct ig_event *events[2];
+        uint64_t time = UINT64_MAX;
+        float *a = allocate_floats(&f, n, 0);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(f.api->event_create(f.device, &events[i], NULL), INGOT_OK);
+        assert_int_equal(f.api->event_record(f.device, f.stream, events[0], NULL), INGOT_OK);
+        launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
+        assert_int_equal(f.api->event_record(f.device, f.stream, events[1], NULL), INGOT_OK);
+        wait_for(&f);
+        assert_int_equal(f.api->event_elapsed(f.device, events[0], events[1], &time, NULL), INGOT_OK);
+        assert_true(f.computes ? time > 0 && time < 10000000000u : time == 0);
+        for (int i = 0; i < 2; i++)
+            f.api->event_destroy(f.device, events[i]);
+        f.api->release(f.device, a, (size_t)n * sizeof *a);
     }
 }
 
@@ -235,8 +410,8 @@ static struct ig_list *record(struct fixture *f, float *a, float *b, float *c, i
     struct ingot_error error = {0};
     assert_int_equal(f->api->list_begin(f->device, f->stream, &error), INGOT_INVALID_ARGUMENT);
     launch(f, f->add, (void *[]){a, b, a}, 3, n, tiles_of(n), 0, 0);
-    launch(f, f->double_, (void *[]){a}, 1, n, tiles_of(n), 0, 1);
-    assert_int_equal(f->api->copy(f->device, f->stream, c, a, (size_t)n * sizeof *a, NULL), INGOT_OK);
+    launch(f, f->twice, (void *[]){a}, 1, n, tiles_of(n), 0, 1);
+    copy(f, f->stream, c, a, (size_t)n * sizeof *a);
     assert_int_equal(f->api->list_end(f->device, f->stream, &list, NULL), INGOT_OK);
     assert_int_equal(f->api->list_end(f->device, f->stream, &list, &error), INGOT_INVALID_ARGUMENT);
     return list;
@@ -247,30 +422,97 @@ static void replays_lists(void **state) {
     const int64_t n = 40000;
     const size_t bytes = (size_t)n * sizeof(float);
     EACH_DEVICE(&f) {
-        float *a = allocate(&f, bytes), *b = allocate(&f, bytes), *c = allocate(&f, bytes), *d = allocate(&f, bytes);
-        for (int64_t i = 0; i < n; i++)
-            a[i] = 0, b[i] = 1, c[i] = -1, d[i] = -1;
+        float *a = allocate_floats(&f, n, 0), *b = allocate_floats(&f, n, 1);
+        float *c = allocate_floats(&f, n, -1), *d = allocate_floats(&f, n, -1);
         struct ig_list *list = record(&f, a, b, c, n);
-        for (int64_t i = 0; i < n; i++)
-            assert_true(a[i] == 0 && c[i] == -1); /* recorded, not run */
+        assert_floats(&f, a, n, 0); /* recorded, not run */
+        assert_floats(&f, c, n, -1);
         size_t calls = f.allocator.calls;
         for (int turn = 0; turn < 3; turn++)
             assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
         wait_for(&f);
-        if (f.computes) {
-            assert_int_equal(f.allocator.calls, calls);
-            for (int64_t i = 0; i < n; i++)
-                assert_true(c[i] == 14); /* 2, 6, 14 */
-        }
+        if (f.computes) assert_int_equal(f.allocator.calls, calls);
+        assert_floats(&f, c, n, 14); /* 2, 6, 14 */
         f.api->list_patch(f.device, list, 2, 1, d);
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
-        wait_for(&f);
-        for (int64_t i = 0; f.computes && i < n; i++)
-            assert_true(c[i] == 14 && d[i] == 30);
+        f.api->list_patch(f.device, list, 2, 1, c);
+        f.api->list_patch(f.device, list, 2, 1, d); /* and back before it counts */
+        f.api->list_patch(f.device, list, 0, 1, a);
+        assert_floats(&f, c, n, 14);
+        assert_floats(&f, d, n, 30);
+        calls = f.allocator.calls;
+        assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
+        if (f.computes) assert_int_equal(f.allocator.calls, calls);
+        assert_floats(&f, d, n, 120); /* a is added to itself, then doubled */
         f.api->list_destroy(f.device, list);
         float *all[] = {a, b, c, d};
         for (int i = 0; i < 4; i++)
             f.api->release(f.device, all[i], bytes);
+    }
+}
+
+/* Pinned memory in, work, pinned memory out; then from and to other memory. */
+static void replays_copies_of_host_memory(void **state) {
+    struct fixture f;
+    const int64_t n = 5000;
+    const size_t bytes = (size_t)n * sizeof(float);
+    EACH_DEVICE(&f) {
+        float *in[2], *out[2], *a = allocate(&f, bytes);
+        struct ig_list *list;
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(f.api->allocate_host(f.device, bytes, (void **)&in[i], NULL), INGOT_OK);
+            assert_int_equal(f.api->allocate_host(f.device, bytes, (void **)&out[i], NULL), INGOT_OK);
+            for (int64_t k = 0; k < n; k++)
+                in[i][k] = (float)(i + 1), out[i][k] = 0;
+        }
+        assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
+        copy(&f, f.stream, a, in[0], bytes);
+        launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
+        copy(&f, f.stream, out[0], a, bytes);
+        assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
+        assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
+        f.api->list_patch(f.device, list, 0, 0, in[1]);
+        f.api->list_patch(f.device, list, 2, 1, out[1]);
+        assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
+        wait_for(&f);
+        for (int64_t k = 0; f.computes && k < n; k++)
+            assert_true(out[0][k] == 2 && out[1][k] == 4);
+        f.api->list_destroy(f.device, list);
+        f.api->release(f.device, a, bytes);
+        for (int i = 0; i < 2; i++) {
+            f.api->release_host(f.device, in[i], bytes);
+            f.api->release_host(f.device, out[i], bytes);
+        }
+    }
+}
+
+/* Scratch memory that grows after a list was recorded, and a list that is launched on another stream. */
+static void replays_lists_with_scratch(void **state) {
+    struct fixture f;
+    int host[100];
+    EACH_DEVICE(&f) {
+        struct ig_stream *other;
+        struct ig_list *list;
+        int *marks = allocate(&f, sizeof host);
+        memset(host, 0, sizeof host);
+        move(&f, marks, host, sizeof host);
+        assert_int_equal(f.api->stream_create(f.device, &other, NULL), INGOT_OK);
+        assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
+        launch(&f, f.mark, (void *[]){marks}, 1, 50, 0, 50, 0);
+        launch(&f, f.mark, (void *[]){marks}, 1, 50, 100, 50, 0);
+        assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
+        assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
+        assert_int_equal(f.api->reserve_scratch(f.device, f.stream, 100000, NULL), INGOT_OK);
+        assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
+        wait_for(&f);
+        assert_int_equal(f.api->list_launch(f.device, other, list, NULL), INGOT_OK);
+        assert_int_equal(f.api->stream_wait(f.device, other, NULL), INGOT_OK);
+        move(&f, host, marks, sizeof host);
+        for (int i = 0; f.computes && i < 100; i++)
+            assert_int_equal(host[i], 3);
+        f.api->stream_destroy(f.device, other);
+        f.api->list_destroy(f.device, list);
+        f.api->release(f.device, marks, sizeof host);
     }
 }
 
@@ -290,6 +532,7 @@ static void reserves_scratch(void **state) {
     struct fixture f;
     EACH_DEVICE(&f) {
         int *marks = allocate(&f, 64 * sizeof *marks);
+        launch(&f, f.mark, (void *[]){marks}, 1, 8, 1, 8, 0); /* the first launch may load code */
         assert_int_equal(f.api->reserve_scratch(f.device, f.stream, 100000, NULL), INGOT_OK);
         size_t calls = f.allocator.calls;
         launch(&f, f.mark, (void *[]){marks}, 1, 100000, 64, 100000, 0);
@@ -301,25 +544,28 @@ static void reserves_scratch(void **state) {
 
 static void refuses_foreign_entries(void **state) {
     struct fixture f;
-    begin(&f, 2);
-    struct ig_launch launch = {.module = f.module, .entry = f.code.size, .tiles = 1};
-    struct ingot_error error = {0};
-    assert_int_equal(f.api->launch(f.device, f.stream, &launch, &error), INGOT_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "outside"));
-    end(&f);
+    EACH_DEVICE(&f) {
+        if (!f.computes) continue;
+        const struct kernel outside = {sizeof f.gpu_code, "add"};
+        struct ig_launch launch = launch_of(&f, outside, NULL, 0, NULL, 1);
+        struct ingot_error error = {0};
+        assert_int_equal(f.api->launch(f.device, f.stream, &launch, &error), INGOT_INVALID_ARGUMENT);
+        assert_non_null(strstr(error.message, "outside"));
+    }
 }
 
 static void survives_many_short_runs(void **state) {
     struct fixture f;
     EACH_DEVICE(&f) {
-        int *marks = allocate(&f, 64 * sizeof *marks);
-        memset(marks, 0, 64 * sizeof *marks);
+        int host[64] = {0}, *marks = allocate(&f, sizeof host);
+        move(&f, marks, host, sizeof host);
         int turns = 3000;
         for (int turn = 0; turn < turns; turn++)
             launch(&f, f.mark, (void *[]){marks}, 1, 8, 1 + turn % 64, 8, 0);
         wait_for(&f);
-        assert_int_equal(marks[0], f.computes ? turns : 0);
-        f.api->release(f.device, marks, 64 * sizeof *marks);
+        move(&f, host, marks, sizeof host);
+        assert_int_equal(host[0], f.computes ? turns : 0);
+        f.api->release(f.device, marks, sizeof host);
     }
 }
 
@@ -327,11 +573,11 @@ static void survives_many_short_runs(void **state) {
 
 static void null_device_records(void **state) {
     struct fixture f;
-    begin(&f, 0);
+    begin(&f, (struct subject){NULL_DEVICE, 0});
     float *a = allocate(&f, 256), *b = allocate(&f, 256);
     float host;
     ig_device_null_clear(f.device);
-    launch(&f, f.double_, (void *[]){a}, 1, 5, 1, 0, 0);
+    launch(&f, f.twice, (void *[]){a}, 1, 5, 1, 0, 0);
     struct ig_list *list;
     assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
     launch(&f, f.add, (void *[]){a, &host, a + 4}, 3, 7, 2, 0, 0);
@@ -378,35 +624,58 @@ static void creation_fails_cleanly(void **state) {
 
 static void *use_a_device(void *argument) {
     struct fixture f;
-    begin(&f, 2);
-    int *marks = allocate(&f, 100 * sizeof *marks);
-    memset(marks, 0, 100 * sizeof *marks);
+    int host[100] = {0};
+    begin(&f, *(const struct subject *)argument);
+    int *marks = allocate(&f, sizeof host);
+    move(&f, marks, host, sizeof host);
     for (int turn = 0; turn < 200; turn++)
         launch(&f, f.mark, (void *[]){marks}, 1, 8, 100, 8, 0);
+    move(&f, host, marks, sizeof host);
     for (int i = 0; i < 100; i++)
-        assert_int_equal(marks[i], 200);
-    f.api->release(f.device, marks, 100 * sizeof *marks);
+        assert_int_equal(host[i], 200);
+    f.api->release(f.device, marks, sizeof host);
     end(&f);
     return NULL;
 }
 
 static void devices_are_independent(void **state) {
     pthread_t threads[8];
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, use_a_device, NULL), 0);
+    bool gpu = n_subjects == sizeof subjects / sizeof *subjects;
+    for (int i = 0; i < 8; i++) {
+        static const struct subject cpu = {CPU, 2}, cuda = {GPU, 0};
+        const struct subject *subject = gpu && i % 2 ? &cuda : &cpu;
+        assert_int_equal(pthread_create(&threads[i], NULL, use_a_device, (void *)(uintptr_t)subject), 0);
+    }
     for (int i = 0; i < 8; i++)
         pthread_join(threads[i], NULL);
 }
 
+static void look_for_a_gpu(void) {
+    struct ingot_error error = {0};
+    struct ig_device_cuda_info info;
+    if (ig_device_cuda_describe(0, &info, &error) == INGOT_OK) {
+        print_message("[  GPU     ] %s, %s\n", info.name, info.arch);
+        return;
+    }
+    n_subjects--;
+    print_message("[  SKIPPED ] GPU 0: %s\n", error.message);
+}
+
 int main(void) {
+    look_for_a_gpu();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_out_aligned_memory),
+        cmocka_unit_test(pins_host_memory),
         cmocka_unit_test(has_workers),
         cmocka_unit_test(does_every_tile_once),
         cmocka_unit_test(keeps_order_within_a_stream),
+        cmocka_unit_test(releases_behind_the_work),
         cmocka_unit_test(copies),
         cmocka_unit_test(orders_streams_by_events),
+        cmocka_unit_test(measures_time),
         cmocka_unit_test(replays_lists),
+        cmocka_unit_test(replays_copies_of_host_memory),
+        cmocka_unit_test(replays_lists_with_scratch),
         cmocka_unit_test(replays_empty_lists),
         cmocka_unit_test(reserves_scratch),
         cmocka_unit_test(refuses_foreign_entries),

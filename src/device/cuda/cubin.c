@@ -4,9 +4,7 @@
 #include <elf.h>
 #include <string.h>
 
-#define EM_CUDA_ 190
-/* The byte of e_ident that says how the flags are to be read. */
-#define NEW_FLAGS 8
+#define MACHINE_CUDA 190
 
 static bool within(uint64_t offset, uint64_t size, size_t end) {
     return offset <= end && size <= end - offset;
@@ -42,12 +40,16 @@ bool ig_cubin_is_whole(const void *code, size_t size) {
     if (size < sizeof header) return false;
     memcpy(&header, code, sizeof header);
     return memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64 &&
-           header.e_ident[EI_DATA] == ELFDATA2LSB && header.e_machine == EM_CUDA_ && header.e_shnum > 0 &&
+           header.e_ident[EI_DATA] == ELFDATA2LSB && header.e_machine == MACHINE_CUDA && header.e_shnum > 0 &&
            sections_end_within(code, &header, size) && segments_end_within(code, &header, size);
 }
 
 unsigned ig_cubin_architecture(const void *code) {
     Elf64_Ehdr header;
     memcpy(&header, code, sizeof header);
-    return (header.e_ident[EI_ABIVERSION] >= NEW_FLAGS ? header.e_flags >> 8 : header.e_flags) & 0xff;
+    switch (header.e_ident[EI_ABIVERSION]) {
+    case 7: return header.e_flags & 0xff; /* CUDA 11 and 12 */
+    case 8: return header.e_flags >> 8 & 0xff;
+    default: return 0;
+    }
 }

@@ -10,7 +10,8 @@
 
 /* Is there a whole cubin within the `size` bytes at `code`? */
 bool ig_cubin_is_whole(const void *code, size_t size);
-/* The architecture that a whole cubin is for: 90 for sm_90 (and for sm_90a, which looks the same). */
+/* The architecture that a whole cubin is for: 90 for sm_90 (and for sm_90a, which looks the same); 0 where the cubin is
+ * of a kind that is not known here. */
 unsigned ig_cubin_architecture(const void *code);
 
 #endif

@@ -99,12 +99,20 @@ static enum ingot_status load_portable(struct ig_cuda *cuda, const struct ig_mod
                                 launch->name, cuda->info.sm, *log ? ": " : "", log);
 }
 
+/* Code runs on GPUs of the same generation that have no less than the one it was made for. What uses more of a generation
+ * than its successors keep ("a") looks the same and is left to the driver to refuse. */
+static bool may_fit(const struct ig_cuda *cuda, const void *cubin) {
+    int wanted = (int)ig_cubin_architecture(cubin), found = cuda->info.sm;
+    return wanted == 0 || (wanted / 10 == found / 10 && wanted % 10 <= found % 10);
+}
+
 static enum ingot_status load(struct ig_cuda *cuda, const struct ig_module *module, const struct ig_launch *launch,
                               CUmodule *out_module, struct ingot_error *error) {
     const unsigned char *cubin = module->code + launch->entry;
     if (!ig_cubin_is_whole(cubin, module->size - launch->entry))
         return IG_ERR(error, INGOT_BAD_ENGINE, "the code of kernel '%s' is damaged", launch->name);
-    CUresult result = IG_CUDA(cuda, cuModuleLoadDataEx, out_module, cubin, 0, NULL, NULL);
+    CUresult result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (may_fit(cuda, cubin)) result = IG_CUDA(cuda, cuModuleLoadDataEx, out_module, cubin, 0, NULL, NULL);
     if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) {
         if (launch->portable == UINT64_MAX) return wrong_architecture(cuda, cubin, error);
         return load_portable(cuda, module, launch, out_module, error);

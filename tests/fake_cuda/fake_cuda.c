@@ -1,0 +1,535 @@
+/* A stand-in for NVIDIA's driver; see fake_cuda.h. */
+#include "fake_cuda/fake_cuda.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/driver.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define MAX_DEVICES 4
+#define MAX_DEPTH 16
+#define MAX_PARAMETERS 16
+#define MAX_NODES 64
+
+static struct fake_cuda state;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local CUcontext stack[MAX_DEPTH];
+static _Thread_local unsigned depth;
+
+EXPORT fake_cuda_state_function fake_cuda_state;
+EXPORT fake_cuda_depth_function fake_cuda_depth;
+EXPORT fake_cuda_current_function fake_cuda_current;
+
+struct fake_cuda *fake_cuda_state(void) {
+    return &state;
+}
+
+unsigned fake_cuda_depth(void) {
+    return depth;
+}
+
+void *fake_cuda_current(void) {
+    return depth ? stack[depth - 1] : NULL;
+}
+
+/* ---- Every call ------------------------------------------------------------------------------------------------------- */
+
+static void misuse(const char *function, const char *what) {
+    if (!state.misuse[0]) snprintf(state.misuse, sizeof state.misuse, "%s: %s", function, what);
+}
+
+static CUresult enter(const char *function, bool needs_context) {
+    pthread_mutex_lock(&mutex);
+    state.calls++;
+    size_t length = strlen(function);
+    if (state.log_size + length + 2 <= sizeof state.log) {
+        memcpy(state.log + state.log_size, function, length);
+        state.log_size += length;
+        memcpy(state.log + state.log_size++, " ", 2);
+    }
+    if (needs_context && depth == 0) misuse(function, "no current context");
+    bool fails = state.fail_at && (!state.fail || strcmp(state.fail, function) == 0) && --state.fail_at == 0;
+    int result = fails ? state.fail_result : CUDA_SUCCESS;
+    pthread_mutex_unlock(&mutex);
+    return result;
+}
+
+#define CALL(needs_context)                                  \
+    do {                                                     \
+        CUresult result_ = enter(__func__, (needs_context)); \
+        if (result_ != CUDA_SUCCESS) return result_;         \
+    } while (0)
+
+/* Objects begin with a word that says what they are. */
+enum kind { STREAM = 0x51, EVENT, POOL, MODULE, GRAPH, EXECUTABLE };
+
+static void count(int change) {
+    pthread_mutex_lock(&mutex);
+    state.live += (uint64_t)(int64_t)change;
+    pthread_mutex_unlock(&mutex);
+}
+
+static void *create(enum kind kind, size_t size) {
+    int *object = calloc(1, size);
+    if (!object) abort();
+    *object = (int)kind;
+    count(1);
+    return object;
+}
+
+static void check(const char *function, const void *object, enum kind kind) {
+    if (!object || *(const int *)object != (int)kind) misuse(function, "not a handle");
+}
+
+static CUresult destroy(const char *function, void *object, enum kind kind) {
+    check(function, object, kind);
+    if (object) *(int *)object = 0;
+    free(object);
+    count(-1);
+    return CUDA_SUCCESS;
+}
+
+/* ---- Devices and contexts --------------------------------------------------------------------------------------------- */
+
+struct CUctx_st {
+    int device;
+};
+static struct CUctx_st contexts[MAX_DEVICES] = {{0}, {1}, {2}, {3}};
+
+EXPORT CUresult cuInit(unsigned flags) {
+    CALL(false);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDriverGetVersion(int *version) {
+    CALL(false);
+    *version = state.version;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGetErrorName(CUresult error, const char **text) {
+    *text = error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : error == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : NULL;
+    if (error == CUDA_ERROR_NO_DEVICE) *text = "CUDA_ERROR_NO_DEVICE";
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
+    *text = error == 700 ? "an illegal memory access was encountered" : "some text";
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetCount(int *out_count) {
+    CALL(false);
+    *out_count = state.devices;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal) {
+    CALL(false);
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
+    CALL(false);
+    snprintf(name, (size_t)length, "Fake %d", device);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
+    CALL(false);
+    switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = state.sm / 10; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = state.sm % 10; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 3; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 100000; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = state.pools; break;
+    default: misuse(__func__, "unknown attribute");
+    }
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
+    CALL(false);
+    *bytes = state.memory;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+    CALL(false);
+    *context = &contexts[device];
+    count(1);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+    CALL(false);
+    count(-1);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
+    CALL(false);
+    if (depth == MAX_DEPTH) abort();
+    stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+    CALL(true);
+    if (depth) *context = stack[--depth];
+    return CUDA_SUCCESS;
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------------------------------- */
+
+struct CUmemPoolHandle_st {
+    int kind;
+};
+struct CUstream_st {
+    int kind;
+};
+struct CUevent_st {
+    int kind;
+    bool recorded;
+};
+
+static CUresult take(CUdeviceptr *memory, size_t size) {
+    void *address = size <= state.memory ? aligned_alloc(512, (size + 511) / 512 * 512) : NULL;
+    if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(address, 0xa5, size);
+    *memory = (uintptr_t)address;
+    count(1);
+    return CUDA_SUCCESS;
+}
+
+static CUresult give_back(CUdeviceptr memory) {
+    free((void *)(uintptr_t)memory);
+    count(-1);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
+    CALL(true);
+    *available = state.memory / 2;
+    *total = state.memory;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t size) {
+    CALL(true);
+    return take(memory, size);
+}
+
+EXPORT CUresult cuMemFree_v2(CUdeviceptr memory) {
+    CALL(true);
+    return give_back(memory);
+}
+
+EXPORT CUresult cuMemHostAlloc(void **memory, size_t size, unsigned flags) {
+    CALL(true);
+    CUdeviceptr address = 0;
+    CUresult result = take(&address, size);
+    *memory = (void *)(uintptr_t)address;
+    return result;
+}
+
+EXPORT CUresult cuMemFreeHost(void *memory) {
+    CALL(true);
+    return give_back((uintptr_t)memory);
+}
+
+EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+    CALL(true);
+    *pool = create(POOL, sizeof **pool);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+    CALL(true);
+    return destroy(__func__, pool, POOL);
+}
+
+EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *memory, size_t size, CUmemoryPool pool, CUstream stream) {
+    CALL(true);
+    check(__func__, pool, POOL);
+    check(__func__, stream, STREAM);
+    return take(memory, size);
+}
+
+EXPORT CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream stream) {
+    CALL(true);
+    check(__func__, stream, STREAM);
+    return give_back(memory);
+}
+
+static void copy(CUdeviceptr to, CUdeviceptr from, size_t size) {
+    memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
+}
+
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+    CALL(true);
+    check(__func__, stream, STREAM);
+    copy(to, from, size);
+    return CUDA_SUCCESS;
+}
+
+/* ---- Code: a cubin of the GPU's own architecture, or a text that begins like PTX -------------------------------------- */
+
+struct CUmod_st {
+    int kind;
+};
+
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n_options, int *options,
+                                   void **values) {
+    CALL(true);
+    const unsigned char *bytes = image;
+    if (memcmp(bytes,
+               "\x7f"
+               "ELF",
+               4) == 0) {
+        if (bytes[49] != state.sm) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    } else if (memcmp(bytes, ".version ", 9) != 0) {
+        for (unsigned i = 0; i < n_options; i++)
+            if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "line 1: no PTX");
+        return 218;
+    }
+    *module = create(MODULE, sizeof **module);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuModuleUnload(CUmodule module) {
+    CALL(true);
+    return destroy(__func__, module, MODULE);
+}
+
+EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
+    CALL(true);
+    check(__func__, module, MODULE);
+    for (size_t i = 0; i < FAKE_KERNELS && state.kernels[i].name; i++) {
+        if (strcmp(state.kernels[i].name, name) != 0) continue;
+        *function = (CUfunction)&state.kernels[i];
+        return CUDA_SUCCESS;
+    }
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
+    CALL(true);
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) misuse(__func__, "unknown attribute");
+    state.shared_limit = (unsigned)value;
+    return CUDA_SUCCESS;
+}
+
+static void run_kernel(CUfunction function, unsigned grid, unsigned threads, void **parameters) {
+    ((const struct fake_kernel *)function)->run(grid, threads, parameters);
+}
+
+EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                               unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters,
+                               void **extra) {
+    CALL(true);
+    check(__func__, stream, STREAM);
+    if (grid_x == 0 || block_x == 0) misuse(__func__, "an empty launch");
+    run_kernel(function, grid_x, block_x, parameters);
+    return CUDA_SUCCESS;
+}
+
+/* ---- Streams and events ----------------------------------------------------------------------------------------------- */
+
+EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
+    CALL(true);
+    *stream = create(STREAM, sizeof **stream);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
+    CALL(true);
+    return destroy(__func__, stream, STREAM);
+}
+
+EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+    CALL(true);
+    check(__func__, stream, STREAM);
+    CUresult later = state.later;
+    if (later != CUDA_SUCCESS) state.later = CUDA_SUCCESS;
+    return later;
+}
+
+EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+    CALL(true);
+    check(__func__, stream, STREAM);
+    check(__func__, event, EVENT);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags) {
+    CALL(true);
+    *event = create(EVENT, sizeof **event);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventDestroy_v2(CUevent event) {
+    CALL(true);
+    return destroy(__func__, event, EVENT);
+}
+
+EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
+    CALL(true);
+    check(__func__, event, EVENT);
+    check(__func__, stream, STREAM);
+    event->recorded = true;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
+    CALL(true);
+    if (!begin->recorded || !end->recorded) misuse(__func__, "not recorded");
+    *milliseconds = 1.5f;
+    return CUDA_SUCCESS;
+}
+
+/* ---- Graphs: nodes run in the order in which they were added ---------------------------------------------------------- */
+
+struct CUgraphNode_st {
+    CUfunction function; /* NULL: a copy */
+    unsigned grid, threads;
+    uint64_t values[MAX_PARAMETERS];
+    CUdeviceptr from, to;
+    size_t size;
+};
+
+struct CUgraph_st {
+    int kind;
+    unsigned n_nodes;
+    struct CUgraphNode_st nodes[MAX_NODES];
+};
+
+struct CUgraphExec_st {
+    int kind;
+    CUgraph graph; /* must still be there when nodes are changed */
+    struct CUgraph_st copy;
+};
+
+static void set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters) {
+    node->function = parameters->func;
+    node->grid = parameters->gridDimX;
+    node->threads = parameters->blockDimX;
+    if (node->grid == 0 || node->threads == 0) misuse(__func__, "an empty launch");
+    for (uint32_t i = 0; i < ((const struct fake_kernel *)node->function)->n_parameters; i++)
+        memcpy(&node->values[i], parameters->kernelParams[i], sizeof node->values[i]);
+}
+
+static void set_copy(CUgraphNode node, const CUDA_MEMCPY3D *parameters) {
+    node->from = parameters->srcDevice;
+    node->to = parameters->dstDevice;
+    node->size = parameters->WidthInBytes;
+    if (node->size == 0 || parameters->Height != 1 || parameters->Depth != 1) misuse(__func__, "an empty copy");
+}
+
+static CUgraphNode add_node(const char *function, CUgraph graph, size_t n_after) {
+    check(function, graph, GRAPH);
+    if (graph->n_nodes == MAX_NODES) abort();
+    state.edges += n_after;
+    return &graph->nodes[graph->n_nodes++];
+}
+
+EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
+    CALL(false);
+    *graph = create(GRAPH, sizeof **graph);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphDestroy(CUgraph graph) {
+    CALL(false);
+    return destroy(__func__, graph, GRAPH);
+}
+
+EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
+                                        const CUDA_KERNEL_NODE_PARAMS *parameters) {
+    CALL(true);
+    *node = add_node(__func__, graph, n_after);
+    set_kernel(*node, parameters);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
+                                     const CUDA_MEMCPY3D *parameters, CUcontext context) {
+    CALL(true);
+    *node = add_node(__func__, graph, n_after);
+    set_copy(*node, parameters);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                          const CUgraphEdgeData *edges, size_t n_edges) {
+    CALL(false);
+    for (size_t i = 0; i < n_edges; i++) {
+        if (from[i] >= to[i]) misuse(__func__, "a circle");
+        if (!from[i]->function || !to[i]->function) misuse(__func__, "a programmatic edge of a copy");
+        state.programmatic_edges += edges[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
+                                    edges[i].from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+    }
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags) {
+    CALL(true);
+    check(__func__, graph, GRAPH);
+    *executable = create(EXECUTABLE, sizeof **executable);
+    (*executable)->graph = graph;
+    (*executable)->copy = *graph;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable) {
+    CALL(false);
+    return destroy(__func__, executable, EXECUTABLE);
+}
+
+static CUgraphNode node_of(const char *function, CUgraphExec executable, CUgraphNode node) {
+    check(function, executable, EXECUTABLE);
+    check(function, executable->graph, GRAPH);
+    return &executable->copy.nodes[node - executable->graph->nodes];
+}
+
+EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
+                                                  const CUDA_KERNEL_NODE_PARAMS *parameters) {
+    CALL(true);
+    set_kernel(node_of(__func__, executable, node), parameters);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                               const CUDA_MEMCPY3D *parameters, CUcontext context) {
+    CALL(true);
+    set_copy(node_of(__func__, executable, node), parameters);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
+    CALL(true);
+    check(__func__, executable, EXECUTABLE);
+    check(__func__, stream, STREAM);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+    CALL(true);
+    check(__func__, executable, EXECUTABLE);
+    check(__func__, stream, STREAM);
+    for (unsigned n = 0; n < executable->copy.n_nodes; n++) {
+        CUgraphNode node = &executable->copy.nodes[n];
+        void *parameters[MAX_PARAMETERS];
+        for (size_t i = 0; i < MAX_PARAMETERS; i++)
+            parameters[i] = &node->values[i];
+        if (node->function)
+            run_kernel(node->function, node->grid, node->threads, parameters);
+        else
+            copy(node->to, node->from, node->size);
+    }
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,45 @@
+/*
+ * A library that stands in for NVIDIA's driver, so that the CUDA device is tested where there is none: memory is the
+ * host's, streams do their work at once, kernels are functions of the test. It counts what is not given back, notices
+ * calls without a current context or with handles that it did not give out, notes the names of the calls, and fails where
+ * it is told to. The test opens it with dlopen and gets the state below from `fake_cuda_state`.
+ */
+#ifndef TESTS_FAKE_CUDA_H
+#define TESTS_FAKE_CUDA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAKE_KERNELS 8
+
+struct fake_kernel {
+    const char *name;
+    uint32_t n_parameters;
+    void (*run)(unsigned grid, unsigned threads, void **parameters);
+};
+
+struct fake_cuda {
+    /* What it pretends to be. */
+    int version, devices, sm, pools;
+    size_t memory;
+    struct fake_kernel kernels[FAKE_KERNELS];
+    /* Call number `fail_at` (from 1) of function `fail`, or of any where that is NULL, returns `fail_result`; 0: none. */
+    const char *fail;
+    uint64_t fail_at;
+    int fail_result;
+    int later; /* what the next wait for a stream returns: enqueued work that failed */
+    /* What it has seen. */
+    uint64_t live, calls, programmatic_edges, edges;
+    unsigned shared_limit; /* the last dynamic shared memory that a function was allowed */
+    char misuse[128];      /* the first thing that a driver would not have taken well */
+    char log[4096];        /* the names of calls, a space after each, while there is room */
+    size_t log_size;
+};
+
+typedef struct fake_cuda *fake_cuda_state_function(void);
+/* How many contexts are on this thread's stack, and the one on top. */
+typedef unsigned fake_cuda_depth_function(void);
+typedef void *fake_cuda_current_function(void);
+
+#endif

@@ -1,0 +1,89 @@
+#define _GNU_SOURCE
+#include "support/fake_driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/support.h"
+
+#define TILE 16
+
+/* ---- The kernels: block by block, tile by tile ---------------------------------------------------------------------------- */
+
+static int64_t number(void **parameters, int i) {
+    return *(const int64_t *)parameters[i];
+}
+
+static float *floats(void **parameters, int i) {
+    return *(float **)parameters[i];
+}
+
+/* For every element i of every tile of every block. */
+#define EACH_ELEMENT(i, grid, tiles, n)                                \
+    for (int64_t block_ = 0; block_ < (int64_t)(grid); block_++)       \
+        for (int64_t tile_ = block_; tile_ < (tiles); tile_ += (grid)) \
+            for (int64_t i = tile_ * TILE; i < (tile_ + 1) * TILE && i < (n); i++)
+
+static void run_add(unsigned grid, unsigned threads, void **p) {
+    const float *a = floats(p, 0), *b = floats(p, 1);
+    float *c = floats(p, 2);
+    EACH_ELEMENT(i, grid, number(p, 4), number(p, 3)) c[i] = a[i] + b[i];
+}
+
+static void run_twice(unsigned grid, unsigned threads, void **p) {
+    float *a = floats(p, 0);
+    EACH_ELEMENT(i, grid, number(p, 2), number(p, 1)) a[i] *= 2;
+}
+
+static void run_pair(unsigned grid, unsigned threads, void **p) {
+    const float *a = floats(p, 0);
+    float *b = floats(p, 1);
+    int64_t n = number(p, 2);
+    EACH_ELEMENT(i, grid, number(p, 3), n) b[i] = a[i] + a[n - 1 - i];
+}
+
+static void run_mark(unsigned grid, unsigned threads, void **p) {
+    int *marks = *(int **)p[0];
+    int64_t bytes = number(p, 1), tiles = number(p, 2);
+    char *scratch = *(char **)p[3];
+    for (int64_t block = 0; block < (int64_t)grid; block++) {
+        for (int64_t tile = block; tile < tiles; tile += grid) {
+            memset(scratch + block * bytes, (int)tile & 0xff, (size_t)bytes);
+            marks[tile]++;
+        }
+    }
+}
+
+static const struct fake_kernel kernels[] = {{"add", 6, run_add},
+                                             {"twice", 4, run_twice},
+                                             {"pair", 5, run_pair},
+                                             {"mark", 4, run_mark},
+                                             {"twice_late", 4, run_twice}};
+
+/* ---- Opening --------------------------------------------------------------------------------------------------------------- */
+
+static void find(void *library, const char *name, void *out_function) {
+    void *address = dlsym(library, name);
+    if (!address) fail_msg("%s", dlerror());
+    memcpy(out_function, &address, sizeof address);
+}
+
+void fake_driver_open(struct fake_driver *driver) {
+    fake_cuda_state_function *state;
+    ssize_t length = readlink("/proc/self/exe", driver->path, sizeof driver->path - 32);
+    if (length < 0) fail_msg("cannot find this program");
+    driver->path[length] = '\0';
+    strcpy(strrchr(driver->path, '/') + 1, "libfake_cuda.so");
+    void *library = dlopen(driver->path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) fail_msg("%s", dlerror());
+    find(library, "fake_cuda_state", &state);
+    find(library, "fake_cuda_depth", &driver->depth);
+    find(library, "fake_cuda_current", &driver->current);
+    find(library, "cuCtxPushCurrent_v2", &driver->push);
+    find(library, "cuCtxPopCurrent_v2", &driver->pop);
+    driver->cuda = state();
+    *driver->cuda = (struct fake_cuda){.version = 13000, .devices = 2, .sm = 90, .pools = 1, .memory = (size_t)1 << 30};
+    memcpy(driver->cuda->kernels, kernels, sizeof kernels);
+}

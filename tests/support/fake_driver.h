@@ -1,0 +1,19 @@
+/* The stand-in for NVIDIA's driver that is built beside the test programs; see fake_cuda/fake_cuda.h. */
+#ifndef TESTS_SUPPORT_FAKE_DRIVER_H
+#define TESTS_SUPPORT_FAKE_DRIVER_H
+
+#include "fake_cuda/fake_cuda.h"
+
+struct fake_driver {
+    char path[4096]; /* for ig_device_cuda_create_with */
+    struct fake_cuda *cuda;
+    fake_cuda_depth_function *depth;
+    fake_cuda_current_function *current;
+    int (*push)(void *context); /* the caller's own use of contexts */
+    int (*pop)(void **context);
+};
+
+/* Opens it and makes it a machine with two GPUs of sm_90 of 1 GiB, with the kernels of gpu_code.h, that has seen nothing. */
+void fake_driver_open(struct fake_driver *driver);
+
+#endif
