@@ -233,19 +233,33 @@ static void reads_options_of_any_version(void **state) {
     free(blob.data);
 }
 
-static void refuses_other_machines(void **state) {
+static void refuse_target(const char *target, enum ingot_status status, const char *text) {
     struct ingot_context *context = NULL;
     struct ingot_error error;
-    struct blob blob = make_engine("cpu:future", (uint64_t)1 << 63);
+    struct blob blob = make_engine(target, target[1] == 'p' ? (uint64_t)1 << 63 : 0);
     struct ingot_engine *engine = load(&blob, NULL);
-    expect(ingot_context_create(engine, NULL, &context, &error), INGOT_INCOMPATIBLE, &error, "cpu:future");
+    assert_string_equal(ingot_engine_target(engine), target);
+    expect(ingot_context_create(engine, NULL, &context, &error), status, &error, text);
     ingot_engine_release(engine);
     free(blob.data);
-    blob = make_engine("cuda:sm_90a", 0);
-    engine = load(&blob, NULL);
-    expect(ingot_context_create(engine, NULL, &context, &error), INGOT_INCOMPATIBLE, &error, "cuda:sm_90a");
-    ingot_engine_release(engine);
-    free(blob.data);
+}
+
+/* Engines for GPUs are refused for want of a driver here, for their architecture where there is one. */
+static void refuses_other_machines(void **state) {
+    struct ingot_error error;
+    int count = 0;
+    refuse_target("cpu:future", INGOT_INCOMPATIBLE, "cpu:future");
+    refuse_target("npu:1", INGOT_INCOMPATIBLE, "npu:1");
+    refuse_target("cuda:gfx90", INGOT_INCOMPATIBLE, "cuda:gfx90");
+    enum ingot_status status = ingot_gpu_count(&count, &error);
+    if (status == INGOT_OK && count > 0) {
+        refuse_target("cuda:sm_999a", INGOT_INCOMPATIBLE, "the engine is for 'cuda:sm_999a', GPU 0");
+        return;
+    }
+    if (status != INGOT_OK) expect(status, INGOT_DEVICE, &error, "libcuda.so.1");
+    refuse_target("cuda:sm_999a", INGOT_DEVICE, status == INGOT_OK ? "" : "libcuda.so.1");
+    struct ingot_gpu_info info;
+    assert_int_equal(ingot_gpu_describe(0, &info, &error), INGOT_DEVICE);
 }
 
 /* ---- Running -------------------------------------------------------------------------------------------------------------------- */

@@ -83,7 +83,11 @@ static void make_context(struct fixture *f, unsigned threads, size_t max_instanc
     assert_int_equal(threads ? ig_device_cpu_create(threads, &f->allocator.base, &f->device, &f->error)
                              : ig_device_null_create(&f->allocator.base, &f->device, &f->error),
                      INGOT_OK);
-    struct ig_context_config config = {&f->allocator.base, f->device, max_instances, profile};
+    struct ig_context_config config = {.allocator = &f->allocator.base,
+                                       .device = f->device,
+                                       .max_instances = max_instances,
+                                       .max_bytes = SIZE_MAX,
+                                       .profile = profile};
     enum ingot_status status = ig_context_create(&f->file, &config, &f->context, &f->error);
     if (status != INGOT_OK) fail_msg("%s", f->error.message);
 }
@@ -217,7 +221,8 @@ static void a_change_of_address_allocates_nothing(void **state) {
     size_t calls = f->allocator.calls;
     for (int i = 0; i < 10; i++) {
         set_input(f, 0, vector(copies + 100 * i, 100));
-        assert_int_equal(ig_context_set_output(f->context, 0, results[i % 2], sizeof results[0], NULL), INGOT_OK);
+        assert_int_equal(ig_context_set_output(f->context, 0, INGOT_HOST, results[i % 2], sizeof results[0], NULL),
+                         INGOT_OK);
         run(f);
         assert_ptr_equal(output(f, 0).data, results[i % 2]);
         check_chain(f, 100);
@@ -260,7 +265,7 @@ static void outputs_are_kept_and_given(void **state) {
     assert_ptr_equal(output(f, 0).data, own);
     float given[101];
     given[100] = 123;
-    assert_int_equal(ig_context_set_output(f->context, 0, given, 100 * sizeof *given, NULL), INGOT_OK);
+    assert_int_equal(ig_context_set_output(f->context, 0, INGOT_HOST, given, 100 * sizeof *given, NULL), INGOT_OK);
     expect_refusal(f, ig_context_output(f->context, 0, &none, &f->error), INGOT_INVALID_ARGUMENT, "no result");
     run_chain(f, 100);
     assert_ptr_equal(output(f, 0).data, given);
@@ -270,14 +275,15 @@ static void outputs_are_kept_and_given(void **state) {
                    "404 bytes, the memory given for it 400");
     expect_refusal(f, ig_context_output(f->context, 0, &none, &f->error), INGOT_INVALID_ARGUMENT, "no result");
     memset(given, 0, sizeof given);
-    assert_int_equal(ig_context_set_output(f->context, 0, NULL, 0, NULL), INGOT_OK);
+    assert_int_equal(ig_context_set_output(f->context, 0, INGOT_HOST, NULL, 0, NULL), INGOT_OK);
     run_chain(f, 101);
     assert_ptr_equal(output(f, 0).data, own);
     for (int i = 0; i < 101; i++)
         assert_true(given[i] == 0); /* no longer ours */
-    expect_refusal(f, ig_context_set_output(f->context, 1, given, 4, &f->error), INGOT_INVALID_ARGUMENT, "no output 1");
-    expect_refusal(f, ig_context_set_output(f->context, 0, (char *)given + 1, 4, &f->error), INGOT_INVALID_ARGUMENT,
-                   "aligned");
+    expect_refusal(f, ig_context_set_output(f->context, 1, INGOT_HOST, given, 4, &f->error), INGOT_INVALID_ARGUMENT,
+                   "no output 1");
+    expect_refusal(f, ig_context_set_output(f->context, 0, INGOT_HOST, (char *)given + 1, 4, &f->error),
+                   INGOT_INVALID_ARGUMENT, "aligned");
     end_plan(f);
 }
 
@@ -319,7 +325,8 @@ static void fails_every_allocation_cleanly(void **state) {
         struct fixture *f = chain(0, 1000);
         f->file = tiny_file(&f->tiny);
         f->allocator.fail_at = n;
-        struct ig_context_config config = {&f->allocator.base, NULL, 3, true};
+        struct ig_context_config config = {
+            .allocator = &f->allocator.base, .max_instances = 3, .max_bytes = SIZE_MAX, .profile = true};
         enum ingot_status status = ig_device_cpu_create(2, &f->allocator.base, &f->device, &f->error);
         if (status == INGOT_OK) {
             config.device = f->device;

@@ -154,10 +154,10 @@ static void test_round_trip(void **state) {
     for (int i = 0; i < 256; i++)
         data[i] = (unsigned char)(i % 2);
     for (int dtype = 1; dtype < INGOT_DTYPE_COUNT; dtype++) {
-        write_and_read(&(struct ingot_tensor){(enum ingot_dtype)dtype, 0, {0}, data});
-        write_and_read(&(struct ingot_tensor){(enum ingot_dtype)dtype, 1, {5}, data});
-        write_and_read(&(struct ingot_tensor){(enum ingot_dtype)dtype, 3, {2, 3, 4}, data});
-        write_and_read(&(struct ingot_tensor){(enum ingot_dtype)dtype, 8, {1, 1, 1, 1, 1, 1, 1, 0}, data});
+        write_and_read(&(struct ingot_tensor){(enum ingot_dtype)dtype, 0, {0}, data, INGOT_HOST});
+        write_and_read(&(struct ingot_tensor){(enum ingot_dtype)dtype, 1, {5}, data, INGOT_HOST});
+        write_and_read(&(struct ingot_tensor){(enum ingot_dtype)dtype, 3, {2, 3, 4}, data, INGOT_HOST});
+        write_and_read(&(struct ingot_tensor){(enum ingot_dtype)dtype, 8, {1, 1, 1, 1, 1, 1, 1, 0}, data, INGOT_HOST});
     }
 }
 

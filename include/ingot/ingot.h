@@ -214,7 +214,7 @@ struct ingot_context_options {
     size_t max_plan_instances; /* how many sets of shapes stay prepared; 0: 16 */
     bool profile;              /* time every kernel; see ingot_context_profile */
     int device;                /* engines for CUDA: the number of the GPU */
-    size_t max_plan_bytes;     /* what all prepared sets of shapes may take, but for the one in use; 0: 256 MiB */
+    size_t max_plan_bytes;     /* what they may take in all (one stays in any case); 0: 256 MiB */
     bool timing;               /* GPU: measure transfers and computation; see ingot_context_timing */
 };
 #define INGOT_CONTEXT_OPTIONS_INIT \

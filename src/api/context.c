@@ -1,12 +1,11 @@
 /* ingot_context_*: an engine, a device of its own, and the runtime's context. */
+#include "api/device.h"
 #include "api/engine.h"
 #include "api/options.h"
-#include "base/cpu.h"
 #include "base/memory.h"
 
-#include <string.h>
-
 #define DEFAULT_INSTANCES 16
+#define DEFAULT_INSTANCE_BYTES ((size_t)256 << 20)
 #define MAX_THREADS 1024
 
 struct ingot_context {
@@ -18,27 +17,32 @@ struct ingot_context {
 
 /* ---- Life ---------------------------------------------------------------------------------------------------------------- */
 
-static enum ingot_status check_machine(const struct ig_engine_file *file, struct ingot_error *error) {
-    if (strncmp(file->target, "cpu", 3) != 0)
-        return IG_ERR(error, INGOT_INCOMPATIBLE, "the engine is for '%s': this library runs engines for cpu",
-                      file->target);
-    uint64_t missing = file->required_features & ~ig_cpu_features();
-    if (missing)
-        return IG_ERR(error, INGOT_INCOMPATIBLE, "the engine for '%s' needs %s, which this processor lacks",
-                      file->target, ig_cpu_feature_name(missing));
-    if ((file->required_features & IG_CPU_AMX_TILE) && !ig_cpu_request_amx())
-        return IG_ERR(error, INGOT_INCOMPATIBLE, "the engine needs AMX, which the operating system does not grant");
-    return INGOT_OK;
+static enum ingot_status open_gpu(int ordinal, const struct ingot_allocator *allocator, struct ig_device **out_device,
+                                  struct ingot_error *error) {
+    return ig_device_cuda_create(ordinal, allocator, out_device, error);
+}
+
+static enum ingot_status open_device(struct ingot_context *context, const struct ingot_context_options *options,
+                                     const void **out_weights, struct ingot_error *error) {
+    struct ingot_engine *engine = context->engine;
+    if (!ig_target_is_gpu(engine->file.target))
+        return ig_device_cpu_create(options->threads, context->allocator, &context->device, error);
+    IG_TRY(open_gpu(options->device, context->allocator, &context->device, error));
+    return ig_weight_store_get(&engine->weights, open_gpu, options->device, out_weights, error);
 }
 
 static enum ingot_status fill(struct ingot_context *context, const struct ingot_context_options *options,
                               struct ingot_error *error) {
-    IG_TRY(ig_device_cpu_create(options->threads, context->allocator, &context->device, error));
-    struct ig_context_config config = {.allocator = context->allocator,
-                                       .device = context->device,
-                                       .max_instances = options->max_plan_instances ? options->max_plan_instances
-                                                                                    : DEFAULT_INSTANCES,
-                                       .profile = options->profile};
+    const void *weights = NULL;
+    IG_TRY(open_device(context, options, &weights, error));
+    struct ig_context_config config = {
+        .allocator = context->allocator,
+        .device = context->device,
+        .weights = weights,
+        .max_instances = options->max_plan_instances ? options->max_plan_instances : DEFAULT_INSTANCES,
+        .max_bytes = options->max_plan_bytes ? options->max_plan_bytes : DEFAULT_INSTANCE_BYTES,
+        .profile = options->profile,
+        .timing = options->timing};
     return ig_context_create(&context->engine->file, &config, &context->context, error);
 }
 
@@ -54,7 +58,8 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
     if (options.threads > MAX_THREADS)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "threads is %u, at most %d make sense", options.threads,
                       MAX_THREADS);
-    IG_TRY(check_machine(&engine->file, error));
+    if (options.device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", options.device);
+    IG_TRY(ig_machine_check(&engine->file, options.device, error));
     struct ingot_context *context = ig_allocate(allocator, sizeof *context, _Alignof(struct ingot_context));
     if (!context) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
     context->allocator = allocator;
@@ -91,16 +96,39 @@ enum ingot_status ingot_context_set_input(struct ingot_context *context, size_t 
 enum ingot_status ingot_context_set_output(struct ingot_context *context, size_t index, void *data, size_t size,
                                            struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_set_output", "context", error);
-    return ig_context_set_output(context->context, index, data, size, error);
+    return ig_context_set_output(context->context, index, INGOT_HOST, data, size, error);
+}
+
+enum ingot_status ingot_context_set_output_in(struct ingot_context *context, size_t index, enum ingot_memory memory,
+                                              void *data, size_t size, struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_set_output_in", "context", error);
+    return ig_context_set_output(context->context, index, memory, data, size, error);
+}
+
+enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream, struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_enqueue", "context", error);
+    /* Weights whose check was put off are checked behind the first run, so that its kernels start at once. That is safe:
+     * kernels clamp the indices that they read, and the results are not given out unless the check passes. */
+    IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
+    IG_TRY(ig_context_enqueue(context->context, stream, error));
+    return ig_engine_trust_weights(context->engine, error);
+}
+
+enum ingot_status ingot_context_wait(struct ingot_context *context, struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_wait", "context", error);
+    return ig_context_wait(context->context, error);
 }
 
 enum ingot_status ingot_context_run(struct ingot_context *context, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_run", "context", error);
-    /* Weights whose check was put off are checked behind the first run, so that its kernels start at once. That is safe:
-     * kernels clamp the indices that they read, and the results are not given out unless the check passes. */
-    IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
-    IG_TRY(ig_context_run(context->context, error));
-    return ig_engine_trust_weights(context->engine, error);
+    IG_TRY(ingot_context_enqueue(context, NULL, error));
+    return ig_context_wait(context->context, error);
+}
+
+enum ingot_status ingot_context_timing(const struct ingot_context *context, struct ingot_timing *out_timing,
+                                       struct ingot_error *error) {
+    if (!context || !out_timing) return refuse_null("ingot_context_timing", context ? "out_timing" : "context", error);
+    return ig_context_timing(context->context, out_timing, error);
 }
 
 enum ingot_status ingot_context_output(const struct ingot_context *context, size_t index,

@@ -35,6 +35,7 @@ static enum ingot_status load(const struct source *source, const struct ingot_lo
         return status;
     }
     engine->allocator = allocator;
+    ig_weight_store_init(&engine->weights, &engine->file, allocator);
     atomic_init(&engine->references, 1);
     atomic_init(&engine->weights_state,
                 options.verify == INGOT_VERIFY_LATER ? IG_WEIGHTS_UNCHECKED : IG_WEIGHTS_TRUSTED);
@@ -68,6 +69,7 @@ void ingot_engine_retain(struct ingot_engine *engine) {
 void ingot_engine_release(struct ingot_engine *engine) {
     /* Acquire and release: what others did with the engine has happened before it is closed. */
     if (!engine || atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) != 1) return;
+    ig_weight_store_deinit(&engine->weights);
     ig_engine_close(&engine->file);
     ig_release(engine->allocator, engine, sizeof *engine);
 }
@@ -111,6 +113,10 @@ void ingot_engine_input(const struct ingot_engine *engine, size_t index, struct 
 void ingot_engine_output(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info) {
     describe(engine, engine ? engine->file.plan.subplans[0].outputs : 0, index, ingot_engine_output_count(engine),
              out_info);
+}
+
+const char *ingot_engine_target(const struct ingot_engine *engine) {
+    return engine ? engine->file.target : "";
 }
 
 const char *ingot_engine_explanation(const struct ingot_engine *engine) {

@@ -1,16 +1,19 @@
-/* The public engine: a loaded file that contexts share. Immutable but for its counter and the result of a late check. */
+/* The public engine: a loaded file that contexts share. Immutable but for its counter, the
+ * result of a late check, and the weights that GPUs were given. */
 #ifndef IG_API_ENGINE_H
 #define IG_API_ENGINE_H
 
 #include <stdatomic.h>
 
 #include "runtime/runtime.h"
+#include "runtime/weights.h"
 
 struct ingot_engine {
     const struct ingot_allocator *allocator;
     struct ig_engine_file file;
     atomic_size_t references;
-    atomic_int weights_state; /* an enum ig_weights_state */
+    atomic_int weights_state;       /* an enum ig_weights_state */
+    struct ig_weight_store weights; /* on GPUs */
 };
 
 enum ig_weights_state { IG_WEIGHTS_TRUSTED, IG_WEIGHTS_UNCHECKED, IG_WEIGHTS_BAD };

@@ -19,6 +19,22 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
     return INGOT_OK;
 }
 
+/* "cuda", this machine's GPU, becomes the name of its architecture, in `name` (of TARGET_SIZE). */
+enum { TARGET_SIZE = sizeof((struct ingot_gpu_info *)0)->target };
+
+static enum ingot_status resolve_target(struct ingot_build_options *options, char *name, struct ingot_error *error) {
+    struct ingot_gpu_info gpu;
+    if (!options->target || strcmp(options->target, "cuda") != 0) return INGOT_OK;
+    enum ingot_status status = ingot_gpu_describe(0, &gpu, error);
+    if (status != INGOT_OK) {
+        ig_error_prefix(error, "target 'cuda' is this machine's GPU");
+        return status;
+    }
+    memcpy(name, gpu.target, sizeof gpu.target);
+    options->target = name;
+    return INGOT_OK;
+}
+
 /* ---- To a file */
 
 struct to_file {
@@ -57,7 +73,9 @@ enum ingot_status ingot_model_build(struct ingot_model *model, const struct ingo
                                     const char *path, struct ingot_error *error) {
     if (!model || !path) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_model_build: NULL argument");
     struct ingot_build_options whole = INGOT_BUILD_OPTIONS_INIT;
+    char target[TARGET_SIZE];
     IG_TRY(read_options(options, &whole, error));
+    IG_TRY(resolve_target(&whole, target, error));
     struct to_file to = {model->graph, &whole, path};
     return ig_job_run(&model->job, file_body, &to, error);
 }
@@ -121,7 +139,9 @@ enum ingot_status ingot_model_build_memory(struct ingot_model *model, const stru
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_model_build_memory: NULL argument");
     }
     struct ingot_build_options whole = INGOT_BUILD_OPTIONS_INIT;
+    char target[TARGET_SIZE];
     IG_TRY(read_options(options, &whole, error));
+    IG_TRY(resolve_target(&whole, target, error));
     struct to_memory to = {model->allocator, model->graph, &whole, NULL, 0, 0};
     enum ingot_status status = ig_job_run(&model->job, memory_body, &to, error);
     if (status != INGOT_OK) {

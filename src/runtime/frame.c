@@ -1,4 +1,4 @@
-/* Making frames: steps, work spaces, addresses, captured lists; see frame.h. */
+/* Making frames: steps, their work spaces, who uses the ports, straight stretches; see frame.h. */
 #include "runtime/frame.h"
 
 #include "runtime/shape.h"
@@ -9,10 +9,6 @@
 
 static enum ingot_status no_memory(struct ingot_error *error) {
     return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a plan instance");
-}
-
-static uint32_t operand(const struct ig_plan *plan, const struct ig_plan_step *step, uint32_t k) {
-    return plan->operands[step->operands + k];
 }
 
 /* ---- Kernels and copies -------------------------------------------------------------------------------------------- */
@@ -56,10 +52,11 @@ static enum ingot_status make_kernel(struct ig_frame_env *env, struct ig_frame_s
 static enum ingot_status make_copy(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
                                    struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
-    if (step->plan->n_operands != 2 || operand(plan, step->plan, 0) == IG_PLAN_NONE ||
-        operand(plan, step->plan, 1) == IG_PLAN_NONE)
+    if (step->plan->n_operands != 2 || ig_plan_operand(plan, step->plan, 0) == IG_PLAN_NONE ||
+        ig_plan_operand(plan, step->plan, 1) == IG_PLAN_NONE)
         return IG_ERR(error, INGOT_BAD_ENGINE, "%s: a copy takes two operands", ig_frame_label(plan, step->plan));
-    size_t from = frame->bytes[operand(plan, step->plan, 0)], to = frame->bytes[operand(plan, step->plan, 1)];
+    size_t from = frame->bytes[ig_plan_operand(plan, step->plan, 0)],
+           to = frame->bytes[ig_plan_operand(plan, step->plan, 1)];
     if (from != to)
         return IG_ERR(error, INGOT_BAD_ENGINE, "%s: copies %zu bytes to a buffer of %zu",
                       ig_frame_label(plan, step->plan), from, to);
@@ -74,7 +71,7 @@ static enum ingot_status check_port(struct ig_frame_env *env, const struct ig_fr
                                     const struct ig_plan_step *step, uint32_t k, size_t wanted,
                                     struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
-    uint32_t b = operand(plan, step, k);
+    uint32_t b = ig_plan_operand(plan, step, k);
     size_t found = b == IG_PLAN_NONE ? 0 : frame->bytes[b];
     if (b != IG_PLAN_NONE && found == wanted) return INGOT_OK;
     char symbols[IG_SHAPE_DESCRIPTION_SIZE];
@@ -116,8 +113,8 @@ static enum ingot_status check_loop(struct ig_frame_env *env, struct ig_frame *f
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_frame *body = step->body[0];
     uint32_t carried = p->n_carried, finals = 2 + carried + p->n_inputs;
-    if (operand(plan, p, 0) != IG_PLAN_NONE) IG_TRY(check_port(env, frame, p, 0, sizeof(int64_t), error));
-    if (operand(plan, p, 1) != IG_PLAN_NONE) IG_TRY(check_port(env, frame, p, 1, 1, error));
+    if (ig_plan_operand(plan, p, 0) != IG_PLAN_NONE) IG_TRY(check_port(env, frame, p, 0, sizeof(int64_t), error));
+    if (ig_plan_operand(plan, p, 1) != IG_PLAN_NONE) IG_TRY(check_port(env, frame, p, 1, 1, error));
     if (body->inputs[0].bytes != sizeof(int64_t) || body->inputs[1].bytes != 1 || body->outputs[0].bytes != 1)
         return IG_ERR(error, INGOT_BAD_ENGINE, "%s: the body's iteration and conditions are no scalars",
                       ig_frame_label(plan, p));
@@ -128,7 +125,7 @@ static enum ingot_status check_loop(struct ig_frame_env *env, struct ig_frame *f
         IG_TRY(check_port(env, frame, p, finals + i, body->outputs[1 + i].bytes, error));
     }
     for (uint32_t k = finals + carried; k < p->n_operands; k++) {
-        if (operand(plan, p, k) == IG_PLAN_NONE)
+        if (ig_plan_operand(plan, p, k) == IG_PLAN_NONE)
             return IG_ERR(error, INGOT_BAD_ENGINE, "%s: operand %u is missing", ig_frame_label(plan, p), k);
     }
     return INGOT_OK;
@@ -164,28 +161,12 @@ static enum ingot_status make_loop(struct ig_frame_env *env, struct ig_frame *fr
 
 /* ---- Ports and segments ---------------------------------------------------------------------------------------------- */
 
-/* The number of the port that buffer b is or is a part of; IG_PLAN_NONE where it is none. */
-static uint32_t port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
-    const struct ig_plan_buffer *root = &env->file->plan.buffers[frame->sub->buffers + frame->root[b]];
-    if (root->kind == IG_PLAN_INPUT) return root->index;
-    if (root->kind == IG_PLAN_OUTPUT) return frame->sub->n_inputs + root->index;
-    return IG_PLAN_NONE;
-}
-
-/* For every operand k (buffer b) of every step s: the loop that three functions below share. */
-#define EACH_OPERAND(plan_, frame_, s_, k_, b_)                                                                        \
-    for (uint32_t s_ = 0; s_ < (frame_)->sub->n_steps; s_++)                                                           \
-        for (uint32_t k_ = 0, b_;                                                                                      \
-             k_ < (frame_)->steps[s_].plan->n_operands && (b_ = operand((plan_), (frame_)->steps[s_].plan, k_), true); \
-             k_++)                                                                                                     \
-            if (b_ != IG_PLAN_NONE)
-
 /* Sorts the uses of ports by port: counts, begins, fills. */
 static enum ingot_status find_uses(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     uint32_t total = 0, next = 0;
-    EACH_OPERAND(plan, frame, s, k, b) {
-        uint32_t port = port_of(env, frame, b);
+    IG_EACH_OPERAND(plan, frame, s, k, b) {
+        uint32_t port = ig_frame_port_of(env, frame, b);
         if (port != IG_PLAN_NONE) frame->ports[port].n_uses++, total++;
     }
     frame->uses = ig_arena_alloc(env->memory, total * sizeof *frame->uses);
@@ -195,8 +176,8 @@ static enum ingot_status find_uses(struct ig_frame_env *env, struct ig_frame *fr
         next += frame->ports[i].n_uses;
         frame->ports[i].n_uses = 0;
     }
-    EACH_OPERAND(plan, frame, s, k, b) {
-        uint32_t number = port_of(env, frame, b);
+    IG_EACH_OPERAND(plan, frame, s, k, b) {
+        uint32_t number = ig_frame_port_of(env, frame, b);
         if (number == IG_PLAN_NONE) continue;
         struct ig_frame_port *port = &frame->ports[number];
         frame->uses[port->uses + port->n_uses++] = (struct ig_frame_use){s, k, frame->offset[b]};
@@ -270,93 +251,4 @@ void ig_frame_destroy(struct ig_frame *frame, struct ig_device *device) {
     }
     for (uint32_t i = 0; i < frame->n_segments; i++)
         device->api->list_destroy(device, frame->segments[i].list);
-}
-
-/* ---- Addresses ---------------------------------------------------------------------------------------------------------- */
-
-static void set_operand(struct ig_device *device, struct ig_frame_step *step, uint32_t k, void *address) {
-    if (step->operands[k] == address) return;
-    step->operands[k] = address;
-    if (step->list) device->api->list_patch(device, step->list, step->item, k, address);
-}
-
-void ig_frame_bind(struct ig_device *device, struct ig_frame *frame, struct ig_frame_port *port, void *address) {
-    if (port->address == address) return;
-    port->address = address;
-    for (uint32_t i = 0; i < port->n_uses; i++) {
-        const struct ig_frame_use *use = &frame->uses[port->uses + i];
-        set_operand(device, &frame->steps[use->step], use->operand, (char *)address + use->offset);
-    }
-}
-
-/* Of buffers that are no ports: those belong to ig_frame_bind. */
-static void *address_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
-    uint32_t root = frame->root[b];
-    const struct ig_plan_buffer *buffer = &env->file->plan.buffers[frame->sub->buffers + root];
-    if (buffer->kind == IG_PLAN_WEIGHT) {
-        uintptr_t weights = (uintptr_t)env->file->weights;
-        return frame->bytes[b] ? (void *)(weights + 64 * (size_t)buffer->index + frame->offset[b]) : env->dummy;
-    }
-    return frame->base + frame->place[root] + frame->offset[b];
-}
-
-void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char *base) {
-    const struct ig_plan *plan = &env->file->plan;
-    frame->base = base;
-    EACH_OPERAND(plan, frame, s, k, b) {
-        if (port_of(env, frame, b) == IG_PLAN_NONE)
-            set_operand(env->device, &frame->steps[s], k, address_of(env, frame, b));
-    }
-    for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
-        struct ig_frame_step *step = &frame->steps[s];
-        size_t skip = step->work;
-        if (step->plan->kind == IG_STEP_LOOP) skip += step->work_bytes - step->body[0]->arena_bytes;
-        for (int i = 0; i < 2; i++) {
-            if (step->body[i]) ig_frame_place(env, step->body[i], base + skip);
-        }
-        for (uint32_t k = 0; step->plan->kind == IG_STEP_KERNEL && k < step->plan->n_operands; k++) {
-            if (operand(plan, step->plan, k) == IG_PLAN_NONE) set_operand(env->device, step, k, env->dummy);
-        }
-    }
-}
-
-/* ---- Capture --------------------------------------------------------------------------------------------------------------- */
-
-static enum ingot_status capture_segment(const struct ig_frame_env *env, struct ig_frame *frame,
-                                         struct ig_frame_segment *segment, struct ingot_error *error) {
-    const struct ig_device_api *api = env->device->api;
-    struct ig_frame_step *steps = frame->steps + segment->first;
-    IG_TRY(api->list_begin(env->device, env->stream, error));
-    enum ingot_status status = INGOT_OK;
-    for (uint32_t i = 0; i < segment->count && status == INGOT_OK; i++) {
-        if (steps[i].plan->kind == IG_STEP_KERNEL)
-            status = api->launch(env->device, env->stream, &steps[i].launch, error);
-        else
-            status = api->copy(env->device, env->stream, steps[i].operands[1], steps[i].operands[0],
-                               steps[i].copy_bytes, error);
-    }
-    /* The recording must end in any case. */
-    struct ingot_error ignored;
-    enum ingot_status end = api->list_end(env->device, env->stream, &segment->list, status ? &ignored : error);
-    if (status != INGOT_OK || end != INGOT_OK) return status != INGOT_OK ? status : end;
-    for (uint32_t i = 0; i < segment->count; i++) {
-        steps[i].list = segment->list;
-        steps[i].item = i;
-    }
-    return INGOT_OK;
-}
-
-enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
-    for (uint32_t i = 0; i < frame->n_segments; i++) {
-        struct ig_frame_segment *segment = &frame->segments[i];
-        if (!segment->control) {
-            IG_TRY(capture_segment(env, frame, segment, error));
-            continue;
-        }
-        for (int b = 0; b < 2; b++) {
-            struct ig_frame *body = frame->steps[segment->first].body[b];
-            if (body) IG_TRY(ig_frame_capture(env, body, error));
-        }
-    }
-    return INGOT_OK;
 }

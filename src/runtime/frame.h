@@ -71,6 +71,7 @@ struct ig_frame_env {
     struct ig_device *device;
     struct ig_stream *stream;
     struct ig_module *module;
+    const void *weights;                     /* where kernels find them: the file's, or the device's copy */
     void *dummy;                             /* 64 bytes that stand for what is absent */
     const struct ingot_allocator *allocator; /* for temporary memory */
     struct ig_arena *memory;                 /* where frames live */
@@ -86,12 +87,38 @@ void ig_frame_destroy(struct ig_frame *frame, struct ig_device *device);
 
 /* Points all operands into the arena at `base`, bodies included, and patches what was captured. */
 void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char *base);
-/* Captures the straight stretches, bodies included. */
-enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
 /* Points a port to memory of its size. Nothing to do where it points there already. */
 void ig_frame_bind(struct ig_device *device, struct ig_frame *frame, struct ig_frame_port *port, void *address);
+/* Points the ports of a branch to what its step passes. */
+void ig_frame_bind_branch(struct ig_device *device, struct ig_frame_step *step, int branch);
+/* Points the ports of a loop's body to where its values are in one iteration; `outer` is the frame that the step is in. */
+void ig_frame_bind_iteration(struct ig_device *device, const struct ig_frame *outer, struct ig_frame_step *step,
+                             int64_t iteration);
+/* Where value i of what a loop carries is after `n` iterations. */
+void *ig_frame_carried(const struct ig_frame *outer, const struct ig_frame_step *step, uint32_t i, int64_t n);
 
-/* Frame construction, in its parts: buffers.c, then steps in frame.c. */
+/* Captures the straight stretches, bodies included; those that were captured before are left as they are. The frame is
+ * placed and its ports are bound: a device may look at the addresses. */
+enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
+/* What its lists take, bodies included. */
+size_t ig_frame_list_bytes(const struct ig_frame *frame, const struct ig_device *device);
+
+/* The buffer number of operand k, IG_PLAN_NONE where there is none. */
+static inline uint32_t ig_plan_operand(const struct ig_plan *plan, const struct ig_plan_step *step, uint32_t k) {
+    return plan->operands[step->operands + k];
+}
+
+/* For every operand k (buffer b) of every step s that is there. */
+#define IG_EACH_OPERAND(plan_, frame_, s_, k_, b_)                                                     \
+    for (uint32_t s_ = 0; s_ < (frame_)->sub->n_steps; s_++)                                           \
+        for (uint32_t k_ = 0, b_; k_ < (frame_)->steps[s_].plan->n_operands &&                         \
+                                  (b_ = ig_plan_operand((plan_), (frame_)->steps[s_].plan, k_), true); \
+             k_++)                                                                                     \
+            if (b_ != IG_PLAN_NONE)
+
+/* Frame construction, in its parts: frame_buffers.c, then steps in frame.c; addresses and lists in frame_bind.c. */
+/* The number of the port that buffer b is or is a part of; IG_PLAN_NONE where it is none. */
+uint32_t ig_frame_port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b);
 enum ingot_status ig_frame_size_buffers(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
 enum ingot_status ig_frame_plan_memory(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
 /* The name of a step for messages. */

@@ -17,6 +17,7 @@ static enum ingot_status fill(struct ig_instance *instance, struct ig_frame_env 
     env->memory = &instance->memory;
     IG_TRY(ig_frame_create(env, 0, &instance->frame, error));
     instance->scratch = env->scratch;
+    instance->bytes = sizeof *instance + ig_arena_bytes(&instance->memory);
     return INGOT_OK;
 }
 
@@ -34,6 +35,15 @@ enum ingot_status ig_instance_create(const struct ig_frame_env *env, const int64
     return status;
 }
 
+enum ingot_status ig_instance_capture(struct ig_instance *instance, const struct ig_frame_env *env,
+                                      struct ingot_error *error) {
+    if (instance->captured) return INGOT_OK;
+    IG_TRY(ig_frame_capture(env, instance->frame, error));
+    instance->bytes += ig_frame_list_bytes(instance->frame, env->device);
+    instance->captured = true;
+    return INGOT_OK;
+}
+
 void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env *env) {
     if (!instance) return;
     ig_frame_destroy(instance->frame, env->device);
@@ -43,10 +53,10 @@ void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env
 
 /* ---- The cache ---------------------------------------------------------------------------------------------------------- */
 
-enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t capacity,
+enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t capacity, size_t max_bytes,
                                          const struct ingot_allocator *allocator, struct ingot_error *error) {
     size_t bytes;
-    *cache = (struct ig_instance_cache){.capacity = capacity};
+    *cache = (struct ig_instance_cache){.capacity = capacity, .max_bytes = max_bytes};
     if (ig_size_mul(capacity, sizeof(struct ig_instance *), &bytes))
         cache->at = ig_allocate(allocator, bytes, _Alignof(struct ig_instance *));
     if (!cache->at) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %zu plan instances", capacity);
@@ -70,17 +80,30 @@ struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, cons
     return NULL;
 }
 
-void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance,
-                           const struct ig_frame_env *env) {
-    instance->last_used = ++cache->clock;
-    if (cache->count < cache->capacity) {
-        cache->at[cache->count++] = instance;
-        return;
-    }
+static void drop_oldest(struct ig_instance_cache *cache, const struct ig_frame_env *env) {
     size_t oldest = 0;
     for (size_t i = 1; i < cache->count; i++) {
         if (cache->at[i]->last_used < cache->at[oldest]->last_used) oldest = i;
     }
     ig_instance_destroy(cache->at[oldest], env);
-    cache->at[oldest] = instance;
+    cache->at[oldest] = cache->at[--cache->count];
+}
+
+void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance,
+                           const struct ig_frame_env *env) {
+    instance->last_used = ++cache->clock;
+    if (cache->count == cache->capacity) drop_oldest(cache, env);
+    cache->at[cache->count++] = instance;
+}
+
+static size_t bytes_of_all(const struct ig_instance_cache *cache) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < cache->count; i++)
+        bytes += cache->at[i]->bytes;
+    return bytes;
+}
+
+void ig_instance_cache_trim(struct ig_instance_cache *cache, const struct ig_frame_env *env) {
+    while (cache->count > 1 && bytes_of_all(cache) > cache->max_bytes)
+        drop_oldest(cache, env);
 }

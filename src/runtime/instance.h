@@ -1,6 +1,6 @@
 /*
- * A plan instance: what a context knows about one set of shapes. Instances live in a cache that is bounded in number,
- * least recently used out first.
+ * A plan instance: what a context knows about one set of shapes. Instances live in a cache that is bounded in number
+ * and in bytes, least recently used out first.
  */
 #ifndef IG_RUNTIME_INSTANCE_H
 #define IG_RUNTIME_INSTANCE_H
@@ -12,6 +12,8 @@ struct ig_instance {
     int64_t *slots;         /* all numbers of these shapes; the first, the symbols, are the key */
     struct ig_frame *frame; /* of the main plan */
     size_t scratch;         /* per worker */
+    size_t bytes;           /* of it all, lists included */
+    bool captured;
     uint64_t last_used;
 };
 
@@ -19,15 +21,19 @@ struct ig_instance {
  * the device's parts, the file and the allocator are set. */
 enum ingot_status ig_instance_create(const struct ig_frame_env *env, const int64_t *symbols,
                                      struct ig_instance **out_instance, struct ingot_error *error);
+/* Captures the lists, once; see ig_frame_capture for what must be there. */
+enum ingot_status ig_instance_capture(struct ig_instance *instance, const struct ig_frame_env *env,
+                                      struct ingot_error *error);
 void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env *env);
 
 struct ig_instance_cache {
     struct ig_instance **at;
     size_t count, capacity;
+    size_t max_bytes;
     uint64_t clock;
 };
 
-enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t capacity,
+enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t capacity, size_t max_bytes,
                                          const struct ingot_allocator *allocator, struct ingot_error *error);
 void ig_instance_cache_deinit(struct ig_instance_cache *cache, const struct ig_frame_env *env);
 /* NULL where there is none for these symbols. Counts as a use. */
@@ -35,5 +41,7 @@ struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, cons
 /* Adds, and destroys the least recently used where there is no room. */
 void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance,
                            const struct ig_frame_env *env);
+/* Destroys the least recently used until the bytes keep to the bound; the one used last stays in any case. */
+void ig_instance_cache_trim(struct ig_instance_cache *cache, const struct ig_frame_env *env);
 
 #endif

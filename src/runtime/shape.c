@@ -21,8 +21,7 @@ const char *ig_shape_describe(const struct ig_plan *plan, const int64_t *slots, 
 
 /* ---- Symbols ---------------------------------------------------------------------------------------------------- */
 
-static int64_t read_integer(const struct ingot_tensor *tensor, uint32_t element) {
-    const char *at = (const char *)tensor->data + element * ingot_dtype_size(tensor->dtype);
+static int64_t read_integer(enum ingot_dtype dtype, const void *at) {
     union {
         int8_t i8;
         int16_t i16;
@@ -32,8 +31,8 @@ static int64_t read_integer(const struct ingot_tensor *tensor, uint32_t element)
         uint16_t u16;
         uint32_t u32;
     } value = {.i64 = 0};
-    memcpy(&value, at, ingot_dtype_size(tensor->dtype));
-    switch (tensor->dtype) {
+    memcpy(&value, at, ingot_dtype_size(dtype));
+    switch (dtype) {
     case INGOT_I8: return value.i8;
     case INGOT_I16: return value.i16;
     case INGOT_I32: return value.i32;
@@ -50,7 +49,8 @@ static bool is_integer(enum ingot_dtype dtype) {
 }
 
 static enum ingot_status read_symbol(const struct ig_plan *plan, const struct ig_plan_symbol *symbol,
-                                     const struct ingot_tensor *inputs, int64_t *out_value, struct ingot_error *error) {
+                                     const struct ingot_tensor *inputs, const int64_t *copy, int64_t *out_value,
+                                     struct ingot_error *error) {
     const struct ingot_tensor *tensor = &inputs[symbol->input];
     const char *name = ig_plan_text(plan, symbol->name);
     const char *input = ig_plan_text(plan, plan->tensors[plan->subplans[0].inputs + symbol->input].name);
@@ -65,7 +65,8 @@ static enum ingot_status read_symbol(const struct ig_plan *plan, const struct ig
             return IG_ERR(error, INGOT_INVALID_ARGUMENT,
                           "input '%s' has %lld elements, but '%s' is read from element %u of it", input,
                           (long long)ingot_tensor_elements(tensor), name, symbol->element);
-        value = read_integer(tensor, symbol->element);
+        const char *at = (const char *)tensor->data + symbol->element * ingot_dtype_size(tensor->dtype);
+        value = read_integer(tensor->dtype, tensor->memory == INGOT_CUDA ? (const void *)copy : at);
     }
     if (value < symbol->lo || value > symbol->hi) {
         char place[48];
@@ -80,9 +81,9 @@ static enum ingot_status read_symbol(const struct ig_plan *plan, const struct ig
 }
 
 enum ingot_status ig_shape_read_symbols(const struct ig_plan *plan, const struct ingot_tensor *inputs,
-                                        int64_t *out_values, struct ingot_error *error) {
+                                        const int64_t *elements, int64_t *out_values, struct ingot_error *error) {
     for (uint32_t i = 0; i < plan->n_symbols; i++)
-        IG_TRY(read_symbol(plan, &plan->symbols[i], inputs, &out_values[i], error));
+        IG_TRY(read_symbol(plan, &plan->symbols[i], inputs, elements ? &elements[i] : NULL, &out_values[i], error));
     return INGOT_OK;
 }
 

@@ -12,9 +12,10 @@ static inline uint32_t ig_shape_slots(const struct ig_plan *plan) {
 const char *ig_shape_describe(const struct ig_plan *plan, const int64_t *slots, char *out, size_t capacity);
 #define IG_SHAPE_DESCRIPTION_SIZE 256
 
-/* Reads the symbols from the bound inputs into out_values, checking ranges. */
+/* Reads the symbols from the bound inputs into out_values, checking ranges. Where an element of an input in GPU memory is
+ * wanted, `elements`, by symbol, holds a copy of it. */
 enum ingot_status ig_shape_read_symbols(const struct ig_plan *plan, const struct ingot_tensor *inputs,
-                                        int64_t *out_values, struct ingot_error *error);
+                                        const int64_t *elements, int64_t *out_values, struct ingot_error *error);
 
 /* slots[0 … n_symbols-1] are set; fills the rest. */
 enum ingot_status ig_shape_evaluate(const struct ig_plan *plan, int64_t *slots, struct ingot_error *error);

@@ -14,7 +14,9 @@ struct ig_walk {
     const int64_t *slots; /* the shape program's numbers */
     struct ig_device *device;
     struct ig_stream *stream;
+    void *scalars;              /* two lines of pinned host memory: for what is read, for what is written */
     struct ig_step_time *times; /* by step of the plan; NULL: not asked for. Otherwise steps are launched one by one. */
+    struct ig_event **marks;    /* by which a device with a clock of its own measures: one more than steps */
     uint64_t total;             /* nanoseconds of all steps so far */
 };
 

@@ -1,0 +1,173 @@
+/* Where inputs and results of a run lie, and their ways to and from the device; see context.h. */
+#include "runtime/context.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+static size_t input_bytes(const struct ig_context *context, uint32_t i) {
+    return context->current->frame->inputs[i].bytes;
+}
+
+static enum ingot_status check_given(const struct ig_context *context, uint32_t i, struct ingot_error *error) {
+    const struct ig_output *output = &context->outputs[i];
+    size_t bytes = context->current->frame->outputs[i].bytes;
+    if (!output->given || output->given_size >= bytes) return INGOT_OK;
+    return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' has %zu bytes, the memory given for it %zu",
+                  ig_context_tensor_name(context, ig_context_output_tensor(context, i)), bytes, output->given_size);
+}
+
+/* ---- Where the device's memory is the host's -------------------------------------------------------------------------- */
+
+static enum ingot_status bind_host(struct ig_context *context, struct ingot_error *error) {
+    struct ig_frame *frame = context->current->frame;
+    struct ig_device *device = context->env.device;
+    for (uint32_t i = 0; i < context->n_inputs; i++) {
+        void *data = context->tensors[i].data;
+        ig_frame_bind(device, frame, &frame->inputs[i], input_bytes(context, i) ? data : context->env.dummy);
+    }
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        struct ig_output *output = &context->outputs[i];
+        size_t bytes = frame->outputs[i].bytes, needed = bytes < IG_LINE ? IG_LINE : bytes;
+        IG_TRY(check_given(context, i, error));
+        if (!output->given) IG_TRY(ig_device_grow(device, false, needed, &output->own, &output->own_size, error));
+        ig_frame_bind(device, frame, &frame->outputs[i], output->given ? output->given : output->own);
+    }
+    return INGOT_OK;
+}
+
+/* ---- Where it is not: places in the transfers' blocks ------------------------------------------------------------------ */
+
+static enum ingot_status take(size_t *end, size_t bytes, size_t *out_place, struct ingot_error *error) {
+    size_t rounded;
+    *out_place = *end;
+    if (ig_size_add(bytes ? bytes : 1, IG_LINE - 1, &rounded) && ig_size_add(*end, rounded / IG_LINE * IG_LINE, end))
+        return INGOT_OK;
+    return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs and outputs of these shapes exceed the address space");
+}
+
+static bool kernels_can_use(enum ingot_memory memory, const void *address) {
+    return memory == INGOT_CUDA && address && (uintptr_t)address % IG_KERNEL_ALIGNMENT == 0;
+}
+
+/* First those that the host copies, so that they lie together; then those that go straight to the block. */
+static enum ingot_status place_inputs(struct ig_context *context, struct ingot_error *error) {
+    struct ig_transfer_sizes *sizes = &context->sizes;
+    sizes->inputs = 0;
+    for (uint32_t i = 0; i < context->n_inputs; i++) {
+        context->inputs[i].place = IG_NO_PLACE;
+        if (context->tensors[i].memory == INGOT_HOST && input_bytes(context, i))
+            IG_TRY(take(&sizes->inputs, input_bytes(context, i), &context->inputs[i].place, error));
+    }
+    sizes->pinned_inputs = sizes->inputs;
+    for (uint32_t i = 0; i < context->n_inputs; i++) {
+        const struct ingot_tensor *tensor = &context->tensors[i];
+        if (tensor->memory == INGOT_HOST || kernels_can_use(tensor->memory, tensor->data)) continue;
+        if (input_bytes(context, i))
+            IG_TRY(take(&sizes->inputs, input_bytes(context, i), &context->inputs[i].place, error));
+    }
+    return INGOT_OK;
+}
+
+/* Does it come back through the pinned block? */
+static bool is_fetched(const struct ig_output *output) {
+    return output->memory == INGOT_HOST || (output->memory == INGOT_PINNED && !output->given);
+}
+
+static enum ingot_status place_outputs(struct ig_context *context, struct ingot_error *error) {
+    const struct ig_frame *frame = context->current->frame;
+    struct ig_transfer_sizes *sizes = &context->sizes;
+    sizes->outputs = 0;
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        IG_TRY(check_given(context, i, error));
+        context->outputs[i].place = IG_NO_PLACE;
+        if (is_fetched(&context->outputs[i]))
+            IG_TRY(take(&sizes->outputs, frame->outputs[i].bytes, &context->outputs[i].place, error));
+    }
+    sizes->pinned_outputs = sizes->outputs;
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        struct ig_output *output = &context->outputs[i];
+        if (is_fetched(output) || kernels_can_use(output->memory, output->given)) continue;
+        IG_TRY(take(&sizes->outputs, frame->outputs[i].bytes, &output->place, error));
+    }
+    return INGOT_OK;
+}
+
+static void *address_of_input(const struct ig_context *context, uint32_t i) {
+    if (context->inputs[i].place != IG_NO_PLACE) return context->transfer.inputs + context->inputs[i].place;
+    return input_bytes(context, i) ? context->tensors[i].data : context->env.dummy;
+}
+
+static void *address_of_output(const struct ig_context *context, uint32_t i) {
+    const struct ig_output *output = &context->outputs[i];
+    return output->place != IG_NO_PLACE ? context->transfer.outputs + output->place : output->given;
+}
+
+static enum ingot_status bind_separate(struct ig_context *context, struct ingot_error *error) {
+    struct ig_frame *frame = context->current->frame;
+    IG_TRY(place_inputs(context, error));
+    IG_TRY(place_outputs(context, error));
+    if (!ig_transfer_has_room(&context->transfer, &context->sizes)) {
+        IG_TRY(ig_context_settle(context, error));
+        IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, error));
+    }
+    for (uint32_t i = 0; i < context->n_inputs; i++)
+        ig_frame_bind(context->env.device, frame, &frame->inputs[i], address_of_input(context, i));
+    for (uint32_t i = 0; i < context->n_outputs; i++)
+        ig_frame_bind(context->env.device, frame, &frame->outputs[i], address_of_output(context, i));
+    return INGOT_OK;
+}
+
+enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot_error *error) {
+    return context->env.device->host_memory ? bind_host(context, error) : bind_separate(context, error);
+}
+
+/* ---- The ways --------------------------------------------------------------------------------------------------------------- */
+
+enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
+                                         struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    struct ig_transfer *transfer = &context->transfer;
+    bool staged = context->sizes.pinned_inputs > 0;
+    if (staged) IG_TRY(ig_transfer_begin(transfer, error));
+    for (uint32_t i = 0; i < context->n_inputs; i++) {
+        const struct ingot_tensor *tensor = &context->tensors[i];
+        size_t place = context->inputs[i].place, bytes = input_bytes(context, i);
+        if (place == IG_NO_PLACE) continue;
+        if (tensor->memory == INGOT_HOST)
+            IG_TRY(ig_transfer_put(transfer, stream, place, tensor->data, bytes, error));
+        else
+            IG_TRY(device->api->copy(device, stream, transfer->inputs + place, tensor->data, bytes, error));
+    }
+    return staged ? ig_transfer_end(transfer, stream, error) : INGOT_OK;
+}
+
+enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig_stream *stream,
+                                           struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    IG_TRY(ig_transfer_fetch(&context->transfer, stream, context->sizes.pinned_outputs, error));
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        struct ig_output *output = &context->outputs[i];
+        output->deliver_to = is_fetched(output) ? output->given : NULL;
+        if (is_fetched(output) || output->place == IG_NO_PLACE || !output->given || !output->bytes) continue;
+        IG_TRY(device->api->copy(device, stream, output->given, context->transfer.outputs + output->place,
+                                 output->bytes, error));
+    }
+    return INGOT_OK;
+}
+
+void ig_context_deliver(struct ig_context *context) {
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        struct ig_output *output = &context->outputs[i];
+        if (output->deliver_to && output->bytes)
+            memcpy(output->deliver_to, context->transfer.pinned_outputs + output->place, output->bytes);
+        output->deliver_to = NULL;
+    }
+}
+
+void *ig_context_result(const struct ig_context *context, size_t index) {
+    const struct ig_output *output = &context->outputs[index];
+    if (output->given) return output->given;
+    if (context->env.device->host_memory) return output->own;
+    return (is_fetched(output) ? context->transfer.pinned_outputs : context->transfer.outputs) + output->place;
+}

@@ -1,0 +1,240 @@
+/*
+ * Runs; see runtime.h. A run is: read the symbols, look the plan instance up (or make it, the first time), make sure of
+ * memory, patch in addresses that changed, launch, wait. Only making an instance and growing memory allocate; they also
+ * wait for the run before, whose memory and lists they may give back.
+ */
+#include "runtime/context.h"
+
+#include "base/memory.h"
+
+/* ---- Shapes --------------------------------------------------------------------------------------------------------------- */
+
+/* Elements that are symbols and lie in the device's memory come to the host. */
+static enum ingot_status fetch_elements(struct ig_context *context, struct ig_stream *stream,
+                                        struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    bool any = false;
+    for (uint32_t i = 0; i < context->plan->n_symbols; i++) {
+        const struct ig_plan_symbol *symbol = &context->plan->symbols[i];
+        const struct ingot_tensor *tensor = &context->tensors[symbol->input];
+        if (symbol->axis != IG_PLAN_NONE || tensor->memory != INGOT_CUDA) continue;
+        if ((int64_t)symbol->element >= ingot_tensor_elements(tensor)) continue; /* is refused when it is read */
+        size_t size = ingot_dtype_size(tensor->dtype);
+        IG_TRY(device->api->copy(device, stream, &context->elements[i],
+                                 (const char *)tensor->data + symbol->element * size, size, error));
+        any = true;
+    }
+    return any ? device->api->stream_wait(device, stream, error) : INGOT_OK;
+}
+
+static enum ingot_status read_symbols(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    for (uint32_t i = 0; context->inputs_changed && i < context->n_inputs; i++) {
+        if (!context->inputs[i].bound)
+            return IG_ERR(error, INGOT_INVALID_ARGUMENT, "input '%s' is not set",
+                          ig_context_tensor_name(context, ig_context_input_tensor(context, i)));
+    }
+    if (!context->env.device->host_memory) IG_TRY(fetch_elements(context, stream, error));
+    return ig_shape_read_symbols(context->plan, context->tensors, context->elements, context->symbols, error);
+}
+
+/* ---- Instances and memory ---------------------------------------------------------------------------------------------- */
+
+static enum ingot_status grow_arena(struct ig_context *context, const struct ig_instance *instance, size_t needed,
+                                    struct ingot_error *error) {
+    if (needed <= context->arena_size) return INGOT_OK;
+    IG_TRY(ig_context_settle(context, error));
+    enum ingot_status status =
+        ig_device_grow(context->env.device, false, needed, &context->arena, &context->arena_size, error);
+    char shapes[IG_SHAPE_DESCRIPTION_SIZE];
+    if (status != INGOT_OK)
+        ig_error_prefix(error, "activations with %s",
+                        ig_shape_describe(context->plan, instance->slots, shapes, sizeof shapes));
+    return status;
+}
+
+static enum ingot_status make_room(struct ig_context *context, struct ig_instance *instance,
+                                   struct ingot_error *error) {
+    const struct ig_frame_env *env = &context->env;
+    IG_TRY(env->device->api->reserve_scratch(env->device, env->stream, instance->scratch, error));
+    /* A line more, so that what is empty and placed last has an address of its own. */
+    size_t needed;
+    if (!ig_size_add(instance->frame->arena_bytes, IG_LINE, &needed))
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the activations of these shapes exceed the address space");
+    IG_TRY(grow_arena(context, instance, needed, error));
+    if (instance->frame->base != context->arena) ig_frame_place(env, instance->frame, context->arena);
+    return INGOT_OK;
+}
+
+static enum ingot_status make_instance(struct ig_context *context, struct ig_instance **out_instance,
+                                       struct ingot_error *error) {
+    const struct ig_frame_env *env = &context->env;
+    struct ig_instance *instance;
+    context->current = NULL; /* it may be the one that has to go */
+    IG_TRY(ig_context_settle(context, error));
+    IG_TRY(ig_instance_create(env, context->symbols, &instance, error));
+    enum ingot_status status = ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error);
+    if (status == INGOT_OK) status = make_room(context, instance, error);
+    if (status != INGOT_OK) {
+        ig_instance_destroy(instance, env);
+        return status;
+    }
+    ig_instance_cache_add(&context->cache, instance, env);
+    *out_instance = instance;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    IG_TRY(read_symbols(context, stream, error));
+    struct ig_instance *instance = ig_instance_cache_find(&context->cache, context->symbols, context->plan->n_symbols);
+    if (!instance) {
+        IG_TRY(make_instance(context, &instance, error));
+    } else {
+        if (context->inputs_changed || instance != context->current)
+            IG_TRY(ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error));
+        IG_TRY(make_room(context, instance, error));
+    }
+    context->current = instance;
+    context->inputs_changed = false;
+    return INGOT_OK;
+}
+
+/* Once per instance, when its ports are bound. */
+static enum ingot_status capture(struct ig_context *context, struct ingot_error *error) {
+    if (context->current->captured) return INGOT_OK;
+    IG_TRY(ig_instance_capture(context->current, &context->env, error));
+    ig_instance_cache_trim(&context->cache, &context->env);
+    return INGOT_OK;
+}
+
+/* ---- Streams --------------------------------------------------------------------------------------------------------------- */
+
+/* The caller's stream, or the context's own for NULL. */
+static enum ingot_status find_stream(struct ig_context *context, void *native, struct ig_stream **out_stream,
+                                     struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    *out_stream = context->env.stream;
+    if (!native) return INGOT_OK;
+    for (int i = 0; i < IG_ADOPTED_STREAMS; i++) {
+        *out_stream = context->adopted[i].stream;
+        if (*out_stream && context->adopted[i].native == native) return INGOT_OK;
+    }
+    IG_TRY(device->api->stream_adopt(device, native, out_stream, error));
+    struct ig_adopted *slot = &context->adopted[context->next_adopted++ % IG_ADOPTED_STREAMS];
+    if (slot->stream) {
+        if (context->last == slot->stream) context->last = NULL;
+        device->api->stream_destroy(device, slot->stream);
+    }
+    *slot = (struct ig_adopted){native, *out_stream};
+    return INGOT_OK;
+}
+
+/* ---- Running ------------------------------------------------------------------------------------------------------------ */
+
+static enum ingot_status mark(struct ig_context *context, struct ig_stream *stream, int which,
+                              struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    return context->marks[which] ? device->api->event_record(device, stream, context->marks[which], error) : INGOT_OK;
+}
+
+static enum ingot_status walk(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_walk walk = {.plan = context->plan,
+                           .slots = context->current->slots,
+                           .device = context->env.device,
+                           .stream = stream,
+                           .scalars = context->scalars,
+                           .times = context->times,
+                           .marks = context->step_marks};
+    return ig_frame_run(&walk, context->current->frame, error);
+}
+
+/* With transfers, behind the context's last run, which may be on another stream. */
+static enum ingot_status walk_separate(struct ig_context *context, struct ig_stream *stream,
+                                       struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    if (context->last != stream) IG_TRY(device->api->event_wait(device, stream, context->done, error));
+    context->last = stream;
+    IG_TRY(mark(context, stream, IG_MARK_BEGIN, error));
+    IG_TRY(ig_context_send_inputs(context, stream, error));
+    IG_TRY(mark(context, stream, IG_MARK_COMPUTE, error));
+    IG_TRY(walk(context, stream, error));
+    IG_TRY(mark(context, stream, IG_MARK_OUTPUT, error));
+    IG_TRY(ig_context_fetch_outputs(context, stream, error));
+    IG_TRY(mark(context, stream, IG_MARK_END, error));
+    return device->api->event_record(device, stream, context->done, error);
+}
+
+static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    IG_TRY(ig_context_prepare(context, stream, error));
+    IG_TRY(ig_context_bind_ports(context, error));
+    IG_TRY(capture(context, error));
+    for (uint32_t i = 0; i < context->n_outputs; i++)
+        context->outputs[i].bytes = context->current->frame->outputs[i].bytes;
+    struct ig_device *device = context->env.device;
+    enum ingot_status status =
+        device->host_memory ? walk(context, stream, error) : walk_separate(context, stream, error);
+    if (status == INGOT_OK) return INGOT_OK;
+    /* Whatever was enqueued before a failure must end before its memory is touched again. */
+    struct ingot_error ignored;
+    (void)device->api->stream_wait(device, stream, &ignored);
+    context->under_way = false;
+    return status;
+}
+
+enum ingot_status ig_context_enqueue(struct ig_context *context, void *native, struct ingot_error *error) {
+    struct ig_stream *stream;
+    IG_TRY(find_stream(context, native, &stream, error));
+    for (uint32_t i = 0; i < context->n_outputs; i++)
+        context->outputs[i].ready = false;
+    context->timed = false;
+    IG_TRY(begin_run(context, stream, error));
+    for (uint32_t i = 0; i < context->n_outputs; i++)
+        context->outputs[i].ready = true;
+    context->under_way = true;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    if (!context->under_way) return INGOT_OK;
+    if (device->host_memory) return device->api->stream_wait(device, context->env.stream, error);
+    return device->api->event_sync(device, context->done, error);
+}
+
+enum ingot_status ig_context_wait(struct ig_context *context, struct ingot_error *error) {
+    if (!context->under_way) return INGOT_OK;
+    enum ingot_status status = ig_context_settle(context, error);
+    context->under_way = false;
+    for (uint32_t i = 0; status != INGOT_OK && i < context->n_outputs; i++)
+        context->outputs[i].ready = false;
+    if (status != INGOT_OK) return status;
+    ig_context_deliver(context);
+    context->timed = true;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_context_run(struct ig_context *context, struct ingot_error *error) {
+    IG_TRY(ig_context_enqueue(context, NULL, error));
+    return ig_context_wait(context, error);
+}
+
+enum ingot_status ig_context_output(const struct ig_context *context, size_t index, struct ingot_tensor *out_tensor,
+                                    struct ingot_error *error) {
+    if (index >= context->n_outputs)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "there is no output %zu: the engine has %u", index,
+                      context->n_outputs);
+    const struct ig_plan_tensor *tensor = ig_context_output_tensor(context, index);
+    const struct ig_output *output = &context->outputs[index];
+    if (!output->ready)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' has no result: no run has succeeded since it was set",
+                      ig_context_tensor_name(context, tensor));
+    if (context->under_way && output->memory != INGOT_CUDA)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' is under way: ingot_context_wait comes first",
+                      ig_context_tensor_name(context, tensor));
+    *out_tensor = (struct ingot_tensor){.dtype = (enum ingot_dtype)tensor->dtype,
+                                        .rank = (int)tensor->rank,
+                                        .data = ig_context_result(context, index),
+                                        .memory = output->memory};
+    for (uint32_t axis = 0; axis < tensor->rank; axis++)
+        out_tensor->dims[axis] = context->current->slots[tensor->dims[axis]];
+    return INGOT_OK;
+}
