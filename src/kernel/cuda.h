@@ -10,5 +10,6 @@
 
 struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *);
+struct ig_kernel *ig_kernel_window_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 
 #endif

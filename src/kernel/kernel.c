@@ -19,7 +19,7 @@ static const schedule_fn schedules[] = {
 /* Where a family has no schedule of its own for GPUs, the threads of a block share the loops of the one for CPUs. */
 static const schedule_fn cuda_schedules[] = {
     [IG_FAMILY_MAP] = ig_kernel_map_cuda,      [IG_FAMILY_ROW] = ig_kernel_row_cuda,
-    [IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_WINDOW] = ig_kernel_window,
+    [IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_WINDOW] = ig_kernel_window_cuda,
     [IG_FAMILY_SCAN] = ig_kernel_scan,         [IG_FAMILY_REST] = ig_kernel_rest,
 };
 enum { CUDA_THREADS = 256 };

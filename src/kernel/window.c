@@ -8,92 +8,84 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernel/kernel.h"
-#include "kernel/lower.h"
-#include "kernel/taps.h"
+#include "kernel/window.h"
 
-enum { MAX_SPATIAL = INGOT_MAX_RANK - 2, CHUNK = 64 };
+enum { CHUNK = 64 };
 
-struct window {
-    struct ig_graph *graph;
-    const struct ig_region *region;
-    struct ig_node node;
-    struct ig_loops *k;
-    struct ig_lower lower;
-    struct ig_kernel *kernel;
-    enum ingot_dtype dtype; /* that it computes in */
-    int spatial;
-    bool last; /* channels last */
-    struct ig_axis axis[MAX_SPATIAL];
-    int best, place;           /* arrays of running results, of their positions (argmax); channels last */
-    int best_acc, place_acc;   /* the same as accumulators */
-    ig_x image, channel, lane; /* of the element at hand; lane: its place in the arrays */
-    ig_x at[MAX_SPATIAL];      /* in the output */
-};
-
-static ig_x num(struct window *w, int64_t i) {
+static ig_x num(struct ig_window *w, int64_t i) {
     return ig_x_index(w->k, i);
 }
 
-static ig_x dim(struct window *w, ig_dim d) {
+static ig_x dim(struct ig_window *w, ig_dim d) {
     return ig_x_dim(w->k, d);
 }
 
-static const struct ig_attr *attr(const struct window *w, enum ig_attr_name name) {
+static const struct ig_attr *attr(const struct ig_window *w, enum ig_attr_name name) {
     return ig_attr(w->graph, &w->node, name);
 }
 
-static struct ig_stmt *loop(struct window *w, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi, ig_x *out_var) {
+static struct ig_stmt *loop(struct ig_window *w, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi, ig_x *out_var) {
     return ig_s_for(w->k, body, kind, num(w, 0), hi, num(w, 1), out_var);
 }
 
-static bool is_argmax(const struct window *w) {
+bool ig_window_is_argmax(const struct ig_window *w) {
     return w->node.op == IG_OP_pool_argmax;
 }
 
-static bool is_maximum(const struct window *w) {
-    return w->node.op == IG_OP_pool_max || is_argmax(w);
+static bool is_maximum(const struct ig_window *w) {
+    return w->node.op == IG_OP_pool_max || ig_window_is_argmax(w);
 }
 
 /* The index in a tensor laid out as the input and the output are. */
-static void index_at(const struct window *w, const ig_x *spatial, ig_x *out_index) {
+static void index_at(const struct ig_window *w, const ig_x *spatial, ig_x *out_index) {
     out_index[0] = w->image;
-    out_index[w->last ? w->spatial + 1 : 1] = w->channel;
+    bool several = w->lanes != IG_NO_X;
+    out_index[w->last ? w->spatial + 1 : 1] =
+        several ? ig_x_add(w->k, w->channel, ig_x_sub(w->k, w->lane, w->base)) : w->channel;
     memcpy(out_index + (w->last ? 1 : 2), spatial, (size_t)w->spatial * sizeof *out_index);
 }
 
 /* ---- Running results ------------------------------------------------------------------------------------------------ */
 
 /* What no element is less than, or nothing in a sum. */
-static ig_x neutral(struct window *w) {
+static ig_x neutral(struct ig_window *w) {
     if (ig_dtype_is_float(w->dtype)) return ig_x_float(w->k, w->dtype, is_maximum(w) ? -INFINITY : 0);
     int bits = 8 * (int)ingot_dtype_size(w->dtype);
     bool lowest = is_maximum(w) && ig_dtype_is_signed(w->dtype);
     return ig_x_int(w->k, w->dtype, lowest ? INT64_MIN >> (64 - bits) : 0);
 }
 
-static ig_x best_so_far(struct window *w) {
-    return w->last ? ig_x_load(w->k, w->best, w->lane) : ig_x_acc(w->k, w->best_acc, w->dtype);
+static ig_x best_so_far(struct ig_window *w) {
+    return w->lanes != IG_NO_X ? ig_x_load(w->k, w->best, w->lane) : ig_x_acc(w->k, w->best_acc, w->dtype);
 }
 
-static ig_x place_so_far(struct window *w) {
-    return w->last ? ig_x_load(w->k, w->place, w->lane) : ig_x_acc(w->k, w->place_acc, INGOT_I64);
+static ig_x place_so_far(struct ig_window *w) {
+    return w->lanes != IG_NO_X ? ig_x_load(w->k, w->place, w->lane) : ig_x_acc(w->k, w->place_acc, INGOT_I64);
 }
 
-static void begin(struct window *w, struct ig_stmt *body) {
+/* The loop over the channels at hand, if there are several. */
+static struct ig_stmt *lane_loop(struct ig_window *w, struct ig_stmt *body) {
+    ig_x lane;
+    if (w->lanes == IG_NO_X) return body;
+    body = loop(w, body, w->lane_kind, w->lanes, &lane);
+    w->lane = ig_x_add(w->k, w->base, lane);
+    return body;
+}
+
+void ig_window_begin(struct ig_window *w, struct ig_stmt *body) {
     ig_x nowhere = num(w, -1);
-    if (w->last) {
-        body = loop(w, body, IG_FOR_SIMD, w->lane, &w->lane);
+    if (w->lanes != IG_NO_X) {
+        body = lane_loop(w, body);
         ig_s_store(w->k, body, w->best, w->lane, neutral(w));
-        if (is_argmax(w)) ig_s_store(w->k, body, w->place, w->lane, nowhere);
+        if (ig_window_is_argmax(w)) ig_s_store(w->k, body, w->place, w->lane, nowhere);
         return;
     }
     w->best_acc = ig_s_acc(w->k, body, w->dtype, neutral(w));
-    if (is_argmax(w)) w->place_acc = ig_s_acc(w->k, body, INGOT_I64, nowhere);
+    if (ig_window_is_argmax(w)) w->place_acc = ig_s_acc(w->k, body, INGOT_I64, nowhere);
 }
 
 /* Position in the plane of one channel, as asked for. */
-static ig_x place_of(struct window *w, const ig_x *in_at) {
+static ig_x place_of(struct ig_window *w, const ig_x *in_at) {
     bool column_major = attr(w, IG_ATTR_column_major)->i != 0;
     ig_x flat = num(w, 0);
     for (int i = 0; i < w->spatial; i++) {
@@ -104,13 +96,13 @@ static ig_x place_of(struct window *w, const ig_x *in_at) {
 }
 
 /* Takes the input's element at in_at in. The first of equal ones stays; NaN is greater than any number. */
-static void take(struct window *w, struct ig_stmt *body, const ig_x *in_at) {
+static void take(struct ig_window *w, struct ig_stmt *body, const ig_x *in_at) {
     struct ig_loops *k = w->k;
     ig_x index[INGOT_MAX_RANK];
     index_at(w, in_at, index);
     ig_x x = ig_lower_value(&w->lower, w->node.in[0], index), best = best_so_far(w), place = IG_NO_X;
     enum ig_op op = is_maximum(w) ? IG_OP_max : IG_OP_add;
-    if (is_argmax(w)) {
+    if (ig_window_is_argmax(w)) {
         ig_x before = place_so_far(w), better = ig_x_map2(k, IG_OP_lt, best, x);
         if (ig_dtype_is_float(w->dtype)) {
             ig_x number = ig_x_map1(k, IG_OP_not, ig_x_map1(k, IG_OP_isnan, best));
@@ -122,33 +114,44 @@ static void take(struct window *w, struct ig_stmt *body, const ig_x *in_at) {
         x = ig_x_select(k, better, x, best);
         op = IG_OP_where;
     }
-    if (w->last) {
-        if (is_argmax(w)) ig_s_store(k, body, w->place, w->lane, place);
+    if (w->lanes != IG_NO_X) {
+        if (ig_window_is_argmax(w)) ig_s_store(k, body, w->place, w->lane, place);
         ig_s_store(k, body, w->best, w->lane, op == IG_OP_where ? x : ig_x_map2(k, op, best, x));
         return;
     }
-    if (is_argmax(w)) ig_s_update(k, body, w->place_acc, IG_OP_where, place);
+    if (ig_window_is_argmax(w)) ig_s_update(k, body, w->place_acc, IG_OP_where, place);
     ig_s_update(k, body, w->best_acc, op, x);
 }
 
-/* All positions of the window at w->at that are inside; `lanes` channels, channels last. */
-static void visit(struct window *w, struct ig_stmt *body, ig_x first_channel, ig_x lanes) {
+/* A loop along an axis, over the positions inside or over all; in_at: where that is in the input. */
+static struct ig_stmt *tap_loop(struct ig_window *w, struct ig_stmt *body, int i, ig_x *out_in_at, ig_x *inout_inside) {
     struct ig_loops *k = w->k;
-    ig_x in_at[MAX_SPATIAL] = {0}, tap;
-    for (int i = 0; i < w->spatial; i++) {
-        struct ig_taps t = ig_taps_inside(k, &w->axis[i], w->at[i], w->axis[i].in);
+    const struct ig_axis *a = &w->axis[i];
+    ig_x tap;
+    if (!w->unroll) {
+        struct ig_taps t = ig_taps_inside(k, a, w->at[i], a->in);
         body = loop(w, body, IG_FOR_SERIAL, t.count, &tap);
-        in_at[i] = ig_x_add(k, t.from, ig_x_mul(k, tap, num(w, w->axis[i].dilation)));
+        *out_in_at = ig_x_add(k, t.from, ig_x_mul(k, tap, num(w, a->dilation)));
+        return body;
     }
-    if (w->last) {
-        body = loop(w, body, IG_FOR_SIMD, lanes, &w->lane);
-        w->channel = ig_x_add(k, first_channel, w->lane);
-    }
-    take(w, body, in_at);
+    body = loop(w, body, IG_FOR_UNROLL, num(w, a->taps), &tap);
+    ig_x origin = ig_x_sub(k, ig_x_mul(k, w->at[i], num(w, a->stride)), dim(w, a->before));
+    *out_in_at = ig_x_add(k, origin, ig_x_mul(k, tap, num(w, a->dilation)));
+    *inout_inside = ig_x_and(k, *inout_inside, ig_x_less(k, num(w, -1), *out_in_at));
+    *inout_inside = ig_x_and(k, *inout_inside, ig_x_less(k, *out_in_at, dim(w, a->in)));
+    return body;
+}
+
+void ig_window_visit(struct ig_window *w, struct ig_stmt *body) {
+    ig_x in_at[IG_WINDOW_SPATIAL] = {0}, inside = ig_x_int(w->k, INGOT_BOOL, 1);
+    for (int i = 0; i < w->spatial; i++)
+        body = tap_loop(w, body, i, &in_at[i], &inside);
+    if (w->k->x.at[inside].kind != IG_X_INT) body = ig_s_if(w->k, body, inside);
+    take(w, lane_loop(w, body), in_at);
 }
 
 /* How many positions an average divides by. */
-static ig_x divisor(struct window *w) {
+static ig_x divisor(struct ig_window *w) {
     struct ig_loops *k = w->k;
     bool padded = attr(w, IG_ATTR_count_pad)->i != 0;
     ig_x count = num(w, 1);
@@ -164,15 +167,15 @@ static ig_x divisor(struct window *w) {
     return count;
 }
 
-static ig_x result(struct window *w) {
+static ig_x result(struct ig_window *w) {
     struct ig_loops *k = w->k;
     if (w->node.op == IG_OP_pool_avg) {
         return ig_x_map2(k, IG_OP_div, best_so_far(w), ig_x_cast(k, divisor(w), w->dtype, false));
     }
-    if (!is_argmax(w)) return best_so_far(w);
+    if (!ig_window_is_argmax(w)) return best_so_far(w);
     ig_x plane = ig_x_add(
         k, ig_x_mul(k, w->image, dim(w, ig_type_of(w->graph, w->node.in[0])->dim[w->last ? w->spatial + 1 : 1])),
-        w->channel);
+        w->lanes != IG_NO_X ? ig_x_add(k, w->channel, ig_x_sub(k, w->lane, w->base)) : w->channel);
     for (int i = 0; i < w->spatial; i++)
         plane = ig_x_mul(k, plane, dim(w, w->axis[i].in));
     return ig_x_add(k, plane, ig_x_max(k, place_so_far(w), num(w, 0)));
@@ -181,14 +184,15 @@ static ig_x result(struct window *w) {
 /* ---- The rest of the region ------------------------------------------------------------------------------------------ */
 
 static ig_x known(void *user, ig_value value, const ig_x *index) {
-    struct window *w = user;
+    struct ig_window *w = user;
     (void)index;
     if (value != w->node.out) return IG_NO_X;
     return ig_x_cast(w->k, result(w), ig_type_of(w->graph, value)->dtype, false);
 }
 
-static void store(struct window *w, struct ig_stmt *body) {
+void ig_window_store(struct ig_window *w, struct ig_stmt *body) {
     ig_x index[INGOT_MAX_RANK];
+    body = lane_loop(w, body);
     index_at(w, w->at, index);
     w->lower.known = known;
     w->lower.user = w;
@@ -203,13 +207,13 @@ static void store(struct window *w, struct ig_stmt *body) {
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------------ */
 
-static struct ig_stmt *tile_loop(struct window *w, ig_dim tiles, ig_x *out_tile) {
+struct ig_stmt *ig_window_tiles(struct ig_window *w, ig_dim tiles, ig_x *out_tile) {
     w->kernel->tiles = tiles;
     return ig_s_for(w->k, NULL, IG_FOR_TILE, num(w, 0), dim(w, tiles), num(w, 1), out_tile);
 }
 
 /* A tile: image, chunk of channels, all but the last spatial index (of one axis: that too). */
-static void emit_channels_last(struct window *w) {
+static void emit_channels_last(struct ig_window *w) {
     struct ig_loops *k = w->k;
     struct ig_dims *dims = k->dims;
     const struct ig_type *out = ig_type_of(w->graph, w->node.out);
@@ -218,40 +222,44 @@ static void emit_channels_last(struct window *w) {
     struct ig_type space = {.dtype = out->dtype, .rank = outer};
     memcpy(space.dim, out->dim + 1, (size_t)outer * sizeof *space.dim);
     ig_dim rows = ig_dim_product(dims, space.dim, outer);
-    ig_x tile, lanes;
-    struct ig_stmt *body = tile_loop(w, ig_dim_mul(dims, ig_dim_mul(dims, out->dim[0], chunks), rows), &tile);
+    ig_x tile;
+    struct ig_stmt *body = ig_window_tiles(w, ig_dim_mul(dims, ig_dim_mul(dims, out->dim[0], chunks), rows), &tile);
     ig_lower_split(&w->lower, &space, ig_x_mod(k, tile, dim(w, rows)), w->at);
     ig_x rest = ig_x_div(k, tile, dim(w, rows));
     w->image = ig_x_div(k, rest, dim(w, chunks));
     ig_x first = ig_x_mul(k, ig_x_mod(k, rest, dim(w, chunks)), num(w, CHUNK));
-    lanes = ig_x_min(k, num(w, CHUNK), ig_x_sub(k, dim(w, channels), first));
+    w->lanes = ig_x_min(k, num(w, CHUNK), ig_x_sub(k, dim(w, channels), first));
+    w->base = num(w, 0);
+    w->lane_kind = IG_FOR_SIMD;
+    w->channel = first;
+    w->best = ig_loops_local(k, w->dtype, CHUNK, "best");
+    if (ig_window_is_argmax(w)) w->place = ig_loops_local(k, INGOT_I64, CHUNK, "place");
     if (w->spatial > 1) {
         body = loop(w, body, IG_FOR_SERIAL, dim(w, out->dim[w->spatial]), &w->at[w->spatial - 1]);
     }
-    w->lane = lanes;
-    begin(w, body);
-    visit(w, body, first, lanes);
-    body = loop(w, body, IG_FOR_SIMD, lanes, &w->lane);
-    w->channel = ig_x_add(k, first, w->lane);
-    store(w, body);
+    ig_window_begin(w, body);
+    ig_window_visit(w, body);
+    ig_window_store(w, body);
 }
 
 /* A tile: image, channel. */
-static void emit_channels_first(struct window *w) {
+static void emit_channels_first(struct ig_window *w) {
     struct ig_loops *k = w->k;
     const struct ig_type *out = ig_type_of(w->graph, w->node.out);
     ig_x tile;
-    struct ig_stmt *body = tile_loop(w, ig_dim_mul(k->dims, out->dim[0], out->dim[1]), &tile);
+    struct ig_stmt *body = ig_window_tiles(w, ig_dim_mul(k->dims, out->dim[0], out->dim[1]), &tile);
     w->image = ig_x_div(k, tile, dim(w, out->dim[1]));
     w->channel = ig_x_mod(k, tile, dim(w, out->dim[1]));
     for (int i = 0; i < w->spatial; i++)
         body = loop(w, body, IG_FOR_SERIAL, dim(w, out->dim[i + 2]), &w->at[i]);
-    begin(w, body);
-    visit(w, body, IG_NO_X, IG_NO_X);
-    store(w, body);
+    ig_window_begin(w, body);
+    ig_window_visit(w, body);
+    ig_window_store(w, body);
 }
 
-static void init(struct window *w) {
+void ig_window_init(struct ig_window *w, struct ig_graph *graph, const struct ig_region *region) {
+    *w = (struct ig_window){.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};
+    w->lanes = IG_NO_X;
     w->node = w->graph->nodes.at[w->region->anchor];
     w->k = ig_loops_create(w->graph->job, w->graph->dims);
     w->kernel->loops = w->k;
@@ -269,39 +277,27 @@ static void init(struct window *w) {
                                       .stride = attr(w, IG_ATTR_strides)->ints[i],
                                       .dilation = attr(w, IG_ATTR_dilations)->ints[i]};
     }
-    if (!w->last) return;
-    w->best = ig_loops_local(w->k, w->dtype, CHUNK, "best");
-    if (is_argmax(w)) w->place = ig_loops_local(w->k, INGOT_I64, CHUNK, "place");
 }
 
-static ig_dim work(const struct window *w, const struct ig_target *target) {
+void ig_window_finish(struct ig_window *w, int lanes) {
     struct ig_dims *dims = w->k->dims;
     ig_dim taps = ig_type_elements(dims, ig_type_of(w->graph, w->node.out));
     for (int i = 0; i < w->spatial; i++)
         taps = ig_dim_mul(dims, taps, ig_dim_const(dims, w->axis[i].taps));
-    return ig_dim_ceil_div(dims, taps, ig_dim_const(dims, w->last ? ig_micro_lanes(target, w->dtype) : 1));
+    w->kernel->work = ig_dim_ceil_div(dims, taps, ig_dim_const(dims, lanes));
+    w->kernel->scratch_bytes = ig_dim_const(dims, 0);
 }
 
 struct ig_kernel *ig_kernel_window(struct ig_graph *graph, const struct ig_region *region,
                                    const struct ig_target *target) {
-    struct ig_kernel *kernel = IG_NEW(graph->job, struct ig_kernel);
-    struct window *w = IG_NEW(graph->job, struct window);
-    *w = (struct window){.graph = graph, .region = region, .kernel = kernel};
-    kernel->family = IG_FAMILY_WINDOW;
-    init(w);
-    kernel->tactic = w->last ? "window, vectors of channels" : "window, one by one";
-    kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
+    struct ig_window *w = IG_NEW(graph->job, struct ig_window);
+    ig_window_init(w, graph, region);
+    w->kernel->tactic = w->last ? "window, vectors of channels" : "window, one by one";
     if (w->last) {
         emit_channels_last(w);
     } else {
         emit_channels_first(w);
     }
-    kernel->work = work(w, target);
-    for (uint32_t i = 0; i < region->inputs.count; i++) {
-        if (ig_lower_is_literal(graph, region->inputs.at[i]))
-            IG_PUSH(graph->job, &kernel->literals, region->inputs.at[i]);
-    }
-    for (uint32_t i = 0; i < w->k->dim_params.count; i++)
-        IG_PUSH(graph->job, &kernel->dims, w->k->dim_params.at[i]);
-    return kernel;
+    ig_window_finish(w, w->last ? ig_micro_lanes(target, w->dtype) : 1);
+    return w->kernel;
 }
