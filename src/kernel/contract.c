@@ -56,6 +56,16 @@ static bool is_one(const struct ig_contract *c, ig_dim d) {
     return ig_contract_const(c, d, 0) == 1;
 }
 
+enum ingot_dtype ig_contract_half(enum ingot_dtype dtype) {
+    return dtype == INGOT_F16 || dtype == INGOT_BF16 ? dtype : INGOT_DTYPE_NONE;
+}
+
+/* GPUs have products of halves of their own, and micro-kernels only for what these do not do. */
+bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype) {
+    if (dtype == c->dtype) return true;
+    return c->dtype == INGOT_F32 && ig_contract_half(dtype) != INGOT_DTYPE_NONE && !ig_target_is_cuda(c->target);
+}
+
 /* True where B is in panels that the micro-kernel can use: one to four vectors wide. */
 static bool fits_vectors(const struct ig_contract *c) {
     int64_t width = attr(c, IG_ATTR_packed)->i, lanes = ig_micro_lanes(c->target, c->dtype);

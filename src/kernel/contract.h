@@ -48,12 +48,17 @@ ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth);
 ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
 /* The index of C[b][m][n] in the contraction's output. */
 void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index);
+/* True for types that micro-kernels read as they read c->dtype: that itself, and halves where it is f32. */
+bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype);
+/* The type as micro-kernels name it (ig_micro.half). */
+enum ingot_dtype ig_contract_half(enum ingot_dtype dtype);
 /* The whole of A's index in its operand, before borders are looked at (convolutions). */
 void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, ig_x *out_origin);
 /* True where windows may reach beyond the input. */
 bool ig_contract_padded(const struct ig_contract *c);
 
-/* Where a matrix lies in memory with unit stride along its depth (A) or its columns or depth (B). */
+/* Where a matrix lies in memory with unit stride along its depth (A, of c->dtype) or its columns or depth (B, of a type
+ * that micro-kernels convert). */
 struct ig_contract_view {
     int buffer;      /* -1: nowhere */
     ig_x base;       /* position of element [0][0] of the batch given */

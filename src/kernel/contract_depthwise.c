@@ -115,6 +115,7 @@ static void make_micro(struct depthwise *s) {
     struct ig_micro micro = {.kind = IG_MICRO_DEPTHWISE,
                              .name = "depthwise",
                              .dtype = s->c->dtype,
+                             .half = ig_contract_half(ig_type_of(s->c->graph, s->c->node.in[0])->dtype),
                              .rows = (2u << COLUMNS) - 2,
                              .nr = (int)s->chunk,
                              .x_tap = s->x.dilation * s->channels,
@@ -137,7 +138,8 @@ bool ig_contract_depthwise(struct ig_contract *c) {
     if (!c->spatial || c->spatial > 2 || ig_attr_int(c->graph, &c->node, IG_ATTR_packed) != 1) return false;
     if (c->groups == 1) return false;
     const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *w = ig_type_of(c->graph, c->node.in[1]);
-    if (x->dtype != c->dtype || w->dtype != c->dtype || !c->lower.is_input[c->node.in[0]]) return false;
+    if (!ig_contract_can_convert(c, x->dtype) || w->dtype != x->dtype || !c->lower.is_input[c->node.in[0]])
+        return false;
     if (!c->lower.is_input[c->node.in[1]] || !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
     struct depthwise s = {.c = c, .k = c->k};
     struct ig_dims *dims = s.k->dims;

@@ -29,6 +29,7 @@ struct gemm {
     int64_t step;           /* their length */
     bool columns_first;
     bool copy_a, copy_b;
+    int64_t b_element; /* bytes of an element of B in memory */
     ig_dim lda;
     int a_buffer, b_buffer, c_buffer;
     struct ig_contract_view a_view;
@@ -89,14 +90,15 @@ static void choose_operands(struct gemm *s) {
     }
     s->lda = s->copy_a ? copied_stride(s) : s->a_view.stride;
     const struct ig_type *b = ig_type_of(c->graph, c->node.in[1]);
-    s->copy_b = !c->packed || b->dtype != c->dtype;
+    s->copy_b = !c->packed || !ig_contract_can_convert(c, b->dtype);
+    s->b_element = (int64_t)ingot_dtype_size(b->dtype);
 }
 
 /* Rows first where B stays in the second cache and there are blocks enough to share out. */
 static void choose_order(struct gemm *s) {
     struct ig_contract *c = s->c;
     int64_t depth = known(s, c->depth, -1), columns = known(s, c->columns, -1), rows = known(s, c->rows, -1);
-    int64_t b_bytes = depth < 0 || columns < 0 ? INT64_MAX : depth * columns * s->p.element;
+    int64_t b_bytes = depth < 0 || columns < 0 ? INT64_MAX : depth * columns * s->b_element;
     bool many_rows = rows < 0 || rows >= 16 * s->p.mr || (b_bytes <= s->p.first && rows > s->p.mr);
     s->columns_first = s->copy_b || b_bytes > s->p.second || !many_rows;
 }
@@ -201,7 +203,7 @@ static void make_buffers(struct gemm *s) {
 /* While the blocks of a chunk pass by a step of a panel, each fetches its share of the step after it. */
 static int64_t fetch_rate(const struct gemm *s) {
     if (!s->columns_first || s->copy_b || s->chunk_blocks == 1) return 0;
-    int64_t rate = (s->p.nr * s->p.element + s->chunk_blocks - 1) / s->chunk_blocks;
+    int64_t rate = (s->p.nr * s->b_element + s->chunk_blocks - 1) / s->chunk_blocks;
     return (rate + 3) / 4 * 4;
 }
 
@@ -214,11 +216,12 @@ static void make_micro(struct gemm *s) {
         if (used) micro.rows |= 1u << r;
     }
     micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
+    if (!s->copy_b) micro.half = ig_contract_half(ig_type_of(s->c->graph, s->c->node.in[1])->dtype);
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
     /* Panels that come from far away are asked for two kilobytes ahead of their use, or by the blocks before. */
     micro.rate = fetch_rate(s);
-    if (s->columns_first && !s->copy_b && micro.rate == 0) micro.prefetch = 2048 / s->p.element;
+    if (s->columns_first && !s->copy_b && micro.rate == 0) micro.prefetch = 2048 / s->b_element;
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
 }
 
@@ -245,7 +248,7 @@ static struct ig_call_arg fetch_from(struct gemm *s, ig_x depth_at, ig_x nth_blo
     int64_t rate = fetch_rate(s);
     if (rate == 0) return (struct ig_call_arg){-1, num(s, 0)}; /* not passed */
     ig_x at = b_position(s, ig_x_add(s->k, depth_at, num(s, s->step)));
-    at = ig_x_add(s->k, at, ig_x_mul(s->k, nth_block, num(s, rate * s->step / s->p.element)));
+    at = ig_x_add(s->k, at, ig_x_mul(s->k, nth_block, num(s, rate * s->step / s->b_element)));
     return (struct ig_call_arg){s->c->lower.buffer_of[s->c->node.in[1]], at};
 }
 

@@ -5,7 +5,7 @@
  * In a channels-last image neighbouring outputs of a line read at a fixed distance from each other, and a whole kernel row
  * times the channels is one run, so a block of outputs of one line is a matrix product read in place: row stride
  * stride * channels, one walk for each kernel row. (The idea of indirect convolution, Dukhan 2019, without the pointers.)
- * Where the image has borders, the few lines under a tile are copied once with zeros around them.
+ * Where the image has borders, or is of half precision, the few lines under a tile are copied once, with zeros around them.
  *
  * A tile is a number of lines of one image times a group of panels. Lines shorter than half a block share one.
  */
@@ -18,7 +18,7 @@ struct lines {
     int64_t height_taps, width_taps, stride[2], dilation;
     int64_t in_width, out_width, channels;
     ig_dim in_height, out_height, before[2];
-    bool padded;
+    bool copied;
     int64_t line;                    /* elements of a line that the micro-kernel walks: of the input or of the copy */
     int64_t together;                /* lines in one block */
     int64_t blocks, per_block, more; /* of a line: `more` blocks have per_block + 1 outputs */
@@ -53,7 +53,8 @@ static struct ig_stmt *loop(struct lines *s, struct ig_stmt *body, enum ig_for_k
 static bool reads_plainly(const struct ig_contract *c) {
     const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *w = ig_type_of(c->graph, c->node.in[1]);
     return c->spatial == 2 && c->packed && c->groups == 1 && c->lower.is_input[c->node.in[0]] &&
-           ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last) && x->dtype == c->dtype && w->dtype == c->dtype;
+           ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last) && ig_contract_can_convert(c, x->dtype) &&
+           ig_contract_can_convert(c, w->dtype);
 }
 
 /* Reads the problem; false where its lines are not fixed in length or its windows are no runs. */
@@ -75,8 +76,9 @@ static bool read_problem(struct lines *s) {
         s->stride[i] = strides->ints[i];
         s->before[i] = before->dims[i];
     }
-    s->padded = ig_contract_padded(c);
-    bool pointwise = s->height_taps == 1 && s->width_taps == 1 && !s->padded && s->stride[0] == 1 && s->stride[1] == 1;
+    s->copied = ig_contract_padded(c) || x->dtype != c->dtype;
+    bool pointwise =
+        s->height_taps == 1 && s->width_taps == 1 && !ig_contract_padded(c) && s->stride[0] == 1 && s->stride[1] == 1;
     bool sized = s->in_width > 0 && s->out_width > 0 && s->channels > 0 && s->height_taps > 0 && s->width_taps > 0;
     bool borders = known(s, s->before[0], -1) >= 0 && known(s, s->before[1], -1) >= 0;
     return sized && borders && !pointwise && (dilations->ints[1] == 1 || s->width_taps == 1);
@@ -106,7 +108,7 @@ static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) 
     int64_t tiles = (height + lines - 1) / lines * ((all + panels - 1) / panels);
     double depth = (double)(s->height_taps * s->width_taps * s->channels), columns = (double)(panels * s->p.nr);
     double products = (double)(lines * s->out_width) * columns * depth;
-    double copies = s->padded ? 6 * (double)(input_lines(s, lines) * s->line) : 0, weights = 6 * columns * depth;
+    double copies = s->copied ? 6 * (double)(input_lines(s, lines) * s->line) : 0, weights = 6 * columns * depth;
     int64_t two = (tiles + 1) / 2, many = (tiles + 7) / 8;
     return (products + copies + weights) * (double)(2 * two + 2 * many);
 }
@@ -116,7 +118,7 @@ static void choose_tiles(struct lines *s) {
     double best = 0;
     for (int64_t lines = s->together; lines < height + s->together; lines += s->together) {
         int64_t bytes = input_lines(s, lines) * s->line * s->p.element;
-        if (lines > s->together && bytes > (s->padded ? s->p.second / 2 : s->p.second)) break;
+        if (lines > s->together && bytes > (s->copied ? s->p.second / 2 : s->p.second)) break;
         for (int64_t panels = 1; panels <= all; panels++) {
             double cost = tiling_cost(s, lines, panels);
             if (best > 0 && cost >= best) continue;
@@ -134,6 +136,7 @@ static void make_micro(struct lines *s) {
     struct ig_micro micro = {.kind = IG_MICRO_GEMM,
                              .name = "gemm",
                              .dtype = s->c->dtype,
+                             .half = ig_contract_half(ig_type_of(s->c->graph, s->c->node.in[1])->dtype),
                              .vectors = ig_columns_vector_set(s->c, &s->p, false),
                              .nr = s->p.nr,
                              .lda = s->stride[1] * s->channels,
@@ -193,7 +196,7 @@ static void emit_block(struct lines *s, struct ig_stmt *body, ig_x at, ig_x line
     ig_x y = ig_x_add(k, s->first_line, at), rows = ig_x_mul(k, lines, width);
     ig_x line = ig_x_mul(k, at, num(s, s->stride[0]));
     int buffer = s->image_lines;
-    if (!s->padded) {
+    if (!s->copied) {
         buffer = c->lower.buffer_of[c->node.in[0]];
         line = ig_x_add(k, ig_x_mul(k, s->batch, dim(s, s->in_height)), ig_x_mul(k, y, num(s, s->stride[0])));
     }
@@ -221,7 +224,7 @@ static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
     s->batch = rest;
     s->first_line = ig_x_mul(k, line_group, num(s, s->tile_lines));
     ig_x count = ig_x_min(k, num(s, s->tile_lines), ig_x_sub(k, dim(s, s->out_height), s->first_line));
-    if (s->padded) {
+    if (s->copied) {
         ig_x same = ig_x_and(k, ig_x_less(k, ig_x_begin(k), tile), ig_x_less(k, num(s, 0), group));
         copy_lines(s, ig_s_if(k, body, ig_x_map1(k, IG_OP_not, same)), s->batch, count);
     }
@@ -251,16 +254,16 @@ bool ig_contract_lines(struct ig_contract *c) {
     if (!reads_plainly(c) || !read_problem(&s)) return false;
     ig_columns_init(c, &s.p);
     if (!divide_lines(&s) || ig_columns_rows_conflict(&s.p, s.stride[1] * s.channels)) return false;
-    s.line = s.channels * (s.padded ? (s.out_width - 1) * s.stride[1] + s.width_taps : s.in_width);
+    s.line = s.channels * (s.copied ? (s.out_width - 1) * s.stride[1] + s.width_taps : s.in_width);
     choose_tiles(&s);
-    if (s.padded) {
+    if (s.copied) {
         s.image_lines = ig_contract_scratch(c, constant(&s, input_lines(&s, s.tile_lines) * s.line), "lines");
     }
     s.sums = ig_loops_local(c->k, c->dtype, (int64_t)s.p.mr * s.p.nr, "sums");
     make_micro(&s);
     c->kernel->tactic = ig_format(c->k->job, "lines %lldx%d, tiles of %lld lines and %lld panels%s",
                                   (long long)s.per_block * s.together + (s.more > 0), s.p.nr, (long long)s.tile_lines,
-                                  (long long)s.tile_panels, s.padded ? ", lines copied" : "");
+                                  (long long)s.tile_panels, s.copied ? ", lines copied" : "");
     ig_dim images = ig_type_of(c->graph, c->node.out)->dim[0];
     c->kernel->tiles = ig_dim_mul(dims, images, ig_dim_mul(dims, s.line_groups, s.panel_groups));
     ig_x tile;

@@ -20,14 +20,10 @@ static ig_x probe(struct ig_contract *c, ig_dim n) {
     return var;
 }
 
-static bool same_type(enum ingot_dtype a, enum ingot_dtype b) {
-    return a == b;
-}
-
-/* The buffer and position that a plain load of c's own type reads; -1 where the value is something else. */
+/* The buffer and position that a plain load reads; -1 where the value is something else. */
 static int loaded_from(const struct ig_contract *c, ig_x value, ig_x *out_position) {
     const struct ig_x_node *n = ig_x_look(c->k, value);
-    if (n->kind != IG_X_LOAD || !same_type(c->k->buffers.at[n->i].dtype, c->dtype)) return -1;
+    if (n->kind != IG_X_LOAD) return -1;
     if (c->k->buffers.at[n->i].nothing != IG_NO_X) return -1;
     *out_position = n->args[0];
     return (int)n->i;
@@ -67,7 +63,7 @@ struct ig_contract_view ig_contract_view_a(struct ig_contract *c, ig_x b) {
     ig_x m = probe(c, c->rows), p = depth[c->depth_rank - 1];
     ig_dim along;
     view.buffer = loaded_from(c, ig_contract_a(c, b, m, depth), &position);
-    if (view.buffer < 0) return none;
+    if (view.buffer < 0 || c->k->buffers.at[view.buffer].dtype != c->dtype) return none;
     if (!steps(c, position, m, &view.stride) || !steps(c, position, p, &along)) return none;
     if (!is_one(c, stride_along(c, c->depth, along))) return none;
     ig_x from[2] = {m, p}, to[2] = {ig_contract_int(c, 0), ig_contract_int(c, 0)};
@@ -83,7 +79,7 @@ struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b) {
     ig_x n = probe(c, c->columns), p = depth[c->depth_rank - 1];
     ig_dim by_column, by_depth;
     view.buffer = loaded_from(c, ig_contract_b(c, b, n, depth), &position);
-    if (view.buffer < 0) return none;
+    if (view.buffer < 0 || !ig_contract_can_convert(c, c->k->buffers.at[view.buffer].dtype)) return none;
     if (!steps(c, position, n, &by_column) || !steps(c, position, p, &by_depth)) return none;
     view.transposed = !is_one(c, stride_along(c, c->columns, by_column));
     if (view.transposed && !is_one(c, stride_along(c, c->depth, by_depth))) return none;
@@ -228,6 +224,7 @@ static void copy_transposed(struct ig_contract *c, struct ig_stmt *body, const s
                             ig_x panel, int nr, int buffer, ig_x columns) {
     struct ig_loops *k = c->k;
     struct ig_micro micro = {.kind = IG_MICRO_PACK, .name = "pack", .dtype = c->dtype, .nr = nr};
+    micro.half = ig_contract_half(c->k->buffers.at[view->buffer].dtype);
     IG_PUSH(k->job, &c->kernel->micros, micro);
     ig_x first = ig_x_mul(k, panel, ig_contract_int(c, nr));
     ig_x stride = ig_contract_dim(c, view->stride);

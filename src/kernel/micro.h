@@ -11,7 +11,7 @@
 
 enum ig_micro_kind {
     /*
-     * void NAME(long rows, long vectors, const T *a, long lda, const T *b, T *c, long k, long first[, const T *next])
+     * void NAME(long rows, long vectors, const T *a, long lda, const H *b, T *c, long k, long first[, const T *next])
      * c[r][j] = sum over p < k of a[r*lda + p] * b[p*NR + j], added to what is in c unless `first`; the rows of c and b
      * are NR elements apart; columns beyond `vectors` vectors are not touched. A walk of several segments goes over k
      * elements at a, at a + jump, and so on, while b runs on. In groups, row r lies at r/group*group_stride +
@@ -20,12 +20,12 @@ enum ig_micro_kind {
      */
     IG_MICRO_GEMM,
     /*
-     * void NAME(const T *from, long ld, T *to, long k, long columns)
+     * void NAME(const H *from, long ld, T *to, long k, long columns)
      * A panel of a transposed matrix: to[p][j] = from[j*ld + p] for j < columns, zero for columns <= j < NR.
      */
     IG_MICRO_PACK,
     /*
-     * void NAME(long columns, const T *x, long x_row, const T *w, T *c, long kh, long kw, long channels)
+     * void NAME(long columns, const H *x, long x_row, const H *w, T *c, long kh, long kw, long channels)
      * c[i][ch] = sum over r < kh, t < kw of x[r*x_row + t*x_tap + i*x_column + ch] * w[r*w_row + t*w_tap + ch];
      * the rows of c are nr apart. Several columns have kw taps as described, a single one any number.
      */
@@ -43,6 +43,7 @@ struct ig_micro {
     enum ig_micro_kind kind;
     const char *name;
     enum ingot_dtype dtype;                /* T: f32, f64, i32, i64 and unsigned */
+    enum ingot_dtype half;                 /* H: f16 or bf16, converted as it is loaded, where T is f32; NONE: T */
     uint32_t rows;                         /* GEMM: bit r: `rows` may be r; DEPTHWISE: bit i: `columns` may be i */
     uint32_t vectors;                      /* GEMM: bit v: `vectors` may be v */
     int nr;                                /* GEMM, PACK: elements of a row of b and c; DEPTHWISE: of c */

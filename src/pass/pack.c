@@ -2,8 +2,8 @@
  * pack: constant weights of contractions are stored in the order in which the micro-kernels read them.
  *
  * Requires:   layout (convolutions in channels-last form).
- * Guarantees: f32 matrices [k, n] that are the constant second operand of a matmul are [ceil(n/NR), k, NR]; constant
- *             weights of channels-last convolutions are [groups, ceil(M/groups/NR), kernel..., C/groups, NR], and
+ * Guarantees: matrices [k, n] of f32, f16 or bf16 that are the constant second operand of a matmul are
+ *             [ceil(n/NR), k, NR]; constant weights of channels-last convolutions are [groups, ceil(M/groups/NR), kernel..., C/groups, NR], and
  *             [kernel..., C] where depthwise; the attribute `packed` says so (NR, or 1). NR is the target's panel width.
  *             Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             For GPUs, whose kernels want plain matrices, matmul is left alone, and a convolution's weights are one panel
@@ -48,7 +48,8 @@ static bool is_packable(struct ig_graph *g, ig_value w, int64_t *out_dims) {
 }
 
 static bool can_pack(struct ig_graph *g, ig_value w, int64_t *out_dims) {
-    return ig_type_of(g, w)->dtype == INGOT_F32 && is_packable(g, w, out_dims);
+    enum ingot_dtype dtype = ig_type_of(g, w)->dtype;
+    return (dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16) && is_packable(g, w, out_dims);
 }
 
 static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_value *in, ig_value w, int64_t packed,

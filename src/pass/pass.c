@@ -21,7 +21,7 @@ const struct ig_pass ig_passes[] = {
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
-    {"widen", "compute half-precision products in single precision", 1, false, ig_pass_widen},
+    {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},
     {"pack", "store weights as the micro-kernels read them", 1, false, ig_pass_pack},
     {"fuse", "form regions of nodes, one kernel each", 1, false, ig_pass_fuse},
     {"partition", "make a region of every node that is in none", 0, true, ig_pass_partition},

@@ -1,10 +1,10 @@
 /*
- * widen: half-precision contractions with constant weights are computed in f32.
+ * widen: half-precision contractions give what they have summed, in f32.
  *
  * Requires:   nothing.
- * Guarantees: f16 and bf16 matmul and conv whose second operand is constant read f32 (operands through casts, weights as
- *             recipes), accumulate in f32, and their results are cast back: what is stored between kernels stays half as
- *             wide, what the micro-kernels read is what they compute in, and can be packed.
+ * Guarantees: no f16 or bf16 matmul or conv rounds its result: it is an f32 one, which is cast to the type that was asked
+ *             for. Sums are kept in f32 in any case, so this rounds a result with its bias once instead of twice, and all
+ *             contractions of halves are of one kind for the kernels.
  */
 #include "pass/passes.h"
 #include "pass/view.h"
@@ -16,12 +16,10 @@ static bool is_half(enum ingot_dtype dtype) {
 static bool widen(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     struct ig_graph *g = rw->out;
     if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;
-    enum ingot_dtype dtype = ig_type_of(g, in[0])->dtype, result = ig_type_of(rw->in, n->out)->dtype;
-    if (!is_half(dtype) || !ig_info(g, in[1])->is_const || ig_info(g, in[0])->is_const) return false;
-    ig_value operands[3] = {IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE};
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        if (in[i] != IG_NO_VALUE) operands[i] = ig_build_cast(g, in[i], INGOT_F32);
-    }
+    enum ingot_dtype result = ig_type_of(rw->in, n->out)->dtype;
+    if (!is_half(result) || ig_info(rw->in, n->out)->is_const) return false;
+    ig_value operands[3] = {in[0], in[1], IG_NO_VALUE};
+    if (n->n_in > 2 && in[2] != IG_NO_VALUE) operands[2] = ig_build_cast(g, in[2], INGOT_F32);
     struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
     attrs[ig_attr_slot(n->op, IG_ATTR_acc)] = ig_attr_of_dtype(INGOT_F32);
     struct ig_graph *const no_bodies[2] = {NULL, NULL};

@@ -42,15 +42,15 @@ static int64_t row_offset(const struct ig_micro *m, int r) {
 }
 
 static void print_step(const struct ig_micro *m, int rows, int vectors, int lanes, int u, struct ig_text *text) {
-    int line = 64 / (int)ingot_dtype_size(m->dtype);
+    int line = 64 / (int)ingot_dtype_size(m->half != INGOT_DTYPE_NONE ? m->half : m->dtype);
     for (int at = 0; m->prefetch && at < m->nr; at += line)
         ig_text_printf(text, "        __builtin_prefetch(b + %lld);\n", (long long)m->prefetch + u * m->nr + at);
     /* Into the second cache: the first is full of what is at hand. */
     if (m->rate)
         ig_text_printf(text, "        __builtin_prefetch(next + %lld * (p + %d), 0, 2);\n", (long long)m->rate, u);
+    const char *reader = ig_c_micro_reader(text->job, m, "u");
     for (int v = 0; v < vectors; v++)
-        ig_text_printf(text, "        const %s_v b%d_%d = *(const %s_u *)(b + %d);\n", m->name, u, v, m->name,
-                       u * m->nr + v * lanes);
+        ig_text_printf(text, "        const %s_v b%d_%d = %sb + %d);\n", m->name, u, v, reader, u * m->nr + v * lanes);
     for (int r = 0; r < rows; r++) {
         char at[64];
         if (m->lda)
@@ -104,10 +104,10 @@ static void print_results(const struct ig_micro *m, int rows, int vectors, int l
 static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lanes, struct ig_text *text) {
     int unroll = k_unroll(rows, vectors);
     ig_text_printf(text,
-                   "static %svoid %s_%dx%d(const %s_e *restrict a, long lda, const %s_e *restrict b,\n"
+                   "static %svoid %s_%dx%d(const %s_e *restrict a, long lda, const %s_%s *restrict b,\n"
                    "    %s_e *restrict c, long k, long first%s) {\n",
-                   m->apart ? "__attribute__((noinline)) " : "", m->name, rows, vectors, m->name, m->name, m->name,
-                   m->rate ? ", const char *next" : "");
+                   m->apart ? "__attribute__((noinline)) " : "", m->name, rows, vectors, m->name, m->name,
+                   ig_c_micro_element(m), m->name, m->rate ? ", const char *next" : "");
     for (int u = 0; u < unroll; u++) {
         for (int r = 0; r < rows; r++) {
             ig_text_printf(text, "    %s_v ", m->name);
@@ -149,6 +149,7 @@ static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
 void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     int lanes = ig_micro_lanes(target, m->dtype);
     ig_c_micro_types(m, target, text);
+    ig_c_micro_half(m, lanes, "v", text);
     for (int r = 1; r < 32; r++)
         for (int v = 1; v < 8; v++)
             if (m->rows >> r & 1 && m->vectors >> v & 1) print_gemm(m, r, v, lanes, text);

@@ -11,14 +11,14 @@
 static void print_taps(const struct ig_micro *m, int columns, int vectors, int lanes, struct ig_text *text) {
     int n = vectors ? vectors : 1;
     const char *suffix = vectors ? "v" : "e", *memory = vectors ? "u" : "e";
-    ig_text_printf(text, "            const %s_e *xt = xr + t * %lld + ch, *wt = wr + t * %lld + ch;\n", m->name,
-                   (long long)m->x_tap, (long long)m->w_tap);
+    const char *reader = ig_c_micro_reader(text->job, m, memory);
+    ig_text_printf(text, "            const %s_%s *xt = xr + t * %lld + ch, *wt = wr + t * %lld + ch;\n", m->name,
+                   ig_c_micro_element(m), (long long)m->x_tap, (long long)m->w_tap);
     for (int v = 0; v < n; v++)
-        ig_text_printf(text, "            const %s_%s w%d = *(const %s_%s *)(wt + %d);\n", m->name, suffix, v, m->name,
-                       memory, v * lanes);
+        ig_text_printf(text, "            const %s_%s w%d = %swt + %d);\n", m->name, suffix, v, reader, v * lanes);
     for (int c = 0; c < columns; c++)
         for (int v = 0; v < n; v++)
-            ig_text_printf(text, "            c%d_%d += *(const %s_%s *)(xt + %lld) * w%d;\n", c, v, m->name, memory,
+            ig_text_printf(text, "            c%d_%d += %sxt + %lld) * w%d;\n", c, v, reader,
                            (long long)m->x_column * c + v * lanes, v);
 }
 
@@ -33,9 +33,9 @@ static void print_channels(const struct ig_micro *m, int columns, int vectors, i
     }
     ig_text_printf(text,
                    "        for (long r = 0; r < kh; r++) {\n"
-                   "            const %s_e *xr = x + r * x_row, *wr = w + r * %lld;\n"
+                   "            const %s_%s *xr = x + r * x_row, *wr = w + r * %lld;\n"
                    "            for (long t = 0; t < kw; t++) {\n",
-                   m->name, (long long)m->w_row);
+                   m->name, ig_c_micro_element(m), (long long)m->w_row);
     print_taps(m, columns, vectors, lanes, text);
     ig_text_add(text, "            }\n        }\n");
     for (int c = 0; c < columns; c++)
@@ -48,9 +48,9 @@ static void print_columns(const struct ig_micro *m, int columns, int lanes, stru
     int pair = columns <= 4 || lanes >= 16 ? 2 : 1; /* AVX2 has registers for 8 x 1 or 4 x 2 */
     ig_text_printf(
         text,
-        "static inline __attribute__((always_inline)) void %s_%d(const %s_e *restrict x, long x_row,\n"
-        "    const %s_e *restrict w, %s_e *restrict c, long kh, long kw, long channels) {\n    long ch = 0;\n",
-        m->name, columns, m->name, m->name, m->name);
+        "static inline __attribute__((always_inline)) void %s_%d(const %s_%s *restrict x, long x_row,\n"
+        "    const %s_%s *restrict w, %s_e *restrict c, long kh, long kw, long channels) {\n    long ch = 0;\n",
+        m->name, columns, m->name, ig_c_micro_element(m), m->name, ig_c_micro_element(m), m->name);
     if (pair == 2) {
         ig_text_printf(text, "    for (; ch + %d <= channels; ch += %d) {\n", 2 * lanes, 2 * lanes);
         print_channels(m, columns, 2, lanes, text);
@@ -68,6 +68,7 @@ static void print_columns(const struct ig_micro *m, int columns, int lanes, stru
 void ig_c_micro_depthwise(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     int lanes = ig_micro_lanes(target, m->dtype);
     ig_c_micro_types(m, target, text);
+    ig_c_micro_half(m, lanes, "v", text);
     for (int c = 1; c < 32; c++)
         if (m->rows >> c & 1) print_columns(m, c, lanes, text);
     ig_text_printf(text,

@@ -6,11 +6,11 @@
 #include "codegen/c/micro_text.h"
 
 static void print_block(const struct ig_micro *m, struct ig_text *text) {
+    const char *reader = ig_c_micro_reader(text->job, m, "q"), *one = ig_c_micro_reader(text->job, m, "e");
     ig_text_printf(text, "    for (; j + 4 <= columns; j += 4) {\n        long p = 0;\n");
     ig_text_add(text, "        for (; p + 4 <= k; p += 4) {\n");
     for (int i = 0; i < 4; i++)
-        ig_text_printf(text, "            const %s_q x%d = *(const %s_q *)(from + (j + %d) * ld + p);\n", m->name, i,
-                       m->name, i);
+        ig_text_printf(text, "            const %s_q x%d = %sfrom + (j + %d) * ld + p);\n", m->name, i, reader, i);
     for (int half = 0; half < 2; half++)
         for (int i = 0; i < 2; i++)
             ig_text_printf(text, "            const %s_q y%d = __builtin_shufflevector(x%d, x%d, %s);\n", m->name,
@@ -20,8 +20,8 @@ static void print_block(const struct ig_micro *m, struct ig_text *text) {
                        m->name, i, m->nr, i / 2 * 2, i / 2 * 2 + 1, i % 2 ? "2, 6, 3, 7" : "0, 4, 1, 5");
     ig_text_printf(text,
                    "        }\n        for (; p < k; p++)\n"
-                   "            for (long i = 0; i < 4; i++) to[p * %d + j + i] = from[(j + i) * ld + p];\n    }\n",
-                   m->nr);
+                   "            for (long i = 0; i < 4; i++) to[p * %d + j + i] = %sfrom + (j + i) * ld + p);\n    }\n",
+                   m->nr, one);
 }
 
 void ig_c_micro_pack(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
@@ -31,17 +31,18 @@ void ig_c_micro_pack(const struct ig_micro *m, const struct ig_target *target, s
     ig_text_printf(text, "typedef %s %s_e __attribute__((may_alias));\n", type, m->name);
     ig_text_printf(text, "typedef %s %s_q __attribute__((vector_size(%d), aligned(%d), may_alias));\n", type, m->name,
                    4 * bytes, bytes);
+    ig_c_micro_half(m, 4, "q", text);
     ig_text_printf(text,
                    "static void %s(const void *from_bytes, long ld, void *to_bytes, long k, long columns) {\n"
-                   "    const %s_e *restrict from = from_bytes;\n    %s_e *restrict to = to_bytes;\n    long j = 0;\n",
-                   m->name, m->name, m->name);
+                   "    const %s_%s *restrict from = from_bytes;\n    %s_e *restrict to = to_bytes;\n    long j = 0;\n",
+                   m->name, m->name, ig_c_micro_element(m), m->name);
     print_block(m, text);
     ig_text_printf(text,
                    "    for (; j < columns; j++)\n"
-                   "        for (long p = 0; p < k; p++) to[p * %d + j] = from[j * ld + p];\n"
+                   "        for (long p = 0; p < k; p++) to[p * %d + j] = %sfrom + j * ld + p);\n"
                    "    for (; j < %d; j++)\n"
                    "        for (long p = 0; p < k; p++) to[p * %d + j] = 0;\n}\n",
-                   m->nr, m->nr, m->nr);
+                   m->nr, ig_c_micro_reader(text->job, m, "e"), m->nr, m->nr);
 }
 
 void ig_c_micro(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text) {
