@@ -4,12 +4,20 @@
  * A running total walks along its axis one element after the other. Where elements lie behind the axis, a tile is a
  * chunk of these with a total each, and every step is a vector loop; otherwise a tile is a row with one total. Floats
  * are summed as doubles, so that long rows stay as exact as short ones.
+ *
+ * On GPUs many totals, or short ones, are a thread's each. Few long ones are a block's: each thread sums its share of the
+ * row, adds up the sums of the shares before it, and goes over its share once more.
  */
 #include "kernel/scan.h"
 
 #include "kernel/lower.h"
 
-enum { CHUNK = 128 };
+enum {
+    CHUNK = 128,
+    THREADS = 256,  /* GPUs */
+    MANY = 2048,    /* totals that keep a GPU busy with a thread each */
+    SHORT_ROW = 64, /* elements that a thread sums faster than threads meet */
+};
 
 struct cumulation {
     struct ig_graph *graph;
@@ -122,6 +130,71 @@ static void emit_chunks(struct cumulation *c) {
     }
 }
 
+/* ---- GPUs --------------------------------------------------------------------------------------------------------- */
+
+/* Steps lo … hi-1 of a total that begins with `initial`, stored on the way if `out` says so; returns the total. */
+static ig_x emit_steps(struct cumulation *c, struct ig_stmt *body, ig_x outer, ig_x inner, ig_x lo, ig_x hi,
+                       ig_x initial, bool out) {
+    struct ig_loops *k = c->k;
+    ig_x step;
+    int acc = ig_s_acc(k, body, c->dtype, initial);
+    ig_x total = ig_x_acc(k, acc, c->dtype);
+    struct ig_stmt *steps = ig_s_for(k, body, IG_FOR_SERIAL, lo, hi, num(c, 1), &step);
+    ig_x at = position(c, outer, step, inner);
+    if (out && c->exclusive) ig_s_store(k, steps, c->out, at, stored(c, total));
+    ig_s_update(k, steps, acc, c->op, element(c, at));
+    if (out && !c->exclusive) ig_s_store(k, steps, c->out, at, stored(c, total));
+    return total;
+}
+
+static void emit_threads(struct cumulation *c) {
+    struct ig_loops *k = c->k;
+    ig_dim totals = ig_dim_mul(k->dims, c->outer, c->inner);
+    ig_x tile, thread;
+    struct ig_stmt *body = tile_loop(c, ig_dim_ceil_div(k->dims, totals, ig_dim_const(k->dims, CHUNK)), &tile);
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(c, 0), num(c, CHUNK), num(c, 1), &thread);
+    ig_x number = ig_x_add(k, ig_x_mul(k, tile, num(c, CHUNK)), thread);
+    body = ig_s_if(k, body, ig_x_less(k, number, dim(c, totals)));
+    ig_x outer = ig_x_div(k, number, dim(c, c->inner)), inner = ig_x_mod(k, number, dim(c, c->inner));
+    emit_steps(c, body, outer, inner, num(c, 0), dim(c, c->n), neutral(c), true);
+    c->kernel->threads = CHUNK;
+    c->kernel->tactic = "running totals, a thread each";
+}
+
+static void emit_blocks(struct cumulation *c) {
+    struct ig_loops *k = c->k;
+    ig_x share = dim(c, ig_dim_ceil_div(k->dims, c->n, ig_dim_const(k->dims, THREADS))), tile, thread, before;
+    int sums = ig_loops_local(k, c->dtype, THREADS, "sums");
+    struct ig_stmt *body = tile_loop(c, ig_dim_mul(k->dims, c->outer, c->inner), &tile);
+    ig_x outer = ig_x_div(k, tile, dim(c, c->inner)), inner = ig_x_mod(k, tile, dim(c, c->inner));
+    for (int round = 0; round < 2; round++) {
+        struct ig_stmt *threads = ig_s_for(k, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS), num(c, 1), &thread);
+        ig_x lo = ig_x_mul(k, thread, share), hi = ig_x_min(k, ig_x_add(k, lo, share), dim(c, c->n));
+        if (round == 0) {
+            ig_s_store(k, threads, sums, thread, emit_steps(c, threads, outer, inner, lo, hi, neutral(c), false));
+            continue;
+        }
+        int acc = ig_s_acc(k, threads, c->dtype, neutral(c));
+        struct ig_stmt *all = ig_s_for(k, threads, IG_FOR_SERIAL, num(c, 0), thread, num(c, 1), &before);
+        ig_s_update(k, all, acc, c->op, ig_x_load(k, sums, before));
+        emit_steps(c, threads, outer, inner, lo, hi, ig_x_acc(k, acc, c->dtype), true);
+    }
+    c->kernel->threads = THREADS;
+    c->kernel->tactic = "running totals, a block each";
+}
+
+static void emit_cuda(struct cumulation *c) {
+    int64_t totals, n;
+    bool many = ig_dim_is_const(c->k->dims, ig_dim_mul(c->k->dims, c->outer, c->inner), &totals) && totals >= MANY;
+    if (many || (ig_dim_is_const(c->k->dims, c->n, &n) && n <= SHORT_ROW)) {
+        emit_threads(c);
+    } else {
+        emit_blocks(c);
+    }
+}
+
+/* ---- The kernel ---------------------------------------------------------------------------------------------------- */
+
 static struct ig_kernel *cumulate(struct ig_graph *graph, const struct ig_region *region,
                                   const struct ig_target *target) {
     struct cumulation c = {.graph = graph, .kernel = IG_NEW(graph->job, struct ig_kernel)};
@@ -131,12 +204,15 @@ static struct ig_kernel *cumulate(struct ig_graph *graph, const struct ig_region
     init(&c);
     int64_t inner;
     bool rows = ig_dim_is_const(graph->dims, c.inner, &inner) && inner == 1;
-    if (rows) {
+    if (ig_target_is_cuda(target)) {
+        emit_cuda(&c);
+    } else if (rows) {
         emit_rows(&c);
     } else {
         emit_chunks(&c);
     }
-    c.kernel->tactic = rows ? "running total, a row at a time" : "running totals, vectors behind the axis";
+    if (!c.kernel->tactic)
+        c.kernel->tactic = rows ? "running total, a row at a time" : "running totals, vectors behind the axis";
     ig_dim lanes = ig_dim_const(graph->dims, rows ? 1 : ig_micro_lanes(target, c.dtype));
     c.kernel->work = ig_dim_ceil_div(graph->dims, ig_type_elements(graph->dims, &c.type), lanes);
     return c.kernel;
