@@ -113,11 +113,10 @@ static struct ig_kernel *topk_kernel(struct ig_graph *graph, const struct ig_reg
 
 struct ig_kernel *ig_kernel_rest(struct ig_graph *graph, const struct ig_region *region,
                                  const struct ig_target *target) {
-    (void)target;
     switch (graph->nodes.at[region->anchor].op) {
     case IG_OP_topk: return topk_kernel(graph, region);
     case IG_OP_scatter_elements:
-    case IG_OP_scatter_nd: return ig_kernel_scatter(graph, region);
+    case IG_OP_scatter_nd: return ig_kernel_scatter(graph, region, target);
     default:
         ig_raise(graph->job, INGOT_INTERNAL, "no kernel for %s", ig_op_info(graph->nodes.at[region->anchor].op)->name);
     }

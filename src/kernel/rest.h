@@ -5,6 +5,7 @@
 #include "kernel/kernel.h"
 
 /* scatter_elements and scatter_nd (rest_scatter.c) */
-struct ig_kernel *ig_kernel_scatter(struct ig_graph *graph, const struct ig_region *region);
+struct ig_kernel *ig_kernel_scatter(struct ig_graph *graph, const struct ig_region *region,
+                                    const struct ig_target *target);
 
 #endif

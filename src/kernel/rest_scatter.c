@@ -7,13 +7,16 @@
  *
  * An update belongs to an index tuple, which names `depth` axes of the data. scatter_nd: one tuple for each slice of the
  * updates. scatter_elements: one axis, and every element of the updates has a tuple of its own.
+ *
+ * On GPUs every thread is a tile of its own: a place along the axes that the indices do not name, and a range of the first
+ * that they do.
  */
 #include <string.h>
 
 #include "kernel/lower.h"
 #include "kernel/rest.h"
 
-enum { TILE_ELEMENTS = 16384, MOST_TILES = 64, INDEX_COST = 8 };
+enum { TILE_ELEMENTS = 16384, MOST_TILES = 64, INDEX_COST = 8, THREADS = 128, ENOUGH_THREADS = 65536 };
 
 struct scatter {
     struct ig_graph *graph;
@@ -25,9 +28,10 @@ struct scatter {
     enum ig_scatter how;
     struct ig_type data, index, updates;
     int out;
-    int own;      /* the axis whose ranges tiles own; -1: the data is a scalar */
-    ig_dim chunk; /* along it */
-    ig_x lo, hi;  /* of the tile along it */
+    int own;                    /* the axis whose ranges tiles own; -1: the data is a scalar */
+    ig_dim chunk;               /* along it */
+    ig_x lo, hi;                /* of the tile along it */
+    ig_x fixed[INGOT_MAX_RANK]; /* GPUs: the place along the axes that the indices do not name; IG_NO_X: all */
 };
 
 static ig_x num(struct scatter *s, int64_t i) {
@@ -86,12 +90,24 @@ static void choose_tiles(struct scatter *s) {
     s->kernel->tiles = ig_dim_ceil_div(dims, size, s->chunk);
 }
 
-static void split_tile(struct scatter *s, ig_x tile) {
+static void split_range(struct scatter *s, ig_x tile) {
     s->lo = num(s, 0);
     s->hi = num(s, 1);
     if (s->own < 0) return;
     s->lo = ig_x_mul(s->k, tile, dim(s, s->chunk));
     s->hi = ig_x_min(s->k, ig_x_add(s->k, s->lo, dim(s, s->chunk)), dim(s, s->data.dim[s->own]));
+}
+
+/* A loop over an axis of indices or updates that stands for the data's axis: cut to the tile's range where it owns that. */
+static struct ig_stmt *axis_loop(struct scatter *s, struct ig_stmt *body, enum ig_for_kind kind, ig_dim size, int axis,
+                                 ig_x *out_var) {
+    if (axis >= 0 && s->fixed[axis] != IG_NO_X) {
+        ig_x inside = ig_x_less(s->k, s->fixed[axis], dim(s, size));
+        *out_var = s->fixed[axis];
+        return s->k->x.at[inside].kind == IG_X_INT && s->k->x.at[inside].i ? body : ig_s_if(s->k, body, inside);
+    }
+    if (axis != s->own) return loop(s, body, kind, num(s, 0), dim(s, size), out_var);
+    return loop(s, body, kind, s->lo, ig_x_min(s->k, s->hi, dim(s, size)), out_var);
 }
 
 /* ---- Copying -------------------------------------------------------------------------------------------------------- */
@@ -141,13 +157,6 @@ static void apply(struct scatter *s, struct ig_stmt *body, ig_x at, ig_x value) 
     ig_s_store(s->k, body, s->out, at, value);
 }
 
-/* A loop over an axis of indices or updates that stands for the data's axis: cut to the tile's range where it owns that. */
-static struct ig_stmt *axis_loop(struct scatter *s, struct ig_stmt *body, enum ig_for_kind kind, ig_dim size, int axis,
-                                 ig_x *out_var) {
-    if (axis != s->own) return loop(s, body, kind, num(s, 0), dim(s, size), out_var);
-    return loop(s, body, kind, s->lo, ig_x_min(s->k, s->hi, dim(s, size)), out_var);
-}
-
 static void emit_elements(struct scatter *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
@@ -193,6 +202,55 @@ static void emit_nd(struct scatter *s, struct ig_stmt *body) {
     emit_slice(s, depth > 0 ? ig_s_if(k, body, inside) : body, at, to, depth);
 }
 
+/* ---- GPUs ----------------------------------------------------------------------------------------------------------- */
+
+/* Threads: ranges of the first axis that is named, times places along those that are not, which run faster. */
+static ig_x split_thread(struct scatter *s, ig_x number) {
+    struct ig_loops *k = s->k;
+    for (int i = s->data.rank - 1; i >= 0; i--) {
+        if (is_named(s, i)) continue;
+        s->fixed[i] = ig_x_mod(k, number, dim(s, s->data.dim[i]));
+        number = ig_x_div(k, number, dim(s, s->data.dim[i]));
+    }
+    return number;
+}
+
+static struct ig_stmt *thread_loop(struct scatter *s) {
+    struct ig_loops *k = s->k;
+    struct ig_dims *dims = k->dims;
+    ig_dim one = ig_dim_const(dims, 1), lines = one, threads = ig_dim_const(dims, THREADS);
+    s->own = -1;
+    for (int i = s->data.rank - 1; i >= 0; i--) {
+        if (is_named(s, i)) {
+            s->own = i;
+        } else {
+            lines = ig_dim_mul(dims, lines, s->data.dim[i]);
+        }
+    }
+    ig_dim size = s->own < 0 ? one : s->data.dim[s->own];
+    ig_dim ranges = ig_dim_ceil_div(dims, ig_dim_const(dims, ENOUGH_THREADS), ig_dim_max(dims, lines, one));
+    ranges = ig_dim_max(dims, one, ig_dim_min(dims, ranges, size));
+    s->chunk = ig_dim_max(dims, one, ig_dim_ceil_div(dims, size, ranges));
+    ig_dim total = ig_dim_mul(dims, lines, ig_dim_ceil_div(dims, size, s->chunk));
+    s->kernel->tiles = ig_dim_ceil_div(dims, total, threads);
+    s->kernel->threads = THREADS;
+    ig_x tile, thread;
+    struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, num(s, 0), dim(s, s->kernel->tiles), num(s, 1), &tile);
+    body = loop(s, body, IG_FOR_SIMD, num(s, 0), num(s, THREADS), &thread);
+    ig_x number = ig_x_add(k, ig_x_mul(k, tile, num(s, THREADS)), thread);
+    body = ig_s_if(k, body, ig_x_less(k, number, dim(s, total)));
+    split_range(s, split_thread(s, number));
+    return body;
+}
+
+static void emit_own_copy(struct scatter *s, struct ig_stmt *body) {
+    ig_x index[INGOT_MAX_RANK];
+    for (int i = 0; i < s->data.rank; i++)
+        body = axis_loop(s, body, IG_FOR_SERIAL, s->data.dim[i], i, &index[i]);
+    ig_x at = ig_lower_linear(&s->lower, &s->data, index);
+    ig_s_store(s->k, body, s->out, at, ig_lower_value(&s->lower, s->node.in[0], index));
+}
+
 /* ---- The kernel ----------------------------------------------------------------------------------------------------- */
 
 /* What is only moved is moved as integers. */
@@ -206,7 +264,16 @@ static void move_halves_as_integers(struct scatter *s) {
     s->k->buffers.at[s->out].dtype = INGOT_U16;
 }
 
-struct ig_kernel *ig_kernel_scatter(struct ig_graph *graph, const struct ig_region *region) {
+static struct ig_stmt *tile_loop(struct scatter *s) {
+    ig_x tile;
+    choose_tiles(s);
+    struct ig_stmt *body = ig_s_for(s->k, NULL, IG_FOR_TILE, num(s, 0), dim(s, s->kernel->tiles), num(s, 1), &tile);
+    split_range(s, tile);
+    return body;
+}
+
+struct ig_kernel *ig_kernel_scatter(struct ig_graph *graph, const struct ig_region *region,
+                                    const struct ig_target *target) {
     struct scatter s = {.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};
     s.node = graph->nodes.at[region->anchor];
     s.how = (enum ig_scatter)ig_attr_int(graph, &s.node, IG_ATTR_reduction);
@@ -217,11 +284,14 @@ struct ig_kernel *ig_kernel_scatter(struct ig_graph *graph, const struct ig_regi
     ig_lower_init(&s.lower, s.k, graph, region);
     s.out = s.lower.buffer_of[s.node.out];
     move_halves_as_integers(&s);
-    choose_tiles(&s);
-    ig_x tile;
-    struct ig_stmt *body = ig_s_for(s.k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, s.kernel->tiles), num(&s, 1), &tile);
-    split_tile(&s, tile);
-    emit_copy(&s, body);
+    for (int i = 0; i < INGOT_MAX_RANK; i++)
+        s.fixed[i] = IG_NO_X;
+    struct ig_stmt *body = ig_target_is_cuda(target) ? thread_loop(&s) : tile_loop(&s);
+    if (ig_target_is_cuda(target)) {
+        emit_own_copy(&s, body);
+    } else {
+        emit_copy(&s, body);
+    }
     if (is_nd(&s)) {
         emit_nd(&s, body);
     } else {
