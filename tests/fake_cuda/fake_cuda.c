@@ -84,12 +84,14 @@ static void check(const char *function, const void *object, enum kind kind) {
     if (!object || *(const int *)object != (int)kind) misuse(function, "not a handle");
 }
 
+/* A call that gives something back does so, whatever it returns. */
 static CUresult destroy(const char *function, void *object, enum kind kind) {
+    CUresult result = enter(function, kind != GRAPH && kind != EXECUTABLE);
     check(function, object, kind);
     if (object) *(int *)object = 0;
     free(object);
     count(-1);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 /* ---- Devices and contexts --------------------------------------------------------------------------------------------- */
@@ -166,9 +168,9 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-    CALL(false);
+    CUresult result = enter(__func__, false);
     count(-1);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
@@ -179,9 +181,9 @@ EXPORT CUresult cuCtxPushCurrent_v2(CUcontext context) {
 }
 
 EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *context) {
-    CALL(true);
+    CUresult result = enter(__func__, true);
     if (depth) *context = stack[--depth];
-    return CUDA_SUCCESS;
+    return result;
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------------------------- */
@@ -206,10 +208,11 @@ static CUresult take(CUdeviceptr *memory, size_t size) {
     return CUDA_SUCCESS;
 }
 
-static CUresult give_back(CUdeviceptr memory) {
+static CUresult give_back(const char *function, CUdeviceptr memory) {
+    CUresult result = enter(function, true);
     free((void *)(uintptr_t)memory);
     count(-1);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
@@ -225,8 +228,7 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *memory, size_t size) {
 }
 
 EXPORT CUresult cuMemFree_v2(CUdeviceptr memory) {
-    CALL(true);
-    return give_back(memory);
+    return give_back(__func__, memory);
 }
 
 EXPORT CUresult cuMemHostAlloc(void **memory, size_t size, unsigned flags) {
@@ -238,8 +240,7 @@ EXPORT CUresult cuMemHostAlloc(void **memory, size_t size, unsigned flags) {
 }
 
 EXPORT CUresult cuMemFreeHost(void *memory) {
-    CALL(true);
-    return give_back((uintptr_t)memory);
+    return give_back(__func__, (uintptr_t)memory);
 }
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
@@ -249,7 +250,6 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *proper
 }
 
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
-    CALL(true);
     return destroy(__func__, pool, POOL);
 }
 
@@ -261,9 +261,8 @@ EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *memory, size_t size, CUmemo
 }
 
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream stream) {
-    CALL(true);
     check(__func__, stream, STREAM);
-    return give_back(memory);
+    return give_back(__func__, memory);
 }
 
 static void copy(CUdeviceptr to, CUdeviceptr from, size_t size) {
@@ -302,7 +301,6 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned
 }
 
 EXPORT CUresult cuModuleUnload(CUmodule module) {
-    CALL(true);
     return destroy(__func__, module, MODULE);
 }
 
@@ -347,7 +345,6 @@ EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
 }
 
 EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
-    CALL(true);
     return destroy(__func__, stream, STREAM);
 }
 
@@ -373,7 +370,6 @@ EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags) {
 }
 
 EXPORT CUresult cuEventDestroy_v2(CUevent event) {
-    CALL(true);
     return destroy(__func__, event, EVENT);
 }
 
@@ -444,7 +440,6 @@ EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
 }
 
 EXPORT CUresult cuGraphDestroy(CUgraph graph) {
-    CALL(false);
     return destroy(__func__, graph, GRAPH);
 }
 
@@ -486,7 +481,6 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph gra
 }
 
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable) {
-    CALL(false);
     return destroy(__func__, executable, EXECUTABLE);
 }
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct gpu_code {
-    unsigned char bytes[8192];
+    unsigned char bytes[16384];
     size_t size;
 };
 

@@ -31,8 +31,10 @@ void ig_cuda_memory_deinit(struct ig_cuda *cuda) {
 static CUresult take(struct ig_cuda *cuda, size_t size, CUdeviceptr *out_memory) {
     if (!cuda->pool) return IG_CUDA(cuda, cuMemAlloc, out_memory, size);
     CUresult result = IG_CUDA(cuda, cuMemAllocFromPoolAsync, out_memory, size, cuda->pool, cuda->memory_stream);
-    /* Any stream may use it at once. */
-    return result != CUDA_SUCCESS ? result : IG_CUDA(cuda, cuStreamSynchronize, cuda->memory_stream);
+    if (result != CUDA_SUCCESS) return result;
+    result = IG_CUDA(cuda, cuStreamSynchronize, cuda->memory_stream); /* any stream may use it at once */
+    if (result != CUDA_SUCCESS) IG_CUDA(cuda, cuMemFreeAsync, *out_memory, cuda->memory_stream);
+    return result;
 }
 
 enum ingot_status ig_cuda_allocate(struct ig_cuda *cuda, size_t size, void **out_memory, struct ingot_error *error) {

@@ -83,13 +83,17 @@ static enum ingot_status wrong_architecture(const struct ig_cuda *cuda, const vo
                   ig_cubin_architecture(cubin), cuda->info.sm, cuda->info.name);
 }
 
+/* The driver would take binaries here too, which are not checked. */
+static bool is_text(const struct ig_module *module, uint64_t offset) {
+    if (offset >= module->size || !memchr(module->code + offset, 0, module->size - offset)) return false;
+    return module->code[offset] && strchr("/. \t\n", module->code[offset]);
+}
+
 static enum ingot_status load_portable(struct ig_cuda *cuda, const struct ig_module *module,
                                        const struct ig_launch *launch, CUmodule *out_module,
                                        struct ingot_error *error) {
-    if (launch->portable >= module->size ||
-        !memchr(module->code + launch->portable, 0, module->size - launch->portable))
-        return IG_ERR(error, INGOT_BAD_ENGINE, "the PTX of kernel '%s' lies outside the %zu bytes of code",
-                      launch->name, module->size);
+    if (!is_text(module, launch->portable))
+        return IG_ERR(error, INGOT_BAD_ENGINE, "there is no PTX of kernel '%s' where it should be", launch->name);
     char log[512] = "";
     int options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
