@@ -368,12 +368,14 @@ static void orders_streams_by_events(void **state) {
         assert_int_equal(f.api->stream_create(f.device, &other, NULL), INGOT_OK);
         assert_int_equal(f.api->event_create(f.device, &event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_wait(f.device, other, event, NULL), INGOT_OK); /* never recorded: no wait */
+        assert_int_equal(f.api->event_sync(f.device, event, NULL), INGOT_OK);
         float *a = allocate_floats(&f, n, 1), *b = allocate_floats(&f, n, 0);
         launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
         assert_int_equal(f.api->event_record(f.device, f.stream, event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_wait(f.device, other, event, NULL), INGOT_OK);
         copy(&f, other, b, a, n * sizeof *a);
-        assert_int_equal(f.api->stream_wait(f.device, other, NULL), INGOT_OK);
+        assert_int_equal(f.api->event_record(f.device, other, event, NULL), INGOT_OK);
+        assert_int_equal(f.api->event_sync(f.device, event, NULL), INGOT_OK);
         assert_floats(&f, b, n, 2);
         f.api->release(f.device, a, n * sizeof *a);
         f.api->release(f.device, b, n * sizeof *b);
@@ -425,6 +427,7 @@ static void replays_lists(void **state) {
         float *a = allocate_floats(&f, n, 0), *b = allocate_floats(&f, n, 1);
         float *c = allocate_floats(&f, n, -1), *d = allocate_floats(&f, n, -1);
         struct ig_list *list = record(&f, a, b, c, n);
+        assert_true(!f.computes || f.api->list_bytes(f.device, list) > 3 * sizeof(void *));
         assert_floats(&f, a, n, 0); /* recorded, not run */
         assert_floats(&f, c, n, -1);
         size_t calls = f.allocator.calls;

@@ -96,9 +96,9 @@ struct ig_device_api {
 struct ig_device {
     const struct ig_device_api *api;
     const struct ingot_allocator *allocator;
-    bool
-        host_memory; /* its memory is the host's: the host touches buffers, kernels any memory of the process. Where this
-                         is false, the host uses `copy`, and kernels take memory from `allocate` only */
+    /* Its memory is the host's: the host touches buffers, kernels any memory of the process. Where this is false, the host
+     * uses `copy`, and kernels take memory from `allocate` only. */
+    bool host_memory;
 };
 
 /* `threads` that compute, the caller's included; 0: as many as this process may use (affinity, cgroup quota). */

@@ -381,6 +381,12 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuEventSynchronize(CUevent event) {
+    CALL(true);
+    check(__func__, event, EVENT);
+    return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
     CALL(true);
     if (!begin->recorded || !end->recorded) misuse(__func__, "not recorded");

@@ -11,6 +11,8 @@
 #include "device/cuda/module.h"
 #include "device/cuda/stream.h"
 
+#define WORK_FAILED "the work on the GPU failed"
+
 enum ingot_status ig_cuda_enter(struct ig_cuda *cuda, struct ingot_error *error) {
     return IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context);
 }
@@ -103,8 +105,7 @@ static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
 static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
     IG_TRY(ig_cuda_enter(cuda, error));
-    return ig_cuda_leave(
-        cuda, IG_CUDA_STATUS(cuda, error, "the work on the GPU failed", cuStreamSynchronize, stream->handle));
+    return ig_cuda_leave(cuda, IG_CUDA_STATUS(cuda, error, WORK_FAILED, cuStreamSynchronize, stream->handle));
 }
 
 static enum ingot_status event_create(struct ig_device *device, struct ig_event **out_event,
@@ -135,6 +136,13 @@ static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *
     IG_TRY(ig_cuda_enter(cuda, error));
     return ig_cuda_leave(cuda, IG_CUDA_STATUS(cuda, error, "cannot wait for an event", cuStreamWaitEvent,
                                               stream->handle, ig_cuda_event_handle(event), 0));
+}
+
+static enum ingot_status event_sync(struct ig_device *device, struct ig_event *event, struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda,
+                         IG_CUDA_STATUS(cuda, error, WORK_FAILED, cuEventSynchronize, ig_cuda_event_handle(event)));
 }
 
 static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
@@ -198,6 +206,10 @@ static void list_destroy(struct ig_device *device, struct ig_list *list) {
     bool entered = enter(cuda);
     ig_cuda_list_destroy(cuda, list);
     if (entered) ig_cuda_leave(cuda, INGOT_OK);
+}
+
+static size_t list_bytes(const struct ig_device *device, const struct ig_list *list) {
+    return ig_cuda_list_bytes(list);
 }
 
 static enum ingot_status list_launch(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
@@ -305,6 +317,7 @@ static const struct ig_device_api api = {
     .event_destroy = event_destroy,
     .event_record = event_record,
     .event_wait = event_wait,
+    .event_sync = event_sync,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
@@ -313,6 +326,7 @@ static const struct ig_device_api api = {
     .list_begin = list_begin,
     .list_end = list_end,
     .list_destroy = list_destroy,
+    .list_bytes = list_bytes,
     .list_launch = list_launch,
     .list_patch = list_patch,
 };

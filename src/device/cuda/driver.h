@@ -138,6 +138,7 @@ typedef struct {
     F(cuEventCreate, "cuEventCreate", (CUevent * event, unsigned flags))                                             \
     F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                          \
     F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                              \
+    F(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                     \
     F(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent begin, CUevent end))                   \
     F(cuLaunchKernel, "cuLaunchKernel",                                                                              \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \

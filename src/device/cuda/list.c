@@ -5,6 +5,8 @@
 
 #define FIRST_CAPACITY 32
 #define NONE UINT32_MAX
+/* What a driver keeps for a node, host and GPU together, roughly. */
+#define BYTES_OF_A_NODE 2048
 
 /* A kernel's parameters are its buffers, dims, tiles and scratch memory, all of 8 bytes; a copy's are source and
  * destination. */
@@ -59,6 +61,11 @@ void ig_cuda_list_destroy(struct ig_cuda *cuda, struct ig_list *list) {
     ig_release(cuda->base.allocator, list->items, list->capacity * sizeof *list->items);
     ig_arena_deinit(&list->arena);
     ig_release(cuda->base.allocator, list, sizeof *list);
+}
+
+size_t ig_cuda_list_bytes(const struct ig_list *list) {
+    return sizeof *list + ig_arena_bytes(&list->arena) + list->capacity * sizeof *list->items +
+           (size_t)list->count * BYTES_OF_A_NODE;
 }
 
 static bool grow(struct ig_list *list) {
