@@ -441,17 +441,33 @@ static void check_cuda_schedules(struct run *run) {
     if ((ig_cpu_features() & IG_CPU_X86_64_V3) == IG_CPU_X86_64_V3 && has_compiler(NULL, run->cc)) check_on(run);
 }
 
+static void create_devices(struct run *run) {
+    struct ingot_error error;
+    for (int d = 0; d < 2; d++) {
+        enum ingot_status status = ig_device_cpu_create(d == 0 ? 1 : 3, &ig_libc_allocator, &run->devices[d], &error);
+        assert_int_equal(status, INGOT_OK);
+    }
+}
+
+static void destroy_devices(struct run *run) {
+    for (int d = 0; d < 2; d++)
+        run->devices[d]->api->destroy(run->devices[d]);
+}
+
+void check_graphs_for_cuda(const struct graph_case *cases, int count) {
+    struct run run = {.cases = cases, .count = count};
+    create_devices(&run);
+    check_cuda_schedules(&run);
+    destroy_devices(&run);
+}
+
 void check_graphs(const struct graph_case *cases, int count) {
     static const struct ig_target targets[] = {{.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16},
                                                {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}};
     static const char *const compilers[] = {"gcc", "clang"};
     const uint64_t needed[] = {IG_CPU_X86_64_V3, IG_CPU_X86_64_V4};
     struct run run = {.cases = cases, .count = count};
-    struct ingot_error error;
-    for (int d = 0; d < 2; d++) {
-        enum ingot_status status = ig_device_cpu_create(d == 0 ? 1 : 3, &ig_libc_allocator, &run.devices[d], &error);
-        assert_int_equal(status, INGOT_OK);
-    }
+    create_devices(&run);
     for (int t = 0; t < 2; t++) {
         for (int c = 0; c < 2; c++) {
             char label[64];
@@ -465,6 +481,5 @@ void check_graphs(const struct graph_case *cases, int count) {
         }
     }
     check_cuda_schedules(&run);
-    for (int d = 0; d < 2; d++)
-        run.devices[d]->api->destroy(run.devices[d]);
+    destroy_devices(&run);
 }

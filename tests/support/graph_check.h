@@ -28,6 +28,8 @@ struct graph_case {
 
 /* Fails the running cmocka test at the first element that differs, naming case, target and compiler. */
 void check_graphs(const struct graph_case *cases, int count);
+/* The schedules for GPUs alone. */
+void check_graphs_for_cuda(const struct graph_case *cases, int count);
 
 /* Constants for builders: numbers in -1 … 1 (floats) or -5 … 5 (integers), the same for the same seed. */
 ig_value random_constant(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims, uint32_t seed);

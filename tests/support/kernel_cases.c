@@ -44,6 +44,12 @@ void check_all(void) {
     check_graphs(cases, count);
 }
 
+void check_all_for_cuda(void) {
+    int count = case_count;
+    case_count = 0;
+    check_graphs_for_cuda(cases, count);
+}
+
 ig_dim number(struct ig_graph *g, int64_t n) {
     return ig_dim_const(g->dims, n);
 }

@@ -19,6 +19,7 @@ extern const enum ingot_dtype test_types[TEST_TYPES];
 void add_case(const char *name, void (*build)(struct ig_graph *, const void *), const void *argument, double tolerance,
               unsigned flags);
 void check_all(void);
+void check_all_for_cuda(void);
 
 struct shaped {
     enum ingot_dtype dtype;

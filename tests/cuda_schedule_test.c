@@ -1,0 +1,347 @@
+/*
+ * The schedules for GPUs at the sizes where they change their mind: their loops are printed as C and compared with the
+ * reference. (The other kernel tests run them too, on what they test.) And what they promise to the printer.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernel/kernel.h"
+#include "pass/pass.h"
+#include "support/kernel_cases.h"
+
+/* ---- Rows ------------------------------------------------------------------------------------------------------------ */
+
+struct row_case {
+    struct shaped shape;
+    int n_axes;
+    int64_t axes[3];
+};
+
+/* Lengths on both sides of a team, a warp, a block and what fits registers; unknown ones; empty ones; one element. */
+static const struct row_case rows[] = {
+    {{INGOT_F32, 3, {2, 3, 2}}, 1, {2}},
+    {{INGOT_F32, 3, {2, 3, 31}}, 1, {2}},
+    {{INGOT_F32, 3, {2, 3, 32}}, 1, {2}},
+    {{INGOT_F32, 3, {5, 7, 33}}, 1, {2}},
+    {{INGOT_F32, 3, {12, 16, 128}}, 1, {2}},
+    {{INGOT_F32, 3, {1, 1, 1000}}, 1, {2}},
+    {{INGOT_F32, 3, {1, 2, 1023}}, 1, {2}},
+    {{INGOT_F32, 3, {1, 2, 1024}}, 1, {2}},
+    {{INGOT_F32, 3, {1, 2, 1025}}, 1, {2}},
+    {{INGOT_F32, 3, {2, 1, 4096}}, 1, {2}},
+    {{INGOT_F32, 3, {1, 1, 12290}}, 1, {2}},
+    {{INGOT_F32, 3, {1, 1, 32768}}, 1, {2}},
+    {{INGOT_F32, 3, {1, 1, 32772}}, 1, {2}},
+    {{INGOT_F32, 3, {1, 3, 1}}, 1, {2}},
+    {{INGOT_F32, 3, {0, 3, 8}}, 1, {2}},
+    {{INGOT_F32, 3, {-1, -2, -4}}, 1, {2}},
+    {{INGOT_F32, 3, {-1, -2, 64}}, 2, {1, 2}},
+    {{INGOT_F32, 3, {3, 14, 12}}, 2, {0, 2}},
+    {{INGOT_F32, 3, {-1, 6, 20}}, 2, {0, 2}},
+    {{INGOT_F32, 3, {9, 8, 12}}, 3, {0, 1, 2}},
+    {{INGOT_F16, 3, {3, 5, 768}}, 1, {2}},
+    {{INGOT_F16, 3, {3, 5, 40}}, 1, {2}},
+    {{INGOT_BF16, 3, {3, 5, 4100}}, 1, {2}},
+    {{INGOT_F64, 3, {3, 5, 130}}, 1, {2}},
+    /* Columns. */
+    {{INGOT_F32, 3, {1, 49, 2048}}, 1, {1}},
+    {{INGOT_F32, 3, {2, 49, 70}}, 1, {1}},
+    {{INGOT_F32, 3, {1, 3136, 9}}, 1, {1}},
+    {{INGOT_F32, 3, {5, 2, 300}}, 1, {1}},
+    {{INGOT_F32, 3, {300, 7, 33}}, 1, {0}},
+    {{INGOT_F32, 3, {4, 9, 3}}, 2, {0, 1}},
+    {{INGOT_F32, 3, {2, 0, 3}}, 1, {1}},
+    {{INGOT_F32, 3, {-1, -3, -4}}, 1, {1}},
+    {{INGOT_F16, 3, {2, 65, 24}}, 1, {1}},
+    {{INGOT_F32, 3, {3, 20000, 2}}, 1, {1}},
+    {{INGOT_F32, 3, {2, 1, 5000}}, 1, {1}},
+    {{INGOT_F32, 3, {-4, 3, 1}}, 1, {0}},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static ig_value over(struct ig_graph *g, const struct row_case *r, enum ig_op op, ig_value x) {
+    return ig_build_reduce(g, op, x, r->axes, r->n_axes);
+}
+
+static ig_value scalar(struct ig_graph *g, const struct row_case *r, double value) {
+    return ig_build_scalar(g, r->shape.dtype, value);
+}
+
+static void build_softmax(struct ig_graph *g, const void *argument) {
+    const struct row_case *r = argument;
+    ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes);
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, x, over(g, r, IG_OP_reduce_max, x)));
+    ig_build_output(g, "softmax", ig_map2(g, IG_OP_div, e, over(g, r, IG_OP_reduce_sum, e)));
+}
+
+static void build_norm(struct ig_graph *g, const void *argument) {
+    const struct row_case *r = argument;
+    ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes),
+             residual = input(g, "r", r->shape.dtype, 3, r->shape.sizes);
+    ig_value sum = ig_map2(g, IG_OP_add, x, residual);
+    ig_value centred = ig_map2(g, IG_OP_sub, sum, over(g, r, IG_OP_reduce_mean, sum));
+    ig_value variance = over(g, r, IG_OP_reduce_mean, ig_map2(g, IG_OP_mul, centred, centred));
+    ig_value deviation = ig_map1(g, IG_OP_sqrt, ig_map2(g, IG_OP_add, variance, scalar(g, r, 1e-3)));
+    ig_value scale = input(g, "scale", r->shape.dtype, 1, r->shape.sizes + 2);
+    ig_build_output(g, "norm", ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_div, centred, deviation), scale));
+    ig_build_output(g, "sum", sum);
+}
+
+/* A transposed input, an argmax and a small result beside it. */
+static void build_turned(struct ig_graph *g, const void *argument) {
+    const struct row_case *r = argument;
+    const int64_t turned[3] = {r->shape.sizes[1], r->shape.sizes[0], r->shape.sizes[2]};
+    ig_value x = input(g, "x", r->shape.dtype, 3, turned);
+    x = ig_build_transpose(g, x, (const int64_t[]){1, 0, 2});
+    ig_value far = ig_map1(g, IG_OP_abs, ig_map2(g, IG_OP_sub, x, over(g, r, IG_OP_reduce_mean, x)));
+    ig_build_output(g, "most", over(g, r, IG_OP_reduce_max, far));
+    if (r->n_axes > 1) return;
+    struct ig_graph *const none[2] = {NULL, NULL};
+    struct ig_attr attrs[2] = {ig_attr_of_int(r->axes[0]), ig_attr_of_int(0)};
+    ig_build_output(g, "where", ig_build_node(g, IG_OP_argmax, &x, 1, 1, attrs, none));
+}
+
+static void test_rows(void **state) {
+    (void)state;
+    for (int i = 0; i < ROWS; i++) {
+        double tolerance = 4 * sum_tolerance(rows[i].shape.dtype);
+        add_case("softmax", build_softmax, &rows[i], tolerance, i & 1 ? 0 : GRAPH_POISON);
+        add_case("norm", build_norm, &rows[i], tolerance, 0);
+        add_case("turned", build_turned, &rows[i], tolerance, 0);
+    }
+    check_all_for_cuda();
+}
+
+/* ---- Maps ------------------------------------------------------------------------------------------------------------- */
+
+static const struct shaped maps[] = {
+    {INGOT_F32, 3, {1, 1, 1}},      {INGOT_F32, 3, {1, 1, 4096}}, {INGOT_F32, 3, {1, 1, 4099}},
+    {INGOT_F32, 3, {3, 33, 65}},    {INGOT_F32, 3, {3, 64, 96}},  {INGOT_F32, 3, {-1, -3, -4}},
+    {INGOT_F32, 3, {2, 12, 100}},   {INGOT_F32, 3, {2, 9, 1000}}, {INGOT_F32, 3, {2, 1000, 17}},
+    {INGOT_F32, 3, {0, 16, 16}},    {INGOT_F16, 3, {3, 64, 96}},  {INGOT_F16, 3, {3, 35, 41}},
+    {INGOT_I8, 3, {3, 48, 64}},     {INGOT_BOOL, 3, {2, 33, 48}}, {INGOT_I64, 3, {2, 34, 36}},
+    {INGOT_F64, 3, {-2, 5, -4}},    {INGOT_U8, 3, {1, 1, 65535}}, {INGOT_F32, 3, {1, -2, 6}},
+    {INGOT_F32, 3, {16, 256, 512}},
+};
+enum { MAPS = sizeof maps / sizeof *maps };
+
+static enum ig_op plus(enum ingot_dtype dtype) {
+    return dtype == INGOT_BOOL ? IG_OP_xor : IG_OP_add;
+}
+
+static void build_map(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_value x = input(g, "x", s->dtype, 3, s->sizes), y = input(g, "y", s->dtype, 3, s->sizes);
+    ig_value bias = input(g, "bias", s->dtype, 1, s->sizes + 2);
+    ig_value sum = ig_map2(g, plus(s->dtype), x, y);
+    ig_build_output(g, "flat", sum);
+    ig_build_output(g, "biased", ig_map2(g, plus(s->dtype), sum, bias));
+    ig_build_output(g, "cast", ig_build_cast(g, x, s->dtype == INGOT_F32 ? INGOT_F16 : INGOT_F32));
+}
+
+static void build_transposes(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    const int64_t turned[3] = {s->sizes[0], s->sizes[2], s->sizes[1]};
+    ig_value x = input(g, "x", s->dtype, 3, s->sizes), y = input(g, "y", s->dtype, 3, turned);
+    ig_value back = ig_build_transpose(g, x, (const int64_t[]){0, 2, 1});
+    ig_build_output(g, "sum", ig_map2(g, plus(s->dtype), back, y));
+    ig_build_output(g, "other", ig_build_transpose(g, x, (const int64_t[]){2, 0, 1}));
+    ig_build_output(g, "outer", ig_build_transpose(g, x, (const int64_t[]){1, 0, 2}));
+}
+
+/* Parts that begin where accesses of 16 bytes may, and where they may not; slices likewise. */
+static void build_pieces(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_value x = input(g, "x", s->dtype, 3, s->sizes);
+    const struct ig_type type = *ig_type_of(g, x);
+    ig_dim last = type.dim[2], one = number(g, 1);
+    ig_build_output(g, "twice", ig_build_concat(g, (const ig_value[]){x, x}, 2, 2));
+    ig_build_output(g, "thrice", ig_build_concat(g, (const ig_value[]){x, x, x}, 3, 1));
+    if (s->sizes[2] == 1) return;
+    ig_value inner = ig_build_slice_axis(g, x, 2, one, ig_dim_sub(g->dims, last, one), 1);
+    ig_build_output(g, "inner", ig_map2(g, plus(s->dtype), inner, inner));
+}
+
+static void test_maps(void **state) {
+    (void)state;
+    for (int i = 0; i < MAPS; i++) {
+        double tolerance = tolerance_of(maps[i].dtype);
+        unsigned flags = GRAPH_EACH | (i & 1 ? 0 : GRAPH_POISON);
+        add_case("map", build_map, &maps[i], sum_tolerance(maps[i].dtype), flags & ~(unsigned)GRAPH_EACH);
+        add_case("transposes", build_transposes, &maps[i], tolerance, flags);
+        add_case("pieces", build_pieces, &maps[i], tolerance, flags);
+    }
+    check_all_for_cuda();
+}
+
+/* ---- What the printer may rely on ---------------------------------------------------------------------------------------- */
+
+struct checked {
+    const struct ig_kernel *kernel;
+    int divided; /* vector loops around */
+    bool in_team, in_vector;
+};
+
+static void check_stmt(const struct checked *c, const struct ig_stmt *s);
+
+static void check_loop(const struct checked *c, const struct ig_stmt *s) {
+    struct checked inner = *c;
+    const struct ig_loops *k = c->kernel->loops;
+    if (s->for_kind == IG_FOR_SIMD) inner.divided++;
+    if (s->for_kind == IG_FOR_TEAM) {
+        assert_true(s->lanes >= 1 && s->lanes <= 32 && (s->lanes & (s->lanes - 1)) == 0);
+        assert_int_equal(c->kernel->threads % s->lanes, 0);
+        assert_true(!c->in_team && c->divided == 0);
+        inner.in_team = true;
+    }
+    if (s->for_kind == IG_FOR_VECTOR) {
+        const struct ig_x_node *lo = ig_x_look(k, s->lo), *hi = ig_x_look(k, s->hi);
+        assert_true(lo->kind == IG_X_INT && lo->i == 0 && hi->kind == IG_X_INT);
+        assert_true(hi->i == 2 || hi->i == 4 || hi->i == 8 || hi->i == 16);
+        assert_true(!c->in_vector);
+        inner.in_vector = true;
+    }
+    assert_false(c->in_vector);
+    for (uint32_t i = 0; i < s->body.count; i++)
+        check_stmt(&inner, s->body.at[i]);
+}
+
+static void check_stmt(const struct checked *c, const struct ig_stmt *s) {
+    const struct ig_loops *k = c->kernel->loops;
+    if (s->kind == IG_S_FOR) {
+        check_loop(c, s);
+        return;
+    }
+    if (s->kind == IG_S_STORE) {
+        enum ig_buffer_kind kind = k->buffers.at[s->buffer].kind;
+        if (kind == IG_BUFFER_SPREAD) assert_true(c->divided == 1);
+        if (kind == IG_BUFFER_LOCAL || kind == IG_BUFFER_SCRATCH) assert_false(c->in_team);
+    }
+    for (uint32_t i = 0; i < s->body.count; i++)
+        check_stmt(c, s->body.at[i]);
+}
+
+/* Registers that a thread keeps between loops, and shared memory: what every GPU has. */
+static void check_memory(const struct ig_kernel *kernel) {
+    const struct ig_loops *k = kernel->loops;
+    int64_t shared = 0, kept = 0;
+    for (uint32_t i = 0; i < k->buffers.count; i++) {
+        const struct ig_buffer *b = &k->buffers.at[i];
+        if (b->kind == IG_BUFFER_LOCAL) shared += b->elements * (int64_t)ingot_dtype_size(b->dtype);
+        if (b->kind == IG_BUFFER_SPREAD) {
+            assert_int_equal(b->elements % b->width, 0);
+            kept += b->elements;
+        }
+    }
+    assert_true(shared <= 48 * 1024);
+    bool team = strstr(kernel->tactic, "teams") != NULL;
+    if (!team) assert_true(kept <= (int64_t)kernel->threads * 64);
+    if (team) assert_true(kept <= 32 * 64);
+    assert_true(kernel->threads >= 32 && kernel->threads <= 1024 && kernel->threads % 32 == 0);
+}
+
+typedef void builder(struct ig_graph *g, const void *argument);
+
+static void check_kernels(struct ig_job *job, builder *build, const void *argument) {
+    const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90};
+    struct ig_pass_options options = {.target = &target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    build(g, argument);
+    for (int i = 0; i < ig_pass_count; i++) {
+        if (!strcmp(ig_passes[i].name, "fuse")) g = ig_passes[i].run(g, &options);
+    }
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        const struct ig_kernel *kernel = ig_kernel_make(g, &g->regions.at[r], &target);
+        struct checked c = {.kernel = kernel};
+        check_stmt(&c, kernel->loops->top);
+        check_memory(kernel);
+    }
+}
+
+static void check_promises(struct ig_job *job, void *argument) {
+    (void)argument;
+    for (int i = 0; i < ROWS; i++) {
+        check_kernels(job, build_softmax, &rows[i]);
+        check_kernels(job, build_norm, &rows[i]);
+        check_kernels(job, build_turned, &rows[i]);
+    }
+    for (int i = 0; i < MAPS; i++) {
+        check_kernels(job, build_map, &maps[i]);
+        check_kernels(job, build_transposes, &maps[i]);
+        check_kernels(job, build_pieces, &maps[i]);
+    }
+}
+
+static void run_job(void (*body)(struct ig_job *, void *), void *argument) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, body, argument, &error);
+    ig_job_deinit(&job);
+    if (status != INGOT_OK) fail_msg("%s", error.message);
+}
+
+static void test_promises(void **state) {
+    (void)state;
+    run_job(check_promises, NULL);
+}
+
+/* ---- What is chosen ------------------------------------------------------------------------------------------------------ */
+
+struct choice {
+    builder *build;
+    struct row_case shape;
+    const char *tactic;
+};
+
+static void build_one_transpose(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_value x = input(g, "x", s->dtype, 3, s->sizes);
+    ig_build_output(g, "y", ig_build_transpose(g, x, (const int64_t[]){0, 2, 1}));
+}
+
+static void build_one_map(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_build_output(g, "y", ig_map1(g, IG_OP_neg, input(g, "x", s->dtype, 3, s->sizes)));
+}
+
+static const struct choice choices[] = {
+    {build_softmax, {{INGOT_F32, 3, {12, 128, 128}}, 1, {2}}, "rows, 3 passes, teams of 32, 4 elements at once"},
+    {build_softmax, {{INGOT_F16, 3, {12, 128, 128}}, 1, {2}}, "rows, 3 passes, teams of 16, 8 elements at once"},
+    {build_softmax, {{INGOT_F32, 3, {1, 8, 8192}}, 1, {2}}, "rows, 3 passes, blocks, 4 elements at once"},
+    {build_one_transpose, {{INGOT_F32, 3, {1, 64, 64}}, 0, {0}}, "map, blocks of 32 x 32 through shared memory"},
+    {build_one_map, {{INGOT_F32, 3, {1, 128, 768}}, 0, {0}}, "map, 1 x 4 elements a thread"},
+    {build_one_map, {{INGOT_F16, 3, {1, 128, 768}}, 0, {0}}, "map, 1 x 8 elements a thread"},
+    {build_one_map, {{INGOT_F32, 3, {64, 1024, 1024}}, 0, {0}}, "map, 4 x 4 elements a thread"},
+};
+
+static void check_choices(struct ig_job *job, void *argument) {
+    (void)argument;
+    const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90};
+    struct ig_pass_options options = {.target = &target};
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+        choices[i].build(g, &choices[i].shape);
+        for (int p = 0; p < ig_pass_count; p++) {
+            bool regions = !strcmp(ig_passes[p].name, "fuse") || !strcmp(ig_passes[p].name, "partition");
+            if (regions) g = ig_passes[p].run(g, &options);
+        }
+        IG_ASSERT(job, g->regions.count == 1);
+        assert_string_equal(ig_kernel_make(g, &g->regions.at[0], &target)->tactic, choices[i].tactic);
+    }
+}
+
+static void test_choices(void **state) {
+    (void)state;
+    run_job(check_choices, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_maps),
+        cmocka_unit_test(test_promises),
+        cmocka_unit_test(test_choices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
