@@ -1,189 +1,14 @@
-/* Contexts and plan instances on plans made by hand, whose kernels are C functions of this file. */
+/*
+ * Contexts and plan instances on plans made by hand, whose kernels are C functions of this file. All of it on the CPU, and
+ * then on a device with memory of its own; what only concerns such devices is in remote_test.c.
+ */
 #include "support/support.h"
 
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/null/null.h"
-#include "runtime/runtime.h"
-#include "support/counting_allocator.h"
-#include "support/tiny_plan.h"
-
-#define TILE 32
-
-/* ---- Kernels --------------------------------------------------------------------------------------------------------- */
-
-#define EACH_ELEMENT(i) for (int64_t i = begin * TILE; i < end * TILE && i < dim[0]; i++)
-
-static void add(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    const float *a = buf[0], *b = buf[1];
-    float *c = buf[2];
-    memset(scratch, 1, 128);
-    EACH_ELEMENT(i) c[i] = a[i] + b[i];
-}
-
-/* Adds the one element of the second operand. */
-static void shift(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    const float *a = buf[0], *w = buf[1];
-    float *c = buf[2];
-    EACH_ELEMENT(i) c[i] = a[i] + w[0];
-}
-
-static void negate(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    const float *a = buf[0];
-    float *c = buf[1];
-    EACH_ELEMENT(i) c[i] = -a[i];
-}
-
-static void count_up(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    float *c = buf[0];
-    EACH_ELEMENT(i) c[i] = (float)i;
-}
-
-/* iteration i64, limit i64 -> condition bool: iteration + 1 < limit. */
-static void below(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    *(unsigned char *)buf[2] = *(const int64_t *)buf[0] + 1 < *(const int64_t *)buf[1];
-}
-
-static void widen(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    float *c = buf[1];
-    EACH_ELEMENT(i) c[i] = (float)*(const int64_t *)buf[0];
-}
-
-/* ---- Fixture --------------------------------------------------------------------------------------------------------- */
-
-struct fixture {
-    struct tiny_plan tiny;
-    struct ig_engine_file file;
-    struct counting_allocator allocator;
-    struct ig_device *device;
-    struct ig_context *context;
-    struct ingot_error error;
-    uint32_t add, shift, negate, count_up, below, widen; /* kernels */
-};
-
-static struct fixture *begin_plan(void) {
-    struct fixture *f = aligned_alloc(64, (sizeof *f + 63) / 64 * 64);
-    memset(f, 0, sizeof *f);
-    tiny_init(&f->tiny);
-    counting_allocator_init(&f->allocator);
-    f->add = tiny_kernel(&f->tiny, "add", add);
-    f->shift = tiny_kernel(&f->tiny, "shift", shift);
-    f->negate = tiny_kernel(&f->tiny, "negate", negate);
-    f->count_up = tiny_kernel(&f->tiny, "count_up", count_up);
-    f->below = tiny_kernel(&f->tiny, "below", below);
-    f->widen = tiny_kernel(&f->tiny, "widen", widen);
-    return f;
-}
-
-static void make_context(struct fixture *f, unsigned threads, size_t max_instances, bool profile) {
-    f->file = tiny_file(&f->tiny);
-    assert_int_equal(threads ? ig_device_cpu_create(threads, &f->allocator.base, &f->device, &f->error)
-                             : ig_device_null_create(&f->allocator.base, &f->device, &f->error),
-                     INGOT_OK);
-    struct ig_context_config config = {.allocator = &f->allocator.base,
-                                       .device = f->device,
-                                       .max_instances = max_instances,
-                                       .max_bytes = SIZE_MAX,
-                                       .profile = profile};
-    enum ingot_status status = ig_context_create(&f->file, &config, &f->context, &f->error);
-    if (status != INGOT_OK) fail_msg("%s", f->error.message);
-}
-
-static void end_plan(struct fixture *f) {
-    ig_context_destroy(f->context);
-    f->device->api->destroy(f->device);
-    assert_int_equal(f->allocator.live_count, 0);
-    assert_int_equal(f->allocator.wrong, 0);
-    free(f);
-}
-
-static ig_slot tiles_for(struct tiny_plan *t, ig_slot n) {
-    return tiny_op(t, IG_SHAPE_DIV, tiny_op(t, IG_SHAPE_ADD, n, tiny_const(t, TILE - 1)), tiny_const(t, TILE));
-}
-
-static ig_slot bytes_for(struct tiny_plan *t, ig_slot n) {
-    return tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float)));
-}
-
-static void launch(struct fixture *f, uint32_t kernel, ig_slot n, const uint32_t *operands, uint32_t n_operands) {
-    tiny_launch(&f->tiny, kernel, tiles_for(&f->tiny, n), operands, n_operands, &n, 1);
-}
-#define LAUNCH(f, kernel, n, ...) \
-    launch((f), (kernel), (n), (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
-
-static struct ingot_tensor vector(float *data, int64_t n) {
-    return (struct ingot_tensor){.dtype = INGOT_F32, .rank = 1, .dims = {n}, .data = data};
-}
-
-static struct ingot_tensor scalar_i64(int64_t *data) {
-    return (struct ingot_tensor){.dtype = INGOT_I64, .rank = 0, .data = data};
-}
-
-static struct ingot_tensor scalar_bool(unsigned char *data) {
-    return (struct ingot_tensor){.dtype = INGOT_BOOL, .rank = 0, .data = data};
-}
-
-static void set_input(struct fixture *f, size_t index, struct ingot_tensor tensor) {
-    if (ig_context_set_input(f->context, index, &tensor, &f->error) != INGOT_OK) fail_msg("%s", f->error.message);
-}
-
-static void run(struct fixture *f) {
-    if (ig_context_run(f->context, &f->error) != INGOT_OK) fail_msg("%s", f->error.message);
-}
-
-static struct ingot_tensor output(struct fixture *f, size_t index) {
-    struct ingot_tensor tensor;
-    if (ig_context_output(f->context, index, &tensor, &f->error) != INGOT_OK) fail_msg("%s", f->error.message);
-    return tensor;
-}
-
-static void expect_refusal(struct fixture *f, enum ingot_status found, enum ingot_status wanted, const char *text) {
-    assert_int_equal(found, wanted);
-    assert_int_equal(f->error.status, wanted);
-    if (!strstr(f->error.message, text)) fail_msg("'%s' does not say '%s'", f->error.message, text);
-}
-
-static float ramp[100000];
-
-static void fill_ramp(void) {
-    for (size_t i = 0; i < sizeof ramp / sizeof *ramp; i++)
-        ramp[i] = (float)(i % 1000) - 3;
-}
-
-/* ---- y = -((x + w) + x), with x f32[n] ----------------------------------------------------------------------------------- */
-
-static struct fixture *chain(int64_t lo, int64_t hi) {
-    struct fixture *f = begin_plan();
-    struct tiny_plan *t = &f->tiny;
-    ig_slot n = tiny_symbol(t, "n", 0, 0, lo, hi);
-    tiny_subplan(t);
-    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
-    uint32_t w = tiny_weight(t, 2, (const float[]){10}, 1);
-    uint32_t a = tiny_arena(t, bytes_for(t, n)), b = tiny_arena(t, bytes_for(t, n));
-    LAUNCH(f, f->shift, n, x, w, a);
-    LAUNCH(f, f->add, n, a, x, b);
-    LAUNCH(f, f->negate, n, b, y);
-    return f;
-}
-
-static void check_chain(struct fixture *f, int64_t n) {
-    struct ingot_tensor y = output(f, 0);
-    assert_int_equal(y.dtype, INGOT_F32);
-    assert_int_equal(y.rank, 1);
-    assert_int_equal(y.dims[0], n);
-    assert_non_null(y.data);
-    for (int64_t i = 0; i < n; i++)
-        assert_true(((float *)y.data)[i] == -(2 * ramp[i] + 10));
-}
-
-static void run_chain(struct fixture *f, int64_t n) {
-    set_input(f, 0, vector(n ? ramp : NULL, n));
-    run(f);
-    check_chain(f, n);
-}
+#include "support/runtime_case.h"
 
 static void runs_any_shape(void **state) {
     static const int64_t sizes[] = {1, 5, 0, 1000, 31, 33, 100000, 2, 0};
@@ -323,15 +148,9 @@ static void fails_every_allocation_cleanly(void **state) {
     bool done = false;
     for (size_t n = 1; !done; n++) {
         struct fixture *f = chain(0, 1000);
-        f->file = tiny_file(&f->tiny);
         f->allocator.fail_at = n;
-        struct ig_context_config config = {
-            .allocator = &f->allocator.base, .max_instances = 3, .max_bytes = SIZE_MAX, .profile = true};
-        enum ingot_status status = ig_device_cpu_create(2, &f->allocator.base, &f->device, &f->error);
-        if (status == INGOT_OK) {
-            config.device = f->device;
-            status = ig_context_create(&f->file, &config, &f->context, &f->error);
-        }
+        struct ig_context_config config = {.max_instances = 3, .max_bytes = SIZE_MAX, .profile = true, .timing = true};
+        enum ingot_status status = try_context(f, config, 2);
         for (int64_t size = 10; status == INGOT_OK && size <= 1000; size *= 10) {
             set_input(f, 0, vector(ramp, size));
             status = ig_context_run(f->context, &f->error);
@@ -339,11 +158,7 @@ static void fails_every_allocation_cleanly(void **state) {
         }
         done = f->allocator.calls < n;
         if (status != INGOT_OK) assert_int_equal(f->error.status, INGOT_OUT_OF_MEMORY);
-
-        ig_context_destroy(f->context);
-        if (f->device) f->device->api->destroy(f->device);
-        assert_int_equal(f->allocator.live_count, 0);
-        free(f);
+        end_plan(f);
         assert_true(n < 1000);
     }
 }
@@ -841,5 +656,7 @@ int main(void) {
         cmocka_unit_test(refuses_bodies_of_other_sizes),
     };
     fill_ramp();
-    return cmocka_run_group_tests_name("runtime", tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("runtime on the CPU", tests, NULL, NULL);
+    test_remote = true;
+    return failed + cmocka_run_group_tests_name("runtime on a device with memory of its own", tests, NULL, NULL);
 }

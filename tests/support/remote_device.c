@@ -1,0 +1,541 @@
+/* A device that has memory of its own and is late; see remote_device.h. */
+#define _GNU_SOURCE
+#include "support/remote_device.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/memory.h"
+
+#define REGION ((size_t)1 << 30) /* of addresses; what is never used takes no memory */
+#define MAX_PINNED 64
+
+enum kind { COPY, LAUNCH, RECORD, WAIT };
+
+struct op {
+    enum kind kind;
+    void *to;
+    const void *from;
+    size_t size;
+    struct ig_launch launch; /* with buffers and dims of its own */
+    struct ig_event *event;
+    unsigned target;          /* WAIT: how many of the event's records must be done */
+    struct ig_stream *source; /* WAIT: the stream that the last of them was put on */
+};
+
+struct ops {
+    struct op *at;
+    size_t count, capacity;
+};
+
+struct ig_list {
+    struct ops ops;
+};
+
+struct ig_stream {
+    struct ops queue;
+    size_t done; /* of the queue */
+    struct ig_list *recording;
+    struct ig_stream *next;
+};
+
+struct ig_event {
+    struct ig_stream *stream; /* of the last record; NULL: never recorded, or the stream is gone and its work done */
+    unsigned recorded, reached;
+    uint64_t time;
+};
+
+struct remote_device {
+    struct ig_device base;
+    struct ig_device *inner;
+    struct ig_stream *inner_stream;
+    struct ig_stream *streams;
+    struct remote_counts counts;
+    struct {
+        const char *memory;
+        size_t size;
+    } pinned[MAX_PINNED];
+    bool fail;
+    uint64_t clock;
+};
+
+/* The memory that all devices share: handed out from the region's beginning and used again by nobody, so that what was
+ * released is noticed too. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *region;
+static size_t region_used, live_bytes, limit_bytes;
+static unsigned open_count;
+
+static struct remote_device *self(const struct ig_device *device) {
+    return (struct remote_device *)(uintptr_t)device;
+}
+
+static void end_test(const char *why) {
+    fprintf(stderr, "remote device: %s\n", why);
+    abort();
+}
+
+static void open_region(void) {
+    pthread_mutex_lock(&lock);
+    if (open_count++ == 0 && mprotect(region, REGION, PROT_READ | PROT_WRITE) != 0) end_test("cannot open its memory");
+    pthread_mutex_unlock(&lock);
+}
+
+static void close_region(void) {
+    pthread_mutex_lock(&lock);
+    if (--open_count == 0 && mprotect(region, REGION, PROT_NONE) != 0) end_test("cannot close its memory");
+    pthread_mutex_unlock(&lock);
+}
+
+static bool is_ours(const void *memory) {
+    return (uintptr_t)memory - (uintptr_t)region < REGION;
+}
+
+static bool is_pinned(const struct remote_device *remote, const void *memory, size_t size) {
+    for (int i = 0; i < MAX_PINNED; i++) {
+        uintptr_t offset = (uintptr_t)memory - (uintptr_t)remote->pinned[i].memory;
+        if (remote->pinned[i].memory && offset <= remote->pinned[i].size && size <= remote->pinned[i].size - offset)
+            return true;
+    }
+    return false;
+}
+
+void remote_device_pin(struct ig_device *device, const void *memory, size_t size) {
+    struct remote_device *remote = self(device);
+    int slot = -1;
+    for (int i = 0; i < MAX_PINNED; i++) {
+        if (remote->pinned[i].memory == memory) slot = i;
+        if (slot < 0 && !remote->pinned[i].memory) slot = i;
+    }
+    if (slot < 0) end_test("too much pinned memory");
+    remote->pinned[slot].memory = size ? memory : NULL;
+    remote->pinned[slot].size = size;
+}
+
+void remote_device_read(void *to, const void *from, size_t size) {
+    open_region();
+    memcpy(to, from, size);
+    close_region();
+}
+
+void remote_device_write(void *to, const void *from, size_t size) {
+    remote_device_read(to, from, size);
+}
+
+struct remote_counts remote_device_counts(struct ig_device *device) {
+    struct remote_counts counts = self(device)->counts;
+    self(device)->counts = (struct remote_counts){0};
+    return counts;
+}
+
+void remote_device_fail(struct ig_device *device) {
+    self(device)->fail = true;
+}
+
+void remote_device_limit(size_t bytes) {
+    limit_bytes = bytes;
+}
+
+/* ---- Queues ------------------------------------------------------------------------------------------------------------- */
+
+static void free_op(struct op *op) {
+    if (op->kind != LAUNCH) return;
+    free((void *)(uintptr_t)op->launch.buffers);
+    free((void *)(uintptr_t)op->launch.dims);
+}
+
+static void free_ops(struct ops *ops) {
+    for (size_t i = 0; i < ops->count; i++)
+        free_op(&ops->at[i]);
+    free(ops->at);
+    *ops = (struct ops){0};
+}
+
+static void *duplicate(const void *from, size_t size) {
+    void *copy = malloc(size ? size : 1);
+    if (!copy) end_test("out of memory");
+    if (size) memcpy(copy, from, size);
+    return copy;
+}
+
+static void add_op(struct ops *ops, const struct op *op) {
+    if (ops->count == ops->capacity) {
+        ops->capacity = ops->capacity ? 2 * ops->capacity : 16;
+        ops->at = realloc(ops->at, ops->capacity * sizeof *ops->at);
+        if (!ops->at) end_test("out of memory");
+    }
+    struct op *added = &ops->at[ops->count++];
+    *added = *op;
+    if (op->kind != LAUNCH) return;
+    added->launch.buffers = duplicate(op->launch.buffers, op->launch.n_buffers * sizeof *op->launch.buffers);
+    added->launch.dims = duplicate(op->launch.dims, op->launch.n_dims * sizeof *op->launch.dims);
+}
+
+static void submit(struct ig_stream *stream, const struct op *op) {
+    add_op(stream->recording ? &stream->recording->ops : &stream->queue, op);
+}
+
+static void run_until(struct remote_device *remote, const struct ig_event *event, struct ig_stream *source,
+                      unsigned target);
+
+static void run_op(struct remote_device *remote, struct op *op) {
+    remote->clock++;
+    switch (op->kind) {
+    case COPY: memmove(op->to, op->from, op->size); return;
+    case LAUNCH:
+        if (remote->inner->api->launch(remote->inner, remote->inner_stream, &op->launch, NULL) != INGOT_OK)
+            end_test("a launch failed");
+        return;
+    case RECORD:
+        op->event->time = 1000 * remote->clock;
+        op->event->reached++;
+        return;
+    case WAIT: run_until(remote, op->event, op->source, op->target); return;
+    }
+}
+
+static void run_one(struct remote_device *remote, struct ig_stream *stream) {
+    struct op op = stream->queue.at[stream->done++];
+    run_op(remote, &op); /* may run other streams, but not this one: no wait is for what comes later */
+    free_op(&op);
+    if (stream->done < stream->queue.count) return;
+    stream->queue.count = stream->done = 0;
+}
+
+static void run_until(struct remote_device *remote, const struct ig_event *event, struct ig_stream *source,
+                      unsigned target) {
+    while (event->reached < target && source->done < source->queue.count)
+        run_one(remote, source);
+}
+
+static void run_all(struct remote_device *remote, struct ig_stream *stream) {
+    while (stream->done < stream->queue.count)
+        run_one(remote, stream);
+}
+
+static void drain(struct remote_device *remote) {
+    open_region();
+    for (struct ig_stream *stream = remote->streams; stream; stream = stream->next)
+        run_all(remote, stream);
+    close_region();
+}
+
+/* ---- Memory and code ---------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
+    size_t rounded = (size + 4096) / 4096 * 4096; /* a gap between neighbours */
+    enum ingot_status status = INGOT_OK;
+    self(device)->counts.allocations++;
+    /* The caller's allocator may want to fail here. */
+    void *token = size > REGION ? NULL : ig_allocate(device->allocator, 1, 1);
+    ig_release(device->allocator, token, 1);
+    pthread_mutex_lock(&lock);
+    if (!token || rounded > REGION - region_used || (limit_bytes && live_bytes + size > limit_bytes)) {
+        status = IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a buffer of %zu bytes", size);
+    } else {
+        *out_memory = region + region_used;
+        region_used += rounded;
+        live_bytes += size;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static void release(struct ig_device *device, void *memory, size_t size) {
+    if (!is_ours(memory)) end_test("releases memory that it did not give out");
+    drain(self(device));
+    pthread_mutex_lock(&lock);
+    live_bytes -= size;
+    pthread_mutex_unlock(&lock);
+}
+
+static enum ingot_status allocate_host(struct ig_device *device, size_t size, void **out_memory,
+                                       struct ingot_error *error) {
+    self(device)->counts.allocations++;
+    void *memory = ig_allocate(device->allocator, size ? size : 1, 64);
+    if (!memory) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a pinned buffer of %zu bytes", size);
+    remote_device_pin(device, memory, size ? size : 1);
+    *out_memory = memory;
+    return INGOT_OK;
+}
+
+static bool uses(const struct op *op, const char *memory, size_t size) {
+    uintptr_t to = (uintptr_t)op->to - (uintptr_t)memory, from = (uintptr_t)op->from - (uintptr_t)memory;
+    return op->kind == COPY && (to < size || from < size);
+}
+
+static void release_host(struct ig_device *device, void *memory, size_t size) {
+    struct remote_device *remote = self(device);
+    for (struct ig_stream *stream = remote->streams; stream; stream = stream->next) {
+        for (size_t i = stream->done; i < stream->queue.count; i++) {
+            if (uses(&stream->queue.at[i], memory, size)) end_test("pinned memory is released that a copy will use");
+        }
+    }
+    remote_device_pin(device, memory, 0);
+    ig_release(device->allocator, memory, size ? size : 1);
+}
+
+static enum ingot_status module_create(struct ig_device *device, const void *code, size_t size,
+                                       struct ig_module **out_module, struct ingot_error *error) {
+    return self(device)->inner->api->module_create(self(device)->inner, code, size, out_module, error);
+}
+
+static void module_destroy(struct ig_device *device, struct ig_module *module) {
+    drain(self(device));
+    self(device)->inner->api->module_destroy(self(device)->inner, module);
+}
+
+/* ---- Streams and events --------------------------------------------------------------------------------------------------- */
+
+static enum ingot_status stream_create(struct ig_device *device, struct ig_stream **out_stream,
+                                       struct ingot_error *error) {
+    struct ig_stream *stream = ig_allocate(device->allocator, sizeof *stream, _Alignof(struct ig_stream));
+    if (!stream) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a stream");
+    stream->next = self(device)->streams;
+    self(device)->streams = stream;
+    *out_stream = stream;
+    return INGOT_OK;
+}
+
+/* A caller's stream is one that this device made: its queue is what all who adopt it share. So they are the same. */
+static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
+                                      struct ingot_error *error) {
+    *out_stream = native;
+    return INGOT_OK;
+}
+
+static bool is_known(const struct remote_device *remote, const struct ig_stream *stream) {
+    const struct ig_stream *at = remote->streams;
+    while (at && at != stream)
+        at = at->next;
+    return at != NULL;
+}
+
+/* Adopted streams are destroyed by whoever adopted them, which is without effect, and by the test that made them; a test
+ * makes them with a device that outlives the context. Their work is done first. */
+static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
+    struct remote_device *remote = self(device);
+    if (!stream || !is_known(remote, stream)) return;
+    drain(remote);
+}
+
+static enum ingot_status host_wait(struct remote_device *remote, bool undone, struct ingot_error *error) {
+    remote->counts.syncs++;
+    if (undone) remote->counts.blocked++;
+    if (!remote->fail) return INGOT_OK;
+    remote->fail = false;
+    return IG_ERR(error, INGOT_DEVICE, "the remote device failed");
+}
+
+static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
+    struct remote_device *remote = self(device);
+    bool undone = stream->done < stream->queue.count;
+    open_region();
+    run_all(remote, stream);
+    close_region();
+    return host_wait(remote, undone, error);
+}
+
+static enum ingot_status event_create(struct ig_device *device, struct ig_event **out_event,
+                                      struct ingot_error *error) {
+    struct ig_event *event = ig_allocate(device->allocator, sizeof *event, _Alignof(struct ig_event));
+    if (!event) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an event");
+    *out_event = event;
+    return INGOT_OK;
+}
+
+static void event_destroy(struct ig_device *device, struct ig_event *event) {
+    if (!event) return;
+    drain(self(device));
+    ig_release(device->allocator, event, sizeof *event);
+}
+
+static enum ingot_status event_record(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
+                                      struct ingot_error *error) {
+    self(device)->counts.records++;
+    event->stream = stream;
+    event->recorded++;
+    submit(stream, &(struct op){.kind = RECORD, .event = event});
+    return INGOT_OK;
+}
+
+static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
+                                    struct ingot_error *error) {
+    self(device)->counts.waits++;
+    submit(stream, &(struct op){.kind = WAIT, .event = event, .target = event->recorded, .source = event->stream});
+    return INGOT_OK;
+}
+
+static enum ingot_status event_sync(struct ig_device *device, struct ig_event *event, struct ingot_error *error) {
+    struct remote_device *remote = self(device);
+    bool undone = event->reached < event->recorded;
+    open_region();
+    run_until(remote, event, event->stream, event->recorded);
+    close_region();
+    return host_wait(remote, undone, error);
+}
+
+static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
+                                       uint64_t *out_nanoseconds, struct ingot_error *error) {
+    if (begin->reached < begin->recorded || end->reached < end->recorded) end_test("an event is asked too early");
+    *out_nanoseconds = end->time - begin->time;
+    return INGOT_OK;
+}
+
+/* ---- Work ------------------------------------------------------------------------------------------------------------------ */
+
+static enum ingot_status copy(struct ig_device *device, struct ig_stream *stream, void *to, const void *from,
+                              size_t size, struct ingot_error *error) {
+    struct remote_device *remote = self(device);
+    if (!is_ours(to) && !is_pinned(remote, to, size)) end_test("copies to host memory that is not pinned");
+    if (!is_ours(from) && !is_pinned(remote, from, size)) end_test("copies from host memory that is not pinned");
+    if (!stream->recording) remote->counts.copies++;
+    submit(stream, &(struct op){.kind = COPY, .to = to, .from = from, .size = size});
+    return INGOT_OK;
+}
+
+static void check_buffers(const struct ig_launch *launch) {
+    for (uint32_t i = 0; i < launch->n_buffers; i++) {
+        if (!is_ours(launch->buffers[i])) end_test("a kernel gets memory that is not the device's");
+        if ((uintptr_t)launch->buffers[i] % 4 != 0) end_test("a kernel gets a crooked address");
+    }
+}
+
+static enum ingot_status launch(struct ig_device *device, struct ig_stream *stream, const struct ig_launch *launch,
+                                struct ingot_error *error) {
+    check_buffers(launch);
+    if (!stream->recording) self(device)->counts.launches++;
+    submit(stream, &(struct op){.kind = LAUNCH, .launch = *launch});
+    return INGOT_OK;
+}
+
+static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_stream *stream, size_t bytes,
+                                         struct ingot_error *error) {
+    struct remote_device *remote = self(device);
+    return remote->inner->api->reserve_scratch(remote->inner, remote->inner_stream, bytes, error);
+}
+
+static size_t scratch_bytes(const struct ig_device *device, size_t bytes) {
+    return self(device)->inner->api->scratch_bytes(self(device)->inner, bytes);
+}
+
+/* ---- Lists ------------------------------------------------------------------------------------------------------------------ */
+
+static enum ingot_status list_begin(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
+    if (stream->recording) end_test("a list is begun within another");
+    stream->recording = ig_allocate(device->allocator, sizeof *stream->recording, _Alignof(struct ig_list));
+    if (!stream->recording) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a list");
+    self(device)->counts.captures++;
+    return INGOT_OK;
+}
+
+static enum ingot_status list_end(struct ig_device *device, struct ig_stream *stream, struct ig_list **out_list,
+                                  struct ingot_error *error) {
+    *out_list = stream->recording;
+    stream->recording = NULL;
+    return INGOT_OK;
+}
+
+static void list_destroy(struct ig_device *device, struct ig_list *list) {
+    if (!list) return;
+    free_ops(&list->ops);
+    ig_release(device->allocator, list, sizeof *list);
+}
+
+static size_t list_bytes(const struct ig_device *device, const struct ig_list *list) {
+    return list->ops.count * sizeof *list->ops.at;
+}
+
+/* What is patched later is without effect on this launch. */
+static enum ingot_status list_launch(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
+                                     struct ingot_error *error) {
+    self(device)->counts.lists++;
+    for (size_t i = 0; i < list->ops.count; i++) {
+        if (list->ops.at[i].kind == LAUNCH) check_buffers(&list->ops.at[i].launch);
+        submit(stream, &list->ops.at[i]);
+    }
+    return INGOT_OK;
+}
+
+static void list_patch(struct ig_device *device, struct ig_list *list, uint32_t item, uint32_t buffer, void *address) {
+    struct op *op = &list->ops.at[item];
+    self(device)->counts.patches++;
+    if (op->kind == LAUNCH)
+        ((void **)(uintptr_t)op->launch.buffers)[buffer] = address;
+    else if (buffer == 0)
+        op->from = address;
+    else
+        op->to = address;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------------------------------------- */
+
+static void destroy(struct ig_device *device) {
+    struct remote_device *remote = self(device);
+    for (struct ig_stream *stream = remote->streams, *next; stream; stream = next) {
+        next = stream->next;
+        if (stream->done < stream->queue.count) end_test("the device goes before its work is done");
+        free_ops(&stream->queue);
+        ig_release(device->allocator, stream, sizeof *stream);
+    }
+    if (remote->inner_stream) remote->inner->api->stream_destroy(remote->inner, remote->inner_stream);
+    if (remote->inner) remote->inner->api->destroy(remote->inner);
+    ig_release(device->allocator, remote, sizeof *remote);
+}
+
+static uint32_t workers(const struct ig_device *device) {
+    return self(device)->inner->api->workers(self(device)->inner);
+}
+
+static const struct ig_device_api api = {
+    .name = "remote",
+    .destroy = destroy,
+    .workers = workers,
+    .allocate = allocate,
+    .release = release,
+    .allocate_host = allocate_host,
+    .release_host = release_host,
+    .module_create = module_create,
+    .module_destroy = module_destroy,
+    .stream_create = stream_create,
+    .stream_adopt = stream_adopt,
+    .stream_destroy = stream_destroy,
+    .stream_wait = stream_wait,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_sync = event_sync,
+    .event_elapsed = event_elapsed,
+    .copy = copy,
+    .launch = launch,
+    .reserve_scratch = reserve_scratch,
+    .scratch_bytes = scratch_bytes,
+    .list_begin = list_begin,
+    .list_end = list_end,
+    .list_destroy = list_destroy,
+    .list_bytes = list_bytes,
+    .list_launch = list_launch,
+    .list_patch = list_patch,
+};
+
+enum ingot_status remote_device_create(unsigned threads, const struct ingot_allocator *allocator,
+                                       struct ig_device **out_device, struct ingot_error *error) {
+    pthread_mutex_lock(&lock);
+    if (!region) region = mmap(NULL, REGION, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (region == MAP_FAILED) end_test("no addresses");
+    pthread_mutex_unlock(&lock);
+    struct remote_device *remote = ig_allocate(allocator, sizeof *remote, _Alignof(struct remote_device));
+    if (!remote) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
+    remote->base = (struct ig_device){&api, allocator, false};
+    enum ingot_status status = ig_device_cpu_create(threads, allocator, &remote->inner, error);
+    if (status == INGOT_OK) status = remote->inner->api->stream_create(remote->inner, &remote->inner_stream, error);
+    if (status != INGOT_OK)
+        destroy(&remote->base);
+    else
+        *out_device = &remote->base;
+    return status;
+}
