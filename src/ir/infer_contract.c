@@ -23,7 +23,7 @@ static enum ingot_dtype accumulator(struct ig_infer *x) {
 /* The width of packed panels; 0: not packed. */
 static int64_t packed_width(struct ig_infer *x) {
     int64_t packed = ig_infer_int(x, IG_ATTR_packed);
-    if (packed < 0 || packed > 4096) ig_infer_fail(x, "panels of %lld columns", (long long)packed);
+    if (packed < 0 || packed > 1 << 20) ig_infer_fail(x, "panels of %lld columns", (long long)packed);
     if (packed > 0 && ig_infer_int(x, IG_ATTR_n) < 0) ig_infer_fail(x, "n is negative");
     return packed;
 }

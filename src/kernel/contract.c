@@ -348,6 +348,7 @@ bool ig_contract_init(struct ig_contract *c) {
     c->k = ig_loops_create(c->graph->job, c->graph->dims);
     c->kernel->loops = c->k;
     c->kernel->scratch_bytes = ig_dim_const(c->graph->dims, 0);
+    c->linear = c->sum = IG_NO_X;
     ig_lower_init(&c->lower, c->k, c->graph, c->region);
     c->dtype = ig_dtype_compute((enum ingot_dtype)attr(c, IG_ATTR_acc)->i);
     if (c->node.op == IG_OP_matmul) return init_matmul(c);
@@ -374,7 +375,9 @@ static ig_dim work(struct ig_contract *c) {
 struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target) {
     typedef bool (*schedule)(struct ig_contract * c);
-    static const schedule schedules[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
+    static const schedule cpu[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
+    static const schedule cuda[] = {ig_cuda_contract_depthwise, ig_cuda_contract_gemm, NULL};
+    const schedule *schedules = ig_target_is_cuda(target) ? cuda : cpu;
     for (int i = 0;; i++) {
         struct ig_kernel *kernel = IG_NEW(graph->job, struct ig_kernel);
         struct ig_contract *c = IG_NEW(graph->job, struct ig_contract);

@@ -36,7 +36,9 @@ struct ig_contract {
     /* The tile of results under the epilogue: element (row, column) of C lies in `tile` at tile_at. */
     int tile;
     ig_x tile_at;
+    ig_x sum;                      /* the element itself, where it is in no tile; else IG_NO_X */
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
+    ig_x linear;                   /* where that is in memory, in fewer terms than the index; IG_NO_X: follows from it */
     bool astray;                   /* the epilogue asked for another element: the schedule does not fit */
 };
 
@@ -103,7 +105,10 @@ void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig
 bool ig_contract_gemm(struct ig_contract *c);
 bool ig_contract_lines(struct ig_contract *c);
 bool ig_contract_depthwise(struct ig_contract *c);
-void ig_contract_plain(struct ig_contract *c); /* one element at a time; always applies */
+void ig_contract_plain(struct ig_contract *c); /* one element at a time (CUDA: a thread each); always applies */
+/* Those for GPUs: cuda_contract.h. */
+bool ig_cuda_contract_gemm(struct ig_contract *c);
+bool ig_cuda_contract_depthwise(struct ig_contract *c);
 
 /* Shorthands. */
 /* Reserves scratch for `elements` of c->dtype: a buffer of the loops. */

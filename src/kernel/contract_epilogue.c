@@ -30,13 +30,6 @@ static bool is_at_hand(const struct ig_contract *c, const struct ig_type *type, 
     return true;
 }
 
-static ig_x from_tile(void *user, ig_value value, const ig_x *index) {
-    struct ig_contract *c = user;
-    if (value != c->node.out) return IG_NO_X;
-    if (!is_at_hand(c, ig_type_of(c->graph, value), index)) c->astray = true;
-    return finished(c, ig_x_load(c->k, c->tile, c->tile_at), index);
-}
-
 static bool same_shape(const struct ig_contract *c, ig_value value) {
     const struct ig_type *a = ig_type_of(c->graph, value), *b = ig_type_of(c->graph, c->node.out);
     if (a->rank != b->rank) return false;
@@ -44,6 +37,21 @@ static bool same_shape(const struct ig_contract *c, ig_value value) {
         if (a->dim[i] != b->dim[i]) return false;
     }
     return true;
+}
+
+/* The element at hand of an input of the output's shape, where its place is known without the index. */
+static ig_x at_linear(struct ig_contract *c, ig_value value, const ig_x *index) {
+    if (c->linear == IG_NO_X || !c->lower.is_input[value] || ig_lower_is_literal(c->graph, value)) return IG_NO_X;
+    if (!same_shape(c, value) || memcmp(index, c->position, (size_t)ig_type_of(c->graph, value)->rank * sizeof *index))
+        return IG_NO_X;
+    return ig_x_load(c->k, c->lower.buffer_of[value], c->linear);
+}
+
+static ig_x from_tile(void *user, ig_value value, const ig_x *index) {
+    struct ig_contract *c = user;
+    if (value != c->node.out) return at_linear(c, value, index);
+    if (!is_at_hand(c, ig_type_of(c->graph, value), index)) c->astray = true;
+    return finished(c, c->sum != IG_NO_X ? c->sum : ig_x_load(c->k, c->tile, c->tile_at), index);
 }
 
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at) {
@@ -58,8 +66,9 @@ void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig
             continue;
         }
         ig_x value = ig_lower_value(&c->lower, v, c->position);
-        ig_s_store(c->k, body, c->lower.buffer_of[v], ig_lower_linear(&c->lower, ig_type_of(c->graph, v), c->position),
-                   value);
+        ig_x at = c->linear;
+        if (at == IG_NO_X) at = ig_lower_linear(&c->lower, ig_type_of(c->graph, v), c->position);
+        ig_s_store(c->k, body, c->lower.buffer_of[v], at, value);
     }
     c->lower.known = NULL;
 }
@@ -140,7 +149,12 @@ static ig_x summed(void *user, ig_value value, const ig_x *index) {
     return finished(c, ig_x_acc(k, acc, c->dtype), index);
 }
 
-/* A tile is one element of the first output; outputs of other shapes follow in the kernel's later tiles. */
+/* Elements of a tile: as many as a block of a GPU has threads. */
+static int64_t plain_chunk(const struct ig_contract *c) {
+    return ig_target_is_cuda(c->target) ? 256 : 1;
+}
+
+/* The elements of the first output in turn; outputs of other shapes follow in the kernel's later tiles. */
 void ig_contract_plain(struct ig_contract *c) {
     struct ig_loops *k = c->k;
     struct ig_dims *dims = k->dims;
@@ -148,11 +162,16 @@ void ig_contract_plain(struct ig_contract *c) {
     ig_x tile;
     for (uint32_t i = 0; i < c->region->outputs.count; i++)
         tiles = ig_dim_add(dims, tiles, ig_type_elements(dims, ig_type_of(c->graph, c->region->outputs.at[i])));
-    c->kernel->tiles = tiles;
+    int64_t chunk = plain_chunk(c);
+    c->kernel->tiles = ig_dim_ceil_div(dims, tiles, ig_dim_const(dims, chunk));
     c->kernel->scratch_bytes = ig_dim_const(dims, 0);
     c->kernel->tactic = "plain";
-    struct ig_stmt *body =
-        ig_s_for(k, NULL, IG_FOR_TILE, ig_contract_int(c, 0), ig_contract_dim(c, tiles), ig_contract_int(c, 1), &tile);
+    ig_x zero = ig_contract_int(c, 0), one = ig_contract_int(c, 1), number;
+    struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, zero, ig_contract_dim(c, c->kernel->tiles), one, &tile);
+    if (chunk > 1) {
+        body = ig_s_for(k, body, IG_FOR_SIMD, zero, ig_contract_int(c, chunk), one, &number);
+        tile = ig_x_add(k, ig_x_mul(k, tile, ig_contract_int(c, chunk)), number);
+    }
     ig_dim from = ig_dim_const(dims, 0);
     for (uint32_t i = 0; i < c->region->outputs.count; i++) {
         ig_value v = c->region->outputs.at[i];
@@ -165,8 +184,9 @@ void ig_contract_plain(struct ig_contract *c) {
         ig_x hi = ig_x_select(k, inside, ig_contract_int(c, 1), ig_contract_int(c, 0)), once;
         struct ig_stmt *each =
             ig_s_for(k, body, IG_FOR_SERIAL, ig_contract_int(c, 0), hi, ig_contract_int(c, 1), &once);
-        element = c->region->outputs.count == 1 ? tile : ig_x_add(k, element, once);
-        if (c->region->outputs.count == 1) each = body;
+        bool only = c->region->outputs.count == 1 && chunk == 1;
+        element = only ? tile : ig_x_add(k, element, once);
+        if (only) each = body;
         struct plain p = {.c = c, .body = each};
         c->lower.known = summed;
         c->lower.user = &p;

@@ -6,15 +6,15 @@
  *             [ceil(n/NR), k, NR]; constant weights of channels-last convolutions are [groups, ceil(M/groups/NR), kernel..., C/groups, NR], and
  *             [kernel..., C] where depthwise; the attribute `packed` says so (NR, or 1). NR is the target's panel width.
  *             Recurrent weights are in panels of units, as ops.def says, which their rank shows.
- *             For GPUs, whose kernels want plain matrices, matmul is left alone, and a convolution's weights are one panel
- *             as wide as a group's output channels: [groups, 1, kernel..., C/groups, M/groups].
+ *             For GPUs, whose kernels want plain matrices, there is one panel as wide as all columns: NR is their number,
+ *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay as they are.
  *             The packing is done by pad, reshape and transpose of the constant, so it is a recipe.
  */
 #include "pass/match.h"
 #include "pass/passes.h"
 #include "pass/view.h"
 
-enum { MOST_COLUMNS = 4096 }; /* of a panel: what inference takes */
+enum { MOST_COLUMNS = 1 << 20 }; /* of a panel: what inference takes */
 
 /* Zeros behind the axis until its size is a multiple of nr; sets the number of panels. */
 static ig_value pad_to_panels(struct ig_graph *g, ig_value v, int axis, int64_t nr, int64_t *out_panels) {
@@ -62,10 +62,19 @@ static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_va
     return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
 }
 
+/* Columns of a panel; 0: weights stay as they are. On a GPU one panel has all columns of a group, which is a plain matrix
+ * [k, n], and zeros behind them so that rows begin at multiples of 16 bytes. */
+static int64_t panel_width(const struct ig_target *target, int64_t columns) {
+    if (!ig_target_is_cuda(target)) return ig_target_nr(target);
+    return columns <= MOST_COLUMNS - 8 ? (columns + 7) / 8 * 8 : 0;
+}
+
 static ig_value pack_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
-    int64_t dims[INGOT_MAX_RANK], panels, nr = ig_target_nr(rw->options->target);
+    int64_t dims[INGOT_MAX_RANK], panels;
     if (ig_type_of(g, in[1])->rank != 2 || !can_pack(g, in[1], dims)) return IG_NO_VALUE;
+    int64_t nr = panel_width(rw->options->target, dims[1]);
+    if (nr == 0 || (nr == dims[1] && ig_target_is_cuda(rw->options->target))) return IG_NO_VALUE;
     ig_value w = pad_to_panels(g, in[1], 1, nr, &panels);
     w = reshape_to_ints(g, w, (int64_t[]){dims[0], panels, nr}, 3);
     w = ig_view_transpose(g, w, (int64_t[]){1, 0, 2});
@@ -104,13 +113,6 @@ static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims,
     perm[count++] = 3;
     perm[count++] = 2;
     return ig_view_transpose(g, w, perm);
-}
-
-/* Columns of a panel of a convolution's weights; 0: they stay as they are. On a GPU one panel has all columns of a
- * group, which is a plain matrix [k, n]. */
-static int64_t panel_width(const struct ig_target *target, int64_t columns) {
-    if (!ig_target_is_cuda(target)) return ig_target_nr(target);
-    return columns > 1 && columns <= MOST_COLUMNS ? columns : 0;
 }
 
 static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
@@ -154,7 +156,6 @@ static bool pack_states(struct ig_rewriter *rw, const struct ig_node *n, const i
 }
 
 static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
-    if (ig_target_is_cuda(rw->options->target) && n->op == IG_OP_matmul) return false;
     if (n->op == IG_OP_lstm || n->op == IG_OP_gru || n->op == IG_OP_rnn)
         return !ig_info(rw->in, n->out)->is_const && pack_states(rw, n, in, out_values);
     if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;

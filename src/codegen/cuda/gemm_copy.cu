@@ -39,8 +39,8 @@ template <int LEFT> __device__ __forceinline__ void wait_for_copies() {
 template <int LINES, int COPY> struct along {
     static constexpr int units = DEPTH * ELEMENT / COPY, apart = THREADS / units, count = (LINES + apart - 1) / apart;
     const char *from;
-    long long stride; // from one of this thread's lines to the next, in bytes
-    unsigned inside;  // a bit for each of them
+    long long stride;          // from one of this thread's lines to the next, in bytes
+    unsigned long long inside; // a bit for each of them
 
     __device__ __forceinline__ void start(const char *base, long long ld, long long first, long long lines) {
         const int line = threadIdx.x / units;
@@ -48,7 +48,7 @@ template <int LINES, int COPY> struct along {
         stride = apart * ld * ELEMENT;
         inside = 0;
         for (int i = 0; i < count; i++)
-            inside |= (line + i * apart < LINES && first + line + i * apart < lines ? 1u : 0u) << i;
+            inside |= (line + i * apart < LINES && first + line + i * apart < lines ? 1ull : 0ull) << i;
         if (!inside) from = base;
     }
 

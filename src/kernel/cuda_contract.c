@@ -1,0 +1,355 @@
+/*
+ * Contractions on GPUs. A tile is a block of bm x bn results: the template (codegen/cuda/gemm.h) walks along the depth and
+ * leaves the sums in shared memory, the rest of the region is done on them by ordinary loops.
+ *
+ * Operands that lie in memory as matrices, as lines, or as the windows of an image are copied by the template, several
+ * steps ahead of the products. All others (elementwise prologues, gathered or strided elements, three spatial axes) are
+ * filled in by the kernel's loops, step by step.
+ *
+ * Where there are fewer tiles than multiprocessors, the blocks of a cluster divide the depth of a tile between them, and
+ * then its rows: each adds up its share through distributed shared memory, in a fixed order, and does the rest of the region
+ * on it. So results are the same from run to run.
+ */
+#include "kernel/cuda_contract.h"
+
+#include "kernel/affine.h"
+
+enum { MOST_VECTOR = 16 }; /* bytes of an access */
+
+struct gemm {
+    struct ig_contract *c;
+    struct ig_loops *k;
+    struct ig_cuda_gemm *g;
+    enum ingot_dtype element; /* of the operands, as they are multiplied */
+    struct ig_cuda_source a, b;
+    ig_dim rows, batch;
+    int tile; /* the buffer of sums */
+    int list;
+    int a_lines, b_lines; /* buffers: FILLED */
+    /* Of the tile being emitted. */
+    ig_x at, share, first_row, first_column;
+};
+
+static ig_x num(struct gemm *s, int64_t i) {
+    return ig_x_index(s->k, i);
+}
+
+static ig_x dim(struct gemm *s, ig_dim d) {
+    return ig_x_dim(s->k, d);
+}
+
+static ig_dim constant(struct gemm *s, int64_t i) {
+    return ig_dim_const(s->k->dims, i);
+}
+
+static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi, ig_x *out_var) {
+    return ig_s_for(s->k, body, kind, num(s, 0), hi, num(s, 1), out_var);
+}
+
+/* ---- Choosing ------------------------------------------------------------------------------------------------------- */
+
+/* A size that is not known: eight times the least it may be. */
+static int64_t guess(struct gemm *s, ig_dim d) {
+    int64_t lo, hi;
+    ig_dim_range(s->k->dims, d, &lo, &hi);
+    if (lo == hi) return lo;
+    lo = lo < 1 ? 1 : lo > INT32_MAX ? INT32_MAX : lo;
+    return hi / 8 < lo ? hi : lo * 8;
+}
+
+/* What multiplies; false where the template has nothing for the types. */
+static bool choose_math(struct gemm *s) {
+    const struct ig_contract *c = s->c;
+    enum ingot_dtype a = ig_type_of(c->graph, c->node.in[0])->dtype, b = ig_type_of(c->graph, c->node.in[1])->dtype;
+    bool rounded = ig_attr_int(c->graph, &c->node, IG_ATTR_math) == IG_MATH_TF32;
+    if (a != b || c->dtype != INGOT_F32) return false;
+    s->element = a;
+    switch (a) {
+    case INGOT_F32: s->g->math = rounded ? IG_CUDA_TF32 : IG_CUDA_FMA; return true;
+    case INGOT_F16: s->g->math = IG_CUDA_F16; return true;
+    case INGOT_BF16: s->g->math = IG_CUDA_BF16; return true;
+    default: return false;
+    }
+}
+
+static void find_operands(struct gemm *s, ig_x b) {
+    s->a = ig_cuda_source_a(s->c, b, s->element);
+    s->b = ig_cuda_source_b(s->c, b, s->element);
+    if (s->a.kind != IG_CUDA_FILLED && s->b.kind != IG_CUDA_FILLED) return;
+    s->a.kind = s->b.kind = IG_CUDA_FILLED;
+    s->a.copy = s->b.copy = 16;
+}
+
+static void describe_windows(struct gemm *s) {
+    const struct ig_contract *c = s->c;
+    const struct ig_attr *kernel = ig_attr(c->graph, &c->node, IG_ATTR_kernel);
+    const struct ig_attr *strides = ig_attr(c->graph, &c->node, IG_ATTR_strides);
+    const struct ig_attr *dilations = ig_attr(c->graph, &c->node, IG_ATTR_dilations);
+    int first = 2 - c->spatial;
+    s->g->taps[0] = s->g->strides[0] = s->g->dilations[0] = 1;
+    for (int i = 0; i < c->spatial; i++) {
+        s->g->taps[first + i] = (int)kernel->ints[i];
+        s->g->strides[first + i] = (int)strides->ints[i];
+        s->g->dilations[first + i] = (int)dilations->ints[i];
+    }
+}
+
+static void choose(struct gemm *s) {
+    struct ig_contract *c = s->c;
+    struct ig_cuda_gemm like = {.math = s->g->math, .a = s->a.kind, .b = s->b.kind, .stages = 1, .split = 1};
+    struct ig_cuda_problem p = {.batch = guess(s, s->batch),
+                                .rows = guess(s, s->rows),
+                                .columns = guess(s, c->columns),
+                                .depth = guess(s, c->depth),
+                                .math = s->g->math,
+                                .a = s->a.kind,
+                                .b = s->b.kind,
+                                .a_copy = s->a.copy,
+                                .b_copy = s->b.copy,
+                                .sm = c->target->sm};
+    like.a_copy = s->a.copy;
+    like.b_copy = s->b.copy;
+    like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
+    int found = ig_cuda_gemm_candidates(&p, &like, 1, s->g);
+    IG_ASSERT(s->k->job, found > 0);
+    if (s->a.kind == IG_CUDA_WINDOWS) describe_windows(s);
+}
+
+static const char *tactic(struct gemm *s) {
+    static const char *const maths[] = {"fma", "tf32", "f16", "bf16"};
+    static const char *const operands[] = {"along", "across", "listed", "windows", "filled"};
+    const struct ig_cuda_gemm *g = s->g;
+    const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
+    return ig_format(s->k->job, "gemm %s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math], g->bm, g->bn,
+                     g->bk, ig_cuda_gemm_threads(g), g->stages, operands[g->a], operands[g->b], split);
+}
+
+static void make_buffers(struct gemm *s) {
+    struct ig_kernel *kernel = s->c->kernel;
+    struct ig_cuda_gemm *g = s->g;
+    s->tile = ig_loops_shared(s->k, INGOT_F32, 0, "sums");
+    if (g->a == IG_CUDA_LISTED) s->list = ig_loops_shared(s->k, INGOT_I64, ig_cuda_gemm_list(g), "list");
+    if (g->a == IG_CUDA_FILLED) {
+        int a_bytes = g->bm * ig_cuda_gemm_line(g) * ig_cuda_gemm_element(g);
+        s->a_lines = ig_loops_shared(s->k, s->element, 0, "rows");
+        s->b_lines = ig_loops_shared(s->k, s->element, a_bytes, "columns");
+    }
+    kernel->gemm = g;
+    kernel->threads = ig_cuda_gemm_threads(g);
+    kernel->shared_bytes = ig_cuda_gemm_shared(g);
+    kernel->cluster = g->split > 1 ? g->split : 0;
+    kernel->tactic = tactic(s);
+}
+
+/* ---- Operands copied by the template -------------------------------------------------------------------------------- */
+
+static ig_x last_of(struct gemm *s, ig_dim d) {
+    return dim(s, ig_dim_sub(s->k->dims, d, constant(s, 1)));
+}
+
+static void fill_list(struct gemm *s, struct ig_stmt *body) {
+    ig_x line;
+    body = loop(s, body, IG_FOR_SIMD, num(s, s->g->bm), &line);
+    ig_x row = ig_x_min(s->k, ig_x_add(s->k, s->first_row, line), last_of(s, s->rows));
+    ig_s_store(s->k, body, s->list, line, ig_x_substitute(s->k, s->a.position, &s->a.line, &row, 1));
+}
+
+static void push(struct gemm *s, struct ig_call_arg *args, int *count, int buffer, ig_x index) {
+    (void)s;
+    args[(*count)++] = (struct ig_call_arg){buffer, index};
+}
+
+static void push_windows(struct gemm *s, struct ig_call_arg *args, int *n) {
+    const struct ig_contract *c = s->c;
+    const struct ig_type *out = ig_type_of(c->graph, c->node.out);
+    const struct ig_attr *before = ig_attr(c->graph, &c->node, IG_ATTR_before);
+    bool flat = c->spatial == 1;
+    ig_dim one = constant(s, 1), zero = constant(s, 0);
+    ig_dim values[8] = {s->a.height,
+                        s->a.width,
+                        s->a.pixel,
+                        s->a.below,
+                        flat ? one : out->dim[1],
+                        out->dim[c->spatial],
+                        flat ? zero : before->dims[0],
+                        before->dims[c->spatial - 1]};
+    for (int i = 0; i < 8; i++)
+        push(s, args, n, -1, dim(s, values[i]));
+}
+
+static void call_multiply(struct gemm *s, struct ig_stmt *body) {
+    struct ig_call_arg args[20];
+    int n = 0;
+    push(s, args, &n, s->tile, num(s, 0));
+    push(s, args, &n, s->a.buffer, s->a.kind == IG_CUDA_LISTED ? num(s, 0) : s->a.base);
+    if (s->a.kind == IG_CUDA_WINDOWS) {
+        push_windows(s, args, &n);
+    } else if (s->a.kind == IG_CUDA_LISTED) {
+        push(s, args, &n, s->list, num(s, 0));
+        push(s, args, &n, -1, dim(s, s->a.piece_stride));
+    } else {
+        push(s, args, &n, -1, dim(s, s->a.ld));
+    }
+    push(s, args, &n, -1, s->first_row);
+    push(s, args, &n, -1, dim(s, s->rows));
+    push(s, args, &n, s->b.buffer, s->b.base);
+    push(s, args, &n, -1, dim(s, s->b.ld));
+    push(s, args, &n, -1, s->first_column);
+    push(s, args, &n, -1, dim(s, s->c->columns));
+    push(s, args, &n, -1, dim(s, s->c->depth));
+    ig_s_call(s->k, body, "gemm::multiply", args, n);
+}
+
+/* ---- Operands filled in by loops ------------------------------------------------------------------------------------ */
+
+/* The axes of the depth's element number p. */
+static void split_depth(struct gemm *s, ig_x p, ig_x *out_depth) {
+    for (int i = s->c->depth_rank - 1; i > 0; i--)
+        out_depth[i] = ig_contract_split_off(s->c, &p, s->c->depth_dim[i]);
+    out_depth[0] = p;
+}
+
+/* One step's lines of A (or B), each along the depth, zeros beyond the operand. Threads follow one another along the
+ * depth, or across it where `across`. */
+static void fill(struct gemm *s, struct ig_stmt *body, ig_x step, bool is_a, bool across) {
+    struct ig_loops *k = s->k;
+    int lines = is_a ? s->g->bm : s->g->bn, bk = s->g->bk;
+    ig_x e, depth[IG_CONTRACT_DEPTH], b, m, value;
+    body = loop(s, body, IG_FOR_SIMD, num(s, (int64_t)lines * bk), &e);
+    ig_x line = across ? ig_x_mod(k, e, num(s, lines)) : ig_x_div(k, e, num(s, bk));
+    ig_x p = across ? ig_x_div(k, e, num(s, lines)) : ig_x_mod(k, e, num(s, bk));
+    ig_x at = ig_x_add(k, ig_x_mul(k, line, num(s, ig_cuda_gemm_line(s->g))), p);
+    ig_dim end = is_a ? s->rows : s->c->columns;
+    line = ig_x_add(k, is_a ? s->first_row : s->first_column, line);
+    p = ig_x_add(k, ig_x_mul(k, step, num(s, bk)), p);
+    ig_x inside = ig_x_and(k, ig_x_less(k, line, dim(s, end)), ig_x_less(k, p, dim(s, s->c->depth)));
+    line = ig_x_min(k, line, last_of(s, end));
+    split_depth(s, ig_x_min(k, p, last_of(s, s->c->depth)), depth);
+    if (is_a) {
+        ig_cuda_locate(s->c, s->at, line, &b, &m);
+        value = ig_contract_a(s->c, b, m, depth);
+    } else {
+        ig_cuda_locate(s->c, s->at, num(s, 0), &b, &m);
+        value = ig_contract_b(s->c, b, line, depth);
+    }
+    value = ig_x_select(k, inside, value, ig_x_float(k, INGOT_F32, 0));
+    ig_s_store(k, body, is_a ? s->a_lines : s->b_lines, at, value);
+}
+
+/* Whether neighbours in memory are neighbours across the depth: B but where it is transposed. */
+static bool lies_across(struct gemm *s, bool is_a) {
+    struct ig_loops *k = s->k;
+    ig_x depth[IG_CONTRACT_DEPTH], line = ig_x_free_var(k, is_a ? s->c->rows : s->c->columns), zero = num(s, 0);
+    for (int i = 0; i < s->c->depth_rank; i++)
+        depth[i] = zero;
+    ig_x value = is_a ? ig_contract_a(s->c, zero, line, depth) : ig_contract_b(s->c, zero, line, depth);
+    while (ig_x_look(k, value)->kind == IG_X_CAST)
+        value = ig_x_look(k, value)->args[0];
+    if (ig_x_look(k, value)->kind != IG_X_LOAD) return false;
+    struct ig_affine sum;
+    ig_affine_of(k, ig_x_look(k, value)->args[0], &sum);
+    return ig_contract_const(s->c, ig_affine_factor(k, &sum, line), 0) == 1;
+}
+
+static void emit_filled(struct gemm *s, struct ig_stmt *body) {
+    struct ig_loops *k = s->k;
+    struct ig_dims *dims = k->dims;
+    ig_dim steps = ig_dim_ceil_div(dims, s->c->depth, constant(s, s->g->bk));
+    ig_dim each = ig_dim_ceil_div(dims, steps, constant(s, s->g->split));
+    ig_x lo = ig_x_mul(k, s->share, dim(s, each)), step;
+    ig_x hi = ig_x_min(k, ig_x_add(k, lo, dim(s, each)), dim(s, steps));
+    ig_s_text(k, body, "gemm::sums registers;\nregisters.clear();");
+    struct ig_stmt *walk = ig_s_for(k, body, IG_FOR_SERIAL, lo, hi, num(s, 1), &step);
+    fill(s, walk, step, true, lies_across(s, true));
+    fill(s, walk, step, false, lies_across(s, false));
+    ig_s_text(k, walk, "gemm::add(registers, sums);");
+    ig_s_text(k, body, "gemm::finish(registers, sums);");
+}
+
+/* ---- The rest of the region ----------------------------------------------------------------------------------------- */
+
+/* Columns of an access: 16 bytes of the widest output, where rows can be divided so. */
+static int vector_of(struct gemm *s) {
+    const struct ig_contract *c = s->c;
+    int widest = 2;
+    for (uint32_t i = 0; i < c->region->outputs.count; i++) {
+        int bytes = (int)ingot_dtype_size(ig_type_of(c->graph, c->region->outputs.at[i])->dtype);
+        widest = bytes > widest ? bytes : widest;
+    }
+    int vector = MOST_VECTOR / widest;
+    while (vector > 1 && !ig_dim_divides(s->k->dims, constant(s, vector), c->columns))
+        vector /= 2;
+    return vector;
+}
+
+/* Columns beyond the last are left out by a loop of one turn or none, so that what is loaded there is loaded inside. */
+static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
+    struct ig_contract *c = s->c;
+    struct ig_loops *k = s->k;
+    int vector = vector_of(s), across = s->g->bn / vector, rows = s->g->bm / s->g->split;
+    ig_x slot, once, j = num(s, 0), b, m;
+    ig_x above = ig_x_mul(k, s->share, num(s, rows)), first = ig_x_add(k, s->first_row, above);
+    ig_x left = ig_x_sub(k, dim(s, s->rows), first);
+    bool exact = ig_dim_divides(k->dims, constant(s, rows), s->rows);
+    ig_x count = exact ? num(s, rows) : ig_x_max(k, ig_x_min(k, num(s, rows), left), num(s, 0));
+    body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
+    ig_x row = ig_x_div(k, slot, num(s, across)),
+         column = ig_x_mul(k, ig_x_mod(k, slot, num(s, across)), num(s, vector));
+    ig_x at = ig_x_add(k, ig_x_add(k, above, row), num(s, 0));
+    at = ig_x_add(k, ig_x_mul(k, at, num(s, s->g->bn + IG_CUDA_TILE_PAD)), column);
+    column = ig_x_add(k, s->first_column, column);
+    if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns)) {
+        ig_x inside = ig_x_less(k, column, dim(s, c->columns));
+        body = loop(s, body, IG_FOR_SERIAL, ig_x_select(k, inside, num(s, 1), num(s, 0)), &once);
+        column = ig_x_add(k, column, ig_x_mul(k, once, num(s, vector)));
+    }
+    if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, num(s, vector), &j);
+    m = ig_x_add(k, first, row);
+    column = ig_x_add(k, column, j);
+    ig_x group = ig_x_mul(k, s->at, dim(s, c->columns)), all = dim(s, ig_dim_mul(k->dims, s->batch, c->columns));
+    if (c->spatial) c->linear = ig_x_add(k, ig_x_mul(k, m, all), ig_x_add(k, group, column));
+    ig_cuda_locate(c, s->at, m, &b, &m);
+    ig_contract_position(c, b, m, column, c->position);
+    ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
+}
+
+/* ---- All ------------------------------------------------------------------------------------------------------------ */
+
+static void emit(struct gemm *s) {
+    struct ig_contract *c = s->c;
+    struct ig_loops *k = s->k;
+    struct ig_dims *dims = k->dims;
+    ig_dim row_blocks = ig_dim_ceil_div(dims, s->rows, constant(s, s->g->bm));
+    ig_dim column_blocks = ig_dim_ceil_div(dims, c->columns, constant(s, s->g->bn));
+    ig_dim blocks = ig_dim_mul(dims, s->batch, ig_dim_mul(dims, row_blocks, column_blocks));
+    c->kernel->tiles = ig_dim_mul(dims, blocks, constant(s, s->g->split));
+    ig_x rest;
+    struct ig_stmt *body = loop(s, NULL, IG_FOR_TILE, dim(s, c->kernel->tiles), &rest);
+    s->share = ig_contract_split_off(c, &rest, constant(s, s->g->split));
+    s->first_row = ig_x_mul(k, ig_contract_split_off(c, &rest, row_blocks), num(s, s->g->bm));
+    bool one = ig_contract_const(c, s->batch, 0) == 1;
+    ig_x column_block = one ? rest : ig_contract_split_off(c, &rest, column_blocks);
+    s->first_column = ig_x_mul(k, column_block, num(s, s->g->bn));
+    s->at = one ? num(s, 0) : rest;
+    if (s->g->a == IG_CUDA_FILLED) {
+        emit_filled(s, body);
+    } else {
+        find_operands(s, s->at);
+        if (s->g->a == IG_CUDA_LISTED) fill_list(s, body);
+        call_multiply(s, body);
+    }
+    emit_epilogue(s, body);
+}
+
+bool ig_cuda_contract_gemm(struct ig_contract *c) {
+    struct gemm s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
+    if (!choose_math(&s)) return false;
+    if (c->spatial && !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
+    s.rows = ig_cuda_rows(c);
+    s.batch = ig_cuda_batch(c);
+    find_operands(&s, ig_x_free_var(c->k, s.batch));
+    choose(&s);
+    make_buffers(&s);
+    emit(&s);
+    return !c->astray;
+}

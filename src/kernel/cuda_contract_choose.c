@@ -1,0 +1,146 @@
+/*
+ * Tiles for contractions on a GPU: the candidates, and a model of what they cost.
+ *
+ * The model follows one multiprocessor through its share of the work. A block waits once for its first copies, then walks:
+ * a step costs what its products, its copies or the waiting between barriers take, whichever is longest, where products and
+ * copies are shared by the blocks that are on the multiprocessor together. The constants are those of an H100, measured with
+ * the templates; only their proportions matter for the choice.
+ */
+#include "kernel/cuda_contract.h"
+
+enum { PROCESSORS = 132, MOST_SPLIT = 8, MOST_STAGES = 4 };
+
+/* Tile, and warps (tensor cores) or results of a thread (CUDA cores) along rows and columns. */
+struct shape {
+    int bm, bn, m, n;
+};
+
+static const struct shape tensor_shapes[] = {
+    {16, 32, 1, 2},  {16, 64, 1, 4},  {32, 32, 2, 2},   {32, 64, 1, 4},   {64, 32, 2, 2},   {64, 64, 2, 2},
+    {64, 128, 2, 2}, {128, 64, 2, 2}, {128, 128, 2, 2}, {128, 128, 2, 4}, {128, 256, 2, 4},
+};
+static const struct shape plain_shapes[] = {
+    {8, 32, 1, 4},  {8, 128, 1, 4}, {16, 64, 2, 4},  {32, 32, 4, 4},   {32, 64, 4, 4},
+    {64, 32, 4, 4}, {64, 64, 8, 4}, {128, 64, 8, 8}, {128, 128, 8, 8},
+};
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+/* Shared memory of a multiprocessor, of which a block takes a kilobyte for itself. */
+static int shared_capacity(int sm) {
+    return sm >= 90 ? 227 << 10 : 163 << 10;
+}
+
+/* Blocks that fit on a multiprocessor: shared memory, threads, registers. */
+static int resident(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    int threads = ig_cuda_gemm_threads(g);
+    int by_shared = (shared_capacity(p->sm) + 1024) / (ig_cuda_gemm_shared(g) + 1024);
+    int registers = g->bm * g->bn / threads + 80;
+    int by_registers = 65536 / ((registers > 255 ? 255 : registers) * threads);
+    int by_threads = 2048 / threads, least = by_shared < by_registers ? by_shared : by_registers;
+    least = least < by_threads ? least : by_threads;
+    return least < 1 ? 1 : least;
+}
+
+/* Multiply-adds of a multiprocessor in a nanosecond. Small parts of a tile for each warp are held back by shared memory. */
+static double rate(const struct ig_cuda_gemm *g) {
+    if (g->math == IG_CUDA_FMA)
+        return 190.0 * (g->thread_m * g->thread_n >= 64 ? 0.85 : g->thread_m * g->thread_n >= 32 ? 0.7 : 0.5);
+    double full = g->math == IG_CUDA_TF32 ? 850 : 1700;
+    double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n;
+    return full * (m * n / (m + n)) / (m * n / (m + n) + 8);
+}
+
+/* Nanoseconds of a step where `together` blocks share the multiprocessor. */
+static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int together) {
+    double products = (double)g->bm * g->bn * g->bk * together / rate(g);
+    double bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g) * together;
+    double copies = bytes / 40;
+    double issue =
+        ((double)g->bm / p->a_copy + (double)g->bn / p->b_copy) * g->bk * ig_cuda_gemm_element(g) / 32 * together;
+    double latency = g->a == IG_CUDA_FILLED ? 1200 : 900.0 / g->stages;
+    if (p->a == IG_CUDA_WINDOWS) issue *= 2;
+    return larger(larger(products, copies), larger(latency, issue * 1.5)) + 40;
+}
+
+double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
+    int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
+    int64_t at_once = (int64_t)PROCESSORS * resident(p, g);
+    int64_t waves = ceil_div(blocks, at_once);
+    int64_t last = blocks - (waves - 1) * at_once;
+    int full = resident(p, g), rest = (int)ceil_div(last, PROCESSORS);
+    double around = 1200 + (g->split > 1 ? 500 : 0);
+    double finish = (double)g->bm * g->bn / g->split * 0.02;
+    double time = (double)(waves - 1) * ((double)steps * step_time(p, g, full) + finish * full + around / full);
+    time += (double)steps * step_time(p, g, rest) + finish * rest + around;
+    return time / 1000;
+}
+
+/* As many stages as steps can use and memory holds. */
+static bool fit_stages(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g) {
+    int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
+    g->stages = steps < MOST_STAGES ? (steps < 2 ? 2 : (int)steps) : MOST_STAGES;
+    while (g->stages > 2 && ig_cuda_gemm_shared(g) > shared_capacity(p->sm))
+        g->stages--;
+    return ig_cuda_gemm_shared(g) <= shared_capacity(p->sm);
+}
+
+static bool is_useful(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    if (g->bm > 16 && g->bm >= 2 * p->rows && p->rows > 0) return false;
+    if (g->bn > 32 && g->bn >= 2 * p->columns && p->columns > 0) return false;
+    if (g->a == IG_CUDA_ACROSS && (g->bm < 32 || (g->math == IG_CUDA_FMA && g->thread_m % 4 != 0))) return false;
+    int threads = ig_cuda_gemm_threads(g), element = ig_cuda_gemm_element(g);
+    /* A thread has at most 64 lines to copy, and at least one thread works on each. */
+    if (threads * p->a_copy * 64 < g->bm * g->bk * element || threads * p->b_copy * 64 < g->bn * g->bk * element)
+        return false;
+    if (g->split > 1 && ceil_div(p->depth, g->bk) < 2 * g->split) return false;
+    return g->split <= g->bm;
+}
+
+/* Puts a candidate in its place among the best ones. */
+static int keep(struct ig_cuda_gemm *out, double *costs, int count, int most, const struct ig_cuda_gemm *g,
+                double cost) {
+    int at = count < most ? count : most;
+    while (at > 0 && costs[at - 1] > cost)
+        at--;
+    if (at == most) return count;
+    count = count < most ? count + 1 : most;
+    for (int i = count - 1; i > at; i--) {
+        out[i] = out[i - 1];
+        costs[i] = costs[i - 1];
+    }
+    out[at] = *g;
+    costs[at] = cost;
+    return count;
+}
+
+int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int most,
+                            struct ig_cuda_gemm *out) {
+    enum { LIMIT = 64 };
+    double costs[LIMIT];
+    bool plain = p->math == IG_CUDA_FMA;
+    const struct shape *shapes = plain ? plain_shapes : tensor_shapes;
+    int n = plain ? sizeof plain_shapes / sizeof *shapes : sizeof tensor_shapes / sizeof *shapes, count = 0;
+    most = most < LIMIT ? most : LIMIT;
+    for (int i = 0; i < n; i++) {
+        for (int split = 1; split <= (p->sm >= 90 ? MOST_SPLIT : 1); split *= 2) {
+            struct ig_cuda_gemm g = *like;
+            g.bm = shapes[i].bm;
+            g.bn = shapes[i].bn;
+            g.bk = 128 / ig_cuda_gemm_element(&g);
+            g.warps_m = g.thread_m = shapes[i].m;
+            g.warps_n = g.thread_n = shapes[i].n;
+            g.split = split;
+            if (!fit_stages(p, &g) || !is_useful(p, &g)) continue;
+            count = keep(out, costs, count, most, &g, ig_cuda_gemm_cost(p, &g));
+        }
+    }
+    return count;
+}

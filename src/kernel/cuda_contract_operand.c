@@ -1,0 +1,262 @@
+/*
+ * Where the operands of a contraction lie, in the terms of the GPU template's copies: found by looking at the address of
+ * an element as a function of its line and its depth.
+ */
+#include "kernel/affine.h"
+#include "kernel/cuda_contract.h"
+
+static ig_dim constant(struct ig_contract *c, int64_t i) {
+    return ig_dim_const(c->graph->dims, i);
+}
+
+static int64_t known(const struct ig_contract *c, ig_dim d) {
+    return ig_contract_const(c, d, 0);
+}
+
+/* ---- Rows over all images ------------------------------------------------------------------------------------------- */
+
+ig_dim ig_cuda_rows(struct ig_contract *c) {
+    if (!c->spatial) return c->rows;
+    return ig_dim_mul(c->graph->dims, ig_type_of(c->graph, c->node.out)->dim[0], c->rows);
+}
+
+ig_dim ig_cuda_batch(struct ig_contract *c) {
+    return c->spatial ? constant(c, c->groups) : c->batch;
+}
+
+void ig_cuda_locate(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_b, ig_x *out_m) {
+    *out_b = b;
+    *out_m = m;
+    if (!c->spatial) return;
+    ig_x image = m;
+    *out_m = ig_contract_split_off(c, &image, c->rows);
+    *out_b = ig_x_add(c->k, ig_x_mul(c->k, image, ig_contract_int(c, c->groups)), b);
+}
+
+/* ---- Alignment ------------------------------------------------------------------------------------------------------ */
+
+static bool divides(struct ig_contract *c, int64_t by, ig_dim d) {
+    return ig_dim_divides(c->graph->dims, constant(c, by), d);
+}
+
+/* True where the sum without its term of `skip` is a multiple of `by`. */
+static bool is_multiple(struct ig_contract *c, const struct ig_affine *sum, ig_x skip, int64_t by) {
+    for (int i = 0; i < sum->count; i++) {
+        if (sum->term[i].atom != skip && !divides(c, by, sum->term[i].factor)) return false;
+    }
+    return divides(c, by, sum->constant);
+}
+
+/* The most bytes of which every address and the length of what has unit stride are multiples; `sizes` are these
+ * lengths and strides. */
+static int copy_of(struct ig_contract *c, const struct ig_affine *position, ig_x unit, const ig_dim *sizes, int count,
+                   int element) {
+    for (int bytes = 16; bytes > element; bytes /= 2) {
+        bool all = !position || is_multiple(c, position, unit, bytes / element);
+        for (int i = 0; i < count; i++)
+            all = all && divides(c, bytes / element, sizes[i]);
+        if (all) return bytes;
+    }
+    return element;
+}
+
+/* ---- Matrices ------------------------------------------------------------------------------------------------------- */
+
+/* An element's address as a sum, with variables for its line and the axes of its depth. */
+struct address {
+    bool is_b;
+    int buffer;
+    ig_x position, line, depth[IG_CONTRACT_DEPTH];
+    struct ig_affine sum;
+};
+
+static struct ig_cuda_source none(void) {
+    return (struct ig_cuda_source){.kind = IG_CUDA_FILLED, .buffer = -1, .position = IG_NO_X, .line = IG_NO_X};
+}
+
+/* The buffer that is read by a plain load of an element; -1: something else. */
+static int plain_load(struct ig_contract *c, ig_x value, enum ingot_dtype element, ig_x *out_position) {
+    const struct ig_x_node *n = ig_x_look(c->k, value);
+    if (n->kind != IG_X_LOAD) return -1;
+    const struct ig_buffer *buffer = &c->k->buffers.at[n->i];
+    if (buffer->dtype != element || buffer->nothing != IG_NO_X) return -1;
+    *out_position = n->args[0];
+    return (int)n->i;
+}
+
+static void probe(struct ig_contract *c, ig_dim lines, bool is_b, struct address *out) {
+    out->is_b = is_b;
+    out->line = ig_x_free_var(c->k, lines);
+    for (int i = 0; i < c->depth_rank; i++) {
+        bool one = known(c, c->depth_dim[i]) == 1;
+        out->depth[i] = one ? ig_contract_int(c, 0) : ig_x_free_var(c->k, c->depth_dim[i]);
+    }
+}
+
+static bool is_var(struct ig_contract *c, ig_x x) {
+    return ig_x_look(c->k, x)->kind == IG_X_VAR;
+}
+
+/* The step of the address along a variable; IG_DIM_NONE where it is not always the same. Along a single element any step
+ * is right. */
+static ig_dim step(struct ig_contract *c, const struct address *a, ig_x along, ig_dim if_single) {
+    if (!is_var(c, along)) return if_single;
+    if (ig_affine_entangled(c->k, &a->sum, along)) return IG_DIM_NONE;
+    return ig_affine_factor(c->k, &a->sum, along);
+}
+
+/* The step along the whole depth, where its axes are like one; else IG_DIM_NONE. */
+static ig_dim depth_step(struct ig_contract *c, const struct address *a, ig_dim if_single) {
+    ig_dim first = IG_DIM_NONE, apart = IG_DIM_NONE;
+    for (int i = c->depth_rank - 1; i >= 0; i--) {
+        ig_dim here = step(c, a, a->depth[i], IG_DIM_NONE);
+        if (!is_var(c, a->depth[i])) continue;
+        if (here == IG_DIM_NONE || (apart != IG_DIM_NONE && here != apart)) return IG_DIM_NONE;
+        if (first == IG_DIM_NONE) first = here;
+        apart = ig_dim_mul(c->graph->dims, here, c->depth_dim[i]);
+    }
+    return first == IG_DIM_NONE ? if_single : first;
+}
+
+/* The address with all variables of the probe at 0. */
+static ig_x origin(struct ig_contract *c, const struct address *a, bool keep_line) {
+    ig_x from[IG_CONTRACT_DEPTH + 1], to[IG_CONTRACT_DEPTH + 1];
+    int count = 0;
+    if (!keep_line) from[count++] = a->line;
+    for (int i = 0; i < c->depth_rank; i++) {
+        if (is_var(c, a->depth[i])) from[count++] = a->depth[i];
+    }
+    for (int i = 0; i < count; i++)
+        to[i] = ig_contract_int(c, 0);
+    return ig_x_substitute(c->k, a->position, from, to, count);
+}
+
+/* Both steps are fixed, and one of them is 1. */
+static bool as_matrix(struct ig_contract *c, const struct address *a, ig_dim lines, int element,
+                      struct ig_cuda_source *out) {
+    ig_dim one = constant(c, 1);
+    ig_dim by_line = known(c, lines) == 1 ? c->depth : step(c, a, a->line, IG_DIM_NONE);
+    ig_dim by_depth = depth_step(c, a, one);
+    if (by_line == IG_DIM_NONE || by_depth == IG_DIM_NONE) return false;
+    struct ig_affine base;
+    *out = (struct ig_cuda_source){.buffer = a->buffer, .base = origin(c, a, false)};
+    ig_affine_of(c->k, out->base, &base);
+    out->kind = by_depth == one ? IG_CUDA_ALONG : IG_CUDA_ACROSS;
+    if (by_depth != one && by_line != one && known(c, lines) != 1) return false;
+    out->ld = by_depth == one ? by_line : by_depth;
+    int64_t packed = ig_attr_int(c->graph, &c->node, IG_ATTR_packed); /* there are zeros behind the columns of B */
+    ig_dim across = packed > 0 && a->is_b ? constant(c, packed) : lines;
+    ig_dim sizes[2] = {out->ld, by_depth == one ? c->depth : across};
+    out->copy = copy_of(c, &base, IG_NO_X, sizes, 2, element);
+    return true;
+}
+
+/* Lines of pieces that lie anywhere: the last axis of the depth has unit stride, at most one other axis counts. */
+static bool as_list(struct ig_contract *c, const struct address *a, int element, struct ig_cuda_source *out) {
+    ig_dim one = constant(c, 1), outer = IG_DIM_NONE;
+    int last = c->depth_rank - 1;
+    if (step(c, a, a->depth[last], one) != one) return false;
+    for (int i = 0; i < last; i++) {
+        if (!is_var(c, a->depth[i])) continue;
+        if (outer != IG_DIM_NONE) return false;
+        outer = step(c, a, a->depth[i], one);
+        if (outer == IG_DIM_NONE) return false;
+    }
+    int64_t piece = known(c, c->depth_dim[last]);
+    if (outer != IG_DIM_NONE && piece == 0) return false;
+    struct ig_affine base;
+    *out = (struct ig_cuda_source){.kind = IG_CUDA_LISTED, .buffer = a->buffer};
+    out->line = a->line;
+    out->position = origin(c, a, true);
+    out->piece = outer == IG_DIM_NONE ? 0 : piece;
+    out->piece_stride = outer == IG_DIM_NONE ? constant(c, 0) : outer;
+    ig_affine_of(c->k, out->position, &base);
+    ig_dim sizes[2] = {out->piece_stride, c->depth_dim[last]};
+    out->copy = copy_of(c, &base, IG_NO_X, sizes, 2, element);
+    return true;
+}
+
+/* ---- Convolutions --------------------------------------------------------------------------------------------------- */
+
+static bool channels_last(const struct ig_contract *c) {
+    return ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last) != 0;
+}
+
+/* The buffer of an operand that is read as it is; -1: none. */
+static int plain_operand(struct ig_contract *c, int operand, enum ingot_dtype element) {
+    ig_value v = c->node.in[operand];
+    if (!c->lower.is_input[v]) return -1;
+    const struct ig_buffer *buffer = &c->k->buffers.at[c->lower.buffer_of[v]];
+    return buffer->dtype == element && buffer->nothing == IG_NO_X ? c->lower.buffer_of[v] : -1;
+}
+
+static bool is_pointwise(const struct ig_contract *c) {
+    const struct ig_attr *strides = ig_attr(c->graph, &c->node, IG_ATTR_strides);
+    for (int i = 0; i < c->spatial; i++) {
+        if (known(c, c->depth_dim[i]) != 1 || strides->ints[i] != 1) return false;
+    }
+    return !ig_contract_padded(c);
+}
+
+static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int element) {
+    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]);
+    int buffer = c->lower.buffer_of[c->node.in[0]];
+    ig_dim below = c->depth_dim[c->spatial], pixel = x->dim[c->spatial + 1];
+    ig_dim sizes[2] = {below, pixel};
+    struct ig_cuda_source s = {.buffer = buffer, .kind = IG_CUDA_WINDOWS, .pixel = pixel, .below = below};
+    s.base = ig_x_mul(c->k, b, ig_contract_dim(c, below));
+    s.copy = copy_of(c, NULL, IG_NO_X, sizes, 2, element);
+    s.height = c->spatial == 2 ? x->dim[1] : constant(c, 1);
+    s.width = x->dim[c->spatial];
+    if (is_pointwise(c)) {
+        s.kind = IG_CUDA_ALONG;
+        s.ld = pixel;
+    } else if (c->spatial > 2) {
+        return none();
+    }
+    return s;
+}
+
+/* Weights of a convolution: a panel as wide as there are columns, or wider, for each group. */
+static struct ig_cuda_source conv_b(struct ig_contract *c, ig_x b, int buffer, int element) {
+    int64_t width = ig_attr_int(c->graph, &c->node, IG_ATTR_packed), columns = known(c, c->columns);
+    if (width < columns || columns == 0 || (width == 1 && c->groups > 1)) return none();
+    ig_dim ld = constant(c, width), group = ig_dim_mul(c->graph->dims, c->depth, ld);
+    struct ig_cuda_source s = {.kind = IG_CUDA_ACROSS, .buffer = buffer, .ld = ld};
+    s.base = ig_x_mul(c->k, b, ig_contract_dim(c, group));
+    s.copy = copy_of(c, NULL, IG_NO_X, &ld, 1, element); /* there are zeros behind the columns */
+    return s;
+}
+
+/* ---- Both ----------------------------------------------------------------------------------------------------------- */
+
+struct ig_cuda_source ig_cuda_source_a(struct ig_contract *c, ig_x b, enum ingot_dtype element) {
+    int bytes = (int)ingot_dtype_size(element);
+    struct ig_cuda_source s;
+    struct address a;
+    if (c->spatial) {
+        if (!channels_last(c) || plain_operand(c, 0, element) < 0) return none();
+        return conv_a(c, b, bytes);
+    }
+    probe(c, c->rows, false, &a);
+    a.buffer = plain_load(c, ig_contract_a(c, b, a.line, a.depth), element, &a.position);
+    if (a.buffer < 0) return none();
+    ig_affine_of(c->k, a.position, &a.sum);
+    if (as_matrix(c, &a, c->rows, bytes, &s) || as_list(c, &a, bytes, &s)) return s;
+    return none();
+}
+
+struct ig_cuda_source ig_cuda_source_b(struct ig_contract *c, ig_x b, enum ingot_dtype element) {
+    int bytes = (int)ingot_dtype_size(element);
+    struct ig_cuda_source s;
+    struct address a;
+    if (c->spatial) {
+        int buffer = plain_operand(c, 1, element);
+        return buffer < 0 || !channels_last(c) ? none() : conv_b(c, b, buffer, bytes);
+    }
+    probe(c, c->columns, true, &a);
+    a.buffer = plain_load(c, ig_contract_b(c, b, a.line, a.depth), element, &a.position);
+    if (a.buffer < 0) return none();
+    ig_affine_of(c->k, a.position, &a.sum);
+    return as_matrix(c, &a, c->columns, bytes, &s) ? s : none();
+}
