@@ -4,203 +4,13 @@
  */
 #include "support/support.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/cuda.h"
 #include "device/null/null.h"
-#include "support/counting_allocator.h"
-#include "support/fake_driver.h"
-#include "support/gpu_code.h"
-#include "support/stub_code.h"
-
-#define TILE 16
-
-struct kernel {
-    uint64_t entry;
-    const char *name;
-};
-
-enum kind { NULL_DEVICE, CPU, FAKE_GPU, GPU };
-struct subject {
-    enum kind kind;
-    unsigned threads; /* CPU */
-};
-
-/* A device under test. */
-struct fixture {
-    struct counting_allocator allocator;
-    struct fake_driver driver;
-    struct ig_device *device;
-    const struct ig_device_api *api;
-    struct ig_stream *stream;
-    struct ig_module *module;
-    struct stub_code code;
-    struct gpu_code gpu_code;
-    uint64_t portable;
-    struct kernel add, twice, mark, pair;
-    bool computes;
-};
-
-/* ---- Kernels --------------------------------------------------------------------------------------------------------- */
-
-static void add_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    const float *a = buf[0], *b = buf[1];
-    float *c = buf[2];
-    for (int64_t i = begin * TILE; i < end * TILE && i < dim[0]; i++)
-        c[i] = a[i] + b[i];
-}
-
-static void twice_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    float *a = buf[0];
-    for (int64_t i = begin * TILE; i < end * TILE && i < dim[0]; i++)
-        a[i] *= 2;
-}
-
-/* Counts each tile, and fills the scratch: two workers that shared one would be a data race. */
-static void mark_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    int *marks = buf[0];
-    memset(scratch, (int)begin & 0xff, (size_t)dim[0]);
-    for (int64_t i = begin; i < end; i++)
-        marks[i]++;
-}
-
-/* Needs what the step before it wrote at both ends. */
-static void pair_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
-    const float *a = buf[0];
-    float *b = buf[1];
-    for (int64_t i = begin * TILE; i < end * TILE && i < dim[0]; i++)
-        b[i] = a[i] + a[dim[0] - 1 - i];
-}
-
-/* ---- Set-up ---------------------------------------------------------------------------------------------------------- */
-
-static enum ingot_status create_device(struct fixture *f, struct subject subject, struct ingot_error *error) {
-    const struct ingot_allocator *allocator = &f->allocator.base;
-    switch (subject.kind) {
-    case NULL_DEVICE: return ig_device_null_create(allocator, &f->device, error);
-    case CPU: return ig_device_cpu_create(subject.threads, allocator, &f->device, error);
-    case FAKE_GPU: return ig_device_cuda_create_with(f->driver.path, 1, allocator, &f->device, error);
-    case GPU: return ig_device_cuda_create(0, allocator, &f->device, error);
-    }
-    return INGOT_INTERNAL;
-}
-
-static void make_cpu_code(struct fixture *f) {
-    f->add = (struct kernel){stub_code_add(&f->code, add_kernel), "add"};
-    f->twice = (struct kernel){stub_code_add(&f->code, twice_kernel), "twice"};
-    f->mark = (struct kernel){stub_code_add(&f->code, mark_kernel), "mark"};
-    f->pair = (struct kernel){stub_code_add(&f->code, pair_kernel), "pair"};
-    f->portable = UINT64_MAX;
-}
-
-/* No GPU is an sm_20, so that all of them run the PTX. */
-static void make_gpu_code(struct fixture *f) {
-    uint64_t cubin = gpu_code_add_cubin(&f->gpu_code, 20);
-    f->portable = gpu_code_add_text(&f->gpu_code, gpu_code_ptx);
-    f->add = (struct kernel){cubin, "add"};
-    f->twice = (struct kernel){cubin, "twice"};
-    f->mark = (struct kernel){cubin, "mark"};
-    f->pair = (struct kernel){cubin, "pair"};
-}
-
-static void begin(struct fixture *f, struct subject subject) {
-    struct ingot_error error = {0};
-    bool gpu = subject.kind == FAKE_GPU || subject.kind == GPU;
-    memset(f, 0, sizeof *f);
-    counting_allocator_init(&f->allocator);
-    if (subject.kind == FAKE_GPU) fake_driver_open(&f->driver);
-    f->computes = subject.kind != NULL_DEVICE;
-    if (create_device(f, subject, &error) != INGOT_OK) fail_msg("%s", error.message);
-    f->api = f->device->api;
-    assert_int_equal(f->device->host_memory, !gpu);
-    (gpu ? make_gpu_code : make_cpu_code)(f);
-    const void *code = gpu ? f->gpu_code.bytes : f->code.bytes;
-    size_t size = gpu ? f->gpu_code.size : f->code.size;
-    assert_int_equal(f->api->module_create(f->device, code, size, &f->module, &error), INGOT_OK);
-    assert_int_equal(f->api->stream_create(f->device, &f->stream, &error), INGOT_OK);
-}
-
-static void end(struct fixture *f) {
-    f->api->stream_destroy(f->device, f->stream);
-    f->api->module_destroy(f->device, f->module);
-    f->api->destroy(f->device);
-    assert_int_equal(f->allocator.live_count, 0);
-    assert_int_equal(f->allocator.wrong, 0);
-    if (!f->driver.cuda) return;
-    assert_string_equal(f->driver.cuda->misuse, "");
-    assert_int_equal(f->driver.depth(), 0);
-}
-
-static void *allocate(struct fixture *f, size_t size) {
-    void *memory = NULL;
-    assert_int_equal(f->api->allocate(f->device, size, &memory, NULL), INGOT_OK);
-    assert_non_null(memory);
-    assert_int_equal((uintptr_t)memory % 64, 0);
-    return memory;
-}
-
-static void wait_for(struct fixture *f) {
-    struct ingot_error error = {0};
-    if (f->api->stream_wait(f->device, f->stream, &error) != INGOT_OK) fail_msg("%s", error.message);
-}
-
-static void copy(struct fixture *f, struct ig_stream *stream, void *to, const void *from, size_t size) {
-    struct ingot_error error = {0};
-    if (f->api->copy(f->device, stream, to, from, size, &error) != INGOT_OK) fail_msg("%s", error.message);
-}
-
-/* Between memory of the device and memory of the test, at once. */
-static void move(struct fixture *f, void *to, const void *from, size_t size) {
-    copy(f, f->stream, to, from, size);
-    wait_for(f);
-}
-
-static float *allocate_floats(struct fixture *f, int64_t n, float value) {
-    size_t size = (size_t)n * sizeof(float);
-    float *host = malloc(size), *memory = allocate(f, size);
-    for (int64_t i = 0; i < n; i++)
-        host[i] = value;
-    move(f, memory, host, size);
-    free(host);
-    return memory;
-}
-
-static void assert_floats(struct fixture *f, const float *memory, int64_t n, float value) {
-    if (!f->computes) return;
-    size_t size = (size_t)n * sizeof(float);
-    float *host = malloc(size);
-    move(f, host, memory, size);
-    for (int64_t i = 0; i < n; i++)
-        if (host[i] != value) fail_msg("element %lld is %g, not %g", (long long)i, (double)host[i], (double)value);
-    free(host);
-}
-
-static struct ig_launch launch_of(const struct fixture *f, struct kernel kernel, void *const *buffers,
-                                  uint32_t n_buffers, const int64_t *dim, int64_t tiles) {
-    return (struct ig_launch){.module = f->module,
-                              .entry = kernel.entry,
-                              .portable = f->portable,
-                              .name = kernel.name,
-                              .threads = TILE,
-                              .buffers = buffers,
-                              .n_buffers = n_buffers,
-                              .dims = dim,
-                              .n_dims = 1,
-                              .tiles = tiles};
-}
-
-static void launch(struct fixture *f, struct kernel kernel, void *const *buffers, uint32_t n_buffers, int64_t dim,
-                   int64_t tiles, size_t scratch, uint32_t max_workers) {
-    struct ingot_error error = {0};
-    struct ig_launch launch = launch_of(f, kernel, buffers, n_buffers, &dim, tiles);
-    launch.scratch = scratch;
-    launch.max_workers = max_workers;
-    if (f->api->launch(f->device, f->stream, &launch, &error) != INGOT_OK) fail_msg("%s", error.message);
-}
+#include "support/device_fixture.h"
 
 static int64_t tiles_of(int64_t n) {
     return (n + TILE - 1) / TILE;
@@ -212,7 +22,7 @@ static const struct subject subjects[] = {{NULL_DEVICE, 0}, {CPU, 1},      {CPU,
 static size_t n_subjects = sizeof subjects / sizeof *subjects;
 #define EACH_DEVICE(f)                                        \
     for (size_t device_ = 0; device_ < n_subjects; device_++) \
-        for (bool once_ = (begin((f), subjects[device_]), true); once_; end(f), once_ = false)
+        for (bool once_ = (fixture_begin((f), subjects[device_]), true); once_; fixture_end(f), once_ = false)
 
 /* ---- The suite --------------------------------------------------------------------------------------------------------- */
 
@@ -222,7 +32,7 @@ static void gives_out_aligned_memory(void **state) {
     EACH_DEVICE(&f) {
         void *memory[sizeof sizes / sizeof *sizes];
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            memory[i] = allocate(&f, sizes[i]);
+            memory[i] = fixture_allocate(&f, sizes[i]);
             if (f.device->host_memory) memset(memory[i], 0x5a, sizes[i]);
         }
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -241,15 +51,15 @@ static void pins_host_memory(void **state) {
     EACH_DEVICE(&f) {
         static const size_t sizes[] = {0, 1, 1000, 1 << 20};
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            void *host = NULL, *memory = allocate(&f, sizes[i]);
+            void *host = NULL, *memory = fixture_allocate(&f, sizes[i]);
             assert_int_equal(f.api->allocate_host(f.device, sizes[i], &host, NULL), INGOT_OK);
             assert_int_equal((uintptr_t)host % 64, 0);
             memset(host, 0x5a, sizes[i]);
-            copy(&f, f.stream, memory, host, sizes[i]);
-            wait_for(&f);
+            fixture_copy(&f, f.stream, memory, host, sizes[i]);
+            fixture_wait(&f);
             memset(host, 0, sizes[i]);
-            copy(&f, f.stream, host, memory, sizes[i]);
-            wait_for(&f);
+            fixture_copy(&f, f.stream, host, memory, sizes[i]);
+            fixture_wait(&f);
             for (size_t b = 0; f.computes && b < sizes[i]; b++)
                 assert_int_equal(((unsigned char *)host)[b], 0x5a);
             f.api->release_host(f.device, host, sizes[i]);
@@ -276,14 +86,14 @@ static void does_every_tile_once(void **state) {
     static const int64_t counts[] = {0, 1, 2, 3, 5, 13, 16, 64, 1000, 4099};
     static int host[4099], zero[4099];
     EACH_DEVICE(&f) {
-        int *marks = allocate(&f, sizeof host);
+        int *marks = fixture_allocate(&f, sizeof host);
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
             for (uint32_t max_workers = 0; max_workers < 4; max_workers++) {
-                move(&f, marks, zero, sizeof zero);
-                launch(&f, f.mark, (void *[]){marks}, 1, 1000, counts[c], 1000, max_workers);
-                wait_for(&f);
+                fixture_move(&f, marks, zero, sizeof zero);
+                fixture_launch(&f, f.mark, (void *[]){marks}, 1, 1000, counts[c], 1000, max_workers);
+                fixture_wait(&f);
                 memset(host, 0, sizeof host);
-                move(&f, host, marks, sizeof host);
+                fixture_move(&f, host, marks, sizeof host);
                 for (int64_t i = 0; i < 4099; i++)
                     assert_int_equal(host[i], f.computes && i < counts[c]);
             }
@@ -299,14 +109,14 @@ static void keeps_order_within_a_stream(void **state) {
     for (int64_t i = 0; i < n; i++)
         host[i] = (float)i;
     EACH_DEVICE(&f) {
-        float *a = allocate_floats(&f, n, 0), *b = allocate_floats(&f, n, 0);
-        move(&f, a, host, sizeof host);
+        float *a = fixture_floats(&f, n, 0), *b = fixture_floats(&f, n, 0);
+        fixture_move(&f, a, host, sizeof host);
         for (int turn = 0; turn < 20; turn++) {
-            launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
-            launch(&f, f.pair, (void *[]){a, b}, 2, n, tiles_of(n), 0, (uint32_t)turn % 3);
+            fixture_launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
+            fixture_launch(&f, f.pair, (void *[]){a, b}, 2, n, tiles_of(n), 0, (uint32_t)turn % 3);
         }
-        wait_for(&f);
-        assert_floats(&f, b, n, (float)(n - 1) * (1 << 20));
+        fixture_wait(&f);
+        fixture_expect(&f, b, n, (float)(n - 1) * (1 << 20));
         f.api->release(f.device, a, sizeof host);
         f.api->release(f.device, b, sizeof host);
     }
@@ -317,16 +127,16 @@ static void releases_behind_the_work(void **state) {
     struct fixture f;
     const int64_t n = 1 << 20;
     EACH_DEVICE(&f) {
-        float *sum = allocate_floats(&f, n, 0);
+        float *sum = fixture_floats(&f, n, 0);
         for (int turn = 0; turn < 20; turn++) {
-            float *a = allocate_floats(&f, n, 1), *b = allocate_floats(&f, n, 0);
-            launch(&f, f.pair, (void *[]){a, b}, 2, n, tiles_of(n), 0, 0);
-            launch(&f, f.add, (void *[]){sum, b, sum}, 3, n, tiles_of(n), 0, 0);
+            float *a = fixture_floats(&f, n, 1), *b = fixture_floats(&f, n, 0);
+            fixture_launch(&f, f.pair, (void *[]){a, b}, 2, n, tiles_of(n), 0, 0);
+            fixture_launch(&f, f.add, (void *[]){sum, b, sum}, 3, n, tiles_of(n), 0, 0);
             f.api->release(f.device, a, (size_t)n * sizeof *a);
             f.api->release(f.device, b, (size_t)n * sizeof *b);
         }
-        wait_for(&f);
-        assert_floats(&f, sum, n, 40);
+        fixture_wait(&f);
+        fixture_expect(&f, sum, n, 40);
         f.api->release(f.device, sum, (size_t)n * sizeof *sum);
     }
 }
@@ -339,15 +149,15 @@ static void copies(void **state) {
     for (size_t i = 0; i < room; i++)
         host[i] = (unsigned char)(i * 7 + i / 251);
     EACH_DEVICE(&f) {
-        unsigned char *from = allocate(&f, room), *to = allocate(&f, room);
-        move(&f, from, host, room);
+        unsigned char *from = fixture_allocate(&f, room), *to = fixture_allocate(&f, room);
+        fixture_move(&f, from, host, room);
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-            move(&f, to, zero, room);
-            copy(&f, f.stream, to, from, sizes[s]);
-            copy(&f, f.stream, to, to, sizes[s]);
-            wait_for(&f);
+            fixture_move(&f, to, zero, room);
+            fixture_copy(&f, f.stream, to, from, sizes[s]);
+            fixture_copy(&f, f.stream, to, to, sizes[s]);
+            fixture_wait(&f);
             if (!f.computes) continue;
-            move(&f, found, to, room);
+            fixture_move(&f, found, to, room);
             assert_true(memcmp(found, host, sizes[s]) == 0);
             assert_int_equal(found[sizes[s]], 0);
         }
@@ -369,14 +179,14 @@ static void orders_streams_by_events(void **state) {
         assert_int_equal(f.api->event_create(f.device, &event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_wait(f.device, other, event, NULL), INGOT_OK); /* never recorded: no wait */
         assert_int_equal(f.api->event_sync(f.device, event, NULL), INGOT_OK);
-        float *a = allocate_floats(&f, n, 1), *b = allocate_floats(&f, n, 0);
-        launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
+        float *a = fixture_floats(&f, n, 1), *b = fixture_floats(&f, n, 0);
+        fixture_launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
         assert_int_equal(f.api->event_record(f.device, f.stream, event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_wait(f.device, other, event, NULL), INGOT_OK);
-        copy(&f, other, b, a, n * sizeof *a);
+        fixture_copy(&f, other, b, a, n * sizeof *a);
         assert_int_equal(f.api->event_record(f.device, other, event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_sync(f.device, event, NULL), INGOT_OK);
-        assert_floats(&f, b, n, 2);
+        fixture_expect(&f, b, n, 2);
         f.api->release(f.device, a, n * sizeof *a);
         f.api->release(f.device, b, n * sizeof *b);
         f.api->event_destroy(f.device, event);
@@ -390,13 +200,13 @@ static void measures_time(void **state) {
     EACH_DEVICE(&f) {
         struct ig_event *events[2];
         uint64_t time = UINT64_MAX;
-        float *a = allocate_floats(&f, n, 0);
+        float *a = fixture_floats(&f, n, 0);
         for (int i = 0; i < 2; i++)
             assert_int_equal(f.api->event_create(f.device, &events[i], NULL), INGOT_OK);
         assert_int_equal(f.api->event_record(f.device, f.stream, events[0], NULL), INGOT_OK);
-        launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
+        fixture_launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
         assert_int_equal(f.api->event_record(f.device, f.stream, events[1], NULL), INGOT_OK);
-        wait_for(&f);
+        fixture_wait(&f);
         assert_int_equal(f.api->event_elapsed(f.device, events[0], events[1], &time, NULL), INGOT_OK);
         assert_true(f.computes ? time > 0 && time < 10000000000u : time == 0);
         for (int i = 0; i < 2; i++)
@@ -411,9 +221,9 @@ static struct ig_list *record(struct fixture *f, float *a, float *b, float *c, i
     assert_int_equal(f->api->list_begin(f->device, f->stream, NULL), INGOT_OK);
     struct ingot_error error = {0};
     assert_int_equal(f->api->list_begin(f->device, f->stream, &error), INGOT_INVALID_ARGUMENT);
-    launch(f, f->add, (void *[]){a, b, a}, 3, n, tiles_of(n), 0, 0);
-    launch(f, f->twice, (void *[]){a}, 1, n, tiles_of(n), 0, 1);
-    copy(f, f->stream, c, a, (size_t)n * sizeof *a);
+    fixture_launch(f, f->add, (void *[]){a, b, a}, 3, n, tiles_of(n), 0, 0);
+    fixture_launch(f, f->twice, (void *[]){a}, 1, n, tiles_of(n), 0, 1);
+    fixture_copy(f, f->stream, c, a, (size_t)n * sizeof *a);
     assert_int_equal(f->api->list_end(f->device, f->stream, &list, NULL), INGOT_OK);
     assert_int_equal(f->api->list_end(f->device, f->stream, &list, &error), INGOT_INVALID_ARGUMENT);
     return list;
@@ -424,29 +234,29 @@ static void replays_lists(void **state) {
     const int64_t n = 40000;
     const size_t bytes = (size_t)n * sizeof(float);
     EACH_DEVICE(&f) {
-        float *a = allocate_floats(&f, n, 0), *b = allocate_floats(&f, n, 1);
-        float *c = allocate_floats(&f, n, -1), *d = allocate_floats(&f, n, -1);
+        float *a = fixture_floats(&f, n, 0), *b = fixture_floats(&f, n, 1);
+        float *c = fixture_floats(&f, n, -1), *d = fixture_floats(&f, n, -1);
         struct ig_list *list = record(&f, a, b, c, n);
         assert_true(!f.computes || f.api->list_bytes(f.device, list) > 3 * sizeof(void *));
-        assert_floats(&f, a, n, 0); /* recorded, not run */
-        assert_floats(&f, c, n, -1);
+        fixture_expect(&f, a, n, 0); /* recorded, not run */
+        fixture_expect(&f, c, n, -1);
         size_t calls = f.allocator.calls;
         for (int turn = 0; turn < 3; turn++)
             assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
-        wait_for(&f);
+        fixture_wait(&f);
         if (f.computes) assert_int_equal(f.allocator.calls, calls);
-        assert_floats(&f, c, n, 14); /* 2, 6, 14 */
+        fixture_expect(&f, c, n, 14); /* 2, 6, 14 */
         f.api->list_patch(f.device, list, 2, 1, d);
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
         f.api->list_patch(f.device, list, 2, 1, c);
         f.api->list_patch(f.device, list, 2, 1, d); /* and back before it counts */
         f.api->list_patch(f.device, list, 0, 1, a);
-        assert_floats(&f, c, n, 14);
-        assert_floats(&f, d, n, 30);
+        fixture_expect(&f, c, n, 14);
+        fixture_expect(&f, d, n, 30);
         calls = f.allocator.calls;
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
         if (f.computes) assert_int_equal(f.allocator.calls, calls);
-        assert_floats(&f, d, n, 120); /* a is added to itself, then doubled */
+        fixture_expect(&f, d, n, 120); /* a is added to itself, then doubled */
         f.api->list_destroy(f.device, list);
         float *all[] = {a, b, c, d};
         for (int i = 0; i < 4; i++)
@@ -460,7 +270,7 @@ static void replays_copies_of_host_memory(void **state) {
     const int64_t n = 5000;
     const size_t bytes = (size_t)n * sizeof(float);
     EACH_DEVICE(&f) {
-        float *in[2], *out[2], *a = allocate(&f, bytes);
+        float *in[2], *out[2], *a = fixture_allocate(&f, bytes);
         struct ig_list *list;
         for (int i = 0; i < 2; i++) {
             assert_int_equal(f.api->allocate_host(f.device, bytes, (void **)&in[i], NULL), INGOT_OK);
@@ -469,15 +279,15 @@ static void replays_copies_of_host_memory(void **state) {
                 in[i][k] = (float)(i + 1), out[i][k] = 0;
         }
         assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
-        copy(&f, f.stream, a, in[0], bytes);
-        launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
-        copy(&f, f.stream, out[0], a, bytes);
+        fixture_copy(&f, f.stream, a, in[0], bytes);
+        fixture_launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
+        fixture_copy(&f, f.stream, out[0], a, bytes);
         assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
         f.api->list_patch(f.device, list, 0, 0, in[1]);
         f.api->list_patch(f.device, list, 2, 1, out[1]);
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
-        wait_for(&f);
+        fixture_wait(&f);
         for (int64_t k = 0; f.computes && k < n; k++)
             assert_true(out[0][k] == 2 && out[1][k] == 4);
         f.api->list_destroy(f.device, list);
@@ -496,26 +306,53 @@ static void replays_lists_with_scratch(void **state) {
     EACH_DEVICE(&f) {
         struct ig_stream *other;
         struct ig_list *list;
-        int *marks = allocate(&f, sizeof host);
+        int *marks = fixture_allocate(&f, sizeof host);
         memset(host, 0, sizeof host);
-        move(&f, marks, host, sizeof host);
+        fixture_move(&f, marks, host, sizeof host);
         assert_int_equal(f.api->stream_create(f.device, &other, NULL), INGOT_OK);
         assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
-        launch(&f, f.mark, (void *[]){marks}, 1, 50, 0, 50, 0);
-        launch(&f, f.mark, (void *[]){marks}, 1, 50, 100, 50, 0);
+        fixture_launch(&f, f.mark, (void *[]){marks}, 1, 50, 0, 50, 0);
+        fixture_launch(&f, f.mark, (void *[]){marks}, 1, 50, 100, 50, 0);
         assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
         assert_int_equal(f.api->reserve_scratch(f.device, f.stream, 100000, NULL), INGOT_OK);
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
-        wait_for(&f);
+        fixture_wait(&f);
         assert_int_equal(f.api->list_launch(f.device, other, list, NULL), INGOT_OK);
         assert_int_equal(f.api->stream_wait(f.device, other, NULL), INGOT_OK);
-        move(&f, host, marks, sizeof host);
+        fixture_move(&f, host, marks, sizeof host);
         for (int i = 0; f.computes && i < 100; i++)
             assert_int_equal(host[i], 3);
         f.api->stream_destroy(f.device, other);
         f.api->list_destroy(f.device, list);
         f.api->release(f.device, marks, sizeof host);
+    }
+}
+
+/* Kernels that are put onto the GPU while their predecessors run, among others. */
+static void replays_kernels_that_wait(void **state) {
+    struct fixture f;
+    const int64_t n = 50000;
+    EACH_DEVICE(&f) {
+        struct ig_device_cuda_info info;
+        if (subjects[device_].kind == GPU && (ig_device_cuda_describe(0, &info, NULL) != INGOT_OK || info.sm < 90))
+            continue;
+        float *a = fixture_floats(&f, n, 1), *b = fixture_floats(&f, n, 0);
+        struct ig_list *list;
+        assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
+        for (int i = 0; i < 18; i++) {
+            struct ig_launch launch = fixture_launch_of(&f, f.late, (void *[]){a}, 1, &n, tiles_of(n));
+            launch.portable = f.late_portable;
+            launch.waits = true;
+            assert_int_equal(f.api->launch(f.device, f.stream, &launch, NULL), INGOT_OK);
+            if (i % 6 == 5) fixture_copy(&f, f.stream, b, a, (size_t)n * sizeof *a);
+        }
+        assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
+        assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
+        fixture_expect(&f, b, n, 1 << 18);
+        f.api->list_destroy(f.device, list);
+        f.api->release(f.device, a, (size_t)n * sizeof *a);
+        f.api->release(f.device, b, (size_t)n * sizeof *b);
     }
 }
 
@@ -526,7 +363,7 @@ static void replays_empty_lists(void **state) {
         assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
         assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
-        wait_for(&f);
+        fixture_wait(&f);
         f.api->list_destroy(f.device, list);
     }
 }
@@ -534,12 +371,12 @@ static void replays_empty_lists(void **state) {
 static void reserves_scratch(void **state) {
     struct fixture f;
     EACH_DEVICE(&f) {
-        int *marks = allocate(&f, 64 * sizeof *marks);
-        launch(&f, f.mark, (void *[]){marks}, 1, 8, 1, 8, 0); /* the first launch may load code */
+        int *marks = fixture_allocate(&f, 64 * sizeof *marks);
+        fixture_launch(&f, f.mark, (void *[]){marks}, 1, 8, 1, 8, 0); /* the first launch may load code */
         assert_int_equal(f.api->reserve_scratch(f.device, f.stream, 100000, NULL), INGOT_OK);
         size_t calls = f.allocator.calls;
-        launch(&f, f.mark, (void *[]){marks}, 1, 100000, 64, 100000, 0);
-        wait_for(&f);
+        fixture_launch(&f, f.mark, (void *[]){marks}, 1, 100000, 64, 100000, 0);
+        fixture_wait(&f);
         if (f.computes) assert_int_equal(f.allocator.calls, calls);
         f.api->release(f.device, marks, 64 * sizeof *marks);
     }
@@ -550,7 +387,7 @@ static void refuses_foreign_entries(void **state) {
     EACH_DEVICE(&f) {
         if (!f.computes) continue;
         const struct kernel outside = {sizeof f.gpu_code, "add"};
-        struct ig_launch launch = launch_of(&f, outside, NULL, 0, NULL, 1);
+        struct ig_launch launch = fixture_launch_of(&f, outside, NULL, 0, NULL, 1);
         struct ingot_error error = {0};
         assert_int_equal(f.api->launch(f.device, f.stream, &launch, &error), INGOT_INVALID_ARGUMENT);
         assert_non_null(strstr(error.message, "outside"));
@@ -560,13 +397,13 @@ static void refuses_foreign_entries(void **state) {
 static void survives_many_short_runs(void **state) {
     struct fixture f;
     EACH_DEVICE(&f) {
-        int host[64] = {0}, *marks = allocate(&f, sizeof host);
-        move(&f, marks, host, sizeof host);
+        int host[64] = {0}, *marks = fixture_allocate(&f, sizeof host);
+        fixture_move(&f, marks, host, sizeof host);
         int turns = 3000;
         for (int turn = 0; turn < turns; turn++)
-            launch(&f, f.mark, (void *[]){marks}, 1, 8, 1 + turn % 64, 8, 0);
-        wait_for(&f);
-        move(&f, host, marks, sizeof host);
+            fixture_launch(&f, f.mark, (void *[]){marks}, 1, 8, 1 + turn % 64, 8, 0);
+        fixture_wait(&f);
+        fixture_move(&f, host, marks, sizeof host);
         assert_int_equal(host[0], f.computes ? turns : 0);
         f.api->release(f.device, marks, sizeof host);
     }
@@ -576,19 +413,19 @@ static void survives_many_short_runs(void **state) {
 
 static void null_device_records(void **state) {
     struct fixture f;
-    begin(&f, (struct subject){NULL_DEVICE, 0});
-    float *a = allocate(&f, 256), *b = allocate(&f, 256);
+    fixture_begin(&f, (struct subject){NULL_DEVICE, 0});
+    float *a = fixture_allocate(&f, 256), *b = fixture_allocate(&f, 256);
     float host;
     ig_device_null_clear(f.device);
-    launch(&f, f.twice, (void *[]){a}, 1, 5, 1, 0, 0);
+    fixture_launch(&f, f.twice, (void *[]){a}, 1, 5, 1, 0, 0);
     struct ig_list *list;
     assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
-    launch(&f, f.add, (void *[]){a, &host, a + 4}, 3, 7, 2, 0, 0);
+    fixture_launch(&f, f.add, (void *[]){a, &host, a + 4}, 3, 7, 2, 0, 0);
     assert_int_equal(f.api->copy(f.device, f.stream, b, a, 12, NULL), INGOT_OK);
     assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
     f.api->list_patch(f.device, list, 0, 1, b);
     assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
-    wait_for(&f);
+    fixture_wait(&f);
     f.api->list_destroy(f.device, list);
     assert_string_equal(ig_device_null_record(f.device), "launch m0+16 tiles=1 buffers=b0 dims=5\n"
                                                          "list_begin s0 l0\n"
@@ -601,7 +438,33 @@ static void null_device_records(void **state) {
                                                          "list_destroy l0\n");
     f.api->release(f.device, a, 256);
     f.api->release(f.device, b, 256);
-    end(&f);
+    fixture_end(&f);
+}
+
+/* ---- The caller's context on a GPU ------------------------------------------------------------------------------------------ */
+
+/* The driver, as a program that uses it besides Ingot. */
+static void *current_context(void) {
+    int (*get)(void **);
+    void *context = NULL, *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxGetCurrent");
+    memcpy(&get, &address, sizeof get);
+    assert_int_equal(get(&context), 0);
+    return context;
+}
+
+static void leaves_the_callers_context(void **state) {
+    struct fixture f;
+    if (n_subjects < sizeof subjects / sizeof *subjects) skip();
+    void *before = current_context();
+    fixture_begin(&f, (struct subject){GPU, 0});
+    assert_ptr_equal(current_context(), before);
+    float *a = fixture_floats(&f, 100, 1);
+    fixture_launch(&f, f.twice, (void *[]){a}, 1, 100, tiles_of(100), 0, 0);
+    fixture_expect(&f, a, 100, 2);
+    assert_ptr_equal(current_context(), before);
+    f.api->release(f.device, a, 100 * sizeof *a);
+    fixture_end(&f);
+    assert_ptr_equal(current_context(), before);
 }
 
 /* ---- Failing allocations, and many devices at once ------------------------------------------------------------------------- */
@@ -628,16 +491,16 @@ static void creation_fails_cleanly(void **state) {
 static void *use_a_device(void *argument) {
     struct fixture f;
     int host[100] = {0};
-    begin(&f, *(const struct subject *)argument);
-    int *marks = allocate(&f, sizeof host);
-    move(&f, marks, host, sizeof host);
+    fixture_begin(&f, *(const struct subject *)argument);
+    int *marks = fixture_allocate(&f, sizeof host);
+    fixture_move(&f, marks, host, sizeof host);
     for (int turn = 0; turn < 200; turn++)
-        launch(&f, f.mark, (void *[]){marks}, 1, 8, 100, 8, 0);
-    move(&f, host, marks, sizeof host);
+        fixture_launch(&f, f.mark, (void *[]){marks}, 1, 8, 100, 8, 0);
+    fixture_move(&f, host, marks, sizeof host);
     for (int i = 0; i < 100; i++)
         assert_int_equal(host[i], 200);
     f.api->release(f.device, marks, sizeof host);
-    end(&f);
+    fixture_end(&f);
     return NULL;
 }
 
@@ -679,11 +542,13 @@ int main(void) {
         cmocka_unit_test(replays_lists),
         cmocka_unit_test(replays_copies_of_host_memory),
         cmocka_unit_test(replays_lists_with_scratch),
+        cmocka_unit_test(replays_kernels_that_wait),
         cmocka_unit_test(replays_empty_lists),
         cmocka_unit_test(reserves_scratch),
         cmocka_unit_test(refuses_foreign_entries),
         cmocka_unit_test(survives_many_short_runs),
         cmocka_unit_test(null_device_records),
+        cmocka_unit_test(leaves_the_callers_context),
         cmocka_unit_test(creation_fails_cleanly),
         cmocka_unit_test(devices_are_independent),
     };
