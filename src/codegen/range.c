@@ -37,7 +37,10 @@ static struct interval of_var(struct ranges *r, int64_t var) {
     const struct ig_loop_var *v = &r->p->k->vars.at[var];
     const struct ig_stmt *s = r->loop_of[var];
     struct interval i = anything;
-    if (s && s->for_kind == IG_FOR_TILE) return (struct interval){0, IG_CODE_MAX_TILES};
+    if (s && s->for_kind == IG_FOR_TILE) {
+        i = (struct interval){0, range_of(r, s->hi).hi};
+        return (struct interval){0, i.hi > IG_CODE_MAX_TILES ? IG_CODE_MAX_TILES : i.hi - 1};
+    }
     if (s) i = (struct interval){range_of(r, s->lo).lo, range_of(r, s->hi).hi};
     if (v->lo != IG_DIM_NONE && of_dim(r, v->lo).lo > i.lo) i.lo = of_dim(r, v->lo).lo;
     if (v->hi != IG_DIM_NONE && of_dim(r, v->hi).hi < i.hi) i.hi = of_dim(r, v->hi).hi;
@@ -140,6 +143,17 @@ static void find_loops(struct ranges *r, const struct ig_stmt *s) {
         find_loops(r, s->body.at[i]);
 }
 
+static bool fits(struct interval i, int64_t largest) {
+    return i.lo >= -INT32_MAX && i.hi <= largest;
+}
+
+/* A loop's variable is an int where its bounds are. */
+static bool fits_bounds(struct ranges *r, int64_t var) {
+    const struct ig_stmt *s = r->loop_of[var];
+    if (!s) return false;
+    return s->for_kind == IG_FOR_TILE || (fits(range_of(r, s->lo), INT32_MAX) && fits(range_of(r, s->hi), INT32_MAX));
+}
+
 void ig_code_find_narrow(struct ig_code_printer *p) {
     struct ranges r = {.p = p,
                        .of = IG_NEW_ARRAY(p->job, struct interval, p->k->x.count + 1),
@@ -147,8 +161,9 @@ void ig_code_find_narrow(struct ig_code_printer *p) {
                        .loop_of = IG_NEW_ARRAY(p->job, const struct ig_stmt *, p->k->vars.count + 1)};
     find_loops(&r, p->k->top);
     for (ig_x x = 0; x < p->k->x.count; x++) {
-        struct interval i = range_of(&r, x);
-        int64_t largest = p->k->x.at[x].kind == IG_X_VAR ? LARGEST_VAR : INT32_MAX;
-        p->narrow[x] = p->k->x.at[x].dtype == INGOT_I64 && i.lo >= -INT32_MAX && i.hi <= largest;
+        const struct ig_x_node *n = &p->k->x.at[x];
+        bool is_var = n->kind == IG_X_VAR;
+        p->narrow[x] = n->dtype == INGOT_I64 && fits(range_of(&r, x), is_var ? LARGEST_VAR : INT32_MAX);
+        if (is_var && !fits_bounds(&r, n->i)) p->narrow[x] = false;
     }
 }

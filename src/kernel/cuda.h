@@ -12,4 +12,7 @@ struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *, const struct ig_region *
 struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_window_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 
+/* The last step of all schedules (cuda_tiles.c): threads, tiles and parameters as the printer wants them. */
+void ig_cuda_finish(struct ig_kernel *kernel);
+
 #endif

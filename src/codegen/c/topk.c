@@ -8,46 +8,9 @@
  */
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"
+#include "codegen/order.h"
 
 enum { LONG = 256, SHORT = 16 }; /* elements of a block */
-
-struct bits {
-    const char *unsigned_type, *sign, *infinity; /* infinity NULL: an integer type */
-};
-
-static struct bits bits_of(enum ingot_dtype dtype) {
-    switch (dtype) {
-    case INGOT_F64: return (struct bits){"unsigned long", "0x8000000000000000", "0x7ff0000000000000"};
-    case INGOT_F32: return (struct bits){"unsigned", "0x80000000", "0x7f800000"};
-    case INGOT_F16: return (struct bits){"unsigned short", "0x8000", "0x7c00"};
-    case INGOT_BF16: return (struct bits){"unsigned short", "0x8000", "0x7f80"};
-    case INGOT_I64: return (struct bits){"unsigned long", "0x8000000000000000", NULL};
-    case INGOT_I32: return (struct bits){"unsigned", "0x80000000", NULL};
-    case INGOT_I16: return (struct bits){"unsigned short", "0x8000", NULL};
-    case INGOT_I8: return (struct bits){"unsigned char", "0x80", NULL};
-    case INGOT_U64: return (struct bits){"unsigned long", "0", NULL};
-    case INGOT_U32: return (struct bits){"unsigned", "0", NULL};
-    case INGOT_U16: return (struct bits){"unsigned short", "0", NULL};
-    default: return (struct bits){"unsigned char", "0", NULL};
-    }
-}
-
-/* NAME_order: an element's bits as an unsigned integer, smaller for better ones. Both zeros are equal. */
-static void print_order(const struct ig_micro *m, const char *wide, struct ig_text *text) {
-    struct bits b = bits_of(m->dtype);
-    const char *turned = m->largest ? "~" : "", *n = m->name;
-    ig_text_printf(text, "static inline __attribute__((always_inline)) %s %s_order(%s_e x) {\n", wide, n, n);
-    if (!b.infinity) {
-        ig_text_printf(text, "    return (%s)%s(%s_e)(x ^ %s);\n}\n", wide, turned, n, b.sign);
-        return;
-    }
-    ig_text_printf(text,
-                   "    const %s_e all = (%s_e)~(%s_e)0, size = (%s_e)(x & ~%s);\n"
-                   "    const %s_e number = (%s_e)(x & %s && size ? ~x : x | %s);\n"
-                   "    const %s_e order = size > %s ? all : number;\n"
-                   "    return (%s)%sorder;\n}\n",
-                   n, n, n, n, b.sign, n, n, b.sign, b.sign, n, b.infinity, wide, turned);
-}
 
 static void print_heap(const struct ig_micro *m, const char *wide, struct ig_text *text) {
     const char *n = m->name;
@@ -138,10 +101,10 @@ void ig_c_micro_topk(const struct ig_micro *m, const struct ig_target *target, s
     (void)target;
     bool large = m->key_bytes == 16;
     const char *wide = large ? "unsigned long" : "unsigned", *n = m->name;
-    ig_text_printf(text, "typedef %s %s_e __attribute__((may_alias));\n", bits_of(m->dtype).unsigned_type, n);
+    ig_text_printf(text, "typedef %s %s_e __attribute__((may_alias));\n", ig_code_bits(m->dtype), n);
     ig_text_printf(text, "typedef %s %s_key __attribute__((may_alias));\n",
                    large ? "unsigned __int128" : "unsigned long", n);
-    print_order(m, wide, text);
+    ig_code_order(m, "static inline __attribute__((always_inline))", wide, text);
     print_heap(m, wide, text);
     print_blocks(m, wide, text);
     ig_text_printf(text,

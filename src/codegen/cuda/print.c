@@ -1,8 +1,242 @@
-/* Loop IR to CUDA C; see print.h. */
+/*
+ * The frame of a kernel in CUDA C: see print.h, and statement.c for the rules by which the threads of a block share it.
+ */
 #include "codegen/cuda/print.h"
+
+#include <string.h>
+
+#include "codegen/cuda/gemm.h"
+#include "codegen/cuda/printer.h"
+
+enum { MOST_STATIC = 40 << 10 }; /* bytes of arrays in static shared memory, of which a block has 48 KiB */
+
+/* ---- Elements ----------------------------------------------------------------------------------------------------------- */
+
+/* The register of a SPREAD buffer: element var*width + r is r of the slot at hand. */
+static const char *spread_element(struct ig_code_printer *p, int buffer, ig_x index) {
+    const struct ig_cuda_printer *c = (const struct ig_cuda_printer *)p;
+    const struct ig_buffer *b = &p->k->buffers.at[buffer];
+    if (b->kind != IG_BUFFER_SPREAD) return NULL;
+    IG_ASSERT(p->job, c->spread_var >= 0);
+    const char *var = ig_code_var_name(p, c->spread_var);
+    if (b->width == 1) return ig_format(p->job, "%s[%s]", b->name, c->spread_slot);
+    return ig_format(p->job, "%s[%s - %s * %lld + %s * %lld]", b->name, ig_code_text_of(p, index, IG_CODE_ADD), var,
+                     (long long)b->width, c->spread_slot, (long long)b->width);
+}
+
+static const struct ig_code_table tables[] = {
+    {ig_cuda_functions, &ig_cuda_functions_count},
+    {ig_code_functions_basic, &ig_code_functions_basic_count},
+    {ig_code_functions_convert, &ig_code_functions_convert_count},
+};
+const struct ig_code_language ig_cuda_language = {
+    .tables = tables,
+    .n_tables = sizeof tables / sizeof *tables,
+    .inf_f32 = "__int_as_float(0x7f800000)",
+    .inf_f64 = "__longlong_as_double(0x7ff0000000000000)",
+    .nan_f32 = "__int_as_float(0x7fc00000)",
+    .nan_f64 = "__longlong_as_double(0x7ff8000000000000)",
+    .narrow = true,
+    .begin = "begin", /* of each tile anew: a block's tiles do not follow one another */
+    .element = spread_element,
+};
+
+/* ---- Buffers ------------------------------------------------------------------------------------------------------------ */
+
+static bool is_read(const struct ig_loops *k, int buffer) {
+    for (ig_x x = 0; x < k->x.count; x++) {
+        if (k->x.at[x].kind == IG_X_LOAD && k->x.at[x].i == buffer) return true;
+    }
+    return false;
+}
+
+/* "const float *__restrict__ x0". What other threads write may not be __restrict__: barriers would not count. */
+static const char *param_text(struct ig_code_printer *p, const struct ig_buffer *b, int index) {
+    const char *type = ig_code_storage_type(b->dtype);
+    if (!b->written)
+        return ig_format(p->job, "const %s *__restrict__ %s%s", type, b->name, b->nothing == IG_NO_X ? "" : "_");
+    return ig_format(p->job, "%s *%s%s", type, is_read(p->k, index) ? "" : "__restrict__ ", b->name);
+}
+
+static const char *parameters(struct ig_code_printer *p) {
+    struct ig_text text;
+    ig_text_init(&text, p->job);
+    int count = 0;
+    for (uint32_t i = 0; i < p->k->buffers.count; i++) {
+        const struct ig_buffer *b = &p->k->buffers.at[i];
+        if (b->kind == IG_BUFFER_PARAM && b->param >= count) count = b->param + 1;
+    }
+    for (int param = 0; param < count; param++) {
+        const char *one = ig_format(p->job, "const void *unused%d", param);
+        for (uint32_t i = 0; i < p->k->buffers.count; i++) {
+            const struct ig_buffer *b = &p->k->buffers.at[i];
+            if (b->kind == IG_BUFFER_PARAM && b->param == param) one = param_text(p, b, (int)i);
+        }
+        ig_text_printf(&text, "%s,\n    ", one);
+    }
+    for (uint32_t i = 0; i < p->k->dim_params.count; i++)
+        ig_text_printf(&text, "long long d%u_, ", i);
+    ig_text_add(&text, "long long tiles, char *scratch");
+    return text.at;
+}
+
+static bool is_narrow_dim(const struct ig_code_printer *p, ig_dim d) {
+    int64_t lo, hi;
+    ig_dim_range(p->k->dims, d, &lo, &hi);
+    return lo >= -INT32_MAX && hi <= INT32_MAX;
+}
+
+/* The bytes that a block has of scratch memory, over constants and dims. */
+static const char *scratch_size(struct ig_code_printer *p) {
+    int64_t bytes;
+    ig_dim size = p->kernel->scratch_bytes;
+    if (ig_dim_is_const(p->k->dims, size, &bytes)) return ig_format(p->job, "%lld", (long long)bytes);
+    for (uint32_t i = 0; i < p->k->dim_params.count; i++) {
+        if (p->k->dim_params.at[i] == size) return ig_format(p->job, "d%u", i);
+    }
+    ig_raise(p->job, INGOT_INTERNAL, "a kernel does not get the size of its scratch memory");
+}
+
+static int64_t local_bytes(const struct ig_buffer *b) {
+    return (b->elements * (int64_t)ingot_dtype_size(b->dtype) + 15) / 16 * 16;
+}
+
+/* How many elements a thread has of a buffer of its own. */
+static int64_t private_elements(const struct ig_cuda_printer *c, const struct ig_buffer *b, const struct ig_stmt *s) {
+    int64_t rounds = b->kind == IG_BUFFER_SPREAD ? b->elements / b->width : 0;
+    int lanes = c->threads;
+    if (!rounds) return b->elements;
+    for (uint32_t i = 0; i < s->body.count; i++) {
+        if (s->body.at[i]->for_kind == IG_FOR_TEAM && s->body.at[i]->kind == IG_S_FOR) lanes = s->body.at[i]->lanes;
+    }
+    return (rounds + lanes - 1) / lanes * b->width;
+}
+
+static void print_memory(struct ig_cuda_printer *c, const struct ig_buffer *b, bool is_private, int64_t *shared_bytes) {
+    struct ig_code_printer *p = &c->base;
+    const char *type = ig_code_storage_type(b->dtype);
+    switch (b->kind) {
+    case IG_BUFFER_PARAM:
+        if (b->written || b->nothing == IG_NO_X) break;
+        ig_code_prelude_use(&p->prelude, "ig_nothing");
+        ig_code_line(p, "const %s *const %s = %s ? (const %s *)ig_nothing : %s_;", type, b->name,
+                     ig_code_plain_text(p, b->nothing), type, b->name);
+        break;
+    case IG_BUFFER_SCRATCH:
+        ig_code_line(p, "%s *const %s = (%s *)(scratch + (long long)blockIdx.x * %s + %s);", type, b->name, type,
+                     scratch_size(p), ig_code_plain_text(p, b->offset));
+        break;
+    case IG_BUFFER_SHARED:
+        ig_code_line(p, "%s *const %s = (%s *)(ig_shared + %s);", type, b->name, type,
+                     ig_code_plain_text(p, b->offset));
+        break;
+    case IG_BUFFER_SPREAD:
+    case IG_BUFFER_LOCAL:
+        if (is_private) {
+            ig_code_line(p, "__align__(16) %s %s[%lld];", type, b->name, (long long)private_elements(c, b, p->k->top));
+            break;
+        }
+        *shared_bytes += local_bytes(b);
+        ig_code_line(p, "__shared__ __align__(16) %s %s[%lld];", type, b->name, (long long)b->elements);
+        break;
+    }
+}
+
+static void print_buffers(struct ig_cuda_printer *c) {
+    struct ig_code_printer *p = &c->base;
+    for (uint32_t i = 0; i < p->k->dim_params.count; i++) {
+        ig_dim d = p->k->dim_params.at[i];
+        const char *type = is_narrow_dim(p, d) ? "int" : "int64_t";
+        ig_code_line(p, "const %s d%u = (%s)d%u_; /* %s */", type, i, type, i, ig_dim_text(p->k->dims, d));
+    }
+    int64_t shared = 0;
+    for (uint32_t i = 0; i < p->k->buffers.count; i++)
+        print_memory(c, &p->k->buffers.at[i], c->is_private[i], &shared);
+    if (shared > MOST_STATIC)
+        ig_raise(p->job, INGOT_INTERNAL, "a kernel's arrays take %lld bytes of shared memory", (long long)shared);
+}
+
+/* ---- The unit ------------------------------------------------------------------------------------------------------------- */
+
+static const char declarations[] =
+    "typedef signed char int8_t;\ntypedef short int16_t;\ntypedef int int32_t;\ntypedef long long int64_t;\n"
+    "typedef unsigned char uint8_t;\ntypedef unsigned short uint16_t;\ntypedef unsigned uint32_t;\n"
+    "typedef unsigned long long uint64_t;\ntypedef bool _Bool;\n"
+    "#define INLINE static __device__ __forceinline__\n"
+    "#define THREAD ((int)threadIdx.x)\n";
+
+/* What the shared tables of functions take from a C compiler. */
+static const char *const builtins[][2] = {
+    {"__builtin_fabsf", "fabsf"},
+    {"__builtin_fabs", "fabs"},
+    {"__builtin_floorf", "floorf"},
+    {"__builtin_floor", "floor"},
+    {"__builtin_ceilf", "ceilf"},
+    {"__builtin_ceil", "ceil"},
+    {"__builtin_truncf", "truncf"},
+    {"__builtin_trunc", "trunc"},
+    {"__builtin_rintf", "rintf"},
+    {"__builtin_rint", "rint"},
+    {"__builtin_sqrtf", "sqrtf"},
+    {"__builtin_sqrt", "sqrt"},
+    {"__builtin_copysignf", "copysignf"},
+    {"__builtin_copysign", "copysign"},
+    {"__builtin_inff()", "__int_as_float(0x7f800000)"},
+    {"__builtin_inf()", "__longlong_as_double(0x7ff0000000000000)"},
+    {"__builtin_nanf(text)", "__int_as_float(0x7fc00000)"},
+    {"__builtin_nan(text)", "__longlong_as_double(0x7ff8000000000000)"},
+};
+
+static void add_builtins(struct ig_job *job, struct ig_text *unit, const char *text) {
+    for (size_t i = 0; text && i < sizeof builtins / sizeof *builtins; i++) {
+        const char *name = builtins[i][0];
+        if (strstr(text, ig_format(job, "%.*s(", (int)strcspn(name, "("), name)))
+            ig_text_printf(unit, "#define %s %s\n", name, builtins[i][1]);
+    }
+}
+
+static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const struct ig_target *target) {
+    struct ig_code_printer *p = &c->base;
+    const struct ig_kernel *kernel = p->kernel;
+    struct ig_text unit;
+    ig_text_init(&unit, p->job);
+    ig_text_printf(&unit, "/*\n * %s\n * %s\n */\n", ig_code_comment(p->job, kernel->title),
+                   ig_code_comment(p->job, kernel->tactic));
+    ig_text_printf(&unit, "%senum { THREADS = %d };\n", declarations, c->threads);
+    add_builtins(p->job, &unit, p->prelude.text.at);
+    if (p->prelude.text.at) ig_text_printf(&unit, "\n%s", p->prelude.text.at);
+    if (kernel->prelude) ig_text_printf(&unit, "\n%s", kernel->prelude);
+    if (kernel->gemm) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_gemm(kernel->gemm, &unit);
+    }
+    for (uint32_t i = 0; i < kernel->micros.count; i++) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_micro(&kernel->micros.at[i], target, &unit);
+    }
+    if (kernel->cluster > 1) {
+        ig_text_printf(&unit, "\nextern \"C\" __global__ void __cluster_dims__(%d, 1, 1) __launch_bounds__(%d)\n",
+                       kernel->cluster, c->threads);
+    } else {
+        ig_text_printf(&unit, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n", c->threads);
+    }
+    ig_text_printf(&unit, "%s(%s) {\n%s}\n", symbol, parameters(p), p->out.at);
+    return unit.at;
+}
 
 const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, const char *symbol,
                            const struct ig_target *target) {
-    (void)kernel, (void)target;
-    ig_raise(job, INGOT_UNSUPPORTED, "kernel '%s' cannot be printed for CUDA yet", symbol);
+    struct ig_cuda_printer c = {.level = IG_CUDA_BLOCK, .threads = kernel->threads, .spread_var = -1};
+    struct ig_code_printer *p = &c.base;
+    ig_cuda_vectorize(kernel->loops);
+    ig_code_printer_init(p, job, kernel, &ig_cuda_language);
+    c.fence = IG_NEW_ARRAY(job, bool, p->places.count + 1);
+    c.is_private = IG_NEW_ARRAY(job, bool, p->k->buffers.count + 1);
+    ig_cuda_place_buffers(&c);
+    ig_cuda_place_fences(&c);
+    if (kernel->shared_bytes > 0) ig_code_line(p, "extern __shared__ __align__(128) char ig_shared[];");
+    print_buffers(&c);
+    uint32_t next = 0;
+    ig_cuda_stmt(&c, p->k->top, &next);
+    return assemble(&c, symbol, target);
 }

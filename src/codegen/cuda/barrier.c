@@ -1,0 +1,268 @@
+/*
+ * What the threads of a block share, and where they must wait for each other before it is read or written again.
+ *
+ * A buffer is private to each thread where one divided loop alone touches it. Of the others it is noted what has been read
+ * and written since the threads last met; a statement that reads what was written, or writes what was read or written, is
+ * preceded by a barrier. Loops are walked until nothing new is found, because what their end leaves is met by their head.
+ */
+#include <string.h>
+
+#include "codegen/cuda/printer.h"
+
+/* Buffers, a byte each. */
+struct access {
+    uint8_t *read, *written;
+};
+
+struct walk {
+    struct ig_cuda_printer *p;
+    uint32_t n_buffers;
+    bool *tracked;
+    uint8_t *noted; /* by expression: seen in this statement */
+};
+
+static struct access new_access(struct walk *w) {
+    struct ig_job *job = w->p->base.job;
+    return (struct access){IG_NEW_ARRAY(job, uint8_t, w->n_buffers + 1), IG_NEW_ARRAY(job, uint8_t, w->n_buffers + 1)};
+}
+
+/* ---- What a statement touches ----------------------------------------------------------------------------------------- */
+
+struct touching {
+    struct walk *w;
+    struct access *to;
+};
+
+static void note_loads(void *user, ig_x x) {
+    struct touching *t = user;
+    const struct ig_x_node *n = &t->w->p->base.k->x.at[x];
+    if (t->w->noted[x]) return;
+    t->w->noted[x] = 1;
+    if (n->kind == IG_X_LOAD) t->to->read[n->i] = 1;
+    for (int i = 0; i < 3; i++) {
+        if (n->args[i] != IG_NO_X) note_loads(user, n->args[i]);
+    }
+}
+
+static void note_own(struct walk *w, const struct ig_stmt *s, uint32_t place, struct access *to) {
+    struct ig_code_printer *p = &w->p->base;
+    struct touching t = {w, to};
+    memset(w->noted, 0, p->k->x.count);
+    ig_code_roots(p, s, note_loads, &t);
+    const struct ig_code_place *at = &p->places.at[place];
+    for (uint32_t i = 0; i < at->before.count; i++)
+        note_loads(&t, at->before.at[i]);
+    if (s->kind == IG_S_STORE) to->written[s->buffer] = 1;
+    for (int i = 0; i < s->n_args; i++) {
+        int b = s->args[i].buffer;
+        if (b < 0) continue;
+        to->read[b] = 1;
+        if (p->k->buffers.at[b].written) to->written[b] = 1;
+    }
+    for (uint32_t b = 0; s->kind == IG_S_TEXT && b < w->n_buffers; b++)
+        to->read[b] = to->written[b] = p->k->buffers.at[b].written;
+}
+
+static void note_all(struct walk *w, const struct ig_stmt *s, uint32_t *next, struct access *to) {
+    note_own(w, s, (*next)++, to);
+    for (uint32_t i = 0; i < s->body.count; i++)
+        note_all(w, s->body.at[i], next, to);
+}
+
+/* Arrays in dynamic shared memory may overlap. */
+static void join_shared(struct walk *w, struct access *a) {
+    uint8_t read = 0, written = 0;
+    const struct ig_buffer *buffers = w->p->base.k->buffers.at;
+    for (uint32_t b = 0; b < w->n_buffers; b++) {
+        if (buffers[b].kind != IG_BUFFER_SHARED) continue;
+        read |= a->read[b];
+        written |= a->written[b];
+    }
+    for (uint32_t b = 0; b < w->n_buffers; b++) {
+        if (buffers[b].kind != IG_BUFFER_SHARED) continue;
+        a->read[b] = read;
+        a->written[b] = written;
+    }
+}
+
+static bool is_divided(struct walk *w, const struct ig_stmt *s) {
+    return s->kind == IG_S_FOR && (s->for_kind == IG_FOR_TEAM || ig_cuda_is_divided(&w->p->base, s));
+}
+
+/* ---- Private buffers ---------------------------------------------------------------------------------------------------- */
+
+struct owners {
+    struct walk *w;
+    const struct ig_stmt **owner; /* by buffer: the divided loop that touches it */
+    bool *shared;
+};
+
+static void find_owners(struct owners *o, const struct ig_stmt *s, uint32_t *next, const struct ig_stmt *divided) {
+    struct access a = new_access(o->w);
+    if (!divided && is_divided(o->w, s)) divided = s;
+    note_own(o->w, s, (*next)++, &a);
+    for (uint32_t b = 0; b < o->w->n_buffers; b++) {
+        if (!a.read[b] && !a.written[b]) continue;
+        if (!divided || (o->owner[b] && o->owner[b] != divided)) o->shared[b] = true;
+        o->owner[b] = divided;
+    }
+    for (uint32_t i = 0; i < s->body.count; i++)
+        find_owners(o, s->body.at[i], next, divided);
+}
+
+static struct walk begin(struct ig_cuda_printer *p) {
+    return (struct walk){.p = p,
+                         .n_buffers = p->base.k->buffers.count,
+                         .tracked = IG_NEW_ARRAY(p->base.job, bool, p->base.k->buffers.count + 1),
+                         .noted = IG_NEW_ARRAY(p->base.job, uint8_t, p->base.k->x.count + 1)};
+}
+
+void ig_cuda_place_buffers(struct ig_cuda_printer *p) {
+    struct walk w = begin(p);
+    struct owners o = {.w = &w,
+                       .owner = IG_NEW_ARRAY(p->base.job, const struct ig_stmt *, w.n_buffers + 1),
+                       .shared = IG_NEW_ARRAY(p->base.job, bool, w.n_buffers + 1)};
+    uint32_t next = 0;
+    find_owners(&o, p->base.k->top, &next, NULL);
+    for (uint32_t b = 0; b < w.n_buffers; b++) {
+        enum ig_buffer_kind kind = p->base.k->buffers.at[b].kind;
+        p->is_private[b] = kind == IG_BUFFER_SPREAD || (kind == IG_BUFFER_LOCAL && !o.shared[b]);
+    }
+}
+
+/* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
+
+/* Stores to a buffer, and whether each round of the loops around has another place of its own. */
+struct stores {
+    struct walk *w;
+    int *count;  /* by buffer */
+    bool *again; /* by buffer: read, called with, or stored to at one place repeatedly */
+    const struct ig_stmt *loops[64];
+    int depth;
+};
+
+static bool contains_var(const struct ig_loops *k, ig_x x, int var) {
+    const struct ig_x_node *n = &k->x.at[x];
+    if (n->kind == IG_X_VAR && n->i == var) return true;
+    for (int i = 0; i < 3; i++) {
+        if (n->args[i] != IG_NO_X && contains_var(k, n->args[i], var)) return true;
+    }
+    return false;
+}
+
+static void find_stores(struct stores *o, const struct ig_stmt *s, uint32_t *next) {
+    struct access a = new_access(o->w);
+    note_own(o->w, s, (*next)++, &a);
+    for (uint32_t b = 0; b < o->w->n_buffers; b++)
+        o->again[b] |= a.read[b];
+    if (s->kind == IG_S_STORE) {
+        o->count[s->buffer]++;
+        for (int i = 0; i < o->depth; i++)
+            o->again[s->buffer] |= !contains_var(o->w->p->base.k, s->index, o->loops[i]->var);
+    }
+    bool loop = s->kind == IG_S_FOR && s->for_kind != IG_FOR_TILE && !is_divided(o->w, s) && o->depth < 64;
+    if (loop) o->loops[o->depth++] = s;
+    for (uint32_t i = 0; i < s->body.count; i++)
+        find_stores(o, s->body.at[i], next);
+    if (loop) o->depth--;
+}
+
+/* Inputs are never written, and outputs that are stored once at each place concern nobody else. */
+static void find_tracked(struct walk *w) {
+    struct ig_code_printer *p = &w->p->base;
+    struct stores o = {.w = w,
+                       .count = IG_NEW_ARRAY(p->job, int, w->n_buffers + 1),
+                       .again = IG_NEW_ARRAY(p->job, bool, w->n_buffers + 1)};
+    uint32_t next = 0;
+    find_stores(&o, p->k->top, &next);
+    for (uint32_t b = 0; b < w->n_buffers; b++) {
+        const struct ig_buffer *buffer = &p->k->buffers.at[b];
+        w->tracked[b] = buffer->written && !w->p->is_private[b];
+        if (buffer->kind == IG_BUFFER_PARAM && o.count[b] <= 1 && !o.again[b]) w->tracked[b] = false;
+    }
+}
+
+/* ---- Barriers ------------------------------------------------------------------------------------------------------------ */
+
+static void meet(struct walk *w, struct access *since) {
+    memset(since->read, 0, w->n_buffers);
+    memset(since->written, 0, w->n_buffers);
+}
+
+/* Something that happens at `place` after `since`. */
+static void happen(struct walk *w, uint32_t place, struct access *what, struct access *since) {
+    join_shared(w, what);
+    bool wait = w->p->fence[place];
+    for (uint32_t b = 0; b < w->n_buffers; b++) {
+        if (!w->tracked[b]) continue;
+        if (since->written[b] && (what->read[b] || what->written[b])) wait = true;
+        if (since->read[b] && what->written[b]) wait = true;
+    }
+    w->p->fence[place] = wait;
+    if (wait) meet(w, since);
+    for (uint32_t b = 0; b < w->n_buffers; b++) {
+        since->read[b] |= what->read[b];
+        since->written[b] |= what->written[b];
+    }
+}
+
+/* True where `to` grew. */
+static bool add_access(struct walk *w, struct access *to, const struct access *from) {
+    bool grew = false;
+    for (uint32_t b = 0; b < w->n_buffers; b++) {
+        grew |= (from->read[b] && !to->read[b]) || (from->written[b] && !to->written[b]);
+        to->read[b] |= from->read[b];
+        to->written[b] |= from->written[b];
+    }
+    return grew;
+}
+
+static struct access copy_access(struct walk *w, const struct access *from) {
+    struct access a = new_access(w);
+    add_access(w, &a, from);
+    return a;
+}
+
+static bool meets_at_end(struct walk *w, const struct ig_stmt *s) {
+    struct ig_code_reductions r;
+    if (s->for_kind != IG_FOR_SIMD) return false;
+    ig_code_find_reductions(&w->p->base, s, &r);
+    return r.updates.count > 0;
+}
+
+static void walk_stmt(struct walk *w, const struct ig_stmt *s, uint32_t *next, struct access *since);
+
+static void walk_body(struct walk *w, const struct ig_stmt *s, uint32_t *next, struct access *since) {
+    for (uint32_t i = 0; i < s->body.count; i++)
+        walk_stmt(w, s->body.at[i], next, since);
+}
+
+static void walk_stmt(struct walk *w, const struct ig_stmt *s, uint32_t *next, struct access *since) {
+    uint32_t place = *next;
+    struct access what = new_access(w);
+    if (is_divided(w, s) || (s->kind != IG_S_FOR && s->kind != IG_S_IF)) {
+        note_all(w, s, next, &what);
+        happen(w, place, &what, since);
+        if (s->kind == IG_S_FOR && meets_at_end(w, s)) meet(w, since);
+        return;
+    }
+    note_own(w, s, (*next)++, &what);
+    happen(w, place, &what, since);
+    uint32_t inside = *next;
+    struct access head = copy_access(w, since);
+    for (bool again = true; again;) {
+        *next = inside;
+        struct access end = copy_access(w, &head);
+        walk_body(w, s, next, &end);
+        again = add_access(w, &head, &end) && s->kind == IG_S_FOR;
+    }
+    add_access(w, since, &head);
+}
+
+void ig_cuda_place_fences(struct ig_cuda_printer *p) {
+    struct walk w = begin(p);
+    find_tracked(&w);
+    struct access since = new_access(&w);
+    uint32_t next = 0;
+    walk_stmt(&w, p->base.k->top, &next, &since);
+}

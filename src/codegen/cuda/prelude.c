@@ -1,0 +1,155 @@
+/*
+ * The prelude's functions for CUDA alone: CUDA's own mathematics, accurate to one or two units in the last place ("CUDA C++
+ * Programming Guide", Mathematical Functions), in place of the polynomials for CPUs; conversions by the instructions that
+ * GPUs have for them; reductions over the threads of a team or a block.
+ */
+#include "codegen/prelude.h"
+#include "codegen/cuda/printer.h"
+
+#define TYPES "f32 f64 i32 i64 u32 u64"
+
+#define MATH(name, f32, f64)                                                                              \
+    {"ig_" name "_f32", NULL, NULL, "INLINE float ig_" name "_f32(float a) { return " f32 "(a); }\n"}, {  \
+        "ig_" name "_f64", NULL, NULL, "INLINE double ig_" name "_f64(double a) { return " f64 "(a); }\n" \
+    }
+
+/* One access to memory, into or out of registers. */
+#define COPY(bytes, type)                                                                                 \
+    {                                                                                                     \
+        "ig_copy_" bytes, NULL, NULL,                                                                     \
+            "INLINE void ig_copy_" bytes "(void *to, const void *from) { *(" type " *)to = *(const " type \
+            " *)from; }\n"                                                                                \
+    }
+
+/* Over the threads of a warp that lie `lanes` together: each gets all. */
+#define TEAM(name, combined, needs)                                                                           \
+    {                                                                                                         \
+        "ig_team_" name "_", TYPES, needs,                                                                    \
+            "INLINE $T ig_team_" name "_$S($T a, int lanes) {\n"                                              \
+            "    const unsigned team = (unsigned)(((1ull << lanes) - 1) << (THREAD % 32 / lanes * lanes));\n" \
+            "    for (int away = lanes / 2; away > 0; away /= 2) {\n"                                         \
+            "        const $T b = __shfl_xor_sync(team, a, away);\n"                                          \
+            "        a = " combined ";\n"                                                                     \
+            "    }\n"                                                                                         \
+            "    return a;\n"                                                                                 \
+            "}\n"                                                                                             \
+    }
+
+/* Over the block: over each warp, then over what the warps have left in shared memory, in the same order by all. */
+#define BLOCK(name, combined, needs)                                  \
+    {                                                                 \
+        "ig_block_" name "_", TYPES, "ig_team_" name "_$S " needs,    \
+            "static __device__ $T ig_block_" name "_$S($T a) {\n"     \
+            "    __shared__ $T parts[THREADS / 32];\n"                \
+            "    a = ig_team_" name "_$S(a, 32);\n"                   \
+            "    __syncthreads();\n"                                  \
+            "    if (THREAD % 32 == 0) parts[THREAD / 32] = a;\n"     \
+            "    __syncthreads();\n"                                  \
+            "    a = parts[0];\n"                                     \
+            "    for (int warp = 1; warp < THREADS / 32; warp++) {\n" \
+            "        const $T b = parts[warp];\n"                     \
+            "        a = " combined ";\n"                             \
+            "    }\n"                                                 \
+            "    return a;\n"                                         \
+            "}\n"                                                     \
+    }
+
+const struct ig_code_function ig_cuda_functions[] = {
+    {"ig_nothing", NULL, NULL,
+     "/* Read, and not used, in place of inputs without elements. */\n"
+     "static __device__ const uint64_t ig_nothing[8] = {0};\n"},
+    {"ig_bits_f32", NULL, NULL, "INLINE int32_t ig_bits_f32(float a) { return __float_as_int(a); }\n"},
+    {"ig_of_bits_f32", NULL, NULL, "INLINE float ig_of_bits_f32(int32_t a) { return __int_as_float(a); }\n"},
+    {"ig_bits_f64", NULL, NULL, "INLINE int64_t ig_bits_f64(double a) { return __double_as_longlong(a); }\n"},
+    {"ig_of_bits_f64", NULL, NULL, "INLINE double ig_of_bits_f64(int64_t a) { return __longlong_as_double(a); }\n"},
+    /* NaN where either operand is. */
+    {"ig_min_f32", NULL, NULL,
+     "INLINE float ig_min_f32(float a, float b) {\n"
+     "    float c;\n"
+     "    asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(c) : \"f\"(a), \"f\"(b));\n"
+     "    return c;\n"
+     "}\n"},
+    {"ig_max_f32", NULL, NULL,
+     "INLINE float ig_max_f32(float a, float b) {\n"
+     "    float c;\n"
+     "    asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(c) : \"f\"(a), \"f\"(b));\n"
+     "    return c;\n"
+     "}\n"},
+    {"ig_load_f16", NULL, NULL,
+     "INLINE float ig_load_f16(uint16_t half) {\n"
+     "    float a;\n"
+     "    asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(a) : \"h\"(half));\n"
+     "    return a;\n"
+     "}\n"},
+    {"ig_store_f16", NULL, NULL,
+     "INLINE uint16_t ig_store_f16(float a) {\n"
+     "    uint16_t half;\n"
+     "    asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(half) : \"f\"(a));\n"
+     "    return half;\n"
+     "}\n"},
+    {"ig_store_bf16", NULL, NULL,
+     "INLINE uint16_t ig_store_bf16(float a) {\n"
+     "    uint16_t half;\n"
+     "    asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(half) : \"f\"(a));\n"
+     "    return half;\n"
+     "}\n"},
+    COPY("2", "unsigned short"),
+    COPY("4", "unsigned"),
+    COPY("8", "uint2"),
+    COPY("16", "uint4"),
+    {"ig_copy_32", NULL, "ig_copy_16",
+     "INLINE void ig_copy_32(void *to, const void *from) {\n"
+     "    ig_copy_16(to, from);\n"
+     "    ig_copy_16((uint4 *)to + 1, (const uint4 *)from + 1);\n"
+     "}\n"},
+    {"ig_copy_64", NULL, "ig_copy_32",
+     "INLINE void ig_copy_64(void *to, const void *from) {\n"
+     "    ig_copy_32(to, from);\n"
+     "    ig_copy_32((uint4 *)to + 2, (const uint4 *)from + 2);\n"
+     "}\n"},
+    {"ig_copy_128", NULL, "ig_copy_64",
+     "INLINE void ig_copy_128(void *to, const void *from) {\n"
+     "    ig_copy_64(to, from);\n"
+     "    ig_copy_64((uint4 *)to + 4, (const uint4 *)from + 4);\n"
+     "}\n"},
+    MATH("exp", "expf", "exp"),
+    MATH("log", "logf", "log"),
+    MATH("log1p", "log1pf", "log1p"),
+    MATH("tanh", "tanhf", "tanh"),
+    MATH("erf", "erff", "erf"),
+    MATH("sin", "sinf", "sin"),
+    MATH("cos", "cosf", "cos"),
+    MATH("tan", "tanf", "tan"),
+    MATH("asin", "asinf", "asin"),
+    MATH("acos", "acosf", "acos"),
+    MATH("atan", "atanf", "atan"),
+    MATH("sinh", "sinhf", "sinh"),
+    MATH("cosh", "coshf", "cosh"),
+    MATH("asinh", "asinhf", "asinh"),
+    MATH("acosh", "acoshf", "acosh"),
+    MATH("atanh", "atanhf", "atanh"),
+    {"ig_sigmoid_f32", NULL, NULL, "INLINE float ig_sigmoid_f32(float a) { return 1.0f / (1.0f + expf(-a)); }\n"},
+    {"ig_sigmoid_f64", NULL, NULL, "INLINE double ig_sigmoid_f64(double a) { return 1.0 / (1.0 + exp(-a)); }\n"},
+    {"ig_pow_f32", NULL, NULL, "INLINE float ig_pow_f32(float a, float b) { return powf(a, b); }\n"},
+    {"ig_pow_f64", NULL, NULL, "INLINE double ig_pow_f64(double a, double b) { return pow(a, b); }\n"},
+    {"ig_fmod_f32", NULL, NULL, "INLINE float ig_fmod_f32(float a, float b) { return fmodf(a, b); }\n"},
+    {"ig_fmod_f64", NULL, NULL, "INLINE double ig_fmod_f64(double a, double b) { return fmod(a, b); }\n"},
+    {"ig_pow_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL,
+     "static __device__ $T ig_pow_$S($T a, $T b) {\n"
+     "    uint64_t power = 1, base = (uint64_t)a;\n"
+     "    if (b < 0) return a == 1 ? 1 : ($T)(a + 1) == 0 ? ($T)(b & 1 ? -1 : 1) : 0;\n"
+     "    for (uint64_t rest = (uint64_t)b; rest; rest >>= 1, base *= base) {\n"
+     "        if (rest & 1) power *= base;\n"
+     "    }\n"
+     "    return ($T)power;\n"
+     "}\n"},
+    TEAM("add", "a + b", NULL),
+    TEAM("mul", "a * b", NULL),
+    TEAM("min", "ig_min_$S(a, b)", "ig_min_$S"),
+    TEAM("max", "ig_max_$S(a, b)", "ig_max_$S"),
+    BLOCK("add", "a + b", ""),
+    BLOCK("mul", "a * b", ""),
+    BLOCK("min", "ig_min_$S(a, b)", "ig_min_$S"),
+    BLOCK("max", "ig_max_$S(a, b)", "ig_max_$S"),
+};
+const size_t ig_cuda_functions_count = sizeof ig_cuda_functions / sizeof *ig_cuda_functions;

@@ -1,0 +1,249 @@
+/*
+ * Accesses of up to 16 bytes: what a vector loop (IG_FOR_VECTOR) loads from neighbouring elements, beginning at a multiple
+ * of their number, is copied to registers before the loop, and what it stores there is copied from registers behind it.
+ * Loops and registers are those of each thread: loops that the block executes together are left as they are.
+ */
+#include <string.h>
+
+#include "codegen/cuda/printer.h"
+
+struct vectors {
+    struct ig_loops *k;
+    const struct ig_stmt *loop;
+    ig_x var;
+    int64_t count;
+    IG_VEC(ig_x) from;
+    IG_VEC(ig_x) to;
+    IG_VEC(struct ig_stmt *) before;
+    IG_VEC(struct ig_stmt *) after;
+    bool *written; /* by buffer: in the loop */
+    int *loads;    /* by buffer: in the loop */
+};
+
+static struct ig_stmt *new_call(struct vectors *v, int64_t bytes, int to, ig_x to_index, int from, ig_x from_index) {
+    struct ig_job *job = v->k->job;
+    struct ig_stmt *s = IG_NEW(job, struct ig_stmt);
+    struct ig_call_arg *args = IG_NEW_ARRAY(job, struct ig_call_arg, 2);
+    args[0] = (struct ig_call_arg){to, to_index};
+    args[1] = (struct ig_call_arg){from, from_index};
+    *s = (struct ig_stmt){.kind = IG_S_CALL,
+                          .text = ig_format(job, "ig_copy_%lld", (long long)bytes),
+                          .args = args,
+                          .n_args = 2,
+                          .lo = IG_NO_X,
+                          .hi = IG_NO_X,
+                          .step = IG_NO_X,
+                          .index = IG_NO_X,
+                          .value = IG_NO_X,
+                          .buffer = -1,
+                          .var = -1};
+    return s;
+}
+
+/* ---- Where vectors lie ------------------------------------------------------------------------------------------------- */
+
+static bool contains(const struct ig_loops *k, ig_x x, ig_x what) {
+    if (x == what) return true;
+    for (int i = 0; i < 3; i++) {
+        if (k->x.at[x].args[i] != IG_NO_X && contains(k, k->x.at[x].args[i], what)) return true;
+    }
+    return false;
+}
+
+/* True where x is the variable and something that does not change with it. */
+static bool steps_by_one(const struct vectors *v, ig_x x) {
+    const struct ig_x_node *n = &v->k->x.at[x];
+    if (x == v->var) return true;
+    if (n->kind != IG_X_MAP || n->wraps || (n->op != IG_OP_add && n->op != IG_OP_sub)) return false;
+    bool left = contains(v->k, n->args[0], v->var), right = contains(v->k, n->args[1], v->var);
+    if (left && !right) return steps_by_one(v, n->args[0]);
+    return right && !left && n->op == IG_OP_add && steps_by_one(v, n->args[1]);
+}
+
+static int64_t common(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a < 0 ? -a : a;
+}
+
+static const struct ig_stmt *find_loop(const struct ig_stmt *s, int64_t var) {
+    if (s->kind == IG_S_FOR && s->var == var) return s;
+    for (uint32_t i = 0; i < s->body.count; i++) {
+        const struct ig_stmt *found = find_loop(s->body.at[i], var);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+/* A number up to 16 that divides the index; 16 for 0. */
+static int64_t divisor(const struct vectors *v, ig_x x) {
+    const struct ig_x_node *n = &v->k->x.at[x];
+    if (n->kind == IG_X_INT) return n->i == 0 ? 16 : common(n->i, 16);
+    if (n->kind == IG_X_DIM) {
+        int64_t by = 16;
+        while (by > 1 && !ig_dim_divides(v->k->dims, ig_dim_const(v->k->dims, by), v->k->dim_params.at[n->i]))
+            by /= 2;
+        return by;
+    }
+    if (n->kind == IG_X_VAR) {
+        const struct ig_stmt *s = find_loop(v->k->top, n->i);
+        if (!s || s->step == IG_NO_X || s->for_kind == IG_FOR_TILE) return 1;
+        return common(divisor(v, s->lo), divisor(v, s->step));
+    }
+    if (n->kind == IG_X_SELECT) return common(divisor(v, n->args[1]), divisor(v, n->args[2]));
+    if (n->kind != IG_X_MAP || n->wraps || n->dtype != INGOT_I64) return 1;
+    switch (n->op) {
+    case IG_OP_mul: {
+        int64_t product = divisor(v, n->args[0]) * divisor(v, n->args[1]);
+        return product > 16 ? 16 : product;
+    }
+    case IG_OP_add:
+    case IG_OP_sub:
+    case IG_OP_min:
+    case IG_OP_max:
+    case IG_OP_mod: return common(divisor(v, n->args[0]), divisor(v, n->args[1]));
+    default: return 1;
+    }
+}
+
+/* The index of the first of `count` neighbours, or IG_NO_X. */
+static ig_x first_of(struct vectors *v, ig_x index) {
+    if (v->k->x.at[index].dtype != INGOT_I64 || !steps_by_one(v, index)) return IG_NO_X;
+    ig_x zero = ig_x_index(v->k, 0), first = ig_x_substitute(v->k, index, &v->var, &zero, 1);
+    return divisor(v, first) % v->count == 0 ? first : IG_NO_X;
+}
+
+static bool in_memory(const struct vectors *v, int buffer) {
+    enum ig_buffer_kind kind = v->k->buffers.at[buffer].kind;
+    int64_t bytes = v->count * (int64_t)ingot_dtype_size(v->k->buffers.at[buffer].dtype);
+    return (kind == IG_BUFFER_PARAM || kind == IG_BUFFER_SCRATCH) && bytes <= 128;
+}
+
+static int registers(struct vectors *v, int buffer) {
+    const struct ig_buffer b = v->k->buffers.at[buffer];
+    return ig_loops_local(v->k, b.dtype, v->count, ig_format(v->k->job, "%sv%u", b.name, v->k->buffers.count));
+}
+
+static int64_t bytes_of(const struct vectors *v, int buffer) {
+    return v->count * (int64_t)ingot_dtype_size(v->k->buffers.at[buffer].dtype);
+}
+
+/* ---- Rewriting ------------------------------------------------------------------------------------------------------------ */
+
+static void vectorize_loads(struct vectors *v, ig_x x) {
+    if (x == IG_NO_X || !contains(v->k, x, v->var)) return;
+    const struct ig_x_node n = v->k->x.at[x];
+    for (uint32_t i = 0; i < v->from.count; i++) {
+        if (v->from.at[i] == x) return;
+    }
+    if (n.kind == IG_X_LOAD && in_memory(v, (int)n.i) && !v->written[n.i]) {
+        ig_x first = first_of(v, n.args[0]);
+        if (first != IG_NO_X) {
+            int local = registers(v, (int)n.i);
+            IG_PUSH(v->k->job, &v->before,
+                    new_call(v, bytes_of(v, (int)n.i), local, ig_x_index(v->k, 0), (int)n.i, first));
+            IG_PUSH(v->k->job, &v->from, x);
+            IG_PUSH(v->k->job, &v->to, ig_x_load(v->k, local, v->var));
+            return;
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        vectorize_loads(v, n.args[i]);
+}
+
+static void vectorize_store(struct vectors *v, struct ig_stmt *s, uint32_t n_buffers) {
+    int buffer = s->buffer;
+    IG_ASSERT(v->k->job, (uint32_t)buffer < n_buffers);
+    ig_x first = in_memory(v, buffer) && !v->loads[buffer] ? first_of(v, s->index) : IG_NO_X;
+    if (first == IG_NO_X) return;
+    int local = registers(v, buffer);
+    IG_PUSH(v->k->job, &v->after, new_call(v, bytes_of(v, buffer), buffer, first, local, ig_x_index(v->k, 0)));
+    s->buffer = local;
+    s->index = v->var;
+}
+
+static void count_loads(struct vectors *v, ig_x x) {
+    if (x == IG_NO_X) return;
+    const struct ig_x_node *n = &v->k->x.at[x];
+    if (n->kind == IG_X_LOAD) v->loads[n->i]++;
+    for (int i = 0; i < 3; i++)
+        count_loads(v, n->args[i]);
+}
+
+/* Whether it is a loop that this file knows: statements without bodies, each buffer stored to once. */
+static bool is_plain(struct vectors *v, const struct ig_stmt *s) {
+    for (uint32_t i = 0; i < s->body.count; i++) {
+        const struct ig_stmt *c = s->body.at[i];
+        if (c->kind != IG_S_STORE && c->kind != IG_S_UPDATE && c->kind != IG_S_ACC) return false;
+        if (c->kind == IG_S_STORE && v->written[c->buffer]) return false;
+        if (c->kind == IG_S_STORE) v->written[c->buffer] = true;
+        count_loads(v, c->value);
+        count_loads(v, c->index);
+    }
+    return true;
+}
+
+static void substitute_all(struct vectors *v, struct ig_stmt *s) {
+    for (uint32_t i = 0; i < s->body.count && v->from.count > 0; i++) {
+        struct ig_stmt *c = s->body.at[i];
+        int count = (int)v->from.count;
+        if (c->value != IG_NO_X) c->value = ig_x_substitute(v->k, c->value, v->from.at, v->to.at, count);
+        if (c->index != IG_NO_X) c->index = ig_x_substitute(v->k, c->index, v->from.at, v->to.at, count);
+    }
+}
+
+static bool begin(struct vectors *v, struct ig_loops *k, const struct ig_stmt *s) {
+    const struct ig_x_node *hi = &k->x.at[s->hi];
+    *v = (struct vectors){.k = k, .loop = s};
+    if (hi->kind != IG_X_INT || hi->i < 2 || hi->i > 16 || (hi->i & (hi->i - 1))) return false;
+    v->count = hi->i;
+    v->var = ig_x_var(k, s->var);
+    v->written = IG_NEW_ARRAY(k->job, bool, k->buffers.count + 1);
+    v->loads = IG_NEW_ARRAY(k->job, int, k->buffers.count + 1);
+    return is_plain(v, s);
+}
+
+static void vectorize(struct ig_loops *k, struct ig_stmt *parent, uint32_t *at) {
+    struct ig_stmt *s = parent->body.at[*at];
+    struct vectors v;
+    if (!begin(&v, k, s)) return;
+    uint32_t n_buffers = k->buffers.count;
+    for (uint32_t i = 0; i < s->body.count; i++) {
+        vectorize_loads(&v, s->body.at[i]->value);
+        vectorize_loads(&v, s->body.at[i]->index);
+    }
+    substitute_all(&v, s);
+    for (uint32_t i = 0; i < s->body.count; i++) {
+        if (s->body.at[i]->kind == IG_S_STORE) vectorize_store(&v, s->body.at[i], n_buffers);
+    }
+    const struct ig_stmt old = *parent;
+    parent->body.at = NULL;
+    parent->body.count = parent->body.capacity = 0;
+    for (uint32_t i = 0; i < old.body.count; i++) {
+        for (uint32_t j = 0; i == *at && j < v.before.count; j++)
+            IG_PUSH(k->job, &parent->body, v.before.at[j]);
+        IG_PUSH(k->job, &parent->body, old.body.at[i]);
+        for (uint32_t j = 0; i == *at && j < v.after.count; j++)
+            IG_PUSH(k->job, &parent->body, v.after.at[j]);
+    }
+    *at += v.before.count + v.after.count;
+}
+
+static void walk(struct ig_loops *k, struct ig_stmt *s, bool in_thread) {
+    in_thread |= s->kind == IG_S_FOR && (s->for_kind == IG_FOR_SIMD || s->for_kind == IG_FOR_TEAM);
+    for (uint32_t i = 0; i < s->body.count; i++) {
+        struct ig_stmt *c = s->body.at[i];
+        if (in_thread && c->kind == IG_S_FOR && c->for_kind == IG_FOR_VECTOR) {
+            vectorize(k, s, &i);
+        } else {
+            walk(k, c, in_thread);
+        }
+    }
+}
+
+void ig_cuda_vectorize(struct ig_loops *k) {
+    walk(k, k->top, false);
+}
