@@ -7,11 +7,13 @@
 
 #include "base/cpu.h"
 #include "codegen/c/print.h"
+#include "codegen/cuda/print.h"
 #include "device/device.h"
 #include "ir/eval.h"
 #include "ir/print.h"
 #include "pass/pass.h"
 #include "support/support.h"
+#include "toolchain/nvrtc.h"
 #include "toolchain/toolchain.h"
 
 /* ---- Numbers --------------------------------------------------------------------------------------------------------- */
@@ -178,7 +180,8 @@ struct run {
     struct ig_target target;    /* what the text is compiled for */
     struct ig_target schedules; /* what its loops are made for: the same, or a GPU */
     const char *cc;
-    struct ig_device *devices[2];
+    const char *arch;             /* of a GPU, for which NVRTC compiles; NULL: a C compiler does */
+    struct ig_device *devices[2]; /* the second may be NULL */
     struct ig_code code;
     const char *label;
     char message[256];
@@ -223,7 +226,7 @@ static void make_reference(struct ig_job *job, struct checked *c) {
 }
 
 static void make_kernels(struct ig_job *job, const struct run *run, struct checked *c) {
-    struct ig_pass_options options = {.target = &run->target};
+    struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target};
     c->graph = c->reference;
     for (int i = 0; i < ig_pass_count; i++) {
         const char *name = ig_passes[i].name;
@@ -234,7 +237,7 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
     c->kernels = IG_NEW_ARRAY(job, struct ig_kernel *, c->graph->regions.count + 1);
     for (uint32_t r = 0; r < c->graph->regions.count; r++) {
         /* Contractions are templates in the printer's language. */
-        bool contract = c->graph->regions.at[r].family == IG_FAMILY_CONTRACT;
+        bool contract = !run->arch && c->graph->regions.at[r].family == IG_FAMILY_CONTRACT;
         const struct ig_target *target = contract ? &run->target : &run->schedules;
         c->kernels[r] = ig_kernel_make(c->graph, &c->graph->regions.at[r], target);
     }
@@ -266,35 +269,84 @@ static bool is_literal(const struct ig_kernel *kernel, ig_value v) {
 
 /* ---- Running ----------------------------------------------------------------------------------------------------------- */
 
+/* The buffers of a launch: the region's inputs and outputs, in the device's memory. */
+struct buffers {
+    void *host[256], *at[256];
+    size_t size[256];
+    uint32_t count, inputs;
+};
+
+static void add_buffer(struct ig_job *job, struct checked *c, ig_value v, struct buffers *b) {
+    struct ingot_tensor t = tensor_of(c, c->graph, v);
+    IG_ASSERT(job, b->count < 256);
+    b->size[b->count] = (size_t)ingot_tensor_elements(&t) * ingot_dtype_size(t.dtype);
+    b->host[b->count] = b->at[b->count] = memory_of(job, c, v);
+    b->count++;
+}
+
+static void find_buffers(struct ig_job *job, struct checked *c, uint32_t r, struct buffers *b) {
+    const struct ig_region *region = &c->graph->regions.at[r];
+    b->count = 0;
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        if (!is_literal(c->kernels[r], region->inputs.at[i])) add_buffer(job, c, region->inputs.at[i], b);
+    }
+    b->inputs = b->count;
+    for (uint32_t i = 0; i < region->outputs.count; i++)
+        add_buffer(job, c, region->outputs.at[i], b);
+}
+
+static void check_status(struct ig_job *job, enum ingot_status status, const struct ingot_error *error) {
+    if (status != INGOT_OK) ig_raise_error(job, error);
+}
+
+/* Everything goes over, the outputs too: what a kernel does not write must stay as it was. */
+static void send_buffers(struct ig_job *job, struct ig_device *device, struct ig_stream *stream, struct buffers *b) {
+    struct ingot_error error;
+    for (uint32_t i = 0; !device->host_memory && i < b->count; i++) {
+        check_status(job, device->api->allocate(device, b->size[i] + 64, &b->at[i], &error), &error);
+        check_status(job, device->api->copy(device, stream, b->at[i], b->host[i], b->size[i], &error), &error);
+    }
+}
+
+static void fetch_buffers(struct ig_job *job, struct ig_device *device, struct ig_stream *stream, struct buffers *b) {
+    struct ingot_error error;
+    for (uint32_t i = 0; !device->host_memory && i < b->count; i++) {
+        if (i >= b->inputs)
+            check_status(job, device->api->copy(device, stream, b->host[i], b->at[i], b->size[i], &error), &error);
+    }
+    check_status(job, device->api->stream_wait(device, stream, &error), &error);
+    for (uint32_t i = 0; !device->host_memory && i < b->count; i++)
+        device->api->release(device, b->at[i], b->size[i] + 64);
+}
+
 static void run_region(struct ig_job *job, struct run *run, struct checked *c, uint32_t r, struct ig_device *device,
                        struct ig_module *module) {
-    const struct ig_region *region = &c->graph->regions.at[r];
     const struct ig_kernel *kernel = c->kernels[r];
-    void *buffers[256];
+    struct buffers *buffers = IG_NEW(job, struct buffers);
     int64_t dims[256];
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < region->inputs.count; i++) {
-        if (!is_literal(kernel, region->inputs.at[i])) buffers[n++] = memory_of(job, c, region->inputs.at[i]);
-    }
-    for (uint32_t i = 0; i < region->outputs.count; i++)
-        buffers[n++] = memory_of(job, c, region->outputs.at[i]);
+    find_buffers(job, c, r, buffers);
+    IG_ASSERT(job, kernel->dims.count <= 256);
     for (uint32_t i = 0; i < kernel->dims.count; i++)
         dims[i] = size_of(c, c->graph, kernel->dims.at[i]);
     struct ig_launch launch = {.module = module,
                                .entry = run->code.entries[c->sources[r]],
-                               .buffers = buffers,
-                               .n_buffers = n,
+                               .portable = UINT64_MAX,
+                               .name = ig_format(job, "kernel_%u", c->sources[r]),
+                               .threads = (uint32_t)kernel->threads,
+                               .shared = (uint32_t)kernel->shared_bytes,
+                               .buffers = buffers->at,
+                               .n_buffers = buffers->count,
                                .dims = dims,
                                .n_dims = kernel->dims.count,
                                .tiles = size_of(c, c->graph, kernel->tiles),
                                .scratch = (size_t)size_of(c, c->graph, kernel->scratch_bytes)};
     struct ingot_error error;
     struct ig_stream *stream;
-    enum ingot_status status = device->api->stream_create(device, &stream, &error);
-    if (status == INGOT_OK) status = device->api->reserve_scratch(device, stream, launch.scratch, &error);
-    if (status == INGOT_OK) status = device->api->launch(device, stream, &launch, &error);
-    if (status == INGOT_OK) status = device->api->stream_wait(device, stream, &error);
-    if (status != INGOT_OK) ig_raise_error(job, &error);
+    check_status(job, device->api->stream_create(device, &stream, &error), &error);
+    send_buffers(job, device, stream, buffers);
+    check_status(job, device->api->reserve_scratch(device, stream, launch.scratch, &error), &error);
+    check_status(job, device->api->launch(device, stream, &launch, &error), &error);
+    fetch_buffers(job, device, stream, buffers);
     device->api->stream_destroy(device, stream);
 }
 
@@ -352,15 +404,21 @@ struct texts {
     IG_VEC(const char *) nameless;
 };
 
+static const char *text_of(struct ig_job *job, const struct run *run, const struct ig_kernel *kernel,
+                           const char *symbol) {
+    return run->arch ? ig_cuda_kernel(job, kernel, symbol, &run->schedules)
+                     : ig_c_kernel(job, kernel, symbol, &run->target);
+}
+
 static uint32_t add_source(struct ig_job *job, struct run *run, struct texts *texts, const struct ig_kernel *kernel) {
-    const char *nameless = ig_c_kernel(job, kernel, "kernel", &run->target);
+    const char *nameless = text_of(job, run, kernel, "kernel");
     uint32_t n = texts->sources.count;
     for (uint32_t i = 0; i < n; i++) {
         if (!strcmp(texts->nameless.at[i], nameless)) return i;
     }
     const char *symbol = ig_format(job, "kernel_%u", n);
     IG_PUSH(job, &texts->nameless, nameless);
-    IG_PUSH(job, &texts->sources, (struct ig_source){symbol, ig_c_kernel(job, kernel, symbol, &run->target)});
+    IG_PUSH(job, &texts->sources, (struct ig_source){symbol, text_of(job, run, kernel, symbol)});
     return n;
 }
 
@@ -380,12 +438,22 @@ static bool takes(const struct run *run, int i) {
     return run->third < 0 || (i + i / 3) % 3 == run->third;
 }
 
-static void run_cases(struct ig_job *job, void *argument) {
-    struct run *run = argument;
+static void compile(struct ig_job *job, struct run *run, const struct texts *texts) {
     static const char *const v3[] = {"-march=x86-64-v3", NULL};
     static const char *const v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
+    if (run->arch) {
+        ig_nvrtc_compile(job, ig_nvrtc_load(job, NULL), run->arch, false, 0, texts->sources.at, texts->sources.count,
+                         NULL, NULL, &run->code);
+        return;
+    }
     struct ig_toolchain toolchain;
     ig_toolchain_find(job, run->cc, 2, &toolchain);
+    ig_toolchain_compile(job, &toolchain, run->target.vector_bytes == 64 ? v4 : v3, texts->sources.at,
+                         texts->sources.count, NULL, NULL, &run->code);
+}
+
+static void run_cases(struct ig_job *job, void *argument) {
+    struct run *run = argument;
     struct checked *all = IG_NEW_ARRAY(job, struct checked, (size_t)run->count);
     struct texts texts = {0};
     int count = 0;
@@ -394,9 +462,8 @@ static void run_cases(struct ig_job *job, void *argument) {
         all[count].given = &run->cases[i];
         prepare_case(job, run, &texts, &all[count++]);
     }
-    ig_toolchain_compile(job, &toolchain, run->target.vector_bytes == 64 ? v4 : v3, texts.sources.at,
-                         texts.sources.count, NULL, NULL, &run->code);
-    for (int d = 0; d < 2; d++) {
+    compile(job, run, &texts);
+    for (int d = 0; d < 2 && run->devices[d]; d++) {
         struct ingot_error error;
         struct ig_module *module;
         const struct ig_device_api *api = run->devices[d]->api;
@@ -441,6 +508,22 @@ static void check_cuda_schedules(struct run *run) {
     if ((ig_cpu_features() & IG_CPU_X86_64_V3) == IG_CPU_X86_64_V3 && has_compiler(NULL, run->cc)) check_on(run);
 }
 
+/* On the first GPU, where there is one. */
+static void check_gpu(const struct graph_case *cases, int count) {
+    struct run run = {.cases = cases, .count = count, .third = -1, .label = "the first GPU"};
+    struct ig_device_cuda_info info;
+    struct ingot_error error;
+    int gpus;
+    if (ig_device_cuda_count(&gpus, &error) != INGOT_OK || gpus == 0) return;
+    assert_int_equal(ig_device_cuda_describe(0, &info, &error), INGOT_OK);
+    assert_int_equal(ig_device_cuda_create(0, &ig_libc_allocator, &run.devices[0], &error), INGOT_OK);
+    run.arch = info.arch;
+    run.schedules = run.target = (struct ig_target){
+        .isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = info.sm, .sm_own = info.sm_own};
+    check_on(&run);
+    run.devices[0]->api->destroy(run.devices[0]);
+}
+
 static void create_devices(struct run *run) {
     struct ingot_error error;
     for (int d = 0; d < 2; d++) {
@@ -459,6 +542,7 @@ void check_graphs_for_cuda(const struct graph_case *cases, int count) {
     create_devices(&run);
     check_cuda_schedules(&run);
     destroy_devices(&run);
+    check_gpu(cases, count);
 }
 
 void check_graphs(const struct graph_case *cases, int count) {
@@ -482,4 +566,5 @@ void check_graphs(const struct graph_case *cases, int count) {
     }
     check_cuda_schedules(&run);
     destroy_devices(&run);
+    check_gpu(cases, count);
 }
