@@ -78,6 +78,7 @@ void inspect_engine_print(const struct inspected *engine) {
     putchar('\n');
     printf("built by    ingot %s for %s with %s, optimisation level %lld\n", json_text(e, "ingot"),
            json_text(e, "target"), json_text(e, "compiler"), (long long)json_number(e, "opt_level"));
+    printf("precision   %s\n", json_text(e, "precision"));
     print_infos("input", engine->session.inputs, engine->session.n_inputs);
     print_infos("output", engine->session.outputs, engine->session.n_outputs);
     printf("weights     %lld, %.2f MB\n", (long long)json_number(weights, "count"),
@@ -90,12 +91,12 @@ void inspect_engine_print(const struct inspected *engine) {
 
 void inspect_kernels_print(const json_t *explanation) {
     const json_t *kernels = json_object_get(explanation, "kernels");
-    printf("%4s %7s  %-28s %-32s %s\n", "no.", "regions", "name", "tactic", "operators");
+    printf("%4s %7s  %-28s %-32s %-16s %s\n", "no.", "regions", "name", "tactic", "precision", "operators");
     for (size_t i = 0; i < json_array_size(kernels); i++) {
         const json_t *kernel = json_array_get(kernels, i), *region = region_of_kernel(explanation, i);
         char *ops = json_joined(json_object_get(region, "ops"));
-        printf("%4zu %7lld  %-28s %-32s %s\n", i, (long long)json_number(kernel, "regions"), json_text(kernel, "name"),
-               json_text(kernel, "tactic"), ops);
+        printf("%4zu %7lld  %-28s %-32s %-16s %s\n", i, (long long)json_number(kernel, "regions"),
+               json_text(kernel, "name"), json_text(kernel, "tactic"), json_text(region, "precision"), ops);
         free(ops);
     }
 }

@@ -63,6 +63,43 @@ static void put_ops(struct ig_text *t, struct ig_graph *g, const struct ig_regio
     ig_text_add(t, "]");
 }
 
+/* Adds to a list of types, from `start` on, unless it is there. */
+static void add_type(struct ig_text *t, size_t start, const char *type) {
+    size_t length = strlen(type);
+    for (const char *at = t->length > start ? t->at + start : NULL; at; at = strchr(at, ',')) {
+        at += strspn(at, ", ");
+        if (strncmp(at, type, length) == 0 && (at[length] == 0 || at[length] == ',')) return;
+    }
+    ig_text_printf(t, "%s%s", t->length > start ? ", " : "", type);
+}
+
+static void add_float(struct ig_text *t, size_t start, const struct ig_graph *g, ig_value v, bool stored) {
+    const struct ig_value_info *info = ig_info(g, v);
+    const char *name = ingot_dtype_name(info->type.dtype);
+    if (!ig_dtype_is_float(info->type.dtype)) return;
+    add_type(t, start, stored && info->kept ? ig_format(t->job, "%s (%s)", name, info->kept) : name);
+}
+
+/* "f16 -> f16, f32 (a statistic)": what the region multiplies or reads, and what it stores. */
+static void put_precision(struct ig_text *t, struct ig_graph *g, const struct ig_region *region) {
+    const struct ig_node *anchor = &g->nodes.at[region->anchor];
+    struct ig_text text;
+    ig_text_init(&text, g->job);
+    if (anchor->op == IG_OP_matmul || anchor->op == IG_OP_conv) {
+        bool tf32 = ig_attr_int(g, anchor, IG_ATTR_math) == IG_MATH_TF32;
+        ig_text_add(&text, tf32 ? "tf32" : ingot_dtype_name(ig_type_of(g, anchor->in[0])->dtype));
+    } else {
+        for (uint32_t i = 0; i < region->inputs.count; i++) {
+            if (!ig_info(g, region->inputs.at[i])->is_const) add_float(&text, 0, g, region->inputs.at[i], false);
+        }
+    }
+    ig_text_add(&text, " -> ");
+    size_t start = text.length;
+    for (uint32_t i = 0; i < region->outputs.count; i++)
+        add_float(&text, start, g, region->outputs.at[i], true);
+    put_field(t, "precision", text.at);
+}
+
 /* Steps of a level in order; a step is a region, or a copy. */
 static void put_regions(struct ig_text *t, const struct ig_explanation *e, struct ig_graph *g, uint32_t subplan,
                         bool *first) {
@@ -77,6 +114,8 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
         put_field(t, "label", plan->strings + step->label);
         ig_text_add(t, ", ");
         put_ops(t, g, region);
+        ig_text_add(t, ", ");
+        put_precision(t, g, region);
         ig_text_add(t, "}");
         const struct ig_node *anchor = &g->nodes.at[region->anchor];
         if (step->a != IG_PLAN_NONE) put_regions(t, e, anchor->body[0], step->a, first);
@@ -110,7 +149,9 @@ const char *ig_explain(const struct ig_explanation *e) {
     put_field(&t, "target", e->target);
     ig_text_add(&t, ",\n  ");
     put_field(&t, "compiler", e->compiler);
-    ig_text_printf(&t, ",\n  \"opt_level\": %d,\n", e->opt_level);
+    ig_text_printf(&t, ",\n  \"opt_level\": %d,\n  ", e->opt_level);
+    put_field(&t, "precision", e->precision);
+    ig_text_add(&t, ",\n");
     put_ports(&t, e->graph, "inputs", e->graph->inputs.at, e->graph->inputs.count);
     put_ports(&t, e->graph, "outputs", e->graph->outputs.at, e->graph->outputs.count);
     put_passes(&t, e);

@@ -16,6 +16,7 @@ struct ig_explanation {
     const struct ig_built_plan *built;
     const char *target;
     const char *compiler;
+    const char *precision; /* as asked for */
     int opt_level;
     IG_VEC(struct ig_pass_report) passes;
 };

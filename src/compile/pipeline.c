@@ -167,5 +167,6 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     b.explanation.target = b.target.name;
     b.explanation.compiler = b.compiler.version;
     b.explanation.opt_level = options->opt_level;
+    b.explanation.precision = ig_precisions_text(job, &b.precisions);
     write_engine(&b, sink);
 }

@@ -63,9 +63,11 @@ static ig_value read_narrow(struct ig_rewriter *rw, const struct ig_node *n, ig_
 
 /* ---- Nodes ---------------------------------------------------------------------------------------------------------- */
 
-/* The type in which a contraction reads its operands: narrow unless one may not fit. */
+/* The type in which a contraction reads its operands: narrow unless one may not fit, or what is multiplied are integers
+ * and become integers again. */
 static enum ingot_dtype operand_dtype(const struct narrowing *s, const struct ig_node *n) {
     enum ingot_dtype dtype = ig_precision_dtype(ig_precision_of(s->precisions, n->origin));
+    if (s->ranges[n->in[0]].rounded) return INGOT_F32;
     for (int i = 0; i < 2; i++) {
         if (!is_wide_float(s->g, n->in[i])) return INGOT_F32;
         if (dtype == INGOT_F16 && s->ranges[n->in[i]].large) return INGOT_F32;

@@ -32,6 +32,8 @@ struct ig_precisions {
  * pattern that fits none is a mistake. */
 void ig_precisions_parse(struct ig_graph *graph, const char *base, const char *const *of, size_t n_of,
                          struct ig_precisions *out_precisions);
+/* "fp16, Softmax=fp32" */
+const char *ig_precisions_text(struct ig_job *job, const struct ig_precisions *precisions);
 /* Of a node, by its origin ("Conv 'conv1'", or NULL). */
 enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const char *origin);
 /* The type that values of that precision are stored in. */
@@ -42,6 +44,8 @@ struct ig_range {
     bool large;      /* may lie outside of what f16 holds, or is an integer that must stay exact */
     bool statistic;  /* computed from sums or means of others */
     bool reciprocal; /* of a statistic */
+    bool quantized;  /* computed from integers, elementwise */
+    bool rounded;    /* becomes an integer: rounding it before may move that by a whole step */
 };
 /* By value; f32 ones only. */
 struct ig_range *ig_precision_ranges(struct ig_graph *graph);

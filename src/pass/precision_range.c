@@ -1,11 +1,13 @@
 /*
- * Which numbers may be too large, too small or too exact for a narrow type: one sweep from operands to results.
+ * Which numbers may be too large, too small or too exact for a narrow type: a sweep from operands to results, and one back
+ * from what is rounded to integers.
  *
  * The classes follow from the mathematics of the operators and are what the mixed-precision training of Micikevicius et
  * al. (2018) and the lists of "autocast" tools boil down to: exponentials, squares, sums and quotients of activations may
  * leave the range of f16, bounded functions and products with weights bring values back into it, and dividing a row by a
  * statistic of its own (softmax, normalisations) does so too. Integers in floats (positions, token numbers) must stay
- * exact, which bf16 cannot keep beyond 256. The values of weights are never looked at, since refitting may change them.
+ * exact, which bf16 cannot keep beyond 256, and in a quantised network a rounding before the next quantisation moves results
+ * by whole steps. The values of weights are never looked at, since refitting may change them.
  */
 #include <math.h>
 
@@ -166,7 +168,23 @@ static struct ig_range range_of_pow(const struct sweep *s, const struct ig_node 
 static struct ig_range range_of_cast(const struct sweep *s, const struct ig_node *n) {
     enum ingot_dtype from = ig_type_of(s->g, n->in[0])->dtype;
     if (ig_dtype_is_float(from)) return s->ranges[n->in[0]];
-    return (struct ig_range){.large = ingot_dtype_size(from) > 1};
+    return (struct ig_range){.large = ingot_dtype_size(from) > 1, .quantized = from != INGOT_BOOL};
+}
+
+static bool is_elementwise(const struct ig_node *n) {
+    enum ig_family family = ig_op_info(n->op)->family;
+    return family == IG_FAMILY_MAP || family == IG_FAMILY_VIEW || family == IG_FAMILY_WINDOW;
+}
+
+/* Whether all operands that are not constant come from integers. */
+static bool keeps_quantized(const struct sweep *s, const struct ig_node *n) {
+    bool some = false;
+    for (uint32_t i = 0; is_elementwise(n) && i < n->n_in; i++) {
+        if (n->in[i] == IG_NO_VALUE || is_const(s, n->in[i]) || !is_float(s->g, n->in[i])) continue;
+        if (!s->ranges[n->in[i]].quantized) return false;
+        some = true;
+    }
+    return some;
 }
 
 /* A clamp: the smaller of a value and a huge constant is no larger than the value. */
@@ -196,6 +214,31 @@ static struct ig_range range_of_node(const struct sweep *s, const struct ig_node
     return r;
 }
 
+/* ---- Back from integers ----------------------------------------------------------------------------------------------- */
+
+static bool rounds(const struct sweep *s, const struct ig_node *n) {
+    if (n->op == IG_OP_floor || n->op == IG_OP_ceil || n->op == IG_OP_round) return true;
+    return n->op == IG_OP_cast && is_float(s->g, n->in[0]) && !is_float(s->g, n->out) &&
+           ig_type_of(s->g, n->out)->dtype != INGOT_BOOL;
+}
+
+/* Roundings matter as far back as there are only elementwise operators, and beyond a product of integers. */
+static bool passes_back(const struct sweep *s, const struct ig_node *n) {
+    if (!is_float(s->g, n->out) || !s->ranges[n->out].rounded) return false;
+    if (is_elementwise(n)) return true;
+    return ig_op_info(n->op)->family == IG_FAMILY_CONTRACT && s->ranges[n->in[0]].quantized;
+}
+
+static void mark_rounded(const struct sweep *s) {
+    for (ig_node_id id = s->g->nodes.count; id-- > 0;) {
+        const struct ig_node *n = &s->g->nodes.at[id];
+        if (!rounds(s, n) && !passes_back(s, n)) continue;
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            if (n->in[i] != IG_NO_VALUE) s->ranges[n->in[i]].rounded = true;
+        }
+    }
+}
+
 struct ig_range *ig_precision_ranges(struct ig_graph *g) {
     struct sweep s = {.g = g, .ranges = IG_NEW_ARRAY(g->job, struct ig_range, g->values.count + 1)};
     uint32_t nodes = g->nodes.count, values = g->values.count; /* evaluating constants may append */
@@ -203,10 +246,15 @@ struct ig_range *ig_precision_ranges(struct ig_graph *g) {
         const struct ig_node n = g->nodes.at[id];
         for (uint32_t o = 0; o < n.n_out && n.out + o < values; o++) {
             if (!is_float(g, n.out + o)) continue;
-            bool constant = ig_info(g, n.out + o)->is_const;
-            s.ranges[n.out + o] =
-                constant ? (struct ig_range){.large = has_large_element(g, n.out + o)} : range_of_node(&s, &n);
+            struct ig_range *r = &s.ranges[n.out + o];
+            if (ig_info(g, n.out + o)->is_const) {
+                r->large = has_large_element(g, n.out + o);
+            } else {
+                *r = range_of_node(&s, &n);
+                r->quantized = r->quantized || keeps_quantized(&s, &n);
+            }
         }
     }
+    mark_rounded(&s);
     return s.ranges;
 }

@@ -1,6 +1,7 @@
 /* Precisions by name, and which nodes have which; see precision.h. */
 #include <string.h>
 
+#include "base/text.h"
 #include "pass/precision.h"
 
 const char *const ig_precision_names[IG_PRECISION_COUNT] = {"fp32", "tf32", "fp16", "bf16"};
@@ -95,4 +96,14 @@ void ig_precisions_parse(struct ig_graph *graph, const char *base, const char *c
     *out = (struct ig_precisions){.base = base ? parse(graph->job, base) : IG_PRECISION_FP32, .rules = rules};
     for (; out->n_rules < n_of; out->n_rules++)
         rules[out->n_rules] = parse_rule(graph, of[out->n_rules]);
+}
+
+const char *ig_precisions_text(struct ig_job *job, const struct ig_precisions *p) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    ig_text_add(&text, ig_precision_names[p->base]);
+    for (size_t i = 0; i < p->n_rules; i++)
+        ig_text_printf(&text, ", %.*s=%s", (int)p->rules[i].length, p->rules[i].pattern,
+                       ig_precision_names[p->rules[i].precision]);
+    return text.at;
 }

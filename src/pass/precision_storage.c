@@ -20,7 +20,7 @@ struct sweep {
 /* ---- Readers -------------------------------------------------------------------------------------------------------- */
 
 /* Why a node needs its operands as they are; NULL: it does not. */
-static const char *demand_of(const struct sweep *s, const struct ig_node *n) {
+static const char *demand_of(const struct ig_node *n) {
     switch (ig_op_info(n->op)->family) {
     case IG_FAMILY_SCAN: return "read by a recurrence";
     case IG_FAMILY_REST: return "ordered or scattered";
@@ -30,13 +30,9 @@ static const char *demand_of(const struct sweep *s, const struct ig_node *n) {
     switch (n->op) {
     case IG_OP_argmax:
     case IG_OP_argmin: return "ordered or scattered";
-    case IG_OP_floor:
-    case IG_OP_ceil:
-    case IG_OP_round:
     case IG_OP_eq:
     case IG_OP_lt:
-    case IG_OP_le: return "decides between numbers";
-    case IG_OP_cast: return ig_dtype_is_float(ig_type_of(s->g, n->out)->dtype) ? NULL : "decides between numbers";
+    case IG_OP_le: return "compared";
     default: return NULL;
     }
 }
@@ -47,7 +43,7 @@ static void find_demands(struct sweep *s) {
         s->demand[g->outputs.at[i].value] = "an output";
     for (ig_node_id id = g->nodes.count; id-- > 0;) {
         const struct ig_node *n = &g->nodes.at[id];
-        const char *own = demand_of(s, n);
+        const char *own = demand_of(n);
         bool moves = ig_op_info(n->op)->family == IG_FAMILY_VIEW;
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
@@ -112,6 +108,7 @@ static struct ig_storage storage_of_node(const struct sweep *s, const struct ig_
     if (asked == INGOT_F32 || !s->stored[v]) return wide(NULL);
     if (!converts(s, n)) return wide("the result of a recurrence, an order or control flow");
     if (s->demand[v]) return wide(s->demand[v]);
+    if (s->ranges[v].rounded) return wide("rounded to integers");
     if (s->ranges[v].statistic) return wide("a statistic");
     if (s->ranges[v].large) return wide("large or exact numbers");
     return (struct ig_storage){asked, NULL};
