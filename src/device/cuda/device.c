@@ -279,7 +279,7 @@ static enum ingot_status find_device(const struct ig_cuda_driver *driver, int or
 enum ingot_status ig_device_cuda_describe(int ordinal, struct ig_device_cuda_info *out_info,
                                           struct ingot_error *error) {
     struct ig_cuda_driver driver;
-    CUdevice device;
+    CUdevice device = 0;
     IG_TRY(ig_cuda_driver_load(&driver, NULL, error));
     IG_TRY(find_device(&driver, ordinal, &device, error));
     return describe(&driver, device, out_info, error);

@@ -69,6 +69,7 @@ size_t ig_cuda_list_bytes(const struct ig_list *list) {
 }
 
 static bool grow(struct ig_list *list) {
+    if (list->capacity > UINT32_MAX / 4) return false;
     uint32_t capacity = list->capacity ? 2 * list->capacity : FIRST_CAPACITY;
     const struct ingot_allocator *allocator = list->arena.allocator;
     struct item *items = ig_allocate(allocator, capacity * sizeof *items, _Alignof(struct item));
@@ -80,19 +81,16 @@ static bool grow(struct ig_list *list) {
     return true;
 }
 
-/* Appends an item with room for its values. It counts only when the caller says so, by list->count++. */
-static enum ingot_status add(struct ig_list *list, uint32_t n_values, struct item **out_item,
-                             struct ingot_error *error) {
-    if (list->count == UINT32_MAX / 2) return IG_ERR(error, INGOT_UNSUPPORTED, "a list of over 2^31 launches");
+/* Appends an item with room for its values; NULL where there is no memory. */
+static struct item *add(struct ig_list *list, uint32_t n_values) {
     uint64_t *values = ig_arena_alloc(&list->arena, n_values * sizeof *values);
     void **pointers = ig_arena_alloc(&list->arena, n_values * sizeof *pointers);
-    if (!values || !pointers || (list->count == list->capacity && !grow(list))) return no_memory(error);
+    if (!values || !pointers || (list->count == list->capacity && !grow(list))) return NULL;
     for (uint32_t i = 0; i < n_values; i++)
         pointers[i] = &values[i];
     struct item *item = &list->items[list->count++];
     *item = (struct item){.values = values, .pointers = pointers, .n_values = n_values, .next_dirty = NONE};
-    *out_item = item;
-    return INGOT_OK;
+    return item;
 }
 
 static uint64_t address(const void *memory) {
@@ -101,8 +99,8 @@ static uint64_t address(const void *memory) {
 
 enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
                                           uint32_t grid, struct ingot_error *error) {
-    struct item *item;
-    IG_TRY(add(list, launch->n_buffers + launch->n_dims + 2, &item, error));
+    struct item *item = add(list, launch->n_buffers + launch->n_dims + 2);
+    if (!item) return no_memory(error);
     uint64_t *value = item->values;
     for (uint32_t i = 0; i < launch->n_buffers; i++)
         *value++ = address(launch->buffers[i]);
@@ -121,8 +119,8 @@ enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_
 
 enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
                                         struct ingot_error *error) {
-    struct item *item;
-    IG_TRY(add(list, 2, &item, error));
+    struct item *item = add(list, 2);
+    if (!item) return no_memory(error);
     item->values[0] = address(from);
     item->values[1] = address(to);
     item->size = size;

@@ -101,7 +101,7 @@ enum ingot_status ig_cuda_reserve_scratch(struct ig_cuda *cuda, struct ig_stream
                                           struct ingot_error *error) {
     size_t total = ig_cuda_scratch_bytes(cuda, bytes);
     if (total <= stream->scratch_size) return INGOT_OK;
-    void *memory;
+    void *memory = NULL;
     ig_cuda_release(cuda, stream->scratch); /* first, so that its memory can be part of the new one */
     stream->scratch = NULL;
     stream->scratch_size = 0;
