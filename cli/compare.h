@@ -2,19 +2,23 @@
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H
 
+#include "options.h"
 #include "tensor.h"
 
 /*
- * |got - want| <= atol + rtol * |want| for every element, and a mean of |got - want| of at most `mean`. NaN is equal to
- * NaN and an infinity to itself; integers and booleans must be equal. A negative atol stands for 1e-6 + 1e-4 * max|want|.
+ * |got - want| <= atol + share * max|want| + rtol * |want| for every element, a mean of |got - want| of at most `mean`, and
+ * its root mean square at most `rms` times that of want. NaN is equal to NaN and an infinity to itself; integers and
+ * booleans must be equal.
  */
 struct tolerance {
-    double rtol, atol, mean;
+    double rtol, atol, share, mean, rms;
 };
-#define TOLERANCE_DEFAULT \
-    { 1e-3, -1, 1e300 }
 
-/* From a tolerance.json; a key that is missing keeps its value. */
+/* What an engine may be off that was built with this precision ("fp32", …; NULL: fp32) and with others for parts of the
+ * model ("PATTERN=TYPE"): that of the widest. */
+struct tolerance tolerance_of_precision(const char *precision, const struct option_list *of);
+
+/* From a tolerance.json; a key that is missing keeps its value. A file that gives atol means all of it. */
 enum ingot_status tolerance_read(const char *path, struct tolerance *tolerance, struct ingot_error *error);
 
 /* False where they differ, with a line that says how in out_message. */

@@ -85,7 +85,7 @@ static enum ingot_status list_sets(const char *folder, struct datasets *sets, st
 enum ingot_status datasets_read(const char *folder, const struct ingot_tensor_info *inputs, size_t n_inputs,
                                 const struct ingot_tensor_info *outputs, size_t n_outputs, struct datasets *out_sets,
                                 struct ingot_error *error) {
-    *out_sets = (struct datasets){.tolerance = TOLERANCE_DEFAULT};
+    *out_sets = (struct datasets){.tolerance = out_sets->tolerance};
     CLI_TRY(list_sets(folder, out_sets, error));
     char *path = cli_format("%s/tolerance.json", folder);
     enum ingot_status status = access(path, F_OK) == 0 ? tolerance_read(path, &out_sets->tolerance, error) : INGOT_OK;

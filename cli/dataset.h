@@ -17,7 +17,8 @@ struct datasets {
     struct tolerance tolerance;
 };
 
-/* `inputs` and `outputs` are the model's. A folder without data gives none. */
+/* `inputs` and `outputs` are the model's. A folder without data gives none. out_sets->tolerance is what holds where the
+ * folder says nothing else. */
 enum ingot_status datasets_read(const char *folder, const struct ingot_tensor_info *inputs, size_t n_inputs,
                                 const struct ingot_tensor_info *outputs, size_t n_outputs, struct datasets *out_sets,
                                 struct ingot_error *error);

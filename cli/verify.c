@@ -187,8 +187,9 @@ static bool read_tolerance(const char *text, double *out_value) {
 int cmd_verify(int argc, char **argv) {
     struct verify_arguments a = {.build = BUILD_ARGUMENTS_DEFAULT};
     const struct option_row rows[] = {
-        {"rtol", 0, OPTION_TEXT, "R", "relative tolerance (default 1e-3)", &a.rtol},
-        {"atol", 0, OPTION_TEXT, "A", "absolute tolerance (default 1e-6 + 1e-4 max|expected|)", &a.atol},
+        {"rtol", 0, OPTION_TEXT, "R", "relative tolerance (default 1e-3, for narrower precisions\nmore)", &a.rtol},
+        {"atol", 0, OPTION_TEXT, "A",
+         "absolute tolerance (default 1e-6 + 1e-4 max|expected|,\nfor narrower precisions more)", &a.atol},
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol or input of a model without data; repeatable",
          &a.build.shapes},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},

@@ -137,13 +137,18 @@ static enum ingot_status tolerance_beside(const char *model, struct tolerance *t
 static void choose_tolerance(struct trial *t, const struct datasets *sets) {
     t->tolerance = sets->tolerance;
     if (t->arguments->rtol) t->tolerance.rtol = t->arguments->given.rtol;
-    if (t->arguments->atol) t->tolerance.atol = t->arguments->given.atol;
+    if (t->arguments->atol) {
+        t->tolerance.atol = t->arguments->given.atol;
+        t->tolerance.share = 0;
+        t->tolerance.rms = 1e300;
+    }
 }
 
 /* Builds and runs what lies at `path`; the model is loaded. */
 static enum verdict try_model(struct trial *t, const char *path, bool folder) {
     struct ingot_error error;
-    struct datasets sets = {.tolerance = TOLERANCE_DEFAULT};
+    const struct build_arguments *build = &t->arguments->build;
+    struct datasets sets = {.tolerance = tolerance_of_precision(build->precision, &build->precision_of)};
     ask_model(t);
     enum ingot_status status =
         folder ? datasets_read(path, t->inputs, t->n_inputs, t->outputs, t->n_outputs, &sets, &error)
