@@ -1,29 +1,11 @@
-/* ingot bench: latency, throughput, memory, time per kernel. */
+/* ingot bench: latency, throughput, memory, time per kernel; what GPUs add is in bench_gpu.c. */
 #include <jansson.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "session.h"
-
-struct bench_arguments {
-    struct build_arguments build;
-    struct option_list inputs;
-    unsigned threads, seed;
-    double seconds;
-    bool profile, json;
-};
-
-struct measurement {
-    double *ms; /* sorted */
-    size_t count;
-    double total_ms;
-    size_t peak_bytes;
-    struct ingot_memory_info memory;
-    struct ingot_profile_row *profile;
-    size_t n_profile;
-};
+#include "bench.h"
 
 /* ---- The machine */
 
@@ -44,7 +26,11 @@ static char *proc_field(const char *path, const char *key) {
     return NULL;
 }
 
-static char *device_name(void) {
+static char *device_name(const struct bench_arguments *a, const struct session *session) {
+    struct ingot_gpu_info gpu;
+    if (session_is_gpu(session))
+        return cli_strdup(ingot_gpu_describe((int)a->context.device, &gpu, NULL) == INGOT_OK ? gpu.name
+                                                                                             : "unknown GPU");
     char *name = proc_field("/proc/cpuinfo", "model name");
     return name ? name : cli_strdup("unknown processor");
 }
@@ -67,59 +53,62 @@ static size_t peak_bytes(void) {
 
 /* ---- Measuring */
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double percentile(const struct measurement *m, double part) {
-    size_t at = (size_t)(part * (double)(m->count - 1) + 0.5);
-    return m->ms[at];
-}
-
-static double average(const struct measurement *m) {
-    return m->total_ms / (double)m->count;
-}
-
 static enum ingot_status measure(const struct bench_arguments *a, struct session *session, struct measurement *m,
                                  struct ingot_error *error) {
-    size_t capacity = 0;
     for (double warm = now_ms(), runs = 0; runs < 3 || (runs < 50 && now_ms() - warm < 100 * a->seconds); runs++) {
         CLI_TRY(ingot_context_run(session->context, error));
     }
     double start = now_ms(), last = start;
-    while (last - start < 1e3 * a->seconds || m->count < 5) {
-        if (m->count == capacity) {
-            capacity = capacity ? 2 * capacity : 1024;
-            m->ms = cli_resize(m->ms, capacity, sizeof *m->ms);
-            last = now_ms();
-        }
+    while (last - start < 1e3 * a->seconds || m->latency.count < 5) {
+        if (samples_make_room(&m->latency)) last = now_ms();
         CLI_TRY(ingot_context_run(session->context, error));
         double now = now_ms();
-        m->ms[m->count++] = now - last;
+        samples_add(&m->latency, now - last);
         last = now;
     }
     m->total_ms = last - start;
-    qsort(m->ms, m->count, sizeof *m->ms, by_value);
+    samples_sort(&m->latency);
     m->peak_bytes = peak_bytes();
-    if (a->profile) {
-        m->n_profile = ingot_context_profile(session->context, NULL, 0);
-        m->profile = cli_alloc(m->n_profile, sizeof *m->profile);
-        ingot_context_profile(session->context, m->profile, m->n_profile);
-    }
     return ingot_context_memory(session->context, &m->memory, error);
+}
+
+static void take_profile(struct session *session, struct measurement *m) {
+    m->n_profile = ingot_context_profile(session->context, NULL, 0);
+    m->profile = cli_alloc(m->n_profile, sizeof *m->profile);
+    ingot_context_profile(session->context, m->profile, m->n_profile);
+}
+
+/* What a GPU does is not disturbed by looking at the whole, but by looking at parts: a context for each question. */
+static enum ingot_status measure_gpu(const struct bench_arguments *a, struct session *session,
+                                     const struct ingot_tensor *tensors, struct measurement *m,
+                                     struct ingot_error *error) {
+    CLI_TRY(bench_enqueue(a, session, tensors, &m->gpu, error));
+    CLI_TRY(session_context(session, &a->context, CLOCK_RUNS, error));
+    CLI_TRY(inputs_bind(session, tensors, error));
+    CLI_TRY(bench_clock(a, session, &m->gpu, error));
+    if (!a->profile) return INGOT_OK;
+    CLI_TRY(session_context(session, &a->context, CLOCK_KERNELS, error));
+    CLI_TRY(inputs_bind(session, tensors, error));
+    double start = now_ms();
+    for (int runs = 0; runs < 5 || (runs < 1000 && now_ms() - start < 500 * a->seconds); runs++)
+        CLI_TRY(ingot_context_run(session->context, error));
+    return INGOT_OK;
 }
 
 static enum ingot_status bench(const struct bench_arguments *a, struct session *session, struct tensor_list *given,
                                struct measurement *m, struct ingot_error *error) {
     struct ingot_tensor *tensors;
+    bool gpu = session_is_gpu(session);
     CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, &a->inputs, &a->build.shapes, a->seed, given, &tensors,
                            error));
-    enum ingot_status status = session_context(session, a->threads, a->profile, error);
+    enum ingot_status status =
+        session_context(session, &a->context, a->profile && !gpu ? CLOCK_KERNELS : CLOCK_NONE, error);
     if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
+    if (status == INGOT_OK) status = measure(a, session, m, error);
+    if (status == INGOT_OK && gpu) status = measure_gpu(a, session, tensors, m, error);
     free(tensors);
-    CLI_TRY(status);
-    return measure(a, session, m, error);
+    if (status == INGOT_OK && a->profile) take_profile(session, m);
+    return status;
 }
 
 /* ---- Reporting */
@@ -143,14 +132,28 @@ static void print_profile(const struct measurement *m) {
     }
 }
 
-static void print_text(const struct session *session, const struct measurement *m) {
-    char *device = device_name();
+static double average_ms(const struct measurement *m) {
+    return m->total_ms / (double)m->latency.count;
+}
+
+static void print_samples(const char *title, const struct samples *s, const char *unit) {
+    printf("%-12smin %.3f  p50 %.3f  p90 %.3f  p99 %.3f %s", title, s->at[0], samples_part(s, 0.5),
+           samples_part(s, 0.9), samples_part(s, 0.99), unit);
+}
+
+static void print_text(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
+    char *device = device_name(a, session);
     printf("device      %s\n", device);
     if (session->build_ms >= 0) printf("build       %.0f ms\n", session->build_ms);
     printf("load        %.2f ms\n", session->load_ms);
-    printf("latency     min %.3f  p50 %.3f  p90 %.3f  p99 %.3f ms (%zu runs)\n", m->ms[0], percentile(m, 0.5),
-           percentile(m, 0.9), percentile(m, 0.99), m->count);
-    printf("throughput  %.1f /s\n", 1e3 / average(m));
+    print_samples("latency", &m->latency, "ms");
+    printf(" (%zu runs)\n", m->latency.count);
+    if (m->gpu.compute.count) {
+        print_samples("gpu time", &m->gpu.compute, "ms\n");
+        printf("transfers   inputs %.4f ms, outputs %.4f ms\n", m->gpu.input_ms, m->gpu.output_ms);
+        print_samples("enqueue", &m->gpu.enqueue, "us of the host's time\n");
+    }
+    printf("throughput  %.1f /s\n", 1e3 / average_ms(m));
     printf("memory      peak %.1f MB: weights %.1f, activations %.1f (lower bound %.1f), scratch %.1f MB\n",
            (double)m->peak_bytes / 1e6, (double)m->memory.weights_bytes / 1e6, (double)m->memory.arena_bytes / 1e6,
            (double)m->memory.lower_bound_bytes / 1e6, (double)m->memory.scratch_bytes / 1e6);
@@ -168,21 +171,41 @@ static json_t *profile_json(const struct measurement *m) {
     return rows;
 }
 
+static json_t *samples_json(const struct samples *s) {
+    return json_pack("{s:f, s:f, s:f, s:f}", "min", s->at[0], "p50", samples_part(s, 0.5), "p90", samples_part(s, 0.9),
+                     "p99", samples_part(s, 0.99));
+}
+
+static void add_gpu_json(json_t *object, const struct gpu_measurement *gpu) {
+    json_object_set_new(object, "gpu_ms", samples_json(&gpu->compute));
+    json_object_set_new(object, "enqueue_us", samples_json(&gpu->enqueue));
+    json_object_set_new(object, "transfer_ms",
+                        json_pack("{s:f, s:f}", "inputs", gpu->input_ms, "outputs", gpu->output_ms));
+}
+
 static void print_json(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
-    char *device = device_name();
+    char *device = device_name(a, session);
     json_t *object = json_pack(
-        "{s:s, s:{s:f, s:f, s:f, s:f}, s:f, s:I, s:f, s:o, s:I, s:I, s:{s:I, s:I, s:I, s:I}}", "device", device,
-        "latency_ms", "min", m->ms[0], "p50", percentile(m, 0.5), "p90", percentile(m, 0.9), "p99", percentile(m, 0.99),
-        "throughput_per_s", 1e3 / average(m), "peak_memory_bytes", (json_int_t)m->peak_bytes, "load_ms",
-        session->load_ms, "build_ms", session->build_ms >= 0 ? json_real(session->build_ms) : json_null(), "threads",
-        (json_int_t)a->threads, "runs", (json_int_t)m->count, "memory", "weights_bytes",
-        (json_int_t)m->memory.weights_bytes, "arena_bytes", (json_int_t)m->memory.arena_bytes, "lower_bound_bytes",
-        (json_int_t)m->memory.lower_bound_bytes, "scratch_bytes", (json_int_t)m->memory.scratch_bytes);
+        "{s:s, s:o, s:f, s:I, s:f, s:o, s:I, s:I, s:{s:I, s:I, s:I, s:I}}", "device", device, "latency_ms",
+        samples_json(&m->latency), "throughput_per_s", 1e3 / average_ms(m), "peak_memory_bytes",
+        (json_int_t)m->peak_bytes, "load_ms", session->load_ms, "build_ms",
+        session->build_ms >= 0 ? json_real(session->build_ms) : json_null(), "threads", (json_int_t)a->context.threads,
+        "runs", (json_int_t)m->latency.count, "memory", "weights_bytes", (json_int_t)m->memory.weights_bytes,
+        "arena_bytes", (json_int_t)m->memory.arena_bytes, "lower_bound_bytes", (json_int_t)m->memory.lower_bound_bytes,
+        "scratch_bytes", (json_int_t)m->memory.scratch_bytes);
+    if (m->gpu.compute.count) add_gpu_json(object, &m->gpu);
     if (a->profile) json_object_set_new(object, "profile", profile_json(m));
     json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(object);
     free(device);
+}
+
+static void measurement_free(struct measurement *m) {
+    free(m->latency.at);
+    free(m->gpu.compute.at);
+    free(m->gpu.enqueue.at);
+    free(m->profile);
 }
 
 int cmd_bench(int argc, char **argv) {
@@ -191,7 +214,7 @@ int cmd_bench(int argc, char **argv) {
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol (batch=4) or input (image=1x3x224x224); repeatable",
          &a.build.shapes},
         {"input", 'i', OPTION_LIST, "NAME=FILE", "a tensor from .npy, .npz or ONNX .pb; repeatable", &a.inputs},
-        {"threads", 0, OPTION_UNSIGNED, "N", "that compute (default: as many as there are processors)", &a.threads},
+        CONTEXT_OPTION_ROWS(a.context),
         {"seconds", 0, OPTION_NUMBER, "S", "how long to measure (default 3)", &a.seconds},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         {"profile", 0, OPTION_FLAG, NULL, "time per kernel too", &a.profile},
@@ -199,15 +222,20 @@ int cmd_bench(int argc, char **argv) {
         BUILD_OPTION_ROWS(a.build),
         {0},
     };
-    const struct option_table table = {"bench", "ENGINE|MODEL [OPTION...]",
-                                       "Runs again and again, and prints percentiles of the latency, throughput and "
-                                       "memory. Inputs that are not given\n"
-                                       "are seeded random numbers; open dims without --shape are 1 along the first "
-                                       "axis, 224 along the spatial axes of\n"
-                                       "rank 4, 64 elsewhere.\n",
-                                       rows};
+    const struct option_table table = {
+        "bench", "ENGINE|MODEL [OPTION...]",
+        "Runs again and again, and prints percentiles of the latency, throughput and "
+        "memory. Inputs that are not given\n"
+        "are seeded random numbers; open dims without --shape are 1 along the first "
+        "axis, 224 along the spatial axes of\n"
+        "rank 4, 64 elsewhere. On a GPU the latency is end to end, from host memory to host memory; "
+        "besides there are the\n"
+        "GPU's time by its own clock, transfers apart, and the host's time to enqueue "
+        "a run.\n",
+        rows};
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("bench", "expected one engine or model, got %d", count);
+    a.build.device = a.context.device;
     if (count == 1) {
         struct ingot_error error;
         struct session session;
@@ -222,10 +250,9 @@ int cmd_bench(int argc, char **argv) {
         } else if (a.json) {
             print_json(&a, &session, &m);
         } else {
-            print_text(&session, &m);
+            print_text(&a, &session, &m);
         }
-        free(m.ms);
-        free(m.profile);
+        measurement_free(&m);
         session_close(&session);
         tensor_list_free(&given);
     }

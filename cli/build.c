@@ -29,6 +29,7 @@ int cmd_build(int argc, char **argv) {
     const struct option_row rows[] = {
         {"output", 'o', OPTION_TEXT, "ENGINE", "the engine file to write; ends in .ingot", &output},
         BUILD_OPTION_ROWS(arguments),
+        {"device", 'd', OPTION_UNSIGNED, "N", "the GPU that the target cuda means (default 0)", &arguments.device},
         {"shape", 's', OPTION_LIST, "NAME=SPEC",
          "limits a symbol (batch=4, batch=1:8:64 for MIN:OPT:MAX)\nor an input (image=1x3x224x224); repeatable",
          &arguments.shapes},

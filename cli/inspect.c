@@ -54,7 +54,7 @@ static enum ingot_status find_memory(struct inspected *engine, const struct insp
     struct ingot_tensor *tensors;
     CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, NULL, &a->build.shapes, 0, &made, &tensors, error));
     print_shapes(session, tensors, engine->shapes, sizeof engine->shapes);
-    enum ingot_status status = session_context(session, 1, false, error);
+    enum ingot_status status = session_context(session, &(struct context_arguments){.threads = 1}, CLOCK_NONE, error);
     if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
     if (status == INGOT_OK) status = ingot_context_memory(session->context, &engine->memory, error);
     free(tensors);

@@ -89,14 +89,27 @@ void inspect_engine_print(const struct inspected *engine) {
     print_passes(json_object_get(e, "passes"));
 }
 
+/* The widest text of a column, and at least `least`: names and tactics may be long, and columns must not touch. */
+static int column_width(const json_t *rows, const char *key, int least) {
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        int width = (int)strlen(json_text(json_array_get(rows, i), key));
+        if (width > least) least = width;
+    }
+    return least;
+}
+
 void inspect_kernels_print(const json_t *explanation) {
     const json_t *kernels = json_object_get(explanation, "kernels");
-    printf("%4s %7s  %-28s %-32s %-16s %s\n", "no.", "regions", "name", "tactic", "precision", "operators");
+    int name = column_width(kernels, "name", 28), tactic = column_width(kernels, "tactic", 32);
+    int precision = column_width(json_object_get(explanation, "regions"), "precision", 16);
+    printf("%4s %7s  %-*s %-*s %-*s %s\n", "no.", "regions", name, "name", tactic, "tactic", precision, "precision",
+           "operators");
     for (size_t i = 0; i < json_array_size(kernels); i++) {
         const json_t *kernel = json_array_get(kernels, i), *region = region_of_kernel(explanation, i);
         char *ops = json_joined(json_object_get(region, "ops"));
-        printf("%4zu %7lld  %-28s %-32s %-16s %s\n", i, (long long)json_number(kernel, "regions"),
-               json_text(kernel, "name"), json_text(kernel, "tactic"), json_text(region, "precision"), ops);
+        printf("%4zu %7lld  %-*s %-*s %-*s %s\n", i, (long long)json_number(kernel, "regions"), name,
+               json_text(kernel, "name"), tactic, json_text(kernel, "tactic"), precision,
+               json_text(region, "precision"), ops);
         free(ops);
     }
 }

@@ -14,7 +14,8 @@ struct run_arguments {
     struct image_arguments image;
     struct option_list inputs;
     const char *output;
-    unsigned threads, seed;
+    struct context_arguments context;
+    unsigned seed;
 };
 
 /* "output 'y' f32[1,10]: min -3.1 max 7.2 mean 0.4" */
@@ -73,7 +74,7 @@ static enum ingot_status run(const struct run_arguments *a, struct session *sess
         CLI_TRY(image_prepare(&a->image, session->inputs, session->n_inputs, shapes, given, error));
     }
     CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, &a->inputs, shapes, a->seed, given, &tensors, error));
-    enum ingot_status status = session_context(session, a->threads, false, error);
+    enum ingot_status status = session_context(session, &a->context, CLOCK_NONE, error);
     if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
     free(tensors);
     CLI_TRY(status);
@@ -89,7 +90,7 @@ int cmd_run(int argc, char **argv) {
         {"shape", 's', OPTION_LIST, "NAME=SPEC",
          "a symbol (batch=4) or input (image=1x3x224x224) of what\nis not given; repeatable", &a.build.shapes},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
-        {"threads", 0, OPTION_UNSIGNED, "N", "that compute (default: as many as there are processors)", &a.threads},
+        CONTEXT_OPTION_ROWS(a.context),
         IMAGE_OPTION_ROWS(a.image),
         BUILD_OPTION_ROWS(a.build),
         {0},
@@ -101,6 +102,7 @@ int cmd_run(int argc, char **argv) {
         rows};
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("run", "expected one engine or model, got %d", count);
+    a.build.device = a.context.device;
     if (count == 1) {
         struct ingot_error error;
         struct session session;

@@ -40,6 +40,11 @@ static unsigned jobs_of_environment(void) {
     return text ? (unsigned)strtoul(text, NULL, 10) : 0;
 }
 
+/* No machine has that many; the library says what there are. */
+static int device_number(unsigned device) {
+    return device > 1000 ? 1000 : (int)device;
+}
+
 enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job,
                                   struct ingot_error *error) {
     *job = (struct build_job){.options = INGOT_BUILD_OPTIONS_INIT, .dump = {NULL, write_stdout}};
@@ -59,6 +64,7 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->cc = arguments->cc ? arguments->cc : getenv("INGOT_CC");
     o->nvrtc = arguments->nvrtc ? arguments->nvrtc : getenv("INGOT_NVRTC");
     o->portable = arguments->portable;
+    o->device = device_number(arguments->device);
     o->jobs = arguments->jobs ? arguments->jobs : jobs_of_environment();
     o->verify_passes = arguments->verify_passes;
     if (!arguments->quiet) {
@@ -149,11 +155,20 @@ enum ingot_status session_open(struct session *session, const char *path, const 
     return status;
 }
 
-enum ingot_status session_context(struct session *session, unsigned threads, bool profile, struct ingot_error *error) {
+enum ingot_status session_context(struct session *session, const struct context_arguments *arguments,
+                                  enum session_clock clock, struct ingot_error *error) {
     struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
-    options.threads = threads;
-    options.profile = profile;
+    if (session->context) ingot_context_destroy(session->context);
+    session->context = NULL;
+    options.threads = arguments->threads;
+    options.device = device_number(arguments->device);
+    options.profile = clock == CLOCK_KERNELS;
+    options.timing = clock == CLOCK_RUNS;
     return ingot_context_create(session->engine, &options, &session->context, error);
+}
+
+bool session_is_gpu(const struct session *session) {
+    return strncmp(ingot_engine_target(session->engine), "cuda", 4) == 0;
 }
 
 void session_close(struct session *session) {

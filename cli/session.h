@@ -11,6 +11,7 @@ struct build_arguments {
     const char *precision;
     struct option_list shapes, passes, precision_of;
     bool portable, verify_passes, quiet;
+    unsigned device; /* which GPU the target "cuda" means */
 };
 #define BUILD_ARGUMENTS_DEFAULT \
     { .opt_level = 3 }
@@ -50,6 +51,18 @@ struct build_arguments {
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }
 
+/* Where and how an engine runs, as run, bench and verify have it. */
+struct context_arguments {
+    unsigned threads, device;
+};
+#define CONTEXT_OPTION_ROWS(c)                                                                                \
+    {                                                                                                         \
+        "threads",   0, OPTION_UNSIGNED, "N", "CPU: that compute (default: as many as there are processors)", \
+        &(c).threads},                                                                                        \
+    {                                                                                                         \
+        "device", 'd', OPTION_UNSIGNED, "N", "CUDA: the number of the GPU (default 0)", &(c).device           \
+    }
+
 struct build_job {
     struct ingot_build_options options; /* points into the others */
     struct ingot_shape_spec *specs;
@@ -82,7 +95,13 @@ enum ingot_status session_open(struct session *session, const char *path, const 
 /* Builds from a model that is there. */
 enum ingot_status session_build(struct session *session, struct ingot_model *model, const struct build_arguments *build,
                                 struct ingot_error *error);
-enum ingot_status session_context(struct session *session, unsigned threads, bool profile, struct ingot_error *error);
+/* What is wanted of a context besides. */
+enum session_clock { CLOCK_NONE, CLOCK_KERNELS /* ingot_context_profile */, CLOCK_RUNS /* ingot_context_timing */ };
+/* A context; in the place of the one that was there. */
+enum ingot_status session_context(struct session *session, const struct context_arguments *arguments,
+                                  enum session_clock clock, struct ingot_error *error);
+/* Does it run on a GPU? */
+bool session_is_gpu(const struct session *session);
 void session_close(struct session *session);
 
 /*

@@ -193,7 +193,7 @@ int cmd_verify(int argc, char **argv) {
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol or input of a model without data; repeatable",
          &a.build.shapes},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
-        {"threads", 0, OPTION_UNSIGNED, "N", "that compute (default: as many as there are processors)", &a.threads},
+        CONTEXT_OPTION_ROWS(a.context),
         {"parallel", 'p', OPTION_UNSIGNED, "N", "cases at once (default: one per processor)", &a.parallel},
         {"timeout", 0, OPTION_NUMBER, "S", "seconds that a case may take (default: as long as it takes)", &a.timeout},
         {"verify-passes", 0, OPTION_FLAG, NULL, "checks the graph after every pass", &a.build.verify_passes},
@@ -217,6 +217,7 @@ int cmd_verify(int argc, char **argv) {
             status = cli_usage("verify", "tolerances are numbers from 0 up");
         } else {
             long processors = sysconf(_SC_NPROCESSORS_ONLN);
+            a.build.device = a.context.device;
             if (count > 1) a.build.quiet = true;
             if (a.parallel == 0) a.parallel = processors > 0 ? (unsigned)processors : 1;
             if (a.build.jobs == 0 && a.parallel > 1 && count > 1) a.build.jobs = 1;

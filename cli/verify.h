@@ -9,7 +9,8 @@ struct verify_arguments {
     struct build_arguments build;
     const char *rtol, *atol; /* as given; NULL: of the folder, or the default */
     struct tolerance given;  /* the numbers of rtol and atol */
-    unsigned threads, seed, parallel;
+    struct context_arguments context;
+    unsigned seed, parallel;
     double timeout; /* seconds for a case; 0: as long as it takes */
 };
 

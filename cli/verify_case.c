@@ -157,7 +157,7 @@ static enum verdict try_model(struct trial *t, const char *path, bool folder) {
     choose_tolerance(t, &sets);
     if (!t->reference) {
         status = session_build(&t->session, t->model, &t->arguments->build, &error);
-        if (status == INGOT_OK) status = session_context(&t->session, t->arguments->threads, false, &error);
+        if (status == INGOT_OK) status = session_context(&t->session, &t->arguments->context, CLOCK_NONE, &error);
     }
     enum verdict verdict = status != INGOT_OK ? refused(t, "", &error)
                            : sets.count > 0   ? try_sets(t, &sets)

@@ -273,6 +273,13 @@ INGOT_API enum ingot_status ingot_context_enqueue(struct ingot_context *context,
 /* Waits for what was enqueued. At once where nothing was. */
 INGOT_API enum ingot_status ingot_context_wait(struct ingot_context *context, struct ingot_error *error);
 
+/* Memory for inputs and outputs of this context, for those who do not use CUDA themselves: INGOT_PINNED or INGOT_CUDA of
+ * its GPU, aligned to 64 bytes; on the CPU and for INGOT_HOST ordinary memory. Given back with the same size before the
+ * context's end, when no run uses it. */
+INGOT_API enum ingot_status ingot_context_allocate(struct ingot_context *context, enum ingot_memory memory, size_t size,
+                                                   void **out_data, struct ingot_error *error);
+INGOT_API void ingot_context_free(struct ingot_context *context, enum ingot_memory memory, void *data, size_t size);
+
 /* The result of the last run; `out_tensor->data` is valid until the next run or set_output of this context. Before
  * ingot_context_wait only what stays in GPU memory can be had. */
 INGOT_API enum ingot_status ingot_context_output(const struct ingot_context *context, size_t index,
@@ -386,11 +393,12 @@ struct ingot_build_options {
      * nodes and may have * and ?. The last one that fits a node counts. */
     const char *const *precision_of;
     size_t n_precision_of;
+    int device; /* the number of the GPU that the target "cuda" means */
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0                                                                                     \
+            false, NULL, NULL, 0, 0                                                                                  \
     }
 
 /* Compiles into the engine file `path`, which appears whole or not at all. */

@@ -81,6 +81,40 @@ void ingot_context_destroy(struct ingot_context *context) {
     ig_release(context->allocator, context, sizeof *context);
 }
 
+/* ---- Memory ------------------------------------------------------------------------------------------------------------- */
+
+/* Only the device's own memory is not the host's. */
+static bool is_device_memory(const struct ingot_context *context, enum ingot_memory memory) {
+    return memory == INGOT_CUDA && !context->device->host_memory;
+}
+
+enum ingot_status ingot_context_allocate(struct ingot_context *context, enum ingot_memory memory, size_t size,
+                                         void **out_data, struct ingot_error *error) {
+    if (!context || !out_data)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_context_allocate: %s is NULL",
+                      context ? "out_data" : "context");
+    if ((unsigned)memory > INGOT_CUDA)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "memory is %d, which is no enum ingot_memory", (int)memory);
+    const struct ig_device_api *api = context->device->api;
+    if (is_device_memory(context, memory)) return api->allocate(context->device, size, out_data, error);
+    if (memory == INGOT_PINNED) return api->allocate_host(context->device, size, out_data, error);
+    void *data = ig_allocate(context->allocator, size ? size : 1, 64);
+    if (!data) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %zu bytes", size);
+    *out_data = data;
+    return INGOT_OK;
+}
+
+void ingot_context_free(struct ingot_context *context, enum ingot_memory memory, void *data, size_t size) {
+    if (!context || !data) return;
+    const struct ig_device_api *api = context->device->api;
+    if (is_device_memory(context, memory))
+        api->release(context->device, data, size);
+    else if (memory == INGOT_PINNED)
+        api->release_host(context->device, data, size);
+    else
+        ig_release(context->allocator, data, size ? size : 1);
+}
+
 /* ---- Use ----------------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status refuse_null(const char *function, const char *argument, struct ingot_error *error) {

@@ -12,6 +12,7 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
     if (options->opt_level < 0 || options->opt_level > 5) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "optimisation level %d, expected 0 to 5", options->opt_level);
     }
+    if (options->device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", options->device);
     if ((options->n_shapes > 0 && !options->shapes) || (options->n_pass_switches > 0 && !options->pass_switches) ||
         (options->n_precision_of > 0 && !options->precision_of)) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a count without its array in the build options");
@@ -25,7 +26,7 @@ enum { TARGET_SIZE = sizeof((struct ingot_gpu_info *)0)->target };
 static enum ingot_status resolve_target(struct ingot_build_options *options, char *name, struct ingot_error *error) {
     struct ingot_gpu_info gpu;
     if (!options->target || strcmp(options->target, "cuda") != 0) return INGOT_OK;
-    enum ingot_status status = ingot_gpu_describe(0, &gpu, error);
+    enum ingot_status status = ingot_gpu_describe(options->device, &gpu, error);
     if (status != INGOT_OK) {
         ig_error_prefix(error, "target 'cuda' is this machine's GPU");
         return status;

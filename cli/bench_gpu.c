@@ -1,0 +1,114 @@
+/* ingot bench on a GPU: the host's share and the GPU's; and samples, for all devices. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+/* ---- Samples */
+
+bool samples_make_room(struct samples *samples) {
+    if (samples->count < samples->capacity) return false;
+    samples->capacity = samples->capacity ? 2 * samples->capacity : 1024;
+    samples->at = cli_resize(samples->at, samples->capacity, sizeof *samples->at);
+    return true;
+}
+
+void samples_add(struct samples *samples, double value) {
+    samples_make_room(samples);
+    samples->at[samples->count++] = value;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void samples_sort(struct samples *samples) {
+    qsort(samples->at, samples->count, sizeof *samples->at, by_value);
+}
+
+double samples_part(const struct samples *samples, double part) {
+    return samples->at[(size_t)(part * (double)(samples->count - 1) + 0.5)];
+}
+
+/* ---- The host's share */
+
+static size_t bytes_of(const struct ingot_tensor *tensor) {
+    return (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
+}
+
+static enum ingot_status pin_inputs(struct session *session, const struct ingot_tensor *tensors,
+                                    struct ingot_tensor *out_pinned, struct ingot_error *error) {
+    for (size_t i = 0; i < session->n_inputs; i++) {
+        struct ingot_tensor pinned = tensors[i];
+        pinned.memory = INGOT_PINNED;
+        CLI_TRY(ingot_context_allocate(session->context, INGOT_PINNED, bytes_of(&pinned), &pinned.data, error));
+        memcpy(pinned.data, tensors[i].data, bytes_of(&pinned));
+        out_pinned[i] = pinned;
+    }
+    return inputs_bind(session, out_pinned, error);
+}
+
+static void unpin_inputs(struct session *session, const struct ingot_tensor *pinned) {
+    for (size_t i = 0; i < session->n_inputs; i++) {
+        if (pinned[i].data) ingot_context_free(session->context, INGOT_PINNED, pinned[i].data, bytes_of(&pinned[i]));
+    }
+}
+
+static enum ingot_status enqueue_often(const struct bench_arguments *a, struct session *session, struct samples *out_us,
+                                       struct ingot_error *error) {
+    double start = now_ms();
+    CLI_TRY(ingot_context_run(session->context, error)); /* addresses have changed */
+    for (int runs = 0; runs < 20 || (runs < 10000 && now_ms() - start < 250 * a->seconds); runs++) {
+        double before = now_ms();
+        CLI_TRY(ingot_context_enqueue(session->context, NULL, error));
+        samples_add(out_us, 1e3 * (now_ms() - before));
+        CLI_TRY(ingot_context_wait(session->context, error));
+    }
+    samples_sort(out_us);
+    return INGOT_OK;
+}
+
+enum ingot_status bench_enqueue(const struct bench_arguments *a, struct session *session,
+                                const struct ingot_tensor *tensors, struct gpu_measurement *out_gpu,
+                                struct ingot_error *error) {
+    struct ingot_tensor *pinned = cli_alloc(session->n_inputs, sizeof *pinned);
+    enum ingot_status status = pin_inputs(session, tensors, pinned, error);
+    if (status == INGOT_OK) status = enqueue_often(a, session, &out_gpu->enqueue, error);
+    unpin_inputs(session, pinned);
+    free(pinned);
+    return status;
+}
+
+/* ---- The GPU's share */
+
+/* Of two runs that are enqueued one behind the other the second is measured: the GPU need not wait for the host then. */
+enum ingot_status bench_clock(const struct bench_arguments *a, struct session *session, struct gpu_measurement *out_gpu,
+                              struct ingot_error *error) {
+    struct samples inputs = {0}, outputs = {0};
+    struct ingot_timing timing;
+    enum ingot_status status = INGOT_OK;
+    for (int i = 0; i < 3 && status == INGOT_OK; i++)
+        status = ingot_context_run(session->context, error);
+    double start = now_ms();
+    for (int runs = 0; status == INGOT_OK && (runs < 10 || now_ms() - start < 500 * a->seconds); runs++) {
+        for (int i = 0; i < 2 && status == INGOT_OK; i++)
+            status = ingot_context_enqueue(session->context, NULL, error);
+        if (status == INGOT_OK) status = ingot_context_wait(session->context, error);
+        if (status == INGOT_OK) status = ingot_context_timing(session->context, &timing, error);
+        if (status != INGOT_OK) break;
+        samples_add(&inputs, timing.input_ms);
+        samples_add(&out_gpu->compute, timing.compute_ms);
+        samples_add(&outputs, timing.output_ms);
+    }
+    if (status == INGOT_OK) {
+        samples_sort(&out_gpu->compute);
+        samples_sort(&inputs);
+        samples_sort(&outputs);
+        out_gpu->input_ms = samples_part(&inputs, 0.5);
+        out_gpu->output_ms = samples_part(&outputs, 0.5);
+    }
+    free(inputs.at);
+    free(outputs.at);
+    return status;
+}
