@@ -372,28 +372,43 @@ static ig_dim work(struct ig_contract *c) {
     return ig_dim_ceil_div(dims, product, constant(c, ig_micro_lanes(c->target, c->dtype)));
 }
 
+static struct ig_contract *begin(struct ig_graph *graph, const struct ig_region *region, const struct ig_target *target,
+                                 int choice) {
+    struct ig_contract *c = IG_NEW(graph->job, struct ig_contract);
+    *c = (struct ig_contract){.graph = graph, .region = region, .target = target, .choice = choice, .choices = 1};
+    c->kernel = IG_NEW(graph->job, struct ig_kernel);
+    c->kernel->family = IG_FAMILY_CONTRACT;
+    if (!ig_contract_init(c)) {
+        ig_raise(graph->job, INGOT_UNSUPPORTED, "a convolution over %d spatial axes (1 to 3 are supported)",
+                 c->spatial);
+    }
+    return c;
+}
+
+static struct ig_kernel *end(struct ig_contract *c) {
+    c->kernel->work = work(c);
+    finish(c);
+    return c->kernel;
+}
+
+/* The candidates of the first schedule that applies, then those of the next one, and so on; plain code is for what no
+ * schedule applies to. */
 struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_region *region,
-                                     const struct ig_target *target) {
+                                     const struct ig_target *target, int choice) {
     typedef bool (*schedule)(struct ig_contract * c);
     static const schedule cpu[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
     static const schedule cuda[] = {ig_cuda_contract_depthwise, ig_cuda_contract_gemm, NULL};
     const schedule *schedules = ig_target_is_cuda(target) ? cuda : cpu;
-    for (int i = 0;; i++) {
-        struct ig_kernel *kernel = IG_NEW(graph->job, struct ig_kernel);
-        struct ig_contract *c = IG_NEW(graph->job, struct ig_contract);
-        kernel->family = IG_FAMILY_CONTRACT;
-        *c = (struct ig_contract){.graph = graph, .region = region, .target = target, .kernel = kernel};
-        if (!ig_contract_init(c)) {
-            ig_raise(graph->job, INGOT_UNSUPPORTED, "a convolution over %d spatial axes (1 to 3 are supported)",
-                     c->spatial);
-        }
-        if (!schedules[i]) {
-            ig_contract_plain(c);
-        } else if (!schedules[i](c)) {
-            continue; /* the next one starts afresh */
-        }
-        kernel->work = work(c);
-        finish(c);
-        return kernel;
+    bool applied = false;
+    for (int i = 0; schedules[i] && choice != IG_CHOICE_PLAIN; i++) {
+        struct ig_contract *c = begin(graph, region, target, choice);
+        if (!schedules[i](c)) continue; /* the next one starts afresh */
+        if (choice < c->choices) return end(c);
+        choice -= c->choices;
+        applied = true;
     }
+    if (applied || choice > 0) return NULL;
+    struct ig_contract *c = begin(graph, region, target, 0);
+    ig_contract_plain(c);
+    return end(c);
 }

@@ -23,6 +23,8 @@ struct ig_contract {
     struct ig_kernel *kernel;
     struct ig_node node;    /* the contraction */
     enum ingot_dtype dtype; /* that it accumulates in */
+    int choice;             /* which of the schedule's candidates is asked for, from 0 */
+    int choices;            /* how many it has: set by the schedule */
 
     /* The problem. `depth` is split into axes, of which the last is the innermost. */
     ig_dim batch, rows, columns, depth;
@@ -38,8 +40,8 @@ struct ig_contract {
     ig_x tile_at;
     ig_x sum;                      /* the element itself, where it is in no tile; else IG_NO_X */
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
-    ig_x linear;                   /* where that is in memory, in fewer terms than the index; IG_NO_X: follows from it */
-    bool astray;                   /* the epilogue asked for another element: the schedule does not fit */
+    ig_x linear; /* where that is in memory, in fewer terms than the index; IG_NO_X: follows from it */
+    bool astray; /* the epilogue asked for another element: the schedule does not fit */
 };
 
 /* Reads the region. False where it is no contraction that the schedules know. */
@@ -101,7 +103,10 @@ void ig_columns_epilogue(struct ig_contract *c, const struct ig_columns *p, stru
 /* Stores the region's outputs at c->position, where the contraction's sum is element tile_at of `tile`. */
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at);
 
-/* The schedules. False where one does not apply; then the kernel is as it was. */
+/* The schedules. False where one does not apply; then the kernel is as it was. A schedule that knows several ways sets
+ * c->choices and takes number c->choice of them, counted in the order of its cost model; where that is beyond the last, it
+ * returns true at once. */
+enum { IG_CONTRACT_MOST_CHOICES = 16 };
 bool ig_contract_gemm(struct ig_contract *c);
 bool ig_contract_lines(struct ig_contract *c);
 bool ig_contract_depthwise(struct ig_contract *c);

@@ -13,7 +13,16 @@
  * Tiles are numbered so that neighbours share what was copied: a tile copies its rows of A only where it is the first
  * of its call or of its chunk. Rows are divided evenly over blocks, so that no block works on rows that are not there.
  */
+#include <string.h>
+
 #include "kernel/contract.h"
+
+/* A division of the work into tiles, with its cost by the model. */
+struct tiling {
+    double cost;
+    bool columns_first;
+    int64_t chunk, group; /* blocks of a chunk, panels of a group */
+};
 
 struct gemm {
     struct ig_contract *c;
@@ -117,29 +126,62 @@ static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, 
     return each * (double)(2 * two + 2 * many);
 }
 
-/* Chunks of blocks whose rows fit the second cache, groups of panels: the cheapest division of a product whose sizes are
- * known, else what is good for most. */
-static void choose_tiles(struct gemm *s) {
+/* Blocks whose rows fit the second cache. */
+static int64_t fitting_blocks(const struct gemm *s) {
     int64_t depth = known(s, s->c->depth, 1024), row_bytes = (depth < 1 ? 1 : depth) * s->p.element;
     int64_t fit = s->p.second / row_bytes / s->p.mr;
-    fit = fit < 4 ? 4 : fit > 64 ? 64 : fit;
-    int64_t blocks = known(s, s->blocks, -1), panels = known(s, s->p.panels, -1);
-    s->chunk_blocks = s->columns_first ? fit : 1;
-    s->group_panels = s->copy_a ? 128 / s->p.nr + 1 : 1;
-    if (!s->columns_first || blocks < 1 || panels < 1) return;
-    double best = 0;
-    for (int64_t chunks = 1; chunks <= blocks && chunks <= 64; chunks++) {
-        int64_t chunk = (blocks + chunks - 1) / chunks;
-        if (chunk > fit && chunks < blocks && chunks < 64) continue;
-        for (int64_t groups = 1; groups <= panels && groups <= 64; groups++) {
-            int64_t group = s->copy_a ? (panels + groups - 1) / groups : 1;
-            double cost = tiling_cost(s, blocks, panels, chunk, group);
-            if (best > 0 && cost >= best) continue;
-            best = cost;
-            s->chunk_blocks = chunk;
-            s->group_panels = group;
-        }
+    return fit < 4 ? 4 : fit > 64 ? 64 : fit;
+}
+
+/* The cheapest groups of panels for chunks of so many blocks. */
+static struct tiling group_panels(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk) {
+    struct tiling best = {.columns_first = true, .chunk = chunk};
+    for (int64_t groups = 1; groups <= panels && groups <= 64; groups++) {
+        int64_t group = s->copy_a ? (panels + groups - 1) / groups : 1;
+        double cost = tiling_cost(s, blocks, panels, chunk, group);
+        if (best.cost > 0 && cost >= best.cost) continue;
+        best.cost = cost;
+        best.group = group;
     }
+    return best;
+}
+
+/* Puts a tiling behind those that cost no more, and the most expensive one out where there are too many. */
+static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
+    enum { MOST = IG_CONTRACT_MOST_CHOICES / 2 };
+    int at = *count;
+    while (at > 0 && tilings[at - 1].cost > t->cost)
+        at--;
+    if (at == MOST) return;
+    if (*count < MOST) ++*count;
+    memmove(tilings + at + 1, tilings + at, (size_t)(*count - 1 - at) * sizeof *tilings);
+    tilings[at] = *t;
+}
+
+/* Chunks of blocks whose rows fit the second cache, groups of panels: divisions of a product whose sizes are known, the
+ * cheapest one first, else what is good for most; then the other order of the loops. False where the candidate that is
+ * asked for is beyond the last. */
+static bool choose_tiles(struct gemm *s) {
+    struct tiling tilings[IG_CONTRACT_MOST_CHOICES];
+    int64_t fit = fitting_blocks(s), blocks = known(s, s->blocks, -1), panels = known(s, s->p.panels, -1);
+    int64_t usual = s->copy_a ? 128 / s->p.nr + 1 : 1, last = 0;
+    struct tiling rows_first = {.columns_first = false, .chunk = 1, .group = usual};
+    int count = 0;
+    if (!s->columns_first) tilings[count++] = rows_first;
+    if (blocks < 1 || panels < 1) tilings[count++] = (struct tiling){0, true, fit, usual};
+    for (int64_t chunks = 1; chunks <= blocks && chunks <= 64 && panels > 0; chunks++) {
+        int64_t chunk = (blocks + chunks - 1) / chunks;
+        if ((chunk > fit && chunks < blocks && chunks < 64) || chunk == last) continue;
+        struct tiling t = group_panels(s, blocks, panels, last = chunk);
+        keep(tilings, &count, &t);
+    }
+    if (s->columns_first && !s->copy_b) tilings[count++] = rows_first;
+    s->c->choices = count;
+    if (s->c->choice >= count) return false;
+    s->columns_first = tilings[s->c->choice].columns_first;
+    s->chunk_blocks = tilings[s->c->choice].chunk;
+    s->group_panels = tilings[s->c->choice].group;
+    return true;
 }
 
 /* A stretch of the depth: rows first none is needed beyond what keeps a block's partial sums cheap; columns first a
@@ -160,18 +202,28 @@ static void choose_step(struct gemm *s) {
     }
 }
 
-static void choose(struct gemm *s) {
+static const char *tactic(const struct gemm *s) {
+    struct ig_job *job = s->k->job;
+    const char *tiles = "";
+    if (s->columns_first)
+        tiles = ig_format(job, ", tiles of %lld blocks and %lld panels", (long long)s->chunk_blocks,
+                          (long long)s->group_panels);
+    return ig_format(job, "gemm %dx%d, %s first, steps of %lld%s%s%s", s->p.mr, s->p.nr,
+                     s->columns_first ? "columns" : "rows", (long long)s->step, tiles, s->copy_a ? ", rows copied" : "",
+                     s->copy_b ? ", columns copied" : "");
+}
+
+static bool choose(struct gemm *s) {
     struct ig_dims *dims = s->k->dims;
     choose_shape(s);
     choose_operands(s);
     choose_order(s);
-    choose_tiles(s);
+    if (!choose_tiles(s)) return false;
     choose_step(s);
     s->chunks = ig_dim_ceil_div(dims, s->blocks, constant(s, s->chunk_blocks));
     s->groups = ig_dim_ceil_div(dims, s->p.panels, constant(s, s->group_panels));
-    s->c->kernel->tactic = ig_format(s->k->job, "gemm %dx%d, %s first, steps of %lld%s%s", s->p.mr, s->p.nr,
-                                     s->columns_first ? "columns" : "rows", (long long)s->step,
-                                     s->copy_a ? ", rows copied" : "", s->copy_b ? ", columns copied" : "");
+    s->c->kernel->tactic = tactic(s);
+    return true;
 }
 
 /* ---- Buffers -------------------------------------------------------------------------------------------------------- */
@@ -328,7 +380,7 @@ bool ig_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k};
     struct ig_dims *dims = c->k->dims;
     if (c->spatial && c->groups > 1 && ig_attr_int(c->graph, &c->node, IG_ATTR_packed) == 1) return false;
-    choose(&s);
+    if (!choose(&s)) return true;
     make_buffers(&s);
     make_micro(&s);
     ig_x tile, rest;

@@ -9,7 +9,16 @@
  *
  * A tile is a number of lines of one image times a group of panels. Lines shorter than half a block share one.
  */
+#include <string.h>
+
 #include "kernel/contract.h"
+
+/* A division of the work into tiles, with its cost by the model. */
+struct tiling {
+    double cost;
+    int64_t lines, panels;
+};
+enum { MOST_TILINGS = 6 };
 
 struct lines {
     struct ig_contract *c;
@@ -113,23 +122,49 @@ static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) 
     return (products + copies + weights) * (double)(2 * two + 2 * many);
 }
 
-static void choose_tiles(struct lines *s) {
-    int64_t height = known(s, s->out_height, 64), all = known(s, s->p.panels, 1);
-    double best = 0;
+/* The cheapest number of panels under so many lines. */
+static struct tiling choose_panels(const struct lines *s, int64_t lines) {
+    struct tiling best = {.lines = lines};
+    for (int64_t panels = 1; panels <= known(s, s->p.panels, 1); panels++) {
+        double cost = tiling_cost(s, lines, panels);
+        if (best.cost > 0 && cost >= best.cost) continue;
+        best.cost = cost;
+        best.panels = panels;
+    }
+    return best;
+}
+
+/* Puts a tiling behind those that cost no more, and the most expensive one out where there are too many. */
+static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
+    int at = *count;
+    while (at > 0 && tilings[at - 1].cost > t->cost)
+        at--;
+    if (at == MOST_TILINGS) return;
+    if (*count < MOST_TILINGS) ++*count;
+    memmove(tilings + at + 1, tilings + at, (size_t)(*count - 1 - at) * sizeof *tilings);
+    tilings[at] = *t;
+}
+
+/* False where the candidate that is asked for is beyond the last. */
+static bool choose_tiles(struct lines *s) {
+    struct tiling tilings[MOST_TILINGS + 1];
+    int64_t height = known(s, s->out_height, 64);
+    int count = 0;
     for (int64_t lines = s->together; lines < height + s->together; lines += s->together) {
         int64_t bytes = input_lines(s, lines) * s->line * s->p.element;
         if (lines > s->together && bytes > (s->copied ? s->p.second / 2 : s->p.second)) break;
-        for (int64_t panels = 1; panels <= all; panels++) {
-            double cost = tiling_cost(s, lines, panels);
-            if (best > 0 && cost >= best) continue;
-            best = cost;
-            s->tile_lines = lines;
-            s->tile_panels = panels;
-        }
+        struct tiling t = choose_panels(s, lines);
+        if (t.panels > 0) keep(tilings, &count, &t);
     }
+    if (count == 0) tilings[count++] = (struct tiling){0};
+    s->c->choices = count;
+    if (s->c->choice >= count) return false;
+    s->tile_lines = tilings[s->c->choice].lines;
+    s->tile_panels = tilings[s->c->choice].panels;
     struct ig_dims *dims = s->k->dims;
     s->line_groups = ig_dim_ceil_div(dims, s->out_height, constant(s, s->tile_lines));
     s->panel_groups = ig_dim_ceil_div(dims, s->p.panels, constant(s, s->tile_panels));
+    return true;
 }
 
 static void make_micro(struct lines *s) {
@@ -255,7 +290,7 @@ bool ig_contract_lines(struct ig_contract *c) {
     ig_columns_init(c, &s.p);
     if (!divide_lines(&s) || ig_columns_rows_conflict(&s.p, s.stride[1] * s.channels)) return false;
     s.line = s.channels * (s.copied ? (s.out_width - 1) * s.stride[1] + s.width_taps : s.in_width);
-    choose_tiles(&s);
+    if (!choose_tiles(&s)) return true;
     if (s.copied) {
         s.image_lines = ig_contract_scratch(c, constant(&s, input_lines(&s, s.tile_lines) * s.line), "lines");
     }

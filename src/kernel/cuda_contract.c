@@ -94,7 +94,9 @@ static void describe_windows(struct gemm *s) {
     }
 }
 
-static void choose(struct gemm *s) {
+/* False where the candidate that is asked for is beyond the last. */
+static bool choose(struct gemm *s) {
+    struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
     struct ig_contract *c = s->c;
     struct ig_cuda_gemm like = {.math = s->g->math, .a = s->a.kind, .b = s->b.kind, .stages = 1, .split = 1};
     struct ig_cuda_problem p = {.batch = guess(s, s->batch),
@@ -110,9 +112,12 @@ static void choose(struct gemm *s) {
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
-    int found = ig_cuda_gemm_candidates(&p, &like, 1, s->g);
-    IG_ASSERT(s->k->job, found > 0);
+    c->choices = ig_cuda_gemm_candidates(&p, &like, IG_CONTRACT_MOST_CHOICES, candidates);
+    IG_ASSERT(s->k->job, c->choices > 0);
+    if (c->choice >= c->choices) return false;
+    *s->g = candidates[c->choice];
     if (s->a.kind == IG_CUDA_WINDOWS) describe_windows(s);
+    return true;
 }
 
 static const char *tactic(struct gemm *s) {
@@ -348,7 +353,7 @@ bool ig_cuda_contract_gemm(struct ig_contract *c) {
     s.rows = ig_cuda_rows(c);
     s.batch = ig_cuda_batch(c);
     find_operands(&s, ig_x_free_var(c->k, s.batch));
-    choose(&s);
+    if (!choose(&s)) return true;
     make_buffers(&s);
     emit(&s);
     return !c->astray;

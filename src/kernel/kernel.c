@@ -10,18 +10,23 @@
 #include "kernel/lower.h"
 
 typedef struct ig_kernel *(*schedule_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *);
+typedef struct ig_kernel *(*choice_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *,
+                                       int choice);
 
 static const schedule_fn schedules[] = {
-    [IG_FAMILY_MAP] = ig_kernel_map,       [IG_FAMILY_ROW] = ig_kernel_row,   [IG_FAMILY_CONTRACT] = ig_kernel_contract,
-    [IG_FAMILY_WINDOW] = ig_kernel_window, [IG_FAMILY_SCAN] = ig_kernel_scan, [IG_FAMILY_REST] = ig_kernel_rest,
+    [IG_FAMILY_MAP] = ig_kernel_map,   [IG_FAMILY_ROW] = ig_kernel_row,   [IG_FAMILY_WINDOW] = ig_kernel_window,
+    [IG_FAMILY_SCAN] = ig_kernel_scan, [IG_FAMILY_REST] = ig_kernel_rest,
 };
 
 /* Where a family has no schedule of its own for GPUs, the threads of a block share the loops of the one for CPUs. */
 static const schedule_fn cuda_schedules[] = {
-    [IG_FAMILY_MAP] = ig_kernel_map_cuda,      [IG_FAMILY_ROW] = ig_kernel_row_cuda,
-    [IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_WINDOW] = ig_kernel_window_cuda,
-    [IG_FAMILY_SCAN] = ig_kernel_scan,         [IG_FAMILY_REST] = ig_kernel_rest,
+    [IG_FAMILY_MAP] = ig_kernel_map_cuda,       [IG_FAMILY_ROW] = ig_kernel_row_cuda,
+    [IG_FAMILY_WINDOW] = ig_kernel_window_cuda, [IG_FAMILY_SCAN] = ig_kernel_scan,
+    [IG_FAMILY_REST] = ig_kernel_rest,
 };
+/* The families that know several ways, on CPUs and GPUs. */
+static const choice_fn choosers[] = {[IG_FAMILY_CONTRACT] = ig_kernel_contract};
+enum { N_FAMILIES = sizeof schedules / sizeof *schedules, N_CHOOSERS = sizeof choosers / sizeof *choosers };
 enum { CUDA_THREADS = 256 };
 
 /* The ONNX nodes that a region came from, each once: "Conv 'c1', Relu 'r1', …". */
@@ -46,18 +51,32 @@ static const char *title(struct ig_graph *graph, const struct ig_region *region)
     return text.at;
 }
 
+static struct ig_kernel *schedule(struct ig_graph *graph, const struct ig_region *region,
+                                  const struct ig_target *target, int choice) {
+    enum ig_family family = region->family;
+    if ((size_t)family < N_CHOOSERS && choosers[family]) return choosers[family](graph, region, target, choice);
+    IG_ASSERT(graph->job, (size_t)family < N_FAMILIES);
+    schedule_fn only = (ig_target_is_cuda(target) ? cuda_schedules : schedules)[family];
+    IG_ASSERT(graph->job, only != NULL);
+    return choice == 0 ? only(graph, region, target) : NULL;
+}
+
 struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region *region,
                                  const struct ig_target *target) {
-    bool cuda = ig_target_is_cuda(target);
-    IG_ASSERT(graph->job, region->family < sizeof schedules / sizeof *schedules);
-    schedule_fn schedule = (cuda ? cuda_schedules : schedules)[region->family];
-    IG_ASSERT(graph->job, schedule != NULL);
-    struct ig_kernel *kernel = schedule(graph, region, target);
+    struct ig_kernel *kernel = ig_kernel_candidate(graph, region, target, 0);
+    IG_ASSERT(graph->job, kernel != NULL);
+    return kernel;
+}
+
+struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
+                                      const struct ig_target *target, int choice) {
+    struct ig_kernel *kernel = schedule(graph, region, target, choice);
+    if (!kernel) return NULL;
     kernel->family = region->family;
     kernel->title = title(graph, region);
-    if (cuda && kernel->threads == 0) kernel->threads = CUDA_THREADS;
+    if (ig_target_is_cuda(target) && kernel->threads == 0) kernel->threads = CUDA_THREADS;
     if (kernel->scratch_bytes == IG_DIM_NONE) kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
-    if (cuda) ig_cuda_finish(kernel);
+    if (ig_target_is_cuda(target)) ig_cuda_finish(kernel);
     kernel->literals.count = 0;
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];

@@ -4,6 +4,7 @@
 #ifndef IG_KERNEL_KERNEL_H
 #define IG_KERNEL_KERNEL_H
 
+#include "kernel/cuda_attend.h"
 #include "kernel/cuda_gemm.h"
 #include "kernel/loop.h"
 #include "kernel/micro.h"
@@ -26,16 +27,26 @@ struct ig_kernel {
                                        it, and the grid has to be too; 0: no clusters */
     const struct ig_cuda_gemm *gemm; /* CUDA: the matrix product that the loops call as gemm::…, or NULL; printed by
                                        ig_cuda_gemm before the function */
+    const struct ig_cuda_attend *attend; /* likewise attend::… and ig_cuda_attend */
     ig_dim work;                     /* estimate, in vector operations, for deciding how many threads are worth it */
 };
 
-/* Schedules a region. Never fails for want of a tactic. */
+/* Schedules a region by its family's first choice. Never fails for want of a tactic. */
 struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region *region,
                                  const struct ig_target *target);
+/*
+ * Candidate number `choice` for a region: 0 is ig_kernel_make's, the others follow in the order of the family's cost model;
+ * NULL where there are no more. All compute the same, within rounding, and differ in `tactic`, which names them. Families
+ * that know one way only have one candidate. IG_CHOICE_PLAIN: the simplest way, an element at a time, to check others by;
+ * NULL where a family has none.
+ */
+enum { IG_CHOICE_PLAIN = -1 };
+struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
+                                      const struct ig_target *target, int choice);
 /* One per family, each in a file of its own. */
 struct ig_kernel *ig_kernel_map(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_row(struct ig_graph *, const struct ig_region *, const struct ig_target *);
-struct ig_kernel *ig_kernel_contract(struct ig_graph *, const struct ig_region *, const struct ig_target *);
+struct ig_kernel *ig_kernel_contract(struct ig_graph *, const struct ig_region *, const struct ig_target *, int choice);
 struct ig_kernel *ig_kernel_window(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_scan(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_rest(struct ig_graph *, const struct ig_region *, const struct ig_target *);
