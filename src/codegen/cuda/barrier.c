@@ -44,6 +44,11 @@ static void note_loads(void *user, ig_x x) {
     }
 }
 
+/* An access of several bytes (vector.c): from its second argument to its first. */
+static bool is_copy(const struct ig_stmt *s) {
+    return s->kind == IG_S_CALL && strncmp(s->text, "ig_copy_", 8) == 0;
+}
+
 static void note_own(struct walk *w, const struct ig_stmt *s, uint32_t place, struct access *to) {
     struct ig_code_printer *p = &w->p->base;
     struct touching t = {w, to};
@@ -56,6 +61,10 @@ static void note_own(struct walk *w, const struct ig_stmt *s, uint32_t place, st
     for (int i = 0; i < s->n_args; i++) {
         int b = s->args[i].buffer;
         if (b < 0) continue;
+        if (is_copy(s)) {
+            (i == 0 ? to->written : to->read)[b] = 1;
+            continue;
+        }
         to->read[b] = 1;
         if (p->k->buffers.at[b].written) to->written[b] = 1;
     }
@@ -155,10 +164,12 @@ static void find_stores(struct stores *o, const struct ig_stmt *s, uint32_t *nex
     note_own(o->w, s, (*next)++, &a);
     for (uint32_t b = 0; b < o->w->n_buffers; b++)
         o->again[b] |= a.read[b];
-    if (s->kind == IG_S_STORE) {
-        o->count[s->buffer]++;
+    if (s->kind == IG_S_STORE || is_copy(s)) {
+        int buffer = is_copy(s) ? s->args[0].buffer : s->buffer;
+        ig_x index = is_copy(s) ? s->args[0].index : s->index;
+        o->count[buffer]++;
         for (int i = 0; i < o->depth; i++)
-            o->again[s->buffer] |= !contains_var(o->w->p->base.k, s->index, o->loops[i]->var);
+            o->again[buffer] |= !contains_var(o->w->p->base.k, index, o->loops[i]->var);
     }
     bool loop = s->kind == IG_S_FOR && s->for_kind != IG_FOR_TILE && !is_divided(o->w, s) && o->depth < 64;
     if (loop) o->loops[o->depth++] = s;

@@ -151,6 +151,17 @@ static void find_spread(struct ig_code_printer *p, const struct ig_stmt *s, stru
         find_spread(p, s->body.at[i], f);
 }
 
+/* A known number of rounds, the same few for all threads: they are unrolled, so that all their loads are under way at
+ * once. */
+static int64_t few_rounds(const struct ig_cuda_printer *c, const struct ig_stmt *s) {
+    enum { FEW = 8 };
+    int64_t lo, hi, step = 1;
+    const struct ig_code_printer *p = &c->base;
+    if (!const_of(p, s->lo, &lo) || lo != 0 || !const_of(p, s->hi, &hi)) return 0;
+    if (s->step != IG_NO_X && (!const_of(p, s->step, &step) || step != 1)) return 0;
+    return hi > lanes(c) && hi <= FEW * (int64_t)lanes(c) ? hi : 0;
+}
+
 /* Registers have no index that is known at run time alone: the rounds of each thread are unrolled. */
 static void print_spread(struct ig_cuda_printer *c, const struct ig_stmt *s, int64_t rounds, uint32_t *next,
                          enum ig_cuda_level inner) {
@@ -183,6 +194,7 @@ static void print_divided(struct ig_cuda_printer *c, const struct ig_stmt *s, ui
     struct spread_search spread = {.p = p};
     ig_code_find_reductions(p, s, &r);
     find_spread(p, s, &spread);
+    if (!spread.rounds) spread.rounds = few_rounds(c, s);
     const char *head = spread.rounds ? NULL : divided_head(p, s, lane(c), lanes(c));
     open_reductions(c, &r);
     ig_code_note_loop(p, place);

@@ -1,0 +1,385 @@
+/*
+ * Kernels that memory bounds, alone, on the first GPU: maps, rows, columns, transposes, pools, in microseconds and as a part
+ * of what a copy reaches. Each is launched many times in a CUDA graph, so that the host does not count; large ones go
+ * through memory that no cache holds.
+ *
+ *     cuda_bench [--only SUBSTRING] [--source]
+ *
+ * --source prints the kernels and runs nothing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/cuda/print.h"
+#include "device/device.h"
+#include "ir/build.h"
+#include "kernel/lower.h"
+#include "pass/pass.h"
+#include "toolchain/nvrtc.h"
+
+enum { MOST_BUFFERS = 16, LAUNCHES = 64, ROUNDS = 7 };
+
+struct shape {
+    enum ingot_dtype dtype;
+    int64_t size[3];
+};
+
+struct kernel_case {
+    const char *name;
+    void (*build)(struct ig_graph *g, const struct shape *shape);
+    struct shape shape;
+};
+
+/* ---- What is measured ------------------------------------------------------------------------------------------------- */
+
+static ig_value input(struct ig_graph *g, const char *name, enum ingot_dtype dtype, int rank, const int64_t *sizes) {
+    ig_dim dims[4];
+    for (int i = 0; i < rank; i++)
+        dims[i] = ig_dim_const(g->dims, sizes[i]);
+    struct ig_type type = ig_type_make(dtype, rank, dims);
+    return ig_build_input(g, name, &type);
+}
+
+static ig_value number(struct ig_graph *g, const struct shape *s, double value) {
+    return ig_build_scalar(g, s->dtype, value);
+}
+
+static void build_add(struct ig_graph *g, const struct shape *s) {
+    ig_value x = input(g, "x", s->dtype, 3, s->size), y = input(g, "y", s->dtype, 3, s->size);
+    ig_build_output(g, "z", ig_map2(g, IG_OP_add, x, y));
+}
+
+static void build_bias(struct ig_graph *g, const struct shape *s) {
+    ig_value x = input(g, "x", s->dtype, 3, s->size), bias = input(g, "bias", s->dtype, 1, s->size + 2);
+    ig_build_output(g, "z", ig_map2(g, IG_OP_max, ig_map2(g, IG_OP_add, x, bias), number(g, s, 0)));
+}
+
+static void build_gelu(struct ig_graph *g, const struct shape *s) {
+    ig_value x = input(g, "x", s->dtype, 3, s->size);
+    ig_value e = ig_map1(g, IG_OP_erf, ig_map2(g, IG_OP_mul, x, number(g, s, 0.70710678)));
+    ig_value half = ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_add, e, number(g, s, 1)), number(g, s, 0.5));
+    ig_build_output(g, "z", ig_map2(g, IG_OP_mul, x, half));
+}
+
+static void build_transpose(struct ig_graph *g, const struct shape *s) {
+    ig_value x = input(g, "x", s->dtype, 3, s->size);
+    ig_build_output(g, "z", ig_build_transpose(g, x, (const int64_t[]){0, 2, 1}));
+}
+
+static void build_heads(struct ig_graph *g, const struct shape *s) {
+    ig_value x = input(g, "x", s->dtype, 3, s->size);
+    ig_build_output(g, "z", ig_build_transpose(g, x, (const int64_t[]){1, 0, 2}));
+}
+
+static void build_concat(struct ig_graph *g, const struct shape *s) {
+    ig_value x = input(g, "x", s->dtype, 3, s->size), y = input(g, "y", s->dtype, 3, s->size);
+    ig_build_output(g, "z", ig_build_concat(g, (const ig_value[]){x, y}, 2, 2));
+}
+
+static void build_rows(struct ig_graph *g, const struct shape *s) {
+    const int64_t ids[1] = {s->size[1]}, table[2] = {s->size[0], s->size[2]};
+    ig_value x = input(g, "x", s->dtype, 2, table), at = input(g, "ids", INGOT_I64, 1, ids);
+    ig_build_output(g, "z", ig_build_gather(g, x, at, 0));
+}
+
+static ig_value reduce(struct ig_graph *g, enum ig_op op, ig_value x, int64_t axis) {
+    return ig_build_reduce(g, op, x, &axis, 1);
+}
+
+static void build_softmax(struct ig_graph *g, const struct shape *s) {
+    ig_value x = input(g, "x", s->dtype, 3, s->size);
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, x, reduce(g, IG_OP_reduce_max, x, 2)));
+    ig_build_output(g, "z", ig_map2(g, IG_OP_div, e, reduce(g, IG_OP_reduce_sum, e, 2)));
+}
+
+static void build_norm(struct ig_graph *g, const struct shape *s) {
+    ig_value x = input(g, "x", s->dtype, 3, s->size), r = input(g, "r", s->dtype, 3, s->size);
+    ig_value scale = input(g, "scale", s->dtype, 1, s->size + 2), shift = input(g, "shift", s->dtype, 1, s->size + 2);
+    x = ig_map2(g, IG_OP_add, x, r);
+    ig_value centred = ig_map2(g, IG_OP_sub, x, reduce(g, IG_OP_reduce_mean, x, 2));
+    ig_value variance = reduce(g, IG_OP_reduce_mean, ig_map2(g, IG_OP_mul, centred, centred), 2);
+    ig_value deviation = ig_map1(g, IG_OP_sqrt, ig_map2(g, IG_OP_add, variance, number(g, s, 1e-5)));
+    ig_value y = ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_div, centred, deviation), scale);
+    ig_build_output(g, "z", ig_map2(g, IG_OP_add, y, shift));
+}
+
+static void build_sum(struct ig_graph *g, const struct shape *s) {
+    ig_build_output(g, "z", reduce(g, IG_OP_reduce_sum, input(g, "x", s->dtype, 3, s->size), 2));
+}
+
+static void build_mean_pixels(struct ig_graph *g, const struct shape *s) {
+    ig_build_output(g, "z", reduce(g, IG_OP_reduce_mean, input(g, "x", s->dtype, 3, s->size), 1));
+}
+
+/* 3x3, stride 2, of a channels-last picture: rows = columns = size[1]. */
+static void build_pool(struct ig_graph *g, const struct shape *s) {
+    const int64_t sizes[4] = {s->size[0], s->size[1], s->size[1], s->size[2]};
+    static const int64_t kernel[2] = {3, 3}, strides[2] = {2, 2}, dilations[2] = {1, 1};
+    ig_value x = input(g, "x", s->dtype, 4, sizes);
+    ig_dim before[2], out[2];
+    for (int i = 0; i < 2; i++) {
+        before[i] = ig_dim_const(g->dims, 1);
+        out[i] = ig_dim_const(g->dims, (s->size[1] + 2 - 3) / 2 + 1);
+    }
+    struct ig_attr attrs[6] = {ig_attr_of_ints(kernel, 2), ig_attr_of_ints(strides, 2), ig_attr_of_ints(dilations, 2),
+                               ig_attr_of_dims(before, 2), ig_attr_of_dims(out, 2),     ig_attr_of_int(1)};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    ig_build_output(g, "z", ig_build_node(g, IG_OP_pool_max, &x, 1, 1, attrs, none));
+}
+
+#define MILLION 1048576
+static const struct kernel_case cases[] = {
+    {"add 1M f32", build_add, {INGOT_F32, {1, 1, MILLION}}},
+    {"add 16M f32", build_add, {INGOT_F32, {16, 1, MILLION}}},
+    {"add 64M f32", build_add, {INGOT_F32, {64, 1, MILLION}}},
+    {"add 64M+3 f32", build_add, {INGOT_F32, {1, 1, 64 * MILLION + 3}}},
+    {"add 64M f16", build_add, {INGOT_F16, {64, 1, MILLION}}},
+    {"gelu 1M f32", build_gelu, {INGOT_F32, {1, 1, MILLION}}},
+    {"gelu 64M f32", build_gelu, {INGOT_F32, {64, 1, MILLION}}},
+    {"gelu 64M f16", build_gelu, {INGOT_F16, {64, 1, MILLION}}},
+    {"gelu 128x3072 f32", build_gelu, {INGOT_F32, {1, 128, 3072}}},
+    {"bias relu 3136x256 f32", build_bias, {INGOT_F32, {1, 3136, 256}}},
+    {"bias relu 65536x1024 f32", build_bias, {INGOT_F32, {1, 65536, 1024}}},
+    {"bias relu 65536x1001 f32", build_bias, {INGOT_F32, {1, 65536, 1001}}},
+    {"transpose 128x768 f32", build_transpose, {INGOT_F32, {1, 128, 768}}},
+    {"transpose 8192x8192 f32", build_transpose, {INGOT_F32, {1, 8192, 8192}}},
+    {"transpose 8192x8192 f16", build_transpose, {INGOT_F16, {1, 8192, 8192}}},
+    {"transpose 64x3136x64 f32", build_transpose, {INGOT_F32, {64, 3136, 64}}},
+    {"heads 128x12x64 f32", build_heads, {INGOT_F32, {128, 12, 64}}},
+    {"concat 3136x64+64 f32", build_concat, {INGOT_F32, {1, 3136, 64}}},
+    {"concat 262144x128+128 f32", build_concat, {INGOT_F32, {1, 262144, 128}}},
+    {"gather 128 of 30522x768 f32", build_rows, {INGOT_F32, {30522, 128, 768}}},
+    {"softmax 12x128x128 f32", build_softmax, {INGOT_F32, {12, 128, 128}}},
+    {"softmax 12x128x128 f16", build_softmax, {INGOT_F16, {12, 128, 128}}},
+    {"softmax 1x1x1000 f32", build_softmax, {INGOT_F32, {1, 1, 1000}}},
+    {"softmax 384x1024x128 f32", build_softmax, {INGOT_F32, {384, 1024, 128}}},
+    {"softmax 64x1024x1024 f32", build_softmax, {INGOT_F32, {64, 1024, 1024}}},
+    {"softmax 8192x8192 f32", build_softmax, {INGOT_F32, {1, 8192, 8192}}},
+    {"layer norm 128x768 f32", build_norm, {INGOT_F32, {1, 128, 768}}},
+    {"layer norm 65536x768 f32", build_norm, {INGOT_F32, {1, 65536, 768}}},
+    {"layer norm 65536x768 f16", build_norm, {INGOT_F16, {1, 65536, 768}}},
+    {"layer norm 8192x4096 f32", build_norm, {INGOT_F32, {1, 8192, 4096}}},
+    {"sum 65536x1024 f32", build_sum, {INGOT_F32, {1, 65536, 1024}}},
+    {"sum 1024x65536 f32", build_sum, {INGOT_F32, {1, 1024, 65536}}},
+    {"sum 1x4M f32", build_sum, {INGOT_F32, {1, 1, 4 * MILLION}}},
+    {"mean of pixels 1x49x2048 f32", build_mean_pixels, {INGOT_F32, {1, 49, 2048}}},
+    {"mean of pixels 1x3136x72 f32", build_mean_pixels, {INGOT_F32, {1, 3136, 72}}},
+    {"mean of pixels 32x3136x256 f32", build_mean_pixels, {INGOT_F32, {32, 3136, 256}}},
+    {"max pool 1x112x112x64 f32", build_pool, {INGOT_F32, {1, 112, 64}}},
+    {"max pool 64x112x112x64 f32", build_pool, {INGOT_F32, {64, 112, 64}}},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* ---- Kernels ------------------------------------------------------------------------------------------------------------ */
+
+struct prepared {
+    const struct kernel_case *given;
+    const struct ig_kernel *kernel;
+    struct ig_source source;
+    size_t size[MOST_BUFFERS], bytes; /* of the buffers; in all */
+    uint32_t n_buffers;
+};
+
+struct bench {
+    const char *only, *arch;
+    bool source;
+    struct ig_target target;
+    struct ig_device *device;
+    struct ig_stream *stream;
+    double copy; /* bytes in a second */
+    struct prepared prepared[CASES];
+    unsigned count;
+};
+
+static void add_buffer(struct ig_job *job, struct prepared *p, struct ig_graph *g, ig_value v) {
+    const struct ig_type *type = ig_type_of(g, v);
+    size_t size = ingot_dtype_size(type->dtype);
+    for (int i = 0; i < type->rank; i++) {
+        int64_t n = 0;
+        ig_dim_is_const(g->dims, type->dim[i], &n);
+        size *= (size_t)n;
+    }
+    IG_ASSERT(job, p->n_buffers < MOST_BUFFERS);
+    p->size[p->n_buffers++] = size;
+    p->bytes += size;
+}
+
+static void prepare(struct ig_job *job, struct bench *b, const struct kernel_case *c) {
+    struct prepared *p = &b->prepared[b->count];
+    struct ig_pass_options options = {.target = &b->target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    c->build(g, &c->shape);
+    for (int i = 0; i < ig_pass_count; i++) {
+        bool regions = !strcmp(ig_passes[i].name, "fuse") || !strcmp(ig_passes[i].name, "partition");
+        if (regions) g = ig_passes[i].run(g, &options);
+    }
+    IG_ASSERT(job, g->regions.count == 1);
+    const struct ig_region *region = &g->regions.at[0];
+    *p = (struct prepared){.given = c, .kernel = ig_kernel_make(g, region, &b->target)};
+    p->source.symbol = ig_format(job, "kernel_%u", b->count);
+    p->source.text = ig_cuda_kernel(job, p->kernel, p->source.symbol, &b->target);
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        if (!ig_lower_is_literal(g, region->inputs.at[i])) add_buffer(job, p, g, region->inputs.at[i]);
+    }
+    for (uint32_t i = 0; i < region->outputs.count; i++)
+        add_buffer(job, p, g, region->outputs.at[i]);
+    b->count++;
+    if (b->source) printf("// %s\n%s\n", c->name, p->source.text);
+}
+
+/* ---- Measuring ------------------------------------------------------------------------------------------------------------ */
+
+static void must(struct ig_job *job, enum ingot_status status, const struct ingot_error *error) {
+    if (status != INGOT_OK) ig_raise_error(job, error);
+}
+
+/* Seconds that a list takes, the least of some. */
+static double time_of(struct ig_job *job, struct bench *b, struct ig_list *list) {
+    const struct ig_device_api *api = b->device->api;
+    struct ig_event *begin, *end;
+    struct ingot_error error;
+    double best = 1e9;
+    must(job, api->event_create(b->device, &begin, &error), &error);
+    must(job, api->event_create(b->device, &end, &error), &error);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t nanoseconds;
+        must(job, api->event_record(b->device, b->stream, begin, &error), &error);
+        must(job, api->list_launch(b->device, b->stream, list, &error), &error);
+        must(job, api->event_record(b->device, b->stream, end, &error), &error);
+        must(job, api->stream_wait(b->device, b->stream, &error), &error);
+        must(job, api->event_elapsed(b->device, begin, end, &nanoseconds, &error), &error);
+        if (round > 0 && (double)nanoseconds * 1e-9 < best) best = (double)nanoseconds * 1e-9;
+    }
+    api->event_destroy(b->device, begin);
+    api->event_destroy(b->device, end);
+    return best;
+}
+
+static void measure_copy(struct ig_job *job, struct bench *b) {
+    enum { COPIES = 8 };
+    const struct ig_device_api *api = b->device->api;
+    size_t size = (size_t)512 << 20;
+    void *from, *to;
+    struct ig_list *list;
+    struct ingot_error error;
+    must(job, api->allocate(b->device, size, &from, &error), &error);
+    must(job, api->allocate(b->device, size, &to, &error), &error);
+    must(job, api->list_begin(b->device, b->stream, &error), &error);
+    for (int i = 0; i < COPIES; i++)
+        must(job, api->copy(b->device, b->stream, to, from, size, &error), &error);
+    must(job, api->list_end(b->device, b->stream, &list, &error), &error);
+    b->copy = 2.0 * (double)size * COPIES / time_of(job, b, list);
+    api->list_destroy(b->device, list);
+    api->release(b->device, from, size);
+    api->release(b->device, to, size);
+    printf("copy of 512 MiB: %.0f GB/s, read and written\n", b->copy * 1e-9);
+}
+
+static int64_t const_of(const struct ig_kernel *kernel, ig_dim d) {
+    int64_t n = 0;
+    ig_dim_is_const(kernel->loops->dims, d, &n);
+    return n;
+}
+
+static void measure(struct ig_job *job, struct bench *b, const struct prepared *p, struct ig_module *module,
+                    uint64_t entry) {
+    const struct ig_device_api *api = b->device->api;
+    struct ingot_error error;
+    void *buffers[MOST_BUFFERS];
+    struct ig_list *list;
+    for (uint32_t i = 0; i < p->n_buffers; i++) {
+        must(job, api->allocate(b->device, p->size[i] + 64, &buffers[i], &error), &error);
+        void *zeros = calloc(1, p->size[i] + 1);
+        if (!zeros) ig_raise(job, INGOT_OUT_OF_MEMORY, "no memory for zeros");
+        must(job, api->copy(b->device, b->stream, buffers[i], zeros, p->size[i], &error), &error);
+        must(job, api->stream_wait(b->device, b->stream, &error), &error);
+        free(zeros);
+    }
+    int64_t dims[1] = {0};
+    struct ig_launch launch = {.module = module,
+                               .entry = entry,
+                               .portable = UINT64_MAX,
+                               .name = p->source.symbol,
+                               .threads = (uint32_t)p->kernel->threads,
+                               .shared = (uint32_t)p->kernel->shared_bytes,
+                               .buffers = buffers,
+                               .n_buffers = p->n_buffers,
+                               .dims = dims,
+                               .tiles = const_of(p->kernel, p->kernel->tiles),
+                               .scratch = (size_t)const_of(p->kernel, p->kernel->scratch_bytes)};
+    int launches = p->bytes > (size_t)64 << 20 ? 4 : LAUNCHES;
+    must(job, api->list_begin(b->device, b->stream, &error), &error);
+    for (int i = 0; i < launches; i++)
+        must(job, api->launch(b->device, b->stream, &launch, &error), &error);
+    must(job, api->list_end(b->device, b->stream, &list, &error), &error);
+    double seconds = time_of(job, b, list) / launches, rate = (double)p->bytes / seconds;
+    printf("%-32s %9.2f us %7.0f GB/s %4.0f%%  %lld x %d  %s\n", p->given->name, seconds * 1e6, rate * 1e-9,
+           100 * rate / b->copy, (long long)launch.tiles, p->kernel->threads, p->kernel->tactic);
+    fflush(stdout);
+    api->list_destroy(b->device, list);
+    for (uint32_t i = 0; i < p->n_buffers; i++)
+        api->release(b->device, buffers[i], p->size[i] + 64);
+}
+
+static void open_device(struct ig_job *job, struct bench *b) {
+    struct ig_device_cuda_info info;
+    struct ingot_error error;
+    must(job, ig_device_cuda_describe(0, &info, &error), &error);
+    must(job, ig_device_cuda_create(0, &ig_libc_allocator, &b->device, &error), &error);
+    must(job, b->device->api->stream_create(b->device, &b->stream, &error), &error);
+    b->arch = ig_strdup(job, info.arch);
+    b->target.sm = info.sm;
+    b->target.sm_own = info.sm_own;
+    printf("%s, %s\n", info.name, info.arch);
+}
+
+static void run(struct ig_job *job, void *argument) {
+    struct bench *b = argument;
+    struct ingot_error error;
+    if (!b->source) open_device(job, b);
+    for (int i = 0; i < CASES; i++) {
+        if (!b->only || strstr(cases[i].name, b->only)) prepare(job, b, &cases[i]);
+    }
+    if (b->source || b->count == 0) return;
+    struct ig_source sources[CASES];
+    struct ig_code code;
+    struct ig_module *module;
+    for (unsigned i = 0; i < b->count; i++)
+        sources[i] = b->prepared[i].source;
+    ig_nvrtc_compile(job, ig_nvrtc_load(job, NULL), b->arch, false, 0, sources, b->count, NULL, NULL, &code);
+    must(job, b->device->api->module_create(b->device, code.bytes, code.size, &module, &error), &error);
+    measure_copy(job, b);
+    for (unsigned i = 0; i < b->count; i++)
+        measure(job, b, &b->prepared[i], module, code.entries[i]);
+    b->device->api->module_destroy(b->device, module);
+    b->device->api->stream_destroy(b->device, b->stream);
+    b->device->api->destroy(b->device);
+}
+
+int main(int argc, char **argv) {
+    struct bench *b = calloc(1, sizeof *b);
+    struct ingot_error error = {0};
+    if (!b) return 4;
+    b->target =
+        (struct ig_target){.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90, .sm_own = true};
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--source")) {
+            b->source = true;
+        } else if (!strcmp(argv[i], "--only") && i + 1 < argc) {
+            b->only = argv[++i];
+        } else {
+            fprintf(stderr, "usage: cuda_bench [--only SUBSTRING] [--source]\n");
+            free(b);
+            return 2;
+        }
+    }
+    struct ig_job job;
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, run, b, &error);
+    ig_job_deinit(&job);
+    free(b);
+    if (status == INGOT_OK) return 0;
+    fprintf(stderr, "cuda_bench: %s\n", error.message);
+    return 4;
+}
