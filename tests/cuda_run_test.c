@@ -1,0 +1,164 @@
+/*
+ * Contexts on the CUDA device: what a run asks of the driver. On a stand-in for the driver, and on GPU 0 where there is one.
+ */
+#include "support/support.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+#include "runtime/runtime.h"
+#include "support/counting_allocator.h"
+#include "support/fake_driver.h"
+#include "support/gpu_code.h"
+#include "support/tiny_plan.h"
+
+#define TILE 16
+#define LARGEST 1000
+
+/* y = (x + x) + x, f32[n]. */
+struct fixture {
+    struct tiny_plan tiny;
+    struct gpu_code code;
+    struct ig_engine_file file;
+    struct counting_allocator allocator;
+    struct fake_driver driver;
+    struct ig_device *device;
+    struct ig_context *context;
+    struct ingot_error error;
+    float x[LARGEST];
+};
+
+static void make_plan(struct fixture *f) {
+    struct tiny_plan *t = &f->tiny;
+    tiny_init(t);
+    uint32_t kernel = tiny_kernel(t, "add", NULL);
+    t->kernels[kernel].entry = gpu_code_add_cubin(&f->code, 80); /* of another generation: PTX is what runs */
+    t->kernels[kernel].portable = gpu_code_add_text(&f->code, gpu_code_ptx);
+    t->kernels[kernel].threads = TILE;
+    ig_slot n = tiny_symbol(t, "n", 0, 0, 0, LARGEST);
+    ig_slot tiles = tiny_op(t, IG_SHAPE_DIV, tiny_op(t, IG_SHAPE_ADD, n, tiny_const(t, TILE - 1)), tiny_const(t, TILE));
+    tiny_subplan(t);
+    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    uint32_t a = tiny_arena(t, tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float))));
+    tiny_launch(t, kernel, tiles, (const uint32_t[]){x, x, a}, 3, &n, 1);
+    tiny_launch(t, kernel, tiles, (const uint32_t[]){a, x, y}, 3, &n, 1);
+    f->file = tiny_file(t);
+    f->file.code = f->code.bytes;
+    f->file.code_size = f->code.size;
+}
+
+/* NULL where there is no GPU and one is wanted. */
+static struct fixture *begin(bool fake) {
+    struct fixture *f = aligned_alloc(64, (sizeof *f + 63) / 64 * 64);
+    memset(f, 0, sizeof *f);
+    counting_allocator_init(&f->allocator);
+    if (fake) fake_driver_open(&f->driver);
+    if (ig_device_cuda_create_with(fake ? f->driver.path : NULL, 0, &f->allocator.base, &f->device, &f->error)) {
+        if (fake) fail_msg("%s", f->error.message);
+        free(f);
+        return NULL;
+    }
+    make_plan(f);
+    /* No kernel reads weights, so the host's will do. */
+    struct ig_context_config config = {
+        .allocator = &f->allocator.base, .device = f->device, .max_instances = 4, .max_bytes = SIZE_MAX};
+    if (ig_context_create(&f->file, &config, &f->context, &f->error)) fail_msg("%s", f->error.message);
+    for (int i = 0; i < LARGEST; i++)
+        f->x[i] = (float)i - 3;
+    return f;
+}
+
+static void end(struct fixture *f, bool fake) {
+    ig_context_destroy(f->context);
+    f->device->api->destroy(f->device);
+    assert_int_equal(f->allocator.live_count, 0);
+    if (fake) assert_string_equal(f->driver.cuda->misuse, "");
+    if (fake) assert_int_equal(f->driver.cuda->live, 0);
+    free(f);
+}
+
+static void bind(struct fixture *f, int64_t n) {
+    struct ingot_tensor x = {INGOT_F32, 1, {n}, f->x, INGOT_HOST};
+    if (ig_context_set_input(f->context, 0, &x, &f->error)) fail_msg("%s", f->error.message);
+}
+
+static void check(struct fixture *f, int64_t n) {
+    struct ingot_tensor y;
+    if (ig_context_output(f->context, 0, &y, &f->error)) fail_msg("%s", f->error.message);
+    assert_int_equal(y.dims[0], n);
+    for (int64_t i = 0; i < n; i++)
+        assert_true(((float *)y.data)[i] == 3 * f->x[i]);
+}
+
+static void run(struct fixture *f, int64_t n) {
+    bind(f, n);
+    if (ig_context_run(f->context, &f->error)) fail_msg("%s", f->error.message);
+    check(f, n);
+}
+
+static unsigned count(const char *log, const char *name) {
+    unsigned found = 0;
+    for (const char *at = log; (at = strstr(at, name)); at++)
+        found++;
+    return found;
+}
+
+/* Shapes seen before: two copies and one graph, whatever the number of kernels; nothing waits, nothing is allocated. */
+static void enqueueing_is_a_few_calls(void **state) {
+    struct fixture *f = begin(true);
+    run(f, 100);
+    run(f, 37);
+    size_t allocations = f->allocator.calls;
+    for (int turn = 0; turn < 4; turn++) {
+        bind(f, turn % 2 ? 37 : 100);
+        f->driver.cuda->log_size = 0;
+        f->driver.cuda->log[0] = 0;
+        uint64_t before = ig_device_cuda_calls(f->device);
+        if (ig_context_enqueue(f->context, NULL, &f->error)) fail_msg("%s", f->error.message);
+        uint64_t calls = ig_device_cuda_calls(f->device) - before;
+        const char *log = f->driver.cuda->log;
+        assert_int_equal(count(log, "cuGraphLaunch"), 1);
+        assert_int_equal(count(log, "cuMemcpy"), 2);
+        assert_int_equal(count(log, "cuEventRecord"), 2);      /* the inputs have left; the end */
+        assert_int_equal(count(log, "cuEventSynchronize"), 1); /* of the inputs of the run before the last: long past */
+        assert_int_equal(count(log, "cuStreamSynchronize") + count(log, "cuCtxSynchronize"), 0);
+        assert_int_equal(count(log, "Alloc") + count(log, "Free") + count(log, "Instantiate") + count(log, "Module"),
+                         0);
+        assert_true(calls <= 6 + 2 * 8); /* each entry of the device changes contexts there and back */
+        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+        check(f, turn % 2 ? 37 : 100);
+    }
+    assert_int_equal(f->allocator.calls, allocations);
+    end(f, true);
+}
+
+static void runs_on(bool fake) {
+    static const int64_t sizes[] = {1, 100, 0, 1000, 16, 17, 100, 1};
+    struct fixture *f = begin(fake);
+    if (!f) skip();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        run(f, sizes[i]);
+    size_t allocations = f->allocator.calls;
+    for (int i = 0; i < 20; i++)
+        run(f, i % 2 ? 100 : 17);
+    assert_int_equal(f->allocator.calls, allocations);
+    end(f, fake);
+}
+
+static void runs_any_shape_on_the_stand_in(void **state) {
+    runs_on(true);
+}
+
+static void runs_any_shape_on_a_gpu(void **state) {
+    runs_on(false);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(enqueueing_is_a_few_calls),
+        cmocka_unit_test(runs_any_shape_on_the_stand_in),
+        cmocka_unit_test(runs_any_shape_on_a_gpu),
+    };
+    return cmocka_run_group_tests_name("contexts on CUDA", tests, NULL, NULL);
+}
