@@ -9,6 +9,7 @@
 #include "ir/eval.h"
 #include "ir/print.h"
 #include "pass/pass.h"
+#include "pass/precision.h"
 #include "support/support.h"
 
 enum { GRAPHS = 400, STEPS = 14, MAX_ELEMENTS = 3000, BATCH = 2 };
@@ -438,7 +439,9 @@ static void fail_with_graphs(struct ig_graph *before, struct ig_graph *after, ui
 }
 
 static void run_passes(struct maker *m, uint64_t seed) {
-    struct ig_pass_options options = {.target = &target};
+    /* Numbers are small integers, which no precision changes. */
+    const struct ig_precisions precisions = {(enum ig_precision)(seed % IG_PRECISION_COUNT), NULL, 0};
+    struct ig_pass_options options = {.target = &target, .precisions = &precisions};
     struct ingot_tensor inputs[2], expected[2], found[2];
     struct ig_graph *g = m->g;
     make_inputs(m, inputs);

@@ -12,6 +12,7 @@
 #include "ir/eval.h"
 #include "ir/print.h"
 #include "pass/pass.h"
+#include "pass/precision.h"
 #include "support/support.h"
 #include "toolchain/nvrtc.h"
 #include "toolchain/toolchain.h"
@@ -226,12 +227,16 @@ static void make_reference(struct ig_job *job, struct checked *c) {
 }
 
 static void make_kernels(struct ig_job *job, const struct run *run, struct checked *c) {
-    struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target};
+    bool narrow = c->given->flags & (GRAPH_FP16 | GRAPH_BF16);
+    const struct ig_precisions precisions = {c->given->flags & GRAPH_FP16 ? IG_PRECISION_FP16 : IG_PRECISION_BF16, NULL,
+                                             0};
+    struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target, .precisions = &precisions};
     c->graph = c->reference;
     for (int i = 0; i < ig_pass_count; i++) {
         const char *name = ig_passes[i].name;
         bool layout = !strcmp(name, "layout") || !strcmp(name, "pack");
         bool regions = !strcmp(name, "fuse") || !strcmp(name, "partition");
+        if (narrow && !strcmp(name, "precision")) c->graph = ig_passes[i].run(c->graph, &options);
         if (regions || (layout && !(c->given->flags & GRAPH_RAW))) c->graph = ig_passes[i].run(c->graph, &options);
     }
     c->kernels = IG_NEW_ARRAY(job, struct ig_kernel *, c->graph->regions.count + 1);

@@ -15,6 +15,8 @@ enum {
     GRAPH_POISON = 2,  /* inputs hold NaN and infinities here and there */
     GRAPH_HOSTILE = 4, /* inputs of all magnitudes: limits, denormals, NaN, infinities, signed zeros */
     GRAPH_EACH = 8,    /* the tolerance is relative to each element */
+    GRAPH_FP16 = 16,   /* in this precision */
+    GRAPH_BF16 = 32,
 };
 
 struct graph_case {
