@@ -77,6 +77,7 @@ static uint32_t moved_operands(const struct ig_node *n) {
 static struct ig_storage storage_of_movement(const struct sweep *s, const struct ig_node *n, enum ingot_dtype asked) {
     enum ingot_dtype found = is_table(s, n) ? asked : INGOT_DTYPE_NONE;
     if (s->demand[n->out]) return wide(s->demand[n->out]);
+    if (s->ranges[n->out].rounded) return wide("rounded to integers");
     for (uint32_t i = 0; i < moved_operands(n); i++) {
         ig_value v = n->in[i];
         if (ig_info(s->g, v)->is_const) {
