@@ -1,0 +1,324 @@
+/*
+ * The example network on GPU 0, through the public API: the same answers as on the CPU, wherever inputs and results lie, on
+ * whose stream, in how many contexts. Skipped where there is no GPU or no NVRTC.
+ */
+#include "support/support.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "support/network.h"
+
+enum { LARGEST = 128, PIXELS = 64, CLASSES = 10 };
+
+static const char *model_path = TEST_DIGITS;
+static struct test_network on_cpu, on_gpu;
+static struct ingot_engine *engine;
+static float pixels[LARGEST * PIXELS], expected[LARGEST * CLASSES];
+static const int64_t batches[] = {1, 2, 7, 32, 128};
+
+static void must(enum ingot_status status, const struct ingot_error *error) {
+    if (status) fail_msg("%s", error->message);
+}
+
+static struct ingot_context *make_context(const struct ingot_context_options *options) {
+    struct ingot_error error;
+    struct ingot_context *context;
+    must(ingot_context_create(engine, options, &context, &error), &error);
+    return context;
+}
+
+static void bind(struct ingot_context *context, int64_t batch, void *data, enum ingot_memory memory) {
+    struct ingot_error error;
+    struct ingot_tensor input = {INGOT_F32, 4, {batch, 1, 8, 8}, data, memory};
+    must(ingot_context_set_input(context, 0, &input, &error), &error);
+}
+
+static void run(struct ingot_context *context) {
+    struct ingot_error error;
+    must(ingot_context_run(context, &error), &error);
+}
+
+static const float *result(struct ingot_context *context) {
+    struct ingot_error error;
+    struct ingot_tensor output;
+    must(ingot_context_output(context, 0, &output, &error), &error);
+    return output.data;
+}
+
+static bool agree(const float *found, const float *wanted, int64_t batch) {
+    for (int64_t i = 0; i < batch * CLASSES; i++) {
+        if (!(fabsf(found[i] - wanted[i]) <= 1e-4f * fabsf(wanted[i]) + 1e-6f)) return false;
+    }
+    return true;
+}
+
+static void check(struct ingot_context *context, int64_t batch) {
+    assert_true(agree(result(context), expected, batch));
+}
+
+/* ---- Tests ---------------------------------------------------------------------------------------------------------------- */
+
+static void one_engine_runs_all_batches(void **state) {
+    struct test_allocator allocator;
+    test_allocator_init(&allocator);
+    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+    options.allocator = &allocator.base;
+    struct ingot_context *context = make_context(&options);
+    long calls = 0;
+    for (int turn = 0; turn < 20; turn++) {
+        if (turn == 5) calls = allocator.calls;
+        bind(context, batches[turn % 5], pixels, INGOT_HOST);
+        run(context);
+        check(context, batches[turn % 5]);
+    }
+    assert_int_equal(allocator.calls, calls);
+    ingot_context_destroy(context);
+    assert_int_equal(allocator.live, 0);
+}
+
+static void data_may_lie_anywhere(void **state) {
+    struct ingot_context *context = make_context(NULL);
+    struct ingot_error error;
+    void *pinned, *pinned_result, *there;
+    size_t in = 32 * PIXELS * sizeof(float), out = 32 * CLASSES * sizeof(float);
+    must(ingot_context_allocate(context, INGOT_PINNED, in, &pinned, &error), &error);
+    must(ingot_context_allocate(context, INGOT_PINNED, out, &pinned_result, &error), &error);
+    must(ingot_context_allocate(context, INGOT_CUDA, out, &there, &error), &error);
+    memcpy(pinned, pixels, in);
+    bind(context, 32, pinned, INGOT_PINNED);
+    must(ingot_context_set_output_in(context, 0, INGOT_PINNED, pinned_result, out, &error), &error);
+    run(context);
+    assert_ptr_equal(result(context), pinned_result);
+    check(context, 32);
+    /* The answers about 32 pictures, on the GPU, are 5 pictures. */
+    must(ingot_context_set_output_in(context, 0, INGOT_CUDA, there, out, &error), &error);
+    run(context);
+    assert_ptr_equal(result(context), there);
+    must(ingot_context_set_output(context, 0, NULL, 0, &error), &error);
+    for (int crooked = 0; crooked < 2; crooked++) {
+        float again[5 * CLASSES];
+        int64_t batch = 5 - crooked; /* the second time from an address that no vector can be loaded from */
+        bind(context, batch, (float *)there + crooked, INGOT_CUDA);
+        run(context);
+        memcpy(again, result(context), (size_t)batch * CLASSES * sizeof(float));
+        bind(context, batch, (float *)pinned_result + crooked, INGOT_HOST);
+        run(context);
+        assert_true(agree(result(context), again, batch));
+    }
+    ingot_context_free(context, INGOT_PINNED, pinned, in);
+    ingot_context_free(context, INGOT_PINNED, pinned_result, out);
+    ingot_context_free(context, INGOT_CUDA, there, out);
+    ingot_context_destroy(context);
+}
+
+static double now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Not asserted, since machines differ: what is asserted is what is asked of the driver, in cuda_run_test.c. */
+static void enqueueing_takes_microseconds(void **state) {
+    struct ingot_context *context = make_context(NULL);
+    struct ingot_error error;
+    double us[1000];
+    bind(context, 1, pixels, INGOT_HOST);
+    for (int i = 0; i < 1000; i++) {
+        double before = now_us();
+        must(ingot_context_enqueue(context, NULL, &error), &error);
+        us[i] = now_us() - before;
+        must(ingot_context_wait(context, &error), &error);
+    }
+    check(context, 1);
+    qsort(us, 1000, sizeof *us, by_value);
+    printf("enqueue: median %.2f us, 90%% %.2f us\n", us[500], us[900]);
+    ingot_context_destroy(context);
+}
+
+static void times_and_profiles(void **state) {
+    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+    options.timing = options.profile = true;
+    struct ingot_context *context = make_context(&options);
+    struct ingot_error error;
+    struct ingot_timing timing;
+    struct ingot_profile_row rows[32];
+    bind(context, 7, pixels, INGOT_HOST);
+    for (int i = 0; i < 3; i++)
+        run(context);
+    check(context, 7);
+    must(ingot_context_timing(context, &timing, &error), &error);
+    assert_true(timing.input_ms > 0 && timing.compute_ms > 0 && timing.output_ms > 0 && timing.compute_ms < 100);
+    size_t n = ingot_context_profile(context, rows, 32);
+    assert_true(n > 0 && n <= 32);
+    for (size_t i = 0; i < n; i++)
+        assert_true(rows[i].calls == 3 && rows[i].total_ms > 0 && rows[i].total_ms < 100);
+    ingot_context_destroy(context);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------------------------------------------- */
+
+struct worker {
+    pthread_t thread;
+    int number;
+    bool differs;
+};
+
+static void *work(void *argument) {
+    struct worker *worker = argument;
+    struct ingot_context *context = make_context(NULL);
+    for (int turn = 0; turn < 100; turn++) {
+        int64_t batch = batches[(turn + worker->number) % 5];
+        bind(context, batch, pixels, INGOT_HOST);
+        run(context);
+        worker->differs = worker->differs || !agree(result(context), expected, batch);
+    }
+    ingot_context_destroy(context);
+    return NULL;
+}
+
+static void contexts_run_side_by_side(void **state) {
+    struct worker workers[4];
+    for (int i = 0; i < 4; i++) {
+        workers[i] = (struct worker){.number = i};
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(workers[i].thread, NULL);
+    for (int i = 0; i < 4; i++)
+        assert_false(workers[i].differs);
+}
+
+/* ---- The caller's own streams ------------------------------------------------------------------------------------------------ */
+
+struct driver {
+    void *library;
+    int (*retain)(void **context, int device);
+    int (*set)(void *context);
+    int (*get)(void **context);
+    int (*stream_create)(void **stream, unsigned flags);
+    int (*stream_destroy)(void *stream);
+    int (*stream_synchronize)(void *stream);
+};
+
+static void open_driver(struct driver *d) {
+    d->library = dlopen("libcuda.so.1", RTLD_NOW);
+    assert_non_null(d->library);
+    *(void **)&d->retain = dlsym(d->library, "cuDevicePrimaryCtxRetain");
+    *(void **)&d->set = dlsym(d->library, "cuCtxSetCurrent");
+    *(void **)&d->get = dlsym(d->library, "cuCtxGetCurrent");
+    *(void **)&d->stream_create = dlsym(d->library, "cuStreamCreate");
+    *(void **)&d->stream_destroy = dlsym(d->library, "cuStreamDestroy_v2");
+    *(void **)&d->stream_synchronize = dlsym(d->library, "cuStreamSynchronize");
+}
+
+static void runs_on_the_callers_streams(void **state) {
+    struct driver d;
+    void *own, *current = NULL, *streams[3];
+    struct ingot_error error;
+    open_driver(&d);
+    struct ingot_context *context = make_context(NULL);
+    assert_int_equal(d.get(&current), 0);
+    assert_null(current); /* nothing was left current */
+    assert_int_equal(d.retain(&own, 0), 0);
+    assert_int_equal(d.set(own), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(d.stream_create(&streams[i], 1), 0);
+    for (int turn = 0; turn < 30; turn++) {
+        int64_t batch = batches[turn % 5];
+        bind(context, batch, pixels, INGOT_HOST);
+        must(ingot_context_enqueue(context, streams[turn % 3], &error), &error);
+        if (turn % 4 == 3) continue; /* the next run comes behind it, on another stream */
+        must(ingot_context_wait(context, &error), &error);
+        check(context, batch);
+    }
+    must(ingot_context_wait(context, &error), &error);
+    assert_int_equal(d.get(&current), 0);
+    assert_ptr_equal(current, own);
+    ingot_context_destroy(context);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(d.stream_destroy(streams[i]), 0);
+    d.set(NULL);
+    dlclose(d.library);
+}
+
+/* ---- Set-up -------------------------------------------------------------------------------------------------------------------- */
+
+static void run_on_cpu(void) {
+    struct ingot_error error;
+    struct ingot_engine *other;
+    struct ingot_context *context;
+    struct ingot_tensor output;
+    must(ingot_engine_load_memory(on_cpu.data, on_cpu.size, NULL, &other, &error), &error);
+    must(ingot_context_create(other, NULL, &context, &error), &error);
+    bind(context, LARGEST, pixels, INGOT_HOST);
+    run(context);
+    must(ingot_context_output(context, 0, &output, &error), &error);
+    memcpy(expected, output.data, sizeof expected);
+    ingot_context_destroy(context);
+    ingot_engine_release(other);
+}
+
+static int set_up(void **state) {
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    struct ingot_error error;
+    uint64_t seed = 1;
+    for (int i = 0; i < LARGEST * PIXELS; i++)
+        pixels[i] = test_random(&seed);
+    test_network_build(&on_cpu, model_path, NULL);
+    run_on_cpu();
+    options.target = "cuda";
+    test_network_build(&on_gpu, model_path, &options);
+    must(ingot_engine_load_memory(on_gpu.data, on_gpu.size, NULL, &engine, &error), &error);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    ingot_engine_release(engine);
+    test_network_release(&on_gpu);
+    test_network_release(&on_cpu);
+    return 0;
+}
+
+/* A GPU, and the library that compiles for it? */
+static bool can_run(struct ingot_error *error) {
+    struct ingot_gpu_info gpu;
+    struct ingot_model *model;
+    void *data;
+    size_t size;
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    options.target = "cuda";
+    if (ingot_gpu_describe(0, &gpu, error)) return false;
+    printf("GPU 0: %s, %s\n", gpu.name, gpu.target);
+    if (ingot_model_load(model_path, NULL, &model, error)) return false;
+    enum ingot_status status = ingot_model_build_memory(model, &options, &data, &size, error);
+    if (status == INGOT_OK) ingot_blob_release(model, data, size);
+    ingot_model_destroy(model);
+    return status != INGOT_TOOLCHAIN; /* whatever else is wrong is for the tests to show */
+}
+
+/* The network's file may be given, where the sources are not. */
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_engine_runs_all_batches),   cmocka_unit_test(data_may_lie_anywhere),
+        cmocka_unit_test(enqueueing_takes_microseconds), cmocka_unit_test(times_and_profiles),
+        cmocka_unit_test(contexts_run_side_by_side),     cmocka_unit_test(runs_on_the_callers_streams),
+    };
+    struct ingot_error error = {0};
+    if (argc > 1) model_path = argv[1];
+    if (!can_run(&error)) {
+        printf("skipped: %s\n", error.message);
+        return 0;
+    }
+    return cmocka_run_group_tests_name("the example network on a GPU", tests, set_up, tear_down);
+}
