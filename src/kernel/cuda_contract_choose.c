@@ -48,10 +48,15 @@ static int resident(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *
     return least < 1 ? 1 : least;
 }
 
-/* Multiply-adds of a multiprocessor in a nanosecond. Small parts of a tile for each warp are held back by shared memory. */
-static double rate(const struct ig_cuda_gemm *g) {
-    if (g->math == IG_CUDA_FMA)
-        return 190.0 * (g->thread_m * g->thread_n >= 64 ? 0.85 : g->thread_m * g->thread_n >= 32 ? 0.7 : 0.5);
+/* Multiply-adds of a multiprocessor in a nanosecond where it has so many warps. A thread with few results of its own waits
+ * for shared memory; one warp a scheduler waits for itself. */
+static double rate(const struct ig_cuda_gemm *g, int warps) {
+    double alone = warps > 4 ? 1 : 0.6;
+    if (g->math == IG_CUDA_FMA) {
+        int results = g->thread_m * g->thread_n;
+        double share = results >= 64 ? 0.75 : results >= 32 ? 0.7 : results >= 16 ? 0.5 : results >= 8 ? 0.3 : 0.17;
+        return 225 * share * alone;
+    }
     double full = g->math == IG_CUDA_TF32 ? 850 : 1700;
     double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n;
     return full * (m * n / (m + n)) / (m * n / (m + n) + 8);
@@ -59,7 +64,7 @@ static double rate(const struct ig_cuda_gemm *g) {
 
 /* Nanoseconds of a step where `together` blocks share the multiprocessor. */
 static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int together) {
-    double products = (double)g->bm * g->bn * g->bk * together / rate(g);
+    double products = (double)g->bm * g->bn * g->bk * together / rate(g, ig_cuda_gemm_threads(g) / 32 * together);
     double bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g) * together;
     double copies = bytes / 40;
     double issue =
@@ -76,7 +81,7 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     int64_t waves = ceil_div(blocks, at_once);
     int64_t last = blocks - (waves - 1) * at_once;
     int full = resident(p, g), rest = (int)ceil_div(last, PROCESSORS);
-    double around = 1200 + (g->split > 1 ? 500 : 0);
+    double around = 2200 + (g->split > 1 ? 500 : 0);
     double finish = (double)g->bm * g->bn / g->split * 0.02;
     double time = (double)(waves - 1) * ((double)steps * step_time(p, g, full) + finish * full + around / full);
     time += (double)steps * step_time(p, g, rest) + finish * rest + around;

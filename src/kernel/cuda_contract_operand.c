@@ -5,6 +5,8 @@
 #include "kernel/affine.h"
 #include "kernel/cuda_contract.h"
 
+enum { MOST_TAPS = 16 }; /* along an axis of a window that the template copies */
+
 static ig_dim constant(struct ig_contract *c, int64_t i) {
     return ig_dim_const(c->graph->dims, i);
 }
@@ -211,7 +213,8 @@ static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int element) 
     if (is_pointwise(c)) {
         s.kind = IG_CUDA_ALONG;
         s.ld = pixel;
-    } else if (c->spatial > 2) {
+    } else if (c->spatial > 2 || known(c, c->depth_dim[0]) > MOST_TAPS ||
+               known(c, c->depth_dim[c->spatial - 1]) > MOST_TAPS) {
         return none();
     }
     return s;

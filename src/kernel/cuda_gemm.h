@@ -35,9 +35,11 @@ struct ig_cuda_gemm {
     enum ig_cuda_math math;
     int bm, bn, bk;
     int warps_m, warps_n;   /* tensor cores: how the tile is divided among warps */
+    bool warpgroups;        /* F16, BF16: by wgmma (sm_90a), whose groups of four warps have 64 rows; stages >= 3 */
     int thread_m, thread_n; /* CUDA cores: results of a thread; thread_n a multiple of 4 */
     int stages;
-    int split; /* blocks of a cluster that share the depth; 1: none */
+    bool whole_depth; /* the depth is a multiple of bk */
+    int split;        /* blocks of a cluster that share the depth; 1: none */
     enum ig_cuda_operand a, b;
     int a_copy, b_copy; /* bytes that are copied at once: 16, 8, 4 or 2, which divide all that addresses are made of */
     int64_t piece;      /* LISTED: elements of a piece; 0: the depth is one */

@@ -15,11 +15,12 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
         ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d };\n", g->warps_m, g->warps_n);
     ig_text_printf(text, "enum { A_BYTES = %d, STAGE_BYTES = %d, TILE_ROW = %d };\n", g->bm * line * element,
                    (g->bm + g->bn) * line * element, g->bn + IG_CUDA_TILE_PAD);
-    ig_text_printf(text, "enum { A_ACROSS = %d, B_ACROSS = %d, ACROSS_TURN = %d };\n", g->a == IG_CUDA_ACROSS,
-                   g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1);
+    ig_text_printf(text, "enum { A_ACROSS = %d, B_ACROSS = %d, ACROSS_TURN = %d, WHOLE_DEPTH = %d };\n",
+                   g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1, g->whole_depth);
     if (g->a == IG_CUDA_WINDOWS) {
-        ig_text_printf(text, "enum { TAPS_X = %d, STRIDE_Y = %d, STRIDE_X = %d, DILATION_Y = %d, DILATION_X = %d };\n",
-                       g->taps[1], g->strides[0], g->strides[1], g->dilations[0], g->dilations[1]);
+        ig_text_printf(text, "enum { TAPS_Y = %d, TAPS_X = %d, STRIDE_Y = %d, STRIDE_X = %d };\n", g->taps[0],
+                       g->taps[1], g->strides[0], g->strides[1]);
+        ig_text_printf(text, "enum { DILATION_Y = %d, DILATION_X = %d };\n", g->dilations[0], g->dilations[1]);
     }
 }
 
@@ -75,6 +76,38 @@ static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
         a.parameters, b.parameters, a.type, a.arguments, b.type, b.arguments);
 }
 
+/* The instruction that multiplies 64 rows by a group's columns. */
+static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    const char *type = g->math == IG_CUDA_BF16 ? "bf16" : "f16";
+    int columns = g->bn / g->warps_n, sums = columns / 2;
+    ig_text_printf(
+        text,
+        "__device__ __forceinline__ void multiply_add(float (&c)[%d][4], unsigned long long a, unsigned long "
+        "long b) {\n"
+        "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n\"\n"
+        "                 \"wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {\"",
+        columns / 8, columns, type, type);
+    for (int i = 0; i < sums; i++)
+        ig_text_printf(text, "%s\"%%%d%s\"", i % 16 == 0 ? "\n                 " : " ", i, i + 1 < sums ? ", " : "");
+    ig_text_printf(text, "\n                 \"}, %%%d, %%%d, add, 1, 1, %d, %d;\\n}\"\n                 :", sums,
+                   sums + 1, g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS);
+    for (int i = 0; i < sums; i++)
+        ig_text_printf(text, "%s\"+f\"(c[%d][%d])%s", i % 4 == 0 && i > 0 ? "\n                   " : " ", i / 4, i % 4,
+                       i + 1 < sums ? "," : "");
+    ig_text_add(text, "\n                 : \"l\"(a), \"l\"(b));\n}\n");
+}
+
+/* How steps are multiplied, and the walk over them. */
+static void print_products(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    if (g->warpgroups) {
+        print_group_multiply(g, text);
+        ig_text_add(text, ig_cuda_template_gemm_wgmma);
+        return;
+    }
+    ig_text_add(text, g->math == IG_CUDA_FMA ? ig_cuda_template_gemm_fma : ig_cuda_template_gemm_mma);
+    ig_text_add(text, ig_cuda_template_gemm_walk);
+}
+
 /* The product of what the kernel's loops have filled in. */
 static const char add[] = "__device__ __forceinline__ void add(sums &c, float *tile) {\n"
                           "    const unsigned memory = (unsigned)__cvta_generic_to_shared(tile);\n"
@@ -91,8 +124,8 @@ void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
     if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_windows);
     print_place(g, "a", g->a, g->bm, text);
     print_place(g, "b", g->b, g->bn, text);
-    ig_text_add(text, g->math == IG_CUDA_FMA ? ig_cuda_template_gemm_fma : ig_cuda_template_gemm_mma);
     ig_text_add(text, ig_cuda_template_gemm);
+    print_products(g, text);
     if (filled)
         ig_text_add(text, add);
     else

@@ -1,4 +1,4 @@
-// The walk along the depth: copies run STAGES - 1 steps ahead of the products.
+// What walks along the depth have in common: the blocks' shares of it, and what is done with the sums.
 
 __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
@@ -30,48 +30,33 @@ __device__ __forceinline__ void add_up(float *tile) {
 }
 
 // What every multiply ends with: the tile is complete and seen by all threads.
-__device__ __forceinline__ void finish(const sums &c, float *tile) {
+template <class SUMS> __device__ __forceinline__ void finish(const SUMS &c, float *tile) {
     __syncthreads();
     c.store(tile);
     if constexpr (SPLIT > 1) add_up(tile);
     __syncthreads();
 }
 
-template <class LOAD_A, class LOAD_B>
-__device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LOAD_B &load_b, long long depth) {
-    const unsigned memory = (unsigned)__cvta_generic_to_shared(tile);
-    int first = 0, steps = (int)((depth + DEPTH - 1) / DEPTH);
+// The steps of this block: of a cluster's blocks each has its share.
+__device__ __forceinline__ void share_out(long long depth, int &first, int &end) {
+    first = 0;
+    end = (int)((depth + DEPTH - 1) / DEPTH);
     if constexpr (SPLIT > 1) {
         unsigned rank;
         asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-        const int share = (steps + SPLIT - 1) / SPLIT;
-        first = min((int)rank * share, steps);
-        steps = min(first + share, steps);
+        const int share = (end + SPLIT - 1) / SPLIT;
+        first = min((int)rank * share, end);
+        end = min(first + share, end);
     }
-    __syncthreads();
-#pragma unroll
-    for (int s = 0; s < STAGES - 1; s++) {
-        if (first + s < steps) {
-            load_a.load(memory + s * STAGE_BYTES, (long long)(first + s) * DEPTH, depth);
-            load_b.load(memory + s * STAGE_BYTES + A_BYTES, (long long)(first + s) * DEPTH, depth);
-        }
-        close_copies();
+}
+
+// Begins to copy the operands' parts of a step to its place, where there is such a step.
+template <class LOAD_A, class LOAD_B>
+__device__ __forceinline__ void copy_step(unsigned to, const LOAD_A &load_a, const LOAD_B &load_b, int step, int end,
+                                          long long depth) {
+    if (step < end) {
+        load_a.load(to, (long long)step * DEPTH, depth);
+        load_b.load(to + A_BYTES, (long long)step * DEPTH, depth);
     }
-    sums c;
-    c.clear();
-    int now = 0, next = STAGES - 1;
-    for (int s = first; s < steps; s++) {
-        wait_for_copies<STAGES - 2>();
-        __syncthreads();
-        if (s + STAGES - 1 < steps) {
-            load_a.load(memory + next * STAGE_BYTES, (long long)(s + STAGES - 1) * DEPTH, depth);
-            load_b.load(memory + next * STAGE_BYTES + A_BYTES, (long long)(s + STAGES - 1) * DEPTH, depth);
-        }
-        close_copies();
-        c.step(memory + now * STAGE_BYTES, memory + now * STAGE_BYTES + A_BYTES);
-        now = now + 1 == STAGES ? 0 : now + 1;
-        next = next + 1 == STAGES ? 0 : next + 1;
-    }
-    wait_for_copies<0>();
-    finish(c, tile);
+    close_copies();
 }

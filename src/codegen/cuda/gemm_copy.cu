@@ -12,7 +12,8 @@ template <int LINES, int BYTES, int TURN = 1> __device__ __forceinline__ unsigne
     return byte / width * (LINES * width) + line * width + turned * 16 + byte % 16;
 }
 
-// Copies BYTES bytes, or clears them. Those of 4 and more are under way until wait_for_copies.
+// Copies BYTES bytes where `inside`; else clears them, whatever `from` is. Those of 4 and more are under way until
+// wait_for_copies.
 template <int BYTES> __device__ __forceinline__ void copy(unsigned to, const char *from, bool inside) {
     if constexpr (BYTES == 16) {
         asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
@@ -49,18 +50,17 @@ template <int LINES, int COPY> struct along {
         inside = 0;
         for (int i = 0; i < count; i++)
             inside |= (line + i * apart < LINES && first + line + i * apart < lines ? 1ull : 0ull) << i;
-        if (!inside) from = base;
     }
 
     __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {
         const int line = threadIdx.x / units, byte = threadIdx.x % units * COPY;
-        const bool within = depth + byte / ELEMENT < end;
+        const bool within = WHOLE_DEPTH || depth + byte / ELEMENT < end;
+        const char *const here = from + depth * ELEMENT;
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const bool valid = within && (inside >> i & 1);
             if (LINES % apart == 0 || line + i * apart < LINES)
-                copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte),
-                           from + (valid ? i * stride + depth * ELEMENT : 0), valid);
+                copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte), here + i * stride,
+                           within && (inside >> i & 1));
         }
     }
 };
@@ -88,10 +88,10 @@ template <int LINES, int COPY, int PIECE> struct listed {
         if constexpr (PIECE > 0) offset = (unsigned)p / PIECE * piece_stride + (unsigned)p % PIECE;
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const bool valid = p < end && line + i * apart < LINES && line + i * apart < left;
             if (LINES % apart == 0 || line + i * apart < LINES)
                 copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte),
-                           valid ? base + (list[line + i * apart] + offset) * ELEMENT : base, valid);
+                           base + (list[line + i * apart] + offset) * ELEMENT,
+                           (WHOLE_DEPTH || p < end) && line + i * apart < left);
         }
     }
 };
@@ -106,19 +106,18 @@ template <int WIDTH, int COPY> struct across {
     __device__ __forceinline__ void start(const char *base, long long ld, long long first, long long lines) {
         const int unit = threadIdx.x % units * (COPY / ELEMENT);
         inside = first + unit < lines;
-        from = base + (inside ? first + unit : 0) * ELEMENT;
+        from = base + (first + unit) * ELEMENT;
         step = ld * ELEMENT;
     }
 
     __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {
         const int line = threadIdx.x / units, byte = threadIdx.x % units * COPY;
+        const char *const here = from + (depth + line) * step;
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const long long p = depth + line + i * apart;
-            const bool valid = inside && p < end;
             if (DEPTH % apart == 0 || line + i * apart < DEPTH)
                 copy<COPY>(to + place<DEPTH, WIDTH * ELEMENT, ACROSS_TURN>(line + i * apart, byte),
-                           from + (valid ? p * step : 0), valid);
+                           here + i * apart * step, inside && (WHOLE_DEPTH || depth + line + i * apart < end));
         }
     }
 };

@@ -13,7 +13,7 @@ template <int LINES, int COPY> struct windows {
     long long pixel;   // elements from one pixel to the next
     unsigned channels; // of the group
     const char *from[lines]; // the window's first pixel, which may lie outside
-    int y[lines], x[lines];  // its row and column; y is far outside where the line is
+    unsigned inside[lines];  // a bit for each of the taps' rows that is inside, and 16 bits on for each column
 
     __device__ __forceinline__ static int line_of(int i) {
         return one_line ? threadIdx.x % LINES : threadIdx.x / units + i * apart;
@@ -35,31 +35,35 @@ template <int LINES, int COPY> struct windows {
             const bool valid = m < rows && line_of(l) < LINES;
             const unsigned at = valid ? (unsigned)m : 0, row = at / (unsigned)out_width;
             const unsigned number = row / (unsigned)out_height;
-            y[l] = (int)(row - number * (unsigned)out_height) * STRIDE_Y - (int)above;
-            x[l] = (int)(at - row * (unsigned)out_width) * STRIDE_X - (int)before;
-            from[l] = base + (((long long)number * height + y[l]) * width + x[l]) * pixel * ELEMENT;
-            if (!valid) y[l] = -(1 << 30);
+            const int y = (int)(row - number * (unsigned)out_height) * STRIDE_Y - (int)above;
+            const int x = (int)(at - row * (unsigned)out_width) * STRIDE_X - (int)before;
+            from[l] = base + (((long long)number * height + y) * width + x) * pixel * ELEMENT;
+            inside[l] = 0;
+#pragma unroll
+            for (int t = 0; t < TAPS_Y; t++)
+                inside[l] |= (valid && (unsigned)(y + t * DILATION_Y) < (unsigned)height ? 1u : 0u) << t;
+#pragma unroll
+            for (int t = 0; t < TAPS_X; t++)
+                inside[l] |= ((unsigned)(x + t * DILATION_X) < (unsigned)width ? 1u : 0u) << (16 + t);
         }
     }
 
     // The element of the depth at which a copy begins, taken apart.
     struct tap {
-        int y, x;
+        int row, column;
         long long offset; // from the window's first pixel, in bytes
         bool within;
     };
     __device__ __forceinline__ tap take_apart(unsigned p, long long end) const {
         const unsigned number = p / channels, channel = p - number * channels;
-        const int row = number / TAPS_X, column = number % TAPS_X;
-        tap t = {row * DILATION_Y, column * DILATION_X, 0, p < end};
-        t.offset = ((t.y * width + t.x) * pixel + channel) * ELEMENT;
+        tap t = {(int)(number / TAPS_X), (int)(number % TAPS_X), 0, WHOLE_DEPTH || p < end};
+        t.offset = (((long long)t.row * DILATION_Y * width + t.column * DILATION_X) * pixel + channel) * ELEMENT;
         return t;
     }
 
     __device__ __forceinline__ void copy_one(unsigned to, int l, int line, int byte, const tap &t) const {
-        const int row = y[l] + t.y, column = x[l] + t.x;
-        const bool valid = t.within && (unsigned)row < (unsigned)height && (unsigned)column < (unsigned)width;
-        copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line, byte), valid ? from[l] + t.offset : base, valid);
+        const bool valid = t.within && (inside[l] >> t.row & inside[l] >> (16 + t.column) & 1);
+        copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line, byte), from[l] + t.offset, valid);
     }
 
     __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {

@@ -2,10 +2,13 @@
 #ifndef IG_CODEGEN_CUDA_TEMPLATES_H
 #define IG_CODEGEN_CUDA_TEMPLATES_H
 
+extern const char ig_cuda_template_attend[];
 extern const char ig_cuda_template_gemm[];
 extern const char ig_cuda_template_gemm_copy[];
 extern const char ig_cuda_template_gemm_fma[];
 extern const char ig_cuda_template_gemm_mma[];
+extern const char ig_cuda_template_gemm_walk[];
+extern const char ig_cuda_template_gemm_wgmma[];
 extern const char ig_cuda_template_gemm_windows[];
 
 #endif
