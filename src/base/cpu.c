@@ -4,6 +4,8 @@
  */
 #include "base/cpu.h"
 
+#include <string.h>
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -104,9 +106,30 @@ struct ig_cpu_caches ig_cpu_caches(void) {
     return caches;
 }
 
+/* The brand string: 48 bytes in three leaves, with spaces before and behind it. */
+static size_t read_name(char out[IG_CPU_NAME_SIZE]) {
+    uint32_t words[12] = {0};
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t *w = words + (size_t)4 * i;
+        if (!__get_cpuid(0x80000002 + i, &w[0], &w[1], &w[2], &w[3])) return 0;
+    }
+    memcpy(out, words, sizeof words);
+    out[sizeof words] = 0;
+    size_t skipped = strspn(out, " "), length = strlen(out + skipped);
+    memmove(out, out + skipped, length + 1);
+    while (length > 0 && out[length - 1] == ' ')
+        out[--length] = 0;
+    return length;
+}
+
 #else
 
 uint64_t ig_cpu_features(void) {
+    return 0;
+}
+
+static size_t read_name(char out[IG_CPU_NAME_SIZE]) {
+    (void)out;
     return 0;
 }
 
@@ -115,6 +138,10 @@ struct ig_cpu_caches ig_cpu_caches(void) {
 }
 
 #endif
+
+void ig_cpu_name(char out[IG_CPU_NAME_SIZE]) {
+    if (read_name(out) == 0) strcpy(out, "processor");
+}
 
 const char *ig_cpu_feature_name(uint64_t bits) {
     static const char *const names[IG_CPU_FEATURE_COUNT] = {

@@ -45,6 +45,10 @@ const char *ig_cpu_feature_name(uint64_t features);
 /* Linux hands out AMX tile registers on request, once per process. False where they cannot be had. */
 bool ig_cpu_request_amx(void);
 
+/* "Intel(R) Xeon(R) Platinum 8488C": as the processor calls itself; "processor" where it does not say. */
+enum { IG_CPU_NAME_SIZE = 49 };
+void ig_cpu_name(char out_name[IG_CPU_NAME_SIZE]);
+
 /* Bytes of data cache that one core sees; sensible defaults where the processor does not say. */
 struct ig_cpu_caches {
     size_t l1, l2, l3; /* l3 may be shared, and is 0 where there is none */
