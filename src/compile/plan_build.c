@@ -318,6 +318,7 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
         kernels[i].tactic = add_string(t, k->kernel->tactic ? k->kernel->tactic : "");
         kernels[i].threads = (uint32_t)k->kernel->threads;
         kernels[i].shared_bytes = (uint32_t)k->kernel->shared_bytes;
+        kernels[i].waits = ig_target_has_early_start(set->target);
     }
     plan->kernels = kernels;
     plan->n_kernels = set->kernels.count;

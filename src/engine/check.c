@@ -129,7 +129,7 @@ static enum ingot_status check_kernels(const struct checker *c) {
                 "kernel %u has its portable form beyond the code", i);
         REQUIRE(c, is_string(c, kernel->name) && is_string(c, kernel->fingerprint) && is_string(c, kernel->tactic),
                 "kernel %u has no name", i);
-        REQUIRE(c, kernel->reserved == 0, "kernel %u has something in its reserved field", i);
+        REQUIRE(c, kernel->waits <= 1, "kernel %u says neither that it waits nor that it does not", i);
     }
     return INGOT_OK;
 }

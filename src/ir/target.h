@@ -24,6 +24,11 @@ static inline bool ig_target_is_cuda(const struct ig_target *target) {
     return target->isa == IG_ISA_CUDA;
 }
 
+/* Kernels may be started before those that they depend on have ended, and wait by themselves (griddepcontrol). */
+static inline bool ig_target_has_early_start(const struct ig_target *target) {
+    return ig_target_is_cuda(target) && target->sm >= 90;
+}
+
 /* Columns of a packed weight panel (the attribute `packed` of matmul and conv): two vectors of f32, the width of the
  * contraction's micro-kernel. Decided here because the layout pass packs and the contract kernels read. */
 static inline int ig_target_nr(const struct ig_target *target) {

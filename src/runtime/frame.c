@@ -38,6 +38,7 @@ static enum ingot_status make_kernel(struct ig_frame_env *env, struct ig_frame_s
                                       .name = ig_plan_text(plan, kernel->name),
                                       .threads = kernel->threads,
                                       .shared = kernel->shared_bytes,
+                                      .waits = kernel->waits != 0,
                                       .buffers = step->operands,
                                       .n_buffers = plan_step->n_operands,
                                       .dims = dims,

@@ -224,6 +224,13 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
     return unit.at;
 }
 
+/* The next kernel's blocks may take their places as soon as all of this one's have theirs; and this one touches no memory
+ * before the last one's results are there, whose own wait saw to those before. */
+static void print_early_start(struct ig_code_printer *p) {
+    ig_code_line(p, "asm volatile(\"griddepcontrol.launch_dependents;\");");
+    ig_code_line(p, "asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");");
+}
+
 const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, const char *symbol,
                            const struct ig_target *target) {
     struct ig_cuda_printer c = {.level = IG_CUDA_BLOCK, .threads = kernel->threads, .spread_var = -1};
@@ -235,6 +242,7 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
     ig_cuda_place_buffers(&c);
     ig_cuda_place_fences(&c);
     if (kernel->shared_bytes > 0) ig_code_line(p, "extern __shared__ __align__(128) char ig_shared[];");
+    if (ig_target_has_early_start(target)) print_early_start(p);
     print_buffers(&c);
     uint32_t next = 0;
     ig_cuda_stmt(&c, p->k->top, &next);
