@@ -151,7 +151,8 @@ static void branches_capture(void **state) {
     assert_int_equal(test_count_ops(node->body[1], IG_OP_constant), 1);
     float x[] = {1, 2}, z[] = {5, 6};
     uint8_t yes = 1, no = 0;
-    struct ingot_tensor inputs[] = {{INGOT_BOOL, 0, {0}, &yes, INGOT_HOST}, {INGOT_F32, 1, {2}, x, INGOT_HOST}, {INGOT_F32, 1, {2}, z, INGOT_HOST}};
+    struct ingot_tensor inputs[] = {
+        {INGOT_BOOL, 0, {0}, &yes, INGOT_HOST}, {INGOT_F32, 1, {2}, x, INGOT_HOST}, {INGOT_F32, 1, {2}, z, INGOT_HOST}};
     test_assert_result(&m, graph, inputs, (float[]){-1, -2}, 2);
     inputs[0].data = &no;
     test_assert_result(&m, graph, inputs, (float[]){15, 26}, 2);

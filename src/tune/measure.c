@@ -20,7 +20,7 @@ struct measure {
     struct ig_measuring *m;
     struct ig_job *job;
     IG_VEC(struct trial) trials; /* the plain schedule is the last, where it is needed */
-    bool is_heavy; /* too much for the reference at full size */
+    bool is_heavy;               /* too much for the reference at full size */
     bool has_plain;
     void **results, **expected; /* by output, at the size that is being worked on */
     size_t *sizes;              /* of those */
