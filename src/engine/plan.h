@@ -97,7 +97,7 @@ struct ig_plan_kernel {
     ig_plan_string tactic;
     uint32_t threads;      /* CUDA: of a block */
     uint32_t shared_bytes; /* CUDA: dynamic shared memory of a block */
-    uint32_t waits;        /* CUDA: 1 where it waits for the kernel before it by itself, so that it may be started early */
+    uint32_t waits; /* CUDA: 1 where it waits for the kernel before it by itself, so that it may be started early */
 };
 
 /* One plan: the engine's main one, or a body of control flow (whose tensors name its inputs and outputs, and whose slots

@@ -28,7 +28,7 @@ struct ig_kernel {
     const struct ig_cuda_gemm *gemm; /* CUDA: the matrix product that the loops call as gemm::…, or NULL; printed by
                                        ig_cuda_gemm before the function */
     const struct ig_cuda_attend *attend; /* likewise attend::… and ig_cuda_attend */
-    ig_dim work;                     /* estimate, in vector operations, for deciding how many threads are worth it */
+    ig_dim work; /* estimate, in vector operations, for deciding how many threads are worth it */
 };
 
 /* Schedules a region by its family's first choice. Never fails for want of a tactic. */
