@@ -42,8 +42,8 @@ static bool same_shape(const struct ig_contract *c, ig_value value) {
 /* The element at hand of an input of the output's shape, where its place is known without the index. */
 static ig_x at_linear(struct ig_contract *c, ig_value value, const ig_x *index) {
     if (c->linear == IG_NO_X || !c->lower.is_input[value] || ig_lower_is_literal(c->graph, value)) return IG_NO_X;
-    if (!same_shape(c, value) || memcmp(index, c->position, (size_t)ig_type_of(c->graph, value)->rank * sizeof *index))
-        return IG_NO_X;
+    size_t bytes = (size_t)ig_type_of(c->graph, value)->rank * sizeof *index;
+    if (!same_shape(c, value) || memcmp(index, c->position, bytes) != 0) return IG_NO_X;
     return ig_x_load(c->k, c->lower.buffer_of[value], c->linear);
 }
 

@@ -65,8 +65,10 @@ static enum ingot_status read_symbol(const struct ig_plan *plan, const struct ig
             return IG_ERR(error, INGOT_INVALID_ARGUMENT,
                           "input '%s' has %lld elements, but '%s' is read from element %u of it", input,
                           (long long)ingot_tensor_elements(tensor), name, symbol->element);
-        const char *at = (const char *)tensor->data + symbol->element * ingot_dtype_size(tensor->dtype);
-        value = read_integer(tensor->dtype, tensor->memory == INGOT_CUDA ? (const void *)copy : at);
+        const char *at = (const char *)(tensor->memory == INGOT_CUDA ? copy : tensor->data);
+        if (!at) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "input '%s', which gives '%s', has no data", input, name);
+        if (tensor->memory != INGOT_CUDA) at += symbol->element * ingot_dtype_size(tensor->dtype);
+        value = read_integer(tensor->dtype, at);
     }
     if (value < symbol->lo || value > symbol->hi) {
         char place[48];

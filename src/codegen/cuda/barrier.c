@@ -107,6 +107,8 @@ struct owners {
 };
 
 static void find_owners(struct owners *o, const struct ig_stmt *s, uint32_t *next, const struct ig_stmt *divided) {
+    const struct ig_stmt *const *body = (const struct ig_stmt *const *)s->body.at;
+    uint32_t n_body = s->body.count;
     struct access a = new_access(o->w);
     if (!divided && is_divided(o->w, s)) divided = s;
     note_own(o->w, s, (*next)++, &a);
@@ -115,8 +117,8 @@ static void find_owners(struct owners *o, const struct ig_stmt *s, uint32_t *nex
         if (!divided || (o->owner[b] && o->owner[b] != divided)) o->shared[b] = true;
         o->owner[b] = divided;
     }
-    for (uint32_t i = 0; i < s->body.count; i++)
-        find_owners(o, s->body.at[i], next, divided);
+    for (uint32_t i = 0; i < n_body; i++)
+        find_owners(o, body[i], next, divided);
 }
 
 static struct walk begin(struct ig_cuda_printer *p) {
