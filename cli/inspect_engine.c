@@ -98,6 +98,22 @@ static int column_width(const json_t *rows, const char *key, int least) {
     return least;
 }
 
+/* The time of the chosen candidate, and those of the others. */
+static void print_candidates(const json_t *kernel) {
+    const json_t *candidates = json_object_get(kernel, "candidates");
+    for (size_t i = 0; i < json_array_size(candidates); i++) {
+        const json_t *c = json_array_get(candidates, i);
+        bool chosen = strcmp(json_text(c, "tactic"), json_text(kernel, "tactic")) == 0;
+        if (json_is_true(json_object_get(c, "rejected")))
+            printf("%16s rejected    %s\n", "", json_text(c, "tactic"));
+        else if (json_object_get(c, "ns"))
+            printf("%14s %c %8.2f us  %s\n", "", chosen ? '*' : ' ', (double)json_number(c, "ns") / 1e3,
+                   json_text(c, "tactic"));
+        else
+            printf("%14s %c not timed    %s\n", "", chosen ? '*' : ' ', json_text(c, "tactic"));
+    }
+}
+
 void inspect_kernels_print(const json_t *explanation) {
     const json_t *kernels = json_object_get(explanation, "kernels");
     int name = column_width(kernels, "name", 28), tactic = column_width(kernels, "tactic", 32);
@@ -111,6 +127,7 @@ void inspect_kernels_print(const json_t *explanation) {
                json_text(kernel, "name"), tactic, json_text(kernel, "tactic"), precision,
                json_text(region, "precision"), ops);
         free(ops);
+        print_candidates(kernel);
     }
 }
 

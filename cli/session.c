@@ -59,6 +59,9 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->precision = arguments->precision;
     o->precision_of = arguments->precision_of.at;
     o->n_precision_of = arguments->precision_of.count;
+    o->tune_seconds = arguments->tune;
+    o->timing_caches = arguments->timing_caches.at;
+    o->n_timing_caches = arguments->timing_caches.count;
     o->dump_after = arguments->dump_after;
     o->dump = &job->dump;
     o->cc = arguments->cc ? arguments->cc : getenv("INGOT_CC");
@@ -85,6 +88,7 @@ void build_arguments_free(struct build_arguments *arguments) {
     option_list_free(&arguments->shapes);
     option_list_free(&arguments->passes);
     option_list_free(&arguments->precision_of);
+    option_list_free(&arguments->timing_caches);
 }
 
 /* ---- Sessions */

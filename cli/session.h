@@ -9,7 +9,8 @@ struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
     unsigned opt_level, jobs;
     const char *precision;
-    struct option_list shapes, passes, precision_of;
+    struct option_list shapes, passes, precision_of, timing_caches;
+    double tune;
     bool portable, verify_passes, quiet;
     unsigned device; /* which GPU the target "cuda" means */
 };
@@ -47,6 +48,19 @@ struct build_arguments {
          "system's)",                                                                                                  \
          &(b).nvrtc},                                                                                                  \
         {"portable", 0, OPTION_FLAG, NULL, "CUDA: PTX too, for newer GPUs than the target", &(b).portable},            \
+        {"tune",                                                                                                       \
+         0,                                                                                                            \
+         OPTION_NUMBER,                                                                                                \
+         "SECONDS",                                                                                                    \
+         "measures the ways to compute each kernel on this machine, for\nat most so long (default: 0, the first "      \
+         "choice is taken)",                                                                                           \
+         &(b).tune},                                                                                                   \
+        {"timing-cache",                                                                                               \
+         0,                                                                                                            \
+         OPTION_LIST,                                                                                                  \
+         "FILE",                                                                                                       \
+         "what was measured before, and now; repeatable: all are read,\nthe last one is written",                      \
+         &(b).timing_caches},                                                                                          \
         {"jobs", 'j', OPTION_UNSIGNED, "N", "kernels compiled at once (default: one per processor)", &(b).jobs}, {     \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }

@@ -394,11 +394,18 @@ struct ingot_build_options {
     const char *const *precision_of;
     size_t n_precision_of;
     int device; /* the number of the GPU that the target "cuda" means */
+    /* Measure the ways to compute each kernel on this machine, for at most so many seconds: see docs/tuning.md. 0: do not
+     * measure. At optimisation level 0, the first choice is taken in any case. */
+    double tune_seconds;
+    /* Files with what was measured before, read one after the other; a later one wins. What is measured is written to the
+     * last one, together with what was read; it need not exist. */
+    const char *const *timing_caches;
+    size_t n_timing_caches;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0                                                                                  \
+            false, NULL, NULL, 0, 0, 0, NULL, 0                                                                      \
     }
 
 /* Compiles into the engine file `path`, which appears whole or not at all. */

@@ -123,6 +123,27 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
     }
 }
 
+/* What the chosen candidate takes, and the others. */
+static void put_rivals(struct ig_text *t, const struct ig_compiled_kernel *k) {
+    const struct ig_tuned *tuned = k->tuned;
+    if (!tuned || !tuned->device) return;
+    put_field(t, "measured_on", tuned->device);
+    ig_text_add(t, ", ");
+    put_field(t, "measured_at", tuned->shapes);
+    ig_text_add(t, ", \"candidates\": [");
+    for (uint32_t i = 0; i < tuned->rivals.count; i++) {
+        const struct ig_rival *rival = &tuned->rivals.at[i];
+        ig_text_add(t, i ? ", {" : "{");
+        put_field(t, "tactic", rival->tactic);
+        if (rival->nanoseconds == IG_TIMING_REJECTED)
+            ig_text_add(t, ", \"rejected\": true");
+        else if (rival->nanoseconds)
+            ig_text_printf(t, ", \"ns\": %llu", (unsigned long long)rival->nanoseconds);
+        ig_text_add(t, "}");
+    }
+    ig_text_add(t, "], ");
+}
+
 static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
     ig_text_add(t, "  \"kernels\": [");
     for (uint32_t i = 0; i < e->set->kernels.count; i++) {
@@ -134,6 +155,7 @@ static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
         ig_text_add(t, ", ");
         put_field(t, "tactic", k->kernel->tactic ? k->kernel->tactic : "");
         ig_text_printf(t, ", \"regions\": %u, ", k->uses);
+        put_rivals(t, k);
         put_field(t, "source", k->source);
         ig_text_add(t, "}");
     }

@@ -7,8 +7,9 @@
 #include "codegen/c/print.h"
 #include "codegen/cuda/print.h"
 
-void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_target *target) {
-    *set = (struct ig_kernel_set){.job = job, .target = target};
+void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_kernel_compiler *compiler,
+                        const struct ig_tuner *tuner) {
+    *set = (struct ig_kernel_set){.job = job, .target = compiler->target, .compiler = compiler, .tuner = tuner};
     ig_map_init(&set->by_fingerprint, job);
 }
 
@@ -32,9 +33,10 @@ uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, co
     ig_hash128_print(ig_hash128(text, strlen(text)), digits);
     k.fingerprint = digits;
     k.symbol = ig_format(set->job, "%s_%u", family_name(region->family), set->kernels.count);
-    k.kernel = ig_kernel_make(graph, region, set->target);
-    k.source = ig_target_is_cuda(set->target) ? ig_cuda_kernel(set->job, k.kernel, k.symbol, set->target)
-                                              : ig_c_kernel(set->job, k.kernel, k.symbol, set->target);
+    k.tuned = set->tuner ? ig_tuner_get(set->tuner, digits) : NULL;
+    k.kernel = ig_kernel_candidate(graph, region, set->target, k.tuned ? k.tuned->choice : 0);
+    IG_ASSERT(set->job, k.kernel != NULL);
+    k.source = ig_kernel_compiler_print(set->job, set->compiler, k.kernel, k.symbol);
     index = set->kernels.count;
     IG_PUSH(set->job, &set->kernels, k);
     ig_map_put_name(&set->by_fingerprint, text, index);
@@ -64,16 +66,29 @@ static const char *const *target_flags(const struct ig_target *target) {
     return target->isa == IG_ISA_X86_64_V3 ? v3 : v4;
 }
 
-void ig_kernel_set_compile(struct ig_kernel_set *set, const struct ig_kernel_compiler *compiler,
-                           void (*progress)(void *user, unsigned done, unsigned total), void *user) {
+const char *ig_kernel_compiler_print(struct ig_job *job, const struct ig_kernel_compiler *compiler,
+                                     const struct ig_kernel *kernel, const char *symbol) {
+    const struct ig_target *target = compiler->target;
+    return ig_target_is_cuda(target) ? ig_cuda_kernel(job, kernel, symbol, target)
+                                     : ig_c_kernel(job, kernel, symbol, target);
+}
+
+void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler *compiler,
+                            const struct ig_source *sources, unsigned count,
+                            void (*progress)(void *user, unsigned done, unsigned total), void *user,
+                            struct ig_code *out_code) {
+    if (ig_target_is_cuda(compiler->target)) {
+        ig_nvrtc_compile(job, compiler->nvrtc, compiler->arch, compiler->portable, compiler->jobs, sources, count,
+                         progress, user, out_code);
+        return;
+    }
+    ig_toolchain_compile(job, &compiler->c, target_flags(compiler->target), sources, count, progress, user, out_code);
+}
+
+void ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
+                           void *user) {
     struct ig_source *sources = IG_NEW_ARRAY(set->job, struct ig_source, set->kernels.count + 1);
     for (uint32_t i = 0; i < set->kernels.count; i++)
         sources[i] = (struct ig_source){set->kernels.at[i].symbol, set->kernels.at[i].source};
-    if (ig_target_is_cuda(compiler->target)) {
-        ig_nvrtc_compile(set->job, compiler->nvrtc, compiler->arch, compiler->portable, compiler->jobs, sources,
-                         set->kernels.count, progress, user, &set->code);
-        return;
-    }
-    ig_toolchain_compile(set->job, &compiler->c, target_flags(set->target), sources, set->kernels.count, progress, user,
-                         &set->code);
+    ig_kernel_compiler_run(set->job, set->compiler, sources, set->kernels.count, progress, user, &set->code);
 }

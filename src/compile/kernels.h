@@ -6,6 +6,7 @@
 #include "kernel/kernel.h"
 #include "toolchain/nvrtc.h"
 #include "toolchain/toolchain.h"
+#include "tune/tune.h"
 
 /* What compiles kernels for a target: a C compiler or NVRTC. */
 struct ig_kernel_compiler {
@@ -21,6 +22,13 @@ struct ig_kernel_compiler {
 /* Finds it. Raises INGOT_TOOLCHAIN. */
 void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
                              const struct ingot_build_options *options, struct ig_kernel_compiler *out_compiler);
+/* The text of a kernel, and texts to machine code. */
+const char *ig_kernel_compiler_print(struct ig_job *job, const struct ig_kernel_compiler *compiler,
+                                     const struct ig_kernel *kernel, const char *symbol);
+void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler *compiler,
+                            const struct ig_source *sources, unsigned count,
+                            void (*progress)(void *user, unsigned done, unsigned total), void *user,
+                            struct ig_code *out_code);
 
 struct ig_compiled_kernel {
     const char *symbol;
@@ -28,6 +36,7 @@ struct ig_compiled_kernel {
     const struct ig_kernel *kernel; /* as scheduled for the first region that needed it */
     struct ig_graph *graph;         /* of that region */
     const struct ig_region *region;
+    const struct ig_tuned *tuned; /* its candidates and their times; NULL: the first was taken without asking */
     const char *source;
     uint32_t uses; /* how many regions share it */
 };
@@ -35,16 +44,19 @@ struct ig_compiled_kernel {
 struct ig_kernel_set {
     struct ig_job *job;
     const struct ig_target *target;
+    const struct ig_kernel_compiler *compiler;
+    const struct ig_tuner *tuner; /* chooses among candidates; NULL: the first */
     struct ig_map by_fingerprint;
     IG_VEC(struct ig_compiled_kernel) kernels;
     struct ig_code code;
 };
 
-void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_target *target);
+void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_kernel_compiler *compiler,
+                        const struct ig_tuner *tuner);
 /* The index of the kernel for a region; schedules and prints it on first sight. */
 uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region);
 /* Compiles all: one blob, entries in the order of the kernels. */
-void ig_kernel_set_compile(struct ig_kernel_set *set, const struct ig_kernel_compiler *compiler,
-                           void (*progress)(void *user, unsigned done, unsigned total), void *user);
+void ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
+                           void *user);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The pipeline, a straight line: specialise, passes, regions to kernels, plan, machine code, explanation, engine file.
+ * The pipeline, a straight line: specialise, passes, tuning, regions to kernels, plan, machine code, explanation, engine file.
  */
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #include "compile/plan_build.h"
 #include "compile/recipes.h"
 #include "compile/specialize.h"
+#include "compile/tuning.h"
 #include "ir/eval.h"
 #include "ir/print.h"
 #include "pass/pass.h"
@@ -82,9 +83,10 @@ static void compile_progress(void *user, unsigned done, unsigned total) {
 }
 
 static void make_code(struct build *b) {
-    ig_kernel_set_init(&b->kernels, b->job, &b->target.target);
+    const struct ig_tuner *tuner = ig_tuning_run(b->graph, b->options, &b->target, &b->compiler);
+    ig_kernel_set_init(&b->kernels, b->job, &b->compiler, tuner);
     ig_plan_build(b->graph, &b->kernels, &b->built);
-    ig_kernel_set_compile(&b->kernels, &b->compiler, compile_progress, b);
+    ig_kernel_set_compile(&b->kernels, compile_progress, b);
     ig_plan_set_entries(&b->built, &b->kernels);
 }
 

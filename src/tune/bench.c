@@ -35,15 +35,15 @@ static const char *gpu_mismatch(struct ig_job *job, const struct ig_target *targ
                                 const struct ig_device_cuda_info *gpu) {
     bool fits = target->sm_own ? gpu->sm == target->sm : gpu->sm >= target->sm && gpu->sm / 10 == target->sm / 10;
     if (fits) return NULL;
-    return ig_format(job, "GPU 0 (%s) is '%s', the target is 'sm_%d%s'", gpu->name, gpu->arch, target->sm,
+    return ig_format(job, "the GPU (%s) is '%s', the target is 'sm_%d%s'", gpu->name, gpu->arch, target->sm,
                      target->sm_own ? "a" : "");
 }
 
-const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, uint64_t features) {
+const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, uint64_t features, int ordinal) {
     if (ig_target_is_cuda(target)) {
         struct ig_device_cuda_info gpu;
         struct ingot_error error;
-        if (ig_device_cuda_describe(0, &gpu, &error) != INGOT_OK || gpu_mismatch(job, target, &gpu)) return NULL;
+        if (ig_device_cuda_describe(ordinal, &gpu, &error) != INGOT_OK || gpu_mismatch(job, target, &gpu)) return NULL;
         return ig_format(job, "%s, driver %d.%d", gpu.name, gpu.driver / 1000, gpu.driver % 1000 / 10);
     }
     char name[IG_CPU_NAME_SIZE];
@@ -53,14 +53,14 @@ const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, 
     return ig_format(job, "%s, %u thread%s", name, threads, threads == 1 ? "" : "s");
 }
 
-static enum ingot_status open_device(struct ig_job *job, const struct ig_target *target, uint64_t features,
+static enum ingot_status open_device(struct ig_job *job, const struct ig_target *target, uint64_t features, int ordinal,
                                      struct ig_device **out_device, struct ingot_error *error) {
     if (ig_target_is_cuda(target)) {
         struct ig_device_cuda_info gpu;
-        IG_TRY(ig_device_cuda_describe(0, &gpu, error));
+        IG_TRY(ig_device_cuda_describe(ordinal, &gpu, error));
         const char *mismatch = gpu_mismatch(job, target, &gpu);
         if (mismatch) return IG_ERR(error, INGOT_INCOMPATIBLE, "%s", mismatch);
-        return ig_device_cuda_create(0, job->allocator, out_device, error);
+        return ig_device_cuda_create(ordinal, job->allocator, out_device, error);
     }
     uint64_t missing = features & ~ig_cpu_features();
     if (missing)
@@ -82,12 +82,12 @@ static void close_bench(void *resource) {
     b->device = NULL;
 }
 
-struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features) {
+struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features, int ordinal) {
     struct ig_bench *b = IG_NEW(job, struct ig_bench);
     struct ingot_error error;
     b->job = job;
     ig_defer(job, close_bench, b);
-    enum ingot_status status = open_device(job, target, features, &b->device, &error);
+    enum ingot_status status = open_device(job, target, features, ordinal, &b->device, &error);
     if (status == INGOT_OK) status = b->device->api->stream_create(b->device, &b->stream, &error);
     if (status == INGOT_OK) status = b->device->api->event_create(b->device, &b->begin, &error);
     if (status == INGOT_OK) status = b->device->api->event_create(b->device, &b->end, &error);

@@ -19,11 +19,12 @@
 struct ig_bench;
 
 /* "Intel(R) Xeon(R) …, 2 threads", "NVIDIA H100 80GB HBM3, driver 13.0": what the times of this machine are times of.
- * NULL where it has no device for the target. `features`: what code for the target needs of a processor. */
-const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, uint64_t features);
+ * NULL where it has no device for the target. `features`: what code for the target needs of a processor; `gpu`: the
+ * number of the GPU. */
+const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, uint64_t features, int gpu);
 /* Opens the device; gives it back at the end of the job, or before. Raises INGOT_DEVICE or INGOT_INCOMPATIBLE, naming both
  * sides, where this machine has none for the target. */
-struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features);
+struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features, int gpu);
 void ig_bench_close(struct ig_bench *bench);
 
 /* Brings the subject's inputs to the device. `model_weights`: bytes of all weights of the model. */

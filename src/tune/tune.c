@@ -26,7 +26,7 @@ struct ig_tuner *ig_tuner_create(struct ig_job *job, const struct ig_tune_option
                                  struct ig_timing_cache *cache) {
     struct ig_tuner *t = IG_NEW(job, struct ig_tuner);
     *t = (struct ig_tuner){.job = job, .options = *options, .cache = cache};
-    t->device = ig_bench_device(job, options->target, options->features);
+    t->device = ig_bench_device(job, options->target, options->features, options->gpu);
     ig_map_init(&t->by_fingerprint, job);
     ig_map_init(&t->counted, job);
     return t;
@@ -201,7 +201,7 @@ static unsigned measure_all(struct ig_tuner *t) {
     for (uint32_t i = 0; i < t->regions.count; i++)
         total += t->regions.at[i].open;
     while ((r = next_region(t)) != NULL && now() < end) {
-        if (!bench) bench = ig_bench_open(t->job, t->options.target, t->options.features);
+        if (!bench) bench = ig_bench_open(t->job, t->options.target, t->options.features, t->options.gpu);
         struct ig_measuring m = {.job = t->job,
                                  .options = &t->options,
                                  .bench = bench,

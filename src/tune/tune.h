@@ -21,6 +21,7 @@
 struct ig_tune_options {
     const struct ig_target *target;
     uint64_t features;     /* that code for it needs of a processor */
+    int gpu;               /* CUDA: the number of the GPU to measure on */
     const char *compiler;  /* what prints and compiles kernels, with versions */
     double seconds;        /* for measuring; 0: none */
     struct ig_sizes sizes; /* at which is measured: of all symbols */
