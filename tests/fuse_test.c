@@ -15,8 +15,8 @@ struct division {
 
 static char letter(enum ig_family family) {
     static const char letters[] = {
-        [IG_FAMILY_MAP] = 'm',  [IG_FAMILY_ROW] = 'r',  [IG_FAMILY_CONTRACT] = 'c', [IG_FAMILY_WINDOW] = 'w',
-        [IG_FAMILY_SCAN] = 's', [IG_FAMILY_REST] = 'x', [IG_FAMILY_CONTROL] = 'f',
+        [IG_FAMILY_MAP] = 'm',    [IG_FAMILY_ROW] = 'r',  [IG_FAMILY_CONTRACT] = 'c', [IG_FAMILY_WINDOW] = 'w',
+        [IG_FAMILY_ATTEND] = 'a', [IG_FAMILY_SCAN] = 's', [IG_FAMILY_REST] = 'x',     [IG_FAMILY_CONTROL] = 'f',
     };
     return letters[family];
 }

@@ -15,8 +15,9 @@ void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const str
 
 static const char *family_name(enum ig_family family) {
     static const char *const names[] = {
-        [IG_FAMILY_MAP] = "map",       [IG_FAMILY_ROW] = "row",   [IG_FAMILY_CONTRACT] = "contract",
-        [IG_FAMILY_WINDOW] = "window", [IG_FAMILY_SCAN] = "scan", [IG_FAMILY_REST] = "rest",
+        [IG_FAMILY_MAP] = "map",       [IG_FAMILY_ROW] = "row",       [IG_FAMILY_CONTRACT] = "contract",
+        [IG_FAMILY_ATTEND] = "attend", [IG_FAMILY_WINDOW] = "window", [IG_FAMILY_SCAN] = "scan",
+        [IG_FAMILY_REST] = "rest",
     };
     return names[family] ? names[family] : "kernel";
 }

@@ -34,6 +34,7 @@ enum ig_family {
     IG_FAMILY_MAP,
     IG_FAMILY_ROW,
     IG_FAMILY_CONTRACT,
+    IG_FAMILY_ATTEND, /* of regions alone: what two contractions with a softmax between them are on GPUs */
     IG_FAMILY_WINDOW,
     IG_FAMILY_SCAN,
     IG_FAMILY_REST,
@@ -164,8 +165,10 @@ struct ig_port {
 
 /* A set of nodes that one kernel computes (formed by the fuse pass). Its nodes appear in the graph's order. */
 struct ig_region {
-    enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, WINDOW, SCAN, REST, CONTROL */
-    ig_node_id anchor;     /* the contraction, window, … that gives it its family; of MAP and ROW the last node */
+    enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, ATTEND, WINDOW, SCAN, REST, CONTROL */
+    ig_node_id
+        anchor; /* the contraction, window, … that gives it its family; of MAP and ROW the last node; of ATTEND the
+                              second product */
     IG_VEC(ig_node_id) nodes;
     IG_VEC(ig_value) inputs;  /* read from memory, each once, in order of first use; weights included */
     IG_VEC(ig_value) outputs; /* written to memory */
@@ -184,7 +187,8 @@ struct ig_graph {
     IG_VEC(struct ig_value_info) values;
     IG_VEC(struct ig_port) inputs; /* in the model's order */
     IG_VEC(struct ig_port) outputs;
-    IG_VEC(struct ig_region) regions;       /* empty before the fuse pass; afterwards in an order of execution */
+    IG_VEC(struct ig_region) regions; /* empty before the fuse pass; afterwards in an order of execution */
+    bool attends;                     /* attentions may become regions; set by the attend pass, kept by all others */
     IG_VEC(struct ig_dim_pair) assumptions; /* of this graph, not of its bodies; each pair once */
     const char *origin;                     /* given to nodes appended from now on */
     struct ig_map *cse;                     /* node contents -> node; see build.h */

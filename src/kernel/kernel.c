@@ -25,7 +25,7 @@ static const schedule_fn cuda_schedules[] = {
     [IG_FAMILY_REST] = ig_kernel_rest,
 };
 /* The families that know several ways, on CPUs and GPUs. */
-static const choice_fn choosers[] = {[IG_FAMILY_CONTRACT] = ig_kernel_contract};
+static const choice_fn choosers[] = {[IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_ATTEND] = ig_kernel_attend};
 enum { N_FAMILIES = sizeof schedules / sizeof *schedules, N_CHOOSERS = sizeof choosers / sizeof *choosers };
 enum { CUDA_THREADS = 256 };
 

@@ -47,6 +47,7 @@ struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_re
 struct ig_kernel *ig_kernel_map(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_row(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_contract(struct ig_graph *, const struct ig_region *, const struct ig_target *, int choice);
+struct ig_kernel *ig_kernel_attend(struct ig_graph *, const struct ig_region *, const struct ig_target *, int choice);
 struct ig_kernel *ig_kernel_window(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_scan(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_rest(struct ig_graph *, const struct ig_region *, const struct ig_target *);

@@ -9,13 +9,16 @@
  * elementwise nodes that follow, as long as these have the same shape and their other operands are ready by then
  * (epilogues: bias, activation, residual). Elementwise nodes found regions of their own where they cannot join one;
  * a reduction turns the elementwise region before it into a row region, and rows take in what follows, other reductions
- * over the same axes too (softmax, normalisations). Recurrences that are alike and independent, the two directions of a
+ * over the same axes too (softmax, normalisations). Attentions are recognised beforehand (attend.c): all that leads from
+ * the scores to the second product is held back for the region that this one founds. Recurrences that are alike and independent, the two directions of a
  * layer, share a region. Views belong to nobody: each region that reads through one takes a copy of it, so that
  * transposes, slices and gathers cost index arithmetic and no memory. So do casts from a half-precision type to f32: what
  * is stored is the narrow value. What must exist in memory in the viewed order
  * (results of the graph, operands of control flow, concatenations) is a region of its own.
  */
 #include "pass/regions.h"
+
+#include "pass/attend.h"
 
 struct fuser {
     struct ig_graph *g;
@@ -25,6 +28,8 @@ struct fuser {
     uint32_t *region_of; /* by node; IG_NO_REGION: a view, a constant, or nothing yet */
     uint32_t *time_of;   /* by value: the node index of the anchor after which it is ready, plus 1; 0: from the start */
     bool *stored;        /* by value: some region other than its own reads it */
+    const struct ig_attend **attends; /* by node: the attention of which it is the last product; NULL: none */
+    bool *held_back;                  /* by node: belongs to an attention whose last product is still to come */
     IG_VEC(struct fusing) regions;
 };
 
@@ -370,9 +375,21 @@ static void place_view(struct fuser *f, ig_node_id id) {
     }
 }
 
+static void place_attend(struct fuser *f, const struct ig_attend *a) {
+    const struct ig_node *n = &f->g->nodes.at[a->product];
+    uint32_t r = found_region(f, a->product, IG_FAMILY_ATTEND, ig_type_of(f->g, n->out), true);
+    for (uint32_t i = 0; i < a->nodes.count; i++)
+        enter_region(f, r, a->nodes.at[i]);
+    enter_region(f, r, a->product);
+}
+
 static void place_node(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
-    if (ig_info(f->g, n->out)->is_const) return;
+    if (ig_info(f->g, n->out)->is_const || f->held_back[id]) return;
+    if (f->attends && f->attends[id]) {
+        place_attend(f, f->attends[id]);
+        return;
+    }
     /* Where f32 must exist in memory, it is computed with what it is cast from. */
     bool read_through = is_widening(f->g, n) && !f->stored[n->out];
     if (is_view(n) || is_free(n) || read_through)
@@ -505,6 +522,16 @@ static void emit_regions(struct fuser *f) {
         emit_region(f, &w, (uint32_t)order[i]);
 }
 
+static void find_attends(struct fuser *f) {
+    f->held_back = IG_NEW_ARRAY(f->g->job, bool, f->g->nodes.count + 1);
+    f->attends = f->join && f->g->attends ? ig_find_attends(f->g, f->uses, f->stored, f->options) : NULL;
+    for (ig_node_id id = 0; f->attends && id < f->g->nodes.count; id++) {
+        const struct ig_attend *a = f->attends[id];
+        for (uint32_t i = 0; a && i < a->nodes.count; i++)
+            f->held_back[a->nodes.at[i]] = true;
+    }
+}
+
 static void divide(struct ig_graph *g, const struct ig_pass_options *options, bool join) {
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         for (int b = 0; b < 2; b++) {
@@ -518,6 +545,7 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
         f.region_of[id] = IG_NO_REGION;
     f.time_of = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
     f.stored = find_stored_views(&f);
+    find_attends(&f);
     for (ig_node_id id = 0; id < g->nodes.count; id++)
         place_node(&f, id);
     emit_regions(&f);

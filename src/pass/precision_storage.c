@@ -97,6 +97,7 @@ static bool converts(const struct sweep *s, const struct ig_node *n) {
     switch (s->g->regions.at[n->region].family) {
     case IG_FAMILY_MAP:
     case IG_FAMILY_ROW:
+    case IG_FAMILY_ATTEND:
     case IG_FAMILY_CONTRACT: return true;
     case IG_FAMILY_WINDOW: return n->op != IG_OP_pool_argmax;
     default: return false;

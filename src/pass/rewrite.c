@@ -87,6 +87,7 @@ struct ig_graph *ig_rewrite(struct ig_graph *in, const struct ig_pass_options *o
                             void *state) {
     struct ig_rewriter rw = {.in = in, .options = options, .state = state};
     rw.out = ig_graph_create(in->job, in->dims);
+    rw.out->attends = in->attends;
     rw.uses = ig_graph_use_counts(in);
     rw.map = IG_NEW_ARRAY(in->job, ig_value, in->values.count + 1);
     for (uint32_t v = 0; v < in->values.count; v++)

@@ -235,7 +235,7 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
     for (int i = 0; i < ig_pass_count; i++) {
         const char *name = ig_passes[i].name;
         bool layout = !strcmp(name, "layout") || !strcmp(name, "pack");
-        bool regions = !strcmp(name, "fuse") || !strcmp(name, "partition");
+        bool regions = !strcmp(name, "attend") || !strcmp(name, "fuse") || !strcmp(name, "partition");
         if (narrow && !strcmp(name, "precision")) c->graph = ig_passes[i].run(c->graph, &options);
         if (regions || (layout && !(c->given->flags & GRAPH_RAW))) c->graph = ig_passes[i].run(c->graph, &options);
     }

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "codegen/cuda/attend.h"
 #include "codegen/cuda/gemm.h"
 #include "codegen/cuda/printer.h"
 
@@ -209,6 +210,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
     if (kernel->gemm) {
         ig_text_add(&unit, "\n");
         ig_cuda_gemm(kernel->gemm, &unit);
+    }
+    if (kernel->attend) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_attend(kernel->attend, &unit);
     }
     for (uint32_t i = 0; i < kernel->micros.count; i++) {
         ig_text_add(&unit, "\n");

@@ -1,0 +1,164 @@
+/* Recognising attention, from its last product backwards; see attend.h. */
+#include "ir/attend.h"
+
+#include "ir/build.h"
+
+enum { MOST_VISITS = 200 }; /* of nodes between the products */
+
+struct match {
+    struct ig_graph *g;
+    struct ig_attend *a;
+    const struct ig_type *space; /* of the scores */
+    int visits;
+};
+
+static ig_node_id id_of(const struct match *m, ig_value v) {
+    return ig_info(m->g, v)->is_const ? IG_NO_NODE : ig_info(m->g, v)->node;
+}
+
+/* The node that computes v while the network runs, where it is of that operator. */
+static const struct ig_node *running(const struct match *m, ig_value v, enum ig_op op) {
+    return id_of(m, v) == IG_NO_NODE ? NULL : ig_def_op(m->g, v, op);
+}
+
+static void take(struct match *m, ig_value v) {
+    ig_node_id id = id_of(m, v);
+    for (uint32_t i = 0; i < m->a->nodes.count; i++) {
+        if (m->a->nodes.at[i] == id) return;
+    }
+    IG_PUSH(m->g->job, &m->a->nodes, id);
+}
+
+static bool same_shape(const struct ig_type *a, const struct ig_type *b) {
+    if (a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dim[i] != b->dim[i]) return false;
+    }
+    return true;
+}
+
+static bool is_scalar(const struct match *m, ig_value v, double value) {
+    double x;
+    return ig_info(m->g, v)->is_const && ig_const_scalar(m->g, v, &x) && x == value;
+}
+
+static bool is_narrow_float(enum ingot_dtype dtype) {
+    return dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16;
+}
+
+/* A reduction over the last axis alone: its operand. */
+static bool match_reduction(const struct match *m, ig_value v, enum ig_op op, ig_value *out_operand) {
+    const struct ig_node *n = running(m, v, op);
+    if (!n) return false;
+    const struct ig_attr *axes = ig_attr(m->g, n, IG_ATTR_axes);
+    *out_operand = n->in[0];
+    return axes->count == 1 && axes->ints[0] == ig_type_of(m->g, n->in[0])->rank - 1;
+}
+
+/* exp(z - max(z)): z. */
+static bool match_exponentials(struct match *m, ig_value e, ig_value *out_z) {
+    const struct ig_node *power = running(m, e, IG_OP_exp);
+    const struct ig_node *difference = power ? running(m, power->in[0], IG_OP_sub) : NULL;
+    ig_value operand;
+    if (!difference || !match_reduction(m, difference->in[1], IG_OP_reduce_max, &operand)) return false;
+    *out_z = difference->in[0];
+    take(m, e);
+    take(m, power->in[0]);
+    take(m, difference->in[1]);
+    return operand == *out_z;
+}
+
+/* e / sum(e), or e * (1 / sum(e)): e. */
+static bool match_quotient(struct match *m, ig_value v, ig_value *out_e) {
+    const struct ig_node *n = running(m, v, IG_OP_div);
+    ig_value operand;
+    take(m, v);
+    if (n) {
+        *out_e = n->in[0];
+        take(m, n->in[1]);
+        return match_reduction(m, n->in[1], IG_OP_reduce_sum, &operand) && operand == *out_e;
+    }
+    n = running(m, v, IG_OP_mul);
+    for (int i = 0; n && i < 2; i++) {
+        const struct ig_node *inverse = running(m, n->in[i], IG_OP_div);
+        if (!inverse || !is_scalar(m, inverse->in[0], 1)) continue;
+        if (!match_reduction(m, inverse->in[1], IG_OP_reduce_sum, &operand) || operand != n->in[1 - i]) continue;
+        *out_e = operand;
+        take(m, n->in[i]);
+        take(m, inverse->in[1]);
+        return true;
+    }
+    return false;
+}
+
+/* What weights go through before they are multiplied: rounding, and where(isnan(w), 0, w). */
+static ig_value match_repairs(struct match *m, ig_value v) {
+    for (;;) {
+        const struct ig_node *n = running(m, v, IG_OP_cast);
+        if (n && is_narrow_float(ig_type_of(m->g, n->in[0])->dtype) && is_narrow_float(ig_type_of(m->g, v)->dtype)) {
+            take(m, v);
+            v = n->in[0];
+            continue;
+        }
+        n = running(m, v, IG_OP_where);
+        const struct ig_node *test = n ? running(m, n->in[0], IG_OP_isnan) : NULL;
+        if (!test || test->in[0] != n->in[2] || !is_scalar(m, n->in[1], 0)) return v;
+        m->a->repaired = true;
+        take(m, v);
+        take(m, n->in[0]);
+        v = n->in[2];
+    }
+}
+
+/* Takes what leads from a product to v by elementwise work; false where nothing does. Other products are operands like
+ * any other. */
+static bool find_scores(struct match *m, ig_value v) {
+    ig_node_id id = id_of(m, v);
+    if (id == IG_NO_NODE || !same_shape(ig_type_of(m->g, v), m->space) || ++m->visits > MOST_VISITS) return false;
+    const struct ig_node *n = &m->g->nodes.at[id];
+    if (n->op == IG_OP_matmul && (m->a->scores == IG_NO_NODE || m->a->scores == id)) {
+        m->a->scores = id;
+        take(m, v);
+        return true;
+    }
+    if (!ig_op_info(n->op)->is_map && n->op != IG_OP_cast && n->op != IG_OP_where) return false;
+    bool found = false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        found |= find_scores(m, n->in[i]);
+    if (found) take(m, v);
+    return found;
+}
+
+static uint32_t readings(const struct match *m, ig_value v, ig_node_id id) {
+    const struct ig_node *n = &m->g->nodes.at[id];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        count += n->in[i] == v;
+    return count;
+}
+
+/* Nobody but the attention reads what it computes on the way. */
+static bool is_closed(const struct match *m, const uint32_t *uses) {
+    for (uint32_t i = 0; i < m->a->nodes.count; i++) {
+        ig_value v = m->g->nodes.at[m->a->nodes.at[i]].out;
+        uint32_t own = readings(m, v, m->a->product);
+        for (uint32_t r = 0; r < m->a->nodes.count; r++)
+            own += readings(m, v, m->a->nodes.at[r]);
+        if (own != uses[v]) return false;
+    }
+    return true;
+}
+
+bool ig_attend_match(struct ig_graph *graph, const uint32_t *uses, ig_node_id product, struct ig_attend *out) {
+    struct match m = {.g = graph, .a = out};
+    const struct ig_node *n = &graph->nodes.at[product];
+    ig_value e;
+    *out = (struct ig_attend){.scores = IG_NO_NODE, .product = product};
+    if (n->op != IG_OP_matmul || ig_info(graph, n->out)->is_const) return false;
+    ig_value weights = match_repairs(&m, n->in[0]);
+    if (id_of(&m, weights) == IG_NO_NODE || !is_narrow_float(ig_type_of(graph, weights)->dtype)) return false;
+    if (!match_quotient(&m, weights, &e) || !match_exponentials(&m, e, &out->changed)) return false;
+    m.space = ig_type_of(graph, out->changed);
+    if (!find_scores(&m, out->changed)) return false;
+    return !uses || is_closed(&m, uses);
+}

@@ -1,0 +1,235 @@
+/*
+ * Attention: from a region to the problem (attend.h), the choice among its schedules, and the one that is always there.
+ */
+#include "kernel/attend.h"
+
+#include <math.h>
+#include <string.h>
+
+static ig_x num(struct ig_attention *a, int64_t i) {
+    return ig_x_index(a->k, i);
+}
+
+static ig_x dim(struct ig_attention *a, ig_dim d) {
+    return ig_x_dim(a->k, d);
+}
+
+static ig_dim constant(struct ig_attention *a, int64_t i) {
+    return ig_dim_const(a->graph->dims, i);
+}
+
+static ig_x f32(struct ig_attention *a, double x) {
+    return ig_x_float(a->k, INGOT_F32, x);
+}
+
+static struct ig_stmt *loop(struct ig_attention *a, struct ig_stmt *body, enum ig_for_kind kind, ig_dim hi,
+                            ig_x *out_var) {
+    return ig_s_for(a->k, body, kind, num(a, 0), dim(a, hi), num(a, 1), out_var);
+}
+
+/* ---- The problem ---------------------------------------------------------------------------------------------------- */
+
+static void read_problem(struct ig_attention *a) {
+    struct ig_graph *g = a->graph;
+    if (!ig_attend_match(g, NULL, a->region->anchor, &a->parts))
+        ig_raise(g->job, INGOT_INTERNAL, "a region of the attend family without an attention");
+    a->scores = g->nodes.at[a->parts.scores];
+    a->product = g->nodes.at[a->parts.product];
+    a->score_type = *ig_type_of(g, a->scores.out);
+    a->out_type = *ig_type_of(g, a->product.out);
+    int rank = a->score_type.rank;
+    IG_ASSERT(g->job, rank >= 2 && a->out_type.rank == rank);
+    a->heads = ig_dim_product(g->dims, a->score_type.dim, rank - 2);
+    a->queries = a->score_type.dim[rank - 2];
+    a->keys = a->score_type.dim[rank - 1];
+    const struct ig_type *q = ig_type_of(g, a->scores.in[0]);
+    a->depth = q->dim[q->rank - 1];
+    a->columns = a->out_type.dim[rank - 1];
+}
+
+void ig_attention_head(struct ig_attention *a, ig_x head, ig_x *out_index) {
+    struct ig_type heads = a->score_type;
+    heads.rank -= 2;
+    ig_lower_split(&a->lower, &heads, head, out_index);
+}
+
+ig_x ig_attention_split(struct ig_attention *a, ig_x *number, ig_dim count) {
+    int64_t lo, hi;
+    ig_dim_range(a->graph->dims, count, &lo, &hi);
+    ig_x by = dim(a, lo >= 1 ? count : ig_dim_max(a->graph->dims, count, constant(a, 1)));
+    ig_x part = ig_x_mod(a->k, *number, by);
+    *number = ig_x_div(a->k, *number, by);
+    return part;
+}
+
+/* An operand's element, whose head is found by NumPy's rule. */
+static ig_x operand(struct ig_attention *a, ig_value v, const ig_x *head, ig_x row, ig_x column) {
+    struct ig_dims *dims = a->graph->dims;
+    struct ig_type type = *ig_type_of(a->graph, v);
+    ig_x index[INGOT_MAX_RANK];
+    for (int i = 0; i < type.rank - 2; i++) {
+        int j = i + a->score_type.rank - type.rank;
+        int64_t n = 0;
+        index[i] = ig_dim_is_const(dims, type.dim[i], &n) && n == 1 ? num(a, 0) : head[j];
+        if (n == 1 || type.dim[i] == a->score_type.dim[j]) continue;
+        index[i] = ig_x_min(a->k, index[i], dim(a, ig_dim_sub(dims, type.dim[i], constant(a, 1)))); /* may be 1 */
+    }
+    index[type.rank - 2] = row;
+    index[type.rank - 1] = column;
+    return ig_lower_value(&a->lower, v, index);
+}
+
+ig_x ig_attention_query(struct ig_attention *a, const ig_x *head, ig_x query, ig_x depth) {
+    return operand(a, a->scores.in[0], head, query, depth);
+}
+
+ig_x ig_attention_key(struct ig_attention *a, const ig_x *head, ig_x key, ig_x depth) {
+    return operand(a, a->scores.in[1], head, depth, key);
+}
+
+ig_x ig_attention_value(struct ig_attention *a, const ig_x *head, ig_x key, ig_x column) {
+    return operand(a, a->product.in[1], head, key, column);
+}
+
+/* ---- What is spliced in --------------------------------------------------------------------------------------------- */
+
+static ig_x at_hand(void *user, ig_value v, const ig_x *index) {
+    struct ig_attention *a = user;
+    if (v != a->at_hand) return IG_NO_X;
+    const struct ig_type *type = ig_type_of(a->graph, v);
+    for (int i = 0; i < type->rank; i++) {
+        int64_t n;
+        bool one = ig_dim_is_const(a->graph->dims, type->dim[i], &n) && n == 1;
+        a->astray |= index[i] != a->position[i] && !one;
+    }
+    return ig_x_cast(a->k, a->value, type->dtype, false);
+}
+
+static void take_in_hand(struct ig_attention *a, ig_value v, const ig_x *head, ig_x row, ig_x column, ig_x value) {
+    int rank = a->score_type.rank;
+    memcpy(a->position, head, (size_t)(rank - 2) * sizeof *head);
+    a->position[rank - 2] = row;
+    a->position[rank - 1] = column;
+    a->at_hand = v;
+    a->value = value;
+    a->lower.known = at_hand;
+    a->lower.user = a;
+}
+
+ig_x ig_attention_changed(struct ig_attention *a, const ig_x *head, ig_x query, ig_x key, ig_x score) {
+    take_in_hand(a, a->scores.out, head, query, key, score);
+    ig_x x = ig_x_cast(a->k, ig_lower_value(&a->lower, a->parts.changed, a->position), INGOT_F32, false);
+    a->lower.known = NULL;
+    return x;
+}
+
+ig_x ig_attention_result(struct ig_attention *a, ig_x sum, ig_x total) {
+    struct ig_loops *k = a->k;
+    ig_x inverse = ig_x_map2(k, IG_OP_div, f32(a, 1), total);
+    ig_x none = ig_x_less(k, dim(a, a->keys), num(a, 1));
+    ig_x result = ig_x_select(k, none, f32(a, 0), ig_x_map2(k, IG_OP_mul, sum, inverse));
+    if (!a->parts.repaired) return result;
+    /* Zero times every value: still NaN where one is infinite or NaN. */
+    return ig_x_select(k, ig_x_map1(k, IG_OP_isnan, total), ig_x_map2(k, IG_OP_mul, sum, f32(a, 0)), result);
+}
+
+void ig_attention_store(struct ig_attention *a, struct ig_stmt *body, const ig_x *head, ig_x query, ig_x column,
+                        ig_x result) {
+    take_in_hand(a, a->product.out, head, query, column, result);
+    for (uint32_t i = 0; i < a->region->outputs.count; i++) {
+        ig_value v = a->region->outputs.at[i];
+        struct ig_type type = *ig_type_of(a->graph, v);
+        bool same = type.rank == a->out_type.rank;
+        for (int d = 0; same && d < type.rank; d++)
+            same = type.dim[d] == a->out_type.dim[d];
+        IG_ASSERT(a->graph->job, same);
+        ig_x value = ig_lower_value(&a->lower, v, a->position);
+        ig_s_store(a->k, body, a->lower.buffer_of[v], ig_lower_linear(&a->lower, &type, a->position), value);
+    }
+    a->lower.known = NULL;
+}
+
+/* ---- A query at a time ---------------------------------------------------------------------------------------------- */
+
+static void plain_scores(struct ig_attention *a, struct ig_stmt *body, const ig_x *head, ig_x query, int weights) {
+    struct ig_loops *k = a->k;
+    ig_x key, depth;
+    body = loop(a, body, IG_FOR_SIMD, a->keys, &key);
+    int dot = ig_s_acc(k, body, INGOT_F32, f32(a, 0));
+    struct ig_stmt *inner = loop(a, body, IG_FOR_SERIAL, a->depth, &depth);
+    ig_x q = ig_x_cast(k, ig_attention_query(a, head, query, depth), INGOT_F32, false);
+    ig_x other = ig_x_cast(k, ig_attention_key(a, head, key, depth), INGOT_F32, false);
+    ig_s_update(k, inner, dot, IG_OP_add, ig_x_map2(k, IG_OP_mul, q, other));
+    ig_x score = ig_attention_changed(a, head, query, key, ig_x_acc(k, dot, INGOT_F32));
+    ig_s_store(k, body, weights, key, score);
+}
+
+/* Returns the accumulator of their sum. */
+static int plain_weights(struct ig_attention *a, struct ig_stmt *body, int weights) {
+    struct ig_loops *k = a->k;
+    ig_x key;
+    int most = ig_s_acc(k, body, INGOT_F32, f32(a, -INFINITY));
+    struct ig_stmt *each = loop(a, body, IG_FOR_SIMD, a->keys, &key);
+    ig_s_update(k, each, most, IG_OP_max, ig_x_load(k, weights, key));
+    int total = ig_s_acc(k, body, INGOT_F32, f32(a, 0));
+    each = loop(a, body, IG_FOR_SIMD, a->keys, &key);
+    ig_x apart = ig_x_map2(k, IG_OP_sub, ig_x_load(k, weights, key), ig_x_acc(k, most, INGOT_F32));
+    ig_s_store(k, each, weights, key, ig_x_map1(k, IG_OP_exp, apart));
+    ig_s_update(k, each, total, IG_OP_add, ig_x_load(k, weights, key));
+    return total;
+}
+
+static void plain(struct ig_attention *a) {
+    struct ig_loops *k = a->k;
+    struct ig_dims *dims = a->graph->dims;
+    ig_dim lines = ig_dim_ceil_div(dims, a->keys, constant(a, 16));
+    a->kernel->scratch_bytes = ig_dim_mul(dims, lines, constant(a, 64));
+    a->kernel->tiles = ig_dim_mul(dims, a->heads, a->queries);
+    a->kernel->tactic = "attend plain";
+    int weights = ig_loops_scratch(k, INGOT_F32, num(a, 0), "weights");
+    ig_x tile, key, column, head[INGOT_MAX_RANK];
+    struct ig_stmt *body = loop(a, NULL, IG_FOR_TILE, a->kernel->tiles, &tile);
+    ig_x query = ig_attention_split(a, &tile, a->queries);
+    ig_attention_head(a, tile, head);
+    plain_scores(a, body, head, query, weights);
+    int total = plain_weights(a, body, weights);
+    body = loop(a, body, IG_FOR_SIMD, a->columns, &column);
+    int sum = ig_s_acc(k, body, INGOT_F32, f32(a, 0));
+    struct ig_stmt *each = loop(a, body, IG_FOR_SERIAL, a->keys, &key);
+    ig_x value = ig_x_cast(k, ig_attention_value(a, head, key, column), INGOT_F32, false);
+    ig_x weight = ig_x_load(k, weights, key);
+    weight = ig_x_select(k, ig_x_map1(k, IG_OP_isnan, weight), f32(a, 0), weight);
+    ig_s_update(k, each, sum, IG_OP_add, ig_x_map2(k, IG_OP_mul, weight, value));
+    ig_x result = ig_attention_result(a, ig_x_acc(k, sum, INGOT_F32), ig_x_acc(k, total, INGOT_F32));
+    ig_attention_store(a, body, head, query, column, result);
+}
+
+/* ---- All ------------------------------------------------------------------------------------------------------------ */
+
+static struct ig_attention *begin(struct ig_graph *graph, const struct ig_region *region,
+                                  const struct ig_target *target) {
+    struct ig_attention *a = IG_NEW(graph->job, struct ig_attention);
+    *a = (struct ig_attention){.graph = graph, .region = region, .target = target};
+    a->kernel = IG_NEW(graph->job, struct ig_kernel);
+    a->kernel->family = IG_FAMILY_ATTEND;
+    a->kernel->loops = a->k = ig_loops_create(graph->job, graph->dims);
+    a->kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
+    ig_lower_init(&a->lower, a->k, graph, region);
+    read_problem(a);
+    struct ig_dims *dims = graph->dims;
+    ig_dim products = ig_dim_mul(dims, ig_dim_mul(dims, a->heads, a->queries), a->keys);
+    ig_dim each = ig_dim_ceil_div(dims, ig_dim_add(dims, a->depth, a->columns), constant(a, 8));
+    a->kernel->work = ig_dim_mul(dims, products, each);
+    return a;
+}
+
+struct ig_kernel *ig_kernel_attend(struct ig_graph *graph, const struct ig_region *region,
+                                   const struct ig_target *target, int choice) {
+    struct ig_attention *a = begin(graph, region, target);
+    if (choice != IG_CHOICE_PLAIN && ig_target_is_cuda(target) && ig_attention_cuda(a, choice) && !a->astray)
+        return a->kernel;
+    if (choice > 0) return NULL;
+    a = begin(graph, region, target); /* afresh */
+    plain(a);
+    return a->kernel;
+}

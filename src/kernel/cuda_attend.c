@@ -1,0 +1,34 @@
+/* The sizes that follow from the description of a block's attention. */
+#include "kernel/cuda_attend.h"
+
+struct ig_cuda_attend_layout ig_cuda_attend_scores(const struct ig_cuda_attend *a) {
+    if (a->math == IG_CUDA_FMA) return (struct ig_cuda_attend_layout){8, 4, 1, a->keys / 8};
+    return (struct ig_cuda_attend_layout){4, 2, 2, a->keys / 8};
+}
+
+struct ig_cuda_attend_layout ig_cuda_attend_sums(const struct ig_cuda_attend *a) {
+    if (a->math == IG_CUDA_FMA) return (struct ig_cuda_attend_layout){8, 4, 4, a->columns / 32};
+    return (struct ig_cuda_attend_layout){4, 2, 2, a->columns / 8};
+}
+
+int ig_cuda_attend_rows(const struct ig_cuda_attend *a) {
+    return 16 * a->warps_m;
+}
+
+int ig_cuda_attend_threads(const struct ig_cuda_attend *a) {
+    return 32 * a->warps_m * a->warps_n;
+}
+
+int ig_cuda_attend_element(const struct ig_cuda_attend *a) {
+    return a->math == IG_CUDA_F16 || a->math == IG_CUDA_BF16 ? 2 : 4;
+}
+
+/* Either queries, stages of keys and values, and, on CUDA cores, each warp's weights; or what is left in the end. */
+int ig_cuda_attend_shared(const struct ig_cuda_attend *a) {
+    int rows = ig_cuda_attend_rows(a), element = ig_cuda_attend_element(a);
+    int stage = a->warps_n * a->keys * (a->depth + a->columns) * element;
+    int weights = a->math == IG_CUDA_FMA ? a->warps_m * a->warps_n * 16 * (a->keys + 4) * 4 : 0;
+    int walking = rows * a->depth * element + a->stages * stage + weights;
+    int left = a->warps_n * rows * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
+    return walking > left ? walking : left;
+}

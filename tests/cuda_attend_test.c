@@ -1,0 +1,271 @@
+/*
+ * Attention on GPUs: what is recognised, that every candidate compiles, and the results: the plain schedule as C here, the
+ * templates on a GPU where there is one.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "codegen/cuda/print.h"
+#include "ir/print.h"
+#include "kernel/kernel.h"
+#include "pass/passes.h"
+#include "pass/regions.h"
+#include "support/kernel_cases.h"
+#include "toolchain/nvrtc.h"
+
+enum mask {
+    NO_MASK,
+    ADDED,      /* a row of 0 and the lowest float for each element of the batch */
+    CHOSEN,     /* where(…, score, -infinity) by a row */
+    ALL_MASKED, /* the same, everything */
+    CAUSAL,     /* by a comparison of positions */
+    CAPPED,     /* tanh(score / 4) * 4 */
+};
+
+struct attention {
+    enum ingot_dtype dtype;
+    int64_t batch, heads, shared, queries, keys, depth, columns; /* shared: heads that share keys; negative: symbols */
+    enum mask mask;
+    bool repaired, joint, biased;
+};
+
+/* ---- Building ---------------------------------------------------------------------------------------------------------- */
+
+static ig_value scalar(struct ig_graph *g, ig_value like, double x) {
+    return ig_build_scalar(g, ig_type_of(g, like)->dtype, x);
+}
+
+/* [batch, heads, length, depth] of [batch, length, heads * depth]. */
+static ig_value heads_of(struct ig_graph *g, ig_value x, int64_t heads, int64_t depth) {
+    const struct ig_type type = *ig_type_of(g, x);
+    ig_dim dims[4] = {type.dim[0], type.dim[1], number(g, heads), number(g, depth)};
+    return ig_build_transpose(g, ig_build_reshape(g, x, dims, 4), (const int64_t[]){0, 2, 1, 3});
+}
+
+/* Each head repeated. */
+static ig_value repeated(struct ig_graph *g, ig_value x, int64_t times) {
+    if (times <= 1) return x;
+    const struct ig_type t = *ig_type_of(g, x);
+    ig_dim apart[5] = {t.dim[0], t.dim[1], number(g, 1), t.dim[2], t.dim[3]};
+    ig_dim all[5] = {t.dim[0], t.dim[1], number(g, times), t.dim[2], t.dim[3]};
+    ig_dim merged[4] = {t.dim[0], ig_dim_mul(g->dims, t.dim[1], number(g, times)), t.dim[2], t.dim[3]};
+    return ig_build_reshape(g, ig_build_broadcast(g, ig_build_reshape(g, x, apart, 5), all, 5), merged, 4);
+}
+
+static ig_value changed(struct ig_graph *g, const struct attention *a, ig_value s) {
+    const struct ig_type type = *ig_type_of(g, s);
+    s = ig_map2(g, IG_OP_mul, s, scalar(g, s, 0.125));
+    if (a->mask == NO_MASK) return s;
+    if (a->mask == CAPPED) {
+        ig_value small = ig_map2(g, IG_OP_mul, s, scalar(g, s, 0.25));
+        return ig_map2(g, IG_OP_mul, ig_map1(g, IG_OP_tanh, small), scalar(g, s, 4));
+    }
+    if (a->mask == CAUSAL) {
+        ig_dim rows[4] = {number(g, 1), number(g, 1), type.dim[2], number(g, 1)};
+        ig_dim columns[4] = {number(g, 1), number(g, 1), number(g, 1), type.dim[3]};
+        ig_value seen = ig_map2(g, IG_OP_le, ig_build_iota(g, columns, 4, 3), ig_build_iota(g, rows, 4, 2));
+        return ig_build_where(g, seen, s, scalar(g, s, -INFINITY));
+    }
+    struct ig_type row = {.dtype = INGOT_F32, .rank = 4, .dim = {type.dim[0], number(g, 1), number(g, 1), type.dim[3]}};
+    ig_value x = ig_build_input(g, "mask", &row);
+    ig_value seen = ig_map2(g, IG_OP_lt, x, ig_build_scalar(g, INGOT_F32, a->mask == ALL_MASKED ? -1e30 : 0));
+    if (a->mask != ADDED) return ig_build_where(g, seen, s, scalar(g, s, -INFINITY));
+    return ig_map2(g, IG_OP_add, s, ig_build_where(g, seen, scalar(g, s, 0), scalar(g, s, -3.4028235e38)));
+}
+
+static ig_value softmax(struct ig_graph *g, const struct attention *a, ig_value s) {
+    const int64_t last[] = {3};
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, s, ig_build_reduce(g, IG_OP_reduce_max, s, last, 1)));
+    ig_value inverse = ig_map2(g, IG_OP_div, scalar(g, s, 1), ig_build_reduce(g, IG_OP_reduce_sum, e, last, 1));
+    ig_value w = ig_map2(g, IG_OP_mul, e, inverse);
+    return a->repaired ? ig_build_where(g, ig_map1(g, IG_OP_isnan, w), scalar(g, w, 0), w) : w;
+}
+
+static void build(struct ig_graph *g, const void *argument) {
+    const struct attention *a = argument;
+    int64_t h = a->heads, hk = h / a->shared;
+    ig_value q, k, v;
+    if (a->joint) {
+        const int64_t sizes[] = {a->batch, a->queries, 3 * h * a->depth};
+        struct ig_type type = sized_type(g, a->dtype, 3, sizes);
+        ig_value all = ig_build_input(g, "qkv", &type);
+        ig_value *parts[] = {&q, &k, &v};
+        for (int i = 0; i < 3; i++)
+            *parts[i] = ig_build_slice_axis(g, all, 2, number(g, i * h * a->depth), number(g, h * a->depth), 1);
+    } else {
+        const int64_t sizes[3][3] = {{a->batch, a->queries, h * a->depth},
+                                     {a->batch, a->keys, hk * a->depth},
+                                     {a->batch, a->keys, hk * a->columns}};
+        q = input(g, "q", a->dtype, 3, sizes[0]);
+        k = input(g, "k", a->dtype, 3, sizes[1]);
+        v = input(g, "v", a->dtype, 3, sizes[2]);
+    }
+    q = heads_of(g, q, h, a->depth);
+    k = repeated(g, heads_of(g, k, hk, a->depth), a->shared);
+    v = repeated(g, heads_of(g, v, hk, a->columns), a->shared);
+    ig_value s = ig_build_matmul(g, q, ig_build_transpose(g, k, (const int64_t[]){0, 1, 3, 2}), INGOT_F32);
+    ig_value w = softmax(g, a, changed(g, a, s));
+    ig_value y = ig_build_matmul(g, ig_build_cast(g, w, a->dtype), v, INGOT_F32);
+    if (a->biased) y = ig_map1(g, IG_OP_tanh, ig_map2(g, IG_OP_add, y, scalar(g, y, 0.5)));
+    ig_build_output(g, "y", y);
+}
+
+/* ---- Recognition -------------------------------------------------------------------------------------------------------- */
+
+struct division {
+    const struct attention *a;
+    bool cuda, read_twice;
+    uint32_t regions, attends;
+};
+
+static void divide(struct ig_job *job, void *argument) {
+    struct division *d = argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    struct ig_target target = {.isa = d->cuda ? IG_ISA_CUDA : IG_ISA_X86_64_V3, .sm = 90};
+    struct ig_pass_options options = {.target = &target};
+    build(g, d->a);
+    for (ig_node_id id = 0; d->read_twice && id < g->nodes.count; id++) {
+        if (g->nodes.at[id].op == IG_OP_reduce_sum) ig_build_output(g, "sums", g->nodes.at[id].out);
+    }
+    g = ig_pass_fuse(ig_pass_attend(g, &options), &options);
+    ig_graph_verify(g, "fuse");
+    d->regions = g->regions.count;
+    for (uint32_t r = 0; r < g->regions.count; r++)
+        d->attends += g->regions.at[r].family == IG_FAMILY_ATTEND;
+}
+
+static void expect(struct division d, uint32_t regions, uint32_t attends) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, divide, &d, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+    assert_int_equal(d.regions, regions);
+    assert_int_equal(d.attends, attends);
+}
+
+static void test_recognition(void **state) {
+    (void)state;
+    struct attention a = {INGOT_F32, 1, 2, 1, 16, 16, 64, 64, NO_MASK, .joint = true};
+    expect((struct division){&a, .cuda = true}, 1, 1);
+    expect((struct division){&a, .cuda = false}, 3, 0);
+    expect((struct division){&a, .cuda = true, .read_twice = true}, 3, 0);
+    a.repaired = a.biased = true;
+    a.mask = CAPPED;
+    expect((struct division){&a, .cuda = true}, 1, 1);
+    a.mask = CAUSAL;
+    expect((struct division){&a, .cuda = true}, 1, 1);
+    struct attention b = {INGOT_F16, -1, 4, 2, -2, -3, 32, 48, NO_MASK, .joint = false};
+    expect((struct division){&b, .cuda = true}, 1, 1);
+    b.depth = 20; /* not a multiple of 16 bytes */
+    expect((struct division){&b, .cuda = true}, 3, 0);
+    b.depth = 160;
+    expect((struct division){&b, .cuda = true}, 3, 0);
+}
+
+/* ---- Candidates ---------------------------------------------------------------------------------------------------------- */
+
+static const struct attention compiled[] = {
+    {INGOT_F16, 1, 12, 1, 128, 128, 64, 64, ADDED, .repaired = true, .joint = true},
+    {INGOT_BF16, -1, 4, 2, -2, -3, 32, 40, CAUSAL, .joint = false},
+    {INGOT_F32, 1, 2, 1, -2, -2, 80, 80, CHOSEN, .joint = true},
+    {INGOT_F32, 2, 2, 1, 197, 197, 128, 128, NO_MASK, .joint = true},
+};
+enum { N_COMPILED = sizeof compiled / sizeof *compiled };
+
+static void compile(struct ig_job *job, void *argument) {
+    const char *arch = argument;
+    IG_VEC(struct ig_source) sources = {0};
+    struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32};
+    target.sm = atoi(arch + 3);
+    for (int i = 0; i < N_COMPILED; i++) {
+        struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+        struct ig_pass_options options = {.target = &target};
+        struct ig_kernel *kernel;
+        build(g, &compiled[i]);
+        for (ig_node_id id = 0; i == 2 && id < g->nodes.count; id++) {
+            struct ig_node *n = &g->nodes.at[id];
+            if (n->op != IG_OP_matmul) continue;
+            struct ig_attr *attrs = ig_memdup(job, n->attr, (size_t)ig_op_info(n->op)->n_attrs * sizeof *attrs);
+            for (int at = 0; at < ig_op_info(n->op)->n_attrs; at++) {
+                if (ig_op_info(n->op)->attrs[at].name == IG_ATTR_math) attrs[at].i = IG_MATH_TF32;
+            }
+            n->attr = attrs;
+        }
+        g = ig_pass_fuse(ig_pass_attend(g, &options), &options);
+        const struct ig_region *region = &g->regions.at[g->regions.count - 1];
+        assert_int_equal(region->family, IG_FAMILY_ATTEND);
+        for (int choice = 0; (kernel = ig_kernel_candidate(g, region, &target, choice)); choice++) {
+            const char *name = ig_format(job, "attend_%d_%d", i, choice);
+            assert_non_null(kernel->attend);
+            IG_PUSH(job, &sources, (struct ig_source){name, ig_cuda_kernel(job, kernel, name, &target)});
+        }
+    }
+    struct ig_code code = {0};
+    ig_nvrtc_compile(job, ig_nvrtc_load(job, NULL), arch, false, 0, sources.at, sources.count, NULL, NULL, &code);
+}
+
+/* Skipped where NVRTC is not installed. */
+static void test_compiles(void **state) {
+    (void)state;
+    static char archs[][8] = {"sm_80", "sm_90a", "sm_100"};
+    for (int i = 0; i < 3; i++) {
+        struct ig_job job;
+        struct ingot_error error = {0};
+        ig_job_init(&job, &ig_libc_allocator);
+        enum ingot_status status = ig_job_run(&job, compile, archs[i], &error);
+        ig_job_deinit(&job);
+        if (status == INGOT_TOOLCHAIN && strstr(error.message, "libnvrtc")) return;
+        if (status != INGOT_OK) fail_msg("%s: %s", archs[i], error.message);
+    }
+}
+
+/* ---- Results -------------------------------------------------------------------------------------------------------------- */
+
+static const struct attention cases[] = {
+    {INGOT_F32, 1, 2, 1, 1, 1, 64, 64, NO_MASK, .joint = true},
+    {INGOT_F32, 2, 3, 1, 7, 7, 32, 32, ADDED, .repaired = true, .joint = true},
+    {INGOT_F32, 1, 2, 1, 128, 128, 64, 64, CAUSAL, .joint = true, .biased = true},
+    {INGOT_F32, 1, 2, 1, 40, 129, 80, 48, CHOSEN, .joint = false},
+    {INGOT_F32, 2, 2, 1, 33, 65, 96, 128, ALL_MASKED, .joint = false},
+    {INGOT_F32, 2, 2, 1, 33, 65, 40, 64, ALL_MASKED, .repaired = true},
+    {INGOT_F32, -1, 4, 2, -2, -4, 64, 64, CAPPED, .joint = false},
+    {INGOT_F32, 1, 1, 1, 17, 1000, 128, 128, ADDED, .joint = false},
+    {INGOT_F32, 1, 1, 1, 1000, 1000, 16, 16, CAUSAL, .joint = true},
+    {INGOT_F32, 3, 16, 1, 130, 50, 32, 32, NO_MASK, .joint = false},
+    {INGOT_F32, 2, 12, 1, 600, 20, 32, 32, CHOSEN, .joint = false},
+    {INGOT_F32, 1, 2, 1, 5, 0, 32, 32, NO_MASK, .joint = false},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+static void check_precision(double tolerance, unsigned flags) {
+    struct graph_case all[N_CASES];
+    for (int i = 0; i < N_CASES; i++)
+        all[i] = (struct graph_case){"attention", build, &cases[i], tolerance, flags | GRAPH_RAW, {5, 7, 33, 128}};
+    check_graphs_for_cuda(all, N_CASES);
+}
+
+static void test_single(void **state) {
+    (void)state;
+    check_precision(1e-5, 0);
+}
+
+/* NaN and infinities in queries, keys, values and masks. */
+static void test_poison(void **state) {
+    (void)state;
+    check_precision(1e-5, GRAPH_POISON);
+}
+
+static void test_half(void **state) {
+    (void)state;
+    check_precision(4e-3, GRAPH_FP16);
+    check_precision(3e-2, GRAPH_BF16);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_single),
+        cmocka_unit_test(test_poison),      cmocka_unit_test(test_half),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
