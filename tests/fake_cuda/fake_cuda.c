@@ -11,8 +11,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_DEVICES 4
 #define MAX_DEPTH 16
-#define MAX_PARAMETERS 16
-#define MAX_NODES 64
+#define MAX_PARAMETERS 300
 
 static struct fake_cuda state;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -120,6 +119,7 @@ EXPORT CUresult cuGetErrorName(CUresult error, const char **text) {
 
 EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
     *text = error == 700 ? "an illegal memory access was encountered" : "some text";
+    if (error == 700 && state.reason) *text = state.reason;
     return CUDA_SUCCESS;
 }
 
@@ -147,7 +147,7 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = state.sm / 10; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = state.sm % 10; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 3; break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 100000; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = state.shared ? state.shared : 100000; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = state.pools; break;
     default: misuse(__func__, "unknown attribute");
     }
@@ -204,12 +204,14 @@ static CUresult take(CUdeviceptr *memory, size_t size) {
     if (!address) return CUDA_ERROR_OUT_OF_MEMORY;
     memset(address, 0xa5, size);
     *memory = (uintptr_t)address;
+    if (state.code.add_memory) state.code.add_memory(address, size);
     count(1);
     return CUDA_SUCCESS;
 }
 
 static CUresult give_back(const char *function, CUdeviceptr memory) {
     CUresult result = enter(function, true);
+    if (state.code.remove_memory && memory) state.code.remove_memory((void *)(uintptr_t)memory);
     free((void *)(uintptr_t)memory);
     count(-1);
     return result;
@@ -280,6 +282,7 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUs
 
 struct CUmod_st {
     int kind;
+    void *loaded; /* by state.code */
 };
 
 EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n_options, int *options,
@@ -296,17 +299,23 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned
             if (options[i] == CU_JIT_ERROR_LOG_BUFFER) strcpy(values[i], "line 1: no PTX");
         return 218;
     }
+    void *loaded = state.code.load ? state.code.load(image) : NULL;
+    if (state.code.load && !loaded) return 218;
     *module = create(MODULE, sizeof **module);
+    (*module)->loaded = loaded;
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuModuleUnload(CUmodule module) {
+    if (state.code.unload) state.code.unload(module->loaded);
     return destroy(__func__, module, MODULE);
 }
 
 EXPORT CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
     CALL(true);
     check(__func__, module, MODULE);
+    if (state.code.find) *function = (CUfunction)(uintptr_t)state.code.find(module->loaded, name);
+    if (state.code.find) return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
     for (size_t i = 0; i < FAKE_KERNELS && state.kernels[i].name; i++) {
         if (strcmp(state.kernels[i].name, name) != 0) continue;
         *function = (CUfunction)&state.kernels[i];
@@ -322,8 +331,16 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
     return CUDA_SUCCESS;
 }
 
-static void run_kernel(CUfunction function, unsigned grid, unsigned threads, void **parameters) {
-    ((const struct fake_kernel *)function)->run(grid, threads, parameters);
+/* What goes wrong is told by the next wait for a stream. */
+static void run_kernel(CUfunction function, unsigned grid, unsigned threads, unsigned shared, void **parameters) {
+    const struct fake_kernel *kernel = (const struct fake_kernel *)function;
+    if (!state.code.run) {
+        kernel->run(grid, threads, parameters);
+        return;
+    }
+    if (state.later != CUDA_SUCCESS) return;
+    state.reason = state.code.run(kernel, grid, threads, shared, parameters);
+    if (state.reason) state.later = 700;
 }
 
 EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
@@ -332,7 +349,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
     CALL(true);
     check(__func__, stream, STREAM);
     if (grid_x == 0 || block_x == 0) misuse(__func__, "an empty launch");
-    run_kernel(function, grid_x, block_x, parameters);
+    run_kernel(function, grid_x, block_x, shared, parameters);
     return CUDA_SUCCESS;
 }
 
@@ -397,8 +414,9 @@ EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent e
 /* ---- Graphs: nodes run in the order in which they were added ---------------------------------------------------------- */
 
 struct CUgraphNode_st {
+    unsigned number;
     CUfunction function; /* NULL: a copy */
-    unsigned grid, threads;
+    unsigned grid, threads, shared;
     uint64_t values[MAX_PARAMETERS];
     CUdeviceptr from, to;
     size_t size;
@@ -407,7 +425,7 @@ struct CUgraphNode_st {
 struct CUgraph_st {
     int kind;
     unsigned n_nodes;
-    struct CUgraphNode_st nodes[MAX_NODES];
+    CUgraphNode *nodes;
 };
 
 struct CUgraphExec_st {
@@ -416,12 +434,34 @@ struct CUgraphExec_st {
     struct CUgraph_st copy;
 };
 
+static void append_node(struct CUgraph_st *graph, CUgraphNode node) {
+    graph->nodes = realloc(graph->nodes, (graph->n_nodes + 1) * sizeof *graph->nodes);
+    if (!graph->nodes) abort();
+    graph->nodes[graph->n_nodes] = node;
+    node->number = graph->n_nodes++;
+}
+
+static CUgraphNode new_node(void) {
+    CUgraphNode node = calloc(1, sizeof *node);
+    if (!node) abort();
+    return node;
+}
+
+static void free_nodes(struct CUgraph_st *graph) {
+    for (unsigned i = 0; i < graph->n_nodes; i++)
+        free(graph->nodes[i]);
+    free(graph->nodes);
+}
+
 static void set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters) {
     node->function = parameters->func;
     node->grid = parameters->gridDimX;
     node->threads = parameters->blockDimX;
+    node->shared = parameters->sharedMemBytes;
     if (node->grid == 0 || node->threads == 0) misuse(__func__, "an empty launch");
-    for (uint32_t i = 0; i < ((const struct fake_kernel *)node->function)->n_parameters; i++)
+    uint32_t count = ((const struct fake_kernel *)node->function)->n_parameters;
+    if (count > MAX_PARAMETERS) abort();
+    for (uint32_t i = 0; i < count; i++)
         memcpy(&node->values[i], parameters->kernelParams[i], sizeof node->values[i]);
 }
 
@@ -434,9 +474,9 @@ static void set_copy(CUgraphNode node, const CUDA_MEMCPY3D *parameters) {
 
 static CUgraphNode add_node(const char *function, CUgraph graph, size_t n_after) {
     check(function, graph, GRAPH);
-    if (graph->n_nodes == MAX_NODES) abort();
     state.edges += n_after;
-    return &graph->nodes[graph->n_nodes++];
+    append_node(graph, new_node());
+    return graph->nodes[graph->n_nodes - 1];
 }
 
 EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
@@ -446,6 +486,7 @@ EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
 }
 
 EXPORT CUresult cuGraphDestroy(CUgraph graph) {
+    if (graph) free_nodes(graph);
     return destroy(__func__, graph, GRAPH);
 }
 
@@ -469,7 +510,7 @@ EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from
                                           const CUgraphEdgeData *edges, size_t n_edges) {
     CALL(false);
     for (size_t i = 0; i < n_edges; i++) {
-        if (from[i] >= to[i]) misuse(__func__, "a circle");
+        if (from[i]->number >= to[i]->number) misuse(__func__, "a circle");
         if (!from[i]->function || !to[i]->function) misuse(__func__, "a programmatic edge of a copy");
         state.programmatic_edges += edges[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
                                     edges[i].from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
@@ -482,18 +523,23 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph gra
     check(__func__, graph, GRAPH);
     *executable = create(EXECUTABLE, sizeof **executable);
     (*executable)->graph = graph;
-    (*executable)->copy = *graph;
+    for (unsigned i = 0; i < graph->n_nodes; i++) {
+        CUgraphNode node = new_node();
+        *node = *graph->nodes[i];
+        append_node(&(*executable)->copy, node);
+    }
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec executable) {
+    if (executable) free_nodes(&executable->copy);
     return destroy(__func__, executable, EXECUTABLE);
 }
 
 static CUgraphNode node_of(const char *function, CUgraphExec executable, CUgraphNode node) {
     check(function, executable, EXECUTABLE);
     check(function, executable->graph, GRAPH);
-    return &executable->copy.nodes[node - executable->graph->nodes];
+    return executable->copy.nodes[node->number];
 }
 
 EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
@@ -522,12 +568,12 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     check(__func__, executable, EXECUTABLE);
     check(__func__, stream, STREAM);
     for (unsigned n = 0; n < executable->copy.n_nodes; n++) {
-        CUgraphNode node = &executable->copy.nodes[n];
+        CUgraphNode node = executable->copy.nodes[n];
         void *parameters[MAX_PARAMETERS];
         for (size_t i = 0; i < MAX_PARAMETERS; i++)
             parameters[i] = &node->values[i];
         if (node->function)
-            run_kernel(node->function, node->grid, node->threads, parameters);
+            run_kernel(node->function, node->grid, node->threads, node->shared, parameters);
         else
             copy(node->to, node->from, node->size);
     }

@@ -19,16 +19,31 @@ struct fake_kernel {
     void (*run)(unsigned grid, unsigned threads, void **parameters);
 };
 
+/* Code that is more than the kernels listed below; all NULL: there is none. `find` returns what `run` gets, of which
+ * n_parameters is filled in; `run` returns NULL, or what went wrong. */
+struct fake_code {
+    void *(*load)(const void *image);
+    void (*unload)(void *loaded);
+    const struct fake_kernel *(*find)(void *loaded, const char *name);
+    const char *(*run)(const struct fake_kernel *kernel, unsigned grid, unsigned threads, unsigned shared,
+                       void **parameters);
+    void (*add_memory)(void *begin, size_t size);
+    void (*remove_memory)(void *begin);
+};
+
 struct fake_cuda {
     /* What it pretends to be. */
     int version, devices, sm, pools;
+    int shared; /* bytes that a block may have; 0: 100,000 */
     size_t memory;
     struct fake_kernel kernels[FAKE_KERNELS];
+    struct fake_code code;
     /* Call number `fail_at` (from 1) of function `fail`, or of any where that is NULL, returns `fail_result`; 0: none. */
     const char *fail;
     uint64_t fail_at;
     int fail_result;
-    int later; /* what the next wait for a stream returns: enqueued work that failed */
+    int later;          /* what the next wait for a stream returns: enqueued work that failed */
+    const char *reason; /* of error 700 */
     /* What it has seen. */
     uint64_t live, calls, programmatic_edges, edges;
     unsigned shared_limit; /* the last dynamic shared memory that a function was allowed */

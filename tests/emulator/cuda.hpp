@@ -1,0 +1,534 @@
+/*
+ * What the text of kernels takes from CUDA, in C++ for this processor; included before the text, which translate.c has
+ * prepared. Instructions in assembly language have become calls of functions named like them: "ldmatrix.sync.aligned" is
+ * ptx_ldmatrix_sync_aligned, its arguments the operands in their order. An instruction that is missing here does not
+ * compile. The compiler's instrumentation for ThreadSanitizer and UndefinedBehaviorSanitizer tells of accesses, of indices
+ * beyond an array and of overflow; what it calls is defined here as well.
+ */
+#include "emulator/grid.h"
+
+#define EMULATED __attribute__((unused, no_sanitize("thread", "undefined")))
+
+static const struct emulator *emulator;
+
+/* ---- Declarations --------------------------------------------------------------------------------------------------------- */
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __shared__ static __attribute__((section("emulated_shared")))
+#define __constant__ static const
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __grid_constant__
+#define __noinline__ __attribute__((noinline))
+#define __restrict__ __restrict
+
+typedef __SIZE_TYPE__ size_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
+
+extern "C" {
+double exp(double), log(double), log1p(double), tanh(double), erf(double), sin(double), cos(double), tan(double);
+double asin(double), acos(double), atan(double), sinh(double), cosh(double), asinh(double), acosh(double);
+double atanh(double), pow(double, double), fmod(double, double), fabs(double), floor(double), ceil(double);
+double trunc(double), rint(double), sqrt(double), copysign(double, double), fma(double, double, double), exp2(double);
+float expf(float), logf(float), log1pf(float), tanhf(float), erff(float), sinf(float), cosf(float), tanf(float);
+float asinf(float), acosf(float), atanf(float), sinhf(float), coshf(float), asinhf(float), acoshf(float);
+float atanhf(float), powf(float, float), fmodf(float, float), fabsf(float), floorf(float), ceilf(float);
+float truncf(float), rintf(float), sqrtf(float), copysignf(float, float), fmaf(float, float, float), exp2f(float);
+float fminf(float, float), fmaxf(float, float), log2f(float);
+double fmin(double, double), fmax(double, double), log2(double);
+void *memcpy(void *, const void *, size_t);
+void *memset(void *, int, size_t);
+}
+
+#define EMULATED_VECTOR(name, type, bytes)             \
+    struct __attribute__((aligned(bytes))) name##2 {   \
+        type x, y;                                     \
+    };                                                 \
+    EMULATED static name##2 make_##name##2(type x, type y) { return name##2{x, y}; }
+EMULATED_VECTOR(float, float, 8)
+EMULATED_VECTOR(int, int, 8)
+EMULATED_VECTOR(uint, unsigned, 8)
+struct __attribute__((aligned(16))) double2 {
+    double x, y;
+};
+struct __attribute__((aligned(16))) float4 {
+    float x, y, z, w;
+};
+struct __attribute__((aligned(16))) int4 {
+    int x, y, z, w;
+};
+struct __attribute__((aligned(16))) uint4 {
+    unsigned x, y, z, w;
+};
+EMULATED static float4 make_float4(float x, float y, float z, float w) {
+    return float4{x, y, z, w};
+}
+EMULATED static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+    return uint4{x, y, z, w};
+}
+
+template <class T> EMULATED static inline T min(T a, T b) {
+    return b < a ? b : a;
+}
+template <class T> EMULATED static inline T max(T a, T b) {
+    return a < b ? b : a;
+}
+
+template <class TO, class FROM> EMULATED static TO emulated_bits(FROM from) {
+    static_assert(sizeof(TO) == sizeof(FROM), "bits of another size");
+    TO to;
+    memcpy(&to, &from, sizeof to);
+    return to;
+}
+EMULATED static float __int_as_float(int i) {
+    return emulated_bits<float>(i);
+}
+EMULATED static int __float_as_int(float f) {
+    return emulated_bits<int>(f);
+}
+EMULATED static float __uint_as_float(unsigned i) {
+    return emulated_bits<float>(i);
+}
+EMULATED static unsigned __float_as_uint(float f) {
+    return emulated_bits<unsigned>(f);
+}
+EMULATED static double __longlong_as_double(long long i) {
+    return emulated_bits<double>(i);
+}
+EMULATED static long long __double_as_longlong(double f) {
+    return emulated_bits<long long>(f);
+}
+
+/* ---- Threads ---------------------------------------------------------------------------------------------------------------- */
+
+struct emulated_index {
+    unsigned x;
+};
+/* Nothing of a thread's own changes while it runs. */
+EMULATED __attribute__((const, noinline)) static emulated_index emulated_thread() {
+    return {(unsigned)emulator->thread};
+}
+EMULATED __attribute__((const, noinline)) static emulated_index emulated_block() {
+    return {(unsigned)emulator->block};
+}
+EMULATED __attribute__((const, noinline)) static emulated_index emulated_blocks() {
+    return {(unsigned)emulator->blocks};
+}
+EMULATED __attribute__((const, noinline)) static char *emulated_dynamic() {
+    return emulator->shared;
+}
+#define threadIdx (emulated_thread())
+#define blockIdx (emulated_block())
+#define gridDim (emulated_blocks())
+
+EMULATED static void __syncthreads() {
+    emulator->wait_block();
+}
+EMULATED static void __syncwarp(unsigned team = 0xffffffff) {
+    emulator->sync_warp(team);
+}
+EMULATED static void __threadfence_block() {
+}
+template <class T> EMULATED static T emulated_shuffle(unsigned team, T value, int lane, bool there) {
+    emulator->meet(team, &value, sizeof value);
+    if (there && !(team >> lane & 1)) emulator->refuse("shuffles with lane %d, which is none of %#x", lane, team);
+    if (there) memcpy(&value, emulator->shown(lane), sizeof value);
+    return value;
+}
+template <class T> EMULATED static T __shfl_xor_sync(unsigned team, T value, int away, int width = 32) {
+    int lane = emulator->thread % 32, other = lane ^ away;
+    return emulated_shuffle(team, value, other, other / width == lane / width);
+}
+template <class T> EMULATED static T __shfl_down_sync(unsigned team, T value, int away, int width = 32) {
+    int lane = emulator->thread % 32, other = lane + away;
+    return emulated_shuffle(team, value, other, other < 32 && other / width == lane / width);
+}
+template <class T> EMULATED static T __shfl_up_sync(unsigned team, T value, int away, int width = 32) {
+    int lane = emulator->thread % 32, other = lane - away;
+    return emulated_shuffle(team, value, other, other >= 0 && other / width == lane / width);
+}
+template <class T> EMULATED static T __shfl_sync(unsigned team, T value, int from, int width = 32) {
+    return emulated_shuffle(team, value, emulator->thread % 32 / width * width + from % width, true);
+}
+EMULATED static unsigned __ballot_sync(unsigned team, int value) {
+    unsigned all = 0;
+    emulator->meet(team, &value, sizeof value);
+    for (int lane = 0; lane < 32; lane++)
+        if (team >> lane & 1 && *(const int *)emulator->shown(lane)) all |= 1u << lane;
+    return all;
+}
+EMULATED static int __any_sync(unsigned team, int value) {
+    return __ballot_sync(team, value) != 0;
+}
+EMULATED static int __all_sync(unsigned team, int value) {
+    return __ballot_sync(team, value) == team;
+}
+EMULATED static size_t __cvta_generic_to_shared(const void *at) {
+    return emulator->shared_address(at);
+}
+
+/* ---- Instructions: elements -------------------------------------------------------------------------------------------------- */
+
+EMULATED static bool emulated_sign(float a) {
+    return __float_as_int(a) < 0;
+}
+EMULATED static void ptx_min_NaN_f32(float &c, float a, float b) {
+    c = a != a ? a : b != b ? b : a < b || (a == b && emulated_sign(a)) ? a : b;
+}
+EMULATED static void ptx_max_NaN_f32(float &c, float a, float b) {
+    c = a != a ? a : b != b ? b : a > b || (a == b && emulated_sign(b)) ? a : b;
+}
+EMULATED static float emulated_f16(unsigned half) {
+    return (float)emulated_bits<_Float16>((unsigned short)half);
+}
+EMULATED static float emulated_bf16(unsigned half) {
+    return __uint_as_float(half << 16);
+}
+EMULATED static unsigned emulated_to_f16(float a) {
+    return emulated_bits<unsigned short>((_Float16)a);
+}
+EMULATED static unsigned emulated_to_bf16(float a) {
+    unsigned u = __float_as_uint(a);
+    return (unsigned short)(a != a ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+EMULATED static void ptx_cvt_f32_f16(float &a, unsigned short half) {
+    a = emulated_f16(half);
+}
+EMULATED static void ptx_cvt_rn_f16_f32(unsigned short &half, float a) {
+    half = (unsigned short)emulated_to_f16(a);
+}
+EMULATED static void ptx_cvt_rn_bf16_f32(unsigned short &half, float a) {
+    half = (unsigned short)emulated_to_bf16(a);
+}
+/* The first source operand becomes the upper half. */
+EMULATED static void ptx_cvt_rn_f16x2_f32(unsigned &both, float upper, float lower) {
+    both = emulated_to_f16(upper) << 16 | emulated_to_f16(lower);
+}
+EMULATED static void ptx_cvt_rn_bf16x2_f32(unsigned &both, float upper, float lower) {
+    both = emulated_to_bf16(upper) << 16 | emulated_to_bf16(lower);
+}
+EMULATED static void ptx_cvt_rna_tf32_f32(unsigned &to, float a) {
+    to = (__float_as_uint(a) + 0x1000) & ~0x1fffu;
+}
+EMULATED static void ptx_ex2_approx_ftz_f32(float &to, float a) {
+    to = exp2f(a);
+}
+EMULATED static void ptx_ex2_approx_f32(float &to, float a) {
+    to = exp2f(a);
+}
+
+/* ---- Instructions: memory ------------------------------------------------------------------------------------------------------ */
+
+template <class T> EMULATED static T emulated_load(unsigned from) {
+    T value;
+    memcpy(&value, emulator->shared_at(from, sizeof value, EMULATED_ALIGNED), sizeof value);
+    return value;
+}
+template <class T> EMULATED static void emulated_store(unsigned to, T value) {
+    memcpy(emulator->shared_at(to, sizeof value, EMULATED_WRITE | EMULATED_ALIGNED), &value, sizeof value);
+}
+EMULATED static void ptx_ld_shared_b32(unsigned &to, unsigned from) {
+    to = emulated_load<unsigned>(from);
+}
+EMULATED static void ptx_ld_shared_f32(float &to, unsigned from) {
+    to = emulated_load<float>(from);
+}
+EMULATED static void ptx_ld_shared_v4_f32(float &x, float &y, float &z, float &w, unsigned from) {
+    float4 v = emulated_load<float4>(from);
+    x = v.x, y = v.y, z = v.z, w = v.w;
+}
+EMULATED static void ptx_ld_shared__cluster_v4_f32(float &x, float &y, float &z, float &w, unsigned from) {
+    ptx_ld_shared_v4_f32(x, y, z, w, from);
+}
+EMULATED static void ptx_st_shared_u16(unsigned to, unsigned short value) {
+    emulated_store(to, value);
+}
+EMULATED static void ptx_st_shared_b32(unsigned to, unsigned value) {
+    emulated_store(to, value);
+}
+template <class P> EMULATED static void emulated_copy(unsigned to, P from, size_t size, size_t valid) {
+    emulator->copy(emulator->shared_at(to, 0, 0), (const char *)from, size, valid);
+}
+template <class P> EMULATED static void ptx_cp_async_cg_shared_global_L2__128B(unsigned to, P from, int valid = 16) {
+    emulated_copy(to, from, 16, (size_t)valid);
+}
+template <class P> EMULATED static void ptx_cp_async_cg_shared_global(unsigned to, P from, int valid = 16) {
+    emulated_copy(to, from, 16, (size_t)valid);
+}
+template <class P> EMULATED static void ptx_cp_async_ca_shared_global(unsigned to, P from, int size, int valid) {
+    emulated_copy(to, from, (size_t)size, (size_t)valid);
+}
+EMULATED static void ptx_cp_async_commit_group() {
+    emulator->close_copies();
+}
+EMULATED static void ptx_cp_async_wait_group(int left) {
+    emulator->wait_copies(left);
+}
+EMULATED static void ptx_cp_async_wait_all() {
+    emulator->close_copies();
+    emulator->wait_copies(0);
+}
+EMULATED static void ptx_fence_proxy_async_shared__cta() {
+}
+EMULATED static void ptx_fence_proxy_async() {
+}
+EMULATED static void ptx_griddepcontrol_wait() {
+}
+EMULATED static void ptx_griddepcontrol_launch_dependents() {
+}
+EMULATED static void ptx_bar_warp_sync(unsigned team = 0xffffffff) {
+    emulator->sync_warp(team);
+}
+
+/* Of a cluster. Arriving does not wait. */
+EMULATED static void ptx_barrier_cluster_arrive_aligned() {
+}
+EMULATED static void ptx_barrier_cluster_wait_aligned() {
+    emulator->wait_cluster();
+}
+EMULATED static void ptx_mov_u32(unsigned &rank) {
+    rank = (unsigned)emulator->rank;
+}
+EMULATED static void ptx_mapa_shared__cluster_u32(unsigned &to, unsigned from, int rank) {
+    to = emulator->map_rank(from, rank);
+}
+
+/* ---- Instructions: matrices (PTX ISA, "Matrix fragments for mma.m16n8k16" and its neighbours) ----------------------------------- */
+
+/* Lane 8*i + j tells where row j of matrix i lies. */
+template <int COUNT, bool TURNED> EMULATED static void emulated_matrices(unsigned *to, unsigned from) {
+    int lane = emulator->thread % 32;
+    emulator->meet(0xffffffff, &from, sizeof from);
+    for (int i = 0; i < COUNT; i++) {
+        unsigned half[2];
+        for (int h = 0; h < 2; h++) {
+            int row = TURNED ? lane % 4 * 2 + h : lane / 4, column = TURNED ? lane / 4 : lane % 4 * 2 + h;
+            unsigned line;
+            memcpy(&line, emulator->shown(i * 8 + row), sizeof line);
+            if (line % 16) emulator->refuse("ldmatrix at %u, no multiple of 16", line);
+            half[h] = emulated_load<unsigned short>(line + (unsigned)column * 2);
+        }
+        to[i] = half[0] | half[1] << 16;
+    }
+}
+template <bool TURNED>
+EMULATED static void emulated_matrices4(unsigned &a, unsigned &b, unsigned &c, unsigned &d, unsigned from) {
+    unsigned to[4];
+    emulated_matrices<4, TURNED>(to, from);
+    a = to[0], b = to[1], c = to[2], d = to[3];
+}
+template <bool TURNED> EMULATED static void emulated_matrices2(unsigned &a, unsigned &b, unsigned from) {
+    unsigned to[2];
+    emulated_matrices<2, TURNED>(to, from);
+    a = to[0], b = to[1];
+}
+#define ptx_ldmatrix_sync_aligned_m8n8_x4_shared_b16 emulated_matrices4<false>
+#define ptx_ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16 emulated_matrices4<true>
+#define ptx_ldmatrix_sync_aligned_m8n8_x2_shared_b16 emulated_matrices2<false>
+#define ptx_ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16 emulated_matrices2<true>
+
+/* What a lane holds of A and B. */
+struct emulated_fragments {
+    unsigned a[4], b[2];
+};
+EMULATED static float emulated_tf32(unsigned word) {
+    return __uint_as_float(word & ~0x1fffu);
+}
+EMULATED static float emulated_f16_half(unsigned word, int half) {
+    return emulated_f16(word >> 16 * half & 0xffff);
+}
+EMULATED static float emulated_bf16_half(unsigned word, int half) {
+    return emulated_bf16(word >> 16 * half & 0xffff);
+}
+/* Words of A: rows lane/4 and that + 8, then the same in the second half of the depth. A word holds PER elements of the
+ * depth, neighbours among the lanes of four hold the next. */
+template <int PER, class GET>
+EMULATED static void emulated_product(float **c, const unsigned *a, const unsigned *b, GET get) {
+    int lane = emulator->thread % 32;
+    struct emulated_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    emulator->meet(0xffffffff, &own, sizeof own);
+    for (int e = 0; e < 4; e++) {
+        int row = lane / 4, column = lane % 4 * 2 + e % 2;
+        float sum = 0;
+        for (int half = 0; half < 2; half++) {
+            for (int word = 0; word < 4; word++) {
+                unsigned x = ((const emulated_fragments *)emulator->shown(row * 4 + word))->a[half * 2 + e / 2];
+                unsigned y = ((const emulated_fragments *)emulator->shown(column * 4 + word))->b[half];
+                for (int part = 0; part < PER; part++)
+                    sum += get(x, part) * get(y, part);
+            }
+        }
+        *c[e] += sum;
+    }
+}
+#define EMULATED_MMA(name, per, get)                                                                                 \
+    EMULATED static void name(float &c0, float &c1, float &c2, float &c3, unsigned a0, unsigned a1, unsigned a2,       \
+                              unsigned a3, unsigned b0, unsigned b1) {                                                 \
+        float *c[4] = {&c0, &c1, &c2, &c3};                                                                            \
+        const unsigned a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};                                                       \
+        emulated_product<per>(c, a, b, get);                                                                           \
+    }
+EMULATED static float emulated_tf32_part(unsigned word, int) {
+    return emulated_tf32(word);
+}
+EMULATED_MMA(ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32, 2, emulated_f16_half)
+EMULATED_MMA(ptx_mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32, 2, emulated_bf16_half)
+EMULATED_MMA(ptx_mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32, 1, emulated_tf32_part)
+
+/* ---- Instructions: products of warp groups (PTX ISA, "wgmma", "Matrix descriptor format") ---------------------------------------- */
+
+EMULATED static void ptx_wgmma_fence_sync_aligned() {
+}
+EMULATED static void ptx_wgmma_commit_group_sync_aligned() {
+}
+EMULATED static void ptx_wgmma_wait_group_sync_aligned(int) {
+}
+
+struct emulated_operand {
+    unsigned start, leading, stride, width; /* bytes; width: of the swizzled lines */
+    bool turned;                            /* lines along the other dim than the depth */
+};
+EMULATED static emulated_operand emulated_describe(unsigned long long d, bool turned) {
+    static const unsigned widths[] = {16, 128, 64, 32};
+    return {(unsigned)(d & 0x3fff) << 4, (unsigned)(d >> 16 & 0x3fff) << 4, (unsigned)(d >> 32 & 0x3fff) << 4,
+            widths[d >> 62], turned};
+}
+/* Where element k of the depth lies in line `line`, 16 bits each. */
+EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line, unsigned k) {
+    unsigned at, per = o.width / 2;
+    if (o.turned) {
+        at = o.start + line / per * o.leading + line % per * 2 + k / 8 * o.stride + k % 8 * o.width;
+    } else {
+        at = o.start + line / 8 * o.stride + line % 8 * o.width + k * 2;
+    }
+    return at ^ ((at >> 7 & (o.width / 16 - 1)) << 4);
+}
+template <class GET>
+EMULATED static void emulated_group_product(float **c, int columns, const emulated_operand &a, const emulated_operand &b,
+                                            GET get) {
+    int lane = emulator->thread % 32, first = emulator->thread / 32 % 4 * 16 + lane / 4;
+    for (int half = 0; half < 2; half++) {
+        float left[16];
+        for (int k = 0; k < 16; k++)
+            left[k] = get(emulated_load<unsigned short>(
+                              emulated_place(a, (unsigned)(first + half * 8), (unsigned)k)), 0);
+        for (int j = 0; j < columns / 8; j++) {
+            for (int e = 0; e < 2; e++) {
+                unsigned column = (unsigned)(j * 8 + lane % 4 * 2 + e);
+                float sum = 0;
+                for (int k = 0; k < 16; k++)
+                    sum += left[k] * get(emulated_load<unsigned short>(emulated_place(b, column, (unsigned)k)), 0);
+                *c[j * 4 + half * 2 + e] += sum;
+            }
+        }
+    }
+}
+EMULATED static void emulated_wgmma_end(float **c, int n, bool bf16, bool a_turned, bool b_turned, unsigned long long a,
+                                        unsigned long long b) {
+    const emulated_operand left = emulated_describe(a, a_turned), right = emulated_describe(b, b_turned);
+    if (bf16) {
+        emulated_group_product(c, n, left, right, emulated_bf16_half);
+    } else {
+        emulated_group_product(c, n, left, right, emulated_f16_half);
+    }
+}
+/* The sums come one by one, then the descriptors. */
+template <class... REST> struct emulated_wgmma {
+    float *c[128];
+    int given;
+    EMULATED void take(int n, bool bf16, bool ta, bool tb, unsigned long long a, unsigned long long b) {
+        if (given != n / 2) emulator->refuse("wgmma with %d sums of a thread for %d columns", given, n);
+        emulated_wgmma_end(c, n, bf16, ta, tb, a, b);
+    }
+    template <class... OPERANDS> EMULATED void take(int n, bool bf16, bool ta, bool tb, float &sum, OPERANDS &&...more) {
+        c[given++] = &sum;
+        take(n, bf16, ta, tb, (OPERANDS &&)more...);
+    }
+};
+template <class... OPERANDS>
+EMULATED static void emulated_wgmma_of(int n, bool bf16, bool ta, bool tb, OPERANDS &&...operands) {
+    emulated_wgmma<> w;
+    w.given = 0;
+    w.take(n, bf16, ta, tb, (OPERANDS &&)operands...);
+}
+
+/* ---- Kernels and what they tell of themselves ------------------------------------------------------------------------------------ */
+
+extern "C" {
+extern char __ehdr_start[] __attribute__((visibility("hidden"))), _end[] __attribute__((visibility("hidden")));
+extern char __start_emulated_shared[] __attribute__((visibility("hidden"), weak));
+extern char __stop_emulated_shared[] __attribute__((visibility("hidden"), weak));
+EMULATED extern struct emulated_object emulated_object;
+struct emulated_object emulated_object = {&emulator, __ehdr_start, _end, __start_emulated_shared, __stop_emulated_shared};
+}
+
+template <int... I> struct emulated_numbers {};
+template <int N, int... I> struct emulated_count : emulated_count<N - 1, N - 1, I...> {};
+template <int... I> struct emulated_count<0, I...> {
+    typedef emulated_numbers<I...> type;
+};
+template <class... A, int... I>
+EMULATED static void emulated_spread(void (*kernel)(A...), const long long *values, emulated_numbers<I...>) {
+    kernel((A)values[I]...);
+}
+template <class... A> EMULATED static void emulated_call(void (*kernel)(A...), const long long *values) {
+    emulated_spread(kernel, values, typename emulated_count<sizeof...(A)>::type());
+}
+template <class... A> constexpr int emulated_parameters(void (*)(A...)) {
+    return sizeof...(A);
+}
+
+/* ---- Instrumentation -------------------------------------------------------------------------------------------------------------- */
+
+extern "C" {
+#define EMULATED_HOOK extern "C" EMULATED __attribute__((visibility("hidden"), used)) void
+EMULATED_HOOK __tsan_init() {
+}
+EMULATED_HOOK __tsan_func_entry(void *) {
+}
+EMULATED_HOOK __tsan_func_exit(void *) {
+}
+#define EMULATED_ACCESS(size)                                                                        \
+    EMULATED_HOOK __tsan_read##size(void *at) {                                                      \
+        emulator->access(at, size, EMULATED_ALIGNED);                                                \
+    }                                                                                                \
+    EMULATED_HOOK __tsan_write##size(void *at) {                                                     \
+        emulator->access(at, size, EMULATED_ALIGNED | EMULATED_WRITE);                               \
+    }                                                                                                \
+    EMULATED_HOOK __tsan_unaligned_read##size(void *at) {                                            \
+        emulator->access(at, size, 0);                                                               \
+    }                                                                                                \
+    EMULATED_HOOK __tsan_unaligned_write##size(void *at) {                                           \
+        emulator->access(at, size, EMULATED_WRITE);                                                  \
+    }
+EMULATED_ACCESS(1)
+EMULATED_ACCESS(2)
+EMULATED_ACCESS(4)
+EMULATED_ACCESS(8)
+EMULATED_ACCESS(16)
+EMULATED_HOOK __tsan_read_range(void *at, long size) {
+    emulator->access(at, (size_t)size, 0);
+}
+EMULATED_HOOK __tsan_write_range(void *at, long size) {
+    emulator->access(at, (size_t)size, EMULATED_WRITE);
+}
+
+struct emulated_place_in_text {
+    const char *file;
+    unsigned line, column;
+};
+#define EMULATED_UNDEFINED(name, what, ...)                                                            \
+    EMULATED_HOOK __ubsan_handle_##name(void *at, __VA_ARGS__) {                                        \
+        const emulated_place_in_text *place = (const emulated_place_in_text *)at;                       \
+        emulator->refuse("%s in line %u, column %u", what, place->line, place->column);                \
+    }
+EMULATED_UNDEFINED(out_of_bounds, "an index beyond its array", void *)
+EMULATED_UNDEFINED(add_overflow, "a sum overflows", void *, void *)
+EMULATED_UNDEFINED(sub_overflow, "a difference overflows", void *, void *)
+EMULATED_UNDEFINED(mul_overflow, "a product overflows", void *, void *)
+EMULATED_UNDEFINED(negate_overflow, "a negation overflows", void *)
+EMULATED_UNDEFINED(divrem_overflow, "a division by zero, or one that overflows,", void *, void *)
+}

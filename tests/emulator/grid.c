@@ -1,0 +1,576 @@
+/* See grid.h. */
+#include "emulator/grid.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+enum {
+    MOST_THREADS = 1024,
+    MOST_RANKS = 16,
+    MOST_COROUTINES = 8192,
+    MOST_COPIES = 256,
+    MOST_GROUPS = 32,
+    STACK = 256 << 10,
+    SHOWN = 64,              /* bytes that lanes show each other */
+    SHARED_BEGIN = 1024,     /* what shared memory's addresses begin with, as on sm_90 */
+    RANK_BITS = 24,          /* of an address: from here on, rank + 1 */
+    SEVERAL = 0x8000,        /* readers: several lanes of the warp in the other bits */
+    SEVERAL_WARPS = 0xffff,  /* readers */
+    MOST_SHARED = 227 << 10, /* bytes of a block */
+    MOST_STATIC = 48 << 10,  /* of these, __shared__ variables */
+};
+
+/* ---- Memory ----------------------------------------------------------------------------------------------------------- */
+
+/* Who touched a byte last. */
+struct cell {
+    uint32_t write_epoch, read_epoch;
+    uint16_t writer, reader; /* threads */
+    uint16_t write_sync, read_sync;
+};
+
+struct region {
+    char *begin, *end;
+    const char *name;
+    struct cell *cells; /* NULL: none yet */
+};
+
+static struct region *regions; /* that the kernels' user has added */
+static size_t n_regions, room_for_regions;
+static struct region *last_region;
+
+void emulator_add_memory(void *begin, size_t size) {
+    if (n_regions == room_for_regions) {
+        room_for_regions = room_for_regions ? 2 * room_for_regions : 64;
+        regions = realloc(regions, room_for_regions * sizeof *regions);
+        if (!regions) abort();
+    }
+    regions[n_regions++] = (struct region){begin, (char *)begin + size, "global memory", NULL};
+    last_region = NULL;
+}
+
+static size_t bytes_of_cells(const struct region *r) {
+    return (size_t)(r->end - r->begin + 1) * sizeof(struct cell);
+}
+
+static void drop_cells(struct region *r) {
+    if (r->cells) munmap(r->cells, bytes_of_cells(r));
+    r->cells = NULL;
+}
+
+void emulator_remove_memory(void *begin) {
+    for (size_t i = 0; i < n_regions; i++) {
+        if (regions[i].begin != begin) continue;
+        drop_cells(&regions[i]);
+        regions[i] = regions[--n_regions];
+        break;
+    }
+    last_region = NULL;
+}
+
+/* ---- The grid that runs ------------------------------------------------------------------------------------------------- */
+
+enum wait { NOTHING, BLOCK, CLUSTER, WARP };
+
+struct copy {
+    char *to;
+    const char *from;
+    size_t size, valid;
+};
+
+struct thread {
+    jmp_buf at;
+    bool begun, done, parity;
+    enum wait waiting;
+    unsigned team, parities; /* of the last meeting: its lanes, and which of their two places they show */
+    uint16_t syncs;          /* of the warp, as far as the thread was there */
+    unsigned n_copies, n_groups, groups[MOST_GROUPS]; /* copies under way; ends of the groups that are closed */
+    struct copy copies[MOST_COPIES];
+    char shows[2][SHOWN] __attribute__((aligned(16)));
+};
+
+static struct {
+    const struct emulated_launch *launch;
+    struct emulator_options options;
+    struct emulator seen;
+    int count, ranks; /* threads of a block; blocks that run together */
+    int current;      /* coroutine */
+    int arrived[MOST_RANKS], arrived_cluster;
+    uint32_t launch_epoch, block_epoch, epoch[MOST_RANKS], last_epoch;
+    struct region dynamic[MOST_RANKS], variables; /* shared memory */
+    char *kept[MOST_RANKS];                       /* variables of the blocks that do not run now */
+    int loaded;                                   /* whose variables are there */
+    jmp_buf scheduler, refused;
+    char message[512];
+} grid;
+
+static struct thread *threads[MOST_COROUTINES];
+static char *stacks[MOST_COROUTINES];
+
+static struct thread *self(void) {
+    return threads[grid.current];
+}
+
+static int lane_of(int coroutine) {
+    return coroutine % grid.count % 32;
+}
+
+static void refuse(const char *format, ...) {
+    char what[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    snprintf(grid.message, sizeof grid.message, "kernel '%s', block %d, thread %d: %s", grid.launch->name,
+             grid.seen.block, grid.seen.thread, what);
+    _longjmp(grid.refused, 1);
+}
+
+/* ---- Accesses ----------------------------------------------------------------------------------------------------------- */
+
+static bool lies_in(const struct region *r, const char *at, size_t size) {
+    return at >= r->begin && at <= r->end && size <= (size_t)(r->end - at);
+}
+
+static struct region *region_of(const char *at, size_t size) {
+    struct region *shared = &grid.dynamic[grid.seen.rank];
+    if (last_region && lies_in(last_region, at, size)) return last_region;
+    if (lies_in(shared, at, size)) return shared;
+    if (lies_in(&grid.variables, at, size)) return &grid.variables;
+    for (size_t i = 0; i < n_regions; i++) {
+        if (lies_in(&regions[i], at, size)) return last_region = &regions[i];
+    }
+    return NULL;
+}
+
+/* What lies nearest to an address that belongs to nobody. */
+static void refuse_address(const char *at, size_t size, bool write) {
+    const struct region *nearest = &grid.dynamic[grid.seen.rank];
+    size_t distance = SIZE_MAX;
+    for (size_t i = 0; i < n_regions + 2; i++) {
+        const struct region *r = i < n_regions    ? &regions[i]
+                                 : i == n_regions ? &grid.variables
+                                                  : &grid.dynamic[grid.seen.rank];
+        if (r->begin == r->end) continue;
+        size_t away = at < r->begin ? (size_t)(r->begin - at) : at >= r->end ? (size_t)(at - r->end) : 0;
+        if (away >= distance) continue;
+        distance = away;
+        nearest = r;
+    }
+    refuse("%s %zu bytes at %lld of %lld bytes of %s", write ? "writes" : "reads", size,
+           (long long)(at - nearest->begin), (long long)(nearest->end - nearest->begin), nearest->name);
+}
+
+static bool is_ordered(const struct region *r, uint32_t epoch, unsigned who, uint16_t sync) {
+    int rank = grid.seen.rank;
+    if (epoch < grid.launch_epoch) return true;
+    if (epoch < grid.block_epoch) return r == &grid.variables || r == &grid.dynamic[rank] || grid.ranks > 1;
+    if (epoch != grid.epoch[rank] || who == (unsigned)grid.seen.thread) return true;
+    if (who == SEVERAL_WARPS) return false;
+    unsigned warp = who & SEVERAL ? who & ~(unsigned)SEVERAL : who / 32;
+    return warp == (unsigned)grid.seen.thread / 32 && sync != self()->syncs;
+}
+
+static void refuse_race(const struct region *r, const char *at, bool write, const char *other, unsigned who) {
+    char whom[32];
+    if (who == SEVERAL_WARPS) {
+        snprintf(whom, sizeof whom, "several warps");
+    } else if (who & SEVERAL) {
+        snprintf(whom, sizeof whom, "lanes of warp %u", who & ~(unsigned)SEVERAL);
+    } else {
+        snprintf(whom, sizeof whom, "thread %u", who);
+    }
+    refuse("%s byte %lld of %lld of %s, which %s %s with no barrier between", write ? "writes" : "reads",
+           (long long)(at - r->begin), (long long)(r->end - r->begin), r->name, whom, other);
+}
+
+static void note_access(struct region *r, const char *at, size_t size, bool write) {
+    if (!r->cells) {
+        void *cells =
+            mmap(NULL, bytes_of_cells(r), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (cells == MAP_FAILED) return;
+        r->cells = cells;
+    }
+    uint32_t epoch = grid.epoch[grid.seen.rank];
+    unsigned thread = (unsigned)grid.seen.thread;
+    struct cell *c = r->cells + (at - r->begin);
+    for (const char *end = at + size; at < end; at++, c++) {
+        if (!is_ordered(r, c->write_epoch, c->writer, c->write_sync)) refuse_race(r, at, write, "wrote", c->writer);
+        if (write) {
+            if (!is_ordered(r, c->read_epoch, c->reader, c->read_sync)) refuse_race(r, at, write, "read", c->reader);
+            c->write_epoch = epoch;
+            c->writer = (uint16_t)thread;
+            c->write_sync = self()->syncs;
+        } else if (c->read_epoch != epoch) {
+            c->read_epoch = epoch;
+            c->reader = (uint16_t)thread;
+            c->read_sync = self()->syncs;
+        } else if (c->reader != thread) {
+            bool same_warp = c->reader != SEVERAL_WARPS &&
+                             (c->reader & SEVERAL ? c->reader & ~(unsigned)SEVERAL : c->reader / 32u) == thread / 32;
+            c->reader = (uint16_t)(same_warp ? SEVERAL | thread / 32 : SEVERAL_WARPS);
+            c->read_sync = self()->syncs;
+        }
+    }
+}
+
+static void access_memory(const void *where, size_t size, int how) {
+    const char *at = where, *stack = stacks[grid.current];
+    bool write = how & EMULATED_WRITE;
+    if (how & EMULATED_ALIGNED && size <= 16 && (uintptr_t)at % size != 0)
+        refuse("%s %zu bytes at an address that is no multiple of them", write ? "writes" : "reads", size);
+    if (at >= stack && at < stack + STACK) return;
+    struct region *r = region_of(at, size);
+    if (r) {
+        if (grid.options.races) note_access(r, at, size, write);
+        return;
+    }
+    const struct emulated_object *o = grid.launch->object;
+    if (!write && at >= o->begin && at + size <= o->end) return;
+    refuse_address(at, size, write);
+}
+
+/* ---- Turns -------------------------------------------------------------------------------------------------------------- */
+
+static void pause_for(enum wait what) {
+    struct thread *t = self();
+    t->waiting = what;
+    if (!_setjmp(t->at)) _longjmp(grid.scheduler, 1);
+}
+
+/* A coroutine does a thread of one block after another. */
+static void live(void) {
+    for (;;) {
+        grid.launch->kernel->start(grid.launch->values);
+        self()->done = true;
+        pause_for(NOTHING);
+    }
+}
+
+static void create_coroutine(int i) {
+    if (!stacks[i]) {
+        stacks[i] = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        threads[i] = calloc(1, sizeof *threads[i]);
+        if (stacks[i] == MAP_FAILED || !threads[i]) abort();
+    }
+}
+
+static void begin_coroutine(int i) {
+    ucontext_t context, unused;
+    getcontext(&context);
+    context.uc_stack.ss_sp = stacks[i];
+    context.uc_stack.ss_size = STACK;
+    makecontext(&context, live, 0);
+    threads[i]->begun = true;
+    swapcontext(&unused, &context);
+}
+
+/* Blocks that run together have one set of variables between them: each finds its own there. */
+static void load_variables(int rank) {
+    size_t size = (size_t)(grid.variables.end - grid.variables.begin);
+    if (grid.loaded == rank || size == 0) return;
+    memcpy(grid.kept[grid.loaded], grid.variables.begin, size);
+    memcpy(grid.variables.begin, grid.kept[rank], size);
+    grid.loaded = rank;
+}
+
+static void become(int i) {
+    int rank = i / grid.count;
+    grid.current = i;
+    grid.seen.thread = i % grid.count;
+    grid.seen.rank = rank;
+    grid.seen.block = grid.seen.block / grid.ranks * grid.ranks + rank;
+    grid.seen.shared = grid.dynamic[rank].begin;
+    load_variables(rank);
+}
+
+static void resume(int i) {
+    become(i);
+    threads[i]->waiting = NOTHING;
+    if (_setjmp(grid.scheduler)) return;
+    if (threads[i]->begun) _longjmp(threads[i]->at, 1);
+    begin_coroutine(i);
+}
+
+/* Lets those go on who waited for what has come about. */
+static void release(int from, int end, enum wait what) {
+    for (int i = from; i < end; i++) {
+        if (threads[i]->waiting == what) threads[i]->waiting = NOTHING;
+    }
+    for (int rank = from / grid.count; rank * grid.count < end; rank++)
+        grid.epoch[rank] = ++grid.last_epoch;
+}
+
+static void release_barriers(void) {
+    int all = grid.count * grid.ranks;
+    for (int rank = 0; rank < grid.ranks; rank++) {
+        if (grid.arrived[rank] < grid.count) continue;
+        grid.arrived[rank] = 0;
+        release(rank * grid.count, (rank + 1) * grid.count, BLOCK);
+    }
+    if (grid.arrived_cluster < all) return;
+    grid.arrived_cluster = 0;
+    release(0, all, CLUSTER);
+}
+
+static void refuse_parting(int all) {
+    int ended = 0;
+    for (int i = 0; i < all; i++)
+        ended += threads[i]->done;
+    for (int i = 0; i < all; i++) {
+        if (threads[i]->done) continue;
+        become(i);
+        static const char *const names[] = {"", "the block", "the cluster", "its warp"};
+        refuse("waits for %s forever: %d of %d threads have ended, the others wait elsewhere",
+               names[threads[i]->waiting], ended, all);
+    }
+}
+
+static void clear_threads(void) {
+    for (int i = 0; i < grid.count * grid.ranks; i++) {
+        struct thread *t = threads[i];
+        t->done = false;
+        t->waiting = NOTHING;
+        t->syncs = 0;
+        t->n_copies = t->n_groups = 0;
+    }
+}
+
+static void clear_shared(void) {
+    for (int rank = 0; rank < grid.ranks; rank++) {
+        struct region *r = &grid.dynamic[rank];
+        memset(r->begin, 0xff, (size_t)(r->end - r->begin));
+        grid.epoch[rank] = ++grid.last_epoch;
+        memset(grid.kept[rank], 0xff, MOST_STATIC);
+    }
+    memset(grid.variables.begin, 0xff, (size_t)(grid.variables.end - grid.variables.begin));
+    grid.loaded = 0;
+    grid.block_epoch = grid.epoch[0];
+}
+
+/* The blocks from number `first` on that run together. */
+static void run_blocks(int first) {
+    int all = grid.count * grid.ranks;
+    grid.seen.block = first;
+    clear_threads();
+    clear_shared();
+    for (int left = all; left > 0;) {
+        bool progress = false;
+        left = 0;
+        for (int n = 0; n < all; n++) {
+            int i = grid.options.backwards ? all - 1 - n : n;
+            if (!threads[i]->done && threads[i]->waiting == NOTHING) {
+                resume(i);
+                progress = true;
+            }
+            left += !threads[i]->done;
+        }
+        release_barriers();
+        if (!progress && left > 0) {
+            bool waits = true;
+            for (int i = 0; i < all; i++)
+                waits = waits && (threads[i]->done || threads[i]->waiting != NOTHING);
+            if (waits) refuse_parting(all);
+        }
+    }
+}
+
+/* ---- What kernels call ---------------------------------------------------------------------------------------------------- */
+
+static void wait_block(void) {
+    grid.arrived[grid.seen.rank]++;
+    pause_for(BLOCK);
+}
+
+static void wait_cluster(void) {
+    grid.arrived_cluster++;
+    pause_for(CLUSTER);
+}
+
+/* The last of a team to come lets the others go on. */
+static void meet(unsigned team, const void *mine, size_t size) {
+    struct thread *t = self();
+    int warp = grid.current - lane_of(grid.current);
+    if (!(team >> lane_of(grid.current) & 1)) refuse("meets lanes %#x, of which it is none", team);
+    if (size > SHOWN) refuse("shows %zu bytes", size);
+    t->parity = !t->parity;
+    memcpy(t->shows[t->parity], mine, size);
+    t->team = team;
+    unsigned parities = 0;
+    bool all = true;
+    for (int lane = 0; lane < 32; lane++) {
+        if (!(team >> lane & 1)) continue;
+        if (warp + lane >= grid.count * (grid.seen.rank + 1)) refuse("meets lane %d, which the warp has not", lane);
+        const struct thread *other = threads[warp + lane];
+        all = all && (other == t || (other->waiting == WARP && other->team == team));
+        parities |= (unsigned)other->parity << lane;
+    }
+    if (!all) {
+        pause_for(WARP);
+        return;
+    }
+    for (int lane = 0; lane < 32; lane++) {
+        if (!(team >> lane & 1)) continue;
+        threads[warp + lane]->parities = parities;
+        threads[warp + lane]->waiting = NOTHING;
+    }
+}
+
+static const void *shown(int lane) {
+    int warp = grid.current - lane_of(grid.current);
+    return threads[warp + lane]->shows[self()->parities >> lane & 1];
+}
+
+static void sync_warp(unsigned team) {
+    meet(team, "", 0);
+    self()->syncs++;
+}
+
+static void do_copy(const struct copy *c) {
+    if (c->valid) memcpy(c->to, c->from, c->valid);
+    memset(c->to + c->valid, 0, c->size - c->valid);
+}
+
+static void copy_later(char *to, const char *from, size_t size, size_t valid) {
+    struct thread *t = self();
+    const struct copy c = {to, from, size, valid};
+    access_memory(to, size, EMULATED_WRITE | EMULATED_ALIGNED);
+    if (valid) access_memory(from, valid, valid == size ? EMULATED_ALIGNED : 0);
+    if (!grid.options.late) {
+        do_copy(&c);
+        return;
+    }
+    if (t->n_copies == MOST_COPIES) refuse("has more than %d copies under way", MOST_COPIES);
+    t->copies[t->n_copies++] = c;
+}
+
+static void close_copies(void) {
+    struct thread *t = self();
+    if (t->n_groups == MOST_GROUPS) refuse("has more than %d groups of copies under way", MOST_GROUPS);
+    t->groups[t->n_groups++] = t->n_copies;
+}
+
+static void wait_copies(int left) {
+    struct thread *t = self();
+    if ((int)t->n_groups <= left) return;
+    unsigned ended = t->n_groups - (unsigned)left, copies = t->groups[ended - 1];
+    for (unsigned i = 0; i < copies; i++) {
+        access_memory(t->copies[i].to, t->copies[i].size, EMULATED_WRITE);
+        do_copy(&t->copies[i]);
+    }
+    memmove(t->copies, t->copies + copies, (t->n_copies - copies) * sizeof *t->copies);
+    t->n_copies -= copies;
+    for (unsigned i = ended; i < t->n_groups; i++)
+        t->groups[i - ended] = t->groups[i] - copies;
+    t->n_groups -= ended;
+}
+
+/* Variables come first, as the compiler lays them out, then what is allocated by the launch. */
+static unsigned dynamic_begin(void) {
+    return SHARED_BEGIN + ((unsigned)(grid.variables.end - grid.variables.begin) + 127) / 128 * 128;
+}
+
+static unsigned shared_address(const void *where) {
+    const char *at = where;
+    if (lies_in(&grid.dynamic[grid.seen.rank], at, 0))
+        return dynamic_begin() + (unsigned)(at - grid.dynamic[grid.seen.rank].begin);
+    if (!lies_in(&grid.variables, at, 0)) refuse("takes an address for one of shared memory that is not");
+    return SHARED_BEGIN + (unsigned)(at - grid.variables.begin);
+}
+
+static unsigned map_rank(unsigned address, int rank) {
+    if (rank < 0 || rank >= grid.ranks) refuse("looks for block %d of a cluster of %d", rank, grid.ranks);
+    return (address & ((1u << RANK_BITS) - 1)) | (unsigned)(rank + 1) << RANK_BITS;
+}
+
+static char *shared_at(unsigned address, size_t size, int how) {
+    unsigned other = address >> RANK_BITS, place = address & ((1u << RANK_BITS) - 1);
+    if (other > 0 && (int)other - 1 != grid.seen.rank) {
+        struct region *r = &grid.dynamic[other - 1];
+        char *at = r->begin + ((long long)place - dynamic_begin());
+        if (!lies_in(r, at, size)) refuse_address(at, size, how & EMULATED_WRITE);
+        return at;
+    }
+    const struct region *variables = &grid.variables;
+    char *at = place >= dynamic_begin() ? grid.dynamic[grid.seen.rank].begin + (place - dynamic_begin())
+                                        : variables->begin + ((long long)place - SHARED_BEGIN);
+    access_memory(at, size, how);
+    return at;
+}
+
+/* ---- Launches ------------------------------------------------------------------------------------------------------------- */
+
+static void place_shared(const struct emulated_launch *l) {
+    static char *memory[MOST_RANKS];
+    for (int rank = 0; rank < grid.ranks; rank++) {
+        if (!memory[rank]) {
+            memory[rank] = aligned_alloc(1024, MOST_SHARED + 1024);
+            grid.kept[rank] = aligned_alloc(1024, MOST_STATIC);
+            if (!memory[rank] || !grid.kept[rank]) abort();
+        }
+        drop_cells(&grid.dynamic[rank]);
+        grid.dynamic[rank] = (struct region){memory[rank], memory[rank] + l->shared, "dynamic shared memory", NULL};
+    }
+    drop_cells(&grid.variables);
+    grid.variables = (struct region){l->object->shared, l->object->shared_end, "the shared variables", NULL};
+}
+
+static void begin_launch(const struct emulated_launch *l, const struct emulator_options *options) {
+    grid.launch = l;
+    grid.options = *options;
+    grid.count = l->threads;
+    grid.ranks = l->kernel->cluster > 1 ? l->kernel->cluster : 1;
+    grid.launch_epoch = ++grid.last_epoch;
+    memset(grid.arrived, 0, sizeof grid.arrived);
+    grid.arrived_cluster = 0;
+    grid.seen = (struct emulator){.blocks = l->blocks,
+                                  .access = access_memory,
+                                  .refuse = refuse,
+                                  .wait_block = wait_block,
+                                  .wait_cluster = wait_cluster,
+                                  .meet = meet,
+                                  .shown = shown,
+                                  .sync_warp = sync_warp,
+                                  .copy = copy_later,
+                                  .close_copies = close_copies,
+                                  .wait_copies = wait_copies,
+                                  .shared_address = shared_address,
+                                  .map_rank = map_rank,
+                                  .shared_at = shared_at};
+    *l->object->emulator = &grid.seen;
+    place_shared(l);
+    for (int i = 0; i < grid.count * grid.ranks; i++)
+        create_coroutine(i);
+}
+
+static const char *refusal(const struct emulated_launch *l) {
+    size_t variables = (size_t)(l->object->shared_end - l->object->shared);
+    if (l->threads < 1 || l->threads > MOST_THREADS || l->threads != l->kernel->threads) return "its threads";
+    if (l->kernel->cluster > MOST_RANKS || l->threads * (l->kernel->cluster + 1) > MOST_COROUTINES)
+        return "its cluster";
+    if (l->kernel->cluster > 1 && l->blocks % l->kernel->cluster != 0) return "a cluster that is not whole";
+    return variables > MOST_STATIC || l->shared + variables > MOST_SHARED ? "its shared memory" : NULL;
+}
+
+const char *emulator_run(const struct emulated_launch *l, const struct emulator_options *options) {
+    const char *reason = refusal(l);
+    if (reason) {
+        snprintf(grid.message, sizeof grid.message, "kernel '%s' cannot be launched: %s", l->name, reason);
+        return grid.message;
+    }
+    begin_launch(l, options);
+    if (_setjmp(grid.refused)) {
+        for (int i = 0; i < MOST_COROUTINES && threads[i]; i++)
+            threads[i]->begun = false;
+        return grid.message;
+    }
+    for (int b = 0; b < l->blocks; b += grid.ranks)
+        run_blocks(options->backwards ? l->blocks - grid.ranks - b : b);
+    return NULL;
+}
