@@ -128,8 +128,17 @@ const struct ig_code_function ig_cuda_functions[] = {
     MATH("asinh", "asinhf", "asinh"),
     MATH("acosh", "acoshf", "acosh"),
     MATH("atanh", "atanhf", "atanh"),
-    {"ig_sigmoid_f32", NULL, NULL, "INLINE float ig_sigmoid_f32(float a) { return 1.0f / (1.0f + expf(-a)); }\n"},
-    {"ig_sigmoid_f64", NULL, NULL, "INLINE double ig_sigmoid_f64(double a) { return 1.0 / (1.0 + exp(-a)); }\n"},
+    /* Of the exponential that does not overflow, so that small results are denormal and not zero. */
+    {"ig_sigmoid_f32", NULL, NULL,
+     "INLINE float ig_sigmoid_f32(float a) {\n"
+     "    const float e = expf(-fabsf(a));\n"
+     "    return (a < 0.0f ? e : 1.0f) / (1.0f + e);\n"
+     "}\n"},
+    {"ig_sigmoid_f64", NULL, NULL,
+     "INLINE double ig_sigmoid_f64(double a) {\n"
+     "    const double e = exp(-fabs(a));\n"
+     "    return (a < 0.0 ? e : 1.0) / (1.0 + e);\n"
+     "}\n"},
     {"ig_pow_f32", NULL, NULL, "INLINE float ig_pow_f32(float a, float b) { return powf(a, b); }\n"},
     {"ig_pow_f64", NULL, NULL, "INLINE double ig_pow_f64(double a, double b) { return pow(a, b); }\n"},
     {"ig_fmod_f32", NULL, NULL, "INLINE float ig_fmod_f32(float a, float b) { return fmodf(a, b); }\n"},
