@@ -222,7 +222,9 @@ static void emit_slot(struct mapper *m, struct ig_part *p, const struct plan *pl
     struct ig_loops *k = m->m.k;
     ig_x vars[IG_NEST_DIMS], lane;
     ig_x exists = ig_x_less(k, slot, dim(m, plan->slots));
-    if (k->x.at[exists].kind != IG_X_INT) body = ig_s_if(k, body, exists);
+    bool known = k->x.at[exists].kind == IG_X_INT;
+    if (known && !k->x.at[exists].i) return; /* there are fewer elements than a slot has */
+    if (!known) body = ig_s_if(k, body, exists);
     split_slot(m, p, plan->vector, slot, vars);
     if (plan->vector > 1) {
         body = ig_s_for(k, body, IG_FOR_VECTOR, num(m, 0), num(m, plan->vector), num(m, 1), &lane);
