@@ -104,8 +104,8 @@ static void print_candidates(const json_t *kernel) {
     for (size_t i = 0; i < json_array_size(candidates); i++) {
         const json_t *c = json_array_get(candidates, i);
         bool chosen = strcmp(json_text(c, "tactic"), json_text(kernel, "tactic")) == 0;
-        if (json_is_true(json_object_get(c, "rejected")))
-            printf("%16s rejected    %s\n", "", json_text(c, "tactic"));
+        if (json_object_get(c, "rejected"))
+            printf("%16s rejected    %s (%s)\n", "", json_text(c, "tactic"), json_text(c, "rejected"));
         else if (json_object_get(c, "ns"))
             printf("%14s %c %8.2f us  %s\n", "", chosen ? '*' : ' ', (double)json_number(c, "ns") / 1e3,
                    json_text(c, "tactic"));

@@ -39,6 +39,13 @@ void progress_update(void *user, const char *what, unsigned done, unsigned total
     p->open = true;
 }
 
+void progress_note(void *user, const char *text) {
+    struct progress *p = user;
+    if (p && p->open) fputs("\r\033[K", stderr);
+    fprintf(stderr, "note: %s\n", text);
+    if (p) p->open = false;
+}
+
 void progress_destroy(struct progress *progress) {
     if (!progress) return;
     if (progress->open) fputs("\r\033[K", stderr);

@@ -75,6 +75,8 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
         o->progress = progress_update;
         o->progress_user = job->progress;
     }
+    o->note = progress_note;
+    o->note_user = job->progress;
     return INGOT_OK;
 }
 

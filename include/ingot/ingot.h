@@ -401,11 +401,15 @@ struct ingot_build_options {
      * last one, together with what was read; it need not exist. */
     const char *const *timing_caches;
     size_t n_timing_caches;
+    /* Called with what was not done and is no failure, in a sentence: "not tuned, the first choices are taken: no NVIDIA
+     * driver ...". NULL: silent. */
+    void (*note)(void *user, const char *text);
+    void *note_user;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0, 0, NULL, 0                                                                      \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL                                                          \
     }
 
 /* Compiles into the engine file `path`, which appears whole or not at all. */

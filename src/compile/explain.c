@@ -135,9 +135,10 @@ static void put_rivals(struct ig_text *t, const struct ig_compiled_kernel *k) {
         const struct ig_rival *rival = &tuned->rivals.at[i];
         ig_text_add(t, i ? ", {" : "{");
         put_field(t, "tactic", rival->tactic);
-        if (rival->nanoseconds == IG_TIMING_REJECTED)
-            ig_text_add(t, ", \"rejected\": true");
-        else if (rival->nanoseconds)
+        if (rival->nanoseconds == IG_TIMING_REJECTED) {
+            ig_text_add(t, ", ");
+            put_field(t, "rejected", rival->reason ? rival->reason : "");
+        } else if (rival->nanoseconds)
             ig_text_printf(t, ", \"ns\": %llu", (unsigned long long)rival->nanoseconds);
         ig_text_add(t, "}");
     }

@@ -1,6 +1,7 @@
 /* Tuning as part of a build; see tuning.h and tune/tune.h. */
 #include "compile/tuning.h"
 
+#include "base/cpu.h"
 #include "compile/specialize.h"
 
 struct tuning {
@@ -22,6 +23,11 @@ static void compile(void *user, const struct ig_source *sources, unsigned count,
 static void progress(void *user, unsigned done, unsigned total) {
     const struct tuning *t = user;
     if (t->options->progress) t->options->progress(t->options->progress_user, "tuning", done, total);
+}
+
+static void note(void *user, const char *text) {
+    const struct tuning *t = user;
+    if (t->options->note) t->options->note(t->options->note_user, text);
 }
 
 /* Bodies of control flow have kernels like any others. */
@@ -53,10 +59,12 @@ const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_
                                 .features = target->required_features,
                                 .gpu = options->device,
                                 .compiler = ig_format(job, "ingot %s, %s", INGOT_VERSION, compiler->version),
+                                .jobs = options->jobs ? options->jobs : ig_cpu_processors(),
                                 .seconds = options->tune_seconds,
                                 .print = print,
                                 .compile = compile,
                                 .progress = progress,
+                                .note = note,
                                 .user = t};
     ig_specialize_sizes(graph, options->shapes, options->n_shapes, &o.sizes);
     struct ig_tuner *tuner = ig_tuner_create(job, &o, cache);

@@ -10,7 +10,8 @@ enum {
     MOST_BUFFERS = 256,
     MOST_LAUNCHES = 64, /* of a list */
     REPLAYS = 5,
-    LIST_NANOSECONDS = 2000000, /* about as long as a list runs */
+    LIST_NANOSECONDS = 2000000,   /* about as long as a list runs */
+    READY_NANOSECONDS = 15000000, /* until a device that was idle runs at full speed */
 };
 
 struct ig_bench {
@@ -27,6 +28,7 @@ struct ig_bench {
     size_t strides[MOST_BUFFERS]; /* between copies of a weight; 0: there is one */
     uint32_t copies[MOST_BUFFERS];
     uint32_t n_buffers;
+    bool ready; /* not idle: it has measured something of this subject */
 };
 
 /* ---- The device -------------------------------------------------------------------------------------------------------- */
@@ -39,15 +41,28 @@ static const char *gpu_mismatch(struct ig_job *job, const struct ig_target *targ
                      target->sm_own ? "a" : "");
 }
 
-const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, uint64_t features, int ordinal) {
-    if (ig_target_is_cuda(target)) {
-        struct ig_device_cuda_info gpu;
-        struct ingot_error error;
-        if (ig_device_cuda_describe(ordinal, &gpu, &error) != INGOT_OK || gpu_mismatch(job, target, &gpu)) return NULL;
-        return ig_format(job, "%s, driver %d.%d", gpu.name, gpu.driver / 1000, gpu.driver % 1000 / 10);
+static const char *gpu_name(struct ig_job *job, const struct ig_target *target, int ordinal, const char **out_why) {
+    struct ig_device_cuda_info gpu;
+    struct ingot_error error;
+    if (ig_device_cuda_describe(ordinal, &gpu, &error) != INGOT_OK) {
+        *out_why = ig_strdup(job, error.message);
+        return NULL;
     }
+    *out_why = gpu_mismatch(job, target, &gpu);
+    if (*out_why) return NULL;
+    return ig_format(job, "%s, driver %d.%d", gpu.name, gpu.driver / 1000, gpu.driver % 1000 / 10);
+}
+
+const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, uint64_t features, int ordinal,
+                            const char **out_why) {
+    *out_why = NULL;
+    if (ig_target_is_cuda(target)) return gpu_name(job, target, ordinal, out_why);
     char name[IG_CPU_NAME_SIZE];
-    if (features & ~ig_cpu_features()) return NULL;
+    uint64_t missing = features & ~ig_cpu_features();
+    if (missing) {
+        *out_why = ig_format(job, "the target needs %s, which this processor lacks", ig_cpu_feature_name(missing));
+        return NULL;
+    }
     ig_cpu_name(name);
     unsigned threads = ig_cpu_processors();
     return ig_format(job, "%s, %u thread%s", name, threads, threads == 1 ? "" : "s");
@@ -131,6 +146,7 @@ enum ingot_status ig_bench_begin(struct ig_bench *b, const struct ig_subject *s,
     if (s->n_inputs + s->n_outputs > MOST_BUFFERS)
         return IG_ERR(error, INGOT_UNSUPPORTED, "a kernel of %u buffers is not measured", s->n_inputs + s->n_outputs);
     b->subject = s;
+    b->ready = false;
     for (uint32_t i = 0; i < s->n_inputs; i++)
         IG_TRY(add_buffer(b, &s->inputs[i], s->is_const[i] ? pool : 0, error));
     for (uint32_t i = 0; i < s->n_outputs; i++)
@@ -233,6 +249,10 @@ enum ingot_status ig_bench_run(struct ig_bench *b, const struct ig_candidate_cod
     return api->stream_wait(b->device, b->stream, error);
 }
 
+enum ingot_status ig_bench_check(struct ig_bench *b, struct ingot_error *error) {
+    return b->device->api->stream_wait(b->device, b->stream, error);
+}
+
 /* ---- Time ---------------------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status record(struct ig_bench *b, struct launches *l, uint32_t count, struct ig_list **out_list,
@@ -272,13 +292,23 @@ static uint64_t median(uint64_t *times, int count) {
     return times[count / 2];
 }
 
-/* The first replay of a list is not counted: the device gets ready for it. */
+/* The first replay of a list is not counted: the device gets ready for it, or for the whole subject. */
+static enum ingot_status get_ready(struct ig_bench *b, struct ig_list *list, struct ingot_error *error) {
+    uint64_t time, sum = 0;
+    do {
+        IG_TRY(replay(b, list, &time, error));
+        sum += time + 1000;
+    } while (!b->ready && sum < READY_NANOSECONDS);
+    b->ready = true;
+    return INGOT_OK;
+}
+
 static enum ingot_status time_list(struct ig_bench *b, struct launches *l, uint32_t count, int replays,
                                    uint64_t *out_nanoseconds, struct ingot_error *error) {
     struct ig_list *list;
-    uint64_t times[REPLAYS] = {0}, first;
+    uint64_t times[REPLAYS] = {0};
     IG_TRY(record(b, l, count, &list, error));
-    enum ingot_status status = replay(b, list, &first, error);
+    enum ingot_status status = get_ready(b, list, error);
     for (int i = 0; i < replays && status == INGOT_OK; i++)
         status = replay(b, list, &times[i], error);
     b->device->api->list_destroy(b->device, list);

@@ -66,8 +66,8 @@ static void print(struct ig_text *text, const struct ig_timing *t) {
         ig_text_add(text, " rejected");
     else
         ig_text_printf(text, " %" PRIu64, t->nanoseconds);
-    const char *const names[] = {t->tactic, t->shapes, t->device, t->compiler};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const char *const names[] = {t->tactic, t->shapes, t->device, t->compiler, t->reason};
+    for (size_t i = 0; i < sizeof names / sizeof *names && names[i]; i++) {
         ig_text_add(text, " ");
         ig_quote(names[i], text);
     }

@@ -6,7 +6,7 @@
  *
  * A line is one measurement: of a region, known by its fingerprint (which has the target in it), computed by one tactic, at
  * some sizes of its symbols, on a device, as compiled by some version. Instead of the time there may be `rejected`: the
- * tactic failed or computed something wrong. Written texts are sorted, the fastest tactic of a region first; where a
+ * tactic was not compiled, failed or computed something wrong; then a fifth string says what. Written texts are sorted, the fastest tactic of a region first; where a
  * text, or several that are read one after the other, have a measurement twice, the later one counts, so that texts are
  * merged by putting one behind the other.
  */
@@ -24,6 +24,7 @@ struct ig_timing {
     const char *device;   /* "NVIDIA H100 80GB HBM3, driver 13.0" */
     const char *compiler; /* "ingot 0.1.0, NVRTC 13.0" */
     uint64_t nanoseconds; /* or IG_TIMING_REJECTED */
+    const char *reason;   /* of the rejection; NULL: none is known */
     const char *comment;  /* whole lines that stand above it, with their ends; NULL: none */
 };
 
@@ -35,9 +36,9 @@ struct ig_timing_cache {
 };
 
 void ig_timing_cache_init(struct ig_timing_cache *cache, struct ig_job *job);
-/* Adds what the text says. Raises INGOT_IO naming `name`, line and column where it is malformed. */
+/* Adds what the text says. Raises INGOT_INVALID_ARGUMENT naming `name`, line and column where it is malformed. */
 void ig_timing_cache_parse(struct ig_timing_cache *cache, const char *name, const char *text, size_t length);
-/* The same for a file; one that does not exist is empty. Raises INGOT_IO. */
+/* The same for a file; one that does not exist is empty. Raises INGOT_IO where it cannot be read. */
 void ig_timing_cache_load(struct ig_timing_cache *cache, const char *path);
 /* Strings are borrowed. Keeps the comment of a measurement that it replaces. */
 void ig_timing_cache_put(struct ig_timing_cache *cache, const struct ig_timing *timing);

@@ -4,6 +4,6 @@
 
 #define IG_TIMING_CACHE_HEADER                                                                        \
     "# Ingot's timing cache (docs/tuning.md): what tactics took, the fastest of each region first.\n" \
-    "# fingerprint, nanoseconds or 'rejected', \"tactic\", \"shapes\", \"device\", \"compiler\"\n"
+    "# fingerprint, nanoseconds or 'rejected', \"tactic\", \"shapes\", \"device\", \"compiler\", \"reason\"\n"
 
 #endif

@@ -18,8 +18,9 @@ struct reader {
 };
 
 static _Noreturn void fail(struct reader *r, const char *expected) {
-    ig_raise(r->cache->job, INGOT_IO, "cannot read the timing cache '%s': line %u, column %u: expected %s", r->name,
-             r->number, (unsigned)(r->at - r->line) + 1, expected);
+    ig_raise(r->cache->job, INGOT_INVALID_ARGUMENT,
+             "cannot read the timing cache '%s': line %u, column %u: expected %s", r->name, r->number,
+             (unsigned)(r->at - r->line) + 1, expected);
 }
 
 static void read_spaces(struct reader *r) {
@@ -69,6 +70,10 @@ static void read_timing(struct reader *r) {
     read_spaces(r);
     t.compiler = read_string(r, "a compiler in quotes");
     r->at += strspn(r->at, " \t");
+    if (t.nanoseconds == IG_TIMING_REJECTED && *r->at == '"') {
+        t.reason = read_string(r, "a reason in quotes");
+        r->at += strspn(r->at, " \t");
+    }
     if (*r->at != '\n' && *r->at != 0) fail(r, "the end of the line");
     ig_timing_cache_put(r->cache, &t);
     ig_text_init(&r->comment, r->cache->job);

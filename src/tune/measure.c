@@ -13,19 +13,25 @@ struct trial {
     struct ig_tuned_candidate *candidate;
     struct ig_candidate_code code;
     struct ig_source source;
-    bool broken; /* not compiled, failed or wrong */
+    const char *broken; /* why it is of no use: not compiled, failed or wrong; NULL: it may be */
 };
 
+struct ig_trials {
+    IG_VEC(struct trial) list; /* the plain schedule is the last, where it is needed */
+    bool is_heavy;             /* too much for the reference at full size */
+    bool has_plain;
+};
+
+/* One region being measured. */
 struct measure {
     struct ig_measuring *m;
     struct ig_job *job;
-    IG_VEC(struct trial) trials; /* the plain schedule is the last, where it is needed */
-    bool is_heavy;               /* too much for the reference at full size */
-    bool has_plain;
+    struct ig_tuned_region *region;
+    struct ig_trials *trials;
     void **results, **expected; /* by output, at the size that is being worked on */
     size_t *sizes;              /* of those */
     uint32_t n_results;
-    bool lost; /* the device failed */
+    const char *lost; /* why the device is of no use any more; NULL: it works */
 };
 
 /* ---- Host memory for results ------------------------------------------------------------------------------------------- */
@@ -58,52 +64,97 @@ static void make_results(struct measure *x, const struct ig_subject *s) {
 
 /* ---- Compiling ---------------------------------------------------------------------------------------------------------- */
 
-static void add_trial(struct measure *x, const struct ig_kernel *kernel, struct ig_tuned_candidate *candidate) {
-    const struct ig_tune_options *o = x->m->options;
-    struct trial t = {.candidate = candidate};
-    t.code.kernel = kernel;
-    t.code.symbol = ig_format(x->job, "candidate_%u", x->trials.count);
-    t.source = (struct ig_source){t.code.symbol, o->print(o->user, kernel, t.code.symbol)};
-    IG_PUSH(x->job, &x->trials, t);
+struct printing {
+    const struct ig_tune_options *options;
+    struct trial *trial;
+};
+
+static void print(struct ig_job *job, void *argument) {
+    struct printing *p = argument;
+    struct trial *t = p->trial;
+    t->source = (struct ig_source){t->code.symbol, p->options->print(p->options->user, t->code.kernel, t->code.symbol)};
+    (void)job;
 }
 
+static void add_trial(const struct ig_measuring *m, struct ig_trials *trials, const struct ig_kernel *kernel,
+                      struct ig_tuned_candidate *candidate) {
+    struct trial t = {.candidate = candidate, .code = {.kernel = kernel}};
+    IG_PUSH(m->job, &trials->list, t);
+}
+
+static bool is_affordable(const struct ig_measuring *m, const struct ig_tuned_region *r, const struct ig_sizes *sizes) {
+    int lanes = m->options->target->vector_bytes / 4;
+    return (double)ig_sizes_of(sizes, m->job, r->candidates.at[0].kernel->work) * lanes <= MOST_REFERENCE_PRODUCTS;
+}
+
+static struct ig_trials *make_trials(const struct ig_measuring *m, struct ig_tuned_region *r) {
+    struct ig_trials *trials = IG_NEW(m->job, struct ig_trials);
+    for (uint32_t i = 0; i < r->candidates.count; i++) {
+        if (!r->candidates.at[i].nanoseconds) add_trial(m, trials, r->candidates.at[i].kernel, &r->candidates.at[i]);
+    }
+    trials->is_heavy = !is_affordable(m, r, &m->options->sizes);
+    if (!trials->is_heavy) return trials;
+    const struct ig_kernel *plain = ig_kernel_candidate(r->graph, r->region, m->options->target, IG_CHOICE_PLAIN);
+    trials->has_plain = plain != NULL;
+    if (plain) add_trial(m, trials, plain, NULL);
+    return trials;
+}
+
+/* Some of the trials of all regions, to be compiled together. */
 struct compiling {
-    struct measure *x;
-    uint32_t first, count;
+    const struct ig_tune_options *options;
+    struct trial **trials;
+    uint32_t count;
 };
 
 static void compile(struct ig_job *job, void *argument) {
-    struct compiling *c = argument;
-    const struct ig_tune_options *o = c->x->m->options;
+    const struct compiling *c = argument;
     struct ig_source *sources = IG_NEW_ARRAY(job, struct ig_source, c->count + 1);
     struct ig_code *code = IG_NEW(job, struct ig_code);
     for (uint32_t i = 0; i < c->count; i++)
-        sources[i] = c->x->trials.at[c->first + i].source;
-    o->compile(o->user, sources, c->count, code);
+        sources[i] = c->trials[i]->source;
+    c->options->compile(c->options->user, sources, c->count, code);
     for (uint32_t i = 0; i < c->count; i++) {
-        c->x->trials.at[c->first + i].code.code = code;
-        c->x->trials.at[c->first + i].code.index = i;
+        c->trials[i]->code.code = code;
+        c->trials[i]->code.index = i;
     }
 }
 
-/* All at once; where that fails, one by one, to find out which. */
-static void compile_trials(struct measure *x) {
+/* All at once; where that fails, either half by itself, down to the ones that are to blame. */
+static void compile_trials(struct ig_job *job, const struct compiling *c) {
     struct ingot_error error;
-    struct compiling all = {x, 0, x->trials.count};
-    if (ig_job_run(x->job, compile, &all, &error) == INGOT_OK) return;
-    for (uint32_t i = 0; i < x->trials.count; i++) {
-        struct compiling one = {x, i, 1};
-        if (ig_job_run(x->job, compile, &one, &error) != INGOT_OK) x->trials.at[i].broken = true;
+    struct compiling all = *c;
+    if (c->count == 0 || ig_job_run(job, compile, &all, &error) == INGOT_OK) return;
+    if (c->count == 1) {
+        c->trials[0]->broken = ig_format(job, "not compiled: %s", error.message);
+        return;
     }
+    const struct compiling halves[] = {{c->options, c->trials, c->count / 2},
+                                       {c->options, c->trials + c->count / 2, c->count - c->count / 2}};
+    compile_trials(job, &halves[0]);
+    compile_trials(job, &halves[1]);
+}
+
+void ig_measure_compile(struct ig_measuring *m, struct ig_tuned_region *const *regions, uint32_t count) {
+    struct ingot_error error;
+    IG_VEC(struct trial *) all = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        struct ig_trials *trials = regions[i]->trials = make_trials(m, regions[i]);
+        for (uint32_t k = 0; k < trials->list.count; k++) {
+            struct trial *t = &trials->list.at[k];
+            struct printing p = {m->options, t};
+            t->code.symbol = ig_format(m->job, "candidate_%u", all.count);
+            if (ig_job_run(m->job, print, &p, &error) == INGOT_OK) {
+                IG_PUSH(m->job, &all, t);
+            } else {
+                t->broken = ig_format(m->job, "not printed: %s", error.message);
+            }
+        }
+    }
+    compile_trials(m->job, &(struct compiling){m->options, all.at, all.count});
 }
 
 /* ---- Checking ------------------------------------------------------------------------------------------------------------ */
-
-static bool is_affordable(struct measure *x, const struct ig_sizes *sizes) {
-    int lanes = x->m->options->target->vector_bytes / 4;
-    ig_dim work = x->m->region->candidates.at[0].kernel->work;
-    return (double)ig_sizes_of(sizes, x->job, work) * lanes <= MOST_REFERENCE_PRODUCTS;
-}
 
 static void expect_reference(struct measure *x, const struct ig_subject *s) {
     struct ingot_tensor *outputs = IG_NEW_ARRAY(x->job, struct ingot_tensor, s->n_outputs + 1);
@@ -114,20 +165,28 @@ static void expect_reference(struct measure *x, const struct ig_subject *s) {
     }
 }
 
-/* Runs a trial; false, and broken, where that fails. A GPU is of no use any more after a kernel that failed on it. */
+/* A failure of a trial: what it is, and whether the device is to blame, which after some failures does nothing any more. */
+static void fail(struct measure *x, struct trial *t, const char *what, const struct ingot_error *error) {
+    struct ingot_error second;
+    t->broken = ig_format(x->job, "%s: %s", what, error->message);
+    if (ig_bench_check(x->m->bench, &second) != INGOT_OK) x->lost = t->broken;
+}
+
+/* Runs a trial; false, and broken, where that fails. */
 static bool run(struct measure *x, struct trial *t, void *const *results) {
     struct ingot_error error = {INGOT_OK, ""};
     if (t->broken || x->lost) return false;
     if (ig_bench_run(x->m->bench, &t->code, results, &error) == INGOT_OK) return true;
-    t->broken = true;
-    x->lost = ig_target_is_cuda(x->m->options->target) && error.status == INGOT_DEVICE;
+    fail(x, t, "not run", &error);
     return false;
 }
 
 static void check(struct measure *x, const struct ig_subject *s, struct trial *t) {
     if (!run(x, t, x->results)) return;
-    for (uint32_t i = 0; i < s->n_outputs && !t->broken; i++)
-        t->broken = ig_subject_compare(s, i, x->expected[i], x->results[i]) != NULL;
+    for (uint32_t i = 0; i < s->n_outputs && !t->broken; i++) {
+        const char *wrong = ig_subject_compare(s, i, x->expected[i], x->results[i]);
+        if (wrong) t->broken = ig_format(x->job, "wrong: of output %u, %s", i, wrong);
+    }
 }
 
 static void begin(struct measure *x, const struct ig_subject *s, uint64_t weights) {
@@ -157,47 +216,55 @@ static struct ig_sizes least_sizes(struct measure *x) {
 /* Checks everything by the reference at the least sizes, if that is possible. */
 static void check_small(struct measure *x) {
     struct ig_sizes least = least_sizes(x);
-    if (!is_affordable(x, &least)) return;
-    struct ig_subject *s = ig_subject_create(x->m->region->graph, x->m->region->region, &least);
+    if (!is_affordable(x->m, x->region, &least)) return;
+    struct ig_subject *s = ig_subject_create(x->region->graph, x->region->region, &least);
     begin(x, s, 0);
     expect_reference(x, s);
-    for (uint32_t i = 0; i < x->trials.count; i++)
-        check(x, s, &x->trials.at[i]);
+    for (uint32_t i = 0; i < x->trials->list.count; i++)
+        check(x, s, &x->trials->list.at[i]);
     end(x, s);
 }
 
 /* ---- Timing -------------------------------------------------------------------------------------------------------------- */
 
-static void reject(struct measure *x, struct trial *t) {
-    t->candidate->nanoseconds = IG_TIMING_REJECTED;
+static void decide(struct measure *x, struct trial *t, uint64_t nanoseconds) {
+    t->candidate->nanoseconds = t->broken ? IG_TIMING_REJECTED : nanoseconds ? nanoseconds : 1;
+    t->candidate->reason = t->broken;
     t->candidate->is_new = true;
     x->m->measured++;
 }
 
 static void time_trial(struct measure *x, struct trial *t, uint64_t *best) {
     struct ingot_error error = {INGOT_OK, ""};
-    uint64_t time;
+    uint64_t time = 0;
     if (ig_bench_time(x->m->bench, &t->code, *best, &time, &error) != INGOT_OK) {
-        x->lost = ig_target_is_cuda(x->m->options->target) && error.status == INGOT_DEVICE;
-        reject(x, t);
-        return;
+        fail(x, t, "not run again", &error);
+    } else if (!*best || time < *best) {
+        *best = time;
     }
-    t->candidate->nanoseconds = time ? time : 1;
-    t->candidate->is_new = true;
-    x->m->measured++;
-    if (!*best || time < *best) *best = time;
+    decide(x, t, time);
+}
+
+/* The fastest of those that had a time before. */
+static uint64_t best_so_far(const struct ig_tuned_region *r) {
+    uint64_t best = 0;
+    for (uint32_t i = 0; i < r->candidates.count; i++) {
+        uint64_t time = r->candidates.at[i].nanoseconds;
+        if (time && time != IG_TIMING_REJECTED && (!best || time < best)) best = time;
+    }
+    return best;
 }
 
 static void time_all(struct measure *x, const struct ig_subject *s) {
-    uint64_t best = 0;
-    for (uint32_t i = 0; i < x->trials.count && !x->lost; i++) {
-        struct trial *t = &x->trials.at[i];
+    uint64_t best = best_so_far(x->region);
+    for (uint32_t i = 0; i < x->trials->list.count; i++) {
+        struct trial *t = &x->trials->list.at[i];
         if (!t->candidate) continue;
-        if (i > 0 && x->m->now() > x->m->end) return;
+        if (i > 0 && !t->broken && (x->lost || x->m->now() > x->m->end)) continue;
         check(x, s, t);
         if (t->broken) {
-            reject(x, t);
-        } else {
+            decide(x, t, 0);
+        } else if (!x->lost) {
             time_trial(x, t, &best);
         }
     }
@@ -206,45 +273,44 @@ static void time_all(struct measure *x, const struct ig_subject *s) {
 /* What the results at full size should be: the reference's, the plain schedule's, or, in a family without one, those of the
  * first candidate that is not broken. False where nothing tells. */
 static bool expect(struct measure *x, const struct ig_subject *s) {
-    if (!x->is_heavy) {
+    struct ig_trials *trials = x->trials;
+    if (!trials->is_heavy) {
         expect_reference(x, s);
         return true;
     }
-    if (x->has_plain) return run(x, &x->trials.at[x->trials.count - 1], x->expected);
-    for (uint32_t i = 0; i < x->trials.count; i++) {
-        if (run(x, &x->trials.at[i], x->expected)) return true;
+    if (trials->has_plain) return run(x, &trials->list.at[trials->list.count - 1], x->expected);
+    for (uint32_t i = 0; i < trials->list.count; i++) {
+        if (run(x, &trials->list.at[i], x->expected)) return true;
     }
     return false;
 }
 
 static void measure(struct ig_job *job, void *argument) {
     struct measure *x = argument;
-    struct ig_tuned_region *r = x->m->region;
-    const struct ig_tune_options *o = x->m->options;
+    struct ig_tuned_region *r = x->region;
     ig_defer(job, drop_results, x);
-    for (uint32_t i = 0; i < r->candidates.count; i++) {
-        if (!r->candidates.at[i].nanoseconds) add_trial(x, r->candidates.at[i].kernel, &r->candidates.at[i]);
-    }
-    x->is_heavy = !is_affordable(x, &o->sizes);
-    if (x->is_heavy) {
-        const struct ig_kernel *plain = ig_kernel_candidate(r->graph, r->region, o->target, IG_CHOICE_PLAIN);
-        x->has_plain = plain != NULL;
-        if (plain) add_trial(x, plain, NULL);
-    }
-    compile_trials(x);
-    if (x->is_heavy) check_small(x);
-    struct ig_subject *s = ig_subject_create(r->graph, r->region, &o->sizes);
+    if (x->trials->is_heavy) check_small(x);
+    struct ig_subject *s = ig_subject_create(r->graph, r->region, &x->m->options->sizes);
     begin(x, s, x->m->weights);
-    if (expect(x, s)) time_all(x, s);
+    if (expect(x, s)) {
+        time_all(x, s);
+    } else {
+        x->m->failure = "nothing tells what is right";
+    }
     end(x, s);
     ig_undefer(job, x);
 }
 
-bool ig_measure(struct ig_measuring *m) {
+bool ig_measure(struct ig_measuring *m, struct ig_tuned_region *region) {
     struct ingot_error error;
     struct measure *x = IG_NEW(m->job, struct measure); /* not on the stack: a cleanup of the job knows it */
-    x->m = m;
-    x->job = m->job;
-    if (ig_job_run(m->job, measure, x, &error) != INGOT_OK) ig_bench_end(m->bench);
+    *x = (struct measure){.m = m, .job = m->job, .region = region, .trials = region->trials};
+    m->failure = NULL;
+    if (ig_job_run(m->job, measure, x, &error) != INGOT_OK) {
+        ig_bench_end(m->bench);
+        m->failure = ig_strdup(m->job, error.message);
+    }
+    if (x->lost) m->failure = x->lost;
+    region->trials = NULL;
     return !x->lost;
 }

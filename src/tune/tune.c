@@ -5,9 +5,10 @@
 #include <time.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "tune/measure.h"
 
-enum { MOST_CANDIDATES = 24 };
+enum { MOST_CANDIDATES = 24, ROUNDS = 2 /* of the compiler's jobs, that are compiled together */ };
 
 struct ig_tuner {
     struct ig_job *job;
@@ -18,6 +19,7 @@ struct ig_tuner {
     uint64_t weights;      /* bytes of all weights */
     struct ig_map counted; /* weights that were, by graph and value */
     const char *device;    /* of this machine; NULL: none for the target */
+    const char *no_device; /* why there is none */
 };
 
 /* ---- Regions ---------------------------------------------------------------------------------------------------------- */
@@ -26,7 +28,7 @@ struct ig_tuner *ig_tuner_create(struct ig_job *job, const struct ig_tune_option
                                  struct ig_timing_cache *cache) {
     struct ig_tuner *t = IG_NEW(job, struct ig_tuner);
     *t = (struct ig_tuner){.job = job, .options = *options, .cache = cache};
-    t->device = ig_bench_device(job, options->target, options->features, options->gpu);
+    t->device = ig_bench_device(job, options->target, options->features, options->gpu, &t->no_device);
     ig_map_init(&t->by_fingerprint, job);
     ig_map_init(&t->counted, job);
     return t;
@@ -64,10 +66,26 @@ static bool is_known(const struct ig_tuned_region *r, const char *tactic) {
     return false;
 }
 
+struct asking {
+    const struct ig_tuner *tuner;
+    const struct ig_tuned_region *region;
+    int choice;
+    struct ig_kernel *kernel;
+};
+
+static void ask(struct ig_job *job, void *argument) {
+    struct asking *a = argument;
+    a->kernel = ig_kernel_candidate(a->region->graph, a->region->region, a->tuner->options.target, a->choice);
+    (void)job;
+}
+
+/* Without the first candidate there is no kernel, which whoever needs it will say. */
 static void find_candidates(struct ig_tuner *t, struct ig_tuned_region *r) {
+    struct ingot_error ignored;
     for (int i = 0; i < MOST_CANDIDATES; i++) {
-        struct ig_kernel *kernel = ig_kernel_candidate(r->graph, r->region, t->options.target, i);
-        if (!kernel) return;
+        struct asking a = {.tuner = t, .region = r, .choice = i};
+        if (ig_job_run(t->job, ask, &a, &ignored) != INGOT_OK || !a.kernel) return;
+        const struct ig_kernel *kernel = a.kernel;
         if (!kernel->tactic || is_known(r, kernel->tactic)) continue;
         struct ig_tuned_candidate c = {.kernel = kernel, .choice = i};
         IG_PUSH(t->job, &r->candidates, c);
@@ -107,10 +125,10 @@ static bool has_times(const struct ig_tuner *t, const struct ig_tuned_region *r,
     return false;
 }
 
-/* This machine's, if there are times of it or some are to be measured; else the first that there are times of, by name. */
+/* This machine's, if there are times of it; else the first that there are times of, by name; NULL: there are none. */
 static const char *choose_device(const struct ig_tuner *t, const struct ig_tuned_region *r) {
     const char *first = NULL;
-    if (t->device && (t->options.seconds > 0 || has_times(t, r, t->device))) return t->device;
+    if (t->device && has_times(t, r, t->device)) return t->device;
     for (uint32_t i = 0; i < t->cache->timings.count; i++) {
         const struct ig_timing *timing = &t->cache->timings.at[i];
         if (strcmp(timing->fingerprint, r->fingerprint) != 0 || (first && strcmp(timing->device, first) >= 0)) continue;
@@ -119,12 +137,19 @@ static const char *choose_device(const struct ig_tuner *t, const struct ig_tuned
     return first;
 }
 
-static void read_times(struct ig_tuner *t, struct ig_tuned_region *r) {
-    r->tuned.device = choose_device(t, r);
-    for (uint32_t i = 0; r->tuned.device && i < r->candidates.count; i++) {
-        struct ig_timing key = key_of(t, r, r->tuned.device, &r->candidates.at[i]);
+/* Of a device, which may be NULL. */
+static void read_times(struct ig_tuner *t, struct ig_tuned_region *r, const char *device) {
+    r->tuned.device = device;
+    for (uint32_t i = 0; i < r->candidates.count; i++) {
+        struct ig_tuned_candidate *c = &r->candidates.at[i];
+        c->nanoseconds = 0;
+        c->reason = NULL;
+        if (!device) continue;
+        struct ig_timing key = key_of(t, r, device, c);
         const struct ig_timing *timing = ig_timing_cache_get(t->cache, &key);
-        if (timing) r->candidates.at[i].nanoseconds = timing->nanoseconds ? timing->nanoseconds : 1;
+        if (!timing) continue;
+        c->nanoseconds = timing->nanoseconds ? timing->nanoseconds : 1;
+        c->reason = timing->reason;
     }
 }
 
@@ -134,23 +159,31 @@ static void write_times(struct ig_tuner *t, struct ig_tuned_region *r) {
         if (!c->is_new) continue;
         struct ig_timing timing = key_of(t, r, r->tuned.device, c);
         timing.nanoseconds = c->nanoseconds;
+        timing.reason = c->reason;
         ig_timing_cache_put(t->cache, &timing);
     }
 }
 
-/* The fastest; without times the first that was not rejected. */
+/* The fastest; without times the first that was not rejected; the plain one where all were. */
 static void choose(struct ig_tuner *t, struct ig_tuned_region *r) {
     const struct ig_tuned_candidate *best = NULL, *first = NULL;
     for (uint32_t i = 0; i < r->candidates.count; i++) {
         const struct ig_tuned_candidate *c = &r->candidates.at[i];
-        struct ig_rival rival = {c->kernel->tactic, c->nanoseconds};
+        struct ig_rival rival = {c->kernel->tactic, c->nanoseconds, c->reason};
         IG_PUSH(t->job, &r->tuned.rivals, rival);
         if (c->nanoseconds == IG_TIMING_REJECTED) continue;
         if (!first) first = c;
         if (c->nanoseconds && (!best || c->nanoseconds < best->nanoseconds)) best = c;
     }
     best = best ? best : first;
-    r->tuned.choice = best ? best->choice : 0;
+    if (best) {
+        r->tuned.choice = best->choice;
+        return;
+    }
+    struct ingot_error ignored;
+    struct asking a = {.tuner = t, .region = r, .choice = IG_CHOICE_PLAIN};
+    bool has_plain = ig_job_run(t->job, ask, &a, &ignored) == INGOT_OK && a.kernel;
+    r->tuned.choice = has_plain ? IG_CHOICE_PLAIN : 0;
 }
 
 /* ---- The budget ----------------------------------------------------------------------------------------------------------- */
@@ -182,42 +215,126 @@ static bool is_complete(const struct ig_tuned_region *r) {
     return true;
 }
 
-/* The region with the most work that is not measured yet. */
-static struct ig_tuned_region *next_region(struct ig_tuner *t) {
-    struct ig_tuned_region *best = NULL;
-    for (uint32_t i = 0; i < t->regions.count; i++) {
-        struct ig_tuned_region *r = &t->regions.at[i];
-        if (!r->open || (best && r->work <= best->work)) continue;
-        best = r;
-    }
-    return best;
+/* ---- Measuring ------------------------------------------------------------------------------------------------------------ */
+
+/* What is to be measured, the most work first. */
+struct agenda {
+    struct ig_tuner *tuner;
+    IG_VEC(struct ig_tuned_region *) regions;
+    uint32_t next; /* the first that was not compiled yet */
+    double end;    /* when the budget is spent */
+    double rate;   /* seconds that compiling takes by candidate; 0: not known yet */
+    struct ig_measuring measuring;
+};
+
+static void open_bench(struct ig_job *job, void *argument) {
+    struct agenda *a = argument;
+    const struct ig_tune_options *o = &a->tuner->options;
+    a->measuring.bench = ig_bench_open(job, o->target, o->features, o->gpu);
 }
 
-static unsigned measure_all(struct ig_tuner *t) {
-    unsigned count = 0, done = 0, total = 0;
-    double end = now() + t->options.seconds;
-    struct ig_bench *bench = NULL;
-    struct ig_tuned_region *r;
-    for (uint32_t i = 0; i < t->regions.count; i++)
-        total += t->regions.at[i].open;
-    while ((r = next_region(t)) != NULL && now() < end) {
-        if (!bench) bench = ig_bench_open(t->job, t->options.target, t->options.features, t->options.gpu);
-        struct ig_measuring m = {.job = t->job,
-                                 .options = &t->options,
-                                 .bench = bench,
-                                 .region = r,
-                                 .weights = t->weights,
-                                 .end = end,
-                                 .now = now};
-        bool usable = ig_measure(&m);
-        count += m.measured;
-        write_times(t, r);
-        r->open = false;
-        if (t->options.progress) t->options.progress(t->options.user, ++done, total);
-        if (!usable) break;
+static void note(const struct ig_tuner *t, const char *text) {
+    if (t->options.note) t->options.note(t->options.user, text);
+}
+
+static void make_agenda(struct agenda *a) {
+    struct ig_tuner *t = a->tuner;
+    for (uint32_t i = 0; i < t->regions.count; i++) {
+        struct ig_tuned_region *r = &t->regions.at[i];
+        if (!r->open) continue;
+        IG_PUSH(t->job, &a->regions, r);
+        uint32_t at = a->regions.count - 1;
+        for (; at > 0 && a->regions.at[at - 1]->work < r->work; at--)
+            a->regions.at[at] = a->regions.at[at - 1];
+        a->regions.at[at] = r;
     }
-    if (bench) ig_bench_close(bench);
+}
+
+static uint32_t count_missing(const struct ig_tuned_region *r) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->candidates.count; i++)
+        count += !r->candidates.at[i].nanoseconds;
     return count;
+}
+
+/* How many regions to compile together: enough for the compiler's jobs, but no more than there is time for. */
+static uint32_t batch_size(const struct agenda *a) {
+    uint32_t count = 0, candidates = 0;
+    double left = a->end - now();
+    while (left > 0 && a->next + count < a->regions.count && candidates < ROUNDS * a->tuner->options.jobs) {
+        candidates += count_missing(a->regions.at[a->next + count]);
+        if (a->rate * candidates > left) break;
+        count++;
+    }
+    return count;
+}
+
+static void compile_batch(struct agenda *a, uint32_t count) {
+    uint32_t candidates = 0;
+    double begin = now();
+    for (uint32_t i = 0; i < count; i++)
+        candidates += count_missing(a->regions.at[a->next + i]);
+    ig_measure_compile(&a->measuring, a->regions.at + a->next, count);
+    if (candidates) a->rate = (now() - begin) / candidates;
+}
+
+/* Notes what is missing in the end. */
+static void conclude(const struct agenda *a, const char *failure) {
+    struct ig_tuner *t = a->tuner;
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < a->regions.count; i++)
+        missing += !is_complete(a->regions.at[i]);
+    if (!missing) return;
+    if (failure)
+        note(t,
+             ig_format(t->job, "%u of %u kernels are not tuned, or in part: %s", missing, a->regions.count, failure));
+    else
+        note(t, ig_format(t->job, "%u of %u kernels are not tuned, or in part: the time was up", missing,
+                          a->regions.count));
+}
+
+static void measure_agenda(struct agenda *a) {
+    struct ig_tuner *t = a->tuner;
+    const char *failure = NULL;
+    bool usable = true;
+    uint32_t count;
+    while (usable && (count = batch_size(a)) > 0) {
+        compile_batch(a, count);
+        for (uint32_t i = 0; i < count && usable && now() < a->end; i++) {
+            struct ig_tuned_region *r = a->regions.at[a->next + i];
+            usable = ig_measure(&a->measuring, r);
+            write_times(t, r);
+            if (!failure || !usable) failure = a->measuring.failure;
+            if (t->options.progress) t->options.progress(t->options.user, a->next + i + 1, a->regions.count);
+        }
+        a->next += count;
+    }
+    conclude(a, failure);
+}
+
+/* Returns how many candidates were measured. */
+static unsigned measure_all(struct ig_tuner *t) {
+    struct agenda a = {.tuner = t, .end = now() + t->options.seconds};
+    struct ingot_error error;
+    make_agenda(&a);
+    if (a.regions.count == 0) return 0;
+    if (!t->device) {
+        note(t, ig_format(t->job, "not tuned, the first choices are taken: %s", t->no_device));
+        return 0;
+    }
+    if (ig_job_run(t->job, open_bench, &a, &error) != INGOT_OK) {
+        note(t, ig_format(t->job, "not tuned, the first choices are taken: %s", error.message));
+        return 0;
+    }
+    a.measuring = (struct ig_measuring){.job = t->job,
+                                        .options = &t->options,
+                                        .bench = a.measuring.bench,
+                                        .weights = t->weights,
+                                        .end = a.end,
+                                        .now = now};
+    measure_agenda(&a);
+    ig_bench_close(a.measuring.bench);
+    return a.measuring.measured;
 }
 
 unsigned ig_tuner_run(struct ig_tuner *t) {
@@ -228,12 +345,16 @@ unsigned ig_tuner_run(struct ig_tuner *t) {
         struct ingot_error error;
         if (r->candidates.count < 2 || ig_job_run(t->job, size_region, &sizing, &error) != INGOT_OK) continue;
         r->sized = true;
-        read_times(t, r);
+        read_times(t, r, t->device);
         r->open = t->options.seconds > 0 && !is_complete(r);
     }
     if (t->options.seconds > 0) count = measure_all(t);
+    /* From the cache, also what was just measured: so the decision is the same when the cache is used again. */
     for (uint32_t i = 0; i < t->regions.count; i++) {
-        if (t->regions.at[i].sized) choose(t, &t->regions.at[i]);
+        struct ig_tuned_region *r = &t->regions.at[i];
+        if (!r->sized) continue;
+        read_times(t, r, choose_device(t, r));
+        choose(t, r);
     }
     return count;
 }
