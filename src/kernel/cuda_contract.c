@@ -295,7 +295,7 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     ig_x slot, once, j = num(s, 0), b, m;
     ig_x above = ig_x_mul(k, s->share, num(s, rows)), first = ig_x_add(k, s->first_row, above);
     ig_x left = ig_x_sub(k, dim(s, s->rows), first);
-    bool exact = ig_dim_divides(k->dims, constant(s, rows), s->rows);
+    bool exact = ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows);
     ig_x count = exact ? num(s, rows) : ig_x_max(k, ig_x_min(k, num(s, rows), left), num(s, 0));
     body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
     ig_x row = ig_x_div(k, slot, num(s, across)),

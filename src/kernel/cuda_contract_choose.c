@@ -98,7 +98,8 @@ static bool fit_stages(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g) 
 }
 
 static bool is_useful(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
-    if (g->bm > 16 && g->bm >= 2 * p->rows && p->rows > 0) return false;
+    int least = p->a == IG_CUDA_ACROSS ? 32 : 16;
+    if (g->bm > least && g->bm >= 2 * p->rows && p->rows > 0) return false;
     if (g->bn > 32 && g->bn >= 2 * p->columns && p->columns > 0) return false;
     if (g->a == IG_CUDA_ACROSS && (g->bm < 32 || (g->math == IG_CUDA_FMA && g->thread_m % 4 != 0))) return false;
     int threads = ig_cuda_gemm_threads(g), element = ig_cuda_gemm_element(g);
