@@ -7,7 +7,7 @@
 #ifndef IG_DEVICE_DEVICE_H
 #define IG_DEVICE_DEVICE_H
 
-#include "base/error.h"
+#include "base/library.h"
 
 struct ig_device;
 struct ig_stream; /* work enqueued on one stream is done in order */
@@ -31,6 +31,9 @@ struct ig_launch {
     int64_t tiles;
     size_t scratch;       /* bytes per worker */
     uint32_t max_workers; /* that its work pays for; 0: any number */
+    /* CUDA: no kernel but a call of a library, of which `buffers` are the operands and `dims` the sizes, both as many as it
+     * wants, and the sizes are right for the operands; copied by launch. NULL: a kernel. */
+    const struct ig_library_call *library;
 };
 
 struct ig_device_api {
@@ -73,6 +76,9 @@ struct ig_device_api {
     enum ingot_status (*copy)(struct ig_device *, struct ig_stream *, void *to, const void *from, size_t size,
                               struct ingot_error *);
     enum ingot_status (*launch)(struct ig_device *, struct ig_stream *, const struct ig_launch *, struct ingot_error *);
+    /* INGOT_DEVICE, saying what was looked for, where a library that launches call is missing; INGOT_UNSUPPORTED where the
+     * device has no use for any. */
+    enum ingot_status (*need_library)(struct ig_device *, uint32_t library, struct ingot_error *);
     /* Makes sure that a launch with that much scratch per worker allocates nothing. */
     enum ingot_status (*reserve_scratch)(struct ig_device *, struct ig_stream *, size_t bytes, struct ingot_error *);
     /* What such a reservation takes in all. */

@@ -192,7 +192,7 @@ struct CUmemPoolHandle_st {
     int kind;
 };
 struct CUstream_st {
-    int kind;
+    struct fake_stream base;
 };
 struct CUevent_st {
     int kind;
@@ -355,9 +355,12 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
 
 /* ---- Streams and events ----------------------------------------------------------------------------------------------- */
 
+static void enqueue(struct fake_stream *stream, void (*run)(const void *data), const void *data, size_t size);
+
 EXPORT CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
     CALL(true);
     *stream = create(STREAM, sizeof **stream);
+    (*stream)->base.enqueue = enqueue;
     return CUDA_SUCCESS;
 }
 
@@ -415,7 +418,9 @@ EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent e
 
 struct CUgraphNode_st {
     unsigned number;
-    CUfunction function; /* NULL: a copy */
+    CUfunction function;           /* NULL: a copy or a library's work */
+    void (*run)(const void *data); /* of a library */
+    unsigned char data[FAKE_WORK_BYTES];
     unsigned grid, threads, shared;
     uint64_t values[MAX_PARAMETERS];
     CUdeviceptr from, to;
@@ -518,6 +523,55 @@ EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from
     return CUDA_SUCCESS;
 }
 
+/* A captured graph has the work of one call of a library. */
+static void set_child(const char *function, CUgraphNode node, CUgraph child) {
+    check(function, child, GRAPH);
+    if (child->n_nodes != 1 || !child->nodes[0]->run) {
+        misuse(function, "not one call of a library");
+        return;
+    }
+    node->run = child->nodes[0]->run;
+    memcpy(node->data, child->nodes[0]->data, sizeof node->data);
+}
+
+EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
+                                         CUgraph child) {
+    CALL(true);
+    *node = add_node(__func__, graph, n_after);
+    set_child(__func__, *node, child);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+    CALL(true);
+    check(__func__, stream, STREAM);
+    if (stream->base.capturing || mode != CU_STREAM_CAPTURE_MODE_RELAXED) misuse(__func__, "a capture of that kind");
+    stream->base.capturing = create(GRAPH, sizeof(struct CUgraph_st));
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    CUresult result = enter(__func__, true);
+    check(__func__, stream, STREAM);
+    if (!stream->base.capturing) misuse(__func__, "nothing is captured");
+    *graph = stream->base.capturing;
+    stream->base.capturing = NULL;
+    return result;
+}
+
+static void enqueue(struct fake_stream *stream, void (*run)(const void *data), const void *data, size_t size) {
+    check(__func__, stream, STREAM);
+    if (depth == 0) misuse(__func__, "no current context");
+    if (size > FAKE_WORK_BYTES) abort();
+    if (!stream->capturing) {
+        run(data);
+        return;
+    }
+    CUgraphNode node = add_node(__func__, stream->capturing, 0);
+    node->run = run;
+    memcpy(node->data, data, size);
+}
+
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags) {
     CALL(true);
     check(__func__, graph, GRAPH);
@@ -556,6 +610,12 @@ EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNo
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec executable, CUgraphNode node, CUgraph child) {
+    CALL(true);
+    set_child(__func__, node_of(__func__, executable, node), child);
+    return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
     CALL(true);
     check(__func__, executable, EXECUTABLE);
@@ -574,6 +634,8 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
             parameters[i] = &node->values[i];
         if (node->function)
             run_kernel(node->function, node->grid, node->threads, node->shared, parameters);
+        else if (node->run)
+            node->run(node->data);
         else
             copy(node->to, node->from, node->size);
     }

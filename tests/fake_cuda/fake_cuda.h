@@ -52,6 +52,16 @@ struct fake_cuda {
     size_t log_size;
 };
 
+#define FAKE_WORK_BYTES 256
+
+/* What a stream's handle points to, for libraries that put work on streams: `run` gets a copy of `data`, now, or, where the
+ * stream is captured, whenever the graph is launched. */
+struct fake_stream {
+    int kind;
+    void (*enqueue)(struct fake_stream *stream, void (*run)(const void *data), const void *data, size_t size);
+    void *capturing; /* the graph; NULL: none */
+};
+
 typedef struct fake_cuda *fake_cuda_state_function(void);
 /* How many contexts are on this thread's stack, and the one on top. */
 typedef unsigned fake_cuda_depth_function(void);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fake_cublaslt/fake_cublaslt.h"
 #include "support/support.h"
 
 #define TILE 16
@@ -70,14 +71,19 @@ static void find(void *library, const char *name, void *out_function) {
     memcpy(out_function, &address, sizeof address);
 }
 
+static void *open_beside(const char *name, char *out_path, size_t size) {
+    ssize_t length = readlink("/proc/self/exe", out_path, size - 32);
+    if (length < 0) fail_msg("cannot find this program");
+    out_path[length] = '\0';
+    strcpy(strrchr(out_path, '/') + 1, name);
+    void *library = dlopen(out_path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) fail_msg("%s", dlerror());
+    return library;
+}
+
 void fake_driver_open(struct fake_driver *driver) {
     fake_cuda_state_function *state;
-    ssize_t length = readlink("/proc/self/exe", driver->path, sizeof driver->path - 32);
-    if (length < 0) fail_msg("cannot find this program");
-    driver->path[length] = '\0';
-    strcpy(strrchr(driver->path, '/') + 1, "libfake_cuda.so");
-    void *library = dlopen(driver->path, RTLD_NOW | RTLD_LOCAL);
-    if (!library) fail_msg("%s", dlerror());
+    void *library = open_beside("libfake_cuda.so", driver->path, sizeof driver->path);
     find(library, "fake_cuda_state", &state);
     find(library, "fake_cuda_depth", &driver->depth);
     find(library, "fake_cuda_current", &driver->current);
@@ -86,4 +92,11 @@ void fake_driver_open(struct fake_driver *driver) {
     driver->cuda = state();
     *driver->cuda = (struct fake_cuda){.version = 13000, .devices = 2, .sm = 90, .pools = 1, .memory = (size_t)1 << 30};
     memcpy(driver->cuda->kernels, kernels, sizeof kernels);
+}
+
+struct fake_cublaslt *fake_cublaslt_open(char *out_path) {
+    fake_cublaslt_state_function *state;
+    find(open_beside("libfake_cublaslt.so", out_path, 4096), "fake_cublaslt_state", &state);
+    *state() = (struct fake_cublaslt){.ways = 3, .workspace = 4096};
+    return state();
 }

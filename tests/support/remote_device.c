@@ -412,6 +412,10 @@ static enum ingot_status launch(struct ig_device *device, struct ig_stream *stre
     return INGOT_OK;
 }
 
+static enum ingot_status need_library(struct ig_device *device, uint32_t library, struct ingot_error *error) {
+    return IG_ERR(error, INGOT_UNSUPPORTED, "%s is a library for GPUs", ig_library_name(library));
+}
+
 static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_stream *stream, size_t bytes,
                                          struct ingot_error *error) {
     struct remote_device *remote = self(device);
@@ -512,6 +516,7 @@ static const struct ig_device_api api = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
+    .need_library = need_library,
     .reserve_scratch = reserve_scratch,
     .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,

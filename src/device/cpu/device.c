@@ -182,8 +182,13 @@ static enum ingot_status copy(struct ig_device *device, struct ig_stream *stream
     return submit(device, stream, &item, 2, 1, error);
 }
 
+static enum ingot_status need_library(struct ig_device *device, uint32_t library, struct ingot_error *error) {
+    return IG_ERR(error, INGOT_UNSUPPORTED, "%s is a library for GPUs", ig_library_name(library));
+}
+
 static enum ingot_status launch(struct ig_device *device, struct ig_stream *stream, const struct ig_launch *launch,
                                 struct ingot_error *error) {
+    if (launch->library) return need_library(device, launch->library->library, error);
     if (launch->entry >= launch->module->size)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "kernel entry %llu lies outside the %zu bytes of code",
                       (unsigned long long)launch->entry, launch->module->size);
@@ -261,6 +266,7 @@ static const struct ig_device_api api = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
+    .need_library = need_library,
     .reserve_scratch = reserve_scratch,
     .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,

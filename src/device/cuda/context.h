@@ -29,7 +29,9 @@ struct ig_cuda {
     struct ig_stream *streams; /* all that exist */
     void **parameters;         /* room for the parameters of a launch */
     size_t n_parameters;
-    uint64_t calls; /* of the driver */
+    uint64_t calls;                      /* of the driver */
+    const char *cublaslt_file;           /* NULL: as ig_library_files says */
+    struct ig_cuda_libraries *libraries; /* NULL: none was needed yet */
 };
 
 struct ig_stream {
@@ -70,6 +72,9 @@ enum ingot_status ig_cuda_allocate_host(struct ig_cuda *cuda, size_t size, void 
 /* Scratch memory for launches with `bytes` for each block. */
 enum ingot_status ig_cuda_reserve_scratch(struct ig_cuda *cuda, struct ig_stream *stream, size_t bytes,
                                           struct ingot_error *error);
+/* The same for so many bytes in all. */
+enum ingot_status ig_cuda_reserve_workspace(struct ig_cuda *cuda, struct ig_stream *stream, size_t bytes,
+                                            struct ingot_error *error);
 size_t ig_cuda_scratch_bytes(const struct ig_cuda *cuda, size_t bytes);
 /* How many blocks such a launch has at most. */
 uint32_t ig_cuda_scratch_blocks(const struct ig_cuda *cuda, size_t bytes);

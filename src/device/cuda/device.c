@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "device/cuda/context.h"
+#include "device/cuda/library.h"
 #include "device/cuda/list.h"
 #include "device/cuda/module.h"
 #include "device/cuda/stream.h"
@@ -168,6 +169,16 @@ static enum ingot_status launch(struct ig_device *device, struct ig_stream *stre
     return ig_cuda_leave(cuda, ig_cuda_launch(cuda, stream, launch, error));
 }
 
+static enum ingot_status need_library(struct ig_device *device, uint32_t library, struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_library_need(cuda, library, error));
+}
+
+void ig_device_cuda_use_cublaslt(struct ig_device *device, const char *file) {
+    ig_cuda_of(device)->cublaslt_file = file;
+}
+
 static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_stream *stream, size_t bytes,
                                          struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
@@ -291,6 +302,7 @@ static void destroy(struct ig_device *device) {
     struct ig_cuda *cuda = ig_cuda_of(device);
     if (cuda->context) {
         bool entered = enter(cuda);
+        ig_cuda_library_deinit(cuda);
         ig_cuda_memory_deinit(cuda);
         if (entered) ig_cuda_leave(cuda, INGOT_OK);
         IG_CUDA(cuda, cuDevicePrimaryCtxRelease, cuda->handle);
@@ -321,6 +333,7 @@ static const struct ig_device_api api = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
+    .need_library = need_library,
     .reserve_scratch = reserve_scratch,
     .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,

@@ -56,6 +56,7 @@ enum { /* options of the functions below */
        CU_MEMORYTYPE_UNIFIED = 4,
        CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1,
        CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
+       CU_STREAM_CAPTURE_MODE_RELAXED = 2,
 };
 
 typedef struct {
@@ -153,6 +154,10 @@ typedef struct {
        CUcontext context))                                                                                           \
     F(cuGraphAddDependencies, "cuGraphAddDependencies_v2",                                                           \
       (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))   \
+    F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode",                                                          \
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, CUgraph child))                  \
+    F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))                                  \
+    F(cuStreamEndCapture, "cuStreamEndCapture", (CUstream stream, CUgraph * graph))                                  \
     F(cuGraphInstantiate, "cuGraphInstantiateWithFlags",                                                             \
       (CUgraphExec * executable, CUgraph graph, unsigned long long flags))                                           \
     F(cuGraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec executable))                                            \
@@ -160,6 +165,8 @@ typedef struct {
       (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters))                         \
     F(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams",                                              \
       (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *parameters, CUcontext context))                \
+    F(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams",                                      \
+      (CUgraphExec executable, CUgraphNode node, CUgraph child))                                                     \
     F(cuGraphUpload, "cuGraphUpload", (CUgraphExec executable, CUstream stream))                                     \
     F(cuGraphLaunch, "cuGraphLaunch", (CUgraphExec executable, CUstream stream))
 

@@ -3,20 +3,27 @@
 
 #include <string.h>
 
+#include "device/cuda/library.h"
+
 #define FIRST_CAPACITY 32
 #define NONE UINT32_MAX
 /* What a driver keeps for a node, host and GPU together, roughly. */
 #define BYTES_OF_A_NODE 2048
 
+enum kind { KERNEL, COPY, LIBRARY };
+
 /* A kernel's parameters are its buffers, dims, tiles and scratch memory, all of 8 bytes; a copy's are source and
- * destination. */
+ * destination; a library's are the operands and the sizes. */
 struct item {
-    CUfunction function; /* NULL: a copy */
-    CUgraphNode node;    /* NULL: there is nothing to do */
+    enum kind kind;
+    CUfunction function; /* KERNEL */
+    const struct ig_library_call *call;
+    const int64_t *sizes; /* LIBRARY: in `values` */
+    CUgraphNode node;     /* NULL: there is nothing to do */
     uint64_t *values;
-    void **pointers; /* to the values */
+    void **pointers; /* to the values; LIBRARY: the operands themselves */
     uint32_t n_values, grid, threads, shared;
-    size_t scratch; /* bytes for each block */
+    size_t scratch; /* bytes for each block; LIBRARY: in all */
     size_t size;    /* of a copy */
     bool waits, dirty;
     uint32_t next_dirty;
@@ -27,7 +34,9 @@ struct ig_list {
     struct item *items;
     uint32_t count, capacity;
     uint32_t first_dirty;
-    size_t scratch;         /* the most that any item wants for each block */
+    size_t scratch;   /* the most that any kernel wants for each block */
+    size_t workspace; /* the most that any call of a library wants in all */
+    bool has_library;
     void *scratch_memory;   /* which the graph's nodes have */
     CUgraph graph;          /* NULL where there is nothing to do */
     CUgraphExec executable; /* NULL: it has to be made (again) */
@@ -82,14 +91,15 @@ static bool grow(struct ig_list *list) {
 }
 
 /* Appends an item with room for its values; NULL where there is no memory. */
-static struct item *add(struct ig_list *list, uint32_t n_values) {
+static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values) {
     uint64_t *values = ig_arena_alloc(&list->arena, n_values * sizeof *values);
     void **pointers = ig_arena_alloc(&list->arena, n_values * sizeof *pointers);
     if (!values || !pointers || (list->count == list->capacity && !grow(list))) return NULL;
     for (uint32_t i = 0; i < n_values; i++)
         pointers[i] = &values[i];
     struct item *item = &list->items[list->count++];
-    *item = (struct item){.values = values, .pointers = pointers, .n_values = n_values, .next_dirty = NONE};
+    *item =
+        (struct item){.kind = kind, .values = values, .pointers = pointers, .n_values = n_values, .next_dirty = NONE};
     return item;
 }
 
@@ -99,7 +109,7 @@ static uint64_t address(const void *memory) {
 
 enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
                                           uint32_t grid, struct ingot_error *error) {
-    struct item *item = add(list, launch->n_buffers + launch->n_dims + 2);
+    struct item *item = add(list, KERNEL, launch->n_buffers + launch->n_dims + 2);
     if (!item) return no_memory(error);
     uint64_t *value = item->values;
     for (uint32_t i = 0; i < launch->n_buffers; i++)
@@ -119,11 +129,28 @@ enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_
 
 enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
                                         struct ingot_error *error) {
-    struct item *item = add(list, 2);
+    struct item *item = add(list, COPY, 2);
     if (!item) return no_memory(error);
     item->values[0] = address(from);
     item->values[1] = address(to);
     item->size = size;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig_launch *launch,
+                                           struct ingot_error *error) {
+    struct ig_library_call *call = ig_arena_alloc(&list->arena, sizeof *call);
+    struct item *item = call ? add(list, LIBRARY, launch->n_buffers + launch->n_dims) : NULL;
+    if (!item) return no_memory(error);
+    *call = *launch->library;
+    for (uint32_t i = 0; i < launch->n_buffers; i++) {
+        item->values[i] = address(launch->buffers[i]);
+        item->pointers[i] = launch->buffers[i];
+    }
+    memcpy(item->values + launch->n_buffers, launch->dims, launch->n_dims * sizeof *launch->dims);
+    item->call = call;
+    item->sizes = (const int64_t *)(item->values + launch->n_buffers);
+    list->has_library = true;
     return INGOT_OK;
 }
 
@@ -151,8 +178,17 @@ static CUDA_MEMCPY3D copy_parameters(const struct item *item) {
                            .Depth = 1};
 }
 
+static bool does_nothing(const struct item *item) {
+    switch (item->kind) {
+    case KERNEL: return item->grid == 0;
+    case COPY: return item->size == 0;
+    case LIBRARY: return ig_library_is_empty(item->sizes);
+    }
+    return true;
+}
+
 static void set_scratch(struct item *item, void *memory) {
-    if (item->function) item->values[item->n_values - 1] = item->scratch ? address(memory) : 0;
+    if (item->kind == KERNEL) item->values[item->n_values - 1] = item->scratch ? address(memory) : 0;
 }
 
 static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgraphNode from, CUgraphNode to) {
@@ -161,19 +197,38 @@ static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgra
     return IG_CUDA(cuda, cuGraphAddDependencies, graph, &from, &to, &edge, 1);
 }
 
-/* Adds a node after that of `before`, which may be NULL. */
-static CUresult add_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct item *before) {
-    size_t n_after = before ? 1 : 0;
-    const CUgraphNode *after = before ? &before->node : NULL;
-    if (!item->function) {
-        const CUDA_MEMCPY3D copy = copy_parameters(item);
-        return IG_CUDA(cuda, cuGraphAddMemcpyNode, &item->node, graph, after, n_after, &copy, cuda->context);
-    }
+static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct item *before) {
     const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
-    if (!before || !before->function || !item->waits || cuda->info.sm < 90)
-        return IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, after, n_after, &kernel);
-    CUresult result = IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, NULL, 0, &kernel);
-    return result != CUDA_SUCCESS ? result : add_programmatic_edge(cuda, graph, before->node, item->node);
+    bool early = before && before->kind == KERNEL && item->waits && cuda->info.sm >= 90;
+    const CUgraphNode *after = before && !early ? &before->node : NULL;
+    CUresult result = IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, after, after ? 1 : 0, &kernel);
+    return result == CUDA_SUCCESS && early ? add_programmatic_edge(cuda, graph, before->node, item->node) : result;
+}
+
+static enum ingot_status add_library_node(struct ig_cuda *cuda, struct ig_list *list, struct item *item,
+                                          const struct item *before, struct ingot_error *error) {
+    CUgraph child;
+    IG_TRY(ig_cuda_library_capture(cuda, item->call, item->sizes, item->pointers, list->scratch_memory, &child, error));
+    CUresult result = IG_CUDA(cuda, cuGraphAddChildGraphNode, &item->node, list->graph, before ? &before->node : NULL,
+                              before ? 1 : 0, child);
+    IG_CUDA(cuda, cuGraphDestroy, child); /* the node has its own */
+    return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add a call of a library to a graph");
+}
+
+/* Adds a node after that of `before`, which may be NULL. */
+static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, struct item *item,
+                                  const struct item *before, struct ingot_error *error) {
+    if (item->kind == LIBRARY) return add_library_node(cuda, list, item, before, error);
+    CUresult result;
+    if (item->kind == COPY) {
+        const CUDA_MEMCPY3D copy = copy_parameters(item);
+        result = IG_CUDA(cuda, cuGraphAddMemcpyNode, &item->node, list->graph, before ? &before->node : NULL,
+                         before ? 1 : 0, &copy, cuda->context);
+    } else {
+        result = add_kernel_node(cuda, list->graph, item, before);
+    }
+    return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add launch %u of %u to a graph",
+                                (unsigned)(item - list->items), list->count);
 }
 
 /* A chain of all items that do anything. */
@@ -184,9 +239,8 @@ static enum ingot_status fill_graph(struct ig_cuda *cuda, struct ig_list *list, 
         item->node = NULL;
         item->dirty = false;
         set_scratch(item, list->scratch_memory);
-        if (item->function ? item->grid == 0 : item->size == 0) continue;
-        IG_TRY(ig_cuda_driver_check(&cuda->driver, add_node(cuda, list->graph, item, before), error,
-                                    "cannot add launch %u of %u to a graph", i, list->count));
+        if (does_nothing(item)) continue;
+        IG_TRY(add_node(cuda, list, item, before, error));
         before = item;
     }
     list->first_dirty = NONE;
@@ -202,10 +256,29 @@ static enum ingot_status make_graph(struct ig_cuda *cuda, struct ig_list *list, 
                           stream->handle);
 }
 
+/* What the calls of libraries want, which depends on the alignment of their operands. */
+static enum ingot_status find_workspace(struct ig_cuda *cuda, struct ig_list *list, struct ingot_error *error) {
+    list->workspace = 0;
+    for (uint32_t i = 0; list->has_library && i < list->count; i++) {
+        struct item *item = &list->items[i];
+        if (item->kind != LIBRARY || does_nothing(item)) continue;
+        IG_TRY(ig_cuda_library_workspace(cuda, item->call, item->sizes, item->pointers, &item->scratch, error));
+        if (item->scratch > list->workspace) list->workspace = item->scratch;
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status reserve(struct ig_cuda *cuda, const struct ig_list *list, struct ig_stream *stream,
+                                 struct ingot_error *error) {
+    if (list->scratch) IG_TRY(ig_cuda_reserve_scratch(cuda, stream, list->scratch, error));
+    return ig_cuda_reserve_workspace(cuda, stream, list->workspace, error);
+}
+
 enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
                                       struct ingot_error *error) {
     if (list->count == 0) return INGOT_OK;
-    if (list->scratch) IG_TRY(ig_cuda_reserve_scratch(cuda, stream, list->scratch, error));
+    IG_TRY(find_workspace(cuda, list, error));
+    IG_TRY(reserve(cuda, list, stream, error));
     list->scratch_memory = stream->scratch;
     enum ingot_status status = make_graph(cuda, list, stream, error);
     if (status != INGOT_OK) destroy_graph(cuda, list);
@@ -226,11 +299,28 @@ void ig_cuda_list_patch(struct ig_list *list, uint32_t i, uint32_t buffer, void 
     struct item *item = &list->items[i];
     if (item->values[buffer] == address(memory)) return;
     item->values[buffer] = address(memory);
+    if (item->kind == LIBRARY) item->pointers[buffer] = memory;
     mark(list, i);
 }
 
+/* Other addresses may be less aligned, and then need another algorithm and more workspace: that is for a new graph. */
+static bool tell_library_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
+    CUgraph child;
+    size_t workspace;
+    struct ingot_error ignored;
+    if (ig_cuda_library_workspace(cuda, item->call, item->sizes, item->pointers, &workspace, &ignored) != INGOT_OK ||
+        workspace > list->workspace)
+        return false;
+    if (ig_cuda_library_capture(cuda, item->call, item->sizes, item->pointers, list->scratch_memory, &child,
+                                &ignored) != INGOT_OK)
+        return false;
+    CUresult result = IG_CUDA(cuda, cuGraphExecChildGraphNodeSetParams, list->executable, item->node, child);
+    IG_CUDA(cuda, cuGraphDestroy, child);
+    return result == CUDA_SUCCESS;
+}
+
 static CUresult tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
-    if (item->function) {
+    if (item->kind == KERNEL) {
         const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
         return IG_CUDA(cuda, cuGraphExecKernelNodeSetParams, list->executable, item->node, &kernel);
     }
@@ -252,7 +342,9 @@ static void replace_scratch(struct ig_list *list, void *memory) {
 static bool tell_nodes(struct ig_cuda *cuda, struct ig_list *list) {
     while (list->first_dirty != NONE) {
         struct item *item = &list->items[list->first_dirty];
-        if (tell_node(cuda, list, item) != CUDA_SUCCESS) return false;
+        bool told =
+            item->kind == LIBRARY ? tell_library_node(cuda, list, item) : tell_node(cuda, list, item) == CUDA_SUCCESS;
+        if (!told) return false;
         item->dirty = false;
         list->first_dirty = item->next_dirty;
     }
@@ -262,8 +354,8 @@ static bool tell_nodes(struct ig_cuda *cuda, struct ig_list *list) {
 enum ingot_status ig_cuda_list_launch(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
                                       struct ingot_error *error) {
     if (list->count == 0) return INGOT_OK;
-    if (list->scratch) {
-        IG_TRY(ig_cuda_reserve_scratch(cuda, stream, list->scratch, error));
+    if (list->scratch || list->workspace) {
+        IG_TRY(reserve(cuda, list, stream, error));
         if (list->scratch_memory != stream->scratch) replace_scratch(list, stream->scratch);
     }
     if (!list->executable || !tell_nodes(cuda, list)) {

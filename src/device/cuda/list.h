@@ -3,6 +3,8 @@
  * every node's parameters, so that an address can be replaced at any time: the node is then marked, and told before the
  * graph is launched again.
  *
+ * A call of a library is a graph of its own within, captured from a stream; for other addresses it is captured anew.
+ *
  * Where a kernel says that it waits for its predecessor itself, the edge to it is a programmatic one (sm_90 and up): it is
  * put onto the GPU while its predecessor ends (CUDA Programming Guide, "Programmatic Dependent Launch").
  */
@@ -20,6 +22,8 @@ enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_
                                           uint32_t grid, struct ingot_error *error);
 enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
                                         struct ingot_error *error);
+enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig_launch *launch,
+                                           struct ingot_error *error);
 /* Makes the graph of all that was appended, and brings it to the GPU. Within the context. */
 enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
                                       struct ingot_error *error);

@@ -97,9 +97,8 @@ size_t ig_cuda_scratch_bytes(const struct ig_cuda *cuda, size_t bytes) {
     return total < IG_CUDA_SCRATCH_LIMIT ? total : IG_CUDA_SCRATCH_LIMIT;
 }
 
-enum ingot_status ig_cuda_reserve_scratch(struct ig_cuda *cuda, struct ig_stream *stream, size_t bytes,
-                                          struct ingot_error *error) {
-    size_t total = ig_cuda_scratch_bytes(cuda, bytes);
+enum ingot_status ig_cuda_reserve_workspace(struct ig_cuda *cuda, struct ig_stream *stream, size_t total,
+                                            struct ingot_error *error) {
     if (total <= stream->scratch_size) return INGOT_OK;
     void *memory = NULL;
     ig_cuda_release(cuda, stream->scratch); /* first, so that its memory can be part of the new one */
@@ -109,4 +108,9 @@ enum ingot_status ig_cuda_reserve_scratch(struct ig_cuda *cuda, struct ig_stream
     stream->scratch = memory;
     stream->scratch_size = total;
     return INGOT_OK;
+}
+
+enum ingot_status ig_cuda_reserve_scratch(struct ig_cuda *cuda, struct ig_stream *stream, size_t bytes,
+                                          struct ingot_error *error) {
+    return ig_cuda_reserve_workspace(cuda, stream, ig_cuda_scratch_bytes(cuda, bytes), error);
 }

@@ -3,6 +3,7 @@
 
 #include <limits.h>
 
+#include "device/cuda/library.h"
 #include "device/cuda/list.h"
 #include "device/cuda/module.h"
 
@@ -129,8 +130,20 @@ static enum ingot_status launch_now(struct ig_cuda *cuda, struct ig_stream *stre
                                 launch->name, grid, launch->threads);
 }
 
+static enum ingot_status call_library(struct ig_cuda *cuda, struct ig_stream *stream, const struct ig_launch *launch,
+                                      struct ingot_error *error) {
+    const struct ig_library_call *call = launch->library;
+    size_t workspace = 0;
+    if (stream->recording) return ig_cuda_list_add_library(stream->recording, launch, error);
+    if (ig_library_is_empty(launch->dims)) return INGOT_OK;
+    IG_TRY(ig_cuda_library_workspace(cuda, call, launch->dims, launch->buffers, &workspace, error));
+    IG_TRY(ig_cuda_reserve_workspace(cuda, stream, workspace, error));
+    return ig_cuda_library_enqueue(cuda, call, launch->dims, launch->buffers, stream->scratch, stream->handle, error);
+}
+
 enum ingot_status ig_cuda_launch(struct ig_cuda *cuda, struct ig_stream *stream, const struct ig_launch *launch,
                                  struct ingot_error *error) {
+    if (launch->library) return call_library(cuda, stream, launch, error);
     CUfunction function;
     uint32_t grid = grid_of(cuda, launch);
     IG_TRY(ig_cuda_module_function(cuda, launch, &function, error));

@@ -268,8 +268,11 @@ static enum ingot_status launch(struct ig_device *device, struct ig_stream *stre
                                 struct ingot_error *error) {
     struct null_device *null = self(device);
     note_work(device, stream, "launch");
-    note(null, "m%u+%llu tiles=%lld buffers=", launch->module->number, (unsigned long long)launch->entry,
-         (long long)launch->tiles);
+    if (launch->library)
+        note(null, "%s buffers=", ig_library_name(launch->library->library));
+    else
+        note(null, "m%u+%llu tiles=%lld buffers=", launch->module->number, (unsigned long long)launch->entry,
+             (long long)launch->tiles);
     for (uint32_t i = 0; i < launch->n_buffers; i++) {
         if (i) note(null, ",");
         note_address(null, launch->buffers[i]);
@@ -278,6 +281,11 @@ static enum ingot_status launch(struct ig_device *device, struct ig_stream *stre
     for (uint32_t i = 0; i < launch->n_dims; i++)
         note(null, "%s%lld", i ? "," : "", (long long)launch->dims[i]);
     note(null, "\n");
+    return INGOT_OK;
+}
+
+static enum ingot_status need_library(struct ig_device *device, uint32_t library, struct ingot_error *error) {
+    note(self(device), "need_library %s\n", ig_library_name(library));
     return INGOT_OK;
 }
 
@@ -371,6 +379,7 @@ static const struct ig_device_api api = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
+    .need_library = need_library,
     .reserve_scratch = reserve_scratch,
     .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,

@@ -1,0 +1,135 @@
+/*
+ * The part of NVIDIA's cuBLASLt that Ingot uses: its types, values and functions, declared here because its headers are not
+ * there where Ingot is built. Names and layouts are those of the cuBLAS documentation, chapter "Using the cuBLASLt API", of
+ * CUDA 12 and 13, which agree on all of this. The library is loaded when an engine or a tuner first asks for it.
+ *
+ * It thinks in columns: a matrix of r rows and c columns has lines of r elements. What Ingot calls rows it is therefore told
+ * as columns, and out = A B as outᵀ = Bᵀ Aᵀ, with Ingot's B in the place of its first operand; its bias, an element for each
+ * of its rows, is then one for each of Ingot's columns.
+ */
+#ifndef IG_DEVICE_CUDA_CUBLASLT_H
+#define IG_DEVICE_CUDA_CUBLASLT_H
+
+#include "base/library.h"
+#include "device/cuda/driver.h"
+
+typedef int cublasStatus;
+typedef struct cublasLtContext *cublasLtHandle;
+typedef struct cublasLtDesc *cublasLtMatmulDesc;
+typedef struct cublasLtLayout *cublasLtMatrixLayout;
+typedef struct cublasLtPreference *cublasLtMatmulPreference;
+
+enum {
+    CUBLAS_STATUS_SUCCESS = 0,
+    CUBLAS_STATUS_ALLOC_FAILED = 3,
+    CUBLAS_STATUS_INVALID_VALUE = 7,
+    CUBLAS_STATUS_ARCH_MISMATCH = 8,
+    CUBLAS_STATUS_NOT_SUPPORTED = 15,
+};
+
+enum { /* of elements, and of what is computed in */
+       CUDA_R_32F = 0,
+       CUDA_R_16F = 2,
+       CUDA_R_16BF = 14,
+       CUBLAS_COMPUTE_32F = 68,
+       CUBLAS_COMPUTE_32F_FAST_TF32 = 77,
+};
+
+enum { /* attributes of layouts, products and preferences, and their values */
+       CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
+       CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
+       CUBLASLT_MATMUL_DESC_TRANSA = 3,
+       CUBLASLT_MATMUL_DESC_TRANSB = 4,
+       CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+       CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+       CUBLAS_OP_T = 1,
+       CUBLASLT_EPILOGUE_DEFAULT = 1,
+       CUBLASLT_EPILOGUE_RELU = 2,
+       CUBLASLT_EPILOGUE_BIAS = 4,
+       CUBLASLT_EPILOGUE_GELU = 32,
+       CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
+       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
+       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
+       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
+       CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
+};
+
+typedef struct {
+    uint64_t data[8];
+} cublasLtMatmulAlgo;
+
+typedef struct {
+    cublasLtMatmulAlgo algo;
+    size_t workspaceSize;
+    cublasStatus state;
+    float wavesCount;
+    int reserved[4];
+} cublasLtMatmulHeuristicResult;
+
+/* Every function: F(name, parameters). */
+#define IG_CUBLASLT_FUNCTIONS(F)                                                                                      \
+    F(cublasLtCreate, (cublasLtHandle * handle))                                                                      \
+    F(cublasLtDestroy, (cublasLtHandle handle))                                                                       \
+    F(cublasLtMatmulDescCreate, (cublasLtMatmulDesc * product, int compute_type, int scale_type))                     \
+    F(cublasLtMatmulDescDestroy, (cublasLtMatmulDesc product))                                                        \
+    F(cublasLtMatmulDescSetAttribute, (cublasLtMatmulDesc product, int attribute, const void *value, size_t size))    \
+    F(cublasLtMatrixLayoutCreate,                                                                                     \
+      (cublasLtMatrixLayout * layout, int type, uint64_t rows, uint64_t columns, int64_t ld))                         \
+    F(cublasLtMatrixLayoutDestroy, (cublasLtMatrixLayout layout))                                                     \
+    F(cublasLtMatrixLayoutSetAttribute, (cublasLtMatrixLayout layout, int attribute, const void *value, size_t size)) \
+    F(cublasLtMatmulPreferenceCreate, (cublasLtMatmulPreference * preference))                                        \
+    F(cublasLtMatmulPreferenceDestroy, (cublasLtMatmulPreference preference))                                         \
+    F(cublasLtMatmulPreferenceSetAttribute,                                                                           \
+      (cublasLtMatmulPreference preference, int attribute, const void *value, size_t size))                           \
+    F(cublasLtMatmulAlgoGetHeuristic,                                                                                 \
+      (cublasLtHandle handle, cublasLtMatmulDesc product, cublasLtMatrixLayout a, cublasLtMatrixLayout b,             \
+       cublasLtMatrixLayout c, cublasLtMatrixLayout d, cublasLtMatmulPreference preference, int wanted,               \
+       cublasLtMatmulHeuristicResult *results, int *found))                                                           \
+    F(cublasLtMatmul, (cublasLtHandle handle, cublasLtMatmulDesc product, const void *alpha, const void *a,           \
+                       cublasLtMatrixLayout a_layout, const void *b, cublasLtMatrixLayout b_layout, const void *beta, \
+                       const void *c, cublasLtMatrixLayout c_layout, void *d, cublasLtMatrixLayout d_layout,          \
+                       const cublasLtMatmulAlgo *algo, void *workspace, size_t workspace_size, CUstream stream))
+
+struct ig_cublaslt {
+    void *library;  /* NULL: not loaded */
+    size_t version; /* 130100 is 13.1 */
+    size_t (*cublasLtGetVersion)(void);
+    const char *(*cublasLtGetStatusString)(cublasStatus status);
+#define IG_CUBLASLT_FIELD(name, parameters) cublasStatus(*name) parameters;
+    IG_CUBLASLT_FUNCTIONS(IG_CUBLASLT_FIELD)
+#undef IG_CUBLASLT_FIELD
+};
+
+/* Loads the library: `file`, or, where that is NULL, the first of its files that there is; it stays loaded as long as the
+ * process. INGOT_DEVICE, naming what was looked for, where there is none. */
+enum ingot_status ig_cublaslt_load(struct ig_cublaslt *lt, const char *file, struct ingot_error *error);
+
+/* A product ready to be enqueued, any number of times and with any operands that are aligned as those were for which it was
+ * made. */
+struct ig_cublaslt_product {
+    cublasLtMatmulDesc product;
+    cublasLtMatrixLayout first, second, result;
+    cublasLtMatmulAlgo algorithm;
+    size_t workspace; /* bytes that it needs */
+};
+
+/* `operands`: those of the call; `alignment`: bytes of which all addresses are multiples, at most 16. INGOT_UNSUPPORTED
+ * where the library has no way to do it. */
+enum ingot_status ig_cublaslt_product_create(const struct ig_cublaslt *lt, cublasLtHandle handle,
+                                             const struct ig_library_call *call, const int64_t *sizes,
+                                             void *const *operands, unsigned alignment,
+                                             struct ig_cublaslt_product *out_product, struct ingot_error *error);
+void ig_cublaslt_product_destroy(const struct ig_cublaslt *lt, struct ig_cublaslt_product *product);
+enum ingot_status ig_cublaslt_product_enqueue(const struct ig_cublaslt *lt, cublasLtHandle handle,
+                                              const struct ig_cublaslt_product *product,
+                                              const struct ig_library_call *call, const int64_t *sizes,
+                                              void *const *operands, void *workspace, CUstream stream,
+                                              struct ingot_error *error);
+
+/* INGOT_OK for CUBLAS_STATUS_SUCCESS; else fills `error` with "<what>: the library's text". */
+enum ingot_status ig_cublaslt_check(const struct ig_cublaslt *lt, cublasStatus status, const char *what,
+                                    struct ingot_error *error);
+
+#endif
