@@ -227,9 +227,11 @@ static bool is_cheap(const struct ig_node *n) {
     }
 }
 
-/* Takes the elementwise region that computes a contraction's first operand, and nothing else, into the contraction's. */
+/* Takes the elementwise region that computes a contraction's first operand, and nothing else, into the contraction's. Not
+ * for GPUs, where what is copied as it is can be on its way while products are made: that is worth a kernel. */
 static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
     uint32_t p = region_of_value(f, operand);
+    if (ig_target_is_cuda(f->options->target)) return;
     if (!f->join || p == IG_NO_REGION || f->uses[operand] != 1) return;
     struct fusing *prologue = &f->regions.at[p];
     if (prologue->family != IG_FAMILY_MAP) return;
@@ -331,6 +333,23 @@ static bool contraction_reads_through(const struct ig_node *view) {
            view->op == IG_OP_broadcast;
 }
 
+/* True where the rows of a product's operand, the reshape `v` of the transpose `view`, consist of more than two axes that
+ * are apart in memory: a GPU copies rows, or rows of pieces. */
+static bool rows_are_scattered(struct fuser *f, ig_value v, const struct ig_node *view) {
+    struct ig_graph *g = f->g;
+    if (!ig_target_is_cuda(f->options->target) || view->op != IG_OP_transpose) return false;
+    const struct ig_type *rows = ig_type_of(g, v), *type = ig_type_of(g, view->out);
+    const struct ig_attr *perm = ig_attr(g, view, IG_ATTR_perm);
+    ig_dim left = rows->dim[rows->rank - 1], one = ig_dim_const(g->dims, 1);
+    int axes = 0;
+    for (int i = type->rank - 1; i >= 0 && left != one; i--) {
+        if (!ig_dim_divides(g->dims, type->dim[i], left)) return false;
+        left = ig_dim_div(g->dims, left, type->dim[i]);
+        axes += i == type->rank - 1 || perm->ints[i] + 1 != perm->ints[i + 1];
+    }
+    return axes > 2;
+}
+
 /* Marks the view (or free) nodes that have to be stored, by value. */
 static bool *find_stored_views(struct fuser *f) {
     struct ig_graph *g = f->g;
@@ -353,6 +372,7 @@ static bool *find_stored_views(struct fuser *f) {
             }
             if (dense) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
+            if (contract && view) strided |= n->op == IG_OP_matmul && rows_are_scattered(f, n->in[i], view);
             if (contract && view && is_view(view) && (strided || !contraction_reads_through(view))) stored[base] = true;
         }
         if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n)) stored[n->out] = true;

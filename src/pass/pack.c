@@ -145,7 +145,10 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
     int64_t nr = panel_width(rw->options->target, dims[0] / groups);
     if (nr == 0) return IG_NO_VALUE;
     int64_t channels = channels_of_a_load(rw->options->target, ig_type_of(g, in[1])->dtype, dims[1]);
-    if (groups == 1 && channels != dims[1]) {
+    bool many_positions = false;
+    for (int i = 2; i < rank; i++)
+        many_positions |= dims[i] > 1;
+    if (groups == 1 && many_positions && channels != dims[1]) {
         operands[0] = pad_channels(g, in[0], rank - 1, channels);
         operands[1] = pad_to_panels(g, in[1], 1, channels, &blocks);
         dims[1] = channels;
