@@ -79,7 +79,8 @@ enum ig_stmt_kind {
     IG_S_ACC,    /* accumulator: declared with its initial value; visible to the statements after it in this body */
     IG_S_UPDATE, /* accumulator = op(accumulator, value), or = value where op is IG_OP_where */
     IG_S_IF,     /* condition: body */
-    IG_S_TEXT,   /* a piece of a template: text in the printer's language, may use the names of vars and buffers */
+    IG_S_TEXT,   /* a piece of a template: text in the printer's language, may use the names of vars and,
+                    of buffers, those in the block's dynamic memory */
     IG_S_CALL,   /* text(args…): a function of the kernel's prelude (a micro-kernel) */
 };
 enum ig_for_kind {

@@ -68,8 +68,10 @@ static void note_own(struct walk *w, const struct ig_stmt *s, uint32_t place, st
         to->read[b] = 1;
         if (p->k->buffers.at[b].written) to->written[b] = 1;
     }
-    for (uint32_t b = 0; s->kind == IG_S_TEXT && b < w->n_buffers; b++)
-        to->read[b] = to->written[b] = p->k->buffers.at[b].written;
+    /* Text of templates works on the block's dynamic memory. */
+    for (uint32_t b = 0; s->kind == IG_S_TEXT && b < w->n_buffers; b++) {
+        if (p->k->buffers.at[b].kind == IG_BUFFER_SHARED) to->read[b] = to->written[b] = 1;
+    }
 }
 
 static void note_all(struct walk *w, const struct ig_stmt *s, uint32_t *next, struct access *to) {
