@@ -43,14 +43,27 @@ static void run_child(const struct verify_arguments *arguments, const char *path
     exit(0); /* not _exit: sanitizers look for leaks on the way out */
 }
 
-static bool start(const struct verify_arguments *arguments, const char *path, struct child *child) {
+/* Processors for one more case, its compilers and then its threads, beside `running` others and with `waiting` to come: together they have
+ * about as many as there are, and the last cases, which are alone, more of them. */
+static unsigned share_of_processors(const struct verify_arguments *arguments, size_t running, size_t waiting) {
+    size_t beside = running + waiting, together = beside < arguments->parallel ? beside : arguments->parallel;
+    size_t share = together ? arguments->processors / together : arguments->processors;
+    return share > 1 ? (unsigned)share : 1;
+}
+
+/* The case uses `processors` where the caller did not say how many. */
+static bool start(const struct verify_arguments *arguments, const char *path, unsigned processors,
+                  struct child *child) {
     int ends[2];
     if (pipe(ends) != 0) return false;
     fflush(NULL);
     child->pid = fork();
     if (child->pid == 0) {
+        struct verify_arguments own = *arguments;
+        if (own.build.jobs == 0) own.build.jobs = processors;
+        if (own.context.threads == 0) own.context.threads = processors;
         close(ends[0]);
-        run_child(arguments, path, ends[1]);
+        run_child(&own, path, ends[1]);
     }
     close(ends[1]);
     child->pipe = ends[0];
@@ -148,7 +161,8 @@ static int verify_all(const struct verify_arguments *arguments, char **paths, si
     bool full = false;
     while (printed < count) {
         while (!full && next < count && running < arguments->parallel) {
-            if (!start(arguments, paths[next], &children[next])) {
+            unsigned share = share_of_processors(arguments, running, count - next);
+            if (!start(arguments, paths[next], share, &children[next])) {
                 full = running > 0; /* wait until one is done */
                 if (full) break;
                 free(children);
@@ -219,8 +233,8 @@ int cmd_verify(int argc, char **argv) {
             long processors = sysconf(_SC_NPROCESSORS_ONLN);
             a.build.device = a.context.device;
             if (count > 1) a.build.quiet = true;
-            if (a.parallel == 0) a.parallel = processors > 0 ? (unsigned)processors : 1;
-            if (a.build.jobs == 0 && a.parallel > 1 && count > 1) a.build.jobs = 1;
+            a.processors = processors > 0 ? (unsigned)processors : 1;
+            if (a.parallel == 0) a.parallel = a.processors;
             status = verify_all(&a, argv, (size_t)count);
         }
     }

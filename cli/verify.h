@@ -11,6 +11,7 @@ struct verify_arguments {
     struct tolerance given;  /* the numbers of rtol and atol */
     struct context_arguments context;
     unsigned seed, parallel;
+    unsigned processors; /* of the machine */
     double timeout; /* seconds for a case; 0: as long as it takes */
 };
 
