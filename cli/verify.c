@@ -2,7 +2,7 @@
  * ingot verify: many cases, a line for each.
  *
  * Every case runs in a process of its own, several at a time: a case that crashes or eats all memory is one failed case.
- * Lines come in the order of the arguments.
+ * Lines come in the order of the arguments, unless any order will do.
  */
 #include "verify.h"
 
@@ -27,6 +27,7 @@ struct child {
     double deadline_ms; /* 0: none */
     size_t received;
     struct outcome outcome;
+    bool printed;
 };
 
 static void run_child(const struct verify_arguments *arguments, const char *path, int pipe) {
@@ -180,10 +181,14 @@ static int verify_all(const struct verify_arguments *arguments, char **paths, si
             after += children[i].pid > 0;
         running = after;
         full = full && after == before;
-        for (; printed < next && children[printed].pid == -1; printed++) {
-            print_outcome(paths[printed], &children[printed].outcome);
-            counts[children[printed].outcome.verdict]++;
+        for (size_t i = printed; i < next && (arguments->any_order || children[i].pid == -1); i++) {
+            if (children[i].pid != -1 || children[i].printed) continue;
+            print_outcome(paths[i], &children[i].outcome);
+            counts[children[i].outcome.verdict]++;
+            children[i].printed = true;
         }
+        while (printed < next && children[printed].printed)
+            printed++;
     }
     free(children);
     printf("%zu passed, %zu failed, %zu skipped\n", counts[VERDICT_PASSED], counts[VERDICT_FAILED],
@@ -209,6 +214,7 @@ int cmd_verify(int argc, char **argv) {
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         CONTEXT_OPTION_ROWS(a.context),
         {"parallel", 'p', OPTION_UNSIGNED, "N", "cases at once (default: one per processor)", &a.parallel},
+        {"any-order", 0, OPTION_FLAG, NULL, "prints a case's line when it is over", &a.any_order},
         {"timeout", 0, OPTION_NUMBER, "S", "seconds that a case may take (default: as long as it takes)", &a.timeout},
         {"verify-passes", 0, OPTION_FLAG, NULL, "checks the graph after every pass", &a.build.verify_passes},
         BUILD_OPTION_ROWS(a.build),

@@ -12,6 +12,7 @@ struct verify_arguments {
     struct context_arguments context;
     unsigned seed, parallel;
     unsigned processors; /* of the machine */
+    bool any_order;
     double timeout; /* seconds for a case; 0: as long as it takes */
 };
 
