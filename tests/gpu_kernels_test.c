@@ -1,0 +1,288 @@
+/*
+ * Every kernel of every shared model compiles for every generation of GPUs: NVRTC needs no GPU. Networks share most of
+ * their kernels, so each text is compiled once for an architecture, whatever the number of models that have it. Where the
+ * models do not lie beside the project's folder, its own example network stands for them; other models can be given as
+ * arguments. Skipped where there is no NVRTC (INGOT_NVRTC names it where the loader does not find it).
+ */
+#define _GNU_SOURCE
+#include "support/support.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "compile/options.h"
+#include "compile/plan_build.h"
+#include "import/onnx/import.h"
+#include "pass/pass.h"
+#include "pass/precision.h"
+#include "support/network.h"
+#include "support/structure.h"
+
+#define MODELS TEST_SOURCE_DIR "/../shared/models"
+
+/* What is asked for: fp32 on all, and on the GPUs at hand what tensor cores do. */
+static const struct variant {
+    const char *target, *arch, *precision;
+} variants[] = {
+    {"cuda:sm_80", "sm_80", NULL},
+    {"cuda:sm_90a", "sm_90a", NULL},
+    {"cuda:sm_100", "sm_100", NULL},
+};
+
+static char **models;
+static size_t n_models;
+static char folder[] = "/tmp/gpu-kernels-XXXXXX";
+
+/* The distinct kernels of all models for a target. */
+struct collection {
+    struct ig_job job;
+    const struct variant *variant;
+    struct ig_map by_text;
+    IG_VEC(struct ig_source) sources;
+    uint32_t n_kernels;
+    struct ig_code code;
+    unsigned failures;
+};
+
+/* One model's share of it; has a job of its own, because it holds a whole network. */
+struct visit {
+    struct collection *to;
+    const char *name, *path;
+};
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* ---- Which models --------------------------------------------------------------------------------------------------------- */
+
+static void add_model(char *path) {
+    models = realloc(models, (n_models + 1) * sizeof *models);
+    assert_non_null(models);
+    models[n_models++] = path;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A file NAME.onnx or a folder with model.onnx. */
+static void add_models_of(const char *parent) {
+    DIR *directory = opendir(parent);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        const char *dot = strrchr(entry->d_name, '.');
+        char *path = NULL;
+        if (entry->d_name[0] == '.') continue;
+        assert_true(asprintf(&path, dot && strcmp(dot, ".onnx") == 0 ? "%s/%s" : "%s/%s/model.onnx", parent,
+                             entry->d_name) > 0);
+        if (access(path, R_OK) == 0) {
+            add_model(path);
+        } else {
+            free(path);
+        }
+    }
+    if (directory) closedir(directory);
+}
+
+static void find_models(int count, char **given) {
+    for (int i = 0; i < count; i++)
+        add_model(strdup(given[i]));
+    if (n_models) return;
+    add_models_of(MODELS "/real");
+    add_models_of(MODELS "/structures");
+    if (!n_models) {
+        printf("there are no models in " MODELS ": the example network stands for them\n");
+        add_model(strdup(TEST_DIGITS));
+    }
+    qsort(models, n_models, sizeof *models, by_name);
+}
+
+/* "resnet50" of ".../resnet50.onnx", "yunet" of ".../yunet/model.onnx". */
+static char *name_of(const char *path) {
+    char *copy = strdup(path), *end = strrchr(copy, '.');
+    if (end) *end = '\0';
+    char *last = strrchr(copy, '/');
+    if (last && strcmp(last, "/model") == 0) {
+        *last = '\0';
+        last = strrchr(copy, '/');
+    }
+    char *name = strdup(last ? last + 1 : copy);
+    free(copy);
+    return name;
+}
+
+/* ---- Their kernels ---------------------------------------------------------------------------------------------------------- */
+
+static bool is_letter(char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* The text without what tells where it is from: the comment at its head, and the function's name. */
+static const char *bare(struct ig_job *job, const char *text, const char *symbol) {
+    struct ig_text result;
+    size_t length = strlen(symbol);
+    ig_text_init(&result, job);
+    if (strncmp(text, "/*", 2) == 0) text = strstr(text, "*/") + 2;
+    const char *from = text;
+    for (const char *at = text; (at = strstr(at, symbol)); at += length) {
+        if ((at > text && is_letter(at[-1])) || is_letter(at[length])) continue;
+        ig_text_printf(&result, "%.*skernel", (int)(at - from), from);
+        from = at + length;
+    }
+    ig_text_printf(&result, "%s", from);
+    return result.at;
+}
+
+static void add_kernel(struct collection *c, const char *model, const struct ig_compiled_kernel *kernel) {
+    const char *text = bare(&c->job, kernel->source, kernel->symbol);
+    uint32_t known;
+    c->n_kernels++;
+    if (ig_map_get_name(&c->by_text, text, &known)) return;
+    ig_map_put_name(&c->by_text, text, c->sources.count);
+    struct ig_source source = {ig_format(&c->job, "%s of %s", kernel->symbol, model), text};
+    IG_PUSH(&c->job, &c->sources, source);
+}
+
+static void unmap(void *mapping) {
+    ig_file_unmap(mapping);
+}
+
+static struct ig_graph *import(struct ig_job *job, const char *path) {
+    struct ig_mapping *mapping = IG_NEW(job, struct ig_mapping);
+    struct ingot_error error;
+    if (ig_file_map(path, mapping, &error)) ig_raise_error(job, &error);
+    ig_defer(job, unmap, mapping);
+    char *parent = ig_strdup(job, path);
+    *strrchr(parent, '/') = '\0';
+    return ig_import_onnx(job, mapping->data, mapping->size, parent);
+}
+
+/* The pipeline, up to the compiler. */
+static void collect(struct ig_job *job, void *argument) {
+    const struct visit *visit = argument;
+    const struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    struct ig_target_choice target;
+    struct ig_precisions precisions;
+    struct ig_kernel_set set;
+    struct ig_built_plan plan;
+    ig_target_parse(job, visit->to->variant->target, &target);
+    const struct ig_kernel_compiler compiler = {.target = &target.target, .arch = visit->to->variant->arch};
+    struct ig_graph *graph = import(job, visit->path);
+    ig_precisions_parse(graph, visit->to->variant->precision, NULL, 0, &precisions);
+    const struct ig_pass_options pass_options = {.target = &target.target, .precisions = &precisions};
+    for (int i = 0; i < ig_pass_count; i++) {
+        if (ig_pass_enabled(&options, i)) graph = ig_passes[i].run(graph, &pass_options);
+    }
+    ig_kernel_set_init(&set, job, &compiler, NULL);
+    ig_plan_build(graph, &set, &plan);
+    for (uint32_t i = 0; i < set.kernels.count; i++)
+        add_kernel(visit->to, visit->name, &set.kernels.at[i]);
+}
+
+static void visit_model(struct collection *c, const char *path) {
+    struct ingot_error error;
+    struct ig_job job;
+    struct visit visit = {c, name_of(path), structure_fill(path, folder)};
+    if (!visit.path) fail_msg("cannot read %s", path);
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, collect, &visit, &error)) {
+        printf("FAILED %s for %s: %s\n", visit.name, c->variant->target, error.message);
+        c->failures++;
+    }
+    ig_job_deinit(&job);
+    free((char *)visit.name);
+    free((char *)visit.path);
+}
+
+/* ---- Compiling them --------------------------------------------------------------------------------------------------------- */
+
+static void compile(struct ig_job *job, void *argument) {
+    struct collection *c = argument;
+    ig_nvrtc_compile(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), c->variant->arch, false, 0, c->sources.at,
+                     c->sources.count, NULL, NULL, &c->code);
+}
+
+static void try_variant(const struct variant *variant) {
+    struct collection c = {.variant = variant};
+    struct ingot_error error;
+    double begin = now();
+    ig_job_init(&c.job, &ig_libc_allocator);
+    ig_map_init(&c.by_text, &c.job);
+    for (size_t i = 0; i < n_models; i++)
+        visit_model(&c, models[i]);
+    double middle = now();
+    if (ig_job_run(&c.job, compile, &c, &error)) {
+        printf("FAILED %s\n", error.message);
+        c.failures++;
+    }
+    printf("%s %s: %zu models, %u kernels, %u texts, %.0f s to print, %.0f s to compile, %zu bytes\n", variant->target,
+           variant->precision ? variant->precision : "fp32", n_models, c.n_kernels, c.sources.count, middle - begin,
+           now() - middle, c.code.size);
+    ig_job_deinit(&c.job);
+    assert_int_equal(c.failures, 0);
+}
+
+static void sm_80(void **state) {
+    try_variant(&variants[0]);
+}
+
+static void sm_90a(void **state) {
+    try_variant(&variants[1]);
+}
+
+static void sm_100(void **state) {
+    try_variant(&variants[2]);
+}
+
+static void load_nvrtc(struct ig_job *job, void *argument) {
+    printf("%s\n", ig_nvrtc_version(ig_nvrtc_load(job, getenv("INGOT_NVRTC"))));
+}
+
+static bool has_nvrtc(struct ingot_error *error) {
+    struct ig_job job;
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, load_nvrtc, NULL, error);
+    ig_job_deinit(&job);
+    return status == INGOT_OK;
+}
+
+static int tear_down(void **state) {
+    char *command;
+    for (size_t i = 0; i < n_models; i++)
+        free(models[i]);
+    free(models);
+    assert_true(asprintf(&command, "%s/model.onnx", folder) > 0);
+    unlink(command);
+    strcpy(strrchr(command, '/'), "/weights");
+    unlink(command);
+    free(command);
+    return rmdir(folder);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sm_80),
+        cmocka_unit_test(sm_90a),
+        cmocka_unit_test(sm_100),
+    };
+    struct ingot_error error = {0};
+    if (!has_nvrtc(&error)) {
+        printf("skipped: %s\n", error.message);
+        return 77;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!mkdtemp(folder)) return 1;
+    find_models(argc - 1, argv + 1);
+    return cmocka_run_group_tests_name("kernels for GPUs", tests, NULL, tear_down);
+}
