@@ -55,6 +55,8 @@ const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_
     ig_timing_cache_init(cache, job);
     for (size_t i = 0; i < options->n_timing_caches; i++)
         ig_timing_cache_load(cache, options->timing_caches[i]);
+    const char *last = options->n_timing_caches > 0 ? options->timing_caches[options->n_timing_caches - 1] : NULL;
+    if (last && options->tune_seconds > 0) ig_timing_cache_check(job, last);
     struct ig_tune_options o = {.target = compiler->target,
                                 .features = target->required_features,
                                 .gpu = options->device,
@@ -70,7 +72,6 @@ const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_
     struct ig_tuner *tuner = ig_tuner_create(job, &o, cache);
     add_regions(tuner, graph);
     unsigned measured = ig_tuner_run(tuner);
-    if (measured > 0 && options->n_timing_caches > 0)
-        ig_timing_cache_save(cache, options->timing_caches[options->n_timing_caches - 1]);
+    if (last && measured > 0) ig_timing_cache_save(cache, last);
     return tuner;
 }

@@ -111,13 +111,26 @@ static void abort_writer(void *writer) {
     ig_file_writer_abort(writer);
 }
 
-void ig_timing_cache_save(const struct ig_timing_cache *cache, const char *path) {
-    struct ig_job *job = cache->job;
-    const char *text = ig_timing_cache_text(cache);
+/* Deferred: what was written is dropped unless it is committed. */
+static struct ig_file_writer *open_writer(struct ig_job *job, const char *path) {
     struct ig_file_writer *writer = IG_NEW(job, struct ig_file_writer);
     struct ingot_error error;
     if (ig_file_writer_open(writer, path, job->allocator, &error) != INGOT_OK) ig_raise_error(job, &error);
     ig_defer(job, abort_writer, writer);
+    return writer;
+}
+
+void ig_timing_cache_check(struct ig_job *job, const char *path) {
+    struct ig_file_writer *writer = open_writer(job, path);
+    ig_undefer(job, writer);
+    abort_writer(writer);
+}
+
+void ig_timing_cache_save(const struct ig_timing_cache *cache, const char *path) {
+    struct ig_job *job = cache->job;
+    const char *text = ig_timing_cache_text(cache);
+    struct ig_file_writer *writer = open_writer(job, path);
+    struct ingot_error error;
     enum ingot_status status = ig_file_writer_write(writer, text, strlen(text), &error);
     if (status == INGOT_OK) status = ig_file_writer_commit(writer, &error);
     if (status != INGOT_OK) ig_raise_error(job, &error);

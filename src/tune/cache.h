@@ -46,6 +46,8 @@ void ig_timing_cache_put(struct ig_timing_cache *cache, const struct ig_timing *
 const struct ig_timing *ig_timing_cache_get(const struct ig_timing_cache *cache, const struct ig_timing *key);
 /* The whole as text: depends on the measurements and comments only, not on the order in which they came. */
 const char *ig_timing_cache_text(const struct ig_timing_cache *cache);
+/* Raises INGOT_IO where the file could not be written: better said before hours of measuring. */
+void ig_timing_cache_check(struct ig_job *job, const char *path);
 /* Replaces the file, whole or not at all. Raises INGOT_IO. */
 void ig_timing_cache_save(const struct ig_timing_cache *cache, const char *path);
 

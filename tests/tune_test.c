@@ -1,0 +1,479 @@
+/* Tuning without a compiler: candidates are stubs of this program, of which the test says how long they take and whether
+ * they are right; then whole builds that measure on this machine's processor. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "ir/build.h"
+#include "pass/pass.h"
+#include "pass/precision.h"
+#include "support/network.h"
+#include "support/stub_code.h"
+#include "support/support.h"
+#include "tune/tune.h"
+
+enum { ROWS = 200, DEPTH = 8, COLUMNS = 320, MOST = 24, NANOSECONDS_OF_A_SLOW_ONE = 2000000 };
+
+/* ---- Candidates ------------------------------------------------------------------------------------------------------- */
+
+enum behaviour { FAST, SLOW, WRONG, UNWRITTEN, NOT_COMPILED, NOT_PRINTED };
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* The worker that gets the first tile does all of them. */
+static void multiply(void *const *buffers, int64_t begin, int64_t end, int64_t least_ns, float offset) {
+    const float *a = buffers[0], *b = buffers[1];
+    float *c = buffers[2];
+    int64_t start = now_ns();
+    if (begin > 0 || begin == end) return;
+    for (int m = 0; m < ROWS; m++) {
+        float sums[COLUMNS] = {0};
+        for (int k = 0; k < DEPTH; k++) {
+            for (int n = 0; n < COLUMNS; n++)
+                sums[n] += a[m * DEPTH + k] * b[k * COLUMNS + n];
+        }
+        for (int n = 0; n < COLUMNS; n++)
+            c[m * COLUMNS + n] = sums[n] + offset;
+    }
+    while (now_ns() - start < least_ns) {
+    }
+}
+
+static void run_fast(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    multiply(buffers, begin, end, 0, 0);
+}
+
+static void run_slow(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    multiply(buffers, begin, end, NANOSECONDS_OF_A_SLOW_ONE, 0);
+}
+
+static void run_wrong(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    multiply(buffers, begin, end, 0, 1);
+}
+
+static void run_nothing(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+}
+
+/* ---- The compiler ----------------------------------------------------------------------------------------------------- */
+
+struct fixture {
+    struct ig_job job;
+    struct ig_timing_cache cache;
+    struct ig_graph *graph;
+    const struct ig_region *region;
+    struct ig_target target;
+    struct ig_tune_options options;
+    uint32_t count;                /* candidates of the region */
+    const char *tactics[MOST + 1]; /* theirs */
+    enum behaviour behaviour[MOST + 1];
+    char note[INGOT_ERROR_MESSAGE_SIZE];
+    unsigned compilations; /* calls */
+    const char *text;      /* the cache in the end */
+    void (*body)(struct fixture *f);
+};
+
+/* A candidate's number, which is also its source. */
+static const char *print(void *user, const struct ig_kernel *kernel, const char *symbol) {
+    struct fixture *f = user;
+    for (uint32_t i = 0; i < f->count; i++) {
+        if (strcmp(kernel->tactic, f->tactics[i]) != 0) continue;
+        if (f->behaviour[i] == NOT_PRINTED) ig_raise(&f->job, INGOT_INTERNAL, "no words for it");
+        return ig_format(&f->job, "%u", i);
+    }
+    return "0"; /* the plain one */
+}
+
+static void compile(void *user, const struct ig_source *sources, unsigned count, struct ig_code *out_code) {
+    static const stub_kernel runs[] = {
+        [FAST] = run_fast, [SLOW] = run_slow, [WRONG] = run_wrong, [UNWRITTEN] = run_nothing};
+    struct fixture *f = user;
+    struct stub_code *code = IG_NEW(&f->job, struct stub_code);
+    f->compilations++;
+    *out_code = (struct ig_code){.bytes = code->bytes, .size = sizeof code->bytes};
+    out_code->entries = IG_NEW_ARRAY(&f->job, uint64_t, count);
+    for (unsigned i = 0; i < count; i++) {
+        enum behaviour behaviour = f->behaviour[atoi(sources[i].text)];
+        if (behaviour == NOT_COMPILED) ig_raise(&f->job, INGOT_TOOLCHAIN, "syntax error in '%s'", sources[i].symbol);
+        out_code->entries[i] = stub_code_add(code, runs[behaviour]);
+    }
+}
+
+static void note(void *user, const char *text) {
+    struct fixture *f = user;
+    snprintf(f->note, sizeof f->note, "%s", text);
+}
+
+/* ---- The region ------------------------------------------------------------------------------------------------------- */
+
+static struct ig_graph *make_graph(struct ig_job *job, const struct ig_target *target) {
+    const struct ig_precisions precisions = {IG_PRECISION_FP32, NULL, 0};
+    const struct ig_pass_options options = {.target = target, .precisions = &precisions};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    struct ig_type a = {.dtype = INGOT_F32, .rank = 2}, b = a;
+    a.dim[0] = ig_dim_const(g->dims, ROWS);
+    a.dim[1] = b.dim[0] = ig_dim_const(g->dims, DEPTH);
+    b.dim[1] = ig_dim_const(g->dims, COLUMNS);
+    ig_value left = ig_build_input(g, "a", &a), right = ig_build_input(g, "b", &b);
+    ig_build_output(g, "c", ig_build_matmul(g, left, right, INGOT_F32));
+    for (int i = 0; i < ig_pass_count; i++) {
+        if (ig_passes[i].required) g = ig_passes[i].run(g, &options);
+    }
+    return g;
+}
+
+static void find_candidates(struct fixture *f) {
+    for (int i = 0; i < MOST; i++) {
+        const struct ig_kernel *kernel = ig_kernel_candidate(f->graph, f->region, &f->target, i);
+        if (!kernel) break;
+        f->tactics[f->count++] = kernel->tactic;
+    }
+    if (f->count < 5) fail_msg("%u candidates are too few for this test", f->count);
+}
+
+static void run_body(struct ig_job *job, void *argument) {
+    struct fixture *f = argument;
+    f->target = (struct ig_target){.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+    f->graph = make_graph(job, &f->target);
+    assert_int_equal(f->graph->regions.count, 1);
+    f->region = &f->graph->regions.at[0];
+    f->options = (struct ig_tune_options){.target = &f->target,
+                                          .compiler = "stubs 1.0",
+                                          .jobs = 4,
+                                          .seconds = 60,
+                                          .sizes = {.dims = f->graph->dims},
+                                          .print = print,
+                                          .compile = compile,
+                                          .note = note,
+                                          .user = f};
+    ig_timing_cache_init(&f->cache, job);
+    find_candidates(f);
+    for (uint32_t i = 0; i < f->count; i++)
+        f->behaviour[i] = SLOW;
+    f->body(f);
+}
+
+static void with_fixture(void (*body)(struct fixture *f)) {
+    struct fixture *f = calloc(1, sizeof *f);
+    struct test_allocator allocator;
+    struct ingot_error error = {0};
+    test_allocator_init(&allocator);
+    ig_job_init(&f->job, &allocator.base);
+    f->body = body;
+    if (ig_job_run(&f->job, run_body, f, &error) != INGOT_OK) fail_msg("%s", error.message);
+    ig_job_deinit(&f->job);
+    assert_int_equal(allocator.live, 0);
+    free(f);
+}
+
+/* What is known of the region after a tuner ran. */
+static const struct ig_tuned *tune(struct fixture *f, unsigned *out_measured) {
+    struct ig_tuner *tuner = ig_tuner_create(&f->job, &f->options, &f->cache);
+    f->note[0] = 0;
+    ig_tuner_add(tuner, f->graph, f->region);
+    ig_tuner_add(tuner, f->graph, f->region);
+    *out_measured = ig_tuner_run(tuner);
+    return ig_tuner_get(tuner, ig_tuner_fingerprint(f->graph, f->region, &f->target));
+}
+
+static void expect_rejected(const struct ig_tuned *tuned, uint32_t i, const char *reason) {
+    assert_true(tuned->rivals.at[i].nanoseconds == IG_TIMING_REJECTED);
+    if (!strstr(tuned->rivals.at[i].reason, reason)) fail_msg("'%s' lacks '%s'", tuned->rivals.at[i].reason, reason);
+}
+
+/* ---- Choosing ----------------------------------------------------------------------------------------------------------- */
+
+static void choose_fastest(struct fixture *f) {
+    unsigned measured;
+    f->behaviour[1] = WRONG;
+    f->behaviour[2] = FAST;
+    f->behaviour[3] = UNWRITTEN;
+    f->behaviour[4] = NOT_COMPILED;
+    const struct ig_tuned *tuned = tune(f, &measured);
+    assert_string_equal(f->note, "");
+    assert_int_equal(measured, f->count);
+    assert_int_equal(tuned->rivals.count, f->count);
+    assert_int_equal(tuned->choice, 2);
+    assert_true(tuned->rivals.at[2].nanoseconds > 0);
+    assert_true(tuned->rivals.at[0].nanoseconds >= NANOSECONDS_OF_A_SLOW_ONE);
+    expect_rejected(tuned, 1, "wrong: of output 0, element 0 is ");
+    expect_rejected(tuned, 3, "wrong: of output 0, element 0 is");
+    expect_rejected(tuned, 4, "not compiled: syntax error");
+    /* Again, from the text of the cache alone: the same, and nothing is compiled. */
+    const char *text = ig_timing_cache_text(&f->cache);
+    ig_timing_cache_init(&f->cache, &f->job);
+    ig_timing_cache_parse(&f->cache, "text", text, strlen(text));
+    for (int again = 0; again < 2; again++) {
+        f->compilations = 0;
+        f->options.seconds = again ? 60 : 0;
+        const struct ig_tuned *second = tune(f, &measured);
+        assert_int_equal(measured + f->compilations, 0);
+        assert_int_equal(second->choice, 2);
+        assert_string_equal(second->device, tuned->device);
+        for (uint32_t i = 0; i < f->count; i++)
+            assert_true(second->rivals.at[i].nanoseconds == tuned->rivals.at[i].nanoseconds);
+        assert_string_equal(second->rivals.at[4].reason, tuned->rivals.at[4].reason);
+        assert_string_equal(ig_timing_cache_text(&f->cache), text);
+    }
+}
+
+static void test_choose_fastest(void **state) {
+    with_fixture(choose_fastest);
+}
+
+/* Only what is missing is measured. */
+static void measure_missing(struct fixture *f) {
+    unsigned measured;
+    tune(f, &measured);
+    const char *text = ig_timing_cache_text(&f->cache), *at = text;
+    for (int line = 0; line < 4; line++)
+        at = strchr(at, '\n') + 1;
+    ig_timing_cache_init(&f->cache, &f->job);
+    ig_timing_cache_parse(&f->cache, "text", text, (size_t)(at - text)); /* two comments, two measurements */
+    tune(f, &measured);
+    assert_int_equal(measured, f->count - 2);
+}
+
+static void test_measure_missing(void **state) {
+    with_fixture(measure_missing);
+}
+
+static void reject_all(struct fixture *f) {
+    unsigned measured;
+    for (uint32_t i = 0; i < f->count; i++)
+        f->behaviour[i] = i % 3 == 0 ? WRONG : i % 3 == 1 ? NOT_COMPILED : NOT_PRINTED;
+    const struct ig_tuned *tuned = tune(f, &measured);
+    assert_int_equal(measured, f->count);
+    assert_int_equal(tuned->choice, IG_CHOICE_PLAIN);
+    expect_rejected(tuned, 2, "no words for it");
+}
+
+static void test_reject_all(void **state) {
+    with_fixture(reject_all);
+}
+
+/* ---- No time, no device ------------------------------------------------------------------------------------------------- */
+
+static void run_out_of_time(struct fixture *f) {
+    unsigned measured;
+    f->options.seconds = 1e-9;
+    const struct ig_tuned *tuned = tune(f, &measured);
+    assert_int_equal(measured, 0);
+    assert_int_equal(tuned->choice, 0);
+    assert_null(tuned->device);
+    assert_string_equal(f->note, "1 of 1 kernels are not tuned, or in part: the time was up");
+}
+
+static void test_no_time(void **state) {
+    with_fixture(run_out_of_time);
+}
+
+static void lack_device(struct fixture *f) {
+    unsigned measured;
+    const char *text = ig_format(
+        &f->job,
+        "%s 5 \"%s\" \"\" \"another machine\" \"stubs 1.0\"\n%s 4 \"%s\" \"\" \"other versions\" \"stubs 1.1\"\n",
+        ig_tuner_fingerprint(f->graph, f->region, &f->target), f->tactics[3],
+        ig_tuner_fingerprint(f->graph, f->region, &f->target), f->tactics[2]);
+    f->options.features = (uint64_t)1 << 63;
+    const struct ig_tuned *tuned = tune(f, &measured);
+    assert_int_equal(measured, 0);
+    assert_int_equal(tuned->choice, 0);
+    assert_string_equal(f->note,
+                        "not tuned, the first choices are taken: the target needs unknown, which this processor "
+                        "lacks");
+    /* Times of another machine, made by the same version, count. */
+    f->options.seconds = 0;
+    ig_timing_cache_parse(&f->cache, "text", text, strlen(text));
+    tuned = tune(f, &measured);
+    assert_int_equal(tuned->choice, 3);
+    assert_string_equal(tuned->device, "another machine");
+    assert_string_equal(f->note, "");
+}
+
+static void test_no_device(void **state) {
+    with_fixture(lack_device);
+}
+
+/* ---- The cache ------------------------------------------------------------------------------------------------------------ */
+
+#define PRINT_1 "00112233445566778899aabbccddeeff"
+#define PRINT_2 "10112233445566778899aabbccddeeff"
+#define REST " \"s=1\" \"a device\" \"ingot 0.1\""
+
+static const char *reprint(struct ig_job *job, const char *first, const char *second) {
+    struct ig_timing_cache cache;
+    ig_timing_cache_init(&cache, job);
+    ig_timing_cache_parse(&cache, "first", first, strlen(first));
+    if (second) ig_timing_cache_parse(&cache, "second", second, strlen(second));
+    const char *text = ig_timing_cache_text(&cache), *again;
+    ig_timing_cache_init(&cache, job);
+    ig_timing_cache_parse(&cache, "again", text, strlen(text));
+    again = ig_timing_cache_text(&cache);
+    assert_string_equal(text, again);
+    for (int line = 0; line < 2; line++) /* the header */
+        text = strchr(text, '\n') + 1;
+    return text;
+}
+
+static void check_texts(struct ig_job *job, void *argument) {
+    assert_string_equal(reprint(job, "", NULL), "");
+    assert_string_equal(reprint(job, "\n  \t\n\n", NULL), "");
+    /* Sorted, the fastest first, rejected last, comments with their lines, no end of line needed. */
+    assert_string_equal(
+        reprint(job,
+                PRINT_2 " 7 \"t\"" REST "\n# of the slow one\n#and more\n" PRINT_1 "\t9  \"slow\"" REST "  \n" PRINT_1
+                        " rejected \"bad\"" REST " \"a \\\"reason\\\"\"\n" PRINT_1 " 3 \"quick\"" REST "\n# the end",
+                NULL),
+        PRINT_1 " 3 \"quick\"" REST "\n# of the slow one\n#and more\n" PRINT_1 " 9 \"slow\"" REST "\n" PRINT_1
+                " rejected \"bad\"" REST " \"a \\\"reason\\\"\"\n" PRINT_2 " 7 \"t\"" REST "\n# the end\n");
+    /* Merging: the later one counts, comments stay. */
+    const char *const a = "# mine\n" PRINT_1 " 5 \"t\"" REST "\n" PRINT_1 " rejected \"u\"" REST "\n";
+    const char *const b = PRINT_1 " 4 \"t\"" REST "\n" PRINT_2 " 1 \"t\"" REST "\n";
+    const char *const both =
+        "# mine\n" PRINT_1 " 4 \"t\"" REST "\n" PRINT_1 " rejected \"u\"" REST "\n" PRINT_2 " 1 \"t\"" REST "\n";
+    assert_string_equal(reprint(job, a, b), both);
+    assert_string_equal(reprint(job, ig_format(job, "%s%s", a, b), NULL), both);
+    /* What is not asked for is kept. */
+    assert_string_equal(reprint(job, PRINT_1 " 0 \"no such tactic\" \"\" \"\" \"\"\n", NULL),
+                        PRINT_1 " 0 \"no such tactic\" \"\" \"\" \"\"\n");
+}
+
+static void test_cache_texts(void **state) {
+    struct ig_job job;
+    struct ingot_error error;
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, check_texts, NULL, &error) != INGOT_OK) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
+struct bad_text {
+    const char *text;
+    size_t length; /* 0: its own */
+    const char *message;
+};
+
+static void parse_bad(struct ig_job *job, void *argument) {
+    const struct bad_text *bad = argument;
+    struct ig_timing_cache cache;
+    ig_timing_cache_init(&cache, job);
+    ig_timing_cache_parse(&cache, "c.txt", bad->text, bad->length ? bad->length : strlen(bad->text));
+}
+
+static void test_malformed_texts(void **state) {
+    static const struct bad_text texts[] = {
+        {"x", 0, "line 1, column 1: expected a fingerprint"},
+        {"# c\n\n  0011 5", 0, "line 3, column 3: expected a fingerprint"},
+        {PRINT_1 "0 5", 0, "line 1, column 1: expected a fingerprint"},
+        {PRINT_1 "\n", 0, "line 1, column 33: expected a space"},
+        {PRINT_1 " -5 \"t\"" REST, 0, "line 1, column 34: expected nanoseconds or 'rejected'"},
+        {PRINT_1 " 99999999999999999999 \"t\"" REST, 0, "column 34: expected nanoseconds or 'rejected'"},
+        {PRINT_1 " 5.5 \"t\"" REST, 0, "line 1, column 35: expected a space"},
+        {PRINT_1 " 5 t" REST, 0, "line 1, column 36: expected a tactic in quotes"},
+        {PRINT_1 " 5 \"t" REST, 0, "expected a space"},
+        {PRINT_1 " 5 \"t\n\"" REST, 0, "line 1, column 36: expected a tactic in quotes"},
+        {PRINT_1 " 5 \"t\" \"s\" \"d\"", 0, "column 47: expected a space"},
+        {PRINT_1 " 5 \"t\"" REST " more", 0, "expected the end of the line"},
+        {PRINT_1 " 5 \"t\"" REST " \"reason\"", 0, "expected the end of the line"},
+        {PRINT_1 " rejected \"t\"" REST " \"reason\" \"again\"", 0, "expected the end of the line"},
+        {PRINT_1 " 5 \"t\"" REST "\0", sizeof(PRINT_1 " 5 \"t\"" REST), "expected no zero byte"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct ig_job job;
+        struct ingot_error error;
+        struct bad_text bad = texts[i];
+        ig_job_init(&job, &ig_libc_allocator);
+        assert_int_equal(ig_job_run(&job, parse_bad, &bad, &error), INGOT_INVALID_ARGUMENT);
+        if (strncmp(error.message, "cannot read the timing cache 'c.txt': line ", 43) != 0 ||
+            !strstr(error.message, bad.message))
+            fail_msg("'%s' lacks '%s'", error.message, bad.message);
+        ig_job_deinit(&job);
+    }
+}
+
+/* ---- Whole builds ----------------------------------------------------------------------------------------------------------- */
+
+static void make_folder(char path[64]) {
+    strcpy(path, "/tmp/ingot-tune-XXXXXX");
+    if (!mkdtemp(path)) fail_msg("no temporary folder");
+}
+
+/* Every line of the file as `change` wants it. */
+static void rewrite(const char *path, void (*change)(char *line, FILE *out)) {
+    char *line = NULL, *copy = NULL;
+    size_t capacity = 0, size;
+    FILE *in = fopen(path, "r"), *out = open_memstream(&copy, &size);
+    while (getline(&line, &capacity, in) > 0)
+        change(line, out);
+    fclose(in);
+    fclose(out);
+    free(line);
+    out = fopen(path, "w");
+    fwrite(copy, 1, size, out);
+    fclose(out);
+    free(copy);
+}
+
+static void reject_line(char *line, FILE *out) {
+    char *rest = strchr(line, '"');
+    if (line[0] != '#') {
+        fprintf(out, "%.32s rejected %s", line, rest);
+    } else {
+        fputs(line, out);
+    }
+}
+
+static void test_builds(void **state) {
+    char folder[64], path[80];
+    make_folder(folder);
+    snprintf(path, sizeof path, "%s/timings.txt", folder);
+    const char *const caches[] = {path};
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    options.timing_caches = caches;
+    options.n_timing_caches = 1;
+    struct test_network tuned, again, untuned;
+    test_network_build(&untuned, TEST_DIGITS, &options);
+    assert_int_equal(access(path, F_OK), -1); /* nothing was measured */
+    options.tune_seconds = 60;
+    test_network_build(&tuned, TEST_DIGITS, &options);
+    options.tune_seconds = 0;
+    test_network_build(&again, TEST_DIGITS, &options);
+    assert_int_equal(again.size, tuned.size);
+    assert_memory_equal(again.data, tuned.data, tuned.size);
+    test_network_release(&again);
+    /* At level 0 the cache is not asked; where it says that nothing works, the kernels are those that always do. */
+    rewrite(path, reject_line);
+    test_network_build(&again, TEST_DIGITS, &options);
+    assert_false(again.size == tuned.size && memcmp(again.data, tuned.data, tuned.size) == 0);
+    test_network_release(&again);
+    options.opt_level = 0;
+    options.tune_seconds = 60;
+    test_network_build(&again, TEST_DIGITS, &options);
+    options.n_timing_caches = 0;
+    options.tune_seconds = 0;
+    test_network_release(&untuned);
+    test_network_build(&untuned, TEST_DIGITS, &options);
+    assert_int_equal(again.size, untuned.size);
+    assert_memory_equal(again.data, untuned.data, untuned.size);
+    test_network_release(&again);
+    test_network_release(&untuned);
+    test_network_release(&tuned);
+    unlink(path);
+    if (rmdir(folder)) fail_msg("something was left beside the cache");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choose_fastest),  cmocka_unit_test(test_measure_missing),
+        cmocka_unit_test(test_reject_all),      cmocka_unit_test(test_no_time),
+        cmocka_unit_test(test_no_device),       cmocka_unit_test(test_cache_texts),
+        cmocka_unit_test(test_malformed_texts), cmocka_unit_test(test_builds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
