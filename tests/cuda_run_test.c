@@ -3,6 +3,7 @@
  */
 #include "support/support.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,17 +49,16 @@ static void make_plan(struct fixture *f) {
     f->file.code_size = f->code.size;
 }
 
-/* NULL where there is no GPU and one is wanted. */
-static struct fixture *begin(bool fake) {
+static struct fixture *new_fixture(void) {
     struct fixture *f = aligned_alloc(64, (sizeof *f + 63) / 64 * 64);
     memset(f, 0, sizeof *f);
     counting_allocator_init(&f->allocator);
-    if (fake) fake_driver_open(&f->driver);
-    if (ig_device_cuda_create_with(fake ? f->driver.path : NULL, 0, &f->allocator.base, &f->device, &f->error)) {
-        if (fake) fail_msg("%s", f->error.message);
-        free(f);
-        return NULL;
-    }
+    return f;
+}
+
+/* False where there is no such GPU. */
+static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
+    if (ig_device_cuda_create_with(library, ordinal, &f->allocator.base, &f->device, &f->error)) return false;
     make_plan(f);
     /* No kernel reads weights, so the host's will do. */
     struct ig_context_config config = {
@@ -66,13 +66,27 @@ static struct fixture *begin(bool fake) {
     if (ig_context_create(&f->file, &config, &f->context, &f->error)) fail_msg("%s", f->error.message);
     for (int i = 0; i < LARGEST; i++)
         f->x[i] = (float)i - 3;
-    return f;
+    return true;
 }
 
-static void end(struct fixture *f, bool fake) {
+/* NULL where there is no GPU and one is wanted. */
+static struct fixture *begin(bool fake) {
+    struct fixture *f = new_fixture();
+    if (fake) fake_driver_open(&f->driver);
+    if (open_gpu(f, fake ? f->driver.path : NULL, 0)) return f;
+    if (fake) fail_msg("%s", f->error.message);
+    free(f);
+    return NULL;
+}
+
+static void close_gpu(struct fixture *f) {
     ig_context_destroy(f->context);
     f->device->api->destroy(f->device);
     assert_int_equal(f->allocator.live_count, 0);
+}
+
+static void end(struct fixture *f, bool fake) {
+    close_gpu(f);
     if (fake) assert_string_equal(f->driver.cuda->misuse, "");
     if (fake) assert_int_equal(f->driver.cuda->live, 0);
     free(f);
@@ -154,11 +168,56 @@ static void runs_any_shape_on_a_gpu(void **state) {
     runs_on(false);
 }
 
+/* ---- Two GPUs at once --------------------------------------------------------------------------------------------------------- */
+
+struct user {
+    pthread_t thread;
+    const struct fake_driver *driver;
+    int ordinal;
+    unsigned wrong; /* calls after which the thread's current context was another */
+};
+
+/* A thread that uses a context of its own, whatever it is, beside the engine's GPU. */
+static void *use(void *argument) {
+    struct user *user = argument;
+    int own;
+    void *popped;
+    user->driver->push(&own);
+    struct fixture *f = new_fixture();
+    if (!open_gpu(f, user->driver->path, user->ordinal)) fail_msg("%s", f->error.message);
+    for (int turn = 0; turn < 50; turn++) {
+        run(f, turn % 3 * 31 + 1);
+        user->wrong += user->driver->current() != &own || user->driver->depth() != 1;
+    }
+    close_gpu(f);
+    user->wrong += user->driver->current() != &own || user->driver->depth() != 1;
+    user->driver->pop(&popped);
+    free(f);
+    return NULL;
+}
+
+static void runs_on_two_gpus_at_once(void **state) {
+    struct fake_driver driver;
+    fake_driver_open(&driver);
+    struct user users[4] = {{.ordinal = 0}, {.ordinal = 1}, {.ordinal = 0}, {.ordinal = 1}};
+    for (int i = 0; i < 4; i++) {
+        users[i].driver = &driver;
+        assert_int_equal(pthread_create(&users[i].thread, NULL, use, &users[i]), 0);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(users[i].thread, NULL);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(users[i].wrong, 0);
+    assert_string_equal(driver.cuda->misuse, "");
+    assert_int_equal(driver.cuda->live, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(enqueueing_is_a_few_calls),
         cmocka_unit_test(runs_any_shape_on_the_stand_in),
         cmocka_unit_test(runs_any_shape_on_a_gpu),
+        cmocka_unit_test(runs_on_two_gpus_at_once),
     };
     return cmocka_run_group_tests_name("contexts on CUDA", tests, NULL, NULL);
 }

@@ -34,6 +34,15 @@ void *fake_cuda_current(void) {
     return depth ? stack[depth - 1] : NULL;
 }
 
+/* What it pretends to be, for programs that do not open it themselves. */
+__attribute__((constructor)) static void read_environment(void) {
+    const char *text = getenv("FAKE_CUDA");
+    if (text && sscanf(text, "version=%d devices=%d sm=%d memory=%zu", &state.version, &state.devices, &state.sm,
+                       &state.memory) != 4)
+        abort();
+    state.pools = 1;
+}
+
 /* ---- Every call ------------------------------------------------------------------------------------------------------- */
 
 static void misuse(const char *function, const char *what) {

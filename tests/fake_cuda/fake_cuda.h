@@ -2,7 +2,8 @@
  * A library that stands in for NVIDIA's driver, so that the CUDA device is tested where there is none: memory is the
  * host's, streams do their work at once, kernels are functions of the test. It counts what is not given back, notices
  * calls without a current context or with handles that it did not give out, notes the names of the calls, and fails where
- * it is told to. The test opens it with dlopen and gets the state below from `fake_cuda_state`.
+ * it is told to. The test opens it with dlopen and gets the state below from `fake_cuda_state`. A program that takes it for
+ * the driver can be told by FAKE_CUDA="version=13000 devices=2 sm=90 memory=1000000" what to find.
  */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H

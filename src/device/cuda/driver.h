@@ -1,7 +1,7 @@
 /*
  * The part of NVIDIA's driver API that Ingot uses: its types, values and functions, declared here because its headers are
  * not there where Ingot is built, and loaded at run time because its library is not there where Ingot may run. Names and
- * layouts are those of the CUDA Driver API reference, version 12.3 and later; handles are pointers to structs of which
+ * layouts are those of the CUDA Driver API reference, version 12.0 and later; handles are pointers to structs of which
  * nobody but the driver knows the inside.
  */
 #ifndef IG_DEVICE_CUDA_DRIVER_H
@@ -10,8 +10,10 @@
 #include "base/error.h"
 
 #define IG_CUDA_LIBRARY "libcuda.so.1"
-/* The oldest driver that has all of the functions below: the edges of graphs have data since CUDA 12.3. */
-#define IG_CUDA_OLDEST_DRIVER 12030
+/* The oldest driver that has all of IG_CUDA_FUNCTIONS. */
+#define IG_CUDA_OLDEST_DRIVER 12000
+/* The oldest driver whose graphs have edges of several kinds. */
+#define IG_CUDA_EDGES_DRIVER 12030
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -152,8 +154,6 @@ typedef struct {
     F(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode",                                                                  \
       (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, const CUDA_MEMCPY3D *parameters, \
        CUcontext context))                                                                                           \
-    F(cuGraphAddDependencies, "cuGraphAddDependencies_v2",                                                           \
-      (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))   \
     F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode",                                                          \
       (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, CUgraph child))                  \
     F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))                                  \
@@ -170,11 +170,17 @@ typedef struct {
     F(cuGraphUpload, "cuGraphUpload", (CUgraphExec executable, CUstream stream))                                     \
     F(cuGraphLaunch, "cuGraphLaunch", (CUgraphExec executable, CUstream stream))
 
+/* NULL in drivers older than IG_CUDA_EDGES_DRIVER. */
+#define IG_CUDA_EDGES_FUNCTIONS(F)                         \
+    F(cuGraphAddDependencies, "cuGraphAddDependencies_v2", \
+      (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))
+
 struct ig_cuda_driver {
     void *library;
     int version; /* the newest CUDA that it knows: 13000 is 13.0 */
 #define IG_CUDA_FIELD(name, symbol, parameters) CUresult(*name) parameters;
     IG_CUDA_FUNCTIONS(IG_CUDA_FIELD)
+    IG_CUDA_EDGES_FUNCTIONS(IG_CUDA_FIELD)
 #undef IG_CUDA_FIELD
 };
 

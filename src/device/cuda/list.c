@@ -191,6 +191,10 @@ static void set_scratch(struct item *item, void *memory) {
     if (item->kind == KERNEL) item->values[item->n_values - 1] = item->scratch ? address(memory) : 0;
 }
 
+static bool has_programmatic_edges(const struct ig_cuda *cuda) {
+    return cuda->info.sm >= 90 && cuda->driver.cuGraphAddDependencies;
+}
+
 static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgraphNode from, CUgraphNode to) {
     const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
@@ -199,7 +203,7 @@ static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgra
 
 static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct item *before) {
     const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
-    bool early = before && before->kind == KERNEL && item->waits && cuda->info.sm >= 90;
+    bool early = before && before->kind == KERNEL && item->waits && has_programmatic_edges(cuda);
     const CUgraphNode *after = before && !early ? &before->node : NULL;
     CUresult result = IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, after, after ? 1 : 0, &kernel);
     return result == CUDA_SUCCESS && early ? add_programmatic_edge(cuda, graph, before->node, item->node) : result;
