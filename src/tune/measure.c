@@ -14,6 +14,7 @@ struct trial {
     struct ig_candidate_code code;
     struct ig_source source;
     const char *broken; /* why it is of no use: not compiled, failed or wrong; NULL: it may be */
+    bool unlucky; /* for want of memory, which next time there may be: it is not measured, but not rejected either */
 };
 
 struct ig_trials {
@@ -63,6 +64,11 @@ static void make_results(struct measure *x, const struct ig_subject *s) {
 }
 
 /* ---- Compiling ---------------------------------------------------------------------------------------------------------- */
+
+/* What was not the candidate's fault is a failure of the build. */
+static void raise_if_foreign(struct ig_job *job, const struct ingot_error *error) {
+    if (error->status == INGOT_OUT_OF_MEMORY || error->status == INGOT_IO) ig_raise_error(job, error);
+}
 
 struct printing {
     const struct ig_tune_options *options;
@@ -125,6 +131,7 @@ static void compile_trials(struct ig_job *job, const struct compiling *c) {
     struct ingot_error error;
     struct compiling all = *c;
     if (c->count == 0 || ig_job_run(job, compile, &all, &error) == INGOT_OK) return;
+    raise_if_foreign(job, &error);
     if (c->count == 1) {
         c->trials[0]->broken = ig_format(job, "not compiled: %s", error.message);
         return;
@@ -147,6 +154,7 @@ void ig_measure_compile(struct ig_measuring *m, struct ig_tuned_region *const *r
             if (ig_job_run(m->job, print, &p, &error) == INGOT_OK) {
                 IG_PUSH(m->job, &all, t);
             } else {
+                raise_if_foreign(m->job, &error);
                 t->broken = ig_format(m->job, "not printed: %s", error.message);
             }
         }
@@ -169,6 +177,7 @@ static void expect_reference(struct measure *x, const struct ig_subject *s) {
 static void fail(struct measure *x, struct trial *t, const char *what, const struct ingot_error *error) {
     struct ingot_error second;
     t->broken = ig_format(x->job, "%s: %s", what, error->message);
+    t->unlucky = error->status == INGOT_OUT_OF_MEMORY;
     if (ig_bench_check(x->m->bench, &second) != INGOT_OK) x->lost = t->broken;
 }
 
@@ -228,6 +237,7 @@ static void check_small(struct measure *x) {
 /* ---- Timing -------------------------------------------------------------------------------------------------------------- */
 
 static void decide(struct measure *x, struct trial *t, uint64_t nanoseconds) {
+    if (t->unlucky) return;
     t->candidate->nanoseconds = t->broken ? IG_TIMING_REJECTED : nanoseconds ? nanoseconds : 1;
     t->candidate->reason = t->broken;
     t->candidate->is_new = true;

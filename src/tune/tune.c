@@ -81,10 +81,12 @@ static void ask(struct ig_job *job, void *argument) {
 
 /* Without the first candidate there is no kernel, which whoever needs it will say. */
 static void find_candidates(struct ig_tuner *t, struct ig_tuned_region *r) {
-    struct ingot_error ignored;
+    struct ingot_error error;
     for (int i = 0; i < MOST_CANDIDATES; i++) {
         struct asking a = {.tuner = t, .region = r, .choice = i};
-        if (ig_job_run(t->job, ask, &a, &ignored) != INGOT_OK || !a.kernel) return;
+        enum ingot_status status = ig_job_run(t->job, ask, &a, &error);
+        if (status == INGOT_OUT_OF_MEMORY) ig_raise_error(t->job, &error);
+        if (status != INGOT_OK || !a.kernel) return;
         const struct ig_kernel *kernel = a.kernel;
         if (!kernel->tactic || is_known(r, kernel->tactic)) continue;
         struct ig_tuned_candidate c = {.kernel = kernel, .choice = i};
