@@ -184,6 +184,14 @@ static void walk_body(struct ig_job *j, void *argument) {
     assert_false(ig_dim_eval(dims, parse("floor(a/b)"), symbols, numbers, 2, &result));
     ig_dim_symbols(dims, parse("a*floor(b/3)+min(a,c)"), count_symbol, &n_symbols);
     assert_int_equal(n_symbols, 3);
+    /* A symbol's range and its form are not changed by what it usually is. */
+    assert_false(ig_dim_usual(dims, parse("2*a+1"), &result));
+    ig_dim_set_usual(dims, parse("a"), 128);
+    assert_true(ig_dim_usual(dims, parse("2*a+floor(a/3)"), &result));
+    assert_int_equal(result, 298);
+    assert_true(ig_dim_usual(dims, parse("5"), &result));
+    assert_int_equal(result, 5);
+    assert_false(ig_dim_usual(dims, parse("a*b"), &result));
 }
 
 /* Rebuilds an expression from ig_dim_look. */

@@ -99,42 +99,40 @@ static void apply(struct substitution *s, const struct ingot_shape_spec *spec) {
     ig_raise(s->in->job, INGOT_INVALID_ARGUMENT, "the model has no input and no symbolic dim named '%s'", spec->name);
 }
 
-/* ---- Sizes to measure at ----------------------------------------------------------------------------------------- */
+/* ---- Usual sizes --------------------------------------------------------------------------------------------------- */
 
-static void set_within(struct ig_graph *g, struct ig_sizes *sizes, ig_dim symbol, int64_t value) {
+static void set_usual(struct ig_graph *g, ig_dim symbol, int64_t value) {
     int64_t lo, hi;
     if (ig_dim_look(g->dims, symbol).kind != IG_DIM_SYMBOL) return;
     ig_dim_range(g->dims, symbol, &lo, &hi);
-    ig_sizes_set(sizes, g->job, symbol, value < lo ? lo : value > hi ? hi : value);
+    ig_dim_set_usual(g->dims, symbol, value < lo ? lo : value > hi ? hi : value);
 }
 
 /* What `spec`, which has been read once, says of the dims of an input or of one symbol. */
-static void set_opt(struct ig_graph *g, struct ig_sizes *sizes, const char *at, const ig_dim *dims, int count) {
+static void set_opt(struct ig_graph *g, const char *spec, const ig_dim *dims, int count) {
     struct range r;
-    for (int i = 0; i < count && parse_range(&at, &r); i++) {
-        set_within(g, sizes, dims[i], r.opt);
-        if (*at == 'x') at++;
+    for (int i = 0; i < count && parse_range(&spec, &r); i++) {
+        set_usual(g, dims[i], r.opt);
+        if (*spec == 'x') spec++;
     }
 }
 
-void ig_specialize_sizes(struct ig_graph *g, const struct ingot_shape_spec *specs, size_t count,
-                         struct ig_sizes *out_sizes) {
+static void set_usual_sizes(struct ig_graph *g, const struct ingot_shape_spec *specs, size_t count) {
     enum { BATCH = 1, OTHERS = 128 };
     ig_dim symbol;
     int64_t lo, hi;
-    *out_sizes = (struct ig_sizes){.dims = g->dims};
     for (uint32_t i = 0; ig_dim_symbol_at(g->dims, i, &symbol, &lo, &hi); i++)
-        set_within(g, out_sizes, symbol, OTHERS);
+        set_usual(g, symbol, OTHERS);
     for (uint32_t i = 0; i < g->inputs.count; i++) {
         const struct ig_type *type = ig_type_of(g, g->inputs.at[i].value);
-        if (type->rank > 0) set_within(g, out_sizes, type->dim[0], BATCH);
+        if (type->rank > 0) set_usual(g, type->dim[0], BATCH);
     }
     for (size_t s = 0; s < count; s++) {
-        if (is_symbol_of_inputs(g, specs[s].name, &symbol)) set_opt(g, out_sizes, specs[s].spec, &symbol, 1);
+        if (is_symbol_of_inputs(g, specs[s].name, &symbol)) set_opt(g, specs[s].spec, &symbol, 1);
         for (uint32_t i = 0; i < g->inputs.count; i++) {
             const char *name = g->inputs.at[i].name;
             const struct ig_type *type = ig_type_of(g, g->inputs.at[i].value);
-            if (name && strcmp(name, specs[s].name) == 0) set_opt(g, out_sizes, specs[s].spec, type->dim, type->rank);
+            if (name && strcmp(name, specs[s].name) == 0) set_opt(g, specs[s].spec, type->dim, type->rank);
         }
     }
 }
@@ -203,5 +201,6 @@ struct ig_graph *ig_specialize(struct ig_graph *graph, const struct ingot_shape_
     struct substitution s = {.in = graph};
     for (size_t i = 0; i < count; i++)
         apply(&s, &specs[i]);
+    set_usual_sizes(graph, specs, count);
     return s.symbols.count ? rebuild(&s, graph) : graph;
 }

@@ -288,7 +288,7 @@ ig_dim ig_dim_const(struct ig_dims *dims, int64_t value) {
 ig_dim ig_dim_symbol(struct ig_dims *dims, const char *name) {
     uint32_t atom;
     if (!ig_map_get_name(&dims->symbol_index, name, &atom)) {
-        struct ig_dim_atom symbol = {.kind = IG_DIM_SYMBOL, .lo = 0, .hi = INT32_MAX};
+        struct ig_dim_atom symbol = {.kind = IG_DIM_SYMBOL, .lo = 0, .hi = INT32_MAX, .usual = -1};
         symbol.name = ig_strdup(dims->job, name);
         atom = dims->atoms.count;
         IG_PUSH(dims->job, &dims->atoms, symbol);
@@ -308,6 +308,12 @@ void ig_dim_set_range(struct ig_dims *dims, ig_dim symbol, int64_t lo, int64_t h
     changed->lo = lo;
     changed->hi = hi;
     dims->epoch++;
+}
+
+void ig_dim_set_usual(struct ig_dims *dims, ig_dim symbol, int64_t value) {
+    const struct ig_dim_atom *atom = ig_sum_atom(dims, symbol);
+    IG_ASSERT(dims->job, atom != NULL && atom->kind == IG_DIM_SYMBOL && value >= 0);
+    dims->atoms.at[atom - dims->atoms.at].usual = value;
 }
 
 bool ig_dim_symbol_at(struct ig_dims *dims, uint32_t index, ig_dim *out_symbol, int64_t *out_lo, int64_t *out_hi) {

@@ -25,6 +25,11 @@ ig_dim ig_dim_symbol(struct ig_dims *dims, const char *name);
 /* Narrows a symbol's range (from --shape); lo == hi does not turn it into a constant (see ig_dim_substitute). */
 void ig_dim_set_range(struct ig_dims *dims, ig_dim symbol, int64_t lo, int64_t hi);
 
+/* What a symbol is in most runs (from --shape's OPT): no promise, but what kernels are chosen for. */
+void ig_dim_set_usual(struct ig_dims *dims, ig_dim symbol, int64_t value);
+/* The number that an expression has then; false where that of a symbol in it is not known. */
+bool ig_dim_usual(const struct ig_dims *dims, ig_dim dim, int64_t *out_value);
+
 /* The pool's symbols in the order in which they were made, with their ranges: false where there are no more. */
 bool ig_dim_symbol_at(struct ig_dims *dims, uint32_t index, ig_dim *out_symbol, int64_t *out_lo, int64_t *out_hi);
 

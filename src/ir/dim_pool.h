@@ -22,6 +22,7 @@ struct ig_dim_atom {
     const char *name;      /* SYMBOL */
     ig_dim a, b;           /* the others */
     int64_t lo, hi;        /* SYMBOL */
+    int64_t usual;         /* SYMBOL; -1: not known */
 };
 
 struct ig_dim_mono {

@@ -139,11 +139,16 @@ struct evaluation {
     const ig_dim *symbols;
     const int64_t *values;
     int count;
+    bool usual; /* the symbols' own usual values count, not these */
 };
 
 static bool evaluate(const struct evaluation *e, ig_dim dim, int64_t *out_value);
 
 static bool evaluate_symbol(const struct evaluation *e, uint32_t index, int64_t *out_value) {
+    if (e->usual) {
+        *out_value = e->dims->atoms.at[index].usual;
+        return *out_value >= 0;
+    }
     for (int i = 0; i < e->count; i++) {
         const struct ig_dim_sum *symbol = ig_sum(e->dims, e->symbols[i]);
         const struct ig_dim_mono *mono = symbol->count == 1 ? &e->dims->monos.at[symbol->terms[0].mono] : NULL;
@@ -188,6 +193,11 @@ static bool evaluate(const struct evaluation *e, ig_dim dim, int64_t *out_value)
 
 bool ig_dim_eval(const struct ig_dims *dims, ig_dim dim, const ig_dim *symbols, const int64_t *values, int count,
                  int64_t *out_value) {
-    struct evaluation e = {dims, symbols, values, count};
+    struct evaluation e = {dims, symbols, values, count, false};
+    return evaluate(&e, dim, out_value);
+}
+
+bool ig_dim_usual(const struct ig_dims *dims, ig_dim dim, int64_t *out_value) {
+    struct evaluation e = {.dims = dims, .usual = true};
     return evaluate(&e, dim, out_value);
 }

@@ -48,11 +48,12 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_ki
 
 /* ---- Choosing ------------------------------------------------------------------------------------------------------- */
 
-/* A size that is not known: eight times the least it may be. */
+/* A size that is not known: what it usually is, or else eight times the least it may be. */
 static int64_t guess(struct gemm *s, ig_dim d) {
-    int64_t lo, hi;
+    int64_t lo, hi, usual;
     ig_dim_range(s->k->dims, d, &lo, &hi);
     if (lo == hi) return lo;
+    if (ig_dim_usual(s->k->dims, d, &usual) && usual >= lo && usual <= hi) return usual;
     lo = lo < 1 ? 1 : lo > INT32_MAX ? INT32_MAX : lo;
     return hi / 8 < lo ? hi : lo * 8;
 }
