@@ -10,8 +10,6 @@
 // On tensor cores (mma.sync) this is the order in which the instructions give their results. The kernel's loops change
 // the scores between multiply and accumulate, and divide by the sums after finish.
 
-extern __shared__ __align__(16) unsigned char memory[];
-
 constexpr int WARPS = WARPS_M * WARPS_N, THREADS = 32 * WARPS, ROWS = 16 * WARPS_M, STEP = KEYS * WARPS_N;
 constexpr bool CORES = MATH == FMA;
 constexpr int L = CORES ? 8 : 4, R = CORES ? 4 : 2, C = CORES ? 1 : 2, CV = CORES ? 4 : 2;
@@ -30,8 +28,13 @@ template <int BYTES> __device__ __forceinline__ unsigned place(int line, int byt
     return line * BYTES + ((byte / 16) ^ (line / (8 / chunks) % chunks)) * 16 + byte % 16;
 }
 
+__device__ __forceinline__ char *memory() {
+    extern __shared__ __align__(128) char ig_shared[];
+    return ig_shared;
+}
+
 __device__ __forceinline__ unsigned shared_address(int byte) {
-    return (unsigned)__cvta_generic_to_shared(memory) + byte;
+    return (unsigned)__cvta_generic_to_shared(memory()) + byte;
 }
 
 // Copies LINES lines, `ld` elements apart, of which `bytes` bytes exist; clears what is beyond them and beyond `left` lines.
@@ -238,7 +241,7 @@ __device__ __forceinline__ void score_on_cores(float *scores, unsigned queries, 
 // Weights go through shared memory, for each thread needs those of all keys.
 __device__ __forceinline__ void sum_on_cores(float *sums, const float *weights, unsigned values) {
     const int lane = threadIdx.x % 32;
-    float *own = (float *)(memory + WEIGHTS_AT) + threadIdx.x / 32 * 16 * WEIGHT_ROW;
+    float *own = (float *)(memory() + WEIGHTS_AT) + threadIdx.x / 32 * 16 * WEIGHT_ROW;
     __syncwarp();
 #pragma unroll
     for (int e = 0; e < BLOCKS * R; e++)
