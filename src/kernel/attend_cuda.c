@@ -130,8 +130,8 @@ static bool find_sources(struct schedule *s) {
 /* Warps along queries and keys, and the keys of a warp's step. */
 static const struct shape {
     int m, n, keys;
-} shapes[] = {{1, 4, 32}, {2, 2, 32}, {4, 1, 32}, {4, 1, 64}, {2, 4, 32}, {1, 8, 16}, {4, 2, 32}};
-enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+} shapes[] = {{1, 4, 32}, {2, 2, 32}, {4, 1, 64}, {2, 4, 32}, {4, 1, 32}, {1, 8, 16}, {4, 2, 32}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGEST = 2 }; /* the first are those that are chosen unmeasured */
 
 static int64_t guess(struct schedule *s, ig_dim d, int64_t usual) {
     int64_t lo, hi;
@@ -139,15 +139,15 @@ static int64_t guess(struct schedule *s, ig_dim d, int64_t usual) {
     return hi < usual ? hi : lo > usual ? lo : usual;
 }
 
-/* Which shape is best: the largest tiles of queries that still give every processor one. */
+/* Which shape is best: the smallest tiles of queries that are done all at once, for a few queries are soon ready and many
+ * read the keys less often. */
 static int best_shape(struct schedule *s) {
     int64_t heads = guess(s, s->a->heads, 12), queries = guess(s, s->a->queries, 128);
-    int best = 0;
-    for (int i = 1; i <= 2; i++) {
+    for (int i = 0; i < LARGEST; i++) {
         int64_t rows = 16 * shapes[i].m;
-        if (heads * ((queries + rows - 1) / rows) >= PROCESSORS) best = i;
+        if (heads * ((queries + rows - 1) / rows) <= PROCESSORS) return i;
     }
-    return best;
+    return LARGEST;
 }
 
 /* Of a block: 163 and 227 KiB on the chips for data centres, 99 on their smaller kin. */

@@ -231,7 +231,7 @@ static bool is_cheap(const struct ig_node *n) {
  * for GPUs, where what is copied as it is can be on its way while products are made: that is worth a kernel. */
 static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
     uint32_t p = region_of_value(f, operand);
-    if (ig_target_is_cuda(f->options->target)) return;
+    if (f->options->target && ig_target_is_cuda(f->options->target)) return;
     if (!f->join || p == IG_NO_REGION || f->uses[operand] != 1) return;
     struct fusing *prologue = &f->regions.at[p];
     if (prologue->family != IG_FAMILY_MAP) return;

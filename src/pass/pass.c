@@ -20,7 +20,7 @@ const struct ig_pass ig_passes[] = {
     {"split-phases", "compute transposed convolutions without the zeros", 1, false, ig_pass_split_phases},
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
-    {"attend", "compute attention in one kernel, on GPUs", 4, false, ig_pass_attend},
+    {"attend", "compute attention in one kernel, on GPUs", 2, false, ig_pass_attend},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
     {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},
     {"pack", "store weights as the micro-kernels read them", 1, false, ig_pass_pack},
