@@ -13,6 +13,7 @@
 #include "ir/print.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
+#include "support/emulated.h"
 #include "support/support.h"
 #include "toolchain/nvrtc.h"
 #include "toolchain/toolchain.h"
@@ -182,6 +183,7 @@ struct run {
     struct ig_target schedules; /* what its loops are made for: the same, or a GPU */
     const char *cc;
     const char *arch;             /* of a GPU, for which NVRTC compiles; NULL: a C compiler does */
+    struct emulator_options *how; /* of the emulator, where that is the GPU; NULL: it is a real one */
     struct ig_device *devices[2]; /* the second may be NULL */
     struct ig_code code;
     const char *label;
@@ -304,11 +306,12 @@ static void check_status(struct ig_job *job, enum ingot_status status, const str
     if (status != INGOT_OK) ig_raise_error(job, error);
 }
 
-/* Everything goes over, the outputs too: what a kernel does not write must stay as it was. */
+/* Everything goes over, the outputs too: what a kernel does not write must stay as it was. Memory is as large as what lies
+ * in it, so that the emulator notices all that is done beyond. */
 static void send_buffers(struct ig_job *job, struct ig_device *device, struct ig_stream *stream, struct buffers *b) {
     struct ingot_error error;
     for (uint32_t i = 0; !device->host_memory && i < b->count; i++) {
-        check_status(job, device->api->allocate(device, b->size[i] + 64, &b->at[i], &error), &error);
+        check_status(job, device->api->allocate(device, b->size[i], &b->at[i], &error), &error);
         check_status(job, device->api->copy(device, stream, b->at[i], b->host[i], b->size[i], &error), &error);
     }
 }
@@ -321,7 +324,7 @@ static void fetch_buffers(struct ig_job *job, struct ig_device *device, struct i
     }
     check_status(job, device->api->stream_wait(device, stream, &error), &error);
     for (uint32_t i = 0; !device->host_memory && i < b->count; i++)
-        device->api->release(device, b->at[i], b->size[i] + 64);
+        device->api->release(device, b->at[i], b->size[i]);
 }
 
 static void run_region(struct ig_job *job, struct run *run, struct checked *c, uint32_t r, struct ig_device *device,
@@ -446,6 +449,10 @@ static bool takes(const struct run *run, int i) {
 static void compile(struct ig_job *job, struct run *run, const struct texts *texts) {
     static const char *const v3[] = {"-march=x86-64-v3", NULL};
     static const char *const v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
+    if (run->how) {
+        emulated_compile(job, texts->sources.at, texts->sources.count, run->target.sm, &run->code);
+        return;
+    }
     if (run->arch) {
         ig_nvrtc_compile(job, ig_nvrtc_load(job, NULL), run->arch, false, 0, texts->sources.at, texts->sources.count,
                          NULL, NULL, &run->code);
@@ -475,6 +482,7 @@ static void run_cases(struct ig_job *job, void *argument) {
         if (api->module_create(run->devices[d], run->code.bytes, run->code.size, &module, &error) != INGOT_OK) {
             ig_raise_error(job, &error);
         }
+        if (run->how) *run->how = (struct emulator_options){.backwards = d == 1, .late = d == 1, .races = true};
         for (int i = 0; i < count; i++)
             run_case(job, run, &all[i], run->devices[d], module);
         api->module_destroy(run->devices[d], module);
@@ -513,6 +521,23 @@ static void check_cuda_schedules(struct run *run) {
     if ((ig_cpu_features() & IG_CPU_X86_64_V3) == IG_CPU_X86_64_V3 && has_compiler(NULL, run->cc)) check_on(run);
 }
 
+static void destroy_devices(struct run *run) {
+    for (int d = 0; d < 2; d++)
+        run->devices[d]->api->destroy(run->devices[d]);
+}
+
+/* Without one: forwards and backwards. */
+static void check_emulated(const struct graph_case *cases, int count) {
+    struct run run = {.cases = cases, .count = count, .third = -1, .label = "the emulator", .arch = "sm_90a"};
+    if (!emulated_is_present()) return;
+    for (int d = 0; d < 2; d++)
+        run.devices[d] = emulated_create(&run.how);
+    run.schedules = run.target =
+        (struct ig_target){.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90, .sm_own = true};
+    check_on(&run);
+    destroy_devices(&run);
+}
+
 /* On the first GPU, where there is one. */
 static void check_gpu(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count, .third = -1, .label = "the first GPU"};
@@ -537,16 +562,12 @@ static void create_devices(struct run *run) {
     }
 }
 
-static void destroy_devices(struct run *run) {
-    for (int d = 0; d < 2; d++)
-        run->devices[d]->api->destroy(run->devices[d]);
-}
-
 void check_graphs_for_cuda(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count};
     create_devices(&run);
     check_cuda_schedules(&run);
     destroy_devices(&run);
+    check_emulated(cases, count);
     check_gpu(cases, count);
 }
 
@@ -571,5 +592,6 @@ void check_graphs(const struct graph_case *cases, int count) {
     }
     check_cuda_schedules(&run);
     destroy_devices(&run);
+    check_emulated(cases, count);
     check_gpu(cases, count);
 }

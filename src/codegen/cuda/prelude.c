@@ -146,7 +146,7 @@ const struct ig_code_function ig_cuda_functions[] = {
     {"ig_pow_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL,
      "static __device__ $T ig_pow_$S($T a, $T b) {\n"
      "    uint64_t power = 1, base = (uint64_t)a;\n"
-     "    if (b < 0) return a == 1 ? 1 : ($T)(a + 1) == 0 ? ($T)(b & 1 ? -1 : 1) : 0;\n"
+     "    if (b < 0) return a == 1 ? 1 : a == ($T)-1 ? ($T)(b & 1 ? -1 : 1) : 0;\n"
      "    for (uint64_t rest = (uint64_t)b; rest; rest >>= 1, base *= base) {\n"
      "        if (rest & 1) power *= base;\n"
      "    }\n"
