@@ -7,6 +7,7 @@
  */
 #include "emulator/grid.h"
 
+#define EMULATED_WEAK __attribute__((visibility("hidden"), weak))
 #define EMULATED __attribute__((unused, no_sanitize("thread", "undefined")))
 
 static const struct emulator *emulator;
@@ -16,7 +17,7 @@ static const struct emulator *emulator;
 #define __global__
 #define __device__
 #define __forceinline__ inline
-#define __shared__ static __attribute__((section("emulated_shared")))
+#define __shared__ static EMULATED_SHARED /* defined before each kernel */
 #define __constant__ static const
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
@@ -459,10 +460,8 @@ EMULATED static void emulated_wgmma_of(int n, bool bf16, bool ta, bool tb, OPERA
 
 extern "C" {
 extern char __ehdr_start[] __attribute__((visibility("hidden"))), _end[] __attribute__((visibility("hidden")));
-extern char __start_emulated_shared[] __attribute__((visibility("hidden"), weak));
-extern char __stop_emulated_shared[] __attribute__((visibility("hidden"), weak));
 EMULATED extern struct emulated_object emulated_object;
-struct emulated_object emulated_object = {&emulator, __ehdr_start, _end, __start_emulated_shared, __stop_emulated_shared};
+struct emulated_object emulated_object = {&emulator, __ehdr_start, _end};
 }
 
 template <int... I> struct emulated_numbers {};

@@ -347,7 +347,7 @@ static void clear_shared(void) {
         struct region *r = &grid.dynamic[rank];
         memset(r->begin, 0xff, (size_t)(r->end - r->begin));
         grid.epoch[rank] = ++grid.last_epoch;
-        memset(grid.kept[rank], 0xff, MOST_STATIC);
+        if (grid.ranks > 1) memset(grid.kept[rank], 0xff, MOST_STATIC);
     }
     memset(grid.variables.begin, 0xff, (size_t)(grid.variables.end - grid.variables.begin));
     grid.loaded = 0;
@@ -518,7 +518,7 @@ static void place_shared(const struct emulated_launch *l) {
         grid.dynamic[rank] = (struct region){memory[rank], memory[rank] + l->shared, "dynamic shared memory", NULL};
     }
     drop_cells(&grid.variables);
-    grid.variables = (struct region){l->object->shared, l->object->shared_end, "the shared variables", NULL};
+    grid.variables = (struct region){l->kernel->shared, l->kernel->shared_end, "the shared variables", NULL};
 }
 
 static void begin_launch(const struct emulated_launch *l, const struct emulator_options *options) {
@@ -550,7 +550,7 @@ static void begin_launch(const struct emulated_launch *l, const struct emulator_
 }
 
 static const char *refusal(const struct emulated_launch *l) {
-    size_t variables = (size_t)(l->object->shared_end - l->object->shared);
+    size_t variables = (size_t)(l->kernel->shared_end - l->kernel->shared);
     if (l->threads < 1 || l->threads > MOST_THREADS || l->threads != l->kernel->threads) return "its threads";
     if (l->kernel->cluster > MOST_RANKS || l->threads * (l->kernel->cluster + 1) > MOST_COROUTINES)
         return "its cluster";

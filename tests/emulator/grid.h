@@ -47,13 +47,13 @@ struct emulator {
 struct emulated_object {
     const struct emulator **emulator; /* to be set */
     char *begin, *end;                /* of the whole object: kernels may read it */
-    char *shared, *shared_end;        /* __shared__ variables, one set for all blocks */
 };
 
 /* What an object tells of each kernel: "emulated_<name>". */
 struct emulated_kernel {
     void (*start)(const long long *values);
     int parameters, threads, cluster;
+    char *shared, *shared_end; /* __shared__ variables, one set for all blocks */
 };
 
 struct emulated_launch {

@@ -182,14 +182,20 @@ static bool find_head(const char *text, struct head *h) {
 static void print_unit(FILE *out, const char *const *texts, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         struct head h;
-        fprintf(out, "namespace k%u {\n#line 1\n", i);
+        fprintf(out,
+                "#undef EMULATED_SHARED\n#define EMULATED_SHARED __attribute__((section(\"emulated_shared%u\")))\n"
+                "extern \"C\" { extern char __start_emulated_shared%u[] EMULATED_WEAK, __stop_emulated_shared%u[] "
+                "EMULATED_WEAK; }\n"
+                "namespace k%u {\n#line 1\n",
+                i, i, i, i);
         print_text(out, texts[i]);
         if (find_head(texts[i], &h)) {
             fprintf(out,
                     "EMULATED static void start(const long long *values) { emulated_call(%s, values); }\n"
                     "extern \"C\" { EMULATED extern const emulated_kernel emulated_%s;\n"
-                    "const emulated_kernel emulated_%s = {start, emulated_parameters(%s), %d, %d}; }\n",
-                    h.name, h.name, h.name, h.name, h.threads, h.cluster);
+                    "const emulated_kernel emulated_%s = {start, emulated_parameters(%s), %d, %d, "
+                    "__start_emulated_shared%u, __stop_emulated_shared%u}; }\n",
+                    h.name, h.name, h.name, h.name, h.threads, h.cluster, i, i);
         }
         fputs("}\n", out);
     }

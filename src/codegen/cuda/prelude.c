@@ -152,12 +152,17 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    }\n"
      "    return ($T)power;\n"
      "}\n"},
-    TEAM("add", "a + b", NULL),
-    TEAM("mul", "a * b", NULL),
+    /* Of data: integers wrap. */
+    {"ig_plus_", "f32 f64", NULL, "INLINE $T ig_plus_$S($T a, $T b) { return a + b; }\n"},
+    {"ig_times_", "f32 f64", NULL, "INLINE $T ig_times_$S($T a, $T b) { return a * b; }\n"},
+    {"ig_plus_", "i32 i64 u32 u64", NULL, "INLINE $T ig_plus_$S($T a, $T b) { return ($T)(($U)a + ($U)b); }\n"},
+    {"ig_times_", "i32 i64 u32 u64", NULL, "INLINE $T ig_times_$S($T a, $T b) { return ($T)(($U)a * ($U)b); }\n"},
+    TEAM("add", "ig_plus_$S(a, b)", "ig_plus_$S"),
+    TEAM("mul", "ig_times_$S(a, b)", "ig_times_$S"),
     TEAM("min", "ig_min_$S(a, b)", "ig_min_$S"),
     TEAM("max", "ig_max_$S(a, b)", "ig_max_$S"),
-    BLOCK("add", "a + b", ""),
-    BLOCK("mul", "a * b", ""),
+    BLOCK("add", "ig_plus_$S(a, b)", ""),
+    BLOCK("mul", "ig_times_$S(a, b)", ""),
     BLOCK("min", "ig_min_$S(a, b)", "ig_min_$S"),
     BLOCK("max", "ig_max_$S(a, b)", "ig_max_$S"),
 };

@@ -47,6 +47,11 @@ static const char *operator_name(enum ig_op op) {
     }
 }
 
+/* Of the function that combines two. */
+static const char *combining_name(enum ig_op op) {
+    return op == IG_OP_add ? "plus" : op == IG_OP_mul ? "times" : operator_name(op);
+}
+
 static const char *neutral(const struct ig_code_printer *p, enum ig_op op, enum ingot_dtype dtype) {
     const struct ig_code_language *l = p->language;
     bool is_double = dtype == INGOT_F64, is_max = op == IG_OP_max;
@@ -84,12 +89,9 @@ static void close_reductions(struct ig_cuda_printer *c, const struct ig_code_red
         p->stands_for[u->var] = NULL;
         const char *all = team ? ig_format(p->job, "%s(part%d, %d)", name, u->var, c->lanes)
                                : ig_format(p->job, "%s(part%d)", name, u->var);
-        if (u->op == IG_OP_add || u->op == IG_OP_mul) {
-            ig_code_line(p, "acc%d = acc%d %s %s;", u->var, u->var, u->op == IG_OP_add ? "+" : "*", all);
-        } else {
-            ig_code_prelude_use(&p->prelude, ig_format(p->job, "ig_%s_%s", op, type));
-            ig_code_line(p, "acc%d = ig_%s_%s(acc%d, %s);", u->var, op, type, u->var, all);
-        }
+        const char *both = ig_format(p->job, "ig_%s_%s", combining_name(u->op), type);
+        ig_code_prelude_use(&p->prelude, both);
+        ig_code_line(p, "acc%d = %s(acc%d, %s);", u->var, both, u->var, all);
         ig_code_note_write(p, (uint32_t)u->var);
     }
 }
