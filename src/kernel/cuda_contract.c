@@ -109,7 +109,8 @@ static bool choose(struct gemm *s) {
                                 .b = s->b.kind,
                                 .a_copy = s->a.copy,
                                 .b_copy = s->b.copy,
-                                .sm = c->target->sm};
+                                .sm = c->target->sm,
+                                .warpgroups = c->target->sm == 90 && c->target->sm_own};
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
@@ -126,8 +127,9 @@ static const char *tactic(struct gemm *s) {
     static const char *const operands[] = {"along", "across", "listed", "windows", "filled"};
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
-    return ig_format(s->k->job, "gemm %s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math], g->bm, g->bn,
-                     g->bk, ig_cuda_gemm_threads(g), g->stages, operands[g->a], operands[g->b], split);
+    return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
+                     g->warpgroups ? " wgmma" : "", g->bm, g->bn, g->bk, ig_cuda_gemm_threads(g), g->stages,
+                     operands[g->a], operands[g->b], split);
 }
 
 static void make_buffers(struct gemm *s) {

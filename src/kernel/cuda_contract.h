@@ -38,6 +38,7 @@ struct ig_cuda_problem {
     enum ig_cuda_operand a, b;
     int a_copy, b_copy;
     int sm;
+    bool warpgroups; /* the target has wgmma */
 };
 /* Tiles, warps, stages and splits for a problem, the cost model's first choice first: at most `most` descriptions that
  * are otherwise like *gemm. Any of them computes the right thing: a tuner may measure them. Returns how many. */

@@ -19,6 +19,11 @@ static const struct shape tensor_shapes[] = {
     {16, 32, 1, 2},  {16, 64, 1, 4},  {32, 32, 2, 2},   {32, 64, 1, 4},   {64, 32, 2, 2},   {64, 64, 2, 2},
     {64, 128, 2, 2}, {128, 64, 2, 2}, {128, 128, 2, 2}, {128, 128, 2, 4}, {128, 256, 2, 4},
 };
+/* By warpgroups: each has 64 rows and at least 64 columns where B lies across the depth (its panels are so wide). */
+static const struct shape group_shapes[] = {
+    {64, 32, 4, 1},  {64, 64, 4, 1},   {64, 128, 4, 1},  {64, 128, 4, 2},
+    {128, 64, 8, 1}, {128, 128, 8, 1}, {128, 256, 8, 1},
+};
 static const struct shape plain_shapes[] = {
     {8, 32, 1, 4},  {8, 128, 1, 4}, {16, 64, 2, 4},  {32, 32, 4, 4},   {32, 64, 4, 4},
     {64, 32, 4, 4}, {64, 64, 8, 4}, {128, 64, 8, 8}, {128, 128, 8, 8},
@@ -57,6 +62,7 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
         double share = results >= 64 ? 0.75 : results >= 32 ? 0.7 : results >= 16 ? 0.5 : results >= 8 ? 0.3 : 0.17;
         return 225 * share * alone;
     }
+    if (g->warpgroups) return 3000 * (g->bn / g->warps_n < 64 ? 0.6 : 1) * alone;
     double full = g->math == IG_CUDA_TF32 ? 850 : 1700;
     double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n;
     return full * (m * n / (m + n)) / (m * n / (m + n) + 8);
@@ -69,7 +75,7 @@ static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     double copies = bytes / 40;
     double issue =
         ((double)g->bm / p->a_copy + (double)g->bn / p->b_copy) * g->bk * ig_cuda_gemm_element(g) / 32 * together;
-    double latency = g->a == IG_CUDA_FILLED ? 1200 : 900.0 / g->stages;
+    double latency = g->a == IG_CUDA_FILLED ? 1200 : (g->warpgroups ? 600.0 : 900.0) / g->stages;
     if (p->a == IG_CUDA_WINDOWS) issue *= 2;
     return larger(larger(products, copies), larger(latency, issue * 1.5)) + 40;
 }
@@ -91,8 +97,9 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
 /* As many stages as steps can use and memory holds. */
 static bool fit_stages(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g) {
     int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
-    g->stages = steps < MOST_STAGES ? (steps < 2 ? 2 : (int)steps) : MOST_STAGES;
-    while (g->stages > 2 && ig_cuda_gemm_shared(g) > shared_capacity(p->sm))
+    int least = g->warpgroups ? 3 : 2;
+    g->stages = steps < MOST_STAGES ? (steps < least ? least : (int)steps) : MOST_STAGES;
+    while (g->stages > least && ig_cuda_gemm_shared(g) > shared_capacity(p->sm))
         g->stages--;
     return ig_cuda_gemm_shared(g) <= shared_capacity(p->sm);
 }
@@ -103,8 +110,8 @@ static bool is_useful(const struct ig_cuda_problem *p, const struct ig_cuda_gemm
     if (g->bn > 32 && g->bn >= 2 * p->columns && p->columns > 0) return false;
     if (g->a == IG_CUDA_ACROSS && (g->bm < 32 || (g->math == IG_CUDA_FMA && g->thread_m % 4 != 0))) return false;
     int threads = ig_cuda_gemm_threads(g), element = ig_cuda_gemm_element(g);
-    /* A thread has at most 64 lines to copy, and at least one thread works on each. */
-    if (threads * p->a_copy * 64 < g->bm * g->bk * element || threads * p->b_copy * 64 < g->bn * g->bk * element)
+    /* A thread has at most 32 lines to copy, and at least one thread works on each. */
+    if (threads * p->a_copy * 32 < g->bm * g->bk * element || threads * p->b_copy * 32 < g->bn * g->bk * element)
         return false;
     if (g->split > 1 && ceil_div(p->depth, g->bk) < 2 * g->split) return false;
     return g->split <= g->bm;
@@ -127,15 +134,16 @@ static int keep(struct ig_cuda_gemm *out, double *costs, int count, int most, co
     return count;
 }
 
-int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int most,
-                            struct ig_cuda_gemm *out) {
-    enum { LIMIT = 64 };
+enum { LIMIT = 64 };
+struct candidates {
+    struct ig_cuda_gemm *out;
     double costs[LIMIT];
-    bool plain = p->math == IG_CUDA_FMA;
-    const struct shape *shapes = plain ? plain_shapes : tensor_shapes;
-    int n = plain ? sizeof plain_shapes / sizeof *shapes : sizeof tensor_shapes / sizeof *shapes, count = 0;
-    most = most < LIMIT ? most : LIMIT;
-    for (int i = 0; i < n; i++) {
+    int count, most;
+};
+
+static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, const struct shape *shapes,
+                       int count, struct candidates *c) {
+    for (int i = 0; i < count; i++) {
         for (int split = 1; split <= (p->sm >= 90 ? MOST_SPLIT : 1); split *= 2) {
             struct ig_cuda_gemm g = *like;
             g.bm = shapes[i].bm;
@@ -145,8 +153,20 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
             g.warps_n = g.thread_n = shapes[i].n;
             g.split = split;
             if (!fit_stages(p, &g) || !is_useful(p, &g)) continue;
-            count = keep(out, costs, count, most, &g, ig_cuda_gemm_cost(p, &g));
+            c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
         }
     }
-    return count;
+}
+
+int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int most,
+                            struct ig_cuda_gemm *out) {
+    struct candidates c = {.out = out, .most = most < LIMIT ? most : LIMIT};
+    struct ig_cuda_gemm groups = *like;
+    if (p->math == IG_CUDA_FMA)
+        add_shapes(p, like, plain_shapes, sizeof plain_shapes / sizeof *plain_shapes, &c);
+    else
+        add_shapes(p, like, tensor_shapes, sizeof tensor_shapes / sizeof *tensor_shapes, &c);
+    groups.warpgroups = p->warpgroups && ig_cuda_gemm_element(like) == 2 && like->a != IG_CUDA_FILLED;
+    if (groups.warpgroups) add_shapes(p, &groups, group_shapes, sizeof group_shapes / sizeof *group_shapes, &c);
+    return c.count;
 }

@@ -140,7 +140,7 @@ static bool is_word(const char *text, const char *at, size_t length) {
 }
 
 static void print_text(FILE *out, const char *text) {
-    static const char dynamic[] = "extern __shared__ __align__(128) char ig_shared[];";
+    static const char dynamic[] = "extern __shared__ __align__(1024) char ig_shared[];";
     const char *from = text;
     for (const char *at = text; *at; at++) {
         if (strncmp(at, dynamic, sizeof dynamic - 1) == 0) {

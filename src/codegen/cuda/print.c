@@ -246,7 +246,7 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
     c.is_private = IG_NEW_ARRAY(job, bool, p->k->buffers.count + 1);
     ig_cuda_place_buffers(&c);
     ig_cuda_place_fences(&c);
-    if (kernel->shared_bytes > 0) ig_code_line(p, "extern __shared__ __align__(128) char ig_shared[];");
+    if (kernel->shared_bytes > 0) ig_code_line(p, "extern __shared__ __align__(1024) char ig_shared[];");
     if (ig_target_has_early_start(target)) print_early_start(p);
     print_buffers(&c);
     uint32_t next = 0;
