@@ -132,9 +132,22 @@ static const char *tactic(struct gemm *s) {
                      operands[g->a], operands[g->b], split);
 }
 
+/* Nothing but constants may be read, and nothing written, before the kernel waits: of what stands before the template's
+ * walk, a list may be made of what others have computed. */
+static bool is_early(struct gemm *s) {
+    const struct ig_contract *c = s->c;
+    if (!ig_target_has_early_start(c->target) || s->g->a == IG_CUDA_FILLED || s->g->a == IG_CUDA_LISTED) return false;
+    for (uint32_t i = 0; i < c->region->inputs.count; i++) {
+        ig_value v = c->region->inputs.at[i];
+        if (c->lower.is_input[v] && c->lower.buffer_of[v] == s->b.buffer) return ig_info(c->graph, v)->is_const;
+    }
+    return false;
+}
+
 static void make_buffers(struct gemm *s) {
     struct ig_kernel *kernel = s->c->kernel;
     struct ig_cuda_gemm *g = s->g;
+    g->early = is_early(s);
     s->tile = ig_loops_shared(s->k, INGOT_F32, 0, "sums");
     if (g->a == IG_CUDA_LISTED) s->list = ig_loops_shared(s->k, INGOT_I64, ig_cuda_gemm_list(g), "list");
     if (g->a == IG_CUDA_FILLED) {

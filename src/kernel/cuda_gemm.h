@@ -38,6 +38,7 @@ struct ig_cuda_gemm {
     bool warpgroups;        /* F16, BF16: by wgmma (sm_90a), whose groups of four warps have 64 rows; stages >= 3 */
     int thread_m, thread_n; /* CUDA cores: results of a thread; thread_n a multiple of 4 */
     int stages;
+    bool early;       /* B is constant, and copied before the kernel waits for the one before it: multiply waits */
     bool whole_depth; /* the depth is a multiple of bk */
     int split;        /* blocks of a cluster that share the depth; 1: none */
     enum ig_cuda_operand a, b;

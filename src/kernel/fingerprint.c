@@ -97,6 +97,8 @@ static void add_dim_range(void *user, ig_dim symbol) {
 const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region *region,
                                   const struct ig_target *target) {
     struct fingerprint f = {.g = graph};
+    /* Kernels that wait by themselves read constants before (cuda_contract.c). */
+    bool constants_count = ig_target_has_early_start(target) && region->family == IG_FAMILY_CONTRACT;
     ig_text_init(&f.text, graph->job);
     ig_map_init(&f.numbers, graph->job);
     ig_text_printf(&f.text, "%d %d %d %d %d%s\n", (int)region->family, (int)target->isa, target->vector_bytes,
@@ -105,6 +107,7 @@ const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region
         ig_value v = region->inputs.at[i];
         add_value(&f, v);
         add_type(&f, v);
+        if (constants_count && ig_info(graph, v)->is_const) ig_text_add(&f.text, " constant");
         if (ig_lower_is_literal(graph, v)) add_literal(&f, v);
         const struct ig_type *type = ig_type_of(graph, v);
         for (int d = 0; d < type->rank; d++)

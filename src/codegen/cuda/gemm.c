@@ -7,8 +7,8 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     int element = ig_cuda_gemm_element(g), line = ig_cuda_gemm_line(g);
     ig_text_printf(text, "enum { FMA, TF32, F16, BF16, MATH = %d };\n", (int)g->math);
     ig_text_printf(text, "enum { BM = %d, BN = %d, DEPTH = %d, ELEMENT = %d };\n", g->bm, g->bn, g->bk, element);
-    ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d };\n", ig_cuda_gemm_threads(g), g->stages,
-                   g->split);
+    ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
+                   g->stages, g->split, g->early);
     if (g->math == IG_CUDA_FMA)
         ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d };\n", g->thread_m, g->thread_n);
     else

@@ -50,6 +50,27 @@ __device__ __forceinline__ void share_out(long long depth, int &first, int &end)
     }
 }
 
+// Begins to copy the operands' parts of the first steps. Where B is constant it comes first, and the results of the kernels
+// before this one are waited for meanwhile.
+template <class LOAD_A, class LOAD_B>
+__device__ __forceinline__ void copy_first(unsigned to, const LOAD_A &load_a, const LOAD_B &load_b, int first, int end,
+                                           long long depth) {
+    if constexpr (EARLY) {
+#pragma unroll
+        for (int s = 0; s < STAGES - 1; s++)
+            if (first + s < end) load_b.load(to + s * STAGE_BYTES + A_BYTES, (long long)(first + s) * DEPTH, depth);
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+    }
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; s++) {
+        if (first + s < end) {
+            load_a.load(to + s * STAGE_BYTES, (long long)(first + s) * DEPTH, depth);
+            if constexpr (!EARLY) load_b.load(to + s * STAGE_BYTES + A_BYTES, (long long)(first + s) * DEPTH, depth);
+        }
+        close_copies();
+    }
+}
+
 // Begins to copy the operands' parts of a step to its place, where there is such a step.
 template <class LOAD_A, class LOAD_B>
 __device__ __forceinline__ void copy_step(unsigned to, const LOAD_A &load_a, const LOAD_B &load_b, int step, int end,

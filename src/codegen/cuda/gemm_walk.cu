@@ -6,9 +6,7 @@ __device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LO
     int first, end;
     share_out(depth, first, end);
     __syncthreads();
-#pragma unroll
-    for (int s = 0; s < STAGES - 1; s++)
-        copy_step(memory + s * STAGE_BYTES, load_a, load_b, first + s, end, depth);
+    copy_first(memory, load_a, load_b, first, end, depth);
     sums c;
     c.clear();
     int now = 0, next = STAGES - 1;

@@ -233,6 +233,7 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
  * before the last one's results are there, whose own wait saw to those before. */
 static void print_early_start(struct ig_code_printer *p) {
     ig_code_line(p, "asm volatile(\"griddepcontrol.launch_dependents;\");");
+    if (p->kernel->gemm && p->kernel->gemm->early) return; /* it waits by itself, behind its first copies of weights */
     ig_code_line(p, "asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");");
 }
 
