@@ -114,6 +114,14 @@ static void print_candidates(const json_t *kernel) {
     }
 }
 
+static void print_refusals(const json_t *kernel) {
+    const json_t *refused = json_object_get(kernel, "refused");
+    for (size_t i = 0; i < json_array_size(refused); i++) {
+        const json_t *r = json_array_get(refused, i);
+        printf("%16s refused     %s (%s)\n", "", json_text(r, "tactic"), json_text(r, "reason"));
+    }
+}
+
 void inspect_kernels_print(const json_t *explanation) {
     const json_t *kernels = json_object_get(explanation, "kernels");
     int name = column_width(kernels, "name", 28), tactic = column_width(kernels, "tactic", 32);
@@ -128,6 +136,7 @@ void inspect_kernels_print(const json_t *explanation) {
                json_text(region, "precision"), ops);
         free(ops);
         print_candidates(kernel);
+        print_refusals(kernel);
     }
 }
 

@@ -186,6 +186,7 @@ static void collect(struct ig_job *job, void *argument) {
     }
     ig_kernel_set_init(&set, job, &compiler, NULL);
     ig_plan_build(graph, &set, &plan);
+    if (set.refusals.count) ig_raise_error(job, set.refusals.at[0].error); /* a slower kernel took its place */
     for (uint32_t i = 0; i < set.kernels.count; i++)
         add_kernel(visit->to, visit->name, &set.kernels.at[i]);
 }

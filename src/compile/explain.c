@@ -145,6 +145,22 @@ static void put_rivals(struct ig_text *t, const struct ig_compiled_kernel *k) {
     ig_text_add(t, "], ");
 }
 
+/* Candidates whose place this one took. */
+static void put_refusals(struct ig_text *t, const struct ig_kernel_set *set, const struct ig_compiled_kernel *k) {
+    bool first = true;
+    for (uint32_t i = 0; i < set->refusals.count; i++) {
+        const struct ig_refusal *r = &set->refusals.at[i];
+        if (strcmp(r->fingerprint, k->fingerprint) != 0) continue;
+        ig_text_add(t, first ? "\"refused\": [{" : ", {");
+        first = false;
+        put_field(t, "tactic", r->tactic);
+        ig_text_add(t, ", ");
+        put_field(t, "reason", r->error->message);
+        ig_text_add(t, "}");
+    }
+    if (!first) ig_text_add(t, "], ");
+}
+
 static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
     ig_text_add(t, "  \"kernels\": [");
     for (uint32_t i = 0; i < e->set->kernels.count; i++) {
@@ -157,6 +173,7 @@ static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
         put_field(t, "tactic", k->kernel->tactic ? k->kernel->tactic : "");
         ig_text_printf(t, ", \"regions\": %u, ", k->uses);
         put_rivals(t, k);
+        put_refusals(t, e->set, k);
         put_field(t, "source", k->source);
         ig_text_add(t, "}");
     }

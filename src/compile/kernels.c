@@ -13,6 +13,11 @@ void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const str
     ig_map_init(&set->by_fingerprint, job);
 }
 
+void ig_kernel_set_restart(struct ig_kernel_set *set) {
+    ig_map_init(&set->by_fingerprint, set->job);
+    set->kernels.count = 0;
+}
+
 static const char *family_name(enum ig_family family) {
     static const char *const names[] = {
         [IG_FAMILY_MAP] = "map",       [IG_FAMILY_ROW] = "row",       [IG_FAMILY_CONTRACT] = "contract",
@@ -20,6 +25,59 @@ static const char *family_name(enum ig_family family) {
         [IG_FAMILY_REST] = "rest",
     };
     return names[family] ? names[family] : "kernel";
+}
+
+/* ---- Choosing ------------------------------------------------------------------------------------------------------- */
+
+/* What is no fault of a candidate ends the build. */
+static bool is_refusal(enum ingot_status status) {
+    return status == INGOT_TOOLCHAIN || status == INGOT_UNSUPPORTED || status == INGOT_INTERNAL;
+}
+
+static void refuse(struct ig_kernel_set *set, const struct ig_compiled_kernel *k, int choice,
+                   const struct ingot_error *error) {
+    const char *tactic = k->kernel && k->kernel->tactic ? k->kernel->tactic : "";
+    struct ig_refusal r = {k->fingerprint, tactic, choice, ig_memdup(set->job, error, sizeof *error)};
+    IG_PUSH(set->job, &set->refusals, r);
+}
+
+static const struct ig_refusal *find_refusal(const struct ig_kernel_set *set, const char *fingerprint, int choice) {
+    for (uint32_t i = 0; i < set->refusals.count; i++) {
+        const struct ig_refusal *r = &set->refusals.at[i];
+        if (r->choice == choice && strcmp(r->fingerprint, fingerprint) == 0) return r;
+    }
+    return NULL;
+}
+
+struct printing {
+    struct ig_kernel_set *set;
+    struct ig_compiled_kernel *kernel;
+    int choice;
+};
+
+static void print_candidate(struct ig_job *job, void *argument) {
+    struct printing *p = argument;
+    struct ig_compiled_kernel *k = p->kernel;
+    k->choice = p->choice;
+    k->kernel = ig_kernel_candidate(k->graph, k->region, p->set->target, p->choice);
+    if (k->kernel) k->source = ig_kernel_compiler_print(job, p->set->compiler, k->kernel, k->symbol);
+}
+
+static void choose_candidate(struct ig_kernel_set *set, struct ig_compiled_kernel *k) {
+    const int choices[] = {k->tuned ? k->tuned->choice : 0, 0, IG_CHOICE_PLAIN};
+    struct ingot_error error;
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        struct printing p = {set, k, choices[i]};
+        if (find_refusal(set, k->fingerprint, choices[i])) continue;
+        k->kernel = NULL;
+        enum ingot_status status = ig_job_run(set->job, print_candidate, &p, &error);
+        if (status == INGOT_OK && k->kernel) return;
+        if (status != INGOT_OK && !is_refusal(status)) ig_raise_error(set->job, &error);
+        if (status != INGOT_OK) refuse(set, k, choices[i], &error);
+    }
+    const struct ig_refusal *first = find_refusal(set, k->fingerprint, choices[0]);
+    IG_ASSERT(set->job, first != NULL);
+    ig_raise_error(set->job, first->error);
 }
 
 uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region) {
@@ -35,9 +93,7 @@ uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, co
     k.fingerprint = digits;
     k.symbol = ig_format(set->job, "%s_%u", family_name(region->family), set->kernels.count);
     k.tuned = set->tuner ? ig_tuner_get(set->tuner, digits) : NULL;
-    k.kernel = ig_kernel_candidate(graph, region, set->target, k.tuned ? k.tuned->choice : 0);
-    IG_ASSERT(set->job, k.kernel != NULL);
-    k.source = ig_kernel_compiler_print(set->job, set->compiler, k.kernel, k.symbol);
+    choose_candidate(set, &k);
     index = set->kernels.count;
     IG_PUSH(set->job, &set->kernels, k);
     ig_map_put_name(&set->by_fingerprint, text, index);
@@ -86,10 +142,48 @@ void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler 
     ig_toolchain_compile(job, &compiler->c, target_flags(compiler->target), sources, count, progress, user, out_code);
 }
 
-void ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
+/* Some of a set's kernels, compiled to see which of them do not compile. */
+struct trial {
+    struct ig_kernel_set *set;
+    const struct ig_source *sources;
+    uint32_t first, count;
+    void (*progress)(void *user, unsigned done, unsigned total);
+    void *user;
+    struct ig_code code;
+};
+
+static void try_compile(struct ig_job *job, void *argument) {
+    struct trial *t = argument;
+    ig_kernel_compiler_run(job, t->set->compiler, t->sources + t->first, t->count, t->progress, t->user, &t->code);
+}
+
+/* Refuses those that do not compile, by halves. */
+static void find_culprits(struct ig_kernel_set *set, const struct ig_source *sources, uint32_t first, uint32_t count) {
+    struct trial t = {.set = set, .sources = sources, .first = first, .count = count};
+    struct ingot_error error;
+    enum ingot_status status = ig_job_run(set->job, try_compile, &t, &error);
+    if (status == INGOT_OK) return;
+    if (!is_refusal(status)) ig_raise_error(set->job, &error);
+    if (count == 1) {
+        refuse(set, &set->kernels.at[first], set->kernels.at[first].choice, &error);
+        return;
+    }
+    find_culprits(set, sources, first, count / 2);
+    find_culprits(set, sources, first + count / 2, count - count / 2);
+}
+
+bool ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
                            void *user) {
     struct ig_source *sources = IG_NEW_ARRAY(set->job, struct ig_source, set->kernels.count + 1);
     for (uint32_t i = 0; i < set->kernels.count; i++)
         sources[i] = (struct ig_source){set->kernels.at[i].symbol, set->kernels.at[i].source};
-    ig_kernel_compiler_run(set->job, set->compiler, sources, set->kernels.count, progress, user, &set->code);
+    struct trial all = {set, sources, 0, set->kernels.count, progress, user, {0}};
+    struct ingot_error error;
+    enum ingot_status status = ig_job_run(set->job, try_compile, &all, &error);
+    set->code = all.code;
+    if (status == INGOT_OK) return true;
+    uint32_t before = set->refusals.count;
+    if (is_refusal(status)) find_culprits(set, sources, 0, set->kernels.count);
+    if (set->refusals.count == before) ig_raise_error(set->job, &error); /* it is none of theirs */
+    return false;
 }

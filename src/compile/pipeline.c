@@ -82,11 +82,24 @@ static void compile_progress(void *user, unsigned done, unsigned total) {
     report(user, "kernels", done, total);
 }
 
+static void note_refusals(const struct build *b) {
+    const struct ingot_build_options *o = b->options;
+    for (uint32_t i = 0; o->note && i < b->kernels.refusals.count; i++) {
+        const struct ig_refusal *r = &b->kernels.refusals.at[i];
+        o->note(o->note_user, ig_format(b->job, "a slower kernel was taken for one that failed%s%s: %s",
+                                        *r->tactic ? ", " : "", r->tactic, r->error->message));
+    }
+}
+
 static void make_code(struct build *b) {
     const struct ig_tuner *tuner = ig_tuning_run(b->graph, b->options, &b->target, &b->compiler);
     ig_kernel_set_init(&b->kernels, b->job, &b->compiler, tuner);
     ig_plan_build(b->graph, &b->kernels, &b->built);
-    ig_kernel_set_compile(&b->kernels, compile_progress, b);
+    while (!ig_kernel_set_compile(&b->kernels, compile_progress, b)) {
+        ig_kernel_set_restart(&b->kernels);
+        ig_plan_build(b->graph, &b->kernels, &b->built);
+    }
+    note_refusals(b);
     ig_plan_set_entries(&b->built, &b->kernels);
 }
 
