@@ -19,6 +19,7 @@ struct ig_bench {
     struct ig_device *device;
     struct ig_stream *stream;
     struct ig_event *begin, *end;
+    bool early; /* kernels start before the one before them has ended, and wait by themselves */
     /* Of the subject at hand. */
     const struct ig_subject *subject;
     const struct ig_code *code; /* that is loaded */
@@ -101,6 +102,7 @@ struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *targe
     struct ig_bench *b = IG_NEW(job, struct ig_bench);
     struct ingot_error error;
     b->job = job;
+    b->early = ig_target_has_early_start(target);
     ig_defer(job, close_bench, b);
     enum ingot_status status = open_device(job, target, features, ordinal, &b->device, &error);
     if (status == INGOT_OK) status = b->device->api->stream_create(b->device, &b->stream, &error);
@@ -214,6 +216,7 @@ static enum ingot_status prepare(struct ig_bench *b, const struct ig_candidate_c
                                         .name = candidate->symbol,
                                         .threads = (uint32_t)k->threads,
                                         .shared = (uint32_t)k->shared_bytes,
+                                        .waits = b->early,
                                         .n_buffers = b->n_buffers,
                                         .n_dims = k->dims.count}};
     struct sizing sizing = {b, k, out};

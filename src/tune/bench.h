@@ -7,8 +7,8 @@
  * model (96 MiB at most, which no cache holds), and all use the same activations.
  *
  * A measurement is a list of launches, replayed five times and timed by the device's own events; its result is the median,
- * divided by the number of launches. Before the first one of a subject, its list is replayed for a while, because devices
- * that were idle run slowly.
+ * divided by the number of launches. Kernels are started as early as in a run of the model. Before the first measurement of
+ * a subject, its list is replayed for a while, because devices that were idle run slowly.
  */
 #ifndef IG_TUNE_BENCH_H
 #define IG_TUNE_BENCH_H
