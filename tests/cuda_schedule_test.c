@@ -115,13 +115,41 @@ static void test_rows(void **state) {
 /* ---- Maps ------------------------------------------------------------------------------------------------------------- */
 
 static const struct shaped maps[] = {
-    {INGOT_F32, 3, {1, 1, 1}},      {INGOT_F32, 3, {1, 1, 4096}}, {INGOT_F32, 3, {1, 1, 4099}},
-    {INGOT_F32, 3, {3, 33, 65}},    {INGOT_F32, 3, {3, 64, 96}},  {INGOT_F32, 3, {-1, -3, -4}},
-    {INGOT_F32, 3, {2, 12, 100}},   {INGOT_F32, 3, {2, 9, 1000}}, {INGOT_F32, 3, {2, 1000, 17}},
-    {INGOT_F32, 3, {0, 16, 16}},    {INGOT_F16, 3, {3, 64, 96}},  {INGOT_F16, 3, {3, 35, 41}},
-    {INGOT_I8, 3, {3, 48, 64}},     {INGOT_BOOL, 3, {2, 33, 48}}, {INGOT_I64, 3, {2, 34, 36}},
-    {INGOT_F64, 3, {-2, 5, -4}},    {INGOT_U8, 3, {1, 1, 65535}}, {INGOT_F32, 3, {1, -2, 6}},
+    {INGOT_F32, 3, {1, 1, 1}},
+    {INGOT_F32, 3, {1, 1, 4096}},
+    {INGOT_F32, 3, {1, 1, 4099}},
+    {INGOT_F32, 3, {3, 33, 65}},
+    {INGOT_F32, 3, {3, 64, 96}},
+    {INGOT_F32, 3, {-1, -3, -4}},
+    {INGOT_F32, 3, {2, 12, 100}},
+    {INGOT_F32, 3, {2, 9, 1000}},
+    {INGOT_F32, 3, {2, 1000, 17}},
+    {INGOT_F32, 3, {0, 16, 16}},
+    {INGOT_F16, 3, {3, 64, 96}},
+    {INGOT_F16, 3, {3, 35, 41}},
+    {INGOT_I8, 3, {3, 48, 64}},
+    {INGOT_BOOL, 3, {2, 33, 48}},
+    {INGOT_I64, 3, {2, 34, 36}},
+    {INGOT_F64, 3, {-2, 5, -4}},
+    {INGOT_U8, 3, {1, 1, 65535}},
+    {INGOT_F32, 3, {1, -2, 6}},
     {INGOT_F32, 3, {16, 256, 512}},
+    /* Fewer elements than an access of 16 bytes has, and a few more. */
+    {INGOT_F32, 3, {1, 1, 2}},
+    {INGOT_F32, 3, {1, 1, 3}},
+    {INGOT_F32, 3, {1, 1, 5}},
+    {INGOT_F32, 3, {1, 3, 1}},
+    {INGOT_F32, 3, {3, 1, 1}},
+    {INGOT_F32, 3, {1, 3, 3}},
+    {INGOT_F16, 3, {1, 1, 7}},
+    {INGOT_U8, 3, {1, 1, 3}},
+    {INGOT_U8, 3, {3, 1, 5}},
+    {INGOT_I64, 3, {1, 1, 1}},
+    {INGOT_F64, 3, {1, 1, 3}},
+    {INGOT_BOOL, 3, {1, 5, 3}},
+    {INGOT_I8, 3, {2, 3, 2}},
+    {INGOT_F32, 3, {1, 1, 127}},
+    {INGOT_F16, 3, {1, 1, 1023}},
 };
 enum { MAPS = sizeof maps / sizeof *maps };
 
@@ -149,6 +177,20 @@ static void build_transposes(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "outer", ig_build_transpose(g, x, (const int64_t[]){1, 0, 2}));
 }
 
+/* As dequantizing does along an axis: a factor for each of the middle dim, between limits; and a table of the last dim. */
+static void build_channels(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    const int64_t of_channels[3] = {1, s->sizes[1], 1};
+    ig_value x = ig_build_cast(g, input(g, "x", s->dtype, 3, s->sizes), INGOT_F32);
+    ig_value scale = input(g, "scale", INGOT_F32, 3, of_channels), zero = input(g, "zero", INGOT_F32, 3, of_channels);
+    ig_value scaled = ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_sub, x, zero), scale);
+    ig_value limit = ig_build_scalar(g, INGOT_F32, 0.75);
+    ig_value clipped = ig_map2(g, IG_OP_max, ig_map1(g, IG_OP_neg, limit), ig_map2(g, IG_OP_min, scaled, limit));
+    ig_build_output(g, "clipped", clipped);
+    ig_build_output(g, "narrow", ig_build_cast(g, clipped, INGOT_F16));
+    ig_build_output(g, "columns", ig_build_transpose(g, scaled, (const int64_t[]){2, 1, 0}));
+}
+
 /* Parts that begin where accesses of 16 bytes may, and where they may not; slices likewise. */
 static void build_pieces(struct ig_graph *g, const void *argument) {
     const struct shaped *s = argument;
@@ -170,6 +212,7 @@ static void test_maps(void **state) {
         add_case("map", build_map, &maps[i], sum_tolerance(maps[i].dtype), flags & ~(unsigned)GRAPH_EACH);
         add_case("transposes", build_transposes, &maps[i], tolerance, flags);
         add_case("pieces", build_pieces, &maps[i], tolerance, flags);
+        add_case("channels", build_channels, &maps[i], 1e-3, flags & ~(unsigned)GRAPH_EACH);
     }
     check_all_for_cuda();
 }
@@ -269,6 +312,7 @@ static void check_promises(struct ig_job *job, void *argument) {
         check_kernels(job, build_map, &maps[i]);
         check_kernels(job, build_transposes, &maps[i]);
         check_kernels(job, build_pieces, &maps[i]);
+        check_kernels(job, build_channels, &maps[i]);
     }
 }
 
