@@ -42,6 +42,15 @@ static void print_infos(const char *title, const struct ingot_tensor_info *infos
     }
 }
 
+/* An engine without any needs the driver alone. */
+static void print_libraries(const json_t *libraries) {
+    for (size_t i = 0; i < json_array_size(libraries); i++) {
+        const json_t *library = json_array_get(libraries, i);
+        printf("needs       %s, for %lld kernels, where it runs: one of %s\n", json_text(library, "name"),
+               (long long)json_number(library, "kernels"), json_text(library, "files"));
+    }
+}
+
 static void print_passes(const json_t *passes) {
     printf("passes      (nodes before and after)\n");
     for (size_t i = 0; i < json_array_size(passes); i++) {
@@ -79,6 +88,7 @@ void inspect_engine_print(const struct inspected *engine) {
     printf("built by    ingot %s for %s with %s, optimisation level %lld\n", json_text(e, "ingot"),
            json_text(e, "target"), json_text(e, "compiler"), (long long)json_number(e, "opt_level"));
     printf("precision   %s\n", json_text(e, "precision"));
+    print_libraries(json_object_get(e, "libraries"));
     print_infos("input", engine->session.inputs, engine->session.n_inputs);
     print_infos("output", engine->session.outputs, engine->session.n_outputs);
     printf("weights     %lld, %.2f MB\n", (long long)json_number(weights, "count"),

@@ -8,7 +8,7 @@
 struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
     unsigned opt_level, jobs;
-    const char *precision;
+    const char *precision, *tactics;
     struct option_list shapes, passes, precision_of, timing_caches;
     double tune;
     bool portable, verify_passes, quiet;
@@ -61,6 +61,12 @@ struct build_arguments {
          "FILE",                                                                                                       \
          "what was measured before, and now; repeatable: all are read,\nthe last one is written",                      \
          &(b).timing_caches},                                                                                          \
+        {"tactics",                                                                                                    \
+         0,                                                                                                            \
+         OPTION_TEXT,                                                                                                  \
+         "all|generated",                                                                                              \
+         "CUDA: whether NVIDIA's cuBLASLt may be taken where it was\nmeasured as faster (default: all)",               \
+         &(b).tactics},                                                                                                \
         {"jobs", 'j', OPTION_UNSIGNED, "N", "kernels compiled at once (default: one per processor)", &(b).jobs}, {     \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }

@@ -94,8 +94,12 @@ static const struct ig_plan_step steps[] = {
     {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
 };
 static const struct ig_plan_kernel kernels[] = {
-    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0},
-    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0},
+    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0},
+    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0, 0, 0},
+    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 1, 0},
+};
+static const struct ig_library_call calls[] = {
+    {IG_LIBRARY_CUBLASLT, 2, 0, 1, 2, NONE, 3, INGOT_F16, INGOT_F32, 0, 1, 0, IG_LIBRARY_RELU},
 };
 static const struct ig_subplan subplans[] = {
     {0, 2, 2, 1, 0, 8, 0, 3, 0, 1},
@@ -114,6 +118,7 @@ static const struct ig_plan small_plan = {
     .n_dims = COUNT(dim_table),
     .n_steps = COUNT(steps),
     .n_kernels = COUNT(kernels),
+    .n_calls = COUNT(calls),
     .n_subplans = COUNT(subplans),
     .n_checks = COUNT(checks),
     .strings_size = sizeof strings,
@@ -125,6 +130,7 @@ static const struct ig_plan small_plan = {
     .dims = dim_table,
     .steps = steps,
     .kernels = kernels,
+    .calls = calls,
     .subplans = subplans,
     .checks = checks,
     .strings = strings,
@@ -223,6 +229,7 @@ static void check_contents(const struct ig_engine_file *file, uint32_t n_weights
     SAME(n_dims, dims, dim_table);
     SAME(n_steps, steps, steps);
     SAME(n_kernels, kernels, kernels);
+    SAME(n_calls, calls, calls);
     SAME(n_subplans, subplans, subplans);
     SAME(n_checks, checks, checks);
     SAME(strings_size, strings, strings);
@@ -489,7 +496,9 @@ static void follow(const struct ig_engine_file *file) {
                 }
                 if (buffer != IG_PLAN_NONE) assert_true(p->buffers[sub->buffers + buffer].bytes < n_slots);
             }
-            if (step->kind == IG_STEP_KERNEL)
+            uint32_t library = step->kind == IG_STEP_KERNEL ? p->kernels[step->kernel].library : 0;
+            if (library) assert_null(ig_library_use_error(&p->calls[library - 1], step->n_operands, step->n_dims));
+            if (step->kind == IG_STEP_KERNEL && !library)
                 sum += ((const unsigned char *)file->code)[p->kernels[step->kernel].entry];
             if (step->kind == IG_STEP_IF || step->kind == IG_STEP_LOOP)
                 assert_true(step->a > s && step->a < p->n_subplans);
@@ -518,7 +527,7 @@ static void test_hostile_plans(void **state) {
     static const uint32_t values[] = {0, 1,  2,  3,  4,          5,          7,          8,
                                       9, 17, 63, 64, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff};
     size_t first = header.parts[IG_PART_TENSORS].offset;
-    size_t last = header.parts[IG_PART_KERNELS].offset + header.parts[IG_PART_KERNELS].size;
+    size_t last = header.parts[IG_PART_CALLS].offset + header.parts[IG_PART_CALLS].size;
     unsigned accepted = 0, refused = 0;
     for (size_t at = first; at < last; at += 4) {
         uint32_t before;
@@ -608,7 +617,9 @@ static void test_rules(void **state) {
     expect_broken(&plan, "passes 4294967297 values");
     changed[1] = steps[1];
     changed[0].kernel = 2;
-    expect_broken(&plan, "runs kernel 2 of 2");
+    expect_broken(&plan, "step 0 calls a library with a wrong number of sizes");
+    changed[0].kernel = 3;
+    expect_broken(&plan, "runs kernel 3 of 3");
 
     struct ig_plan_buffer moved[COUNT(buffers)];
     memcpy(moved, buffers, sizeof moved);
@@ -626,6 +637,32 @@ static void test_rules(void **state) {
     plan.instrs = early;
     early[1].a = FOUR_BATCH;
     expect_broken(&plan, "uses what comes after it");
+}
+
+static void test_library_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_kernel other[COUNT(kernels)];
+    memcpy(other, kernels, sizeof other);
+    plan.kernels = other;
+    other[2].library = 2;
+    expect_broken(&plan, "kernel 2 is library call 2 of 1");
+    other[2].library = UINT32_MAX;
+    expect_broken(&plan, "kernel 2 is library call 4294967295 of 1");
+    other[2].library = 1, other[2].entry = 64;
+    expect_broken(&plan, "kernel 2 is a library's and has code");
+    other[2].entry = 0, other[2].portable = 64;
+    expect_broken(&plan, "kernel 2 is a library's and has code");
+    other[2].portable = UINT64_MAX, other[2].reserved = 1;
+    expect_broken(&plan, "reserved");
+
+    plan = small_plan;
+    struct ig_library_call wrong = calls[0];
+    plan.calls = &wrong;
+    wrong.library = IG_LIBRARY_COUNT;
+    expect_broken(&plan, "library call 0 has an unknown library");
+    wrong = calls[0];
+    wrong.out_type = INGOT_BF16;
+    expect_broken(&plan, "library call 0 has results of a type");
 }
 
 /* ---- Speed ---- */
@@ -667,6 +704,7 @@ int main(void) {
         cmocka_unit_test(test_hostile_plans),
         cmocka_unit_test(test_hostile_headers),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_weights_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

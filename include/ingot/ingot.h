@@ -405,11 +405,14 @@ struct ingot_build_options {
      * driver ...". NULL: silent. */
     void (*note)(void *user, const char *text);
     void *note_user;
+    /* "all" (or NULL) or "generated": whether NVIDIA's libraries are among the ways to compute a kernel. They are taken only
+     * where they were measured as faster; an engine that has such a kernel needs the library where it runs. */
+    const char *tactics;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL                                                          \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL                                                    \
     }
 
 /* Compiles into the engine file `path`, which appears whole or not at all. */

@@ -26,7 +26,7 @@ static enum ingot_status check_cpu(const struct ig_engine_file *file, struct ing
 /* PTX beside the machine code, which drivers compile for GPUs that came later. */
 static bool is_portable(const struct ig_plan *plan) {
     for (uint32_t i = 0; i < plan->n_kernels; i++) {
-        if (plan->kernels[i].portable == UINT64_MAX) return false;
+        if (!plan->kernels[i].library && plan->kernels[i].portable == UINT64_MAX) return false;
     }
     return true;
 }

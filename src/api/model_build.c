@@ -18,6 +18,9 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
         (options->n_timing_caches > 0 && !options->timing_caches)) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a count without its array in the build options");
     }
+    if (options->tactics && strcmp(options->tactics, "all") != 0 && strcmp(options->tactics, "generated") != 0) {
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "tactics are 'all' or 'generated', not '%s'", options->tactics);
+    }
     if (!(options->tune_seconds >= 0)) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "%g seconds for tuning, expected 0 or more",
                       options->tune_seconds);

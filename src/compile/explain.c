@@ -161,6 +161,17 @@ static void put_refusals(struct ig_text *t, const struct ig_kernel_set *set, con
     if (!first) ig_text_add(t, "], ");
 }
 
+/* What stands in the place of a source. */
+static const char *call_text(struct ig_job *job, const struct ig_library_call *c) {
+    static const char *const activations[] = {"", ", relu", ", gelu"};
+    return ig_format(
+        job, "/* %s: %s%s x %s%s -> %s%s%s%s */\n", ig_library_name(c->library),
+        c->rounded ? "tf32" : ingot_dtype_name((enum ingot_dtype)c->in_type), c->a_across ? " transposed" : "",
+        c->rounded ? "tf32" : ingot_dtype_name((enum ingot_dtype)c->in_type), c->b_along ? " transposed" : "",
+        ingot_dtype_name((enum ingot_dtype)c->out_type), c->addend != IG_LIBRARY_NO_OPERAND ? ", sum" : "",
+        c->bias != IG_LIBRARY_NO_OPERAND ? ", bias" : "", activations[c->activation]);
+}
+
 static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
     ig_text_add(t, "  \"kernels\": [");
     for (uint32_t i = 0; i < e->set->kernels.count; i++) {
@@ -174,10 +185,33 @@ static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
         ig_text_printf(t, ", \"regions\": %u, ", k->uses);
         put_rivals(t, k);
         put_refusals(t, e->set, k);
-        put_field(t, "source", k->source);
+        if (!k->source) {
+            put_field(t, "library", ig_library_name(k->kernel->library->library));
+            ig_text_add(t, ", ");
+        }
+        put_field(t, "source", k->source ? k->source : call_text(t->job, k->kernel->library));
         ig_text_add(t, "}");
     }
     ig_text_add(t, "\n  ],\n");
+}
+
+/* What the engine needs besides the driver. */
+static void put_libraries(struct ig_text *t, const struct ig_plan *plan) {
+    bool first = true;
+    ig_text_add(t, "  \"libraries\": [");
+    for (uint32_t library = 0; library < IG_LIBRARY_COUNT; library++) {
+        uint32_t calls = 0;
+        for (uint32_t i = 0; i < plan->n_calls; i++)
+            calls += plan->calls[i].library == library;
+        if (!calls) continue;
+        ig_text_add(t, first ? "{" : ", {");
+        first = false;
+        put_field(t, "name", ig_library_name(library));
+        ig_text_add(t, ", ");
+        put_field(t, "files", ig_library_files(library));
+        ig_text_printf(t, ", \"kernels\": %u}", calls);
+    }
+    ig_text_add(t, "],\n");
 }
 
 const char *ig_explain(const struct ig_explanation *e) {
@@ -192,6 +226,7 @@ const char *ig_explain(const struct ig_explanation *e) {
     ig_text_printf(&t, ",\n  \"opt_level\": %d,\n  ", e->opt_level);
     put_field(&t, "precision", e->precision);
     ig_text_add(&t, ",\n");
+    put_libraries(&t, &e->built->plan);
     put_ports(&t, e->graph, "inputs", e->graph->inputs.at, e->graph->inputs.count);
     put_ports(&t, e->graph, "outputs", e->graph->outputs.at, e->graph->outputs.count);
     put_passes(&t, e);

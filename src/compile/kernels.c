@@ -60,7 +60,9 @@ static void print_candidate(struct ig_job *job, void *argument) {
     struct ig_compiled_kernel *k = p->kernel;
     k->choice = p->choice;
     k->kernel = ig_kernel_candidate(k->graph, k->region, p->set->target, p->choice);
-    if (k->kernel) k->source = ig_kernel_compiler_print(job, p->set->compiler, k->kernel, k->symbol);
+    k->source = NULL;
+    if (k->kernel && !k->kernel->library)
+        k->source = ig_kernel_compiler_print(job, p->set->compiler, k->kernel, k->symbol);
 }
 
 static void choose_candidate(struct ig_kernel_set *set, struct ig_compiled_kernel *k) {
@@ -157,33 +159,41 @@ static void try_compile(struct ig_job *job, void *argument) {
     ig_kernel_compiler_run(job, t->set->compiler, t->sources + t->first, t->count, t->progress, t->user, &t->code);
 }
 
-/* Refuses those that do not compile, by halves. */
-static void find_culprits(struct ig_kernel_set *set, const struct ig_source *sources, uint32_t first, uint32_t count) {
+/* Refuses those that do not compile, by halves; `owners`: the numbers of the kernels that the sources are of. */
+static void find_culprits(struct ig_kernel_set *set, const struct ig_source *sources, const uint32_t *owners,
+                          uint32_t first, uint32_t count) {
     struct trial t = {.set = set, .sources = sources, .first = first, .count = count};
     struct ingot_error error;
     enum ingot_status status = ig_job_run(set->job, try_compile, &t, &error);
     if (status == INGOT_OK) return;
     if (!is_refusal(status)) ig_raise_error(set->job, &error);
     if (count == 1) {
-        refuse(set, &set->kernels.at[first], set->kernels.at[first].choice, &error);
+        const struct ig_compiled_kernel *k = &set->kernels.at[owners[first]];
+        refuse(set, k, k->choice, &error);
         return;
     }
-    find_culprits(set, sources, first, count / 2);
-    find_culprits(set, sources, first + count / 2, count - count / 2);
+    find_culprits(set, sources, owners, first, count / 2);
+    find_culprits(set, sources, owners, first + count / 2, count - count / 2);
 }
 
 bool ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
                            void *user) {
     struct ig_source *sources = IG_NEW_ARRAY(set->job, struct ig_source, set->kernels.count + 1);
-    for (uint32_t i = 0; i < set->kernels.count; i++)
-        sources[i] = (struct ig_source){set->kernels.at[i].symbol, set->kernels.at[i].source};
-    struct trial all = {set, sources, 0, set->kernels.count, progress, user, {0}};
+    uint32_t *owners = IG_NEW_ARRAY(set->job, uint32_t, set->kernels.count + 1), count = 0;
+    for (uint32_t i = 0; i < set->kernels.count; i++) {
+        struct ig_compiled_kernel *k = &set->kernels.at[i];
+        if (!k->source) continue;
+        sources[count] = (struct ig_source){k->symbol, k->source};
+        owners[count] = i;
+        k->code_index = count++;
+    }
+    struct trial all = {set, sources, 0, count, progress, user, {0}};
     struct ingot_error error;
     enum ingot_status status = ig_job_run(set->job, try_compile, &all, &error);
     set->code = all.code;
     if (status == INGOT_OK) return true;
     uint32_t before = set->refusals.count;
-    if (is_refusal(status)) find_culprits(set, sources, 0, set->kernels.count);
+    if (is_refusal(status)) find_culprits(set, sources, owners, 0, count);
     if (set->refusals.count == before) ig_raise_error(set->job, &error); /* it is none of theirs */
     return false;
 }

@@ -46,8 +46,9 @@ struct ig_compiled_kernel {
     const struct ig_region *region;
     int choice;                   /* the candidate that it is */
     const struct ig_tuned *tuned; /* its candidates and their times; NULL: the first was taken without asking */
-    const char *source;
-    uint32_t uses; /* how many regions share it */
+    const char *source;           /* NULL: it calls a library */
+    uint32_t code_index;          /* its number in the set's code */
+    uint32_t uses;                /* how many regions share it */
 };
 
 struct ig_kernel_set {
@@ -68,8 +69,8 @@ void ig_kernel_set_restart(struct ig_kernel_set *set);
 /* The index of the kernel for a region; schedules and prints it on first sight: the candidate that the tuner chose, or
  * where that is refused the first one, or the one that computes an element at a time. Raises where all are refused. */
 uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region);
-/* Compiles all: one blob, entries in the order of the kernels. False where some are refused, and the set has to be restarted
- * and filled again. */
+/* Compiles all that have a source: one blob. False where some are refused, and the set has to be restarted and filled
+ * again. */
 bool ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
                            void *user);
 

@@ -164,14 +164,39 @@ static bool input_is_literal(const struct ig_compiled_kernel *k, uint32_t positi
     return false;
 }
 
+/* The weight v in another type: a further weight. */
+static ig_value rounded_weight(struct level *l, ig_value v, enum ingot_dtype to) {
+    uint32_t before = l->g->values.count;
+    IG_ASSERT(l->g->job, ig_info(l->g, v)->is_const);
+    v = ig_build_cast(l->g, v, to);
+    uint32_t count = l->g->values.count;
+    if (count == before) return v;
+    uint32_t *larger = IG_NEW_ARRAY(l->g->job, uint32_t, count);
+    memset(larger, 0xff, count * sizeof *larger);
+    memcpy(larger, l->buffer_of, before * sizeof *larger);
+    l->buffer_of = larger;
+    return v;
+}
+
+static void add_inputs_of(struct level *l, const struct ig_compiled_kernel *k, const struct ig_region *region) {
+    const struct ig_library_call *call = k->kernel->library;
+    uint32_t operand = 0;
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        ig_value v = region->inputs.at[i];
+        if (input_is_literal(k, i)) continue;
+        if (k->kernel->rounded_bias && operand == call->bias)
+            v = rounded_weight(l, v, (enum ingot_dtype)call->out_type);
+        add_operand(l, v);
+        operand++;
+    }
+}
+
 static void add_kernel_step(struct level *l, const struct ig_region *region) {
     struct tables *t = l->t;
     struct ig_plan_step step = begin_step(l, IG_STEP_KERNEL);
     step.kernel = ig_kernel_set_add(t->set, l->g, region);
     const struct ig_compiled_kernel *k = &t->set->kernels.at[step.kernel];
-    for (uint32_t i = 0; i < region->inputs.count; i++) {
-        if (!input_is_literal(k, i)) add_operand(l, region->inputs.at[i]);
-    }
+    add_inputs_of(l, k, region);
     for (uint32_t i = 0; i < region->outputs.count; i++)
         add_operand(l, region->outputs.at[i]);
     for (uint32_t i = 0; i < k->kernel->dims.count; i++)
@@ -311,6 +336,7 @@ static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main) 
 static void add_kernels(struct tables *t, struct ig_plan *plan) {
     struct ig_kernel_set *set = t->set;
     struct ig_plan_kernel *kernels = IG_NEW_ARRAY(t->job, struct ig_plan_kernel, set->kernels.count + 1);
+    struct ig_library_call *calls = IG_NEW_ARRAY(t->job, struct ig_library_call, set->kernels.count + 1);
     for (uint32_t i = 0; i < set->kernels.count; i++) {
         const struct ig_compiled_kernel *k = &set->kernels.at[i];
         kernels[i].name = add_string(t, k->symbol);
@@ -319,7 +345,13 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
         kernels[i].threads = (uint32_t)k->kernel->threads;
         kernels[i].shared_bytes = (uint32_t)k->kernel->shared_bytes;
         kernels[i].waits = ig_target_has_early_start(set->target);
+        if (!k->kernel->library) continue;
+        kernels[i].waits = 0;
+        kernels[i].threads = kernels[i].shared_bytes = 0;
+        calls[plan->n_calls] = *k->kernel->library;
+        kernels[i].library = ++plan->n_calls;
     }
+    plan->calls = calls;
     plan->kernels = kernels;
     plan->n_kernels = set->kernels.count;
 }
@@ -350,7 +382,8 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
 void ig_plan_set_entries(struct ig_built_plan *built, const struct ig_kernel_set *set) {
     struct ig_plan_kernel *kernels = (struct ig_plan_kernel *)built->plan.kernels;
     for (uint32_t i = 0; i < set->kernels.count; i++) {
-        kernels[i].entry = set->code.entries[i];
-        kernels[i].portable = set->code.portable ? set->code.portable[i] : UINT64_MAX;
+        const struct ig_compiled_kernel *k = &set->kernels.at[i];
+        kernels[i].entry = k->source ? set->code.entries[k->code_index] : 0;
+        kernels[i].portable = k->source && set->code.portable ? set->code.portable[k->code_index] : UINT64_MAX;
     }
 }

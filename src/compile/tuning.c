@@ -1,6 +1,8 @@
 /* Tuning as part of a build; see tuning.h and tune/tune.h. */
 #include "compile/tuning.h"
 
+#include <string.h>
+
 #include "base/cpu.h"
 
 struct tuning {
@@ -73,6 +75,7 @@ const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_
                                 .gpu = options->device,
                                 .compiler = ig_format(job, "ingot %s, %s", INGOT_VERSION, compiler->version),
                                 .jobs = options->jobs ? options->jobs : ig_cpu_processors(),
+                                .generated = options->tactics && strcmp(options->tactics, "generated") == 0,
                                 .seconds = options->tune_seconds,
                                 .print = print,
                                 .compile = compile,

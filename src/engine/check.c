@@ -121,15 +121,31 @@ static enum ingot_status check_buffer(const struct checker *c, const struct ig_s
     }
 }
 
+static enum ingot_status check_calls(const struct checker *c) {
+    for (uint32_t i = 0; i < c->plan->n_calls; i++) {
+        const char *wrong = ig_library_call_error(&c->plan->calls[i]);
+        REQUIRE(c, !wrong, "library call %u has %s", i, wrong);
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status check_kernels(const struct checker *c) {
     for (uint32_t i = 0; i < c->plan->n_kernels; i++) {
         const struct ig_plan_kernel *kernel = &c->plan->kernels[i];
-        REQUIRE(c, kernel->entry < c->code_size, "kernel %u begins beyond the code", i);
-        REQUIRE(c, kernel->portable == UINT64_MAX || kernel->portable < c->code_size,
-                "kernel %u has its portable form beyond the code", i);
+        REQUIRE(c, kernel->library <= c->plan->n_calls, "kernel %u is library call %u of %u", i, kernel->library,
+                c->plan->n_calls);
+        if (kernel->library) {
+            REQUIRE(c, kernel->entry == 0 && kernel->portable == UINT64_MAX, "kernel %u is a library's and has code",
+                    i);
+        } else {
+            REQUIRE(c, kernel->entry < c->code_size, "kernel %u begins beyond the code", i);
+            REQUIRE(c, kernel->portable == UINT64_MAX || kernel->portable < c->code_size,
+                    "kernel %u has its portable form beyond the code", i);
+        }
         REQUIRE(c, is_string(c, kernel->name) && is_string(c, kernel->fingerprint) && is_string(c, kernel->tactic),
                 "kernel %u has no name", i);
         REQUIRE(c, kernel->waits <= 1, "kernel %u says neither that it waits nor that it does not", i);
+        REQUIRE(c, kernel->reserved == 0, "kernel %u has something in its reserved field", i);
     }
     return INGOT_OK;
 }
@@ -172,9 +188,16 @@ static enum ingot_status check_loop(struct checker *c, uint32_t own, uint32_t in
     return INGOT_OK;
 }
 
+/* The library call that a step is; NULL: none. */
+static const struct ig_library_call *call_of(const struct checker *c, const struct ig_plan_step *step) {
+    if (step->kind != IG_STEP_KERNEL || step->kernel >= c->plan->n_kernels) return NULL;
+    uint32_t library = c->plan->kernels[step->kernel].library;
+    return library ? &c->plan->calls[library - 1] : NULL;
+}
+
 /* Operand k may be missing: of a kernel any that it does not look at, of a loop its trip count and condition. */
-static bool is_optional(const struct ig_plan_step *step, uint32_t k) {
-    return step->kind == IG_STEP_KERNEL || (step->kind == IG_STEP_LOOP && k < 2);
+static bool is_optional(const struct checker *c, const struct ig_plan_step *step, uint32_t k) {
+    return (step->kind == IG_STEP_KERNEL && !call_of(c, step)) || (step->kind == IG_STEP_LOOP && k < 2);
 }
 
 static enum ingot_status check_operands(const struct checker *c, const struct ig_subplan *sub, uint32_t index,
@@ -182,13 +205,25 @@ static enum ingot_status check_operands(const struct checker *c, const struct ig
     REQUIRE(c, in_table(step->operands, step->n_operands, c->plan->n_operands), "step %u has no operands", index);
     for (uint32_t k = 0; k < step->n_operands; k++) {
         uint32_t operand = c->plan->operands[step->operands + k];
-        if (operand == IG_PLAN_NONE && is_optional(step, k)) continue;
+        if (operand == IG_PLAN_NONE && is_optional(c, step, k)) continue;
         REQUIRE(c, operand < sub->n_buffers, "step %u: operand %u is buffer %u of %u", index, k, operand,
                 sub->n_buffers);
         const struct ig_plan_buffer *buffer = &c->plan->buffers[sub->buffers + operand];
         REQUIRE(c, buffer->kind != IG_PLAN_ARENA || (buffer->first <= index && index <= buffer->last),
                 "step %u uses buffer %u, which does not live then", index, operand);
     }
+    return INGOT_OK;
+}
+
+static enum ingot_status check_kernel_step(const struct checker *c, uint32_t index, const struct ig_plan_step *step) {
+    REQUIRE(c, step->kernel < c->plan->n_kernels, "step %u runs kernel %u of %u", index, step->kernel,
+            c->plan->n_kernels);
+    REQUIRE(c, step->tiles < c->n_slots, "step %u has no number of tiles", index);
+    REQUIRE(c, step->scratch == IG_PLAN_NONE || step->scratch < c->n_slots, "step %u has no scratch", index);
+    REQUIRE(c, step->work == IG_PLAN_NONE || step->work < c->n_slots, "step %u has no work", index);
+    const struct ig_library_call *call = call_of(c, step);
+    const char *wrong = call ? ig_library_use_error(call, step->n_operands, step->n_dims) : NULL;
+    REQUIRE(c, !wrong, "step %u calls a library with %s", index, wrong);
     return INGOT_OK;
 }
 
@@ -199,13 +234,7 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
     REQUIRE(c, in_table(step->dims, step->n_dims, c->plan->n_dims), "step %u has no dims", index);
     IG_TRY(check_operands(c, sub, index, step));
     switch (step->kind) {
-    case IG_STEP_KERNEL:
-        REQUIRE(c, step->kernel < c->plan->n_kernels, "step %u runs kernel %u of %u", index, step->kernel,
-                c->plan->n_kernels);
-        REQUIRE(c, step->tiles < c->n_slots, "step %u has no number of tiles", index);
-        REQUIRE(c, step->scratch == IG_PLAN_NONE || step->scratch < c->n_slots, "step %u has no scratch", index);
-        REQUIRE(c, step->work == IG_PLAN_NONE || step->work < c->n_slots, "step %u has no work", index);
-        return INGOT_OK;
+    case IG_STEP_KERNEL: return check_kernel_step(c, index, step);
     case IG_STEP_COPY:
         REQUIRE(c, step->n_operands == 2, "step %u copies %u operands", index, step->n_operands);
         return INGOT_OK;
@@ -268,6 +297,7 @@ enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, 
             plan->n_subplans, IG_PLAN_MAX_SUBPLANS);
     IG_TRY(check_strings(&c));
     IG_TRY(check_shape_program(&c));
+    IG_TRY(check_calls(&c));
     IG_TRY(check_kernels(&c));
     for (uint32_t i = 0; i < plan->n_subplans; i++)
         IG_TRY(check_ranges(&c, i));

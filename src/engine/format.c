@@ -13,6 +13,7 @@ const struct ig_part_rule ig_part_rules[IG_PART_COUNT] = {
     [IG_PART_DIMS] = {"dims", sizeof(ig_slot), IG_ENGINE_ALIGNMENT},
     [IG_PART_CHECKS] = {"checks", sizeof(struct ig_plan_check), IG_ENGINE_ALIGNMENT},
     [IG_PART_KERNELS] = {"kernels", sizeof(struct ig_plan_kernel), IG_ENGINE_ALIGNMENT},
+    [IG_PART_CALLS] = {"library calls", sizeof(struct ig_library_call), IG_ENGINE_ALIGNMENT},
     [IG_PART_RECIPES] = {"recipes", 1, IG_ENGINE_ALIGNMENT},
     [IG_PART_EXPLANATION] = {"explanation", 1, IG_ENGINE_ALIGNMENT},
     [IG_PART_CODE] = {"code", 1, IG_ENGINE_PAGE},

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "ingot/ingot.h"
+#include "base/library.h"
 
 #define IG_PLAN_NONE UINT32_MAX
 
@@ -98,6 +98,10 @@ struct ig_plan_kernel {
     uint32_t threads;      /* CUDA: of a block */
     uint32_t shared_bytes; /* CUDA: dynamic shared memory of a block */
     uint32_t waits; /* CUDA: 1 where it waits for the kernel before it by itself, so that it may be started early */
+    uint32_t
+        library; /* CUDA: not code of its own (entry is 0, portable UINT64_MAX) but call number library-1 of the table;
+                         its operands and dims are those of the call. 0: code */
+    uint32_t reserved;
 };
 
 /* One plan: the engine's main one, or a body of control flow (whose tensors name its inputs and outputs, and whose slots
@@ -113,7 +117,8 @@ struct ig_subplan {
 };
 
 struct ig_plan {
-    uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_subplans, n_checks;
+    uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_calls, n_subplans,
+        n_checks;
     uint32_t strings_size;
     const struct ig_plan_symbol *symbols;
     const struct ig_shape_instr *instrs;
@@ -123,7 +128,8 @@ struct ig_plan {
     const ig_slot *dims;
     const struct ig_plan_step *steps;
     const struct ig_plan_kernel *kernels;
-    const struct ig_subplan *subplans; /* 0: the main plan */
+    const struct ig_library_call *calls; /* of libraries: base/library.h */
+    const struct ig_subplan *subplans;   /* 0: the main plan */
     const struct ig_plan_check *checks;
     const char *strings;
 };

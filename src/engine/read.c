@@ -62,7 +62,7 @@ static bool is_in_place(enum ig_part part, const struct ig_part_entry *entry, ui
     uint64_t offset, record = ig_part_rules[part].record;
     if (!ig_part_place(part, end, &offset) || entry->offset != offset) return false;
     if (offset > size || entry->size > size - offset || entry->size % record) return false;
-    return part > IG_PART_KERNELS || entry->size / record <= UINT32_MAX;
+    return part > IG_PART_CALLS || entry->size / record <= UINT32_MAX;
 }
 
 static enum ingot_status check_places(const unsigned char *data, size_t size, const struct ig_engine_header *header,
@@ -126,6 +126,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .n_dims = RECORDS(h, IG_PART_DIMS),
         .n_steps = RECORDS(h, IG_PART_STEPS),
         .n_kernels = RECORDS(h, IG_PART_KERNELS),
+        .n_calls = RECORDS(h, IG_PART_CALLS),
         .n_subplans = RECORDS(h, IG_PART_SUBPLANS),
         .n_checks = RECORDS(h, IG_PART_CHECKS),
         .strings_size = RECORDS(h, IG_PART_STRINGS),
@@ -137,6 +138,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .dims = PART(f, h, IG_PART_DIMS),
         .steps = PART(f, h, IG_PART_STEPS),
         .kernels = PART(f, h, IG_PART_KERNELS),
+        .calls = PART(f, h, IG_PART_CALLS),
         .subplans = PART(f, h, IG_PART_SUBPLANS),
         .checks = PART(f, h, IG_PART_CHECKS),
         .strings = PART(f, h, IG_PART_STRINGS),

@@ -116,6 +116,7 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     set_part(w, IG_PART_DIMS, p->dims, p->n_dims);
     set_part(w, IG_PART_CHECKS, p->checks, p->n_checks);
     set_part(w, IG_PART_KERNELS, p->kernels, p->n_kernels);
+    set_part(w, IG_PART_CALLS, p->calls, p->n_calls);
     set_part(w, IG_PART_RECIPES, recipes, strlen(recipes) + 1);
     set_part(w, IG_PART_EXPLANATION, explanation, strlen(explanation) + 1);
     set_part(w, IG_PART_CODE, image->code, image->code_size);

@@ -407,6 +407,10 @@ struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_reg
         choice -= c->choices;
         applied = true;
     }
+    if (applied && ig_target_is_cuda(target)) {
+        struct ig_contract *c = begin(graph, region, target, choice);
+        return ig_cuda_contract_library(c) && choice < c->choices ? end(c) : NULL;
+    }
     if (applied || choice > 0) return NULL;
     struct ig_contract *c = begin(graph, region, target, 0);
     ig_contract_plain(c);

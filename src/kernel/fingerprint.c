@@ -109,6 +109,8 @@ const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region
         add_type(&f, v);
         if (constants_count && ig_info(graph, v)->is_const) ig_text_add(&f.text, " constant");
         if (ig_lower_is_literal(graph, v)) add_literal(&f, v);
+        /* What a contraction takes depends on whether it reads weights, and so may the choice of what computes it. */
+        if (region->family == IG_FAMILY_CONTRACT && ig_info(graph, v)->is_const) ig_text_add(&f.text, " constant");
         const struct ig_type *type = ig_type_of(graph, v);
         for (int d = 0; d < type->rank; d++)
             ig_dim_symbols(graph->dims, type->dim[d], add_dim_range, &f);

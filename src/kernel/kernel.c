@@ -76,7 +76,7 @@ struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_re
     kernel->title = title(graph, region);
     if (ig_target_is_cuda(target) && kernel->threads == 0) kernel->threads = CUDA_THREADS;
     if (kernel->scratch_bytes == IG_DIM_NONE) kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
-    if (ig_target_is_cuda(target)) ig_cuda_finish(kernel);
+    if (ig_target_is_cuda(target) && !kernel->library) ig_cuda_finish(kernel);
     kernel->literals.count = 0;
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];

@@ -4,6 +4,7 @@
 #ifndef IG_KERNEL_KERNEL_H
 #define IG_KERNEL_KERNEL_H
 
+#include "base/library.h"
 #include "kernel/cuda_attend.h"
 #include "kernel/cuda_gemm.h"
 #include "kernel/loop.h"
@@ -28,7 +29,11 @@ struct ig_kernel {
     const struct ig_cuda_gemm *gemm; /* CUDA: the matrix product that the loops call as gemm::…, or NULL; printed by
                                        ig_cuda_gemm before the function */
     const struct ig_cuda_attend *attend; /* likewise attend::… and ig_cuda_attend */
-    ig_dim work; /* estimate, in vector operations, for deciding how many threads are worth it */
+    const struct ig_library_call
+        *library;      /* CUDA: there is no code, but a call of a library with the buffers as operands
+                                              and the dims as sizes; NULL: there is code */
+    bool rounded_bias; /* its bias, a constant, is to be rounded to the type of the results, which the call has it in */
+    ig_dim work;       /* estimate, in vector operations, for deciding how many threads are worth it */
 };
 
 /* Schedules a region by its family's first choice. Never fails for want of a tactic. */

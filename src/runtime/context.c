@@ -72,6 +72,19 @@ static enum ingot_status init_separate(struct ig_context *context, const struct 
     return make_events(device, context->step_marks, n_marks, error);
 }
 
+/* What is missing is said now and not in the middle of a run. */
+static enum ingot_status need_libraries(const struct ig_context *context, struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    for (uint32_t i = 0; i < context->plan->n_calls; i++) {
+        uint32_t library = context->plan->calls[i].library;
+        enum ingot_status status = device->api->need_library(device, library, error);
+        if (status == INGOT_OK) continue;
+        ig_error_prefix(error, "the engine needs %s", ig_library_name(library));
+        return status;
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status init(struct ig_context *context, const struct ig_context_config *config,
                               struct ingot_error *error) {
     struct ig_frame_env *env = &context->env;
@@ -79,6 +92,7 @@ static enum ingot_status init(struct ig_context *context, const struct ig_contex
     if (!allocate_tables(context, config->profile))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
     IG_TRY(ig_instance_cache_init(&context->cache, config->max_instances, config->max_bytes, env->allocator, error));
+    IG_TRY(need_libraries(context, error));
     IG_TRY(api->module_create(env->device, env->file->code, env->file->code_size, &env->module, error));
     IG_TRY(api->stream_create(env->device, &env->stream, error));
     IG_TRY(api->allocate(env->device, IG_LINE, &env->dummy, error));

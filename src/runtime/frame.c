@@ -20,7 +20,25 @@ static uint32_t worthwhile_workers(const struct ig_frame_env *env, const struct 
     return workers < UINT32_MAX ? (uint32_t)workers : UINT32_MAX;
 }
 
-static enum ingot_status make_kernel(struct ig_frame_env *env, struct ig_frame_step *step, struct ingot_error *error) {
+/* A call of a library: its numbers come from a file and from shapes, and the library believes them. */
+static enum ingot_status make_call(struct ig_frame_env *env, const struct ig_frame *frame, struct ig_frame_step *step,
+                                   const struct ig_library_call *call, struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    uint32_t count = step->plan->n_operands;
+    size_t *bytes = ig_arena_alloc(env->memory, count * sizeof *bytes);
+    if (!bytes) return no_memory(error);
+    for (uint32_t k = 0; k < count; k++)
+        bytes[k] = frame->bytes[ig_plan_operand(plan, step->plan, k)];
+    const char *wrong = ig_library_sizes_error(call, step->launch.dims, bytes);
+    if (wrong)
+        return IG_ERR(error, INGOT_BAD_ENGINE, "%s: a call of %s has %s", ig_frame_label(plan, step->plan),
+                      ig_library_name(call->library), wrong);
+    step->launch.library = call;
+    return INGOT_OK;
+}
+
+static enum ingot_status make_kernel(struct ig_frame_env *env, const struct ig_frame *frame, struct ig_frame_step *step,
+                                     struct ingot_error *error) {
     const struct ig_plan_step *plan_step = step->plan;
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_plan_kernel *kernel = &plan->kernels[plan_step->kernel];
@@ -47,7 +65,7 @@ static enum ingot_status make_kernel(struct ig_frame_env *env, struct ig_frame_s
                                       .scratch = scratch,
                                       .max_workers = worthwhile_workers(env, plan_step)};
     if (scratch > env->scratch) env->scratch = scratch;
-    return INGOT_OK;
+    return kernel->library ? make_call(env, frame, step, &plan->calls[kernel->library - 1], error) : INGOT_OK;
 }
 
 static enum ingot_status make_copy(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
@@ -211,7 +229,7 @@ static enum ingot_status make_step(struct ig_frame_env *env, struct ig_frame *fr
     step->operands = ig_arena_alloc(env->memory, step->plan->n_operands * sizeof *step->operands);
     if (!step->operands) return no_memory(error);
     switch ((enum ig_plan_step_kind)step->plan->kind) {
-    case IG_STEP_KERNEL: return make_kernel(env, step, error);
+    case IG_STEP_KERNEL: return make_kernel(env, frame, step, error);
     case IG_STEP_COPY: return make_copy(env, frame, step, error);
     case IG_STEP_IF: return make_if(env, frame, step, error);
     case IG_STEP_LOOP: return make_loop(env, frame, step, error);

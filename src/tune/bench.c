@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "ir/eval.h"
 
 #define COLD_BYTES ((uint64_t)96 << 20)
 enum {
@@ -29,6 +30,8 @@ struct ig_bench {
     size_t strides[MOST_BUFFERS]; /* between copies of a weight; 0: there is one */
     uint32_t copies[MOST_BUFFERS];
     uint32_t n_buffers;
+    void *bias; /* that was rounded for calls of libraries; NULL: none was needed yet */
+    size_t bias_size;
     bool ready; /* not idle: it has measured something of this subject */
 };
 
@@ -120,6 +123,10 @@ void ig_bench_close(struct ig_bench *bench) {
     close_bench(bench);
 }
 
+enum ingot_status ig_bench_need_library(struct ig_bench *bench, uint32_t library, struct ingot_error *error) {
+    return bench->device->api->need_library(bench->device, library, error);
+}
+
 /* ---- The subject's memory -------------------------------------------------------------------------------------------------- */
 
 static size_t bytes_of(const struct ingot_tensor *t) {
@@ -177,6 +184,8 @@ void ig_bench_end(struct ig_bench *b) {
     for (uint32_t i = 0; i < b->n_buffers; i++)
         b->device->api->release(b->device, b->memory[i], b->sizes[i]);
     b->n_buffers = 0;
+    if (b->bias) b->device->api->release(b->device, b->bias, b->bias_size);
+    b->bias = NULL;
     unload(b);
 }
 
@@ -184,6 +193,7 @@ void ig_bench_end(struct ig_bench *b) {
 
 struct launches {
     struct ig_launch launch;
+    const struct ig_kernel *kernel;
     void *buffers[MOST_BUFFERS];
     int64_t *dims;
 };
@@ -206,11 +216,38 @@ static void compute_sizes(struct ig_job *job, void *argument) {
     z->out->launch.scratch = (size_t)ig_sizes_of(sizes, job, k->scratch_bytes);
 }
 
-static enum ingot_status prepare(struct ig_bench *b, const struct ig_candidate_code *candidate, struct launches *out,
-                                 struct ingot_error *error) {
+static enum ingot_status bring_bias(struct ig_bench *b, const struct ingot_tensor *bias, enum ingot_dtype to,
+                                    struct ingot_error *error) {
+    int64_t count = ingot_tensor_elements(bias);
+    size_t size = (size_t)count * ingot_dtype_size(to);
+    void *rounded = ig_allocate(b->job->allocator, size + 1, 64);
+    if (!rounded) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a bias");
+    for (int64_t i = 0; i < count; i++)
+        ig_store_f64(to, rounded, i, ig_load_f64(bias->dtype, bias->data, i));
+    enum ingot_status status = b->device->api->allocate(b->device, size, &b->bias, error);
+    b->bias_size = size;
+    if (status == INGOT_OK) status = b->device->api->copy(b->device, b->stream, b->bias, rounded, size, error);
+    if (status == INGOT_OK) status = b->device->api->stream_wait(b->device, b->stream, error);
+    ig_release(b->job->allocator, rounded, size + 1);
+    return status;
+}
+
+/* A call of a library has no code; its bias may have to be rounded, as it will be in the engine. */
+static enum ingot_status prepare_call(struct ig_bench *b, const struct ig_kernel *k, struct launches *out,
+                                      struct ingot_error *error) {
+    const struct ig_library_call *call = k->library;
+    *out =
+        (struct launches){.kernel = k, .launch = {.library = call, .n_buffers = b->n_buffers, .n_dims = k->dims.count}};
+    if (!k->rounded_bias || b->bias) return INGOT_OK;
+    return bring_bias(b, &b->subject->inputs[call->bias], (enum ingot_dtype)call->out_type, error);
+}
+
+static enum ingot_status prepare_code(struct ig_bench *b, const struct ig_candidate_code *candidate,
+                                      struct launches *out, struct ingot_error *error) {
     const struct ig_kernel *k = candidate->kernel;
     IG_TRY(load(b, candidate->code, error));
-    *out = (struct launches){.launch = {.module = b->module,
+    *out = (struct launches){.kernel = k,
+                             .launch = {.module = b->module,
                                         .entry = b->code->entries[candidate->index],
                                         .portable = UINT64_MAX,
                                         .name = candidate->symbol,
@@ -219,6 +256,13 @@ static enum ingot_status prepare(struct ig_bench *b, const struct ig_candidate_c
                                         .waits = b->early,
                                         .n_buffers = b->n_buffers,
                                         .n_dims = k->dims.count}};
+    return INGOT_OK;
+}
+
+static enum ingot_status prepare(struct ig_bench *b, const struct ig_candidate_code *candidate, struct launches *out,
+                                 struct ingot_error *error) {
+    const struct ig_kernel *k = candidate->kernel;
+    IG_TRY(k->library ? prepare_call(b, k, out, error) : prepare_code(b, candidate, out, error));
     struct sizing sizing = {b, k, out};
     IG_TRY(ig_job_run(b->job, compute_sizes, &sizing, error));
     out->launch.buffers = out->buffers;
@@ -230,6 +274,7 @@ static enum ingot_status prepare(struct ig_bench *b, const struct ig_candidate_c
 static enum ingot_status launch(struct ig_bench *b, struct launches *l, uint32_t n, struct ingot_error *error) {
     for (uint32_t i = 0; i < b->n_buffers; i++)
         l->buffers[i] = (char *)b->memory[i] + n % b->copies[i] * b->strides[i];
+    if (l->kernel->rounded_bias) l->buffers[l->kernel->library->bias] = b->bias;
     return b->device->api->launch(b->device, b->stream, &l->launch, error);
 }
 

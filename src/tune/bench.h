@@ -28,6 +28,8 @@ const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, 
  * sides, where this machine has none for the target. */
 struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features, int gpu);
 void ig_bench_close(struct ig_bench *bench);
+/* Whether calls of a library can be measured; says what was looked for where it is missing. */
+enum ingot_status ig_bench_need_library(struct ig_bench *bench, uint32_t library, struct ingot_error *error);
 
 /* Brings the subject's inputs to the device. `model_weights`: bytes of all weights of the model. */
 enum ingot_status ig_bench_begin(struct ig_bench *bench, const struct ig_subject *subject, uint64_t model_weights,
@@ -35,7 +37,8 @@ enum ingot_status ig_bench_begin(struct ig_bench *bench, const struct ig_subject
 /* Gives all of that back; harmless where nothing was begun. */
 void ig_bench_end(struct ig_bench *bench);
 
-/* A kernel as compiled: number `index` of the code, which lives until ig_bench_end. */
+/* A kernel as compiled: number `index` of the code, which lives until ig_bench_end; of a call of a library, the kernel
+ * alone. */
 struct ig_candidate_code {
     const struct ig_kernel *kernel;
     const char *symbol;

@@ -96,7 +96,8 @@ static bool is_affordable(const struct ig_measuring *m, const struct ig_tuned_re
 static struct ig_trials *make_trials(const struct ig_measuring *m, struct ig_tuned_region *r) {
     struct ig_trials *trials = IG_NEW(m->job, struct ig_trials);
     for (uint32_t i = 0; i < r->candidates.count; i++) {
-        if (!r->candidates.at[i].nanoseconds) add_trial(m, trials, r->candidates.at[i].kernel, &r->candidates.at[i]);
+        if (ig_candidate_is_open(&r->candidates.at[i]))
+            add_trial(m, trials, r->candidates.at[i].kernel, &r->candidates.at[i]);
     }
     trials->is_heavy = !is_affordable(m, r, &m->options->sizes);
     if (!trials->is_heavy) return trials;
@@ -150,6 +151,7 @@ void ig_measure_compile(struct ig_measuring *m, struct ig_tuned_region *const *r
         for (uint32_t k = 0; k < trials->list.count; k++) {
             struct trial *t = &trials->list.at[k];
             struct printing p = {m->options, t};
+            if (t->code.kernel->library) continue;
             t->code.symbol = ig_format(m->job, "candidate_%u", all.count);
             if (ig_job_run(m->job, print, &p, &error) == INGOT_OK) {
                 IG_PUSH(m->job, &all, t);

@@ -16,7 +16,12 @@ struct ig_tuned_candidate {
     uint64_t nanoseconds; /* 0: not measured; IG_TIMING_REJECTED */
     const char *reason;   /* of the rejection; NULL: none is known */
     bool is_new;          /* measured now */
+    bool is_absent;       /* cannot be measured here: it calls a library that this machine lacks */
 };
+
+static inline bool ig_candidate_is_open(const struct ig_tuned_candidate *candidate) {
+    return !candidate->nanoseconds && !candidate->is_absent;
+}
 
 struct ig_trials; /* of one region: what was compiled */
 

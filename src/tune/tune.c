@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "tune/measure.h"
 
-enum { MOST_CANDIDATES = 24, ROUNDS = 2 /* of the compiler's jobs, that are compiled together */ };
+enum { MOST_CANDIDATES = 32, ROUNDS = 2 /* of the compiler's jobs, that are compiled together */ };
 
 struct ig_tuner {
     struct ig_job *job;
@@ -88,7 +88,7 @@ static void find_candidates(struct ig_tuner *t, struct ig_tuned_region *r) {
         if (status == INGOT_OUT_OF_MEMORY) ig_raise_error(t->job, &error);
         if (status != INGOT_OK || !a.kernel) return;
         const struct ig_kernel *kernel = a.kernel;
-        if (!kernel->tactic || is_known(r, kernel->tactic)) continue;
+        if (!kernel->tactic || is_known(r, kernel->tactic) || (kernel->library && t->options.generated)) continue;
         struct ig_tuned_candidate c = {.kernel = kernel, .choice = i};
         IG_PUSH(t->job, &r->candidates, c);
     }
@@ -166,7 +166,7 @@ static void write_times(struct ig_tuner *t, struct ig_tuned_region *r) {
     }
 }
 
-/* The fastest; without times the first that was not rejected; the plain one where all were. */
+/* The fastest; without times the first that was not rejected, and no library's; the plain one where there is none. */
 static void choose(struct ig_tuner *t, struct ig_tuned_region *r) {
     const struct ig_tuned_candidate *best = NULL, *first = NULL;
     for (uint32_t i = 0; i < r->candidates.count; i++) {
@@ -174,7 +174,7 @@ static void choose(struct ig_tuner *t, struct ig_tuned_region *r) {
         struct ig_rival rival = {c->kernel->tactic, c->nanoseconds, c->reason};
         IG_PUSH(t->job, &r->tuned.rivals, rival);
         if (c->nanoseconds == IG_TIMING_REJECTED) continue;
-        if (!first) first = c;
+        if (!first && !c->kernel->library) first = c;
         if (c->nanoseconds && (!best || c->nanoseconds < best->nanoseconds)) best = c;
     }
     best = best ? best : first;
@@ -212,7 +212,7 @@ static void size_region(struct ig_job *job, void *argument) {
 
 static bool is_complete(const struct ig_tuned_region *r) {
     for (uint32_t i = 0; i < r->candidates.count; i++) {
-        if (!r->candidates.at[i].nanoseconds) return false;
+        if (ig_candidate_is_open(&r->candidates.at[i])) return false;
     }
     return true;
 }
@@ -252,10 +252,45 @@ static void make_agenda(struct agenda *a) {
     }
 }
 
+/* Candidates that call a library which this machine lacks are left out; they count with the times that they have. */
+static void leave_out(struct agenda *a, uint32_t library, const char *why) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < a->regions.count; i++) {
+        struct ig_tuned_region *r = a->regions.at[i];
+        for (uint32_t k = 0; k < r->candidates.count; k++) {
+            const struct ig_library_call *call = r->candidates.at[k].kernel->library;
+            if (call && call->library == library) r->candidates.at[k].is_absent = true;
+        }
+        if (!is_complete(r)) a->regions.at[kept++] = r;
+    }
+    a->regions.count = kept;
+    note(a->tuner, ig_format(a->tuner->job, "%s is not measured: %s", ig_library_name(library), why));
+}
+
+static bool wants_library(const struct agenda *a, uint32_t library) {
+    for (uint32_t i = 0; i < a->regions.count; i++) {
+        const struct ig_tuned_region *r = a->regions.at[i];
+        for (uint32_t k = 0; k < r->candidates.count; k++) {
+            const struct ig_tuned_candidate *c = &r->candidates.at[k];
+            if (!c->nanoseconds && c->kernel->library && c->kernel->library->library == library) return true;
+        }
+    }
+    return false;
+}
+
+static void find_libraries(struct agenda *a) {
+    struct ingot_error error;
+    for (uint32_t library = 0; library < IG_LIBRARY_COUNT; library++) {
+        if (!wants_library(a, library)) continue;
+        if (ig_bench_need_library(a->measuring.bench, library, &error) != INGOT_OK)
+            leave_out(a, library, error.message);
+    }
+}
+
 static uint32_t count_missing(const struct ig_tuned_region *r) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < r->candidates.count; i++)
-        count += !r->candidates.at[i].nanoseconds;
+        count += ig_candidate_is_open(&r->candidates.at[i]);
     return count;
 }
 
@@ -334,6 +369,7 @@ static unsigned measure_all(struct ig_tuner *t) {
                                         .weights = t->weights,
                                         .end = a.end,
                                         .now = now};
+    find_libraries(&a);
     measure_agenda(&a);
     ig_bench_close(a.measuring.bench);
     return a.measuring.measured;

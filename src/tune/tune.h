@@ -26,6 +26,7 @@ struct ig_tune_options {
     int gpu;               /* CUDA: the number of the GPU to measure on */
     const char *compiler;  /* what prints and compiles kernels, with versions */
     unsigned jobs;         /* how many it compiles at once */
+    bool generated;        /* no candidates that call libraries */
     double seconds;        /* for measuring; 0: none */
     struct ig_sizes sizes; /* at which is measured: of all symbols */
     const char *(*print)(void *user, const struct ig_kernel *kernel, const char *symbol);

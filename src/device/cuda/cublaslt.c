@@ -42,8 +42,7 @@ enum ingot_status ig_cublaslt_load(struct ig_cublaslt *lt, const char *file, str
     void *library = file ? open_file(file) : open_first(files);
     if (!library) {
         const char *reason = dlerror();
-        return IG_ERR(error, INGOT_DEVICE, "no cuBLASLt: none of %s can be loaded (%s)", files,
-                      reason ? reason : "unknown");
+        return IG_ERR(error, INGOT_DEVICE, "cannot load any of %s (%s)", files, reason ? reason : "unknown");
     }
 #define FIND(function, parameters)                \
     if (!find(library, #function, &lt->function)) \
