@@ -1,0 +1,195 @@
+/* Which regions cuBLASLt is a candidate for, and what it is told to do there. */
+#include "support/support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ir/print.h"
+#include "kernel/kernel.h"
+#include "pass/pass.h"
+#include "pass/passes.h"
+#include "pass/regions.h"
+
+struct expectation {
+    const char *text;
+    bool is_candidate;
+    bool rounded_bias, has_bias, has_addend;
+    struct ig_library_call call;     /* types, layouts and activation */
+    int64_t sizes[IG_LIBRARY_SIZES]; /* -1: depends on symbols */
+};
+
+static const struct ig_target sm_90 = {.isa = IG_ISA_CUDA, .sm = 90, .vector_bytes = 16};
+
+/* The library's candidates are behind all others, in the order of its choices. */
+static const struct ig_kernel *find(struct ig_graph *g, const struct ig_region *region) {
+    const struct ig_kernel *first = NULL;
+    uint32_t count = 0;
+    for (int i = 0; i < 64; i++) {
+        const struct ig_kernel *k = ig_kernel_candidate(g, region, &sm_90, i);
+        if (!k) break;
+        assert_true(k->library || !first);
+        assert_true(i > 0 || !k->library);
+        if (!k->library) continue;
+        assert_int_equal(k->library->choice, count++);
+        assert_null(ig_library_call_error(k->library));
+        if (!first) first = k;
+    }
+    assert_true(count == 0 || count == 4);
+    return first;
+}
+
+static void check(struct ig_job *job, void *argument) {
+    const struct expectation *e = argument;
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), e->text, strlen(e->text));
+    struct ig_pass_options options = {.target = &sm_90};
+    g = ig_pass_fuse(g, &options);
+    assert_int_equal(g->regions.count, 1);
+    const struct ig_kernel *k = find(g, &g->regions.at[0]);
+    assert_int_equal(k != NULL, e->is_candidate);
+    if (!k) return;
+    const struct ig_library_call *call = k->library;
+    assert_int_equal(k->dims.count, IG_LIBRARY_SIZES);
+    for (int i = 0; i < IG_LIBRARY_SIZES; i++) {
+        int64_t size = -1;
+        if (!ig_dim_is_const(g->dims, k->dims.at[i], &size)) size = -1;
+        if (size != e->sizes[i]) fail_msg("size %d is %lld, not %lld", i, (long long)size, (long long)e->sizes[i]);
+    }
+    assert_int_equal(k->rounded_bias, e->rounded_bias);
+    assert_int_equal(call->bias != IG_LIBRARY_NO_OPERAND, e->has_bias);
+    assert_int_equal(call->addend != IG_LIBRARY_NO_OPERAND, e->has_addend);
+    assert_int_equal(call->in_type, e->call.in_type);
+    assert_int_equal(call->out_type, e->call.out_type);
+    assert_int_equal(call->rounded, e->call.rounded);
+    assert_int_equal(call->a_across, e->call.a_across);
+    assert_int_equal(call->b_along, e->call.b_along);
+    assert_int_equal(call->activation, e->call.activation);
+}
+
+static void expect(const struct expectation *e) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    struct expectation copy = *e;
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, check, &copy, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
+#define MATMUL "{acc=f32, packed=0, n=0, math=0}"
+#define TF32 "{acc=f32, packed=0, n=0, math=1}"
+
+static void products(void **state) {
+    expect(&(struct expectation){.text = "graph {\n  input %0 \"x\": f32[n,64]\n  input %1 \"w\": f32[64,32]\n"
+                                         "  %2 = matmul(%0, %1) " TF32 ": f32[n,32]\n  output \"y\" = %2\n}\n",
+                                 .is_candidate = true,
+                                 .call = {.in_type = INGOT_F32, .out_type = INGOT_F32, .rounded = 1},
+                                 .sizes = {1, -1, 32, 64, 64, 0, 0, 32, 0, 0}});
+    /* By a transposed second operand, in a batch. */
+    expect(&(struct expectation){.text = "graph {\n  input %0 \"x\": f16[6,9,16]\n  input %1 \"w\": f16[6,7,16]\n"
+                                         "  %2 = transpose(%1) {perm=[0,2,1]}: f16[6,16,7]\n"
+                                         "  %3 = matmul(%0, %2) " MATMUL
+                                         ": f32[6,9,7]\n  %4 = cast(%3) {to=f16, saturate=0}: f16[6,9,7]\n"
+                                         "  output \"y\" = %4\n}\n",
+                                 .is_candidate = true,
+                                 .call = {.in_type = INGOT_F16, .out_type = INGOT_F16, .b_along = 1},
+                                 .sizes = {6, 9, 7, 16, 16, 144, 0, 16, 112, 0}});
+}
+
+static const char follow_up[] =
+    "graph {\n  input %0 \"x\": f16[5,64]\n  input %1 \"w\": f16[64,32]\n  input %2 \"b\": f16[32]\n"
+    "  input %3 \"r\": f16[5,32]\n  %4 = matmul(%0, %1) " MATMUL ": f32[5,32]\n"
+    "  %5 = cast(%2) {to=f32, saturate=0}: f32[32]\n  %6 = add(%4, %5): f32[5,32]\n"
+    "  %7 = cast(%3) {to=f32, saturate=0}: f32[5,32]\n  %8 = add(%7, %6): f32[5,32]\n"
+    "  %9 = constant() {data=[0]}: f32[]\n  %10 = max(%8, %9): f32[5,32]\n"
+    "  %11 = cast(%10) {to=f16, saturate=0}: f16[5,32]\n  output \"y\" = %11\n}\n";
+
+static void what_follows(void **state) {
+    expect(&(struct expectation){.text = follow_up,
+                                 .is_candidate = true,
+                                 .has_bias = true,
+                                 .has_addend = true,
+                                 .call = {.in_type = INGOT_F16, .out_type = INGOT_F16, .activation = IG_LIBRARY_RELU},
+                                 .sizes = {1, 5, 32, 64, 64, 0, 0, 32, 0, 0}});
+    /* A constant bias of another type is rounded. */
+    expect(&(struct expectation){
+        .text = "graph {\n  input %0 \"x\": f16[5,4]\n  input %1 \"w\": f16[4,2]\n"
+                "  %2 = constant() {data=[1,2]}: f32[2]\n  %3 = matmul(%0, %1) " MATMUL ": f32[5,2]\n"
+                "  %4 = add(%3, %2): f32[5,2]\n  %5 = cast(%4) {to=f16, saturate=0}: f16[5,2]\n"
+                "  output \"y\" = %5\n}\n",
+        .is_candidate = true,
+        .has_bias = true,
+        .rounded_bias = true,
+        .call = {.in_type = INGOT_F16, .out_type = INGOT_F16},
+        .sizes = {1, 5, 2, 4, 4, 0, 0, 2, 0, 0}});
+}
+
+static void gelu(void **state) {
+    expect(&(struct expectation){
+        .text =
+            "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n"
+            "  %2 = matmul(%0, %1) " MATMUL ": f32[5,6]\n  %3 = mul(%2, %2): f32[5,6]\n  %4 = mul(%2, %3): f32[5,6]\n"
+            "  %5 = constant() {data=[0.044715]}: f32[]\n  %6 = mul(%4, %5): f32[5,6]\n  %7 = add(%2, %6): f32[5,6]\n"
+            "  %8 = constant() {data=[1.5957692]}: f32[]\n  %9 = mul(%7, %8): f32[5,6]\n"
+            "  %10 = sigmoid(%9): f32[5,6]\n  %11 = mul(%2, %10): f32[5,6]\n  output \"y\" = %11\n}\n",
+        .is_candidate = true,
+        .call = {.in_type = INGOT_F32, .out_type = INGOT_F32, .activation = IG_LIBRARY_GELU},
+        .sizes = {1, 5, 6, 8, 8, 0, 0, 6, 0, 0}});
+}
+
+/* What the library does not do in one go. */
+static void nothing_else(void **state) {
+    static const char *const texts[] = {
+        /* another activation */
+        "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  %2 = matmul(%0, %1) " MATMUL ": f32[5,6]\n"
+        "  %3 = sigmoid(%2): f32[5,6]\n  output \"y\" = %3\n}\n",
+        /* SiLU, which looks like GELU */
+        "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  %2 = matmul(%0, %1) " MATMUL ": f32[5,6]\n"
+        "  %3 = sigmoid(%2): f32[5,6]\n  %4 = mul(%2, %3): f32[5,6]\n  output \"y\" = %4\n}\n",
+        /* a maximum with something else than 0 */
+        "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  %2 = matmul(%0, %1) " MATMUL ": f32[5,6]\n"
+        "  %3 = constant() {data=[1]}: f32[]\n  %4 = max(%2, %3): f32[5,6]\n  output \"y\" = %4\n}\n",
+        /* a summand for each row */
+        "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  input %2 \"b\": f32[5,1]\n"
+        "  %3 = matmul(%0, %1) " MATMUL ": f32[5,6]\n  %4 = add(%3, %2): f32[5,6]\n  output \"y\" = %4\n}\n",
+        /* two summands of the same kind */
+        "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  input %2 \"b\": f32[5,6]\n"
+        "  input %3 \"c\": f32[5,6]\n  %4 = matmul(%0, %1) " MATMUL ": f32[5,6]\n  %5 = add(%4, %2): f32[5,6]\n"
+        "  %6 = add(%5, %3): f32[5,6]\n  output \"y\" = %6\n}\n",
+        /* a bias of another type that is no constant */
+        "graph {\n  input %0 \"x\": f16[5,8]\n  input %1 \"w\": f16[8,6]\n  input %2 \"b\": f32[6]\n"
+        "  %3 = matmul(%0, %1) " MATMUL ": f32[5,6]\n  %4 = add(%3, %2): f32[5,6]\n"
+        "  %5 = cast(%4) {to=f16, saturate=0}: f16[5,6]\n  output \"y\" = %5\n}\n",
+        /* a depth that may be nothing */
+        "graph {\n  input %0 \"x\": f32[5,k]\n  input %1 \"w\": f32[k,6]\n  %2 = matmul(%0, %1) " MATMUL ": f32[5,6]\n"
+        "  output \"y\" = %2\n}\n",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        expect(&(struct expectation){.text = texts[i]});
+}
+
+static void pointwise_convolutions(void **state) {
+    static const char text[] =
+        "graph {\n  input %%0 \"x\": f16[2,5,5,16]\n  input %%1 \"w\": f16[1,1,%d,%d,16,8]\n  %%2 = constant() "
+        "{data=[1,2,3,4,5,6,7,8]}: f32[8]\n"
+        "  %%3 = conv(%%0, %%1, %%2) {strides=[1,1], dilations=[1,1], before=[0,0], after=[0,0], groups=1, acc=f32, "
+        "channels_last=1, packed=8, n=8, kernel=[%d,%d], math=0}: f32[2,%d,%d,8]\n"
+        "  %%4 = cast(%%3) {to=f16, saturate=0}: f16[2,%d,%d,8]\n  output \"y\" = %%4\n}\n";
+    for (int kernel = 1; kernel <= 2; kernel++) {
+        char whole[1024];
+        int size = 6 - kernel;
+        snprintf(whole, sizeof whole, text, kernel, kernel, kernel, kernel, size, size, size, size);
+        expect(&(struct expectation){.text = whole,
+                                     .is_candidate = kernel == 1,
+                                     .has_bias = true,
+                                     .rounded_bias = true,
+                                     .call = {.in_type = INGOT_F16, .out_type = INGOT_F16},
+                                     .sizes = {1, 50, 8, 16, 16, 0, 0, 8, 0, 0}});
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products),     cmocka_unit_test(what_follows),           cmocka_unit_test(gelu),
+        cmocka_unit_test(nothing_else), cmocka_unit_test(pointwise_convolutions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
