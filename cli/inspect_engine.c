@@ -76,6 +76,9 @@ static void print_memory(const struct inspected *engine) {
     printf("            peak activations %zu bytes, lower bound %zu bytes", m->arena_bytes, m->lower_bound_bytes);
     if (m->lower_bound_bytes > 0) printf(", ratio %.3f", (double)m->arena_bytes / (double)m->lower_bound_bytes);
     printf("\n");
+    if (m->parallel_steps)
+        printf("            %zu steps run side by side: saves %.1f %% of the time (estimated), takes %zu bytes\n",
+               m->parallel_steps, 100 * m->parallel_gain, m->parallel_bytes);
 }
 
 void inspect_engine_print(const struct inspected *engine) {

@@ -72,6 +72,10 @@ static void put_facts(const struct inspected *engine, FILE *to) {
         put_formatted(to, "memory",
                       cli_format("for %s: peak activations %zu bytes, lower bound %zu bytes, scratch %zu bytes",
                                  engine->shapes, m->arena_bytes, m->lower_bound_bytes, m->scratch_bytes));
+        if (m->parallel_steps)
+            put_formatted(to, "side by side",
+                          cli_format("%zu steps, saves %.1f %% of the time (estimated), takes %zu bytes",
+                                     m->parallel_steps, 100 * m->parallel_gain, m->parallel_bytes));
     }
     fputs("</table>\n", to);
 }

@@ -17,8 +17,10 @@
 #define TILE 16
 #define LARGEST 1000
 
-/* y = (x + x) + x, f32[n]. */
+/* y = (x + x) + x, f32[n]; with a seed, another sum of many steps that need not run one after the other. */
 struct fixture {
+    uint32_t seed;
+    float factor; /* y is so many times x */
     struct tiny_plan tiny;
     struct gpu_code code;
     struct ig_engine_file file;
@@ -29,6 +31,29 @@ struct fixture {
     struct ingot_error error;
     float x[LARGEST];
 };
+
+enum { STEPS = 24 };
+
+/* Each step adds two values of before, chosen at random; y is the sum of the last and the last but one. */
+static void add_random_steps(struct fixture *f, uint32_t kernel, ig_slot tiles, ig_slot n, uint32_t x, uint32_t y) {
+    struct tiny_plan *t = &f->tiny;
+    ig_slot bytes = tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float)));
+    uint32_t values[STEPS + 1] = {x};
+    double factors[STEPS + 1] = {1}; /* of x */
+    uint32_t seed = f->seed;
+    for (uint32_t i = 1; i <= STEPS; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        uint32_t nearest = i > 6 ? i - 6 : 0, a = nearest + seed / 65536 % (i - nearest),
+                 b = nearest + seed / 1024 % (i - nearest);
+        if (i == STEPS) a = i - 1, b = i - 2;
+        values[i] = i == STEPS ? y : tiny_arena(t, bytes);
+        factors[i] = factors[a] + factors[b];
+        struct ig_plan_step *step =
+            tiny_launch(t, kernel, tiles, (const uint32_t[]){values[a], values[b], values[i]}, 3, &n, 1);
+        step->scratch = IG_PLAN_NONE;
+    }
+    f->factor = (float)factors[STEPS];
+}
 
 static void make_plan(struct fixture *f) {
     struct tiny_plan *t = &f->tiny;
@@ -41,9 +66,14 @@ static void make_plan(struct fixture *f) {
     ig_slot tiles = tiny_op(t, IG_SHAPE_DIV, tiny_op(t, IG_SHAPE_ADD, n, tiny_const(t, TILE - 1)), tiny_const(t, TILE));
     tiny_subplan(t);
     uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
-    uint32_t a = tiny_arena(t, tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float))));
-    tiny_launch(t, kernel, tiles, (const uint32_t[]){x, x, a}, 3, &n, 1);
-    tiny_launch(t, kernel, tiles, (const uint32_t[]){a, x, y}, 3, &n, 1);
+    if (f->seed) {
+        add_random_steps(f, kernel, tiles, n, x, y);
+    } else {
+        uint32_t a = tiny_arena(t, tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float))));
+        tiny_launch(t, kernel, tiles, (const uint32_t[]){x, x, a}, 3, &n, 1);
+        tiny_launch(t, kernel, tiles, (const uint32_t[]){a, x, y}, 3, &n, 1);
+        f->factor = 3;
+    }
     f->file = tiny_file(t);
     f->file.code = f->code.bytes;
     f->file.code_size = f->code.size;
@@ -70,13 +100,18 @@ static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
 }
 
 /* NULL where there is no GPU and one is wanted. */
-static struct fixture *begin(bool fake) {
+static struct fixture *begin_seed(bool fake, uint32_t seed) {
     struct fixture *f = new_fixture();
+    f->seed = seed;
     if (fake) fake_driver_open(&f->driver);
     if (open_gpu(f, fake ? f->driver.path : NULL, 0)) return f;
     if (fake) fail_msg("%s", f->error.message);
     free(f);
     return NULL;
+}
+
+static struct fixture *begin(bool fake) {
+    return begin_seed(fake, 0);
 }
 
 static void close_gpu(struct fixture *f) {
@@ -102,7 +137,7 @@ static void check(struct fixture *f, int64_t n) {
     if (ig_context_output(f->context, 0, &y, &f->error)) fail_msg("%s", f->error.message);
     assert_int_equal(y.dims[0], n);
     for (int64_t i = 0; i < n; i++)
-        assert_true(((float *)y.data)[i] == 3 * f->x[i]);
+        assert_true(((float *)y.data)[i] == f->factor * f->x[i]);
 }
 
 static void run(struct fixture *f, int64_t n) {
@@ -168,6 +203,33 @@ static void runs_any_shape_on_a_gpu(void **state) {
     runs_on(false);
 }
 
+/* The stand-in runs what may run at any time as late as it can. */
+static void runs_branches(bool fake) {
+    static const int64_t sizes[] = {16, 1, 0, 1000, 32};
+    size_t beside = 0;
+    for (uint32_t seed = 1; seed <= (fake ? 200 : 20); seed++) {
+        struct fixture *f = begin_seed(fake, seed);
+        struct ingot_memory_info info;
+        if (!f) skip();
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            run(f, sizes[i]);
+            assert_int_equal(ig_context_memory(f->context, &info, &f->error), INGOT_OK);
+            beside += info.parallel_steps;
+        }
+        run(f, 16);
+        end(f, fake);
+    }
+    assert_true(beside > 1000 || !fake);
+}
+
+static void runs_branches_on_the_stand_in(void **state) {
+    runs_branches(true);
+}
+
+static void runs_branches_on_a_gpu(void **state) {
+    runs_branches(false);
+}
+
 /* ---- Two GPUs at once --------------------------------------------------------------------------------------------------------- */
 
 struct user {
@@ -214,10 +276,9 @@ static void runs_on_two_gpus_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(enqueueing_is_a_few_calls),
-        cmocka_unit_test(runs_any_shape_on_the_stand_in),
-        cmocka_unit_test(runs_any_shape_on_a_gpu),
-        cmocka_unit_test(runs_on_two_gpus_at_once),
+        cmocka_unit_test(enqueueing_is_a_few_calls), cmocka_unit_test(runs_any_shape_on_the_stand_in),
+        cmocka_unit_test(runs_any_shape_on_a_gpu),   cmocka_unit_test(runs_branches_on_the_stand_in),
+        cmocka_unit_test(runs_branches_on_a_gpu),    cmocka_unit_test(runs_on_two_gpus_at_once),
     };
     return cmocka_run_group_tests_name("contexts on CUDA", tests, NULL, NULL);
 }

@@ -207,6 +207,70 @@ static void null_device_sees_a_run(void **state) {
     end_plan(f);
 }
 
+/* ---- Steps side by side: y = -(x + x) + -(x + x) ---------------------------------------------------------------------------- */
+
+static struct fixture *two_branches(bool scratch) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_symbol(t, "n", 0, 0, 0, 100000), bytes = bytes_for(t, n);
+    tiny_subplan(t);
+    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    uint32_t a = tiny_arena(t, bytes), b = tiny_arena(t, bytes), c = tiny_arena(t, bytes), d = tiny_arena(t, bytes);
+    LAUNCH(f, f->add, n, x, x, a);
+    LAUNCH(f, f->negate, n, a, b);
+    LAUNCH(f, f->add, n, x, x, c);
+    LAUNCH(f, f->negate, n, c, d);
+    LAUNCH(f, f->add, n, b, d, y);
+    for (int s = 0; s < 5 && !scratch; s++)
+        t->steps[s].scratch = IG_PLAN_NONE;
+    return f;
+}
+
+static void memory_with(struct fixture *f, unsigned processors, int64_t n, struct ingot_memory_info *out_info) {
+    make_context(f, 0, 4, false);
+    f->device->processors = processors;
+    set_input(f, 0, vector(ramp, n));
+    assert_int_equal(ig_context_memory(f->context, out_info, &f->error), INGOT_OK);
+}
+
+/* The order of launches, what each comes after, and that nothing shares memory with what runs beside it. */
+static void branches_run_side_by_side(void **state) {
+    struct ingot_memory_info info;
+    struct fixture *f = two_branches(false);
+    memory_with(f, 132, 100, &info);
+    assert_int_equal(info.parallel_steps, 4);
+    assert_int_equal(info.parallel_bytes, 448);
+    assert_int_equal(info.arena_bytes, 4 * 448);
+    assert_true(info.parallel_gain > 0.1 && info.parallel_gain < 0.5);
+    ig_device_null_clear(f->device);
+    run(f);
+    const char *at = ig_device_null_record(f->device);
+    static const char *const wanted[] = {"after nothing\n", "]: launch", "after nothing\n", "]: launch",  "after 0\n",
+                                         "]: launch",       "after 1\n", "]: launch",       "after 3 2\n"};
+    for (size_t i = 0; at && i < sizeof wanted / sizeof *wanted; i++) {
+        at = strstr(at, wanted[i]);
+        if (!at) fail_msg("no '%s' in %s", wanted[i], ig_device_null_record(f->device));
+    }
+    end_plan(f);
+}
+
+/* One after the other where the device knows no other way, where each step fills it, and where all want the same scratch
+ * memory. */
+static void branches_take_turns_where_that_is_no_loss(void **state) {
+    struct ingot_memory_info info;
+    static const unsigned processors[] = {0, 4, 100000};
+    for (int i = 0; i < 3; i++) {
+        struct fixture *f = two_branches(i == 2);
+        memory_with(f, processors[i], 100000, &info);
+        assert_int_equal(info.parallel_steps, 0);
+        assert_int_equal(info.parallel_bytes, 0);
+        assert_int_equal(info.arena_bytes, 3 * 400000);
+        run(f);
+        assert_null(strstr(ig_device_null_record(f->device), "after"));
+        end_plan(f);
+    }
+}
+
 /* ---- Several inputs: c = a + b, f32[n] each ---------------------------------------------------------------------------------- */
 
 static struct fixture *sum(void) {
@@ -641,6 +705,8 @@ int main(void) {
         cmocka_unit_test(profiles_steps),
         cmocka_unit_test(tells_its_memory),
         cmocka_unit_test(null_device_sees_a_run),
+        cmocka_unit_test(branches_run_side_by_side),
+        cmocka_unit_test(branches_take_turns_where_that_is_no_loss),
         cmocka_unit_test(inputs_may_share_memory),
         cmocka_unit_test(inputs_must_agree),
         cmocka_unit_test(shapes_may_come_from_data),

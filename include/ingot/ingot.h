@@ -312,6 +312,10 @@ struct ingot_memory_info {
     size_t lower_bound_bytes; /* the largest sum of live activations at any step: no plan can be smaller */
     size_t scratch_bytes;     /* work space of all threads or blocks */
     size_t transfer_bytes;    /* GPU: inputs and outputs on both sides */
+    /* GPU: steps that do not wait for each other run side by side where that is estimated to gain. */
+    size_t parallel_steps; /* that have others beside them; 0: one after the other */
+    size_t parallel_bytes; /* that arena_bytes has more for it */
+    double parallel_gain;  /* the part of the time that is estimated to be saved */
 };
 INGOT_API enum ingot_status ingot_context_memory(struct ingot_context *context, struct ingot_memory_info *out_info,
                                                  struct ingot_error *error);

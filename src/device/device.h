@@ -87,6 +87,10 @@ struct ig_device_api {
      * they were made. Launching a list allocates nothing and waits for nothing. It may be launched on any stream, but on
      * one at a time. */
     enum ingot_status (*list_begin)(struct ig_device *, struct ig_stream *, struct ingot_error *);
+    /* What is recorded next comes after these launches and copies alone, given by their numbers; without such a call it
+     * comes after all before it. NULL where lists know one order only. */
+    enum ingot_status (*list_after)(struct ig_device *, struct ig_stream *, const uint32_t *items, uint32_t count,
+                                    struct ingot_error *);
     enum ingot_status (*list_end)(struct ig_device *, struct ig_stream *, struct ig_list **out_list,
                                   struct ingot_error *);
     void (*list_destroy)(struct ig_device *, struct ig_list *);
@@ -105,6 +109,8 @@ struct ig_device {
     /* Its memory is the host's: the host touches buffers, kernels any memory of the process. Where this is false, the host
      * uses `copy`, and kernels take memory from `allocate` only. */
     bool host_memory;
+    /* Multiprocessors, where lists run what does not wait for each other side by side; 0 where they do not. */
+    uint32_t processors;
 };
 
 /* `threads` that compute, the caller's included; 0: as many as this process may use (affinity, cgroup quota). */

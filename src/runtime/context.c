@@ -297,6 +297,9 @@ enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_mem
                                    .arena_bytes = frame->arena_bytes,
                                    .lower_bound_bytes = frame->lower_bound,
                                    .scratch_bytes = device->api->scratch_bytes(device, context->current->scratch),
-                                   .transfer_bytes = ig_transfer_bytes(&context->transfer)};
+                                   .transfer_bytes = ig_transfer_bytes(&context->transfer),
+                                   .parallel_steps = frame->branches.steps,
+                                   .parallel_bytes = frame->branches.bytes,
+                                   .parallel_gain = frame->branches.gain};
     return INGOT_OK;
 }

@@ -1,6 +1,7 @@
 /* Making frames: steps, their work spaces, who uses the ports, straight stretches; see frame.h. */
 #include "runtime/frame.h"
 
+#include "runtime/branches.h"
 #include "runtime/shape.h"
 
 /* Below this much work per worker (in vector operations, around a nanosecond each) meeting at a barrier costs more than
@@ -255,11 +256,13 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
     if (!frame->steps) return no_memory(error);
     for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
         frame->steps[s].plan = &plan->steps[frame->sub->steps + s];
+        frame->steps[s].level = s;
         IG_TRY(make_step(env, frame, &frame->steps[s], error));
     }
     IG_TRY(ig_frame_plan_memory(env, frame, error));
-    IG_TRY(find_uses(env, frame, error));
-    return find_segments(env, frame, error);
+    IG_TRY(find_segments(env, frame, error));
+    if (index == 0) IG_TRY(ig_branches_apply(env, frame, error));
+    return find_uses(env, frame, error);
 }
 
 void ig_frame_destroy(struct ig_frame *frame, struct ig_device *device) {

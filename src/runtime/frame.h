@@ -32,6 +32,9 @@ struct ig_frame_step {
     size_t copy_bytes;       /* COPY */
     struct ig_list *list;    /* KERNEL, COPY: which holds it as number `item`; NULL: not captured */
     uint32_t item;
+    uint32_t level;        /* the memory plan's time: the step's number, or that of the steps beside which it runs */
+    const uint32_t *after; /* the steps that it comes after, from the segment's first on; NULL: all before it */
+    uint32_t n_after;
     struct ig_frame *body[2];            /* IF: then, else; LOOP: the body */
     size_t work, work_bytes, work_floor; /* IF, LOOP: place and size of the work space in the arena */
     size_t *carried; /* LOOP: places of the second buffers of what is carried, from the work space's beginning */
@@ -47,6 +50,13 @@ struct ig_frame_segment {
 /* The work space of a LOOP begins with these, a line each; then the carried buffers; then the body's arena. */
 enum { IG_LOOP_ITERATION = 0, IG_LOOP_CONDITION_IN = 64, IG_LOOP_CONDITION_OUT = 128, IG_LOOP_HEADER = 192 };
 
+/* What runs side by side, see branches.h. */
+struct ig_frame_branches {
+    uint32_t steps; /* that have others beside them */
+    double gain;    /* the part of the time that this is estimated to save */
+    size_t bytes;   /* more of the arena than one after the other */
+};
+
 struct ig_frame {
     const struct ig_subplan *sub;
     size_t *bytes;  /* by buffer */
@@ -58,9 +68,10 @@ struct ig_frame {
     struct ig_frame_port *ports;            /* the inputs, then the outputs */
     struct ig_frame_port *inputs, *outputs; /* parts of `ports` */
     struct ig_frame_use *uses;
-    struct ig_frame_step *steps;
+    struct ig_frame_step *steps; /* in the order in which they run */
     struct ig_frame_segment *segments;
     uint32_t n_segments;
+    struct ig_frame_branches branches;
     const struct ig_plan_check *failed_check; /* of a body: why it must not be run with these shapes; NULL: it may */
 };
 

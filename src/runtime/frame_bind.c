@@ -101,6 +101,8 @@ static enum ingot_status record(const struct ig_frame_env *env, struct ig_frame_
                                 struct ingot_error *error) {
     const struct ig_device_api *api = env->device->api;
     for (uint32_t i = 0; i < count; i++) {
+        if (steps[i].after && api->list_after)
+            IG_TRY(api->list_after(env->device, env->stream, steps[i].after, steps[i].n_after, error));
         if (steps[i].plan->kind == IG_STEP_KERNEL)
             IG_TRY(api->launch(env->device, env->stream, &steps[i].launch, error));
         else

@@ -140,7 +140,7 @@ static void extend(struct ig_lifetime *life, uint32_t step) {
     if (step > life->last || life->last == UINT32_MAX) life->last = step;
 }
 
-/* A root lives from the first to the last step that touches it or an alias of it, and at least as the plan says. */
+/* Steps are still in the plan's order. A root lives from the first to the last step that touches it or an alias of it, and at least as the plan says. */
 static void find_lifetimes(const struct ig_frame_env *env, const struct ig_frame *frame, struct ig_lifetime *lives) {
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_subplan *sub = frame->sub;
@@ -150,15 +150,15 @@ static void find_lifetimes(const struct ig_frame_env *env, const struct ig_frame
         const struct ig_plan_step *step = &plan->steps[sub->steps + s];
         for (uint32_t k = 0; k < step->n_operands; k++) {
             uint32_t b = plan->operands[step->operands + k];
-            if (b != IG_PLAN_NONE) extend(&lives[frame->root[b]], s);
+            if (b != IG_PLAN_NONE) extend(&lives[frame->root[b]], frame->steps[s].level);
         }
     }
     for (uint32_t b = 0; b < sub->n_buffers; b++) {
         const struct ig_plan_buffer *buffer = buffer_at(env, frame, b);
         struct ig_lifetime *life = &lives[b];
         if (buffer->kind != IG_PLAN_ARENA || life->last == UINT32_MAX) continue;
-        if (buffer->first < sub->n_steps) extend(life, buffer->first);
-        if (buffer->last < sub->n_steps) extend(life, buffer->last);
+        if (buffer->first < sub->n_steps) extend(life, frame->steps[buffer->first].level);
+        if (buffer->last < sub->n_steps) extend(life, frame->steps[buffer->last].level);
         life->size = life->floor = frame->bytes[b];
     }
 }
@@ -178,7 +178,7 @@ static enum ingot_status plan_lifetimes(struct ig_frame_env *env, struct ig_fram
         struct ig_frame_step *step = &frame->steps[s];
         if (step->work_bytes == 0) continue;
         owners[n] = &step->work;
-        lives[n++] = (struct ig_lifetime){step->work_bytes, step->work_floor, s, s};
+        lives[n++] = (struct ig_lifetime){step->work_bytes, step->work_floor, step->level, step->level};
     }
     IG_TRY(ig_memory_plan(lives, n, env->allocator, offsets, &frame->arena_bytes, &frame->lower_bound, error));
     for (uint32_t i = 0; i < n; i++)

@@ -423,10 +423,11 @@ EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent e
     return CUDA_SUCCESS;
 }
 
-/* ---- Graphs: nodes run in the order in which they were added ---------------------------------------------------------- */
+/* ---- Graphs: of the nodes that may run, the one that was added last runs first ------------------------------------------ */
 
 struct CUgraphNode_st {
     unsigned number;
+    unsigned *after, n_after;      /* numbers of nodes */
     CUfunction function;           /* NULL: a copy or a library's work */
     void (*run)(const void *data); /* of a library */
     unsigned char data[FAKE_WORK_BYTES];
@@ -462,8 +463,10 @@ static CUgraphNode new_node(void) {
 }
 
 static void free_nodes(struct CUgraph_st *graph) {
-    for (unsigned i = 0; i < graph->n_nodes; i++)
+    for (unsigned i = 0; i < graph->n_nodes; i++) {
+        free(graph->nodes[i]->after);
         free(graph->nodes[i]);
+    }
     free(graph->nodes);
 }
 
@@ -486,11 +489,25 @@ static void set_copy(CUgraphNode node, const CUDA_MEMCPY3D *parameters) {
     if (node->size == 0 || parameters->Height != 1 || parameters->Depth != 1) misuse(__func__, "an empty copy");
 }
 
-static CUgraphNode add_node(const char *function, CUgraph graph, size_t n_after) {
+static void add_edge(const char *function, CUgraphNode node, unsigned after) {
+    for (unsigned i = 0; i < node->n_after; i++) {
+        if (node->after[i] == after) misuse(function, "an edge that is there already");
+    }
+    node->after = realloc(node->after, (node->n_after + 1) * sizeof *node->after);
+    if (!node->after) abort();
+    node->after[node->n_after++] = after;
+}
+
+static CUgraphNode add_node(const char *function, CUgraph graph, const CUgraphNode *after, size_t n_after) {
     check(function, graph, GRAPH);
+    pthread_mutex_lock(&mutex);
     state.edges += n_after;
-    append_node(graph, new_node());
-    return graph->nodes[graph->n_nodes - 1];
+    pthread_mutex_unlock(&mutex);
+    CUgraphNode node = new_node();
+    append_node(graph, node);
+    for (size_t i = 0; i < n_after; i++)
+        add_edge(function, node, after[i]->number);
+    return node;
 }
 
 EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
@@ -507,7 +524,7 @@ EXPORT CUresult cuGraphDestroy(CUgraph graph) {
 EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
                                         const CUDA_KERNEL_NODE_PARAMS *parameters) {
     CALL(true);
-    *node = add_node(__func__, graph, n_after);
+    *node = add_node(__func__, graph, after, n_after);
     set_kernel(*node, parameters);
     return CUDA_SUCCESS;
 }
@@ -515,7 +532,7 @@ EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const 
 EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
                                      const CUDA_MEMCPY3D *parameters, CUcontext context) {
     CALL(true);
-    *node = add_node(__func__, graph, n_after);
+    *node = add_node(__func__, graph, after, n_after);
     set_copy(*node, parameters);
     return CUDA_SUCCESS;
 }
@@ -526,9 +543,16 @@ EXPORT CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from
     for (size_t i = 0; i < n_edges; i++) {
         if (from[i]->number >= to[i]->number) misuse(__func__, "a circle");
         if (!from[i]->function || !to[i]->function) misuse(__func__, "a programmatic edge of a copy");
+        add_edge(__func__, to[i], from[i]->number);
         state.programmatic_edges += edges[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
                                     edges[i].from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
     }
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after) {
+    CALL(true);
+    *node = add_node(__func__, graph, after, n_after);
     return CUDA_SUCCESS;
 }
 
@@ -546,7 +570,7 @@ static void set_child(const char *function, CUgraphNode node, CUgraph child) {
 EXPORT CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
                                          CUgraph child) {
     CALL(true);
-    *node = add_node(__func__, graph, n_after);
+    *node = add_node(__func__, graph, after, n_after);
     set_child(__func__, *node, child);
     return CUDA_SUCCESS;
 }
@@ -576,7 +600,7 @@ static void enqueue(struct fake_stream *stream, void (*run)(const void *data), c
         run(data);
         return;
     }
-    CUgraphNode node = add_node(__func__, stream->capturing, 0);
+    CUgraphNode node = add_node(__func__, stream->capturing, NULL, 0);
     node->run = run;
     memcpy(node->data, data, size);
 }
@@ -589,6 +613,9 @@ EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph gra
     for (unsigned i = 0; i < graph->n_nodes; i++) {
         CUgraphNode node = new_node();
         *node = *graph->nodes[i];
+        node->after = calloc(node->n_after + 1, sizeof *node->after);
+        if (!node->after) abort();
+        if (node->n_after) memcpy(node->after, graph->nodes[i]->after, node->n_after * sizeof *node->after);
         append_node(&(*executable)->copy, node);
     }
     return CUDA_SUCCESS;
@@ -632,21 +659,46 @@ EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
     return CUDA_SUCCESS;
 }
 
+static bool is_ready(const struct CUgraphNode_st *node, const bool *done) {
+    bool ready = !done[node->number];
+    for (unsigned i = 0; i < node->n_after; i++)
+        ready = ready && done[node->after[i]];
+    return ready;
+}
+
+static CUgraphNode last_ready(const struct CUgraph_st *graph, const bool *done) {
+    for (unsigned n = graph->n_nodes; n-- > 0;) {
+        if (is_ready(graph->nodes[n], done)) return graph->nodes[n];
+    }
+    misuse(__func__, "a circle");
+    return NULL;
+}
+
+static void run_node(CUgraphNode node) {
+    void *parameters[MAX_PARAMETERS];
+    for (size_t i = 0; i < MAX_PARAMETERS; i++)
+        parameters[i] = &node->values[i];
+    if (node->function)
+        run_kernel(node->function, node->grid, node->threads, node->shared, parameters);
+    else if (node->run)
+        node->run(node->data);
+    else if (node->size)
+        copy(node->to, node->from, node->size);
+}
+
 EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     CALL(true);
     check(__func__, executable, EXECUTABLE);
     check(__func__, stream, STREAM);
-    for (unsigned n = 0; n < executable->copy.n_nodes; n++) {
-        CUgraphNode node = executable->copy.nodes[n];
-        void *parameters[MAX_PARAMETERS];
-        for (size_t i = 0; i < MAX_PARAMETERS; i++)
-            parameters[i] = &node->values[i];
-        if (node->function)
-            run_kernel(node->function, node->grid, node->threads, node->shared, parameters);
-        else if (node->run)
-            node->run(node->data);
-        else
-            copy(node->to, node->from, node->size);
+    unsigned count = executable->copy.n_nodes;
+    bool *done = calloc(count + 1, sizeof *done);
+    if (!done) abort();
+    for (unsigned n = 0; n < count; n++) {
+        CUgraphNode node = last_ready(&executable->copy, done);
+        if (!node) break;
+        run_node(node);
+        done[node->number] = true;
     }
+    free(done);
     return CUDA_SUCCESS;
 }

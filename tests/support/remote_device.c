@@ -535,7 +535,7 @@ enum ingot_status remote_device_create(unsigned threads, const struct ingot_allo
     pthread_mutex_unlock(&lock);
     struct remote_device *remote = ig_allocate(allocator, sizeof *remote, _Alignof(struct remote_device));
     if (!remote) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
-    remote->base = (struct ig_device){&api, allocator, false};
+    remote->base = (struct ig_device){.api = &api, .allocator = allocator};
     enum ingot_status status = ig_device_cpu_create(threads, allocator, &remote->inner, error);
     if (status == INGOT_OK) status = remote->inner->api->stream_create(remote->inner, &remote->inner_stream, error);
     if (status != INGOT_OK)

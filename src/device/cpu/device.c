@@ -282,7 +282,7 @@ enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allo
     if (threads == 0) threads = ig_cpu_processors();
     struct cpu_device *device = ig_allocate(allocator, sizeof *device, _Alignof(struct cpu_device));
     if (!device) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
-    device->base = (struct ig_device){&api, allocator, true};
+    device->base = (struct ig_device){.api = &api, .allocator = allocator, .host_memory = true};
     enum ingot_status status = ig_pool_create(threads, allocator, &device->pool, error);
     if (status != INGOT_OK)
         ig_release(allocator, device, sizeof *device);

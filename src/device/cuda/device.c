@@ -197,6 +197,12 @@ static enum ingot_status list_begin(struct ig_device *device, struct ig_stream *
     return ig_cuda_list_create(ig_cuda_of(device), &stream->recording, error);
 }
 
+static enum ingot_status list_after(struct ig_device *device, struct ig_stream *stream, const uint32_t *items,
+                                    uint32_t count, struct ingot_error *error) {
+    if (!stream->recording) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is not recording a list");
+    return ig_cuda_list_after(stream->recording, items, count, error);
+}
+
 static enum ingot_status list_end(struct ig_device *device, struct ig_stream *stream, struct ig_list **out_list,
                                   struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
@@ -337,6 +343,7 @@ static const struct ig_device_api api = {
     .reserve_scratch = reserve_scratch,
     .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,
+    .list_after = list_after,
     .list_end = list_end,
     .list_destroy = list_destroy,
     .list_bytes = list_bytes,
@@ -348,6 +355,7 @@ static enum ingot_status init(struct ig_cuda *cuda, const char *library, int ord
     IG_TRY(ig_cuda_driver_load(&cuda->driver, library, error));
     IG_TRY(find_device(&cuda->driver, ordinal, &cuda->handle, error));
     IG_TRY(describe(&cuda->driver, cuda->handle, &cuda->info, error));
+    cuda->base.processors = cuda->info.processors;
     IG_CUDA_TRY(cuda, error, "cannot open the GPU", cuDevicePrimaryCtxRetain, &cuda->context, cuda->handle);
     IG_TRY(ig_cuda_enter(cuda, error));
     return ig_cuda_leave(cuda, ig_cuda_memory_init(cuda, error));
@@ -357,7 +365,7 @@ enum ingot_status ig_device_cuda_create_with(const char *library, int ordinal, c
                                              struct ig_device **out_device, struct ingot_error *error) {
     struct ig_cuda *cuda = ig_allocate(allocator, sizeof *cuda, _Alignof(struct ig_cuda));
     if (!cuda) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
-    cuda->base = (struct ig_device){&api, allocator, false};
+    cuda->base = (struct ig_device){.api = &api, .allocator = allocator};
     enum ingot_status status = init(cuda, library, ordinal, error);
     if (status != INGOT_OK)
         destroy(&cuda->base);

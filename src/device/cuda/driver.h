@@ -154,6 +154,8 @@ typedef struct {
     F(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode",                                                                  \
       (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, const CUDA_MEMCPY3D *parameters, \
        CUcontext context))                                                                                           \
+    F(cuGraphAddEmptyNode, "cuGraphAddEmptyNode",                                                                    \
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after))                                 \
     F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode",                                                          \
       (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, CUgraph child))                  \
     F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))                                  \

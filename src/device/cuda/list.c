@@ -18,8 +18,10 @@ struct item {
     enum kind kind;
     CUfunction function; /* KERNEL */
     const struct ig_library_call *call;
-    const int64_t *sizes; /* LIBRARY: in `values` */
-    CUgraphNode node;     /* NULL: there is nothing to do */
+    const int64_t *sizes;  /* LIBRARY: in `values` */
+    CUgraphNode node;      /* NULL: there is nothing to do */
+    const uint32_t *after; /* items; NULL: all before it */
+    uint32_t n_after;
     uint64_t *values;
     void **pointers; /* to the values; LIBRARY: the operands themselves */
     uint32_t n_values, grid, threads, shared;
@@ -37,6 +39,10 @@ struct ig_list {
     size_t scratch;   /* the most that any kernel wants for each block */
     size_t workspace; /* the most that any call of a library wants in all */
     bool has_library;
+    const uint32_t *next_after; /* of the item that is appended next, as above */
+    uint32_t n_next_after;
+    bool ordered;           /* by `after` of any */
+    CUgraphNode *nodes;     /* room for those that one comes after */
     void *scratch_memory;   /* which the graph's nodes have */
     CUgraph graph;          /* NULL where there is nothing to do */
     CUgraphExec executable; /* NULL: it has to be made (again) */
@@ -98,9 +104,31 @@ static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values)
     for (uint32_t i = 0; i < n_values; i++)
         pointers[i] = &values[i];
     struct item *item = &list->items[list->count++];
-    *item =
-        (struct item){.kind = kind, .values = values, .pointers = pointers, .n_values = n_values, .next_dirty = NONE};
+    *item = (struct item){.kind = kind,
+                          .values = values,
+                          .pointers = pointers,
+                          .n_values = n_values,
+                          .after = list->next_after,
+                          .n_after = list->n_next_after,
+                          .next_dirty = NONE};
+    list->next_after = NULL;
     return item;
+}
+
+enum ingot_status ig_cuda_list_after(struct ig_list *list, const uint32_t *items, uint32_t count,
+                                     struct ingot_error *error) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i] >= list->count)
+            return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a launch cannot come after number %u of %u", items[i],
+                          list->count);
+    }
+    uint32_t *copy = ig_arena_alloc(&list->arena, (count + 1) * sizeof *copy);
+    if (!copy) return no_memory(error);
+    if (count) memcpy(copy, items, count * sizeof *copy);
+    list->next_after = copy;
+    list->n_next_after = count;
+    list->ordered = true;
+    return INGOT_OK;
 }
 
 static uint64_t address(const void *memory) {
@@ -201,41 +229,66 @@ static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgra
     return IG_CUDA(cuda, cuGraphAddDependencies, graph, &from, &to, &edge, 1);
 }
 
-static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct item *before) {
+/* Where a node belongs. */
+struct place {
+    const CUgraphNode *after;
+    size_t n_after;
+    const struct item *only; /* the one that it comes after; NULL where there is none or several */
+};
+
+static struct place place_of(const struct ig_list *list, const struct item *item, const struct item *before) {
+    struct place place = {.after = list->nodes};
+    if (!list->ordered && before) list->nodes[place.n_after++] = before->node;
+    if (!list->ordered) {
+        place.only = before;
+    } else if (item->after) {
+        for (uint32_t i = 0; i < item->n_after; i++)
+            list->nodes[place.n_after++] = list->items[item->after[i]].node;
+        place.only = item->n_after == 1 ? &list->items[item->after[0]] : NULL;
+    } else {
+        for (const struct item *other = list->items; other < item; other++)
+            list->nodes[place.n_after++] = other->node;
+    }
+    return place;
+}
+
+static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct place *place) {
     const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
-    bool early = before && before->kind == KERNEL && item->waits && has_programmatic_edges(cuda);
-    const CUgraphNode *after = before && !early ? &before->node : NULL;
-    CUresult result = IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, after, after ? 1 : 0, &kernel);
-    return result == CUDA_SUCCESS && early ? add_programmatic_edge(cuda, graph, before->node, item->node) : result;
+    bool early = place->only && place->only->kind == KERNEL && !does_nothing(place->only) && item->waits &&
+                 has_programmatic_edges(cuda);
+    CUresult result =
+        IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, place->after, early ? 0 : place->n_after, &kernel);
+    return result == CUDA_SUCCESS && early ? add_programmatic_edge(cuda, graph, place->only->node, item->node) : result;
 }
 
 static enum ingot_status add_library_node(struct ig_cuda *cuda, struct ig_list *list, struct item *item,
-                                          const struct item *before, struct ingot_error *error) {
+                                          const struct place *place, struct ingot_error *error) {
     CUgraph child;
     IG_TRY(ig_cuda_library_capture(cuda, item->call, item->sizes, item->pointers, list->scratch_memory, &child, error));
-    CUresult result = IG_CUDA(cuda, cuGraphAddChildGraphNode, &item->node, list->graph, before ? &before->node : NULL,
-                              before ? 1 : 0, child);
+    CUresult result =
+        IG_CUDA(cuda, cuGraphAddChildGraphNode, &item->node, list->graph, place->after, place->n_after, child);
     IG_CUDA(cuda, cuGraphDestroy, child); /* the node has its own */
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add a call of a library to a graph");
 }
 
-/* Adds a node after that of `before`, which may be NULL. */
 static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, struct item *item,
-                                  const struct item *before, struct ingot_error *error) {
-    if (item->kind == LIBRARY) return add_library_node(cuda, list, item, before, error);
+                                  const struct place *place, struct ingot_error *error) {
+    if (item->kind == LIBRARY && !does_nothing(item)) return add_library_node(cuda, list, item, place, error);
     CUresult result;
-    if (item->kind == COPY) {
+    if (does_nothing(item)) {
+        result = IG_CUDA(cuda, cuGraphAddEmptyNode, &item->node, list->graph, place->after, place->n_after);
+    } else if (item->kind == COPY) {
         const CUDA_MEMCPY3D copy = copy_parameters(item);
-        result = IG_CUDA(cuda, cuGraphAddMemcpyNode, &item->node, list->graph, before ? &before->node : NULL,
-                         before ? 1 : 0, &copy, cuda->context);
+        result = IG_CUDA(cuda, cuGraphAddMemcpyNode, &item->node, list->graph, place->after, place->n_after, &copy,
+                         cuda->context);
     } else {
-        result = add_kernel_node(cuda, list->graph, item, before);
+        result = add_kernel_node(cuda, list->graph, item, place);
     }
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add launch %u of %u to a graph",
                                 (unsigned)(item - list->items), list->count);
 }
 
-/* A chain of all items that do anything. */
+/* All items that do anything. In a list with an order of its own, what does nothing passes the order on. */
 static enum ingot_status fill_graph(struct ig_cuda *cuda, struct ig_list *list, struct ingot_error *error) {
     const struct item *before = NULL;
     for (uint32_t i = 0; i < list->count; i++) {
@@ -243,8 +296,9 @@ static enum ingot_status fill_graph(struct ig_cuda *cuda, struct ig_list *list, 
         item->node = NULL;
         item->dirty = false;
         set_scratch(item, list->scratch_memory);
-        if (does_nothing(item)) continue;
-        IG_TRY(add_node(cuda, list, item, before, error));
+        if (does_nothing(item) && !list->ordered) continue;
+        const struct place place = place_of(list, item, before);
+        IG_TRY(add_node(cuda, list, item, &place, error));
         before = item;
     }
     list->first_dirty = NONE;
@@ -284,6 +338,8 @@ enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list
     IG_TRY(find_workspace(cuda, list, error));
     IG_TRY(reserve(cuda, list, stream, error));
     list->scratch_memory = stream->scratch;
+    if (!list->nodes) list->nodes = ig_arena_alloc(&list->arena, list->count * sizeof *list->nodes);
+    if (!list->nodes) return no_memory(error);
     enum ingot_status status = make_graph(cuda, list, stream, error);
     if (status != INGOT_OK) destroy_graph(cuda, list);
     return status;
@@ -293,7 +349,7 @@ enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list
 
 static void mark(struct ig_list *list, uint32_t i) {
     struct item *item = &list->items[i];
-    if (item->dirty || !item->node) return;
+    if (item->dirty || !item->node || does_nothing(item)) return;
     item->dirty = true;
     item->next_dirty = list->first_dirty;
     list->first_dirty = i;

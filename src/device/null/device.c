@@ -311,6 +311,16 @@ static enum ingot_status list_begin(struct ig_device *device, struct ig_stream *
     return INGOT_OK;
 }
 
+static enum ingot_status list_after(struct ig_device *device, struct ig_stream *stream, const uint32_t *items,
+                                    uint32_t count, struct ingot_error *error) {
+    if (!stream->recording) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is not recording a list");
+    note(self(device), "after");
+    for (uint32_t i = 0; i < count; i++)
+        note(self(device), " %u", items[i]);
+    note(self(device), count ? "\n" : " nothing\n");
+    return INGOT_OK;
+}
+
 static enum ingot_status list_end(struct ig_device *device, struct ig_stream *stream, struct ig_list **out_list,
                                   struct ingot_error *error) {
     if (!stream->recording) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is not recording a list");
@@ -383,6 +393,7 @@ static const struct ig_device_api api = {
     .reserve_scratch = reserve_scratch,
     .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,
+    .list_after = list_after,
     .list_end = list_end,
     .list_destroy = list_destroy,
     .list_bytes = list_bytes,
@@ -394,7 +405,7 @@ enum ingot_status ig_device_null_create(const struct ingot_allocator *allocator,
                                         struct ingot_error *error) {
     struct null_device *null = ig_allocate(allocator, sizeof *null, _Alignof(struct null_device));
     if (!null) return out_of_memory(error, "a device");
-    null->base = (struct ig_device){&api, allocator, true};
+    null->base = (struct ig_device){.api = &api, .allocator = allocator, .host_memory = true};
     *out_device = &null->base;
     return INGOT_OK;
 }
