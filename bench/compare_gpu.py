@@ -143,6 +143,16 @@ def measure_ingot(engine, args):
     return json.loads(out.stdout)
 
 
+def library_kernels(engine, args):
+    """How many of the engine's kernels are calls of a library, and of which: "4 of 31 (cuBLASLt)"."""
+    out = subprocess.run([args.ingot, "inspect", str(engine), "--json"], capture_output=True, text=True, check=True)
+    explanation = json.loads(out.stdout)
+    libraries = explanation.get("libraries", [])
+    calls = sum(library["kernels"] for library in libraries)
+    names = ", ".join(library["name"] for library in libraries)
+    return f"{calls} of {len(explanation['kernels'])}" + (f" ({names})" if names else "")
+
+
 def compare(name, batch, args):
     engine = build(name, batch, args)
     peer = None if args.no_peer else Peer(name, batch)
@@ -156,7 +166,7 @@ def compare(name, batch, args):
             other.append(peer.measure(args.seconds))
     if peer:
         peer.close()
-    return ingot, other, host
+    return ingot, other, host, library_kernels(engine, args)
 
 
 def gpu():
@@ -185,10 +195,11 @@ def main():
     cases = CASES
     if args.cases:
         cases = [(name, int(batch)) for name, _, batch in (case.partition(":") for case in args.cases.split(","))]
-    lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, µs |", "|---" * 6 + "|"]
+    lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, µs "
+             "| kernels of a library |", "|---" * 7 + "|"]
     ratios = {}
     for name, batch in cases:
-        ingot, other, host = compare(name, batch, args)
+        ingot, other, host, library = compare(name, batch, args)
         cells = [name, str(batch)]
         for times in (ingot, other):
             cells.append(f"{statistics.median(times):.3f}" if times else "-")
@@ -196,6 +207,7 @@ def main():
             ratios[name, batch] = statistics.median(a / b for a, b in zip(ingot, other))
         cells.append(f"{ratios[name, batch]:.2f}" if (name, batch) in ratios else "-")
         cells.append(f"{statistics.median(host):.1f}" if host else "-")
+        cells.append(library)
         lines.append("| " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
     for text, chosen in (("batch 1", [r for (_, b), r in ratios.items() if b == 1]),
