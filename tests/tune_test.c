@@ -397,6 +397,42 @@ static void test_malformed_texts(void **state) {
     }
 }
 
+/* Whatever became of a text, it is read or refused; what is read can be written and read again. */
+static void parse_mutated(struct ig_job *job, void *argument) {
+    const struct bad_text *text = argument;
+    struct ig_timing_cache cache;
+    ig_timing_cache_init(&cache, job);
+    ig_timing_cache_parse(&cache, "c.txt", text->text, text->length);
+    const char *once = ig_timing_cache_text(&cache), *again;
+    ig_timing_cache_init(&cache, job);
+    ig_timing_cache_parse(&cache, "c.txt", once, strlen(once));
+    again = ig_timing_cache_text(&cache);
+    if (strcmp(once, again) != 0) ig_raise(job, INGOT_INTERNAL, "'%s' became '%s'", once, again);
+}
+
+static void test_mutated_texts(void **state) {
+    static const char whole[] = "# why\n" PRINT_1 " 5 \"t\"" REST "\n" PRINT_1 " rejected \"u\"" REST
+                                " \"wrong: \\x41 \\\" 1\"\n\n# end\n" PRINT_2 " 123456 \"\"" REST;
+    static const char likely[] = "\"\\ #\n0r9\x00\x80";
+    uint64_t seed = 1;
+    for (int i = 0; i < 2000; i++) {
+        char text[sizeof whole];
+        struct bad_text mutated = {text, sizeof whole - 1, NULL};
+        struct ingot_error error;
+        struct ig_job job;
+        memcpy(text, whole, sizeof whole);
+        for (int k = 0; k <= i % 3; k++) {
+            size_t at = (size_t)((test_random(&seed) + 1) / 2 * (float)(sizeof whole - 2));
+            text[at] = likely[(size_t)((test_random(&seed) + 1) / 2 * (float)(sizeof likely - 2))];
+        }
+        if (i % 5 == 0) mutated.length = (size_t)i % (sizeof whole - 1) + 1;
+        ig_job_init(&job, &ig_libc_allocator);
+        enum ingot_status status = ig_job_run(&job, parse_mutated, &mutated, &error);
+        if (status != INGOT_OK && status != INGOT_INVALID_ARGUMENT) fail_msg("mutation %d: %s", i, error.message);
+        ig_job_deinit(&job);
+    }
+}
+
 /* ---- Whole builds ----------------------------------------------------------------------------------------------------------- */
 
 static void make_folder(char path[64]) {
@@ -473,7 +509,8 @@ int main(void) {
         cmocka_unit_test(test_choose_fastest),  cmocka_unit_test(test_measure_missing),
         cmocka_unit_test(test_reject_all),      cmocka_unit_test(test_no_time),
         cmocka_unit_test(test_no_device),       cmocka_unit_test(test_cache_texts),
-        cmocka_unit_test(test_malformed_texts), cmocka_unit_test(test_builds),
+        cmocka_unit_test(test_malformed_texts), cmocka_unit_test(test_mutated_texts),
+        cmocka_unit_test(test_builds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
