@@ -1,6 +1,8 @@
 /* Recognising attention, from its last product backwards; see attend.h. */
 #include "ir/attend.h"
 
+#include <math.h>
+
 #include "ir/build.h"
 
 enum { MOST_VISITS = 200 }; /* of nodes between the products */
@@ -55,38 +57,52 @@ static bool match_reduction(const struct match *m, ig_value v, enum ig_op op, ig
     return axes->count == 1 && axes->ints[0] == ig_type_of(m->g, n->in[0])->rank - 1;
 }
 
+/* where(v == never, instead, v): v; anything else as it is. */
+static ig_value match_guard(struct match *m, ig_value v, double never, double instead, bool *out_guarded) {
+    const struct ig_node *n = running(m, v, IG_OP_where);
+    const struct ig_node *test = n ? running(m, n->in[0], IG_OP_eq) : NULL;
+    *out_guarded = test && is_scalar(m, n->in[1], instead) &&
+                   ((test->in[0] == n->in[2] && is_scalar(m, test->in[1], never)) ||
+                    (test->in[1] == n->in[2] && is_scalar(m, test->in[0], never)));
+    if (!*out_guarded) return v;
+    take(m, v);
+    take(m, n->in[0]);
+    return n->in[2];
+}
+
 /* exp(z - max(z)): z. */
-static bool match_exponentials(struct match *m, ig_value e, ig_value *out_z) {
+static bool match_exponentials(struct match *m, ig_value e, ig_value *out_z, bool *out_guarded) {
     const struct ig_node *power = running(m, e, IG_OP_exp);
     const struct ig_node *difference = power ? running(m, power->in[0], IG_OP_sub) : NULL;
     ig_value operand;
-    if (!difference || !match_reduction(m, difference->in[1], IG_OP_reduce_max, &operand)) return false;
+    if (!difference) return false;
+    ig_value most = match_guard(m, difference->in[1], -INFINITY, 0, out_guarded);
+    if (!match_reduction(m, most, IG_OP_reduce_max, &operand)) return false;
     *out_z = difference->in[0];
     take(m, e);
     take(m, power->in[0]);
-    take(m, difference->in[1]);
+    take(m, most);
     return operand == *out_z;
 }
 
+/* sum(e): e. */
+static bool match_sum(struct match *m, ig_value v, ig_value *out_e, bool *out_guarded) {
+    ig_value sum = match_guard(m, v, 0, 1, out_guarded);
+    take(m, sum);
+    return match_reduction(m, sum, IG_OP_reduce_sum, out_e);
+}
+
 /* e / sum(e), or e * (1 / sum(e)): e. */
-static bool match_quotient(struct match *m, ig_value v, ig_value *out_e) {
+static bool match_quotient(struct match *m, ig_value v, ig_value *out_e, bool *out_guarded) {
     const struct ig_node *n = running(m, v, IG_OP_div);
-    ig_value operand;
     take(m, v);
-    if (n) {
-        *out_e = n->in[0];
-        take(m, n->in[1]);
-        return match_reduction(m, n->in[1], IG_OP_reduce_sum, &operand) && operand == *out_e;
-    }
+    if (n) return match_sum(m, n->in[1], out_e, out_guarded) && *out_e == n->in[0];
     n = running(m, v, IG_OP_mul);
     for (int i = 0; n && i < 2; i++) {
         const struct ig_node *inverse = running(m, n->in[i], IG_OP_div);
         if (!inverse || !is_scalar(m, inverse->in[0], 1)) continue;
-        if (!match_reduction(m, inverse->in[1], IG_OP_reduce_sum, &operand) || operand != n->in[1 - i]) continue;
-        *out_e = operand;
         take(m, n->in[i]);
-        take(m, inverse->in[1]);
-        return true;
+        return match_sum(m, inverse->in[1], out_e, out_guarded) && *out_e == n->in[1 - i];
     }
     return false;
 }
@@ -157,7 +173,10 @@ bool ig_attend_match(struct ig_graph *graph, const uint32_t *uses, ig_node_id pr
     if (n->op != IG_OP_matmul || ig_info(graph, n->out)->is_const) return false;
     ig_value weights = match_repairs(&m, n->in[0]);
     if (id_of(&m, weights) == IG_NO_NODE || !is_narrow_float(ig_type_of(graph, weights)->dtype)) return false;
-    if (!match_quotient(&m, weights, &e) || !match_exponentials(&m, e, &out->changed)) return false;
+    bool sum_guarded = false, most_guarded = false;
+    if (!match_quotient(&m, weights, &e, &sum_guarded)) return false;
+    if (!match_exponentials(&m, e, &out->changed, &most_guarded)) return false;
+    out->guarded = sum_guarded && most_guarded; /* one alone leaves NaN: 0 / 0, or -infinity less itself */
     m.space = ig_type_of(graph, out->changed);
     if (!find_scores(&m, out->changed)) return false;
     return !uses || is_closed(&m, uses);

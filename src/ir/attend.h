@@ -12,6 +12,7 @@ struct ig_attend {
     ig_value changed;  /* what became of the scores, by elementwise work on values of their shape: scales, masks, … */
     ig_node_id product;       /* of the weights and the values */
     bool repaired;            /* weights that are NaN count as zero */
+    bool guarded;             /* where all scores are -infinity, all weights are zero, not NaN */
     IG_VEC(ig_node_id) nodes; /* from the scores to the weights, both included; not `product` */
 };
 

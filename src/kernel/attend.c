@@ -125,6 +125,7 @@ ig_x ig_attention_changed(struct ig_attention *a, const ig_x *head, ig_x query, 
 
 ig_x ig_attention_result(struct ig_attention *a, ig_x sum, ig_x total) {
     struct ig_loops *k = a->k;
+    if (a->parts.guarded) total = ig_x_select(k, ig_x_map2(k, IG_OP_eq, total, f32(a, 0)), f32(a, 1), total);
     ig_x inverse = ig_x_map2(k, IG_OP_div, f32(a, 1), total);
     ig_x none = ig_x_less(k, dim(a, a->keys), num(a, 1));
     ig_x result = ig_x_select(k, none, f32(a, 0), ig_x_map2(k, IG_OP_mul, sum, inverse));
@@ -173,7 +174,9 @@ static int plain_weights(struct ig_attention *a, struct ig_stmt *body, int weigh
     ig_s_update(k, each, most, IG_OP_max, ig_x_load(k, weights, key));
     int total = ig_s_acc(k, body, INGOT_F32, f32(a, 0));
     each = loop(a, body, IG_FOR_SIMD, a->keys, &key);
-    ig_x apart = ig_x_map2(k, IG_OP_sub, ig_x_load(k, weights, key), ig_x_acc(k, most, INGOT_F32));
+    ig_x base = ig_x_acc(k, most, INGOT_F32);
+    if (a->parts.guarded) base = ig_x_select(k, ig_x_map2(k, IG_OP_eq, base, f32(a, -INFINITY)), f32(a, 0), base);
+    ig_x apart = ig_x_map2(k, IG_OP_sub, ig_x_load(k, weights, key), base);
     ig_s_store(k, each, weights, key, ig_x_map1(k, IG_OP_exp, apart));
     ig_s_update(k, each, total, IG_OP_add, ig_x_load(k, weights, key));
     return total;

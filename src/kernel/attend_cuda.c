@@ -355,6 +355,7 @@ static ig_x bring_together(struct schedule *s, ig_x row, ig_x *out_factors) {
         total = total == IG_NO_X ? part : ig_x_map2(k, IG_OP_add, total, part);
     }
     /* Softmax of -infinity alone is NaN. */
+    if (s->a->parts.guarded) return total;
     return ig_x_select(k, nothing, ig_x_float(k, INGOT_F32, NAN), total);
 }
 

@@ -227,11 +227,15 @@ static bool is_cheap(const struct ig_node *n) {
     }
 }
 
+static bool is_for_gpu(const struct fuser *f) {
+    return f->options->target && ig_target_is_cuda(f->options->target);
+}
+
 /* Takes the elementwise region that computes a contraction's first operand, and nothing else, into the contraction's. Not
  * for GPUs, where what is copied as it is can be on its way while products are made: that is worth a kernel. */
 static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
     uint32_t p = region_of_value(f, operand);
-    if (f->options->target && ig_target_is_cuda(f->options->target)) return;
+    if (is_for_gpu(f)) return;
     if (!f->join || p == IG_NO_REGION || f->uses[operand] != 1) return;
     struct fusing *prologue = &f->regions.at[p];
     if (prologue->family != IG_FAMILY_MAP) return;
@@ -337,7 +341,7 @@ static bool contraction_reads_through(const struct ig_node *view) {
  * are apart in memory: a GPU copies rows, or rows of pieces. */
 static bool rows_are_scattered(struct fuser *f, ig_value v, const struct ig_node *view) {
     struct ig_graph *g = f->g;
-    if (!ig_target_is_cuda(f->options->target) || view->op != IG_OP_transpose) return false;
+    if (!is_for_gpu(f) || view->op != IG_OP_transpose) return false;
     const struct ig_type *rows = ig_type_of(g, v), *type = ig_type_of(g, view->out);
     const struct ig_attr *perm = ig_attr(g, view, IG_ATTR_perm);
     ig_dim left = rows->dim[rows->rank - 1], one = ig_dim_const(g->dims, 1);

@@ -173,7 +173,10 @@ ig_value ig_import_attention(struct ig_onnx_node *n) {
     if (scale == 0) scale = 1 / sqrt((double)ig_onnx_static_dim(n, a.q, 3, "the size of a head"));
     ig_value shown[4];
     ig_value keys = ig_build_transpose(g, a.k, exchange_last);
-    shown[RAW] = ig_onnx_wide(n, product(n, ig_mul_n(g, a.q, scale), keys));
+    /* Where scores are narrow, large ones need the scale before. */
+    bool narrow = ingot_dtype_size(type) < 4;
+    ig_value scores = product(n, narrow ? ig_mul_n(g, a.q, scale) : a.q, keys);
+    shown[RAW] = ig_onnx_wide(n, narrow ? scores : ig_mul_n(g, scores, scale));
     shown[CAPPED] = soft_cap(n, shown[RAW]);
     shown[BIASED] = mask_scores(n, &a, shown[CAPPED]);
     bool masked = a.allowed != IG_NO_VALUE || ig_onnx_has(n, 3);
