@@ -29,7 +29,7 @@ template <int BYTES> __device__ __forceinline__ unsigned place(int line, int byt
 }
 
 __device__ __forceinline__ char *memory() {
-    extern __shared__ __align__(128) char ig_shared[];
+    extern __shared__ __align__(1024) char ig_shared[];
     return ig_shared;
 }
 
