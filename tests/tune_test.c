@@ -1,5 +1,6 @@
 /* Tuning without a compiler: candidates are stubs of this program, of which the test says how long they take and whether
  * they are right; then whole builds that measure on this machine's processor. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "base/text.h"
 #include "ir/build.h"
+#include "ir/eval.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
 #include "support/network.h"
@@ -258,6 +260,58 @@ static void test_reject_all(void **state) {
     with_fixture(reject_all);
 }
 
+/* ---- Comparing ---------------------------------------------------------------------------------------------------------- */
+
+enum { ELEMENTS = 3000 };
+
+/* Element `at` is `expected` and should be no other than that. */
+static void expect_comparison(struct ig_subject *s, double expected, double got, int64_t at, bool same) {
+    static double wanted[ELEMENTS], found[ELEMENTS]; /* memory for the widest type */
+    enum ingot_dtype dtype = s->outputs[0].dtype;
+    uint64_t seed = 7;
+    for (int64_t i = 0; i < ELEMENTS; i++) {
+        double value = (double)test_random(&seed) * 100;
+        ig_store_f64(dtype, wanted, i, i == at ? expected : value);
+        ig_store_f64(dtype, found, i, i == at ? got : value);
+    }
+    const char *wrong = ig_subject_compare(s, 0, wanted, found);
+    if (same && wrong) fail_msg("%s: %g and %g: %s", ingot_dtype_name(dtype), expected, got, wrong);
+    if (same) return;
+    if (!wrong) fail_msg("%s: %g passed for %g at %lld", ingot_dtype_name(dtype), got, expected, (long long)at);
+    if (!strstr(wrong, ig_format(s->job, "element %lld is ", (long long)at)))
+        fail_msg("not element %lld: %s", (long long)at, wrong);
+}
+
+static void compare_results(struct fixture *f) {
+    static const enum ingot_dtype types[] = {INGOT_F32, INGOT_F16, INGOT_BF16, INGOT_F64};
+    static const int64_t places[] = {0, 1023, 1024, ELEMENTS - 1};
+    struct ig_subject *s = ig_subject_create(f->graph, f->region, &f->options.sizes);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        s->outputs[0] = (struct ingot_tensor){.dtype = types[t], .rank = 1, .dims = {ELEMENTS}};
+        for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+            int64_t at = places[p];
+            double off = types[t] == INGOT_BF16 ? 4 : types[t] == INGOT_F16 ? 0.5 : 0.03; /* of 100 */
+            expect_comparison(s, 1, 1, at, true);
+            expect_comparison(s, -1, -1 - off / 4, at, true);
+            expect_comparison(s, -1, 1, at, types[t] == INGOT_BF16);
+            expect_comparison(s, 50, 50 + off, at, false);
+            expect_comparison(s, 1e-7, 0, at, true);
+            expect_comparison(s, INFINITY, INFINITY, at, true);
+            expect_comparison(s, INFINITY, -INFINITY, at, false);
+            expect_comparison(s, INFINITY, 60000, at, false);
+            expect_comparison(s, 60000, INFINITY, at, false);
+            expect_comparison(s, NAN, NAN, at, true);
+            expect_comparison(s, NAN, 0, at, false);
+            expect_comparison(s, 0, NAN, at, false);
+        }
+    }
+    ig_subject_destroy(s);
+}
+
+static void test_comparing(void **state) {
+    with_fixture(compare_results);
+}
+
 /* ---- No time, no device ------------------------------------------------------------------------------------------------- */
 
 static void run_out_of_time(struct fixture *f) {
@@ -506,11 +560,11 @@ static void test_builds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choose_fastest),  cmocka_unit_test(test_measure_missing),
-        cmocka_unit_test(test_reject_all),      cmocka_unit_test(test_no_time),
-        cmocka_unit_test(test_no_device),       cmocka_unit_test(test_cache_texts),
-        cmocka_unit_test(test_malformed_texts), cmocka_unit_test(test_mutated_texts),
-        cmocka_unit_test(test_builds),
+        cmocka_unit_test(test_choose_fastest), cmocka_unit_test(test_measure_missing),
+        cmocka_unit_test(test_reject_all),     cmocka_unit_test(test_comparing),
+        cmocka_unit_test(test_no_time),        cmocka_unit_test(test_no_device),
+        cmocka_unit_test(test_cache_texts),    cmocka_unit_test(test_malformed_texts),
+        cmocka_unit_test(test_mutated_texts),  cmocka_unit_test(test_builds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

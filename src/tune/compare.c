@@ -1,0 +1,151 @@
+/*
+ * Results compared with what they should be; see subject.h.
+ *
+ * Results of large batches have tens of millions of elements and are compared for every candidate, so what is right is
+ * seen in stretches, by loops that compilers turn into vector code; only stretches with something doubtful in them are
+ * looked at element by element.
+ */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "ir/eval.h"
+#include "tune/subject.h"
+
+enum { STRETCH = 1024 };
+
+static bool rounds_products(const struct ig_subject *s) {
+    const struct ig_node *anchor = &s->graph->nodes.at[s->region->anchor];
+    if (anchor->op != IG_OP_matmul && anchor->op != IG_OP_conv) return false;
+    return ig_attr_int(s->graph, anchor, IG_ATTR_math) == IG_MATH_TF32;
+}
+
+/* The narrowest type that goes in or out decides. */
+static double tolerance(const struct ig_subject *s) {
+    double most = rounds_products(s) ? 4e-3 : 1e-9;
+    for (uint32_t i = 0; i < s->n_inputs + s->n_outputs; i++) {
+        enum ingot_dtype dtype = i < s->n_inputs ? s->inputs[i].dtype : s->outputs[i - s->n_inputs].dtype;
+        double own = dtype == INGOT_F32 ? 2e-4 : dtype == INGOT_F16 ? 4e-3 : dtype == INGOT_BF16 ? 3e-2 : 0;
+        most = own > most ? own : most;
+    }
+    return most;
+}
+
+static bool has_float(const struct ig_subject *s) {
+    for (uint32_t i = 0; i < s->n_inputs; i++) {
+        if (ig_dtype_is_float(s->inputs[i].dtype)) return true;
+    }
+    return false;
+}
+
+/* ---- Stretches ---------------------------------------------------------------------------------------------------------- */
+
+/* Below infinity; there the result is some number. */
+static float of_f16(uint16_t bits) {
+    uint32_t wide = (uint32_t)(bits & 0x7fff) << 13;
+    float magnitude;
+    memcpy(&magnitude, &wide, sizeof magnitude);
+    magnitude *= 0x1p112f;
+    return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+static float of_bf16(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* As f32; false where some of them are not numbers, or of a type that is not done in stretches. */
+static bool widen(enum ingot_dtype dtype, const void *data, int64_t first, int count, float *out) {
+    const uint16_t *halves = (const uint16_t *)data + first;
+    unsigned largest = 0;
+    switch (dtype) {
+    case INGOT_F32: memcpy(out, (const float *)data + first, (size_t)count * sizeof *out); break;
+    case INGOT_F16:
+        for (int i = 0; i < count; i++) {
+            unsigned magnitude = halves[i] & 0x7fff;
+            largest = magnitude > largest ? magnitude : largest;
+            out[i] = of_f16(halves[i]);
+        }
+        return largest < 0x7c00;
+    case INGOT_BF16:
+        for (int i = 0; i < count; i++)
+            out[i] = of_bf16(halves[i]);
+        break;
+    default: return false;
+    }
+    int strange = 0;
+    for (int i = 0; i < count; i++)
+        strange += !(fabsf(out[i]) <= FLT_MAX);
+    return strange == 0;
+}
+
+static double largest_of(enum ingot_dtype dtype, const void *data, int64_t first, int count) {
+    float wide[STRETCH], most = 0;
+    double largest = 0;
+    if (widen(dtype, data, first, count, wide)) {
+        for (int i = 0; i < count; i++)
+            most = fabsf(wide[i]) > most ? fabsf(wide[i]) : most;
+        return (double)most;
+    }
+    for (int64_t i = first; i < first + count; i++) {
+        double e = fabs(ig_load_f64(dtype, data, i));
+        if (isfinite(e) && e > largest) largest = e;
+    }
+    return largest;
+}
+
+/* The first element that is wrong, or -1. */
+static int64_t find_wrong(enum ingot_dtype dtype, const void *expected, const void *got, int64_t first, int count,
+                          double allowed) {
+    float wanted[STRETCH], found[STRETCH];
+    if (widen(dtype, expected, first, count, wanted) && widen(dtype, got, first, count, found)) {
+        float most = 0;
+        for (int i = 0; i < count; i++) {
+            float off = fabsf(wanted[i] - found[i]);
+            most = off > most ? off : most;
+        }
+        if ((double)most <= allowed) return -1;
+    }
+    for (int64_t i = first; i < first + count; i++) {
+        double e = ig_load_f64(dtype, expected, i), x = ig_load_f64(dtype, got, i);
+        bool same = isnan(e) ? isnan(x) : isinf(e) ? x == e : fabs(x - e) <= allowed;
+        if (!same) return i;
+    }
+    return -1;
+}
+
+static int stretch_at(int64_t first, int64_t count) {
+    return count - first < STRETCH ? (int)(count - first) : STRETCH;
+}
+
+static const char *compare_floats(const struct ig_subject *s, const struct ingot_tensor *t, const void *expected,
+                                  const void *got) {
+    int64_t count = ingot_tensor_elements(t);
+    double largest = 0, allowed = tolerance(s);
+    for (int64_t i = 0; i < count; i += STRETCH) {
+        double here = largest_of(t->dtype, expected, i, stretch_at(i, count));
+        largest = here > largest ? here : largest;
+    }
+    for (int64_t i = 0; i < count; i += STRETCH) {
+        int64_t wrong = find_wrong(t->dtype, expected, got, i, stretch_at(i, count), allowed * largest);
+        if (wrong < 0) continue;
+        return ig_format(s->job, "element %lld is %g instead of %g", (long long)wrong,
+                         ig_load_f64(t->dtype, got, wrong), ig_load_f64(t->dtype, expected, wrong));
+    }
+    return NULL;
+}
+
+const char *ig_subject_compare(const struct ig_subject *s, uint32_t output, const void *expected, const void *got) {
+    const struct ingot_tensor *t = &s->outputs[output];
+    if (ig_dtype_is_float(t->dtype)) return compare_floats(s, t, expected, got);
+    int64_t count = ingot_tensor_elements(t), allowed = t->dtype != INGOT_BOOL && has_float(s) ? 1 : 0;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t e = ig_load_i64(t->dtype, expected, i), x = ig_load_i64(t->dtype, got, i);
+        if (x == e || (allowed && (x - e == 1 || e - x == 1))) continue;
+        return ig_format(s->job, "element %lld is %lld instead of %lld", (long long)i, (long long)x, (long long)e);
+    }
+    return NULL;
+}
