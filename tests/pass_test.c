@@ -511,6 +511,17 @@ static const struct rewrite views[] = {
          4, "a", "[4]") "  %5 = add(%3, %4): f32[batch,6,5,4]\n  %6 = tanh(%5): f32[batch,6,5,4]\n"
                         "  %7 = transpose(%6) {perm=[0,3,1,2]}: " X "\n" OUT(7),
      "add " X "; tanh " X, 0, POISON},
+    /* two around a reshape that merges, but not around one that splits */
+    {"join-transposes",
+     "  %3 = transpose(%0) {perm=[0,1,3,2]}: f32[batch,4,5,6]\n  %4 = reshape(%3) {dims=[batch,20,6]}: "
+     "f32[batch,20,6]\n"
+     "  %5 = transpose(%4) {perm=[0,2,1]}: f32[batch,6,20]\n  %6 = tanh(%5): f32[batch,6,20]\n" OUT(6),
+     "transpose f32[batch,6,4,5]; reshape f32[batch,6,20]; tanh f32[batch,6,20]", 0, POISON},
+    {"join-transposes",
+     "  %3 = transpose(%0) {perm=[0,1,3,2]}: f32[batch,4,5,6]\n"
+     "  %4 = reshape(%3) {dims=[batch,4,15,2]}: f32[batch,4,15,2]\n"
+     "  %5 = transpose(%4) {perm=[0,2,1,3]}: f32[batch,15,4,2]\n" OUT(5),
+     "transpose f32[batch,4,5,6]; reshape f32[batch,4,15,2]; transpose f32[batch,15,4,2]", 0, POISON},
     /* one that moves only an axis of size 1 is a reshape */
     {"move-views",
      "  %3 = reduce_sum(%1) {axes=[2]}: f32[batch,seq,1]\n"
