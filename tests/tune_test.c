@@ -17,7 +17,7 @@
 #include "support/support.h"
 #include "tune/tune.h"
 
-enum { ROWS = 200, DEPTH = 8, COLUMNS = 320, MOST = 24, NANOSECONDS_OF_A_SLOW_ONE = 2000000 };
+enum { ROWS = 200, DEPTH = 8, COLUMNS = 320, MOST = 24, NANOSECONDS_OF_A_SLOW_ONE = 6000000 };
 
 /* ---- Candidates ------------------------------------------------------------------------------------------------------- */
 

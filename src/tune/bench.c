@@ -11,6 +11,7 @@ enum {
     MOST_BUFFERS = 256,
     MOST_LAUNCHES = 64, /* of a list */
     REPLAYS = 5,
+    ROUGH_REPLAYS = 3,
     LIST_NANOSECONDS = 2000000,   /* about as long as a list runs */
     READY_NANOSECONDS = 15000000, /* until a device that was idle runs at full speed */
 };
@@ -369,7 +370,7 @@ enum ingot_status ig_bench_time(struct ig_bench *b, const struct ig_candidate_co
     struct launches l;
     uint64_t rough;
     IG_TRY(prepare(b, candidate, &l, error));
-    IG_TRY(time_list(b, &l, 2, 1, &rough, error));
+    IG_TRY(time_list(b, &l, 2, ROUGH_REPLAYS, &rough, error));
     if (best > 0 && rough > 2 * best) {
         *out_nanoseconds = rough;
         return INGOT_OK;
