@@ -153,7 +153,8 @@ static unsigned count(const char *log, const char *name) {
     return found;
 }
 
-/* Shapes seen before: two copies and one graph, whatever the number of kernels; nothing waits, nothing is allocated. */
+/* Shapes seen before: inputs from the host, one graph, and its end, whatever the number of kernels; nothing waits, nothing is
+ * allocated. */
 static void enqueueing_is_a_few_calls(void **state) {
     struct fixture *f = begin(true);
     run(f, 100);
@@ -168,18 +169,90 @@ static void enqueueing_is_a_few_calls(void **state) {
         uint64_t calls = ig_device_cuda_calls(f->device) - before;
         const char *log = f->driver.cuda->log;
         assert_int_equal(count(log, "cuGraphLaunch"), 1);
-        assert_int_equal(count(log, "cuMemcpy"), 2);
-        assert_int_equal(count(log, "cuEventRecord"), 2);      /* the inputs have left; the end */
-        assert_int_equal(count(log, "cuEventSynchronize"), 1); /* of the inputs of the run before the last: long past */
+        assert_int_equal(count(log, "cuMemcpy"), 1);
+        assert_int_equal(count(log, "cuEventRecord"), 1);
+        assert_int_equal(count(log, "cuEventSynchronize"), 0);
         assert_int_equal(count(log, "cuStreamSynchronize") + count(log, "cuCtxSynchronize"), 0);
         assert_int_equal(count(log, "Alloc") + count(log, "Free") + count(log, "Instantiate") + count(log, "Module"),
                          0);
-        assert_true(calls <= 6 + 2 * 8); /* each entry of the device changes contexts there and back */
+        assert_int_equal(calls, 3 + 2 * 3); /* each of them changes contexts there and back */
         if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
         check(f, turn % 2 ? 37 : 100);
     }
     assert_int_equal(f->allocator.calls, allocations);
     end(f, true);
+}
+
+static void *memory_of(struct fixture *f, enum ingot_memory memory, size_t size) {
+    void *result = NULL;
+    enum ingot_status status = memory == INGOT_CUDA
+                                   ? f->device->api->allocate(f->device, size, &result, &f->error)
+                                   : f->device->api->allocate_host(f->device, size, &result, &f->error);
+    if (status) fail_msg("%s", f->error.message);
+    return result;
+}
+
+static void release(struct fixture *f, enum ingot_memory memory, void *at, size_t size) {
+    (memory == INGOT_CUDA ? f->device->api->release : f->device->api->release_host)(f->device, at, size);
+}
+
+static void enqueue(struct fixture *f, void *native) {
+    if (ig_context_enqueue(f->context, native, &f->error)) fail_msg("%s", f->error.message);
+}
+
+/* The calls of the driver for a run on `native`, besides those that change contexts there and back. */
+static uint64_t calls_of_run(struct fixture *f, void *native) {
+    const char *log = f->driver.cuda->log;
+    uint64_t before = ig_device_cuda_calls(f->device);
+    f->driver.cuda->log_size = 0;
+    f->driver.cuda->log[0] = 0;
+    enqueue(f, native);
+    assert_int_equal(count(log, "Synchronize") + count(log, "Alloc"), 0);
+    return ig_device_cuda_calls(f->device) - before - count(log, "cuCtx");
+}
+
+/* On the caller's stream, with data where he has them: the graph does all there is to do, and an event tells its end. Another
+ * address is one call more for each node that has it. */
+static void data_that_gpus_reach_need_two_calls(void **state) {
+    static const struct {
+        enum ingot_memory memory;
+        unsigned uses; /* of the input's address */
+    } kinds[] = {{INGOT_PINNED, 1}, {INGOT_CUDA, 2}};
+    const size_t size = 100 * sizeof(float);
+    for (int k = 0; k < 2; k++) {
+        enum ingot_memory memory = kinds[k].memory;
+        struct fixture *f = begin(true);
+        float *x[2] = {memory_of(f, memory, size), memory_of(f, memory, size)}, *y = memory_of(f, memory, size);
+        struct ig_stream *callers;
+        void *native;
+        if (f->device->api->stream_create(f->device, &callers, &f->error)) fail_msg("%s", f->error.message);
+        memcpy(&native, callers, sizeof native); /* an ig_stream begins with the driver's handle */
+        memcpy(x[0], f->x, size);
+        memcpy(x[1], f->x, size);
+        if (ig_context_set_output(f->context, 0, memory, y, size, &f->error)) fail_msg("%s", f->error.message);
+        size_t allocations = 0;
+        for (int turn = 0; turn < 8; turn++) {
+            struct ingot_tensor input = {INGOT_F32, 1, {100}, x[turn / 4], memory};
+            if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
+            memset(y, 0, size);
+            if (turn == 0) {
+                enqueue(f, native);
+                allocations = f->allocator.calls;
+            } else {
+                assert_int_equal(calls_of_run(f, native), turn == 4 ? 2 + kinds[k].uses : 2);
+            }
+            assert_true(y[99] == 3 * f->x[99]);
+        }
+        assert_int_equal(f->allocator.calls, allocations);
+        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+        release(f, memory, x[0], size);
+        release(f, memory, x[1], size);
+        release(f, memory, y, size);
+        ig_context_destroy(f->context);
+        f->context = NULL;
+        f->device->api->stream_destroy(f->device, callers);
+        end(f, true);
+    }
 }
 
 static void runs_on(bool fake) {
@@ -276,9 +349,10 @@ static void runs_on_two_gpus_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(enqueueing_is_a_few_calls), cmocka_unit_test(runs_any_shape_on_the_stand_in),
-        cmocka_unit_test(runs_any_shape_on_a_gpu),   cmocka_unit_test(runs_branches_on_the_stand_in),
-        cmocka_unit_test(runs_branches_on_a_gpu),    cmocka_unit_test(runs_on_two_gpus_at_once),
+        cmocka_unit_test(enqueueing_is_a_few_calls),      cmocka_unit_test(data_that_gpus_reach_need_two_calls),
+        cmocka_unit_test(runs_any_shape_on_the_stand_in), cmocka_unit_test(runs_any_shape_on_a_gpu),
+        cmocka_unit_test(runs_branches_on_the_stand_in),  cmocka_unit_test(runs_branches_on_a_gpu),
+        cmocka_unit_test(runs_on_two_gpus_at_once),
     };
     return cmocka_run_group_tests_name("contexts on CUDA", tests, NULL, NULL);
 }

@@ -55,6 +55,10 @@ static size_t elements_size(const struct ig_context *context) {
     return ((size_t)context->plan->n_symbols + 1) * sizeof(int64_t);
 }
 
+static size_t n_copies(const struct ig_context *context) {
+    return (size_t)context->n_inputs + context->n_outputs + 1;
+}
+
 /* What a device with memory and a clock of its own needs besides. */
 static enum ingot_status init_separate(struct ig_context *context, const struct ig_context_config *config,
                                        struct ingot_error *error) {
@@ -63,8 +67,10 @@ static enum ingot_status init_separate(struct ig_context *context, const struct 
     void *elements;
     IG_TRY(device->api->allocate_host(device, elements_size(context), &elements, error));
     context->elements = elements;
-    IG_TRY(ig_transfer_init(&context->transfer, device, error));
-    IG_TRY(make_events(device, &context->done, 1, error));
+    context->copies.at = new_table(context, n_copies(context), sizeof *context->copies.at);
+    if (!context->copies.at) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
+    ig_transfer_init(&context->transfer, device);
+    IG_TRY(make_events(device, context->done, 2, error));
     if (config->timing) IG_TRY(make_events(device, context->marks, IG_MARKS, error));
     if (!config->profile) return INGOT_OK;
     context->step_marks = new_table(context, n_marks, sizeof *context->step_marks);
@@ -129,10 +135,11 @@ static void deinit_separate(struct ig_context *context) {
     size_t n_marks = (size_t)context->plan->n_steps + 1;
     if (context->elements) device->api->release_host(device, context->elements, elements_size(context));
     ig_transfer_deinit(&context->transfer);
-    destroy_events(device, &context->done, 1);
+    destroy_events(device, context->done, 2);
     destroy_events(device, context->marks, IG_MARKS);
     destroy_events(device, context->step_marks, n_marks);
     release_table(context, context->step_marks, n_marks, sizeof *context->step_marks);
+    release_table(context, context->copies.at, n_copies(context), sizeof *context->copies.at);
     for (int i = 0; i < IG_ADOPTED_STREAMS; i++) {
         if (context->adopted[i].stream) device->api->stream_destroy(device, context->adopted[i].stream);
     }

@@ -65,11 +65,14 @@ struct ig_context {
     /* What follows is for devices with memory of their own. */
     struct ig_transfer transfer;
     struct ig_transfer_sizes sizes; /* what the current bindings take */
+    struct ig_frame_copies copies;  /* of this run, in its list or beside it */
     struct ig_adopted adopted[IG_ADOPTED_STREAMS];
     unsigned next_adopted;            /* which is given up for another */
     struct ig_stream *last;           /* which the last run was put on */
-    struct ig_event *done;            /* its end */
-    bool under_way;                   /* it was not waited for */
+    struct ig_event *done[2];         /* the ends of the last two */
+    unsigned turn;                    /* which of them is the last one's */
+    bool pending[2];                  /* they may not have ended */
+    bool under_way;                   /* the last run was not waited for */
     struct ig_event *marks[IG_MARKS]; /* NULL: not timing */
     bool timed;                       /* they are of a run that has ended well */
 };
@@ -86,7 +89,10 @@ enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_err
 
 /* Decides where inputs and results of this run lie, sees to memory for them, and points the frame's ports there. */
 enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot_error *error);
-/* Enqueued: inputs on their way to the device, results on theirs. */
+/* Sees to it that the instance's list, once captured, has this run's copies of what the device fetches and brings by
+ * itself, where a list can have them and nobody wants to know how long they take. */
+enum ingot_status ig_context_bind_copies(struct ig_context *context, struct ingot_error *error);
+/* Enqueued: inputs on their way to the device, results on theirs, but for what lists have. */
 enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
                                          struct ingot_error *error);
 enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig_stream *stream,

@@ -124,36 +124,93 @@ enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot
 
 /* ---- The ways --------------------------------------------------------------------------------------------------------------- */
 
-enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
-                                         struct ingot_error *error) {
+static struct ig_frame_copy input_copy(const struct ig_context *context, uint32_t i) {
+    return (struct ig_frame_copy){context->tensors[i].data, context->transfer.inputs + context->inputs[i].place,
+                                  input_bytes(context, i)};
+}
+
+/* What the device fetches itself. */
+static void find_input_copies(struct ig_context *context) {
+    struct ig_frame_copies *copies = &context->copies;
+    for (uint32_t i = 0; i < context->n_inputs; i++) {
+        if (context->inputs[i].place != IG_NO_PLACE && context->tensors[i].memory != INGOT_HOST)
+            copies->at[copies->n_before++] = input_copy(context, i);
+    }
+}
+
+static void find_output_copies(struct ig_context *context) {
+    const struct ig_transfer *transfer = &context->transfer;
+    struct ig_frame_copies *copies = &context->copies;
+    struct ig_frame_copy *at = copies->at + copies->n_before;
+    size_t fetched = context->sizes.pinned_outputs;
+    if (fetched) at[copies->n_behind++] = (struct ig_frame_copy){transfer->outputs, transfer->pinned_outputs, fetched};
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        const struct ig_output *output = &context->outputs[i];
+        size_t bytes = context->current->frame->outputs[i].bytes;
+        if (is_fetched(output) || output->place == IG_NO_PLACE || !output->given || !bytes) continue;
+        at[copies->n_behind++] = (struct ig_frame_copy){transfer->outputs + output->place, output->given, bytes};
+    }
+}
+
+enum ingot_status ig_context_bind_copies(struct ig_context *context, struct ingot_error *error) {
+    static const struct ig_frame_copies none = {0};
+    struct ig_instance *instance = context->current;
+    if (context->env.device->host_memory) return INGOT_OK;
+    context->copies.n_before = context->copies.n_behind = 0;
+    find_input_copies(context);
+    find_output_copies(context);
+    if (!ig_frame_takes_copies(instance->frame)) return INGOT_OK;
+    bool apart = context->marks[0] || context->times;
+    const struct ig_frame_copies *copies = apart ? &none : &context->copies;
+    if (ig_frame_patch_copies(instance->frame, context->env.device, copies)) return INGOT_OK;
+    IG_TRY(ig_context_settle(context, error));
+    ig_frame_replace_copies(instance->frame, context->env.device, copies);
+    ig_instance_forget(instance);
+    return INGOT_OK;
+}
+
+static enum ingot_status copy_apart(struct ig_context *context, struct ig_stream *stream, uint32_t first,
+                                    uint32_t count, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
+    const struct ig_frame *frame = context->current->frame;
+    if (frame->copies.n_before + frame->copies.n_behind > 0) return INGOT_OK; /* the list has them */
+    for (uint32_t i = first; i < first + count; i++) {
+        const struct ig_frame_copy *copy = &context->copies.at[i];
+        IG_TRY(device->api->copy(device, stream, copy->to, copy->from, copy->bytes, error));
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status send_from_host(struct ig_context *context, struct ig_stream *stream,
+                                        struct ingot_error *error) {
     struct ig_transfer *transfer = &context->transfer;
-    bool staged = context->sizes.pinned_inputs > 0;
-    if (staged) IG_TRY(ig_transfer_begin(transfer, error));
+    struct ig_device *device = context->env.device;
+    unsigned turn = context->turn; /* the run before the last had the same one */
+    if (context->pending[turn]) IG_TRY(device->api->event_sync(device, context->done[turn], error));
+    context->pending[turn] = false;
+    ig_transfer_begin(transfer, turn);
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         const struct ingot_tensor *tensor = &context->tensors[i];
-        size_t place = context->inputs[i].place, bytes = input_bytes(context, i);
-        if (place == IG_NO_PLACE) continue;
-        if (tensor->memory == INGOT_HOST)
-            IG_TRY(ig_transfer_put(transfer, stream, place, tensor->data, bytes, error));
-        else
-            IG_TRY(device->api->copy(device, stream, transfer->inputs + place, tensor->data, bytes, error));
+        size_t place = context->inputs[i].place;
+        if (place != IG_NO_PLACE && tensor->memory == INGOT_HOST)
+            IG_TRY(ig_transfer_put(transfer, stream, place, tensor->data, input_bytes(context, i), error));
     }
-    return staged ? ig_transfer_end(transfer, stream, error) : INGOT_OK;
+    return ig_transfer_end(transfer, stream, error);
+}
+
+enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
+                                         struct ingot_error *error) {
+    if (context->sizes.pinned_inputs > 0) IG_TRY(send_from_host(context, stream, error));
+    return copy_apart(context, stream, 0, context->copies.n_before, error);
 }
 
 enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig_stream *stream,
                                            struct ingot_error *error) {
-    struct ig_device *device = context->env.device;
-    IG_TRY(ig_transfer_fetch(&context->transfer, stream, context->sizes.pinned_outputs, error));
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         struct ig_output *output = &context->outputs[i];
         output->deliver_to = is_fetched(output) ? output->given : NULL;
-        if (is_fetched(output) || output->place == IG_NO_PLACE || !output->given || !output->bytes) continue;
-        IG_TRY(device->api->copy(device, stream, output->given, context->transfer.outputs + output->place,
-                                 output->bytes, error));
     }
-    return INGOT_OK;
+    return copy_apart(context, stream, context->copies.n_before, context->copies.n_behind, error);
 }
 
 void ig_context_deliver(struct ig_context *context) {

@@ -151,8 +151,9 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
 static enum ingot_status walk_separate(struct ig_context *context, struct ig_stream *stream,
                                        struct ingot_error *error) {
     struct ig_device *device = context->env.device;
-    if (context->last != stream) IG_TRY(device->api->event_wait(device, stream, context->done, error));
+    if (context->last != stream) IG_TRY(device->api->event_wait(device, stream, context->done[context->turn], error));
     context->last = stream;
+    context->turn ^= 1;
     IG_TRY(mark(context, stream, IG_MARK_BEGIN, error));
     IG_TRY(ig_context_send_inputs(context, stream, error));
     IG_TRY(mark(context, stream, IG_MARK_COMPUTE, error));
@@ -160,12 +161,14 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
     IG_TRY(mark(context, stream, IG_MARK_OUTPUT, error));
     IG_TRY(ig_context_fetch_outputs(context, stream, error));
     IG_TRY(mark(context, stream, IG_MARK_END, error));
-    return device->api->event_record(device, stream, context->done, error);
+    context->pending[context->turn] = true;
+    return device->api->event_record(device, stream, context->done[context->turn], error);
 }
 
 static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     IG_TRY(ig_context_prepare(context, stream, error));
     IG_TRY(ig_context_bind_ports(context, error));
+    IG_TRY(ig_context_bind_copies(context, error));
     IG_TRY(capture(context, error));
     for (uint32_t i = 0; i < context->n_outputs; i++)
         context->outputs[i].bytes = context->current->frame->outputs[i].bytes;
@@ -197,7 +200,9 @@ enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_err
     struct ig_device *device = context->env.device;
     if (!context->under_way) return INGOT_OK;
     if (device->host_memory) return device->api->stream_wait(device, context->env.stream, error);
-    return device->api->event_sync(device, context->done, error);
+    IG_TRY(device->api->event_sync(device, context->done[context->turn], error));
+    context->pending[0] = context->pending[1] = false;
+    return INGOT_OK;
 }
 
 enum ingot_status ig_context_wait(struct ig_context *context, struct ingot_error *error) {

@@ -261,7 +261,12 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
     }
     IG_TRY(ig_frame_plan_memory(env, frame, error));
     IG_TRY(find_segments(env, frame, error));
-    if (index == 0) IG_TRY(ig_branches_apply(env, frame, error));
+    if (index == 0) {
+        uint32_t n_ports = frame->sub->n_inputs + frame->sub->n_outputs;
+        frame->copies.at = ig_arena_alloc(env->memory, (n_ports + 1) * sizeof *frame->copies.at);
+        if (!frame->copies.at) return no_memory(error);
+        IG_TRY(ig_branches_apply(env, frame, error));
+    }
     return find_uses(env, frame, error);
 }
 

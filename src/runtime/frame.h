@@ -57,6 +57,17 @@ struct ig_frame_branches {
     size_t bytes;   /* more of the arena than one after the other */
 };
 
+/* Inputs on their way to the device, results on theirs: recorded before and behind the steps. */
+struct ig_frame_copy {
+    const void *from;
+    void *to;
+    size_t bytes;
+};
+struct ig_frame_copies {
+    struct ig_frame_copy *at; /* with room for one more than there are ports; first those before the steps */
+    uint32_t n_before, n_behind;
+};
+
 struct ig_frame {
     const struct ig_subplan *sub;
     size_t *bytes;  /* by buffer */
@@ -72,6 +83,7 @@ struct ig_frame {
     struct ig_frame_segment *segments;
     uint32_t n_segments;
     struct ig_frame_branches branches;
+    struct ig_frame_copies copies;            /* of the main plan */
     const struct ig_plan_check *failed_check; /* of a body: why it must not be run with these shapes; NULL: it may */
 };
 
@@ -111,6 +123,12 @@ void *ig_frame_carried(const struct ig_frame *outer, const struct ig_frame_step 
 /* Captures the straight stretches, bodies included; those that were captured before are left as they are. The frame is
  * placed and its ports are bound: a device may look at the addresses. */
 enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
+/* Can copies be recorded with its steps? Where control flow does not divide these. */
+bool ig_frame_takes_copies(const struct ig_frame *frame);
+/* Changes what was captured to these copies. False where it was not captured, or with copies of other sizes. */
+bool ig_frame_patch_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies);
+/* What is captured has these copies; what was captured is given back, and must not be under way. */
+void ig_frame_replace_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies);
 /* What its lists take, bodies included. */
 size_t ig_frame_list_bytes(const struct ig_frame *frame, const struct ig_device *device);
 

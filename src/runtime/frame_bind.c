@@ -97,42 +97,153 @@ void ig_frame_bind_iteration(struct ig_device *device, const struct ig_frame *ou
 
 /* ---- Capture --------------------------------------------------------------------------------------------------------------- */
 
-static enum ingot_status record(const struct ig_frame_env *env, struct ig_frame_step *steps, uint32_t count,
-                                struct ingot_error *error) {
-    const struct ig_device_api *api = env->device->api;
-    for (uint32_t i = 0; i < count; i++) {
-        if (steps[i].after && api->list_after)
-            IG_TRY(api->list_after(env->device, env->stream, steps[i].after, steps[i].n_after, error));
-        if (steps[i].plan->kind == IG_STEP_KERNEL)
-            IG_TRY(api->launch(env->device, env->stream, &steps[i].launch, error));
-        else
-            IG_TRY(api->copy(env->device, env->stream, steps[i].operands[1], steps[i].operands[0], steps[i].copy_bytes,
-                             error));
+/* A list while it is recorded. */
+struct recording {
+    const struct ig_frame_env *env;
+    const struct ig_device_api *api;
+    const struct ig_frame_copies *copies; /* NULL: none */
+    struct ig_frame_step *steps;
+    uint32_t count;
+    uint32_t *items; /* room for numbers, then a mark for each step; NULL where the order is that of recording */
+};
+
+static enum ingot_status record_copy(const struct recording *r, uint32_t i, struct ingot_error *error) {
+    const struct ig_frame_copy *copy = &r->copies->at[i];
+    return r->api->copy(r->env->device, r->env->stream, copy->to, copy->from, copy->bytes, error);
+}
+
+/* What comes after nothing comes after the copies before it; and with it all the rest. */
+static enum ingot_status order_step(const struct recording *r, const struct ig_frame_step *step,
+                                    struct ingot_error *error) {
+    uint32_t n_before = r->copies ? r->copies->n_before : 0, n = 0;
+    if (!r->items) return INGOT_OK;
+    for (uint32_t i = 0; i < step->n_after; i++)
+        r->items[n++] = n_before + step->after[i];
+    for (uint32_t i = 0; step->n_after == 0 && i < n_before; i++)
+        r->items[n++] = i;
+    return r->api->list_after(r->env->device, r->env->stream, r->items, n, error);
+}
+
+/* What is behind all comes after the steps that nothing comes after. */
+static enum ingot_status record_behind(const struct recording *r, struct ingot_error *error) {
+    uint32_t n_before = r->copies->n_before, n = 0;
+    uint32_t *followed = r->items ? r->items + n_before + r->count : NULL;
+    for (uint32_t i = 0; r->items && i < r->count; i++) {
+        for (uint32_t k = 0; k < r->steps[i].n_after; k++)
+            followed[r->steps[i].after[k]] = 1;
+    }
+    for (uint32_t i = 0; r->items && i < r->count; i++) {
+        if (!followed[i]) r->items[n++] = n_before + i;
+    }
+    for (uint32_t i = 0; i < r->copies->n_behind; i++) {
+        if (r->items) IG_TRY(r->api->list_after(r->env->device, r->env->stream, r->items, n, error));
+        IG_TRY(record_copy(r, n_before + i, error));
     }
     return INGOT_OK;
 }
 
-static enum ingot_status capture_segment(const struct ig_frame_env *env, struct ig_frame *frame,
-                                         struct ig_frame_segment *segment, struct ingot_error *error) {
-    const struct ig_device_api *api = env->device->api;
-    struct ig_frame_step *steps = frame->steps + segment->first;
+static enum ingot_status record(const struct recording *r, struct ingot_error *error) {
+    struct ig_device *device = r->env->device;
+    for (uint32_t i = 0; r->copies && i < r->copies->n_before; i++) {
+        if (r->items) IG_TRY(r->api->list_after(device, r->env->stream, NULL, 0, error));
+        IG_TRY(record_copy(r, i, error));
+    }
+    for (uint32_t i = 0; i < r->count; i++) {
+        const struct ig_frame_step *step = &r->steps[i];
+        IG_TRY(order_step(r, step, error));
+        if (step->plan->kind == IG_STEP_KERNEL)
+            IG_TRY(r->api->launch(device, r->env->stream, &step->launch, error));
+        else
+            IG_TRY(r->api->copy(device, r->env->stream, step->operands[1], step->operands[0], step->copy_bytes, error));
+    }
+    return r->copies ? record_behind(r, error) : INGOT_OK;
+}
+
+static enum ingot_status record_list(const struct recording *r, struct ig_list **out_list, struct ingot_error *error) {
+    struct ig_device *device = r->env->device;
     struct ig_list *list = NULL;
-    IG_TRY(api->list_begin(env->device, env->stream, error));
-    enum ingot_status status = record(env, steps, segment->count, error);
+    IG_TRY(r->api->list_begin(device, r->env->stream, error));
+    enum ingot_status status = record(r, error);
     /* The recording must end in any case. */
     struct ingot_error ignored;
-    enum ingot_status end = api->list_end(env->device, env->stream, &list, status ? &ignored : error);
-    if (status != INGOT_OK || end != INGOT_OK) {
-        if (end == INGOT_OK) api->list_destroy(env->device, list);
-        return status != INGOT_OK ? status : end;
+    enum ingot_status end = r->api->list_end(device, r->env->stream, &list, status ? &ignored : error);
+    if (status == INGOT_OK && end == INGOT_OK) {
+        *out_list = list;
+        return INGOT_OK;
     }
-    segment->list = list;
-    for (uint32_t i = 0; i < segment->count; i++) {
-        steps[i].list = list;
-        steps[i].item = i;
-    }
-    return INGOT_OK;
+    if (end == INGOT_OK) r->api->list_destroy(device, list);
+    return status != INGOT_OK ? status : end;
 }
+
+static enum ingot_status capture_segment(const struct ig_frame_env *env, struct ig_frame *frame,
+                                         struct ig_frame_segment *segment, struct ingot_error *error) {
+    struct recording r = {.env = env,
+                          .api = env->device->api,
+                          .copies = ig_frame_takes_copies(frame) ? &frame->copies : NULL,
+                          .steps = frame->steps + segment->first,
+                          .count = segment->count};
+    uint32_t n_before = r.copies ? r.copies->n_before : 0;
+    size_t bytes = (2 * (size_t)segment->count + n_before) * sizeof *r.items;
+    if (r.steps->after && r.api->list_after) {
+        r.items = ig_allocate(env->allocator, bytes, _Alignof(uint32_t));
+        if (!r.items) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a list of launches");
+    }
+    enum ingot_status status = record_list(&r, &segment->list, error);
+    ig_release(env->allocator, r.items, bytes);
+    for (uint32_t i = 0; status == INGOT_OK && i < segment->count; i++) {
+        r.steps[i].list = segment->list;
+        r.steps[i].item = n_before + i;
+    }
+    return status;
+}
+
+/* ---- Copies with the steps ------------------------------------------------------------------------------------------------- */
+
+bool ig_frame_takes_copies(const struct ig_frame *frame) {
+    return frame->copies.at && frame->n_segments == 1 && !frame->segments[0].control;
+}
+
+static bool same_sizes(const struct ig_frame_copies *a, const struct ig_frame_copies *b) {
+    if (a->n_before != b->n_before || a->n_behind != b->n_behind) return false;
+    for (uint32_t i = 0; i < a->n_before + a->n_behind; i++) {
+        if (a->at[i].bytes != b->at[i].bytes) return false;
+    }
+    return true;
+}
+
+static void forget_list(struct ig_frame *frame, struct ig_device *device) {
+    struct ig_frame_segment *segment = &frame->segments[0];
+    if (!segment->list) return;
+    device->api->list_destroy(device, segment->list);
+    segment->list = NULL;
+    for (uint32_t i = 0; i < segment->count; i++)
+        frame->steps[segment->first + i].list = NULL;
+}
+
+bool ig_frame_patch_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies) {
+    const struct ig_frame_segment *segment = &frame->segments[0];
+    if (!segment->list || !same_sizes(&frame->copies, copies)) return false;
+    for (uint32_t i = 0; i < copies->n_before + copies->n_behind; i++) {
+        struct ig_frame_copy *old = &frame->copies.at[i];
+        const struct ig_frame_copy *new = &copies->at[i];
+        uint32_t item = i < copies->n_before ? i : i + segment->count;
+        if (old->from != new->from)
+            device->api->list_patch(device, segment->list, item, 0, (void *)(uintptr_t) new->from);
+        if (old->to != new->to) device->api->list_patch(device, segment->list, item, 1, new->to);
+        *old = *new;
+    }
+    return true;
+}
+
+void ig_frame_replace_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies) {
+    forget_list(frame, device);
+    for (uint32_t i = 0; i < copies->n_before + copies->n_behind; i++)
+        frame->copies.at[i] = copies->at[i];
+    frame->copies.n_before = copies->n_before;
+    frame->copies.n_behind = copies->n_behind;
+}
+
+/* ---- Capture of all -------------------------------------------------------------------------------------------------------- */
 
 /* Is there memory for what the first iteration stacks? A loop that has none ends before it. */
 static bool has_room(const struct ig_plan *plan, const struct ig_frame *outer, const struct ig_frame_step *step) {

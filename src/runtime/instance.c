@@ -39,9 +39,16 @@ enum ingot_status ig_instance_capture(struct ig_instance *instance, const struct
                                       struct ingot_error *error) {
     if (instance->captured) return INGOT_OK;
     IG_TRY(ig_frame_capture(env, instance->frame, error));
-    instance->bytes += ig_frame_list_bytes(instance->frame, env->device);
+    instance->list_bytes = ig_frame_list_bytes(instance->frame, env->device);
+    instance->bytes += instance->list_bytes;
     instance->captured = true;
     return INGOT_OK;
+}
+
+void ig_instance_forget(struct ig_instance *instance) {
+    instance->bytes -= instance->list_bytes;
+    instance->list_bytes = 0;
+    instance->captured = false;
 }
 
 void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env *env) {

@@ -13,6 +13,7 @@ struct ig_instance {
     struct ig_frame *frame; /* of the main plan */
     size_t scratch;         /* per worker */
     size_t bytes;           /* of it all, lists included */
+    size_t list_bytes;
     bool captured;
     uint64_t last_used;
 };
@@ -24,6 +25,8 @@ enum ingot_status ig_instance_create(const struct ig_frame_env *env, const int64
 /* Captures the lists, once; see ig_frame_capture for what must be there. */
 enum ingot_status ig_instance_capture(struct ig_instance *instance, const struct ig_frame_env *env,
                                       struct ingot_error *error);
+/* What was captured does not hold any more and was given back. */
+void ig_instance_forget(struct ig_instance *instance);
 void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env *env);
 
 struct ig_instance_cache {

@@ -8,18 +8,13 @@
 /* A piece is on its way for about as long as the next is copied; more pieces than needed cost a call each. */
 #define PIECE ((size_t)1 << 20)
 
-enum ingot_status ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device, struct ingot_error *error) {
+void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device) {
     transfer->device = device;
-    for (int i = 0; i < 2; i++)
-        IG_TRY(device->api->event_create(device, &transfer->sent[i], error));
-    return INGOT_OK;
 }
 
 void ig_transfer_deinit(struct ig_transfer *transfer) {
     struct ig_device *device = transfer->device;
     if (!device) return;
-    for (int i = 0; i < 2; i++)
-        device->api->event_destroy(device, transfer->sent[i]);
     if (transfer->inputs) device->api->release(device, transfer->inputs, transfer->inputs_size);
     if (transfer->outputs) device->api->release(device, transfer->outputs, transfer->outputs_size);
     if (transfer->pinned_inputs)
@@ -86,10 +81,9 @@ size_t ig_transfer_bytes(const struct ig_transfer *transfer) {
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------------- */
 
-enum ingot_status ig_transfer_begin(struct ig_transfer *transfer, struct ingot_error *error) {
-    transfer->half ^= 1;
+void ig_transfer_begin(struct ig_transfer *transfer, unsigned half) {
+    transfer->half = half;
     transfer->written = transfer->on_the_way = 0;
-    return transfer->device->api->event_sync(transfer->device, transfer->sent[transfer->half], error);
 }
 
 static char *pinned_half(const struct ig_transfer *transfer) {
@@ -117,15 +111,5 @@ enum ingot_status ig_transfer_put(struct ig_transfer *transfer, struct ig_stream
 }
 
 enum ingot_status ig_transfer_end(struct ig_transfer *transfer, struct ig_stream *stream, struct ingot_error *error) {
-    IG_TRY(send(transfer, stream, error));
-    return transfer->device->api->event_record(transfer->device, stream, transfer->sent[transfer->half], error);
-}
-
-/* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
-
-enum ingot_status ig_transfer_fetch(struct ig_transfer *transfer, struct ig_stream *stream, size_t bytes,
-                                    struct ingot_error *error) {
-    struct ig_device *device = transfer->device;
-    if (bytes == 0) return INGOT_OK;
-    return device->api->copy(device, stream, transfer->pinned_outputs, transfer->outputs, bytes, error);
+    return send(transfer, stream, error);
 }

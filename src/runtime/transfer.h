@@ -17,8 +17,7 @@ struct ig_transfer {
     size_t inputs_size, outputs_size;
     char *pinned_inputs, *pinned_outputs;
     size_t pinned_inputs_size, pinned_outputs_size;
-    struct ig_event *sent[2];   /* by half of the pinned inputs: what was put there has left */
-    unsigned half;              /* that is written now */
+    unsigned half;              /* of the pinned inputs that is written now */
     size_t written, on_the_way; /* bytes of it */
 };
 
@@ -28,7 +27,7 @@ struct ig_transfer_sizes {
     size_t pinned_inputs, pinned_outputs; /* of the parts of them that come from and go to the host */
 };
 
-enum ingot_status ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device, struct ingot_error *error);
+void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device);
 void ig_transfer_deinit(struct ig_transfer *transfer);
 
 bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes);
@@ -36,15 +35,11 @@ bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_tr
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                       struct ingot_error *error);
 
-/* Inputs: begin, put those from the host in the order of their places, end. `begin` waits for the run before the last. */
-enum ingot_status ig_transfer_begin(struct ig_transfer *transfer, struct ingot_error *error);
+/* Inputs: begin with a half that no run uses any more, put those from the host in the order of their places, end. */
+void ig_transfer_begin(struct ig_transfer *transfer, unsigned half);
 enum ingot_status ig_transfer_put(struct ig_transfer *transfer, struct ig_stream *stream, size_t place,
                                   const void *data, size_t bytes, struct ingot_error *error);
 enum ingot_status ig_transfer_end(struct ig_transfer *transfer, struct ig_stream *stream, struct ingot_error *error);
-
-/* Outputs: the first `bytes` of their block to the host. */
-enum ingot_status ig_transfer_fetch(struct ig_transfer *transfer, struct ig_stream *stream, size_t bytes,
-                                    struct ingot_error *error);
 
 /* Of the device and the host. */
 size_t ig_transfer_bytes(const struct ig_transfer *transfer);

@@ -182,6 +182,7 @@ void ig_device_cuda_use_cublaslt(struct ig_device *device, const char *file) {
 static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_stream *stream, size_t bytes,
                                          struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
+    if (ig_cuda_scratch_bytes(cuda, bytes) <= stream->scratch_size) return INGOT_OK;
     IG_TRY(ig_cuda_enter(cuda, error));
     return ig_cuda_leave(cuda, ig_cuda_reserve_scratch(cuda, stream, bytes, error));
 }
