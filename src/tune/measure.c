@@ -272,13 +272,17 @@ static void time_all(struct measure *x, const struct ig_subject *s) {
     for (uint32_t i = 0; i < x->trials->list.count; i++) {
         struct trial *t = &x->trials->list.at[i];
         if (!t->candidate) continue;
-        if (i > 0 && !t->broken && (x->lost || x->m->now() > x->m->end)) continue;
+        if (i > 0 && x->m->now() > x->m->end) return;
         check(x, s, t);
-        if (t->broken) {
-            decide(x, t, 0);
-        } else if (!x->lost) {
-            time_trial(x, t, &best);
-        }
+        if (!t->broken && !x->lost) time_trial(x, t, &best);
+    }
+}
+
+/* Also where the device was lost, which must not happen again the next time. */
+static void reject_broken(struct measure *x) {
+    for (uint32_t i = 0; i < x->trials->list.count; i++) {
+        struct trial *t = &x->trials->list.at[i];
+        if (t->candidate && t->broken && !t->candidate->is_new) decide(x, t, 0);
     }
 }
 
@@ -323,6 +327,7 @@ bool ig_measure(struct ig_measuring *m, struct ig_tuned_region *region) {
         m->failure = ig_strdup(m->job, error.message);
     }
     if (x->lost) m->failure = x->lost;
+    reject_broken(x);
     region->trials = NULL;
     return !x->lost;
 }
