@@ -82,22 +82,38 @@ static bool has_batch(const struct ig_contract *c, int operand) {
     return false;
 }
 
-/* A reshape that merges A's last axes into the depth is undone, so that copying walks along the axes beneath it: the
- * heads of an attention, say, whose channels lie together but which themselves do not. */
+/* How many axes from `first` on have `size` elements together; 0: none. */
+static int axes_of(struct ig_contract *c, const struct ig_type *type, int first, ig_dim size) {
+    ig_dim product = constant(c, 1);
+    int axes = 0;
+    while (first + axes < type->rank && axes < IG_CONTRACT_DEPTH && product != size)
+        product = ig_dim_mul(c->graph->dims, product, type->dim[first + axes++]);
+    return product == size ? axes : 0;
+}
+
+/* A reshape that merges axes into A's depth is undone, so that copying walks along the axes beneath it: the heads of an
+ * attention, say, whose channels lie together but which themselves do not. It may be under a transpose. */
 static void split_depth(struct ig_contract *c) {
     ig_value a = c->node.in[0];
+    const struct ig_node *turn = c->lower.is_input[a] ? NULL : ig_def_op(c->graph, a, IG_OP_transpose);
+    int axis = ig_type_of(c->graph, a)->rank - 1;
+    if (turn) {
+        axis = (int)ig_attr(c->graph, turn, IG_ATTR_perm)->ints[axis];
+        a = turn->in[0];
+    }
     const struct ig_node *n = c->lower.is_input[a] ? NULL : ig_def_op(c->graph, a, IG_OP_reshape);
     c->depth_rank = 1;
     c->depth_dim[0] = c->depth;
     if (!n) return;
     const struct ig_type *from = ig_type_of(c->graph, n->in[0]);
-    ig_dim product = constant(c, 1);
-    int axes = 0;
-    while (axes < from->rank && axes < IG_CONTRACT_DEPTH && product != c->depth)
-        product = ig_dim_mul(c->graph->dims, product, from->dim[from->rank - 1 - axes++]);
-    if (product != c->depth || axes < 2) return;
+    ig_dim above = ig_dim_product(c->graph->dims, ig_type_of(c->graph, a)->dim, axis), product = constant(c, 1);
+    int first = 0;
+    while (first < from->rank && product != above)
+        product = ig_dim_mul(c->graph->dims, product, from->dim[first++]);
+    int axes = product == above ? axes_of(c, from, first, c->depth) : 0;
+    if (axes < 2) return;
     c->depth_rank = axes;
-    memcpy(c->depth_dim, from->dim + from->rank - axes, (size_t)axes * sizeof *c->depth_dim);
+    memcpy(c->depth_dim, from->dim + first, (size_t)axes * sizeof *c->depth_dim);
 }
 
 static bool init_matmul(struct ig_contract *c) {
