@@ -203,7 +203,8 @@ struct product {
     bool constant;   /* b */
     bool transposed; /* b is given as [..., n, k] */
     bool bias, gelu, prologue;
-    int heads; /* a is [s, heads, depth] merged by a reshape of a transpose; of b likewise not */
+    int heads;   /* a is [s, heads, depth] merged by a reshape of a transpose; of b likewise not */
+    bool turned; /* … merged before they are transposed; a without heads is given as [..., k, m] */
 };
 
 static void build_product(struct ig_graph *g, const void *argument) {
@@ -212,7 +213,13 @@ static void build_product(struct ig_graph *g, const void *argument) {
                    b_type = sized_type(g, p->b_dtype, p->b_rank, p->b);
     ig_value a = ig_build_input(g, "a", &a_type);
     ig_value b = p->constant ? random_constant(g, p->b_dtype, p->b_rank, p->b, 3) : ig_build_input(g, "b", &b_type);
-    if (p->heads) { /* [batch, heads, rows, each] -> [batch, rows, heads * each] */
+    if (p->heads && p->turned) { /* the same by [batch, heads, each, rows] and [batch, heads * each, rows] */
+        ig_dim dims[3] = {a_type.dim[0], ig_dim_mul(g->dims, a_type.dim[1], a_type.dim[3]), a_type.dim[2]};
+        a = ig_build_reshape(g, ig_build_transpose(g, a, (const int64_t[]){0, 1, 3, 2}), dims, 3);
+        a = ig_build_transpose(g, a, (const int64_t[]){0, 2, 1});
+    } else if (p->turned) {
+        a = ig_build_transpose(g, a, (const int64_t[]){1, 0});
+    } else if (p->heads) { /* [batch, heads, rows, each] -> [batch, rows, heads * each] */
         ig_dim dims[3] = {a_type.dim[0], a_type.dim[2], ig_dim_mul(g->dims, a_type.dim[1], a_type.dim[3])};
         a = ig_build_reshape(g, ig_build_transpose(g, a, (const int64_t[]){0, 2, 1, 3}), dims, 3);
     }
@@ -258,6 +265,17 @@ static const struct product products[] = {
     {FLOATS, 2, 3, {4, 8}, {3, 8, 5}},
     {FLOATS, 4, 2, {2, 4, 10, 16}, {64, 70}, .constant = true, .heads = 4, .bias = true},
     {FLOATS, 4, 2, {-1, 4, -2, 16}, {64, 70}, .constant = true, .heads = 4, .bias = true},
+    {FLOATS, 4, 2, {2, 4, 10, 16}, {64, 70}, .constant = true, .heads = 4, .turned = true},
+    {FLOATS, 4, 2, {-1, 3, 9, 5}, {15, 8}, .constant = true, .heads = 3, .turned = true, .bias = true},
+    {FLOATS, 2, 2, {6, 3}, {6, 4}, .turned = true, .bias = true}, /* fewer rows than a tile has */
+    {FLOATS, 2, 2, {300, 49}, {300, 36}, .turned = true},
+    {FLOATS,
+     2,
+     2,
+     {49, 2048},
+     {2048, 20},
+     .constant = true,
+     .bias = true}, /* rows left over in every share of a tile */
     {.a_dtype = INGOT_F64, .b_dtype = INGOT_F64, .acc = INGOT_F64, 2, 2, {23, 31}, {31, 19}, .constant = true},
     {.a_dtype = INGOT_U8, .b_dtype = INGOT_I8, .acc = INGOT_I32, 2, 2, {23, 131}, {131, 39}, .constant = true},
     {.a_dtype = INGOT_I8, .b_dtype = INGOT_I8, .acc = INGOT_I32, 2, 2, {6, 31}, {31, 19}},
