@@ -80,9 +80,16 @@ static void plan_transpose(struct ig_part *p, struct plan *plan) {
     }
 }
 
+/* Where a picture's channels become neighbours, a thread stores all of a pixel; neighbouring threads load neighbours. */
+static int vector_of(struct ig_part *p) {
+    int vector = ig_nest_vector(&p->nest, p->position, p->buffer, p->count, true);
+    int stored = p->interleaves ? ig_nest_store_vector(&p->nest, p->position, p->buffer, p->count) : 1;
+    return stored > vector ? stored : vector;
+}
+
 static void plan_slots(struct mapper *m, struct ig_part *p, struct plan *plan) {
     struct ig_dims *dims = p->nest.k->dims;
-    plan->vector = ig_nest_vector(&p->nest, p->position, p->buffer, p->count, true);
+    plan->vector = vector_of(p);
     plan->slots =
         ig_dim_div(dims, ig_dim_product(dims, p->nest.extent, p->nest.rank), ig_dim_const(dims, plan->vector));
     plan->each = 1;
@@ -278,7 +285,7 @@ static int threads_of(struct mapper *m) {
     for (uint32_t i = 0; i < m->m.parts.count; i++) {
         struct ig_part *p = m->m.parts.at[i];
         if (p->transposed >= 0) return THREADS;
-        slots += guess_elements(p) / ig_nest_vector(&p->nest, p->position, p->buffer, p->count, true);
+        slots += guess_elements(p) / vector_of(p);
     }
     return slots < FEW ? FEW_THREADS : THREADS;
 }

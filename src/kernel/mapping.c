@@ -90,6 +90,7 @@ struct strides {
     struct ig_part *p;
     bool across[IG_NEST_DIMS]; /* some load steps by 1 along this dim, and by more along the last */
     bool along;                /* some load steps by 1 along the last */
+    bool interleaved;          /* some load steps by 1 along another dim, and not along the last */
 };
 
 static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
@@ -99,6 +100,9 @@ static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
     int last = nest->rank - 1;
     if (buffer < 0) return;
     ig_dim step = ig_affine_factor(nest->k, sum, nest->var[last]);
+    bool still = step == zero && !ig_affine_entangled(nest->k, sum, nest->var[last]);
+    for (int i = 0; i < last && step != one && !still; i++)
+        s->interleaved |= ig_affine_factor(nest->k, sum, nest->var[i]) == one;
     if (step == one) s->along = true;
     if (step == one || step == zero) return;
     for (int i = 0; i < last; i++)
@@ -113,9 +117,11 @@ bool ig_part_is_short(const struct ig_part *p, int d) {
 /* Short dims need no blocks: all of their lines fit, and a short last one is unrolled. */
 static void find_transpose(struct ig_part *p) {
     p->transposed = -1;
-    if (p->nest.rank < 2 || ig_part_is_short(p, p->nest.rank - 1)) return;
+    if (p->nest.rank < 2) return;
     struct strides s = {.p = p};
     ig_nest_indices(&p->nest, note_strides, &s);
+    p->interleaves = ig_part_is_short(p, p->nest.rank - 1) && s.interleaved;
+    if (ig_part_is_short(p, p->nest.rank - 1)) return;
     for (int i = 0; i < p->nest.rank - 1; i++) {
         if (s.across[i] && !ig_part_is_short(p, i)) p->transposed = i;
     }

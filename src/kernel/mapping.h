@@ -16,6 +16,7 @@ struct ig_part {
     int count;
     int *buffer, *value, *position;
     int transposed; /* the dim along which some load steps by 1 while it strides along the last one; -1: none worth blocks */
+    bool interleaves; /* the last dim is short, and what lies side by side for some load is another */
     /* The schedule's: */
     int split;     /* the dim that is cut into chunks for tiles */
     int64_t chunk; /* 0: not cut */

@@ -217,7 +217,7 @@ static void check_vector(void *user, const struct ig_affine *sum, int buffer) {
     if (bytes > v->widest) v->widest = bytes;
 }
 
-static bool fits_vector(struct ig_nest *nest, const int *positions, const int *buffers, int n, struct vector *v) {
+static bool fits_stores(struct ig_nest *nest, const int *positions, const int *buffers, int n, struct vector *v) {
     v->fits = true;
     v->widest = 1;
     for (int i = 0; i < n; i++) {
@@ -225,6 +225,11 @@ static bool fits_vector(struct ig_nest *nest, const int *positions, const int *b
         ig_affine_of(nest->k, nest->x.at[positions[i]], &sum);
         check_vector(v, &sum, buffers[i]);
     }
+    return v->fits && v->count * v->widest <= 16;
+}
+
+static bool fits_vector(struct ig_nest *nest, const int *positions, const int *buffers, int n, struct vector *v) {
+    if (!fits_stores(nest, positions, buffers, n, v)) return false;
     ig_nest_indices(nest, check_vector, v);
     return v->fits && v->count * v->widest <= 16;
 }
@@ -236,6 +241,16 @@ int ig_nest_vector(struct ig_nest *nest, const int *positions, const int *buffer
         struct vector v = {.nest = nest, .count = count};
         bool even = ig_dim_divides(dims, ig_dim_const(dims, count), nest->extent[nest->rank - 1]);
         if ((even || (tail && nest->rank == 1)) && fits_vector(nest, positions, buffers, n, &v)) return count;
+    }
+    return 1;
+}
+
+int ig_nest_store_vector(struct ig_nest *nest, const int *positions, const int *buffers, int n) {
+    struct ig_dims *dims = nest->k->dims;
+    for (int count = 16; count > 1 && nest->rank > 0; count /= 2) {
+        struct vector v = {.nest = nest, .count = count};
+        if (!ig_dim_divides(dims, ig_dim_const(dims, count), nest->extent[nest->rank - 1])) continue;
+        if (fits_stores(nest, positions, buffers, n, &v)) return count;
     }
     return 1;
 }

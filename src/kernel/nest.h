@@ -35,6 +35,8 @@ void ig_nest_indices(struct ig_nest *nest, void (*visit)(void *user, const struc
  * by side, by aligned accesses of 16 bytes: 1, 2, 4, 8 or 16. positions: which of nest->x are positions in buffers.
  * `tail`: the last dim, alone, need not divide evenly. */
 int ig_nest_vector(struct ig_nest *nest, const int *positions, const int *buffers, int count, bool tail);
+/* The same for the stores alone, wherever loads lie; the last dim divides evenly. */
+int ig_nest_store_vector(struct ig_nest *nest, const int *positions, const int *buffers, int count);
 /* nest->x[which] with the variables replaced by these. */
 ig_x ig_nest_bind(struct ig_nest *nest, int which, const ig_x *vars);
 /* A guess at an extent, for choosing tiles: the number, or something usual for a symbol. */
