@@ -473,7 +473,9 @@ static void wait_copies(int left) {
 
 /* Variables come first, as the compiler lays them out, then what is allocated by the launch. */
 static unsigned dynamic_begin(void) {
-    return SHARED_BEGIN + ((unsigned)(grid.variables.end - grid.variables.begin) + 127) / 128 * 128;
+    unsigned variables = (unsigned)(grid.variables.end - grid.variables.begin),
+             by = (unsigned)grid.launch->kernel->alignment;
+    return SHARED_BEGIN + (variables + by - 1) / by * by;
 }
 
 static unsigned shared_address(const void *where) {

@@ -53,6 +53,7 @@ struct emulated_object {
 struct emulated_kernel {
     void (*start)(const long long *values);
     int parameters, threads, cluster;
+    int alignment;             /* of dynamic shared memory */
     char *shared, *shared_end; /* __shared__ variables, one set for all blocks */
 };
 

@@ -139,14 +139,16 @@ static bool is_word(const char *text, const char *at, size_t length) {
     return begins && !isalnum((unsigned char)at[length]) && at[length] != '_';
 }
 
+/* … N) char ig_shared[]; */
+static const char dynamic[] = "extern __shared__ __align__(";
+
 static void print_text(FILE *out, const char *text) {
-    static const char dynamic[] = "extern __shared__ __align__(1024) char ig_shared[];";
     const char *from = text;
     for (const char *at = text; *at; at++) {
         if (strncmp(at, dynamic, sizeof dynamic - 1) == 0) {
             fwrite(from, 1, (size_t)(at - from), out);
             fputs("char *const ig_shared = emulated_dynamic();", out);
-            from = at + sizeof dynamic - 1;
+            from = strchr(at, ';') + 1;
             at = from - 1;
         } else if (strncmp(at, "asm", 3) == 0 && is_word(text, at, 3)) {
             struct assembly a;
@@ -165,7 +167,7 @@ static void print_text(FILE *out, const char *text) {
 /* extern "C" __global__ void [__cluster_dims__(N, …)] __launch_bounds__(N) NAME(…) */
 struct head {
     char name[256];
-    int threads, cluster;
+    int threads, cluster, alignment; /* of the dynamic shared memory */
 };
 
 static bool find_head(const char *text, struct head *h) {
@@ -174,6 +176,8 @@ static bool find_head(const char *text, struct head *h) {
     if (!bounds) return false;
     h->threads = atoi(strchr(bounds, '(') + 1);
     h->cluster = cluster && cluster < bounds ? atoi(strchr(cluster, '(') + 1) : 1;
+    const char *shared = strstr(text, dynamic);
+    h->alignment = shared ? atoi(shared + sizeof dynamic - 1) : 16;
     const char *name = skip_space(strchr(bounds, ')') + 1);
     snprintf(h->name, sizeof h->name, "%.*s", (int)strcspn(name, "("), name);
     return true;
@@ -193,9 +197,9 @@ static void print_unit(FILE *out, const char *const *texts, unsigned count) {
             fprintf(out,
                     "EMULATED static void start(const long long *values) { emulated_call(%s, values); }\n"
                     "extern \"C\" { EMULATED extern const emulated_kernel emulated_%s;\n"
-                    "const emulated_kernel emulated_%s = {start, emulated_parameters(%s), %d, %d, "
+                    "const emulated_kernel emulated_%s = {start, emulated_parameters(%s), %d, %d, %d, "
                     "__start_emulated_shared%u, __stop_emulated_shared%u}; }\n",
-                    h.name, h.name, h.name, h.name, h.threads, h.cluster, i, i);
+                    h.name, h.name, h.name, h.name, h.threads, h.cluster, h.alignment, i, i);
         }
         fputs("}\n", out);
     }
