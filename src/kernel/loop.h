@@ -58,6 +58,7 @@ struct ig_buffer {
     enum ig_buffer_kind kind;
     enum ingot_dtype dtype;
     bool written;
+    bool once;        /* PARAM: no element is stored to twice, by whatever statement */
     int param;        /* PARAM */
     ig_x offset;      /* SCRATCH: bytes, a multiple of 64; SHARED: bytes */
     int64_t elements; /* LOCAL, SPREAD */

@@ -149,7 +149,8 @@ void ig_cuda_place_buffers(struct ig_cuda_printer *p) {
 struct stores {
     struct walk *w;
     int *count;  /* by buffer */
-    bool *again; /* by buffer: read, called with, or stored to at one place repeatedly */
+    bool *again; /* by buffer: stored to at one place repeatedly */
+    bool *read;  /* by buffer: read, or called with */
     const struct ig_stmt *loops[64];
     int depth;
 };
@@ -167,7 +168,7 @@ static void find_stores(struct stores *o, const struct ig_stmt *s, uint32_t *nex
     struct access a = new_access(o->w);
     note_own(o->w, s, (*next)++, &a);
     for (uint32_t b = 0; b < o->w->n_buffers; b++)
-        o->again[b] |= a.read[b];
+        o->read[b] |= a.read[b];
     if (s->kind == IG_S_STORE || is_copy(s)) {
         int buffer = is_copy(s) ? s->args[0].buffer : s->buffer;
         ig_x index = is_copy(s) ? s->args[0].index : s->index;
@@ -187,13 +188,15 @@ static void find_tracked(struct walk *w) {
     struct ig_code_printer *p = &w->p->base;
     struct stores o = {.w = w,
                        .count = IG_NEW_ARRAY(p->job, int, w->n_buffers + 1),
-                       .again = IG_NEW_ARRAY(p->job, bool, w->n_buffers + 1)};
+                       .again = IG_NEW_ARRAY(p->job, bool, w->n_buffers + 1),
+                       .read = IG_NEW_ARRAY(p->job, bool, w->n_buffers + 1)};
     uint32_t next = 0;
     find_stores(&o, p->k->top, &next);
     for (uint32_t b = 0; b < w->n_buffers; b++) {
         const struct ig_buffer *buffer = &p->k->buffers.at[b];
         w->tracked[b] = buffer->written && !w->p->is_private[b];
-        if (buffer->kind == IG_BUFFER_PARAM && o.count[b] <= 1 && !o.again[b]) w->tracked[b] = false;
+        bool once = buffer->once || (o.count[b] <= 1 && !o.again[b]);
+        if (buffer->kind == IG_BUFFER_PARAM && once && !o.read[b]) w->tracked[b] = false;
     }
 }
 
