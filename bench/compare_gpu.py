@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Latency of Ingot on an NVIDIA GPU beside PyTorch's Inductor: fp16, static shapes, weights frozen, CUDA graphs.
 
-Inductor runs in a process of its own, which compiles a network once and then measures it whenever it is asked; Ingot is
+Inductor runs in a process for each network, which compiles it once and then measures it whenever it is asked; Ingot is
 measured by `ingot bench`. Rounds alternate between the two. Both figures are GPU time by CUDA events: the median over the
 runs of a round, then the median over rounds; the ratio is computed round by round.
 """
@@ -82,11 +82,16 @@ def peer_main(name, batch):
 
 
 class Peer:
+    """Compiles from the start on, while others do; all are ready before anything is measured."""
+
     def __init__(self, name, batch):
+        self.name = name
         self.process = subprocess.Popen([sys.executable, __file__, "--peer", name, str(batch)], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def wait(self):
         if self.process.stdout.readline().strip() != "ready":
-            raise RuntimeError(f"PyTorch cannot run {name}")
+            raise RuntimeError(f"PyTorch cannot run {self.name}")
 
     def measure(self, seconds):
         self.process.stdin.write(f"{seconds}\n")
@@ -153,9 +158,7 @@ def library_kernels(engine, args):
     return f"{calls} of {len(explanation['kernels'])}" + (f" ({names})" if names else "")
 
 
-def compare(name, batch, args):
-    engine = build(name, batch, args)
-    peer = None if args.no_peer else Peer(name, batch)
+def compare(engine, peer, args):
     ingot, other, host = [], [], []
     for _ in range(args.rounds):
         report = measure_ingot(engine, args)
@@ -198,8 +201,13 @@ def main():
     lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, µs "
              "| kernels of a library |", "|---" * 7 + "|"]
     ratios = {}
-    for name, batch in cases:
-        ingot, other, host, library = compare(name, batch, args)
+    peers = [None if args.no_peer else Peer(*case) for case in cases]
+    for peer in peers:
+        if peer:
+            peer.wait()
+    engines = [build(*case, args) for case in cases]
+    for (name, batch), engine, peer in zip(cases, engines, peers):
+        ingot, other, host, library = compare(engine, peer, args)
         cells = [name, str(batch)]
         for times in (ingot, other):
             cells.append(f"{statistics.median(times):.3f}" if times else "-")
