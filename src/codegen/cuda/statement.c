@@ -205,7 +205,7 @@ static void print_divided(struct ig_cuda_printer *c, const struct ig_stmt *s, ui
     } else {
         enum ig_cuda_level outer = c->level;
         /* What is done on a product's tile: the loads of several rounds are under way at once. */
-        if (p->kernel->gemm) ig_code_line(p, "#pragma unroll 4");
+        if (p->kernel->gemm && strncmp(head, "for", 3) == 0) ig_code_line(p, "#pragma unroll 4");
         ig_code_line(p, "%s", head);
         c->level = IG_CUDA_THREAD;
         print_body(c, s, next);
