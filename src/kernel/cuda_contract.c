@@ -132,11 +132,20 @@ static const char *tactic(struct gemm *s) {
                      operands[g->a], operands[g->b], split);
 }
 
-/* Nothing but constants may be read, and nothing written, before the kernel waits: of what stands before the template's
- * walk, a list may be made of what others have computed. */
+static bool has_load(struct gemm *s, ig_x x) {
+    const struct ig_x_node *n = ig_x_look(s->k, x);
+    bool found = n->kind == IG_X_LOAD;
+    for (int i = 0; i < 3 && !found; i++)
+        found = n->args[i] != IG_NO_X && has_load(s, n->args[i]);
+    return found;
+}
+
+/* Nothing but constants may be read, and nothing written, before the kernel waits: where the operands begin may be what
+ * others have computed. */
 static bool is_early(struct gemm *s) {
     const struct ig_contract *c = s->c;
-    if (!ig_target_has_early_start(c->target) || s->g->a == IG_CUDA_FILLED || s->g->a == IG_CUDA_LISTED) return false;
+    if (!ig_target_has_early_start(c->target) || s->g->a == IG_CUDA_FILLED) return false;
+    if (has_load(s, s->g->a == IG_CUDA_LISTED ? s->a.position : s->a.base) || has_load(s, s->b.base)) return false;
     for (uint32_t i = 0; i < c->region->inputs.count; i++) {
         ig_value v = c->region->inputs.at[i];
         if (c->lower.is_input[v] && c->lower.buffer_of[v] == s->b.buffer) return ig_info(c->graph, v)->is_const;
