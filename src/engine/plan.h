@@ -57,6 +57,7 @@ enum ig_plan_buffer_kind {
     IG_PLAN_WEIGHT, /* index: byte offset / 64 into the weights section */
     IG_PLAN_ALIAS,  /* the memory of buffer `index` (a reshape, a part), at byte offset slot `offset` */
 };
+/* An arena's or output's is written by the first step that touches it, and by no other: runtimes may change the order of steps. */
 struct ig_plan_buffer {
     uint32_t kind;
     uint32_t index;
