@@ -309,11 +309,29 @@ static void test_products(void **state) {
     check_graphs(cases, COUNT(ways) * count);
 }
 
+/* All tiles that GPUs have for some sizes: with and without warpgroups, whole and divided along the depth. */
+static void test_tiles(void **state) {
+    (void)state;
+    static const struct product sizes[] = {
+        {FLOATS, 2, 2, {65, 520}, {520, 136}, .constant = true, .bias = true},
+        {FLOATS, 2, 2, {390, 75}, {390, 130}, .constant = true, .turned = true},
+    };
+    enum { CHOICES = 16 };
+    for (int i = 0; i < COUNT(sizes) * CHOICES * 2; i++) {
+        int size = i / 2 / CHOICES, choice = i / 2 % CHOICES;
+        unsigned flags = (i % 2 ? GRAPH_FP16 : 0u) + (unsigned)choice * GRAPH_CHOICE;
+        snprintf(names[i], sizeof names[i], "product %d, tile %d%s", size, choice, i % 2 ? ", fp16" : "");
+        cases[i] = (struct graph_case){names[i], build_product, &sizes[size], i % 2 ? 3e-3 : 1e-5, flags, {0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES * 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_convolutions),
         cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,6 +230,7 @@ static void make_reference(struct ig_job *job, struct checked *c) {
 
 static void make_kernels(struct ig_job *job, const struct run *run, struct checked *c) {
     bool narrow = c->given->flags & (GRAPH_FP16 | GRAPH_BF16);
+    int choice = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_precisions precisions = {c->given->flags & GRAPH_FP16 ? IG_PRECISION_FP16 : IG_PRECISION_BF16, NULL,
                                              0};
     struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target, .precisions = &precisions};
@@ -246,7 +247,8 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
         /* Contractions are templates in the printer's language. */
         bool contract = !run->arch && c->graph->regions.at[r].family == IG_FAMILY_CONTRACT;
         const struct ig_target *target = contract ? &run->target : &run->schedules;
-        c->kernels[r] = ig_kernel_make(c->graph, &c->graph->regions.at[r], target);
+        c->kernels[r] = ig_kernel_candidate(c->graph, &c->graph->regions.at[r], target, choice);
+        if (!c->kernels[r]) c->kernels[r] = ig_kernel_make(c->graph, &c->graph->regions.at[r], target);
     }
 }
 
