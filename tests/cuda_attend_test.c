@@ -27,6 +27,7 @@ struct attention {
     int64_t batch, heads, shared, queries, keys, depth, columns; /* shared: heads that share keys; negative: symbols */
     enum mask mask;
     bool repaired, joint, biased;
+    bool guarded; /* rows that are all -infinity get zeros */
 };
 
 /* ---- Building ---------------------------------------------------------------------------------------------------------- */
@@ -73,11 +74,17 @@ static ig_value changed(struct ig_graph *g, const struct attention *a, ig_value 
     return ig_map2(g, IG_OP_add, s, ig_build_where(g, seen, scalar(g, s, 0), scalar(g, s, -3.4028235e38)));
 }
 
+static ig_value guarded(struct ig_graph *g, const struct attention *a, ig_value x, double never, double instead) {
+    if (!a->guarded) return x;
+    return ig_build_where(g, ig_map2(g, IG_OP_eq, x, scalar(g, x, never)), scalar(g, x, instead), x);
+}
+
 static ig_value softmax(struct ig_graph *g, const struct attention *a, ig_value s) {
     const int64_t last[] = {3};
-    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, s, ig_build_reduce(g, IG_OP_reduce_max, s, last, 1)));
-    ig_value inverse = ig_map2(g, IG_OP_div, scalar(g, s, 1), ig_build_reduce(g, IG_OP_reduce_sum, e, last, 1));
-    ig_value w = ig_map2(g, IG_OP_mul, e, inverse);
+    ig_value most = guarded(g, a, ig_build_reduce(g, IG_OP_reduce_max, s, last, 1), -INFINITY, 0);
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, s, most));
+    ig_value sum = guarded(g, a, ig_build_reduce(g, IG_OP_reduce_sum, e, last, 1), 0, 1);
+    ig_value w = ig_map2(g, IG_OP_mul, e, ig_map2(g, IG_OP_div, scalar(g, s, 1), sum));
     return a->repaired ? ig_build_where(g, ig_map1(g, IG_OP_isnan, w), scalar(g, w, 0), w) : w;
 }
 
@@ -107,6 +114,11 @@ static void build(struct ig_graph *g, const void *argument) {
     ig_value w = softmax(g, a, changed(g, a, s));
     ig_value y = ig_build_matmul(g, ig_build_cast(g, w, a->dtype), v, INGOT_F32);
     if (a->biased) y = ig_map1(g, IG_OP_tanh, ig_map2(g, IG_OP_add, y, scalar(g, y, 0.5)));
+    if (a->joint) { /* heads side by side again */
+        const struct ig_type type = *ig_type_of(g, y);
+        ig_dim rows[3] = {type.dim[0], type.dim[2], ig_dim_mul(g->dims, type.dim[1], type.dim[3])};
+        y = ig_build_reshape(g, ig_build_transpose(g, y, (const int64_t[]){0, 2, 1, 3}), rows, 3);
+    }
     ig_build_output(g, "y", y);
 }
 
@@ -229,6 +241,8 @@ static const struct attention cases[] = {
     {INGOT_F32, 1, 2, 1, 40, 129, 80, 48, CHOSEN, .joint = false},
     {INGOT_F32, 2, 2, 1, 33, 65, 96, 128, ALL_MASKED, .joint = false},
     {INGOT_F32, 2, 2, 1, 33, 65, 40, 64, ALL_MASKED, .repaired = true},
+    {INGOT_F32, 2, 2, 1, 33, 65, 40, 64, ALL_MASKED, .guarded = true},
+    {INGOT_F32, 1, 2, 1, 40, 40, 64, 64, CHOSEN, .guarded = true, .joint = true},
     {INGOT_F32, -1, 4, 2, -2, -4, 64, 64, CAPPED, .joint = false},
     {INGOT_F32, 1, 1, 1, 17, 1000, 128, 128, ADDED, .joint = false},
     {INGOT_F32, 1, 1, 1, 1000, 1000, 16, 16, CAUSAL, .joint = true},

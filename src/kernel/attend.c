@@ -134,18 +134,24 @@ ig_x ig_attention_result(struct ig_attention *a, ig_x sum, ig_x total) {
     return ig_x_select(k, ig_x_map1(k, IG_OP_isnan, total), ig_x_map2(k, IG_OP_mul, sum, f32(a, 0)), result);
 }
 
+/* An output is of the shape of the product, or a transpose of that. */
 void ig_attention_store(struct ig_attention *a, struct ig_stmt *body, const ig_x *head, ig_x query, ig_x column,
                         ig_x result) {
     take_in_hand(a, a->product.out, head, query, column, result);
     for (uint32_t i = 0; i < a->region->outputs.count; i++) {
         ig_value v = a->region->outputs.at[i];
         struct ig_type type = *ig_type_of(a->graph, v);
-        bool same = type.rank == a->out_type.rank;
-        for (int d = 0; same && d < type.rank; d++)
-            same = type.dim[d] == a->out_type.dim[d];
-        IG_ASSERT(a->graph->job, same);
-        ig_x value = ig_lower_value(&a->lower, v, a->position);
-        ig_s_store(a->k, body, a->lower.buffer_of[v], ig_lower_linear(&a->lower, &type, a->position), value);
+        const struct ig_node *order = ig_def_op(a->graph, v, IG_OP_transpose);
+        const int64_t *perm = order ? ig_attr(a->graph, order, IG_ATTR_perm)->ints : NULL;
+        ig_x index[INGOT_MAX_RANK];
+        IG_ASSERT(a->graph->job, type.rank == a->out_type.rank);
+        for (int d = 0; d < type.rank; d++) {
+            int from = perm ? (int)perm[d] : d;
+            IG_ASSERT(a->graph->job, type.dim[d] == a->out_type.dim[from]);
+            index[d] = a->position[from];
+        }
+        ig_x value = ig_lower_value(&a->lower, v, index);
+        ig_s_store(a->k, body, a->lower.buffer_of[v], ig_lower_linear(&a->lower, &type, index), value);
     }
     a->lower.known = NULL;
 }

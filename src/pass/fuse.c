@@ -387,9 +387,25 @@ static bool *find_stored_views(struct fuser *f) {
 
 /* ---- The sweep ---------------------------------------------------------------------------------------------------- */
 
+/* True where nobody reads an attention's results but through this transpose of whole rows: they are stored in its order,
+ * which is mostly that of the next product's operand. */
+static bool is_order_of_results(struct fuser *f, const struct ig_node *view) {
+    if (view->op != IG_OP_transpose || f->uses[view->in[0]] != 1) return false;
+    uint32_t r = region_of_value(f, view->in[0]);
+    if (r == IG_NO_REGION || f->regions.at[r].family != IG_FAMILY_ATTEND || !f->regions.at[r].open) return false;
+    const struct ig_attr *perm = ig_attr(f->g, view, IG_ATTR_perm);
+    return beneath_widening(f, view->in[0]) == view->in[0] && perm->ints[perm->count - 1] == perm->count - 1;
+}
+
 static void place_view(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     uint32_t time = 0;
+    if (is_order_of_results(f, n)) {
+        uint32_t r = region_of_value(f, n->in[0]);
+        enter_region(f, r, id);
+        f->regions.at[r].open = false;
+        return;
+    }
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (value_time(f, n->in[i]) > time) time = value_time(f, n->in[i]);
     }

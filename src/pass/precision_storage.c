@@ -116,6 +116,17 @@ static struct ig_storage storage_of_node(const struct sweep *s, const struct ig_
     return (struct ig_storage){asked, NULL};
 }
 
+/* An attention stores its results in the order of a transpose, which has the type that they have. */
+static void mark_ordered_results(struct sweep *s) {
+    for (uint32_t r = 0; r < s->g->regions.count; r++) {
+        const struct ig_region *region = &s->g->regions.at[r];
+        for (uint32_t i = 0; region->family == IG_FAMILY_ATTEND && i < region->outputs.count; i++) {
+            const struct ig_node *n = ig_def_op(s->g, region->outputs.at[i], IG_OP_transpose);
+            if (n) s->stored[n->in[0]] = true;
+        }
+    }
+}
+
 struct ig_storage *ig_precision_storage(struct ig_graph *g, const struct ig_precisions *precisions,
                                         const struct ig_range *ranges) {
     struct sweep s = {.g = g, .precisions = precisions, .ranges = ranges};
@@ -126,6 +137,7 @@ struct ig_storage *ig_precision_storage(struct ig_graph *g, const struct ig_prec
         for (uint32_t i = 0; i < g->regions.at[r].outputs.count; i++)
             s.stored[g->regions.at[r].outputs.at[i]] = true;
     }
+    mark_ordered_results(&s);
     find_demands(&s);
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
