@@ -160,8 +160,8 @@ static void test_recognition(void **state) {
     (void)state;
     struct attention a = {INGOT_F32, 1, 2, 1, 16, 16, 64, 64, NO_MASK, .joint = true};
     expect((struct division){&a, .cuda = true}, 1, 1);
-    expect((struct division){&a, .cuda = false}, 3, 0);
-    expect((struct division){&a, .cuda = true, .read_twice = true}, 3, 0);
+    expect((struct division){&a, .cuda = false}, 4, 0);
+    expect((struct division){&a, .cuda = true, .read_twice = true}, 4, 0);
     a.repaired = a.biased = true;
     a.mask = CAPPED;
     expect((struct division){&a, .cuda = true}, 1, 1);
