@@ -39,8 +39,17 @@ def peer_network(name, batch):
     if name == "bert_base":
         bert = transformers.BertModel(transformers.BertConfig(return_dict=False), add_pooling_layer=False)
         return bert, (ids, torch.ones_like(ids))
-    gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False, return_dict=False))
-    return gpt2, (ids,)
+    gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False))
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gpt2 = gpt2
+
+        def forward(self, ids):
+            return self.gpt2(ids).logits
+
+    return Logits(), (ids,)
 
 
 def peer_main(name, batch):

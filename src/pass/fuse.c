@@ -392,7 +392,8 @@ static bool *find_stored_views(struct fuser *f) {
 static bool is_order_of_results(struct fuser *f, const struct ig_node *view) {
     if (view->op != IG_OP_transpose || f->uses[view->in[0]] != 1) return false;
     uint32_t r = region_of_value(f, view->in[0]);
-    if (r == IG_NO_REGION || f->regions.at[r].family != IG_FAMILY_ATTEND || !f->regions.at[r].open) return false;
+    const struct fusing *region = r == IG_NO_REGION ? NULL : &f->regions.at[r];
+    if (!region || region->family != IG_FAMILY_ATTEND || !region->open) return false;
     const struct ig_attr *perm = ig_attr(f->g, view, IG_ATTR_perm);
     return beneath_widening(f, view->in[0]) == view->in[0] && perm->ints[perm->count - 1] == perm->count - 1;
 }
