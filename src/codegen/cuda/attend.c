@@ -11,6 +11,7 @@ void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
                    a->keys, a->stages);
     ig_text_printf(text, "enum { DEPTH = %d, COLUMNS = %d, DEPTH_BYTES = %d, COLUMN_BYTES = %d, TILE_ROW = %d };\n",
                    a->depth, a->columns, a->depth_bytes, a->column_bytes, a->columns + IG_CUDA_ATTEND_PAD);
+    ig_text_add(text, ig_cuda_template_mma);
     ig_text_add(text, ig_cuda_template_attend);
     ig_text_add(text, "}\n");
 }

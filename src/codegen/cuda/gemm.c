@@ -104,6 +104,7 @@ static void print_products(const struct ig_cuda_gemm *g, struct ig_text *text) {
         ig_text_add(text, ig_cuda_template_gemm_wgmma);
         return;
     }
+    if (g->math != IG_CUDA_FMA) ig_text_add(text, ig_cuda_template_mma);
     ig_text_add(text, g->math == IG_CUDA_FMA ? ig_cuda_template_gemm_fma : ig_cuda_template_gemm_mma);
     ig_text_add(text, ig_cuda_template_gemm_walk);
 }
