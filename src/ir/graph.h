@@ -34,7 +34,7 @@ enum ig_family {
     IG_FAMILY_MAP,
     IG_FAMILY_ROW,
     IG_FAMILY_CONTRACT,
-    IG_FAMILY_ATTEND, /* of regions alone: what two contractions with a softmax between them are on GPUs */
+    IG_FAMILY_ATTEND, /* of regions alone, on GPUs: two contractions with a softmax between them, anchored in the last */
     IG_FAMILY_WINDOW,
     IG_FAMILY_SCAN,
     IG_FAMILY_REST,
@@ -166,9 +166,7 @@ struct ig_port {
 /* A set of nodes that one kernel computes (formed by the fuse pass). Its nodes appear in the graph's order. */
 struct ig_region {
     enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, ATTEND, WINDOW, SCAN, REST, CONTROL */
-    ig_node_id
-        anchor; /* the contraction, window, … that gives it its family; of MAP and ROW the last node; of ATTEND the
-                              second product */
+    ig_node_id anchor;     /* the contraction, window, … that gives it its family; of MAP and ROW the last node */
     IG_VEC(ig_node_id) nodes;
     IG_VEC(ig_value) inputs;  /* read from memory, each once, in order of first use; weights included */
     IG_VEC(ig_value) outputs; /* written to memory */
