@@ -31,14 +31,6 @@ static void take(struct match *m, ig_value v) {
     IG_PUSH(m->g->job, &m->a->nodes, id);
 }
 
-static bool same_shape(const struct ig_type *a, const struct ig_type *b) {
-    if (a->rank != b->rank) return false;
-    for (int i = 0; i < a->rank; i++) {
-        if (a->dim[i] != b->dim[i]) return false;
-    }
-    return true;
-}
-
 static bool is_scalar(const struct match *m, ig_value v, double value) {
     double x;
     return ig_info(m->g, v)->is_const && ig_const_scalar(m->g, v, &x) && x == value;
@@ -130,7 +122,7 @@ static ig_value match_repairs(struct match *m, ig_value v) {
  * any other. */
 static bool find_scores(struct match *m, ig_value v) {
     ig_node_id id = id_of(m, v);
-    if (id == IG_NO_NODE || !same_shape(ig_type_of(m->g, v), m->space) || ++m->visits > MOST_VISITS) return false;
+    if (id == IG_NO_NODE || !ig_same_dims(ig_type_of(m->g, v), m->space) || ++m->visits > MOST_VISITS) return false;
     const struct ig_node *n = &m->g->nodes.at[id];
     if (n->op == IG_OP_matmul && (m->a->scores == IG_NO_NODE || m->a->scores == id)) {
         m->a->scores = id;

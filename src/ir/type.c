@@ -33,8 +33,12 @@ struct ig_type ig_type_make(enum ingot_dtype dtype, int rank, const ig_dim *dims
     return type;
 }
 
+bool ig_same_dims(const struct ig_type *a, const struct ig_type *b) {
+    return a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;
+}
+
 bool ig_type_same(const struct ig_type *a, const struct ig_type *b) {
-    return a->dtype == b->dtype && a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim) == 0;
+    return a->dtype == b->dtype && ig_same_dims(a, b);
 }
 
 bool ig_type_is_static(const struct ig_dims *dims, const struct ig_type *type, int64_t *out_dims) {

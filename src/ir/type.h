@@ -21,6 +21,8 @@ struct ig_type ig_type_make(enum ingot_dtype dtype, int rank, const ig_dim *dims
 bool ig_type_same(const struct ig_type *a, const struct ig_type *b);
 /* True where every dim is a constant; fills out_dims (may be NULL). */
 bool ig_type_is_static(const struct ig_dims *dims, const struct ig_type *type, int64_t *out_dims);
+/* The same shape by its symbolic form; the types of elements are not looked at. */
+bool ig_same_dims(const struct ig_type *a, const struct ig_type *b);
 ig_dim ig_type_elements(struct ig_dims *dims, const struct ig_type *type);
 /* "f32[batch,3,224,224]" */
 void ig_type_print(const struct ig_dims *dims, const struct ig_type *type, struct ig_text *text);

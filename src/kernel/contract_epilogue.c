@@ -30,20 +30,15 @@ static bool is_at_hand(const struct ig_contract *c, const struct ig_type *type, 
     return true;
 }
 
-static bool same_shape(const struct ig_contract *c, ig_value value) {
-    const struct ig_type *a = ig_type_of(c->graph, value), *b = ig_type_of(c->graph, c->node.out);
-    if (a->rank != b->rank) return false;
-    for (int i = 0; i < a->rank; i++) {
-        if (a->dim[i] != b->dim[i]) return false;
-    }
-    return true;
+static bool has_shape_of_results(const struct ig_contract *c, ig_value value) {
+    return ig_same_dims(ig_type_of(c->graph, value), ig_type_of(c->graph, c->node.out));
 }
 
 /* The element at hand of an input of the output's shape, where its place is known without the index. */
 static ig_x at_linear(struct ig_contract *c, ig_value value, const ig_x *index) {
     if (c->linear == IG_NO_X || !c->lower.is_input[value] || ig_lower_is_literal(c->graph, value)) return IG_NO_X;
     size_t bytes = (size_t)ig_type_of(c->graph, value)->rank * sizeof *index;
-    if (!same_shape(c, value) || memcmp(index, c->position, bytes) != 0) return IG_NO_X;
+    if (!has_shape_of_results(c, value) || memcmp(index, c->position, bytes) != 0) return IG_NO_X;
     return ig_x_load(c->k, c->lower.buffer_of[value], c->linear);
 }
 
@@ -61,7 +56,7 @@ void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig
     c->lower.user = c;
     for (uint32_t i = 0; i < c->region->outputs.count; i++) {
         ig_value v = c->region->outputs.at[i];
-        if (!same_shape(c, v)) {
+        if (!has_shape_of_results(c, v)) {
             c->astray = true;
             continue;
         }

@@ -47,14 +47,6 @@ struct fusing {
 
 /* ---- What may be taken in ------------------------------------------------------------------------------------- */
 
-static bool same_shape(const struct ig_type *a, const struct ig_type *b) {
-    if (a->rank != b->rank) return false;
-    for (int i = 0; i < a->rank; i++) {
-        if (a->dim[i] != b->dim[i]) return false;
-    }
-    return true;
-}
-
 /* The shape of a row region's reduced values: 1 along the axes. */
 static bool is_reduced_shape(struct fuser *f, const struct fusing *r, const struct ig_type *type) {
     if (r->family != IG_FAMILY_ROW || type->rank != r->space.rank) return false;
@@ -129,7 +121,7 @@ static uint32_t joinable_region(struct fuser *f, const struct ig_node *n) {
         uint32_t r = n->in[i] == IG_NO_VALUE ? IG_NO_REGION : region_of_value(f, n->in[i]);
         if (r == IG_NO_REGION || !f->regions.at[r].open) continue;
         const struct fusing *region = &f->regions.at[r];
-        if (!same_shape(type, &region->space) && !is_reduced_shape(f, region, type)) continue;
+        if (!ig_same_dims(type, &region->space) && !is_reduced_shape(f, region, type)) continue;
         if (best != IG_NO_REGION && f->regions.at[best].time >= region->time) continue;
         if (operands_ready(f, n, r)) best = r;
     }
@@ -176,7 +168,7 @@ static void place_reduction(struct fuser *f, ig_node_id id) {
     const struct ig_attr *axes = reduction_axes(f, n);
     uint32_t r = region_of_value(f, n->in[0]);
     struct fusing *region = r == IG_NO_REGION || !f->join ? NULL : &f->regions.at[r];
-    bool fits = region && region->open && same_shape(ig_type_of(f->g, n->in[0]), &region->space) &&
+    bool fits = region && region->open && ig_same_dims(ig_type_of(f->g, n->in[0]), &region->space) &&
                 (region->family == IG_FAMILY_MAP || (region->family == IG_FAMILY_ROW && same_axes(axes, region->axes)));
     if (!fits) {
         r = found_region(f, id, IG_FAMILY_ROW, ig_type_of(f->g, n->in[0]), true);
@@ -245,7 +237,7 @@ static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
         computes += n->op != IG_OP_cast;
         if (!is_cheap(n) || computes > 4) return;
         if (n->out != operand && f->uses[n->out] != 1) return;
-        if (!same_shape(ig_type_of(f->g, n->out), &prologue->space)) return;
+        if (!ig_same_dims(ig_type_of(f->g, n->out), &prologue->space)) return;
     }
     prologue->dead = true;
     for (uint32_t i = 0; i < prologue->nodes.count; i++) {

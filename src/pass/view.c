@@ -10,14 +10,6 @@ bool ig_dim_is(const struct ig_dims *dims, ig_dim dim, int64_t value) {
     return ig_dim_is_const(dims, dim, &v) && v == value;
 }
 
-bool ig_same_dims(const struct ig_type *a, const struct ig_type *b) {
-    if (a->rank != b->rank) return false;
-    for (int i = 0; i < a->rank; i++) {
-        if (a->dim[i] != b->dim[i]) return false;
-    }
-    return true;
-}
-
 bool ig_type_is_single(const struct ig_dims *dims, const struct ig_type *type) {
     for (int i = 0; i < type->rank; i++) {
         if (!ig_dim_is(dims, type->dim[i], 1)) return false;

@@ -24,7 +24,6 @@ bool ig_perm_is_to_first(const int64_t *perm, int rank);
 bool ig_perm_moves_only_ones(const struct ig_dims *dims, const struct ig_type *type, const int64_t *perm);
 
 bool ig_dim_is(const struct ig_dims *dims, ig_dim dim, int64_t value);
-bool ig_same_dims(const struct ig_type *a, const struct ig_type *b);
 /* One element, by its dims. */
 bool ig_type_is_single(const struct ig_dims *dims, const struct ig_type *type);
 
