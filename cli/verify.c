@@ -1,142 +1,108 @@
 /*
  * ingot verify: many cases, a line for each.
  *
- * Every case runs in a process of its own, several at a time: a case that crashes or eats all memory is one failed case.
- * Lines come in the order of the arguments, unless any order will do.
+ * Several processes verify beside each other, each one case after the other; a case that crashes, takes too long or eats
+ * all memory is one failed case. Where a case fails in a process that did others before, a new process tries it again: what
+ * is told of a case is about that case. Lines come in the order of the arguments, unless any order will do.
  */
-#include "verify.h"
-
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-/* What a case's process writes to its pipe. */
-struct outcome {
-    enum verdict verdict;
-    char message[INGOT_ERROR_MESSAGE_SIZE];
+#include "verify_worker.h"
+
+struct result {
+    bool over, printed;
+    struct outcome outcome;
 };
 
-struct child {
-    pid_t pid; /* 0: not started; -1: done */
-    int pipe;
-    double deadline_ms; /* 0: none */
-    size_t received;
-    struct outcome outcome;
-    bool printed;
+struct run {
+    const struct verify_arguments *arguments;
+    char **paths;
+    size_t count, next; /* cases, and those that were begun at least once */
+    struct result *results;
+    struct worker *workers;
+    size_t n_workers, running, n_again;
+    size_t *again; /* cases for a new process */
+    size_t printed, counts[3];
 };
 
-static void run_child(const struct verify_arguments *arguments, const char *path, int pipe) {
-    struct outcome outcome;
-    memset(&outcome, 0, sizeof outcome);
-    outcome.verdict = verify_case(arguments, path, outcome.message, sizeof outcome.message);
-    const char *at = (const char *)&outcome;
-    for (size_t left = sizeof outcome; left > 0;) {
-        ssize_t written = write(pipe, at, left);
-        if (written <= 0) break;
-        at += written;
-        left -= (size_t)written;
-    }
-    exit(0); /* not _exit: sanitizers look for leaks on the way out */
-}
-
-/* Processors for one more case, its compilers and then its threads, beside `running` others and with `waiting` to come: together they have
+/* Processors for one more case, its compilers and then its threads, beside those that are running: together they have
  * about as many as there are, and the last cases, which are alone, more of them. */
-static unsigned share_of_processors(const struct verify_arguments *arguments, size_t running, size_t waiting) {
-    size_t beside = running + waiting, together = beside < arguments->parallel ? beside : arguments->parallel;
-    size_t share = together ? arguments->processors / together : arguments->processors;
+static unsigned share_of_processors(const struct run *r) {
+    size_t beside = r->running + r->n_again + (r->count - r->next);
+    size_t together = beside < r->n_workers ? beside : r->n_workers;
+    size_t share = together ? r->arguments->processors / together : r->arguments->processors;
     return share > 1 ? (unsigned)share : 1;
 }
 
-/* The case uses `processors` where the caller did not say how many. */
-static bool start(const struct verify_arguments *arguments, const char *path, unsigned processors,
-                  struct child *child) {
-    int ends[2];
-    if (pipe(ends) != 0) return false;
-    fflush(NULL);
-    child->pid = fork();
-    if (child->pid == 0) {
-        struct verify_arguments own = *arguments;
-        if (own.build.jobs == 0) own.build.jobs = processors;
-        if (own.context.threads == 0) own.context.threads = processors;
-        close(ends[0]);
-        run_child(&own, path, ends[1]);
+static struct worker *find_worker(const struct run *r, enum worker_state state) {
+    for (size_t i = 0; i < r->n_workers; i++) {
+        if (r->workers[i].state == state) return &r->workers[i];
     }
-    close(ends[1]);
-    child->pipe = ends[0];
-    child->deadline_ms = arguments->timeout > 0 ? now_ms() + 1e3 * arguments->timeout : 0;
-    if (child->pid > 0) return true;
-    close(ends[0]);
-    child->pid = 0;
-    return false;
+    return NULL;
 }
 
-/* Takes what there is; at the pipe's end the case is over, and how it ended is known. */
-static void receive(struct child *child) {
-    char *to = (char *)&child->outcome + child->received;
-    ssize_t got = read(child->pipe, to, sizeof child->outcome - child->received);
-    if (got < 0 && errno == EINTR) return;
-    if (got > 0) {
-        child->received += (size_t)got;
-        if (child->received < sizeof child->outcome) return;
+/* A case to a worker that can have it: false where there is none, neither case nor worker. */
+static bool begin_one(struct run *r) {
+    struct worker *idle = find_worker(r, WORKER_IDLE), *none = find_worker(r, WORKER_NONE);
+    bool again = r->n_again > 0 && none;
+    if (!again && (r->next == r->count || (!idle && !none))) return false;
+    struct worker *worker = !again && idle ? idle : none;
+    if (worker->state == WORKER_NONE && !worker_start(r->arguments, r->workers, r->n_workers, worker)) return false;
+    unsigned share = share_of_processors(r);
+    size_t number = again ? r->again[--r->n_again] : r->next++;
+    worker_give(r->arguments, worker, number, r->paths[number], share);
+    r->running++;
+    return true;
+}
+
+static bool was_late(const struct worker *worker) {
+    return worker->deadline_ms > 0 && now_ms() > worker->deadline_ms;
+}
+
+/* The worker is through with its case. */
+static void settle(struct run *r, const struct worker *worker) {
+    r->running--;
+    bool alone = worker->done == (worker->state == WORKER_NONE ? 0 : 1);
+    if (worker->outcome.verdict == VERDICT_FAILED && !alone && !was_late(worker)) {
+        r->again[r->n_again++] = worker->number;
+        return;
     }
-    int status = 0;
-    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
-    close(child->pipe);
-    child->pid = -1;
-    if (child->received == sizeof child->outcome && WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-    child->outcome.verdict = VERDICT_FAILED;
-    if (child->deadline_ms > 0 && now_ms() > child->deadline_ms) {
-        snprintf(child->outcome.message, sizeof child->outcome.message, "took longer than it may");
-    } else if (WIFSIGNALED(status)) {
-        snprintf(child->outcome.message, sizeof child->outcome.message, "crashed (%s)", strsignal(WTERMSIG(status)));
-    } else {
-        snprintf(child->outcome.message, sizeof child->outcome.message, "the process ended with status %d",
-                 WEXITSTATUS(status));
-    }
+    r->results[worker->number].over = true;
+    r->results[worker->number].outcome = worker->outcome;
 }
 
 /* Milliseconds until the next deadline, for poll; -1: there is none. */
-static int time_left(const struct child *children, size_t count) {
+static int time_left(const struct run *r) {
     double left = -1, now = now_ms();
-    for (size_t i = 0; i < count; i++) {
-        if (children[i].pid <= 0 || children[i].deadline_ms == 0) continue;
-        double own = children[i].deadline_ms > now ? children[i].deadline_ms - now : 0;
+    for (size_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = &r->workers[i];
+        if ((w->state != WORKER_BUSY && w->state != WORKER_LEAVING) || w->deadline_ms == 0) continue;
+        double own = w->deadline_ms > now ? w->deadline_ms - now : 0;
         if (left < 0 || own < left) left = own;
     }
     return left < 0 ? -1 : left > 1e6 ? 1000000 : (int)left + 1;
 }
 
-/* A case that takes too long is ended; that it was shows when its pipe closes. */
-static void end_late_ones(struct child *children, size_t count) {
-    double now = now_ms();
-    for (size_t i = 0; i < count; i++) {
-        if (children[i].pid > 0 && children[i].deadline_ms > 0 && now > children[i].deadline_ms) {
-            kill(children[i].pid, SIGKILL);
-        }
-    }
-}
-
-static void wait_for_some(struct child *children, size_t count) {
-    struct pollfd *polls = cli_alloc(count, sizeof *polls);
-    struct child **of = cli_alloc(count, sizeof *of);
+static void wait_for_some(struct run *r) {
+    struct pollfd *polls = cli_alloc(r->n_workers, sizeof *polls);
+    struct worker **of = cli_alloc(r->n_workers, sizeof *of);
     nfds_t n = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (children[i].pid <= 0) continue;
-        polls[n] = (struct pollfd){children[i].pipe, POLLIN, 0};
-        of[n++] = &children[i];
+    for (size_t i = 0; i < r->n_workers; i++) {
+        if (r->workers[i].state != WORKER_BUSY && r->workers[i].state != WORKER_LEAVING) continue;
+        polls[n] = worker_poll(&r->workers[i]);
+        of[n++] = &r->workers[i];
     }
-    if (poll(polls, n, time_left(children, count)) > 0) {
+    if (poll(polls, n, time_left(r)) > 0) {
         for (nfds_t i = 0; i < n; i++) {
-            if (polls[i].revents) receive(of[i]);
+            if (polls[i].revents && worker_receive(of[i])) settle(r, of[i]);
         }
     }
-    end_late_ones(children, count);
+    for (size_t i = 0; i < r->n_workers; i++)
+        worker_end_late(&r->workers[i]);
     free(polls);
     free(of);
 }
@@ -156,44 +122,51 @@ static void print_outcome(const char *path, const struct outcome *outcome) {
     fflush(stdout);
 }
 
-static int verify_all(const struct verify_arguments *arguments, char **paths, size_t count) {
-    struct child *children = cli_alloc(count, sizeof *children);
-    size_t counts[3] = {0}, next = 0, printed = 0, running = 0;
-    bool full = false;
-    while (printed < count) {
-        while (!full && next < count && running < arguments->parallel) {
-            unsigned share = share_of_processors(arguments, running, count - next);
-            if (!start(arguments, paths[next], share, &children[next])) {
-                full = running > 0; /* wait until one is done */
-                if (full) break;
-                free(children);
-                fprintf(stderr, "error: cannot start a process: %s\n", strerror(errno));
-                return EXIT_SYSTEM;
-            }
-            next++;
-            running++;
-        }
-        size_t before = 0, after = 0;
-        for (size_t i = printed; i < next; i++)
-            before += children[i].pid > 0;
-        wait_for_some(children + printed, next - printed);
-        for (size_t i = printed; i < next; i++)
-            after += children[i].pid > 0;
-        running = after;
-        full = full && after == before;
-        for (size_t i = printed; i < next && (arguments->any_order || children[i].pid == -1); i++) {
-            if (children[i].pid != -1 || children[i].printed) continue;
-            print_outcome(paths[i], &children[i].outcome);
-            counts[children[i].outcome.verdict]++;
-            children[i].printed = true;
-        }
-        while (printed < next && children[printed].printed)
-            printed++;
+static void print_what_is_over(struct run *r) {
+    bool any = r->arguments->any_order;
+    for (size_t i = r->printed; i < r->next && (any || r->results[i].over); i++) {
+        if (!r->results[i].over || r->results[i].printed) continue;
+        print_outcome(r->paths[i], &r->results[i].outcome);
+        r->counts[r->results[i].outcome.verdict]++;
+        r->results[i].printed = true;
     }
-    free(children);
-    printf("%zu passed, %zu failed, %zu skipped\n", counts[VERDICT_PASSED], counts[VERDICT_FAILED],
-           counts[VERDICT_SKIPPED]);
-    return counts[VERDICT_FAILED] ? EXIT_DIFFERENT : EXIT_DONE;
+    while (r->printed < r->next && r->results[r->printed].printed)
+        r->printed++;
+}
+
+static int finish(struct run *r) {
+    bool well = r->counts[VERDICT_FAILED] == 0;
+    worker_end_all(r->workers, r->n_workers);
+    for (size_t i = 0; i < r->n_workers; i++)
+        well = well && !r->workers[i].ended_badly;
+    free(r->workers);
+    free(r->results);
+    free(r->again);
+    return well ? EXIT_DONE : EXIT_DIFFERENT;
+}
+
+static int verify_all(const struct verify_arguments *arguments, char **paths, size_t count) {
+    struct run r = {.arguments = arguments, .paths = paths, .count = count};
+    r.n_workers = count < arguments->parallel ? count : arguments->parallel;
+    r.workers = cli_alloc(r.n_workers, sizeof *r.workers);
+    r.results = cli_alloc(count, sizeof *r.results);
+    r.again = cli_alloc(r.n_workers, sizeof *r.again);
+    while (r.printed < count) {
+        while (begin_one(&r))
+            continue;
+        bool working = r.running > 0 || find_worker(&r, WORKER_LEAVING);
+        if (!working) {
+            fprintf(stderr, "error: cannot start a process: %s\n", strerror(errno));
+            finish(&r);
+            return EXIT_SYSTEM;
+        }
+        wait_for_some(&r);
+        print_what_is_over(&r);
+    }
+    int status = finish(&r);
+    printf("%zu passed, %zu failed, %zu skipped\n", r.counts[VERDICT_PASSED], r.counts[VERDICT_FAILED],
+           r.counts[VERDICT_SKIPPED]);
+    return status;
 }
 
 static bool read_tolerance(const char *text, double *out_value) {

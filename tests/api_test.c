@@ -247,6 +247,7 @@ static void refuse_target(const char *target, enum ingot_status status, const ch
 /* Engines for GPUs are refused for want of a driver here, for their architecture where there is one. */
 static void refuses_other_machines(void **state) {
     struct ingot_error error;
+    struct ingot_gpu *gpu = NULL;
     int count = 0;
     refuse_target("cpu:future", INGOT_INCOMPATIBLE, "cpu:future");
     refuse_target("npu:1", INGOT_INCOMPATIBLE, "npu:1");
@@ -254,12 +255,17 @@ static void refuses_other_machines(void **state) {
     enum ingot_status status = ingot_gpu_count(&count, &error);
     if (status == INGOT_OK && count > 0) {
         refuse_target("cuda:sm_999a", INGOT_INCOMPATIBLE, "the engine is for 'cuda:sm_999a', GPU 0");
+        assert_int_equal(ingot_gpu_hold(0, &gpu, &error), INGOT_OK);
+        ingot_gpu_release(gpu);
         return;
     }
     if (status != INGOT_OK) expect(status, INGOT_DEVICE, &error, "libcuda.so.1");
     refuse_target("cuda:sm_999a", INGOT_DEVICE, status == INGOT_OK ? "" : "libcuda.so.1");
     struct ingot_gpu_info info;
     assert_int_equal(ingot_gpu_describe(0, &info, &error), INGOT_DEVICE);
+    assert_int_equal(ingot_gpu_hold(0, &gpu, &error), INGOT_DEVICE);
+    assert_null(gpu);
+    ingot_gpu_release(gpu);
 }
 
 /* ---- Running -------------------------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/memory.h"
 
 bool ig_target_is_gpu(const char *target) {
     return strncmp(target, "cuda:", 5) == 0;
@@ -78,4 +79,18 @@ enum ingot_status ingot_gpu_describe(int device, struct ingot_gpu_info *out_info
     snprintf(result.target, sizeof result.target, "cuda:%s", info.arch);
     *out_info = result;
     return INGOT_OK;
+}
+
+/* An ingot_gpu is a device of the runtime's, by another name: it holds the GPU as those of contexts do. */
+enum ingot_status ingot_gpu_hold(int device, struct ingot_gpu **out_gpu, struct ingot_error *error) {
+    struct ig_device *held;
+    if (!out_gpu) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_gpu_hold: out_gpu is NULL");
+    IG_TRY(ig_device_cuda_create(device, &ig_libc_allocator, &held, error));
+    *out_gpu = (struct ingot_gpu *)held;
+    return INGOT_OK;
+}
+
+void ingot_gpu_release(struct ingot_gpu *gpu) {
+    struct ig_device *held = (struct ig_device *)gpu;
+    if (held) held->api->destroy(held);
 }

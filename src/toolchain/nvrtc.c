@@ -37,8 +37,9 @@ static const struct {
     {"nvrtcGetPTX", offsetof(struct ig_nvrtc, get_ptx)},
 };
 
+/* Not unloaded: it is the next build's too, and loading it takes longer than compiling a small kernel. */
 static bool open_at(struct ig_nvrtc *n, const char *path) {
-    n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     n->path = path;
     return n->library != NULL;
 }

@@ -10,8 +10,8 @@
 struct ig_nvrtc; /* the library's functions */
 
 /* Loads NVRTC: from `path` if not NULL, else by its name (libnvrtc.so, .so.13, .so.12) where the loader looks and in the
- * folders where toolkits are installed. The library stays loaded as long as the job. Raises INGOT_TOOLCHAIN naming what
- * was looked for. */
+ * folders where toolkits are installed. The library stays loaded. Raises INGOT_TOOLCHAIN naming what was
+ * looked for. */
 struct ig_nvrtc *ig_nvrtc_load(struct ig_job *job, const char *path);
 /* "NVRTC 13.0": part of what makes builds reproducible. */
 const char *ig_nvrtc_version(const struct ig_nvrtc *nvrtc);
