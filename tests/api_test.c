@@ -192,6 +192,8 @@ static void refuses_bad_arguments(void **state) {
     expect(ingot_context_run(NULL, &error), INGOT_INVALID_ARGUMENT, &error, "context is NULL");
     expect(ingot_context_output(NULL, 0, NULL, &error), INGOT_INVALID_ARGUMENT, &error, "context is NULL");
     expect(ingot_context_memory(NULL, NULL, &error), INGOT_INVALID_ARGUMENT, &error, "context is NULL");
+    expect(ingot_context_pin(NULL, &error, 8, &error), INGOT_INVALID_ARGUMENT, &error, "context is NULL");
+    ingot_context_unpin(NULL, &error);
     assert_int_equal(ingot_context_run(NULL, NULL), INGOT_INVALID_ARGUMENT);
     assert_int_equal(ingot_context_profile(NULL, NULL, 3), 0);
     assert_int_equal(ingot_engine_input_count(NULL), 0);

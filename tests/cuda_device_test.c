@@ -496,6 +496,8 @@ static void leaves_the_callers_context(void **state) {
     assert_int_equal(f.api->stream_wait(f.device, f.stream, NULL), INGOT_OK);
     assert_int_equal(f.api->stream_adopt(f.device, NULL, &adopted, &f.error), INGOT_INVALID_ARGUMENT);
     assert_ptr_equal(f.driver.current(), &own);
+    assert_int_equal(f.api->pin_host(f.device, f.device, 64, NULL), INGOT_OK);
+    f.api->unpin_host(f.device, f.device);
     f.api->release_host(f.device, host, 10);
     f.api->event_destroy(f.device, event);
     f.api->list_destroy(f.device, list);

@@ -111,6 +111,12 @@ static void data_may_lie_anywhere(void **state) {
         run(context);
         assert_true(agree(result(context), again, batch));
     }
+    /* Memory that was there before. */
+    must(ingot_context_pin(context, pixels, in, &error), &error);
+    bind(context, 7, pixels, INGOT_PINNED);
+    run(context);
+    check(context, 7);
+    ingot_context_unpin(context, pixels);
     ingot_context_free(context, INGOT_PINNED, pinned, in);
     ingot_context_free(context, INGOT_PINNED, pinned_result, out);
     ingot_context_free(context, INGOT_CUDA, there, out);

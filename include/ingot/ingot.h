@@ -286,6 +286,17 @@ INGOT_API enum ingot_status ingot_context_allocate(struct ingot_context *context
                                                    void **out_data, struct ingot_error *error);
 INGOT_API void ingot_context_free(struct ingot_context *context, enum ingot_memory memory, void *data, size_t size);
 
+/*
+ * Pins memory that the caller has already, so that it can be bound as INGOT_PINNED and inputs and results need not be
+ * copied by the host on their way; for all GPUs of the process. It takes a while (about as long as copying the memory once
+ * or twice): for memory that many runs use. Unpinned with the same address before it is given back and before the
+ * context's end, when no run uses it. INGOT_DEVICE with the driver's words where it cannot be pinned (it is already, or
+ * mapped in a way that forbids it). On the CPU this does nothing.
+ */
+INGOT_API enum ingot_status ingot_context_pin(struct ingot_context *context, void *data, size_t size,
+                                              struct ingot_error *error);
+INGOT_API void ingot_context_unpin(struct ingot_context *context, void *data);
+
 /* The result of the last run; `out_tensor->data` is valid until the next run or set_output of this context. Before
  * ingot_context_wait only what stays in GPU memory can be had. */
 INGOT_API enum ingot_status ingot_context_output(const struct ingot_context *context, size_t index,

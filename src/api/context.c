@@ -115,6 +115,20 @@ void ingot_context_free(struct ingot_context *context, enum ingot_memory memory,
         ig_release(context->allocator, data, size ? size : 1);
 }
 
+enum ingot_status ingot_context_pin(struct ingot_context *context, void *data, size_t size, struct ingot_error *error) {
+    if (!context || !data)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_context_pin: %s is NULL", context ? "data" : "context");
+    if (size == 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_context_pin: size is 0");
+    const struct ig_device_api *api = context->device->api;
+    return api->pin_host ? api->pin_host(context->device, data, size, error) : INGOT_OK;
+}
+
+void ingot_context_unpin(struct ingot_context *context, void *data) {
+    if (!context || !data) return;
+    const struct ig_device_api *api = context->device->api;
+    if (api->unpin_host) api->unpin_host(context->device, data);
+}
+
 /* ---- Use ----------------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status refuse_null(const char *function, const char *argument, struct ingot_error *error) {

@@ -49,6 +49,9 @@ struct ig_device_api {
      * may use it when it is released. */
     enum ingot_status (*allocate_host)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);
     void (*release_host)(struct ig_device *, void *memory, size_t size);
+    /* The same for memory that the host has already, and back; any address and size. NULL where all memory is as good. */
+    enum ingot_status (*pin_host)(struct ig_device *, void *memory, size_t size, struct ingot_error *);
+    void (*unpin_host)(struct ig_device *, void *memory);
     /* Loads code. `code` must stay mapped and unchanged until module_destroy. */
     enum ingot_status (*module_create)(struct ig_device *, const void *code, size_t size, struct ig_module **out_module,
                                        struct ingot_error *);

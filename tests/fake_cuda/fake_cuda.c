@@ -254,6 +254,21 @@ EXPORT CUresult cuMemFreeHost(void *memory) {
     return give_back(__func__, (uintptr_t)memory);
 }
 
+EXPORT CUresult cuMemHostRegister_v2(void *memory, size_t size, unsigned flags) {
+    CALL(true);
+    if (!memory || size == 0) misuse(__func__, "nothing to pin");
+    if (state.code.add_memory) state.code.add_memory(memory, size);
+    count(1);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemHostUnregister(void *memory) {
+    CUresult result = enter(__func__, true);
+    if (state.code.remove_memory) state.code.remove_memory(memory);
+    count(-1);
+    return result;
+}
+
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
     CALL(true);
     *pool = create(POOL, sizeof **pool);

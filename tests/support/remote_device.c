@@ -278,6 +278,15 @@ static void release_host(struct ig_device *device, void *memory, size_t size) {
     ig_release(device->allocator, memory, size ? size : 1);
 }
 
+static enum ingot_status pin_host(struct ig_device *device, void *memory, size_t size, struct ingot_error *error) {
+    remote_device_pin(device, memory, size);
+    return INGOT_OK;
+}
+
+static void unpin_host(struct ig_device *device, void *memory) {
+    remote_device_pin(device, memory, 0);
+}
+
 static enum ingot_status module_create(struct ig_device *device, const void *code, size_t size,
                                        struct ig_module **out_module, struct ingot_error *error) {
     return self(device)->inner->api->module_create(self(device)->inner, code, size, out_module, error);
@@ -502,6 +511,8 @@ static const struct ig_device_api api = {
     .release = release,
     .allocate_host = allocate_host,
     .release_host = release_host,
+    .pin_host = pin_host,
+    .unpin_host = unpin_host,
     .module_create = module_create,
     .module_destroy = module_destroy,
     .stream_create = stream_create,

@@ -69,6 +69,7 @@ enum ingot_status ig_cuda_allocate(struct ig_cuda *cuda, size_t size, void **out
 void ig_cuda_release(struct ig_cuda *cuda, void *memory);
 enum ingot_status ig_cuda_allocate_host(struct ig_cuda *cuda, size_t size, void **out_memory,
                                         struct ingot_error *error);
+enum ingot_status ig_cuda_pin_host(struct ig_cuda *cuda, void *memory, size_t size, struct ingot_error *error);
 /* Scratch memory for launches with `bytes` for each block. */
 enum ingot_status ig_cuda_reserve_scratch(struct ig_cuda *cuda, struct ig_stream *stream, size_t bytes,
                                           struct ingot_error *error);

@@ -66,6 +66,19 @@ static void release_host(struct ig_device *device, void *memory, size_t size) {
     ig_cuda_leave(cuda, INGOT_OK);
 }
 
+static enum ingot_status pin_host(struct ig_device *device, void *memory, size_t size, struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_pin_host(cuda, memory, size, error));
+}
+
+static void unpin_host(struct ig_device *device, void *memory) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    if (!enter(cuda)) return;
+    IG_CUDA(cuda, cuMemHostUnregister, memory);
+    ig_cuda_leave(cuda, INGOT_OK);
+}
+
 static enum ingot_status module_create(struct ig_device *device, const void *code, size_t size,
                                        struct ig_module **out_module, struct ingot_error *error) {
     return ig_cuda_module_create(ig_cuda_of(device), code, size, out_module, error);
@@ -326,6 +339,8 @@ static const struct ig_device_api api = {
     .release = release,
     .allocate_host = allocate_host,
     .release_host = release_host,
+    .pin_host = pin_host,
+    .unpin_host = unpin_host,
     .module_create = module_create,
     .module_destroy = module_destroy,
     .stream_create = stream_create,

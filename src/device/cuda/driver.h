@@ -50,6 +50,7 @@ enum { /* options of the functions below */
        CU_STREAM_NON_BLOCKING = 1,
        CU_EVENT_DISABLE_TIMING = 2,
        CU_MEMHOSTALLOC_PORTABLE = 1,
+       CU_MEMHOSTREGISTER_PORTABLE = 1,
        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
        CU_JIT_ERROR_LOG_BUFFER = 5,
        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
@@ -123,6 +124,8 @@ typedef struct {
     F(cuMemFree, "cuMemFree_v2", (CUdeviceptr memory))                                                               \
     F(cuMemHostAlloc, "cuMemHostAlloc", (void **memory, size_t size, unsigned flags))                                \
     F(cuMemFreeHost, "cuMemFreeHost", (void *memory))                                                                \
+    F(cuMemHostRegister, "cuMemHostRegister_v2", (void *memory, size_t size, unsigned flags))                        \
+    F(cuMemHostUnregister, "cuMemHostUnregister", (void *memory))                                                    \
     F(cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool * pool, const CUmemPoolProps *properties))                   \
     F(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                                     \
     F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                                            \

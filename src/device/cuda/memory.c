@@ -80,6 +80,11 @@ enum ingot_status ig_cuda_allocate_host(struct ig_cuda *cuda, size_t size, void 
     return INGOT_OK;
 }
 
+enum ingot_status ig_cuda_pin_host(struct ig_cuda *cuda, void *memory, size_t size, struct ingot_error *error) {
+    CUresult result = IG_CUDA(cuda, cuMemHostRegister, memory, size, CU_MEMHOSTREGISTER_PORTABLE);
+    return ig_cuda_driver_check(&cuda->driver, result, error, "cannot pin %zu bytes of memory", size);
+}
+
 /* ---- Scratch ------------------------------------------------------------------------------------------------------- */
 
 uint32_t ig_cuda_scratch_blocks(const struct ig_cuda *cuda, size_t bytes) {
