@@ -216,7 +216,8 @@ INGOT_API const char *ingot_engine_explanation(const struct ingot_engine *engine
 struct ingot_context_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the context's life; NULL: the engine's */
-    unsigned threads;          /* CPU: that compute, the caller's included; 0: as many as this process may use */
+    unsigned threads; /* the caller's included; 0: as many as this process may use. CPU: that compute. GPU: that
+                                  copy large inputs and results between the caller's memory and pinned memory, up to 4 */
     size_t max_plan_instances; /* how many sets of shapes stay prepared; 0: 16 */
     bool profile;              /* time every kernel; see ingot_context_profile */
     int device;                /* engines for CUDA: the number of the GPU */

@@ -2,11 +2,14 @@
 #include "api/device.h"
 #include "api/engine.h"
 #include "api/options.h"
+#include "base/cpu.h"
 #include "base/memory.h"
 
 #define DEFAULT_INSTANCES 16
 #define DEFAULT_INSTANCE_BYTES ((size_t)256 << 20)
 #define MAX_THREADS 1024
+/* That copy what goes to and from a GPU: more do not make it faster. */
+#define COPYING_THREADS 4
 
 struct ingot_context {
     const struct ingot_allocator *allocator;
@@ -31,6 +34,13 @@ static enum ingot_status open_device(struct ingot_context *context, const struct
     return ig_weight_store_get(&engine->weights, open_gpu, options->device, out_weights, error);
 }
 
+/* Asking for the number of processors reads files: only where it is needed. */
+static unsigned copying_threads(const struct ingot_context *context, const struct ingot_context_options *options) {
+    if (context->device->host_memory) return 1;
+    unsigned threads = options->threads ? options->threads : ig_cpu_processors();
+    return threads < COPYING_THREADS ? threads : COPYING_THREADS;
+}
+
 static enum ingot_status fill(struct ingot_context *context, const struct ingot_context_options *options,
                               struct ingot_error *error) {
     const void *weights = NULL;
@@ -38,6 +48,7 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
     struct ig_context_config config = {
         .allocator = context->allocator,
         .device = context->device,
+        .threads = copying_threads(context, options),
         .weights = weights,
         .max_instances = options->max_plan_instances ? options->max_plan_instances : DEFAULT_INSTANCES,
         .max_bytes = options->max_plan_bytes ? options->max_plan_bytes : DEFAULT_INSTANCE_BYTES,

@@ -69,7 +69,7 @@ static enum ingot_status init_separate(struct ig_context *context, const struct 
     context->elements = elements;
     context->copies.at = new_table(context, n_copies(context), sizeof *context->copies.at);
     if (!context->copies.at) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
-    ig_transfer_init(&context->transfer, device);
+    ig_transfer_init(&context->transfer, device, config->threads);
     IG_TRY(make_events(device, context->done, 2, error));
     if (config->timing) IG_TRY(make_events(device, context->marks, IG_MARKS, error));
     if (!config->profile) return INGOT_OK;

@@ -97,8 +97,8 @@ enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_s
                                          struct ingot_error *error);
 enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig_stream *stream,
                                            struct ingot_error *error);
-/* Copies what has come back to where the caller wants it. */
-void ig_context_deliver(struct ig_context *context);
+/* Copies what has come back to where the caller wants it; what comes in parts need not be there yet. */
+enum ingot_status ig_context_deliver(struct ig_context *context, struct ingot_error *error);
 /* Where output `index` is when it is there. */
 void *ig_context_result(const struct ig_context *context, size_t index);
 

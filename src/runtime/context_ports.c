@@ -1,8 +1,6 @@
 /* Where inputs and results of a run lie, and their ways to and from the device; see context.h. */
 #include "runtime/context.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 
 static size_t input_bytes(const struct ig_context *context, uint32_t i) {
@@ -50,6 +48,10 @@ static bool kernels_can_use(enum ingot_memory memory, const void *address) {
     return memory == INGOT_CUDA && address && (uintptr_t)address % IG_KERNEL_ALIGNMENT == 0;
 }
 
+static bool is_timed(const struct ig_context *context) {
+    return context->marks[0] || context->times;
+}
+
 /* First those that the host copies, so that they lie together; then those that go straight to the block. */
 static enum ingot_status place_inputs(struct ig_context *context, struct ingot_error *error) {
     struct ig_transfer_sizes *sizes = &context->sizes;
@@ -60,6 +62,8 @@ static enum ingot_status place_inputs(struct ig_context *context, struct ingot_e
             IG_TRY(take(&sizes->inputs, input_bytes(context, i), &context->inputs[i].place, error));
     }
     sizes->pinned_inputs = sizes->inputs;
+    /* Whoever wants to know how long they take wants them in the way. */
+    sizes->inputs_beside = sizes->inputs >= IG_TRANSFER_LARGE && !is_timed(context);
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         const struct ingot_tensor *tensor = &context->tensors[i];
         if (tensor->memory == INGOT_HOST || kernels_can_use(tensor->memory, tensor->data)) continue;
@@ -77,14 +81,17 @@ static bool is_fetched(const struct ig_output *output) {
 static enum ingot_status place_outputs(struct ig_context *context, struct ingot_error *error) {
     const struct ig_frame *frame = context->current->frame;
     struct ig_transfer_sizes *sizes = &context->sizes;
+    bool copied = false;
     sizes->outputs = 0;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         IG_TRY(check_given(context, i, error));
         context->outputs[i].place = IG_NO_PLACE;
-        if (is_fetched(&context->outputs[i]))
-            IG_TRY(take(&sizes->outputs, frame->outputs[i].bytes, &context->outputs[i].place, error));
+        if (!is_fetched(&context->outputs[i])) continue;
+        IG_TRY(take(&sizes->outputs, frame->outputs[i].bytes, &context->outputs[i].place, error));
+        copied |= context->outputs[i].given != NULL;
     }
     sizes->pinned_outputs = sizes->outputs;
+    sizes->outputs_in_parts = copied && sizes->outputs >= IG_TRANSFER_LARGE;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         struct ig_output *output = &context->outputs[i];
         if (is_fetched(output) || kernels_can_use(output->memory, output->given)) continue;
@@ -94,8 +101,11 @@ static enum ingot_status place_outputs(struct ig_context *context, struct ingot_
 }
 
 static void *address_of_input(const struct ig_context *context, uint32_t i) {
-    if (context->inputs[i].place != IG_NO_PLACE) return context->transfer.inputs + context->inputs[i].place;
-    return input_bytes(context, i) ? context->tensors[i].data : context->env.dummy;
+    const struct ig_transfer *transfer = &context->transfer;
+    size_t place = context->inputs[i].place;
+    if (place == IG_NO_PLACE) return input_bytes(context, i) ? context->tensors[i].data : context->env.dummy;
+    return context->tensors[i].memory == INGOT_HOST ? ig_transfer_input(transfer, &context->sizes, place)
+                                                    : transfer->inputs + place;
 }
 
 static void *address_of_output(const struct ig_context *context, uint32_t i) {
@@ -111,6 +121,7 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
         IG_TRY(ig_context_settle(context, error));
         IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, error));
     }
+    ig_transfer_choose_half(&context->transfer, context->pending[context->turn]);
     for (uint32_t i = 0; i < context->n_inputs; i++)
         ig_frame_bind(context->env.device, frame, &frame->inputs[i], address_of_input(context, i));
     for (uint32_t i = 0; i < context->n_outputs; i++)
@@ -143,7 +154,8 @@ static void find_output_copies(struct ig_context *context) {
     struct ig_frame_copies *copies = &context->copies;
     struct ig_frame_copy *at = copies->at + copies->n_before;
     size_t fetched = context->sizes.pinned_outputs;
-    if (fetched) at[copies->n_behind++] = (struct ig_frame_copy){transfer->outputs, transfer->pinned_outputs, fetched};
+    if (fetched && !context->sizes.outputs_in_parts)
+        at[copies->n_behind++] = (struct ig_frame_copy){transfer->outputs, transfer->pinned_outputs, fetched};
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         const struct ig_output *output = &context->outputs[i];
         size_t bytes = context->current->frame->outputs[i].bytes;
@@ -160,8 +172,7 @@ enum ingot_status ig_context_bind_copies(struct ig_context *context, struct ingo
     find_input_copies(context);
     find_output_copies(context);
     if (!ig_frame_takes_copies(instance->frame)) return INGOT_OK;
-    bool apart = context->marks[0] || context->times;
-    const struct ig_frame_copies *copies = apart ? &none : &context->copies;
+    const struct ig_frame_copies *copies = is_timed(context) ? &none : &context->copies;
     if (ig_frame_patch_copies(instance->frame, context->env.device, copies)) return INGOT_OK;
     IG_TRY(ig_context_settle(context, error));
     ig_frame_replace_copies(instance->frame, context->env.device, copies);
@@ -185,17 +196,18 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
                                         struct ingot_error *error) {
     struct ig_transfer *transfer = &context->transfer;
     struct ig_device *device = context->env.device;
-    unsigned turn = context->turn; /* the run before the last had the same one */
+    unsigned turn = context->turn; /* the run before the last had the same one; then only the last may be under way */
     if (context->pending[turn]) IG_TRY(device->api->event_sync(device, context->done[turn], error));
     context->pending[turn] = false;
-    ig_transfer_begin(transfer, turn);
+    ig_transfer_begin(transfer);
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         const struct ingot_tensor *tensor = &context->tensors[i];
         size_t place = context->inputs[i].place;
         if (place != IG_NO_PLACE && tensor->memory == INGOT_HOST)
-            IG_TRY(ig_transfer_put(transfer, stream, place, tensor->data, input_bytes(context, i), error));
+            IG_TRY(ig_transfer_put(transfer, &context->sizes, stream, place, tensor->data, input_bytes(context, i),
+                                   error));
     }
-    return ig_transfer_end(transfer, stream, error);
+    return ig_transfer_end(transfer, &context->sizes, stream, error);
 }
 
 enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
@@ -210,16 +222,20 @@ enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig
         struct ig_output *output = &context->outputs[i];
         output->deliver_to = is_fetched(output) ? output->given : NULL;
     }
+    context->transfer.part_bytes = 0;
+    if (context->sizes.outputs_in_parts)
+        IG_TRY(ig_transfer_fetch_parts(&context->transfer, &context->sizes, stream, error));
     return copy_apart(context, stream, context->copies.n_before, context->copies.n_behind, error);
 }
 
-void ig_context_deliver(struct ig_context *context) {
+enum ingot_status ig_context_deliver(struct ig_context *context, struct ingot_error *error) {
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         struct ig_output *output = &context->outputs[i];
-        if (output->deliver_to && output->bytes)
-            memcpy(output->deliver_to, context->transfer.pinned_outputs + output->place, output->bytes);
+        if (!output->deliver_to) continue;
+        IG_TRY(ig_transfer_deliver(&context->transfer, output->place, output->deliver_to, output->bytes, error));
         output->deliver_to = NULL;
     }
+    return INGOT_OK;
 }
 
 void *ig_context_result(const struct ig_context *context, size_t index) {

@@ -179,6 +179,7 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     /* Whatever was enqueued before a failure must end before its memory is touched again. */
     struct ingot_error ignored;
     (void)device->api->stream_wait(device, stream, &ignored);
+    ig_transfer_settle(&context->transfer);
     context->under_way = false;
     return status;
 }
@@ -205,14 +206,21 @@ enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_err
     return INGOT_OK;
 }
 
+/* Results that come in parts are copied while the rest is under way. */
+static enum ingot_status receive(struct ig_context *context, struct ingot_error *error) {
+    bool early = context->transfer.part_bytes > 0;
+    if (early) IG_TRY(ig_context_deliver(context, error));
+    IG_TRY(ig_context_settle(context, error));
+    return early ? INGOT_OK : ig_context_deliver(context, error);
+}
+
 enum ingot_status ig_context_wait(struct ig_context *context, struct ingot_error *error) {
     if (!context->under_way) return INGOT_OK;
-    enum ingot_status status = ig_context_settle(context, error);
+    enum ingot_status status = receive(context, error);
     context->under_way = false;
     for (uint32_t i = 0; status != INGOT_OK && i < context->n_outputs; i++)
         context->outputs[i].ready = false;
     if (status != INGOT_OK) return status;
-    ig_context_deliver(context);
     context->timed = true;
     return INGOT_OK;
 }

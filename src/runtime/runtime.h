@@ -21,6 +21,7 @@ struct ig_context;
 struct ig_context_config {
     const struct ingot_allocator *allocator;
     struct ig_device *device; /* for this context alone; outlives it */
+    unsigned threads;         /* that copy large inputs and results, the caller's included */
     const void *weights;      /* where its kernels find them; NULL: where the file has them */
     size_t max_instances;     /* sets of shapes that stay prepared; at least 1 */
     size_t max_bytes;         /* of all of them, but for one, which stays in any case */

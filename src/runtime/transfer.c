@@ -8,13 +8,25 @@
 /* A piece is on its way for about as long as the next is copied; more pieces than needed cost a call each. */
 #define PIECE ((size_t)1 << 20)
 
-void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device) {
+void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device, unsigned threads) {
     transfer->device = device;
+    transfer->threads = threads;
+}
+
+static void release_large(struct ig_transfer *transfer) {
+    struct ig_device *device = transfer->device;
+    ig_copier_destroy(transfer->copier);
+    if (transfer->beside) device->api->stream_destroy(device, transfer->beside);
+    if (transfer->arrived) device->api->event_destroy(device, transfer->arrived);
+    for (int i = 0; i < IG_TRANSFER_PARTS; i++) {
+        if (transfer->parts[i]) device->api->event_destroy(device, transfer->parts[i]);
+    }
 }
 
 void ig_transfer_deinit(struct ig_transfer *transfer) {
     struct ig_device *device = transfer->device;
     if (!device) return;
+    release_large(transfer);
     if (transfer->inputs) device->api->release(device, transfer->inputs, transfer->inputs_size);
     if (transfer->outputs) device->api->release(device, transfer->outputs, transfer->outputs_size);
     if (transfer->pinned_inputs)
@@ -56,18 +68,46 @@ static enum ingot_status grow(struct ig_transfer *transfer, bool pinned, size_t 
     return status;
 }
 
+/* Of the block: what comes on a stream of its own is there twice, the second time behind all else. */
+static size_t inputs_needed(const struct ig_transfer_sizes *sizes) {
+    return sizes->inputs + (sizes->inputs_beside ? sizes->pinned_inputs : 0);
+}
+
+static bool has_means(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
+    if (sizes->inputs_beside && !transfer->arrived) return false;
+    if (sizes->outputs_in_parts && !transfer->parts[IG_TRANSFER_PARTS - 1]) return false;
+    return transfer->copier || !(sizes->inputs_beside || sizes->outputs_in_parts);
+}
+
 bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
-    return sizes->inputs <= transfer->inputs_size && sizes->outputs <= transfer->outputs_size &&
+    return inputs_needed(sizes) <= transfer->inputs_size && sizes->outputs <= transfer->outputs_size &&
            sizes->pinned_inputs <= transfer->pinned_inputs_size / 2 &&
-           sizes->pinned_outputs <= transfer->pinned_outputs_size;
+           sizes->pinned_outputs <= transfer->pinned_outputs_size && has_means(transfer, sizes);
+}
+
+/* Streams, events and threads for what is large. */
+static enum ingot_status reserve_means(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                       struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    if (has_means(transfer, sizes)) return INGOT_OK;
+    if (!transfer->copier) IG_TRY(ig_copier_create(transfer->threads, device->allocator, &transfer->copier, error));
+    if (sizes->inputs_beside && !transfer->beside) IG_TRY(device->api->stream_create(device, &transfer->beside, error));
+    if (sizes->inputs_beside && !transfer->arrived)
+        IG_TRY(device->api->event_create(device, &transfer->arrived, error));
+    for (int i = 0; sizes->outputs_in_parts && i < IG_TRANSFER_PARTS; i++) {
+        if (!transfer->parts[i]) IG_TRY(device->api->event_create(device, &transfer->parts[i], error));
+    }
+    return INGOT_OK;
 }
 
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                       struct ingot_error *error) {
-    size_t twice;
-    if (!ig_size_mul(sizes->pinned_inputs, 2, &twice))
+    size_t twice, inputs;
+    if (!ig_size_mul(sizes->pinned_inputs, 2, &twice) || !ig_size_add(sizes->inputs, sizes->pinned_inputs, &inputs))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs of these shapes exceed the address space");
-    IG_TRY(grow(transfer, false, sizes->inputs, &transfer->inputs, &transfer->inputs_size, error));
+    inputs = inputs_needed(sizes);
+    IG_TRY(reserve_means(transfer, sizes, error));
+    IG_TRY(grow(transfer, false, inputs, &transfer->inputs, &transfer->inputs_size, error));
     IG_TRY(grow(transfer, false, sizes->outputs, &transfer->outputs, &transfer->outputs_size, error));
     IG_TRY(grow(transfer, true, twice, &transfer->pinned_inputs, &transfer->pinned_inputs_size, error));
     return grow(transfer, true, sizes->pinned_outputs, &transfer->pinned_outputs, &transfer->pinned_outputs_size,
@@ -81,8 +121,16 @@ size_t ig_transfer_bytes(const struct ig_transfer *transfer) {
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------------- */
 
-void ig_transfer_begin(struct ig_transfer *transfer, unsigned half) {
-    transfer->half = half;
+/* The first half wherever it is free: then the device's addresses stay the same. */
+void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy) {
+    transfer->half = busy && !transfer->half;
+}
+
+char *ig_transfer_input(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place) {
+    return transfer->inputs + place + (sizes->inputs_beside && transfer->half ? sizes->inputs : 0);
+}
+
+void ig_transfer_begin(struct ig_transfer *transfer) {
     transfer->written = transfer->on_the_way = 0;
 }
 
@@ -90,26 +138,102 @@ static char *pinned_half(const struct ig_transfer *transfer) {
     return transfer->pinned_inputs + (transfer->half ? transfer->pinned_inputs_size / 2 : 0);
 }
 
-static enum ingot_status send(struct ig_transfer *transfer, struct ig_stream *stream, struct ingot_error *error) {
+static enum ingot_status send(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                              struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = transfer->device;
     size_t from = transfer->on_the_way, bytes = transfer->written - from;
     transfer->on_the_way = transfer->written;
     if (bytes == 0) return INGOT_OK;
-    return device->api->copy(device, stream, transfer->inputs + from, pinned_half(transfer) + from, bytes, error);
+    return device->api->copy(device, sizes->inputs_beside ? transfer->beside : stream,
+                             ig_transfer_input(transfer, sizes, from), pinned_half(transfer) + from, bytes, error);
 }
 
-enum ingot_status ig_transfer_put(struct ig_transfer *transfer, struct ig_stream *stream, size_t place,
-                                  const void *data, size_t bytes, struct ingot_error *error) {
+static enum ingot_status send_pieces(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                     struct ig_stream *stream, struct ingot_error *error) {
+    return transfer->written - transfer->on_the_way < PIECE ? INGOT_OK : send(transfer, sizes, stream, error);
+}
+
+/* What fails to be sent is copied to its end all the same: helpers read the caller's memory until then. */
+static enum ingot_status put_large(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                   struct ig_stream *stream, size_t place, const void *data, size_t bytes,
+                                   struct ingot_error *error) {
+    enum ingot_status status = INGOT_OK;
+    ig_copier_begin(transfer->copier, pinned_half(transfer) + place, data, bytes);
+    for (size_t there = 0; there < bytes;) {
+        there = ig_copier_advance(transfer->copier);
+        transfer->written = place + there;
+        if (status == INGOT_OK) status = send_pieces(transfer, sizes, stream, error);
+    }
+    return status;
+}
+
+enum ingot_status ig_transfer_put(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                  struct ig_stream *stream, size_t place, const void *data, size_t bytes,
+                                  struct ingot_error *error) {
     char *to = pinned_half(transfer) + place;
+    if (transfer->copier && bytes >= IG_TRANSFER_LARGE)
+        return put_large(transfer, sizes, stream, place, data, bytes, error);
     for (size_t done = 0, part; done < bytes; done += part) {
         part = bytes - done < PIECE ? bytes - done : PIECE;
         memcpy(to + done, (const char *)data + done, part);
         transfer->written = place + done + part;
-        if (transfer->written - transfer->on_the_way >= PIECE) IG_TRY(send(transfer, stream, error));
+        IG_TRY(send_pieces(transfer, sizes, stream, error));
     }
     return INGOT_OK;
 }
 
-enum ingot_status ig_transfer_end(struct ig_transfer *transfer, struct ig_stream *stream, struct ingot_error *error) {
-    return send(transfer, stream, error);
+enum ingot_status ig_transfer_end(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                  struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    IG_TRY(send(transfer, sizes, stream, error));
+    if (!sizes->inputs_beside) return INGOT_OK;
+    IG_TRY(device->api->event_record(device, transfer->beside, transfer->arrived, error));
+    return device->api->event_wait(device, stream, transfer->arrived, error);
+}
+
+void ig_transfer_settle(struct ig_transfer *transfer) {
+    struct ingot_error ignored;
+    if (transfer->beside) (void)transfer->device->api->stream_wait(transfer->device, transfer->beside, &ignored);
+}
+
+/* ---- Results ------------------------------------------------------------------------------------------------------------ */
+
+enum ingot_status ig_transfer_fetch_parts(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                          struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    size_t size = sizes->pinned_outputs, part = size / IG_TRANSFER_PARTS + 1;
+    if (part < PIECE) part = PIECE;
+    for (size_t at = 0, i = 0; at < size; at += part, i++) {
+        size_t bytes = size - at < part ? size - at : part;
+        IG_TRY(device->api->copy(device, stream, transfer->pinned_outputs + at, transfer->outputs + at, bytes, error));
+        IG_TRY(device->api->event_record(device, stream, transfer->parts[i], error));
+    }
+    transfer->part_bytes = part;
+    return INGOT_OK;
+}
+
+static void copy_out(struct ig_transfer *transfer, char *to, const char *from, size_t bytes) {
+    if (!transfer->copier) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    ig_copier_begin(transfer->copier, to, from, bytes);
+    while (ig_copier_advance(transfer->copier) < bytes)
+        continue;
+}
+
+enum ingot_status ig_transfer_deliver(struct ig_transfer *transfer, size_t place, void *to, size_t bytes,
+                                      struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    for (size_t done = 0, now; done < bytes; done += now) {
+        size_t at = place + done, part = transfer->part_bytes;
+        now = bytes - done;
+        if (part) {
+            size_t left = part - at % part; /* of the part that it lies in */
+            IG_TRY(device->api->event_sync(device, transfer->parts[at / part], error));
+            if (now > left) now = left;
+        }
+        copy_out(transfer, (char *)to + done, transfer->pinned_outputs + at, now);
+    }
+    return INGOT_OK;
 }

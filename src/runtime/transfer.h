@@ -3,31 +3,51 @@
  *
  * Inputs from the host's memory lie in one block of the device, and at the same places in pinned memory of the host, from
  * where the device fetches them by itself. The host copies them there in pieces, and while it copies one, the last one is
- * under way; what small networks take fits in one piece, one copy in all. So do results the other way. The pinned memory
- * of inputs is there twice, so that a run's can be written while the last run's are under way.
+ * under way; what small networks take fits in one piece, one copy in all. The pinned memory of inputs is there twice, so
+ * that a run's can be written while the last run's are under way.
+ *
+ * Where inputs are large, several threads of the host copy them; they go their way on a stream of their own, beside the
+ * work of the run before; and their part of the block is there twice too. Where results are large and the caller wants
+ * them in other memory, they come back in parts, and the host copies one while the next is under way.
  */
 #ifndef IG_RUNTIME_TRANSFER_H
 #define IG_RUNTIME_TRANSFER_H
 
 #include "device/device.h"
+#include "runtime/copier.h"
 
-struct ig_transfer {
-    struct ig_device *device;
-    char *inputs, *outputs; /* blocks of the device */
-    size_t inputs_size, outputs_size;
-    char *pinned_inputs, *pinned_outputs;
-    size_t pinned_inputs_size, pinned_outputs_size;
-    unsigned half;              /* of the pinned inputs that is written now */
-    size_t written, on_the_way; /* bytes of it */
-};
+/* From which size on a transfer pays for calls and threads of its own. */
+#define IG_TRANSFER_LARGE ((size_t)2 << 20)
+/* In how many parts large results come at most. */
+enum { IG_TRANSFER_PARTS = 8 };
 
 /* What a run needs of each. */
 struct ig_transfer_sizes {
     size_t inputs, outputs;               /* of the device's blocks */
     size_t pinned_inputs, pinned_outputs; /* of the parts of them that come from and go to the host */
+    bool inputs_beside;                   /* inputs from the host come on a stream of their own */
+    bool outputs_in_parts;
 };
 
-void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device);
+struct ig_transfer {
+    struct ig_device *device;
+    unsigned threads;       /* that copy */
+    char *inputs, *outputs; /* blocks of the device */
+    size_t inputs_size, outputs_size;
+    char *pinned_inputs, *pinned_outputs;
+    size_t pinned_inputs_size, pinned_outputs_size;
+    unsigned half;              /* of the inputs that is written now */
+    size_t written, on_the_way; /* bytes of it */
+    /* What follows is there once something large was on its way. */
+    struct ig_copier *copier;
+    struct ig_stream *beside;
+    struct ig_event *arrived;                  /* the inputs that came on it */
+    struct ig_event *parts[IG_TRANSFER_PARTS]; /* of results */
+    size_t part_bytes;                         /* of those under way; 0: none are */
+};
+
+/* `threads`: as many as may copy what is large, the caller's included. */
+void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device, unsigned threads);
 void ig_transfer_deinit(struct ig_transfer *transfer);
 
 bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes);
@@ -35,11 +55,27 @@ bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_tr
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                       struct ingot_error *error);
 
-/* Inputs: begin with a half that no run uses any more, put those from the host in the order of their places, end. */
-void ig_transfer_begin(struct ig_transfer *transfer, unsigned half);
-enum ingot_status ig_transfer_put(struct ig_transfer *transfer, struct ig_stream *stream, size_t place,
-                                  const void *data, size_t bytes, struct ingot_error *error);
-enum ingot_status ig_transfer_end(struct ig_transfer *transfer, struct ig_stream *stream, struct ingot_error *error);
+/* Chooses the half of the inputs for the next run: `busy` says whether the last run may be under way. */
+void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy);
+/* Where the device has what comes from the host and lies at `place`. */
+char *ig_transfer_input(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place);
+
+/* Inputs: begin, when no run uses the chosen half any more; put those from the host in the order of their places; end.
+ * What is put on `stream` then finds them on the device. */
+void ig_transfer_begin(struct ig_transfer *transfer);
+enum ingot_status ig_transfer_put(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                  struct ig_stream *stream, size_t place, const void *data, size_t bytes,
+                                  struct ingot_error *error);
+enum ingot_status ig_transfer_end(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                  struct ig_stream *stream, struct ingot_error *error);
+/* Waits for inputs that may be on their way on a stream of their own. */
+void ig_transfer_settle(struct ig_transfer *transfer);
+
+/* Results that come in parts: enqueues their way to the pinned block; then copies what lies there at `place`, as it comes. */
+enum ingot_status ig_transfer_fetch_parts(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                          struct ig_stream *stream, struct ingot_error *error);
+enum ingot_status ig_transfer_deliver(struct ig_transfer *transfer, size_t place, void *to, size_t bytes,
+                                      struct ingot_error *error);
 
 /* Of the device and the host. */
 size_t ig_transfer_bytes(const struct ig_transfer *transfer);
