@@ -456,8 +456,8 @@ static void compile(struct ig_job *job, struct run *run, const struct texts *tex
         return;
     }
     if (run->arch) {
-        ig_nvrtc_compile(job, ig_nvrtc_load(job, NULL), run->arch, false, 0, texts->sources.at, texts->sources.count,
-                         NULL, NULL, &run->code);
+        ig_nvrtc_compile(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), run->arch, false, 0, texts->sources.at,
+                         texts->sources.count, NULL, NULL, &run->code);
         return;
     }
     struct ig_toolchain toolchain;
@@ -540,13 +540,22 @@ static void check_emulated(const struct graph_case *cases, int count) {
     destroy_devices(&run);
 }
 
+/* GRAPH_CHECK=gpu: on GPU 0 and nowhere else. */
+static bool on_gpu_alone(void) {
+    const char *where = getenv("GRAPH_CHECK");
+    return where && strcmp(where, "gpu") == 0;
+}
+
 /* On the first GPU, where there is one. */
 static void check_gpu(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count, .third = -1, .label = "the first GPU"};
     struct ig_device_cuda_info info;
-    struct ingot_error error;
+    struct ingot_error error = {0};
     int gpus;
-    if (ig_device_cuda_count(&gpus, &error) != INGOT_OK || gpus == 0) return;
+    if (ig_device_cuda_count(&gpus, &error) != INGOT_OK || gpus == 0) {
+        if (on_gpu_alone()) fail_msg("there is no GPU: %s", error.message);
+        return;
+    }
     assert_int_equal(ig_device_cuda_describe(0, &info, &error), INGOT_OK);
     assert_int_equal(ig_device_cuda_create(0, &ig_libc_allocator, &run.devices[0], &error), INGOT_OK);
     run.arch = info.arch;
@@ -566,14 +575,15 @@ static void create_devices(struct run *run) {
 
 void check_graphs_for_cuda(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count};
+    check_gpu(cases, count);
+    if (on_gpu_alone()) return;
     create_devices(&run);
     check_cuda_schedules(&run);
     destroy_devices(&run);
     check_emulated(cases, count);
-    check_gpu(cases, count);
 }
 
-void check_graphs(const struct graph_case *cases, int count) {
+static void check_cpu(const struct graph_case *cases, int count) {
     static const struct ig_target targets[] = {{.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16},
                                                {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}};
     static const char *const compilers[] = {"gcc", "clang"};
@@ -592,8 +602,10 @@ void check_graphs(const struct graph_case *cases, int count) {
             check_on(&run);
         }
     }
-    check_cuda_schedules(&run);
     destroy_devices(&run);
-    check_emulated(cases, count);
-    check_gpu(cases, count);
+}
+
+void check_graphs(const struct graph_case *cases, int count) {
+    if (!on_gpu_alone()) check_cpu(cases, count);
+    check_graphs_for_cuda(cases, count);
 }
