@@ -2,8 +2,9 @@
  * ingot verify: many cases, a line for each.
  *
  * Several processes verify beside each other, each one case after the other; a case that crashes, takes too long or eats
- * all memory is one failed case. Where a case fails in a process that did others before, a new process tries it again: what
- * is told of a case is about that case. Lines come in the order of the arguments, unless any order will do.
+ * all memory is one failed case. Where a case fails in a process that did others before, a new process tries it again, so
+ * that the verdict is about that case; but what it said first is told too, for something may be wrong with those before.
+ * Lines come in the order of the arguments, unless any order will do.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "verify_worker.h"
 
 struct result {
-    bool over, printed;
+    bool over, printed, again; /* again: it failed in a process that had done others, and `outcome` is of then */
     struct outcome outcome;
 };
 
@@ -63,16 +64,28 @@ static bool was_late(const struct worker *worker) {
     return worker->deadline_ms > 0 && now_ms() > worker->deadline_ms;
 }
 
+/* The second verdict counts; where it is another, the first message stays. */
+static void keep_first_message(const struct outcome *first, struct outcome *second) {
+    static const char what[] = "failed first in a process that had done other cases: ";
+    if (second->verdict == VERDICT_FAILED) return;
+    snprintf(second->message, sizeof second->message, "%s%.*s", what, (int)(sizeof first->message - sizeof what),
+             first->message);
+}
+
 /* The worker is through with its case. */
 static void settle(struct run *r, const struct worker *worker) {
-    r->running--;
+    struct result *result = &r->results[worker->number];
+    struct outcome outcome = worker->outcome;
     bool alone = worker->done == (worker->state == WORKER_NONE ? 0 : 1);
-    if (worker->outcome.verdict == VERDICT_FAILED && !alone && !was_late(worker)) {
+    r->running--;
+    if (outcome.verdict == VERDICT_FAILED && !alone && !was_late(worker)) {
         r->again[r->n_again++] = worker->number;
-        return;
+        result->again = true;
+    } else {
+        if (result->again) keep_first_message(&result->outcome, &outcome);
+        result->over = true;
     }
-    r->results[worker->number].over = true;
-    r->results[worker->number].outcome = worker->outcome;
+    result->outcome = outcome;
 }
 
 /* Milliseconds until the next deadline, for poll; -1: there is none. */
