@@ -28,8 +28,11 @@ double samples_part(const struct samples *samples, double part);
 
 struct gpu_measurement {
     struct samples compute; /* ms of the GPU's time, transfers apart */
-    struct samples enqueue; /* us of the host's time */
+    struct samples pinned;  /* ms, end to end, with inputs and results in pinned memory */
+    struct samples enqueue; /* us of the host's time to enqueue a run behind one that is under way */
+    struct samples idle;    /* the same while the GPU has nothing to do */
     double input_ms, output_ms;
+    double row_per_s; /* runs from the host's memory, enqueued in a row */
 };
 
 struct measurement {
@@ -42,7 +45,8 @@ struct measurement {
     size_t n_profile;
 };
 
-/* How long the host takes to enqueue a run, with inputs and results in pinned memory. The context has run before. */
+/* How long the host takes to enqueue a run, and a run from end to end, with inputs and results in pinned memory; and how
+ * many runs there are in a second where they are enqueued in a row. The context has run before. */
 enum ingot_status bench_enqueue(const struct bench_arguments *a, struct session *session,
                                 const struct ingot_tensor *tensors, struct gpu_measurement *out_gpu,
                                 struct ingot_error *error);
