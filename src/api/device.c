@@ -41,6 +41,16 @@ static bool runs_on(int wanted, bool own, bool portable, const struct ig_device_
     return gpu->sm >= wanted && (portable || gpu->sm / 10 == wanted / 10);
 }
 
+/* The first with asynchronous copies to shared memory, which kernels are made of. */
+#define OLDEST_SM 80
+
+enum ingot_status ig_machine_gpu(int gpu, struct ig_device_cuda_info *out_info, struct ingot_error *error) {
+    IG_TRY(ig_device_cuda_describe(gpu, out_info, error));
+    if (out_info->sm >= OLDEST_SM) return INGOT_OK;
+    return IG_ERR(error, INGOT_INCOMPATIBLE, "GPU %d (%s) is '%s': engines are for 'sm_%d' and later", gpu,
+                  out_info->name, out_info->arch, OLDEST_SM);
+}
+
 static enum ingot_status check_gpu(const struct ig_engine_file *file, int gpu, struct ingot_error *error) {
     struct ig_device_cuda_info info;
     char *end;
@@ -49,7 +59,7 @@ static enum ingot_status check_gpu(const struct ig_engine_file *file, int gpu, s
         return IG_ERR(error, INGOT_INCOMPATIBLE, "the engine is for '%s', which this library does not know",
                       file->target);
     long wanted = strtol(arch + 3, &end, 10);
-    IG_TRY(ig_device_cuda_describe(gpu, &info, error));
+    IG_TRY(ig_machine_gpu(gpu, &info, error));
     if (runs_on((int)wanted, *end == 'a', is_portable(&file->plan), &info)) return INGOT_OK;
     return IG_ERR(error, INGOT_INCOMPATIBLE, "the engine is for '%s', GPU %d (%s) is '%s': build it for 'cuda:%s'",
                   file->target, gpu, info.name, info.arch, info.arch);

@@ -11,4 +11,7 @@ bool ig_target_is_gpu(const char *target);
 /* Fails where this machine, or its GPU number `gpu`, cannot run the engine's code. */
 enum ingot_status ig_machine_check(const struct ig_engine_file *file, int gpu, struct ingot_error *error);
 
+/* What GPU number `gpu` is; INGOT_INCOMPATIBLE where it is older than any that engines can be built for. */
+enum ingot_status ig_machine_gpu(int gpu, struct ig_device_cuda_info *out_info, struct ingot_error *error);
+
 #endif

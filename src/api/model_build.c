@@ -1,6 +1,8 @@
 /* ingot_model_build: a model to an engine, in a file or in memory. */
+#include <stdio.h>
 #include <string.h>
 
+#include "api/device.h"
 #include "api/model.h"
 #include "api/options.h"
 #include "compile/compile.h"
@@ -32,14 +34,14 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
 enum { TARGET_SIZE = sizeof((struct ingot_gpu_info *)0)->target };
 
 static enum ingot_status resolve_target(struct ingot_build_options *options, char *name, struct ingot_error *error) {
-    struct ingot_gpu_info gpu;
+    struct ig_device_cuda_info gpu;
     if (!options->target || strcmp(options->target, "cuda") != 0) return INGOT_OK;
-    enum ingot_status status = ingot_gpu_describe(options->device, &gpu, error);
+    enum ingot_status status = ig_machine_gpu(options->device, &gpu, error);
     if (status != INGOT_OK) {
         ig_error_prefix(error, "target 'cuda' is this machine's GPU");
         return status;
     }
-    memcpy(name, gpu.target, sizeof gpu.target);
+    snprintf(name, TARGET_SIZE, "cuda:%s", gpu.arch);
     options->target = name;
     return INGOT_OK;
 }
