@@ -39,6 +39,10 @@ struct ig_launch {
 struct ig_device_api {
     const char *name;
     void (*destroy)(struct ig_device *device);
+    /* Around several calls: what each would do to make the device this thread's, and to undo that, is then done once. They
+     * may be nested. NULL where there is nothing to do. */
+    enum ingot_status (*enter)(struct ig_device *device, struct ingot_error *error);
+    void (*leave)(struct ig_device *device);
     /* How many workers a launch is spread over at most, the caller included; each has scratch of its own. */
     uint32_t (*workers)(const struct ig_device *device);
     /* Memory of the device, zero-filled is not promised. Aligned to 64. Enqueued work may still use what is released: it

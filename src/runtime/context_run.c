@@ -184,7 +184,7 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     return status;
 }
 
-enum ingot_status ig_context_enqueue(struct ig_context *context, void *native, struct ingot_error *error) {
+static enum ingot_status enqueue(struct ig_context *context, void *native, struct ingot_error *error) {
     struct ig_stream *stream;
     IG_TRY(find_stream(context, native, &stream, error));
     for (uint32_t i = 0; i < context->n_outputs; i++)
@@ -195,6 +195,15 @@ enum ingot_status ig_context_enqueue(struct ig_context *context, void *native, s
         context->outputs[i].ready = true;
     context->under_way = true;
     return INGOT_OK;
+}
+
+enum ingot_status ig_context_enqueue(struct ig_context *context, void *native, struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    if (!device->api->enter) return enqueue(context, native, error);
+    IG_TRY(device->api->enter(device, error));
+    enum ingot_status status = enqueue(context, native, error);
+    device->api->leave(device);
+    return status;
 }
 
 enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error) {

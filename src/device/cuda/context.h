@@ -30,6 +30,7 @@ struct ig_cuda {
     void **parameters;         /* room for the parameters of a launch */
     size_t n_parameters;
     uint64_t calls;                      /* of the driver */
+    unsigned entered;                    /* how often, and not left yet */
     const char *cublaslt_file;           /* NULL: as ig_library_files says */
     struct ig_cuda_libraries *libraries; /* NULL: none was needed yet */
 };
@@ -56,7 +57,8 @@ static inline struct ig_cuda *ig_cuda_of(const struct ig_device *device) {
 #define IG_CUDA_TRY(cuda, error, what, function, ...) \
     IG_TRY(IG_CUDA_STATUS((cuda), (error), (what), function, __VA_ARGS__))
 
-/* Makes the GPU's context the current one of this thread until ig_cuda_leave, which returns `status`. */
+/* Makes the GPU's context the current one of this thread until ig_cuda_leave, which returns `status`; within another such
+ * pair there is nothing to do. */
 enum ingot_status ig_cuda_enter(struct ig_cuda *cuda, struct ingot_error *error);
 enum ingot_status ig_cuda_leave(struct ig_cuda *cuda, enum ingot_status status);
 

@@ -15,13 +15,24 @@
 #define WORK_FAILED "the work on the GPU failed"
 
 enum ingot_status ig_cuda_enter(struct ig_cuda *cuda, struct ingot_error *error) {
-    return IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context);
+    if (cuda->entered == 0)
+        IG_TRY(IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context));
+    cuda->entered++;
+    return INGOT_OK;
 }
 
 enum ingot_status ig_cuda_leave(struct ig_cuda *cuda, enum ingot_status status) {
     CUcontext context;
-    IG_CUDA(cuda, cuCtxPopCurrent, &context);
+    if (--cuda->entered == 0) IG_CUDA(cuda, cuCtxPopCurrent, &context);
     return status;
+}
+
+static enum ingot_status enter_device(struct ig_device *device, struct ingot_error *error) {
+    return ig_cuda_enter(ig_cuda_of(device), error);
+}
+
+static void leave_device(struct ig_device *device) {
+    ig_cuda_leave(ig_cuda_of(device), INGOT_OK);
 }
 
 /* For what returns nothing: false where the GPU cannot be used (any more), and the driver has let go of everything. */
@@ -334,6 +345,8 @@ static void destroy(struct ig_device *device) {
 static const struct ig_device_api api = {
     .name = "cuda",
     .destroy = destroy,
+    .enter = enter_device,
+    .leave = leave_device,
     .workers = workers,
     .allocate = allocate,
     .release = release,
