@@ -485,7 +485,7 @@ static void leaves_the_callers_context(void **state) {
     uint64_t time;
     struct ig_list *list = record_twice(&f, a, 2, false, 100);
     assert_int_equal(run(&f, list), INGOT_OK);
-    assert_int_equal(f.api->event_create(f.device, &event, NULL), INGOT_OK);
+    assert_int_equal(f.api->event_create(f.device, true, &event, NULL), INGOT_OK);
     assert_int_equal(f.api->event_record(f.device, f.stream, event, NULL), INGOT_OK);
     assert_int_equal(f.api->event_wait(f.device, f.stream, event, NULL), INGOT_OK);
     assert_int_equal(f.api->event_elapsed(f.device, event, event, &time, NULL), INGOT_OK);

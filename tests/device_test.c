@@ -176,7 +176,7 @@ static void orders_streams_by_events(void **state) {
         struct ig_stream *other;
         struct ig_event *event;
         assert_int_equal(f.api->stream_create(f.device, &other, NULL), INGOT_OK);
-        assert_int_equal(f.api->event_create(f.device, &event, NULL), INGOT_OK);
+        assert_int_equal(f.api->event_create(f.device, true, &event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_wait(f.device, other, event, NULL), INGOT_OK); /* never recorded: no wait */
         assert_int_equal(f.api->event_sync(f.device, event, NULL), INGOT_OK);
         float *a = fixture_floats(&f, n, 1), *b = fixture_floats(&f, n, 0);
@@ -202,7 +202,7 @@ static void measures_time(void **state) {
         uint64_t time = UINT64_MAX;
         float *a = fixture_floats(&f, n, 0);
         for (int i = 0; i < 2; i++)
-            assert_int_equal(f.api->event_create(f.device, &events[i], NULL), INGOT_OK);
+            assert_int_equal(f.api->event_create(f.device, true, &events[i], NULL), INGOT_OK);
         assert_int_equal(f.api->event_record(f.device, f.stream, events[0], NULL), INGOT_OK);
         fixture_launch(&f, f.twice, (void *[]){a}, 1, n, tiles_of(n), 0, 0);
         assert_int_equal(f.api->event_record(f.device, f.stream, events[1], NULL), INGOT_OK);

@@ -68,14 +68,16 @@ struct ig_device_api {
     void (*stream_destroy)(struct ig_device *, struct ig_stream *stream);
     /* Waits until all that was enqueued is done and returns the first failure since the last wait. */
     enum ingot_status (*stream_wait)(struct ig_device *, struct ig_stream *stream, struct ingot_error *);
-    enum ingot_status (*event_create)(struct ig_device *, struct ig_event **out_event, struct ingot_error *);
+    /* `timed`: event_elapsed may be asked of it. */
+    enum ingot_status (*event_create)(struct ig_device *, bool timed, struct ig_event **out_event,
+                                      struct ingot_error *);
     void (*event_destroy)(struct ig_device *, struct ig_event *event);
     enum ingot_status (*event_record)(struct ig_device *, struct ig_stream *, struct ig_event *, struct ingot_error *);
     enum ingot_status (*event_wait)(struct ig_device *, struct ig_stream *, struct ig_event *, struct ingot_error *);
     /* The host waits until the work before the event's last record is done; at once where it was never recorded. Whether
      * that work failed, stream_wait says. */
     enum ingot_status (*event_sync)(struct ig_device *, struct ig_event *, struct ingot_error *);
-    /* The time between two recorded events, by the device's clock. Both have happened (a wait saw to that). */
+    /* The time between two recorded events, which are timed, by the device's clock. Both have happened (a wait saw to that). */
     enum ingot_status (*event_elapsed)(struct ig_device *, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *);
     /* Enqueued. From and to any memory of the device or the host. Where the host's is not from allocate_host, the call may

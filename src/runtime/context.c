@@ -38,10 +38,10 @@ static bool allocate_tables(struct ig_context *context, bool profile) {
     return context->tensors && context->inputs && context->outputs && context->symbols && (context->times || !profile);
 }
 
-static enum ingot_status make_events(struct ig_device *device, struct ig_event **events, size_t count,
+static enum ingot_status make_events(struct ig_device *device, bool timed, struct ig_event **events, size_t count,
                                      struct ingot_error *error) {
     for (size_t i = 0; i < count; i++)
-        IG_TRY(device->api->event_create(device, &events[i], error));
+        IG_TRY(device->api->event_create(device, timed, &events[i], error));
     return INGOT_OK;
 }
 
@@ -70,12 +70,12 @@ static enum ingot_status init_separate(struct ig_context *context, const struct 
     context->copies.at = new_table(context, n_copies(context), sizeof *context->copies.at);
     if (!context->copies.at) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
     ig_transfer_init(&context->transfer, device, config->threads);
-    IG_TRY(make_events(device, context->done, 2, error));
-    if (config->timing) IG_TRY(make_events(device, context->marks, IG_MARKS, error));
+    IG_TRY(make_events(device, false, context->done, 2, error));
+    if (config->timing) IG_TRY(make_events(device, true, context->marks, IG_MARKS, error));
     if (!config->profile) return INGOT_OK;
     context->step_marks = new_table(context, n_marks, sizeof *context->step_marks);
     if (!context->step_marks) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
-    return make_events(device, context->step_marks, n_marks, error);
+    return make_events(device, true, context->step_marks, n_marks, error);
 }
 
 /* What is missing is said now and not in the middle of a run. */

@@ -93,9 +93,9 @@ static enum ingot_status reserve_means(struct ig_transfer *transfer, const struc
     if (!transfer->copier) IG_TRY(ig_copier_create(transfer->threads, device->allocator, &transfer->copier, error));
     if (sizes->inputs_beside && !transfer->beside) IG_TRY(device->api->stream_create(device, &transfer->beside, error));
     if (sizes->inputs_beside && !transfer->arrived)
-        IG_TRY(device->api->event_create(device, &transfer->arrived, error));
+        IG_TRY(device->api->event_create(device, false, &transfer->arrived, error));
     for (int i = 0; sizes->outputs_in_parts && i < IG_TRANSFER_PARTS; i++) {
-        if (!transfer->parts[i]) IG_TRY(device->api->event_create(device, &transfer->parts[i], error));
+        if (!transfer->parts[i]) IG_TRY(device->api->event_create(device, false, &transfer->parts[i], error));
     }
     return INGOT_OK;
 }

@@ -30,7 +30,7 @@ static enum ingot_status begin_upload(struct upload *upload, struct ingot_error 
     struct ig_device *device = upload->device;
     IG_TRY(device->api->stream_create(device, &upload->stream, error));
     for (int i = 0; i < 2; i++)
-        IG_TRY(device->api->event_create(device, &upload->sent[i], error));
+        IG_TRY(device->api->event_create(device, false, &upload->sent[i], error));
     void *pinned;
     IG_TRY(device->api->allocate_host(device, 2 * upload->piece, &pinned, error));
     upload->pinned = pinned;

@@ -110,8 +110,8 @@ struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *targe
     ig_defer(job, close_bench, b);
     enum ingot_status status = open_device(job, target, features, ordinal, &b->device, &error);
     if (status == INGOT_OK) status = b->device->api->stream_create(b->device, &b->stream, &error);
-    if (status == INGOT_OK) status = b->device->api->event_create(b->device, &b->begin, &error);
-    if (status == INGOT_OK) status = b->device->api->event_create(b->device, &b->end, &error);
+    if (status == INGOT_OK) status = b->device->api->event_create(b->device, true, &b->begin, &error);
+    if (status == INGOT_OK) status = b->device->api->event_create(b->device, true, &b->end, &error);
     if (status != INGOT_OK) {
         ig_error_prefix(&error, "cannot measure on this machine");
         ig_raise_error(job, &error);

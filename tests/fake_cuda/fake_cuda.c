@@ -205,7 +205,7 @@ struct CUstream_st {
 };
 struct CUevent_st {
     int kind;
-    bool recorded;
+    bool recorded, timed;
 };
 
 static CUresult take(CUdeviceptr *memory, size_t size) {
@@ -410,6 +410,7 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags) {
     CALL(true);
     *event = create(EVENT, sizeof **event);
+    (*event)->timed = !(flags & CU_EVENT_DISABLE_TIMING);
     return CUDA_SUCCESS;
 }
 
@@ -434,6 +435,7 @@ EXPORT CUresult cuEventSynchronize(CUevent event) {
 EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
     CALL(true);
     if (!begin->recorded || !end->recorded) misuse(__func__, "not recorded");
+    if (!begin->timed || !end->timed) misuse(__func__, "not timed");
     *milliseconds = 1.5f;
     return CUDA_SUCCESS;
 }

@@ -348,7 +348,7 @@ static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream 
     return host_wait(remote, undone, error);
 }
 
-static enum ingot_status event_create(struct ig_device *device, struct ig_event **out_event,
+static enum ingot_status event_create(struct ig_device *device, bool timed, struct ig_event **out_event,
                                       struct ingot_error *error) {
     struct ig_event *event = ig_allocate(device->allocator, sizeof *event, _Alignof(struct ig_event));
     if (!event) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an event");

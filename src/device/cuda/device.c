@@ -15,8 +15,7 @@
 #define WORK_FAILED "the work on the GPU failed"
 
 enum ingot_status ig_cuda_enter(struct ig_cuda *cuda, struct ingot_error *error) {
-    if (cuda->entered == 0)
-        IG_TRY(IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context));
+    if (cuda->entered == 0) IG_TRY(IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context));
     cuda->entered++;
     return INGOT_OK;
 }
@@ -133,11 +132,11 @@ static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream 
     return ig_cuda_leave(cuda, IG_CUDA_STATUS(cuda, error, WORK_FAILED, cuStreamSynchronize, stream->handle));
 }
 
-static enum ingot_status event_create(struct ig_device *device, struct ig_event **out_event,
+static enum ingot_status event_create(struct ig_device *device, bool timed, struct ig_event **out_event,
                                       struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
     IG_TRY(ig_cuda_enter(cuda, error));
-    return ig_cuda_leave(cuda, ig_cuda_event_create(cuda, out_event, error));
+    return ig_cuda_leave(cuda, ig_cuda_event_create(cuda, timed, out_event, error));
 }
 
 static void event_destroy(struct ig_device *device, struct ig_event *event) {

@@ -54,10 +54,12 @@ struct ig_event {
     CUevent handle;
 };
 
-enum ingot_status ig_cuda_event_create(struct ig_cuda *cuda, struct ig_event **out_event, struct ingot_error *error) {
+enum ingot_status ig_cuda_event_create(struct ig_cuda *cuda, bool timed, struct ig_event **out_event,
+                                       struct ingot_error *error) {
     struct ig_event *event = ig_allocate(cuda->base.allocator, sizeof *event, _Alignof(struct ig_event));
     if (!event) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an event");
-    enum ingot_status status = IG_CUDA_STATUS(cuda, error, "cannot create an event", cuEventCreate, &event->handle, 0);
+    enum ingot_status status = IG_CUDA_STATUS(cuda, error, "cannot create an event", cuEventCreate, &event->handle,
+                                              timed ? 0 : CU_EVENT_DISABLE_TIMING);
     if (status != INGOT_OK)
         ig_release(cuda->base.allocator, event, sizeof *event);
     else

@@ -10,7 +10,8 @@ enum ingot_status ig_cuda_stream_create(struct ig_cuda *cuda, CUstream native, s
 void ig_cuda_stream_destroy(struct ig_cuda *cuda, struct ig_stream *stream);
 void ig_cuda_stream_wait_all(struct ig_cuda *cuda);
 
-enum ingot_status ig_cuda_event_create(struct ig_cuda *cuda, struct ig_event **out_event, struct ingot_error *error);
+enum ingot_status ig_cuda_event_create(struct ig_cuda *cuda, bool timed, struct ig_event **out_event,
+                                       struct ingot_error *error);
 void ig_cuda_event_destroy(struct ig_cuda *cuda, struct ig_event *event);
 enum ingot_status ig_cuda_event_elapsed(struct ig_cuda *cuda, struct ig_event *begin, struct ig_event *end,
                                         uint64_t *out_nanoseconds, struct ingot_error *error);

@@ -207,7 +207,7 @@ static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream 
     return INGOT_OK;
 }
 
-static enum ingot_status event_create(struct ig_device *device, struct ig_event **out_event,
+static enum ingot_status event_create(struct ig_device *device, bool timed, struct ig_event **out_event,
                                       struct ingot_error *error) {
     struct ig_event *event = ig_allocate(device->allocator, sizeof *event, _Alignof(struct ig_event));
     if (!event) return out_of_memory(error, "an event");
