@@ -173,7 +173,7 @@ def compare(engine, peer, args):
         report = measure_ingot(engine, args)
         if report:
             ingot.append(report["gpu_ms"]["p50"])
-            host.append(report["enqueue_us"]["p50"])
+            host.append((report["enqueue_us"]["p50"], report["enqueue_idle_us"]["p50"]))
         if peer:
             other.append(peer.measure(args.seconds))
     if peer:
@@ -207,7 +207,7 @@ def main():
     cases = CASES
     if args.cases:
         cases = [(name, int(batch)) for name, _, batch in (case.partition(":") for case in args.cases.split(","))]
-    lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, µs "
+    lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, behind a run / idle, µs "
              "| kernels of a library |", "|---" * 7 + "|"]
     ratios = {}
     peers = [None if args.no_peer else Peer(*case) for case in cases]
@@ -223,7 +223,7 @@ def main():
         if ingot and other:
             ratios[name, batch] = statistics.median(a / b for a, b in zip(ingot, other))
         cells.append(f"{ratios[name, batch]:.2f}" if (name, batch) in ratios else "-")
-        cells.append(f"{statistics.median(host):.1f}" if host else "-")
+        cells.append(" / ".join(f"{statistics.median(times):.1f}" for times in zip(*host)) or "-")
         cells.append(library)
         lines.append("| " + " | ".join(cells) + " |")
         print(lines[-1], flush=True)
