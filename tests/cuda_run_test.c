@@ -211,6 +211,28 @@ static uint64_t calls_of_run(struct fixture *f, void *native) {
     return ig_device_cuda_calls(f->device) - before - count(log, "cuCtx");
 }
 
+/* On the context's own stream nobody asks for the end of a single run: the graph is all. */
+static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
+    struct fixture *f = begin(true);
+    const size_t size = 100 * sizeof(float);
+    float *x = memory_of(f, INGOT_PINNED, size);
+    memcpy(x, f->x, size);
+    struct ingot_tensor input = {INGOT_F32, 1, {100}, x, INGOT_PINNED};
+    if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
+    enqueue(f, NULL);
+    size_t allocations = f->allocator.calls;
+    for (int turn = 0; turn < 4; turn++) {
+        assert_int_equal(calls_of_run(f, NULL), 1);
+        if (turn % 2) continue;
+        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+        check(f, 100);
+    }
+    assert_int_equal(f->allocator.calls, allocations);
+    if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+    release(f, INGOT_PINNED, x, size);
+    end(f, true);
+}
+
 /* On the caller's stream, with data where he has them: the graph does all there is to do, and an event tells its end. Another
  * address is one call more for each node that has it. */
 static void data_that_gpus_reach_need_two_calls(void **state) {
@@ -349,9 +371,13 @@ static void runs_on_two_gpus_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(enqueueing_is_a_few_calls),      cmocka_unit_test(data_that_gpus_reach_need_two_calls),
-        cmocka_unit_test(runs_any_shape_on_the_stand_in), cmocka_unit_test(runs_any_shape_on_a_gpu),
-        cmocka_unit_test(runs_branches_on_the_stand_in),  cmocka_unit_test(runs_branches_on_a_gpu),
+        cmocka_unit_test(enqueueing_is_a_few_calls),
+        cmocka_unit_test(data_that_gpus_reach_need_two_calls),
+        cmocka_unit_test(data_that_gpus_reach_need_one_call_on_the_own_stream),
+        cmocka_unit_test(runs_any_shape_on_the_stand_in),
+        cmocka_unit_test(runs_any_shape_on_a_gpu),
+        cmocka_unit_test(runs_branches_on_the_stand_in),
+        cmocka_unit_test(runs_branches_on_a_gpu),
         cmocka_unit_test(runs_on_two_gpus_at_once),
     };
     return cmocka_run_group_tests_name("contexts on CUDA", tests, NULL, NULL);

@@ -389,6 +389,49 @@ static void runs_follow_each_other_across_streams(void **state) {
     end_plan(f);
 }
 
+/* Runs whose ends have events and runs whose ends have none, in all orders: inputs that the host copies must not overwrite
+ * those of runs under way, and streams must follow each other. */
+static void kinds_of_inputs_may_change(void **state) {
+    struct fixture *f = ready_chain((struct ig_context_config){.threads = 2});
+    const size_t size = MANY * sizeof(float);
+    struct ig_stream *other;
+    assert_int_equal(f->device->api->stream_create(f->device, &other, NULL), INGOT_OK);
+    float *given = malloc(size), *pinned = malloc(size), *y[4];
+    remote_device_pin(f->device, pinned, size);
+    for (int i = 0; i < 4; i++) {
+        y[i] = malloc(size);
+        remote_device_pin(f->device, y[i], size);
+    }
+    for (unsigned order = 0; order < 256; order += 5) {
+        int64_t n = order % 3 ? MANY / 1000 : MANY;
+        for (unsigned i = 0; i < 4; i++) {
+            unsigned kind = order >> 2 * i & 3;
+            float *from = kind & 1 ? pinned : given; /* pinned memory is read late: it is the same for all */
+            for (int k = 0; k < n; k++)
+                from[k] = (float)(k % 4093) + (kind & 1 ? 7.0f : (float)i);
+            struct ingot_tensor input = vector(from, n);
+            input.memory = kind & 1 ? INGOT_PINNED : INGOT_HOST;
+            set_input(f, 0, input);
+            assert_int_equal(ig_context_set_output(f->context, 0, INGOT_PINNED, y[i], size, NULL), INGOT_OK);
+            enqueue(f, kind & 2 ? other : NULL);
+        }
+        wait_for(f);
+        for (unsigned i = 0; i < 4; i++) {
+            float more = order >> 2 * i & 1 ? 7.0f : (float)i;
+            for (int k = 0; k < n; k += 1 + k % 17)
+                assert_true(y[i][k] == expected((float)(k % 4093) + more));
+        }
+    }
+    remote_device_pin(f->device, pinned, 0);
+    for (int i = 0; i < 4; i++) {
+        remote_device_pin(f->device, y[i], 0);
+        free(y[i]);
+    }
+    free(pinned);
+    free(given);
+    end_plan(f);
+}
+
 static void new_shapes_wait_for_old_runs(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){.max_instances = 1});
     assert_int_equal(ig_context_set_output(f->context, 0, INGOT_CUDA, NULL, 0, NULL), INGOT_OK);
@@ -593,6 +636,7 @@ int main(void) {
         cmocka_unit_test_setup(results_come_to_the_callers_memory, on_remote),
         cmocka_unit_test_setup(shapes_may_lie_on_the_device, on_remote),
         cmocka_unit_test_setup(runs_follow_each_other_across_streams, on_remote),
+        cmocka_unit_test_setup(kinds_of_inputs_may_change, on_remote),
         cmocka_unit_test_setup(new_shapes_wait_for_old_runs, on_remote),
         cmocka_unit_test_setup(weights_are_brought_once, on_remote),
         cmocka_unit_test_setup(says_what_memory_is_missing, on_remote),

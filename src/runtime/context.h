@@ -72,6 +72,7 @@ struct ig_context {
     struct ig_event *done[2];         /* the ends of the last two */
     unsigned turn;                    /* which of them is the last one's */
     bool pending[2];                  /* they may not have ended */
+    bool unmarked;                    /* the last ones' ends have no events: they are on the context's own stream */
     bool under_way;                   /* the last run was not waited for */
     struct ig_event *marks[IG_MARKS]; /* NULL: not timing */
     bool timed;                       /* they are of a run that has ended well */

@@ -147,11 +147,29 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
     return ig_frame_run(&walk, context->current->frame, error);
 }
 
+/* Puts the stream behind the context's last run, which was on another. */
+static enum ingot_status follow(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    struct ig_event *done = context->done[context->turn];
+    if (context->unmarked) IG_TRY(device->api->event_record(device, context->env.stream, done, error));
+    context->unmarked = false;
+    return device->api->event_wait(device, stream, done, error);
+}
+
+/* An event costs a call: it is for those who wait for this run among others. On its own stream a context can wait for all
+ * there is, but where inputs of the host's want to know of the run before the last. */
+static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    context->pending[context->turn] = true;
+    context->unmarked = stream == context->env.stream && context->sizes.pinned_inputs == 0;
+    return context->unmarked ? INGOT_OK
+                             : device->api->event_record(device, stream, context->done[context->turn], error);
+}
+
 /* With transfers, behind the context's last run, which may be on another stream. */
 static enum ingot_status walk_separate(struct ig_context *context, struct ig_stream *stream,
                                        struct ingot_error *error) {
-    struct ig_device *device = context->env.device;
-    if (context->last != stream) IG_TRY(device->api->event_wait(device, stream, context->done[context->turn], error));
+    if (context->last != stream) IG_TRY(follow(context, stream, error));
     context->last = stream;
     context->turn ^= 1;
     IG_TRY(mark(context, stream, IG_MARK_BEGIN, error));
@@ -161,8 +179,7 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
     IG_TRY(mark(context, stream, IG_MARK_OUTPUT, error));
     IG_TRY(ig_context_fetch_outputs(context, stream, error));
     IG_TRY(mark(context, stream, IG_MARK_END, error));
-    context->pending[context->turn] = true;
-    return device->api->event_record(device, stream, context->done[context->turn], error);
+    return mark_end(context, stream, error);
 }
 
 static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
@@ -176,8 +193,9 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     enum ingot_status status =
         device->host_memory ? walk(context, stream, error) : walk_separate(context, stream, error);
     if (status == INGOT_OK) return INGOT_OK;
-    /* Whatever was enqueued before a failure must end before its memory is touched again. */
+    /* Whatever was enqueued before a failure must end before its memory is touched again, and so must the run before. */
     struct ingot_error ignored;
+    (void)ig_context_settle(context, &ignored);
     (void)device->api->stream_wait(device, stream, &ignored);
     ig_transfer_settle(&context->transfer);
     context->under_way = false;
@@ -209,9 +227,11 @@ enum ingot_status ig_context_enqueue(struct ig_context *context, void *native, s
 enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     if (!context->under_way) return INGOT_OK;
-    if (device->host_memory) return device->api->stream_wait(device, context->env.stream, error);
-    IG_TRY(device->api->event_sync(device, context->done[context->turn], error));
-    context->pending[0] = context->pending[1] = false;
+    if (device->host_memory || context->unmarked)
+        IG_TRY(device->api->stream_wait(device, context->env.stream, error));
+    else
+        IG_TRY(device->api->event_sync(device, context->done[context->turn], error));
+    context->pending[0] = context->pending[1] = context->unmarked = false;
     return INGOT_OK;
 }
 
