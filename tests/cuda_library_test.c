@@ -47,7 +47,7 @@ static void begin(struct fixture *f) {
     f->lt = fake_cublaslt_open(f->path);
     assert_int_equal(ig_device_cuda_create_with(f->driver.path, 0, &f->allocator.base, &f->device, &f->error),
                      INGOT_OK);
-    ig_device_cuda_use_cublaslt(f->device, f->path);
+    ig_device_cuda_use_library(f->device, IG_LIBRARY_CUBLASLT, f->path);
     f->api = f->device->api;
     assert_int_equal(f->api->stream_create(f->device, &f->stream, &f->error), INGOT_OK);
     for (int i = 0; i < OPERANDS; i++) {
@@ -242,11 +242,11 @@ static void follows_addresses(void **state) {
 static void says_what_library_it_looked_for(void **state) {
     struct fixture f;
     begin(&f);
-    ig_device_cuda_use_cublaslt(f.device, "libno-such-cublaslt.so.1");
+    ig_device_cuda_use_library(f.device, IG_LIBRARY_CUBLASLT, "libno-such-cublaslt.so.1");
     assert_int_equal(f.api->need_library(f.device, IG_LIBRARY_CUBLASLT, &f.error), INGOT_DEVICE);
-    assert_non_null(strstr(f.error.message, "cannot load any of libno-such-cublaslt.so.1 ("));
+    assert_non_null(strstr(f.error.message, "cannot load libno-such-cublaslt.so.1 ("));
     assert_int_equal(launch(&f), INGOT_DEVICE);
-    ig_device_cuda_use_cublaslt(f.device, "libm.so.6");
+    ig_device_cuda_use_library(f.device, IG_LIBRARY_CUBLASLT, "libm.so.6");
     assert_int_equal(launch(&f), INGOT_DEVICE);
     assert_non_null(strstr(f.error.message, "the cuBLASLt that was found has no cublasLtCreate"));
     assert_int_equal(f.api->need_library(f.device, IG_LIBRARY_COUNT, &f.error), INGOT_UNSUPPORTED);

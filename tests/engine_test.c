@@ -99,7 +99,7 @@ static const struct ig_plan_kernel kernels[] = {
     {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 1, 0},
 };
 static const struct ig_library_call calls[] = {
-    {IG_LIBRARY_CUBLASLT, 2, 0, 1, 2, NONE, 3, INGOT_F16, INGOT_F32, 0, 1, 0, IG_LIBRARY_RELU},
+    {IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT, 2, 0, 1, 2, NONE, 3, INGOT_F16, INGOT_F32, 0, 1, 0, IG_LIBRARY_RELU},
 };
 static const struct ig_subplan subplans[] = {
     {0, 2, 2, 1, 0, 8, 0, 3, 0, 1},

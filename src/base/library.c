@@ -5,8 +5,12 @@
 
 static const struct {
     const char *name, *files;
+    enum ig_library_operation operation;
+    uint32_t n_activations; /* the first of them */
 } libraries[IG_LIBRARY_COUNT] = {
-    [IG_LIBRARY_CUBLASLT] = {"cuBLASLt", "libcublasLt.so.13, libcublasLt.so.12"},
+    [IG_LIBRARY_CUBLASLT] = {"cuBLASLt", "libcublasLt.so.13, libcublasLt.so.12", IG_LIBRARY_PRODUCT,
+                             IG_LIBRARY_GELU + 1},
+    [IG_LIBRARY_CUDNN] = {"cuDNN", "libcudnn.so.9", IG_LIBRARY_CONVOLUTION, IG_LIBRARY_ACTIVATION_COUNT},
 };
 
 const char *ig_library_name(uint32_t library) {
@@ -17,22 +21,28 @@ const char *ig_library_files(uint32_t library) {
     return library < IG_LIBRARY_COUNT ? libraries[library].files : "?";
 }
 
+uint32_t ig_library_size_count(const struct ig_library_call *c) {
+    return c->operation == IG_LIBRARY_CONVOLUTION ? IG_LIBRARY_CONV_SIZES : IG_LIBRARY_SIZES;
+}
+
 const char *ig_library_call_error(const struct ig_library_call *c) {
     bool half = c->in_type == INGOT_F16 || c->in_type == INGOT_BF16;
     if (c->library >= IG_LIBRARY_COUNT) return "an unknown library";
+    if (c->operation != libraries[c->library].operation) return "an operation that is not the library's";
     if (c->choice >= IG_LIBRARY_MOST_CHOICES) return "an unknown choice";
     if (!half && c->in_type != INGOT_F32) return "operands of a type that the library does not multiply";
     if (c->out_type != INGOT_F32 && c->out_type != c->in_type)
         return "results of a type that does not fit the operands'";
     if (c->rounded > 1 || (c->rounded && half)) return "operands that cannot be rounded";
-    if (c->a_across > 1 || c->b_along > 1) return "matrices that lie in no known way";
-    if (c->activation >= IG_LIBRARY_ACTIVATION_COUNT) return "an unknown activation";
+    uint32_t most = c->operation == IG_LIBRARY_PRODUCT;
+    if (c->a_across > most || c->b_along > most) return "matrices that lie in no known way";
+    if (c->activation >= libraries[c->library].n_activations) return "an activation that the library does not know";
     return NULL;
 }
 
 const char *ig_library_use_error(const struct ig_library_call *c, uint32_t n_operands, uint32_t n_sizes) {
     const uint32_t needed[] = {c->a, c->b, c->out}, optional[] = {c->addend, c->bias};
-    if (n_sizes != IG_LIBRARY_SIZES) return "a wrong number of sizes";
+    if (n_sizes != ig_library_size_count(c)) return "a wrong number of sizes";
     for (int i = 0; i < 3; i++) {
         if (needed[i] >= n_operands) return "an operand that is not there";
     }
@@ -52,11 +62,60 @@ static bool is_inside(int64_t offset, int64_t matrices, int64_t step, int64_t li
            end <= bytes / ingot_dtype_size((enum ingot_dtype)type);
 }
 
-bool ig_library_is_empty(const int64_t *sizes) {
-    return sizes[IG_LIBRARY_BATCH] == 0 || sizes[IG_LIBRARY_ROWS] == 0 || sizes[IG_LIBRARY_COLUMNS] == 0;
+/* Whether `count` factors, none of them negative, are the size of something that fits. */
+static bool fits(const int64_t *sizes, const int *factors, int count, size_t bytes, uint32_t type) {
+    size_t product = 1;
+    for (int i = 0; i < count; i++) {
+        if (!ig_size_mul(product, (size_t)sizes[factors[i]], &product)) return false;
+    }
+    return product <= bytes / ingot_dtype_size((enum ingot_dtype)type);
 }
 
-const char *ig_library_sizes_error(const struct ig_library_call *c, const int64_t *z, const size_t *bytes) {
+bool ig_library_is_empty(const struct ig_library_call *c, const int64_t *z) {
+    if (c->operation == IG_LIBRARY_CONVOLUTION)
+        return z[IG_LIBRARY_IMAGES] == 0 || z[IG_LIBRARY_OUT] == 0 || z[IG_LIBRARY_OUT + 1] == 0 ||
+               z[IG_LIBRARY_FILTERS] == 0;
+    return z[IG_LIBRARY_BATCH] == 0 || z[IG_LIBRARY_ROWS] == 0 || z[IG_LIBRARY_COLUMNS] == 0;
+}
+
+/* ---- Convolutions --------------------------------------------------------------------------------------------------- */
+
+/* Whether the kernel finds so many places along an axis. */
+static bool is_right_axis(const int64_t *z, int axis) {
+    int64_t stride = z[IG_LIBRARY_STRIDE + axis], kernel = z[IG_LIBRARY_KERNEL + axis];
+    if (stride == 0 || kernel == 0 || z[IG_LIBRARY_DILATION + axis] == 0 || z[IG_LIBRARY_IN + axis] == 0) return false;
+    int64_t reach = (kernel - 1) * z[IG_LIBRARY_DILATION + axis] + 1;
+    int64_t size = z[IG_LIBRARY_IN + axis] + z[IG_LIBRARY_BEFORE + axis] + z[IG_LIBRARY_AFTER + axis];
+    return size >= reach && (size - reach) / stride + 1 == z[IG_LIBRARY_OUT + axis];
+}
+
+static const char *convolution_error(const struct ig_library_call *c, const int64_t *z, const size_t *bytes) {
+    static const int in[] = {IG_LIBRARY_IMAGES, IG_LIBRARY_IN, IG_LIBRARY_IN + 1, IG_LIBRARY_CHANNELS};
+    static const int filters[] = {IG_LIBRARY_FILTERS, IG_LIBRARY_KERNEL, IG_LIBRARY_KERNEL + 1, IG_LIBRARY_CHANNELS};
+    static const int out[] = {IG_LIBRARY_IMAGES, IG_LIBRARY_OUT, IG_LIBRARY_OUT + 1, IG_LIBRARY_FILTERS};
+    int64_t groups = z[IG_LIBRARY_GROUPS], per_group[IG_LIBRARY_CONV_SIZES];
+    for (int i = 0; i < IG_LIBRARY_CONV_SIZES; i++) {
+        if (z[i] < 0 || z[i] > INT32_MAX) return "a size that the library cannot count";
+        per_group[i] = z[i];
+    }
+    if (ig_library_is_empty(c, z)) return NULL;
+    if (groups == 0 || z[IG_LIBRARY_CHANNELS] == 0 || z[IG_LIBRARY_CHANNELS] % groups || z[IG_LIBRARY_FILTERS] % groups)
+        return "channels that its groups do not divide";
+    if (!is_right_axis(z, 0) || !is_right_axis(z, 1)) return "results that its windows do not make";
+    per_group[IG_LIBRARY_CHANNELS] /= groups;
+    if (!fits(z, in, 4, bytes[c->a], c->in_type)) return "images that are larger than their operand";
+    if (!fits(per_group, filters, 4, bytes[c->b], c->in_type)) return "filters that are larger than their operand";
+    if (!fits(z, out, 4, bytes[c->out], c->out_type) ||
+        (c->addend != IG_LIBRARY_NO_OPERAND && !fits(z, out, 4, bytes[c->addend], c->out_type)))
+        return "results that are larger than their operand";
+    if (c->bias != IG_LIBRARY_NO_OPERAND && !fits(z, filters, 1, bytes[c->bias], c->out_type))
+        return "a bias that is larger than its operand";
+    return NULL;
+}
+
+/* ---- Products ------------------------------------------------------------------------------------------------------- */
+
+static const char *product_error(const struct ig_library_call *c, const int64_t *z, const size_t *bytes) {
     int64_t batch = z[IG_LIBRARY_BATCH], rows = z[IG_LIBRARY_ROWS], columns = z[IG_LIBRARY_COLUMNS],
             depth = z[IG_LIBRARY_DEPTH];
     for (int i = 0; i < IG_LIBRARY_SIZES; i++) {
@@ -67,7 +126,7 @@ const char *ig_library_sizes_error(const struct ig_library_call *c, const int64_
                 : INT32_MAX;
         if (z[i] < 0 || z[i] > most) return "a size that the library cannot count";
     }
-    if (ig_library_is_empty(z)) return NULL;
+    if (ig_library_is_empty(c, z)) return NULL;
     if (depth == 0) return "a product of nothing";
     int64_t a_lines = c->a_across ? depth : rows, a_length = c->a_across ? rows : depth;
     int64_t b_lines = c->b_along ? columns : depth, b_length = c->b_along ? depth : columns;
@@ -86,4 +145,8 @@ const char *ig_library_sizes_error(const struct ig_library_call *c, const int64_
     if (c->bias != IG_LIBRARY_NO_OPERAND && !is_inside(0, 1, 0, 1, columns, columns, bytes[c->bias], c->out_type))
         return "a bias that is larger than its operand";
     return NULL;
+}
+
+const char *ig_library_sizes_error(const struct ig_library_call *c, const int64_t *sizes, const size_t *bytes) {
+    return c->operation == IG_LIBRARY_CONVOLUTION ? convolution_error(c, sizes, bytes) : product_error(c, sizes, bytes);
 }

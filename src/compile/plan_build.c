@@ -164,11 +164,11 @@ static bool input_is_literal(const struct ig_compiled_kernel *k, uint32_t positi
     return false;
 }
 
-/* The weight v in another type: a further weight. */
-static ig_value rounded_weight(struct level *l, ig_value v, enum ingot_dtype to) {
+/* The weight v in the form that a call of a library wants: a further weight. */
+static ig_value adapted_weight(struct level *l, const struct ig_kernel *kernel, uint32_t operand, ig_value v) {
     uint32_t before = l->g->values.count;
     IG_ASSERT(l->g->job, ig_info(l->g, v)->is_const);
-    v = ig_build_cast(l->g, v, to);
+    v = ig_library_adapted(l->g, kernel, operand, v);
     uint32_t count = l->g->values.count;
     if (count == before) return v;
     uint32_t *larger = IG_NEW_ARRAY(l->g->job, uint32_t, count);
@@ -179,13 +179,11 @@ static ig_value rounded_weight(struct level *l, ig_value v, enum ingot_dtype to)
 }
 
 static void add_inputs_of(struct level *l, const struct ig_compiled_kernel *k, const struct ig_region *region) {
-    const struct ig_library_call *call = k->kernel->library;
     uint32_t operand = 0;
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];
         if (input_is_literal(k, i)) continue;
-        if (k->kernel->rounded_bias && operand == call->bias)
-            v = rounded_weight(l, v, (enum ingot_dtype)call->out_type);
+        if (ig_library_is_adapted(k->kernel, operand)) v = adapted_weight(l, k->kernel, operand, v);
         add_operand(l, v);
         operand++;
     }

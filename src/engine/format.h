@@ -25,7 +25,7 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Counts up with every change of this file or plan.h. There is no reading of older ones: engines are built again. */
-#define IG_ENGINE_FORMAT 3u
+#define IG_ENGINE_FORMAT 4u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* of weights, under one checksum */
@@ -80,7 +80,7 @@ _Static_assert(sizeof(struct ig_plan_tensor) == 16 + 8 * INGOT_MAX_RANK, "no pad
 _Static_assert(sizeof(struct ig_plan_symbol) == 32 && sizeof(struct ig_shape_instr) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_step) == 56 && sizeof(struct ig_plan_kernel) == 48, "no padding in records");
-_Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 52, "no padding in records");
+_Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 56, "no padding in records");
 
 /* The first place for a part that comes after `end`; false where it does not fit in 64 bits. */
 bool ig_part_place(enum ig_part part, uint64_t end, uint64_t *out_offset);

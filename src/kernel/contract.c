@@ -407,27 +407,42 @@ static struct ig_kernel *end(struct ig_contract *c) {
     return c->kernel;
 }
 
-/* The candidates of the first schedule that applies, then those of the next one, and so on; plain code is for what no
- * schedule applies to. */
+typedef bool (*schedule)(struct ig_contract *c);
+
+/* What is asked for, on the way through the schedules. */
+struct asked {
+    struct ig_graph *graph;
+    const struct ig_region *region;
+    const struct ig_target *target;
+    int choice;   /* of those that are still to come */
+    bool applied; /* one of the schedules so far */
+};
+
+/* The candidates of the first schedule that applies, then those of the next one, and so on. */
+static struct ig_kernel *take(struct asked *a, const schedule *schedules) {
+    for (int i = 0; schedules[i]; i++) {
+        struct ig_contract *c = begin(a->graph, a->region, a->target, a->choice);
+        if (!schedules[i](c)) continue; /* the next one starts afresh */
+        if (a->choice < c->choices) return end(c);
+        a->choice -= c->choices;
+        a->applied = true;
+    }
+    return NULL;
+}
+
+/* Plain code is for what no schedule applies to. */
 struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target, int choice) {
-    typedef bool (*schedule)(struct ig_contract * c);
     static const schedule cpu[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
     static const schedule cuda[] = {ig_cuda_contract_depthwise, ig_cuda_contract_gemm, NULL};
-    const schedule *schedules = ig_target_is_cuda(target) ? cuda : cpu;
-    bool applied = false;
-    for (int i = 0; schedules[i] && choice != IG_CHOICE_PLAIN; i++) {
-        struct ig_contract *c = begin(graph, region, target, choice);
-        if (!schedules[i](c)) continue; /* the next one starts afresh */
-        if (choice < c->choices) return end(c);
-        choice -= c->choices;
-        applied = true;
+    static const schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
+    struct asked asked = {graph, region, target, choice, false};
+    bool is_cuda = ig_target_is_cuda(target);
+    if (choice != IG_CHOICE_PLAIN) {
+        struct ig_kernel *kernel = take(&asked, is_cuda ? cuda : cpu);
+        if (!kernel && asked.applied && is_cuda) kernel = take(&asked, libraries);
+        if (kernel || asked.applied || choice > 0) return kernel;
     }
-    if (applied && ig_target_is_cuda(target)) {
-        struct ig_contract *c = begin(graph, region, target, choice);
-        return ig_cuda_contract_library(c) && choice < c->choices ? end(c) : NULL;
-    }
-    if (applied || choice > 0) return NULL;
     struct ig_contract *c = begin(graph, region, target, 0);
     ig_contract_plain(c);
     return end(c);

@@ -114,9 +114,10 @@ void ig_contract_plain(struct ig_contract *c); /* one element at a time (CUDA: a
 /* Those for GPUs: cuda_contract.h. */
 bool ig_cuda_contract_gemm(struct ig_contract *c);
 bool ig_cuda_contract_depthwise(struct ig_contract *c);
-/* Candidates that are calls of a library; false where it has nothing to offer for the region (cuda_library.c). They come
+/* Candidates that are calls of a library; false where it has nothing to offer for the region (cuda_library.h). They come
  * behind those of the schedules, to be taken only where they were measured. */
-bool ig_cuda_contract_library(struct ig_contract *c);
+bool ig_cuda_contract_product(struct ig_contract *c);
+bool ig_cuda_contract_convolution(struct ig_contract *c);
 
 /* Shorthands. */
 /* Reserves scratch for `elements` of c->dtype: a buffer of the loops. */

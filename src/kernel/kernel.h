@@ -30,10 +30,10 @@ struct ig_kernel {
                                        ig_cuda_gemm before the function */
     const struct ig_cuda_attend *attend; /* likewise attend::… and ig_cuda_attend */
     const struct ig_library_call
-        *library;      /* CUDA: there is no code, but a call of a library with the buffers as operands
+        *library;     /* CUDA: there is no code, but a call of a library with the buffers as operands
                                               and the dims as sizes; NULL: there is code */
-    bool rounded_bias; /* its bias, a constant, is to be rounded to the type of the results, which the call has it in */
-    ig_dim work;       /* estimate, in vector operations, for deciding how many threads are worth it */
+    uint64_t adapted; /* which of its operands, constants all of them, the call wants in another form: a set of bits */
+    ig_dim work;      /* estimate, in vector operations, for deciding how many threads are worth it */
 };
 
 /* Schedules a region by its family's first choice. Never fails for want of a tactic. */
@@ -56,6 +56,12 @@ struct ig_kernel *ig_kernel_attend(struct ig_graph *, const struct ig_region *, 
 struct ig_kernel *ig_kernel_window(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_scan(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_rest(struct ig_graph *, const struct ig_region *, const struct ig_target *);
+
+/* For kernels that call a library: marks an operand as one that the call wants in another form (a bias rounded to the type of
+ * the results, filters with their channels innermost), asks for the mark, and builds that form of the value v. */
+void ig_library_adapt(struct ig_kernel *kernel, uint32_t operand);
+bool ig_library_is_adapted(const struct ig_kernel *kernel, uint32_t operand);
+ig_value ig_library_adapted(struct ig_graph *graph, const struct ig_kernel *kernel, uint32_t operand, ig_value v);
 
 /* Canonical text of a region: operators, attributes, edges, shapes in their symbols, dtypes, values of literals, target;
  * no names, no weight values. Equal texts may share a kernel, and its dims are the same expressions. */

@@ -4,16 +4,25 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "ir/build.h"
 #include "ir/eval.h"
 
 #define COLD_BYTES ((uint64_t)96 << 20)
 enum {
     MOST_BUFFERS = 256,
     MOST_LAUNCHES = 64, /* of a list */
+    MOST_ADAPTED = 8,
     REPLAYS = 5,
     ROUGH_REPLAYS = 3,
     LIST_NANOSECONDS = 2000000,   /* about as long as a list runs */
     READY_NANOSECONDS = 15000000, /* until a device that was idle runs at full speed */
+};
+
+/* An operand in the form that calls of a library want it in, in as many copies as there are of the operand. */
+struct adapted {
+    uint32_t library, operand;
+    void *memory;
+    size_t size, stride;
 };
 
 struct ig_bench {
@@ -31,8 +40,8 @@ struct ig_bench {
     size_t strides[MOST_BUFFERS]; /* between copies of a weight; 0: there is one */
     uint32_t copies[MOST_BUFFERS];
     uint32_t n_buffers;
-    void *bias; /* that was rounded for calls of libraries; NULL: none was needed yet */
-    size_t bias_size;
+    struct adapted adapted[MOST_ADAPTED];
+    uint32_t n_adapted;
     bool ready; /* not idle: it has measured something of this subject */
 };
 
@@ -185,8 +194,9 @@ void ig_bench_end(struct ig_bench *b) {
     for (uint32_t i = 0; i < b->n_buffers; i++)
         b->device->api->release(b->device, b->memory[i], b->sizes[i]);
     b->n_buffers = 0;
-    if (b->bias) b->device->api->release(b->device, b->bias, b->bias_size);
-    b->bias = NULL;
+    for (uint32_t i = 0; i < b->n_adapted; i++)
+        b->device->api->release(b->device, b->adapted[i].memory, b->adapted[i].size);
+    b->n_adapted = 0;
     unload(b);
 }
 
@@ -217,31 +227,72 @@ static void compute_sizes(struct ig_job *job, void *argument) {
     z->out->launch.scratch = (size_t)ig_sizes_of(sizes, job, k->scratch_bytes);
 }
 
-static enum ingot_status bring_bias(struct ig_bench *b, const struct ingot_tensor *bias, enum ingot_dtype to,
-                                    struct ingot_error *error) {
-    int64_t count = ingot_tensor_elements(bias);
-    size_t size = (size_t)count * ingot_dtype_size(to);
-    void *rounded = ig_allocate(b->job->allocator, size + 1, 64);
-    if (!rounded) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a bias");
-    for (int64_t i = 0; i < count; i++)
-        ig_store_f64(to, rounded, i, ig_load_f64(bias->dtype, bias->data, i));
-    enum ingot_status status = b->device->api->allocate(b->device, size, &b->bias, error);
-    b->bias_size = size;
-    if (status == INGOT_OK) status = b->device->api->copy(b->device, b->stream, b->bias, rounded, size, error);
-    if (status == INGOT_OK) status = b->device->api->stream_wait(b->device, b->stream, error);
-    ig_release(b->job->allocator, rounded, size + 1);
+/* ---- Calls of libraries ------------------------------------------------------------------------------------------------------ */
+
+struct adaptation {
+    const struct ig_subject *subject;
+    const struct ig_kernel *kernel;
+    uint32_t operand;
+    struct ingot_tensor result;
+};
+
+/* Computes the operand's other form as it will be computed for the engine. */
+static void adapt(struct ig_job *job, void *argument) {
+    struct adaptation *a = argument;
+    const struct ig_subject *s = a->subject;
+    struct ig_graph *g = ig_graph_create(job, s->graph->dims);
+    const struct ig_type *type = ig_type_of(s->alone, s->alone->inputs.at[a->operand].value);
+    ig_value v = ig_build_input(g, "x", type);
+    ig_build_output(g, "y", ig_library_adapted(g, a->kernel, a->operand, v));
+    ig_eval_graph(job, g, &s->inputs[a->operand], &a->result);
+}
+
+static struct adapted *find_adapted(struct ig_bench *b, uint32_t library, uint32_t operand) {
+    for (uint32_t i = 0; i < b->n_adapted; i++) {
+        if (b->adapted[i].library == library && b->adapted[i].operand == operand) return &b->adapted[i];
+    }
+    return NULL;
+}
+
+static enum ingot_status bring(struct ig_bench *b, const struct ingot_tensor *t, uint32_t copies, struct adapted *a,
+                               struct ingot_error *error) {
+    size_t size = bytes_of(t);
+    a->stride = (size + 255) / 256 * 256;
+    a->size = a->stride * copies + 256;
+    IG_TRY(b->device->api->allocate(b->device, a->size, &a->memory, error));
+    b->n_adapted++;
+    for (uint32_t c = 0; c < copies; c++)
+        IG_TRY(b->device->api->copy(b->device, b->stream, (char *)a->memory + c * a->stride, t->data, size, error));
+    return b->device->api->stream_wait(b->device, b->stream, error);
+}
+
+static enum ingot_status bring_adapted(struct ig_bench *b, const struct ig_kernel *k, uint32_t operand,
+                                       struct ingot_error *error) {
+    struct adaptation a = {.subject = b->subject, .kernel = k, .operand = operand};
+    uint32_t library = k->library->library;
+    if (find_adapted(b, library, operand)) return INGOT_OK;
+    if (b->n_adapted == MOST_ADAPTED)
+        return IG_ERR(error, INGOT_UNSUPPORTED, "calls of libraries with so many operands are not measured");
+    IG_TRY(ig_job_run(b->job, adapt, &a, error));
+    struct adapted *slot = &b->adapted[b->n_adapted];
+    *slot = (struct adapted){.library = library, .operand = operand};
+    enum ingot_status status = bring(b, &a.result, b->copies[operand], slot, error);
+    ig_eval_release(b->job, &a.result);
     return status;
 }
 
-/* A call of a library has no code; its bias may have to be rounded, as it will be in the engine. */
+/* A call of a library has no code; what it wants in another form is brought in that form, as it will be in the engine. */
 static enum ingot_status prepare_call(struct ig_bench *b, const struct ig_kernel *k, struct launches *out,
                                       struct ingot_error *error) {
-    const struct ig_library_call *call = k->library;
-    *out =
-        (struct launches){.kernel = k, .launch = {.library = call, .n_buffers = b->n_buffers, .n_dims = k->dims.count}};
-    if (!k->rounded_bias || b->bias) return INGOT_OK;
-    return bring_bias(b, &b->subject->inputs[call->bias], (enum ingot_dtype)call->out_type, error);
+    *out = (struct launches){.kernel = k,
+                             .launch = {.library = k->library, .n_buffers = b->n_buffers, .n_dims = k->dims.count}};
+    for (uint32_t i = 0; i < b->subject->n_inputs; i++) {
+        if (ig_library_is_adapted(k, i)) IG_TRY(bring_adapted(b, k, i, error));
+    }
+    return INGOT_OK;
 }
+
+/* ---- Code -------------------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status prepare_code(struct ig_bench *b, const struct ig_candidate_code *candidate,
                                       struct launches *out, struct ingot_error *error) {
@@ -273,9 +324,12 @@ static enum ingot_status prepare(struct ig_bench *b, const struct ig_candidate_c
 
 /* Number `n` of a list: with the next copy of each weight. */
 static enum ingot_status launch(struct ig_bench *b, struct launches *l, uint32_t n, struct ingot_error *error) {
-    for (uint32_t i = 0; i < b->n_buffers; i++)
-        l->buffers[i] = (char *)b->memory[i] + n % b->copies[i] * b->strides[i];
-    if (l->kernel->rounded_bias) l->buffers[l->kernel->library->bias] = b->bias;
+    for (uint32_t i = 0; i < b->n_buffers; i++) {
+        const struct adapted *a =
+            ig_library_is_adapted(l->kernel, i) ? find_adapted(b, l->kernel->library->library, i) : NULL;
+        uint32_t copy = n % b->copies[i];
+        l->buffers[i] = a ? (char *)a->memory + copy * a->stride : (char *)b->memory[i] + copy * b->strides[i];
+    }
     return b->device->api->launch(b->device, b->stream, &l->launch, error);
 }
 

@@ -16,7 +16,7 @@ struct fake_driver {
 /* Opens it and makes it a machine with two GPUs of sm_90 of 1 GiB, with the kernels of gpu_code.h, that has seen nothing. */
 void fake_driver_open(struct fake_driver *driver);
 
-/* The stand-in for cuBLASLt beside it, which has seen nothing. `out_path` is for ig_device_cuda_use_cublaslt and has room for
+/* The stand-in for cuBLASLt beside it, which has seen nothing. `out_path` is for ig_device_cuda_use_library and has room for
  * 4096 characters. */
 struct fake_cublaslt;
 struct fake_cublaslt *fake_cublaslt_open(char *out_path);

@@ -8,6 +8,7 @@
 #ifndef IG_DEVICE_CUDA_CONTEXT_H
 #define IG_DEVICE_CUDA_CONTEXT_H
 
+#include "base/library.h"
 #include "base/memory.h"
 #include "device/cuda/driver.h"
 #include "device/device.h"
@@ -29,10 +30,10 @@ struct ig_cuda {
     struct ig_stream *streams; /* all that exist */
     void **parameters;         /* room for the parameters of a launch */
     size_t n_parameters;
-    uint64_t calls;                      /* of the driver */
-    unsigned entered;                    /* how often, and not left yet */
-    const char *cublaslt_file;           /* NULL: as ig_library_files says */
-    struct ig_cuda_libraries *libraries; /* NULL: none was needed yet */
+    uint64_t calls;                              /* of the driver */
+    unsigned entered;                            /* how often, and not left yet */
+    const char *library_files[IG_LIBRARY_COUNT]; /* NULL: as ig_library_files says */
+    struct ig_cuda_libraries *libraries;         /* NULL: none was needed yet */
 };
 
 struct ig_stream {

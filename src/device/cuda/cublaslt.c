@@ -1,64 +1,32 @@
-/* Loading cuBLASLt, and matrix products by it; see cublaslt.h. */
+/* Matrix products by cuBLASLt: its binding (binding.h). */
 #include "device/cuda/cublaslt.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
-#include <string.h>
+#include "device/cuda/binding.h"
 
 /* What NVIDIA advises for Hopper; smaller GPUs do with it too. */
 #define MOST_WORKSPACE ((uint64_t)32 << 20)
 
+struct ig_cublaslt {
+    const struct ingot_allocator *allocator;
+    cublasLtHandle handle;
+    const char *(*cublasLtGetStatusString)(cublasStatus status);
+#define FIELD(name, parameters) cublasStatus(*name) parameters;
+    IG_CUBLASLT_FUNCTIONS(FIELD)
+#undef FIELD
+};
+
+/* The way of a product. */
+struct product {
+    cublasLtMatmulDesc product;
+    cublasLtMatrixLayout first, second, result;
+    cublasLtMatmulAlgo algorithm;
+    size_t workspace; /* bytes that it needs */
+};
+
 /* ---- Loading -------------------------------------------------------------------------------------------------------- */
 
-/* POSIX promises that what dlsym returns can be called, ISO C has no cast for it. */
-static bool find(void *library, const char *symbol, void *out_function) {
-    void *address = dlsym(library, symbol);
-    memcpy(out_function, &address, sizeof address);
-    return address != NULL;
-}
-
-/* The library has threads and handlers at exit: never unloaded. */
-static void *open_file(const char *file) {
-    return dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
-
-/* The first of a list with commas. */
-static void *open_first(const char *files) {
-    char name[64];
-    while (*files) {
-        size_t length = strcspn(files, ",");
-        snprintf(name, sizeof name, "%.*s", (int)length, files);
-        void *library = open_file(name);
-        if (library) return library;
-        files += length + strspn(files + length, ", ");
-    }
-    return NULL;
-}
-
-enum ingot_status ig_cublaslt_load(struct ig_cublaslt *lt, const char *file, struct ingot_error *error) {
-    const char *files = file ? file : ig_library_files(IG_LIBRARY_CUBLASLT);
-    if (lt->library) return INGOT_OK;
-    *lt = (struct ig_cublaslt){0};
-    void *library = file ? open_file(file) : open_first(files);
-    if (!library) {
-        const char *reason = dlerror();
-        return IG_ERR(error, INGOT_DEVICE, "cannot load any of %s (%s)", files, reason ? reason : "unknown");
-    }
-#define FIND(function, parameters)                \
-    if (!find(library, #function, &lt->function)) \
-        return IG_ERR(error, INGOT_DEVICE, "the cuBLASLt that was found has no %s", #function);
-    IG_CUBLASLT_FUNCTIONS(FIND)
-#undef FIND
-    if (!find(library, "cublasLtGetVersion", &lt->cublasLtGetVersion) ||
-        !find(library, "cublasLtGetStatusString", &lt->cublasLtGetStatusString))
-        return IG_ERR(error, INGOT_DEVICE, "the cuBLASLt that was found tells neither its version nor its errors");
-    lt->version = lt->cublasLtGetVersion();
-    lt->library = library;
-    return INGOT_OK;
-}
-
-enum ingot_status ig_cublaslt_check(const struct ig_cublaslt *lt, cublasStatus result, const char *what,
-                                    struct ingot_error *error) {
+static enum ingot_status check(const struct ig_cublaslt *lt, cublasStatus result, const char *what,
+                               struct ingot_error *error) {
     enum ingot_status status = INGOT_DEVICE;
     switch (result) {
     case CUBLAS_STATUS_SUCCESS: return INGOT_OK;
@@ -70,6 +38,38 @@ enum ingot_status ig_cublaslt_check(const struct ig_cublaslt *lt, cublasStatus r
     }
     const char *text = lt->cublasLtGetStatusString(result);
     return IG_ERR(error, status, "%s: %s (error %d of cuBLASLt)", what, text ? text : "no text", result);
+}
+
+static enum ingot_status load(struct ig_cublaslt *lt, const char *file, struct ingot_error *error) {
+    void *library;
+    IG_TRY(ig_cuda_binding_load(IG_LIBRARY_CUBLASLT, file, &library, error));
+#define FIND(function, parameters)                                \
+    if (!ig_cuda_binding_find(library, #function, &lt->function)) \
+        return IG_ERR(error, INGOT_DEVICE, "the cuBLASLt that was found has no %s", #function);
+    IG_CUBLASLT_FUNCTIONS(FIND)
+#undef FIND
+    if (!ig_cuda_binding_find(library, "cublasLtGetStatusString", &lt->cublasLtGetStatusString))
+        return IG_ERR(error, INGOT_DEVICE, "the cuBLASLt that was found does not tell its errors");
+    return check(lt, lt->cublasLtCreate(&lt->handle), "cannot open cuBLASLt", error);
+}
+
+static void close_library(void *library) {
+    struct ig_cublaslt *lt = library;
+    if (lt->handle) lt->cublasLtDestroy(lt->handle);
+    ig_release(lt->allocator, lt, sizeof *lt);
+}
+
+static enum ingot_status open_library(const struct ingot_allocator *allocator, const char *file, void **out_library,
+                                      struct ingot_error *error) {
+    struct ig_cublaslt *lt = ig_allocate(allocator, sizeof *lt, _Alignof(struct ig_cublaslt));
+    if (!lt) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a library");
+    lt->allocator = allocator;
+    enum ingot_status status = load(lt, file, error);
+    if (status != INGOT_OK)
+        close_library(lt);
+    else
+        *out_library = lt;
+    return status;
 }
 
 /* ---- Descriptions ---------------------------------------------------------------------------------------------------- */
@@ -107,7 +107,7 @@ static cublasStatus set_bias(const struct ig_cublaslt *lt, cublasLtMatmulDesc pr
 }
 
 static cublasStatus describe_product(const struct ig_cublaslt *lt, const struct ig_library_call *c,
-                                     void *const *operands, struct ig_cublaslt_product *p) {
+                                     void *const *operands, struct product *p) {
     int compute = c->rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     int32_t transpose_first = c->b_along ? CUBLAS_OP_T : 0, transpose_second = c->a_across ? CUBLAS_OP_T : 0;
     uint32_t epilogue = epilogue_of(c);
@@ -124,7 +124,7 @@ static cublasStatus describe_product(const struct ig_cublaslt *lt, const struct 
 }
 
 static cublasStatus describe(const struct ig_cublaslt *lt, const struct ig_library_call *c, const int64_t *z,
-                             void *const *operands, struct ig_cublaslt_product *p) {
+                             void *const *operands, struct product *p) {
     int64_t batch = z[IG_LIBRARY_BATCH], rows = z[IG_LIBRARY_ROWS], columns = z[IG_LIBRARY_COLUMNS],
             depth = z[IG_LIBRARY_DEPTH];
     cublasStatus status = describe_product(lt, c, operands, p);
@@ -161,15 +161,14 @@ static enum ingot_status nothing_fits(const struct ig_library_call *c, const int
                   (long long)z[IG_LIBRARY_DEPTH], ingot_dtype_name((enum ingot_dtype)c->in_type));
 }
 
-static enum ingot_status choose(const struct ig_cublaslt *lt, cublasLtHandle handle, const struct ig_library_call *c,
-                                const int64_t *sizes, cublasLtMatmulPreference preference,
-                                struct ig_cublaslt_product *p, struct ingot_error *error) {
+static enum ingot_status choose(const struct ig_cublaslt *lt, const struct ig_library_call *c, const int64_t *sizes,
+                                cublasLtMatmulPreference preference, struct product *p, struct ingot_error *error) {
     cublasLtMatmulHeuristicResult results[IG_LIBRARY_MOST_CHOICES] = {0};
     int found = 0, wanted = (int)c->choice + 1;
-    cublasStatus status = lt->cublasLtMatmulAlgoGetHeuristic(handle, p->product, p->first, p->second, p->result,
+    cublasStatus status = lt->cublasLtMatmulAlgoGetHeuristic(lt->handle, p->product, p->first, p->second, p->result,
                                                              p->result, preference, wanted, results, &found);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return nothing_fits(c, sizes, error);
-    IG_TRY(ig_cublaslt_check(lt, status, "cannot ask cuBLASLt how to multiply", error));
+    IG_TRY(check(lt, status, "cannot ask cuBLASLt how to multiply", error));
     found = found < wanted ? found : wanted;
     while (found > 0 && (results[found - 1].state || results[found - 1].workspaceSize > MOST_WORKSPACE))
         found--;
@@ -181,49 +180,63 @@ static enum ingot_status choose(const struct ig_cublaslt *lt, cublasLtHandle han
 
 /* ---- Products -------------------------------------------------------------------------------------------------------- */
 
-void ig_cublaslt_product_destroy(const struct ig_cublaslt *lt, struct ig_cublaslt_product *p) {
+static void discard(void *library, void *way) {
+    const struct ig_cublaslt *lt = library;
+    struct product *p = way;
     if (p->product) lt->cublasLtMatmulDescDestroy(p->product);
     if (p->first) lt->cublasLtMatrixLayoutDestroy(p->first);
     if (p->second) lt->cublasLtMatrixLayoutDestroy(p->second);
     if (p->result) lt->cublasLtMatrixLayoutDestroy(p->result);
-    *p = (struct ig_cublaslt_product){0};
+    ig_release(lt->allocator, p, sizeof *p);
 }
 
-enum ingot_status ig_cublaslt_product_create(const struct ig_cublaslt *lt, cublasLtHandle handle,
-                                             const struct ig_library_call *call, const int64_t *sizes,
-                                             void *const *operands, unsigned alignment,
-                                             struct ig_cublaslt_product *out_product, struct ingot_error *error) {
-    struct ig_cublaslt_product p = {0};
+static enum ingot_status decide(const struct ig_cublaslt *lt, const struct ig_cuda_call *call, struct product *p,
+                                struct ingot_error *error) {
     cublasLtMatmulPreference preference = NULL;
-    cublasStatus result = describe(lt, call, sizes, operands, &p);
+    cublasStatus result = describe(lt, call->what, call->sizes, call->operands, p);
     if (!result) result = lt->cublasLtMatmulPreferenceCreate(&preference);
-    if (!result) result = prefer(lt, alignment, preference);
-    enum ingot_status status = ig_cublaslt_check(lt, result, "cannot describe a product to cuBLASLt", error);
-    if (status == INGOT_OK) status = choose(lt, handle, call, sizes, preference, &p, error);
+    if (!result) result = prefer(lt, call->alignment, preference);
+    enum ingot_status status = check(lt, result, "cannot describe a product to cuBLASLt", error);
+    if (status == INGOT_OK) status = choose(lt, call->what, call->sizes, preference, p, error);
     if (preference) lt->cublasLtMatmulPreferenceDestroy(preference);
-    if (status != INGOT_OK)
-        ig_cublaslt_product_destroy(lt, &p);
-    else
-        *out_product = p;
     return status;
 }
 
-static const void *matrix(void *const *operands, uint32_t operand, int64_t offset, uint32_t dtype) {
-    return (const char *)operands[operand] + (size_t)offset * ingot_dtype_size((enum ingot_dtype)dtype);
+static enum ingot_status prepare(void *library, const struct ig_cuda_call *call, void **out_way, size_t *out_workspace,
+                                 struct ingot_error *error) {
+    const struct ig_cublaslt *lt = library;
+    struct product *p = ig_allocate(lt->allocator, sizeof *p, _Alignof(struct product));
+    if (!p) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a product");
+    enum ingot_status status = decide(lt, call, p, error);
+    if (status != INGOT_OK) {
+        discard(library, p);
+        return status;
+    }
+    *out_way = p;
+    *out_workspace = p->workspace;
+    return INGOT_OK;
 }
 
-enum ingot_status ig_cublaslt_product_enqueue(const struct ig_cublaslt *lt, cublasLtHandle handle,
-                                              const struct ig_cublaslt_product *p, const struct ig_library_call *c,
-                                              const int64_t *sizes, void *const *operands, void *workspace,
-                                              CUstream stream, struct ingot_error *error) {
+static const void *matrix(const struct ig_cuda_call *call, uint32_t operand, int64_t offset) {
+    return (const char *)call->operands[operand] +
+           (size_t)offset * ingot_dtype_size((enum ingot_dtype)call->what->in_type);
+}
+
+static enum ingot_status enqueue(void *library, const void *way, const struct ig_cuda_call *call, void *workspace,
+                                 CUstream stream, struct ingot_error *error) {
+    const struct ig_cublaslt *lt = library;
+    const struct product *p = way;
+    const struct ig_library_call *c = call->what;
     bool adds = c->addend != IG_LIBRARY_NO_OPERAND;
     const float alpha = 1, beta = adds ? 1 : 0;
-    const void *first = matrix(operands, c->b, sizes[IG_LIBRARY_B_OFFSET], c->in_type);
-    const void *second = matrix(operands, c->a, sizes[IG_LIBRARY_A_OFFSET], c->in_type);
-    void *out = operands[c->out];
-    IG_TRY(ig_cublaslt_check(lt, set_bias(lt, p->product, c, operands), "cannot give a bias to cuBLASLt", error));
-    cublasStatus status = lt->cublasLtMatmul(handle, p->product, &alpha, first, p->first, second, p->second, &beta,
-                                             adds ? operands[c->addend] : out, p->result, out, p->result, &p->algorithm,
-                                             workspace, p->workspace, stream);
-    return ig_cublaslt_check(lt, status, "cannot multiply by cuBLASLt", error);
+    const void *first = matrix(call, c->b, call->sizes[IG_LIBRARY_B_OFFSET]);
+    const void *second = matrix(call, c->a, call->sizes[IG_LIBRARY_A_OFFSET]);
+    void *out = call->operands[c->out];
+    IG_TRY(check(lt, set_bias(lt, p->product, c, call->operands), "cannot give a bias to cuBLASLt", error));
+    cublasStatus status = lt->cublasLtMatmul(lt->handle, p->product, &alpha, first, p->first, second, p->second, &beta,
+                                             adds ? call->operands[c->addend] : out, p->result, out, p->result,
+                                             &p->algorithm, workspace, p->workspace, stream);
+    return check(lt, status, "cannot multiply by cuBLASLt", error);
 }
+
+const struct ig_cuda_binding ig_cublaslt_binding = {open_library, close_library, prepare, discard, enqueue};

@@ -10,7 +10,8 @@
 #ifndef IG_DEVICE_CUDA_CUBLASLT_H
 #define IG_DEVICE_CUDA_CUBLASLT_H
 
-#include "base/library.h"
+#include <stddef.h>
+
 #include "device/cuda/driver.h"
 
 typedef int cublasStatus;
@@ -91,45 +92,5 @@ typedef struct {
                        cublasLtMatrixLayout a_layout, const void *b, cublasLtMatrixLayout b_layout, const void *beta, \
                        const void *c, cublasLtMatrixLayout c_layout, void *d, cublasLtMatrixLayout d_layout,          \
                        const cublasLtMatmulAlgo *algo, void *workspace, size_t workspace_size, CUstream stream))
-
-struct ig_cublaslt {
-    void *library;  /* NULL: not loaded */
-    size_t version; /* 130100 is 13.1 */
-    size_t (*cublasLtGetVersion)(void);
-    const char *(*cublasLtGetStatusString)(cublasStatus status);
-#define IG_CUBLASLT_FIELD(name, parameters) cublasStatus(*name) parameters;
-    IG_CUBLASLT_FUNCTIONS(IG_CUBLASLT_FIELD)
-#undef IG_CUBLASLT_FIELD
-};
-
-/* Loads the library: `file`, or, where that is NULL, the first of its files that there is; it stays loaded as long as the
- * process. INGOT_DEVICE, naming what was looked for, where there is none. */
-enum ingot_status ig_cublaslt_load(struct ig_cublaslt *lt, const char *file, struct ingot_error *error);
-
-/* A product ready to be enqueued, any number of times and with any operands that are aligned as those were for which it was
- * made. */
-struct ig_cublaslt_product {
-    cublasLtMatmulDesc product;
-    cublasLtMatrixLayout first, second, result;
-    cublasLtMatmulAlgo algorithm;
-    size_t workspace; /* bytes that it needs */
-};
-
-/* `operands`: those of the call; `alignment`: bytes of which all addresses are multiples, at most 16. INGOT_UNSUPPORTED
- * where the library has no way to do it. */
-enum ingot_status ig_cublaslt_product_create(const struct ig_cublaslt *lt, cublasLtHandle handle,
-                                             const struct ig_library_call *call, const int64_t *sizes,
-                                             void *const *operands, unsigned alignment,
-                                             struct ig_cublaslt_product *out_product, struct ingot_error *error);
-void ig_cublaslt_product_destroy(const struct ig_cublaslt *lt, struct ig_cublaslt_product *product);
-enum ingot_status ig_cublaslt_product_enqueue(const struct ig_cublaslt *lt, cublasLtHandle handle,
-                                              const struct ig_cublaslt_product *product,
-                                              const struct ig_library_call *call, const int64_t *sizes,
-                                              void *const *operands, void *workspace, CUstream stream,
-                                              struct ingot_error *error);
-
-/* INGOT_OK for CUBLAS_STATUS_SUCCESS; else fills `error` with "<what>: the library's text". */
-enum ingot_status ig_cublaslt_check(const struct ig_cublaslt *lt, cublasStatus status, const char *what,
-                                    struct ingot_error *error);
 
 #endif

@@ -10,8 +10,8 @@ enum ingot_status ig_device_cuda_create_with(const char *library, int ordinal, c
                                              struct ig_device **out_device, struct ingot_error *error);
 enum ingot_status ig_device_cuda_count_with(const char *library, int *out_count, struct ingot_error *error);
 
-/* Another file in the place of cuBLASLt's, for this device; the name is borrowed. */
-void ig_device_cuda_use_cublaslt(struct ig_device *device, const char *file);
+/* Another file in the place of a library's (base/library.h), for this device; the name is borrowed. */
+void ig_device_cuda_use_library(struct ig_device *device, uint32_t library, const char *file);
 
 /* How many functions of the driver were called for this device so far. */
 uint64_t ig_device_cuda_calls(const struct ig_device *device);

@@ -198,8 +198,8 @@ static enum ingot_status need_library(struct ig_device *device, uint32_t library
     return ig_cuda_leave(cuda, ig_cuda_library_need(cuda, library, error));
 }
 
-void ig_device_cuda_use_cublaslt(struct ig_device *device, const char *file) {
-    ig_cuda_of(device)->cublaslt_file = file;
+void ig_device_cuda_use_library(struct ig_device *device, uint32_t library, const char *file) {
+    ig_cuda_of(device)->library_files[library] = file;
 }
 
 static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_stream *stream, size_t bytes,

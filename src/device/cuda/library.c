@@ -3,54 +3,68 @@
 
 #include <string.h>
 
-#include "device/cuda/cublaslt.h"
+#include "device/cuda/binding.h"
 
-/* Of products that are kept ready: as many as the matrix products of a large network at a few sets of shapes. */
+/* Of ways that are kept ready: as many as the calls of a large network at a few sets of shapes. */
 #define MOST_KEPT 512
 #define MOST_ALIGNMENT 16u
 
+static const struct ig_cuda_binding *const bindings[IG_LIBRARY_COUNT] = {
+    [IG_LIBRARY_CUBLASLT] = &ig_cublaslt_binding,
+    [IG_LIBRARY_CUDNN] = &ig_cudnn_binding,
+};
+
 struct kept {
     struct ig_library_call call;
-    int64_t sizes[IG_LIBRARY_SIZES];
+    int64_t sizes[IG_LIBRARY_MOST_SIZES]; /* those that the call has not are 0 */
     unsigned alignment;
-    struct ig_cublaslt_product product;
+    void *way;
+    size_t workspace; /* bytes that it needs */
 };
 
 struct ig_cuda_libraries {
-    struct ig_cublaslt cublaslt;
-    cublasLtHandle handle;
-    CUstream capture; /* from which launches are captured */
+    void *open[IG_LIBRARY_COUNT]; /* what the bindings know; NULL: not opened yet */
+    CUstream capture;             /* from which launches are captured */
     struct kept kept[MOST_KEPT];
     uint32_t count, next; /* how many there are; the one to be replaced next */
 };
 
 /* ---- Loading -------------------------------------------------------------------------------------------------------- */
 
-static enum ingot_status open_library(struct ig_cuda *cuda, struct ig_cuda_libraries *l, struct ingot_error *error) {
-    IG_TRY(ig_cublaslt_load(&l->cublaslt, cuda->cublaslt_file, error));
-    IG_CUDA_TRY(cuda, error, "cannot create a stream", cuStreamCreate, &l->capture, CU_STREAM_NON_BLOCKING);
-    return ig_cublaslt_check(&l->cublaslt, l->cublaslt.cublasLtCreate(&l->handle), "cannot open cuBLASLt", error);
+static enum ingot_status make_table(struct ig_cuda *cuda, struct ingot_error *error) {
+    struct ig_cuda_libraries *l = ig_allocate(cuda->base.allocator, sizeof *l, _Alignof(struct ig_cuda_libraries));
+    if (!l) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a library");
+    enum ingot_status status =
+        IG_CUDA_STATUS(cuda, error, "cannot create a stream", cuStreamCreate, &l->capture, CU_STREAM_NON_BLOCKING);
+    if (status != INGOT_OK)
+        ig_release(cuda->base.allocator, l, sizeof *l);
+    else
+        cuda->libraries = l;
+    return status;
 }
 
 enum ingot_status ig_cuda_library_need(struct ig_cuda *cuda, uint32_t library, struct ingot_error *error) {
-    if (library != IG_LIBRARY_CUBLASLT)
+    if (library >= IG_LIBRARY_COUNT)
         return IG_ERR(error, INGOT_UNSUPPORTED, "library number %u is not known on GPUs", library);
-    if (cuda->libraries) return INGOT_OK;
-    struct ig_cuda_libraries *l = ig_allocate(cuda->base.allocator, sizeof *l, _Alignof(struct ig_cuda_libraries));
-    if (!l) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a library");
-    cuda->libraries = l;
-    enum ingot_status status = open_library(cuda, l, error);
-    if (status != INGOT_OK) ig_cuda_library_deinit(cuda);
-    return status;
+    if (!cuda->libraries) IG_TRY(make_table(cuda, error));
+    void **open = &cuda->libraries->open[library];
+    return *open ? INGOT_OK : bindings[library]->open(cuda->base.allocator, cuda->library_files[library], open, error);
+}
+
+static void discard(struct ig_cuda_libraries *l, struct kept *k) {
+    if (k->way) bindings[k->call.library]->discard(l->open[k->call.library], k->way);
+    k->way = NULL;
 }
 
 void ig_cuda_library_deinit(struct ig_cuda *cuda) {
     struct ig_cuda_libraries *l = cuda->libraries;
     if (!l) return;
     for (uint32_t i = 0; i < l->count; i++)
-        ig_cublaslt_product_destroy(&l->cublaslt, &l->kept[i].product);
-    if (l->handle) l->cublaslt.cublasLtDestroy(l->handle);
-    if (l->capture) IG_CUDA(cuda, cuStreamDestroy, l->capture);
+        discard(l, &l->kept[i]);
+    for (uint32_t i = 0; i < IG_LIBRARY_COUNT; i++) {
+        if (l->open[i]) bindings[i]->close(l->open[i]);
+    }
+    IG_CUDA(cuda, cuStreamDestroy, l->capture);
     ig_release(cuda->base.allocator, l, sizeof *l);
     cuda->libraries = NULL;
 }
@@ -62,47 +76,45 @@ static unsigned alignment_of(const struct ig_library_call *c, const int64_t *siz
     const uint32_t used[] = {c->a, c->b, c->out, c->addend, c->bias};
     size_t element = ingot_dtype_size((enum ingot_dtype)c->in_type);
     uintptr_t all = MOST_ALIGNMENT;
-    all |= (uintptr_t)sizes[IG_LIBRARY_A_OFFSET] * element | (uintptr_t)sizes[IG_LIBRARY_B_OFFSET] * element;
+    if (c->operation == IG_LIBRARY_PRODUCT)
+        all |= (uintptr_t)sizes[IG_LIBRARY_A_OFFSET] * element | (uintptr_t)sizes[IG_LIBRARY_B_OFFSET] * element;
     for (int i = 0; i < 5; i++) {
         if (used[i] != IG_LIBRARY_NO_OPERAND) all |= (uintptr_t)operands[used[i]];
     }
     return (unsigned)(all & -all);
 }
 
-static bool is_same(const struct kept *k, const struct ig_library_call *call, const int64_t *sizes,
-                    unsigned alignment) {
-    return k->alignment == alignment && memcmp(&k->call, call, sizeof *call) == 0 &&
-           memcmp(k->sizes, sizes, sizeof k->sizes) == 0;
+static bool is_same(const struct kept *a, const struct kept *b) {
+    return a->alignment == b->alignment && memcmp(&a->call, &b->call, sizeof a->call) == 0 &&
+           memcmp(a->sizes, b->sizes, sizeof a->sizes) == 0;
 }
 
-/* The product that does it, made where there is none. Valid until the next call. */
+/* The way to do it, found where none is kept. Valid until the next call. */
 static enum ingot_status find(struct ig_cuda *cuda, const struct ig_library_call *call, const int64_t *sizes,
-                              void *const *operands, const struct ig_cublaslt_product **out_product,
-                              struct ingot_error *error) {
+                              void *const *operands, const struct kept **out_kept, struct ingot_error *error) {
     IG_TRY(ig_cuda_library_need(cuda, call->library, error));
     struct ig_cuda_libraries *l = cuda->libraries;
     struct kept new = {.call = *call, .alignment = alignment_of(call, sizes, operands)};
+    memcpy(new.sizes, sizes, ig_library_size_count(call) * sizeof *sizes);
     for (uint32_t i = 0; i < l->count; i++) {
-        if (!is_same(&l->kept[i], call, sizes, new.alignment)) continue;
-        *out_product = &l->kept[i].product;
-        return INGOT_OK;
+        *out_kept = &l->kept[i];
+        if (is_same(*out_kept, &new)) return INGOT_OK;
     }
-    memcpy(new.sizes, sizes, sizeof new.sizes);
-    IG_TRY(
-        ig_cublaslt_product_create(&l->cublaslt, l->handle, call, sizes, operands, new.alignment, &new.product, error));
+    const struct ig_cuda_call asked = {call, sizes, operands, new.alignment};
+    IG_TRY(bindings[call->library]->prepare(l->open[call->library], &asked, &new.way, &new.workspace, error));
     uint32_t at = l->count < MOST_KEPT ? l->count++ : l->next++ % MOST_KEPT;
-    ig_cublaslt_product_destroy(&l->cublaslt, &l->kept[at].product);
+    discard(l, &l->kept[at]);
     l->kept[at] = new;
-    *out_product = &l->kept[at].product;
+    *out_kept = &l->kept[at];
     return INGOT_OK;
 }
 
 enum ingot_status ig_cuda_library_workspace(struct ig_cuda *cuda, const struct ig_library_call *call,
                                             const int64_t *sizes, void *const *operands, size_t *out_bytes,
                                             struct ingot_error *error) {
-    const struct ig_cublaslt_product *product;
-    IG_TRY(find(cuda, call, sizes, operands, &product, error));
-    *out_bytes = product->workspace;
+    const struct kept *kept;
+    IG_TRY(find(cuda, call, sizes, operands, &kept, error));
+    *out_bytes = kept->workspace;
     return INGOT_OK;
 }
 
@@ -111,26 +123,27 @@ enum ingot_status ig_cuda_library_workspace(struct ig_cuda *cuda, const struct i
 enum ingot_status ig_cuda_library_enqueue(struct ig_cuda *cuda, const struct ig_library_call *call,
                                           const int64_t *sizes, void *const *operands, void *workspace, CUstream stream,
                                           struct ingot_error *error) {
-    const struct ig_cublaslt_product *product;
-    IG_TRY(find(cuda, call, sizes, operands, &product, error));
-    return ig_cublaslt_product_enqueue(&cuda->libraries->cublaslt, cuda->libraries->handle, product, call, sizes,
-                                       operands, workspace, stream, error);
+    const struct kept *kept;
+    IG_TRY(find(cuda, call, sizes, operands, &kept, error));
+    const struct ig_cuda_call asked = {call, sizes, operands, kept->alignment};
+    return bindings[call->library]->enqueue(cuda->libraries->open[call->library], kept->way, &asked, workspace, stream,
+                                            error);
 }
 
 /* Relaxed: the library may have to load code first, which is no work of the stream. */
 enum ingot_status ig_cuda_library_capture(struct ig_cuda *cuda, const struct ig_library_call *call,
                                           const int64_t *sizes, void *const *operands, void *workspace,
                                           CUgraph *out_graph, struct ingot_error *error) {
-    const struct ig_cublaslt_product *product;
+    const struct kept *kept;
     CUgraph graph = NULL;
-    IG_TRY(find(cuda, call, sizes, operands, &product, error));
+    IG_TRY(find(cuda, call, sizes, operands, &kept, error)); /* before the capture */
     CUstream stream = cuda->libraries->capture;
     IG_CUDA_TRY(cuda, error, "cannot capture a stream", cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-    enum ingot_status status = ig_cublaslt_product_enqueue(&cuda->libraries->cublaslt, cuda->libraries->handle, product,
-                                                           call, sizes, operands, workspace, stream, error);
+    enum ingot_status status = ig_cuda_library_enqueue(cuda, call, sizes, operands, workspace, stream, error);
     CUresult result = IG_CUDA(cuda, cuStreamEndCapture, stream, &graph); /* in any case */
     if (status == INGOT_OK)
-        status = ig_cuda_driver_check(&cuda->driver, result, error, "cannot capture what cuBLASLt does");
+        status = ig_cuda_driver_check(&cuda->driver, result, error, "cannot capture what %s does",
+                                      ig_library_name(call->library));
     if (status == INGOT_OK)
         *out_graph = graph;
     else if (graph)

@@ -210,7 +210,7 @@ static bool does_nothing(const struct item *item) {
     switch (item->kind) {
     case KERNEL: return item->grid == 0;
     case COPY: return item->size == 0;
-    case LIBRARY: return ig_library_is_empty(item->sizes);
+    case LIBRARY: return ig_library_is_empty(item->call, item->sizes);
     }
     return true;
 }

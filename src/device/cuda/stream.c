@@ -137,7 +137,7 @@ static enum ingot_status call_library(struct ig_cuda *cuda, struct ig_stream *st
     const struct ig_library_call *call = launch->library;
     size_t workspace = 0;
     if (stream->recording) return ig_cuda_list_add_library(stream->recording, launch, error);
-    if (ig_library_is_empty(launch->dims)) return INGOT_OK;
+    if (ig_library_is_empty(call, launch->dims)) return INGOT_OK;
     IG_TRY(ig_cuda_library_workspace(cuda, call, launch->dims, launch->buffers, &workspace, error));
     IG_TRY(ig_cuda_reserve_workspace(cuda, stream, workspace, error));
     return ig_cuda_library_enqueue(cuda, call, launch->dims, launch->buffers, stream->scratch, stream->handle, error);

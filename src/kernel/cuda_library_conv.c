@@ -1,0 +1,114 @@
+/*
+ * Convolutions over one or two axes by cuDNN; see cuda_library.h. Its filters have their channels innermost: weights, which
+ * the pack pass has made a matrix of (pass/pack.c), are turned around when the engine is written.
+ */
+#include "ir/build.h"
+#include "kernel/cuda_library.h"
+
+enum { CHOICES = 4 }; /* of the library, that are worth measuring */
+
+static ig_dim constant(struct ig_contract *c, int64_t i) {
+    return ig_dim_const(c->graph->dims, i);
+}
+
+/* [groups, 1, kernel..., channels, columns and zeros] */
+static bool are_filters(struct ig_contract *c) {
+    ig_value w = c->node.in[1];
+    const struct ig_type *type = ig_type_of(c->graph, w);
+    if (!c->lower.is_input[w] || !ig_info(c->graph, w)->is_const) return false;
+    return ig_attr_int(c->graph, &c->node, IG_ATTR_packed) >= ig_contract_const(c, c->columns, INT64_MAX) &&
+           type->rank == c->spatial + 4 && ig_contract_const(c, type->dim[1], 0) == 1 &&
+           ig_contract_const(c, type->dim[0], 0) == c->groups;
+}
+
+/* What has one channel in a group has no engine that is worth it. */
+static bool is_depthwise(struct ig_contract *c) {
+    return c->groups > 1 && ig_contract_const(c, c->depth_dim[c->spatial], 0) == 1;
+}
+
+/* Sizes of both axes: of the second alone where there is no first. */
+static void put_axes(struct ig_contract *c, const ig_dim *of_axes, int64_t of_missing, ig_dim *out_sizes) {
+    out_sizes[0] = c->spatial == 2 ? of_axes[0] : constant(c, of_missing);
+    out_sizes[1] = of_axes[c->spatial - 1];
+}
+
+static void put_attribute(struct ig_contract *c, enum ig_attr_name name, int64_t of_missing, ig_dim *out_sizes) {
+    const struct ig_attr *attr = ig_attr(c->graph, &c->node, name);
+    ig_dim of_axes[2];
+    for (int i = 0; i < c->spatial; i++)
+        of_axes[i] = attr->kind == IG_KIND_DIMS ? attr->dims[i] : constant(c, attr->ints[i]);
+    put_axes(c, of_axes, of_missing, out_sizes);
+}
+
+static void find_sizes(struct ig_contract *c, ig_dim *sizes) {
+    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *y = ig_type_of(c->graph, c->node.out);
+    sizes[IG_LIBRARY_IMAGES] = x->dim[0];
+    sizes[IG_LIBRARY_CHANNELS] = x->dim[c->spatial + 1];
+    sizes[IG_LIBRARY_FILTERS] = y->dim[c->spatial + 1];
+    sizes[IG_LIBRARY_GROUPS] = constant(c, c->groups);
+    put_axes(c, x->dim + 1, 1, &sizes[IG_LIBRARY_IN]);
+    put_axes(c, y->dim + 1, 1, &sizes[IG_LIBRARY_OUT]);
+    put_axes(c, c->depth_dim, 1, &sizes[IG_LIBRARY_KERNEL]);
+    put_attribute(c, IG_ATTR_strides, 1, &sizes[IG_LIBRARY_STRIDE]);
+    put_attribute(c, IG_ATTR_dilations, 1, &sizes[IG_LIBRARY_DILATION]);
+    put_attribute(c, IG_ATTR_before, 0, &sizes[IG_LIBRARY_BEFORE]);
+    put_attribute(c, IG_ATTR_after, 0, &sizes[IG_LIBRARY_AFTER]);
+}
+
+/* Padding can be negative, and cuts pixels off then, which the library does not do. */
+static bool is_padding(struct ig_contract *c, const ig_dim *sizes) {
+    for (int i = IG_LIBRARY_BEFORE; i < IG_LIBRARY_CONV_SIZES; i++) {
+        int64_t lo, hi;
+        ig_dim_range(c->graph->dims, sizes[i], &lo, &hi);
+        if (lo < 0) return false;
+    }
+    return true;
+}
+
+bool ig_cuda_contract_convolution(struct ig_contract *c) {
+    struct ig_library_region r;
+    ig_dim sizes[IG_LIBRARY_CONV_SIZES];
+    if (c->spatial < 1 || c->spatial > 2 || is_depthwise(c)) return false;
+    if (!c->lower.is_input[c->node.in[0]] || !are_filters(c)) return false;
+    if (!ig_library_region_init(&r, c, IG_LIBRARY_CUDNN, IG_LIBRARY_CONVOLUTION)) return false;
+    find_sizes(c, sizes);
+    if (!is_padding(c, sizes)) return false;
+    r.call->a = (uint32_t)c->lower.buffer_of[c->node.in[0]];
+    r.call->b = (uint32_t)c->lower.buffer_of[c->node.in[1]];
+    ig_library_adapt(c->kernel, r.call->b);
+    ig_library_region_finish(&r, sizes, CHOICES);
+    return true;
+}
+
+/* ---- Operands in the form of the call ------------------------------------------------------------------------------- */
+
+void ig_library_adapt(struct ig_kernel *kernel, uint32_t operand) {
+    kernel->adapted |= (uint64_t)1 << operand;
+}
+
+bool ig_library_is_adapted(const struct ig_kernel *kernel, uint32_t operand) {
+    return kernel->library && operand < 64 && (kernel->adapted >> operand & 1);
+}
+
+/* [groups, 1, kernel..., channels, columns and zeros] to [filters, kernel..., channels] */
+static ig_value turn_filters(struct ig_graph *g, const struct ig_kernel *kernel, ig_value w) {
+    ig_dim filters = kernel->dims.at[IG_LIBRARY_FILTERS], groups = kernel->dims.at[IG_LIBRARY_GROUPS];
+    int rank = ig_type_of(g, w)->rank;
+    int64_t perm[INGOT_MAX_RANK] = {0, rank - 1};
+    ig_dim dims[INGOT_MAX_RANK] = {filters};
+    ig_dim columns = ig_dim_div(g->dims, filters, groups);
+    w = ig_build_slice_axis(g, w, rank - 1, ig_dim_const(g->dims, 0), columns, 1);
+    for (int i = 2; i < rank; i++)
+        perm[i] = i - 1;
+    w = ig_build_transpose(g, w, perm);
+    for (int i = 3; i < rank; i++)
+        dims[i - 2] = ig_type_of(g, w)->dim[i];
+    return ig_build_reshape(g, w, dims, rank - 2);
+}
+
+ig_value ig_library_adapted(struct ig_graph *g, const struct ig_kernel *kernel, uint32_t operand, ig_value v) {
+    const struct ig_library_call *call = kernel->library;
+    if (operand == call->bias) return ig_build_cast(g, v, (enum ingot_dtype)call->out_type);
+    IG_ASSERT(g->job, operand == call->b && call->operation == IG_LIBRARY_CONVOLUTION);
+    return turn_filters(g, kernel, v);
+}

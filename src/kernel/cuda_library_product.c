@@ -1,0 +1,62 @@
+/* Matrix products and pointwise convolutions by cuBLASLt; see cuda_library.h. */
+#include "kernel/affine.h"
+#include "kernel/cuda_library.h"
+
+enum { CHOICES = 4 }; /* of the library, that are worth measuring */
+
+static bool at_least(struct ig_contract *c, ig_dim d, int64_t least) {
+    int64_t lo, hi;
+    ig_dim_range(c->graph->dims, d, &lo, &hi);
+    return lo >= least;
+}
+
+/* The place of matrix b, a sum of a constant and a multiple of b. Sizes that do not fit are left to checks at run time. */
+static bool place(struct ig_contract *c, const struct ig_cuda_source *s, ig_x b, ig_dim *out_step, ig_dim *out_offset) {
+    struct ig_affine sum;
+    bool is_var = ig_x_look(c->k, b)->kind == IG_X_VAR;
+    ig_affine_of(c->k, s->base, &sum);
+    for (int i = 0; i < sum.count; i++) {
+        if (!is_var || sum.term[i].atom != b) return false;
+    }
+    *out_step = is_var ? ig_affine_factor(c->k, &sum, b) : ig_dim_const(c->graph->dims, 0);
+    *out_offset = sum.constant;
+    return at_least(c, *out_step, 0) && at_least(c, *out_offset, 0);
+}
+
+static bool find_matrices(struct ig_library_region *p, ig_dim *sizes) {
+    struct ig_contract *c = p->c;
+    struct ig_dims *dims = c->graph->dims;
+    ig_dim batch = ig_cuda_batch(c), rows = ig_cuda_rows(c);
+    bool one = ig_contract_const(c, batch, 0) == 1;
+    ig_x b = one ? ig_contract_int(c, 0) : ig_x_free_var(c->k, batch);
+    enum ingot_dtype element = (enum ingot_dtype)p->call->in_type;
+    struct ig_cuda_source first = ig_cuda_source_a(c, b, element), second = ig_cuda_source_b(c, b, element);
+    if ((first.kind != IG_CUDA_ALONG && first.kind != IG_CUDA_ACROSS) ||
+        (second.kind != IG_CUDA_ALONG && second.kind != IG_CUDA_ACROSS))
+        return false;
+    p->call->a = (uint32_t)first.buffer;
+    p->call->b = (uint32_t)second.buffer;
+    p->call->a_across = first.kind == IG_CUDA_ACROSS;
+    p->call->b_along = second.kind == IG_CUDA_ALONG;
+    sizes[IG_LIBRARY_BATCH] = batch;
+    sizes[IG_LIBRARY_ROWS] = rows;
+    sizes[IG_LIBRARY_COLUMNS] = c->columns;
+    sizes[IG_LIBRARY_DEPTH] = c->depth;
+    sizes[IG_LIBRARY_A_LD] = first.ld;
+    sizes[IG_LIBRARY_B_LD] = second.ld;
+    ig_dim a_length = p->call->a_across ? rows : c->depth, b_length = p->call->b_along ? c->depth : c->columns;
+    return at_least(c, c->depth, 1) && at_least(c, ig_dim_sub(dims, first.ld, a_length), 0) &&
+           at_least(c, ig_dim_sub(dims, second.ld, b_length), 0) &&
+           place(c, &first, b, &sizes[IG_LIBRARY_A_STEP], &sizes[IG_LIBRARY_A_OFFSET]) &&
+           place(c, &second, b, &sizes[IG_LIBRARY_B_STEP], &sizes[IG_LIBRARY_B_OFFSET]);
+}
+
+bool ig_cuda_contract_product(struct ig_contract *c) {
+    struct ig_library_region p;
+    ig_dim sizes[IG_LIBRARY_SIZES];
+    if (c->spatial && c->groups != 1) return false;
+    if (!ig_library_region_init(&p, c, IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT) || !find_matrices(&p, sizes))
+        return false;
+    ig_library_region_finish(&p, sizes, CHOICES);
+    return true;
+}
