@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "fake_cublaslt/fake_cublaslt.h"
+#include "fake_cudnn/fake_cudnn.h"
 #include "support/support.h"
 
 #define TILE 16
@@ -98,5 +99,12 @@ struct fake_cublaslt *fake_cublaslt_open(char *out_path) {
     fake_cublaslt_state_function *state;
     find(open_beside("libfake_cublaslt.so", out_path, 4096), "fake_cublaslt_state", &state);
     *state() = (struct fake_cublaslt){.ways = 3, .workspace = 4096};
+    return state();
+}
+
+struct fake_cudnn *fake_cudnn_open(char *out_path) {
+    fake_cudnn_state_function *state;
+    find(open_beside("libfake_cudnn.so", out_path, 4096), "fake_cudnn_state", &state);
+    *state() = (struct fake_cudnn)FAKE_CUDNN;
     return state();
 }

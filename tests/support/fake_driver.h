@@ -20,5 +20,8 @@ void fake_driver_open(struct fake_driver *driver);
  * 4096 characters. */
 struct fake_cublaslt;
 struct fake_cublaslt *fake_cublaslt_open(char *out_path);
+/* The same for cuDNN. */
+struct fake_cudnn;
+struct fake_cudnn *fake_cudnn_open(char *out_path);
 
 #endif
