@@ -46,8 +46,10 @@ static void print_infos(const char *title, const struct ingot_tensor_info *infos
 static void print_libraries(const json_t *libraries) {
     for (size_t i = 0; i < json_array_size(libraries); i++) {
         const json_t *library = json_array_get(libraries, i);
-        printf("needs       %s, for %lld kernels, where it runs: one of %s\n", json_text(library, "name"),
-               (long long)json_number(library, "kernels"), json_text(library, "files"));
+        const char *files = json_text(library, "files");
+        long long kernels = (long long)json_number(library, "kernels");
+        printf("needs       %s, for %lld kernel%s, where it runs: %s%s\n", json_text(library, "name"), kernels,
+               kernels == 1 ? "" : "s", strchr(files, ',') ? "one of " : "", files);
     }
 }
 

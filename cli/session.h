@@ -65,7 +65,7 @@ struct build_arguments {
          0,                                                                                                            \
          OPTION_TEXT,                                                                                                  \
          "all|generated",                                                                                              \
-         "CUDA: whether NVIDIA's cuBLASLt may be taken where it was\nmeasured as faster (default: all)",               \
+         "CUDA: whether NVIDIA's cuBLASLt and cuDNN may be taken where\nthey were measured as faster (default: all)",  \
          &(b).tactics},                                                                                                \
         {"jobs", 'j', OPTION_UNSIGNED, "N", "kernels compiled at once (default: one per processor)", &(b).jobs}, {     \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \

@@ -1,4 +1,4 @@
-/* Which regions cuBLASLt is a candidate for, and what it is told to do there. */
+/* Which regions libraries are candidates for, and what they are told to do there. */
 #include "support/support.h"
 
 #include <stdio.h>
@@ -14,28 +14,30 @@ struct expectation {
     const char *text;
     bool is_candidate;
     bool rounded_bias, has_bias, has_addend;
-    struct ig_library_call call;     /* types, layouts and activation */
-    int64_t sizes[IG_LIBRARY_SIZES]; /* -1: depends on symbols */
+    struct ig_library_call call;          /* library and operation, types, layouts and activation */
+    int64_t sizes[IG_LIBRARY_MOST_SIZES]; /* -1: depends on symbols */
 };
 
 static const struct ig_target sm_90 = {.isa = IG_ISA_CUDA, .sm = 90, .vector_bytes = 16};
 
-/* The library's candidates are behind all others, in the order of its choices. */
-static const struct ig_kernel *find(struct ig_graph *g, const struct ig_region *region) {
-    const struct ig_kernel *first = NULL;
-    uint32_t count = 0;
+/* Libraries' candidates are behind all others, in the order of their choices. The first of the library. */
+static const struct ig_kernel *find(struct ig_graph *g, const struct ig_region *region, uint32_t library) {
+    const struct ig_kernel *first[IG_LIBRARY_COUNT] = {0};
+    uint32_t counts[IG_LIBRARY_COUNT] = {0};
+    bool any = false;
     for (int i = 0; i < 64; i++) {
         const struct ig_kernel *k = ig_kernel_candidate(g, region, &sm_90, i);
         if (!k) break;
-        assert_true(k->library || !first);
+        assert_true(k->library || !any);
         assert_true(i > 0 || !k->library);
         if (!k->library) continue;
-        assert_int_equal(k->library->choice, count++);
+        any = true;
+        assert_int_equal(k->library->choice, counts[k->library->library]++);
         assert_null(ig_library_call_error(k->library));
-        if (!first) first = k;
+        if (k->library->choice == 0) first[k->library->library] = k;
     }
-    assert_true(count == 0 || count == 4);
-    return first;
+    assert_true(counts[library] == 0 || counts[library] == 4);
+    return first[library];
 }
 
 static void check(struct ig_job *job, void *argument) {
@@ -44,15 +46,16 @@ static void check(struct ig_job *job, void *argument) {
     struct ig_pass_options options = {.target = &sm_90};
     g = ig_pass_fuse(g, &options);
     assert_int_equal(g->regions.count, 1);
-    const struct ig_kernel *k = find(g, &g->regions.at[0]);
+    const struct ig_kernel *k = find(g, &g->regions.at[0], e->call.library);
     assert_int_equal(k != NULL, e->is_candidate);
     if (!k) return;
     const struct ig_library_call *call = k->library;
-    assert_int_equal(k->dims.count, IG_LIBRARY_SIZES);
-    for (int i = 0; i < IG_LIBRARY_SIZES; i++) {
+    assert_int_equal(call->operation, e->call.operation);
+    assert_int_equal(k->dims.count, ig_library_size_count(call));
+    for (uint32_t i = 0; i < k->dims.count; i++) {
         int64_t size = -1;
         if (!ig_dim_is_const(g->dims, k->dims.at[i], &size)) size = -1;
-        if (size != e->sizes[i]) fail_msg("size %d is %lld, not %lld", i, (long long)size, (long long)e->sizes[i]);
+        if (size != e->sizes[i]) fail_msg("size %u is %lld, not %lld", i, (long long)size, (long long)e->sizes[i]);
     }
     assert_int_equal(ig_library_is_adapted(k, call->bias), e->rounded_bias);
     assert_int_equal(call->bias != IG_LIBRARY_NO_OPERAND, e->has_bias);
@@ -186,10 +189,59 @@ static void pointwise_convolutions(void **state) {
     }
 }
 
+/* ---- cuDNN --------------------------------------------------------------------------------------------------------------- */
+
+/* x: f16[n,9,9,8] in groups, 8 filters of 3 x 3 as the pack pass leaves them, and what follows as `rest`. */
+static void conv_text(char *out, size_t size, int groups, const char *rest) {
+    int at = snprintf(out, size, "graph {\n  input %%0 \"x\": f16[n,9,9,8]\n  %%1 = constant() {data=[1");
+    for (int i = 1; i < 576; i++)
+        at += snprintf(out + at, size - (size_t)at, ",%d", i % 3);
+    snprintf(out + at, size - (size_t)at,
+             "]}: f16[%d,1,3,3,%d,8]\n"
+             "  %%2 = conv(%%0, %%1) {strides=[2,1], dilations=[1,2], before=[0,2], after=[0,2], groups=%d, acc=f32, "
+             "channels_last=1, packed=8, n=8, kernel=[3,3], math=0}: f32[n,4,9,8]\n%s}\n",
+             groups, 8 / groups, groups, rest);
+}
+
+static void convolutions(void **state) {
+    static const char plain[] = "  %3 = cast(%2) {to=f16, saturate=0}: f16[n,4,9,8]\n  output \"y\" = %3\n";
+    static const char sum[] =
+        "  %3 = constant() {data=[1,2,3,4,5,6,7,8]}: f32[8]\n  %4 = add(%2, %3): f32[n,4,9,8]\n"
+        "  input %5 \"z\": f16[n,4,9,8]\n  %6 = cast(%5) {to=f32, saturate=0}: f32[n,4,9,8]\n"
+        "  %7 = add(%4, %6): f32[n,4,9,8]\n  %8 = sigmoid(%7): f32[n,4,9,8]\n  %9 = mul(%7, %8): f32[n,4,9,8]\n"
+        "  %10 = cast(%9) {to=f16, saturate=0}: f16[n,4,9,8]\n  output \"y\" = %10\n";
+    static const char clip[] = "  %3 = constant() {data=[0]}: f32[]\n  %4 = max(%2, %3): f32[n,4,9,8]\n"
+                               "  %5 = constant() {data=[6]}: f32[]\n  %6 = min(%4, %5): f32[n,4,9,8]\n"
+                               "  %7 = cast(%6) {to=f16, saturate=0}: f16[n,4,9,8]\n  output \"y\" = %7\n";
+    struct ig_library_call call = {
+        .library = IG_LIBRARY_CUDNN, .operation = IG_LIBRARY_CONVOLUTION, .in_type = INGOT_F16, .out_type = INGOT_F16};
+    struct expectation e = {
+        .is_candidate = true, .call = call, .sizes = {-1, 8, 8, 1, 9, 9, 4, 9, 3, 3, 2, 1, 1, 2, 0, 2, 0, 2}};
+    char text[4096];
+    e.text = text;
+    conv_text(text, sizeof text, 1, plain);
+    expect(&e);
+    conv_text(text, sizeof text, 2, plain);
+    e.sizes[IG_LIBRARY_GROUPS] = 2;
+    expect(&e);
+    e.is_candidate = false; /* depthwise */
+    conv_text(text, sizeof text, 8, plain);
+    expect(&e);
+    e.is_candidate = true;
+    e.sizes[IG_LIBRARY_GROUPS] = 1;
+    conv_text(text, sizeof text, 1, clip);
+    e.call.activation = IG_LIBRARY_RELU6;
+    expect(&e);
+    conv_text(text, sizeof text, 1, sum);
+    e.call.activation = IG_LIBRARY_SILU;
+    e.has_bias = e.rounded_bias = e.has_addend = true;
+    expect(&e);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products),     cmocka_unit_test(what_follows),           cmocka_unit_test(gelu),
-        cmocka_unit_test(nothing_else), cmocka_unit_test(pointwise_convolutions),
+        cmocka_unit_test(nothing_else), cmocka_unit_test(pointwise_convolutions), cmocka_unit_test(convolutions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

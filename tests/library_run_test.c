@@ -131,8 +131,7 @@ static void says_what_library_it_needs(void **state) {
     begin(&f, 0);
     open_gpu(&f, "libno-such-cublaslt.so.1");
     assert_int_equal(open_context(&f), INGOT_DEVICE);
-    assert_non_null(
-        strstr(f.error.message, "the engine needs cuBLASLt: cannot load libno-such-cublaslt.so.1 ("));
+    assert_non_null(strstr(f.error.message, "the engine needs cuBLASLt: cannot load libno-such-cublaslt.so.1 ("));
     end(&f);
 }
 

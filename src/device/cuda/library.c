@@ -31,24 +31,28 @@ struct ig_cuda_libraries {
 
 /* ---- Loading -------------------------------------------------------------------------------------------------------- */
 
-static enum ingot_status make_table(struct ig_cuda *cuda, struct ingot_error *error) {
+/* Where libraries are kept, made at the first need; NULL and the status where there is none. */
+static struct ig_cuda_libraries *table(struct ig_cuda *cuda, enum ingot_status *out_status, struct ingot_error *error) {
+    if (cuda->libraries) return cuda->libraries;
     struct ig_cuda_libraries *l = ig_allocate(cuda->base.allocator, sizeof *l, _Alignof(struct ig_cuda_libraries));
-    if (!l) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a library");
-    enum ingot_status status =
+    if (!l) {
+        *out_status = IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a library");
+        return NULL;
+    }
+    *out_status =
         IG_CUDA_STATUS(cuda, error, "cannot create a stream", cuStreamCreate, &l->capture, CU_STREAM_NON_BLOCKING);
-    if (status != INGOT_OK)
-        ig_release(cuda->base.allocator, l, sizeof *l);
-    else
-        cuda->libraries = l;
-    return status;
+    if (*out_status == INGOT_OK) return cuda->libraries = l;
+    ig_release(cuda->base.allocator, l, sizeof *l);
+    return NULL;
 }
 
 enum ingot_status ig_cuda_library_need(struct ig_cuda *cuda, uint32_t library, struct ingot_error *error) {
+    enum ingot_status status = INGOT_OK;
     if (library >= IG_LIBRARY_COUNT)
         return IG_ERR(error, INGOT_UNSUPPORTED, "library number %u is not known on GPUs", library);
-    if (!cuda->libraries) IG_TRY(make_table(cuda, error));
-    void **open = &cuda->libraries->open[library];
-    return *open ? INGOT_OK : bindings[library]->open(cuda->base.allocator, cuda->library_files[library], open, error);
+    struct ig_cuda_libraries *l = table(cuda, &status, error);
+    if (!l || l->open[library]) return status;
+    return bindings[library]->open(cuda->base.allocator, cuda->library_files[library], &l->open[library], error);
 }
 
 static void discard(struct ig_cuda_libraries *l, struct kept *k) {
