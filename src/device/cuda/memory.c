@@ -5,6 +5,8 @@
  */
 #include "device/cuda/context.h"
 
+#include <unistd.h>
+
 #define MEBIBYTE ((double)(1 << 20))
 
 enum ingot_status ig_cuda_memory_init(struct ig_cuda *cuda, struct ingot_error *error) {
@@ -71,10 +73,18 @@ void ig_cuda_release(struct ig_cuda *cuda, void *memory) {
 
 /* ---- Of the host --------------------------------------------------------------------------------------------------- */
 
+static double host_mebibytes(void) {
+    return (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / MEBIBYTE;
+}
+
 enum ingot_status ig_cuda_allocate_host(struct ig_cuda *cuda, size_t size, void **out_memory,
                                         struct ingot_error *error) {
     void *memory = NULL;
     CUresult result = IG_CUDA(cuda, cuMemHostAlloc, &memory, size ? size : 1, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY,
+                      "out of pinned memory: %zu bytes (%.1f MiB) wanted of the host, which has %.1f MiB free", size,
+                      (double)size / MEBIBYTE, host_mebibytes());
     IG_TRY(ig_cuda_driver_check(&cuda->driver, result, error, "cannot allocate %zu bytes of pinned memory", size));
     *out_memory = memory;
     return INGOT_OK;
