@@ -123,6 +123,55 @@ static void data_may_lie_anywhere(void **state) {
     ingot_context_destroy(context);
 }
 
+enum { MANY = 60000, IN_A_ROW = 4 };
+
+/* Picture i of run `turn` is this one. */
+static int picture(int i, int turn) {
+    return (i * 5 + turn * 31) % LARGEST;
+}
+
+static void fill(float *many, int turn) {
+    for (int i = 0; i < MANY; i++)
+        memcpy(many + (size_t)i * PIXELS, pixels + (size_t)picture(i, turn) * PIXELS, PIXELS * sizeof *many);
+}
+
+static void check_many(const float *found, int turn) {
+    for (int i = 0; i < MANY; i++)
+        assert_true(agree(found + (size_t)i * CLASSES, expected + (size_t)picture(i, turn) * CLASSES, 1));
+}
+
+/* Inputs travel while other runs are computed, and their memory is the caller's again at once; results come in parts. */
+static void much_travels_beside_other_runs(void **state) {
+    struct ingot_context *context = make_context(NULL);
+    struct ingot_error error;
+    void *results[IN_A_ROW];
+    size_t in = (size_t)MANY * PIXELS * sizeof(float), out = (size_t)MANY * CLASSES * sizeof(float);
+    float *many = malloc(in), *there = malloc(out);
+    bind(context, MANY, many, INGOT_HOST);
+    for (int i = 0; i < IN_A_ROW; i++)
+        must(ingot_context_allocate(context, INGOT_PINNED, out, &results[i], &error), &error);
+    for (int turn = 0; turn < 2 * IN_A_ROW; turn++) {
+        fill(many, turn);
+        must(ingot_context_set_output_in(context, 0, INGOT_PINNED, results[turn % IN_A_ROW], out, &error), &error);
+        must(ingot_context_enqueue(context, NULL, &error), &error);
+        memset(many, 0xff, in);
+    }
+    must(ingot_context_wait(context, &error), &error);
+    for (int turn = IN_A_ROW; turn < 2 * IN_A_ROW; turn++)
+        check_many(results[turn % IN_A_ROW], turn);
+    must(ingot_context_set_output(context, 0, there, out, &error), &error);
+    for (int turn = 0; turn < 3; turn++) {
+        fill(many, turn);
+        run(context);
+        check_many(there, turn);
+    }
+    for (int i = 0; i < IN_A_ROW; i++)
+        ingot_context_free(context, INGOT_PINNED, results[i], out);
+    free(there);
+    free(many);
+    ingot_context_destroy(context);
+}
+
 static double now_us(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -316,9 +365,10 @@ static bool can_run(struct ingot_error *error) {
 /* The network's file may be given, where the sources are not. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_engine_runs_all_batches),   cmocka_unit_test(data_may_lie_anywhere),
-        cmocka_unit_test(enqueueing_takes_microseconds), cmocka_unit_test(times_and_profiles),
-        cmocka_unit_test(contexts_run_side_by_side),     cmocka_unit_test(runs_on_the_callers_streams),
+        cmocka_unit_test(one_engine_runs_all_batches),    cmocka_unit_test(data_may_lie_anywhere),
+        cmocka_unit_test(enqueueing_takes_microseconds),  cmocka_unit_test(times_and_profiles),
+        cmocka_unit_test(much_travels_beside_other_runs), cmocka_unit_test(contexts_run_side_by_side),
+        cmocka_unit_test(runs_on_the_callers_streams),
     };
     struct ingot_error error = {0};
     if (argc > 1) model_path = argv[1];
