@@ -83,6 +83,7 @@ static const struct conv convs[] = {
     {PLANE(1, 1, 1, 20, 1, 1, 1, 0), .bias = true},
     {PLANE(1, 5, 5, 1, 1, 3, 1, 1)},
     {PLANE(1, 4, 4, 600, 70, 3, 1, 1), .bias = true}, /* several steps of the depth */
+    {PLANE(2, 5, 7, 128, 24, 3, 1, 1)},               /* steps of whole channels, by taps */
     {PLANE(0, 4, 4, 8, 8, 3, 1, 1)},
     {PLANE(1, 0, 4, 8, 8, 1, 1, 0), .bias = true},
     {PLANE(1, 28, 28, 16, 200, 3, 1, 1), .relu = true},

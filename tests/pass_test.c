@@ -13,7 +13,7 @@
 #include "pass/pass.h"
 #include "support/support.h"
 
-enum { POISON = 1, MAX_PORTS = 8 };
+enum { POISON = 1, ON_GPU = 2, MAX_PORTS = 8 };
 
 struct rewrite {
     const char *passes; /* names, separated by spaces */
@@ -24,6 +24,7 @@ struct rewrite {
 };
 
 static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .sm = 90, .sm_own = true};
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------- */
 
@@ -92,8 +93,8 @@ static const char *summarize(struct ig_graph *g) {
 
 /* ---- Running a case ----------------------------------------------------------------------------------------------- */
 
-static struct ig_graph *run_passes(struct ig_graph *g, const char *names) {
-    struct ig_pass_options options = {.target = &target};
+static struct ig_graph *run_passes_for(const struct ig_target *wanted, struct ig_graph *g, const char *names) {
+    struct ig_pass_options options = {.target = wanted};
     for (const char *at = names; *at; at += strspn(at, " ")) {
         size_t length = strcspn(at, " ");
         bool known = false;
@@ -107,6 +108,10 @@ static struct ig_graph *run_passes(struct ig_graph *g, const char *names) {
         at += length;
     }
     return g;
+}
+
+static struct ig_graph *run_passes(struct ig_graph *g, const char *names) {
+    return run_passes_for(&target, g, names);
 }
 
 static double largest(const struct ingot_tensor *t) {
@@ -131,7 +136,7 @@ static void compare(const struct rewrite *r, const struct ingot_tensor *a, const
 static void check_rewrite(struct ig_job *job, void *argument) {
     const struct rewrite *r = argument;
     struct ig_graph *before = parse(job, r->before);
-    struct ig_graph *after = run_passes(before, r->passes);
+    struct ig_graph *after = run_passes_for(r->flags & ON_GPU ? &gpu : &target, before, r->passes);
     const char *found = summarize(after);
     if (r->after && strcmp(found, r->after) != 0)
         fail_msg("%s:\n%sfound    %s\nexpected %s", r->passes, r->before, found, r->after);
@@ -672,7 +677,35 @@ static const struct rewrite phases[] = {
      1e-6, 0},
 };
 
+/* Pictures of 3 or 4 channels in f16, by windows of k columns (3 rows) which move by `stride` columns from `before` on. */
+#define PICTURE(k, stride, before, after, channels, out)                                                               \
+    "  %3 = slice(%0) {starts=[0,0,0,0], sizes=[batch," channels ",6,5], steps=[1,1,1,1]}: f32[batch," channels        \
+    ",6,5]\n  %4 = cast(%3) {to=f16, saturate=0}: f16[batch," channels                                                 \
+    ",6,5]\n" DATA(5, "w", "[8," channels ",3," k "]") "  %6 = cast(%5) {to=f16, saturate=0}: f16[8," channels ",3," k \
+                                                       "]\n  %7 = conv(%4, %6) {strides=[1," stride                    \
+                                                       "], dilations=[1,1], before=[1," before "], after=[1," after    \
+                                                       "], groups=1, acc=f32, channels_last=0, packed=0, "             \
+                                                       "n=8, kernel=[3," k "], math=0}: f32[batch,8,6," out            \
+                                                       "]\n" OUT(7)
+
+static const struct rewrite pictures[] = {
+    /* five columns are three pairs, and a window that begins at an odd one is one longer */
+    {"layout pack", PICTURE("3", "2", "1", "1", "3", "3"),
+     "slice f32[batch,3,6,5]; cast f16[batch,3,6,5]; transpose f16[batch,6,5,3]; pad f16[batch,6,6,4]; "
+     "reshape f16[batch,6,3,8]; conv f32[batch,6,3,8]; transpose f32[batch,8,6,3]",
+     1e-3, ON_GPU},
+    {"layout pack", PICTURE("3", "2", "0", "0", "3", "2"), NULL, 1e-3, ON_GPU},
+    {"layout pack", PICTURE("2", "2", "1", "0", "3", "3"), NULL, 1e-3, ON_GPU},
+    {"layout pack", PICTURE("2", "2", "0", "3", "4", "4"), NULL, 1e-3, ON_GPU},
+    {"layout pack", PICTURE("5", "4", "3", "2", "3", "2"), NULL, 1e-3, ON_GPU},
+    {"layout pack", PICTURE("1", "4", "0", "0", "3", "2"), NULL, 1e-3, ON_GPU},
+    {"layout pack", PICTURE("2", "4", "0", "0", "3", "1"), NULL, 1e-3, ON_GPU}, /* three columns are left over */
+    {"layout pack", PICTURE("3", "3", "1", "1", "3", "2"), NULL, 1e-3, ON_GPU},
+    {"layout pack", PICTURE("3", "1", "1", "1", "4", "5"), NULL, 1e-3, ON_GPU},
+};
+
 static void test_views(void **state) {
+    CHECK_REWRITES(pictures);
     CHECK_REWRITES(phases);
     CHECK_REWRITES(views);
     CHECK_REWRITES(layouts);

@@ -118,6 +118,7 @@ static bool choose(struct gemm *s) {
     IG_ASSERT(s->k->job, c->choices > 0);
     if (c->choice >= c->choices) return false;
     *s->g = candidates[c->choice];
+    s->g->whole_depth = ig_dim_divides(s->k->dims, constant(s, s->g->bk), c->depth);
     if (s->a.kind == IG_CUDA_WINDOWS) describe_windows(s);
     return true;
 }

@@ -8,11 +8,12 @@
  *             Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             For GPUs, whose kernels want plain matrices, there is one panel as wide as all columns: NR is their number,
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay as they are.
- *             There the input of a convolution with few channels gets channels of zeros, so that each pixel is one load.
+ *             Convolutions of pictures are rewritten there so that what their windows read comes in whole loads (picture.c).
  *             The packing is done by pad, reshape and transpose of the constant, so it is a recipe.
  */
 #include "pass/match.h"
 #include "pass/passes.h"
+#include "pass/picture.h"
 #include "pass/view.h"
 
 enum { MOST_COLUMNS = 1 << 20 }; /* of a panel: what inference takes */
@@ -116,44 +117,22 @@ static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims,
     return ig_view_transpose(g, w, perm);
 }
 
-/* How many channels make a pixel one load of a GPU, where that is few more than there are: those of pictures. */
-static int64_t channels_of_a_load(const struct ig_target *target, enum ingot_dtype dtype, int64_t channels) {
-    int64_t lanes = 16 / (int64_t)ingot_dtype_size(dtype);
-    if (!ig_target_is_cuda(target) || channels < 3 || channels > 8) return channels;
-    return (channels + lanes - 1) / lanes * lanes;
-}
-
-/* Zeros behind the channels of an activation; before the cast that made it, whose region writes them as well then. */
-static ig_value pad_channels(struct ig_graph *g, ig_value v, int axis, int64_t channels) {
-    int64_t blocks;
-    ig_node_id id = g->values.at[v].node;
-    if (id == IG_NO_NODE || g->nodes.at[id].op != IG_OP_cast) return pad_to_panels(g, v, axis, channels, &blocks);
-    enum ingot_dtype dtype = ig_type_of(g, v)->dtype;
-    return ig_build_cast(g, pad_to_panels(g, g->nodes.at[id].in[0], axis, channels, &blocks), dtype);
-}
-
 static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
-    int64_t dims[INGOT_MAX_RANK], blocks;
+    int64_t dims[INGOT_MAX_RANK];
     int64_t groups = ig_attr_int(rw->in, n, IG_ATTR_groups);
     int rank = ig_type_of(g, in[1])->rank;
-    ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
     if (!ig_attr_int(rw->in, n, IG_ATTR_channels_last) || rank + 2 > INGOT_MAX_RANK || !can_pack(g, in[1], dims))
         return IG_NO_VALUE;
     if (groups > 1 && dims[0] == groups && dims[1] == 1)
         return rebuild(g, n, in, pack_depthwise(g, in[1], dims, rank), 1, dims[0]);
     int64_t nr = panel_width(rw->options->target, dims[0] / groups);
     if (nr == 0) return IG_NO_VALUE;
-    int64_t channels = channels_of_a_load(rw->options->target, ig_type_of(g, in[1])->dtype, dims[1]);
-    bool many_positions = false;
-    for (int i = 2; i < rank; i++)
-        many_positions |= dims[i] > 1;
-    if (groups == 1 && many_positions && channels != dims[1]) {
-        operands[0] = pad_channels(g, in[0], rank - 1, channels);
-        operands[1] = pad_to_panels(g, in[1], 1, channels, &blocks);
-        dims[1] = channels;
-    }
-    return rebuild(g, n, operands, pack_panels(g, operands[1], dims, rank, groups, nr), nr, dims[0]);
+    struct ig_node conv = *n;
+    ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
+    if (ig_target_is_cuda(rw->options->target) && groups == 1) ig_picture_pack(g, &conv, operands);
+    can_pack(g, operands[1], dims);
+    return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr), nr, dims[0]);
 }
 
 /* [gates*hidden,hidden] to [panels,hidden,gates,units] */

@@ -17,6 +17,7 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
                    (g->bm + g->bn) * line * element, g->bn + IG_CUDA_TILE_PAD);
     ig_text_printf(text, "enum { A_ACROSS = %d, B_ACROSS = %d, ACROSS_TURN = %d, WHOLE_DEPTH = %d };\n",
                    g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1, g->whole_depth);
+    ig_text_printf(text, "enum { WINDOWS = %d };\n", g->a == IG_CUDA_WINDOWS);
     if (g->a == IG_CUDA_WINDOWS) {
         ig_text_printf(text, "enum { TAPS_Y = %d, TAPS_X = %d, STRIDE_Y = %d, STRIDE_X = %d };\n", g->taps[0],
                        g->taps[1], g->strides[0], g->strides[1]);

@@ -50,6 +50,12 @@ __device__ __forceinline__ void share_out(long long depth, int &first, int &end)
     }
 }
 
+// Where a step begins in the depth.
+template <class LOAD_A> __device__ __forceinline__ long long depth_at(const LOAD_A &load_a, int step) {
+    if constexpr (WINDOWS) return load_a.depth_at(step);
+    return (long long)step * DEPTH;
+}
+
 // Begins to copy the operands' parts of the first steps. Where B is constant it comes first, and the results of the kernels
 // before this one are waited for meanwhile.
 template <class LOAD_A, class LOAD_B>
@@ -58,14 +64,15 @@ __device__ __forceinline__ void copy_first(unsigned to, const LOAD_A &load_a, co
     if constexpr (EARLY) {
 #pragma unroll
         for (int s = 0; s < STAGES - 1; s++)
-            if (first + s < end) load_b.load(to + s * STAGE_BYTES + A_BYTES, (long long)(first + s) * DEPTH, depth);
+            if (first + s < end) load_b.load(to + s * STAGE_BYTES + A_BYTES, depth_at(load_a, first + s), depth);
         asm volatile("griddepcontrol.wait;" ::: "memory");
     }
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
         if (first + s < end) {
-            load_a.load(to + s * STAGE_BYTES, (long long)(first + s) * DEPTH, depth);
-            if constexpr (!EARLY) load_b.load(to + s * STAGE_BYTES + A_BYTES, (long long)(first + s) * DEPTH, depth);
+            const long long at = depth_at(load_a, first + s);
+            load_a.load(to + s * STAGE_BYTES, at, depth);
+            if constexpr (!EARLY) load_b.load(to + s * STAGE_BYTES + A_BYTES, at, depth);
         }
         close_copies();
     }
@@ -76,8 +83,9 @@ template <class LOAD_A, class LOAD_B>
 __device__ __forceinline__ void copy_step(unsigned to, const LOAD_A &load_a, const LOAD_B &load_b, int step, int end,
                                           long long depth) {
     if (step < end) {
-        load_a.load(to, (long long)step * DEPTH, depth);
-        load_b.load(to + A_BYTES, (long long)step * DEPTH, depth);
+        const long long at = depth_at(load_a, step);
+        load_a.load(to, at, depth);
+        load_b.load(to + A_BYTES, at, depth);
     }
     close_copies();
 }

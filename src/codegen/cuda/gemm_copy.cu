@@ -13,9 +13,9 @@ template <int LINES, int BYTES, int TURN = 1> __device__ __forceinline__ unsigne
 }
 
 // Copies BYTES bytes where `inside`; else clears them, whatever `from` is. Those of 4 and more are under way until
-// wait_for_copies.
-template <int BYTES> __device__ __forceinline__ void copy(unsigned to, const char *from, bool inside) {
-    if constexpr (BYTES == 16) {
+// wait_for_copies. AGAIN: the block will soon copy the same bytes again, so that they are kept in the first cache.
+template <int BYTES, bool AGAIN = false> __device__ __forceinline__ void copy(unsigned to, const char *from, bool inside) {
+    if constexpr (BYTES == 16 && !AGAIN) {
         asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
     } else if constexpr (BYTES >= 4) {
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES),

@@ -8,6 +8,7 @@ template <int LINES, int COPY> struct windows {
     static constexpr int apart = one_line ? THREADS / LINES : THREADS / units;
     static constexpr int count = one_line ? (units + apart - 1) / apart : (LINES + apart - 1) / apart;
     static constexpr int lines = one_line ? 1 : count;
+    static constexpr bool overlap = TAPS_X > STRIDE_X || TAPS_Y > STRIDE_Y;
     const char *base; // first channel of the group
     int height, width;
     long long pixel;   // elements from one pixel to the next
@@ -48,6 +49,13 @@ template <int LINES, int COPY> struct windows {
         }
     }
 
+    // Steps of whole channels go through all taps first: what these share is then still in the first cache.
+    __device__ __forceinline__ long long depth_at(int step) const {
+        constexpr unsigned taps = TAPS_Y * TAPS_X;
+        if (channels % DEPTH != 0) return (long long)step * DEPTH;
+        return (long long)(step % taps) * channels + step / taps * DEPTH;
+    }
+
     // The element of the depth at which a copy begins, taken apart.
     struct tap {
         int row, column;
@@ -63,7 +71,7 @@ template <int LINES, int COPY> struct windows {
 
     __device__ __forceinline__ void copy_one(unsigned to, int l, int line, int byte, const tap &t) const {
         const bool valid = t.within && (inside[l] >> t.row & inside[l] >> (16 + t.column) & 1);
-        copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line, byte), from[l] + t.offset, valid);
+        copy<COPY, overlap>(to + place<LINES, DEPTH * ELEMENT>(line, byte), from[l] + t.offset, valid);
     }
 
     __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {
