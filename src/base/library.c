@@ -10,7 +10,7 @@ static const struct {
 } libraries[IG_LIBRARY_COUNT] = {
     [IG_LIBRARY_CUBLASLT] = {"cuBLASLt", "libcublasLt.so.13, libcublasLt.so.12", IG_LIBRARY_PRODUCT,
                              IG_LIBRARY_GELU + 1},
-    [IG_LIBRARY_CUDNN] = {"cuDNN", "libcudnn.so.9", IG_LIBRARY_CONVOLUTION, IG_LIBRARY_ACTIVATION_COUNT},
+    [IG_LIBRARY_CUDNN] = {"cuDNN", "libcudnn.so.9", IG_LIBRARY_CONVOLUTION, IG_LIBRARY_RELU + 1},
 };
 
 const char *ig_library_name(uint32_t library) {

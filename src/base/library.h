@@ -37,12 +37,7 @@ enum ig_library_operation { IG_LIBRARY_PRODUCT, IG_LIBRARY_CONVOLUTION, IG_LIBRA
 enum ig_library_activation {
     IG_LIBRARY_NO_ACTIVATION,
     IG_LIBRARY_RELU,
-    IG_LIBRARY_GELU, /* the one by tanh */
-    /* Not cuBLASLt's: */
-    IG_LIBRARY_RELU6,
-    IG_LIBRARY_SIGMOID,
-    IG_LIBRARY_TANH,
-    IG_LIBRARY_SILU,
+    IG_LIBRARY_GELU, /* the one by tanh; not cuDNN's */
     IG_LIBRARY_ACTIVATION_COUNT
 };
 

@@ -163,10 +163,7 @@ static void put_refusals(struct ig_text *t, const struct ig_kernel_set *set, con
 
 /* What stands in the place of a source. */
 static const char *call_text(struct ig_job *job, const struct ig_library_call *c) {
-    static const char *const activations[IG_LIBRARY_ACTIVATION_COUNT] = {
-        [IG_LIBRARY_NO_ACTIVATION] = "", [IG_LIBRARY_RELU] = ", relu",       [IG_LIBRARY_GELU] = ", gelu",
-        [IG_LIBRARY_RELU6] = ", relu6",  [IG_LIBRARY_SIGMOID] = ", sigmoid", [IG_LIBRARY_TANH] = ", tanh",
-        [IG_LIBRARY_SILU] = ", silu"};
+    static const char *const activations[] = {"", ", relu", ", gelu"};
     const char *in = c->rounded ? "tf32" : ingot_dtype_name((enum ingot_dtype)c->in_type);
     return ig_format(job, "/* %s: %s%s %s %s%s -> %s%s%s%s */\n", ig_library_name(c->library), in,
                      c->a_across ? " transposed" : "", c->operation == IG_LIBRARY_CONVOLUTION ? "convolved by" : "x",

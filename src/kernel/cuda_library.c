@@ -52,48 +52,20 @@ static bool is_gelu_of(const struct ig_library_region *p, ig_value x, ig_value g
     return other_of(p, square, IG_OP_mul, x) == x;
 }
 
-/* 0 … 6, in either order. */
-static ig_value clipped(const struct ig_library_region *p, ig_value v) {
-    ig_value x = with_scalar(p, v, IG_OP_min, 6), y = with_scalar(p, v, IG_OP_max, 0);
-    if (x != IG_NO_VALUE) return with_scalar(p, x, IG_OP_max, 0);
-    return y != IG_NO_VALUE ? with_scalar(p, y, IG_OP_min, 6) : IG_NO_VALUE;
-}
-
-/* f(v) for a function of one operand. */
-static ig_value operand_of(const struct ig_library_region *p, ig_value v, enum ig_op op) {
-    const struct ig_node *n = def_of(p, v, op);
-    return n ? n->in[0] : IG_NO_VALUE;
-}
-
-/* The x of x * f(x). */
-static ig_value gated(struct ig_library_region *p, ig_value v) {
-    const struct ig_node *n = def_of(p, v, IG_OP_mul);
-    for (int i = 0; n && i < 2; i++) {
-        ig_value x = n->in[i], gate = n->in[1 - i];
-        bool is_silu = operand_of(p, gate, IG_OP_sigmoid) == x;
-        if (!is_silu && !is_gelu_of(p, x, gate)) continue;
-        p->call->activation = is_silu ? IG_LIBRARY_SILU : IG_LIBRARY_GELU;
-        return x;
-    }
-    return IG_NO_VALUE;
-}
-
 /* What v is the activation of. */
 static ig_value find_activation(struct ig_library_region *p, ig_value v) {
-    const struct {
-        ig_value x;
-        enum ig_library_activation activation;
-    } found[] = {{clipped(p, v), IG_LIBRARY_RELU6},
-                 {with_scalar(p, v, IG_OP_max, 0), IG_LIBRARY_RELU},
-                 {operand_of(p, v, IG_OP_sigmoid), IG_LIBRARY_SIGMOID},
-                 {operand_of(p, v, IG_OP_tanh), IG_LIBRARY_TANH}};
-    for (size_t i = 0; i < sizeof found / sizeof *found; i++) {
-        if (found[i].x == IG_NO_VALUE) continue;
-        p->call->activation = found[i].activation;
-        return found[i].x;
+    ig_value x = with_scalar(p, v, IG_OP_max, 0);
+    const struct ig_node *n = def_of(p, v, IG_OP_mul);
+    if (x != IG_NO_VALUE) {
+        p->call->activation = IG_LIBRARY_RELU;
+        return x;
     }
-    ig_value x = gated(p, v);
-    return x != IG_NO_VALUE ? x : v;
+    for (int i = 0; n && i < 2; i++) {
+        if (!is_gelu_of(p, n->in[i], n->in[1 - i])) continue;
+        p->call->activation = IG_LIBRARY_GELU;
+        return n->in[i];
+    }
+    return v;
 }
 
 static bool same_dims(const struct ig_library_region *p, ig_value v) {

@@ -65,12 +65,20 @@ static bool is_padding(struct ig_contract *c, const ig_dim *sizes) {
     return true;
 }
 
+/* What follows must begin with a bias, and results be of the operands' type: for all else the library's engines have to be
+ * compiled where the engine runs, for seconds whenever there is a new shape. */
+static bool has_engine(const struct ig_library_region *r) {
+    bool follows = r->addend != IG_NO_VALUE || r->call->activation;
+    return r->call->in_type == r->call->out_type && (r->bias != IG_NO_VALUE || !follows);
+}
+
 bool ig_cuda_contract_convolution(struct ig_contract *c) {
     struct ig_library_region r;
     ig_dim sizes[IG_LIBRARY_CONV_SIZES];
     if (c->spatial < 1 || c->spatial > 2 || is_depthwise(c)) return false;
     if (!c->lower.is_input[c->node.in[0]] || !are_filters(c)) return false;
     if (!ig_library_region_init(&r, c, IG_LIBRARY_CUDNN, IG_LIBRARY_CONVOLUTION)) return false;
+    if (!has_engine(&r)) return false;
     find_sizes(c, sizes);
     if (!is_padding(c, sizes)) return false;
     r.call->a = (uint32_t)c->lower.buffer_of[c->node.in[0]];

@@ -1,7 +1,6 @@
 /* A stand-in for cuDNN; see fake_cudnn.h. */
 #include "fake_cudnn/fake_cudnn.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +45,6 @@ struct attribute {
 struct work {
     int32_t x[4], w[4], y[4], stride[2], dilation[2], before[2], after[2];
     int type, out_type, activation, way;
-    float most;
     bool adds, has_bias;
     const void *from[5]; /* by identifier of the operand: x, w, out, addend, bias */
 };
@@ -213,6 +211,10 @@ EXPORT cudnnStatus cudnnBackendGetAttribute(cudnnBackendDescriptor descriptor, i
         check(__func__, others[0])->way = d->way;
         break;
     case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: *found = notes_of(d->way, elements); break;
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
+        *found = state.compiled >> d->way & 1;
+        if (*found) *(int *)elements = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+        break;
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: memcpy(elements, &state.workspace, sizeof state.workspace); break;
     default: misuse(__func__, "an unknown attribute");
     }
@@ -281,7 +283,6 @@ static struct descriptor *convolution(const struct descriptor *d, struct work *w
 
 static struct descriptor *pointwise(const struct descriptor *d, const struct descriptor *x, struct work *w) {
     const struct descriptor *how = need_descriptor(__func__, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
-    const struct attribute *most = find(how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP);
     int mode = need_int(__func__, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE);
     if (need_descriptor(__func__, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != x) misuse(__func__, "not in a row");
     if (mode == CUDNN_POINTWISE_ADD) {
@@ -291,10 +292,8 @@ static struct descriptor *pointwise(const struct descriptor *d, const struct des
         if (b.id != 4 && b.id != 5) misuse(__func__, "an unknown summand");
         *(is_bias ? &w->has_bias : &w->adds) = true;
     } else {
-        double limit = 0;
-        if (most) memcpy(&limit, most->bytes, sizeof limit);
+        if (mode != CUDNN_POINTWISE_RELU_FWD) misuse(__func__, "an unknown activation");
         w->activation = mode;
-        w->most = (float)limit;
     }
     return need_descriptor(__func__, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
 }
@@ -354,18 +353,6 @@ static void store(int type, void *data, int64_t i, float value) {
     memcpy((char *)data + 2 * i, &half, sizeof half);
 }
 
-static double activate(const struct work *w, double x) {
-    switch (w->activation) {
-    case CUDNN_POINTWISE_RELU_FWD: return x < 0 ? 0 : w->most > 0 && x > (double)w->most ? (double)w->most : x;
-    case CUDNN_POINTWISE_TANH_FWD: return tanh(x);
-    case CUDNN_POINTWISE_SIGMOID_FWD: return 1 / (1 + exp(-x));
-    case CUDNN_POINTWISE_SWISH_FWD: return x / (1 + exp(-x));
-    case CUDNN_POINTWISE_GELU_APPROX_TANH_FWD:
-        return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
-    default: return x;
-    }
-}
-
 /* The sum under the kernel at a place. */
 static double window(const struct work *w, int64_t image, int64_t row, int64_t column, int64_t filter) {
     int64_t per_group = w->w[1], first = filter / (w->w[0] / (w->x[1] / per_group)) * per_group;
@@ -391,11 +378,11 @@ static void convolve(const void *data) {
         double sum = window(w, pixel / columns / rows, pixel / columns % rows, pixel % columns, filter);
         if (w->adds) sum += load(w->out_type, w->from[3], i);
         if (w->has_bias) sum += load(w->out_type, w->from[4], filter);
-        store(w->out_type, out, i, (float)activate(w, sum));
+        if (w->activation && sum < 0) sum = 0;
+        store(w->out_type, out, i, (float)sum);
     }
     state.convolutions++;
     state.way = w->way;
-    state.activation = w->activation;
 }
 
 EXPORT cudnnStatus cudnnBackendExecute(cudnnHandle handle, cudnnBackendDescriptor plan,

@@ -16,7 +16,8 @@ struct fake_cudnn {
     int tensor_cores; /* how many of them, the first ones, use these */
     int noted;        /* which of them has `note`; -1: none */
     int note;
-    uint32_t impossible; /* those of which no plan can be made: a set of bits */
+    uint32_t compiled;   /* those that have to be compiled first: a set of bits */
+    uint32_t impossible; /* those of which no plan can be made, likewise */
     int64_t workspace;   /* bytes that they need */
     /* Call number `fail_at` (from 1) of any function returns `fail_status`; 0: none. */
     uint64_t fail_at;
@@ -24,7 +25,7 @@ struct fake_cudnn {
     /* What it has seen. */
     uint64_t live, questions, convolutions; /* objects that exist; graphs that heuristics were asked for; done */
     int64_t alignment;                      /* of the last tensor */
-    int way, activation; /* number of the configuration that was last done, and what it did at the end */
+    int way;                                /* number of the configuration that was last done */
     char misuse[128];
 };
 

@@ -3,8 +3,9 @@
  *
  * Its heuristics answer for a graph of operations with configurations of engines, the best first. Those count that compute
  * what is asked for: not engines that round f32 operands where that is not allowed, that add in a type of less precision, in
- * no fixed order, or by transforms. The call's choice is a number among those that are left. What cannot be made into a plan
- * is passed over: then the next one is taken, and behind the last one the one before.
+ * no fixed order, or by transforms; nor those that have to be compiled first, which takes seconds whenever an engine meets
+ * a new shape. The call's choice is a number among those that are left. What cannot be made into a plan is passed over: then
+ * the next one is taken, and behind the last one the one before.
  */
 #include "device/cuda/cudnn_graph.h"
 
@@ -95,7 +96,13 @@ static void drop_configurations(struct configurations *c, int kept) {
         c->cudnn->cudnnBackendDestroyDescriptor(c->at[--c->count]);
 }
 
-static bool is_welcome(int note, const struct ig_library_call *call) {
+/* A list of notes on an engine, none of which may be unwelcome. */
+struct notes {
+    int attribute, type;
+    bool (*is_welcome)(int note, const struct ig_library_call *call);
+};
+
+static bool is_exact_enough(int note, const struct ig_library_call *call) {
     bool exact = call->in_type == INGOT_F32 && !call->rounded;
     switch (note) {
     case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
@@ -105,24 +112,37 @@ static bool is_welcome(int note, const struct ig_library_call *call) {
     }
 }
 
-/* Whether its engine computes what is asked for. */
+static bool is_ready(int note, const struct ig_library_call *call) {
+    (void)call;
+    return note != CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+}
+
+static cudnnStatus read_notes(const struct ig_cudnn *cudnn, cudnnBackendDescriptor engine, const struct notes *n,
+                              const struct ig_library_call *call, bool *out_welcome) {
+    int notes[MOST_NOTES];
+    int64_t count = 0;
+    cudnnStatus status = cudnn->cudnnBackendGetAttribute(engine, n->attribute, n->type, MOST_NOTES, &count, notes);
+    *out_welcome = !status;
+    for (int64_t i = 0; i < count && i < MOST_NOTES && *out_welcome; i++)
+        *out_welcome = n->is_welcome(notes[i], call);
+    return status;
+}
+
+/* Whether its engine computes what is asked for, and at once. */
 static cudnnStatus look_at(const struct ig_cudnn *cudnn, cudnnBackendDescriptor configuration,
                            const struct ig_library_call *call, bool *out_fits) {
+    static const struct notes lists[] = {{CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, is_exact_enough},
+                                         {CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE, is_ready}};
     cudnnBackendDescriptor engine;
-    int notes[MOST_NOTES];
     int64_t count = 0;
     cudnnStatus status = cudnn->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
     if (status) return status;
     status = cudnn->cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                              1, &count, &engine);
-    count = 0;
-    if (!status)
-        status = cudnn->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                                 MOST_NOTES, &count, notes);
-    cudnn->cudnnBackendDestroyDescriptor(engine);
     *out_fits = !status;
-    for (int64_t i = 0; i < count && i < MOST_NOTES && *out_fits; i++)
-        *out_fits = is_welcome(notes[i], call);
+    for (int i = 0; i < 2 && *out_fits; i++)
+        status = read_notes(cudnn, engine, &lists[i], call, out_fits);
+    cudnn->cudnnBackendDestroyDescriptor(engine);
     return status;
 }
 

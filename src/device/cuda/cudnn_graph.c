@@ -124,15 +124,14 @@ static cudnnBackendDescriptor convolve(struct graph *g) {
     return y;
 }
 
-/* f(x) or, with an operand, f(x, other). `most`: what ReLU does not exceed; 0: anything. */
-static cudnnBackendDescriptor pointwise(struct graph *g, int mode, double most, cudnnBackendDescriptor x,
+/* f(x) or, with an operand, f(x, other). */
+static cudnnBackendDescriptor pointwise(struct graph *g, int mode, cudnnBackendDescriptor x,
                                         cudnnBackendDescriptor other) {
     int compute = CUDNN_DATA_FLOAT;
     g->left--;
     cudnnBackendDescriptor how = ig_cudnn_begin(g->set, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     ig_cudnn_put(g->set, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     ig_cudnn_put(g->set, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    if (most > 0) ig_cudnn_put(g->set, how, CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP, CUDNN_TYPE_DOUBLE, 1, &most);
     ig_cudnn_finish(g->set, how);
     cudnnBackendDescriptor y = result_of(g);
     cudnnBackendDescriptor d = begin_operation(g, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
@@ -144,29 +143,23 @@ static cudnnBackendDescriptor pointwise(struct graph *g, int mode, double most, 
     return y;
 }
 
-/* The sums in this order: it has engines that need not be compiled for sum, bias and ReLU, but not the other way round. */
+/* The sums in this order: it has engines for sum, bias and ReLU, but not the other way round. */
 static void follow(struct graph *g, cudnnBackendDescriptor y) {
-    static const int activations[IG_LIBRARY_ACTIVATION_COUNT] = {
-        [IG_LIBRARY_RELU] = CUDNN_POINTWISE_RELU_FWD,  [IG_LIBRARY_GELU] = CUDNN_POINTWISE_GELU_APPROX_TANH_FWD,
-        [IG_LIBRARY_RELU6] = CUDNN_POINTWISE_RELU_FWD, [IG_LIBRARY_SIGMOID] = CUDNN_POINTWISE_SIGMOID_FWD,
-        [IG_LIBRARY_TANH] = CUDNN_POINTWISE_TANH_FWD,  [IG_LIBRARY_SILU] = CUDNN_POINTWISE_SWISH_FWD};
     const struct ig_library_call *c = g->call->what;
-    if (c->addend != IG_LIBRARY_NO_OPERAND)
-        y = pointwise(g, CUDNN_POINTWISE_ADD, 0, y, like_results(g, IG_CUDNN_ADDEND));
+    if (c->addend != IG_LIBRARY_NO_OPERAND) y = pointwise(g, CUDNN_POINTWISE_ADD, y, like_results(g, IG_CUDNN_ADDEND));
     if (c->bias != IG_LIBRARY_NO_OPERAND) {
         cudnnBackendDescriptor bias =
             tensor(g, IG_CUDNN_BIAS, c->out_type, 1, g->call->sizes[IG_LIBRARY_FILTERS], 1, 1);
-        y = pointwise(g, CUDNN_POINTWISE_ADD, 0, y, bias);
+        y = pointwise(g, CUDNN_POINTWISE_ADD, y, bias);
     }
-    if (c->activation != IG_LIBRARY_NO_ACTIVATION)
-        pointwise(g, activations[c->activation], c->activation == IG_LIBRARY_RELU6 ? 6 : 0, y, NULL);
+    if (c->activation == IG_LIBRARY_RELU) pointwise(g, CUDNN_POINTWISE_RELU_FWD, y, NULL);
 }
 
 cudnnBackendDescriptor ig_cudnn_graph(struct ig_cudnn_set *set, const struct ig_cuda_call *call) {
     const struct ig_library_call *c = call->what;
     struct graph g = {.set = set, .call = call, .next_id = IG_CUDNN_BIAS + 1};
-    g.left = (c->addend != IG_LIBRARY_NO_OPERAND) + (c->bias != IG_LIBRARY_NO_OPERAND) +
-             (c->activation != IG_LIBRARY_NO_ACTIVATION);
+    g.left =
+        (c->addend != IG_LIBRARY_NO_OPERAND) + (c->bias != IG_LIBRARY_NO_OPERAND) + (c->activation == IG_LIBRARY_RELU);
     follow(&g, convolve(&g));
     cudnnBackendDescriptor d = ig_cudnn_begin(set, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     ig_cudnn_put(set, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, g.n_operations, g.operations);
