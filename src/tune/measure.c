@@ -267,12 +267,20 @@ static uint64_t best_so_far(const struct ig_tuned_region *r) {
     return best;
 }
 
+/* The cost model's first choice, and each library's. */
+static bool is_favourite(const struct measure *x, uint32_t i) {
+    const struct ig_library_call *call = x->trials->list.at[i].code.kernel->library;
+    return i == 0 || (call && call->choice == 0);
+}
+
+/* The favourites before the others, for which there may be no time. */
 static void time_all(struct measure *x, const struct ig_subject *s) {
     uint64_t best = best_so_far(x->region);
-    for (uint32_t i = 0; i < x->trials->list.count; i++) {
+    for (uint32_t k = 0; k < 2 * x->trials->list.count; k++) {
+        uint32_t i = k % x->trials->list.count;
         struct trial *t = &x->trials->list.at[i];
-        if (!t->candidate) continue;
-        if (i > 0 && x->m->now() > x->m->end) return;
+        if (!t->candidate || is_favourite(x, i) != (k == i)) continue;
+        if (k > 0 && x->m->now() > x->m->end) return;
         check(x, s, t);
         if (!t->broken && !x->lost) time_trial(x, t, &best);
     }
