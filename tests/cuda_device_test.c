@@ -426,6 +426,62 @@ static void lets_kernels_start_early(void **state) {
     }
 }
 
+/* in: 3 lines of 4 floats, 8 apart; out: these, one after the other, and how many blocks there were. */
+static struct ig_launch launch_of_map(struct fixture *f, void *const *buffers) {
+    static const struct ig_tensor_map map = {0, 0, 1, 2, 32, 8, 4};
+    static const int64_t dims[] = {4, 3, 8};
+    struct ig_launch launch = twice(f, buffers, dims, 1000);
+    launch.name = "map";
+    launch.n_buffers = 2;
+    launch.n_dims = 3;
+    launch.maps = &map;
+    launch.n_maps = 1;
+    launch.lasting = true;
+    return launch;
+}
+
+static void expect_lines(const float *out, float first) {
+    for (int i = 0; i < 12; i++)
+        assert_true(out[i] == first + (float)(i / 4 * 8 + i % 4));
+    assert_true(out[12] == 3); /* as many as there are multiprocessors */
+}
+
+static void gives_kernels_tensor_maps(void **state) {
+    struct fixture f;
+    begin(&f);
+    float *in = allocate(&f, 256), *out = allocate(&f, 64);
+    struct ig_list *list = NULL;
+    for (int i = 0; i < 64; i++)
+        in[i] = (float)i;
+    struct ig_launch launch = launch_of_map(&f, (void *[]){in, out});
+    assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
+    expect_lines(out, 0);
+    launch = launch_of_map(&f, (void *[]){in + 4, out});
+    assert_int_equal(f.api->list_begin(f.device, f.stream, &f.error), INGOT_OK);
+    assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
+    launch.tiles = 0; /* nothing to do: nothing is encoded */
+    assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
+    assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    expect_lines(out, 4);
+    start_log(&f);
+    f.api->list_patch(f.device, list, 0, 0, in + 8);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    assert_string_equal(f.cuda->log, "cuCtxPushCurrent_v2 cuTensorMapEncodeTiled cuGraphExecKernelNodeSetParams_v2 "
+                                     "cuGraphLaunch cuCtxPopCurrent_v2 ");
+    expect_lines(out, 8);
+    f.api->list_patch(f.device, list, 0, 0, in + 1);
+    assert_int_equal(run(&f, list), INGOT_DEVICE);
+    assert_says(&f, "cannot describe a matrix of 3 lines of 4 elements to the copy engine");
+    f.api->list_patch(f.device, list, 0, 0, in);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    expect_lines(out, 0);
+    f.api->list_destroy(f.device, list);
+    f.api->release(f.device, in, 256);
+    f.api->release(f.device, out, 64);
+    end(&f);
+}
+
 /* Whatever call fails while a list is made, launched, changed and launched: a status, and nothing is left behind. */
 static void lists_fail_cleanly(void **state) {
     bool failed = true;
@@ -584,6 +640,7 @@ int main(void) {
         cmocka_unit_test(launches_a_list_with_one_call),
         cmocka_unit_test(makes_a_graph_anew),
         cmocka_unit_test(lets_kernels_start_early),
+        cmocka_unit_test(gives_kernels_tensor_maps),
         cmocka_unit_test(lists_fail_cleanly),
         cmocka_unit_test(reports_failures_at_the_wait),
         cmocka_unit_test(leaves_the_callers_context),

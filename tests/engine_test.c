@@ -94,9 +94,9 @@ static const struct ig_plan_step steps[] = {
     {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
 };
 static const struct ig_plan_kernel kernels[] = {
-    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0},
-    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0, 0, 0},
-    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 1, 0},
+    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0, 0, {{0}}, 0},
+    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0, 0, 1, 1, {{1, 1, 0, 1, 64, 128, 2}}, 0},
+    {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 1, 0, 0, {{0}}, 0},
 };
 static const struct ig_library_call calls[] = {
     {IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT, 2, 0, 1, 2, NONE, 3, INGOT_F16, INGOT_F32, 0, 1, 0, IG_LIBRARY_RELU},
@@ -500,6 +500,8 @@ static void follow(const struct ig_engine_file *file) {
             if (library) assert_null(ig_library_use_error(&p->calls[library - 1], step->n_operands, step->n_dims));
             if (step->kind == IG_STEP_KERNEL && !library)
                 sum += ((const unsigned char *)file->code)[p->kernels[step->kernel].entry];
+            for (uint32_t m = 0; step->kind == IG_STEP_KERNEL && m < p->kernels[step->kernel].n_maps; m++)
+                assert_null(ig_tensor_map_error(&p->kernels[step->kernel].maps[m], step->n_operands, step->n_dims));
             if (step->kind == IG_STEP_IF || step->kind == IG_STEP_LOOP)
                 assert_true(step->a > s && step->a < p->n_subplans);
         }
@@ -665,6 +667,62 @@ static void test_library_rules(void **state) {
     expect_broken(&plan, "library call 0 has results of a type");
 }
 
+static void test_map_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_kernel other[COUNT(kernels)];
+    memcpy(other, kernels, sizeof other);
+    plan.kernels = other;
+    static const struct {
+        struct ig_tensor_map map;
+        const char *expected;
+    } wrong[] = {
+        {{4, 1, 0, 1, 64, 128, 2}, "step 0 has a tensor map with an operand that is not there"},
+        {{UINT32_MAX, 1, 0, 1, 64, 128, 2}, "an operand that is not there"},
+        {{1, 2, 0, 1, 64, 128, 2}, "a dim that is not there"},
+        {{1, 1, UINT32_MAX, 1, 64, 128, 2}, "a dim that is not there"},
+        {{1, 1, 0, 2, 64, 128, 2}, "a dim that is not there"},
+        {{1, 1, 0, 1, 64, 128, 0}, "elements of another size"},
+        {{1, 1, 0, 1, 0, 128, 2}, "a box of a width"},
+        {{1, 1, 0, 1, 0x80000020, 128, 2}, "a box of a width"},
+        {{1, 1, 0, 1, 64, 0, 2}, "a box of a height"},
+        {{1, 1, 0, 1, 64, 257, 2}, "a box of a height"},
+    };
+    for (uint32_t i = 0; i < COUNT(wrong); i++) {
+        other[1].maps[0] = wrong[i].map;
+        expect_broken(&plan, wrong[i].expected);
+    }
+    other[1] = kernels[1];
+    other[1].n_maps = 0;
+    expect_broken(&plan, "kernel 1 has something in tensor map 0");
+    other[1].n_maps = IG_MOST_TENSOR_MAPS + 1;
+    expect_broken(&plan, "kernel 1 has 3 tensor maps");
+    other[1] = kernels[1], other[1].lasting = 2;
+    expect_broken(&plan, "kernel 1 says neither that it lasts");
+    other[1] = kernels[1], other[2].n_maps = 1;
+    expect_broken(&plan, "kernel 2 has 1 tensor maps");
+}
+
+/* The numbers that a map is used with: 5 lines of 24 elements, 32 apart, in 304 bytes. */
+static void test_map_sizes(void **state) {
+    const struct ig_tensor_map map = {0, 0, 1, 2, 64, 8, 2};
+    const int64_t right[] = {24, 5, 32};
+    assert_null(ig_tensor_map_sizes_error(&map, right, (4 * 32 + 24) * 2));
+    assert_non_null(ig_tensor_map_sizes_error(&map, right, (4 * 32 + 24) * 2 - 1));
+    static const int64_t wrong[][3] = {{0, 5, 32},
+                                       {24, 0, 32},
+                                       {-1, 5, 32},
+                                       {24, -5, 32},
+                                       {24, 5, 23},
+                                       {24, 5, 28},
+                                       {24, 5, INT64_MAX},
+                                       {INT64_MAX, 5, 32},
+                                       {24, INT64_MAX, 32},
+                                       {24, INT32_MAX, 32},
+                                       {24, 5, (int64_t)1 << 31}};
+    for (uint32_t i = 0; i < COUNT(wrong); i++)
+        assert_non_null(ig_tensor_map_sizes_error(&map, wrong[i], 1000));
+}
+
 /* ---- Speed ---- */
 
 static double seconds(void) {
@@ -705,6 +763,8 @@ int main(void) {
         cmocka_unit_test(test_hostile_headers),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_library_rules),
+        cmocka_unit_test(test_map_rules),
+        cmocka_unit_test(test_map_sizes),
         cmocka_unit_test(test_weights_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -343,6 +343,9 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
         kernels[i].threads = (uint32_t)k->kernel->threads;
         kernels[i].shared_bytes = (uint32_t)k->kernel->shared_bytes;
         kernels[i].waits = ig_target_has_early_start(set->target);
+        kernels[i].lasting = k->kernel->lasting;
+        kernels[i].n_maps = (uint32_t)k->kernel->n_maps;
+        memcpy(kernels[i].maps, k->kernel->maps, sizeof kernels[i].maps);
         if (!k->kernel->library) continue;
         kernels[i].waits = 0;
         kernels[i].threads = kernels[i].shared_bytes = 0;

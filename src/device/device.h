@@ -8,6 +8,7 @@
 #define IG_DEVICE_DEVICE_H
 
 #include "base/library.h"
+#include "base/tensor_map.h"
 
 struct ig_device;
 struct ig_stream; /* work enqueued on one stream is done in order */
@@ -28,8 +29,11 @@ struct ig_launch {
     uint32_t n_buffers;
     const int64_t *dims; /* copied by launch */
     uint32_t n_dims;
+    const struct ig_tensor_map *maps; /* CUDA: copied by launch; right for the dims where there are tiles */
+    uint32_t n_maps;
     int64_t tiles;
-    size_t scratch;       /* bytes per worker */
+    bool lasting;   /* CUDA: a block does tiles until none is left, so there need not be more than multiprocessors */
+    size_t scratch; /* bytes per worker */
     uint32_t max_workers; /* that its work pays for; 0: any number */
     /* CUDA: no kernel but a call of a library, of which `buffers` are the operands and `dims` the sizes, both as many as it
      * wants, and the sizes are right for the operands; copied by launch. NULL: a kernel. */

@@ -145,6 +145,14 @@ static enum ingot_status check_kernels(const struct checker *c) {
         REQUIRE(c, is_string(c, kernel->name) && is_string(c, kernel->fingerprint) && is_string(c, kernel->tactic),
                 "kernel %u has no name", i);
         REQUIRE(c, kernel->waits <= 1, "kernel %u says neither that it waits nor that it does not", i);
+        REQUIRE(c, kernel->lasting <= 1, "kernel %u says neither that it lasts nor that it does not", i);
+        REQUIRE(c, kernel->n_maps <= (kernel->library ? 0 : IG_MOST_TENSOR_MAPS), "kernel %u has %u tensor maps", i,
+                kernel->n_maps);
+        for (uint32_t m = kernel->n_maps; m < IG_MOST_TENSOR_MAPS; m++) {
+            static const struct ig_tensor_map none;
+            REQUIRE(c, memcmp(&kernel->maps[m], &none, sizeof none) == 0, "kernel %u has something in tensor map %u", i,
+                    m);
+        }
         REQUIRE(c, kernel->reserved == 0, "kernel %u has something in its reserved field", i);
     }
     return INGOT_OK;
@@ -224,6 +232,13 @@ static enum ingot_status check_kernel_step(const struct checker *c, uint32_t ind
     const struct ig_library_call *call = call_of(c, step);
     const char *wrong = call ? ig_library_use_error(call, step->n_operands, step->n_dims) : NULL;
     REQUIRE(c, !wrong, "step %u calls a library with %s", index, wrong);
+    const struct ig_plan_kernel *kernel = &c->plan->kernels[step->kernel];
+    for (uint32_t i = 0; i < kernel->n_maps; i++) {
+        wrong = ig_tensor_map_error(&kernel->maps[i], step->n_operands, step->n_dims);
+        REQUIRE(c, !wrong, "step %u has a tensor map with %s", index, wrong);
+        REQUIRE(c, c->plan->operands[step->operands + kernel->maps[i].buffer] != IG_PLAN_NONE,
+                "step %u has a tensor map of an operand that is missing", index);
+    }
     return INGOT_OK;
 }
 

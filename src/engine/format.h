@@ -79,7 +79,7 @@ _Static_assert(sizeof(struct ig_engine_header) == 136 + 24 * IG_PART_COUNT, "no 
 _Static_assert(sizeof(struct ig_plan_tensor) == 16 + 8 * INGOT_MAX_RANK, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_symbol) == 32 && sizeof(struct ig_shape_instr) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) == 24, "no padding in records");
-_Static_assert(sizeof(struct ig_plan_step) == 56 && sizeof(struct ig_plan_kernel) == 48, "no padding in records");
+_Static_assert(sizeof(struct ig_plan_step) == 56 && sizeof(struct ig_plan_kernel) == 112, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 56, "no padding in records");
 
 /* The first place for a part that comes after `end`; false where it does not fit in 64 bits. */

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/library.h"
+#include "base/tensor_map.h"
 
 #define IG_PLAN_NONE UINT32_MAX
 
@@ -102,6 +103,10 @@ struct ig_plan_kernel {
     uint32_t
         library; /* CUDA: not code of its own (entry is 0, portable UINT64_MAX) but call number library-1 of the table;
                          its operands and dims are those of the call. 0: code */
+    uint32_t lasting; /* CUDA: 1 where a block does tiles until none is left, and there need not be more blocks than the
+                         GPU has multiprocessors; 0 where it is given as many as there are tiles */
+    uint32_t n_maps;  /* CUDA: tensor maps, which it gets behind its other parameters */
+    struct ig_tensor_map maps[IG_MOST_TENSOR_MAPS]; /* those beyond n_maps are zero */
     uint32_t reserved;
 };
 

@@ -5,6 +5,7 @@
 #define IG_KERNEL_KERNEL_H
 
 #include "base/library.h"
+#include "base/tensor_map.h"
 #include "kernel/cuda_attend.h"
 #include "kernel/cuda_gemm.h"
 #include "kernel/loop.h"
@@ -24,8 +25,11 @@ struct ig_kernel {
     ig_dim scratch_bytes;           /* per thread */
     int threads;                    /* CUDA: of a block, which does a tile at a time; CPU: 0 */
     int shared_bytes;               /* CUDA: dynamic shared memory of a block */
-    int cluster; /* CUDA, sm_90 and up: blocks of a cluster, which are in step: `tiles` is a multiple of
+    int cluster;  /* CUDA, sm_90 and up: blocks of a cluster, which are in step: `tiles` is a multiple of
                                        it, and the grid has to be too; 0: no clusters */
+    bool lasting; /* CUDA: a block does tiles until none is left, and there are no more blocks than multiprocessors */
+    struct ig_tensor_map maps[IG_MOST_TENSOR_MAPS]; /* CUDA: parameters behind the others, map0 and so on */
+    int n_maps;
     const struct ig_cuda_gemm *gemm; /* CUDA: the matrix product that the loops call as gemm::…, or NULL; printed by
                                        ig_cuda_gemm before the function */
     const struct ig_cuda_attend *attend; /* likewise attend::… and ig_cuda_attend */

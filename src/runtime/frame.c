@@ -38,6 +38,20 @@ static enum ingot_status make_call(struct ig_frame_env *env, const struct ig_fra
     return INGOT_OK;
 }
 
+/* The same for the tensor maps of a kernel, for the copy engine. */
+static enum ingot_status check_maps(const struct ig_frame_env *env, const struct ig_frame *frame,
+                                    const struct ig_frame_step *step, struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    for (uint32_t i = 0; i < step->launch.n_maps && step->launch.tiles > 0; i++) {
+        const struct ig_tensor_map *map = &step->launch.maps[i];
+        size_t bytes = frame->bytes[ig_plan_operand(plan, step->plan, map->buffer)];
+        const char *wrong = ig_tensor_map_sizes_error(map, step->launch.dims, bytes);
+        if (wrong)
+            return IG_ERR(error, INGOT_BAD_ENGINE, "%s: a tensor map has %s", ig_frame_label(plan, step->plan), wrong);
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status make_kernel(struct ig_frame_env *env, const struct ig_frame *frame, struct ig_frame_step *step,
                                      struct ingot_error *error) {
     const struct ig_plan_step *plan_step = step->plan;
@@ -62,10 +76,14 @@ static enum ingot_status make_kernel(struct ig_frame_env *env, const struct ig_f
                                       .n_buffers = plan_step->n_operands,
                                       .dims = dims,
                                       .n_dims = plan_step->n_dims,
+                                      .maps = kernel->maps,
+                                      .n_maps = kernel->n_maps,
                                       .tiles = (int64_t)tiles,
+                                      .lasting = kernel->lasting != 0,
                                       .scratch = scratch,
                                       .max_workers = worthwhile_workers(env, plan_step)};
     if (scratch > env->scratch) env->scratch = scratch;
+    IG_TRY(check_maps(env, frame, step, error));
     return kernel->library ? make_call(env, frame, step, &plan->calls[kernel->library - 1], error) : INGOT_OK;
 }
 

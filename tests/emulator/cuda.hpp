@@ -182,8 +182,12 @@ EMULATED static void ptx_min_NaN_f32(float &c, float a, float b) {
 EMULATED static void ptx_max_NaN_f32(float &c, float a, float b) {
     c = a != a ? a : b != b ? b : a > b || (a == b && emulated_sign(b)) ? a : b;
 }
-EMULATED static float emulated_f16(unsigned half) {
-    return (float)emulated_bits<_Float16>((unsigned short)half);
+/* Without a call of the compiler's library, which it would be on processors without such numbers. */
+EMULATED static inline float emulated_f16(unsigned half) {
+    unsigned sign = (half & 0x8000) << 16, rest = half & 0x7fff;
+    if (rest >= 0x7c00) return emulated_bits<float>(sign | 0x7f800000 | rest << 13);
+    float scaled = emulated_bits<float>(rest << 13) * 0x1p112f; /* exponents count from elsewhere */
+    return emulated_bits<float>(sign | emulated_bits<unsigned>(scaled));
 }
 EMULATED static float emulated_bf16(unsigned half) {
     return __uint_as_float(half << 16);
@@ -280,6 +284,9 @@ EMULATED static void ptx_griddepcontrol_wait() {
 }
 EMULATED static void ptx_griddepcontrol_launch_dependents() {
 }
+EMULATED static void ptx_bar_sync(int name, int count) {
+    emulator->wait_named(name, count);
+}
 EMULATED static void ptx_bar_warp_sync(unsigned team = 0xffffffff) {
     emulator->sync_warp(team);
 }
@@ -295,6 +302,31 @@ EMULATED static void ptx_mov_u32(unsigned &rank) {
 }
 EMULATED static void ptx_mapa_shared__cluster_u32(unsigned &to, unsigned from, int rank) {
     to = emulator->map_rank(from, rank);
+}
+
+/* Of barriers in shared memory, and copies by the copy engine. */
+EMULATED static void ptx_mbarrier_init_shared__cta_b64(unsigned barrier, unsigned arrivals) {
+    emulator->start_round(barrier, arrivals);
+}
+EMULATED static void ptx_fence_mbarrier_init_release_cluster() {
+}
+EMULATED static void ptx_mbarrier_arrive_shared__cta_b64(unsigned barrier) {
+    emulator->arrive(barrier, 0);
+}
+EMULATED static void ptx_mbarrier_arrive_expect_tx_shared__cta_b64(unsigned barrier, unsigned bytes) {
+    emulator->arrive(barrier, bytes);
+}
+EMULATED static void ptx_mbarrier_try_wait_parity_shared__cta_b64(unsigned &over, unsigned barrier, unsigned parity) {
+    emulator->wait_round(barrier, parity);
+    over = 1;
+}
+EMULATED static void ptx_cp_async_bulk_tensor_2d_shared__cluster_global_mbarrier__complete_tx__bytes(
+    unsigned to, const void *map, int x, int y, unsigned barrier) {
+    emulator->bring(to, map, x, y, barrier);
+}
+EMULATED static void ptx_setmaxnreg_inc_sync_aligned_u32(int) {
+}
+EMULATED static void ptx_setmaxnreg_dec_sync_aligned_u32(int) {
 }
 
 /* ---- Instructions: matrices (PTX ISA, "Matrix fragments for mma.m16n8k16" and its neighbours) ----------------------------------- */
@@ -407,23 +439,30 @@ EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line
     }
     return at ^ ((at >> 7 & (o.width / 16 - 1)) << 4);
 }
+/* Eight lanes read the same columns: each checks an eighth of the accesses, and what the others have checked it reads as it is. */
 template <class GET>
 EMULATED static void emulated_group_product(float **c, int columns, const emulated_operand &a, const emulated_operand &b,
                                             GET get) {
     int lane = emulator->thread % 32, first = emulator->thread / 32 % 4 * 16 + lane / 4;
-    for (int half = 0; half < 2; half++) {
-        float left[16];
-        for (int k = 0; k < 16; k++)
-            left[k] = get(emulated_load<unsigned short>(
-                              emulated_place(a, (unsigned)(first + half * 8), (unsigned)k)), 0);
-        for (int j = 0; j < columns / 8; j++) {
-            for (int e = 0; e < 2; e++) {
-                unsigned column = (unsigned)(j * 8 + lane % 4 * 2 + e);
-                float sum = 0;
-                for (int k = 0; k < 16; k++)
-                    sum += left[k] * get(emulated_load<unsigned short>(emulated_place(b, column, (unsigned)k)), 0);
-                *c[j * 4 + half * 2 + e] += sum;
+    const char *shared = emulator->shared_at(b.start, 2, 0) - b.start;
+    float left[2][16];
+    for (int e = 0; e < 32; e++)
+        left[e / 16][e % 16] = get(emulated_load<unsigned short>(
+                                       emulated_place(a, (unsigned)(first + e / 16 * 8), (unsigned)(e % 16))), 0);
+    for (int j = 0; j < columns / 8; j++) {
+        for (int e = 0; e < 2; e++) {
+            unsigned column = (unsigned)(j * 8 + lane % 4 * 2 + e);
+            float sums[2] = {0, 0};
+            for (int k = 0; k < 16; k++) {
+                unsigned at = emulated_place(b, column, (unsigned)k);
+                unsigned short half = *(const unsigned short *)(shared + at);
+                if ((j + k) % 8 == lane / 4) half = emulated_load<unsigned short>(at);
+                float right = get(half, 0);
+                sums[0] += left[0][k] * right;
+                sums[1] += left[1][k] * right;
             }
+            *c[j * 4 + e] += sums[0];
+            *c[j * 4 + 2 + e] += sums[1];
         }
     }
 }
@@ -469,12 +508,21 @@ template <int N, int... I> struct emulated_count : emulated_count<N - 1, N - 1, 
 template <int... I> struct emulated_count<0, I...> {
     typedef emulated_numbers<I...> type;
 };
-template <class... A, int... I>
-EMULATED static void emulated_spread(void (*kernel)(A...), const long long *values, emulated_numbers<I...>) {
-    kernel((A)values[I]...);
+template <class A> EMULATED static A emulated_argument(const void *parameter) {
+    A value;
+    memcpy(&value, parameter, sizeof value);
+    return value;
 }
-template <class... A> EMULATED static void emulated_call(void (*kernel)(A...), const long long *values) {
-    emulated_spread(kernel, values, typename emulated_count<sizeof...(A)>::type());
+template <class... A, int... I>
+EMULATED static void emulated_spread(void (*kernel)(A...), void *const *parameters, emulated_numbers<I...>) {
+    kernel(emulated_argument<A>(parameters[I])...);
+}
+template <class... A> EMULATED static void emulated_call(void (*kernel)(A...), void *const *parameters) {
+    emulated_spread(kernel, parameters, typename emulated_count<sizeof...(A)>::type());
+}
+/* Tensor maps are what is larger than all others. */
+template <class... A> constexpr int emulated_maps(void (*)(A...)) {
+    return (0 + ... + (sizeof(A) == 128));
 }
 template <class... A> constexpr int emulated_parameters(void (*)(A...)) {
     return sizeof...(A);

@@ -90,6 +90,7 @@ static const struct fake_kernel *find(void *module, const char *name) {
     if (!k) abort();
     k->base.name = strdup(name);
     k->base.n_parameters = (uint32_t)found->parameters;
+    k->base.n_maps = (uint32_t)found->maps;
     k->object = dlsym(l->library, "emulated_object");
     k->kernel = found;
     k->next = l->kernels;
@@ -101,13 +102,10 @@ static const char *run(const struct fake_kernel *kernel, unsigned grid, unsigned
                        void **parameters) {
     static char message[600];
     const struct kernel *k = (const struct kernel *)kernel;
-    long long values[MOST_PARAMETERS];
-    for (uint32_t i = 0; i < kernel->n_parameters && i < MOST_PARAMETERS; i++)
-        memcpy(&values[i], parameters[i], sizeof values[i]);
     const struct emulated_launch launch = {.name = kernel->name,
                                            .object = k->object,
                                            .kernel = k->kernel,
-                                           .values = values,
+                                           .parameters = parameters,
                                            .blocks = (int)grid,
                                            .threads = (int)threads,
                                            .shared = shared};

@@ -10,12 +10,16 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include "fake_cuda/fake_cuda.h"
+
 enum {
     MOST_THREADS = 1024,
     MOST_RANKS = 16,
     MOST_COROUTINES = 8192,
     MOST_COPIES = 256,
     MOST_GROUPS = 32,
+    MOST_BOXES = 256, /* under way */
+    NAMED = 16,       /* barriers of a block */
     STACK = 256 << 10,
     SHOWN = 64,              /* bytes that lanes show each other */
     SHARED_BEGIN = 1024,     /* what shared memory's addresses begin with, as on sm_90 */
@@ -76,7 +80,7 @@ void emulator_remove_memory(void *begin) {
 
 /* ---- The grid that runs ------------------------------------------------------------------------------------------------- */
 
-enum wait { NOTHING, BLOCK, CLUSTER, WARP };
+enum wait { NOTHING, BLOCK, CLUSTER, WARP, NAMED_BARRIER, ROUND };
 
 struct copy {
     char *to;
@@ -84,10 +88,28 @@ struct copy {
     size_t size, valid;
 };
 
+/* What a barrier of the copy engine holds in its eight bytes of shared memory. */
+struct round {
+    uint16_t arrivals, missing; /* of a round; still to come */
+    int32_t bytes : 31;         /* announced and not yet there */
+    uint32_t parity : 1;
+};
+
+/* A box of a matrix on its way to shared memory. */
+struct box {
+    struct fake_tensor_map map;
+    char *to;
+    int x, y;
+    struct round *round;
+};
+
 struct thread {
     jmp_buf at;
     bool begun, done, parity;
     enum wait waiting;
+    int name; /* NAMED_BARRIER */
+    const struct round *round;
+    unsigned round_parity;
     unsigned team, parities; /* of the last meeting: its lanes, and which of their two places they show */
     uint16_t syncs;          /* of the warp, as far as the thread was there */
     unsigned n_copies, n_groups, groups[MOST_GROUPS]; /* copies under way; ends of the groups that are closed */
@@ -101,7 +123,9 @@ static struct {
     struct emulator seen;
     int count, ranks; /* threads of a block; blocks that run together */
     int current;      /* coroutine */
-    int arrived[MOST_RANKS], arrived_cluster;
+    int arrived[MOST_RANKS], arrived_cluster, arrived_named[MOST_RANKS][NAMED];
+    struct box boxes[MOST_BOXES];
+    unsigned n_boxes;
     uint32_t launch_epoch, block_epoch, epoch[MOST_RANKS], last_epoch;
     struct region dynamic[MOST_RANKS], variables; /* shared memory */
     char *kept[MOST_RANKS];                       /* variables of the blocks that do not run now */
@@ -247,7 +271,7 @@ static void pause_for(enum wait what) {
 /* A coroutine does a thread of one block after another. */
 static void live(void) {
     for (;;) {
-        grid.launch->kernel->start(grid.launch->values);
+        grid.launch->kernel->start(grid.launch->parameters);
         self()->done = true;
         pause_for(NOTHING);
     }
@@ -307,6 +331,54 @@ static void release(int from, int end, enum wait what) {
         grid.epoch[rank] = ++grid.last_epoch;
 }
 
+/* Threads whose round is over go on; true where there is one. */
+static bool release_rounds(void) {
+    bool any = false;
+    for (int i = 0; i < grid.count * grid.ranks; i++) {
+        struct thread *t = threads[i];
+        if (t->done || t->waiting != ROUND || t->round->parity == t->round_parity) continue;
+        t->waiting = NOTHING;
+        any = true;
+    }
+    return any;
+}
+
+static void end_round(struct round *r) {
+    if (r->missing > 0 || r->bytes > 0) return;
+    r->parity = !r->parity;
+    r->missing = r->arrivals;
+}
+
+/* Element by element; what lies beyond the matrix is zero. */
+static void bring_box(const struct box *b) {
+    const struct fake_tensor_map *m = &b->map;
+    for (uint32_t line = 0; line < m->box_lines; line++) {
+        for (uint32_t i = 0; i < m->box_width; i++) {
+            int64_t x = (int64_t)b->x + i, y = (int64_t)b->y + line;
+            size_t at = (size_t)line * m->swizzle + i * m->element;
+            char *to = b->to + (at ^ ((uintptr_t)(b->to + at) >> 7 & (m->swizzle / 16 - 1)) << 4);
+            bool inside = x >= 0 && y >= 0 && x < (int64_t)m->width && y < (int64_t)m->lines;
+            const char *from =
+                (const char *)(uintptr_t)m->memory + (inside ? y * (int64_t)m->pitch + x * m->element : 0);
+            if (inside)
+                memcpy(to, from, m->element);
+            else
+                memset(to, 0, m->element);
+        }
+    }
+    b->round->bytes -= (int32_t)(m->box_lines * m->box_width * m->element);
+    end_round(b->round);
+}
+
+/* The one that has been under way for longest. */
+static bool bring_first(void) {
+    if (grid.n_boxes == 0) return false;
+    const struct box first = grid.boxes[0];
+    memmove(grid.boxes, grid.boxes + 1, --grid.n_boxes * sizeof first);
+    bring_box(&first);
+    return true;
+}
+
 static void release_barriers(void) {
     int all = grid.count * grid.ranks;
     for (int rank = 0; rank < grid.ranks; rank++) {
@@ -326,7 +398,8 @@ static void refuse_parting(int all) {
     for (int i = 0; i < all; i++) {
         if (threads[i]->done) continue;
         become(i);
-        static const char *const names[] = {"", "the block", "the cluster", "its warp"};
+        static const char *const names[] = {"",         "the block",    "the cluster",
+                                            "its warp", "some threads", "the end of a round"};
         refuse("waits for %s forever: %d of %d threads have ended, the others wait elsewhere",
                names[threads[i]->waiting], ended, all);
     }
@@ -339,6 +412,7 @@ static void clear_threads(void) {
         t->waiting = NOTHING;
         t->syncs = 0;
         t->n_copies = t->n_groups = 0;
+        grid.n_boxes = 0;
     }
 }
 
@@ -372,7 +446,12 @@ static void run_blocks(int first) {
             left += !threads[i]->done;
         }
         release_barriers();
+        if (release_rounds()) continue;
         if (!progress && left > 0) {
+            if (bring_first()) {
+                release_rounds();
+                continue;
+            }
             bool waits = true;
             for (int i = 0; i < all; i++)
                 waits = waits && (threads[i]->done || threads[i]->waiting != NOTHING);
@@ -386,6 +465,23 @@ static void run_blocks(int first) {
 static void wait_block(void) {
     grid.arrived[grid.seen.rank]++;
     pause_for(BLOCK);
+}
+
+/* The last to come lets the others go on. */
+static void wait_named(int name, int count) {
+    struct thread *t = self();
+    int rank = grid.seen.rank, first = rank * grid.count, *arrived = &grid.arrived_named[rank][name & (NAMED - 1)];
+    if (name < 0 || name >= NAMED) refuse("waits at barrier %d of %d", name, NAMED);
+    t->name = name;
+    if (++*arrived < count) {
+        pause_for(NAMED_BARRIER);
+        return;
+    }
+    *arrived = 0;
+    for (int i = first; i < first + grid.count; i++) {
+        if (threads[i]->waiting == NAMED_BARRIER && threads[i]->name == name) threads[i]->waiting = NOTHING;
+    }
+    grid.epoch[rank] = ++grid.last_epoch;
 }
 
 static void wait_cluster(void) {
@@ -506,6 +602,59 @@ static char *shared_at(unsigned address, size_t size, int how) {
     return at;
 }
 
+/* Nobody looks at a barrier but by these functions. */
+static struct round *round_at(unsigned barrier) {
+    unsigned place = barrier & ((1u << RANK_BITS) - 1), other = barrier >> RANK_BITS;
+    struct region *r = &grid.dynamic[other > 0 ? (int)other - 1 : grid.seen.rank];
+    char *at = r->begin + ((long long)place - dynamic_begin());
+    _Static_assert(sizeof(struct round) == 8, "what a barrier has of shared memory");
+    if (place % 8 != 0) refuse("has a barrier at %u, no multiple of 8", place);
+    if (!lies_in(r, at, sizeof(struct round))) refuse_address(at, sizeof(struct round), true);
+    return (struct round *)(void *)at;
+}
+
+static void start_round(unsigned barrier, unsigned arrivals) {
+    *round_at(barrier) = (struct round){.arrivals = (uint16_t)arrivals, .missing = (uint16_t)arrivals};
+}
+
+static void arrive(unsigned barrier, unsigned bytes) {
+    struct round *r = round_at(barrier);
+    if (r->missing == 0 || r->arrivals == 0) refuse("arrives at a barrier that waits for nobody");
+    r->bytes += (int32_t)bytes;
+    r->missing--;
+    end_round(r);
+}
+
+/* A round is over when the next one has the other parity. */
+static void wait_round(unsigned barrier, unsigned parity) {
+    struct thread *t = self();
+    t->round = round_at(barrier);
+    t->round_parity = parity & 1;
+    if (t->round->arrivals == 0) refuse("waits at a barrier that was never started");
+    if (t->round->parity == t->round_parity) pause_for(ROUND);
+}
+
+static void bring(unsigned to, const void *map, int x, int y, unsigned barrier) {
+    struct box b = {.x = x, .y = y, .round = round_at(barrier)};
+    memcpy(&b.map, map, sizeof b.map);
+    if (b.map.magic != FAKE_TENSOR_MAP) refuse("uses a tensor map that was never encoded");
+    if (to % 128 != 0) refuse("brings a box to %u, no multiple of 128", to);
+    size_t size = (size_t)b.map.box_lines * b.map.swizzle, matrix = (b.map.lines - 1) * b.map.pitch;
+    if (b.map.box_width * b.map.element != b.map.swizzle) refuse("brings a box that is narrower than its pattern");
+    struct region *r = &grid.dynamic[grid.seen.rank];
+    b.to = r->begin + ((long long)to - dynamic_begin());
+    if (!lies_in(r, b.to, size)) refuse_address(b.to, size, true);
+    const char *from = (const char *)(uintptr_t)b.map.memory;
+    if (!region_of(from, matrix + b.map.width * b.map.element))
+        refuse_address(from, matrix + b.map.width * b.map.element, false);
+    if (!grid.options.late) {
+        bring_box(&b);
+        return;
+    }
+    if (grid.n_boxes == MOST_BOXES) refuse("has more than %d boxes under way", MOST_BOXES);
+    grid.boxes[grid.n_boxes++] = b;
+}
+
 /* ---- Launches ------------------------------------------------------------------------------------------------------------- */
 
 static void place_shared(const struct emulated_launch *l) {
@@ -530,11 +679,13 @@ static void begin_launch(const struct emulated_launch *l, const struct emulator_
     grid.ranks = l->kernel->cluster > 1 ? l->kernel->cluster : 1;
     grid.launch_epoch = ++grid.last_epoch;
     memset(grid.arrived, 0, sizeof grid.arrived);
+    memset(grid.arrived_named, 0, sizeof grid.arrived_named);
     grid.arrived_cluster = 0;
     grid.seen = (struct emulator){.blocks = l->blocks,
                                   .access = access_memory,
                                   .refuse = refuse,
                                   .wait_block = wait_block,
+                                  .wait_named = wait_named,
                                   .wait_cluster = wait_cluster,
                                   .meet = meet,
                                   .shown = shown,
@@ -544,7 +695,11 @@ static void begin_launch(const struct emulated_launch *l, const struct emulator_
                                   .wait_copies = wait_copies,
                                   .shared_address = shared_address,
                                   .map_rank = map_rank,
-                                  .shared_at = shared_at};
+                                  .shared_at = shared_at,
+                                  .start_round = start_round,
+                                  .arrive = arrive,
+                                  .wait_round = wait_round,
+                                  .bring = bring};
     *l->object->emulator = &grid.seen;
     place_shared(l);
     for (int i = 0; i < grid.count * grid.ranks; i++)

@@ -28,6 +28,8 @@ struct emulator {
     void (*access)(const void *at, size_t size, int how);
     void (*refuse)(const char *format, ...);
     void (*wait_block)(void);
+    /* Waits for `count` threads at barrier `name` of the block. */
+    void (*wait_named)(int name, int count);
     void (*wait_cluster)(void);
     /* Waits for the lanes of the warp in `team`; each sees the others' `mine` (64 bytes at most) by `shown`. */
     void (*meet)(unsigned team, const void *mine, size_t size);
@@ -41,6 +43,13 @@ struct emulator {
     unsigned (*shared_address)(const void *at);
     unsigned (*map_rank)(unsigned address, int rank);
     char *(*shared_at)(unsigned address, size_t size, int how);
+    /* Barriers in shared memory: how many arrivals a round takes; an arrival, before which so many bytes are announced; the
+     * end of the round of a parity. */
+    void (*start_round)(unsigned barrier, unsigned arrivals);
+    void (*arrive)(unsigned barrier, unsigned bytes);
+    void (*wait_round)(unsigned barrier, unsigned parity);
+    /* Brings a box of a matrix (struct fake_tensor_map) to shared memory and tells the barrier. */
+    void (*bring)(unsigned to, const void *map, int x, int y, unsigned barrier);
 };
 
 /* What an object tells of itself: the function "emulated_object". */
@@ -51,17 +60,17 @@ struct emulated_object {
 
 /* What an object tells of each kernel: "emulated_<name>". */
 struct emulated_kernel {
-    void (*start)(const long long *values);
-    int parameters, threads, cluster;
-    int alignment;             /* of dynamic shared memory */
-    char *shared, *shared_end; /* __shared__ variables, one set for all blocks */
+    void (*start)(void *const *parameters);
+    int parameters, maps, threads, cluster; /* maps: the last ones of the parameters */
+    int alignment;                          /* of dynamic shared memory */
+    char *shared, *shared_end;              /* __shared__ variables, one set for all blocks */
 };
 
 struct emulated_launch {
     const char *name;
     const struct emulated_object *object;
     const struct emulated_kernel *kernel;
-    const long long *values;
+    void *const *parameters;
     int blocks, threads;
     size_t shared; /* bytes of dynamic shared memory */
 };

@@ -111,7 +111,7 @@ static void print_instruction(FILE *out, const char *instruction, const struct a
 }
 
 static bool does_nothing(const char *instruction) {
-    static const char *const prefixes[] = {".reg", "setp.ne.b32 add"};
+    static const char *const prefixes[] = {".reg", "setp.ne.b32 add", "selp.b32 %0, 1, 0, over"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         if (strncmp(instruction, prefixes[i], strlen(prefixes[i])) == 0) return true;
     }
@@ -194,12 +194,13 @@ static void print_unit(FILE *out, const char *const *texts, unsigned count) {
                 i, i, i, i);
         print_text(out, texts[i]);
         if (find_head(texts[i], &h)) {
-            fprintf(out,
-                    "EMULATED static void start(const long long *values) { emulated_call(%s, values); }\n"
-                    "extern \"C\" { EMULATED extern const emulated_kernel emulated_%s;\n"
-                    "const emulated_kernel emulated_%s = {start, emulated_parameters(%s), %d, %d, %d, "
-                    "__start_emulated_shared%u, __stop_emulated_shared%u}; }\n",
-                    h.name, h.name, h.name, h.name, h.threads, h.cluster, h.alignment, i, i);
+            fprintf(
+                out,
+                "EMULATED static void start(void *const *parameters) { emulated_call(%s, parameters); }\n"
+                "extern \"C\" { EMULATED extern const emulated_kernel emulated_%s;\n"
+                "const emulated_kernel emulated_%s = {start, emulated_parameters(%s), emulated_maps(%s), %d, %d, %d, "
+                "__start_emulated_shared%u, __stop_emulated_shared%u}; }\n",
+                h.name, h.name, h.name, h.name, h.name, h.threads, h.cluster, h.alignment, i, i);
         }
         fputs("}\n", out);
     }

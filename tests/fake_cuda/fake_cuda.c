@@ -12,6 +12,7 @@
 #define MAX_DEVICES 4
 #define MAX_DEPTH 16
 #define MAX_PARAMETERS 300
+#define MAX_MAPS 4
 
 static struct fake_cuda state;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -377,6 +378,31 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, CUdeviceptr memory,
+                                       const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                                       const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+    CALL(false);
+    _Static_assert(sizeof(struct fake_tensor_map) == sizeof *map, "what kernels get");
+    const struct fake_tensor_map made = {.magic = FAKE_TENSOR_MAP,
+                                         .memory = memory,
+                                         .width = sizes[0],
+                                         .lines = sizes[1],
+                                         .pitch = strides[0],
+                                         .element = type == CU_TENSOR_MAP_DATA_TYPE_UINT16 ? 2 : 4,
+                                         .box_width = box[0],
+                                         .box_lines = box[1],
+                                         .swizzle = 16u << swizzle};
+    bool known = (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_UINT32) && rank == 2 &&
+                 steps[0] == 1 && steps[1] == 1 && interleave == 0 && swizzle >= 0 && swizzle <= 3;
+    bool right = memory % 16 == 0 && strides[0] % 16 == 0 && (uintptr_t)map % 64 == 0 && box[0] >= 1 && box[0] <= 256 &&
+                 box[1] >= 1 && box[1] <= 256 && sizes[0] >= 1 && sizes[0] <= UINT32_MAX && sizes[1] >= 1 &&
+                 sizes[1] <= UINT32_MAX && box[0] * made.element <= made.swizzle;
+    if (!known) misuse(__func__, "a map that no kernel asks for");
+    if (!right) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(map, &made, sizeof made);
+    return CUDA_SUCCESS;
+}
+
 /* ---- Streams and events ----------------------------------------------------------------------------------------------- */
 
 static void enqueue(struct fake_stream *stream, void (*run)(const void *data), const void *data, size_t size);
@@ -450,6 +476,7 @@ struct CUgraphNode_st {
     unsigned char data[FAKE_WORK_BYTES];
     unsigned grid, threads, shared;
     uint64_t values[MAX_PARAMETERS];
+    struct fake_tensor_map maps[MAX_MAPS];
     CUdeviceptr from, to;
     size_t size;
 };
@@ -493,8 +520,11 @@ static void set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *paramete
     node->threads = parameters->blockDimX;
     node->shared = parameters->sharedMemBytes;
     if (node->grid == 0 || node->threads == 0) misuse(__func__, "an empty launch");
-    uint32_t count = ((const struct fake_kernel *)node->function)->n_parameters;
-    if (count > MAX_PARAMETERS) abort();
+    const struct fake_kernel *kernel = (const struct fake_kernel *)node->function;
+    if (kernel->n_parameters > MAX_PARAMETERS || kernel->n_maps > MAX_MAPS) abort();
+    uint32_t count = kernel->n_parameters - kernel->n_maps;
+    for (uint32_t i = 0; i < kernel->n_maps; i++)
+        memcpy(&node->maps[i], parameters->kernelParams[count + i], sizeof node->maps[i]);
     for (uint32_t i = 0; i < count; i++)
         memcpy(&node->values[i], parameters->kernelParams[i], sizeof node->values[i]);
 }
@@ -695,6 +725,9 @@ static void run_node(CUgraphNode node) {
     void *parameters[MAX_PARAMETERS];
     for (size_t i = 0; i < MAX_PARAMETERS; i++)
         parameters[i] = &node->values[i];
+    const struct fake_kernel *kernel = (const struct fake_kernel *)node->function;
+    for (size_t i = 0; kernel && i < kernel->n_maps; i++)
+        parameters[kernel->n_parameters - kernel->n_maps + i] = &node->maps[i];
     if (node->function)
         run_kernel(node->function, node->grid, node->threads, node->shared, parameters);
     else if (node->run)

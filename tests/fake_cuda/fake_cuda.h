@@ -16,7 +16,7 @@
 
 struct fake_kernel {
     const char *name;
-    uint32_t n_parameters;
+    uint32_t n_parameters, n_maps; /* the last n_maps parameters are tensor maps, all others have 8 bytes */
     void (*run)(unsigned grid, unsigned threads, void **parameters);
 };
 
@@ -52,6 +52,14 @@ struct fake_cuda {
     char log[4096];        /* the names of calls, a space after each, while there is room */
     size_t log_size;
 };
+
+/* What a CUtensorMap holds here. */
+struct fake_tensor_map {
+    uint64_t magic, memory, width, lines, pitch; /* pitch: in bytes */
+    uint32_t element, box_width, box_lines, swizzle;
+    uint64_t unused[9];
+};
+#define FAKE_TENSOR_MAP 0x70616d726f736e65u
 
 #define FAKE_WORK_BYTES 256
 

@@ -46,6 +46,15 @@ static void run_pair(unsigned grid, unsigned threads, void **p) {
     EACH_ELEMENT(i, grid, number(p, 3), n) b[i] = a[i] + a[n - 1 - i];
 }
 
+/* Copies the matrix of a tensor map line by line, and tells of the grid behind it. */
+static void run_map(unsigned grid, unsigned threads, void **p) {
+    const struct fake_tensor_map *map = p[7];
+    float *to = floats(p, 1);
+    for (uint64_t line = 0; line < map->lines; line++, to += map->width)
+        memcpy(to, (const char *)(uintptr_t)map->memory + line * map->pitch, map->width * map->element);
+    *to = (float)grid;
+}
+
 static void run_mark(unsigned grid, unsigned threads, void **p) {
     int *marks = *(int **)p[0];
     int64_t bytes = number(p, 1), tiles = number(p, 2);
@@ -58,11 +67,9 @@ static void run_mark(unsigned grid, unsigned threads, void **p) {
     }
 }
 
-static const struct fake_kernel kernels[] = {{"add", 6, run_add},
-                                             {"twice", 4, run_twice},
-                                             {"pair", 5, run_pair},
-                                             {"mark", 4, run_mark},
-                                             {"twice_late", 4, run_twice}};
+static const struct fake_kernel kernels[] = {{"add", 6, 0, run_add},   {"twice", 4, 0, run_twice},
+                                             {"pair", 5, 0, run_pair}, {"mark", 4, 0, run_mark},
+                                             {"map", 8, 1, run_map},   {"twice_late", 4, 0, run_twice}};
 
 /* ---- Opening --------------------------------------------------------------------------------------------------------------- */
 

@@ -32,6 +32,7 @@ typedef struct CUarray_st *CUarray;
 
 enum {
     CUDA_SUCCESS = 0,
+    CUDA_ERROR_INVALID_VALUE = 1,
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_DEVICE = 100,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
@@ -60,7 +61,20 @@ enum { /* options of the functions below */
        CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1,
        CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
        CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+       CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1,
+       CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
+       CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
+       CU_TENSOR_MAP_SWIZZLE_32B = 1,
+       CU_TENSOR_MAP_SWIZZLE_64B = 2,
+       CU_TENSOR_MAP_SWIZZLE_128B = 3,
+       CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2,
+       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
 };
+
+/* Passed to kernels by value. */
+typedef struct {
+    _Alignas(64) uint64_t opaque[16];
+} CUtensorMap;
 
 typedef struct {
     int allocType, handleTypes;
@@ -105,74 +119,77 @@ typedef struct {
 
 /* Every function: F(name, symbol in the library, parameters). Those whose meaning changed over time have a version in the
  * symbol's name. */
-#define IG_CUDA_FUNCTIONS(F)                                                                                         \
-    F(cuInit, "cuInit", (unsigned flags))                                                                            \
-    F(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                                      \
-    F(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **text))                                         \
-    F(cuGetErrorString, "cuGetErrorString", (CUresult error, const char **text))                                     \
-    F(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                                            \
-    F(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                                  \
-    F(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                                 \
-    F(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                    \
-    F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device))                                    \
-    F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))                  \
-    F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                  \
-    F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                  \
-    F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                                  \
-    F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * unused, size_t * total))                                            \
-    F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * memory, size_t size))                                              \
-    F(cuMemFree, "cuMemFree_v2", (CUdeviceptr memory))                                                               \
-    F(cuMemHostAlloc, "cuMemHostAlloc", (void **memory, size_t size, unsigned flags))                                \
-    F(cuMemFreeHost, "cuMemFreeHost", (void *memory))                                                                \
-    F(cuMemHostRegister, "cuMemHostRegister_v2", (void *memory, size_t size, unsigned flags))                        \
-    F(cuMemHostUnregister, "cuMemHostUnregister", (void *memory))                                                    \
-    F(cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool * pool, const CUmemPoolProps *properties))                   \
-    F(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                                     \
-    F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                                            \
-      (CUdeviceptr * memory, size_t size, CUmemoryPool pool, CUstream stream))                                       \
-    F(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr memory, CUstream stream))                                       \
-    F(cuMemcpyAsync, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))              \
-    F(cuModuleLoadDataEx, "cuModuleLoadDataEx",                                                                      \
-      (CUmodule * module, const void *image, unsigned n_options, int *options, void **values))                       \
-    F(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                                           \
-    F(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction * function, CUmodule module, const char *name))        \
-    F(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))                     \
-    F(cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                         \
-    F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                      \
-    F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                 \
-    F(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                      \
-    F(cuEventCreate, "cuEventCreate", (CUevent * event, unsigned flags))                                             \
-    F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                          \
-    F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                              \
-    F(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                     \
-    F(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent begin, CUevent end))                   \
-    F(cuLaunchKernel, "cuLaunchKernel",                                                                              \
-      (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,   \
-       unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra))                         \
-    F(cuGraphCreate, "cuGraphCreate", (CUgraph * graph, unsigned flags))                                             \
-    F(cuGraphDestroy, "cuGraphDestroy", (CUgraph graph))                                                             \
-    F(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2",                                                               \
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after,                                  \
-       const CUDA_KERNEL_NODE_PARAMS *parameters))                                                                   \
-    F(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode",                                                                  \
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, const CUDA_MEMCPY3D *parameters, \
-       CUcontext context))                                                                                           \
-    F(cuGraphAddEmptyNode, "cuGraphAddEmptyNode",                                                                    \
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after))                                 \
-    F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode",                                                          \
-      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, CUgraph child))                  \
-    F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))                                  \
-    F(cuStreamEndCapture, "cuStreamEndCapture", (CUstream stream, CUgraph * graph))                                  \
-    F(cuGraphInstantiate, "cuGraphInstantiateWithFlags",                                                             \
-      (CUgraphExec * executable, CUgraph graph, unsigned long long flags))                                           \
-    F(cuGraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec executable))                                            \
-    F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2",                                           \
-      (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters))                         \
-    F(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams",                                              \
-      (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *parameters, CUcontext context))                \
-    F(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams",                                      \
-      (CUgraphExec executable, CUgraphNode node, CUgraph child))                                                     \
-    F(cuGraphUpload, "cuGraphUpload", (CUgraphExec executable, CUstream stream))                                     \
+#define IG_CUDA_FUNCTIONS(F)                                                                                           \
+    F(cuInit, "cuInit", (unsigned flags))                                                                              \
+    F(cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                                        \
+    F(cuGetErrorName, "cuGetErrorName", (CUresult error, const char **text))                                           \
+    F(cuGetErrorString, "cuGetErrorString", (CUresult error, const char **text))                                       \
+    F(cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                                              \
+    F(cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                                    \
+    F(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                                   \
+    F(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                      \
+    F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device))                                      \
+    F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))                    \
+    F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                    \
+    F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                    \
+    F(cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                                    \
+    F(cuMemGetInfo, "cuMemGetInfo_v2", (size_t * unused, size_t * total))                                              \
+    F(cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * memory, size_t size))                                                \
+    F(cuMemFree, "cuMemFree_v2", (CUdeviceptr memory))                                                                 \
+    F(cuMemHostAlloc, "cuMemHostAlloc", (void **memory, size_t size, unsigned flags))                                  \
+    F(cuMemFreeHost, "cuMemFreeHost", (void *memory))                                                                  \
+    F(cuMemHostRegister, "cuMemHostRegister_v2", (void *memory, size_t size, unsigned flags))                          \
+    F(cuMemHostUnregister, "cuMemHostUnregister", (void *memory))                                                      \
+    F(cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool * pool, const CUmemPoolProps *properties))                     \
+    F(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                                       \
+    F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                                              \
+      (CUdeviceptr * memory, size_t size, CUmemoryPool pool, CUstream stream))                                         \
+    F(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr memory, CUstream stream))                                         \
+    F(cuMemcpyAsync, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))                \
+    F(cuModuleLoadDataEx, "cuModuleLoadDataEx",                                                                        \
+      (CUmodule * module, const void *image, unsigned n_options, int *options, void **values))                         \
+    F(cuModuleUnload, "cuModuleUnload", (CUmodule module))                                                             \
+    F(cuModuleGetFunction, "cuModuleGetFunction", (CUfunction * function, CUmodule module, const char *name))          \
+    F(cuFuncSetAttribute, "cuFuncSetAttribute", (CUfunction function, int attribute, int value))                       \
+    F(cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned flags))                                           \
+    F(cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                                        \
+    F(cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                                   \
+    F(cuStreamWaitEvent, "cuStreamWaitEvent", (CUstream stream, CUevent event, unsigned flags))                        \
+    F(cuEventCreate, "cuEventCreate", (CUevent * event, unsigned flags))                                               \
+    F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                            \
+    F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                                \
+    F(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                       \
+    F(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent begin, CUevent end))                     \
+    F(cuLaunchKernel, "cuLaunchKernel",                                                                                \
+      (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
+       unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra))                           \
+    F(cuGraphCreate, "cuGraphCreate", (CUgraph * graph, unsigned flags))                                               \
+    F(cuGraphDestroy, "cuGraphDestroy", (CUgraph graph))                                                               \
+    F(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2",                                                                 \
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after,                                    \
+       const CUDA_KERNEL_NODE_PARAMS *parameters))                                                                     \
+    F(cuGraphAddMemcpyNode, "cuGraphAddMemcpyNode",                                                                    \
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, const CUDA_MEMCPY3D *parameters,   \
+       CUcontext context))                                                                                             \
+    F(cuGraphAddEmptyNode, "cuGraphAddEmptyNode",                                                                      \
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after))                                   \
+    F(cuGraphAddChildGraphNode, "cuGraphAddChildGraphNode",                                                            \
+      (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, CUgraph child))                    \
+    F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))                                    \
+    F(cuStreamEndCapture, "cuStreamEndCapture", (CUstream stream, CUgraph * graph))                                    \
+    F(cuGraphInstantiate, "cuGraphInstantiateWithFlags",                                                               \
+      (CUgraphExec * executable, CUgraph graph, unsigned long long flags))                                             \
+    F(cuGraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec executable))                                              \
+    F(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams_v2",                                             \
+      (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters))                           \
+    F(cuGraphExecMemcpyNodeSetParams, "cuGraphExecMemcpyNodeSetParams",                                                \
+      (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *parameters, CUcontext context))                  \
+    F(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams",                                        \
+      (CUgraphExec executable, CUgraphNode node, CUgraph child))                                                       \
+    F(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
+      (CUtensorMap * map, int type, uint32_t rank, CUdeviceptr memory, const uint64_t *sizes, const uint64_t *strides, \
+       const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))              \
+    F(cuGraphUpload, "cuGraphUpload", (CUgraphExec executable, CUstream stream))                                       \
     F(cuGraphLaunch, "cuGraphLaunch", (CUgraphExec executable, CUstream stream))
 
 /* NULL in drivers older than IG_CUDA_EDGES_DRIVER. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/cuda/library.h"
+#include "device/cuda/tensor_map.h"
 
 #define FIRST_CAPACITY 32
 #define NONE UINT32_MAX
@@ -12,8 +13,8 @@
 
 enum kind { KERNEL, COPY, LIBRARY };
 
-/* A kernel's parameters are its buffers, dims, tiles and scratch memory, all of 8 bytes; a copy's are source and
- * destination; a library's are the operands and the sizes. */
+/* A kernel's parameters are its buffers, dims, tiles and scratch memory, all of 8 bytes, and behind them its tensor maps; a
+ * copy's are source and destination; a library's are the operands and the sizes. */
 struct item {
     enum kind kind;
     CUfunction function; /* KERNEL */
@@ -23,7 +24,10 @@ struct item {
     const uint32_t *after; /* items; NULL: all before it */
     uint32_t n_after;
     uint64_t *values;
-    void **pointers; /* to the values; LIBRARY: the operands themselves */
+    void **pointers;            /* to the values, then to the tensor maps; LIBRARY: the operands themselves */
+    struct ig_tensor_map *maps; /* KERNEL */
+    CUtensorMap *encoded;
+    uint32_t n_maps, n_buffers;
     uint32_t n_values, grid, threads, shared;
     size_t scratch; /* bytes for each block; LIBRARY: in all */
     size_t size;    /* of a copy */
@@ -96,10 +100,10 @@ static bool grow(struct ig_list *list) {
     return true;
 }
 
-/* Appends an item with room for its values; NULL where there is no memory. */
-static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values) {
+/* Appends an item with room for its values and pointers to as many and n_maps more; NULL where there is no memory. */
+static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values, uint32_t n_maps) {
     uint64_t *values = ig_arena_alloc(&list->arena, n_values * sizeof *values);
-    void **pointers = ig_arena_alloc(&list->arena, n_values * sizeof *pointers);
+    void **pointers = ig_arena_alloc(&list->arena, ((size_t)n_values + n_maps) * sizeof *pointers);
     if (!values || !pointers || (list->count == list->capacity && !grow(list))) return NULL;
     for (uint32_t i = 0; i < n_values; i++)
         pointers[i] = &values[i];
@@ -135,10 +139,25 @@ static uint64_t address(const void *memory) {
     return (uint64_t)(uintptr_t)memory;
 }
 
+/* The maps that a kernel gets, to be encoded when its node is made or told. */
+static bool add_maps(struct ig_list *list, struct item *item, const struct ig_launch *launch) {
+    if (launch->n_maps == 0) return true;
+    const size_t alignment = _Alignof(CUtensorMap), bytes = launch->n_maps * sizeof(CUtensorMap);
+    char *memory = ig_arena_alloc(&list->arena, bytes + alignment);
+    item->maps = ig_arena_alloc(&list->arena, launch->n_maps * sizeof *item->maps);
+    if (!memory || !item->maps) return false;
+    memcpy(item->maps, launch->maps, launch->n_maps * sizeof *item->maps);
+    item->encoded = (CUtensorMap *)(void *)(memory + (alignment - (uintptr_t)memory % alignment) % alignment);
+    item->n_maps = launch->n_maps;
+    for (uint32_t i = 0; i < launch->n_maps; i++)
+        item->pointers[item->n_values + i] = &item->encoded[i];
+    return true;
+}
+
 enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
                                           uint32_t grid, struct ingot_error *error) {
-    struct item *item = add(list, KERNEL, launch->n_buffers + launch->n_dims + 2);
-    if (!item) return no_memory(error);
+    struct item *item = add(list, KERNEL, launch->n_buffers + launch->n_dims + 2, launch->n_maps);
+    if (!item || !add_maps(list, item, launch)) return no_memory(error);
     uint64_t *value = item->values;
     for (uint32_t i = 0; i < launch->n_buffers; i++)
         *value++ = address(launch->buffers[i]);
@@ -146,6 +165,7 @@ enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_
         *value++ = (uint64_t)launch->dims[i];
     *value++ = (uint64_t)launch->tiles; /* the last one, scratch memory, is known when the graph is made */
     item->function = function;
+    item->n_buffers = launch->n_buffers;
     item->grid = grid;
     item->threads = launch->threads;
     item->shared = launch->shared;
@@ -157,7 +177,7 @@ enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_
 
 enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
                                         struct ingot_error *error) {
-    struct item *item = add(list, COPY, 2);
+    struct item *item = add(list, COPY, 2, 0);
     if (!item) return no_memory(error);
     item->values[0] = address(from);
     item->values[1] = address(to);
@@ -168,7 +188,7 @@ enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const vo
 enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig_launch *launch,
                                            struct ingot_error *error) {
     struct ig_library_call *call = ig_arena_alloc(&list->arena, sizeof *call);
-    struct item *item = call ? add(list, LIBRARY, launch->n_buffers + launch->n_dims) : NULL;
+    struct item *item = call ? add(list, LIBRARY, launch->n_buffers + launch->n_dims, 0) : NULL;
     if (!item) return no_memory(error);
     *call = *launch->library;
     for (uint32_t i = 0; i < launch->n_buffers; i++) {
@@ -217,6 +237,13 @@ static bool does_nothing(const struct item *item) {
 
 static void set_scratch(struct item *item, void *memory) {
     if (item->kind == KERNEL) item->values[item->n_values - 1] = item->scratch ? address(memory) : 0;
+}
+
+static enum ingot_status encode_maps(struct ig_cuda *cuda, const struct item *item, struct ingot_error *error) {
+    for (uint32_t i = 0; i < item->n_maps && item->grid > 0; i++)
+        IG_TRY(ig_cuda_encode_tensor_map(cuda, &item->maps[i], item->values[item->maps[i].buffer],
+                                         (const int64_t *)item->values + item->n_buffers, &item->encoded[i], error));
+    return INGOT_OK;
 }
 
 static bool has_programmatic_edges(const struct ig_cuda *cuda) {
@@ -282,6 +309,7 @@ static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, st
         result = IG_CUDA(cuda, cuGraphAddMemcpyNode, &item->node, list->graph, place->after, place->n_after, &copy,
                          cuda->context);
     } else {
+        IG_TRY(encode_maps(cuda, item, error));
         result = add_kernel_node(cuda, list->graph, item, place);
     }
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add launch %u of %u to a graph",
@@ -381,6 +409,8 @@ static bool tell_library_node(struct ig_cuda *cuda, struct ig_list *list, const 
 
 static CUresult tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
     if (item->kind == KERNEL) {
+        struct ingot_error ignored;
+        if (encode_maps(cuda, item, &ignored) != INGOT_OK) return CUDA_ERROR_INVALID_VALUE;
         const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
         return IG_CUDA(cuda, cuGraphExecKernelNodeSetParams, list->executable, item->node, &kernel);
     }

@@ -6,6 +6,7 @@
 #include "device/cuda/library.h"
 #include "device/cuda/list.h"
 #include "device/cuda/module.h"
+#include "device/cuda/tensor_map.h"
 
 /* ---- Streams --------------------------------------------------------------------------------------------------------- */
 
@@ -100,6 +101,7 @@ enum ingot_status ig_cuda_copy(struct ig_cuda *cuda, struct ig_stream *stream, v
 static uint32_t grid_of(const struct ig_cuda *cuda, const struct ig_launch *launch) {
     uint64_t tiles = launch->tiles > 0 ? (uint64_t)launch->tiles : 0;
     uint64_t most = launch->scratch ? ig_cuda_scratch_blocks(cuda, launch->scratch) : INT_MAX;
+    if (launch->lasting && cuda->info.processors < most) most = cuda->info.processors;
     return (uint32_t)(tiles < most ? tiles : most);
 }
 
@@ -117,7 +119,8 @@ static enum ingot_status reserve_parameters(struct ig_cuda *cuda, size_t count, 
 static enum ingot_status launch_now(struct ig_cuda *cuda, struct ig_stream *stream, const struct ig_launch *launch,
                                     CUfunction function, uint32_t grid, struct ingot_error *error) {
     if (launch->scratch) IG_TRY(ig_cuda_reserve_scratch(cuda, stream, launch->scratch, error));
-    IG_TRY(reserve_parameters(cuda, (size_t)launch->n_buffers + launch->n_dims + 2, error));
+    IG_TRY(reserve_parameters(cuda, (size_t)launch->n_buffers + launch->n_dims + 2 + launch->n_maps, error));
+    CUtensorMap maps[IG_MOST_TENSOR_MAPS];
     void *scratch = launch->scratch ? stream->scratch : NULL;
     void **parameter = cuda->parameters;
     for (uint32_t i = 0; i < launch->n_buffers; i++)
@@ -126,6 +129,11 @@ static enum ingot_status launch_now(struct ig_cuda *cuda, struct ig_stream *stre
         *parameter++ = (void *)(uintptr_t)&launch->dims[i];
     *parameter++ = (void *)(uintptr_t)&launch->tiles;
     *parameter++ = &scratch;
+    for (uint32_t i = 0; i < launch->n_maps; i++) {
+        uint64_t address = (uint64_t)(uintptr_t)launch->buffers[launch->maps[i].buffer];
+        IG_TRY(ig_cuda_encode_tensor_map(cuda, &launch->maps[i], address, launch->dims, &maps[i], error));
+        *parameter++ = &maps[i];
+    }
     CUresult result = IG_CUDA(cuda, cuLaunchKernel, function, grid, 1, 1, launch->threads, 1, 1, launch->shared,
                               stream->handle, cuda->parameters, NULL);
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot launch kernel '%s' with %u blocks of %u threads",

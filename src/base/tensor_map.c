@@ -1,0 +1,28 @@
+/* What is right and wrong about tensor maps; see tensor_map.h. */
+#include "base/tensor_map.h"
+
+#include "base/memory.h"
+
+enum { MOST_LINES = 256 }; /* of a box */
+
+const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operands, uint32_t n_dims) {
+    uint64_t bytes = (uint64_t)m->box_width * m->element;
+    if (m->buffer >= n_operands) return "an operand that is not there";
+    if (m->width >= n_dims || m->lines >= n_dims || m->pitch >= n_dims) return "a dim that is not there";
+    if (m->element != 2 && m->element != 4) return "elements of another size than 2 or 4 bytes";
+    if (bytes != 32 && bytes != 64 && bytes != 128) return "a box of a width that has no pattern";
+    if (m->box_lines == 0 || m->box_lines > MOST_LINES) return "a box of a height that cannot be brought";
+    return NULL;
+}
+
+const char *ig_tensor_map_sizes_error(const struct ig_tensor_map *m, const int64_t *dims, size_t bytes) {
+    int64_t width = dims[m->width], lines = dims[m->lines], pitch = dims[m->pitch];
+    size_t before, elements;
+    if (width <= 0 || lines <= 0 || width > INT32_MAX || lines > INT32_MAX || pitch > INT32_MAX || pitch < width)
+        return "a size that the copy engine cannot count";
+    if (pitch * m->element % 16 != 0) return "lines that do not begin at multiples of 16 bytes";
+    if (!ig_size_mul((size_t)(lines - 1), (size_t)pitch, &before) || !ig_size_add(before, (size_t)width, &elements) ||
+        elements > bytes / m->element)
+        return "a matrix that is larger than its operand";
+    return NULL;
+}
