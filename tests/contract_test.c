@@ -327,12 +327,30 @@ static void test_tiles(void **state) {
     check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES * 2);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),
-        cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_depthwise),
-        cmocka_unit_test(test_tiles),
+/* Tiles that the copy engine brings: operands along and across the depth, several tiles for each block, edges, NaN. */
+static void test_producers(void **state) {
+    (void)state;
+    static const struct product sizes[] = {
+        {FLOATS, 2, 2, {300, 200}, {200, 264}, .constant = true, .bias = true, .gelu = true},
+        {FLOATS, 2, 2, {-2, 72}, {520, 72}, .transposed = true},
+        {FLOATS, 2, 2, {136, 280}, {136, 136}, .turned = true, .bias = true},
     };
+    enum { CHOICES = 6 };
+    for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
+        int size = i / CHOICES;
+        unsigned flags = GRAPH_FP16 + GRAPH_MAPS + (i % 2 ? GRAPH_POISON : 0u) + (unsigned)(i % CHOICES) * GRAPH_CHOICE;
+        snprintf(names[i], sizeof names[i], "product %d, producer %d", size, i % CHOICES);
+        cases[i] = (struct graph_case){names[i], build_product, &sizes[size], 3e-3, flags, {0, 301}};
+    }
+    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
+}
+
+/* contract_test [PATTERN]: the tests of that name alone. */
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_tiles),    cmocka_unit_test(test_producers),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Counts up with every change of this file or plan.h. There is no reading of older ones: engines are built again. */
-#define IG_ENGINE_FORMAT 4u
+#define IG_ENGINE_FORMAT 5u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* of weights, under one checksum */

@@ -106,7 +106,7 @@ void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig
 /* The schedules. False where one does not apply; then the kernel is as it was. A schedule that knows several ways sets
  * c->choices and takes number c->choice of them, counted in the order of its cost model; where that is beyond the last, it
  * returns true at once. */
-enum { IG_CONTRACT_MOST_CHOICES = 16 };
+enum { IG_CONTRACT_MOST_CHOICES = 24 };
 bool ig_contract_gemm(struct ig_contract *c);
 bool ig_contract_lines(struct ig_contract *c);
 bool ig_contract_depthwise(struct ig_contract *c);

@@ -95,6 +95,24 @@ static void describe_windows(struct gemm *s) {
     }
 }
 
+static bool is_zero(struct gemm *s, ig_x x) {
+    return ig_x_look(s->k, x)->kind == IG_X_INT && ig_x_look(s->k, x)->i == 0;
+}
+
+/* Whether the copy engine finds both operands: matrices that begin where their buffers do. */
+static bool can_map(struct gemm *s) {
+    const struct ig_cuda_source *sources[] = {&s->a, &s->b};
+    int64_t lo, hi;
+    ig_dim_range(s->k->dims, s->c->depth, &lo, &hi);
+    if (lo < 1 || ig_contract_const(s->c, s->batch, 0) != 1) return false;
+    for (int i = 0; i < 2; i++) {
+        const struct ig_cuda_source *from = sources[i];
+        if (from->kind != IG_CUDA_ALONG && from->kind != IG_CUDA_ACROSS) return false;
+        if (from->copy != 16 || !is_zero(s, from->base)) return false;
+    }
+    return true;
+}
+
 /* False where the candidate that is asked for is beyond the last. */
 static bool choose(struct gemm *s) {
     struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
@@ -114,6 +132,7 @@ static bool choose(struct gemm *s) {
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
+    p.mapped = can_map(s);
     c->choices = ig_cuda_gemm_candidates(&p, &like, IG_CONTRACT_MOST_CHOICES, candidates);
     IG_ASSERT(s->k->job, c->choices > 0);
     if (c->choice >= c->choices) return false;
@@ -129,8 +148,10 @@ static const char *tactic(struct gemm *s) {
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
-                     g->warpgroups ? " wgmma" : "", g->bm, g->bn, g->bk, ig_cuda_gemm_threads(g), g->stages,
-                     operands[g->a], operands[g->b], split);
+                     g->producer     ? g->turns ? " tma in turns" : " tma"
+                     : g->warpgroups ? " wgmma"
+                                     : "",
+                     g->bm, g->bn, g->bk, ig_cuda_gemm_threads(g), g->stages, operands[g->a], operands[g->b], split);
 }
 
 static bool has_load(struct gemm *s, ig_x x) {
@@ -154,16 +175,44 @@ static bool is_early(struct gemm *s) {
     return false;
 }
 
+/* The number of a dim among the kernel's parameters, constants too. */
+static uint32_t parameter_of(struct gemm *s, ig_dim d) {
+    uint32_t i = 0;
+    while (i < s->k->dim_params.count && s->k->dim_params.at[i] != d)
+        i++;
+    if (i == s->k->dim_params.count) IG_PUSH(s->k->job, &s->k->dim_params, d);
+    return i;
+}
+
+/* A box is a tile's lines along the depth, or a panel of 128 bytes across it. */
+static struct ig_tensor_map map_of(struct gemm *s, const struct ig_cuda_source *from, ig_dim lines, int tile) {
+    bool along = from->kind == IG_CUDA_ALONG;
+    int element = ig_cuda_gemm_element(s->g);
+    return (struct ig_tensor_map){.buffer = (uint32_t)s->k->buffers.at[from->buffer].param,
+                                  .width = parameter_of(s, along ? s->c->depth : lines),
+                                  .lines = parameter_of(s, along ? lines : s->c->depth),
+                                  .pitch = parameter_of(s, from->ld),
+                                  .box_width = 128u / (uint32_t)element,
+                                  .box_lines = (uint32_t)(along ? tile : s->g->bk),
+                                  .element = (uint32_t)element};
+}
+
 static void make_buffers(struct gemm *s) {
     struct ig_kernel *kernel = s->c->kernel;
     struct ig_cuda_gemm *g = s->g;
     g->early = is_early(s);
-    s->tile = ig_loops_shared(s->k, INGOT_F32, 0, "sums");
+    s->tile = ig_loops_shared(s->k, INGOT_F32, ig_cuda_gemm_tile_at(g), "sums");
     if (g->a == IG_CUDA_LISTED) s->list = ig_loops_shared(s->k, INGOT_I64, ig_cuda_gemm_list(g), "list");
     if (g->a == IG_CUDA_FILLED) {
         int a_bytes = g->bm * ig_cuda_gemm_line(g) * ig_cuda_gemm_element(g);
         s->a_lines = ig_loops_shared(s->k, s->element, 0, "rows");
         s->b_lines = ig_loops_shared(s->k, s->element, a_bytes, "columns");
+    }
+    if (g->producer) {
+        kernel->lasting = true;
+        kernel->n_maps = 2;
+        kernel->maps[0] = map_of(s, &s->a, s->rows, g->bm);
+        kernel->maps[1] = map_of(s, &s->b, s->c->columns, g->bn);
     }
     kernel->gemm = g;
     kernel->threads = ig_cuda_gemm_threads(g);
@@ -317,7 +366,8 @@ static int vector_of(struct gemm *s) {
 static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    int vector = vector_of(s), across = s->g->bn / vector, rows = s->g->bm / s->g->split;
+    int width = s->g->producer ? s->g->part : s->g->bn, vector = vector_of(s), across = width / vector,
+        rows = s->g->bm / s->g->split;
     ig_x slot, once, j = num(s, 0), b, m;
     ig_x above = ig_x_mul(k, s->share, num(s, rows)), first = ig_x_add(k, s->first_row, above);
     ig_x left = ig_x_sub(k, dim(s, s->rows), first);
@@ -327,7 +377,7 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     ig_x row = ig_x_div(k, slot, num(s, across)),
          column = ig_x_mul(k, ig_x_mod(k, slot, num(s, across)), num(s, vector));
     ig_x at = ig_x_add(k, ig_x_add(k, above, row), num(s, 0));
-    at = ig_x_add(k, ig_x_mul(k, at, num(s, s->g->bn + IG_CUDA_TILE_PAD)), column);
+    at = ig_x_add(k, ig_x_mul(k, at, num(s, ig_cuda_gemm_tile_row(s->g))), column);
     column = ig_x_add(k, s->first_column, column);
     if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns)) {
         ig_x inside = ig_x_less(k, column, dim(s, c->columns));
@@ -344,6 +394,20 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
 }
 
+/* The sums of a tile, shown a part after the other. */
+static void emit_parts(struct gemm *s, struct ig_stmt *body, ig_x tile) {
+    struct ig_loops *k = s->k;
+    int parts = s->g->bn / s->g->part;
+    ig_x part = num(s, 0);
+    ig_s_text(k, body,
+              ig_format(k->job, "gemm::sums registers;\ngemm::multiply(registers, @%u, @%u);", (unsigned)tile,
+                        (unsigned)dim(s, s->c->depth)));
+    if (parts > 1) body = loop(s, body, IG_FOR_SERIAL, num(s, parts), &part);
+    ig_s_text(k, body, ig_format(k->job, "gemm::show(registers, sums, @%u);", (unsigned)part));
+    s->first_column = ig_x_add(k, s->first_column, ig_x_mul(k, part, num(s, s->g->part)));
+    emit_epilogue(s, body);
+}
+
 /* ---- All ------------------------------------------------------------------------------------------------------------ */
 
 static void emit(struct gemm *s) {
@@ -354,14 +418,19 @@ static void emit(struct gemm *s) {
     ig_dim column_blocks = ig_dim_ceil_div(dims, c->columns, constant(s, s->g->bn));
     ig_dim blocks = ig_dim_mul(dims, s->batch, ig_dim_mul(dims, row_blocks, column_blocks));
     c->kernel->tiles = ig_dim_mul(dims, blocks, constant(s, s->g->split));
-    ig_x rest;
-    struct ig_stmt *body = loop(s, NULL, IG_FOR_TILE, dim(s, c->kernel->tiles), &rest);
+    ig_x tile, rest;
+    struct ig_stmt *body = loop(s, NULL, IG_FOR_TILE, dim(s, c->kernel->tiles), &tile);
+    rest = tile;
     s->share = ig_contract_split_off(c, &rest, constant(s, s->g->split));
     s->first_row = ig_x_mul(k, ig_contract_split_off(c, &rest, row_blocks), num(s, s->g->bm));
     bool one = ig_contract_const(c, s->batch, 0) == 1;
     ig_x column_block = one ? rest : ig_contract_split_off(c, &rest, column_blocks);
     s->first_column = ig_x_mul(k, column_block, num(s, s->g->bn));
     s->at = one ? num(s, 0) : rest;
+    if (s->g->producer) {
+        emit_parts(s, body, tile);
+        return;
+    }
     if (s->g->a == IG_CUDA_FILLED) {
         emit_filled(s, body);
     } else {
@@ -378,7 +447,7 @@ bool ig_cuda_contract_gemm(struct ig_contract *c) {
     if (c->spatial && !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
     s.rows = ig_cuda_rows(c);
     s.batch = ig_cuda_batch(c);
-    find_operands(&s, ig_x_free_var(c->k, s.batch));
+    find_operands(&s, ig_contract_const(c, s.batch, 0) == 1 ? num(&s, 0) : ig_x_free_var(c->k, s.batch));
     if (!choose(&s)) return true;
     make_buffers(&s);
     emit(&s);

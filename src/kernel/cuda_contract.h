@@ -39,6 +39,7 @@ struct ig_cuda_problem {
     int a_copy, b_copy;
     int sm;
     bool warpgroups; /* the target has wgmma */
+    bool mapped;     /* the copy engine finds the operands */
 };
 /* Tiles, warps, stages and splits for a problem, the cost model's first choice first: at most `most` descriptions that
  * are otherwise like *gemm. Any of them computes the right thing: a tuner may measure them. Returns how many. */

@@ -8,7 +8,7 @@
  */
 #include "kernel/cuda_contract.h"
 
-enum { PROCESSORS = 132, MOST_SPLIT = 8, FEW_STAGES = 4, MANY_STAGES = 6 };
+enum { PROCESSORS = 132, MOST_SPLIT = 8, FEW_STAGES = 4, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
 
 /* Tile, and warps (tensor cores) or results of a thread (CUDA cores) along rows and columns. */
 struct shape {
@@ -23,6 +23,11 @@ static const struct shape tensor_shapes[] = {
 static const struct shape group_shapes[] = {
     {64, 32, 4, 1},  {64, 64, 4, 1},   {64, 128, 4, 1},  {64, 128, 4, 2},
     {128, 64, 8, 1}, {128, 128, 8, 1}, {128, 256, 8, 1},
+};
+/* With a producer: how many groups share a tile. */
+static const struct shape producer_shapes[] = {
+    {128, 64, 1, 0},  {128, 64, 2, 0},  {64, 128, 1, 0}, {128, 128, 1, 0},
+    {128, 128, 2, 0}, {128, 192, 2, 0}, {64, 256, 1, 0}, {128, 256, 2, 0},
 };
 static const struct shape plain_shapes[] = {
     {8, 32, 1, 4},  {8, 128, 1, 4}, {16, 64, 2, 4},  {32, 32, 4, 4},   {32, 64, 4, 4},
@@ -76,7 +81,20 @@ static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     return larger(larger(products, copies), larger(latency, issue)) + 48;
 }
 
+/* Blocks that last: each does its share of the tiles one after the other. Groups that take turns hide what is done on the
+ * sums of all tiles but the last. */
+static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, PROCESSORS);
+    double steps = (double)ceil_div(p->depth, g->bk), area = (double)g->bm * g->bn;
+    double products = area * g->bk / (3050 * (double)g->bn / (g->bn + 20));
+    double copies = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g) / 105;
+    double walk = steps * larger(products, copies), finish = area * 0.03;
+    double all = g->turns ? (double)each * larger(walk, finish / 2) + finish : (double)each * (walk + finish);
+    return (3000 + all) / 1000;
+}
+
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    if (g->producer) return producer_cost(p, g);
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
     int64_t at_once = (int64_t)PROCESSORS * resident(p, g);
@@ -133,7 +151,7 @@ static int keep(struct ig_cuda_gemm *out, double *costs, int count, int most, co
     return count;
 }
 
-enum { LIMIT = 64 };
+enum { LIMIT = 64, MOST_PRODUCERS = 6 };
 struct candidates {
     struct ig_cuda_gemm *out;
     double costs[LIMIT];
@@ -160,15 +178,45 @@ static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gem
     }
 }
 
+/* As many stages as fit, with a part of the sums that is as wide as leaves room for four. */
+static bool fit_producer(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g) {
+    for (g->part = 64; g->part >= 32; g->part /= 2) {
+        g->stages = MOST_PRODUCER_STAGES;
+        while (g->stages > 2 && ig_cuda_gemm_shared(g) > shared_capacity(p->sm))
+            g->stages--;
+        if (g->stages >= 4) return true;
+    }
+    return false;
+}
+
+static void add_producers(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, struct candidates *c) {
+    for (size_t i = 0; i < sizeof producer_shapes / sizeof *producer_shapes; i++) {
+        struct ig_cuda_gemm g = *like;
+        g.producer = g.warpgroups = true;
+        g.bm = producer_shapes[i].bm;
+        g.bn = producer_shapes[i].bn;
+        g.bk = 128 / ig_cuda_gemm_element(&g);
+        g.turns = producer_shapes[i].m == 1;
+        g.split = 1;
+        if (2 * p->rows <= g.bm || 2 * p->columns <= g.bn || !fit_producer(p, &g)) continue;
+        c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
+    }
+}
+
 int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int most,
                             struct ig_cuda_gemm *out) {
-    struct candidates c = {.out = out, .most = most < LIMIT ? most : LIMIT};
-    struct ig_cuda_gemm groups = *like;
+    struct ig_cuda_gemm groups = *like, producers[MOST_PRODUCERS];
+    struct candidates own = {.out = producers, .most = most / 4 < MOST_PRODUCERS ? most / 4 : MOST_PRODUCERS};
+    groups.warpgroups = p->warpgroups && ig_cuda_gemm_element(like) == 2 && like->a != IG_CUDA_FILLED;
+    if (groups.warpgroups && p->mapped) add_producers(p, like, &own);
+    struct candidates c = {.out = out, .most = (most < LIMIT ? most : LIMIT) - own.count};
     if (p->math == IG_CUDA_FMA)
         add_shapes(p, like, plain_shapes, sizeof plain_shapes / sizeof *plain_shapes, &c);
     else
         add_shapes(p, like, tensor_shapes, sizeof tensor_shapes / sizeof *tensor_shapes, &c);
-    groups.warpgroups = p->warpgroups && ig_cuda_gemm_element(like) == 2 && like->a != IG_CUDA_FILLED;
     if (groups.warpgroups) add_shapes(p, &groups, group_shapes, sizeof group_shapes / sizeof *group_shapes, &c);
+    c.most += own.count;
+    for (int i = 0; i < own.count; i++)
+        c.count = keep(c.out, c.costs, c.count, c.most, &producers[i], own.costs[i]);
     return c.count;
 }

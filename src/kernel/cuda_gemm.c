@@ -1,7 +1,10 @@
 /* The sizes that follow from the description of a block's matrix product. */
 #include "kernel/cuda_gemm.h"
 
+enum { GROUP = 128, PRODUCER = 32 }; /* threads */
+
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
+    if (gemm->producer) return 2 * GROUP + PRODUCER;
     if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
     return 32 * gemm->warps_m * gemm->warps_n;
 }
@@ -22,6 +25,28 @@ int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm) {
     return copies > tile ? copies : tile;
 }
 
+int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm) {
+    return gemm->producer ? gemm->turns ? GROUP : 2 * GROUP : ig_cuda_gemm_threads(gemm);
+}
+
+int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm) {
+    return (gemm->producer ? gemm->part : gemm->bn) + IG_CUDA_TILE_PAD;
+}
+
+static int stages_bytes(const struct ig_cuda_gemm *gemm) {
+    return gemm->stages * (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
+}
+
+int ig_cuda_gemm_tile_at(const struct ig_cuda_gemm *gemm) {
+    return gemm->producer ? stages_bytes(gemm) : 0;
+}
+
+int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm) {
+    int tile = gemm->bm * ig_cuda_gemm_tile_row(gemm) * (int)sizeof(float);
+    return stages_bytes(gemm) + (gemm->turns ? 2 : 1) * tile;
+}
+
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {
+    if (gemm->producer) return ig_cuda_gemm_barriers_at(gemm) + 8 * (2 * gemm->stages + 2);
     return ig_cuda_gemm_list(gemm) + (gemm->a == IG_CUDA_LISTED ? gemm->bm * 8 : 0);
 }

@@ -5,6 +5,11 @@
  * memory `stages` steps ahead; its warps (warps_m x warps_n) multiply them in registers; the sums end up in the tile, a
  * matrix of floats at the beginning of the dynamic shared memory whose rows are bn + IG_CUDA_TILE_PAD elements apart. Where
  * the blocks of a cluster split the depth between them, each ends up with the sums of its own share of the tile's rows.
+ *
+ * Where there is a producer, a warp of the block does nothing but fetch, by the copy engine, for all of the block's tiles one
+ * after the other. Two groups of four warps multiply: they share each tile, or take tiles in turns. Their sums stay in
+ * registers and are shown, `part` columns at a time, in a tile behind the stages; each group has its own where they take
+ * turns.
  */
 #ifndef IG_KERNEL_CUDA_GEMM_H
 #define IG_KERNEL_CUDA_GEMM_H
@@ -34,8 +39,12 @@ enum ig_cuda_operand {
 struct ig_cuda_gemm {
     enum ig_cuda_math math;
     int bm, bn, bk;
-    int warps_m, warps_n;   /* tensor cores: how the tile is divided among warps */
-    bool warpgroups;        /* F16, BF16: by wgmma (sm_90a), whose groups of four warps have 64 rows; stages >= 3 */
+    int warps_m, warps_n; /* tensor cores: how the tile is divided among warps */
+    bool warpgroups;      /* F16, BF16: by wgmma (sm_90a), whose groups of four warps have 64 rows; stages >= 3 */
+    bool
+        producer; /* with warpgroups, both operands ALONG or ACROSS, no split; tensor maps 0 and 1 are those of A and B */
+    bool turns;   /* its two groups take tiles in turns; else each has half of the rows of a tile */
+    int part;     /* its columns that are shown at once */
     int thread_m, thread_n; /* CUDA cores: results of a thread; thread_n a multiple of 4 */
     int stages;
     bool early;       /* B is constant, and copied before the kernel waits for the one before it: multiply waits */
@@ -53,6 +62,12 @@ struct ig_cuda_gemm {
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm);
+/* Threads that do the rest of the kernel on a tile; elements between the tile's rows, and where the tile begins, in bytes. */
+int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_tile_at(const struct ig_cuda_gemm *gemm);
+/* A producer's barriers are behind everything else. */
+int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm);
 /* LISTED: where the list is, in bytes from the beginning of the dynamic shared memory. */
 int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm);
 /* FILLED: lines are so many elements apart; the lines of A begin at the beginning of the shared memory, followed by those

@@ -228,9 +228,21 @@ static void make_reference(struct ig_job *job, struct checked *c) {
     ig_eval_graph(job, g, c->inputs, c->expected);
 }
 
+/* The candidate that the case asks for; the first of all where there are not so many. */
+static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const struct ig_target *target) {
+    int left = (int)(c->given->flags / GRAPH_CHOICE);
+    const struct ig_region *region = &c->graph->regions.at[r];
+    bool any = !(c->given->flags & GRAPH_MAPS);
+    struct ig_kernel *kernel;
+    int choice = any ? left : 0;
+    do {
+        kernel = ig_kernel_candidate(c->graph, region, target, choice++);
+    } while (!any && kernel && (kernel->n_maps == 0 || left-- > 0));
+    return kernel ? kernel : ig_kernel_make(c->graph, region, target);
+}
+
 static void make_kernels(struct ig_job *job, const struct run *run, struct checked *c) {
     bool narrow = c->given->flags & (GRAPH_FP16 | GRAPH_BF16);
-    int choice = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_precisions precisions = {c->given->flags & GRAPH_FP16 ? IG_PRECISION_FP16 : IG_PRECISION_BF16, NULL,
                                              0};
     struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target, .precisions = &precisions};
@@ -247,8 +259,7 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
         /* Contractions are templates in the printer's language. */
         bool contract = !run->arch && c->graph->regions.at[r].family == IG_FAMILY_CONTRACT;
         const struct ig_target *target = contract ? &run->target : &run->schedules;
-        c->kernels[r] = ig_kernel_candidate(c->graph, &c->graph->regions.at[r], target, choice);
-        if (!c->kernels[r]) c->kernels[r] = ig_kernel_make(c->graph, &c->graph->regions.at[r], target);
+        c->kernels[r] = make_kernel(c, r, target);
     }
 }
 
@@ -348,6 +359,9 @@ static void run_region(struct ig_job *job, struct run *run, struct checked *c, u
                                .n_buffers = buffers->count,
                                .dims = dims,
                                .n_dims = kernel->dims.count,
+                               .maps = kernel->maps,
+                               .n_maps = (uint32_t)kernel->n_maps,
+                               .lasting = kernel->lasting,
                                .tiles = size_of(c, c->graph, kernel->tiles),
                                .scratch = (size_t)size_of(c, c->graph, kernel->scratch_bytes)};
     struct ingot_error error;

@@ -19,6 +19,7 @@ enum {
     GRAPH_EACH = 8,    /* the tolerance is relative to each element */
     GRAPH_FP16 = 16,   /* in this precision */
     GRAPH_BF16 = 32,
+    GRAPH_MAPS = 64,    /* candidates with tensor maps alone count for the choice */
     GRAPH_CHOICE = 256, /* times a number: that candidate of each kernel, where there are so many; else the first */
 };
 

@@ -10,11 +10,15 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
     if (g->math == IG_CUDA_FMA)
-        ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d };\n", g->thread_m, g->thread_n);
-    else
-        ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d };\n", g->warps_m, g->warps_n);
+        ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d, WARPGROUPS = 0 };\n", g->thread_m, g->thread_n);
+    else if (!g->producer)
+        ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d, WARPGROUPS = %d };\n", g->warps_m, g->warps_n,
+                       g->warpgroups);
     ig_text_printf(text, "enum { A_BYTES = %d, STAGE_BYTES = %d, TILE_ROW = %d };\n", g->bm * line * element,
-                   (g->bm + g->bn) * line * element, g->bn + IG_CUDA_TILE_PAD);
+                   (g->bm + g->bn) * line * element, ig_cuda_gemm_tile_row(g));
+    if (g->producer)
+        ig_text_printf(text, "enum { GROUPS = %d, PART = %d, TILE_AT = %d, BARRIERS_AT = %d };\n", g->turns ? 1 : 2,
+                       g->part, ig_cuda_gemm_tile_at(g), ig_cuda_gemm_barriers_at(g));
     ig_text_printf(text, "enum { A_ACROSS = %d, B_ACROSS = %d, ACROSS_TURN = %d, WHOLE_DEPTH = %d };\n",
                    g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1, g->whole_depth);
     ig_text_printf(text, "enum { WINDOWS = %d };\n", g->a == IG_CUDA_WINDOWS);
@@ -80,7 +84,7 @@ static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
 /* The instruction that multiplies 64 rows by a group's columns. */
 static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
     const char *type = g->math == IG_CUDA_BF16 ? "bf16" : "f16";
-    int columns = g->bn / g->warps_n, sums = columns / 2;
+    int columns = g->producer ? g->bn : g->bn / g->warps_n, sums = columns / 2;
     ig_text_printf(
         text,
         "__device__ __forceinline__ void multiply_add(float (&c)[%d][4], unsigned long long a, unsigned long "
@@ -101,12 +105,11 @@ static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *t
 /* How steps are multiplied, and the walk over them. */
 static void print_products(const struct ig_cuda_gemm *g, struct ig_text *text) {
     if (g->warpgroups) {
-        print_group_multiply(g, text);
         ig_text_add(text, ig_cuda_template_gemm_wgmma);
-        return;
+    } else {
+        if (g->math != IG_CUDA_FMA) ig_text_add(text, ig_cuda_template_mma);
+        ig_text_add(text, g->math == IG_CUDA_FMA ? ig_cuda_template_gemm_fma : ig_cuda_template_gemm_mma);
     }
-    if (g->math != IG_CUDA_FMA) ig_text_add(text, ig_cuda_template_mma);
-    ig_text_add(text, g->math == IG_CUDA_FMA ? ig_cuda_template_gemm_fma : ig_cuda_template_gemm_mma);
     ig_text_add(text, ig_cuda_template_gemm_walk);
 }
 
@@ -118,10 +121,9 @@ static const char add[] = "__device__ __forceinline__ void add(sums &c, float *t
                           "    __syncthreads();\n"
                           "}\n";
 
-void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
+/* All that the kernel's loops call. */
+static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
     bool filled = g->a == IG_CUDA_FILLED;
-    ig_text_add(text, "namespace gemm {\n");
-    print_constants(g, text);
     ig_text_add(text, ig_cuda_template_gemm_copy);
     if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_windows);
     print_place(g, "a", g->a, g->bm, text);
@@ -132,5 +134,18 @@ void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
         ig_text_add(text, add);
     else
         print_multiply(g, text);
+}
+
+void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    ig_text_add(text, "namespace gemm {\n");
+    print_constants(g, text);
+    if (g->warpgroups) {
+        ig_text_add(text, ig_cuda_template_gemm_group);
+        print_group_multiply(g, text);
+    }
+    if (g->producer)
+        ig_text_add(text, ig_cuda_template_gemm_producer);
+    else
+        print_copying(g, text);
     ig_text_add(text, "}\n");
 }

@@ -83,6 +83,10 @@ struct sums {
         }
     }
 
+    // A step's products are done when it returns.
+    template <int LEFT> __device__ __forceinline__ void wait() {
+    }
+
     __device__ __forceinline__ void store(float *tile) const {
 #pragma unroll
         for (int i = 0; i < THREAD_M; i++)

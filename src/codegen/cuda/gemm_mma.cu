@@ -70,6 +70,10 @@ struct sums {
         }
     }
 
+    // A step's products are done when it returns.
+    template <int LEFT> __device__ __forceinline__ void wait() {
+    }
+
     __device__ __forceinline__ void store(float *tile) const {
         const int lane = threadIdx.x % 32;
 #pragma unroll

@@ -1,4 +1,12 @@
-// The walk along the depth: copies run STAGES - 1 steps ahead of the products.
+// The walk along the depth: copies run STAGES - 1 steps ahead of the products. Products by groups of warps are asynchronous
+// to the threads too: while a step's are under way, the copies of later steps are waited for and begun.
+
+// What has been copied is seen by all threads, and by what they have multiply.
+template <int LEFT> __device__ __forceinline__ void receive() {
+    wait_for_copies<LEFT>();
+    if constexpr (WARPGROUPS) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+}
 
 template <class LOAD_A, class LOAD_B>
 __device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LOAD_B &load_b, long long depth) {
@@ -10,14 +18,22 @@ __device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LO
     sums c;
     c.clear();
     int now = 0, next = STAGES - 1;
+    if constexpr (WARPGROUPS) receive<STAGES - 2>();
     for (int s = first; s < end; s++) {
-        wait_for_copies<STAGES - 2>();
-        __syncthreads();
+        const unsigned from = memory + now * STAGE_BYTES;
+        if constexpr (WARPGROUPS) {
+            c.step(from, from + A_BYTES);
+            c.wait<1>(); // the last step's, whose place is the next to be filled
+            receive<STAGES - 3>();
+        } else {
+            receive<STAGES - 2>();
+        }
         copy_step(memory + next * STAGE_BYTES, load_a, load_b, s + STAGES - 1, end, depth);
-        c.step(memory + now * STAGE_BYTES, memory + now * STAGE_BYTES + A_BYTES);
+        if constexpr (!WARPGROUPS) c.step(from, from + A_BYTES);
         now = now + 1 == STAGES ? 0 : now + 1;
         next = next + 1 == STAGES ? 0 : next + 1;
     }
+    c.wait<0>();
     wait_for_copies<0>();
     finish(c, tile);
 }

@@ -78,6 +78,8 @@ static const char *parameters(struct ig_code_printer *p) {
     for (uint32_t i = 0; i < p->k->dim_params.count; i++)
         ig_text_printf(&text, "long long d%u_, ", i);
     ig_text_add(&text, "long long tiles, char *scratch");
+    for (int i = 0; i < p->kernel->n_maps; i++)
+        ig_text_printf(&text, ",\n    const __grid_constant__ gemm::tensor_map map%d", i);
     return text.at;
 }
 
@@ -128,8 +130,8 @@ static void print_memory(struct ig_cuda_printer *c, const struct ig_buffer *b, b
                      scratch_size(p), ig_code_plain_text(p, b->offset));
         break;
     case IG_BUFFER_SHARED:
-        ig_code_line(p, "%s *const %s = (%s *)(ig_shared + %s);", type, b->name, type,
-                     ig_code_plain_text(p, b->offset));
+        ig_code_line(p, "%s *const %s = (%s *)(ig_shared + %s%s);", type, b->name, type,
+                     ig_code_plain_text(p, b->offset), c->turns ? " + gemm::own_tile()" : "");
         break;
     case IG_BUFFER_SPREAD:
     case IG_BUFFER_LOCAL:
@@ -137,6 +139,7 @@ static void print_memory(struct ig_cuda_printer *c, const struct ig_buffer *b, b
             ig_code_line(p, "__align__(16) %s %s[%lld];", type, b->name, (long long)private_elements(c, b, p->k->top));
             break;
         }
+        if (c->turns) ig_raise(p->job, INGOT_INTERNAL, "an array that groups share which take turns");
         *shared_bytes += local_bytes(b);
         ig_code_line(p, "__shared__ __align__(16) %s %s[%lld];", type, b->name, (long long)b->elements);
         break;
@@ -163,8 +166,7 @@ static const char declarations[] =
     "typedef signed char int8_t;\ntypedef short int16_t;\ntypedef int int32_t;\ntypedef long long int64_t;\n"
     "typedef unsigned char uint8_t;\ntypedef unsigned short uint16_t;\ntypedef unsigned uint32_t;\n"
     "typedef unsigned long long uint64_t;\ntypedef bool _Bool;\n"
-    "#define INLINE static __device__ __forceinline__\n"
-    "#define THREAD ((int)threadIdx.x)\n";
+    "#define INLINE static __device__ __forceinline__\n";
 
 /* What the shared tables of functions take from a C compiler. */
 static const char *const builtins[][2] = {
@@ -203,7 +205,8 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
     ig_text_init(&unit, p->job);
     ig_text_printf(&unit, "/*\n * %s\n * %s\n */\n", ig_code_comment(p->job, kernel->title),
                    ig_code_comment(p->job, kernel->tactic));
-    ig_text_printf(&unit, "%senum { THREADS = %d };\n", declarations, c->threads);
+    ig_text_printf(&unit, "%s#define THREAD ((int)threadIdx.x%s)\nenum { THREADS = %d };\n", declarations,
+                   c->turns ? ig_format(p->job, " %% %d", c->threads) : "", c->threads);
     add_builtins(p->job, &unit, p->prelude.text.at);
     if (p->prelude.text.at) ig_text_printf(&unit, "\n%s", p->prelude.text.at);
     if (kernel->prelude) ig_text_printf(&unit, "\n%s", kernel->prelude);
@@ -219,14 +222,30 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
         ig_text_add(&unit, "\n");
         ig_cuda_micro(&kernel->micros.at[i], target, &unit);
     }
-    if (kernel->cluster > 1) {
-        ig_text_printf(&unit, "\nextern \"C\" __global__ void __cluster_dims__(%d, 1, 1) __launch_bounds__(%d)\n",
-                       kernel->cluster, c->threads);
-    } else {
-        ig_text_printf(&unit, "\nextern \"C\" __global__ void __launch_bounds__(%d)\n", c->threads);
-    }
+    const char *clusters = kernel->cluster > 1 ? ig_format(p->job, "__cluster_dims__(%d, 1, 1) ", kernel->cluster) : "";
+    ig_text_printf(&unit, "\nextern \"C\" __global__ void %s__launch_bounds__(%d%s)\n", clusters, kernel->threads,
+                   kernel->lasting ? ", 1" : "");
     ig_text_printf(&unit, "%s(%s) {\n%s}\n", symbol, parameters(p), p->out.at);
     return unit.at;
+}
+
+static const char wait_for_last[] = "asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");";
+
+/* The number of the dim that counts the lines, or the depth, of A. */
+static uint32_t size_of_a(const struct ig_kernel *kernel, bool depth) {
+    return depth == (kernel->gemm->a == IG_CUDA_ALONG) ? kernel->maps[0].width : kernel->maps[0].lines;
+}
+
+/* The producer goes its own way. */
+static void print_roles(struct ig_code_printer *p, const struct ig_target *target) {
+    const struct ig_kernel *kernel = p->kernel;
+    ig_code_line(p, "gemm::start_barriers();");
+    ig_code_line(p, "if (gemm::is_producer()) {");
+    ig_code_line(p, "    gemm::produce(map0, map1, (int)tiles, d%u_, d%u_);", size_of_a(kernel, false),
+                 size_of_a(kernel, true));
+    ig_code_line(p, "    return;");
+    ig_code_line(p, "}");
+    if (kernel->gemm->early && ig_target_has_early_start(target)) ig_code_line(p, "%s", wait_for_last);
 }
 
 /* The next kernel's blocks may take their places as soon as all of this one's have theirs; and this one touches no memory
@@ -234,12 +253,17 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
 static void print_early_start(struct ig_code_printer *p) {
     ig_code_line(p, "asm volatile(\"griddepcontrol.launch_dependents;\");");
     if (p->kernel->gemm && p->kernel->gemm->early) return; /* it waits by itself, behind its first copies of weights */
-    ig_code_line(p, "asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");");
+    ig_code_line(p, "%s", wait_for_last);
 }
 
 const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, const char *symbol,
                            const struct ig_target *target) {
     struct ig_cuda_printer c = {.level = IG_CUDA_BLOCK, .threads = kernel->threads, .spread_var = -1};
+    if (kernel->gemm) {
+        c.threads = ig_cuda_gemm_workers(kernel->gemm);
+        c.meet = kernel->gemm->producer ? "gemm::meet();" : NULL;
+        c.turns = kernel->gemm->producer && kernel->gemm->turns;
+    }
     struct ig_code_printer *p = &c.base;
     ig_cuda_vectorize(kernel->loops);
     ig_code_printer_init(p, job, kernel, &ig_cuda_language);
@@ -249,6 +273,7 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
     ig_cuda_place_fences(&c);
     if (kernel->shared_bytes > 0) ig_code_line(p, "extern __shared__ __align__(1024) char ig_shared[];");
     if (ig_target_has_early_start(target)) print_early_start(p);
+    if (kernel->gemm && kernel->gemm->producer) print_roles(p, target);
     print_buffers(&c);
     uint32_t next = 0;
     ig_cuda_stmt(&c, p->k->top, &next);

@@ -18,7 +18,9 @@ enum ig_cuda_level {
 struct ig_cuda_printer {
     struct ig_code_printer base; /* first: hooks of the language get its address */
     enum ig_cuda_level level;
-    int threads, lanes; /* of the block; of the team */
+    int threads, lanes; /* of the block, as far as they do a tile; of the team */
+    const char *meet;   /* how these wait for each other; NULL: as the whole block */
+    bool turns;         /* the block has several times as many, which do tiles in turns */
     bool *fence;        /* by place: the block waits there */
     bool *is_private;   /* by buffer: each thread has one of its own */
     int spread_var;     /* SPREAD buffers: the variable of the loop at hand; -1: none */

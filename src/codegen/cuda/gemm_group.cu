@@ -1,0 +1,30 @@
+// What products by wgmma (sm_90a) have in common: how the instruction is told where operands lie in shared memory, and how its
+// results are waited for. `multiply_add` is the instruction, printed for the tile's width.
+
+// How an operand lies: its address, the distance between panels (across) and between groups of eight lines.
+__device__ __forceinline__ static unsigned long long describe(unsigned from, int panels, int eight, int layout) {
+    return (unsigned long long)((from & 0x3ffff) >> 4) | (unsigned long long)(panels >> 4) << 16 |
+           (unsigned long long)(eight >> 4) << 32 | (unsigned long long)layout << 62;
+}
+// Lines `line` and on of an operand of LINES lines, at element `depth` of the step. Lines along the depth are 128 bytes
+// long; lines across it are too, in panels, or 64 where there are but 32 elements.
+template <bool ACROSS, int LINES>
+__device__ __forceinline__ static unsigned long long part(unsigned from, int line, int depth) {
+    constexpr int width = ACROSS && LINES * ELEMENT < 128 ? LINES * ELEMENT : 128;
+    if (ACROSS) from += line * ELEMENT / width * (DEPTH * width) + depth * width;
+    else from += line * width + depth * ELEMENT;
+    return describe(from, ACROSS ? DEPTH * width : 16, 8 * width, width == 128 ? 1 : 2);
+}
+
+__device__ __forceinline__ void begin_products() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void close_products() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Waits until all but the products of the LEFT newest steps are done.
+template <int LEFT> __device__ __forceinline__ void wait_for_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}

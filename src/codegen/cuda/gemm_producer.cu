@@ -1,0 +1,238 @@
+// Products by the tensor cores of sm_90a whose operands come to shared memory without the threads that multiply: one warp, the
+// producer, has the copy engine bring tiles of both by their tensor maps, for all tiles of the block one after the other,
+// STAGES steps ahead. Two groups of four warps consume them: both have half of the rows of each tile (GROUPS 2), or they
+// take tiles in turns (GROUPS 1), so that one multiplies while the other does the rest of the kernel on its sums.
+//
+// Each stage has two barriers in shared memory: `full` is passed when the copies have arrived, `empty` when all warps that
+// read the stage are done with it. Barriers are used over and over: a wait names the parity of the round it is for, and tells
+// this round from the one before it, but not from others. So groups that take turns wait for each other too: there is a
+// barrier `turn` for each, passed when the other has received all of its tile.
+//
+// The sums go through shared memory PART columns at a time, which leaves the stages most of it.
+
+enum { WORKERS = 128 * GROUPS, WARPS = 8, FULL_AT = BARRIERS_AT, EMPTY_AT = BARRIERS_AT + 8 * STAGES, TURNS_AT = BARRIERS_AT + 16 * STAGES };
+
+struct __align__(64) tensor_map {
+    unsigned long long opaque[16];
+};
+
+// ---- Who -------------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ bool is_producer() {
+    return threadIdx.x >= 32 * WARPS;
+}
+
+__device__ __forceinline__ int group() {
+    return threadIdx.x / 128;
+}
+
+// The tiles of a consumer: every second one of the block's where they take turns.
+__device__ __forceinline__ int first_tile() {
+    return (int)(blockIdx.x + (GROUPS == 1 ? group() * gridDim.x : 0));
+}
+
+__device__ __forceinline__ int next_tile() {
+    return (int)((3 - GROUPS) * gridDim.x);
+}
+
+// Where the tile is that the thread's group shows, behind the first one.
+__device__ __forceinline__ int own_tile() {
+    return GROUPS == 1 ? group() * BM * TILE_ROW * 4 : 0;
+}
+
+// The consumers of a tile wait for each other.
+__device__ __forceinline__ void meet() {
+    if constexpr (GROUPS == 2)
+        asm volatile("bar.sync %0, %1;" ::"r"(1), "n"((int)WORKERS) : "memory");
+    else
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + group()), "n"((int)WORKERS) : "memory");
+}
+
+// Where a tile is: its first row and column.
+__device__ __forceinline__ void locate(int tile, int row_blocks, int &row, int &column) {
+    row = tile % row_blocks * BM;
+    column = tile / row_blocks * BN;
+}
+
+// ---- Barriers --------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ unsigned shared_memory() {
+    extern __shared__ __align__(1024) char ig_shared[];
+    return (unsigned)__cvta_generic_to_shared(ig_shared);
+}
+
+__device__ __forceinline__ void wait(unsigned barrier, unsigned parity) {
+    unsigned over;
+    do {
+        asm volatile("{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+                     "selp.b32 %0, 1, 0, over;\n}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+__device__ __forceinline__ void start_barrier(unsigned at, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_memory() + at), "r"(arrivals) : "memory");
+}
+
+// One thread of each warp does.
+__device__ __forceinline__ void arrive(unsigned barrier) {
+    if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void start_barriers() {
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) {
+            start_barrier(FULL_AT + 8 * s, 1);
+            start_barrier(EMPTY_AT + 8 * s, 4 * GROUPS);
+        }
+        start_barrier(TURNS_AT, 4);
+        start_barrier(TURNS_AT + 8, 4);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+}
+
+// A stage, and the parity of the round that it is in.
+struct place {
+    unsigned stage, parity;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) stage = 0, parity ^= 1;
+    }
+    __device__ __forceinline__ unsigned memory() const {
+        return shared_memory() + stage * STAGE_BYTES;
+    }
+    __device__ __forceinline__ unsigned full() const {
+        return shared_memory() + FULL_AT + stage * 8;
+    }
+    __device__ __forceinline__ unsigned empty() const {
+        return shared_memory() + EMPTY_AT + stage * 8;
+    }
+};
+
+// ---- The producer ----------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void bring(unsigned to, const tensor_map &map, int x, int y, unsigned barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+                 "l"(&map), "r"(x), "r"(y), "r"(barrier)
+                 : "memory");
+}
+
+// The lines `line` and on of an operand, at `depth`; what lies beyond it is cleared. Those across the depth come in panels.
+template <bool ACROSS, int LINES>
+__device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, int line, int depth, unsigned barrier) {
+    if constexpr (ACROSS) {
+        constexpr int width = 128 / ELEMENT;
+#pragma unroll
+        for (int panel = 0; panel < LINES / width; panel++)
+            bring(to + panel * DEPTH * 128, map, line + panel * width, depth, barrier);
+    } else {
+        bring(to, map, depth, line, barrier);
+    }
+}
+
+__device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, int column, int step) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(p.full()), "r"(STAGE_BYTES) : "memory");
+    bring_lines<B_ACROSS, BN>(p.memory() + A_BYTES, map, column, step * DEPTH, p.full());
+}
+
+// Where B is constant, its parts of the first steps come before the results of the kernels before this one are waited for.
+__device__ __forceinline__ void produce(const tensor_map &a, const tensor_map &b, int tiles, long long rows,
+                                        long long depth) {
+    const int steps = (int)((depth + DEPTH - 1) / DEPTH), row_blocks = (int)((rows + BM - 1) / BM);
+    const bool leads = threadIdx.x % 32 == 0;
+    const int early = EARLY && (int)blockIdx.x < tiles ? min(steps, (int)STAGES) : 0;
+    int row, column;
+    if (leads && early > 0) {
+        locate((int)blockIdx.x, row_blocks, row, column);
+        place p = {0, 0};
+        for (int s = 0; s < early; s++, p.advance())
+            bring_b(p, b, column, s);
+    }
+    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (!leads) return;
+    place p = {0, 0};
+    for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
+        locate(tile, row_blocks, row, column);
+        for (int s = 0; s < steps; s++, p.advance()) {
+            if (tile != (int)blockIdx.x || s >= early) {
+                wait(p.empty(), p.parity ^ 1); // passed at once by a stage that was never filled
+                bring_b(p, b, column, s);
+            }
+            bring_lines<A_ACROSS, BM>(p.memory(), a, row, s * DEPTH, p.full());
+        }
+    }
+}
+
+// ---- The consumers ---------------------------------------------------------------------------------------------------
+
+struct sums {
+    static constexpr int blocks = BM / 64 / GROUPS;
+    float c[blocks][BN / 8][4];
+
+    __device__ __forceinline__ static int first_row() {
+        return GROUPS == 2 ? group() * (BM / 2) : 0;
+    }
+
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < blocks; i++)
+#pragma unroll
+            for (int j = 0; j < BN / 8; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    c[i][j][e] = 0;
+    }
+
+    // Begins a step's products.
+    __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
+        begin_products();
+#pragma unroll
+        for (int depth = 0; depth < DEPTH; depth += 16)
+#pragma unroll
+            for (int i = 0; i < blocks; i++)
+                multiply_add(c[i], part<A_ACROSS, BM>(a_from, first_row() + i * 64, depth),
+                             part<B_ACROSS, BN>(b_from, 0, depth));
+        close_products();
+    }
+};
+
+// The sums of a tile. A stage is given back when the products of the next one are under way.
+__device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
+    const int steps = (int)((depth + DEPTH - 1) / DEPTH);
+    const unsigned tiles = (unsigned)(tile - (int)blockIdx.x) / gridDim.x, before = tiles * (unsigned)steps;
+    place p = {before % STAGES, before / STAGES & 1};
+    unsigned last = 0;
+    c.clear();
+    if constexpr (GROUPS == 1) wait(shared_memory() + TURNS_AT + 8 * group(), tiles / 2 + (tiles + 1) % 2 & 1);
+    for (int s = 0; s < steps; s++, p.advance()) {
+        wait(p.full(), p.parity);
+        c.step(p.memory(), p.memory() + A_BYTES);
+        wait_for_products<1>();
+        if (s > 0) arrive(last);
+        last = p.empty();
+    }
+    if constexpr (GROUPS == 1) arrive(shared_memory() + TURNS_AT + 8 * (1 - group()));
+    wait_for_products<0>();
+    arrive(last);
+}
+
+// Columns PART * number and on of the sums.
+__device__ __forceinline__ void show(const sums &c, float *tile, int number) {
+    const int lane = threadIdx.x % 32, row = sums::first_row() + threadIdx.x / 32 % 4 * 16 + lane / 4;
+#pragma unroll
+    for (int first = 0; first < BN / PART; first++) {
+        if (first != number) continue;
+#pragma unroll
+        for (int i = 0; i < sums::blocks; i++)
+#pragma unroll
+            for (int j = 0; j < PART / 8; j++) {
+                const float *from = c.c[i][first * (PART / 8) + j];
+                float *to = tile + (row + i * 64) * TILE_ROW + j * 8 + lane % 4 * 2;
+                *(float2 *)to = make_float2(from[0], from[1]);
+                *(float2 *)(to + 8 * TILE_ROW) = make_float2(from[2], from[3]);
+            }
+    }
+}
