@@ -75,12 +75,15 @@ struct build_arguments {
 struct context_arguments {
     unsigned threads, device;
 };
-#define CONTEXT_OPTION_ROWS(c)                                                                                \
-    {                                                                                                         \
-        "threads",   0, OPTION_UNSIGNED, "N", "CPU: that compute (default: as many as there are processors)", \
-        &(c).threads},                                                                                        \
-    {                                                                                                         \
-        "device", 'd', OPTION_UNSIGNED, "N", "CUDA: the number of the GPU (default 0)", &(c).device           \
+#define CONTEXT_OPTION_ROWS(c)                                                                       \
+    {"threads",                                                                                      \
+     0,                                                                                              \
+     OPTION_UNSIGNED,                                                                                \
+     "N",                                                                                            \
+     "that compute; for a GPU, that copy what is large\n(default: as many as there are processors)", \
+     &(c).threads},                                                                                  \
+    {                                                                                                \
+        "device", 'd', OPTION_UNSIGNED, "N", "CUDA: the number of the GPU (default 0)", &(c).device  \
     }
 
 struct build_job {
