@@ -158,9 +158,9 @@ EXPORT cudnnStatus cudnnBackendCreateDescriptor(int kind, cudnnBackendDescriptor
 }
 
 EXPORT cudnnStatus cudnnBackendDestroyDescriptor(cudnnBackendDescriptor descriptor) {
-    struct descriptor *d = check(__func__, descriptor);
-    d->living = 0;
-    free(d);
+    if (check(__func__, descriptor) != descriptor) return CUDNN_STATUS_BAD_PARAM;
+    ((struct descriptor *)descriptor)->living = 0;
+    free(descriptor);
     state.live--;
     return CUDNN_STATUS_SUCCESS;
 }
@@ -393,7 +393,11 @@ EXPORT cudnnStatus cudnnBackendExecute(cudnnHandle handle, cudnnBackendDescripto
     struct work w = p->work;
     int64_t id[MOST_BYTES / 8];
     void *address[MOST_BYTES / 8], *workspace;
-    if (!p->finalized || !v->finalized || !handle->stream) misuse(__func__, "not ready");
+    struct fake_stream *s = (struct fake_stream *)handle->stream;
+    if (!p->finalized || !v->finalized || !s) {
+        misuse(__func__, "not ready");
+        return CUDNN_STATUS_BAD_PARAM;
+    }
     memcpy(id, need(__func__, v, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 0), sizeof id);
     memcpy(address, need(__func__, v, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 0), sizeof address);
     memcpy(&workspace, need(__func__, v, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1), 8);
@@ -407,7 +411,6 @@ EXPORT cudnnStatus cudnnBackendExecute(cudnnHandle handle, cudnnBackendDescripto
         misuse(__func__, "no workspace");
     else
         memset(workspace, 0x5a, (size_t)state.workspace);
-    struct fake_stream *s = (struct fake_stream *)handle->stream;
     s->enqueue(s, convolve, &w, sizeof w);
     return CUDNN_STATUS_SUCCESS;
 }
