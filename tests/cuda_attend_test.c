@@ -11,7 +11,7 @@
 #include "pass/passes.h"
 #include "pass/regions.h"
 #include "support/kernel_cases.h"
-#include "toolchain/nvrtc.h"
+#include "support/nvrtc_check.h"
 
 enum mask {
     NO_MASK,
@@ -210,11 +210,10 @@ static void compile(struct ig_job *job, void *argument) {
         for (int choice = 0; (kernel = ig_kernel_candidate(g, region, &target, choice)); choice++) {
             const char *name = ig_format(job, "attend_%d_%d", i, choice);
             assert_non_null(kernel->attend);
-            IG_PUSH(job, &sources, (struct ig_source){name, ig_cuda_kernel(job, kernel, name, &target)});
+            IG_PUSH(job, &sources, (struct ig_source){name, ig_cuda_kernel(job, kernel, "kernel", &target)});
         }
     }
-    struct ig_code code = {0};
-    ig_nvrtc_compile(job, ig_nvrtc_load(job, NULL), arch, false, 0, sources.at, sources.count, NULL, NULL, &code);
+    nvrtc_check(job, arch, sources.at, sources.count);
 }
 
 /* Skipped where NVRTC is not installed. */
@@ -252,34 +251,34 @@ static const struct attention cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
-static void check_precision(double tolerance, unsigned flags) {
-    struct graph_case all[N_CASES];
+static void add_cases(struct graph_case *all, double tolerance, unsigned flags) {
     for (int i = 0; i < N_CASES; i++)
         all[i] = (struct graph_case){"attention", build, &cases[i], tolerance, flags | GRAPH_RAW, {5, 7, 33, 128}};
-    check_graphs_for_cuda(all, N_CASES);
 }
 
+/* Also with NaN and infinities in queries, keys, values and masks. */
 static void test_single(void **state) {
+    struct graph_case all[2 * N_CASES];
     (void)state;
-    check_precision(1e-5, 0);
-}
-
-/* NaN and infinities in queries, keys, values and masks. */
-static void test_poison(void **state) {
-    (void)state;
-    check_precision(1e-5, GRAPH_POISON);
+    add_cases(all, 1e-5, 0);
+    add_cases(all + N_CASES, 1e-5, GRAPH_POISON);
+    check_graphs_for_cuda(all, 2 * N_CASES);
 }
 
 static void test_half(void **state) {
+    struct graph_case all[2 * N_CASES];
     (void)state;
-    check_precision(4e-3, GRAPH_FP16);
-    check_precision(3e-2, GRAPH_BF16);
+    add_cases(all, 4e-3, GRAPH_FP16);
+    add_cases(all + N_CASES, 3e-2, GRAPH_BF16);
+    check_graphs_for_cuda(all, 2 * N_CASES);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_single),
-        cmocka_unit_test(test_poison),      cmocka_unit_test(test_half),
+        cmocka_unit_test(test_recognition),
+        cmocka_unit_test(test_compiles),
+        cmocka_unit_test(test_single),
+        cmocka_unit_test(test_half),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,6 +15,7 @@ struct ig_nvrtc {
     void *library;
     const char *path;    /* as it was opened */
     const char *version; /* "NVRTC 13.0" */
+    const char *option;  /* one more for every program, for tests; NULL: none */
     const char *(*get_error_string)(int result);
     int (*get_version)(int *out_major, int *out_minor);
     int (*create_program)(struct ig_nvrtc_program **out_program, const char *source, const char *name, int n_headers,

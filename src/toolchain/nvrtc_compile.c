@@ -50,13 +50,14 @@ struct pool {
 
 static void compile(const struct pool *p, struct task *t) {
     const char *const options[] = {t->is_ptx ? p->ptx_option : p->cubin_option, "--std=c++17", "--disable-warnings",
-                                   "--no-source-include"};
+                                   "--no-source-include", p->nvrtc->option};
+    int count = (int)(sizeof options / sizeof *options) - !p->nvrtc->option;
     t->result = p->nvrtc->create_program(&t->program, t->source->text, t->file, 0, NULL, NULL);
     if (t->result) {
         t->program = NULL;
         return;
     }
-    t->result = p->nvrtc->compile_program(t->program, (int)(sizeof options / sizeof *options), options);
+    t->result = p->nvrtc->compile_program(t->program, count, options);
 }
 
 static void *work(void *argument) {
