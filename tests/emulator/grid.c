@@ -214,6 +214,29 @@ static void refuse_race(const struct region *r, const char *at, bool write, cons
            (long long)(at - r->begin), (long long)(r->end - r->begin), r->name, whom, other);
 }
 
+/* What an access makes of a byte's cell. */
+static struct cell after_access(const struct region *r, const char *at, bool write, struct cell c) {
+    uint32_t epoch = grid.epoch[grid.seen.rank];
+    unsigned thread = (unsigned)grid.seen.thread;
+    if (!is_ordered(r, c.write_epoch, c.writer, c.write_sync)) refuse_race(r, at, write, "wrote", c.writer);
+    if (write) {
+        if (!is_ordered(r, c.read_epoch, c.reader, c.read_sync)) refuse_race(r, at, write, "read", c.reader);
+        c.write_epoch = epoch;
+        c.writer = (uint16_t)thread;
+        c.write_sync = self()->syncs;
+    } else if (c.read_epoch != epoch) {
+        c.read_epoch = epoch;
+        c.reader = (uint16_t)thread;
+        c.read_sync = self()->syncs;
+    } else if (c.reader != thread) {
+        bool same_warp = c.reader != SEVERAL_WARPS &&
+                         (c.reader & SEVERAL ? c.reader & ~(unsigned)SEVERAL : c.reader / 32u) == thread / 32;
+        c.reader = (uint16_t)(same_warp ? SEVERAL | thread / 32 : SEVERAL_WARPS);
+        c.read_sync = self()->syncs;
+    }
+    return c;
+}
+
 static void note_access(struct region *r, const char *at, size_t size, bool write) {
     if (!r->cells) {
         void *cells =
@@ -221,33 +244,26 @@ static void note_access(struct region *r, const char *at, size_t size, bool writ
         if (cells == MAP_FAILED) return;
         r->cells = cells;
     }
-    uint32_t epoch = grid.epoch[grid.seen.rank];
-    unsigned thread = (unsigned)grid.seen.thread;
-    struct cell *c = r->cells + (at - r->begin);
-    for (const char *end = at + size; at < end; at++, c++) {
-        if (!is_ordered(r, c->write_epoch, c->writer, c->write_sync)) refuse_race(r, at, write, "wrote", c->writer);
-        if (write) {
-            if (!is_ordered(r, c->read_epoch, c->reader, c->read_sync)) refuse_race(r, at, write, "read", c->reader);
-            c->write_epoch = epoch;
-            c->writer = (uint16_t)thread;
-            c->write_sync = self()->syncs;
-        } else if (c->read_epoch != epoch) {
-            c->read_epoch = epoch;
-            c->reader = (uint16_t)thread;
-            c->read_sync = self()->syncs;
-        } else if (c->reader != thread) {
-            bool same_warp = c->reader != SEVERAL_WARPS &&
-                             (c->reader & SEVERAL ? c->reader & ~(unsigned)SEVERAL : c->reader / 32u) == thread / 32;
-            c->reader = (uint16_t)(same_warp ? SEVERAL | thread / 32 : SEVERAL_WARPS);
-            c->read_sync = self()->syncs;
+    struct cell *c = r->cells + (at - r->begin), before, after;
+    for (size_t i = 0; i < size; i++) {
+        /* Neighbours mostly have the same story. */
+        if (i == 0 || memcmp(&c[i], &before, sizeof before) != 0) {
+            before = c[i];
+            after = after_access(r, at + i, write, before);
         }
+        c[i] = after;
     }
+}
+
+/* Few sizes are no power of two, and divisions are slow. */
+static bool is_aligned(const char *at, size_t size) {
+    return (size & (size - 1)) == 0 ? ((uintptr_t)at & (size - 1)) == 0 : (uintptr_t)at % size == 0;
 }
 
 static void access_memory(const void *where, size_t size, int how) {
     const char *at = where, *stack = stacks[grid.current];
     bool write = how & EMULATED_WRITE;
-    if (how & EMULATED_ALIGNED && size <= 16 && (uintptr_t)at % size != 0)
+    if (how & EMULATED_ALIGNED && size <= 16 && !is_aligned(at, size))
         refuse("%s %zu bytes at an address that is no multiple of them", write ? "writes" : "reads", size);
     if (at >= stack && at < stack + STACK) return;
     struct region *r = region_of(at, size);

@@ -257,7 +257,7 @@ void *emulator_compile(const char *const *texts, unsigned count, int sm, size_t 
         " -std=gnu++17 -O1 -w -fPIC -fno-strict-aliasing -ffp-contract=off -fno-exceptions -fno-rtti "
         "-fno-threadsafe-statics -fno-math-errno -fno-stack-protector -fsanitize=thread "
         "-fsanitize=bounds,signed-integer-overflow,integer-divide-by-zero -I" TEST_SOURCE_DIR
-        "/tests -include emulator/cuda.hpp "
+        "/tests -include emulator/cuda.hpp %s "
         "-c unit.cpp -o unit.o 2> log && " COMPILER " -shared -s unit.o -o unit.so -lm 2>> log";
     char folder[] = "/tmp/emulatorXXXXXX", path[64], line[2048];
     void *object = NULL;
@@ -266,7 +266,8 @@ void *emulator_compile(const char *const *texts, unsigned count, int sm, size_t 
     FILE *unit = fopen(path, "wb");
     if (unit) print_unit(unit, texts, count);
     if (unit) fclose(unit);
-    snprintf(line, sizeof line, command, folder);
+    /* Who has AVX2 has conversions of float16 too. */
+    snprintf(line, sizeof line, command, folder, __builtin_cpu_supports("avx2") ? "-mf16c" : "");
     bool good = system(line) == 0;
     snprintf(path, sizeof path, "%s/%s", folder, good ? "unit.so" : "log");
     if (good) object = read_all(path, out_size);
