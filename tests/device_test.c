@@ -506,21 +506,24 @@ static void *use_a_device(void *argument) {
 
 static void devices_are_independent(void **state) {
     pthread_t threads[8];
-    bool gpu = n_subjects == sizeof subjects / sizeof *subjects;
+    bool has_gpu = n_subjects == sizeof subjects / sizeof *subjects;
     for (int i = 0; i < 8; i++) {
         static const struct subject cpu = {CPU, 2}, cuda = {GPU, 0};
-        const struct subject *subject = gpu && i % 2 ? &cuda : &cpu;
+        const struct subject *subject = has_gpu && i % 2 ? &cuda : &cpu;
         assert_int_equal(pthread_create(&threads[i], NULL, use_a_device, (void *)(uintptr_t)subject), 0);
     }
     for (int i = 0; i < 8; i++)
         pthread_join(threads[i], NULL);
 }
 
+static struct ingot_gpu *gpu; /* every test opens and closes the GPU: held between them, that is quick */
+
 static void look_for_a_gpu(void) {
     struct ingot_error error = {0};
     struct ig_device_cuda_info info;
     if (ig_device_cuda_describe(0, &info, &error) == INGOT_OK) {
         print_message("[  GPU     ] %s, %s\n", info.name, info.arch);
+        ingot_gpu_hold(0, &gpu, NULL);
         return;
     }
     n_subjects--;
@@ -552,5 +555,7 @@ int main(void) {
         cmocka_unit_test(creation_fails_cleanly),
         cmocka_unit_test(devices_are_independent),
     };
-    return cmocka_run_group_tests_name("device", tests, NULL, NULL);
+    int failures = cmocka_run_group_tests_name("device", tests, NULL, NULL);
+    ingot_gpu_release(gpu);
+    return failures;
 }
