@@ -7,9 +7,12 @@
 
 enum {
     THREADS = 256,
-    MOST_COLUMNS = 32, /* of a block: a warp reads 128 bytes of f32 */
-    LEAST_COLUMNS = 8, /* 32 bytes, which memory transfers as a whole */
+    MOST_THREADS = 1024, /* where there are few blocks, of long rows */
+    MOST_COLUMNS = 32,   /* of a block: a warp reads 128 bytes of f32 */
+    LEAST_COLUMNS = 8,   /* 32 bytes, which memory transfers as a whole */
     ENOUGH_BLOCKS = 64,
+    LONG_SHARE = 32, /* rows of a thread; more are worth another thread */
+    FEW_SHARES = 16, /* of a column that meet in one thread */
 };
 
 struct columns {
@@ -87,20 +90,20 @@ static void emit_share(struct columns *c, struct ig_stmt *body, int pass) {
     }
 }
 
-/* The results of a column's threads become one. */
-static void emit_meeting(struct columns *c, struct ig_stmt *body, int pass) {
+/* The results of `from` threads of a column become those of `to`. */
+static void emit_meeting(struct columns *c, struct ig_stmt *body, int pass, int from, int to) {
     struct ig_row *r = c->r;
     struct ig_loops *k = r->k;
     ig_x thread, lane, share;
-    body = column_loop(c, body, c->width, &thread, &lane);
+    body = column_loop(c, body, c->width * to, &thread, &lane);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->pass != pass) continue;
         int acc = ig_s_acc(k, body, step->dtype, ig_x_load(k, c->partial[i], thread));
-        struct ig_stmt *all = ig_s_for(k, body, IG_FOR_SERIAL, num(c, 1), num(c, c->shares), num(c, 1), &share);
-        ig_x at = ig_x_add(k, ig_x_mul(k, share, num(c, c->width)), thread);
+        struct ig_stmt *all = ig_s_for(k, body, IG_FOR_SERIAL, num(c, 1), num(c, from / to), num(c, 1), &share);
+        ig_x at = ig_x_add(k, ig_x_mul(k, share, num(c, (int64_t)c->width * to)), thread);
         ig_s_update(k, all, acc, step->update, ig_x_load(k, c->partial[i], at));
-        ig_s_store(k, body, step->array, thread, ig_x_acc(k, acc, step->dtype));
+        ig_s_store(k, body, to > 1 ? c->partial[i] : step->array, thread, ig_x_acc(k, acc, step->dtype));
     }
 }
 
@@ -112,7 +115,13 @@ static void emit_pass(struct columns *c, struct ig_stmt *body, int pass) {
     for (uint32_t i = 0; i < r->stores.count; i++)
         stores = stores || r->stores.at[i].pass == pass;
     if (steps || stores) emit_share(c, body, pass);
-    if (steps && c->shares > 1) emit_meeting(c, body, pass);
+    if (!steps || c->shares == 1) return;
+    int shares = c->shares;
+    if (shares > 2 * FEW_SHARES) {
+        emit_meeting(c, body, pass, shares, FEW_SHARES);
+        shares = FEW_SHARES;
+    }
+    emit_meeting(c, body, pass, shares, 1);
 }
 
 /* ---- How -------------------------------------------------------------------------------------------------------------- */
@@ -134,6 +143,9 @@ static void choose_width(struct columns *c) {
     if (!ig_dim_is_const(r->k->dims, r->count, &n)) n = 128;
     while (c->shares > 1 && c->shares * 2 > n)
         c->shares /= 2;
+    int most = r->steps.count > 2 ? THREADS : MOST_THREADS; /* by the partial results that shared memory holds */
+    while (columns / c->width < ENOUGH_BLOCKS && c->width * c->shares < most && n / c->shares > LONG_SHARE)
+        c->shares *= 2;
     /* Short rows: more columns instead. */
     while (c->width * c->shares < 32)
         c->width *= 2;
