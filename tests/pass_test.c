@@ -214,6 +214,12 @@ static const struct rewrite choices[] = {
          5, 0) "  %6 = where(%4, %0, %5): " X "\n" OUT(6),
      "isnan bool[batch,4,6,5]; where " X, 0, POISON},
     /* NaN compares false both ways, so this negation stays */
+    {"canonicalize",
+     "  %3 = isnan(%0): bool[batch,4,6,5]\n  %4 = constant() {data=[1,1,1,1,1]}: bool[5]\n"
+     "  %5 = and(%3, %4): bool[batch,4,6,5]\n  %6 = constant() {data=[0]}: i64[]\n"
+     "  %7 = iota() {dims=[batch,1,1,1], axis=0}: i64[batch,1,1,1]\n  %8 = le(%6, %7): bool[batch,1,1,1]\n"
+     "  %9 = and(%8, %5): bool[batch,4,6,5]\n" OUT(9),
+     "isnan bool[batch,4,6,5]", 0, POISON},
     {"canonicalize", SCALAR(3, 0) "  %4 = lt(%0, %3): bool[batch,4,6,5]\n  %5 = not(%4): bool[batch,4,6,5]\n" OUT(5),
      "lt bool[batch,4,6,5]; not bool[batch,4,6,5]", 0, POISON},
     {"canonicalize",
@@ -253,6 +259,20 @@ static const struct rewrite movements[] = {
     /* how many rows there are is not known: the index might lie outside */
     {"canonicalize", "  %3 = constant() {data=[1]}: i64[]\n  %4 = gather(%0, %3) {axis=0}: f32[4,6,5]\n" OUT(4),
      "gather f32[4,6,5]", 0, POISON},
+    /* each element from its own place */
+    {"canonicalize",
+     "  %3 = iota() {dims=[batch,1,seq,12,1], axis=0}: i64[batch,1,seq,12,1]\n"
+     "  %4 = iota() {dims=[seq,12,1], axis=0}: i64[seq,12,1]\n"
+     "  %5 = broadcast(%4) {dims=[batch,1,seq,12,1]}: i64[batch,1,seq,12,1]\n"
+     "  %6 = iota() {dims=[batch,1,seq,12,1], axis=3}: i64[batch,1,seq,12,1]\n"
+     "  %7 = concat(%3, %5, %6) {axis=4}: i64[batch,1,seq,12,3]\n"
+     "  %8 = gather_nd(%1, %7) {batch_dims=0}: f32[batch,1,seq,12]\n" OUT(8),
+     "reshape f32[batch,1,seq,12]", 0, POISON},
+    {"canonicalize",
+     "  %3 = iota() {dims=[2,2,1], axis=1}: i64[2,2,1]\n  %4 = iota() {dims=[2,2,1], axis=0}: i64[2,2,1]\n"
+     "  %5 = concat(%3, %4, %4) {axis=2}: i64[2,2,3]\n"
+     "  %6 = gather_nd(%1, %5) {batch_dims=0}: f32[2,2]\n" OUT(6),
+     "gather_nd f32[2,2]", 0, POISON},
     /* what is broadcast is computed before */
     {"canonicalize", "  %3 = broadcast(%2) {dims=[6,batch]}: i32[6,batch]\n  %4 = abs(%3): i32[6,batch]\n" OUT(4),
      "abs i32[batch]; broadcast i32[6,batch]", 0, 0},

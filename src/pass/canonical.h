@@ -24,6 +24,7 @@ ig_value ig_canonical_cast(struct ig_rewriter *rw, const struct ig_node *n, cons
 ig_value ig_canonical_slice(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 ig_value ig_canonical_concat(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 ig_value ig_canonical_gather(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
+ig_value ig_canonical_gather_nd(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 ig_value ig_canonical_pad(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 ig_value ig_canonical_broadcast(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);
 ig_value ig_canonical_reshape(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in);

@@ -31,12 +31,26 @@ ig_value ig_canonical_where(struct ig_rewriter *rw, const struct ig_node *n, con
     return IG_NO_VALUE;
 }
 
+/* Flags that are known and all equal. */
+static bool match_flag(struct ig_graph *g, ig_value v, double *out_flag) {
+    enum { CAPACITY = 4096 };
+    int count, at = 0;
+    if (ig_match_scalar(g, v, out_flag)) return true;
+    if (!ig_def_op(g, v, IG_OP_constant)) return false;
+    int64_t *flags = IG_NEW_ARRAY(g->job, int64_t, CAPACITY);
+    if (!ig_const_ints(g, v, flags, CAPACITY, &count) || count == 0) return false;
+    while (at < count && flags[at] == flags[0])
+        at++;
+    *out_flag = (double)flags[0];
+    return at == count;
+}
+
 ig_value ig_canonical_logic(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     if (in[0] == in[1]) return in[0];
     for (int i = 0; i < 2; i++) {
         double c;
-        if (!ig_match_scalar(g, in[i], &c)) continue;
+        if (!match_flag(g, in[i], &c)) continue;
         bool neutral = (c != 0) == (n->op == IG_OP_and);
         return neutral ? in[1 - i] : in[i];
     }

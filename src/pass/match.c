@@ -138,7 +138,8 @@ static struct bounds find_bounds(struct ig_graph *g, ig_value v, int depth) {
     bool is_float = ig_dtype_is_float(info.type.dtype);
     if (n && is_float && n->op == IG_OP_cast) b = bounds_of_dtype(ig_type_of(g, n->in[0])->dtype);
     /* Integer arithmetic may wrap. */
-    if (n && !is_float && ig_op_info(n->op)->is_map && n->op != IG_OP_min && n->op != IG_OP_max) b = anything;
+    bool wraps = n && ig_op_info(n->op)->is_map && n->op != IG_OP_min && n->op != IG_OP_max && n->op != IG_OP_iota;
+    if (wraps && !is_float) b = anything;
     if (n && !is_float && n->op == IG_OP_reduce_sum) b = anything;
     struct bounds type = bounds_of_dtype(info.type.dtype);
     return (struct bounds){fmax(b.lo, type.lo), fmin(b.hi, type.hi)};
