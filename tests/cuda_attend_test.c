@@ -2,6 +2,7 @@
  * Attention on GPUs: what is recognised, that every candidate compiles, and the results: the plain schedule as C here, the
  * templates on a GPU where there is one.
  */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -190,6 +191,7 @@ static void compile(struct ig_job *job, void *argument) {
     IG_VEC(struct ig_source) sources = {0};
     struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32};
     target.sm = atoi(arch + 3);
+    target.sm_own = strchr(arch, 'a') != NULL;
     for (int i = 0; i < N_COMPILED; i++) {
         struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
         struct ig_pass_options options = {.target = &target};
@@ -207,7 +209,8 @@ static void compile(struct ig_job *job, void *argument) {
         g = ig_pass_fuse(ig_pass_attend(g, &options), &options);
         const struct ig_region *region = &g->regions.at[g->regions.count - 1];
         assert_int_equal(region->family, IG_FAMILY_ATTEND);
-        for (int choice = 0; (kernel = ig_kernel_candidate(g, region, &target, choice)); choice++) {
+        int most = i == 0 || target.sm_own ? INT_MAX : 3;
+        for (int choice = 0; choice < most && (kernel = ig_kernel_candidate(g, region, &target, choice)); choice++) {
             const char *name = ig_format(job, "attend_%d_%d", i, choice);
             assert_non_null(kernel->attend);
             IG_PUSH(job, &sources, (struct ig_source){name, ig_cuda_kernel(job, kernel, "kernel", &target)});
@@ -243,42 +246,66 @@ static const struct attention cases[] = {
     {INGOT_F32, 2, 2, 1, 33, 65, 40, 64, ALL_MASKED, .guarded = true},
     {INGOT_F32, 1, 2, 1, 40, 40, 64, 64, CHOSEN, .guarded = true, .joint = true},
     {INGOT_F32, -1, 4, 2, -2, -4, 64, 64, CAPPED, .joint = false},
-    {INGOT_F32, 1, 1, 1, 17, 1000, 128, 128, ADDED, .joint = false},
-    {INGOT_F32, 1, 1, 1, 1000, 1000, 16, 16, CAUSAL, .joint = true},
-    {INGOT_F32, 3, 16, 1, 130, 50, 32, 32, NO_MASK, .joint = false},
-    {INGOT_F32, 2, 12, 1, 600, 20, 32, 32, CHOSEN, .joint = false},
+    {INGOT_F32, 1, 1, 1, 17, 500, 128, 128, ADDED, .joint = false},
+    {INGOT_F32, 1, 1, 1, 300, 300, 16, 16, CAUSAL, .joint = true},
+    {INGOT_F32, 3, 16, 1, 66, 20, 32, 32, NO_MASK, .joint = false},
     {INGOT_F32, 1, 2, 1, 5, 0, 32, 32, NO_MASK, .joint = false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
-static void add_cases(struct graph_case *all, double tolerance, unsigned flags) {
-    for (int i = 0; i < N_CASES; i++)
-        all[i] = (struct graph_case){"attention", build, &cases[i], tolerance, flags | GRAPH_RAW, {5, 7, 33, 128}};
+static void check_precision(enum ingot_dtype dtype, double tolerance, unsigned flags) {
+    struct graph_case all[N_CASES];
+    struct attention given[N_CASES];
+    for (int i = 0; i < N_CASES; i++) {
+        given[i] = cases[i];
+        given[i].dtype = dtype;
+        all[i] = (struct graph_case){"attention", build, &given[i], tolerance, flags | GRAPH_RAW, {5, 7, 33, 128}};
+    }
+    check_graphs_for_cuda(all, N_CASES);
 }
 
-/* Also with NaN and infinities in queries, keys, values and masks. */
 static void test_single(void **state) {
-    struct graph_case all[2 * N_CASES];
     (void)state;
-    add_cases(all, 1e-5, 0);
-    add_cases(all + N_CASES, 1e-5, GRAPH_POISON);
-    check_graphs_for_cuda(all, 2 * N_CASES);
+    check_precision(INGOT_F32, 1e-5, 0);
+}
+
+/* NaN and infinities in queries, keys, values and masks. */
+static void test_poison(void **state) {
+    (void)state;
+    check_precision(INGOT_F32, 1e-5, GRAPH_POISON);
+    check_precision(INGOT_F16, 4e-3, GRAPH_POISON);
 }
 
 static void test_half(void **state) {
-    struct graph_case all[2 * N_CASES];
     (void)state;
-    add_cases(all, 4e-3, GRAPH_FP16);
-    add_cases(all + N_CASES, 3e-2, GRAPH_BF16);
-    check_graphs_for_cuda(all, 2 * N_CASES);
+    check_precision(INGOT_F16, 4e-3, 0);
+    check_precision(INGOT_BF16, 3e-2, 0);
+}
+
+/* Every shape of a block, some of which are the first choice only where there is much to do. */
+static void test_choices(void **state) {
+    (void)state;
+    static const struct attention shapes[] = {
+        {INGOT_F16, 1, 2, 1, 70, 90, 64, 64, ADDED, .repaired = true, .joint = false},
+        {INGOT_F16, 1, 2, 1, 33, 197, 64, 64, NO_MASK, .joint = false},
+        {INGOT_BF16, -1, 2, 2, -2, -4, 32, 128, CAUSAL, .joint = false},
+        {INGOT_F16, 1, 2, 1, 20, 40, 128, 32, ALL_MASKED, .guarded = true},
+    };
+    enum { SHAPES = sizeof shapes / sizeof *shapes, CHOICES = 14 };
+    struct graph_case all[SHAPES * CHOICES];
+    for (unsigned choice = 0; choice < CHOICES; choice++) {
+        for (int i = 0; i < SHAPES; i++)
+            all[choice * SHAPES + (unsigned)i] = (struct graph_case){
+                "attention",    build, &shapes[i], i == 2 ? 3e-2 : 4e-3, GRAPH_RAW | choice * GRAPH_CHOICE,
+                {2, 7, 33, 128}};
+    }
+    check_graphs_for_cuda(all, SHAPES * CHOICES);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recognition),
-        cmocka_unit_test(test_compiles),
-        cmocka_unit_test(test_single),
-        cmocka_unit_test(test_half),
+        cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_single),
+        cmocka_unit_test(test_poison),      cmocka_unit_test(test_half),     cmocka_unit_test(test_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "kernel/affine.h"
 #include "kernel/attend.h"
 
-enum { PROCESSORS = 132, MOST_LOADS = 3 };
+enum { PROCESSORS = 132, MOST_LOADS = 3, WHOLE = 80 << 10 /* bytes of shared memory */ };
 
 /* Where the lines of an operand are: `line` elements apart, with unit stride within. */
 struct source {
@@ -32,6 +32,7 @@ struct schedule {
     int element, threads, rows, step; /* bytes; queries and keys of a block's step */
     ig_x head[INGOT_MAX_RANK], first_query;
     struct source q, key, value;
+    ig_x scale;               /* what scores are multiplied by, besides what the loops do */
     int scores, sums, state;  /* registers */
     int tile, maxima, totals; /* shared */
     struct early early[MOST_LOADS];
@@ -127,11 +128,14 @@ static bool find_sources(struct schedule *s) {
 
 /* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
 
-/* Warps along queries and keys, and the keys of a warp's step. */
+/* Warps along queries and keys, and the keys of a warp's step, or the most of them; whether warps multiply in groups. */
 static const struct shape {
     int m, n, keys;
-} shapes[] = {{1, 4, 32}, {2, 2, 32}, {4, 1, 64}, {2, 4, 32}, {4, 1, 32}, {1, 8, 16}, {4, 2, 32}};
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGEST = 2 }; /* the first are those that are chosen unmeasured */
+    bool warpgroups;
+} shapes[] = {{1, 4, 32, false}, {2, 2, 32, false}, {4, 1, 64, false}, {4, 1, 64, true},  {8, 1, 64, true},
+              {8, 1, 128, true}, {4, 1, 128, true}, {16, 1, 64, true}, {2, 4, 32, false}, {4, 1, 32, false},
+              {1, 8, 16, false}, {4, 2, 32, false}, {8, 1, 64, false}, {8, 1, 32, false}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, SMALLEST = 0, SMALL = 1, MEDIUM = 2, GROUP = 3, GROUPS = 4 };
 
 static int64_t guess(struct schedule *s, ig_dim d, int64_t usual) {
     int64_t lo, hi;
@@ -139,15 +143,23 @@ static int64_t guess(struct schedule *s, ig_dim d, int64_t usual) {
     return hi < usual ? hi : lo > usual ? lo : usual;
 }
 
+/* The instructions for groups read lines of 64 bytes, or panels of 128. */
+static bool can_group(const struct schedule *s) {
+    const struct ig_cuda_attend *t = s->t;
+    bool lines = (t->depth == 32 || t->depth % 64 == 0) && (t->columns == 32 || t->columns % 64 == 0);
+    return lines && s->element == 2 && s->a->target->sm == 90 && s->a->target->sm_own;
+}
+
 /* Which shape is best: the smallest tiles of queries that are done all at once, for a few queries are soon ready and many
  * read the keys less often. */
 static int best_shape(struct schedule *s) {
     int64_t heads = guess(s, s->a->heads, 12), queries = guess(s, s->a->queries, 128);
-    for (int i = 0; i < LARGEST; i++) {
+    for (int i = 0; i < MEDIUM; i++) {
         int64_t rows = 16 * shapes[i].m;
         if (heads * ((queries + rows - 1) / rows) <= PROCESSORS) return i;
     }
-    return LARGEST;
+    if (!can_group(s)) return MEDIUM;
+    return queries > 64 && heads * ((queries + 127) / 128) > PROCESSORS ? GROUPS : GROUP;
 }
 
 /* Of a block: 163 and 227 KiB on the chips for data centres, 99 on their smaller kin. */
@@ -156,13 +168,35 @@ static int most_shared(const struct schedule *s) {
     return sm == 80 || sm == 90 || sm == 100 ? 160 << 10 : 99 << 10;
 }
 
+/* Steps of up to `most` keys, such that little of the last is empty; all in shared memory where there are few. */
+static void divide_keys(struct schedule *s, int64_t most) {
+    int64_t keys, best = INT64_MAX;
+    if (!ig_dim_is_const(s->k->dims, s->a->keys, &keys) || keys < 1) return;
+    int64_t fewest = (keys + most - 1) / most;
+    for (int64_t steps = fewest; steps < fewest + 3; steps++) {
+        int64_t each = ((keys + steps - 1) / steps + 15) / 16 * 16;
+        if (each * steps >= best || each < 32) continue;
+        best = each * steps;
+        s->t->keys = (int)each;
+    }
+    int64_t steps = (keys + s->t->keys - 1) / s->t->keys;
+    if (steps > 4) return;
+    s->t->whole = true;
+    s->t->stages = (int)steps;
+    if (ig_cuda_attend_shared(s->t) <= WHOLE) return;
+    s->t->whole = false;
+    s->t->stages = 2;
+}
+
 static bool choose_shape(struct schedule *s, int choice) {
     int best = best_shape(s), which = choice == 0 ? best : choice <= best ? choice - 1 : choice;
     if (choice >= N_SHAPES) return false;
+    s->t->warpgroups = shapes[which].warpgroups && can_group(s);
     s->t->warps_m = shapes[which].m;
     s->t->warps_n = shapes[which].n;
     s->t->keys = shapes[which].keys;
     s->t->stages = 2;
+    if (s->t->warpgroups) divide_keys(s, s->t->keys);
     /* Where heads are long, their keys fill the shared memory, and their results the registers. */
     if (s->element == 4 && s->t->depth + s->t->columns > 160) s->t->keys = 16;
     while (ig_cuda_attend_shared(s->t) > most_shared(s) && s->t->warps_n > 1)
@@ -173,11 +207,19 @@ static bool choose_shape(struct schedule *s, int choice) {
     return ig_cuda_attend_shared(s->t) <= most_shared(s);
 }
 
+/* Places of a thread for its scores: a power of two, for compilers to see through what follows from it. */
+static int places(struct ig_cuda_attend_layout l) {
+    int n = 1;
+    while (n < l.blocks * l.rows * l.columns)
+        n *= 2;
+    return n;
+}
+
 static void make_buffers(struct schedule *s) {
     struct ig_cuda_attend_layout scores = ig_cuda_attend_scores(s->t), sums = ig_cuda_attend_sums(s->t);
     int results = s->t->warps_n * s->rows * (s->t->columns + IG_CUDA_ATTEND_PAD) * 4,
         each = s->t->warps_n * s->rows * 4;
-    s->scores = ig_loops_spread(s->k, INGOT_F32, s->threads, scores.blocks * scores.rows * scores.columns, "scores");
+    s->scores = ig_loops_spread(s->k, INGOT_F32, s->threads, places(scores), "scores");
     s->sums = ig_loops_spread(s->k, INGOT_F32, s->threads, sums.blocks * sums.rows * sums.columns, "sums");
     s->state = ig_loops_spread(s->k, INGOT_F32, s->threads, 2 * scores.rows, "state");
     s->tile = ig_loops_shared(s->k, INGOT_F32, 0, "tile");
@@ -208,7 +250,7 @@ static struct ig_stmt *each_score(struct schedule *s, struct ig_stmt *body, ig_x
     body = loop(s, body, IG_FOR_UNROLL, l.columns, &column);
     ig_x slot = ig_x_add(k, ig_x_mul(k, block, num(s, l.rows)), row);
     slot = ig_x_add(k, ig_x_mul(k, slot, num(s, l.columns)), column);
-    out->slot = ig_x_add(k, ig_x_mul(k, thread, num(s, l.blocks * l.rows * l.columns)), slot);
+    out->slot = ig_x_add(k, ig_x_mul(k, thread, num(s, places(l))), slot);
     ig_x query = ig_x_add(k, ig_x_mul(k, m, num(s, 16)), ig_x_div(k, lane, num(s, l.lanes)));
     query = ig_x_add(k, query, ig_x_mul(k, row, num(s, 16 / l.rows)));
     out->query = ig_x_add(k, s->first_query, query);
@@ -254,8 +296,7 @@ static void load_early(struct schedule *s, struct ig_stmt *body, ig_x step) {
     if (!collect_loads(s, changed(s, &e))) s->n_early = 0;
     for (int i = 0; i < s->n_early; i++) {
         enum ingot_dtype dtype = ig_x_look(s->k, s->early[i].load)->dtype;
-        s->early[i].buffer =
-            ig_loops_spread(s->k, dtype, s->threads, l.blocks * l.rows * l.columns, ig_format(s->k->job, "early%d", i));
+        s->early[i].buffer = ig_loops_spread(s->k, dtype, s->threads, places(l), ig_format(s->k->job, "early%d", i));
         ig_s_store(s->k, loops, s->early[i].buffer, e.slot, s->early[i].load);
     }
     if (s->n_early == 0) body->body.count--; /* no loop */
@@ -275,12 +316,39 @@ static ig_x take_early(struct schedule *s, ig_x x, ig_x slot) {
     return ig_x_substitute(s->k, x, from, to, s->n_early);
 }
 
+/* Where x is the score times a positive number, or alone: the number. */
+static bool find_scale(struct schedule *s, ig_x x, ig_x score) {
+    const struct ig_x_node *n = ig_x_look(s->k, x);
+    s->scale = ig_x_float(s->k, INGOT_F32, 1);
+    if (x == score) return true;
+    if (s->t->math == IG_CUDA_FMA || n->kind != IG_X_MAP || n->op != IG_OP_mul) return false;
+    ig_x other = n->args[0] == score ? n->args[1] : n->args[1] == score ? n->args[0] : IG_NO_X;
+    const struct ig_x_node *by = other == IG_NO_X ? NULL : ig_x_look(s->k, other);
+    if (!by || by->kind != IG_X_FLOAT || !(by->f > 0x1p-60 && by->f < 0x1p60)) return false;
+    s->scale = other;
+    return true;
+}
+
+/* Keys that there are not have no weight. */
+static void drop_missing_keys(struct schedule *s, struct ig_stmt *body, ig_x step) {
+    struct element e;
+    ig_x keys = dim(s, s->a->keys), end = ig_x_mul(s->k, ig_x_add(s->k, step, num(s, 1)), num(s, s->step));
+    if (ig_dim_divides(s->k->dims, constant(s, s->step), s->a->keys)) return;
+    body = each_score(s, ig_s_if(s->k, body, ig_x_less(s->k, keys, end)), step, &e);
+    ig_x x = ig_x_load(s->k, s->scores, e.slot), none = ig_x_float(s->k, INGOT_F32, -INFINITY);
+    ig_s_store(s->k, body, s->scores, e.slot, ig_x_select(s->k, ig_x_less(s->k, e.key, keys), x, none));
+}
+
 static void change_scores(struct schedule *s, struct ig_stmt *body, ig_x step) {
     struct element e;
-    body = each_score(s, body, step, &e);
+    struct ig_stmt *loops = each_score(s, body, step, &e);
     ig_x x = take_early(s, changed(s, &e), e.slot);
-    ig_x inside = ig_x_less(s->k, e.key, dim(s, s->a->keys));
-    ig_s_store(s->k, body, s->scores, e.slot, ig_x_select(s->k, inside, x, ig_x_float(s->k, INGOT_F32, -INFINITY)));
+    if (find_scale(s, x, ig_x_load(s->k, s->scores, e.slot))) {
+        body->body.count--; /* no loop */
+    } else {
+        ig_s_store(s->k, loops, s->scores, e.slot, x);
+    }
+    drop_missing_keys(s, body, step);
 }
 
 /* ---- Calls ---------------------------------------------------------------------------------------------------------- */
@@ -316,8 +384,9 @@ static void walk(struct schedule *s, struct ig_stmt *body) {
                                      address(&s->value),  number(ldv),  number(keys)};
     ig_s_call(k, body, "attend::multiply", multiply, 7);
     change_scores(s, body, step);
-    struct ig_call_arg add[] = {array(s, s->scores), array(s, s->sums), array(s, s->state), number(step)};
-    ig_s_call(k, body, "attend::accumulate", add, 4);
+    struct ig_call_arg add[] = {array(s, s->scores), array(s, s->sums), array(s, s->state),
+                                number(step),        number(left),      number(s->scale)};
+    ig_s_call(k, body, "attend::accumulate", add, 6);
 }
 
 /* ---- Results -------------------------------------------------------------------------------------------------------- */
@@ -385,8 +454,9 @@ static void store_results(struct schedule *s, struct ig_stmt *body) {
 
 static const char *tactic(struct schedule *s) {
     static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};
-    return ig_format(s->k->job, "attend %s, tiles of %d queries, steps of %d keys, %dx%d warps", names[s->t->math],
-                     s->rows, s->step, s->t->warps_m, s->t->warps_n);
+    return ig_format(s->k->job, "attend %s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps", names[s->t->math],
+                     s->t->warpgroups ? " wgmma" : "", s->rows, s->step, s->t->whole ? ", all at once" : "",
+                     s->t->warps_m, s->t->warps_n);
 }
 
 bool ig_attention_cuda(struct ig_attention *a, int choice) {
@@ -402,8 +472,8 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     if (!find_sources(&s)) return false;
     make_buffers(&s);
     walk(&s, body);
-    struct ig_call_arg finish[] = {array(&s, s.tile), array(&s, s.sums), array(&s, s.state)};
-    ig_s_call(s.k, body, "attend::finish", finish, 3);
+    struct ig_call_arg finish[] = {array(&s, s.tile), array(&s, s.sums), array(&s, s.state), number(s.scale)};
+    ig_s_call(s.k, body, "attend::finish", finish, 4);
     store_results(&s, body);
     a->kernel->tactic = tactic(&s);
     return true;

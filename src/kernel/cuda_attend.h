@@ -2,7 +2,7 @@
  * Attention by a CUDA block, described for codegen (codegen/cuda/attend.c): all that its text depends on.
  *
  * A block does 16 * warps_m queries of one head, in steps of keys * warps_n keys, whose keys and values are copied to shared
- * memory `stages` - 1 steps ahead. Its warps are a grid of warps_m x warps_n: each does 16 of the queries and `keys` of a
+ * memory `stages` - 1 steps ahead, or all at once where there are no more steps than stages (`whole`). Its warps are a grid of warps_m x warps_n: each does 16 of the queries and `keys` of a
  * step's keys and has a running maximum, a running sum and an unfinished result of its own. When all keys are done, these are
  * at the beginning of the dynamic shared memory: results [warps_n][rows][columns + IG_CUDA_ATTEND_PAD], maxima
  * [warps_n][rows], sums [warps_n][rows], in floats.
@@ -17,6 +17,8 @@ enum { IG_CUDA_ATTEND_PAD = 4 };
 struct ig_cuda_attend {
     enum ig_cuda_math math;
     int warps_m, warps_n, keys, stages;
+    bool warpgroups; /* F16, BF16: by wgmma (sm_90a), whose groups of four warps have 64 queries; warps_n is 1 */
+    bool whole;
     int depth, columns;            /* elements of a query and a key; of a value: multiples of what instructions take */
     int depth_bytes, column_bytes; /* how much of them there is; the rest is zero */
 };

@@ -215,6 +215,19 @@ EMULATED static void ptx_cvt_rn_f16x2_f32(unsigned &both, float upper, float low
 EMULATED static void ptx_cvt_rn_bf16x2_f32(unsigned &both, float upper, float lower) {
     both = emulated_to_bf16(upper) << 16 | emulated_to_bf16(lower);
 }
+/* The larger of two halves each; NaN only where both are. */
+template <class GET, class TO> EMULATED static unsigned emulated_larger(unsigned a, unsigned b, GET get, TO to) {
+    unsigned both = 0;
+    for (int half = 0; half < 2; half++)
+        both |= (to(fmaxf(get(a >> 16 * half & 0xffff), get(b >> 16 * half & 0xffff))) & 0xffff) << 16 * half;
+    return both;
+}
+EMULATED static void ptx_max_f16x2(unsigned &larger, unsigned a, unsigned b) {
+    larger = emulated_larger(a, b, emulated_f16, emulated_to_f16);
+}
+EMULATED static void ptx_max_bf16x2(unsigned &larger, unsigned a, unsigned b) {
+    larger = emulated_larger(a, b, emulated_bf16, emulated_to_bf16);
+}
 EMULATED static void ptx_cvt_rna_tf32_f32(unsigned &to, float a) {
     to = (__float_as_uint(a) + 0x1000) & ~0x1fffu;
 }
@@ -453,16 +466,13 @@ EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line
     }
     return at ^ ((at >> 7 & (o.width / 16 - 1)) << 4);
 }
-/* Eight lanes read the same columns: each checks an eighth of the accesses, and what the others have checked it reads as it is. */
+/* Sums of two rows with what `left` has of them. Eight lanes read the same columns: each checks an eighth of the accesses,
+ * and what the others have checked it reads as it is. */
 template <class GET>
-EMULATED static void emulated_group_product(float **c, int columns, const emulated_operand &a, const emulated_operand &b,
-                                            GET get) {
-    int lane = emulator->thread % 32, first = emulator->thread / 32 % 4 * 16 + lane / 4;
+EMULATED static void emulated_rows_product(float **c, int columns, const float (&left)[2][16], const emulated_operand &b,
+                                           GET get) {
+    int lane = emulator->thread % 32;
     const char *shared = emulator->shared_at(b.start, 2, 0) - b.start;
-    float left[2][16];
-    for (int e = 0; e < 32; e++)
-        left[e / 16][e % 16] = get(emulated_load<unsigned short>(
-                                       emulated_place(a, (unsigned)(first + e / 16 * 8), (unsigned)(e % 16))), 0);
     for (int j = 0; j < columns / 8; j++) {
         for (int e = 0; e < 2; e++) {
             unsigned column = (unsigned)(j * 8 + lane % 4 * 2 + e);
@@ -480,6 +490,30 @@ EMULATED static void emulated_group_product(float **c, int columns, const emulat
         }
     }
 }
+template <class GET>
+EMULATED static void emulated_group_product(float **c, int columns, const emulated_operand &a, const emulated_operand &b,
+                                            GET get) {
+    int lane = emulator->thread % 32, first = emulator->thread / 32 % 4 * 16 + lane / 4;
+    float left[2][16];
+    for (int e = 0; e < 32; e++)
+        left[e / 16][e % 16] = get(emulated_load<unsigned short>(
+                                       emulated_place(a, (unsigned)(first + e / 16 * 8), (unsigned)(e % 16))), 0);
+    emulated_rows_product(c, columns, left, b, get);
+}
+/* A in registers, as emulated_product has it. */
+template <class GET>
+EMULATED static void emulated_group_product(float **c, int columns, const unsigned (&a)[4], const emulated_operand &b,
+                                            GET get) {
+    int lane = emulator->thread % 32;
+    struct emulated_fragments own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
+    float left[2][16];
+    emulator->meet(0xffffffff, &own, sizeof own);
+    for (int e = 0; e < 32; e++) {
+        const void *from = emulator->shown(lane / 4 * 4 + e % 8 / 2);
+        left[e / 16][e % 16] = get(((const emulated_fragments *)from)->a[e % 16 / 8 * 2 + e / 16], e % 2);
+    }
+    emulated_rows_product(c, columns, left, b, get);
+}
 EMULATED static void emulated_wgmma_end(float **c, int n, bool bf16, bool a_turned, bool b_turned, unsigned long long a,
                                         unsigned long long b) {
     const emulated_operand left = emulated_describe(a, a_turned), right = emulated_describe(b, b_turned);
@@ -489,13 +523,28 @@ EMULATED static void emulated_wgmma_end(float **c, int n, bool bf16, bool a_turn
         emulated_group_product(c, n, left, right, emulated_f16_half);
     }
 }
-/* The sums come one by one, then the descriptors. */
+EMULATED static void emulated_wgmma_end(float **c, int n, bool bf16, bool b_turned, const unsigned (&a)[4],
+                                        unsigned long long b) {
+    const emulated_operand right = emulated_describe(b, b_turned);
+    if (bf16) {
+        emulated_group_product(c, n, a, right, emulated_bf16_half);
+    } else {
+        emulated_group_product(c, n, a, right, emulated_f16_half);
+    }
+}
+/* The sums come one by one, then the operands: descriptors, or what a thread has of A. */
 template <class... REST> struct emulated_wgmma {
     float *c[128];
     int given;
     EMULATED void take(int n, bool bf16, bool ta, bool tb, unsigned long long a, unsigned long long b) {
         if (given != n / 2) emulator->refuse("wgmma with %d sums of a thread for %d columns", given, n);
         emulated_wgmma_end(c, n, bf16, ta, tb, a, b);
+    }
+    EMULATED void take(int n, bool bf16, bool, bool tb, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                       unsigned long long b) {
+        const unsigned a[4] = {a0, a1, a2, a3};
+        if (given != n / 2) emulator->refuse("wgmma with %d sums of a thread for %d columns", given, n);
+        emulated_wgmma_end(c, n, bf16, tb, a, b);
     }
     template <class... OPERANDS> EMULATED void take(int n, bool bf16, bool ta, bool tb, float &sum, OPERANDS &&...more) {
         c[given++] = &sum;

@@ -84,10 +84,9 @@ static void print_wgmma(FILE *out, const char *instruction, const struct assembl
     int n = 0;
     for (comma = last ? strchr(last, ',') : NULL; comma && n < 16; comma = strchr(comma + 1, ','))
         commas[n++] = comma;
-    if (n >= 2) {
-        turned[0] = atoi(commas[n - 2] + 1);
-        turned[1] = atoi(commas[n - 1] + 1);
-    }
+    /* Where A is in registers, its braces are the last, and B alone may be turned. */
+    if (n == 7) turned[0] = atoi(commas[n - 2] + 1);
+    if (n >= 1) turned[1] = atoi(commas[n - 1] + 1);
     fprintf(out, "emulated_wgmma_of(%d, %d, %d, %d", columns, strstr(instruction, ".bf16") != NULL, turned[0],
             turned[1]);
     for (int i = 0; i < a->count; i++)

@@ -1,17 +1,57 @@
-/* Attention of a block as CUDA C++: constants, and the template. */
+/* Attention of a block as CUDA C++: constants, and the templates. */
 #include "codegen/cuda/attend.h"
 
 #include "codegen/cuda/templates.h"
 
+/* An instruction of sm_90a for a group of four warps: 64 x columns sums; what is on the left is in registers, or both are in
+ * shared memory. */
+static void print_group_product(const char *name, const char *type, int columns, bool registers, struct ig_text *text) {
+    int sums = columns / 2;
+    ig_text_printf(text, "__device__ __forceinline__ void %s(float *c, %s, unsigned long long b) {\n", name,
+                   registers ? "const unsigned *a" : "unsigned long long a");
+    ig_text_printf(text,
+                   "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n\"\n"
+                   "                 \"wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {\"",
+                   columns, type, type);
+    for (int i = 0; i < sums; i++)
+        ig_text_printf(text, "%s\"%%%d%s\"", i % 16 == 0 ? "\n                 " : " ", i, i + 1 < sums ? ", " : "");
+    if (registers)
+        ig_text_printf(text, "\n                 \"}, {%%%d, %%%d, %%%d, %%%d}, %%%d, add, 1, 1, 1;", sums, sums + 1,
+                       sums + 2, sums + 3, sums + 4);
+    else
+        ig_text_printf(text, "\n                 \"}, %%%d, %%%d, add, 1, 1, 0, 0;", sums, sums + 1);
+    ig_text_add(text, "\\n}\"\n                 :");
+    for (int i = 0; i < sums; i++)
+        ig_text_printf(text, "%s\"+f\"(c[%d])%s", i % 8 == 0 && i > 0 ? "\n                   " : " ", i,
+                       i + 1 < sums ? "," : "");
+    const char *left = registers ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)";
+    ig_text_printf(text, "\n                 : %s, \"l\"(b));\n}\n", left);
+}
+
+static void print_products(const struct ig_cuda_attend *a, struct ig_text *text) {
+    const char *type = a->math == IG_CUDA_F16 ? "f16" : "bf16";
+    if (a->warpgroups) {
+        print_group_product("multiply_keys", type, a->keys, false, text);
+        print_group_product("multiply_values", type, a->columns, true, text);
+        ig_text_add(text, ig_cuda_template_attend_wgmma);
+    } else if (a->math == IG_CUDA_FMA) {
+        ig_text_add(text, ig_cuda_template_attend_fma);
+    } else {
+        ig_text_add(text, ig_cuda_template_mma);
+        ig_text_add(text, ig_cuda_template_attend_mma);
+    }
+}
+
 void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
     ig_text_add(text, "namespace attend {\n");
-    ig_text_printf(text, "enum { FMA, TF32, F16, BF16, MATH = %d, ELEMENT = %d };\n", (int)a->math,
-                   ig_cuda_attend_element(a));
-    ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d, KEYS = %d, STAGES = %d };\n", a->warps_m, a->warps_n,
-                   a->keys, a->stages);
+    ig_text_printf(text, "enum { FMA, TF32, F16, BF16, MATH = %d, ELEMENT = %d, GROUPS = %d };\n", (int)a->math,
+                   ig_cuda_attend_element(a), a->warpgroups);
+    ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d, KEYS = %d, STAGES = %d, AHEAD = %d };\n", a->warps_m,
+                   a->warps_n, a->keys, a->stages, a->whole ? a->stages : a->stages - 1);
     ig_text_printf(text, "enum { DEPTH = %d, COLUMNS = %d, DEPTH_BYTES = %d, COLUMN_BYTES = %d, TILE_ROW = %d };\n",
                    a->depth, a->columns, a->depth_bytes, a->column_bytes, a->columns + IG_CUDA_ATTEND_PAD);
-    ig_text_add(text, ig_cuda_template_mma);
+    ig_text_add(text, ig_cuda_template_attend_copy);
+    print_products(a, text);
     ig_text_add(text, ig_cuda_template_attend);
     ig_text_add(text, "}\n");
 }

@@ -1,0 +1,121 @@
+// Attention with an online softmax: Rabe and Staats 2021, Dao et al. 2022.
+//
+// A block does ROWS queries of one head, in steps of STEP keys. Its warps are a grid of WARPS_M x WARPS_N: each does 16 of
+// the queries and KEYS of a step's keys, with a running maximum, a running sum and an unfinished result of its own, so that
+// warps meet only to share what is copied. Where a thread has its elements:
+//
+//     scores[(j * R + r) * C + c]    query 16 * m + lane / L + r * (16 / R), key KEYS * n + (j * L + lane % L) * C + c
+//     sums[(j * R + r) * CV + c]     the same query, column (j * L + lane % L) * CV + c
+//
+// On tensor cores this is the order in which the instructions give their results. The kernel's loops change the scores
+// between multiply and accumulate, and divide by the sums after finish.
+//
+// This file has the constants and the copies, attend_fma.cu, attend_mma.cu and attend_wgmma.cu the products, one of
+// which is taken, attend.cu the steps.
+
+constexpr int WARPS = WARPS_M * WARPS_N, THREADS = 32 * WARPS, ROWS = 16 * WARPS_M, STEP = KEYS * WARPS_N;
+constexpr bool CORES = MATH == FMA;
+constexpr int L = CORES ? 8 : 4, R = CORES ? 4 : 2, C = CORES ? 1 : 2, CV = CORES ? 4 : 2;
+constexpr int BLOCKS = KEYS / (L * C), BLOCKS_V = COLUMNS / (L * CV);
+// Bytes of lines, and where things are in shared memory.
+constexpr int LINE = DEPTH * ELEMENT, LINE_V = COLUMNS * ELEMENT;
+constexpr int KEYS_AT = ROWS * LINE, VALUES_AT = STEP * LINE, STAGE = STEP * (LINE + LINE_V);
+constexpr int WEIGHT_ROW = KEYS + 4, WEIGHTS_AT = KEYS_AT + STAGES * STAGE;
+
+// ---- Copies ----------------------------------------------------------------------------------------------------------
+
+// The position of a byte in a set of lines of BYTES bytes. The 16-byte chunks of a line are permuted by the line's number,
+// so that eight lines read at the same place fall into different banks. The tensor cores of sm_90a know this order.
+template <int BYTES> __device__ __forceinline__ unsigned place(int line, int byte) {
+    constexpr int chunks = BYTES % 128 == 0 ? 8 : BYTES % 64 == 0 ? 4 : BYTES % 32 == 0 ? 2 : 1;
+    return line * BYTES + ((byte / 16) ^ (line / (8 / chunks) % chunks)) * 16 + byte % 16;
+}
+
+// They want longer lines than 128 bytes in panels of so many, all LINES of them in each.
+template <int LINES, int BYTES> __device__ __forceinline__ unsigned place_copied(int line, int byte) {
+    if constexpr (GROUPS && BYTES > 128) return byte / 128 * (LINES * 128) + place<128>(line, byte % 128);
+    return place<BYTES>(line, byte);
+}
+
+__device__ __forceinline__ char *memory() {
+    extern __shared__ __align__(1024) char ig_shared[];
+    return ig_shared;
+}
+
+__device__ __forceinline__ unsigned shared_address(int byte) {
+    return (unsigned)__cvta_generic_to_shared(memory()) + byte;
+}
+
+// Copies LINES lines, `ld` elements apart, of which `bytes` bytes exist; clears what is beyond them and beyond `left` lines.
+// Done by threads thread, thread + COUNT, ….
+template <int LINES, int BYTES, int COUNT>
+__device__ __forceinline__ void copy(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
+    constexpr int units = BYTES / 16;
+#pragma unroll
+    for (int i = 0; i < (LINES * units + COUNT - 1) / COUNT; i++) {
+        const int unit = thread + i * COUNT, line = unit / units, byte = unit % units * 16;
+        const bool inside = line < left && byte < bytes;
+        if (LINES * units % COUNT == 0 || unit < LINES * units)
+            asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to + place_copied<LINES, BYTES>(line, byte)),
+                         "l"(from + (inside ? line * ld * ELEMENT + byte : 0)), "r"(inside ? 16 : 0));
+    }
+}
+
+__device__ __forceinline__ void close_copies() {
+    asm volatile("cp.async.commit_group;" ::);
+}
+
+// Waits until all but the newest LEFT groups of copies have arrived.
+template <int LEFT> __device__ __forceinline__ void wait_for_copies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+// Where warps share no keys, each copies its own.
+constexpr bool OWN = WARPS_M == 1;
+
+template <int BYTES>
+__device__ __forceinline__ void copy_keys(int at, const void *from, long long ld, long long first, long long keys,
+                                          int bytes) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if constexpr (OWN) first += warp * KEYS;
+    const long long left = keys - first;
+    const int some = left < STEP ? left < 0 ? 0 : (int)left : STEP;
+    const char *line = (const char *)from + (some ? first * ld * ELEMENT : 0);
+    if constexpr (OWN)
+        copy<KEYS, BYTES, 32>(shared_address(at + warp * KEYS * BYTES), line, ld, some, bytes, lane);
+    else
+        copy<STEP, BYTES, THREADS>(shared_address(at), line, ld, some, bytes, threadIdx.x);
+}
+
+// The keys and values of a step, a group of copies each. Copies run AHEAD steps ahead: STAGES - 1, or STAGES where that
+// many are all there are.
+__device__ __forceinline__ void copy_step(long long step, const void *k, long long ldk, const void *v, long long ldv,
+                                          long long keys) {
+    const int at = KEYS_AT + (int)(step % STAGES) * STAGE;
+    if (step * STEP < keys) copy_keys<LINE>(at, k, ldk, step * STEP, keys, DEPTH_BYTES);
+    close_copies();
+    if (step * STEP < keys) copy_keys<LINE_V>(at + VALUES_AT, v, ldv, step * STEP, keys, COLUMN_BYTES);
+    close_copies();
+}
+
+// What all threads that share keys have copied is seen by all of them, and by the tensor cores.
+__device__ __forceinline__ void meet(bool first) {
+    if constexpr (GROUPS) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    if (OWN && !first)
+        __syncwarp();
+    else
+        __syncthreads();
+}
+
+// Two weights as the tensor cores read them; 0 for NaN.
+__device__ __forceinline__ unsigned pack(float low, float high) {
+    unsigned word;
+    if constexpr (MATH == F16) {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+        asm("max.f16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
+    } else {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+        asm("max.bf16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
+    }
+    return word;
+}

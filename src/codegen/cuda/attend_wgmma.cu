@@ -1,0 +1,42 @@
+// Attention's products by the tensor cores of sm_90a: a group of four warps does 64 queries, and reads keys and values once
+// for all of them. multiply_keys and multiply_values are the instructions, printed for the width of a step and of the values.
+
+// How lines lie that have been copied: their address, the distance of panels, and the length of lines in them, which lie
+// densely.
+__device__ __forceinline__ unsigned long long describe(unsigned from, int panels, int line) {
+    return (unsigned long long)((from & 0x3ffff) >> 4) | (unsigned long long)(panels >> 4) << 16 |
+           (unsigned long long)(8 * line >> 4) << 32 | (unsigned long long)(line == 128 ? 1 : 2) << 62;
+}
+
+// Of the instructions begun, all are done.
+__device__ __forceinline__ void finish_products() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(0) : "memory");
+}
+
+// Queries times keys, 16 elements of the depth at a time.
+__device__ __forceinline__ void score(float *scores, int keys_at) {
+    constexpr int line = LINE < 128 ? LINE : 128;
+    const unsigned queries = shared_address(threadIdx.x / 128 * 64 * line), keys = shared_address(keys_at);
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int byte = 0; byte < LINE; byte += 32)
+        multiply_keys(scores, describe(queries + byte / line * (ROWS * line) + byte % line, 16, line),
+                      describe(keys + byte / line * (STEP * line) + byte % line, 16, line));
+    finish_products();
+}
+
+// Weights times values, 16 keys at a time.
+__device__ __forceinline__ void sum(float *sums, const float *weights, int values_at) {
+    constexpr int line = LINE_V < 128 ? LINE_V : 128;
+    const unsigned values = shared_address(values_at);
+    unsigned a[KEYS / 4];
+#pragma unroll
+    for (int i = 0; i < KEYS / 4; i++)
+        a[i] = pack(weights[2 * i], weights[2 * i + 1]);
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int key = 0; key < KEYS; key += 16)
+        multiply_values(sums, a + key / 4, describe(values + key * line, STEP * line, line));
+    finish_products();
+}
