@@ -95,13 +95,14 @@ static ig_x place_of(struct ig_window *w, const ig_x *in_at) {
     return flat;
 }
 
-/* Takes the input's element at in_at in. The first of equal ones stays; NaN is greater than any number. */
-static void take(struct ig_window *w, struct ig_stmt *body, const ig_x *in_at) {
+/* Takes the input's element at in_at in, where it is inside. The first of equal ones stays; NaN is greater than any number. */
+static void take(struct ig_window *w, struct ig_stmt *body, const ig_x *in_at, ig_x inside) {
     struct ig_loops *k = w->k;
     ig_x index[INGOT_MAX_RANK];
     index_at(w, in_at, index);
     ig_x x = ig_lower_value(&w->lower, w->node.in[0], index), best = best_so_far(w), place = IG_NO_X;
     enum ig_op op = is_maximum(w) ? IG_OP_max : IG_OP_add;
+    if (k->x.at[inside].kind != IG_X_INT) x = ig_x_select(k, inside, x, neutral(w));
     if (ig_window_is_argmax(w)) {
         ig_x before = place_so_far(w), better = ig_x_map2(k, IG_OP_lt, best, x);
         if (ig_dtype_is_float(w->dtype)) {
@@ -142,12 +143,35 @@ static struct ig_stmt *tap_loop(struct ig_window *w, struct ig_stmt *body, int i
     return body;
 }
 
+/* What lies outside may be loaded from the border and not counted, so that no load waits for another. */
+static bool can_clamp(const struct ig_window *w) {
+    int64_t lo, hi;
+    for (int i = 0; i < w->spatial; i++) {
+        ig_dim_range(w->k->dims, w->axis[i].in, &lo, &hi);
+        if (lo < 1) return false;
+    }
+    return !ig_window_is_argmax(w);
+}
+
+static ig_x clamp(struct ig_window *w, int i, ig_x at) {
+    ig_dim last = ig_dim_sub(w->k->dims, w->axis[i].in, ig_dim_const(w->k->dims, 1));
+    return ig_x_max(w->k, ig_x_min(w->k, at, dim(w, last)), num(w, 0));
+}
+
 void ig_window_visit(struct ig_window *w, struct ig_stmt *body) {
-    ig_x in_at[IG_WINDOW_SPATIAL] = {0}, inside = ig_x_int(w->k, INGOT_BOOL, 1);
+    ig_x in_at[IG_WINDOW_SPATIAL] = {0}, everywhere = ig_x_int(w->k, INGOT_BOOL, 1), inside = everywhere;
     for (int i = 0; i < w->spatial; i++)
         body = tap_loop(w, body, i, &in_at[i], &inside);
-    if (w->k->x.at[inside].kind != IG_X_INT) body = ig_s_if(w->k, body, inside);
-    take(w, lane_loop(w, body), in_at);
+    if (w->k->x.at[inside].kind != IG_X_INT) {
+        if (can_clamp(w)) {
+            for (int i = 0; i < w->spatial; i++)
+                in_at[i] = clamp(w, i, in_at[i]);
+        } else {
+            body = ig_s_if(w->k, body, inside);
+            inside = everywhere;
+        }
+    }
+    take(w, lane_loop(w, body), in_at, inside);
 }
 
 /* How many positions an average divides by. */
