@@ -2,7 +2,8 @@
  * The row family on GPUs, where the innermost axis is reduced. A row of up to 1024 elements is done by a team of threads
  * of a warp, several rows by a block, so that reductions are shuffles and nothing waits at a barrier; a longer one by a
  * whole block. Rows of known size are read once: what several passes need stays in the registers of the thread that
- * computed it, the inputs too. Other rows are read again in each pass, from the caches.
+ * computed it, the inputs too. Other rows are read again in each pass, from the caches. Constants that the last pass reads,
+ * such as a normalisation's weights, are on their way before the first one begins: they come all at once, and with the row.
  *
  * Each thread sums every so many-th element and the partial sums are added as a tree, so that long sums lose no digits.
  */
@@ -14,8 +15,10 @@ enum {
     TEAM_ROW = 1024, /* elements up to which a row is a team's */
     LANES = 32,      /* of a warp */
     TEAM_THREADS = 128,
-    LONGEST = 1024 * 32, /* elements of a row that is kept in registers */
-    REGISTERS = 48,      /* elements that a thread keeps */
+    LONGEST = 1024 * 32,  /* elements of a row that is kept in registers */
+    REGISTERS = 48,       /* elements that a thread keeps */
+    EARLY_REGISTERS = 64, /* of constants, besides */
+    MOST_EARLY = 4,
     PROCESSORS = 132,
 };
 
@@ -25,6 +28,8 @@ struct lines {
     int lanes;  /* of a team; 0: the block does a row */
     int vector; /* elements that a thread does at once */
     ig_x vars[IG_NEST_DIMS];
+    int n_early;           /* constants loaded before the passes */
+    int early[MOST_EARLY]; /* the registers they are in */
 };
 
 static ig_x num(struct ig_row *r, int64_t i) {
@@ -142,11 +147,96 @@ static ig_x bind(struct lines *l, int which, ig_x place) {
     return r->place == IG_NO_X ? x : ig_x_substitute(r->k, x, &r->place, &place, 1);
 }
 
+/* ---- Constants ------------------------------------------------------------------------------------------------------- */
+
+/* Loads of constants in an expression; false where there are too many. */
+struct loads {
+    const struct lines *l;
+    ig_x at[MOST_EARLY];
+    int count;
+};
+
+static bool is_constant(const struct lines *l, int buffer) {
+    const struct ig_row *r = l->r;
+    for (uint32_t i = 0; i < r->region->inputs.count; i++) {
+        ig_value v = r->region->inputs.at[i];
+        if (r->lower.is_input[v] && r->lower.buffer_of[v] == buffer) return ig_info(r->graph, v)->is_const;
+    }
+    return false;
+}
+
+static bool collect(struct loads *s, ig_x x) {
+    const struct ig_x_node n = *ig_x_look(s->l->r->k, x);
+    if (n.kind == IG_X_LOAD && is_constant(s->l, (int)n.i)) {
+        for (int i = 0; i < s->count; i++) {
+            if (s->at[i] == x) return true;
+        }
+        if (s->count == MOST_EARLY) return false;
+        s->at[s->count++] = x;
+        return true;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (n.args[i] != IG_NO_X && !collect(s, n.args[i])) return false;
+    }
+    return true;
+}
+
+/* The constants that the last pass loads for an element, in an order that is always the same. */
+static bool collect_last(struct lines *l, ig_x place, struct loads *out) {
+    struct ig_row *r = l->r;
+    *out = (struct loads){.l = l};
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        const struct ig_row_store *s = &r->stores.at[i];
+        if (s->pass == r->passes && !collect(out, bind(l, s->value, place))) return false;
+    }
+    return true;
+}
+
+static void load_constants(struct lines *l, struct ig_stmt *body) {
+    struct ig_row *r = l->r;
+    ig_x at, lane = num(r, 0);
+    struct loads loads;
+    int64_t threads = l->lanes ? l->lanes : r->kernel->threads, each = (l->n + threads - 1) / threads;
+    if (l->n < 2 || r->passes == 0) return;
+    struct ig_stmt *loop = ig_s_for(r->k, body, IG_FOR_SIMD, num(r, 0), num(r, l->n / l->vector), num(r, 1), &at);
+    struct ig_stmt *inner = loop;
+    if (l->vector > 1) inner = ig_s_for(r->k, loop, IG_FOR_VECTOR, num(r, 0), num(r, l->vector), num(r, 1), &lane);
+    split_place(l, at, lane);
+    ig_x place = ig_x_add(r->k, ig_x_mul(r->k, at, num(r, l->vector)), lane);
+    bool few = collect_last(l, place, &loads) && loads.count > 0 && loads.count * each <= EARLY_REGISTERS;
+    if (!few) {
+        body->body.count--; /* no loop */
+        return;
+    }
+    for (int i = 0; i < loads.count; i++) {
+        enum ingot_dtype dtype = ig_x_look(r->k, loads.at[i])->dtype;
+        l->early[i] = ig_loops_spread(r->k, dtype, l->n, 1, ig_format(r->graph->job, "early%d", i));
+        r->k->buffers.at[l->early[i]].width = l->vector;
+        ig_s_store(r->k, inner, l->early[i], place, loads.at[i]);
+    }
+    l->n_early = loads.count;
+}
+
+static ig_x take_constants(struct lines *l, ig_x x, ig_x place) {
+    struct loads loads;
+    ig_x to[MOST_EARLY];
+    if (l->n_early == 0) return x;
+    IG_ASSERT(l->r->graph->job, collect_last(l, place, &loads) && loads.count == l->n_early);
+    for (int i = 0; i < loads.count; i++)
+        to[i] = ig_x_load(l->r->k, l->early[i], place);
+    return ig_x_substitute(l->r->k, x, loads.at, to, loads.count);
+}
+
+/* ---- Passes ---------------------------------------------------------------------------------------------------------- */
+
 static void emit_element(struct lines *l, struct ig_stmt *body, int pass, ig_x place) {
     struct ig_row *r = l->r;
     for (uint32_t i = 0; i < r->stores.count; i++) {
         const struct ig_row_store *s = &r->stores.at[i];
-        if (s->pass == pass) ig_s_store(r->k, body, s->buffer, bind(l, s->position, place), bind(l, s->value, place));
+        if (s->pass != pass) continue;
+        ig_x value = bind(l, s->value, place);
+        if (pass == r->passes) value = take_constants(l, value, place);
+        ig_s_store(r->k, body, s->buffer, bind(l, s->position, place), value);
     }
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
@@ -209,6 +299,7 @@ static void emit(struct lines *l) {
         row = ig_x_div(r->k, row, dim(r, r->nest.extent[d]));
     }
     if (r->kept > 0) l->vars[0] = row;
+    load_constants(l, body);
     for (int pass = 0; pass <= r->passes; pass++)
         emit_pass(l, body, pass);
     emit_results(l, body);
@@ -225,7 +316,7 @@ static int choose_vector(struct ig_row *r) {
         buffers[count++] = r->stores.at[i].buffer;
     }
     if (r->nest.rank == r->kept) return 1;
-    int vector = ig_nest_vector(&r->nest, positions, buffers, count, false);
+    int vector = ig_nest_store_vector(&r->nest, positions, buffers, count);
     return vector > 8 ? 8 : vector;
 }
 

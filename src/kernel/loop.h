@@ -64,6 +64,7 @@ struct ig_buffer {
     int64_t elements; /* LOCAL, SPREAD */
     int64_t width;    /* SPREAD */
     const char *name; /* in the text: "x0", "row1" */
+    int64_t early;    /* PARAM: bytes of a constant, to be fetched before the kernel waits for the one before; 0: not */
     ig_x nothing;     /* PARAM that may be empty and is read all the same, at a clamped index: a bool expression that
                          holds where it is empty (IG_NO_X: never) */
 };

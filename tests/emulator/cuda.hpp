@@ -262,6 +262,9 @@ EMULATED static void ptx_ld_global_v4_b32(unsigned &x, unsigned &y, unsigned &z,
     const unsigned *four = (const unsigned *)from;
     x = four[0], y = four[1], z = four[2], w = four[3];
 }
+EMULATED static void ptx_prefetch_global_L2(const void *from) {
+    (void)*(const volatile char *)from;
+}
 EMULATED static void ptx_ld_shared_b32(unsigned &to, unsigned from) {
     to = emulated_load<unsigned>(from);
 }

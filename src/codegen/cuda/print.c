@@ -252,6 +252,12 @@ static void print_roles(struct ig_code_printer *p, const struct ig_target *targe
  * before the last one's results are there, whose own wait saw to those before. */
 static void print_early_start(struct ig_code_printer *p) {
     ig_code_line(p, "asm volatile(\"griddepcontrol.launch_dependents;\");");
+    for (uint32_t i = 0; i < p->k->buffers.count; i++) {
+        const struct ig_buffer *buffer = &p->k->buffers.at[i];
+        if (buffer->kind != IG_BUFFER_PARAM || buffer->early == 0) continue;
+        ig_code_prelude_use(&p->prelude, "ig_fetch");
+        ig_code_line(p, "ig_fetch(%s, %lld);", buffer->name, (long long)buffer->early);
+    }
     if (p->kernel->gemm && p->kernel->gemm->early) return; /* it waits by itself, behind its first copies of weights */
     ig_code_line(p, "%s", wait_for_last);
 }
