@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/place.h"
+
 static ig_x num(struct ig_attention *a, int64_t i) {
     return ig_x_index(a->k, i);
 }
@@ -95,6 +97,9 @@ ig_x ig_attention_value(struct ig_attention *a, const ig_x *head, ig_x key, ig_x
 
 static ig_x at_hand(void *user, ig_value v, const ig_x *index) {
     struct ig_attention *a = user;
+    int axis;
+    if (ig_def_op(a->graph, v, IG_OP_constant) && (axis = ig_counted_axis(a->graph, v)) >= 0)
+        return ig_x_cast(a->k, index[axis], ig_type_of(a->graph, v)->dtype, false);
     if (v != a->at_hand) return IG_NO_X;
     const struct ig_type *type = ig_type_of(a->graph, v);
     for (int i = 0; i < type->rank; i++) {
@@ -224,6 +229,10 @@ static struct ig_attention *begin(struct ig_graph *graph, const struct ig_region
     a->kernel->loops = a->k = ig_loops_create(graph->job, graph->dims);
     a->kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
     ig_lower_init(&a->lower, a->k, graph, region);
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        /* Masks that follow from positions are computed, not read. */
+        if (ig_follows_from_place(graph, region->inputs.at[i])) a->lower.is_input[region->inputs.at[i]] = false;
+    }
     read_problem(a);
     struct ig_dims *dims = graph->dims;
     ig_dim products = ig_dim_mul(dims, ig_dim_mul(dims, a->heads, a->queries), a->keys);

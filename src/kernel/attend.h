@@ -43,6 +43,11 @@ ig_x ig_attention_result(struct ig_attention *a, ig_x sum, ig_x total);
 void ig_attention_store(struct ig_attention *a, struct ig_stmt *body, const ig_x *head, ig_x query, ig_x column,
                         ig_x result);
 
+/* True where `changed`, made of `score` at a query and a key (free variables), is *out_rest where key <= query + *out_offset,
+ * which is not negative, and else so little that it has no weight. What is left out then is not asked whether it is NaN. */
+bool ig_attention_diagonal(struct ig_attention *a, ig_x changed, ig_x score, ig_x query, ig_x key, ig_x *out_rest,
+                           ig_dim *out_offset);
+
 /* The schedules. False where there are no more choices, or one does not apply. */
 bool ig_attention_cuda(struct ig_attention *a, int choice);
 

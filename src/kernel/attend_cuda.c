@@ -32,6 +32,11 @@ struct schedule {
     int element, threads, rows, step; /* bytes; queries and keys of a block's step */
     ig_x head[INGOT_MAX_RANK], first_query;
     struct source q, key, value;
+    ig_x at_query, at_key, slot; /* free variables of `rest`, */
+    ig_x rest;                   /* what becomes of a score, but for the mask behind the diagonal: */
+    bool diagonal;               /* a query sees keys up to its own number + offset */
+    ig_dim offset;
+    ig_x seen;                /* keys that queries of the tile see */
     ig_x scale;               /* what scores are multiplied by, besides what the loops do */
     int scores, sums, state;  /* registers */
     int tile, maxima, totals; /* shared */
@@ -132,10 +137,10 @@ static bool find_sources(struct schedule *s) {
 static const struct shape {
     int m, n, keys;
     bool warpgroups;
-} shapes[] = {{1, 4, 32, false}, {2, 2, 32, false}, {4, 1, 64, false}, {4, 1, 64, true},  {8, 1, 64, true},
-              {8, 1, 128, true}, {4, 1, 128, true}, {16, 1, 64, true}, {2, 4, 32, false}, {4, 1, 32, false},
-              {1, 8, 16, false}, {4, 2, 32, false}, {8, 1, 64, false}, {8, 1, 32, false}};
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, SMALLEST = 0, SMALL = 1, MEDIUM = 2, GROUP = 3, GROUPS = 4 };
+} shapes[] = {{1, 4, 32, false}, {2, 2, 32, false}, {4, 1, 64, false}, {4, 1, 128, true},
+              {4, 1, 64, true},  {8, 1, 128, true}, {8, 1, 64, true},  {2, 4, 32, false},
+              {4, 1, 32, false}, {1, 8, 16, false}, {4, 2, 32, false}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGEST = 2, GROUP = 3 };
 
 static int64_t guess(struct schedule *s, ig_dim d, int64_t usual) {
     int64_t lo, hi;
@@ -150,16 +155,16 @@ static bool can_group(const struct schedule *s) {
     return lines && s->element == 2 && s->a->target->sm == 90 && s->a->target->sm_own;
 }
 
-/* Which shape is best: the smallest tiles of queries that are done all at once, for a few queries are soon ready and many
- * read the keys less often. */
+/* Which shape is best: groups of warps, where their 64 queries are no fewer than half used. Else the smallest tiles of queries
+ * that are done all at once, for a few queries are soon ready and many read the keys less often. */
 static int best_shape(struct schedule *s) {
     int64_t heads = guess(s, s->a->heads, 12), queries = guess(s, s->a->queries, 128);
-    for (int i = 0; i < MEDIUM; i++) {
+    if (can_group(s) && queries >= 32) return GROUP;
+    for (int i = 0; i < LARGEST; i++) {
         int64_t rows = 16 * shapes[i].m;
         if (heads * ((queries + rows - 1) / rows) <= PROCESSORS) return i;
     }
-    if (!can_group(s)) return MEDIUM;
-    return queries > 64 && heads * ((queries + 127) / 128) > PROCESSORS ? GROUPS : GROUP;
+    return LARGEST;
 }
 
 /* Of a block: 163 and 227 KiB on the chips for data centres, 99 on their smaller kin. */
@@ -265,10 +270,30 @@ static ig_x last(struct schedule *s, ig_dim d) {
     return dim(s, ig_dim_sub(s->k->dims, d, constant(s, 1)));
 }
 
+static void find_change(struct schedule *s) {
+    struct ig_loops *k = s->k;
+    s->at_query = ig_x_free_var(k, s->a->queries);
+    s->at_key = ig_x_free_var(k, s->a->keys);
+    s->slot = ig_x_free_var(k, constant(s, (int64_t)s->threads * places(ig_cuda_attend_scores(s->t))));
+    ig_x score = ig_x_load(k, s->scores, s->slot), keys = dim(s, s->a->keys);
+    ig_x x = ig_attention_changed(s->a, s->head, s->at_query, s->at_key, score);
+    s->rest = x;
+    s->diagonal = ig_attention_diagonal(s->a, x, score, s->at_query, s->at_key, &s->rest, &s->offset);
+    s->seen = keys;
+    if (!s->diagonal) return;
+    /* The tiles that see most come first. */
+    ig_dim blocks = ig_dim_ceil_div(k->dims, s->a->queries, constant(s, s->rows));
+    ig_x end = ig_x_mul(k, dim(s, ig_dim_sub(k->dims, blocks, constant(s, 1))), num(s, s->rows));
+    s->first_query = ig_x_sub(k, end, s->first_query);
+    ig_dim from_first = ig_dim_add(k->dims, s->offset, constant(s, s->rows));
+    s->seen = ig_x_min(k, keys, ig_x_add(k, s->first_query, dim(s, from_first)));
+}
+
 /* What becomes of the score at an element; beyond the last query, or key, what is loaded is the last one's. */
 static ig_x changed(struct schedule *s, const struct element *e) {
-    ig_x query = ig_x_min(s->k, e->query, last(s, s->a->queries)), key = ig_x_min(s->k, e->key, last(s, s->a->keys));
-    return ig_attention_changed(s->a, s->head, query, key, ig_x_load(s->k, s->scores, e->slot));
+    ig_x from[] = {s->at_query, s->at_key, s->slot}, to[] = {ig_x_min(s->k, e->query, last(s, s->a->queries)),
+                                                             ig_x_min(s->k, e->key, last(s, s->a->keys)), e->slot};
+    return ig_x_substitute(s->k, s->rest, from, to, 3);
 }
 
 /* Collects the loads of parameters in x, the outermost ones; false where there are too many. */
@@ -329,14 +354,28 @@ static bool find_scale(struct schedule *s, ig_x x, ig_x score) {
     return true;
 }
 
-/* Keys that there are not have no weight. */
-static void drop_missing_keys(struct schedule *s, struct ig_stmt *body, ig_x step) {
+/* Keys that there are not, and those behind the diagonal, have no weight. */
+static void drop_keys(struct schedule *s, struct ig_stmt *body, ig_x step, ig_x all_have, bool behind_diagonal) {
     struct element e;
-    ig_x keys = dim(s, s->a->keys), end = ig_x_mul(s->k, ig_x_add(s->k, step, num(s, 1)), num(s, s->step));
-    if (ig_dim_divides(s->k->dims, constant(s, s->step), s->a->keys)) return;
-    body = each_score(s, ig_s_if(s->k, body, ig_x_less(s->k, keys, end)), step, &e);
-    ig_x x = ig_x_load(s->k, s->scores, e.slot), none = ig_x_float(s->k, INGOT_F32, -INFINITY);
-    ig_s_store(s->k, body, s->scores, e.slot, ig_x_select(s->k, ig_x_less(s->k, e.key, keys), x, none));
+    struct ig_loops *k = s->k;
+    ig_x end = ig_x_mul(k, ig_x_add(k, step, num(s, 1)), num(s, s->step));
+    body = each_score(s, ig_s_if(k, body, ig_x_less(k, all_have, end)), step, &e);
+    ig_x x = ig_x_load(k, s->scores, e.slot), none = ig_x_float(k, INGOT_F32, -INFINITY);
+    ig_x has = behind_diagonal ? ig_x_add(k, e.query, ig_x_add(k, dim(s, s->offset), num(s, 1))) : dim(s, s->a->keys);
+    ig_s_store(k, body, s->scores, e.slot, ig_x_select(k, ig_x_less(k, e.key, has), x, none));
+}
+
+static void drop_unseen_keys(struct schedule *s, struct ig_stmt *body, ig_x step) {
+    struct ig_dims *dims = s->k->dims;
+    ig_x first_sees = ig_x_add(s->k, s->first_query, dim(s, ig_dim_add(dims, s->offset, constant(s, 1))));
+    drop_keys(s, body, step, first_sees, true);
+}
+
+static void drop_missing_keys(struct schedule *s, struct ig_stmt *body, ig_x step) {
+    struct ig_dims *dims = s->k->dims;
+    bool whole = ig_dim_divides(dims, constant(s, s->step), s->a->keys);
+    bool hidden = s->diagonal && ig_dim_add(dims, s->offset, s->a->queries) == s->a->keys; /* from all queries */
+    if (!whole && !hidden) drop_keys(s, body, step, dim(s, s->a->keys), false);
 }
 
 static void change_scores(struct schedule *s, struct ig_stmt *body, ig_x step) {
@@ -348,6 +387,7 @@ static void change_scores(struct schedule *s, struct ig_stmt *body, ig_x step) {
     } else {
         ig_s_store(s->k, loops, s->scores, e.slot, x);
     }
+    if (s->diagonal) drop_unseen_keys(s, body, step);
     drop_missing_keys(s, body, step);
 }
 
@@ -369,15 +409,16 @@ static void walk(struct schedule *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     struct ig_attention *a = s->a;
     struct source q = s->q;
-    ig_x step, ldq = dim(s, s->q.line), ldk = dim(s, s->key.line), ldv = dim(s, s->value.line), keys = dim(s, a->keys);
+    ig_x step, ldq = dim(s, s->q.line), ldk = dim(s, s->key.line), ldv = dim(s, s->value.line), keys = s->seen;
     q.base = ig_x_add(k, q.base, ig_x_mul(k, s->first_query, ldq));
     ig_x left = ig_x_sub(k, dim(s, a->queries), s->first_query);
     struct ig_call_arg begin[] = {array(s, s->sums), array(s, s->state), address(&q),        number(ldq), number(left),
                                   address(&s->key),  number(ldk),        address(&s->value), number(ldv), number(keys)};
     ig_s_call(k, body, "__syncthreads", NULL, 0); /* the tile before may still be read */
     ig_s_call(k, body, "attend::begin", begin, 10);
-    ig_dim steps = ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step));
-    body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), dim(s, steps), num(s, 1), &step);
+    ig_x steps = dim(s, ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step)));
+    if (s->diagonal) steps = ig_x_div(k, ig_x_add(k, keys, num(s, s->step - 1)), num(s, s->step));
+    body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), steps, num(s, 1), &step);
     ig_s_name(k, step, "step");
     load_early(s, body, step);
     struct ig_call_arg multiply[] = {array(s, s->scores), number(step), address(&s->key), number(ldk),
@@ -471,6 +512,7 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     ig_attention_head(a, tile, s.head);
     if (!find_sources(&s)) return false;
     make_buffers(&s);
+    find_change(&s);
     walk(&s, body);
     struct ig_call_arg finish[] = {array(&s, s.tile), array(&s, s.sums), array(&s, s.state), number(s.scale)};
     ig_s_call(s.k, body, "attend::finish", finish, 4);

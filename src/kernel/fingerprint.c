@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "ir/place.h"
 #include "kernel/kernel.h"
 #include "kernel/lower.h"
 
@@ -94,6 +95,16 @@ static void add_dim_range(void *user, ig_dim symbol) {
     ig_text_printf(&f->text, " %s:%lld:%lld", ig_dim_text(f->g->dims, symbol), (long long)lo, (long long)hi);
 }
 
+/* How constants are made that attention computes itself. */
+static void add_definition(struct fingerprint *f, ig_value v) {
+    const struct ig_node *n = ig_def(f->g, v);
+    if (!n || ig_lower_is_literal(f->g, v)) return;
+    if (n->op == IG_OP_constant) ig_text_printf(&f->text, "counts %d ", ig_counted_axis(f->g, v));
+    for (uint32_t i = 0; i < n->n_in; i++)
+        add_definition(f, n->in[i]);
+    add_node(f, n);
+}
+
 const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region *region,
                                   const struct ig_target *target) {
     struct fingerprint f = {.g = graph};
@@ -109,6 +120,7 @@ const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region
         add_type(&f, v);
         if (constants_count && ig_info(graph, v)->is_const) ig_text_add(&f.text, " constant");
         if (ig_lower_is_literal(graph, v)) add_literal(&f, v);
+        if (region->family == IG_FAMILY_ATTEND && ig_follows_from_place(graph, v)) add_definition(&f, v);
         /* What a contraction takes depends on whether it reads weights, and so may the choice of what computes it. */
         if (region->family == IG_FAMILY_CONTRACT && ig_info(graph, v)->is_const) ig_text_add(&f.text, " constant");
         const struct ig_type *type = ig_type_of(graph, v);

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "ir/place.h"
 #include "pass/canonical.h"
 #include "pass/view.h"
 
@@ -212,46 +213,6 @@ ig_value ig_canonical_gather(struct ig_rewriter *rw, const struct ig_node *n, co
     return index_rank == 0 ? ig_build_squeeze(g, v, &axis, 1) : v;
 }
 
-/* The same of a constant. */
-static int counted_axis_of_constant(struct ig_graph *g, ig_value v) {
-    enum { CAPACITY = 4096 };
-    const struct ig_type *type = ig_type_of(g, v);
-    int64_t *x = IG_NEW_ARRAY(g->job, int64_t, CAPACITY), behind = 1, n;
-    int count;
-    if (!ig_const_ints(g, v, x, CAPACITY, &count)) return -1;
-    for (int axis = type->rank - 1; axis >= 0; axis--, behind *= n) {
-        int at = 0;
-        if (!ig_dim_is_const(g->dims, type->dim[axis], &n)) return -1;
-        while (at < count && x[at] == at / behind % n)
-            at++;
-        if (at == count && n > 1) return axis;
-    }
-    return -1;
-}
-
-/* The axis whose index an element of v is; -1 where its elements are something else. */
-static int counted_axis(struct ig_graph *g, ig_value v) {
-    const struct ig_node *n = ig_def(g, v);
-    const struct ig_type *type = ig_type_of(g, v);
-    if (n && n->op == IG_OP_constant) return counted_axis_of_constant(g, v);
-    if (!n || (n->op != IG_OP_iota && n->op != IG_OP_broadcast && n->op != IG_OP_reshape)) return -1;
-    if (n->op == IG_OP_iota) return (int)ig_attr_int(g, n, IG_ATTR_axis);
-    const struct ig_type *from = ig_type_of(g, n->in[0]);
-    int axis = counted_axis(g, n->in[0]);
-    if (axis < 0) return -1;
-    if (n->op == IG_OP_broadcast) {
-        ig_dim size = from->dim[axis];
-        axis += type->rank - from->rank;
-        return type->dim[axis] == size ? axis : -1;
-    }
-    ig_dim behind = ig_dim_product(g->dims, from->dim + axis + 1, from->rank - axis - 1);
-    for (int i = 0; i < type->rank; i++) {
-        bool same = type->dim[i] == from->dim[axis];
-        if (same && ig_dim_product(g->dims, type->dim + i + 1, type->rank - i - 1) == behind) return i;
-    }
-    return -1;
-}
-
 /* A gather of each element from its own place, as exporters write masks, is the data with other axes between its own. */
 ig_value ig_canonical_gather_nd(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
@@ -266,7 +227,7 @@ ig_value ig_canonical_gather_nd(struct ig_rewriter *rw, const struct ig_node *n,
     for (int i = 0; i < data.rank; i++) {
         if (!ig_dim_is(g->dims, ig_type_of(g, tuple->in[i])->dim[last], 1)) return IG_NO_VALUE;
         if (ig_dim_is(g->dims, data.dim[i], 1)) continue; /* there is one place */
-        int axis = counted_axis(g, tuple->in[i]);
+        int axis = ig_counted_axis(g, tuple->in[i]);
         if (axis <= before || axis >= last || result.dim[axis] != data.dim[i]) return IG_NO_VALUE;
         dims[axis] = data.dim[i];
         before = axis;
