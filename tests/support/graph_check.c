@@ -527,7 +527,7 @@ static bool has_compiler(struct ig_job *job, const char *cc) {
     return file != NULL;
 }
 
-/* Loops for GPUs are loops here. */
+/* Loops for GPUs are loops here; where the emulator is, it runs them. */
 static void check_cuda_schedules(struct run *run) {
     run->target = (struct ig_target){.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
     run->schedules = (struct ig_target){.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90};
@@ -545,7 +545,6 @@ static void destroy_devices(struct run *run) {
 /* Without one: forwards and backwards. */
 static void check_emulated(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count, .third = -1, .label = "the emulator", .arch = "sm_90a"};
-    if (!emulated_is_present()) return;
     for (int d = 0; d < 2; d++)
         run.devices[d] = emulated_create(&run.how);
     run.schedules = run.target =
@@ -591,10 +590,13 @@ void check_graphs_for_cuda(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count};
     check_gpu(cases, count);
     if (on_gpu_alone()) return;
+    if (emulated_is_present()) {
+        check_emulated(cases, count);
+        return;
+    }
     create_devices(&run);
     check_cuda_schedules(&run);
     destroy_devices(&run);
-    check_emulated(cases, count);
 }
 
 static void check_cpu(const struct graph_case *cases, int count) {

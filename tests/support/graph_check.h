@@ -3,8 +3,8 @@
  * three: for every instruction set that this machine has and every C compiler that is installed. The first compiler, gcc,
  * takes every case; the second, clang, a third of a list longer than eight, another for each instruction set. Kernels whose text
  * is the same are compiled once in a list, so lists should hold together what differs in its inputs or passes alone.
- * The schedules for GPUs are checked too: their loops are printed as C; and their own text runs on the emulator of GPUs,
- * forwards and backwards, and on the first GPU where there is one. GRAPH_CHECK=gpu in the environment leaves all but that
+ * The schedules for GPUs are checked too: their text runs on the emulator of GPUs, forwards and backwards, or, where there is
+ * no C++ compiler for that, their loops are printed as C; and on the first GPU where there is one. GRAPH_CHECK=gpu in the environment leaves all but that
  * GPU out, and INGOT_NVRTC says where its compiler is.
  */
 #ifndef TESTS_GRAPH_CHECK_H
