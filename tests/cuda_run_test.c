@@ -219,7 +219,10 @@ static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
     memcpy(x, f->x, size);
     struct ingot_tensor input = {INGOT_F32, 1, {100}, x, INGOT_PINNED};
     if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
+    f->driver.cuda->log_size = 0;
     enqueue(f, NULL);
+    assert_int_equal(count(f->driver.cuda->log, "cuGraphAddKernelNode"), 2 + 2); /* small copies are kernels */
+    assert_int_equal(count(f->driver.cuda->log, "cuGraphAddMemcpyNode"), 0);
     size_t allocations = f->allocator.calls;
     for (int turn = 0; turn < 4; turn++) {
         assert_int_equal(calls_of_run(f, NULL), 1);

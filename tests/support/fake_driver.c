@@ -67,9 +67,15 @@ static void run_mark(unsigned grid, unsigned threads, void **p) {
     }
 }
 
-static const struct fake_kernel kernels[] = {{"add", 6, 0, run_add},   {"twice", 4, 0, run_twice},
-                                             {"pair", 5, 0, run_pair}, {"mark", 4, 0, run_mark},
-                                             {"map", 8, 1, run_map},   {"twice_late", 4, 0, run_twice}};
+/* The device's own: what its PTX does. */
+static void run_copy(unsigned grid, unsigned threads, void **parameters) {
+    const uint64_t *const *p = (const uint64_t *const *)parameters;
+    memcpy((void *)(uintptr_t)*p[1], (const void *)(uintptr_t)*p[0], *p[2]);
+}
+
+static const struct fake_kernel kernels[] = {
+    {"ingot_copy", 3, 0, run_copy}, {"add", 6, 0, run_add}, {"twice", 4, 0, run_twice},     {"pair", 5, 0, run_pair},
+    {"mark", 4, 0, run_mark},       {"map", 8, 1, run_map}, {"twice_late", 4, 0, run_twice}};
 
 /* ---- Opening --------------------------------------------------------------------------------------------------------------- */
 

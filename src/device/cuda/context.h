@@ -33,7 +33,10 @@ struct ig_cuda {
     uint64_t calls;                              /* of the driver */
     unsigned entered;                            /* how often, and not left yet */
     const char *library_files[IG_LIBRARY_COUNT]; /* NULL: as ig_library_files says */
-    struct ig_cuda_libraries *libraries;         /* NULL: none was needed yet */
+    bool copy_sought;                            /* the kernel that copies; see copy.h */
+    CUmodule copy_module;
+    CUfunction copy_kernel;
+    struct ig_cuda_libraries *libraries; /* NULL: none was needed yet */
 };
 
 struct ig_stream {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "device/cuda/context.h"
+#include "device/cuda/copy.h"
 #include "device/cuda/library.h"
 #include "device/cuda/list.h"
 #include "device/cuda/module.h"
@@ -333,6 +334,7 @@ static void destroy(struct ig_device *device) {
     if (cuda->context) {
         bool entered = enter(cuda);
         ig_cuda_library_deinit(cuda);
+        ig_cuda_copy_deinit(cuda);
         ig_cuda_memory_deinit(cuda);
         if (entered) ig_cuda_leave(cuda, INGOT_OK);
         IG_CUDA(cuda, cuDevicePrimaryCtxRelease, cuda->handle);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "device/cuda/copy.h"
 #include "device/cuda/library.h"
 #include "device/cuda/tensor_map.h"
 
@@ -14,10 +15,10 @@
 enum kind { KERNEL, COPY, LIBRARY };
 
 /* A kernel's parameters are its buffers, dims, tiles and scratch memory, all of 8 bytes, and behind them its tensor maps; a
- * copy's are source and destination; a library's are the operands and the sizes. */
+ * copy's are source, destination and size, whether a kernel does it or not; a library's are the operands and the sizes. */
 struct item {
     enum kind kind;
-    CUfunction function; /* KERNEL */
+    CUfunction function; /* of a node that is a kernel: KERNEL, and COPY where one does it; NULL */
     const struct ig_library_call *call;
     const int64_t *sizes;  /* LIBRARY: in `values` */
     CUgraphNode node;      /* NULL: there is nothing to do */
@@ -175,13 +176,22 @@ enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_
     return INGOT_OK;
 }
 
-enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
-                                        struct ingot_error *error) {
-    struct item *item = add(list, COPY, 2, 0);
+static bool is_for_kernel(const void *to, const void *from, size_t size) {
+    return size > 0 && size <= IG_CUDA_COPY_LIMIT && (address(to) | address(from)) % 16 == 0;
+}
+
+enum ingot_status ig_cuda_list_add_copy(struct ig_cuda *cuda, struct ig_list *list, void *to, const void *from,
+                                        size_t size, struct ingot_error *error) {
+    struct item *item = add(list, COPY, 3, 0);
     if (!item) return no_memory(error);
     item->values[0] = address(from);
     item->values[1] = address(to);
+    item->values[2] = size;
     item->size = size;
+    if (!is_for_kernel(to, from, size)) return INGOT_OK;
+    item->function = ig_cuda_copy_kernel(cuda);
+    item->grid = ig_cuda_copy_blocks(size);
+    item->threads = IG_CUDA_COPY_THREADS;
     return INGOT_OK;
 }
 
@@ -281,7 +291,7 @@ static struct place place_of(const struct ig_list *list, const struct item *item
 
 static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct place *place) {
     const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
-    bool early = place->only && place->only->kind == KERNEL && !does_nothing(place->only) && item->waits &&
+    bool early = place->only && place->only->function && !does_nothing(place->only) && item->waits &&
                  has_programmatic_edges(cuda);
     CUresult result =
         IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, place->after, early ? 0 : place->n_after, &kernel);
@@ -304,7 +314,7 @@ static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, st
     CUresult result;
     if (does_nothing(item)) {
         result = IG_CUDA(cuda, cuGraphAddEmptyNode, &item->node, list->graph, place->after, place->n_after);
-    } else if (item->kind == COPY) {
+    } else if (!item->function) {
         const CUDA_MEMCPY3D copy = copy_parameters(item);
         result = IG_CUDA(cuda, cuGraphAddMemcpyNode, &item->node, list->graph, place->after, place->n_after, &copy,
                          cuda->context);
@@ -408,7 +418,7 @@ static bool tell_library_node(struct ig_cuda *cuda, struct ig_list *list, const 
 }
 
 static CUresult tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
-    if (item->kind == KERNEL) {
+    if (item->function) {
         struct ingot_error ignored;
         if (encode_maps(cuda, item, &ignored) != INGOT_OK) return CUDA_ERROR_INVALID_VALUE;
         const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
