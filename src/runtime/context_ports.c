@@ -62,6 +62,7 @@ static enum ingot_status place_inputs(struct ig_context *context, struct ingot_e
             IG_TRY(take(&sizes->inputs, input_bytes(context, i), &context->inputs[i].place, error));
     }
     sizes->pinned_inputs = sizes->inputs;
+    sizes->inputs_at_once = sizes->inputs > 0 && sizes->inputs <= IG_TRANSFER_SMALL;
     /* Whoever wants to know how long they take wants them in the way. */
     sizes->inputs_beside = sizes->inputs >= IG_TRANSFER_LARGE && !is_timed(context);
     for (uint32_t i = 0; i < context->n_inputs; i++) {
@@ -142,7 +143,12 @@ static struct ig_frame_copy input_copy(const struct ig_context *context, uint32_
 
 /* What the device fetches itself. */
 static void find_input_copies(struct ig_context *context) {
+    const struct ig_transfer *transfer = &context->transfer;
+    const struct ig_transfer_sizes *sizes = &context->sizes;
     struct ig_frame_copies *copies = &context->copies;
+    if (sizes->inputs_at_once)
+        copies->at[copies->n_before++] =
+            (struct ig_frame_copy){ig_transfer_pinned(transfer), transfer->inputs, sizes->pinned_inputs};
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         if (context->inputs[i].place != IG_NO_PLACE && context->tensors[i].memory != INGOT_HOST)
             copies->at[copies->n_before++] = input_copy(context, i);

@@ -134,7 +134,7 @@ void ig_transfer_begin(struct ig_transfer *transfer) {
     transfer->written = transfer->on_the_way = 0;
 }
 
-static char *pinned_half(const struct ig_transfer *transfer) {
+char *ig_transfer_pinned(const struct ig_transfer *transfer) {
     return transfer->pinned_inputs + (transfer->half ? transfer->pinned_inputs_size / 2 : 0);
 }
 
@@ -145,12 +145,14 @@ static enum ingot_status send(struct ig_transfer *transfer, const struct ig_tran
     transfer->on_the_way = transfer->written;
     if (bytes == 0) return INGOT_OK;
     return device->api->copy(device, sizes->inputs_beside ? transfer->beside : stream,
-                             ig_transfer_input(transfer, sizes, from), pinned_half(transfer) + from, bytes, error);
+                             ig_transfer_input(transfer, sizes, from), ig_transfer_pinned(transfer) + from, bytes,
+                             error);
 }
 
 static enum ingot_status send_pieces(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                      struct ig_stream *stream, struct ingot_error *error) {
-    return transfer->written - transfer->on_the_way < PIECE ? INGOT_OK : send(transfer, sizes, stream, error);
+    if (sizes->inputs_at_once || transfer->written - transfer->on_the_way < PIECE) return INGOT_OK;
+    return send(transfer, sizes, stream, error);
 }
 
 /* What fails to be sent is copied to its end all the same: helpers read the caller's memory until then. */
@@ -158,7 +160,7 @@ static enum ingot_status put_large(struct ig_transfer *transfer, const struct ig
                                    struct ig_stream *stream, size_t place, const void *data, size_t bytes,
                                    struct ingot_error *error) {
     enum ingot_status status = INGOT_OK;
-    ig_copier_begin(transfer->copier, pinned_half(transfer) + place, data, bytes);
+    ig_copier_begin(transfer->copier, ig_transfer_pinned(transfer) + place, data, bytes);
     for (size_t there = 0; there < bytes;) {
         there = ig_copier_advance(transfer->copier);
         transfer->written = place + there;
@@ -170,7 +172,7 @@ static enum ingot_status put_large(struct ig_transfer *transfer, const struct ig
 enum ingot_status ig_transfer_put(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                   struct ig_stream *stream, size_t place, const void *data, size_t bytes,
                                   struct ingot_error *error) {
-    char *to = pinned_half(transfer) + place;
+    char *to = ig_transfer_pinned(transfer) + place;
     if (transfer->copier && bytes >= IG_TRANSFER_LARGE)
         return put_large(transfer, sizes, stream, place, data, bytes, error);
     for (size_t done = 0, part; done < bytes; done += part) {
@@ -185,6 +187,7 @@ enum ingot_status ig_transfer_put(struct ig_transfer *transfer, const struct ig_
 enum ingot_status ig_transfer_end(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                   struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = transfer->device;
+    if (sizes->inputs_at_once) return INGOT_OK;
     IG_TRY(send(transfer, sizes, stream, error));
     if (!sizes->inputs_beside) return INGOT_OK;
     IG_TRY(device->api->event_record(device, transfer->beside, transfer->arrived, error));

@@ -2,9 +2,9 @@
  * The way of inputs to a device that has memory of its own, and of results back.
  *
  * Inputs from the host's memory lie in one block of the device, and at the same places in pinned memory of the host, from
- * where the device fetches them by itself. The host copies them there in pieces, and while it copies one, the last one is
- * under way; what small networks take fits in one piece, one copy in all. The pinned memory of inputs is there twice, so
- * that a run's can be written while the last run's are under way.
+ * where the device fetches them by itself. What small networks take is fetched in one copy, which is work of the run like
+ * its kernels. Of more, the host copies piece after piece, and while it copies one, the last one is under way. The pinned
+ * memory of inputs is there twice, so that a run's can be written while the last run's are under way.
  *
  * Where inputs are large, several threads of the host copy them; they go their way on a stream of their own, beside the
  * work of the run before; and their part of the block is there twice too. Where results are large and the caller wants
@@ -16,6 +16,8 @@
 #include "device/device.h"
 #include "runtime/copier.h"
 
+/* What is fetched in one copy, at most. */
+#define IG_TRANSFER_SMALL ((size_t)1 << 20)
 /* From which size on a transfer pays for calls and threads of its own. */
 #define IG_TRANSFER_LARGE ((size_t)2 << 20)
 /* In how many parts large results come at most. */
@@ -25,7 +27,8 @@ enum { IG_TRANSFER_PARTS = 8 };
 struct ig_transfer_sizes {
     size_t inputs, outputs;               /* of the device's blocks */
     size_t pinned_inputs, pinned_outputs; /* of the parts of them that come from and go to the host */
-    bool inputs_beside;                   /* inputs from the host come on a stream of their own */
+    bool inputs_at_once; /* inputs from the host are fetched in one copy, which is the caller's to make */
+    bool inputs_beside;  /* they come on a stream of their own */
     bool outputs_in_parts;
 };
 
@@ -57,6 +60,8 @@ enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct
 
 /* Chooses the half of the inputs for the next run: `busy` says whether the last run may be under way. */
 void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy);
+/* That half, of the pinned memory. */
+char *ig_transfer_pinned(const struct ig_transfer *transfer);
 /* Where the device has what comes from the host and lies at `place`. */
 char *ig_transfer_input(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place);
 
