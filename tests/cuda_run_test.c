@@ -200,7 +200,7 @@ static void enqueue(struct fixture *f, void *native) {
     if (ig_context_enqueue(f->context, native, &f->error)) fail_msg("%s", f->error.message);
 }
 
-/* The calls of the driver for a run on `native`, besides those that change contexts there and back. */
+/* The calls of the driver for a run on `native`, besides those that change contexts there and back and questions. */
 static uint64_t calls_of_run(struct fixture *f, void *native) {
     const char *log = f->driver.cuda->log;
     uint64_t before = ig_device_cuda_calls(f->device);
@@ -208,7 +208,7 @@ static uint64_t calls_of_run(struct fixture *f, void *native) {
     f->driver.cuda->log[0] = 0;
     enqueue(f, native);
     assert_int_equal(count(log, "Synchronize") + count(log, "Alloc"), 0);
-    return ig_device_cuda_calls(f->device) - before - count(log, "cuCtx");
+    return ig_device_cuda_calls(f->device) - before - count(log, "cuCtx") - count(log, "cuPointer");
 }
 
 /* On the context's own stream nobody asks for the end of a single run: the graph is all. */
@@ -234,6 +234,34 @@ static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
     if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
     release(f, INGOT_PINNED, x, size);
     end(f, true);
+}
+
+/* Memory that the driver does not know by an address of the GPU's, found out when the graph is made or later. */
+static void copies_are_for_copy_engines_where_kernels_cannot(void **state) {
+    const size_t size = 100 * sizeof(float);
+    for (int late = 0; late < 2; late++) {
+        struct fixture *f = begin(true);
+        struct fake_cuda *cuda = f->driver.cuda;
+        float *x[2] = {memory_of(f, INGOT_PINNED, size), memory_of(f, INGOT_PINNED, size)};
+        cuda->fail = "cuPointerGetAttribute";
+        cuda->fail_result = 1;
+        for (int turn = 0; turn < 4; turn++) {
+            memcpy(x[turn % 2], f->x, size);
+            struct ingot_tensor input = {INGOT_F32, 1, {100}, x[turn % 2], INGOT_PINNED};
+            if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
+            cuda->fail_at = turn == late;
+            cuda->log_size = 0;
+            enqueue(f, NULL);
+            if (turn == 0) assert_int_equal(count(cuda->log, "cuGraphAddMemcpyNode"), !late);
+            if (turn == late) assert_int_equal(count(cuda->log, "cuGraphInstantiate"), 1);
+            if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+            check(f, 100);
+            memset(x[turn % 2], 0, size);
+        }
+        release(f, INGOT_PINNED, x[0], size);
+        release(f, INGOT_PINNED, x[1], size);
+        end(f, true);
+    }
 }
 
 /* On the caller's stream, with data where he has them: the graph does all there is to do, and an event tells its end. Another
@@ -377,6 +405,7 @@ int main(void) {
         cmocka_unit_test(enqueueing_is_a_few_calls),
         cmocka_unit_test(data_that_gpus_reach_need_two_calls),
         cmocka_unit_test(data_that_gpus_reach_need_one_call_on_the_own_stream),
+        cmocka_unit_test(copies_are_for_copy_engines_where_kernels_cannot),
         cmocka_unit_test(runs_any_shape_on_the_stand_in),
         cmocka_unit_test(runs_any_shape_on_a_gpu),
         cmocka_unit_test(runs_branches_on_the_stand_in),

@@ -119,9 +119,10 @@ INGOT_API const char *ingot_dtype_name(enum ingot_dtype dtype);
 /* Where data lie. */
 enum ingot_memory {
     INGOT_HOST = 0, /* anywhere the processor can read and write */
-    INGOT_PINNED, /* the same, and pinned by the CUDA driver (cuMemHostAlloc, cuMemHostRegister and their like): goes to and
-                       from a GPU without a detour. Ordinary host memory to engines for the CPU */
-    INGOT_CUDA, /* memory of the GPU that the context runs on */
+    INGOT_PINNED,   /* the same, and pinned by the CUDA driver (cuMemHostAlloc, cuMemHostRegister and their like,
+                       ingot_context_allocate, ingot_context_pin): goes to and from a GPU without a detour, which reaches for
+                       it itself. Ordinary host memory to engines for the CPU */
+    INGOT_CUDA,     /* memory of the GPU that the context runs on */
 };
 
 /* A view of a dense row-major tensor; it owns nothing. A scalar has rank 0. `data` may be NULL where a dim is 0. */

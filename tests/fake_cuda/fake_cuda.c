@@ -158,7 +158,6 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = state.sm % 10; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 3; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = state.shared ? state.shared : 100000; break;
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM: *value = 1; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = state.pools; break;
     default: misuse(__func__, "unknown attribute");
     }
@@ -269,6 +268,13 @@ EXPORT CUresult cuMemHostUnregister(void *memory) {
     if (state.code.remove_memory) state.code.remove_memory(memory);
     count(-1);
     return result;
+}
+
+EXPORT CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr pointer) {
+    CALL(true);
+    if (attribute != CU_POINTER_ATTRIBUTE_DEVICE_POINTER) misuse(__func__, "unknown attribute");
+    *(CUdeviceptr *)value = pointer;
+    return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {

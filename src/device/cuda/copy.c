@@ -3,69 +3,55 @@
 
 #define NAME "ingot_copy"
 
-/* Each thread copies vectors of 16 bytes, a grid's width apart, then bytes that are left; where an address does not allow
- * vectors, bytes alone. */
-static const char text[] =
-    ".version 7.0\n"
-    ".target sm_80\n"
-    ".address_size 64\n"
-    ".visible .entry " NAME "(.param .u64 p_from, .param .u64 p_to, .param .u64 p_bytes) {\n"
-    "  .reg .pred %done;\n"
-    "  .reg .b32 %block, %threads, %thread, %blocks, %a, %b, %c, %d;\n"
-    "  .reg .b64 %from, %to, %bytes, %first, %step, %vectors, %i, %at, %source, %target, %crooked;\n"
-    "  ld.param.u64 %from, [p_from];\n"
-    "  ld.param.u64 %to, [p_to];\n"
-    "  ld.param.u64 %bytes, [p_bytes];\n"
-    "  mov.u32 %block, %ctaid.x;\n"
-    "  mov.u32 %blocks, %nctaid.x;\n"
-    "  mov.u32 %threads, %ntid.x;\n"
-    "  mov.u32 %thread, %tid.x;\n"
-    "  cvt.u64.u32 %first, %thread;\n"
-    "  mad.wide.u32 %first, %block, %threads, %first;\n"
-    "  mul.wide.u32 %step, %blocks, %threads;\n"
-    "  shr.u64 %vectors, %bytes, 4;\n"
-    "  or.b64 %crooked, %from, %to;\n"
-    "  and.b64 %crooked, %crooked, 15;\n"
-    "  setp.ne.u64 %done, %crooked, 0;\n"
-    "  @%done mov.u64 %vectors, 0;\n"
-    "  mov.u64 %i, %first;\n"
-    "VECTORS:\n"
-    "  setp.ge.u64 %done, %i, %vectors;\n"
-    "  @%done bra REST;\n"
-    "  shl.b64 %at, %i, 4;\n"
-    "  add.u64 %source, %from, %at;\n"
-    "  add.u64 %target, %to, %at;\n"
-    "  ld.global.v4.u32 {%a, %b, %c, %d}, [%source];\n"
-    "  st.global.v4.u32 [%target], {%a, %b, %c, %d};\n"
-    "  add.u64 %i, %i, %step;\n"
-    "  bra VECTORS;\n"
-    "REST:\n"
-    "  shl.b64 %at, %vectors, 4;\n"
-    "  add.u64 %i, %first, %at;\n"
-    "BYTES:\n"
-    "  setp.ge.u64 %done, %i, %bytes;\n"
-    "  @%done bra END;\n"
-    "  add.u64 %source, %from, %i;\n"
-    "  add.u64 %target, %to, %i;\n"
-    "  ld.global.u8 %a, [%source];\n"
-    "  st.global.u8 [%target], %a;\n"
-    "  add.u64 %i, %i, %step;\n"
-    "  bra BYTES;\n"
-    "END:\n"
-    "  ret;\n"
-    "}\n";
-
-static bool reaches_pinned_memory(struct ig_cuda *cuda) {
-    int reaches = 0;
-    return IG_CUDA(cuda, cuDeviceGetAttribute, &reaches, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
-                   cuda->handle) == CUDA_SUCCESS &&
-           reaches;
-}
+/* Each thread copies vectors of 16 bytes, a grid's width apart, then bytes that are left. */
+static const char text[] = ".version 7.0\n"
+                           ".target sm_80\n"
+                           ".address_size 64\n"
+                           ".visible .entry " NAME "(.param .u64 p_from, .param .u64 p_to, .param .u64 p_bytes) {\n"
+                           "  .reg .pred %done;\n"
+                           "  .reg .b32 %block, %threads, %thread, %blocks, %a, %b, %c, %d;\n"
+                           "  .reg .b64 %from, %to, %bytes, %first, %step, %vectors, %i, %at, %source, %target;\n"
+                           "  ld.param.u64 %from, [p_from];\n"
+                           "  ld.param.u64 %to, [p_to];\n"
+                           "  ld.param.u64 %bytes, [p_bytes];\n"
+                           "  mov.u32 %block, %ctaid.x;\n"
+                           "  mov.u32 %blocks, %nctaid.x;\n"
+                           "  mov.u32 %threads, %ntid.x;\n"
+                           "  mov.u32 %thread, %tid.x;\n"
+                           "  cvt.u64.u32 %first, %thread;\n"
+                           "  mad.wide.u32 %first, %block, %threads, %first;\n"
+                           "  mul.wide.u32 %step, %blocks, %threads;\n"
+                           "  shr.u64 %vectors, %bytes, 4;\n"
+                           "  mov.u64 %i, %first;\n"
+                           "VECTORS:\n"
+                           "  setp.ge.u64 %done, %i, %vectors;\n"
+                           "  @%done bra REST;\n"
+                           "  shl.b64 %at, %i, 4;\n"
+                           "  add.u64 %source, %from, %at;\n"
+                           "  add.u64 %target, %to, %at;\n"
+                           "  ld.global.v4.u32 {%a, %b, %c, %d}, [%source];\n"
+                           "  st.global.v4.u32 [%target], {%a, %b, %c, %d};\n"
+                           "  add.u64 %i, %i, %step;\n"
+                           "  bra VECTORS;\n"
+                           "REST:\n"
+                           "  shl.b64 %at, %vectors, 4;\n"
+                           "  add.u64 %i, %first, %at;\n"
+                           "BYTES:\n"
+                           "  setp.ge.u64 %done, %i, %bytes;\n"
+                           "  @%done bra END;\n"
+                           "  add.u64 %source, %from, %i;\n"
+                           "  add.u64 %target, %to, %i;\n"
+                           "  ld.global.u8 %a, [%source];\n"
+                           "  st.global.u8 [%target], %a;\n"
+                           "  add.u64 %i, %i, %step;\n"
+                           "  bra BYTES;\n"
+                           "END:\n"
+                           "  ret;\n"
+                           "}\n";
 
 CUfunction ig_cuda_copy_kernel(struct ig_cuda *cuda) {
     if (cuda->copy_sought) return cuda->copy_kernel;
     cuda->copy_sought = true;
-    if (!reaches_pinned_memory(cuda)) return NULL;
     if (IG_CUDA(cuda, cuModuleLoadDataEx, &cuda->copy_module, text, 0, NULL, NULL) != CUDA_SUCCESS) {
         cuda->copy_module = NULL;
         return NULL;
@@ -78,6 +64,23 @@ CUfunction ig_cuda_copy_kernel(struct ig_cuda *cuda) {
 uint32_t ig_cuda_copy_blocks(size_t bytes) {
     const size_t block = (size_t)16 * IG_CUDA_COPY_THREADS;
     return (uint32_t)((bytes + block - 1) / block);
+}
+
+/* The driver may know pinned memory by another address than the host. */
+static bool find(struct ig_cuda *cuda, uint64_t address, uint64_t *out_address) {
+    CUdeviceptr found = 0;
+    *out_address = 0;
+    if (IG_CUDA(cuda, cuPointerGetAttribute, &found, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address) != CUDA_SUCCESS)
+        return false;
+    *out_address = found;
+    return found && found % 16 == 0;
+}
+
+bool ig_cuda_copy_parameters(struct ig_cuda *cuda, uint64_t from, uint64_t to, size_t bytes,
+                             uint64_t out_parameters[3]) {
+    out_parameters[2] = bytes;
+    return bytes > 0 && bytes <= IG_CUDA_COPY_LIMIT && find(cuda, from, &out_parameters[0]) &&
+           find(cuda, to, &out_parameters[1]);
 }
 
 void ig_cuda_copy_deinit(struct ig_cuda *cuda) {

@@ -12,10 +12,13 @@
 #define IG_CUDA_COPY_LIMIT ((size_t)1 << 20)
 #define IG_CUDA_COPY_THREADS 256
 
-/* The kernel, of which the parameters are source, destination and bytes, 8 bytes each, for any grid; NULL where there is
- * none: the driver cannot compile it, or kernels cannot reach all pinned memory by the host's addresses. */
+/* The kernel, for any grid; NULL where the driver cannot compile it. */
 CUfunction ig_cuda_copy_kernel(struct ig_cuda *cuda);
 uint32_t ig_cuda_copy_blocks(size_t bytes);
+/* The kernel's parameters for a copy: source and destination as the GPU calls them, and bytes. False where the copy is not
+ * for a kernel: it is large, addresses do not allow vectors, or the GPU cannot reach them. */
+bool ig_cuda_copy_parameters(struct ig_cuda *cuda, uint64_t from, uint64_t to, size_t bytes,
+                             uint64_t out_parameters[3]);
 void ig_cuda_copy_deinit(struct ig_cuda *cuda);
 
 #endif

@@ -43,12 +43,12 @@ enum { /* of cuDeviceGetAttribute */
        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-       CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91,
        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
        CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
 };
 
 enum { /* options of the functions below */
+       CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
        CU_STREAM_NON_BLOCKING = 1,
        CU_EVENT_DISABLE_TIMING = 2,
        CU_MEMHOSTALLOC_PORTABLE = 1,
@@ -141,6 +141,7 @@ typedef struct {
     F(cuMemFreeHost, "cuMemFreeHost", (void *memory))                                                                  \
     F(cuMemHostRegister, "cuMemHostRegister_v2", (void *memory, size_t size, unsigned flags))                          \
     F(cuMemHostUnregister, "cuMemHostUnregister", (void *memory))                                                      \
+    F(cuPointerGetAttribute, "cuPointerGetAttribute", (void *value, int attribute, CUdeviceptr pointer))               \
     F(cuMemPoolCreate, "cuMemPoolCreate", (CUmemoryPool * pool, const CUmemPoolProps *properties))                     \
     F(cuMemPoolDestroy, "cuMemPoolDestroy", (CUmemoryPool pool))                                                       \
     F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                                              \

@@ -15,10 +15,11 @@
 enum kind { KERNEL, COPY, LIBRARY };
 
 /* A kernel's parameters are its buffers, dims, tiles and scratch memory, all of 8 bytes, and behind them its tensor maps; a
- * copy's are source, destination and size, whether a kernel does it or not; a library's are the operands and the sizes. */
+ * copy's are source and destination, and behind them the parameters of the kernel that may do it; a library's are the
+ * operands and the sizes. */
 struct item {
     enum kind kind;
-    CUfunction function; /* of a node that is a kernel: KERNEL, and COPY where one does it; NULL */
+    CUfunction function; /* of nodes that are kernels: KERNEL, and COPY where one does it */
     const struct ig_library_call *call;
     const int64_t *sizes;  /* LIBRARY: in `values` */
     CUgraphNode node;      /* NULL: there is nothing to do */
@@ -176,20 +177,16 @@ enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_
     return INGOT_OK;
 }
 
-static bool is_for_kernel(const void *to, const void *from, size_t size) {
-    return size > 0 && size <= IG_CUDA_COPY_LIMIT && (address(to) | address(from)) % 16 == 0;
-}
+enum { COPY_VALUES = 2, COPY_PARAMETERS = 3 };
 
-enum ingot_status ig_cuda_list_add_copy(struct ig_cuda *cuda, struct ig_list *list, void *to, const void *from,
-                                        size_t size, struct ingot_error *error) {
-    struct item *item = add(list, COPY, 3, 0);
+enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
+                                        struct ingot_error *error) {
+    struct item *item = add(list, COPY, COPY_VALUES + COPY_PARAMETERS, 0);
     if (!item) return no_memory(error);
     item->values[0] = address(from);
     item->values[1] = address(to);
-    item->values[2] = size;
     item->size = size;
-    if (!is_for_kernel(to, from, size)) return INGOT_OK;
-    item->function = ig_cuda_copy_kernel(cuda);
+    item->pointers += COPY_VALUES;
     item->grid = ig_cuda_copy_blocks(size);
     item->threads = IG_CUDA_COPY_THREADS;
     return INGOT_OK;
@@ -308,9 +305,15 @@ static enum ingot_status add_library_node(struct ig_cuda *cuda, struct ig_list *
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add a call of a library to a graph");
 }
 
+/* Sets what the kernel gets that may do a copy; false where none can. */
+static bool prepare_copy(struct ig_cuda *cuda, const struct item *item) {
+    return ig_cuda_copy_parameters(cuda, item->values[0], item->values[1], item->size, item->values + COPY_VALUES);
+}
+
 static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, struct item *item,
                                   const struct place *place, struct ingot_error *error) {
     if (item->kind == LIBRARY && !does_nothing(item)) return add_library_node(cuda, list, item, place, error);
+    if (item->kind == COPY) item->function = prepare_copy(cuda, item) ? ig_cuda_copy_kernel(cuda) : NULL;
     CUresult result;
     if (does_nothing(item)) {
         result = IG_CUDA(cuda, cuGraphAddEmptyNode, &item->node, list->graph, place->after, place->n_after);
@@ -420,7 +423,8 @@ static bool tell_library_node(struct ig_cuda *cuda, struct ig_list *list, const 
 static CUresult tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
     if (item->function) {
         struct ingot_error ignored;
-        if (encode_maps(cuda, item, &ignored) != INGOT_OK) return CUDA_ERROR_INVALID_VALUE;
+        if (encode_maps(cuda, item, &ignored) != INGOT_OK || (item->kind == COPY && !prepare_copy(cuda, item)))
+            return CUDA_ERROR_INVALID_VALUE;
         const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
         return IG_CUDA(cuda, cuGraphExecKernelNodeSetParams, list->executable, item->node, &kernel);
     }

@@ -23,8 +23,8 @@ enum ingot_status ig_cuda_list_after(struct ig_list *list, const uint32_t *items
 /* Appends a launch of `grid` blocks (0: nothing will be done) or a copy. */
 enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
                                           uint32_t grid, struct ingot_error *error);
-enum ingot_status ig_cuda_list_add_copy(struct ig_cuda *cuda, struct ig_list *list, void *to, const void *from,
-                                        size_t size, struct ingot_error *error);
+enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
+                                        struct ingot_error *error);
 enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig_launch *launch,
                                            struct ingot_error *error);
 /* Makes the graph of all that was appended, and brings it to the GPU. Within the context. */

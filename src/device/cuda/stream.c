@@ -91,7 +91,7 @@ CUevent ig_cuda_event_handle(const struct ig_event *event) {
 
 enum ingot_status ig_cuda_copy(struct ig_cuda *cuda, struct ig_stream *stream, void *to, const void *from, size_t size,
                                struct ingot_error *error) {
-    if (stream->recording) return ig_cuda_list_add_copy(cuda, stream->recording, to, from, size, error);
+    if (stream->recording) return ig_cuda_list_add_copy(stream->recording, to, from, size, error);
     if (size == 0 || to == from) return INGOT_OK;
     CUresult result = IG_CUDA(cuda, cuMemcpyAsync, (uintptr_t)to, (uintptr_t)from, size, stream->handle);
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot copy %zu bytes", size);
