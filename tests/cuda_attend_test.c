@@ -254,6 +254,8 @@ static const struct attention cases[] = {
     {INGOT_F32, 1, 1, 1, 300, 300, 16, 16, CAUSAL, .joint = true},
     {INGOT_F32, 3, 16, 1, 66, 20, 32, 32, NO_MASK, .joint = false},
     {INGOT_F32, 1, 2, 1, 5, 0, 32, 32, NO_MASK, .joint = false},
+    {INGOT_F32, 1, 1, 1, 1, 600, 32, 32, CHOSEN, .guarded = true},
+    {INGOT_F32, 1, 1, 1, 9, 1030, 64, 64, CAPPED, .joint = false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases, N_POISONED = 9 };
 
@@ -299,8 +301,9 @@ static void test_choices(void **state) {
         {INGOT_BF16, -1, 2, 2, -2, -4, 32, 128, CAUSAL, .joint = false},
         {INGOT_F16, 1, 2, 1, 20, 40, 128, 32, ALL_MASKED, .guarded = true},
         {INGOT_F16, 1, 1, 1, 170, 170, 32, 32, ADDED_CAUSAL, .joint = true},
+        {INGOT_F16, -1, 2, 1, -2, -4, 64, 64, ADDED, .joint = false},
     };
-    enum { SHAPES = sizeof shapes / sizeof *shapes, CHOICES = 11 };
+    enum { SHAPES = sizeof shapes / sizeof *shapes, CHOICES = 15 };
     struct graph_case all[SHAPES * CHOICES];
     for (unsigned choice = 0; choice < CHOICES; choice++) {
         for (int i = 0; i < SHAPES; i++)

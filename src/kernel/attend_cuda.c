@@ -2,7 +2,8 @@
  * Attention on GPUs: the template of codegen/cuda/attend.cu, with the change of the scores as loops over the registers in
  * which it leaves them, and the end of the region as loops over the results in shared memory.
  *
- * What the changes load (masks, mostly) is loaded while the step's keys are still on their way.
+ * What the changes load (masks, mostly) is loaded while the step's keys are still on their way. Where few queries meet many
+ * keys, the blocks of a cluster divide the keys between them ("flash decoding": Dao et al. 2023).
  */
 #include <math.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "kernel/affine.h"
 #include "kernel/attend.h"
 
-enum { PROCESSORS = 132, MOST_LOADS = 3, WHOLE = 80 << 10 /* bytes of shared memory */ };
+enum { PROCESSORS = 132, MOST_LOADS = 3, MOST_PARTS = 32, WHOLE = 80 << 10 /* bytes of shared memory */ };
 
 /* Where the lines of an operand are: `line` elements apart, with unit stride within. */
 struct source {
@@ -30,12 +31,14 @@ struct schedule {
     struct ig_loops *k;
     struct ig_cuda_attend *t;
     int element, threads, rows, step; /* bytes; queries and keys of a block's step */
+    int resident;
     ig_x head[INGOT_MAX_RANK], first_query;
     struct source q, key, value;
     ig_x at_query, at_key, slot; /* free variables of `rest`, */
     ig_x rest;                   /* what becomes of a score, but for the mask behind the diagonal: */
     bool diagonal;               /* a query sees keys up to its own number + offset */
     ig_dim offset;
+    ig_x part;                /* of the keys, among `split` */
     ig_x seen;                /* keys that queries of the tile see */
     ig_x scale;               /* what scores are multiplied by, besides what the loops do */
     int scores, sums, state;  /* registers */
@@ -133,14 +136,17 @@ static bool find_sources(struct schedule *s) {
 
 /* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
 
-/* Warps along queries and keys, and the keys of a warp's step, or the most of them; whether warps multiply in groups. */
+/* Warps along queries and keys, and the keys of a warp's step, or the most of them; whether warps multiply in groups; blocks
+ * that a processor is to have registers for (0: as it comes); blocks that share the keys. */
 static const struct shape {
     int m, n, keys;
     bool warpgroups;
-} shapes[] = {{1, 4, 32, false}, {2, 2, 32, false}, {4, 1, 64, false}, {4, 1, 128, true},
-              {4, 1, 64, true},  {8, 1, 128, true}, {8, 1, 64, true},  {2, 4, 32, false},
-              {4, 1, 32, false}, {1, 8, 16, false}, {4, 2, 32, false}};
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGEST = 2, GROUP = 3 };
+    int resident, split;
+} shapes[] = {{1, 4, 32, false, 0, 1}, {2, 2, 32, false, 0, 1}, {4, 1, 64, false, 0, 1}, {4, 1, 128, true, 0, 1},
+              {1, 4, 32, false, 0, 8}, {1, 4, 32, false, 0, 4}, {1, 4, 32, false, 0, 2}, {4, 1, 128, true, 4, 1},
+              {4, 1, 64, true, 0, 1},  {8, 1, 128, true, 0, 1}, {8, 1, 128, true, 2, 1}, {8, 1, 64, true, 0, 1},
+              {2, 4, 32, false, 0, 1}, {1, 8, 16, false, 0, 1}, {4, 2, 32, false, 0, 1}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGEST = 2, GROUP = 3, SPLIT = 4, SPLITS = 3 };
 
 static int64_t guess(struct schedule *s, ig_dim d, int64_t usual) {
     int64_t lo, hi;
@@ -155,11 +161,21 @@ static bool can_group(const struct schedule *s) {
     return lines && s->element == 2 && s->a->target->sm == 90 && s->a->target->sm_own;
 }
 
+/* By clusters. */
+static bool can_split(const struct schedule *s) {
+    return s->a->target->sm >= 90;
+}
+
 /* Which shape is best: groups of warps, where their 64 queries are no fewer than half used. Else the smallest tiles of queries
  * that are done all at once, for a few queries are soon ready and many read the keys less often. */
 static int best_shape(struct schedule *s) {
     int64_t heads = guess(s, s->a->heads, 12), queries = guess(s, s->a->queries, 128);
+    int64_t keys = guess(s, s->a->keys, 128), tiles = heads * ((queries + 15) / 16);
     if (can_group(s) && queries >= 32) return GROUP;
+    /* Where few blocks would read many keys, several share them. */
+    for (int i = SPLIT; i < SPLIT + SPLITS && can_split(s); i++) {
+        if (tiles * shapes[i].split <= PROCESSORS && keys >= shapes[i].split * 128) return i;
+    }
     for (int i = 0; i < LARGEST; i++) {
         int64_t rows = 16 * shapes[i].m;
         if (heads * ((queries + rows - 1) / rows) <= PROCESSORS) return i;
@@ -193,13 +209,28 @@ static void divide_keys(struct schedule *s, int64_t most) {
     s->t->stages = 2;
 }
 
+static bool can_be(const struct schedule *s, const struct shape *shape) {
+    return (!shape->warpgroups || can_group(s)) && (shape->split == 1 || can_split(s));
+}
+
+/* The shapes in their order, the best one before all others; -1: there are no more. */
+static int shape_of_choice(struct schedule *s, int choice) {
+    int best = best_shape(s);
+    for (int i = 0; i < N_SHAPES && choice > 0; i++) {
+        if (i != best && can_be(s, &shapes[i]) && --choice == 0) return i;
+    }
+    return choice == 0 ? best : -1;
+}
+
 static bool choose_shape(struct schedule *s, int choice) {
-    int best = best_shape(s), which = choice == 0 ? best : choice <= best ? choice - 1 : choice;
-    if (choice >= N_SHAPES) return false;
-    s->t->warpgroups = shapes[which].warpgroups && can_group(s);
+    int which = shape_of_choice(s, choice);
+    if (which < 0) return false;
+    s->t->split = shapes[which].split;
+    s->t->warpgroups = shapes[which].warpgroups;
     s->t->warps_m = shapes[which].m;
     s->t->warps_n = shapes[which].n;
     s->t->keys = shapes[which].keys;
+    s->resident = shapes[which].resident;
     s->t->stages = 2;
     if (s->t->warpgroups) divide_keys(s, s->t->keys);
     /* Where heads are long, their keys fill the shared memory, and their results the registers. */
@@ -222,17 +253,18 @@ static int places(struct ig_cuda_attend_layout l) {
 
 static void make_buffers(struct schedule *s) {
     struct ig_cuda_attend_layout scores = ig_cuda_attend_scores(s->t), sums = ig_cuda_attend_sums(s->t);
-    int results = s->t->warps_n * s->rows * (s->t->columns + IG_CUDA_ATTEND_PAD) * 4,
-        each = s->t->warps_n * s->rows * 4;
+    int parts = ig_cuda_attend_parts(s->t), results = parts * s->rows * (s->t->columns + IG_CUDA_ATTEND_PAD) * 4;
     s->scores = ig_loops_spread(s->k, INGOT_F32, s->threads, places(scores), "scores");
     s->sums = ig_loops_spread(s->k, INGOT_F32, s->threads, sums.blocks * sums.rows * sums.columns, "sums");
     s->state = ig_loops_spread(s->k, INGOT_F32, s->threads, 2 * scores.rows, "state");
     s->tile = ig_loops_shared(s->k, INGOT_F32, 0, "tile");
     s->maxima = ig_loops_shared(s->k, INGOT_F32, results, "maxima");
-    s->totals = ig_loops_shared(s->k, INGOT_F32, results + each, "totals");
+    s->totals = ig_loops_shared(s->k, INGOT_F32, results + parts * s->rows * 4, "totals");
     s->a->kernel->attend = s->t;
     s->a->kernel->threads = s->threads;
     s->a->kernel->shared_bytes = ig_cuda_attend_shared(s->t);
+    s->a->kernel->resident = s->resident;
+    s->a->kernel->cluster = s->t->split > 1 ? s->t->split : 0;
 }
 
 /* ---- Scores --------------------------------------------------------------------------------------------------------- */
@@ -405,26 +437,45 @@ static struct ig_call_arg array(struct schedule *s, int buffer) {
     return (struct ig_call_arg){buffer, num(s, 0)};
 }
 
+/* The keys of this block: from *out_first, `keys` of them. */
+static ig_x find_share(struct schedule *s, ig_x *out_first_step) {
+    struct ig_loops *k = s->k;
+    ig_x step = num(s, s->step), steps = ig_x_div(k, ig_x_add(k, s->seen, num(s, s->step - 1)), step);
+    *out_first_step = num(s, 0);
+    if (s->t->split == 1) return s->seen;
+    ig_x share = ig_x_div(k, ig_x_add(k, steps, num(s, s->t->split - 1)), num(s, s->t->split));
+    *out_first_step = ig_x_min(k, ig_x_mul(k, s->part, share), steps);
+    ig_x end = ig_x_min(k, s->seen, ig_x_mul(k, ig_x_add(k, *out_first_step, share), step));
+    return ig_x_max(k, ig_x_sub(k, end, ig_x_mul(k, *out_first_step, step)), num(s, 0));
+}
+
+static struct source moved(struct schedule *s, struct source from, ig_x lines) {
+    from.base = ig_x_add(s->k, from.base, ig_x_mul(s->k, lines, dim(s, from.line)));
+    return from;
+}
+
 static void walk(struct schedule *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     struct ig_attention *a = s->a;
-    struct source q = s->q;
-    ig_x step, ldq = dim(s, s->q.line), ldk = dim(s, s->key.line), ldv = dim(s, s->value.line), keys = s->seen;
-    q.base = ig_x_add(k, q.base, ig_x_mul(k, s->first_query, ldq));
+    ig_x step, first, ldq = dim(s, s->q.line), ldk = dim(s, s->key.line), ldv = dim(s, s->value.line);
+    ig_x keys = find_share(s, &first), first_key = ig_x_mul(k, first, num(s, s->step));
+    struct source q = moved(s, s->q, s->first_query), key = moved(s, s->key, first_key),
+                  value = moved(s, s->value, first_key);
     ig_x left = ig_x_sub(k, dim(s, a->queries), s->first_query);
-    struct ig_call_arg begin[] = {array(s, s->sums), array(s, s->state), address(&q),        number(ldq), number(left),
-                                  address(&s->key),  number(ldk),        address(&s->value), number(ldv), number(keys)};
+    struct ig_call_arg begin[] = {array(s, s->sums), array(s, s->state), address(&q),     number(ldq), number(left),
+                                  address(&key),     number(ldk),        address(&value), number(ldv), number(keys)};
     ig_s_call(k, body, "__syncthreads", NULL, 0); /* the tile before may still be read */
     ig_s_call(k, body, "attend::begin", begin, 10);
     ig_x steps = dim(s, ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step)));
-    if (s->diagonal) steps = ig_x_div(k, ig_x_add(k, keys, num(s, s->step - 1)), num(s, s->step));
+    if (s->diagonal || s->t->split > 1) steps = ig_x_div(k, ig_x_add(k, keys, num(s, s->step - 1)), num(s, s->step));
     body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), steps, num(s, 1), &step);
     ig_s_name(k, step, "step");
-    load_early(s, body, step);
-    struct ig_call_arg multiply[] = {array(s, s->scores), number(step), address(&s->key), number(ldk),
-                                     address(&s->value),  number(ldv),  number(keys)};
+    ig_x of_all = ig_x_add(k, first, step);
+    load_early(s, body, of_all);
+    struct ig_call_arg multiply[] = {array(s, s->scores), number(step), address(&key), number(ldk),
+                                     address(&value),     number(ldv),  number(keys)};
     ig_s_call(k, body, "attend::multiply", multiply, 7);
-    change_scores(s, body, step);
+    change_scores(s, body, of_all);
     struct ig_call_arg add[] = {array(s, s->scores), array(s, s->sums), array(s, s->state),
                                 number(step),        number(left),      number(s->scale)};
     ig_s_call(k, body, "attend::accumulate", add, 6);
@@ -446,21 +497,22 @@ static int vector_of(struct schedule *s) {
     return vector;
 }
 
-/* What the warps that shared a query found, brought together: the factor of each one's results, and the whole sum. */
+/* What the warps, and blocks, that shared a query found, brought together: the factor of each one's results, and the whole sum. */
 static ig_x bring_together(struct schedule *s, ig_x row, ig_x *out_factors) {
     struct ig_loops *k = s->k;
+    int parts = ig_cuda_attend_parts(s->t);
     ig_x least = ig_x_float(k, INGOT_F32, -INFINITY), zero = ig_x_float(k, INGOT_F32, 0), most = IG_NO_X,
          total = IG_NO_X;
-    for (int n = 0; n < s->t->warps_n; n++) {
+    for (int n = 0; n < parts; n++) {
         ig_x one = ig_x_load(k, s->maxima, ig_x_add(k, row, num(s, n * s->rows)));
         most = most == IG_NO_X ? one : ig_x_map2(k, IG_OP_max, most, one);
     }
     ig_x nothing = ig_x_map2(k, IG_OP_eq, most, least), base = ig_x_select(k, nothing, zero, most);
-    for (int n = 0; n < s->t->warps_n; n++) {
+    for (int n = 0; n < parts; n++) {
         ig_x at = ig_x_add(k, row, num(s, n * s->rows)),
              apart = ig_x_map2(k, IG_OP_sub, ig_x_load(k, s->maxima, at), base);
         ig_x one = ig_x_float(k, INGOT_F32, 1), same = ig_x_map2(k, IG_OP_eq, ig_x_load(k, s->maxima, at), most);
-        out_factors[n] = s->t->warps_n == 1 ? one : ig_x_select(k, same, one, ig_x_map1(k, IG_OP_exp, apart));
+        out_factors[n] = parts == 1 ? one : ig_x_select(k, same, one, ig_x_map1(k, IG_OP_exp, apart));
         ig_x part = ig_x_map2(k, IG_OP_mul, out_factors[n], ig_x_load(k, s->totals, at));
         total = total == IG_NO_X ? part : ig_x_map2(k, IG_OP_add, total, part);
     }
@@ -471,9 +523,11 @@ static ig_x bring_together(struct schedule *s, ig_x row, ig_x *out_factors) {
 
 static void store_results(struct schedule *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
+    int parts = ig_cuda_attend_parts(s->t);
+    if (s->t->split > 1) body = ig_s_if(k, body, ig_x_less(k, s->part, num(s, 1)));
     int vector = vector_of(s), across = s->t->column_bytes / s->element / vector;
     int line = s->t->columns + IG_CUDA_ATTEND_PAD;
-    ig_x slot, j = num(s, 0), factors[8], sum = IG_NO_X;
+    ig_x slot, j = num(s, 0), factors[MOST_PARTS] = {0}, sum = IG_NO_X;
     ig_x left = ig_x_sub(k, dim(s, s->a->queries), s->first_query);
     bool exact = ig_dim_divides(k->dims, constant(s, s->rows), s->a->queries);
     ig_x rows = exact ? num(s, s->rows) : ig_x_min(k, num(s, s->rows), left);
@@ -482,7 +536,7 @@ static void store_results(struct schedule *s, struct ig_stmt *body) {
     ig_x total = bring_together(s, row, factors);
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, vector, &j);
     column = ig_x_add(k, ig_x_mul(k, column, num(s, vector)), j);
-    for (int n = 0; n < s->t->warps_n; n++) {
+    for (int n = 0; n < parts; n++) {
         ig_x at = ig_x_mul(k, ig_x_add(k, row, num(s, n * s->rows)), num(s, line));
         ig_x part = ig_x_map2(k, IG_OP_mul, factors[n], ig_x_load(k, s->tile, ig_x_add(k, at, column)));
         sum = sum == IG_NO_X ? part : ig_x_map2(k, IG_OP_add, sum, part);
@@ -495,9 +549,11 @@ static void store_results(struct schedule *s, struct ig_stmt *body) {
 
 static const char *tactic(struct schedule *s) {
     static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};
-    return ig_format(s->k->job, "attend %s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps", names[s->t->math],
-                     s->t->warpgroups ? " wgmma" : "", s->rows, s->step, s->t->whole ? ", all at once" : "",
-                     s->t->warps_m, s->t->warps_n);
+    return ig_format(s->k->job, "attend %s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps%s%s",
+                     names[s->t->math], s->t->warpgroups ? " wgmma" : "", s->rows, s->step,
+                     s->t->whole ? ", all at once" : "", s->t->warps_m, s->t->warps_n,
+                     s->resident ? ig_format(s->k->job, ", %d blocks at once", s->resident) : "",
+                     s->t->split > 1 ? ig_format(s->k->job, ", keys in %d", s->t->split) : "");
 }
 
 bool ig_attention_cuda(struct ig_attention *a, int choice) {
@@ -506,8 +562,9 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     ig_x tile;
     if (!choose_math(&s) || !choose_depth(&s) || !choose_shape(&s, choice)) return false;
     ig_dim blocks = ig_dim_ceil_div(dims, a->queries, constant(&s, s.rows));
-    a->kernel->tiles = ig_dim_mul(dims, a->heads, blocks);
+    a->kernel->tiles = ig_dim_mul(dims, ig_dim_mul(dims, a->heads, blocks), constant(&s, s.t->split));
     struct ig_stmt *body = ig_s_for(s.k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, a->kernel->tiles), num(&s, 1), &tile);
+    s.part = ig_attention_split(a, &tile, constant(&s, s.t->split));
     s.first_query = ig_x_mul(s.k, ig_attention_split(a, &tile, blocks), num(&s, s.rows));
     ig_attention_head(a, tile, s.head);
     if (!find_sources(&s)) return false;

@@ -19,6 +19,10 @@ int ig_cuda_attend_threads(const struct ig_cuda_attend *a) {
     return 32 * a->warps_m * a->warps_n;
 }
 
+int ig_cuda_attend_parts(const struct ig_cuda_attend *a) {
+    return a->warps_n * a->split;
+}
+
 int ig_cuda_attend_element(const struct ig_cuda_attend *a) {
     return a->math == IG_CUDA_F16 || a->math == IG_CUDA_BF16 ? 2 : 4;
 }
@@ -29,6 +33,6 @@ int ig_cuda_attend_shared(const struct ig_cuda_attend *a) {
     int stage = a->warps_n * a->keys * (a->depth + a->columns) * element;
     int weights = a->math == IG_CUDA_FMA ? a->warps_m * a->warps_n * 16 * (a->keys + 4) * 4 : 0;
     int walking = rows * a->depth * element + a->stages * stage + weights;
-    int left = a->warps_n * rows * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
+    int left = ig_cuda_attend_parts(a) * rows * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
     return walking > left ? walking : left;
 }

@@ -111,13 +111,49 @@ __device__ __forceinline__ void accumulate(float *scores, float *sums, float *st
     sum(sums, scores, KEYS_AT + (int)(step % STAGES) * STAGE + VALUES_AT);
 }
 
-// Leaves the unfinished results [WARPS_N][ROWS][TILE_ROW], maxima and sums [WARPS_N][ROWS] at the beginning of the shared
-// memory.
+constexpr int PARTS = WARPS_N * SPLIT;
+
+__device__ __forceinline__ void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ int cluster_rank() {
+    unsigned rank = 0;
+    if constexpr (SPLIT > 1) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
+
+// Fetches `floats` of what each part has from the block that has them: `at` is where those of the first part are.
+__device__ __forceinline__ void fetch_parts(float *tile, int at, int floats) {
+    const unsigned own = (unsigned)__cvta_generic_to_shared(tile + at);
+    for (int e = WARPS_N * floats + threadIdx.x * 4; e < PARTS * floats; e += THREADS * 4) {
+        unsigned from;
+        float4 x;
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(from) : "r"(own + e * 4), "r"(e / (WARPS_N * floats)));
+        asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                     : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                     : "r"(from));
+        *(float4 *)(tile + at + e) = x;
+    }
+}
+
+// What the blocks of a cluster have found, to the first of them.
+__device__ __forceinline__ void gather(float *tile) {
+    cluster_barrier();
+    if (cluster_rank() == 0) {
+        fetch_parts(tile, 0, ROWS * TILE_ROW);
+        fetch_parts(tile, PARTS * ROWS * TILE_ROW, ROWS);
+        fetch_parts(tile, PARTS * ROWS * (TILE_ROW + 1), ROWS);
+    }
+    cluster_barrier();
+}
+
+// Leaves the unfinished results [PARTS][ROWS][TILE_ROW], maxima and sums [PARTS][ROWS] at the beginning of the shared memory.
 __device__ __forceinline__ void finish(float *tile, const float *sums, const float *state, float scale) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     wait_for_copies<0>();
     __syncthreads();
-    const int first = warp % WARPS_N * ROWS + warp / WARPS_N * 16 + lane / L;
+    const int first = (cluster_rank() * WARPS_N + warp % WARPS_N) * ROWS + warp / WARPS_N * 16 + lane / L;
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const int row = first + r * (16 / R);
@@ -127,9 +163,9 @@ __device__ __forceinline__ void finish(float *tile, const float *sums, const flo
         for (int apart = 1; apart < L; apart *= 2)
             total += __shfl_xor_sync(0xffffffff, total, apart);
         if (lane % L == 0) {
-            float *statistics = tile + WARPS_N * ROWS * TILE_ROW;
+            float *statistics = tile + PARTS * ROWS * TILE_ROW;
             statistics[row] = state[r] * scale;
-            statistics[WARPS_N * ROWS + row] = total;
+            statistics[PARTS * ROWS + row] = total;
         }
 #pragma unroll
         for (int j = 0; j < BLOCKS_V; j++) {
@@ -141,4 +177,5 @@ __device__ __forceinline__ void finish(float *tile, const float *sums, const flo
                 *(float2 *)to = make_float2(from[0] * by, from[1] * by);
         }
     }
+    if constexpr (SPLIT > 1) gather(tile);
 }
