@@ -31,7 +31,6 @@ struct schedule {
     struct ig_loops *k;
     struct ig_cuda_attend *t;
     int element, threads, rows, step; /* bytes; queries and keys of a block's step */
-    int resident;
     ig_x head[INGOT_MAX_RANK], first_query;
     struct source q, key, value;
     ig_x at_query, at_key, slot; /* free variables of `rest`, */
@@ -137,15 +136,15 @@ static bool find_sources(struct schedule *s) {
 /* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
 
 /* Warps along queries and keys, and the keys of a warp's step, or the most of them; whether warps multiply in groups; blocks
- * that a processor is to have registers for (0: as it comes); blocks that share the keys. */
+ * that share the keys. */
 static const struct shape {
     int m, n, keys;
     bool warpgroups;
-    int resident, split;
-} shapes[] = {{1, 4, 32, false, 0, 1}, {2, 2, 32, false, 0, 1}, {4, 1, 64, false, 0, 1}, {4, 1, 128, true, 0, 1},
-              {1, 4, 32, false, 0, 8}, {1, 4, 32, false, 0, 4}, {1, 4, 32, false, 0, 2}, {4, 1, 128, true, 4, 1},
-              {4, 1, 64, true, 0, 1},  {8, 1, 128, true, 0, 1}, {8, 1, 128, true, 2, 1}, {8, 1, 64, true, 0, 1},
-              {2, 4, 32, false, 0, 1}, {1, 8, 16, false, 0, 1}, {4, 2, 32, false, 0, 1}};
+    int split;
+} shapes[] = {{1, 4, 32, false, 1}, {2, 2, 32, false, 1}, {4, 1, 64, false, 1}, {4, 1, 128, true, 1},
+              {1, 4, 32, false, 8}, {1, 4, 32, false, 4}, {1, 4, 32, false, 2}, {4, 1, 64, true, 1},
+              {8, 1, 128, true, 1}, {8, 1, 64, true, 1},  {2, 4, 32, false, 1}, {1, 8, 16, false, 1},
+              {4, 2, 32, false, 1}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGEST = 2, GROUP = 3, SPLIT = 4, SPLITS = 3 };
 
 static int64_t guess(struct schedule *s, ig_dim d, int64_t usual) {
@@ -230,7 +229,6 @@ static bool choose_shape(struct schedule *s, int choice) {
     s->t->warps_m = shapes[which].m;
     s->t->warps_n = shapes[which].n;
     s->t->keys = shapes[which].keys;
-    s->resident = shapes[which].resident;
     s->t->stages = 2;
     if (s->t->warpgroups) divide_keys(s, s->t->keys);
     /* Where heads are long, their keys fill the shared memory, and their results the registers. */
@@ -263,7 +261,6 @@ static void make_buffers(struct schedule *s) {
     s->a->kernel->attend = s->t;
     s->a->kernel->threads = s->threads;
     s->a->kernel->shared_bytes = ig_cuda_attend_shared(s->t);
-    s->a->kernel->resident = s->resident;
     s->a->kernel->cluster = s->t->split > 1 ? s->t->split : 0;
 }
 
@@ -549,10 +546,9 @@ static void store_results(struct schedule *s, struct ig_stmt *body) {
 
 static const char *tactic(struct schedule *s) {
     static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};
-    return ig_format(s->k->job, "attend %s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps%s%s",
+    return ig_format(s->k->job, "attend %s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps%s",
                      names[s->t->math], s->t->warpgroups ? " wgmma" : "", s->rows, s->step,
                      s->t->whole ? ", all at once" : "", s->t->warps_m, s->t->warps_n,
-                     s->resident ? ig_format(s->k->job, ", %d blocks at once", s->resident) : "",
                      s->t->split > 1 ? ig_format(s->k->job, ", keys in %d", s->t->split) : "");
 }
 

@@ -3,7 +3,8 @@
  * of a warp, several rows by a block, so that reductions are shuffles and nothing waits at a barrier; a longer one by a
  * whole block. Rows of known size are read once: what several passes need stays in the registers of the thread that
  * computed it, the inputs too. Other rows are read again in each pass, from the caches. Constants that the last pass reads,
- * such as a normalisation's weights, are on their way before the first one begins: they come all at once, and with the row.
+ * such as a normalisation's weights, are on their way before the first one begins, where all rows are done at once: then time
+ * is what passes until they come. Where rows follow rows, they come from the first cache, and registers are worth more.
  *
  * Each thread sums every so many-th element and the partial sums are added as a tree, so that long sums lose no digits.
  */
@@ -15,10 +16,12 @@ enum {
     TEAM_ROW = 1024, /* elements up to which a row is a team's */
     LANES = 32,      /* of a warp */
     TEAM_THREADS = 128,
-    LONGEST = 1024 * 32,  /* elements of a row that is kept in registers */
-    REGISTERS = 48,       /* elements that a thread keeps */
-    EARLY_REGISTERS = 64, /* of constants, besides */
+    LONGEST = 1024 * 32,    /* elements of a row that is kept in registers */
+    REGISTERS = 48,         /* elements that a thread keeps */
+    EARLY_REGISTERS = 64,   /* of constants, besides */
+    EARLY_BYTES = 16 << 10, /* of a constant that is fetched before the kernel waits */
     MOST_EARLY = 4,
+    FEW = 512, /* threads of a processor that can have so many registers */
     PROCESSORS = 132,
 };
 
@@ -28,6 +31,7 @@ struct lines {
     int lanes;  /* of a team; 0: the block does a row */
     int vector; /* elements that a thread does at once */
     ig_x vars[IG_NEST_DIMS];
+    bool few;              /* rows: all done at once */
     int n_early;           /* constants loaded before the passes */
     int early[MOST_EARLY]; /* the registers they are in */
 };
@@ -56,14 +60,19 @@ static void choose_threads(struct lines *l) {
         l->lanes *= 2;
 }
 
-/* Rows of small teams share a block, as long as every processor has one. */
-static void choose_team_threads(struct lines *l) {
-    struct ig_row *r = l->r;
+static int64_t guess_rows(const struct ig_row *r) {
     int64_t rows = 1;
     for (int d = 0; d < r->kept; d++) {
         int64_t n = ig_nest_guess(&r->nest, d);
         rows = rows > INT32_MAX / (n + 1) ? INT32_MAX : rows * n;
     }
+    return rows;
+}
+
+/* Rows of small teams share a block, as long as every processor has one. */
+static void choose_team_threads(struct lines *l) {
+    struct ig_row *r = l->r;
+    int64_t rows = guess_rows(r);
     r->kernel->threads = TEAM_THREADS;
     while (r->kernel->threads > LANES && rows * l->lanes < (int64_t)r->kernel->threads * PROCESSORS)
         r->kernel->threads /= 2;
@@ -181,6 +190,19 @@ static bool collect(struct loads *s, ig_x x) {
     return true;
 }
 
+/* Small constants are fetched while the kernel before is still running. */
+static void fetch_constants(struct lines *l) {
+    struct ig_row *r = l->r;
+    for (uint32_t i = 0; l->few && i < r->region->inputs.count; i++) {
+        ig_value v = r->region->inputs.at[i];
+        const struct ig_type *type = ig_type_of(r->graph, v);
+        int64_t count, size = (int64_t)ingot_dtype_size(type->dtype);
+        if (!r->lower.is_input[v] || !ig_info(r->graph, v)->is_const) continue;
+        if (!ig_dim_is_const(r->k->dims, ig_type_elements(r->k->dims, type), &count)) continue;
+        if (count <= EARLY_BYTES / size) r->k->buffers.at[r->lower.buffer_of[v]].early = count * size;
+    }
+}
+
 /* The constants that the last pass loads for an element, in an order that is always the same. */
 static bool collect_last(struct lines *l, ig_x place, struct loads *out) {
     struct ig_row *r = l->r;
@@ -197,7 +219,7 @@ static void load_constants(struct lines *l, struct ig_stmt *body) {
     ig_x at, lane = num(r, 0);
     struct loads loads;
     int64_t threads = l->lanes ? l->lanes : r->kernel->threads, each = (l->n + threads - 1) / threads;
-    if (l->n < 2 || r->passes == 0) return;
+    if (!l->few || l->n < 2 || r->passes == 0) return;
     struct ig_stmt *loop = ig_s_for(r->k, body, IG_FOR_SIMD, num(r, 0), num(r, l->n / l->vector), num(r, 1), &at);
     struct ig_stmt *inner = loop;
     if (l->vector > 1) inner = ig_s_for(r->k, loop, IG_FOR_VECTOR, num(r, 0), num(r, l->vector), num(r, 1), &lane);
@@ -299,6 +321,7 @@ static void emit(struct lines *l) {
         row = ig_x_div(r->k, row, dim(r, r->nest.extent[d]));
     }
     if (r->kept > 0) l->vars[0] = row;
+    fetch_constants(l);
     load_constants(l, body);
     for (int pass = 0; pass <= r->passes; pass++)
         emit_pass(l, body, pass);
@@ -316,7 +339,7 @@ static int choose_vector(struct ig_row *r) {
         buffers[count++] = r->stores.at[i].buffer;
     }
     if (r->nest.rank == r->kept) return 1;
-    int vector = ig_nest_store_vector(&r->nest, positions, buffers, count);
+    int vector = ig_nest_vector(&r->nest, positions, buffers, count, false);
     return vector > 8 ? 8 : vector;
 }
 
@@ -336,6 +359,7 @@ static bool lines_prepare(struct lines *l, struct ig_row *r) {
     l->vector = choose_vector(r);
     fit_lanes(l);
     if (l->lanes) choose_team_threads(l);
+    l->few = guess_rows(r) * (l->lanes ? l->lanes : r->kernel->threads) <= PROCESSORS * FEW;
     for (uint32_t i = 0; i < r->k->buffers.count; i++) {
         if (r->k->buffers.at[i].kind == IG_BUFFER_SPREAD) r->k->buffers.at[i].width = l->vector;
     }

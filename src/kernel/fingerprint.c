@@ -109,7 +109,8 @@ const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region
                                   const struct ig_target *target) {
     struct fingerprint f = {.g = graph};
     /* Kernels that wait by themselves read constants before. */
-    bool constants_count = ig_target_has_early_start(target);
+    bool reads_early = region->family == IG_FAMILY_CONTRACT || region->family == IG_FAMILY_ROW;
+    bool constants_count = ig_target_has_early_start(target) && reads_early;
     ig_text_init(&f.text, graph->job);
     ig_map_init(&f.numbers, graph->job);
     ig_text_printf(&f.text, "%d %d %d %d %d%s\n", (int)region->family, (int)target->isa, target->vector_bytes,

@@ -27,7 +27,7 @@ static const schedule_fn cuda_schedules[] = {
 /* The families that know several ways, on CPUs and GPUs. */
 static const choice_fn choosers[] = {[IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_ATTEND] = ig_kernel_attend};
 enum { N_FAMILIES = sizeof schedules / sizeof *schedules, N_CHOOSERS = sizeof choosers / sizeof *choosers };
-enum { CUDA_THREADS = 256, EARLY = 16 << 10 /* bytes */ };
+enum { CUDA_THREADS = 256 };
 
 /* The ONNX nodes that a region came from, each once: "Conv 'c1', Relu 'r1', …". */
 static const char *title(struct ig_graph *graph, const struct ig_region *region) {
@@ -68,26 +68,6 @@ struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region 
     return kernel;
 }
 
-/* Small constants (what normalisations and biases read) are fetched while the kernel before is still running; large ones
- * would drive out more than they bring. */
-static void fetch_constants_early(struct ig_graph *graph, const struct ig_region *region, struct ig_kernel *kernel) {
-    struct ig_loops *k = kernel->loops;
-    int param = 0;
-    for (uint32_t i = 0; i < region->inputs.count; i++) {
-        ig_value v = region->inputs.at[i];
-        const struct ig_type *type = ig_type_of(graph, v);
-        int64_t count, bytes = 0;
-        if (ig_lower_is_literal(graph, v)) continue;
-        if (ig_info(graph, v)->is_const && ig_dim_is_const(k->dims, ig_type_elements(k->dims, type), &count))
-            bytes = count < EARLY ? count * (int64_t)ingot_dtype_size(type->dtype) : 0;
-        for (uint32_t b = 0; b < k->buffers.count && bytes >= 128 && bytes <= EARLY; b++) {
-            struct ig_buffer *buffer = &k->buffers.at[b];
-            if (buffer->kind == IG_BUFFER_PARAM && buffer->param == param) buffer->early = bytes;
-        }
-        param++;
-    }
-}
-
 struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
                                       const struct ig_target *target, int choice) {
     struct ig_kernel *kernel = schedule(graph, region, target, choice);
@@ -97,7 +77,6 @@ struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_re
     if (ig_target_is_cuda(target) && kernel->threads == 0) kernel->threads = CUDA_THREADS;
     if (kernel->scratch_bytes == IG_DIM_NONE) kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
     if (ig_target_is_cuda(target) && !kernel->library) ig_cuda_finish(kernel);
-    if (ig_target_has_early_start(target) && !kernel->library) fetch_constants_early(graph, region, kernel);
     kernel->literals.count = 0;
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];

@@ -25,7 +25,6 @@ struct ig_kernel {
     ig_dim scratch_bytes;           /* per thread */
     int threads;                    /* CUDA: of a block, which does a tile at a time; CPU: 0 */
     int shared_bytes;               /* CUDA: dynamic shared memory of a block */
-    int resident;                   /* CUDA: blocks of a processor that there are to be registers for; 0: as it comes */
     int cluster;  /* CUDA, sm_90 and up: blocks of a cluster, which are in step: `tiles` is a multiple of
                                        it, and the grid has to be too; 0: no clusters */
     bool lasting; /* CUDA: a block does tiles until none is left, and there are no more blocks than multiprocessors */

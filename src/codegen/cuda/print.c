@@ -223,9 +223,8 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
         ig_cuda_micro(&kernel->micros.at[i], target, &unit);
     }
     const char *clusters = kernel->cluster > 1 ? ig_format(p->job, "__cluster_dims__(%d, 1, 1) ", kernel->cluster) : "";
-    int resident = kernel->lasting ? 1 : kernel->resident;
     ig_text_printf(&unit, "\nextern \"C\" __global__ void %s__launch_bounds__(%d%s)\n", clusters, kernel->threads,
-                   resident ? ig_format(p->job, ", %d", resident) : "");
+                   kernel->lasting ? ", 1" : "");
     ig_text_printf(&unit, "%s(%s) {\n%s}\n", symbol, parameters(p), p->out.at);
     return unit.at;
 }
