@@ -65,6 +65,7 @@ static enum ingot_status place_inputs(struct ig_context *context, struct ingot_e
     sizes->inputs_at_once = sizes->inputs > 0 && sizes->inputs <= IG_TRANSFER_SMALL;
     /* Whoever wants to know how long they take wants them in the way. */
     sizes->inputs_beside = sizes->inputs >= IG_TRANSFER_LARGE && !is_timed(context);
+    if (sizes->inputs_beside) sizes->inputs = 0; /* they have memory of their own */
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         const struct ingot_tensor *tensor = &context->tensors[i];
         if (tensor->memory == INGOT_HOST || kernels_can_use(tensor->memory, tensor->data)) continue;

@@ -7,6 +7,7 @@
 
 /* A piece is on its way for about as long as the next is copied; more pieces than needed cost a call each. */
 #define PIECE ((size_t)1 << 20)
+#define ALIGNMENT 64
 
 void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device, unsigned threads) {
     transfer->device = device;
@@ -28,6 +29,7 @@ void ig_transfer_deinit(struct ig_transfer *transfer) {
     if (!device) return;
     release_large(transfer);
     if (transfer->inputs) device->api->release(device, transfer->inputs, transfer->inputs_size);
+    if (transfer->inputs_twice) device->api->release(device, transfer->inputs_twice, transfer->inputs_twice_size);
     if (transfer->outputs) device->api->release(device, transfer->outputs, transfer->outputs_size);
     if (transfer->pinned_inputs)
         device->api->release_host(device, transfer->pinned_inputs, transfer->pinned_inputs_size);
@@ -68,9 +70,9 @@ static enum ingot_status grow(struct ig_transfer *transfer, bool pinned, size_t 
     return status;
 }
 
-/* Of the block: what comes on a stream of its own is there twice, the second time behind all else. */
-static size_t inputs_needed(const struct ig_transfer_sizes *sizes) {
-    return sizes->inputs + (sizes->inputs_beside ? sizes->pinned_inputs : 0);
+/* Aligned, whatever it has grown to. */
+static size_t half_of(size_t size) {
+    return size / 2 / ALIGNMENT * ALIGNMENT;
 }
 
 static bool has_means(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
@@ -80,8 +82,9 @@ static bool has_means(const struct ig_transfer *transfer, const struct ig_transf
 }
 
 bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
-    return inputs_needed(sizes) <= transfer->inputs_size && sizes->outputs <= transfer->outputs_size &&
-           sizes->pinned_inputs <= transfer->pinned_inputs_size / 2 &&
+    return sizes->inputs <= transfer->inputs_size && sizes->outputs <= transfer->outputs_size &&
+           (!sizes->inputs_beside || sizes->pinned_inputs <= half_of(transfer->inputs_twice_size)) &&
+           sizes->pinned_inputs <= half_of(transfer->pinned_inputs_size) &&
            sizes->pinned_outputs <= transfer->pinned_outputs_size && has_means(transfer, sizes);
 }
 
@@ -102,12 +105,13 @@ static enum ingot_status reserve_means(struct ig_transfer *transfer, const struc
 
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                       struct ingot_error *error) {
-    size_t twice, inputs;
-    if (!ig_size_mul(sizes->pinned_inputs, 2, &twice) || !ig_size_add(sizes->inputs, sizes->pinned_inputs, &inputs))
+    size_t twice;
+    if (!ig_size_mul(sizes->pinned_inputs, 2, &twice))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs of these shapes exceed the address space");
-    inputs = inputs_needed(sizes);
     IG_TRY(reserve_means(transfer, sizes, error));
-    IG_TRY(grow(transfer, false, inputs, &transfer->inputs, &transfer->inputs_size, error));
+    IG_TRY(grow(transfer, false, sizes->inputs, &transfer->inputs, &transfer->inputs_size, error));
+    if (sizes->inputs_beside)
+        IG_TRY(grow(transfer, false, twice, &transfer->inputs_twice, &transfer->inputs_twice_size, error));
     IG_TRY(grow(transfer, false, sizes->outputs, &transfer->outputs, &transfer->outputs_size, error));
     IG_TRY(grow(transfer, true, twice, &transfer->pinned_inputs, &transfer->pinned_inputs_size, error));
     return grow(transfer, true, sizes->pinned_outputs, &transfer->pinned_outputs, &transfer->pinned_outputs_size,
@@ -115,7 +119,7 @@ enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct
 }
 
 size_t ig_transfer_bytes(const struct ig_transfer *transfer) {
-    return transfer->inputs_size + transfer->outputs_size + transfer->pinned_inputs_size +
+    return transfer->inputs_size + transfer->inputs_twice_size + transfer->outputs_size + transfer->pinned_inputs_size +
            transfer->pinned_outputs_size;
 }
 
@@ -127,7 +131,8 @@ void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy) {
 }
 
 char *ig_transfer_input(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place) {
-    return transfer->inputs + place + (sizes->inputs_beside && transfer->half ? sizes->inputs : 0);
+    if (!sizes->inputs_beside) return transfer->inputs + place;
+    return transfer->inputs_twice + place + (transfer->half ? half_of(transfer->inputs_twice_size) : 0);
 }
 
 void ig_transfer_begin(struct ig_transfer *transfer) {
@@ -135,7 +140,7 @@ void ig_transfer_begin(struct ig_transfer *transfer) {
 }
 
 char *ig_transfer_pinned(const struct ig_transfer *transfer) {
-    return transfer->pinned_inputs + (transfer->half ? transfer->pinned_inputs_size / 2 : 0);
+    return transfer->pinned_inputs + (transfer->half ? half_of(transfer->pinned_inputs_size) : 0);
 }
 
 static enum ingot_status send(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,

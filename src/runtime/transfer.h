@@ -7,7 +7,7 @@
  * memory of inputs is there twice, so that a run's can be written while the last run's are under way.
  *
  * Where inputs are large, several threads of the host copy them; they go their way on a stream of their own, beside the
- * work of the run before; and their part of the block is there twice too. Where results are large and the caller wants
+ * work of the run before, to memory of their own that is there twice too. Where results are large and the caller wants
  * them in other memory, they come back in parts, and the host copies one while the next is under way.
  */
 #ifndef IG_RUNTIME_TRANSFER_H
@@ -37,6 +37,8 @@ struct ig_transfer {
     unsigned threads;       /* that copy */
     char *inputs, *outputs; /* blocks of the device */
     size_t inputs_size, outputs_size;
+    char *inputs_twice; /* what comes on a stream of its own */
+    size_t inputs_twice_size;
     char *pinned_inputs, *pinned_outputs;
     size_t pinned_inputs_size, pinned_outputs_size;
     unsigned half;              /* of the inputs that is written now */
