@@ -317,7 +317,6 @@ static void test_tiles(void **state) {
     static const struct product sizes[] = {
         {FLOATS, 2, 2, {65, 520}, {520, 136}, .constant = true, .bias = true},
         {FLOATS, 2, 2, {390, 75}, {390, 130}, .constant = true, .turned = true},
-        {FLOATS, 2, 2, {3, 1100}, {1100, 72}, .constant = true, .bias = true},
     };
     enum { CHOICES = 16 };
     for (int i = 0; i < COUNT(sizes) * CHOICES * 2; i++) {

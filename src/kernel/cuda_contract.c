@@ -120,7 +120,6 @@ static bool choose(struct gemm *s) {
     struct ig_cuda_gemm like = {.math = s->g->math, .a = s->a.kind, .b = s->b.kind, .stages = 1, .split = 1};
     struct ig_cuda_problem p = {.batch = guess(s, s->batch),
                                 .rows = guess(s, s->rows),
-                                .rows_are_known = ig_contract_const(c, s->rows, 0) > 0,
                                 .columns = guess(s, c->columns),
                                 .depth = guess(s, c->depth),
                                 .math = s->g->math,
@@ -148,9 +147,6 @@ static const char *tactic(struct gemm *s) {
     static const char *const operands[] = {"along", "across", "listed", "windows", "filled"};
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
-    if (g->few)
-        return ig_format(s->k->job, "gemm %s of %d rows, %d columns, depth in %d", maths[g->math], g->few, g->bn,
-                         g->split);
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
                      g->producer     ? g->turns ? " tma in turns" : " tma"
                      : g->warpgroups ? " wgmma"

@@ -34,7 +34,6 @@ struct ig_cuda_source ig_cuda_source_b(struct ig_contract *c, ig_x b, enum ingot
 /* What the choice of tiles depends on. */
 struct ig_cuda_problem {
     int64_t batch, rows, columns, depth; /* guesses where they are not known */
-    bool rows_are_known;
     enum ig_cuda_math math;
     enum ig_cuda_operand a, b;
     int a_copy, b_copy;

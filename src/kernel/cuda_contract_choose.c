@@ -8,7 +8,7 @@
  */
 #include "kernel/cuda_contract.h"
 
-enum { PROCESSORS = 132, MOST_SPLIT = 8, FEW_STAGES = 4, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8, MOST_FEW = 4 };
+enum { PROCESSORS = 132, MOST_SPLIT = 8, FEW_STAGES = 4, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
 
 /* Tile, and warps (tensor cores) or results of a thread (CUDA cores) along rows and columns. */
 struct shape {
@@ -81,16 +81,6 @@ static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     return larger(larger(products, copies), larger(latency, issue)) + 48;
 }
 
-/* Of a few rows: a block reads its part of B, as fast as a processor can alone or as its share of the memory. */
-static double cost_of_few(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
-    int64_t blocks = p->batch * ceil_div(p->columns, g->bn) * g->split, waves = ceil_div(blocks, PROCESSORS);
-    int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
-    double share = 3300.0 / (double)(blocks < PROCESSORS ? blocks : PROCESSORS), rate = share < 60 ? share : 60;
-    double bytes = (double)(steps * waves) * g->bk * g->bn * ig_cuda_gemm_element(g);
-    double adding = g->split > 1 ? 600 + 40 * g->split : 0;
-    return (1800 + adding + 250 * (double)steps + bytes / rate) / 1000;
-}
-
 /* Blocks that last: each does its share of the tiles one after the other. Groups that take turns hide what is done on the
  * sums of all tiles but the last. */
 static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
@@ -105,7 +95,6 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
 
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     if (g->producer) return producer_cost(p, g);
-    if (g->few) return cost_of_few(p, g);
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
     int64_t at_once = (int64_t)PROCESSORS * resident(p, g);
@@ -214,23 +203,6 @@ static void add_producers(const struct ig_cuda_problem *p, const struct ig_cuda_
     }
 }
 
-/* By how many accesses beside each other, how many of a thread after each other, and how many blocks of a cluster. */
-static void add_few(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, struct candidates *c) {
-    if (!p->rows_are_known || p->rows > MOST_FEW || like->a != IG_CUDA_ALONG || like->b != IG_CUDA_ACROSS) return;
-    if (like->b_copy < 4) return;
-    for (int i = 0; i < 4 * 3 * 4; i++) {
-        int units = 4 << i % 4, each = 2 << i / 4 % 3, split = 1 << i / 12;
-        struct ig_cuda_gemm g = *like;
-        g.few = (int)p->rows;
-        g.bm = MOST_SPLIT;
-        g.bn = units * like->b_copy / ig_cuda_gemm_element(like);
-        g.bk = ig_cuda_gemm_threads(&g) / units * each;
-        g.split = split;
-        if (split > 1 && (p->sm < 90 || ceil_div(p->depth, g.bk) < split)) continue;
-        if (g.bn >= 8) c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
-    }
-}
-
 int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int most,
                             struct ig_cuda_gemm *out) {
     struct ig_cuda_gemm groups = *like, producers[MOST_PRODUCERS];
@@ -242,7 +214,6 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
         add_shapes(p, like, plain_shapes, sizeof plain_shapes / sizeof *plain_shapes, &c);
     else
         add_shapes(p, like, tensor_shapes, sizeof tensor_shapes / sizeof *tensor_shapes, &c);
-    add_few(p, like, &c);
     if (groups.warpgroups) add_shapes(p, &groups, group_shapes, sizeof group_shapes / sizeof *group_shapes, &c);
     c.most += own.count;
     for (int i = 0; i < own.count; i++)

@@ -5,7 +5,6 @@ enum { GROUP = 128, PRODUCER = 32 }; /* threads */
 
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
     if (gemm->producer) return 2 * GROUP + PRODUCER;
-    if (gemm->few) return 256;
     if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
     return 32 * gemm->warps_m * gemm->warps_n;
 }
@@ -23,7 +22,6 @@ int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm) {
     int stage = (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
     int copies = stage * (gemm->a == IG_CUDA_FILLED ? 1 : gemm->stages);
     int tile = gemm->bm * (gemm->bn + IG_CUDA_TILE_PAD) * 4;
-    if (gemm->few) return tile + ig_cuda_gemm_threads(gemm) / 32 * gemm->few * gemm->bn * 4;
     return copies > tile ? copies : tile;
 }
 

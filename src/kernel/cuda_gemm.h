@@ -45,7 +45,6 @@ struct ig_cuda_gemm {
         producer; /* with warpgroups, both operands ALONG or ACROSS, no split; tensor maps 0 and 1 are those of A and B */
     bool turns;   /* its two groups take tiles in turns; else each has half of the rows of a tile */
     int part;     /* its columns that are shown at once */
-    int few;      /* the rows, where there are so few that each thread does all of them; 0: tiles */
     int thread_m, thread_n; /* CUDA cores: results of a thread; thread_n a multiple of 4 */
     int stages;
     bool early;       /* B is constant, and copied before the kernel waits for the one before it: multiply waits */

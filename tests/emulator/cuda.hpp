@@ -248,20 +248,6 @@ template <class T> EMULATED static T emulated_load(unsigned from) {
 template <class T> EMULATED static void emulated_store(unsigned to, T value) {
     memcpy(emulator->shared_at(to, sizeof value, EMULATED_WRITE | EMULATED_ALIGNED), &value, sizeof value);
 }
-EMULATED static void ptx_ld_global_b16(unsigned short &to, const char *from) {
-    to = *(const unsigned short *)from;
-}
-EMULATED static void ptx_ld_global_b32(unsigned &to, const char *from) {
-    to = *(const unsigned *)from;
-}
-EMULATED static void ptx_ld_global_v2_b32(unsigned &x, unsigned &y, const char *from) {
-    const unsigned *two = (const unsigned *)from;
-    x = two[0], y = two[1];
-}
-EMULATED static void ptx_ld_global_v4_b32(unsigned &x, unsigned &y, unsigned &z, unsigned &w, const char *from) {
-    const unsigned *four = (const unsigned *)from;
-    x = four[0], y = four[1], z = four[2], w = four[3];
-}
 EMULATED static void ptx_prefetch_global_L2(const void *from) {
     (void)*(const volatile char *)from;
 }

@@ -9,9 +9,7 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     ig_text_printf(text, "enum { BM = %d, BN = %d, DEPTH = %d, ELEMENT = %d };\n", g->bm, g->bn, g->bk, element);
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
-    if (g->few)
-        ig_text_printf(text, "enum { ROWS = %d, B_COPY = %d };\n", g->few, g->b_copy);
-    else if (g->math == IG_CUDA_FMA)
+    if (g->math == IG_CUDA_FMA)
         ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d, WARPGROUPS = 0 };\n", g->thread_m, g->thread_n);
     else if (!g->producer)
         ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d, WARPGROUPS = %d };\n", g->warps_m, g->warps_n,
@@ -128,11 +126,6 @@ static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
     bool filled = g->a == IG_CUDA_FILLED;
     ig_text_add(text, ig_cuda_template_gemm_copy);
     if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_windows);
-    if (g->few) {
-        ig_text_add(text, ig_cuda_template_gemm);
-        ig_text_add(text, ig_cuda_template_gemm_vector);
-        return;
-    }
     print_place(g, "a", g->a, g->bm, text);
     print_place(g, "b", g->b, g->bn, text);
     ig_text_add(text, ig_cuda_template_gemm);

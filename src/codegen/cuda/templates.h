@@ -13,7 +13,6 @@ extern const char ig_cuda_template_gemm_fma[];
 extern const char ig_cuda_template_gemm_group[];
 extern const char ig_cuda_template_gemm_mma[];
 extern const char ig_cuda_template_gemm_producer[];
-extern const char ig_cuda_template_gemm_vector[];
 extern const char ig_cuda_template_gemm_walk[];
 extern const char ig_cuda_template_gemm_wgmma[];
 extern const char ig_cuda_template_gemm_windows[];
