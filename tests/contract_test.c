@@ -135,9 +135,9 @@ static const struct conv depthwise[] = {
     {DEEP(1, 9, 30, 7, 3, 1, 1, 1), .residual = true},
     {DEEP(1, 4, 4, 144, 3, 2, 1, 1), .relu = true},
     {DEEP(1, 11, 12, 40, 3, 1, 3, 3), .bias = true},
-    {DEEP(1, 2, 2, 33, 7, 1, 1, 3), .bias = true}, /* no window lies inside */
-    {DEEP(1, 3, 5, 17, 3, 3, 2, 6), .bias = true}, /* windows wholly outside */
-    {DEEP(2, 9, 5, 24, 7, 2, 1, 3), .bias = true}, /* row by row */
+    {DEEP(1, 2, 2, 33, 7, 1, 1, 3), .bias = true},   /* no window lies inside */
+    {DEEP(1, 3, 5, 17, 3, 3, 2, 6), .bias = true},   /* windows wholly outside */
+    {DEEP(-1, -2, 5, 24, 7, 2, 1, 3), .bias = true}, /* row by row */
     {DEEP(1, 6, 6, 200, 3, 1, 1, 0)},
     {DEEP(1, 6, 6, 150, 3, 1, 1, 1)},
     {DEEP(-1, -2, -3, 20, 3, 2, 1, 1), .bias = true},

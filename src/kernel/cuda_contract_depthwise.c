@@ -2,11 +2,11 @@
  * Depthwise convolution on GPUs, channels last: a thread has one output position of as many channels as an access of 16 bytes
  * holds. It is bound by memory, so its sum is an ordinary expression over all taps, whose loads are all in flight together;
  * neighbouring threads read neighbouring channels, and what their windows share comes from the cache. Of large windows it is
- * the taps of a row: all of them would take more registers than there are, and more instructions than are soon fetched.
+ * the taps of a row where there are many blocks: all would take so many registers that a multiprocessor has room for two.
  */
 #include "kernel/cuda_contract.h"
 
-enum { THREADS = 128, MOST_TAPS = 81, MOST_AT_ONCE = 25 };
+enum { THREADS = 128, MOST_TAPS = 81, MOST_AT_ONCE = 25, FEW_BLOCKS = 2 * 132 };
 
 static ig_x num(struct ig_contract *c, int64_t i) {
     return ig_x_index(c->k, i);
@@ -99,6 +99,11 @@ static void emit_slot(const struct slot *s, ig_x thread, bool by_rows) {
     ig_contract_store(c, lanes, -1, zero);
 }
 
+static bool goes_by_rows(struct ig_contract *c, int vector) {
+    int64_t taps = ig_contract_const(c, c->depth, 0), blocks = ig_contract_const(c, c->kernel->tiles, INT64_MAX);
+    return vector > 1 && taps > MOST_AT_ONCE && blocks > FEW_BLOCKS && ig_contract_const(c, c->depth_dim[0], 1) > 1;
+}
+
 bool ig_cuda_contract_depthwise(struct ig_contract *c) {
     struct ig_loops *k = c->k;
     struct ig_dims *dims = k->dims;
@@ -112,7 +117,7 @@ bool ig_cuda_contract_depthwise(struct ig_contract *c) {
                               ig_dim_const(dims, c->groups / vector));
     c->kernel->tiles = ig_dim_ceil_div(dims, slots, ig_dim_const(dims, THREADS));
     c->kernel->threads = THREADS;
-    bool by_rows = vector > 1 && taps > MOST_AT_ONCE && ig_contract_const(c, c->depth_dim[0], 1) > 1;
+    bool by_rows = goes_by_rows(c, vector);
     c->kernel->tactic = ig_format(k->job, "depthwise, %d channels a thread%s", vector, by_rows ? ", row by row" : "");
     ig_x tile, thread, zero = num(c, 0), one = num(c, 1);
     struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, zero, ig_x_dim(k, c->kernel->tiles), one, &tile);
