@@ -93,6 +93,8 @@ static void describe_windows(struct gemm *s) {
         s->g->strides[first + i] = (int)strides->ints[i];
         s->g->dilations[first + i] = (int)dilations->ints[i];
     }
+    s->g->side_by_side =
+        ig_contract_const(c, s->a.pixel, 0) * s->g->strides[1] * ig_cuda_gemm_element(s->g) == s->g->a_copy;
 }
 
 static bool is_zero(struct gemm *s, ig_x x) {

@@ -55,6 +55,7 @@ struct ig_cuda_gemm {
     int64_t piece;      /* LISTED: elements of a piece; 0: the depth is one */
     /* WINDOWS: rows and columns. A convolution along one axis has one row. */
     int taps[2], strides[2], dilations[2];
+    bool side_by_side; /* neighbouring windows begin a copy apart */
 };
 
 /* Threads of a block, bytes of an element in shared memory, bytes of dynamic shared memory, rows of a block's share of

@@ -25,7 +25,8 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     if (g->a == IG_CUDA_WINDOWS) {
         ig_text_printf(text, "enum { TAPS_Y = %d, TAPS_X = %d, STRIDE_Y = %d, STRIDE_X = %d };\n", g->taps[0],
                        g->taps[1], g->strides[0], g->strides[1]);
-        ig_text_printf(text, "enum { DILATION_Y = %d, DILATION_X = %d };\n", g->dilations[0], g->dilations[1]);
+        ig_text_printf(text, "enum { DILATION_Y = %d, DILATION_X = %d, SIDE_BY_SIDE = %d };\n", g->dilations[0],
+                       g->dilations[1], g->side_by_side);
     }
 }
 

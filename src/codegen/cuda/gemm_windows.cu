@@ -2,9 +2,10 @@
 // an output position, the depth runs over kernel rows, kernel columns and channels. What lies beyond the image is zero.
 
 template <int LINES, int COPY> struct windows {
-    // Where copies are small, a thread has one line and many places in it, else it has one place and several lines.
+    // Where copies are small, or those of neighbouring lines lie side by side in the image, a thread has one line and many
+    // places in it; else it has one place and several lines.
     static constexpr int units = DEPTH * ELEMENT / COPY;
-    static constexpr bool one_line = COPY < 8 && THREADS % LINES == 0;
+    static constexpr bool one_line = (COPY < 8 || SIDE_BY_SIDE) && THREADS % LINES == 0;
     static constexpr int apart = one_line ? THREADS / LINES : THREADS / units;
     static constexpr int count = one_line ? (units + apart - 1) / apart : (LINES + apart - 1) / apart;
     static constexpr int lines = one_line ? 1 : count;
@@ -79,7 +80,7 @@ template <int LINES, int COPY> struct windows {
 #pragma unroll 4
             for (int i = 0; i < count; i++) {
                 const int unit = threadIdx.x / LINES + i * apart;
-                if (unit < units)
+                if (units % apart == 0 || unit < units)
                     copy_one(to, 0, line_of(0), unit * COPY, take_apart((unsigned)depth + unit * COPY / ELEMENT, end));
             }
         } else {
