@@ -8,7 +8,7 @@
  */
 #include "kernel/cuda_contract.h"
 
-enum { PROCESSORS = 132, MOST_SPLIT = 8, FEW_STAGES = 4, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
+enum { PROCESSORS = 132, MOST_SPLIT = 8, FEW_STAGES = 4, MOST_UNROLLED = 9, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
 
 /* Tile, and warps (tensor cores) or results of a thread (CUDA cores) along rows and columns. */
 struct shape {
@@ -47,11 +47,18 @@ static int shared_capacity(int sm) {
     return sm >= 90 ? 227 << 10 : 163 << 10;
 }
 
+/* Registers of a thread besides its sums. A walk of a few known steps is unrolled, and the addresses of all windows that it
+ * copies are then computed ahead. */
+static int registers_besides(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
+    return g->a == IG_CUDA_WINDOWS && steps > g->stages && steps <= MOST_UNROLLED ? 126 : 80;
+}
+
 /* Blocks that fit on a multiprocessor: shared memory, threads, registers. */
 static int resident(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int threads = ig_cuda_gemm_threads(g);
     int by_shared = (shared_capacity(p->sm) + 1024) / (ig_cuda_gemm_shared(g) + 1024);
-    int registers = g->bm * g->bn / threads + 80;
+    int registers = g->bm * g->bn / threads + registers_besides(p, g);
     int by_registers = 65536 / ((registers > 255 ? 255 : registers) * threads);
     int by_threads = 2048 / threads, least = by_shared < by_registers ? by_shared : by_registers;
     least = least < by_threads ? least : by_threads;
