@@ -145,7 +145,9 @@ static const struct shape {
               {1, 4, 32, false, 8}, {1, 4, 32, false, 4}, {1, 4, 32, false, 2}, {4, 1, 64, true, 1},
               {8, 1, 128, true, 1}, {8, 1, 64, true, 1},  {2, 4, 32, false, 1}, {1, 8, 16, false, 1},
               {4, 2, 32, false, 1}};
-enum { N_SHAPES = sizeof shapes / sizeof *shapes, LARGEST = 2, GROUP = 3, SPLIT = 4, SPLITS = 3 };
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+/* Which is which: the last small one, by groups, those that split. */
+enum { LARGEST = 2, GROUP = 3, GROUP_OF_WIDE = 7, SPLIT = 4, SPLITS = 3 };
 
 static int64_t guess(struct schedule *s, ig_dim d, int64_t usual) {
     int64_t lo, hi;
@@ -165,12 +167,13 @@ static bool can_split(const struct schedule *s) {
     return s->a->target->sm >= 90;
 }
 
-/* Which shape is best: groups of warps, where their 64 queries are no fewer than half used. Else the smallest tiles of queries
- * that are done all at once, for a few queries are soon ready and many read the keys less often. */
+/* Which shape is best: groups of warps, where their 64 queries are no fewer than half used; beside
+ * the results of a wide head their registers hold fewer scores. Else the smallest tiles of queries that are done all at once,
+ * for a few queries are soon ready and many read the keys less often. */
 static int best_shape(struct schedule *s) {
     int64_t heads = guess(s, s->a->heads, 12), queries = guess(s, s->a->queries, 128);
     int64_t keys = guess(s, s->a->keys, 128), tiles = heads * ((queries + 15) / 16);
-    if (can_group(s) && queries >= 32) return GROUP;
+    if (can_group(s) && queries >= 32) return s->t->columns <= 64 ? GROUP : GROUP_OF_WIDE;
     /* Where few blocks would read many keys, several share them. */
     for (int i = SPLIT; i < SPLIT + SPLITS && can_split(s); i++) {
         if (tiles * shapes[i].split <= PROCESSORS && keys >= shapes[i].split * 128) return i;
