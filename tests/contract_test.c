@@ -318,7 +318,7 @@ static void test_tiles(void **state) {
         {FLOATS, 2, 2, {65, 520}, {520, 136}, .constant = true, .bias = true},
         {FLOATS, 2, 2, {390, 75}, {390, 130}, .constant = true, .turned = true},
     };
-    enum { CHOICES = 16 };
+    enum { CHOICES = 12 };
     for (int i = 0; i < COUNT(sizes) * CHOICES * 2; i++) {
         int size = i / 2 / CHOICES, choice = i / 2 % CHOICES;
         unsigned flags = (i % 2 ? GRAPH_FP16 : 0u) + (unsigned)choice * GRAPH_CHOICE;
@@ -332,11 +332,12 @@ static void test_tiles(void **state) {
 static void test_producers(void **state) {
     (void)state;
     static const struct product sizes[] = {
-        {FLOATS, 2, 2, {300, 200}, {200, 264}, .constant = true, .bias = true, .gelu = true},
-        {FLOATS, 2, 2, {-2, 72}, {520, 72}, .transposed = true},
-        {FLOATS, 2, 2, {136, 280}, {136, 136}, .turned = true, .bias = true},
+        {FLOATS, 2, 2, {300, 136}, {136, 264}, .constant = true, .bias = true, .gelu = true},
+        {FLOATS, 2, 2, {-2, 72}, {264, 72}, .transposed = true},
+        {FLOATS, 2, 2, {1181, 8}, {8, 136}, .constant = true},
+        {FLOATS, 2, 2, {72, 280}, {72, 136}, .turned = true, .bias = true},
     };
-    enum { CHOICES = 6 };
+    enum { CHOICES = 9 };
     for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
         int size = i / CHOICES;
         unsigned flags = GRAPH_FP16 + GRAPH_MAPS + (i % 2 ? GRAPH_POISON : 0u) + (unsigned)(i % CHOICES) * GRAPH_CHOICE;

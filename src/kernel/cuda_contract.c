@@ -115,6 +115,15 @@ static bool can_map(struct gemm *s) {
     return true;
 }
 
+static bool is_heavy(const struct ig_contract *c) {
+    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
+        enum ig_op op = c->graph->nodes.at[c->region->nodes.at[i]].op;
+        if (op == IG_OP_erf || op == IG_OP_tanh || op == IG_OP_exp || op == IG_OP_sigmoid || op == IG_OP_pow)
+            return true;
+    }
+    return false;
+}
+
 /* False where the candidate that is asked for is beyond the last. */
 static bool choose(struct gemm *s) {
     struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
@@ -135,6 +144,7 @@ static bool choose(struct gemm *s) {
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
     p.mapped = can_map(s);
+    p.heavy = is_heavy(c);
     c->choices = ig_cuda_gemm_candidates(&p, &like, IG_CONTRACT_MOST_CHOICES, candidates);
     IG_ASSERT(s->k->job, c->choices > 0);
     if (c->choice >= c->choices) return false;
@@ -150,7 +160,7 @@ static const char *tactic(struct gemm *s) {
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
-                     g->producer     ? g->turns ? " tma in turns" : " tma"
+                     g->producer     ? g->groups == 1 ? " tma in turns" : " tma"
                      : g->warpgroups ? " wgmma"
                                      : "",
                      g->bm, g->bn, g->bk, ig_cuda_gemm_threads(g), g->stages, operands[g->a], operands[g->b], split);
@@ -368,8 +378,8 @@ static int vector_of(struct gemm *s) {
 static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    int width = s->g->producer ? s->g->part : s->g->bn, vector = vector_of(s), across = width / vector,
-        rows = s->g->bm / s->g->split;
+    int width = s->g->producer ? s->g->part : s->g->bn, vector = vector_of(s), across = width / vector;
+    int rows = s->g->producer ? IG_CUDA_SHOWN_ROWS : s->g->bm / s->g->split;
     ig_x slot, once, j = num(s, 0), b, m;
     ig_x above = ig_x_mul(k, s->share, num(s, rows)), first = ig_x_add(k, s->first_row, above);
     ig_x left = ig_x_sub(k, dim(s, s->rows), first);
@@ -378,7 +388,7 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
     ig_x row = ig_x_div(k, slot, num(s, across)),
          column = ig_x_mul(k, ig_x_mod(k, slot, num(s, across)), num(s, vector));
-    ig_x at = ig_x_add(k, ig_x_add(k, above, row), num(s, 0));
+    ig_x at = ig_x_add(k, above, row);
     at = ig_x_add(k, ig_x_mul(k, at, num(s, ig_cuda_gemm_tile_row(s->g))), column);
     column = ig_x_add(k, s->first_column, column);
     if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns)) {
@@ -396,7 +406,7 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
 }
 
-/* The sums of a tile, shown a part after the other. */
+/* The sums of a tile, shown a part after the other: each warp does the rest on those that it has itself. */
 static void emit_parts(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
     int parts = s->g->bn / s->g->part;
@@ -404,10 +414,29 @@ static void emit_parts(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     ig_s_text(k, body,
               ig_format(k->job, "gemm::sums registers;\ngemm::multiply(registers, @%u, @%u);", (unsigned)tile,
                         (unsigned)dim(s, s->c->depth)));
+    body = loop(s, body, IG_FOR_TEAM, num(s, s->g->bm / IG_CUDA_SHOWN_ROWS), &s->share);
+    body->lanes = 32;
     if (parts > 1) body = loop(s, body, IG_FOR_SERIAL, num(s, parts), &part);
-    ig_s_text(k, body, ig_format(k->job, "gemm::show(registers, sums, @%u);", (unsigned)part));
+    ig_s_text(k, body, ig_format(k->job, "gemm::show(registers, sums, @%u, @%u);", (unsigned)s->share, (unsigned)part));
     s->first_column = ig_x_add(k, s->first_column, ig_x_mul(k, part, num(s, s->g->part)));
     emit_epilogue(s, body);
+}
+
+/* With a producer: bands of IG_CUDA_BAND tiles' rows, in which the tiles of a column follow one another. */
+static void locate_in_bands(struct gemm *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
+    struct ig_loops *k = s->k;
+    int64_t lo, hi;
+    ig_x first = num(s, 0), height = dim(s, row_blocks), within = tile;
+    ig_dim_range(k->dims, row_blocks, &lo, &hi);
+    if (hi > IG_CUDA_BAND) {
+        ig_x columns = dim(s, column_blocks), band = ig_x_div(k, tile, ig_x_mul(k, columns, num(s, IG_CUDA_BAND)));
+        first = ig_x_mul(k, band, num(s, IG_CUDA_BAND));
+        height = ig_x_min(k, num(s, IG_CUDA_BAND), ig_x_sub(k, height, first));
+        within = ig_x_sub(k, tile, ig_x_mul(k, first, columns));
+    }
+    s->first_row = ig_x_mul(k, ig_x_add(k, first, ig_x_mod(k, within, height)), num(s, s->g->bm));
+    s->first_column = ig_x_mul(k, ig_x_div(k, within, height), num(s, s->g->bn));
+    s->at = num(s, 0);
 }
 
 /* ---- All ------------------------------------------------------------------------------------------------------------ */
@@ -423,16 +452,18 @@ static void emit(struct gemm *s) {
     ig_x tile, rest;
     struct ig_stmt *body = loop(s, NULL, IG_FOR_TILE, dim(s, c->kernel->tiles), &tile);
     rest = tile;
+    if (s->g->producer) {
+        s->share = num(s, 0);
+        locate_in_bands(s, tile, row_blocks, column_blocks);
+        emit_parts(s, body, tile);
+        return;
+    }
     s->share = ig_contract_split_off(c, &rest, constant(s, s->g->split));
     s->first_row = ig_x_mul(k, ig_contract_split_off(c, &rest, row_blocks), num(s, s->g->bm));
     bool one = ig_contract_const(c, s->batch, 0) == 1;
     ig_x column_block = one ? rest : ig_contract_split_off(c, &rest, column_blocks);
     s->first_column = ig_x_mul(k, column_block, num(s, s->g->bn));
     s->at = one ? num(s, 0) : rest;
-    if (s->g->producer) {
-        emit_parts(s, body, tile);
-        return;
-    }
     if (s->g->a == IG_CUDA_FILLED) {
         emit_filled(s, body);
     } else {

@@ -39,6 +39,7 @@ struct ig_cuda_problem {
     int a_copy, b_copy;
     int sm;
     bool warpgroups; /* the target has wgmma */
+    bool heavy;      /* what is done on the sums takes exponentials or the like */
     bool mapped;     /* the copy engine finds the operands */
 };
 /* Tiles, warps, stages and splits for a problem, the cost model's first choice first: at most `most` descriptions that

@@ -4,7 +4,7 @@
 enum { GROUP = 128, PRODUCER = 32 }; /* threads */
 
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
-    if (gemm->producer) return 2 * GROUP + PRODUCER;
+    if (gemm->producer) return gemm->groups == 3 ? 4 * GROUP : 2 * GROUP + PRODUCER;
     if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
     return 32 * gemm->warps_m * gemm->warps_n;
 }
@@ -26,7 +26,7 @@ int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm) {
 }
 
 int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm) {
-    return gemm->producer ? gemm->turns ? GROUP : 2 * GROUP : ig_cuda_gemm_threads(gemm);
+    return gemm->producer ? gemm->groups * GROUP : ig_cuda_gemm_threads(gemm);
 }
 
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm) {
@@ -43,7 +43,7 @@ int ig_cuda_gemm_tile_at(const struct ig_cuda_gemm *gemm) {
 
 int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm) {
     int tile = gemm->bm * ig_cuda_gemm_tile_row(gemm) * (int)sizeof(float);
-    return stages_bytes(gemm) + (gemm->turns ? 2 : 1) * tile;
+    return stages_bytes(gemm) + (gemm->groups == 1 ? 2 : 1) * tile;
 }
 
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {

@@ -7,9 +7,9 @@
  * the blocks of a cluster split the depth between them, each ends up with the sums of its own share of the tile's rows.
  *
  * Where there is a producer, a warp of the block does nothing but fetch, by the copy engine, for all of the block's tiles one
- * after the other. Two groups of four warps multiply: they share each tile, or take tiles in turns. Their sums stay in
- * registers and are shown, `part` columns at a time, in a tile behind the stages; each group has its own where they take
- * turns.
+ * after the other. Two or three groups of four warps multiply: they share each tile, or two take tiles in turns. Their sums
+ * stay in registers and are shown, a warp's to itself, `part` columns at a time, in a tile behind the stages; each group has its own where
+ * they take turns.
  */
 #ifndef IG_KERNEL_CUDA_GEMM_H
 #define IG_KERNEL_CUDA_GEMM_H
@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { IG_CUDA_TILE_PAD = 8 };
+enum { IG_CUDA_TILE_PAD = 8, IG_CUDA_BAND = 16, IG_CUDA_SHOWN_ROWS = 16 };
 
 /* What multiplies. */
 enum ig_cuda_math {
@@ -43,8 +43,8 @@ struct ig_cuda_gemm {
     bool warpgroups;      /* F16, BF16: by wgmma (sm_90a), whose groups of four warps have 64 rows; stages >= 3 */
     bool
         producer; /* with warpgroups, both operands ALONG or ACROSS, no split; tensor maps 0 and 1 are those of A and B */
-    bool turns;   /* its two groups take tiles in turns; else each has half of the rows of a tile */
-    int part;     /* its columns that are shown at once */
+    int groups; /* of its consumers that have a share of the rows of each tile: 2, 3; 1: two, which take tiles in turns */
+    int part;   /* its columns that are shown at once */
     int thread_m, thread_n; /* CUDA cores: results of a thread; thread_n a multiple of 4 */
     int stages;
     bool early;       /* B is constant, and copied before the kernel waits for the one before it: multiply waits */

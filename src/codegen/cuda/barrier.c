@@ -197,6 +197,8 @@ static void find_tracked(struct walk *w) {
         w->tracked[b] = buffer->written && !w->p->is_private[b];
         bool once = buffer->once || (o.count[b] <= 1 && !o.again[b]);
         if (buffer->kind == IG_BUFFER_PARAM && once && !o.read[b]) w->tracked[b] = false;
+        /* The sums of a product with a producer: a warp's own, which template and team loop see to. */
+        if (buffer->kind == IG_BUFFER_SHARED && w->p->meet) w->tracked[b] = false;
     }
 }
 

@@ -18,10 +18,10 @@
  * Where the operands are filled by the kernel's loops there are, instead, a type gemm::sums with clear(), and
  * gemm::add(sums, tile), which adds the product of what was filled, and gemm::finish(sums, tile).
  *
- * Where there is a producer, all threads call gemm::start_barriers(), those of gemm::is_producer() then gemm::produce and
- * nothing else. The others have a loop over tiles from gemm::first_tile() in steps of gemm::next_tile(), with
- * gemm::multiply(sums, tile, depth) and, for each part, gemm::show(sums, tile, part); they wait for each other by
- * gemm::meet().
+ * Where there is a producer, all threads call gemm::start_barriers(), those of gemm::is_producer() then
+ * gemm::give_registers() and gemm::produce. The others call gemm::take_registers() and have a loop over tiles from
+ * gemm::first_tile() in steps of gemm::next_tile(), with gemm::multiply(sums, tile, depth); then each warp calls, for each
+ * 16 rows that are its own and each part of the columns, gemm::show(sums, tile, rows, part).
  */
 void ig_cuda_gemm(const struct ig_cuda_gemm *gemm, struct ig_text *text);
 

@@ -1,6 +1,6 @@
 // Products by the tensor cores of sm_90a whose operands come to shared memory without the threads that multiply: one warp, the
 // producer, has the copy engine bring tiles of both by their tensor maps, for all tiles of the block one after the other,
-// STAGES steps ahead. Two groups of four warps consume them: both have half of the rows of each tile (GROUPS 2), or they
+// STAGES steps ahead. Groups of four warps consume them: two or three have a share of the rows of each tile (GROUPS), or two
 // take tiles in turns (GROUPS 1), so that one multiplies while the other does the rest of the kernel on its sums.
 //
 // Each stage has two barriers in shared memory: `full` is passed when the copies have arrived, `empty` when all warps that
@@ -10,7 +10,7 @@
 //
 // The sums go through shared memory PART columns at a time, which leaves the stages most of it.
 
-enum { WORKERS = 128 * GROUPS, WARPS = 8, FULL_AT = BARRIERS_AT, EMPTY_AT = BARRIERS_AT + 8 * STAGES, TURNS_AT = BARRIERS_AT + 16 * STAGES };
+enum { WORKERS = 128 * GROUPS, CONSUMERS = GROUPS == 1 ? 256 : WORKERS, FULL_AT = BARRIERS_AT, EMPTY_AT = BARRIERS_AT + 8 * STAGES, TURNS_AT = BARRIERS_AT + 16 * STAGES };
 
 struct __align__(64) tensor_map {
     unsigned long long opaque[16];
@@ -19,7 +19,7 @@ struct __align__(64) tensor_map {
 // ---- Who -------------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ bool is_producer() {
-    return threadIdx.x >= 32 * WARPS;
+    return threadIdx.x >= CONSUMERS;
 }
 
 __device__ __forceinline__ int group() {
@@ -32,7 +32,7 @@ __device__ __forceinline__ int first_tile() {
 }
 
 __device__ __forceinline__ int next_tile() {
-    return (int)((3 - GROUPS) * gridDim.x);
+    return (int)((GROUPS == 1 ? 2 : 1) * gridDim.x);
 }
 
 // Where the tile is that the thread's group shows, behind the first one.
@@ -42,17 +42,38 @@ __device__ __forceinline__ int own_tile() {
 
 // The consumers of a tile wait for each other.
 __device__ __forceinline__ void meet() {
-    if constexpr (GROUPS == 2)
+    if constexpr (GROUPS > 1)
         asm volatile("bar.sync %0, %1;" ::"r"(1), "n"((int)WORKERS) : "memory");
     else
         asm volatile("bar.sync %0, %1;" ::"r"(1 + group()), "n"((int)WORKERS) : "memory");
 }
 
-// Where a tile is: its first row and column.
-__device__ __forceinline__ void locate(int tile, int row_blocks, int &row, int &column) {
-    row = tile % row_blocks * BM;
-    column = tile / row_blocks * BN;
+// Three groups beside a producer have but 128 registers for each thread: the producer, then a group too, leaves them most of
+// its own.
+__device__ __forceinline__ void give_registers() {
+    if constexpr (GROUPS == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(32));
 }
+
+__device__ __forceinline__ void take_registers() {
+    if constexpr (GROUPS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(160));
+}
+
+// Where a tile is: its first row and column. Tiles that are done at the same time lie in a band of BAND times as many, for
+// the sake of the second level cache.
+struct field {
+    int row_blocks, column_blocks;
+
+    __device__ __forceinline__ field(long long rows, long long columns) {
+        row_blocks = (int)((rows + BM - 1) / BM);
+        column_blocks = (int)((columns + BN - 1) / BN);
+    }
+    __device__ __forceinline__ void locate(int tile, int &row, int &column) const {
+        const int band = tile / (BAND * column_blocks), first = band * BAND;
+        const int height = min((int)BAND, row_blocks - first), within = tile - first * column_blocks;
+        row = (first + within % height) * BM;
+        column = within / height * BN;
+    }
+};
 
 // ---- Barriers --------------------------------------------------------------------------------------------------------
 
@@ -120,7 +141,8 @@ __device__ __forceinline__ void bring(unsigned to, const tensor_map &map, int x,
                  : "memory");
 }
 
-// The lines `line` and on of an operand, at `depth`; what lies beyond it is cleared. Those across the depth come in panels.
+// The LINES lines `line` and on of an operand, at `depth`; what lies beyond it is cleared. Those across the depth come in
+// panels.
 template <bool ACROSS, int LINES>
 __device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, int line, int depth, unsigned barrier) {
     if constexpr (ACROSS) {
@@ -134,19 +156,20 @@ __device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, 
 }
 
 __device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, int column, int step) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(p.full()), "r"(STAGE_BYTES) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(p.full()), "r"((int)STAGE_BYTES) : "memory");
     bring_lines<B_ACROSS, BN>(p.memory() + A_BYTES, map, column, step * DEPTH, p.full());
 }
 
 // Where B is constant, its parts of the first steps come before the results of the kernels before this one are waited for.
 __device__ __forceinline__ void produce(const tensor_map &a, const tensor_map &b, int tiles, long long rows,
-                                        long long depth) {
-    const int steps = (int)((depth + DEPTH - 1) / DEPTH), row_blocks = (int)((rows + BM - 1) / BM);
-    const bool leads = threadIdx.x % 32 == 0;
+                                        long long columns, long long depth) {
+    const int steps = (int)((depth + DEPTH - 1) / DEPTH);
+    const field all(rows, columns);
+    const bool leads = threadIdx.x == CONSUMERS;
     const int early = EARLY && (int)blockIdx.x < tiles ? min(steps, (int)STAGES) : 0;
     int row, column;
     if (leads && early > 0) {
-        locate((int)blockIdx.x, row_blocks, row, column);
+        all.locate((int)blockIdx.x, row, column);
         place p = {0, 0};
         for (int s = 0; s < early; s++, p.advance())
             bring_b(p, b, column, s);
@@ -155,7 +178,7 @@ __device__ __forceinline__ void produce(const tensor_map &a, const tensor_map &b
     if (!leads) return;
     place p = {0, 0};
     for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
-        locate(tile, row_blocks, row, column);
+        all.locate(tile, row, column);
         for (int s = 0; s < steps; s++, p.advance()) {
             if (tile != (int)blockIdx.x || s >= early) {
                 wait(p.empty(), p.parity ^ 1); // passed at once by a stage that was never filled
@@ -173,7 +196,7 @@ struct sums {
     float c[blocks][BN / 8][4];
 
     __device__ __forceinline__ static int first_row() {
-        return GROUPS == 2 ? group() * (BM / 2) : 0;
+        return GROUPS > 1 ? group() * (BM / GROUPS) : 0;
     }
 
     __device__ __forceinline__ void clear() {
@@ -219,20 +242,22 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
     arrive(last);
 }
 
-// Columns PART * number and on of the sums.
-__device__ __forceinline__ void show(const sums &c, float *tile, int number) {
-    const int lane = threadIdx.x % 32, row = sums::first_row() + threadIdx.x / 32 % 4 * 16 + lane / 4;
+// The sums of rows 16 * rows and on, columns PART * number and on: those of this warp.
+__device__ __forceinline__ void show(const sums &c, float *tile, int rows, int number) {
+    const int lane = threadIdx.x % 32;
+    float *own = tile + (rows * 16 + lane / 4) * TILE_ROW + lane % 4 * 2;
+    __syncwarp();
 #pragma unroll
-    for (int first = 0; first < BN / PART; first++) {
-        if (first != number) continue;
+    for (int i = 0; i < sums::blocks; i++)
 #pragma unroll
-        for (int i = 0; i < sums::blocks; i++)
+        for (int first = 0; first < BN / PART; first++) {
+            if ((sums::blocks > 1 && rows / 4 != i) || first != number) continue;
 #pragma unroll
             for (int j = 0; j < PART / 8; j++) {
                 const float *from = c.c[i][first * (PART / 8) + j];
-                float *to = tile + (row + i * 64) * TILE_ROW + j * 8 + lane % 4 * 2;
-                *(float2 *)to = make_float2(from[0], from[1]);
-                *(float2 *)(to + 8 * TILE_ROW) = make_float2(from[2], from[3]);
+                *(float2 *)(own + j * 8) = make_float2(from[0], from[1]);
+                *(float2 *)(own + j * 8 + 8 * TILE_ROW) = make_float2(from[2], from[3]);
             }
-    }
+        }
+    __syncwarp();
 }

@@ -231,9 +231,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
 
 static const char wait_for_last[] = "asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");";
 
-/* The number of the dim that counts the lines, or the depth, of A. */
-static uint32_t size_of_a(const struct ig_kernel *kernel, bool depth) {
-    return depth == (kernel->gemm->a == IG_CUDA_ALONG) ? kernel->maps[0].width : kernel->maps[0].lines;
+/* The number of the dim that counts the lines, or the depth, of A or B. */
+static uint32_t size_of(const struct ig_kernel *kernel, int map, bool depth) {
+    enum ig_cuda_operand operand = map == 0 ? kernel->gemm->a : kernel->gemm->b;
+    return depth == (operand == IG_CUDA_ALONG) ? kernel->maps[map].width : kernel->maps[map].lines;
 }
 
 /* The producer goes its own way. */
@@ -241,10 +242,12 @@ static void print_roles(struct ig_code_printer *p, const struct ig_target *targe
     const struct ig_kernel *kernel = p->kernel;
     ig_code_line(p, "gemm::start_barriers();");
     ig_code_line(p, "if (gemm::is_producer()) {");
-    ig_code_line(p, "    gemm::produce(map0, map1, (int)tiles, d%u_, d%u_);", size_of_a(kernel, false),
-                 size_of_a(kernel, true));
+    ig_code_line(p, "    gemm::give_registers();");
+    ig_code_line(p, "    gemm::produce(map0, map1, (int)tiles, d%u_, d%u_, d%u_);", size_of(kernel, 0, false),
+                 size_of(kernel, 1, false), size_of(kernel, 0, true));
     ig_code_line(p, "    return;");
     ig_code_line(p, "}");
+    ig_code_line(p, "gemm::take_registers();");
     if (kernel->gemm->early && ig_target_has_early_start(target)) ig_code_line(p, "%s", wait_for_last);
 }
 
@@ -268,7 +271,7 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
     if (kernel->gemm) {
         c.threads = ig_cuda_gemm_workers(kernel->gemm);
         c.meet = kernel->gemm->producer ? "gemm::meet();" : NULL;
-        c.turns = kernel->gemm->producer && kernel->gemm->turns;
+        c.turns = kernel->gemm->producer && kernel->gemm->groups == 1;
     }
     struct ig_code_printer *p = &c.base;
     ig_cuda_vectorize(kernel->loops);
