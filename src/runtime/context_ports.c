@@ -80,23 +80,36 @@ static bool is_fetched(const struct ig_output *output) {
     return output->memory == INGOT_HOST || (output->memory == INGOT_PINNED && !output->given);
 }
 
+/* Does it go to the caller's pinned memory? */
+static bool is_brought(const struct ig_output *output) {
+    return output->memory == INGOT_PINNED && output->given;
+}
+
+/* First those that go to the host, then those that stay. */
 static enum ingot_status place_outputs(struct ig_context *context, struct ingot_error *error) {
     const struct ig_frame *frame = context->current->frame;
     struct ig_transfer_sizes *sizes = &context->sizes;
     bool copied = false;
-    sizes->outputs = 0;
+    size_t end = 0;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         IG_TRY(check_given(context, i, error));
         context->outputs[i].place = IG_NO_PLACE;
         if (!is_fetched(&context->outputs[i])) continue;
-        IG_TRY(take(&sizes->outputs, frame->outputs[i].bytes, &context->outputs[i].place, error));
+        IG_TRY(take(&end, frame->outputs[i].bytes, &context->outputs[i].place, error));
         copied |= context->outputs[i].given != NULL;
     }
-    sizes->pinned_outputs = sizes->outputs;
-    sizes->outputs_in_parts = copied && sizes->outputs >= IG_TRANSFER_LARGE;
+    sizes->pinned_outputs = end;
+    sizes->outputs_in_parts = copied && end >= IG_TRANSFER_LARGE;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         struct ig_output *output = &context->outputs[i];
-        if (is_fetched(output) || kernels_can_use(output->memory, output->given)) continue;
+        if (is_brought(output)) IG_TRY(take(&end, frame->outputs[i].bytes, &output->place, error));
+    }
+    sizes->host_outputs = end;
+    sizes->outputs_beside = end >= IG_TRANSFER_LARGE && !is_timed(context);
+    sizes->outputs = sizes->outputs_beside ? 0 : end;
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        struct ig_output *output = &context->outputs[i];
+        if (output->memory != INGOT_CUDA || kernels_can_use(output->memory, output->given)) continue;
         IG_TRY(take(&sizes->outputs, frame->outputs[i].bytes, &output->place, error));
     }
     return INGOT_OK;
@@ -112,7 +125,9 @@ static void *address_of_input(const struct ig_context *context, uint32_t i) {
 
 static void *address_of_output(const struct ig_context *context, uint32_t i) {
     const struct ig_output *output = &context->outputs[i];
-    return output->place != IG_NO_PLACE ? context->transfer.outputs + output->place : output->given;
+    if (output->place == IG_NO_PLACE) return output->given;
+    return output->memory == INGOT_CUDA ? context->transfer.outputs + output->place
+                                        : ig_transfer_output(&context->transfer, &context->sizes, output->place);
 }
 
 static enum ingot_status bind_separate(struct ig_context *context, struct ingot_error *error) {
@@ -161,12 +176,13 @@ static void find_output_copies(struct ig_context *context) {
     struct ig_frame_copies *copies = &context->copies;
     struct ig_frame_copy *at = copies->at + copies->n_before;
     size_t fetched = context->sizes.pinned_outputs;
-    if (fetched && !context->sizes.outputs_in_parts)
+    if (fetched && !context->sizes.outputs_in_parts && !context->sizes.outputs_beside)
         at[copies->n_behind++] = (struct ig_frame_copy){transfer->outputs, transfer->pinned_outputs, fetched};
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         const struct ig_output *output = &context->outputs[i];
         size_t bytes = context->current->frame->outputs[i].bytes;
         if (is_fetched(output) || output->place == IG_NO_PLACE || !output->given || !bytes) continue;
+        if (is_brought(output) && context->sizes.outputs_beside) continue;
         at[copies->n_behind++] = (struct ig_frame_copy){transfer->outputs + output->place, output->given, bytes};
     }
 }
@@ -218,10 +234,40 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
     return ig_transfer_end(transfer, &context->sizes, stream, error);
 }
 
+/* Results of other runs that may be leaving are in the way where this one's take the same memory, or are its inputs. */
+static enum ingot_status follow_results(struct ig_context *context, struct ig_stream *stream,
+                                        struct ingot_error *error) {
+    bool all = false;
+    for (uint32_t i = 0; i < context->n_inputs; i++) {
+        const struct ingot_tensor *tensor = &context->tensors[i];
+        all |= tensor->memory == INGOT_PINNED &&
+               ig_transfer_leaves_to(&context->transfer, tensor->data, input_bytes(context, i));
+    }
+    return ig_transfer_follow(&context->transfer, &context->sizes, stream, all, error);
+}
+
 enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
                                          struct ingot_error *error) {
+    IG_TRY(follow_results(context, stream, error));
     if (context->sizes.pinned_inputs > 0) IG_TRY(send_from_host(context, stream, error));
     return copy_apart(context, stream, 0, context->copies.n_before, error);
+}
+
+static enum ingot_status send_results(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_transfer *transfer = &context->transfer;
+    const struct ig_transfer_sizes *sizes = &context->sizes;
+    IG_TRY(ig_transfer_begin_leaving(transfer, stream, error));
+    if (sizes->outputs_in_parts) {
+        IG_TRY(ig_transfer_fetch_parts(transfer, sizes, transfer->away, error));
+    } else if (sizes->pinned_outputs > 0) {
+        IG_TRY(ig_transfer_leave(transfer, sizes, 0, transfer->pinned_outputs, sizes->pinned_outputs, error));
+    }
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        const struct ig_output *output = &context->outputs[i];
+        if (is_brought(output) && output->bytes)
+            IG_TRY(ig_transfer_leave(transfer, sizes, output->place, output->given, output->bytes, error));
+    }
+    return ig_transfer_end_leaving(transfer, error);
 }
 
 enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig_stream *stream,
@@ -231,7 +277,9 @@ enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig
         output->deliver_to = is_fetched(output) ? output->given : NULL;
     }
     context->transfer.part_bytes = 0;
-    if (context->sizes.outputs_in_parts)
+    if (context->sizes.outputs_beside)
+        IG_TRY(send_results(context, stream, error));
+    else if (context->sizes.outputs_in_parts)
         IG_TRY(ig_transfer_fetch_parts(&context->transfer, &context->sizes, stream, error));
     return copy_apart(context, stream, context->copies.n_before, context->copies.n_behind, error);
 }

@@ -161,6 +161,7 @@ static enum ingot_status follow(struct ig_context *context, struct ig_stream *st
 static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     context->pending[context->turn] = true;
+    if (context->sizes.outputs_beside) stream = context->transfer.away;
     context->unmarked = stream == context->env.stream && context->sizes.pinned_inputs == 0;
     return context->unmarked ? INGOT_OK
                              : device->api->event_record(device, stream, context->done[context->turn], error);
@@ -232,6 +233,7 @@ enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_err
     else
         IG_TRY(device->api->event_sync(device, context->done[context->turn], error));
     context->pending[0] = context->pending[1] = context->unmarked = false;
+    ig_transfer_has_left(&context->transfer);
     return INGOT_OK;
 }
 

@@ -19,6 +19,11 @@ static void release_large(struct ig_transfer *transfer) {
     ig_copier_destroy(transfer->copier);
     if (transfer->beside) device->api->stream_destroy(device, transfer->beside);
     if (transfer->arrived) device->api->event_destroy(device, transfer->arrived);
+    if (transfer->away) device->api->stream_destroy(device, transfer->away);
+    if (transfer->computed) device->api->event_destroy(device, transfer->computed);
+    for (int i = 0; i < 2; i++) {
+        if (transfer->left[i]) device->api->event_destroy(device, transfer->left[i]);
+    }
     for (int i = 0; i < IG_TRANSFER_PARTS; i++) {
         if (transfer->parts[i]) device->api->event_destroy(device, transfer->parts[i]);
     }
@@ -30,6 +35,7 @@ void ig_transfer_deinit(struct ig_transfer *transfer) {
     release_large(transfer);
     if (transfer->inputs) device->api->release(device, transfer->inputs, transfer->inputs_size);
     if (transfer->inputs_twice) device->api->release(device, transfer->inputs_twice, transfer->inputs_twice_size);
+    if (transfer->outputs_twice) device->api->release(device, transfer->outputs_twice, transfer->outputs_twice_size);
     if (transfer->outputs) device->api->release(device, transfer->outputs, transfer->outputs_size);
     if (transfer->pinned_inputs)
         device->api->release_host(device, transfer->pinned_inputs, transfer->pinned_inputs_size);
@@ -77,15 +83,27 @@ static size_t half_of(size_t size) {
 
 static bool has_means(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
     if (sizes->inputs_beside && !transfer->arrived) return false;
+    if (sizes->outputs_beside && !transfer->left[1]) return false;
     if (sizes->outputs_in_parts && !transfer->parts[IG_TRANSFER_PARTS - 1]) return false;
     return transfer->copier || !(sizes->inputs_beside || sizes->outputs_in_parts);
 }
 
 bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
     return sizes->inputs <= transfer->inputs_size && sizes->outputs <= transfer->outputs_size &&
+           (!sizes->outputs_beside || sizes->host_outputs <= half_of(transfer->outputs_twice_size)) &&
            (!sizes->inputs_beside || sizes->pinned_inputs <= half_of(transfer->inputs_twice_size)) &&
            sizes->pinned_inputs <= half_of(transfer->pinned_inputs_size) &&
            sizes->pinned_outputs <= transfer->pinned_outputs_size && has_means(transfer, sizes);
+}
+
+static enum ingot_status reserve_away(struct ig_transfer *transfer, struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    if (!transfer->away) IG_TRY(device->api->stream_create(device, &transfer->away, error));
+    if (!transfer->computed) IG_TRY(device->api->event_create(device, false, &transfer->computed, error));
+    for (int i = 0; i < 2; i++) {
+        if (!transfer->left[i]) IG_TRY(device->api->event_create(device, false, &transfer->left[i], error));
+    }
+    return INGOT_OK;
 }
 
 /* Streams, events and threads for what is large. */
@@ -93,6 +111,7 @@ static enum ingot_status reserve_means(struct ig_transfer *transfer, const struc
                                        struct ingot_error *error) {
     struct ig_device *device = transfer->device;
     if (has_means(transfer, sizes)) return INGOT_OK;
+    if (sizes->outputs_beside) IG_TRY(reserve_away(transfer, error));
     if (!transfer->copier) IG_TRY(ig_copier_create(transfer->threads, device->allocator, &transfer->copier, error));
     if (sizes->inputs_beside && !transfer->beside) IG_TRY(device->api->stream_create(device, &transfer->beside, error));
     if (sizes->inputs_beside && !transfer->arrived)
@@ -105,13 +124,15 @@ static enum ingot_status reserve_means(struct ig_transfer *transfer, const struc
 
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                       struct ingot_error *error) {
-    size_t twice;
-    if (!ig_size_mul(sizes->pinned_inputs, 2, &twice))
-        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs of these shapes exceed the address space");
+    size_t twice, outputs_twice;
+    if (!ig_size_mul(sizes->pinned_inputs, 2, &twice) || !ig_size_mul(sizes->host_outputs, 2, &outputs_twice))
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs and outputs of these shapes exceed the address space");
     IG_TRY(reserve_means(transfer, sizes, error));
     IG_TRY(grow(transfer, false, sizes->inputs, &transfer->inputs, &transfer->inputs_size, error));
     if (sizes->inputs_beside)
         IG_TRY(grow(transfer, false, twice, &transfer->inputs_twice, &transfer->inputs_twice_size, error));
+    if (sizes->outputs_beside)
+        IG_TRY(grow(transfer, false, outputs_twice, &transfer->outputs_twice, &transfer->outputs_twice_size, error));
     IG_TRY(grow(transfer, false, sizes->outputs, &transfer->outputs, &transfer->outputs_size, error));
     IG_TRY(grow(transfer, true, twice, &transfer->pinned_inputs, &transfer->pinned_inputs_size, error));
     return grow(transfer, true, sizes->pinned_outputs, &transfer->pinned_outputs, &transfer->pinned_outputs_size,
@@ -119,8 +140,8 @@ enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct
 }
 
 size_t ig_transfer_bytes(const struct ig_transfer *transfer) {
-    return transfer->inputs_size + transfer->inputs_twice_size + transfer->outputs_size + transfer->pinned_inputs_size +
-           transfer->pinned_outputs_size;
+    return transfer->inputs_size + transfer->inputs_twice_size + transfer->outputs_twice_size + transfer->outputs_size +
+           transfer->pinned_inputs_size + transfer->pinned_outputs_size;
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------------- */
@@ -201,10 +222,59 @@ enum ingot_status ig_transfer_end(struct ig_transfer *transfer, const struct ig_
 
 void ig_transfer_settle(struct ig_transfer *transfer) {
     struct ingot_error ignored;
+    if (transfer->away) (void)transfer->device->api->stream_wait(transfer->device, transfer->away, &ignored);
     if (transfer->beside) (void)transfer->device->api->stream_wait(transfer->device, transfer->beside, &ignored);
 }
 
 /* ---- Results ------------------------------------------------------------------------------------------------------------ */
+
+char *ig_transfer_output(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place) {
+    if (!sizes->outputs_beside) return transfer->outputs + place;
+    return transfer->outputs_twice + place + (transfer->half ? half_of(transfer->outputs_twice_size) : 0);
+}
+
+/* A run whose results leave on the same stream comes into the way only of those that leave from the same half. */
+enum ingot_status ig_transfer_follow(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                     struct ig_stream *stream, bool all, struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    if (!transfer->leaving) return INGOT_OK;
+    unsigned half = sizes->outputs_beside && !all ? transfer->half : transfer->last_left;
+    return device->api->event_wait(device, stream, transfer->left[half], error);
+}
+
+bool ig_transfer_leaves_to(const struct ig_transfer *transfer, const void *memory, size_t bytes) {
+    const char *from = memory;
+    return transfer->leaving && from < transfer->leaving_to && transfer->leaving_from < from + bytes;
+}
+
+enum ingot_status ig_transfer_begin_leaving(struct ig_transfer *transfer, struct ig_stream *stream,
+                                            struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    IG_TRY(device->api->event_record(device, stream, transfer->computed, error));
+    return device->api->event_wait(device, transfer->away, transfer->computed, error);
+}
+
+enum ingot_status ig_transfer_leave(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place,
+                                    void *to, size_t bytes, struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    const char *begin = to, *end = begin + bytes;
+    bool first = transfer->leaving_from == transfer->leaving_to;
+    if (first || begin < transfer->leaving_from) transfer->leaving_from = begin;
+    if (first || end > transfer->leaving_to) transfer->leaving_to = end;
+    return device->api->copy(device, transfer->away, to, ig_transfer_output(transfer, sizes, place), bytes, error);
+}
+
+enum ingot_status ig_transfer_end_leaving(struct ig_transfer *transfer, struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    transfer->leaving = true;
+    transfer->last_left = transfer->half;
+    return device->api->event_record(device, transfer->away, transfer->left[transfer->half], error);
+}
+
+void ig_transfer_has_left(struct ig_transfer *transfer) {
+    transfer->leaving = false;
+    transfer->leaving_from = transfer->leaving_to = NULL;
+}
 
 enum ingot_status ig_transfer_fetch_parts(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                           struct ig_stream *stream, struct ingot_error *error) {
@@ -213,7 +283,8 @@ enum ingot_status ig_transfer_fetch_parts(struct ig_transfer *transfer, const st
     if (part < PIECE) part = PIECE;
     for (size_t at = 0, i = 0; at < size; at += part, i++) {
         size_t bytes = size - at < part ? size - at : part;
-        IG_TRY(device->api->copy(device, stream, transfer->pinned_outputs + at, transfer->outputs + at, bytes, error));
+        const char *from = ig_transfer_output(transfer, sizes, at);
+        IG_TRY(device->api->copy(device, stream, transfer->pinned_outputs + at, from, bytes, error));
         IG_TRY(device->api->event_record(device, stream, transfer->parts[i], error));
     }
     transfer->part_bytes = part;

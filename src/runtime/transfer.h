@@ -7,8 +7,9 @@
  * memory of inputs is there twice, so that a run's can be written while the last run's are under way.
  *
  * Where inputs are large, several threads of the host copy them; they go their way on a stream of their own, beside the
- * work of the run before, to memory of their own that is there twice too. Where results are large and the caller wants
- * them in other memory, they come back in parts, and the host copies one while the next is under way.
+ * work of the run before, to memory of their own that is there twice too. Large results leave like that, while the next
+ * run is computed; and where the caller wants them in other memory, they come in parts, of which the host copies one while
+ * the next is under way.
  */
 #ifndef IG_RUNTIME_TRANSFER_H
 #define IG_RUNTIME_TRANSFER_H
@@ -29,6 +30,8 @@ struct ig_transfer_sizes {
     size_t pinned_inputs, pinned_outputs; /* of the parts of them that come from and go to the host */
     bool inputs_at_once; /* inputs from the host are fetched in one copy, which is the caller's to make */
     bool inputs_beside;  /* they come on a stream of their own */
+    size_t host_outputs; /* of what comes to the host in one way or another */
+    bool outputs_beside; /* that has memory of its own and leaves on a stream of its own */
     bool outputs_in_parts;
 };
 
@@ -37,8 +40,8 @@ struct ig_transfer {
     unsigned threads;       /* that copy */
     char *inputs, *outputs; /* blocks of the device */
     size_t inputs_size, outputs_size;
-    char *inputs_twice; /* what comes on a stream of its own */
-    size_t inputs_twice_size;
+    char *inputs_twice, *outputs_twice; /* what comes and leaves on streams of its own */
+    size_t inputs_twice_size, outputs_twice_size;
     char *pinned_inputs, *pinned_outputs;
     size_t pinned_inputs_size, pinned_outputs_size;
     unsigned half;              /* of the inputs that is written now */
@@ -46,7 +49,13 @@ struct ig_transfer {
     /* What follows is there once something large was on its way. */
     struct ig_copier *copier;
     struct ig_stream *beside;
-    struct ig_event *arrived;                  /* the inputs that came on it */
+    struct ig_event *arrived; /* the inputs that came on it */
+    struct ig_stream *away;
+    struct ig_event *computed;                 /* the results that leave on it */
+    struct ig_event *left[2];                  /* by half: they are where they were wanted */
+    unsigned last_left;                        /* the last half that results left from */
+    bool leaving;                              /* some may be on their way */
+    const char *leaving_from, *leaving_to;     /* between which all those go */
     struct ig_event *parts[IG_TRANSFER_PARTS]; /* of results */
     size_t part_bytes;                         /* of those under way; 0: none are */
 };
@@ -75,9 +84,25 @@ enum ingot_status ig_transfer_put(struct ig_transfer *transfer, const struct ig_
                                   struct ingot_error *error);
 enum ingot_status ig_transfer_end(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                   struct ig_stream *stream, struct ingot_error *error);
-/* Waits for inputs that may be on their way on a stream of their own. */
+/* Waits for what may be on its way on streams of its own. */
 void ig_transfer_settle(struct ig_transfer *transfer);
 
+/* Where the device has the results that come to the host and lie at `place`. */
+char *ig_transfer_output(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place);
+/* Before a run is computed: puts `stream` behind results of other runs that are leaving, where they are in its way; behind
+ * all of them with `all`. */
+enum ingot_status ig_transfer_follow(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                     struct ig_stream *stream, bool all, struct ingot_error *error);
+/* Do results that may be leaving go to this memory? True at times where they do not. */
+bool ig_transfer_leaves_to(const struct ig_transfer *transfer, const void *memory, size_t bytes);
+/* Results that leave on a stream of their own: begin behind the work of `stream`, say what goes where, end. */
+enum ingot_status ig_transfer_begin_leaving(struct ig_transfer *transfer, struct ig_stream *stream,
+                                            struct ingot_error *error);
+enum ingot_status ig_transfer_leave(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place,
+                                    void *to, size_t bytes, struct ingot_error *error);
+enum ingot_status ig_transfer_end_leaving(struct ig_transfer *transfer, struct ingot_error *error);
+/* The host has waited for the last run. */
+void ig_transfer_has_left(struct ig_transfer *transfer);
 /* Results that come in parts: enqueues their way to the pinned block; then copies what lies there at `place`, as it comes. */
 enum ingot_status ig_transfer_fetch_parts(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                           struct ig_stream *stream, struct ingot_error *error);
