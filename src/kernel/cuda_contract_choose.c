@@ -100,10 +100,11 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     double busy = tiles < PROCESSORS ? 0.5 + 0.5 * (double)tiles / PROCESSORS : 1;
     double bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g);
     double step = larger(area * g->bk / 4200, bytes / 160 * busy) + 194;
-    double walk = steps * step, finish = area * 0.112 + 577,
-           more = p->heavy ? area * (g->groups == 2 ? HEAVY : 0.26) : 0;
+    double walk = steps * step, finish = area * 0.112 + (g->groups == 3 ? 6100 : 577);
+    double more = p->heavy ? area * (g->groups == 2 ? 0.08 : 0.26) : 0;
     double all = (double)each * (walk + finish + more);
-    if (g->groups == 1) all = 1.2 * ((double)each * (larger(walk, finish / 2) + more + 260) + finish);
+    if (g->groups == 1 && each > 1) all = 1.3 * ((double)each * (larger(walk, finish) + more + 260) + finish);
+    if (g->groups == 1 && each == 1) return 0.8 * (2060 + all) / 1000; /* it fetches weights before it waits */
     return 0.92 * (2060 + all) / 1000;
 }
 
