@@ -71,6 +71,8 @@ static enum ingot_status init_separate(struct ig_context *context, const struct 
     if (!context->copies.at) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
     ig_transfer_init(&context->transfer, device, config->threads);
     IG_TRY(make_events(device, false, context->done, 2, error));
+    for (int i = 0; i < 2; i++)
+        context->end[i] = context->done[i];
     if (config->timing) IG_TRY(make_events(device, true, context->marks, IG_MARKS, error));
     if (!config->profile) return INGOT_OK;
     context->step_marks = new_table(context, n_marks, sizeof *context->step_marks);

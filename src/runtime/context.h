@@ -69,7 +69,8 @@ struct ig_context {
     struct ig_adopted adopted[IG_ADOPTED_STREAMS];
     unsigned next_adopted;            /* which is given up for another */
     struct ig_stream *last;           /* which the last run was put on */
-    struct ig_event *done[2];         /* the ends of the last two */
+    struct ig_event *done[2];         /* for the ends of the last two */
+    struct ig_event *end[2];          /* which event is there: that of results that leave last, or one of `done` */
     unsigned turn;                    /* which of them is the last one's */
     bool pending[2];                  /* they may not have ended */
     bool unmarked;                    /* the last ones' ends have no events: they are on the context's own stream */

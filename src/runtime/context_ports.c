@@ -221,7 +221,7 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
     struct ig_device *device = context->env.device;
     unsigned turn = context->turn; /* the run before the last had the same one; then only the last may be under way */
     if (context->unmarked) IG_TRY(ig_context_settle(context, error)); /* those before had no such inputs */
-    if (context->pending[turn]) IG_TRY(device->api->event_sync(device, context->done[turn], error));
+    if (context->pending[turn]) IG_TRY(device->api->event_sync(device, context->end[turn], error));
     context->pending[turn] = false;
     ig_transfer_begin(transfer);
     for (uint32_t i = 0; i < context->n_inputs; i++) {

@@ -150,21 +150,23 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
 /* Puts the stream behind the context's last run, which was on another. */
 static enum ingot_status follow(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
-    struct ig_event *done = context->done[context->turn];
-    if (context->unmarked) IG_TRY(device->api->event_record(device, context->env.stream, done, error));
+    struct ig_event *end = context->end[context->turn];
+    if (context->unmarked) IG_TRY(device->api->event_record(device, context->env.stream, end, error));
     context->unmarked = false;
-    return device->api->event_wait(device, stream, done, error);
+    return device->api->event_wait(device, stream, end, error);
 }
 
 /* An event costs a call: it is for those who wait for this run among others. On its own stream a context can wait for all
  * there is, but where inputs of the host's want to know of the run before the last. */
 static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
-    context->pending[context->turn] = true;
-    if (context->sizes.outputs_beside) stream = context->transfer.away;
-    context->unmarked = stream == context->env.stream && context->sizes.pinned_inputs == 0;
-    return context->unmarked ? INGOT_OK
-                             : device->api->event_record(device, stream, context->done[context->turn], error);
+    unsigned turn = context->turn;
+    bool beside = context->sizes.outputs_beside; /* the results have an event when they have left */
+    context->pending[turn] = true;
+    context->unmarked = !beside && stream == context->env.stream && context->sizes.pinned_inputs == 0;
+    context->end[turn] = beside ? context->transfer.left[context->transfer.half] : context->done[turn];
+    return beside || context->unmarked ? INGOT_OK
+                                       : device->api->event_record(device, stream, context->end[turn], error);
 }
 
 /* With transfers, behind the context's last run, which may be on another stream. */
@@ -231,7 +233,7 @@ enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_err
     if (device->host_memory || context->unmarked)
         IG_TRY(device->api->stream_wait(device, context->env.stream, error));
     else
-        IG_TRY(device->api->event_sync(device, context->done[context->turn], error));
+        IG_TRY(device->api->event_sync(device, context->end[context->turn], error));
     context->pending[0] = context->pending[1] = context->unmarked = false;
     ig_transfer_has_left(&context->transfer);
     return INGOT_OK;
