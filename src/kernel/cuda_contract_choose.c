@@ -104,7 +104,7 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     double more = p->heavy ? area * (g->groups == 2 ? 0.08 : 0.26) : 0;
     double all = (double)each * (walk + finish + more);
     if (g->groups == 1 && each > 1) all = 1.3 * ((double)each * (larger(walk, finish) + more + 260) + finish);
-    if (g->groups == 1 && each == 1) return 0.8 * (2060 + all) / 1000; /* it fetches weights before it waits */
+    if (g->groups == 1 && each == 1) all = 1.2 * (walk + finish + more + 260); /* one group has nothing to do */
     return 0.92 * (2060 + all) / 1000;
 }
 
