@@ -1,8 +1,7 @@
 /*
- * Every kernel of every shared model compiles for GPUs, in fp32 and in fp16, and every form of kernel for every generation:
- * NVRTC needs no GPU. That is thousands of kernels, so a text that several models have is compiled once; of those that
- * differ in numbers alone, such as sizes, each is compiled for one architecture at least, and a third of them for each; and
- * support/nvrtc_check.h makes haste. Where the models do not lie beside the project's folder, its own example network stands for them; other models can be given as
+ * Every kernel of every shared model compiles for GPUs of every generation, in fp32 and in fp16: NVRTC needs no GPU. That is
+ * thousands of kernels, so a text that several models have is compiled once, and support/nvrtc_check.h makes haste. Where the
+ * models do not lie beside the project's folder, its own example network stands for them; other models can be given as
  * arguments. Skipped where there is no NVRTC (INGOT_NVRTC names it where the loader does not find it).
  */
 #define _GNU_SOURCE
@@ -41,20 +40,12 @@ static char folder[] = "/tmp/gpu-kernels-XXXXXX";
 static const char *const archs[] = {"sm_80", "sm_90a", "sm_100"};
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
-/* A kernel called "kernel"; the how manieth of its form. */
-struct text {
-    struct ig_source source;
-    uint32_t form, number;
-};
-
 /* The distinct kernels of all models for a target. */
 struct collection {
     struct ig_job job;
     int arch;
-    struct ig_map by_text, by_form;
-    IG_VEC(struct text) texts;
-    IG_VEC(uint32_t) forms; /* how many texts have it */
-    IG_VEC(struct ig_source) chosen;
+    struct ig_map by_text;
+    IG_VEC(struct ig_source) texts; /* of kernels called "kernel" */
     uint32_t n_kernels;
     size_t bytes;
     unsigned failures;
@@ -151,36 +142,14 @@ static const char *bare(struct ig_job *job, const char *text, const char *symbol
     return result.at;
 }
 
-/* The text with one number in the place of all. */
-static const char *form_of(struct ig_job *job, const char *text) {
-    char *form = ig_alloc(job, strlen(text) + 1), *to = form;
-    for (const char *at = text; *at;) {
-        bool number = *at >= '0' && *at <= '9' && (at == text || !is_letter(at[-1]));
-        *to++ = number ? '0' : *at;
-        at += number ? strspn(at, "0123456789") : 1;
-    }
-    *to = '\0';
-    return form;
-}
-
-static uint32_t number_of_form(struct collection *c, const char *form) {
-    uint32_t known;
-    if (ig_map_get_name(&c->by_form, form, &known)) return known;
-    ig_map_put_name(&c->by_form, form, c->forms.count);
-    IG_PUSH(&c->job, &c->forms, 0u);
-    return c->forms.count - 1;
-}
-
 static void add_kernel(struct collection *c, const char *model, const struct ig_compiled_kernel *kernel) {
     const char *text = bare(&c->job, kernel->source, kernel->symbol);
     uint32_t known;
     c->n_kernels++;
     if (ig_map_get_name(&c->by_text, text, &known)) return;
     ig_map_put_name(&c->by_text, text, c->texts.count);
-    struct text new = {{ig_format(&c->job, "%s of %s", kernel->symbol, model), text}, 0, 0};
-    new.form = number_of_form(c, form_of(&c->job, text));
-    new.number = c->forms.at[new.form]++;
-    IG_PUSH(&c->job, &c->texts, new);
+    struct ig_source source = {ig_format(&c->job, "%s of %s", kernel->symbol, model), text};
+    IG_PUSH(&c->job, &c->texts, source);
 }
 
 static void unmap(void *mapping) {
@@ -240,15 +209,9 @@ static void visit_model(struct collection *c, const char *path) {
 
 /* ---- Compiling them --------------------------------------------------------------------------------------------------------- */
 
-/* Of a form that has fewer texts than there are architectures, one. */
 static void compile(struct ig_job *job, void *argument) {
     struct collection *c = argument;
-    for (uint32_t i = 0; i < c->texts.count; i++) {
-        const struct text *t = &c->texts.at[i];
-        uint32_t count = c->forms.at[t->form], turns = count < N_ARCHS ? count : N_ARCHS;
-        if (t->number % turns == (uint32_t)c->arch % turns) IG_PUSH(job, &c->chosen, t->source);
-    }
-    c->bytes = nvrtc_check(job, archs[c->arch], c->chosen.at, c->chosen.count);
+    c->bytes = nvrtc_check(job, archs[c->arch], c->texts.at, c->texts.count);
 }
 
 static void try_arch(int arch) {
@@ -258,7 +221,6 @@ static void try_arch(int arch) {
     clock_t ticks = clock();
     ig_job_init(&c.job, &ig_libc_allocator);
     ig_map_init(&c.by_text, &c.job);
-    ig_map_init(&c.by_form, &c.job);
     for (size_t i = 0; i < n_models; i++)
         visit_model(&c, models[i]);
     double middle = now();
@@ -267,9 +229,8 @@ static void try_arch(int arch) {
         c.failures++;
     }
     printf(
-        "%s: %zu models, %u kernels, %u texts, %u compiled, %.0f s to print, %.0f s to compile, %.0f s of a processor, "
-        "%zu bytes\n",
-        archs[arch], n_models, c.n_kernels, c.texts.count, c.chosen.count, middle - begin, now() - middle,
+        "%s: %zu models, %u kernels, %u texts, %.0f s to print, %.0f s to compile, %.0f s of a processor, %zu bytes\n",
+        archs[arch], n_models, c.n_kernels, c.texts.count, middle - begin, now() - middle,
         (double)(clock() - ticks) / CLOCKS_PER_SEC, c.bytes);
     ig_job_deinit(&c.job);
     assert_int_equal(c.failures, 0);
