@@ -6,28 +6,12 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cudnn.h"
 #include "fake_cudnn/fake_cudnn.h"
-#include "support/counting_allocator.h"
-#include "support/fake_driver.h"
+#include "support/library_fixture.h"
 
-enum { X, W, OUT, ADDEND, BIAS, OPERANDS };
-enum { MOST = 1024 };
-
-struct fixture {
-    struct counting_allocator allocator;
-    struct fake_driver driver;
-    struct fake_cudnn *cudnn;
-    char path[4096];
-    struct ig_device *device;
-    const struct ig_device_api *api;
-    struct ig_stream *stream;
-    struct ig_library_call call;
-    int64_t sizes[IG_LIBRARY_CONV_SIZES];
-    void *operands[OPERANDS];
-    struct ingot_error error;
-};
+enum { X, W, OUT, ADDEND, BIAS };
 
 /* 2 images of 5 x 6 pixels of 4 channels, 6 filters of 3 x 2, a padding that is not the same on all sides. */
-static void plain_call(struct fixture *f) {
+static void plain_call(struct library_fixture *f) {
     f->call = (struct ig_library_call){.library = IG_LIBRARY_CUDNN,
                                        .operation = IG_LIBRARY_CONVOLUTION,
                                        .a = X,
@@ -42,55 +26,22 @@ static void plain_call(struct fixture *f) {
     memcpy(f->sizes, sizes, sizeof f->sizes);
 }
 
-static void begin(struct fixture *f) {
+static void begin(struct library_fixture *f) {
     memset(f, 0, sizeof *f);
-    counting_allocator_init(&f->allocator);
-    fake_driver_open(&f->driver);
     f->cudnn = fake_cudnn_open(f->path);
-    assert_int_equal(ig_device_cuda_create_with(f->driver.path, 0, &f->allocator.base, &f->device, &f->error),
-                     INGOT_OK);
-    ig_device_cuda_use_library(f->device, IG_LIBRARY_CUDNN, f->path);
-    f->api = f->device->api;
-    assert_int_equal(f->api->stream_create(f->device, &f->stream, &f->error), INGOT_OK);
-    for (int i = 0; i < OPERANDS; i++) {
-        assert_int_equal(f->api->allocate(f->device, MOST * sizeof(float), &f->operands[i], &f->error), INGOT_OK);
-        for (int k = 0; k < MOST; k++)
-            ((float *)f->operands[i])[k] = (float)((7 * k + 3 * i) % 11 - 5);
-    }
+    library_begin(f, IG_LIBRARY_CUDNN, IG_LIBRARY_CONV_SIZES);
     plain_call(f);
 }
 
-static void end(struct fixture *f) {
-    for (int i = 0; i < OPERANDS; i++)
-        f->api->release(f->device, f->operands[i], MOST * sizeof(float));
-    f->api->stream_destroy(f->device, f->stream);
-    f->api->destroy(f->device);
-    assert_int_equal(f->allocator.live_count, 0);
-    assert_int_equal(f->driver.cuda->live, 0);
-    assert_string_equal(f->driver.cuda->misuse, "");
+static void end(struct library_fixture *f) {
+    library_end(f);
     assert_int_equal(f->cudnn->live, 0);
     assert_string_equal(f->cudnn->misuse, "");
 }
 
-static struct ig_launch launch_of(const struct fixture *f) {
-    return (struct ig_launch){.library = &f->call,
-                              .buffers = f->operands,
-                              .n_buffers = OPERANDS,
-                              .dims = f->sizes,
-                              .n_dims = IG_LIBRARY_CONV_SIZES};
-}
-
-static enum ingot_status launch(struct fixture *f) {
-    struct ig_launch l = launch_of(f);
-    return f->api->launch(f->device, f->stream, &l, &f->error);
-}
-
-static float at(const struct fixture *f, int operand, int64_t i) {
-    return ((const float *)f->operands[operand])[i];
-}
-
 /* One pixel under one position of the kernel, over the channels of the filter's group. */
-static float under(const struct fixture *f, int64_t image, int64_t y, int64_t x, int64_t filter, int64_t position) {
+static float under(const struct library_fixture *f, int64_t image, int64_t y, int64_t x, int64_t filter,
+                   int64_t position) {
     const int64_t *z = f->sizes;
     int64_t channels = z[IG_LIBRARY_CHANNELS], share = channels / z[IG_LIBRARY_GROUPS];
     int64_t first = filter / (z[IG_LIBRARY_FILTERS] / z[IG_LIBRARY_GROUPS]) * share;
@@ -99,12 +50,12 @@ static float under(const struct fixture *f, int64_t image, int64_t y, int64_t x,
     for (int64_t c = 0; c < share; c++) {
         int64_t pixel = (image * z[IG_LIBRARY_IN] + y) * z[IG_LIBRARY_IN + 1] + x;
         int64_t weight = filter * z[IG_LIBRARY_KERNEL] * z[IG_LIBRARY_KERNEL + 1] + position;
-        sum += at(f, X, pixel * channels + first + c) * at(f, W, weight * share + c);
+        sum += library_at(f, X, pixel * channels + first + c) * library_at(f, W, weight * share + c);
     }
     return sum;
 }
 
-static float expected(const struct fixture *f, int64_t i) {
+static float expected(const struct library_fixture *f, int64_t i) {
     const int64_t *z = f->sizes, *stride = z + IG_LIBRARY_STRIDE, *dilation = z + IG_LIBRARY_DILATION;
     const int64_t *before = z + IG_LIBRARY_BEFORE, *kernel = z + IG_LIBRARY_KERNEL, *out = z + IG_LIBRARY_OUT;
     int64_t filters = z[IG_LIBRARY_FILTERS], filter = i % filters, pixel = i / filters;
@@ -114,18 +65,18 @@ static float expected(const struct fixture *f, int64_t i) {
         int64_t x = pixel % out[1] * stride[1] - before[1] + p % kernel[1] * dilation[1];
         sum += under(f, pixel / out[1] / out[0], y, x, filter, p);
     }
-    if (f->call.addend != IG_LIBRARY_NO_OPERAND) sum += at(f, ADDEND, i);
-    if (f->call.bias != IG_LIBRARY_NO_OPERAND) sum += at(f, BIAS, filter);
+    if (f->call.addend != IG_LIBRARY_NO_OPERAND) sum += library_at(f, ADDEND, i);
+    if (f->call.bias != IG_LIBRARY_NO_OPERAND) sum += library_at(f, BIAS, filter);
     return f->call.activation && sum < 0 ? 0 : sum;
 }
 
 /* The results are right, and what lies behind them is as it was. */
-static void assert_right(const struct fixture *f) {
+static void assert_right(const struct library_fixture *f) {
     const int64_t *z = f->sizes;
     int64_t count = z[IG_LIBRARY_IMAGES] * z[IG_LIBRARY_OUT] * z[IG_LIBRARY_OUT + 1] * z[IG_LIBRARY_FILTERS];
     for (int64_t i = 0; i < count; i++)
-        assert_true(at(f, OUT, i) == expected(f, i));
-    assert_true(at(f, OUT, count) == (float)((7 * count + 3 * OUT) % 11 - 5));
+        assert_true(library_at(f, OUT, i) == expected(f, i));
+    assert_true(library_at(f, OUT, count) == library_fill(OUT, count));
 }
 
 /* ---- Convolutions ------------------------------------------------------------------------------------------------------ */
@@ -137,34 +88,34 @@ static void convolves(void **state) {
         {3, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}, /* a pixel */
         {1, 2, 3, 1, 1, 9, 1, 4, 1, 3, 1, 2, 1, 1, 0, 0, 0, 0}, /* one axis */
     };
-    struct fixture f;
+    struct library_fixture f;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         begin(&f);
         memcpy(f.sizes, sizes[i], sizeof f.sizes);
-        assert_int_equal(launch(&f), INGOT_OK);
+        assert_int_equal(library_launch(&f), INGOT_OK);
         assert_right(&f);
         end(&f);
     }
 }
 
 static void finishes_what_follows(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     for (int i = 0; i < 8; i++) {
         begin(&f);
         if (i & 1) f.call.bias = BIAS;
         if (i & 2) f.call.addend = ADDEND;
         if (i & 4) f.call.activation = IG_LIBRARY_RELU;
-        assert_int_equal(launch(&f), INGOT_OK);
+        assert_int_equal(library_launch(&f), INGOT_OK);
         assert_right(&f);
         end(&f);
     }
 }
 
 static void does_nothing_for_nothing(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     f.sizes[IG_LIBRARY_IMAGES] = 0;
-    assert_int_equal(launch(&f), INGOT_OK);
+    assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.cudnn->convolutions + f.cudnn->questions, 0);
     end(&f);
@@ -174,17 +125,17 @@ static void does_nothing_for_nothing(void **state) {
 
 /* The library is asked once for the same convolution, and again where addresses are less aligned. */
 static void asks_once(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     f.call.choice = 1;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(launch(&f), INGOT_OK);
+        assert_int_equal(library_launch(&f), INGOT_OK);
     assert_int_equal(f.cudnn->questions, 1);
     assert_int_equal(f.cudnn->alignment, 16);
     assert_int_equal(f.cudnn->way, 1);
     f.call.choice = 7; /* beyond the last: the last */
     f.operands[X] = (float *)f.operands[X] + 1;
-    assert_int_equal(launch(&f), INGOT_OK);
+    assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     f.operands[X] = (float *)f.operands[X] - 1;
     assert_int_equal(f.cudnn->questions, 2);
@@ -195,12 +146,12 @@ static void asks_once(void **state) {
 
 /* What way is done for a choice. */
 static int way_of(uint32_t choice, const struct fake_cudnn *library, bool rounded) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     *f.cudnn = *library;
     f.call.choice = choice;
     f.call.rounded = rounded;
-    int way = launch(&f) == INGOT_OK ? f.cudnn->way : -1;
+    int way = library_launch(&f) == INGOT_OK ? f.cudnn->way : -1;
     if (way >= 0) assert_right(&f);
     if (way < 0) assert_int_equal(f.error.status, INGOT_UNSUPPORTED);
     end(&f);
@@ -246,11 +197,11 @@ static void takes_what_is_exact_enough(void **state) {
 /* ---- Lists ------------------------------------------------------------------------------------------------------------- */
 
 static void runs_in_lists(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     struct ig_list *list;
     begin(&f);
     f.call.bias = BIAS;
-    struct ig_launch l = launch_of(&f);
+    struct ig_launch l = library_launch_of(&f);
     assert_int_equal(f.api->list_begin(f.device, f.stream, &f.error), INGOT_OK);
     assert_int_equal(f.api->launch(f.device, f.stream, &l, &f.error), INGOT_OK);
     assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
@@ -268,7 +219,7 @@ static void runs_in_lists(void **state) {
     f.operands[X] = x;
     assert_int_equal(f.cudnn->questions, 1);
     /* At once, on a stream of its own. */
-    assert_int_equal(launch(&f), INGOT_OK);
+    assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.cudnn->convolutions, 3);
     f.api->list_destroy(f.device, list);
@@ -278,27 +229,27 @@ static void runs_in_lists(void **state) {
 /* ---- What can go wrong ------------------------------------------------------------------------------------------------- */
 
 static void says_what_library_it_looked_for(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     ig_device_cuda_use_library(f.device, IG_LIBRARY_CUDNN, "libno-such-cudnn.so.1");
     assert_int_equal(f.api->need_library(f.device, IG_LIBRARY_CUDNN, &f.error), INGOT_DEVICE);
     assert_non_null(strstr(f.error.message, "cannot load libno-such-cudnn.so.1 ("));
     ig_device_cuda_use_library(f.device, IG_LIBRARY_CUDNN, "libm.so.6");
-    assert_int_equal(launch(&f), INGOT_DEVICE);
+    assert_int_equal(library_launch(&f), INGOT_DEVICE);
     assert_string_equal(f.error.message, "the cuDNN that was found tells neither its version nor its errors");
     ig_device_cuda_use_library(f.device, IG_LIBRARY_CUDNN, f.path);
     f.cudnn->version = 8907;
-    assert_int_equal(launch(&f), INGOT_DEVICE);
+    assert_int_equal(library_launch(&f), INGOT_DEVICE);
     assert_string_equal(f.error.message, "the cuDNN that was found is 8.9.7, Ingot needs 9.0 or later");
     end(&f);
 }
 
 static void refuses_what_the_library_does_not_do(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     for (int i = 0; i < 2; i++) {
         begin(&f);
         f.cudnn->ways = i ? 0 : -CUDNN_STATUS_NOT_SUPPORTED;
-        assert_int_equal(launch(&f), INGOT_UNSUPPORTED);
+        assert_int_equal(library_launch(&f), INGOT_UNSUPPORTED);
         assert_string_equal(f.error.message, "cuDNN 9.19.0 has no way to convolve 2 x 5 x 6 x 4 by 6 filters of 3 x 2 "
                                              "in 1 group, and what follows (f32)");
         end(&f);
@@ -307,7 +258,7 @@ static void refuses_what_the_library_does_not_do(void **state) {
 
 /* Whichever call fails, of the library or the driver: it is said, and nothing is left behind. */
 static void gives_everything_back(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     for (int which = 0; which < 2; which++) {
         bool failed = true;
         for (uint64_t n = 1; failed; n++) {
@@ -321,7 +272,7 @@ static void gives_everything_back(void **state) {
                 f.cudnn->fail_status = CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
                 f.cudnn->fail_at = n;
             }
-            enum ingot_status status = launch(&f);
+            enum ingot_status status = library_launch(&f);
             failed = which ? f.driver.cuda->fail_at == 0 : f.cudnn->fail_at == 0;
             if (failed && !which) assert_int_equal(status, INGOT_OUT_OF_MEMORY);
             if (!failed) assert_right(&f);
@@ -335,7 +286,7 @@ static void gives_everything_back(void **state) {
 /* ---- Checks of descriptions -------------------------------------------------------------------------------------------- */
 
 static void checks_descriptions(void **state) {
-    struct fixture f = {0};
+    struct library_fixture f = {0};
     plain_call(&f);
     const struct ig_library_call good = f.call;
     assert_null(ig_library_call_error(&good));
@@ -358,14 +309,15 @@ static void checks_descriptions(void **state) {
 }
 
 static void checks_sizes(void **state) {
-    struct fixture f = {0};
+    struct library_fixture f = {0};
     plain_call(&f);
     f.call.bias = BIAS;
     f.call.addend = ADDEND;
-    const size_t exact[OPERANDS] = {4 * 2 * 5 * 6 * 4, 4 * 6 * 3 * 2 * 4, 4 * 2 * 4 * 6 * 6, 4 * 2 * 4 * 6 * 6, 4 * 6};
+    const size_t exact[LIBRARY_OPERANDS] = {4 * 2 * 5 * 6 * 4, 4 * 6 * 3 * 2 * 4, 4 * 2 * 4 * 6 * 6, 4 * 2 * 4 * 6 * 6,
+                                            4 * 6};
     assert_null(ig_library_sizes_error(&f.call, f.sizes, exact));
-    for (int i = 0; i < OPERANDS; i++) {
-        size_t less[OPERANDS];
+    for (int i = 0; i < LIBRARY_OPERANDS; i++) {
+        size_t less[LIBRARY_OPERANDS];
         memcpy(less, exact, sizeof less);
         less[i] -= 4;
         assert_non_null(ig_library_sizes_error(&f.call, f.sizes, less));

@@ -6,28 +6,13 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "fake_cublaslt/fake_cublaslt.h"
-#include "support/counting_allocator.h"
-#include "support/fake_driver.h"
+#include "support/library_fixture.h"
 
-enum { A, B, OUT, ADDEND, BIAS, OPERANDS };
-enum { ROWS = 3, COLUMNS = 5, DEPTH = 4, BATCH = 2, MOST = 256 };
-
-struct fixture {
-    struct counting_allocator allocator;
-    struct fake_driver driver;
-    struct fake_cublaslt *lt;
-    char path[4096];
-    struct ig_device *device;
-    const struct ig_device_api *api;
-    struct ig_stream *stream;
-    struct ig_library_call call;
-    int64_t sizes[IG_LIBRARY_SIZES];
-    void *operands[OPERANDS];
-    struct ingot_error error;
-};
+enum { A, B, OUT, ADDEND, BIAS };
+enum { ROWS = 3, COLUMNS = 5, DEPTH = 4, BATCH = 2 };
 
 /* out = A B, dense. */
-static void plain_call(struct fixture *f) {
+static void plain_call(struct library_fixture *f) {
     f->call = (struct ig_library_call){.library = IG_LIBRARY_CUBLASLT,
                                        .a = A,
                                        .b = B,
@@ -36,87 +21,54 @@ static void plain_call(struct fixture *f) {
                                        .bias = IG_LIBRARY_NO_OPERAND,
                                        .in_type = INGOT_F32,
                                        .out_type = INGOT_F32};
-    memcpy(f->sizes, (int64_t[]){BATCH, ROWS, COLUMNS, DEPTH, DEPTH, ROWS * DEPTH, 0, COLUMNS, DEPTH * COLUMNS, 0},
-           sizeof f->sizes);
+    static const int64_t sizes[IG_LIBRARY_SIZES] = {BATCH,        ROWS, COLUMNS, DEPTH,           DEPTH,
+                                                    ROWS * DEPTH, 0,    COLUMNS, DEPTH * COLUMNS, 0};
+    memcpy(f->sizes, sizes, sizeof sizes);
 }
 
-static void begin(struct fixture *f) {
+static void begin(struct library_fixture *f) {
     memset(f, 0, sizeof *f);
-    counting_allocator_init(&f->allocator);
-    fake_driver_open(&f->driver);
     f->lt = fake_cublaslt_open(f->path);
-    assert_int_equal(ig_device_cuda_create_with(f->driver.path, 0, &f->allocator.base, &f->device, &f->error),
-                     INGOT_OK);
-    ig_device_cuda_use_library(f->device, IG_LIBRARY_CUBLASLT, f->path);
-    f->api = f->device->api;
-    assert_int_equal(f->api->stream_create(f->device, &f->stream, &f->error), INGOT_OK);
-    for (int i = 0; i < OPERANDS; i++) {
-        assert_int_equal(f->api->allocate(f->device, MOST * sizeof(float), &f->operands[i], &f->error), INGOT_OK);
-        for (int k = 0; k < MOST; k++)
-            ((float *)f->operands[i])[k] = (float)((7 * k + 3 * i) % 11 - 5);
-    }
+    library_begin(f, IG_LIBRARY_CUBLASLT, IG_LIBRARY_SIZES);
     plain_call(f);
 }
 
-static void end(struct fixture *f) {
-    for (int i = 0; i < OPERANDS; i++)
-        f->api->release(f->device, f->operands[i], MOST * sizeof(float));
-    f->api->stream_destroy(f->device, f->stream);
-    f->api->destroy(f->device);
-    assert_int_equal(f->allocator.live_count, 0);
-    assert_int_equal(f->driver.cuda->live, 0);
-    assert_string_equal(f->driver.cuda->misuse, "");
+static void end(struct library_fixture *f) {
+    library_end(f);
     assert_int_equal(f->lt->live, 0);
     assert_string_equal(f->lt->misuse, "");
 }
 
-static struct ig_launch launch_of(const struct fixture *f) {
-    return (struct ig_launch){.library = &f->call,
-                              .buffers = f->operands,
-                              .n_buffers = OPERANDS,
-                              .dims = f->sizes,
-                              .n_dims = IG_LIBRARY_SIZES};
-}
-
-static enum ingot_status launch(struct fixture *f) {
-    struct ig_launch l = launch_of(f);
-    return f->api->launch(f->device, f->stream, &l, &f->error);
-}
-
-static float at(const struct fixture *f, int operand, int64_t i) {
-    return ((const float *)f->operands[operand])[i];
-}
-
-static float expected(const struct fixture *f, int64_t batch, int64_t row, int64_t column) {
+static float expected(const struct library_fixture *f, int64_t batch, int64_t row, int64_t column) {
     const int64_t *z = f->sizes;
     float sum = 0;
     for (int64_t k = 0; k < z[IG_LIBRARY_DEPTH]; k++) {
         int64_t a = f->call.a_across ? k * z[IG_LIBRARY_A_LD] + row : row * z[IG_LIBRARY_A_LD] + k;
         int64_t b = f->call.b_along ? column * z[IG_LIBRARY_B_LD] + k : k * z[IG_LIBRARY_B_LD] + column;
-        sum += at(f, A, z[IG_LIBRARY_A_OFFSET] + batch * z[IG_LIBRARY_A_STEP] + a) *
-               at(f, B, z[IG_LIBRARY_B_OFFSET] + batch * z[IG_LIBRARY_B_STEP] + b);
+        sum += library_at(f, A, z[IG_LIBRARY_A_OFFSET] + batch * z[IG_LIBRARY_A_STEP] + a) *
+               library_at(f, B, z[IG_LIBRARY_B_OFFSET] + batch * z[IG_LIBRARY_B_STEP] + b);
     }
     if (f->call.addend != IG_LIBRARY_NO_OPERAND)
-        sum += at(f, ADDEND, (batch * z[IG_LIBRARY_ROWS] + row) * z[IG_LIBRARY_COLUMNS] + column);
-    if (f->call.bias != IG_LIBRARY_NO_OPERAND) sum += at(f, BIAS, column);
+        sum += library_at(f, ADDEND, (batch * z[IG_LIBRARY_ROWS] + row) * z[IG_LIBRARY_COLUMNS] + column);
+    if (f->call.bias != IG_LIBRARY_NO_OPERAND) sum += library_at(f, BIAS, column);
     return f->call.activation == IG_LIBRARY_RELU && sum < 0 ? 0 : sum;
 }
 
 /* The results are right, and what lies behind them is as it was. */
-static void assert_right(const struct fixture *f) {
+static void assert_right(const struct library_fixture *f) {
     const int64_t *z = f->sizes;
     int64_t i = 0;
     for (int64_t b = 0; b < z[IG_LIBRARY_BATCH]; b++)
         for (int64_t r = 0; r < z[IG_LIBRARY_ROWS]; r++)
             for (int64_t c = 0; c < z[IG_LIBRARY_COLUMNS]; c++, i++)
-                assert_true(at(f, OUT, i) == expected(f, b, r, c));
-    assert_true(at(f, OUT, i) == (float)((7 * i + 3 * OUT) % 11 - 5));
+                assert_true(library_at(f, OUT, i) == expected(f, b, r, c));
+    assert_true(library_at(f, OUT, i) == library_fill(OUT, i));
 }
 
 /* ---- Products ---------------------------------------------------------------------------------------------------------- */
 
 static void multiplies_in_all_layouts(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     for (int layout = 0; layout < 4; layout++) {
         begin(&f);
         f.call.a_across = layout & 1;
@@ -125,20 +77,20 @@ static void multiplies_in_all_layouts(void **state) {
         f.sizes[IG_LIBRARY_B_LD] = f.call.b_along ? DEPTH + 1 : COLUMNS + 2; /* not dense */
         f.sizes[IG_LIBRARY_B_STEP] = layout == 3 ? 0 : 40;                   /* one for all, or apart */
         f.sizes[IG_LIBRARY_A_OFFSET] = 4;
-        assert_int_equal(launch(&f), INGOT_OK);
+        assert_int_equal(library_launch(&f), INGOT_OK);
         assert_right(&f);
         end(&f);
     }
 }
 
 static void finishes_what_follows(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     f.call.bias = BIAS;
     f.call.addend = ADDEND;
     f.call.activation = IG_LIBRARY_RELU;
     f.call.rounded = 1;
-    assert_int_equal(launch(&f), INGOT_OK);
+    assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.lt->epilogue, CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS);
     assert_int_equal(f.lt->compute, CUBLAS_COMPUTE_32F_FAST_TF32);
@@ -146,10 +98,10 @@ static void finishes_what_follows(void **state) {
 }
 
 static void does_nothing_for_nothing(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     f.sizes[IG_LIBRARY_ROWS] = 0;
-    assert_int_equal(launch(&f), INGOT_OK);
+    assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.lt->products + f.lt->questions, 0);
     end(&f);
@@ -157,17 +109,17 @@ static void does_nothing_for_nothing(void **state) {
 
 /* The library is asked once for the same product, and again where addresses are less aligned. */
 static void asks_once(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     f.call.choice = 1;
     for (int i = 0; i < 3; i++)
-        assert_int_equal(launch(&f), INGOT_OK);
+        assert_int_equal(library_launch(&f), INGOT_OK);
     assert_int_equal(f.lt->questions, 1);
     assert_int_equal(f.lt->alignment, 16);
     assert_int_equal(f.lt->way, 1);
     f.call.choice = 7; /* beyond the last: the last */
     f.operands[A] = (float *)f.operands[A] + 1;
-    assert_int_equal(launch(&f), INGOT_OK);
+    assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     f.operands[A] = (float *)f.operands[A] - 1;
     assert_int_equal(f.lt->questions, 2);
@@ -178,9 +130,9 @@ static void asks_once(void **state) {
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------------- */
 
-static struct ig_list *record(struct fixture *f) {
+static struct ig_list *record(struct library_fixture *f) {
     struct ig_list *list = NULL;
-    struct ig_launch l = launch_of(f);
+    struct ig_launch l = library_launch_of(f);
     assert_int_equal(f->api->list_begin(f->device, f->stream, &f->error), INGOT_OK);
     assert_int_equal(f->api->launch(f->device, f->stream, &l, &f->error), INGOT_OK);
     assert_int_equal(f->api->copy(f->device, f->stream, f->operands[ADDEND], f->operands[OUT], 4, &f->error), INGOT_OK);
@@ -188,12 +140,12 @@ static struct ig_list *record(struct fixture *f) {
     return list;
 }
 
-static enum ingot_status replay(struct fixture *f, struct ig_list *list) {
+static enum ingot_status replay(struct library_fixture *f, struct ig_list *list) {
     return f->api->list_launch(f->device, f->stream, list, &f->error);
 }
 
 static void runs_in_lists(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     f.call.bias = BIAS;
     struct ig_list *list = record(&f);
@@ -203,14 +155,14 @@ static void runs_in_lists(void **state) {
     assert_int_equal(replay(&f, list), INGOT_OK);
     assert_int_equal(ig_device_cuda_calls(f.device) - calls, 3); /* push, launch, pop */
     assert_right(&f);
-    assert_true(at(&f, ADDEND, 0) == at(&f, OUT, 0));
+    assert_true(library_at(&f, ADDEND, 0) == library_at(&f, OUT, 0));
     assert_int_equal(f.driver.cuda->edges, 1);
     f.api->list_destroy(f.device, list);
     end(&f);
 }
 
 static void follows_addresses(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     struct ig_list *list = record(&f);
     f.api->list_patch(f.device, list, 0, A, f.operands[BIAS]);
@@ -240,25 +192,25 @@ static void follows_addresses(void **state) {
 /* ---- What can go wrong ------------------------------------------------------------------------------------------------- */
 
 static void says_what_library_it_looked_for(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     begin(&f);
     ig_device_cuda_use_library(f.device, IG_LIBRARY_CUBLASLT, "libno-such-cublaslt.so.1");
     assert_int_equal(f.api->need_library(f.device, IG_LIBRARY_CUBLASLT, &f.error), INGOT_DEVICE);
     assert_non_null(strstr(f.error.message, "cannot load libno-such-cublaslt.so.1 ("));
-    assert_int_equal(launch(&f), INGOT_DEVICE);
+    assert_int_equal(library_launch(&f), INGOT_DEVICE);
     ig_device_cuda_use_library(f.device, IG_LIBRARY_CUBLASLT, "libm.so.6");
-    assert_int_equal(launch(&f), INGOT_DEVICE);
+    assert_int_equal(library_launch(&f), INGOT_DEVICE);
     assert_non_null(strstr(f.error.message, "the cuBLASLt that was found has no cublasLtCreate"));
     assert_int_equal(f.api->need_library(f.device, IG_LIBRARY_COUNT, &f.error), INGOT_UNSUPPORTED);
     end(&f);
 }
 
 static void refuses_what_the_library_does_not_do(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     for (int i = 0; i < 2; i++) {
         begin(&f);
         f.lt->ways = i ? 0 : -CUBLAS_STATUS_NOT_SUPPORTED;
-        assert_int_equal(launch(&f), INGOT_UNSUPPORTED);
+        assert_int_equal(library_launch(&f), INGOT_UNSUPPORTED);
         assert_string_equal(f.error.message, "cuBLASLt has no way to multiply 2 x 3 x 5 x 4 (f32)");
         assert_null(record(&f));
         assert_int_equal(f.error.status, INGOT_UNSUPPORTED);
@@ -268,7 +220,7 @@ static void refuses_what_the_library_does_not_do(void **state) {
 
 /* Whichever call fails, of the library or the driver: it is said, and nothing is left behind. */
 static void gives_everything_back(void **state) {
-    struct fixture f;
+    struct library_fixture f;
     for (int which = 0; which < 2; which++) {
         bool failed = true;
         for (uint64_t n = 1; failed; n++) {
@@ -282,7 +234,7 @@ static void gives_everything_back(void **state) {
                 f.lt->fail_at = n;
             }
             struct ig_list *list = NULL;
-            struct ig_launch l = launch_of(&f);
+            struct ig_launch l = library_launch_of(&f);
             struct ingot_error ignored;
             enum ingot_status status = f.api->list_begin(f.device, f.stream, &f.error);
             if (status == INGOT_OK) status = f.api->launch(f.device, f.stream, &l, &f.error);
@@ -303,7 +255,7 @@ static void gives_everything_back(void **state) {
 /* ---- Checks of descriptions -------------------------------------------------------------------------------------------- */
 
 static void checks_descriptions(void **state) {
-    struct fixture f = {0};
+    struct library_fixture f = {0};
     plain_call(&f);
     const struct ig_library_call good = f.call;
     assert_null(ig_library_call_error(&good));
@@ -327,21 +279,21 @@ static void checks_descriptions(void **state) {
 }
 
 static void checks_sizes(void **state) {
-    struct fixture f = {0};
+    struct library_fixture f = {0};
     plain_call(&f);
     f.call.bias = BIAS;
     f.call.addend = ADDEND;
-    const size_t exact[OPERANDS] = {4 * BATCH * ROWS * DEPTH, 4 * BATCH * DEPTH * COLUMNS, 4 * BATCH * ROWS * COLUMNS,
-                                    4 * BATCH * ROWS * COLUMNS, 4 * COLUMNS};
+    const size_t exact[LIBRARY_OPERANDS] = {4 * BATCH * ROWS * DEPTH, 4 * BATCH * DEPTH * COLUMNS,
+                                            4 * BATCH * ROWS * COLUMNS, 4 * BATCH * ROWS * COLUMNS, 4 * COLUMNS};
     assert_null(ig_library_sizes_error(&f.call, f.sizes, exact));
-    for (int i = 0; i < OPERANDS; i++) {
-        size_t less[OPERANDS];
+    for (int i = 0; i < LIBRARY_OPERANDS; i++) {
+        size_t less[LIBRARY_OPERANDS];
         memcpy(less, exact, sizeof less);
         less[i] -= 4;
         assert_non_null(ig_library_sizes_error(&f.call, f.sizes, less));
     }
     static const int64_t hostile[] = {-1, INT64_MIN, INT64_MAX, INT32_MAX, (int64_t)INT32_MAX + 1, 1 << 20};
-    const size_t most[OPERANDS] = {4096, 4096, 4096, 4096, 4096};
+    const size_t most[LIBRARY_OPERANDS] = {4096, 4096, 4096, 4096, 4096};
     for (int i = 0; i < IG_LIBRARY_SIZES; i++) {
         for (size_t k = 0; k < sizeof hostile / sizeof *hostile; k++) {
             plain_call(&f);

@@ -1,0 +1,40 @@
+/* A CUDA device on the stand-ins for the driver and one vendor's library, and a call of the library: for tests of bindings. */
+#ifndef TESTS_LIBRARY_FIXTURE_H
+#define TESTS_LIBRARY_FIXTURE_H
+
+#include "base/library.h"
+#include "device/device.h"
+#include "support/counting_allocator.h"
+#include "support/fake_driver.h"
+
+enum { LIBRARY_OPERANDS = 5, LIBRARY_MOST = 1024 }; /* elements of an operand */
+
+struct fake_cublaslt;
+struct fake_cudnn;
+
+struct library_fixture {
+    struct counting_allocator allocator;
+    struct fake_driver driver;
+    char path[4096];          /* the library's */
+    struct fake_cublaslt *lt; /* it, where it is cuBLASLt */
+    struct fake_cudnn *cudnn; /* it, where it is cuDNN */
+    struct ig_device *device;
+    const struct ig_device_api *api;
+    struct ig_stream *stream;
+    struct ig_library_call call;
+    int64_t sizes[IG_LIBRARY_CONV_SIZES];
+    uint32_t n_sizes; /* of this operation */
+    void *operands[LIBRARY_OPERANDS];
+    struct ingot_error error;
+};
+
+/* With `path` filled in; operand i holds library_fill(i, k) at element k. */
+void library_begin(struct library_fixture *f, uint32_t library, uint32_t n_sizes);
+/* Nothing is left with the allocator or the driver, and no call of the driver was wrong. */
+void library_end(struct library_fixture *f);
+float library_fill(int operand, int64_t element);
+float library_at(const struct library_fixture *f, int operand, int64_t element);
+struct ig_launch library_launch_of(const struct library_fixture *f);
+enum ingot_status library_launch(struct library_fixture *f);
+
+#endif
