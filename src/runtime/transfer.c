@@ -81,11 +81,16 @@ static size_t half_of(size_t size) {
     return size / 2 / ALIGNMENT * ALIGNMENT;
 }
 
+/* Helpers copy what is large between the caller's memory and pinned memory, and nothing else. */
+static bool wants_copier(const struct ig_transfer_sizes *sizes) {
+    return sizes->inputs_beside || sizes->outputs_in_parts;
+}
+
 static bool has_means(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
     if (sizes->inputs_beside && !transfer->arrived) return false;
     if (sizes->outputs_beside && !transfer->left[1]) return false;
     if (sizes->outputs_in_parts && !transfer->parts[IG_TRANSFER_PARTS - 1]) return false;
-    return transfer->copier || !(sizes->inputs_beside || sizes->outputs_in_parts);
+    return transfer->copier || !wants_copier(sizes);
 }
 
 bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
@@ -112,7 +117,8 @@ static enum ingot_status reserve_means(struct ig_transfer *transfer, const struc
     struct ig_device *device = transfer->device;
     if (has_means(transfer, sizes)) return INGOT_OK;
     if (sizes->outputs_beside) IG_TRY(reserve_away(transfer, error));
-    if (!transfer->copier) IG_TRY(ig_copier_create(transfer->threads, device->allocator, &transfer->copier, error));
+    if (wants_copier(sizes) && !transfer->copier)
+        IG_TRY(ig_copier_create(transfer->threads, device->allocator, &transfer->copier, error));
     if (sizes->inputs_beside && !transfer->beside) IG_TRY(device->api->stream_create(device, &transfer->beside, error));
     if (sizes->inputs_beside && !transfer->arrived)
         IG_TRY(device->api->event_create(device, false, &transfer->arrived, error));
