@@ -24,7 +24,7 @@ const struct ig_pass ig_passes[] = {
     {"attend", "compute attention in one kernel, on GPUs", 2, false, ig_pass_attend},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
     {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},
-    {"pack", "store weights as the micro-kernels read them", 1, false, ig_pass_pack},
+    {"pack", "store weights as micro-kernels read them, pictures for GPUs in whole loads", 1, false, ig_pass_pack},
     {"fuse", "form regions of nodes, one kernel each", 1, false, ig_pass_fuse},
     {"partition", "make a region of every node that is in none", 0, true, ig_pass_partition},
 };
