@@ -5,6 +5,10 @@
 
 #include <string.h>
 
+#include "kernel/cpu/contract.h"
+#include "kernel/cuda/contract.h"
+#include "kernel/schedules.h"
+
 /* ---- Shorthands ----------------------------------------------------------------------------------------------------- */
 
 int64_t ig_contract_const(const struct ig_contract *c, ig_dim d, int64_t otherwise) {
@@ -407,8 +411,6 @@ static struct ig_kernel *end(struct ig_contract *c) {
     return c->kernel;
 }
 
-typedef bool (*schedule)(struct ig_contract *c);
-
 /* What is asked for, on the way through the schedules. */
 struct asked {
     struct ig_graph *graph;
@@ -419,7 +421,7 @@ struct asked {
 };
 
 /* The candidates of the first schedule that applies, then those of the next one, and so on. */
-static struct ig_kernel *take(struct asked *a, const schedule *schedules) {
+static struct ig_kernel *take(struct asked *a, const ig_contract_schedule *schedules) {
     for (int i = 0; schedules[i]; i++) {
         struct ig_contract *c = begin(a->graph, a->region, a->target, a->choice);
         if (!schedules[i](c)) continue; /* the next one starts afresh */
@@ -433,9 +435,9 @@ static struct ig_kernel *take(struct asked *a, const schedule *schedules) {
 /* Plain code is for what no schedule applies to. */
 struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target, int choice) {
-    static const schedule cpu[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
-    static const schedule cuda[] = {ig_cuda_contract_depthwise, ig_cuda_contract_gemm, NULL};
-    static const schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
+    static const ig_contract_schedule cpu[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
+    static const ig_contract_schedule cuda[] = {ig_cuda_contract_depthwise, ig_cuda_contract_gemm, NULL};
+    static const ig_contract_schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
     struct asked asked = {graph, region, target, choice, false};
     bool is_cuda = ig_target_is_cuda(target);
     if (choice != IG_CHOICE_PLAIN) {

@@ -3,7 +3,7 @@
  *
  * Every contraction is C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n]: for a matrix product as it stands, for a
  * convolution m are the output's positions, k the positions of the kernel and the channels under them, n the output's
- * channels, b images and groups. The problem says where elements of A and B are; the schedule (contract_gemm.c) decides
+ * channels, b images and groups. The problem says where elements of A and B are; the schedule decides
  * which of them are read where they lie and which are copied into panels first.
  */
 #ifndef IG_KERNEL_CONTRACT_H
@@ -61,63 +61,18 @@ void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, 
 /* True where windows may reach beyond the input. */
 bool ig_contract_padded(const struct ig_contract *c);
 
-/* Where a matrix lies in memory with unit stride along its depth (A, of c->dtype) or its columns or depth (B, of a type
- * that micro-kernels convert). */
-struct ig_contract_view {
-    int buffer;      /* -1: nowhere */
-    ig_x base;       /* position of element [0][0] of the batch given */
-    ig_dim stride;   /* between rows of A, or between the elements along B's other axis */
-    bool transposed; /* B: unit stride along the depth */
-};
-struct ig_contract_view ig_contract_view_a(struct ig_contract *c, ig_x b);
-struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b);
-
-/* Copies rows first_row … first_row + rows - 1 of A to `buffer` at row stride lda. */
-void ig_contract_copy_a(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows, int buffer,
-                        ig_x lda);
-/* Copies columns panel*nr … of B to `buffer` as a panel [depth][nr], zeros beyond the last column. */
-void ig_contract_copy_b(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x panel, int nr, int buffer);
-
 /* The rest of the region over `rows` rows and `columns` columns of the tile, whose rows are nr elements apart. */
 void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows,
                           ig_x first_column, ig_x columns, int tile, ig_x tile_at, int nr);
-/* The columns of a product, in panels of nr, and the block of registers that meets them. */
-struct ig_columns {
-    ig_dim panels;
-    int lanes, nr, mr;
-    int element;           /* bytes */
-    int64_t first, second; /* what of the first and second cache may be filled, in bytes */
-};
-void ig_columns_init(struct ig_contract *c, struct ig_columns *out_columns);
-/* True where mr rows, `stride` elements apart, crowd few sets of the first cache (64 sets of at least 8 lines). */
-bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride);
-/* How many vectors of a panel have columns: all but in the last one. As a number for the micro-kernel, and as the set of
- * bits that its description asks for. `whole`: always the whole panel. */
-ig_x ig_columns_vectors(struct ig_contract *c, const struct ig_columns *p, ig_x panel, bool whole);
-uint32_t ig_columns_vector_set(const struct ig_contract *c, const struct ig_columns *p, bool whole);
-/* ig_contract_epilogue over the columns of a panel, apart for full panels and the last one where they differ, so that both
- * have loops of fixed length. */
-void ig_columns_epilogue(struct ig_contract *c, const struct ig_columns *p, struct ig_stmt *body, ig_x b, ig_x panel,
-                         ig_x first_row, ig_x rows, int tile, ig_x tile_at);
-
 /* Stores the region's outputs at c->position, where the contraction's sum is element tile_at of `tile`. */
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at);
 
-/* The schedules. False where one does not apply; then the kernel is as it was. A schedule that knows several ways sets
- * c->choices and takes number c->choice of them, counted in the order of its cost model; where that is beyond the last, it
- * returns true at once. */
+/* Schedules (cpu/contract.h, cuda/contract.h) return false where they do not apply; then the kernel is as it was. One that
+ * knows several ways sets c->choices and takes number c->choice of them, counted in the order of its cost model; where that
+ * is beyond the last, it returns true at once. */
+typedef bool (*ig_contract_schedule)(struct ig_contract *c);
 enum { IG_CONTRACT_MOST_CHOICES = 24 };
-bool ig_contract_gemm(struct ig_contract *c);
-bool ig_contract_lines(struct ig_contract *c);
-bool ig_contract_depthwise(struct ig_contract *c);
 void ig_contract_plain(struct ig_contract *c); /* one element at a time (CUDA: a thread each); always applies */
-/* Those for GPUs: cuda_contract.h. */
-bool ig_cuda_contract_gemm(struct ig_contract *c);
-bool ig_cuda_contract_depthwise(struct ig_contract *c);
-/* Candidates that are calls of a library; false where it has nothing to offer for the region (cuda_library.h). They come
- * behind those of the schedules, to be taken only where they were measured. */
-bool ig_cuda_contract_product(struct ig_contract *c);
-bool ig_cuda_contract_convolution(struct ig_contract *c);
 
 /* Shorthands. */
 /* Reserves scratch for `elements` of c->dtype: a buffer of the loops. */

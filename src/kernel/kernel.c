@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "kernel/cuda.h"
 #include "kernel/lower.h"
+#include "kernel/schedules.h"
 
 typedef struct ig_kernel *(*schedule_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 typedef struct ig_kernel *(*choice_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *,

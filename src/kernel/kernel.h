@@ -6,8 +6,8 @@
 
 #include "base/library.h"
 #include "base/tensor_map.h"
-#include "kernel/cuda_attend.h"
-#include "kernel/cuda_gemm.h"
+#include "kernel/cuda/attend_block.h"
+#include "kernel/cuda/gemm_block.h"
 #include "kernel/loop.h"
 #include "kernel/micro.h"
 
@@ -52,14 +52,6 @@ struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region 
 enum { IG_CHOICE_PLAIN = -1 };
 struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
                                       const struct ig_target *target, int choice);
-/* One per family, each in a file of its own. */
-struct ig_kernel *ig_kernel_map(struct ig_graph *, const struct ig_region *, const struct ig_target *);
-struct ig_kernel *ig_kernel_row(struct ig_graph *, const struct ig_region *, const struct ig_target *);
-struct ig_kernel *ig_kernel_contract(struct ig_graph *, const struct ig_region *, const struct ig_target *, int choice);
-struct ig_kernel *ig_kernel_attend(struct ig_graph *, const struct ig_region *, const struct ig_target *, int choice);
-struct ig_kernel *ig_kernel_window(struct ig_graph *, const struct ig_region *, const struct ig_target *);
-struct ig_kernel *ig_kernel_scan(struct ig_graph *, const struct ig_region *, const struct ig_target *);
-struct ig_kernel *ig_kernel_rest(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 
 /* For kernels that call a library: marks an operand as one that the call wants in another form (a bias rounded to the type of
  * the results, filters with their channels innermost), asks for the mark, and builds that form of the value v. */

@@ -1,7 +1,7 @@
 /*
  * Inside the map family: what a region of elementwise nodes and views stores, as loop nests. A nest is a part: all outputs
  * of one shape, or one operand of a concatenation, which is stored by itself so that nothing is selected. How parts become
- * tiles and loops is the schedule's: map.c for CPUs, cuda_map.c for GPUs.
+ * tiles and loops is the schedule's: cpu/map.c, cuda/map.c.
  */
 #ifndef IG_KERNEL_MAPPING_H
 #define IG_KERNEL_MAPPING_H

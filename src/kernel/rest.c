@@ -6,6 +6,7 @@
 #include "kernel/rest.h"
 
 #include "kernel/lower.h"
+#include "kernel/schedules.h"
 
 struct topk {
     struct ig_graph *graph;

@@ -199,14 +199,25 @@ static void measure(struct ig_row *r) {
 
 /* ---- What is kept between passes --------------------------------------------------------------------------------------- */
 
-/* Marks by bit which passes compute v. A kept value is computed in its first pass only, but that is decided later. */
-static void mark_passes(struct ig_row *r, uint32_t *passes, ig_value v, int pass) {
-    if (v == IG_NO_VALUE || r->pass_of[v] < 0 || passes[v] >> pass & 1) return;
+static void mark_pass(struct ig_row *r, uint32_t *passes, ig_value v, int pass) {
+    if (v == IG_NO_VALUE || passes[v] >> pass & 1) return;
     passes[v] |= (uint32_t)1 << pass;
+    if (r->pass_of[v] < 0 || (r->cache_of[v] >= 0 && pass > r->cache_pass[v])) return;
     const struct ig_node *n = ig_def(r->graph, v);
     if (ig_row_is_reduction(n)) return;
     for (uint32_t i = 0; i < n->n_in; i++)
-        mark_passes(r, passes, n->in[i], pass);
+        mark_pass(r, passes, n->in[i], pass);
+}
+
+uint32_t *ig_row_passes_of(struct ig_row *r) {
+    uint32_t *passes = IG_NEW_ARRAY(r->graph->job, uint32_t, r->graph->values.count);
+    for (uint32_t i = 0; i < r->steps.count; i++)
+        mark_pass(r, passes, r->steps.at[i].in, r->steps.at[i].pass);
+    for (uint32_t i = 0; i < r->region->outputs.count; i++) {
+        ig_value v = r->region->outputs.at[i];
+        if (ig_row_is_space_shape(r, ig_type_of(r->graph, v))) mark_pass(r, passes, v, r->pass_of[v]);
+    }
+    return passes;
 }
 
 bool ig_row_is_expensive(const struct ig_node *n) {
@@ -250,41 +261,6 @@ ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v
             return v;
         }
         v = next;
-    }
-}
-
-static void add_cache(struct ig_row *r, ig_value v) {
-    struct ig_dims *dims = r->k->dims;
-    enum ingot_dtype dtype = ig_dtype_compute(ig_type_of(r->graph, v)->dtype);
-    const char *name = ig_format(r->graph->job, "cache%u", r->k->buffers.count);
-    int64_t lanes = r->columns ? IG_ROW_COLUMNS : 1;
-    r->cache_of[v] = ig_loops_scratch(r->k, dtype, ig_x_dim(r->k, r->scratch), name);
-    ig_dim bytes = ig_dim_mul(dims, r->count, ig_dim_const(dims, lanes * (int64_t)ingot_dtype_size(dtype)));
-    ig_dim line = ig_dim_const(dims, 64);
-    r->scratch = ig_dim_add(dims, r->scratch, ig_dim_mul(dims, ig_dim_ceil_div(dims, bytes, line), line));
-}
-
-static bool output_pass(const struct ig_row *r, ig_value v, int *out_pass) {
-    *out_pass = r->pass_of[v];
-    return ig_row_is_space_shape(r, ig_type_of(r->graph, v));
-}
-
-static void choose_caches(struct ig_row *r) {
-    uint32_t *passes = IG_NEW_ARRAY(r->graph->job, uint32_t, r->graph->values.count);
-    for (uint32_t i = 0; i < r->steps.count; i++)
-        mark_passes(r, passes, r->steps.at[i].in, r->steps.at[i].pass);
-    for (uint32_t i = 0; i < r->region->outputs.count; i++) {
-        int pass;
-        if (output_pass(r, r->region->outputs.at[i], &pass)) mark_passes(r, passes, r->region->outputs.at[i], pass);
-    }
-    for (uint32_t i = 0; i < r->region->nodes.count; i++) {
-        const struct ig_node *n = &r->graph->nodes.at[r->region->nodes.at[i]];
-        bool several = (passes[n->out] & (passes[n->out] - 1)) != 0;
-        if (!several || !ig_row_is_expensive(n) || !ig_row_is_space_shape(r, ig_type_of(r->graph, n->out))) continue;
-        ig_value v = ig_row_widen(r, passes, n->out);
-        if (r->cache_of[v] >= 0) continue;
-        add_cache(r, v);
-        r->cache_pass[v] = __builtin_ctz(passes[v]);
     }
 }
 
@@ -366,8 +342,8 @@ static void lower_stores(struct ig_row *r, int pass) {
     for (uint32_t i = 0; i < r->region->outputs.count; i++) {
         ig_value v = r->region->outputs.at[i];
         const struct ig_type type = *ig_type_of(r->graph, v);
-        int at;
-        bool wide = output_pass(r, v, &at);
+        int at = r->pass_of[v];
+        bool wide = ig_row_is_space_shape(r, &type);
         if (wide ? at != pass : pass != r->passes) continue;
         if (!wide && !ig_row_is_result_shape(r, &type)) r->regular = false;
         if (!r->regular) return;
@@ -444,22 +420,4 @@ void ig_row_finish(struct ig_row *r) {
     ig_dim work = ig_dim_mul(dims, ig_type_elements(dims, &r->space), ig_dim_const(dims, cost));
     r->kernel->work = ig_dim_ceil_div(dims, work, ig_dim_const(dims, 16));
     r->kernel->scratch_bytes = r->scratch;
-}
-
-struct ig_kernel *ig_kernel_row(struct ig_graph *graph, const struct ig_region *region,
-                                const struct ig_target *target) {
-    (void)target;
-    struct ig_row r;
-    ig_row_init(&r, graph, region);
-    if (r.regular) choose_caches(&r);
-    if (!ig_row_prepare(&r, r.columns ? IG_ROW_COLUMNS : 0)) {
-        ig_row_init(&r, graph, region);
-        ig_row_staged(&r);
-    } else if (r.columns) {
-        ig_row_columns(&r);
-    } else {
-        ig_row_lines(&r);
-    }
-    ig_row_finish(&r);
-    return r.kernel;
 }

@@ -4,10 +4,10 @@
  * the passes before it. The row stays in the cache between the passes, so memory is read once; what is expensive and
  * needed again is kept in scratch memory.
  *
- *   row_lines.c    the innermost axis is reduced: a row at a time, accumulators in registers
- *   row_columns.c  the innermost axis is kept: a block of neighbouring rows at a time, accumulators in arrays
- *   cuda_row.c, cuda_columns.c   the same for GPUs
- *   row_staged.c   any region: one reduction after the other, results in scratch memory, one thread
+ *   cpu/row_lines.c    the innermost axis is reduced: a row at a time, accumulators in registers
+ *   cpu/row_columns.c  the innermost axis is kept: a block of neighbouring rows at a time, accumulators in arrays
+ *   cuda/row.c, cuda/row_columns.c   the same for GPUs
+ *   row_staged.c       any region: one reduction after the other, results in scratch memory, one thread
  */
 #ifndef IG_KERNEL_ROW_H
 #define IG_KERNEL_ROW_H
@@ -84,6 +84,8 @@ bool ig_row_is_space_shape(const struct ig_row *r, const struct ig_type *type);
 bool ig_row_is_reduction(const struct ig_node *n);
 /* Worth keeping where several passes need it. */
 bool ig_row_is_expensive(const struct ig_node *n);
+/* By value: the passes that compute it, as bits; what is kept (cache_of) is computed in one of them. */
+uint32_t *ig_row_passes_of(struct ig_row *r);
 /* From a value to the last one that follows from it alone and is needed in the same passes (bits, by value). */
 ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v);
 
@@ -96,8 +98,7 @@ bool ig_row_prepare(struct ig_row *r, int lanes);
 /* Completes the kernel: work, scratch. */
 void ig_row_finish(struct ig_row *r);
 
-void ig_row_lines(struct ig_row *r);
-void ig_row_columns(struct ig_row *r);
+/* The schedule that is always there: row_staged.c. */
 void ig_row_staged(struct ig_row *r);
 
 #endif

@@ -11,6 +11,7 @@
 #include "kernel/scan.h"
 
 #include "kernel/lower.h"
+#include "kernel/schedules.h"
 
 enum {
     CHUNK = 128,

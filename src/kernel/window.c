@@ -1,16 +1,11 @@
 /*
- * Pooling: a window moves over the spatial axes and leaves its maximum, where that is, its sum or its average.
- *
- * Channels last, a tile is one row of the output over a chunk of channels; the channels' running results lie in a small
- * array and every position of a window is one vector loop over it. Otherwise a tile is one plane and results are
- * computed one by one. Windows are cut to the input by the bounds of their loops, so that borders cost no selection.
+ * Pooling: a window moves over the spatial axes and leaves its maximum, where that is, its sum or its average. What one
+ * place of the output takes; the loops over places are the schedule's. See window.h.
  */
 #include <math.h>
 #include <string.h>
 
 #include "kernel/window.h"
-
-enum { CHUNK = 64 };
 
 static ig_x num(struct ig_window *w, int64_t i) {
     return ig_x_index(w->k, i);
@@ -229,56 +224,11 @@ void ig_window_store(struct ig_window *w, struct ig_stmt *body) {
     w->lower.known = NULL;
 }
 
-/* ---- Tiles ------------------------------------------------------------------------------------------------------------ */
+/* ---- The kernel ----------------------------------------------------------------------------------------------------------- */
 
 struct ig_stmt *ig_window_tiles(struct ig_window *w, ig_dim tiles, ig_x *out_tile) {
     w->kernel->tiles = tiles;
     return ig_s_for(w->k, NULL, IG_FOR_TILE, num(w, 0), dim(w, tiles), num(w, 1), out_tile);
-}
-
-/* A tile: image, chunk of channels, all but the last spatial index (of one axis: that too). */
-static void emit_channels_last(struct ig_window *w) {
-    struct ig_loops *k = w->k;
-    struct ig_dims *dims = k->dims;
-    const struct ig_type *out = ig_type_of(w->graph, w->node.out);
-    ig_dim channels = out->dim[w->spatial + 1], chunks = ig_dim_ceil_div(dims, channels, ig_dim_const(dims, CHUNK));
-    int outer = w->spatial == 1 ? 1 : w->spatial - 1;
-    struct ig_type space = {.dtype = out->dtype, .rank = outer};
-    memcpy(space.dim, out->dim + 1, (size_t)outer * sizeof *space.dim);
-    ig_dim rows = ig_dim_product(dims, space.dim, outer);
-    ig_x tile;
-    struct ig_stmt *body = ig_window_tiles(w, ig_dim_mul(dims, ig_dim_mul(dims, out->dim[0], chunks), rows), &tile);
-    ig_lower_split(&w->lower, &space, ig_x_mod(k, tile, dim(w, rows)), w->at);
-    ig_x rest = ig_x_div(k, tile, dim(w, rows));
-    w->image = ig_x_div(k, rest, dim(w, chunks));
-    ig_x first = ig_x_mul(k, ig_x_mod(k, rest, dim(w, chunks)), num(w, CHUNK));
-    w->lanes = ig_x_min(k, num(w, CHUNK), ig_x_sub(k, dim(w, channels), first));
-    w->base = num(w, 0);
-    w->lane_kind = IG_FOR_SIMD;
-    w->channel = first;
-    w->best = ig_loops_local(k, w->dtype, CHUNK, "best");
-    if (ig_window_is_argmax(w)) w->place = ig_loops_local(k, INGOT_I64, CHUNK, "place");
-    if (w->spatial > 1) {
-        body = loop(w, body, IG_FOR_SERIAL, dim(w, out->dim[w->spatial]), &w->at[w->spatial - 1]);
-    }
-    ig_window_begin(w, body);
-    ig_window_visit(w, body);
-    ig_window_store(w, body);
-}
-
-/* A tile: image, channel. */
-static void emit_channels_first(struct ig_window *w) {
-    struct ig_loops *k = w->k;
-    const struct ig_type *out = ig_type_of(w->graph, w->node.out);
-    ig_x tile;
-    struct ig_stmt *body = ig_window_tiles(w, ig_dim_mul(k->dims, out->dim[0], out->dim[1]), &tile);
-    w->image = ig_x_div(k, tile, dim(w, out->dim[1]));
-    w->channel = ig_x_mod(k, tile, dim(w, out->dim[1]));
-    for (int i = 0; i < w->spatial; i++)
-        body = loop(w, body, IG_FOR_SERIAL, dim(w, out->dim[i + 2]), &w->at[i]);
-    ig_window_begin(w, body);
-    ig_window_visit(w, body);
-    ig_window_store(w, body);
 }
 
 void ig_window_init(struct ig_window *w, struct ig_graph *graph, const struct ig_region *region) {
@@ -310,18 +260,4 @@ void ig_window_finish(struct ig_window *w, int lanes) {
         taps = ig_dim_mul(dims, taps, ig_dim_const(dims, w->axis[i].taps));
     w->kernel->work = ig_dim_ceil_div(dims, taps, ig_dim_const(dims, lanes));
     w->kernel->scratch_bytes = ig_dim_const(dims, 0);
-}
-
-struct ig_kernel *ig_kernel_window(struct ig_graph *graph, const struct ig_region *region,
-                                   const struct ig_target *target) {
-    struct ig_window *w = IG_NEW(graph->job, struct ig_window);
-    ig_window_init(w, graph, region);
-    w->kernel->tactic = w->last ? "window, vectors of channels" : "window, one by one";
-    if (w->last) {
-        emit_channels_last(w);
-    } else {
-        emit_channels_first(w);
-    }
-    ig_window_finish(w, w->last ? ig_micro_lanes(target, w->dtype) : 1);
-    return w->kernel;
 }

@@ -1,5 +1,5 @@
 /*
- * Inside the window family: what is common to its schedules, window.c for CPUs and cuda_window.c for GPUs. A schedule
+ * Inside the window family: what is common to its schedules, cpu/window.c and cuda/window.c. A schedule
  * makes loops around ig_window_begin, ig_window_visit and ig_window_store, which do one place of the output: one element,
  * or one for each of some neighbouring channels, whose running results lie in a small array.
  */

@@ -4,7 +4,7 @@
  * Requires:   nothing; works on CPUs too, where it changes nothing.
  * Guarantees: nothing is rewritten. The graph is marked, and so are those that later passes make of it.
  *
- * What is here too is which attentions these are: on GPUs, where the kernel (kernel/attend_cuda.c) has the queries, keys
+ * What is here too is which attentions these are: on GPUs, where the kernel (kernel/cuda/attend.c) has the queries, keys
  * and values in the form that it copies, rows of 16-byte pieces in memory. Else the two products and the softmax between
  * them are regions of their own. What is asked here is what pays; the kernel asks its own questions and has an answer to
  * all of them.

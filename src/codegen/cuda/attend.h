@@ -4,7 +4,7 @@
 #define IG_CODEGEN_CUDA_ATTEND_H
 
 #include "base/text.h"
-#include "kernel/cuda_attend.h"
+#include "kernel/cuda/attend_block.h"
 
 /*
  * Declares, to be called by all threads of the block, with float arrays of each thread's own (`state`: twice the layout's

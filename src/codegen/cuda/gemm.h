@@ -4,7 +4,7 @@
 #define IG_CODEGEN_CUDA_GEMM_H
 
 #include "base/text.h"
-#include "kernel/cuda_gemm.h"
+#include "kernel/cuda/gemm_block.h"
 
 /*
  * Declares gemm::multiply, to be called by all threads of the block:

@@ -1,12 +1,20 @@
 /*
- * Contractions on GPUs: what the parts of their schedule share. cuda_contract.c makes the loops, cuda_contract_operand.c
- * finds out where operands lie, cuda_contract_choose.c chooses the tiles.
+ * Contractions on GPUs: the schedules, and what their parts share. contract.c makes the loops of a matrix product,
+ * contract_operand.c finds out where operands lie, contract_choose.c chooses the tiles.
  */
 #ifndef IG_KERNEL_CUDA_CONTRACT_H
 #define IG_KERNEL_CUDA_CONTRACT_H
 
 #include "kernel/contract.h"
-#include "kernel/cuda_gemm.h"
+#include "kernel/cuda/gemm_block.h"
+
+/* The schedules, as in kernel/contract.h. */
+bool ig_cuda_contract_gemm(struct ig_contract *c);
+bool ig_cuda_contract_depthwise(struct ig_contract *c);
+/* Candidates that are calls of a library; false where it has nothing to offer for the region (library.h). They come behind
+ * those of the schedules, to be taken only where they were measured. */
+bool ig_cuda_contract_product(struct ig_contract *c);
+bool ig_cuda_contract_convolution(struct ig_contract *c);
 
 /* Where an operand lies, for the template's copies. */
 struct ig_cuda_source {

@@ -8,9 +8,9 @@
  *
  * Each thread sums every so many-th element and the partial sums are added as a tree, so that long sums lose no digits.
  */
-#include "kernel/cuda.h"
+#include "kernel/cuda/row.h"
 
-#include "kernel/cuda_row.h"
+#include "kernel/schedules.h"
 
 enum {
     TEAM_ROW = 1024, /* elements up to which a row is a team's */
@@ -80,32 +80,10 @@ static void choose_team_threads(struct lines *l) {
 
 /* ---- What is kept in registers ----------------------------------------------------------------------------------------- */
 
-/* Marks by bit which passes compute v, where what is kept is computed once. */
-static void mark(struct ig_row *r, uint32_t *passes, ig_value v, int pass) {
-    if (v == IG_NO_VALUE || passes[v] >> pass & 1) return;
-    passes[v] |= (uint32_t)1 << pass;
-    if (r->pass_of[v] < 0 || (r->cache_of[v] >= 0 && pass > r->cache_pass[v])) return;
-    const struct ig_node *n = ig_def(r->graph, v);
-    if (ig_row_is_reduction(n)) return;
-    for (uint32_t i = 0; i < n->n_in; i++)
-        mark(r, passes, n->in[i], pass);
-}
-
-static uint32_t *mark_all(struct ig_row *r) {
-    uint32_t *passes = IG_NEW_ARRAY(r->graph->job, uint32_t, r->graph->values.count);
-    for (uint32_t i = 0; i < r->steps.count; i++)
-        mark(r, passes, r->steps.at[i].in, r->steps.at[i].pass);
-    for (uint32_t i = 0; i < r->region->outputs.count; i++) {
-        ig_value v = r->region->outputs.at[i];
-        if (ig_row_is_space_shape(r, ig_type_of(r->graph, v))) mark(r, passes, v, r->pass_of[v]);
-    }
-    return passes;
-}
-
 /* Keeps v, or what alone follows from it, where several passes need it. */
 static void keep(struct lines *l, ig_value v, int *inout_room) {
     struct ig_row *r = l->r;
-    const uint32_t *passes = mark_all(r);
+    const uint32_t *passes = ig_row_passes_of(r);
     bool several = (passes[v] & (passes[v] - 1)) != 0;
     if (!several || *inout_room <= 0 || !ig_row_is_space_shape(r, ig_type_of(r->graph, v))) return;
     if (r->pass_of[v] >= 0) v = ig_row_widen(r, passes, v);

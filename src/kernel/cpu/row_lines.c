@@ -1,7 +1,7 @@
 /*
  * Rows whose innermost axis is reduced: each row by itself, its accumulators in vector registers. See row.h.
  */
-#include "kernel/row.h"
+#include "kernel/cpu/row.h"
 
 enum { PARTIAL = 4096 }; /* elements of a partial sum */
 

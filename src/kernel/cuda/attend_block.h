@@ -8,10 +8,10 @@
  * sums [parts][rows], in floats. Parts are the warps_n ones of a block, or, where the `split` blocks of a cluster divide the
  * keys between them, those of all of them, in the first block.
  */
-#ifndef IG_KERNEL_CUDA_ATTEND_H
-#define IG_KERNEL_CUDA_ATTEND_H
+#ifndef IG_KERNEL_CUDA_ATTEND_BLOCK_H
+#define IG_KERNEL_CUDA_ATTEND_BLOCK_H
 
-#include "kernel/cuda_gemm.h"
+#include "kernel/cuda/gemm_block.h"
 
 enum { IG_CUDA_ATTEND_PAD = 4 };
 

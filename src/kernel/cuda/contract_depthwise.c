@@ -4,7 +4,7 @@
  * neighbouring threads read neighbouring channels, and what their windows share comes from the cache. Of large windows it is
  * the taps of a row where there are many blocks: all would take so many registers that a multiprocessor has room for two.
  */
-#include "kernel/cuda_contract.h"
+#include "kernel/cuda/contract.h"
 
 enum { THREADS = 128, MOST_TAPS = 81, MOST_AT_ONCE = 25, FEW_BLOCKS = 2 * 132 };
 

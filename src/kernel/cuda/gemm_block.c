@@ -1,5 +1,5 @@
 /* The sizes that follow from the description of a block's matrix product. */
-#include "kernel/cuda_gemm.h"
+#include "kernel/cuda/gemm_block.h"
 
 enum { GROUP = 128, PRODUCER = 32 }; /* threads */
 

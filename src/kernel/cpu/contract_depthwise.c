@@ -5,7 +5,7 @@
  * sum; the output's columns whose windows lie inside are done several at a time by the micro-kernel with all kernel
  * columns, the few at the borders one by one with those kernel columns that are inside.
  */
-#include "kernel/contract.h"
+#include "kernel/cpu/contract.h"
 #include "kernel/taps.h"
 
 struct depthwise {

@@ -3,7 +3,7 @@
  * an element as a function of its line and its depth.
  */
 #include "kernel/affine.h"
-#include "kernel/cuda_contract.h"
+#include "kernel/cuda/contract.h"
 
 enum { MOST_TAPS = 16 }; /* along an axis of a window that the template copies */
 

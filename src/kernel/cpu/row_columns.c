@@ -2,7 +2,7 @@
  * Rows whose innermost axis is kept (a mean over the pixels of a channels-last picture, a sum over the first axis): a
  * block of neighbouring rows at once, one lane each; accumulators are small arrays. See row.h.
  */
-#include "kernel/row.h"
+#include "kernel/cpu/row.h"
 
 enum { PARTIAL = 256 }; /* elements of a partial sum */
 

@@ -5,6 +5,8 @@
  */
 #include "kernel/mapping.h"
 
+#include "kernel/schedules.h"
+
 enum {
     TILE_ELEMENTS = 8192, /* of simple work: some microseconds */
     LANES = 16,

@@ -1,6 +1,6 @@
 /*
- * Contractions by vendors' libraries (base/library.h): what the candidates of cuBLASLt (cuda_library_product.c) and of cuDNN
- * (cuda_library_conv.c) share. They stand beside the generated ones, for regions that are nothing but a contraction with what
+ * Contractions by vendors' libraries (base/library.h): what the candidates of cuBLASLt (library_product.c) and of cuDNN
+ * (library_conv.c) share. They stand beside the generated ones, for regions that are nothing but a contraction with what
  * the libraries can do after it:
  *
  *     cast(activation(addend + (bias + contraction)))      in any order of the sums, each part but the contraction optional
@@ -11,7 +11,7 @@
 #ifndef IG_KERNEL_CUDA_LIBRARY_H
 #define IG_KERNEL_CUDA_LIBRARY_H
 
-#include "kernel/cuda_contract.h"
+#include "kernel/cuda/contract.h"
 
 struct ig_library_region {
     struct ig_contract *c;

@@ -2,9 +2,8 @@
  * Pooling on GPUs: a thread for each element of the output, or, channels last, for as many neighbouring channels as one
  * access of 16 bytes holds. Small windows are unrolled, so that all their loads are under way at once. See window.h.
  */
-#include "kernel/cuda.h"
-
 #include "kernel/window.h"
+#include "kernel/schedules.h"
 
 enum { THREADS = 128, MOST_TAPS = 32 };
 

@@ -11,8 +11,8 @@
  * stay in registers and are shown, a warp's to itself, `part` columns at a time, in a tile behind the stages; each group has its own where
  * they take turns.
  */
-#ifndef IG_KERNEL_CUDA_GEMM_H
-#define IG_KERNEL_CUDA_GEMM_H
+#ifndef IG_KERNEL_CUDA_GEMM_BLOCK_H
+#define IG_KERNEL_CUDA_GEMM_BLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * neighbouring columns, which a warp reads side by side, and shares the rows of each out among its warps. The threads'
  * partial results meet in shared memory. See row.h.
  */
-#include "kernel/cuda_row.h"
+#include "kernel/cuda/row.h"
 
 enum {
     THREADS = 256,

@@ -8,10 +8,9 @@
  * Micikevicius, "Optimizing matrix transpose in CUDA", 2009). The array's lines are an element longer than the block's, so
  * that a column lies in as many banks as it has elements.
  */
-#include "kernel/cuda.h"
-
 #include "kernel/affine.h"
 #include "kernel/mapping.h"
+#include "kernel/schedules.h"
 
 enum {
     LANES = 16,

@@ -1,6 +1,6 @@
-/* Matrix products and pointwise convolutions by cuBLASLt; see cuda_library.h. */
+/* Matrix products and pointwise convolutions by cuBLASLt; see library.h. */
 #include "kernel/affine.h"
-#include "kernel/cuda_library.h"
+#include "kernel/cuda/library.h"
 
 enum { CHOICES = 4 }; /* of the library, that are worth measuring */
 

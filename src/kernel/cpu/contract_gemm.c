@@ -15,7 +15,7 @@
  */
 #include <string.h>
 
-#include "kernel/contract.h"
+#include "kernel/cpu/contract.h"
 
 /* A division of the work into tiles, with its cost by the model. */
 struct tiling {

@@ -2,7 +2,7 @@
  * What schedules that were made for CPUs need before the threads of a block can share them: tiles without any vector loop
  * become the rounds of one, so that each thread has a tile of its own.
  */
-#include "kernel/cuda.h"
+#include "kernel/schedules.h"
 
 /* True where the threads of a block would do something together: vector loops, calls, templates. */
 static bool is_shared(const struct ig_stmt *s) {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernel/affine.h"
-#include "kernel/contract.h"
+#include "kernel/cpu/contract.h"
 
 /* ---- Where they lie ------------------------------------------------------------------------------------------------- */
 

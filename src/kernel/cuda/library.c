@@ -1,5 +1,5 @@
-/* What follows a contraction, as libraries do it; see cuda_library.h. */
-#include "kernel/cuda_library.h"
+/* What follows a contraction, as libraries do it; see library.h. */
+#include "kernel/cuda/library.h"
 
 #include "ir/eval.h"
 

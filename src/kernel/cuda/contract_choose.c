@@ -6,7 +6,7 @@
  * copies are shared by the blocks that are on the multiprocessor together. The constants are fitted to what 240 products in
  * f16 took on an H100: on average the model is 8% off, and its choice 2% slower than the best.
  */
-#include "kernel/cuda_contract.h"
+#include "kernel/cuda/contract.h"
 
 enum { PROCESSORS = 132, MOST_SPLIT = 8, FEW_STAGES = 4, MOST_UNROLLED = 9, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
 

@@ -1,9 +1,9 @@
 /*
- * Convolutions over one or two axes by cuDNN; see cuda_library.h. Its filters have their channels innermost: weights, which
+ * Convolutions over one or two axes by cuDNN; see library.h. Its filters have their channels innermost: weights, which
  * the pack pass has made a matrix of (pass/pack.c), are turned around when the engine is written.
  */
 #include "ir/build.h"
-#include "kernel/cuda_library.h"
+#include "kernel/cuda/library.h"
 
 enum { CHOICES = 4 }; /* of the library, that are worth measuring */
 

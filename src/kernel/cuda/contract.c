@@ -10,7 +10,7 @@
  * then its rows: each adds up its share through distributed shared memory, in a fixed order, and does the rest of the region
  * on it. So results are the same from run to run.
  */
-#include "kernel/cuda_contract.h"
+#include "kernel/cuda/contract.h"
 
 #include "kernel/affine.h"
 

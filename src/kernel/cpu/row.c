@@ -1,0 +1,49 @@
+/*
+ * The row family on CPUs: what is kept between passes, and which of the schedules it is. See row.h.
+ */
+#include "kernel/cpu/row.h"
+
+#include "kernel/schedules.h"
+
+static void add_cache(struct ig_row *r, ig_value v) {
+    struct ig_dims *dims = r->k->dims;
+    enum ingot_dtype dtype = ig_dtype_compute(ig_type_of(r->graph, v)->dtype);
+    const char *name = ig_format(r->graph->job, "cache%u", r->k->buffers.count);
+    int64_t lanes = r->columns ? IG_ROW_COLUMNS : 1;
+    r->cache_of[v] = ig_loops_scratch(r->k, dtype, ig_x_dim(r->k, r->scratch), name);
+    ig_dim bytes = ig_dim_mul(dims, r->count, ig_dim_const(dims, lanes * (int64_t)ingot_dtype_size(dtype)));
+    ig_dim line = ig_dim_const(dims, 64);
+    r->scratch = ig_dim_add(dims, r->scratch, ig_dim_mul(dims, ig_dim_ceil_div(dims, bytes, line), line));
+}
+
+/* Everything expensive that several passes need. */
+static void choose_caches(struct ig_row *r) {
+    const uint32_t *passes = ig_row_passes_of(r);
+    for (uint32_t i = 0; i < r->region->nodes.count; i++) {
+        const struct ig_node *n = &r->graph->nodes.at[r->region->nodes.at[i]];
+        bool several = (passes[n->out] & (passes[n->out] - 1)) != 0;
+        if (!several || !ig_row_is_expensive(n) || !ig_row_is_space_shape(r, ig_type_of(r->graph, n->out))) continue;
+        ig_value v = ig_row_widen(r, passes, n->out);
+        if (r->cache_of[v] >= 0) continue;
+        add_cache(r, v);
+        r->cache_pass[v] = __builtin_ctz(passes[v]);
+    }
+}
+
+struct ig_kernel *ig_kernel_row(struct ig_graph *graph, const struct ig_region *region,
+                                const struct ig_target *target) {
+    (void)target;
+    struct ig_row r;
+    ig_row_init(&r, graph, region);
+    if (r.regular) choose_caches(&r);
+    if (!ig_row_prepare(&r, r.columns ? IG_ROW_COLUMNS : 0)) {
+        ig_row_init(&r, graph, region);
+        ig_row_staged(&r);
+    } else if (r.columns) {
+        ig_row_columns(&r);
+    } else {
+        ig_row_lines(&r);
+    }
+    ig_row_finish(&r);
+    return r.kernel;
+}
