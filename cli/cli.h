@@ -59,4 +59,8 @@ void *cli_resize(void *old, size_t count, size_t size);
 char *cli_strdup(const char *text);
 char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* ---- clock.c */
+
+double now_ms(void); /* since some moment; runs on whatever becomes of the time of day */
+
 #endif

@@ -18,6 +18,8 @@ struct inspected {
     struct ingot_error problem; /* why memory is not known */
 };
 
+/* ---- inspect_text.c */
+
 /* Lookups that take what is missing or of another type as empty. */
 const char *json_text(const json_t *object, const char *key);
 json_int_t json_number(const json_t *object, const char *key);
@@ -27,6 +29,8 @@ char *json_joined(const json_t *array);
 const json_t *region_of_kernel(const json_t *explanation, size_t index);
 /* "f32[batch,3,224,224]"; to be freed. */
 char *info_type_text(const struct ingot_tensor_info *info);
+
+/* ---- The parts: inspect_engine.c, inspect_html.c, inspect_model.c */
 
 void inspect_engine_print(const struct inspected *engine);
 void inspect_kernels_print(const json_t *explanation);

@@ -5,35 +5,6 @@
 
 #include "inspect.h"
 
-const char *json_text(const json_t *object, const char *key) {
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
-json_int_t json_number(const json_t *object, const char *key) {
-    return json_integer_value(json_object_get(object, key));
-}
-
-char *json_joined(const json_t *array) {
-    char *text = cli_strdup("");
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        const char *part = json_string_value(json_array_get(array, i));
-        char *longer = cli_format("%s%s%s", text, i ? ", " : "", part ? part : "");
-        free(text);
-        text = longer;
-    }
-    return text;
-}
-
-const json_t *region_of_kernel(const json_t *explanation, size_t index) {
-    const json_t *regions = json_object_get(explanation, "regions");
-    for (size_t i = 0; i < json_array_size(regions); i++) {
-        const json_t *region = json_array_get(regions, i), *kernel = json_object_get(region, "kernel");
-        if (json_is_integer(kernel) && (size_t)json_integer_value(kernel) == index) return region;
-    }
-    return NULL;
-}
-
 static void print_infos(const char *title, const struct ingot_tensor_info *infos, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char *type = info_type_text(&infos[i]);

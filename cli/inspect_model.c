@@ -4,19 +4,6 @@
 
 #include "inspect.h"
 
-char *info_type_text(const struct ingot_tensor_info *info) {
-    char *text = cli_format("%s[", ingot_dtype_name(info->dtype));
-    for (int i = 0; i < info->rank; i++) {
-        char *longer = info->dims[i] >= 0 ? cli_format("%s%s%lld", text, i ? "," : "", (long long)info->dims[i])
-                                          : cli_format("%s%s%s", text, i ? "," : "", info->symbols[i]);
-        free(text);
-        text = longer;
-    }
-    char *closed = cli_format("%s]", text);
-    free(text);
-    return closed;
-}
-
 /* The graph's text form comes in pieces; a line is looked at when it is whole. */
 struct counting {
     char *line;

@@ -1,12 +1,13 @@
 /* Progress; see progress.h. */
 #include "progress.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "session.h"
+#include "cli.h"
 
 struct progress {
     bool terminal, open;

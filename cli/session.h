@@ -102,7 +102,6 @@ void build_arguments_free(struct build_arguments *arguments);
 /* "…/model.onnx" for a folder that has one, else the path itself; to be freed. */
 char *model_path(const char *path);
 bool is_engine_path(const char *path); /* ends in .ingot */
-double now_ms(void);
 
 struct session {
     struct ingot_engine *engine;
