@@ -4,6 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Under AddressSanitizer, what is not handed out may not be touched, and a gap follows each thing that is. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CHECKED_ARENAS
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define CHECKED_ARENAS
+#endif
+
+#ifdef CHECKED_ARENAS
+#include <sanitizer/asan_interface.h>
+#define GAP 16u
+#define FORBID(memory, size) ASAN_POISON_MEMORY_REGION(memory, size)
+#define PERMIT(memory, size) ASAN_UNPOISON_MEMORY_REGION(memory, size)
+#else
+#define GAP 0u
+#define FORBID(memory, size) ((void)0)
+#define PERMIT(memory, size) ((void)0)
+#endif
+
 #define BLOCK_ALIGNMENT 64u
 #define FIRST_BLOCK ((size_t)16 << 10)
 #define LARGEST_BLOCK ((size_t)1 << 20)
@@ -55,6 +75,7 @@ void ig_arena_init(struct ig_arena *arena, const struct ingot_allocator *allocat
 void ig_arena_deinit(struct ig_arena *arena) {
     for (struct ig_arena_block *block = arena->head, *next; block; block = next) {
         next = block->next;
+        PERMIT(block, block->size);
         ig_release(arena->allocator, block, block->size);
     }
     arena->head = NULL;
@@ -81,6 +102,7 @@ static struct ig_arena_block *add_block(struct ig_arena *arena, size_t size) {
     if (!block) return NULL;
     block->size = own ? total : usual;
     block->used = header;
+    FORBID((char *)block + header, block->size - header);
     if (own && head) {
         block->next = head->next;
         head->next = block;
@@ -102,7 +124,8 @@ void *ig_arena_alloc(struct ig_arena *arena, size_t size) {
         start = place(block, size, alignment);
     }
     block->used = start + (size ? size : 1); /* distinct addresses even for empty things */
-    if (block->used > block->size) block->used = block->size;
+    block->used = block->size - block->used > GAP ? block->used + GAP : block->size;
+    PERMIT((char *)block + start, size);
     return (char *)block + start; /* blocks come zeroed and nothing is handed out twice */
 }
 
