@@ -256,6 +256,43 @@ static void asks_for_much_shared_memory(void **state) {
     end(&f);
 }
 
+/* The driver reads the parameters that a kernel takes: no more than a plan has. */
+static void compares_parameters(void **state) {
+    struct fixture f;
+    begin(&f);
+    void *a = NULL;
+    assert_int_equal(f.api->allocate(f.device, 64, &a, &f.error), INGOT_OK);
+    struct ig_launch launch = twice(&f, NULL, NULL, 0);
+    void *buffers[] = {a};
+    const int64_t dims[] = {16};
+    launch.buffers = buffers, launch.n_buffers = 1;
+    launch.dims = dims, launch.n_dims = 1;
+    launch.tiles = 1;
+    assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
+    launch.n_dims = 0;
+    assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_BAD_ENGINE);
+    assert_says(&f, "kernel 'twice' takes 8 bytes as parameter 3 of 3, its plan has 0 for it");
+    launch.name = "map"; /* 7 numbers and a tensor map */
+    launch.n_buffers = 1, launch.n_dims = 5;
+    assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_BAD_ENGINE);
+    assert_says(&f, "kernel 'map' takes 128 bytes as parameter 7 of 8, its plan has 8 for it");
+    f.api->release(f.device, a, 64);
+    end(&f);
+}
+
+static void refuses_blocks_that_no_gpu_has(void **state) {
+    struct fixture f;
+    begin(&f);
+    struct ig_launch launch = twice(&f, NULL, NULL, 0);
+    static const uint32_t wrong[] = {0, 1025, UINT32_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        launch.threads = wrong[i];
+        assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_INVALID_ARGUMENT);
+        assert_says(&f, "threads in a block, which has 1 to 1024");
+    }
+    end(&f);
+}
+
 /* Headers of cubins cut short and with wild offsets are refused, whatever byte is changed: the sanitizers watch. */
 static void checks_cubins(void **state) {
     struct gpu_code code = {0};
@@ -635,6 +672,8 @@ int main(void) {
         cmocka_unit_test(loads_code_once),
         cmocka_unit_test(holds_many_functions),
         cmocka_unit_test(asks_for_much_shared_memory),
+        cmocka_unit_test(compares_parameters),
+        cmocka_unit_test(refuses_blocks_that_no_gpu_has),
         cmocka_unit_test(checks_cubins),
         cmocka_unit_test(says_how_much_memory_there_is),
         cmocka_unit_test(launches_a_list_with_one_call),

@@ -363,6 +363,15 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *out_offset, size_t *out_size) {
+    const struct fake_kernel *kernel = (const struct fake_kernel *)function;
+    CALL(true);
+    if (index >= kernel->n_parameters) return CUDA_ERROR_INVALID_VALUE;
+    *out_offset = 8 * index;
+    *out_size = index < kernel->n_parameters - kernel->n_maps ? 8 : sizeof(CUtensorMap);
+    return CUDA_SUCCESS;
+}
+
 /* What goes wrong is told by the next wait for a stream. */
 static void run_kernel(CUfunction function, unsigned grid, unsigned threads, unsigned shared, void **parameters) {
     const struct fake_kernel *kernel = (const struct fake_kernel *)function;

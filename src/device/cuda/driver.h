@@ -14,6 +14,8 @@
 #define IG_CUDA_OLDEST_DRIVER 12000
 /* The oldest driver whose graphs have edges of several kinds. */
 #define IG_CUDA_EDGES_DRIVER 12030
+/* From here on, functions tell what parameters they take. */
+#define IG_CUDA_PARAMETERS_DRIVER 12040
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -199,12 +201,18 @@ typedef struct {
     F(cuGraphAddDependencies, "cuGraphAddDependencies_v2", \
       (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))
 
+/* NULL in drivers older than IG_CUDA_PARAMETERS_DRIVER. */
+#define IG_CUDA_PARAMETERS_FUNCTIONS(F)         \
+    F(cuFuncGetParamInfo, "cuFuncGetParamInfo", \
+      (CUfunction function, size_t index, size_t * out_offset, size_t * out_size))
+
 struct ig_cuda_driver {
     void *library;
     int version; /* the newest CUDA that it knows: 13000 is 13.0 */
 #define IG_CUDA_FIELD(name, symbol, parameters) CUresult(*name) parameters;
     IG_CUDA_FUNCTIONS(IG_CUDA_FIELD)
     IG_CUDA_EDGES_FUNCTIONS(IG_CUDA_FIELD)
+    IG_CUDA_PARAMETERS_FUNCTIONS(IG_CUDA_FIELD)
 #undef IG_CUDA_FIELD
 };
 

@@ -7,6 +7,7 @@
 
 /* Dynamic shared memory that every function may have; for more it must be told. */
 #define SHARED_WITHOUT_ASKING (48u << 10)
+#define MOST_THREADS 1024u
 
 struct function {
     uint64_t entry;
@@ -14,7 +15,9 @@ struct function {
     CUmodule module;  /* what was loaded from `entry` */
     bool loaded_it;   /* this one; others of the same entry share it */
     CUfunction handle;
-    uint32_t shared; /* bytes of dynamic shared memory that it may have */
+    uint32_t shared;           /* bytes of dynamic shared memory that it may have */
+    uint64_t n_values, n_maps; /* of the launch whose parameters were found to be enough for it */
+    bool is_checked;
 };
 
 struct ig_module {
@@ -141,6 +144,27 @@ static enum ingot_status allow_shared(struct ig_cuda *cuda, const struct ig_laun
     return INGOT_OK;
 }
 
+/* The driver reads as many parameters as the function takes, whatever there are: of 8 bytes, then tensor maps. */
+static enum ingot_status check_parameters(struct ig_cuda *cuda, const struct ig_launch *launch,
+                                          struct function *function, struct ingot_error *error) {
+    uint64_t n_values = (uint64_t)launch->n_buffers + launch->n_dims + 2, count = n_values + launch->n_maps;
+    size_t offset, size;
+    if (!cuda->driver.cuFuncGetParamInfo || launch->tiles <= 0) return INGOT_OK;
+    if (function->is_checked && function->n_values == n_values && function->n_maps == launch->n_maps) return INGOT_OK;
+    for (uint64_t i = 0; i <= count; i++) {
+        size_t given = i < n_values ? sizeof(uint64_t) : i < count ? sizeof(CUtensorMap) : 0;
+        if (IG_CUDA(cuda, cuFuncGetParamInfo, function->handle, (size_t)i, &offset, &size) != CUDA_SUCCESS) break;
+        if (size > given)
+            return IG_ERR(error, INGOT_BAD_ENGINE,
+                          "kernel '%s' takes %zu bytes as parameter %llu of %llu, its plan has %zu for it",
+                          launch->name, size, (unsigned long long)i, (unsigned long long)count, given);
+    }
+    function->n_values = n_values;
+    function->n_maps = launch->n_maps;
+    function->is_checked = true;
+    return INGOT_OK;
+}
+
 /* Fills the free slot `function`. It counts only once it is whole. */
 static enum ingot_status add(struct ig_cuda *cuda, struct ig_module *module, const struct ig_launch *launch,
                              struct function *function, CUmodule loaded, struct ingot_error *error) {
@@ -167,6 +191,9 @@ enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "kernel entry %llu lies outside the %zu bytes of code",
                       (unsigned long long)launch->entry, module->size);
     if (!launch->name) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a launch without the name of its function");
+    if (launch->threads == 0 || launch->threads > MOST_THREADS)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "kernel '%s' wants %u threads in a block, which has 1 to %u",
+                      launch->name, launch->threads, MOST_THREADS);
     if (!module->capacity) IG_TRY(make_room(cuda, module, error));
     struct function *function = find(module, launch->entry, launch->name, &loaded);
     if (!function->name) {
@@ -174,6 +201,7 @@ enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_
         function = find(module, launch->entry, launch->name, &loaded);
         IG_TRY(add(cuda, module, launch, function, loaded, error));
     }
+    IG_TRY(check_parameters(cuda, launch, function, error));
     IG_TRY(allow_shared(cuda, launch, function, error));
     *out_function = function->handle;
     return INGOT_OK;
