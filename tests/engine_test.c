@@ -618,6 +618,9 @@ static void test_rules(void **state) {
     changed[1].n_carried = UINT32_MAX;
     expect_broken(&plan, "passes 4294967297 values");
     changed[1] = steps[1];
+    changed[1].n_dims = 1;
+    expect_broken(&plan, "steps overlap");
+    changed[1] = steps[1];
     changed[0].kernel = 2;
     expect_broken(&plan, "step 0 calls a library with a wrong number of sizes");
     changed[0].kernel = 3;
@@ -639,6 +642,21 @@ static void test_rules(void **state) {
     plan.instrs = early;
     early[1].a = FOUR_BATCH;
     expect_broken(&plan, "uses what comes after it");
+}
+
+/* What would take for ever to plan, in tables that are there. */
+static void test_limits(void **state) {
+    enum { MANY = (1 << 17) + 1 };
+    struct ig_plan plan = small_plan;
+    struct ig_subplan large[COUNT(subplans)];
+    memcpy(large, subplans, sizeof large);
+    plan.subplans = large;
+    plan.n_steps = plan.n_buffers = MANY; /* beyond the arrays, but nobody looks */
+    large[0].n_steps = IG_PLAN_MAX_STEPS + 1;
+    expect_broken(&plan, "plan 0 has 65537 steps and 8 buffers, not at most 65536 and 131072");
+    large[0] = subplans[0];
+    large[3].buffers = 0, large[3].n_buffers = MANY;
+    expect_broken(&plan, "plan 3 has 1 steps and 131073 buffers, not at most 65536 and 131072");
 }
 
 static void test_library_rules(void **state) {
@@ -762,6 +780,7 @@ int main(void) {
         cmocka_unit_test(test_hostile_plans),
         cmocka_unit_test(test_hostile_headers),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_limits),
         cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_map_sizes),

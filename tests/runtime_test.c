@@ -462,6 +462,49 @@ static void refuses_buffers_beyond_their_memory(void **state) {
     }
 }
 
+/* Copies to inputs, weights and parts of them: a weight on the CPU is a file that may not be written. */
+static void refuses_to_write_what_is_only_read(void **state) {
+    static const char *const expected[] = {"copy: operand 1 is a result, but lies in an input",
+                                           "copy: operand 1 is a result, but lies in the weights",
+                                           "copy: operand 1 is a result, but lies in an input"};
+    for (int bad = 0; bad < 3; bad++) {
+        struct fixture *f = begin_plan();
+        struct tiny_plan *t = &f->tiny;
+        ig_slot n = tiny_const(t, 4), bytes = tiny_const(t, 4 * sizeof(float));
+        tiny_subplan(t);
+        uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), z = tiny_input(t, "z", INGOT_F32, 1, &n);
+        uint32_t y = tiny_output(t, "y", INGOT_F32, 1, &n);
+        uint32_t w = tiny_weight(t, 0, (const float[]){1, 2, 3, 4}, 4);
+        uint32_t part = tiny_alias(t, x, IG_PLAN_NONE, bytes);
+        tiny_step(t, IG_STEP_COPY, "fine", (const uint32_t[]){x, y}, 2);
+        tiny_step(t, IG_STEP_COPY, "copy", (const uint32_t[]){z, bad == 0 ? x : bad == 1 ? w : part}, 2);
+        make_context(f, 1, 3, false);
+        set_input(f, 0, vector(ramp, 4));
+        set_input(f, 1, vector(ramp, 4));
+        expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_BAD_ENGINE, expected[bad]);
+        end_plan(f);
+    }
+}
+
+/* A copy between parts that overlap is nonsense, but no harm. */
+static void copies_what_overlaps(void **state) {
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot n = tiny_const(t, 4), all = tiny_const(t, 5 * sizeof(float)), bytes = tiny_const(t, 4 * sizeof(float));
+    tiny_subplan(t);
+    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
+    uint32_t a = tiny_arena(t, all), left = tiny_alias(t, a, IG_PLAN_NONE, bytes);
+    uint32_t right = tiny_alias(t, a, tiny_const(t, sizeof(float)), bytes);
+    tiny_step(t, IG_STEP_COPY, "in", (const uint32_t[]){x, left}, 2);
+    tiny_step(t, IG_STEP_COPY, "move", (const uint32_t[]){left, right}, 2);
+    tiny_step(t, IG_STEP_COPY, "out", (const uint32_t[]){right, y}, 2);
+    make_context(f, 1, 3, false);
+    set_input(f, 0, vector(ramp, 4));
+    run(f);
+    assert_memory_equal(output(f, 0).data, ramp, 4 * sizeof(float));
+    end_plan(f);
+}
+
 /* ---- IF: y = condition ? -x : (x + 7) + x ---------------------------------------------------------------------------------------- */
 
 static struct fixture *choice(void) {
@@ -714,6 +757,8 @@ int main(void) {
         cmocka_unit_test(checks_what_the_model_assumes),
         cmocka_unit_test(follows_aliases),
         cmocka_unit_test(refuses_buffers_beyond_their_memory),
+        cmocka_unit_test(refuses_to_write_what_is_only_read),
+        cmocka_unit_test(copies_what_overlaps),
         cmocka_unit_test(chooses_a_branch),
         cmocka_unit_test(checks_a_branch_when_it_is_run),
         cmocka_unit_test(loops),

@@ -247,6 +247,9 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
     const struct ig_plan_step *step = &c->plan->steps[sub->steps + index];
     REQUIRE(c, is_string(c, step->label), "step %u has no label", index);
     REQUIRE(c, in_table(step->dims, step->n_dims, c->plan->n_dims), "step %u has no dims", index);
+    REQUIRE(c, step->n_operands <= IG_PLAN_MAX_OPERANDS && step->n_dims <= IG_PLAN_MAX_DIMS,
+            "step %u has %u operands and %u dims, not at most %u and %u", index, step->n_operands, step->n_dims,
+            IG_PLAN_MAX_OPERANDS, IG_PLAN_MAX_DIMS);
     IG_TRY(check_operands(c, sub, index, step));
     switch (step->kind) {
     case IG_STEP_KERNEL: return check_kernel_step(c, index, step);
@@ -269,6 +272,9 @@ static enum ingot_status check_ranges(const struct checker *c, uint32_t index) {
     REQUIRE(c, in_table(sub->buffers, sub->n_buffers, p->n_buffers), "plan %u has no buffers", index);
     REQUIRE(c, in_table(sub->steps, sub->n_steps, p->n_steps), "plan %u has no steps", index);
     REQUIRE(c, in_table(sub->checks, sub->n_checks, p->n_checks), "plan %u has no checks", index);
+    REQUIRE(c, sub->n_steps <= IG_PLAN_MAX_STEPS && sub->n_buffers <= IG_PLAN_MAX_BUFFERS,
+            "plan %u has %u steps and %u buffers, not at most %u and %u", index, sub->n_steps, sub->n_buffers,
+            IG_PLAN_MAX_STEPS, IG_PLAN_MAX_BUFFERS);
     return INGOT_OK;
 }
 
@@ -286,10 +292,10 @@ static enum ingot_status check_subplan(struct checker *c, uint32_t index) {
     return INGOT_OK;
 }
 
-/* Tables may be shared between plans, but not so often that checking them takes for ever. */
+/* Tables may be shared between plans and between steps, but not so often that checking or copying them takes for ever. */
 static enum ingot_status check_total(const struct checker *c) {
     const struct ig_plan *p = c->plan;
-    uint64_t tensors = 0, buffers = 0, steps = 0, checks = 0, operands = 0;
+    uint64_t tensors = 0, buffers = 0, steps = 0, checks = 0, operands = 0, dims = 0;
     for (uint32_t i = 0; i < p->n_subplans; i++) {
         tensors += (uint64_t)p->subplans[i].n_inputs + p->subplans[i].n_outputs;
         buffers += p->subplans[i].n_buffers;
@@ -298,9 +304,11 @@ static enum ingot_status check_total(const struct checker *c) {
     }
     bool apart = tensors <= p->n_tensors && buffers <= p->n_buffers && steps <= p->n_steps && checks <= p->n_checks;
     REQUIRE(c, apart, "plans overlap");
-    for (uint32_t i = 0; i < p->n_steps; i++)
+    for (uint32_t i = 0; i < p->n_steps; i++) {
         operands += p->steps[i].n_operands;
-    REQUIRE(c, operands <= p->n_operands, "steps overlap");
+        dims += p->steps[i].n_dims;
+    }
+    REQUIRE(c, operands <= p->n_operands && dims <= p->n_dims, "steps overlap");
     return INGOT_OK;
 }
 

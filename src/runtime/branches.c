@@ -5,8 +5,9 @@
 #include <string.h>
 
 #define NONE UINT32_MAX
-/* Beyond this many steps finding their order takes too long for what it may gain. */
+/* Beyond this many steps, or operands of them, finding their order takes too long for what it may gain. */
 #define MOST_STEPS 4096
+#define MOST_OPERANDS 32768
 
 /* What it must gain at least, in parts of the time; and what the arena may be at most, in parts of what it was, and bytes. */
 #define LEAST_GAIN 0.03
@@ -50,6 +51,13 @@ static const struct ig_plan_buffer *buffer_at(const struct branches *b, uint32_t
 static bool is_written(const struct branches *b, uint32_t buffer) {
     uint32_t kind = buffer_at(b, buffer)->kind;
     return kind == IG_PLAN_ARENA || kind == IG_PLAN_OUTPUT;
+}
+
+static bool has_many_operands(const struct ig_frame *frame) {
+    uint64_t count = 0;
+    for (uint32_t s = 0; s < frame->sub->n_steps; s++)
+        count += frame->steps[s].plan->n_operands;
+    return count > MOST_OPERANDS;
 }
 
 /* Parts of buffers have no writer that is easily found. */
@@ -318,7 +326,7 @@ static bool allocate_tables(struct branches *b) {
 enum ingot_status ig_branches_apply(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     struct branches b = {.env = env, .frame = frame, .plan = &env->file->plan};
     if (!env->device->processors || frame->sub->n_steps < 2 || frame->sub->n_steps > MOST_STEPS) return INGOT_OK;
-    if (has_aliases(&b)) return INGOT_OK;
+    if (has_many_operands(frame) || has_aliases(&b)) return INGOT_OK;
     if (!allocate_tables(&b)) return no_memory(error);
     enum ingot_status status = decide(&b, error);
     ig_release(env->allocator, b.time, b.bytes);

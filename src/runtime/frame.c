@@ -21,11 +21,24 @@ static uint32_t worthwhile_workers(const struct ig_frame_env *env, const struct 
     return workers < UINT32_MAX ? (uint32_t)workers : UINT32_MAX;
 }
 
+/* What a step writes has memory that may be written: no input's, which is the caller's, and no weight's, which is all
+ * contexts' and on the CPU a file's. What kernels write, only their code tells. */
+static enum ingot_status check_written(const struct ig_frame_env *env, const struct ig_frame *frame,
+                                       const struct ig_plan_step *step, uint32_t k, struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    uint32_t b = ig_plan_operand(plan, step, k);
+    uint32_t kind = plan->buffers[frame->sub->buffers + frame->root[b]].kind;
+    if (kind == IG_PLAN_ARENA || kind == IG_PLAN_OUTPUT) return INGOT_OK;
+    return IG_ERR(error, INGOT_BAD_ENGINE, "%s: operand %u is a result, but lies in %s", ig_frame_label(plan, step), k,
+                  kind == IG_PLAN_WEIGHT ? "the weights" : "an input");
+}
+
 /* A call of a library: its numbers come from a file and from shapes, and the library believes them. */
 static enum ingot_status make_call(struct ig_frame_env *env, const struct ig_frame *frame, struct ig_frame_step *step,
                                    const struct ig_library_call *call, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     uint32_t count = step->plan->n_operands;
+    IG_TRY(check_written(env, frame, step->plan, call->out, error));
     size_t *bytes = ig_arena_alloc(env->memory, count * sizeof *bytes);
     if (!bytes) return no_memory(error);
     for (uint32_t k = 0; k < count; k++)
@@ -99,7 +112,7 @@ static enum ingot_status make_copy(struct ig_frame_env *env, struct ig_frame *fr
         return IG_ERR(error, INGOT_BAD_ENGINE, "%s: copies %zu bytes to a buffer of %zu",
                       ig_frame_label(plan, step->plan), from, to);
     step->copy_bytes = to;
-    return INGOT_OK;
+    return check_written(env, frame, step->plan, 1, error);
 }
 
 /* ---- Control flow --------------------------------------------------------------------------------------------------- */
@@ -137,8 +150,10 @@ static enum ingot_status make_if(struct ig_frame_env *env, struct ig_frame *fram
         IG_TRY(check_counts(env, p, body, p->n_inputs, (uint64_t)p->n_operands - 1 - p->n_inputs, error));
         for (uint32_t i = 0; i < p->n_inputs; i++)
             IG_TRY(check_port(env, frame, p, 1 + i, body->inputs[i].bytes, error));
-        for (uint32_t i = 0; i < body->sub->n_outputs; i++)
+        for (uint32_t i = 0; i < body->sub->n_outputs; i++) {
             IG_TRY(check_port(env, frame, p, 1 + p->n_inputs + i, body->outputs[i].bytes, error));
+            IG_TRY(check_written(env, frame, p, 1 + p->n_inputs + i, error));
+        }
         if (body->arena_bytes > step->work_bytes) step->work_bytes = body->arena_bytes;
         if (body->lower_bound > step->work_floor) step->work_floor = body->lower_bound;
     }
@@ -166,6 +181,8 @@ static enum ingot_status check_loop(struct ig_frame_env *env, struct ig_frame *f
         if (ig_plan_operand(plan, p, k) == IG_PLAN_NONE)
             return IG_ERR(error, INGOT_BAD_ENGINE, "%s: operand %u is missing", ig_frame_label(plan, p), k);
     }
+    for (uint32_t k = finals; k < p->n_operands; k++)
+        IG_TRY(check_written(env, frame, p, k, error));
     return INGOT_OK;
 }
 

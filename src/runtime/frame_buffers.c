@@ -94,19 +94,18 @@ static enum ingot_status check_size(const struct ig_frame_env *env, const struct
     return fits ? INGOT_OK : bad_plan(env, frame, b, "is larger than the memory it is in", error);
 }
 
-/* Follows aliases to the buffer that has memory. */
+/* The buffer that has the memory: itself, or that of the buffer of which it is an alias, which comes before it. */
 static enum ingot_status find_root(const struct ig_frame_env *env, struct ig_frame *frame, uint32_t b,
                                    struct ingot_error *error) {
-    uint32_t root = b, hops = 0;
+    const struct ig_plan_buffer *buffer = buffer_at(env, frame, b);
+    uint32_t root = b;
     size_t offset = 0;
-    for (const struct ig_plan_buffer *at = buffer_at(env, frame, b); at->kind == IG_PLAN_ALIAS;
-         at = buffer_at(env, frame, root)) {
-        size_t more = 0;
-        if (at->offset != IG_PLAN_NONE)
-            IG_TRY(size_of(env, frame, b, at->offset, "the offset of a part", &more, error));
-        if (at->index >= frame->sub->n_buffers || hops++ > frame->sub->n_buffers || !ig_size_add(offset, more, &offset))
+    if (buffer->kind == IG_PLAN_ALIAS) {
+        if (buffer->offset != IG_PLAN_NONE)
+            IG_TRY(size_of(env, frame, b, buffer->offset, "the offset of a part", &offset, error));
+        if (buffer->index >= b || !ig_size_add(offset, frame->offset[buffer->index], &offset))
             return bad_plan(env, frame, b, "is an alias of nothing", error);
-        root = at->index;
+        root = frame->root[buffer->index];
     }
     if (offset > frame->bytes[root] || frame->bytes[b] > frame->bytes[root] - offset)
         return bad_plan(env, frame, b, "is larger than the memory it is a part of", error);

@@ -1,7 +1,8 @@
 /*
  * Dynamic storage allocation with known lifetimes: NP-hard, and solved well by greedy placement in a good order
  * (Y. Pisarchyk, J. Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020). Every order below is tried,
- * with best fit and with lowest fit, and the smallest result is kept; placing n buffers takes O(n^2) steps.
+ * with best fit and with lowest fit, and the smallest result is kept; placing n buffers takes O(n^2) steps. Where they are
+ * so many that this takes seconds, the first order has to do.
  */
 #include "runtime/memory_plan.h"
 
@@ -9,6 +10,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+
+#define MANY 8192
 
 /* A buffer during planning. */
 struct block {
@@ -114,8 +117,8 @@ static size_t place_all(struct planner *planner, bool best_fit) {
 
 static size_t try_orders(struct planner *planner, size_t enough, size_t *out_offsets) {
     static int (*const orders[])(const void *, const void *) = {by_size, by_pressure, by_area, by_span, by_start};
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < 2 * (sizeof orders / sizeof *orders) && best > enough; i++) {
+    size_t best = SIZE_MAX, tries = planner->count > MANY ? 1 : 2 * (sizeof orders / sizeof *orders);
+    for (size_t i = 0; i < tries && best > enough; i++) {
         qsort(planner->blocks, planner->count, sizeof *planner->blocks, orders[i / 2]);
         size_t total = place_all(planner, i % 2 == 0);
         if (total >= best) continue;
