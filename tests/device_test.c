@@ -409,6 +409,26 @@ static void survives_many_short_runs(void **state) {
     }
 }
 
+/* Workers that are late to leave a wide run must not disturb narrower ones behind it. */
+static void survives_runs_of_changing_width(void **state) {
+    struct fixture f;
+    EACH_DEVICE(&f) {
+        int host[64] = {0}, *marks = fixture_allocate(&f, sizeof host);
+        uint32_t random = 2;
+        int turns = subjects[device_].kind == CPU ? 10000 : 100;
+        fixture_move(&f, marks, host, sizeof host);
+        for (int turn = 0; turn < turns; turn++) {
+            random = random * 1664525u + 1013904223u;
+            fixture_launch(&f, f.mark, (void *[]){marks}, 1, 8, 64, 8, 2 + random / 65536 % 6);
+        }
+        fixture_wait(&f);
+        fixture_move(&f, host, marks, sizeof host);
+        for (int i = 0; i < 64; i++)
+            assert_int_equal(host[i], f.computes ? turns : 0);
+        f.api->release(f.device, marks, sizeof host);
+    }
+}
+
 /* ---- The null device's record -------------------------------------------------------------------------------------------- */
 
 static void null_device_records(void **state) {
@@ -550,6 +570,7 @@ int main(void) {
         cmocka_unit_test(reserves_scratch),
         cmocka_unit_test(refuses_foreign_entries),
         cmocka_unit_test(survives_many_short_runs),
+        cmocka_unit_test(survives_runs_of_changing_width),
         cmocka_unit_test(null_device_records),
         cmocka_unit_test(leaves_the_callers_context),
         cmocka_unit_test(creation_fails_cleanly),

@@ -132,12 +132,28 @@ static void wait_for(atomic_ullong *number, uint64_t wanted) {
     }
 }
 
+/*
+ * A run's last barrier lets the caller go when everybody has come to it, not when everybody has left: one that is late may
+ * tell a partner of it when another, whose partner that is in a later run of another width, has told of the next already.
+ * So there the number is never lowered; elsewhere that cannot be, and a store is cheaper.
+ */
+static void tell(atomic_ullong *number, uint64_t barrier, bool last) {
+    if (!last) {
+        atomic_store_explicit(number, barrier, memory_order_release);
+        return;
+    }
+    unsigned long long told = atomic_load_explicit(number, memory_order_relaxed);
+    while (told < barrier &&
+           !atomic_compare_exchange_weak_explicit(number, &told, barrier, memory_order_release, memory_order_relaxed))
+        continue;
+}
+
 /* A dissemination barrier (D. Hensgen, R. Finkel, U. Manber, 1988): in round r everybody tells the one 2^r further on,
- * and waits to be told. No line is written by more than one worker. */
-static void meet(struct ig_pool *pool, uint32_t w, uint32_t width, uint64_t barrier) {
+ * and waits to be told. */
+static void meet(struct ig_pool *pool, uint32_t w, uint32_t width, uint64_t barrier, bool last) {
     for (uint32_t round = 0, distance = 1; distance < width; round++, distance *= 2) {
         uint32_t partner = w + distance < width ? w + distance : w + distance - width;
-        atomic_store_explicit(&pool->workers[partner].met[round].number, barrier, memory_order_release);
+        tell(&pool->workers[partner].met[round].number, barrier, last);
         wait_for(&pool->workers[w].met[round].number, barrier);
     }
 }
@@ -165,8 +181,9 @@ static void walk(struct ig_pool *pool, uint32_t w) {
     uint64_t barrier = pool->barriers;
     for (unsigned phase = 0; at < n; phase++) {
         at = do_phase(pool, at, w, phase);
-        meet(pool, w, width, ++barrier);
-        if (at < n) atomic_store_explicit(&pool->workers[w].taken[phase & 1], 0, memory_order_relaxed);
+        bool last = at == n;
+        meet(pool, w, width, ++barrier, last);
+        if (!last) atomic_store_explicit(&pool->workers[w].taken[phase & 1], 0, memory_order_relaxed);
     }
     if (w == 0) pool->barriers = barrier;
 }
