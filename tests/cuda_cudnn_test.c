@@ -27,16 +27,8 @@ static void plain_call(struct library_fixture *f) {
 }
 
 static void begin(struct library_fixture *f) {
-    memset(f, 0, sizeof *f);
-    f->cudnn = fake_cudnn_open(f->path);
     library_begin(f, IG_LIBRARY_CUDNN, IG_LIBRARY_CONV_SIZES);
     plain_call(f);
-}
-
-static void end(struct library_fixture *f) {
-    library_end(f);
-    assert_int_equal(f->cudnn->live, 0);
-    assert_string_equal(f->cudnn->misuse, "");
 }
 
 /* One pixel under one position of the kernel, over the channels of the filter's group. */
@@ -94,7 +86,7 @@ static void convolves(void **state) {
         memcpy(f.sizes, sizes[i], sizeof f.sizes);
         assert_int_equal(library_launch(&f), INGOT_OK);
         assert_right(&f);
-        end(&f);
+        library_end(&f);
     }
 }
 
@@ -107,7 +99,7 @@ static void finishes_what_follows(void **state) {
         if (i & 4) f.call.activation = IG_LIBRARY_RELU;
         assert_int_equal(library_launch(&f), INGOT_OK);
         assert_right(&f);
-        end(&f);
+        library_end(&f);
     }
 }
 
@@ -118,7 +110,7 @@ static void does_nothing_for_nothing(void **state) {
     assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.cudnn->convolutions + f.cudnn->questions, 0);
-    end(&f);
+    library_end(&f);
 }
 
 /* ---- The choice -------------------------------------------------------------------------------------------------------- */
@@ -141,7 +133,7 @@ static void asks_once(void **state) {
     assert_int_equal(f.cudnn->questions, 2);
     assert_int_equal(f.cudnn->alignment, 4);
     assert_int_equal(f.cudnn->way, 2);
-    end(&f);
+    library_end(&f);
 }
 
 /* What way is done for a choice. */
@@ -154,7 +146,7 @@ static int way_of(uint32_t choice, const struct fake_cudnn *library, bool rounde
     int way = library_launch(&f) == INGOT_OK ? f.cudnn->way : -1;
     if (way >= 0) assert_right(&f);
     if (way < 0) assert_int_equal(f.error.status, INGOT_UNSUPPORTED);
-    end(&f);
+    library_end(&f);
     return way;
 }
 
@@ -223,7 +215,7 @@ static void runs_in_lists(void **state) {
     assert_right(&f);
     assert_int_equal(f.cudnn->convolutions, 3);
     f.api->list_destroy(f.device, list);
-    end(&f);
+    library_end(&f);
 }
 
 /* ---- What can go wrong ------------------------------------------------------------------------------------------------- */
@@ -241,7 +233,7 @@ static void says_what_library_it_looked_for(void **state) {
     f.cudnn->version = 8907;
     assert_int_equal(library_launch(&f), INGOT_DEVICE);
     assert_string_equal(f.error.message, "the cuDNN that was found is 8.9.7, Ingot needs 9.0 or later");
-    end(&f);
+    library_end(&f);
 }
 
 static void refuses_what_the_library_does_not_do(void **state) {
@@ -252,7 +244,7 @@ static void refuses_what_the_library_does_not_do(void **state) {
         assert_int_equal(library_launch(&f), INGOT_UNSUPPORTED);
         assert_string_equal(f.error.message, "cuDNN 9.19.0 has no way to convolve 2 x 5 x 6 x 4 by 6 filters of 3 x 2 "
                                              "in 1 group, and what follows (f32)");
-        end(&f);
+        library_end(&f);
     }
 }
 
@@ -277,7 +269,7 @@ static void gives_everything_back(void **state) {
             if (failed && !which) assert_int_equal(status, INGOT_OUT_OF_MEMORY);
             if (!failed) assert_right(&f);
             f.driver.cuda->fail_at = f.cudnn->fail_at = 0;
-            end(&f);
+            library_end(&f);
             assert_true(n < 400);
         }
     }

@@ -27,16 +27,8 @@ static void plain_call(struct library_fixture *f) {
 }
 
 static void begin(struct library_fixture *f) {
-    memset(f, 0, sizeof *f);
-    f->lt = fake_cublaslt_open(f->path);
     library_begin(f, IG_LIBRARY_CUBLASLT, IG_LIBRARY_SIZES);
     plain_call(f);
-}
-
-static void end(struct library_fixture *f) {
-    library_end(f);
-    assert_int_equal(f->lt->live, 0);
-    assert_string_equal(f->lt->misuse, "");
 }
 
 static float expected(const struct library_fixture *f, int64_t batch, int64_t row, int64_t column) {
@@ -79,7 +71,7 @@ static void multiplies_in_all_layouts(void **state) {
         f.sizes[IG_LIBRARY_A_OFFSET] = 4;
         assert_int_equal(library_launch(&f), INGOT_OK);
         assert_right(&f);
-        end(&f);
+        library_end(&f);
     }
 }
 
@@ -94,7 +86,7 @@ static void finishes_what_follows(void **state) {
     assert_right(&f);
     assert_int_equal(f.lt->epilogue, CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS);
     assert_int_equal(f.lt->compute, CUBLAS_COMPUTE_32F_FAST_TF32);
-    end(&f);
+    library_end(&f);
 }
 
 static void does_nothing_for_nothing(void **state) {
@@ -104,7 +96,7 @@ static void does_nothing_for_nothing(void **state) {
     assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.lt->products + f.lt->questions, 0);
-    end(&f);
+    library_end(&f);
 }
 
 /* The library is asked once for the same product, and again where addresses are less aligned. */
@@ -125,7 +117,7 @@ static void asks_once(void **state) {
     assert_int_equal(f.lt->questions, 2);
     assert_int_equal(f.lt->alignment, 4);
     assert_int_equal(f.lt->way, 2);
-    end(&f);
+    library_end(&f);
 }
 
 /* ---- Lists ------------------------------------------------------------------------------------------------------------- */
@@ -158,7 +150,7 @@ static void runs_in_lists(void **state) {
     assert_true(library_at(&f, ADDEND, 0) == library_at(&f, OUT, 0));
     assert_int_equal(f.driver.cuda->edges, 1);
     f.api->list_destroy(f.device, list);
-    end(&f);
+    library_end(&f);
 }
 
 static void follows_addresses(void **state) {
@@ -186,7 +178,7 @@ static void follows_addresses(void **state) {
     f.api->stream_destroy(f.device, other);
     f.operands[A] = a;
     f.api->list_destroy(f.device, list);
-    end(&f);
+    library_end(&f);
 }
 
 /* ---- What can go wrong ------------------------------------------------------------------------------------------------- */
@@ -202,7 +194,7 @@ static void says_what_library_it_looked_for(void **state) {
     assert_int_equal(library_launch(&f), INGOT_DEVICE);
     assert_non_null(strstr(f.error.message, "the cuBLASLt that was found has no cublasLtCreate"));
     assert_int_equal(f.api->need_library(f.device, IG_LIBRARY_COUNT, &f.error), INGOT_UNSUPPORTED);
-    end(&f);
+    library_end(&f);
 }
 
 static void refuses_what_the_library_does_not_do(void **state) {
@@ -214,7 +206,7 @@ static void refuses_what_the_library_does_not_do(void **state) {
         assert_string_equal(f.error.message, "cuBLASLt has no way to multiply 2 x 3 x 5 x 4 (f32)");
         assert_null(record(&f));
         assert_int_equal(f.error.status, INGOT_UNSUPPORTED);
-        end(&f);
+        library_end(&f);
     }
 }
 
@@ -246,7 +238,7 @@ static void gives_everything_back(void **state) {
             if (!failed) assert_int_equal(status, INGOT_OK);
             f.driver.cuda->fail_at = f.lt->fail_at = 0;
             if (ended) f.api->list_destroy(f.device, list);
-            end(&f);
+            library_end(&f);
             assert_true(n < 200);
         }
     }

@@ -1,4 +1,7 @@
-/* A CUDA device on the stand-ins for the driver and one vendor's library, and a call of the library: for tests of bindings. */
+/*
+ * A CUDA device on the stand-ins for the driver and one vendor's library, and a call of the library: for tests of bindings,
+ * and, without stream and operands, for tests of what calls them (library_run.h).
+ */
 #ifndef TESTS_LIBRARY_FIXTURE_H
 #define TESTS_LIBRARY_FIXTURE_H
 
@@ -28,9 +31,15 @@ struct library_fixture {
     struct ingot_error error;
 };
 
-/* With `path` filled in; operand i holds library_fill(i, k) at element k. */
+/* The stand-ins, of which one is for `library`, and an allocator; no device yet. */
+void library_open(struct library_fixture *f, uint32_t library);
+/* The CUDA device, which knows where the library is. */
+void library_open_gpu(struct library_fixture *f, uint32_t library);
+/* Gives the device back: nothing is left with the allocator, the driver or the library, and no call of either was wrong. */
+void library_close(struct library_fixture *f);
+
+/* All of it; operand i holds library_fill(i, k) at element k. */
 void library_begin(struct library_fixture *f, uint32_t library, uint32_t n_sizes);
-/* Nothing is left with the allocator or the driver, and no call of the driver was wrong. */
 void library_end(struct library_fixture *f);
 float library_fill(int operand, int64_t element);
 float library_at(const struct library_fixture *f, int operand, int64_t element);
