@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ir/place.h"
+#include "kernel/cuda/attend.h"
 #include "kernel/schedules.h"
 
 static ig_x num(struct ig_attention *a, int64_t i) {

@@ -48,7 +48,4 @@ void ig_attention_store(struct ig_attention *a, struct ig_stmt *body, const ig_x
 bool ig_attention_diagonal(struct ig_attention *a, ig_x changed, ig_x score, ig_x query, ig_x key, ig_x *out_rest,
                            ig_dim *out_offset);
 
-/* The schedules. False where there are no more choices, or one does not apply. */
-bool ig_attention_cuda(struct ig_attention *a, int choice);
-
 #endif

@@ -1,0 +1,150 @@
+/* Attention on GPUs: what multiplies, and how heads are divided among warps and blocks. See attend.h. */
+#include "kernel/cuda/attend.h"
+
+enum { PROCESSORS = 132, WHOLE = 80 << 10 /* bytes of shared memory */ };
+
+/* ---- Does it apply? ------------------------------------------------------------------------------------------------- */
+
+static bool choose_math(struct ig_cuda_attention *s) {
+    struct ig_graph *g = s->a->graph;
+    enum ingot_dtype dtype = ig_type_of(g, s->a->scores.in[0])->dtype;
+    bool rounded = ig_attr_int(g, &s->a->scores, IG_ATTR_math) == IG_MATH_TF32 &&
+                   ig_attr_int(g, &s->a->product, IG_ATTR_math) == IG_MATH_TF32;
+    if (ig_type_of(g, s->a->scores.in[1])->dtype != dtype || ig_type_of(g, s->a->product.in[1])->dtype != dtype)
+        return false;
+    s->element = (int)ingot_dtype_size(dtype);
+    switch (dtype) {
+    case INGOT_F32: s->t->math = rounded ? IG_CUDA_TF32 : IG_CUDA_FMA; return true;
+    case INGOT_F16: s->t->math = IG_CUDA_F16; return true;
+    case INGOT_BF16: s->t->math = IG_CUDA_BF16; return true;
+    default: return false;
+    }
+}
+
+/* Elements of a head: copied 16 bytes at a time, padded to what the instructions take. */
+static bool choose_depth(struct ig_cuda_attention *s) {
+    int64_t depth, columns, piece = 16 / s->element, whole = s->t->math == IG_CUDA_FMA ? 32 : 16;
+    if (!ig_dim_is_const(s->k->dims, s->a->depth, &depth) || !ig_dim_is_const(s->k->dims, s->a->columns, &columns))
+        return false;
+    if (depth < 1 || columns < 1 || depth > 128 || columns > 128 || depth % piece || columns % piece) return false;
+    s->t->depth = (int)((depth + 15) / 16 * 16);
+    s->t->columns = (int)((columns + whole - 1) / whole * whole);
+    s->t->depth_bytes = (int)depth * s->element;
+    s->t->column_bytes = (int)columns * s->element;
+    return true;
+}
+
+/* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
+
+/* Warps along queries and keys, and the keys of a warp's step, or the most of them; whether warps multiply in groups; blocks
+ * that share the keys. */
+static const struct shape {
+    int m, n, keys;
+    bool warpgroups;
+    int split;
+} shapes[] = {{1, 4, 32, false, 1}, {2, 2, 32, false, 1}, {4, 1, 64, false, 1}, {4, 1, 128, true, 1},
+              {1, 4, 32, false, 8}, {1, 4, 32, false, 4}, {1, 4, 32, false, 2}, {4, 1, 64, true, 1},
+              {8, 1, 128, true, 1}, {8, 1, 64, true, 1},  {2, 4, 32, false, 1}, {1, 8, 16, false, 1},
+              {4, 2, 32, false, 1}};
+enum { N_SHAPES = sizeof shapes / sizeof *shapes };
+/* Which is which: the last small one, by groups, those that split. */
+enum { LARGEST = 2, GROUP = 3, GROUP_OF_WIDE = 7, SPLIT = 4, SPLITS = 3 };
+
+static int64_t guess(struct ig_cuda_attention *s, ig_dim d, int64_t usual) {
+    int64_t lo, hi;
+    ig_dim_range(s->k->dims, d, &lo, &hi);
+    return hi < usual ? hi : lo > usual ? lo : usual;
+}
+
+/* The instructions for groups read lines of 64 bytes, or panels of 128. */
+static bool can_group(const struct ig_cuda_attention *s) {
+    const struct ig_cuda_attend *t = s->t;
+    bool lines = (t->depth == 32 || t->depth % 64 == 0) && (t->columns == 32 || t->columns % 64 == 0);
+    return lines && s->element == 2 && s->a->target->sm == 90 && s->a->target->sm_own;
+}
+
+/* By clusters. */
+static bool can_split(const struct ig_cuda_attention *s) {
+    return s->a->target->sm >= 90;
+}
+
+/* Which shape is best: groups of warps, where their 64 queries are no fewer than half used; beside
+ * the results of a wide head their registers hold fewer scores. Else the smallest tiles of queries that are done all at once,
+ * for a few queries are soon ready and many read the keys less often. */
+static int best_shape(struct ig_cuda_attention *s) {
+    int64_t heads = guess(s, s->a->heads, 12), queries = guess(s, s->a->queries, 128);
+    int64_t keys = guess(s, s->a->keys, 128), tiles = heads * ((queries + 15) / 16);
+    if (can_group(s) && queries >= 32) return s->t->columns <= 64 ? GROUP : GROUP_OF_WIDE;
+    /* Where few blocks would read many keys, several share them. */
+    for (int i = SPLIT; i < SPLIT + SPLITS && can_split(s); i++) {
+        if (tiles * shapes[i].split <= PROCESSORS && keys >= shapes[i].split * 128) return i;
+    }
+    for (int i = 0; i < LARGEST; i++) {
+        int64_t rows = 16 * shapes[i].m;
+        if (heads * ((queries + rows - 1) / rows) <= PROCESSORS) return i;
+    }
+    return LARGEST;
+}
+
+/* Of a block: 163 and 227 KiB on the chips for data centres, 99 on their smaller kin. */
+static int most_shared(const struct ig_cuda_attention *s) {
+    int sm = s->a->target->sm;
+    return sm == 80 || sm == 90 || sm == 100 ? 160 << 10 : 99 << 10;
+}
+
+/* Steps of up to `most` keys, such that little of the last is empty; all in shared memory where there are few. */
+static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
+    int64_t keys, best = INT64_MAX;
+    if (!ig_dim_is_const(s->k->dims, s->a->keys, &keys) || keys < 1) return;
+    int64_t fewest = (keys + most - 1) / most;
+    for (int64_t steps = fewest; steps < fewest + 3; steps++) {
+        int64_t each = ((keys + steps - 1) / steps + 15) / 16 * 16;
+        if (each * steps >= best || each < 32) continue;
+        best = each * steps;
+        s->t->keys = (int)each;
+    }
+    int64_t steps = (keys + s->t->keys - 1) / s->t->keys;
+    if (steps > 4) return;
+    s->t->whole = true;
+    s->t->stages = (int)steps;
+    if (ig_cuda_attend_shared(s->t) <= WHOLE) return;
+    s->t->whole = false;
+    s->t->stages = 2;
+}
+
+static bool can_be(const struct ig_cuda_attention *s, const struct shape *shape) {
+    return (!shape->warpgroups || can_group(s)) && (shape->split == 1 || can_split(s));
+}
+
+/* The shapes in their order, the best one before all others; -1: there are no more. */
+static int shape_of_choice(struct ig_cuda_attention *s, int choice) {
+    int best = best_shape(s);
+    for (int i = 0; i < N_SHAPES && choice > 0; i++) {
+        if (i != best && can_be(s, &shapes[i]) && --choice == 0) return i;
+    }
+    return choice == 0 ? best : -1;
+}
+
+static bool choose_shape(struct ig_cuda_attention *s, int choice) {
+    int which = shape_of_choice(s, choice);
+    if (which < 0) return false;
+    s->t->split = shapes[which].split;
+    s->t->warpgroups = shapes[which].warpgroups;
+    s->t->warps_m = shapes[which].m;
+    s->t->warps_n = shapes[which].n;
+    s->t->keys = shapes[which].keys;
+    s->t->stages = 2;
+    if (s->t->warpgroups) divide_keys(s, s->t->keys);
+    /* Where heads are long, their keys fill the shared memory, and their results the registers. */
+    if (s->element == 4 && s->t->depth + s->t->columns > 160) s->t->keys = 16;
+    while (ig_cuda_attend_shared(s->t) > most_shared(s) && s->t->warps_n > 1)
+        s->t->warps_n /= 2;
+    s->threads = ig_cuda_attend_threads(s->t);
+    s->rows = ig_cuda_attend_rows(s->t);
+    s->step = s->t->keys * s->t->warps_n;
+    return ig_cuda_attend_shared(s->t) <= most_shared(s);
+}
+
+bool ig_cuda_attention_choose(struct ig_cuda_attention *s, int choice) {
+    return choose_math(s) && choose_depth(s) && choose_shape(s, choice);
+}

@@ -1,0 +1,187 @@
+/*
+ * Attention on GPUs: the change of the scores, as loops over the registers in which the template leaves them. What it loads
+ * (masks, mostly) is loaded while the step's keys are still on their way. See attend.h.
+ */
+#include "kernel/cuda/attend.h"
+
+#include <math.h>
+
+static ig_x num(struct ig_cuda_attention *s, int64_t i) {
+    return ig_x_index(s->k, i);
+}
+
+static ig_x dim(struct ig_cuda_attention *s, ig_dim d) {
+    return ig_x_dim(s->k, d);
+}
+
+static ig_dim constant(struct ig_cuda_attention *s, int64_t i) {
+    return ig_dim_const(s->k->dims, i);
+}
+
+static struct ig_stmt *loop(struct ig_cuda_attention *s, struct ig_stmt *body, enum ig_for_kind kind, int64_t hi,
+                            ig_x *out_var) {
+    return ig_s_for(s->k, body, kind, num(s, 0), num(s, hi), num(s, 1), out_var);
+}
+
+int ig_cuda_attention_places(const struct ig_cuda_attention *s) {
+    struct ig_cuda_attend_layout l = ig_cuda_attend_scores(s->t);
+    int n = 1;
+    while (n < l.blocks * l.rows * l.columns)
+        n *= 2;
+    return n;
+}
+
+/* An element of the scores: where it is in the registers, and what it is the score of. */
+struct element {
+    ig_x slot, query, key;
+};
+
+/* Loops over all scores of all threads. */
+static struct ig_stmt *each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, struct element *out) {
+    struct ig_loops *k = s->k;
+    struct ig_cuda_attend_layout l = ig_cuda_attend_scores(s->t);
+    ig_x thread, block, row, column;
+    body = loop(s, body, IG_FOR_SIMD, s->threads, &thread);
+    ig_x warp = ig_x_div(k, thread, num(s, 32)), lane = ig_x_mod(k, thread, num(s, 32));
+    ig_x m = ig_x_div(k, warp, num(s, s->t->warps_n)), n = ig_x_mod(k, warp, num(s, s->t->warps_n));
+    body = loop(s, body, IG_FOR_UNROLL, l.blocks, &block);
+    body = loop(s, body, IG_FOR_UNROLL, l.rows, &row);
+    body = loop(s, body, IG_FOR_UNROLL, l.columns, &column);
+    ig_x slot = ig_x_add(k, ig_x_mul(k, block, num(s, l.rows)), row);
+    slot = ig_x_add(k, ig_x_mul(k, slot, num(s, l.columns)), column);
+    out->slot = ig_x_add(k, ig_x_mul(k, thread, num(s, ig_cuda_attention_places(s))), slot);
+    ig_x query = ig_x_add(k, ig_x_mul(k, m, num(s, 16)), ig_x_div(k, lane, num(s, l.lanes)));
+    query = ig_x_add(k, query, ig_x_mul(k, row, num(s, 16 / l.rows)));
+    out->query = ig_x_add(k, s->first_query, query);
+    ig_x key = ig_x_add(k, ig_x_mul(k, step, num(s, s->step)), ig_x_mul(k, n, num(s, s->t->keys)));
+    key = ig_x_add(k, key, ig_x_mul(k, block, num(s, l.lanes * l.columns)));
+    key = ig_x_add(k, key, ig_x_mul(k, ig_x_mod(k, lane, num(s, l.lanes)), num(s, l.columns)));
+    out->key = ig_x_add(k, key, column);
+    return body;
+}
+
+static ig_x last(struct ig_cuda_attention *s, ig_dim d) {
+    return dim(s, ig_dim_sub(s->k->dims, d, constant(s, 1)));
+}
+
+void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
+    struct ig_loops *k = s->k;
+    s->at_query = ig_x_free_var(k, s->a->queries);
+    s->at_key = ig_x_free_var(k, s->a->keys);
+    s->slot = ig_x_free_var(k, constant(s, (int64_t)s->threads * ig_cuda_attention_places(s)));
+    ig_x score = ig_x_load(k, s->scores, s->slot), keys = dim(s, s->a->keys);
+    ig_x x = ig_attention_changed(s->a, s->head, s->at_query, s->at_key, score);
+    s->rest = x;
+    s->diagonal = ig_attention_diagonal(s->a, x, score, s->at_query, s->at_key, &s->rest, &s->offset);
+    s->seen = keys;
+    if (!s->diagonal) return;
+    /* The tiles that see most come first. */
+    ig_dim blocks = ig_dim_ceil_div(k->dims, s->a->queries, constant(s, s->rows));
+    ig_x end = ig_x_mul(k, dim(s, ig_dim_sub(k->dims, blocks, constant(s, 1))), num(s, s->rows));
+    s->first_query = ig_x_sub(k, end, s->first_query);
+    ig_dim from_first = ig_dim_add(k->dims, s->offset, constant(s, s->rows));
+    s->seen = ig_x_min(k, keys, ig_x_add(k, s->first_query, dim(s, from_first)));
+}
+
+/* What becomes of the score at an element; beyond the last query, or key, what is loaded is the last one's. */
+static ig_x changed(struct ig_cuda_attention *s, const struct element *e) {
+    ig_x from[] = {s->at_query, s->at_key, s->slot}, to[] = {ig_x_min(s->k, e->query, last(s, s->a->queries)),
+                                                             ig_x_min(s->k, e->key, last(s, s->a->keys)), e->slot};
+    return ig_x_substitute(s->k, s->rest, from, to, 3);
+}
+
+/* Collects the loads of parameters in x, the outermost ones; false where there are too many. */
+static bool collect_loads(struct ig_cuda_attention *s, ig_x x) {
+    const struct ig_x_node n = *ig_x_look(s->k, x);
+    if (n.kind == IG_X_LOAD && n.i == s->scores) return true;
+    if (n.kind == IG_X_LOAD) {
+        for (int i = 0; i < s->n_early; i++) {
+            if (s->early[i].load == x) return true;
+        }
+        if (s->n_early == IG_ATTENTION_LOADS) return false;
+        s->early[s->n_early++].load = x;
+        return true;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (n.args[i] != IG_NO_X && !collect_loads(s, n.args[i])) return false;
+    }
+    return true;
+}
+
+void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+    struct element e;
+    struct ig_stmt *loops = each_score(s, body, step, &e);
+    if (!collect_loads(s, changed(s, &e))) s->n_early = 0;
+    for (int i = 0; i < s->n_early; i++) {
+        enum ingot_dtype dtype = ig_x_look(s->k, s->early[i].load)->dtype;
+        s->early[i].buffer =
+            ig_loops_spread(s->k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(s->k->job, "early%d", i));
+        ig_s_store(s->k, loops, s->early[i].buffer, e.slot, s->early[i].load);
+    }
+    if (s->n_early == 0) body->body.count--; /* no loop */
+}
+
+/* The loads in x, which are in the same order as those of load_early, come from registers. */
+static ig_x take_early(struct ig_cuda_attention *s, ig_x x, ig_x slot) {
+    struct ig_cuda_attention again = *s;
+    ig_x from[IG_ATTENTION_LOADS], to[IG_ATTENTION_LOADS];
+    if (s->n_early == 0) return x;
+    again.n_early = 0;
+    IG_ASSERT(s->k->job, collect_loads(&again, x) && again.n_early == s->n_early);
+    for (int i = 0; i < s->n_early; i++) {
+        from[i] = again.early[i].load;
+        to[i] = ig_x_load(s->k, s->early[i].buffer, slot);
+    }
+    return ig_x_substitute(s->k, x, from, to, s->n_early);
+}
+
+/* Where x is the score times a positive number, or alone: the number. */
+static bool find_scale(struct ig_cuda_attention *s, ig_x x, ig_x score) {
+    const struct ig_x_node *n = ig_x_look(s->k, x);
+    s->scale = ig_x_float(s->k, INGOT_F32, 1);
+    if (x == score) return true;
+    if (s->t->math == IG_CUDA_FMA || n->kind != IG_X_MAP || n->op != IG_OP_mul) return false;
+    ig_x other = n->args[0] == score ? n->args[1] : n->args[1] == score ? n->args[0] : IG_NO_X;
+    const struct ig_x_node *by = other == IG_NO_X ? NULL : ig_x_look(s->k, other);
+    if (!by || by->kind != IG_X_FLOAT || !(by->f > 0x1p-60 && by->f < 0x1p60)) return false;
+    s->scale = other;
+    return true;
+}
+
+/* Keys that there are not, and those behind the diagonal, have no weight. */
+static void drop_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, ig_x all_have,
+                      bool behind_diagonal) {
+    struct element e;
+    struct ig_loops *k = s->k;
+    ig_x end = ig_x_mul(k, ig_x_add(k, step, num(s, 1)), num(s, s->step));
+    body = each_score(s, ig_s_if(k, body, ig_x_less(k, all_have, end)), step, &e);
+    ig_x x = ig_x_load(k, s->scores, e.slot), none = ig_x_float(k, INGOT_F32, -INFINITY);
+    ig_x has = behind_diagonal ? ig_x_add(k, e.query, ig_x_add(k, dim(s, s->offset), num(s, 1))) : dim(s, s->a->keys);
+    ig_s_store(k, body, s->scores, e.slot, ig_x_select(k, ig_x_less(k, e.key, has), x, none));
+}
+
+static void drop_unseen_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+    struct ig_dims *dims = s->k->dims;
+    ig_x first_sees = ig_x_add(s->k, s->first_query, dim(s, ig_dim_add(dims, s->offset, constant(s, 1))));
+    drop_keys(s, body, step, first_sees, true);
+}
+
+static void drop_missing_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+    struct ig_dims *dims = s->k->dims;
+    bool whole = ig_dim_divides(dims, constant(s, s->step), s->a->keys);
+    bool hidden = s->diagonal && ig_dim_add(dims, s->offset, s->a->queries) == s->a->keys; /* from all queries */
+    if (!whole && !hidden) drop_keys(s, body, step, dim(s, s->a->keys), false);
+}
+
+void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+    struct element e;
+    struct ig_stmt *loops = each_score(s, body, step, &e);
+    ig_x x = take_early(s, changed(s, &e), e.slot);
+    if (find_scale(s, x, ig_x_load(s->k, s->scores, e.slot))) {
+        body->body.count--; /* no loop */
+    } else {
+        ig_s_store(s->k, loops, s->scores, e.slot, x);
+    }
+    if (s->diagonal) drop_unseen_keys(s, body, step);
+    drop_missing_keys(s, body, step);
+}
