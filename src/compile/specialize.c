@@ -139,25 +139,9 @@ static void set_usual_sizes(struct ig_graph *g, const struct ingot_shape_spec *s
 
 /* ---- Rebuilding with numbers in place of symbols ---------------------------------------------------------------- */
 
-static ig_dim replace(const struct substitution *s, ig_dim dim) {
-    if (dim == IG_DIM_NONE) return dim;
+static ig_dim replace(const void *user, ig_dim dim) {
+    const struct substitution *s = user;
     return ig_dim_substitute(s->in->dims, dim, s->symbols.at, s->values.at, (int)s->symbols.count);
-}
-
-static struct ig_attr *replace_attrs(const struct substitution *s, const struct ig_node *n) {
-    struct ig_job *job = s->in->job;
-    int count = ig_op_info(n->op)->n_attrs;
-    struct ig_attr *attrs = IG_NEW_ARRAY(job, struct ig_attr, (size_t)count + 1);
-    for (int i = 0; i < count; i++) {
-        attrs[i] = n->attr[i];
-        if (attrs[i].kind == IG_KIND_DIM) attrs[i].dim = replace(s, attrs[i].dim);
-        if (attrs[i].kind != IG_KIND_DIMS) continue;
-        ig_dim *dims = IG_NEW_ARRAY(job, ig_dim, (size_t)attrs[i].count + 1);
-        for (int k = 0; k < attrs[i].count; k++)
-            dims[k] = replace(s, attrs[i].dims[k]);
-        attrs[i].dims = dims;
-    }
-    return attrs;
 }
 
 static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *in);
@@ -174,7 +158,8 @@ static void rebuild_node(const struct substitution *s, struct ig_graph *in, stru
         return;
     }
     struct ig_graph *body[2] = {n.body[0] ? rebuild(s, n.body[0]) : NULL, n.body[1] ? rebuild(s, n.body[1]) : NULL};
-    ig_value first = ig_build_node(out, n.op, inputs, n.n_in, n.n_out, replace_attrs(s, &n), body);
+    ig_value first =
+        ig_build_node(out, n.op, inputs, n.n_in, n.n_out, ig_attrs_with_dims(in->job, &n, replace, s), body);
     for (uint32_t o = 0; o < n.n_out; o++)
         map[n.out + o] = first + o;
 }

@@ -31,6 +31,9 @@ struct ig_attr ig_attr_of_floats(const double *floats, int count);
 struct ig_attr ig_attr_of_dim(ig_dim dim);
 struct ig_attr ig_attr_of_dims(const ig_dim *dims, int count);
 struct ig_attr ig_attr_of_dtype(enum ingot_dtype dtype);
+/* A node's attributes with other dims; those that are absent stay so. */
+struct ig_attr *ig_attrs_with_dims(struct ig_job *job, const struct ig_node *node,
+                                   ig_dim (*other)(const void *user, ig_dim dim), const void *user);
 
 /* Constants. `data` must live as long as the graph; the other two copy. */
 ig_value ig_build_constant(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims,

@@ -34,6 +34,22 @@ struct ig_attr ig_attr_of_dtype(enum ingot_dtype dtype) {
     return (struct ig_attr){.kind = IG_KIND_DTYPE, .i = dtype};
 }
 
+struct ig_attr *ig_attrs_with_dims(struct ig_job *job, const struct ig_node *node,
+                                   ig_dim (*other)(const void *user, ig_dim dim), const void *user) {
+    int count = ig_op_info(node->op)->n_attrs;
+    struct ig_attr *attrs = IG_NEW_ARRAY(job, struct ig_attr, (size_t)count + 1);
+    for (int i = 0; i < count; i++) {
+        attrs[i] = node->attr[i];
+        if (attrs[i].kind == IG_KIND_DIM && attrs[i].dim != IG_DIM_NONE) attrs[i].dim = other(user, attrs[i].dim);
+        if (attrs[i].kind != IG_KIND_DIMS) continue;
+        ig_dim *dims = IG_NEW_ARRAY(job, ig_dim, (size_t)attrs[i].count + 1);
+        for (int k = 0; k < attrs[i].count; k++)
+            dims[k] = node->attr[i].dims[k] == IG_DIM_NONE ? IG_DIM_NONE : other(user, node->attr[i].dims[k]);
+        attrs[i].dims = dims;
+    }
+    return attrs;
+}
+
 /* ---- Constants */
 
 ig_value ig_build_constant(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims,

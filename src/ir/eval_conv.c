@@ -132,15 +132,6 @@ static void convolve(struct ig_eval *ev, struct conv *c, const struct ig_view *b
     }
 }
 
-/* [N, C, spatial...] as [N, spatial..., C], or the other way round. */
-static struct ig_view channels_moved(const struct ig_view *view, bool to_last) {
-    int64_t perm[INGOT_MAX_RANK] = {0};
-    for (int i = 1; i < view->rank; i++)
-        perm[i] = to_last ? i + 1 : i - 1;
-    perm[to_last ? view->rank - 1 : 1] = to_last ? 1 : view->rank - 1;
-    return ig_view_permute(view, perm);
-}
-
 static void check_weights(struct ig_eval *ev, const struct conv *c, int64_t columns) {
     int64_t want[INGOT_MAX_RANK + 2], panels = c->packed ? (columns + c->packed - 1) / c->packed : 0;
     int rank = 0;
@@ -190,7 +181,7 @@ IG_EVAL(conv) {
     bool last = ig_attr_int(graph, node, IG_ATTR_channels_last) != 0;
     const struct ig_view *bias = node->n_in > 2 && in[2].dtype != INGOT_DTYPE_NONE ? &in[2] : NULL;
     if (in[0].rank < 2) ig_eval_raise(ev, "the input has rank %d", in[0].rank);
-    struct ig_view x = last ? in[0] : channels_moved(&in[0], true);
+    struct ig_view x = last ? in[0] : ig_view_move_channels(&in[0], true);
     struct conv c = {.x = ig_view_dense(ev, &x), .w = in[1], .packed = ig_attr_int(graph, node, IG_ATTR_packed)};
     conv_shape(ev, graph, node, &c);
     c.base.result = (enum ingot_dtype)ig_attr_int(graph, node, IG_ATTR_acc);
@@ -206,5 +197,5 @@ IG_EVAL(conv) {
         bool one = c.packed == 0 && c.channels == 1 && c.base.columns == 1 && as_double;
         (c.packed == 1 || one ? depthwise : convolve)(ev, &c, bias, &out[0]);
     }
-    if (!last) out[0] = channels_moved(&out[0], false);
+    if (!last) out[0] = ig_view_move_channels(&out[0], false);
 }

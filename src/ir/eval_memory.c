@@ -145,6 +145,14 @@ struct ig_view ig_view_permute(const struct ig_view *view, const int64_t *perm) 
     return out;
 }
 
+struct ig_view ig_view_move_channels(const struct ig_view *view, bool to_last) {
+    int64_t perm[INGOT_MAX_RANK] = {0};
+    for (int i = 1; i < view->rank; i++)
+        perm[i] = to_last ? i + 1 : i - 1;
+    perm[to_last ? view->rank - 1 : 1] = to_last ? 1 : view->rank - 1;
+    return ig_view_permute(view, perm);
+}
+
 struct ig_view ig_view_broadcast(struct ig_eval *ev, const struct ig_view *view, int rank, const int64_t *dims) {
     struct ig_view out = *view;
     if (rank < view->rank) ig_eval_raise(ev, "rank %d does not broadcast to rank %d", view->rank, rank);

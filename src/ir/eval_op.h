@@ -65,6 +65,8 @@ int64_t ig_view_elements(const struct ig_view *view);
 void ig_dense_strides(int rank, const int64_t *dims, int64_t *out_strides);
 /* Axis out[i] is axis perm[i] of `view`; no reference is taken. */
 struct ig_view ig_view_permute(const struct ig_view *view, const int64_t *perm);
+/* [N, C, spatial...] as [N, spatial..., C], or the other way round. */
+struct ig_view ig_view_move_channels(const struct ig_view *view, bool to_last);
 /* With strides 0 where `dims` stretch the view; no reference is taken. Raises where they do not fit. */
 struct ig_view ig_view_broadcast(struct ig_eval *ev, const struct ig_view *view, int rank, const int64_t *dims);
 char *ig_view_at(const struct ig_view *view, const int64_t *index);

@@ -17,21 +17,12 @@ struct window {
     int64_t at[MAX_SPATIAL];    /* of its current position in the input */
 };
 
-/* [N, C, spatial...] as [N, spatial..., C], or the other way round. */
-static struct ig_view channels_moved(const struct ig_view *view, bool to_last) {
-    int64_t perm[INGOT_MAX_RANK] = {0};
-    for (int i = 1; i < view->rank; i++)
-        perm[i] = to_last ? i + 1 : i - 1;
-    perm[to_last ? view->rank - 1 : 1] = to_last ? 1 : view->rank - 1;
-    return ig_view_permute(view, perm);
-}
-
 static void window_begin(struct ig_eval *ev, struct ig_graph *graph, const struct ig_node *node,
                          const struct ig_view *in, struct window *w) {
     *w = (struct window){0};
     if (in->rank < 2) ig_eval_raise(ev, "the input has rank %d", in->rank);
     bool last = ig_attr_int(graph, node, IG_ATTR_channels_last) != 0;
-    struct ig_view x = last ? *in : channels_moved(in, true);
+    struct ig_view x = last ? *in : ig_view_move_channels(in, true);
     w->x = ig_view_dense(ev, &x);
     w->spatial = in->rank - 2;
     w->channels = w->x.dims[in->rank - 1];
@@ -152,7 +143,7 @@ IG_EVAL(pool_max) {
     window_begin(ev, graph, node, &in[0], &w);
     out[0] = window_result(ev, &w, in[0].dtype);
     pool_maximum(ev, &w, false, false, &out[0]);
-    if (!ig_attr_int(graph, node, IG_ATTR_channels_last)) out[0] = channels_moved(&out[0], false);
+    if (!ig_attr_int(graph, node, IG_ATTR_channels_last)) out[0] = ig_view_move_channels(&out[0], false);
 }
 
 IG_EVAL(pool_argmax) {
@@ -160,7 +151,7 @@ IG_EVAL(pool_argmax) {
     window_begin(ev, graph, node, &in[0], &w);
     out[0] = window_result(ev, &w, INGOT_I64);
     pool_maximum(ev, &w, true, ig_attr_int(graph, node, IG_ATTR_column_major) != 0, &out[0]);
-    if (!ig_attr_int(graph, node, IG_ATTR_channels_last)) out[0] = channels_moved(&out[0], false);
+    if (!ig_attr_int(graph, node, IG_ATTR_channels_last)) out[0] = ig_view_move_channels(&out[0], false);
 }
 
 /* ---- Sum and average */
@@ -233,7 +224,7 @@ static void pool_sums(struct ig_eval *ev, struct ig_graph *graph, const struct i
     }
     *out = window_result(ev, &w, in->dtype);
     pool_total(ev, &w, divisor, out);
-    if (!ig_attr_int(graph, node, IG_ATTR_channels_last)) *out = channels_moved(out, false);
+    if (!ig_attr_int(graph, node, IG_ATTR_channels_last)) *out = ig_view_move_channels(out, false);
 }
 
 IG_EVAL(pool_sum) {

@@ -20,6 +20,9 @@ struct ig_target {
     bool sm_own;          /* CUDA: also what only this architecture has ("sm_90a": wgmma) */
 };
 
+/* Multiprocessors of the GPU that choices have in mind, of which a target says nothing: an H100's. */
+enum { IG_CUDA_PROCESSORS = 132 };
+
 static inline bool ig_target_is_cuda(const struct ig_target *target) {
     return target->isa == IG_ISA_CUDA;
 }
@@ -27,6 +30,11 @@ static inline bool ig_target_is_cuda(const struct ig_target *target) {
 /* Kernels may be started before those that they depend on have ended, and wait by themselves (griddepcontrol). */
 static inline bool ig_target_has_early_start(const struct ig_target *target) {
     return ig_target_is_cuda(target) && target->sm >= 90;
+}
+
+/* Groups of four warps multiply together (wgmma). */
+static inline bool ig_target_has_warpgroups(const struct ig_target *target) {
+    return ig_target_is_cuda(target) && target->sm == 90 && target->sm_own;
 }
 
 /* Columns of a packed weight panel (the attribute `packed` of matmul and conv): two vectors of f32, the width of the

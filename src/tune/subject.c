@@ -79,8 +79,8 @@ struct extraction {
     ig_value *map; /* of the graph's values; IG_NO_VALUE: not there yet */
 };
 
-static ig_dim number(const struct extraction *x, ig_dim dim) {
-    if (dim == IG_DIM_NONE) return dim;
+static ig_dim number(const void *user, ig_dim dim) {
+    const struct extraction *x = user;
     return ig_dim_const(x->s->graph->dims, ig_sizes_of(x->s->sizes, x->s->job, dim));
 }
 
@@ -89,22 +89,6 @@ static struct ig_type static_type(const struct extraction *x, ig_value v) {
     for (int i = 0; i < type.rank; i++)
         type.dim[i] = number(x, type.dim[i]);
     return type;
-}
-
-static struct ig_attr *static_attrs(const struct extraction *x, const struct ig_node *n) {
-    struct ig_job *job = x->s->job;
-    int count = ig_op_info(n->op)->n_attrs;
-    struct ig_attr *attrs = IG_NEW_ARRAY(job, struct ig_attr, (size_t)count + 1);
-    for (int i = 0; i < count; i++) {
-        attrs[i] = n->attr[i];
-        if (attrs[i].kind == IG_KIND_DIM) attrs[i].dim = number(x, attrs[i].dim);
-        if (attrs[i].kind != IG_KIND_DIMS) continue;
-        ig_dim *dims = IG_NEW_ARRAY(job, ig_dim, (size_t)attrs[i].count + 1);
-        for (int k = 0; k < attrs[i].count; k++)
-            dims[k] = number(x, attrs[i].dims[k]);
-        attrs[i].dims = dims;
-    }
-    return attrs;
 }
 
 /* A literal that is an element of a graph input: a size that is given as a number. */
@@ -125,7 +109,7 @@ static ig_value extract_node(struct extraction *x, const struct ig_node *n) {
     for (uint32_t i = 0; i < n->n_in; i++)
         in[i] = n->in[i] == IG_NO_VALUE ? IG_NO_VALUE : extract(x, n->in[i]);
     struct ig_graph *const body[2] = {n->body[0], n->body[1]};
-    return ig_build_node(to, n->op, in, n->n_in, n->n_out, static_attrs(x, n), body);
+    return ig_build_node(to, n->op, in, n->n_in, n->n_out, ig_attrs_with_dims(x->s->job, n, number, x), body);
 }
 
 /* What v is computed from, down to the region's inputs. */
