@@ -282,6 +282,13 @@ ig_x ig_x_mod(struct ig_loops *k, ig_x a, ig_x b) {
     return surely_less(k, rest_x, b) ? rest_x : index_node(k, IG_OP_mod, rest_x, b);
 }
 
+ig_x ig_x_split_off(struct ig_loops *k, ig_x *number, ig_dim count) {
+    ig_x by = ig_x_dim(k, at_least(k, count, 1) ? count : ig_dim_max(k->dims, count, ig_dim_const(k->dims, 1)));
+    ig_x part = ig_x_mod(k, *number, by);
+    *number = ig_x_div(k, *number, by);
+    return part;
+}
+
 ig_x ig_x_min(struct ig_loops *k, ig_x a, ig_x b) {
     ig_dim da = as_dim(k, a), db = as_dim(k, b);
     if (da != IG_DIM_NONE && db != IG_DIM_NONE) return ig_x_dim(k, ig_dim_min(k->dims, da, db));

@@ -57,15 +57,6 @@ void ig_attention_head(struct ig_attention *a, ig_x head, ig_x *out_index) {
     ig_lower_split(&a->lower, &heads, head, out_index);
 }
 
-ig_x ig_attention_split(struct ig_attention *a, ig_x *number, ig_dim count) {
-    int64_t lo, hi;
-    ig_dim_range(a->graph->dims, count, &lo, &hi);
-    ig_x by = dim(a, lo >= 1 ? count : ig_dim_max(a->graph->dims, count, constant(a, 1)));
-    ig_x part = ig_x_mod(a->k, *number, by);
-    *number = ig_x_div(a->k, *number, by);
-    return part;
-}
-
 /* An operand's element, whose head is found by NumPy's rule. */
 static ig_x operand(struct ig_attention *a, ig_value v, const ig_x *head, ig_x row, ig_x column) {
     struct ig_dims *dims = a->graph->dims;
@@ -205,7 +196,7 @@ static void plain(struct ig_attention *a) {
     int weights = ig_loops_scratch(k, INGOT_F32, num(a, 0), "weights");
     ig_x tile, key, column, head[INGOT_MAX_RANK];
     struct ig_stmt *body = loop(a, NULL, IG_FOR_TILE, a->kernel->tiles, &tile);
-    ig_x query = ig_attention_split(a, &tile, a->queries);
+    ig_x query = ig_x_split_off(a->k, &tile, a->queries);
     ig_attention_head(a, tile, head);
     plain_scores(a, body, head, query, weights);
     int total = plain_weights(a, body, weights);

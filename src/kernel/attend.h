@@ -29,8 +29,6 @@ struct ig_attention {
 
 /* The index of a head: all dims but the last two. */
 void ig_attention_head(struct ig_attention *a, ig_x head, ig_x *out_index);
-/* Splits what counts `count` things off a number; a number of nothing is not divided. */
-ig_x ig_attention_split(struct ig_attention *a, ig_x *number, ig_dim count);
 /* Elements of the operands. */
 ig_x ig_attention_query(struct ig_attention *a, const ig_x *head, ig_x query, ig_x depth);
 ig_x ig_attention_key(struct ig_attention *a, const ig_x *head, ig_x key, ig_x depth);

@@ -33,16 +33,6 @@ int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name
     return buffer;
 }
 
-ig_x ig_contract_split_off(struct ig_contract *c, ig_x *number, ig_dim count) {
-    struct ig_dims *dims = c->graph->dims;
-    int64_t lo, hi;
-    ig_dim_range(dims, count, &lo, &hi);
-    ig_x by = ig_x_dim(c->k, lo >= 1 ? count : ig_dim_max(dims, count, ig_dim_const(dims, 1)));
-    ig_x part = ig_x_mod(c->k, *number, by);
-    *number = ig_x_div(c->k, *number, by);
-    return part;
-}
-
 enum ingot_dtype ig_contract_half(enum ingot_dtype dtype) {
     return dtype == INGOT_F16 || dtype == INGOT_BF16 ? dtype : INGOT_DTYPE_NONE;
 }

@@ -77,8 +77,6 @@ void ig_contract_plain(struct ig_contract *c); /* one element at a time (CUDA: a
 /* Shorthands. */
 /* Reserves scratch for `elements` of c->dtype: a buffer of the loops. */
 int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name);
-/* Splits what counts `count` things off a number; a number of nothing is not divided. */
-ig_x ig_contract_split_off(struct ig_contract *c, ig_x *number, ig_dim count);
 int64_t ig_contract_const(const struct ig_contract *c, ig_dim d, int64_t otherwise);
 ig_x ig_contract_dim(struct ig_contract *c, ig_dim d);
 ig_x ig_contract_int(struct ig_contract *c, int64_t i);

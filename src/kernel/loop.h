@@ -152,6 +152,9 @@ ig_x ig_x_sub(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_mul(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_div(struct ig_loops *k, ig_x a, ig_x b); /* of non-negative numbers */
 ig_x ig_x_mod(struct ig_loops *k, ig_x a, ig_x b);
+/* Splits what counts `count` things off a number: the remainder, and the quotient in its place. Where `count` may turn out to
+ * be 0, nothing is divided by that. */
+ig_x ig_x_split_off(struct ig_loops *k, ig_x *number, ig_dim count);
 ig_x ig_x_min(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_max(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_less(struct ig_loops *k, ig_x a, ig_x b);

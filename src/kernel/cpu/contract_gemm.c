@@ -389,12 +389,12 @@ bool ig_contract_gemm(struct ig_contract *c) {
     bool one_batch = known(&s, c->batch, 0) == 1;
     rest = tile;
     if (s.columns_first) {
-        s.group = ig_contract_split_off(c, &rest, s.groups);
-        s.chunk = one_batch ? rest : ig_contract_split_off(c, &rest, s.chunks);
+        s.group = ig_x_split_off(c->k, &rest, s.groups);
+        s.chunk = one_batch ? rest : ig_x_split_off(c->k, &rest, s.chunks);
         s.batch = one_batch ? num(&s, 0) : rest;
         emit_columns_first(&s, body, tile);
     } else {
-        ig_x block = one_batch ? tile : ig_contract_split_off(c, &rest, s.blocks);
+        ig_x block = one_batch ? tile : ig_x_split_off(c->k, &rest, s.blocks);
         s.batch = one_batch ? num(&s, 0) : rest;
         emit_rows_first(&s, body, block);
     }

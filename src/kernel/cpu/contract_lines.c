@@ -254,8 +254,8 @@ static void emit_block(struct lines *s, struct ig_stmt *body, ig_x at, ig_x line
 static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
     ig_x rest = tile, at, block, one = num(s, 1);
-    ig_x group = ig_contract_split_off(s->c, &rest, s->panel_groups);
-    ig_x line_group = ig_contract_split_off(s->c, &rest, s->line_groups);
+    ig_x group = ig_x_split_off(s->k, &rest, s->panel_groups);
+    ig_x line_group = ig_x_split_off(s->k, &rest, s->line_groups);
     s->batch = rest;
     s->first_line = ig_x_mul(k, line_group, num(s, s->tile_lines));
     ig_x count = ig_x_min(k, num(s, s->tile_lines), ig_x_sub(k, dim(s, s->out_height), s->first_line));

@@ -14,10 +14,6 @@ static ig_x dim(struct ig_row *r, ig_dim d) {
     return ig_x_dim(r->k, d);
 }
 
-static bool is_sum(const struct ig_row_step *step) {
-    return step->update == IG_OP_add && ig_dtype_is_float(step->dtype);
-}
-
 /* The block at hand. */
 struct block {
     struct ig_row *r;
@@ -54,7 +50,7 @@ static void emit_element(struct block *b, struct ig_stmt *body, int pass, bool p
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->pass != pass) continue;
-        int array = partial && is_sum(step) ? step->partial : step->array;
+        int array = partial && ig_row_is_sum(step) ? step->partial : step->array;
         ig_x sum = ig_x_map2(r->k, step->update, ig_x_load(r->k, array, lane), bind(b, step->term, lane));
         ig_s_store(r->k, body, array, lane, sum);
     }
@@ -62,7 +58,7 @@ static void emit_element(struct block *b, struct ig_stmt *body, int pass, bool p
 
 static bool in_pass(const struct ig_row *r, int pass, bool sums_only) {
     for (uint32_t i = 0; i < r->steps.count; i++) {
-        if (r->steps.at[i].pass == pass && (!sums_only || is_sum(&r->steps.at[i]))) return true;
+        if (r->steps.at[i].pass == pass && (!sums_only || ig_row_is_sum(&r->steps.at[i]))) return true;
     }
     for (uint32_t i = 0; i < r->stores.count && !sums_only; i++) {
         if (r->stores.at[i].pass == pass) return true;
@@ -78,14 +74,14 @@ static void emit_pieces(struct block *b, struct ig_stmt *body, int pass) {
     body = ig_s_for(r->k, body, IG_FOR_SERIAL, num(r, 0), n, num(r, PARTIAL), &start);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass == pass && is_sum(step)) fill(b, body, step->partial, ig_x_float(r->k, step->dtype, 0));
+        if (step->pass == pass && ig_row_is_sum(step)) fill(b, body, step->partial, ig_x_float(r->k, step->dtype, 0));
     }
     ig_x end = ig_x_min(r->k, ig_x_add(r->k, start, num(r, PARTIAL)), n);
     struct ig_stmt *inner = ig_s_for(r->k, body, IG_FOR_SERIAL, start, end, num(r, 1), &b->vars[last]);
     emit_element(b, inner, pass, true);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass != pass || !is_sum(step)) continue;
+        if (step->pass != pass || !ig_row_is_sum(step)) continue;
         ig_x lane;
         struct ig_stmt *s = lanes(b, body, &lane);
         ig_x sum = ig_x_map2(r->k, IG_OP_add, ig_x_load(r->k, step->array, lane), ig_x_load(r->k, step->partial, lane));
@@ -113,7 +109,7 @@ static void emit_pass(struct block *b, struct ig_stmt *body, int pass) {
 static void add_partials(struct ig_row *r) {
     for (uint32_t i = 0; r->long_row && i < r->steps.count; i++) {
         struct ig_row_step *step = &r->steps.at[i];
-        if (!is_sum(step)) continue;
+        if (!ig_row_is_sum(step)) continue;
         step->partial = ig_loops_local(r->k, step->dtype, IG_ROW_COLUMNS, ig_format(r->k->job, "part%u", i));
     }
 }

@@ -13,10 +13,6 @@ static ig_x dim(struct ig_row *r, ig_dim d) {
     return ig_x_dim(r->k, d);
 }
 
-static bool is_sum(const struct ig_row_step *step) {
-    return step->update == IG_OP_add && ig_dtype_is_float(step->dtype);
-}
-
 /* ---- The body of a pass ---------------------------------------------------------------------------------------------------- */
 
 static void emit_element(struct ig_row *r, struct ig_stmt *body, int pass, bool partial, const ig_x *vars) {
@@ -29,14 +25,14 @@ static void emit_element(struct ig_row *r, struct ig_stmt *body, int pass, bool 
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->pass != pass) continue;
-        int acc = partial && is_sum(step) ? step->partial : step->acc;
+        int acc = partial && ig_row_is_sum(step) ? step->partial : step->acc;
         ig_s_update(r->k, body, acc, step->update, ig_nest_bind(&r->nest, step->term, vars));
     }
 }
 
 static bool has_sums(const struct ig_row *r, int pass) {
     for (uint32_t i = 0; i < r->steps.count; i++) {
-        if (r->steps.at[i].pass == pass && is_sum(&r->steps.at[i])) return true;
+        if (r->steps.at[i].pass == pass && ig_row_is_sum(&r->steps.at[i])) return true;
     }
     return false;
 }
@@ -59,7 +55,7 @@ static void emit_pieces(struct ig_row *r, struct ig_stmt *body, int pass, ig_x *
     body = ig_s_for(r->k, body, IG_FOR_SERIAL, num(r, 0), n, num(r, PARTIAL), &start);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass == pass && is_sum(step)) {
+        if (step->pass == pass && ig_row_is_sum(step)) {
             step->partial = ig_s_acc(r->k, body, step->dtype, ig_x_float(r->k, step->dtype, 0));
         }
     }
@@ -68,7 +64,7 @@ static void emit_pieces(struct ig_row *r, struct ig_stmt *body, int pass, ig_x *
     emit_element(r, inner, pass, true, vars);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass != pass || !is_sum(step)) continue;
+        if (step->pass != pass || !ig_row_is_sum(step)) continue;
         ig_x sum = ig_x_acc(r->k, step->partial, step->dtype);
         ig_s_update(r->k, body, step->acc, IG_OP_add, ig_x_cast(r->k, sum, step->dtype, false));
     }

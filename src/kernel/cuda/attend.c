@@ -225,8 +225,8 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     ig_dim blocks = ig_dim_ceil_div(dims, a->queries, constant(&s, s.rows));
     a->kernel->tiles = ig_dim_mul(dims, ig_dim_mul(dims, a->heads, blocks), constant(&s, s.t->split));
     struct ig_stmt *body = ig_s_for(s.k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, a->kernel->tiles), num(&s, 1), &tile);
-    s.part = ig_attention_split(a, &tile, constant(&s, s.t->split));
-    s.first_query = ig_x_mul(s.k, ig_attention_split(a, &tile, blocks), num(&s, s.rows));
+    s.part = ig_x_split_off(a->k, &tile, constant(&s, s.t->split));
+    s.first_query = ig_x_mul(s.k, ig_x_split_off(a->k, &tile, blocks), num(&s, s.rows));
     ig_attention_head(a, tile, s.head);
     if (!find_sources(&s)) return false;
     make_buffers(&s);

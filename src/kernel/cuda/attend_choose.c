@@ -1,7 +1,7 @@
 /* Attention on GPUs: what multiplies, and how heads are divided among warps and blocks. See attend.h. */
 #include "kernel/cuda/attend.h"
 
-enum { PROCESSORS = 132, WHOLE = 80 << 10 /* bytes of shared memory */ };
+enum { WHOLE = 80 << 10 /* bytes of shared memory */ };
 
 /* ---- Does it apply? ------------------------------------------------------------------------------------------------- */
 
@@ -13,12 +13,7 @@ static bool choose_math(struct ig_cuda_attention *s) {
     if (ig_type_of(g, s->a->scores.in[1])->dtype != dtype || ig_type_of(g, s->a->product.in[1])->dtype != dtype)
         return false;
     s->element = (int)ingot_dtype_size(dtype);
-    switch (dtype) {
-    case INGOT_F32: s->t->math = rounded ? IG_CUDA_TF32 : IG_CUDA_FMA; return true;
-    case INGOT_F16: s->t->math = IG_CUDA_F16; return true;
-    case INGOT_BF16: s->t->math = IG_CUDA_BF16; return true;
-    default: return false;
-    }
+    return ig_cuda_math_of(dtype, rounded, &s->t->math);
 }
 
 /* Elements of a head: copied 16 bytes at a time, padded to what the instructions take. */
@@ -60,7 +55,7 @@ static int64_t guess(struct ig_cuda_attention *s, ig_dim d, int64_t usual) {
 static bool can_group(const struct ig_cuda_attention *s) {
     const struct ig_cuda_attend *t = s->t;
     bool lines = (t->depth == 32 || t->depth % 64 == 0) && (t->columns == 32 || t->columns % 64 == 0);
-    return lines && s->element == 2 && s->a->target->sm == 90 && s->a->target->sm_own;
+    return lines && s->element == 2 && ig_target_has_warpgroups(s->a->target);
 }
 
 /* By clusters. */
@@ -77,11 +72,11 @@ static int best_shape(struct ig_cuda_attention *s) {
     if (can_group(s) && queries >= 32) return s->t->columns <= 64 ? GROUP : GROUP_OF_WIDE;
     /* Where few blocks would read many keys, several share them. */
     for (int i = SPLIT; i < SPLIT + SPLITS && can_split(s); i++) {
-        if (tiles * shapes[i].split <= PROCESSORS && keys >= shapes[i].split * 128) return i;
+        if (tiles * shapes[i].split <= IG_CUDA_PROCESSORS && keys >= shapes[i].split * 128) return i;
     }
     for (int i = 0; i < LARGEST; i++) {
         int64_t rows = 16 * shapes[i].m;
-        if (heads * ((queries + rows - 1) / rows) <= PROCESSORS) return i;
+        if (heads * ((queries + rows - 1) / rows) <= IG_CUDA_PROCESSORS) return i;
     }
     return LARGEST;
 }

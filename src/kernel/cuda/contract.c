@@ -65,12 +65,7 @@ static bool choose_math(struct gemm *s) {
     bool rounded = ig_attr_int(c->graph, &c->node, IG_ATTR_math) == IG_MATH_TF32;
     if (a != b || c->dtype != INGOT_F32) return false;
     s->element = a;
-    switch (a) {
-    case INGOT_F32: s->g->math = rounded ? IG_CUDA_TF32 : IG_CUDA_FMA; return true;
-    case INGOT_F16: s->g->math = IG_CUDA_F16; return true;
-    case INGOT_BF16: s->g->math = IG_CUDA_BF16; return true;
-    default: return false;
-    }
+    return ig_cuda_math_of(a, rounded, &s->g->math);
 }
 
 static void find_operands(struct gemm *s, ig_x b) {
@@ -139,7 +134,7 @@ static bool choose(struct gemm *s) {
                                 .a_copy = s->a.copy,
                                 .b_copy = s->b.copy,
                                 .sm = c->target->sm,
-                                .warpgroups = c->target->sm == 90 && c->target->sm_own};
+                                .warpgroups = ig_target_has_warpgroups(c->target)};
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
@@ -297,7 +292,7 @@ static void call_multiply(struct gemm *s, struct ig_stmt *body) {
 /* The axes of the depth's element number p. */
 static void split_depth(struct gemm *s, ig_x p, ig_x *out_depth) {
     for (int i = s->c->depth_rank - 1; i > 0; i--)
-        out_depth[i] = ig_contract_split_off(s->c, &p, s->c->depth_dim[i]);
+        out_depth[i] = ig_x_split_off(s->k, &p, s->c->depth_dim[i]);
     out_depth[0] = p;
 }
 
@@ -458,10 +453,10 @@ static void emit(struct gemm *s) {
         emit_parts(s, body, tile);
         return;
     }
-    s->share = ig_contract_split_off(c, &rest, constant(s, s->g->split));
-    s->first_row = ig_x_mul(k, ig_contract_split_off(c, &rest, row_blocks), num(s, s->g->bm));
+    s->share = ig_x_split_off(c->k, &rest, constant(s, s->g->split));
+    s->first_row = ig_x_mul(k, ig_x_split_off(c->k, &rest, row_blocks), num(s, s->g->bm));
     bool one = ig_contract_const(c, s->batch, 0) == 1;
-    ig_x column_block = one ? rest : ig_contract_split_off(c, &rest, column_blocks);
+    ig_x column_block = one ? rest : ig_x_split_off(c->k, &rest, column_blocks);
     s->first_column = ig_x_mul(k, column_block, num(s, s->g->bn));
     s->at = one ? num(s, 0) : rest;
     if (s->g->a == IG_CUDA_FILLED) {

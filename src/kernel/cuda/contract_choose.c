@@ -8,7 +8,7 @@
  */
 #include "kernel/cuda/contract.h"
 
-enum { PROCESSORS = 132, MOST_SPLIT = 8, FEW_STAGES = 4, MOST_UNROLLED = 9, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
+enum { MOST_SPLIT = 8, FEW_STAGES = 4, MOST_UNROLLED = 9, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
 
 /* Tile, and warps (tensor cores) or results of a thread (CUDA cores) along rows and columns. */
 struct shape {
@@ -95,9 +95,9 @@ static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_ge
  * Fitted to 66 products with a bias: 9% off, mostly too high for the good ones. Where much is done on the sums (GELU), groups
  * that take turns do not hide it, being half as many, and three groups have few registers for it. */
 static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
-    int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, PROCESSORS);
+    int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, IG_CUDA_PROCESSORS);
     double steps = (double)ceil_div(p->depth, g->bk), area = (double)g->bm * g->bn;
-    double busy = tiles < PROCESSORS ? 0.5 + 0.5 * (double)tiles / PROCESSORS : 1;
+    double busy = tiles < IG_CUDA_PROCESSORS ? 0.5 + 0.5 * (double)tiles / IG_CUDA_PROCESSORS : 1;
     double bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g);
     double step = larger(area * g->bk / 4200, bytes / 160 * busy) + 194;
     double walk = steps * step, finish = area * 0.112 + (g->groups == 3 ? 6100 : 577);
@@ -112,10 +112,10 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     if (g->producer) return producer_cost(p, g);
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
-    int64_t at_once = (int64_t)PROCESSORS * resident(p, g);
+    int64_t at_once = (int64_t)IG_CUDA_PROCESSORS * resident(p, g);
     int64_t waves = ceil_div(blocks, at_once);
     int64_t last = blocks - (waves - 1) * at_once;
-    int full = resident(p, g), rest = (int)ceil_div(last, PROCESSORS);
+    int full = resident(p, g), rest = (int)ceil_div(last, IG_CUDA_PROCESSORS);
     double around = 2600, finish = (double)g->bm * g->bn / g->split * (p->heavy ? HEAVY : 0.007);
     if (g->split > 1) { /* starting a cluster, and adding up through the memory of its blocks */
         around += 600 + 40 * g->split;

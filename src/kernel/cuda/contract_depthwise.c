@@ -6,7 +6,7 @@
  */
 #include "kernel/cuda/contract.h"
 
-enum { THREADS = 128, MOST_TAPS = 81, MOST_AT_ONCE = 25, FEW_BLOCKS = 2 * 132 };
+enum { THREADS = 128, MOST_TAPS = 81, MOST_AT_ONCE = 25, FEW_BLOCKS = 2 * IG_CUDA_PROCESSORS };
 
 static ig_x num(struct ig_contract *c, int64_t i) {
     return ig_x_index(c->k, i);
@@ -53,7 +53,7 @@ static struct slot slot_of(struct ig_contract *c, struct ig_stmt *body, int vect
     struct slot s = {.c = c, .body = body, .vector = vector, .pixel = ig_x_div(c->k, number, each)};
     s.first = ig_x_mul(c->k, ig_x_mod(c->k, number, each), num(c, vector));
     s.image = s.pixel;
-    s.m = ig_contract_split_off(c, &s.image, c->rows);
+    s.m = ig_x_split_off(c->k, &s.image, c->rows);
     return s;
 }
 

@@ -31,7 +31,7 @@ void ig_cuda_locate(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_b, ig_x *ou
     *out_m = m;
     if (!c->spatial) return;
     ig_x image = m;
-    *out_m = ig_contract_split_off(c, &image, c->rows);
+    *out_m = ig_x_split_off(c->k, &image, c->rows);
     *out_b = ig_x_add(c->k, ig_x_mul(c->k, image, ig_contract_int(c, c->groups)), b);
 }
 

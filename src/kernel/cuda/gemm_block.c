@@ -1,6 +1,15 @@
 /* The sizes that follow from the description of a block's matrix product. */
 #include "kernel/cuda/gemm_block.h"
 
+bool ig_cuda_math_of(enum ingot_dtype dtype, bool rounded, enum ig_cuda_math *out_math) {
+    switch (dtype) {
+    case INGOT_F32: *out_math = rounded ? IG_CUDA_TF32 : IG_CUDA_FMA; return true;
+    case INGOT_F16: *out_math = IG_CUDA_F16; return true;
+    case INGOT_BF16: *out_math = IG_CUDA_BF16; return true;
+    default: return false;
+    }
+}
+
 enum { GROUP = 128, PRODUCER = 32 }; /* threads */
 
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {

@@ -17,6 +17,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ingot/ingot.h"
+
 enum { IG_CUDA_TILE_PAD = 8, IG_CUDA_BAND = 16, IG_CUDA_SHOWN_ROWS = 16 };
 
 /* What multiplies. */
@@ -26,6 +28,9 @@ enum ig_cuda_math {
     IG_CUDA_F16,
     IG_CUDA_BF16,
 };
+
+/* For operands of that type; `rounded`: f32 may be. False where nothing multiplies them. */
+bool ig_cuda_math_of(enum ingot_dtype dtype, bool rounded, enum ig_cuda_math *out_math);
 
 /* Where an operand's elements are. Its lines are rows of A, columns of B. */
 enum ig_cuda_operand {

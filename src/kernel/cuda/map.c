@@ -18,10 +18,9 @@ enum {
     FEW_THREADS = 128, /* where blocks of THREADS would leave processors without work */
     BLOCK = 1024,      /* elements of a block of a transpose */
     MOST_SIDE = 32,
-    MOST_STAGED = 4,                /* loads of a transpose that go through shared memory */
-    PROCESSORS = 132,               /* about what there are: for deciding how finely to divide */
-    MANY = PROCESSORS * 2048 * 4,   /* slots beyond which each thread does several */
-    FEW = PROCESSORS * THREADS * 2, /* slots below which blocks are small */
+    MOST_STAGED = 4,                        /* loads of a transpose that go through shared memory */
+    MANY = IG_CUDA_PROCESSORS * 2048 * 4,   /* slots beyond which each thread does several */
+    FEW = IG_CUDA_PROCESSORS * THREADS * 2, /* slots below which blocks are small */
 };
 
 struct plan {

@@ -22,7 +22,6 @@ enum {
     EARLY_BYTES = 16 << 10, /* of a constant that is fetched before the kernel waits */
     MOST_EARLY = 4,
     FEW = 512, /* threads of a processor that can have so many registers */
-    PROCESSORS = 132,
 };
 
 struct lines {
@@ -74,7 +73,7 @@ static void choose_team_threads(struct lines *l) {
     struct ig_row *r = l->r;
     int64_t rows = guess_rows(r);
     r->kernel->threads = TEAM_THREADS;
-    while (r->kernel->threads > LANES && rows * l->lanes < (int64_t)r->kernel->threads * PROCESSORS)
+    while (r->kernel->threads > LANES && rows * l->lanes < (int64_t)r->kernel->threads * IG_CUDA_PROCESSORS)
         r->kernel->threads /= 2;
 }
 
@@ -337,7 +336,7 @@ static bool lines_prepare(struct lines *l, struct ig_row *r) {
     l->vector = choose_vector(r);
     fit_lanes(l);
     if (l->lanes) choose_team_threads(l);
-    l->few = guess_rows(r) * (l->lanes ? l->lanes : r->kernel->threads) <= PROCESSORS * FEW;
+    l->few = guess_rows(r) * (l->lanes ? l->lanes : r->kernel->threads) <= IG_CUDA_PROCESSORS * FEW;
     for (uint32_t i = 0; i < r->k->buffers.count; i++) {
         if (r->k->buffers.at[i].kind == IG_BUFFER_SPREAD) r->k->buffers.at[i].width = l->vector;
     }
