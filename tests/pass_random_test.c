@@ -221,9 +221,31 @@ static ig_value step_matmul(struct maker *m, ig_value x) {
     return clamp(m, ig_build_matmul(m->g, x, ig_build_transpose(m->g, x, perm), INGOT_F32));
 }
 
+/* With weights of these dims and now and then a bias; strides and dilations of 1. */
+static ig_value conv(struct maker *m, ig_value x, const int64_t *dims, const ig_dim *before, const ig_dim *after,
+                     int64_t groups) {
+    static const int64_t ones[] = {1, 1};
+    int rank = ig_type_of(m->g, x)->rank, spatial = rank - 2;
+    struct ig_attr attrs[] = {
+        ig_attr_of_ints(ones, spatial),
+        ig_attr_of_ints(ones, spatial),
+        ig_attr_of_dims(before, spatial),
+        ig_attr_of_dims(after, spatial),
+        ig_attr_of_int(groups),
+        ig_attr_of_dtype(INGOT_F32),
+        ig_attr_of_int(0),
+        ig_attr_of_int(0),
+        ig_attr_of_int(dims[0]),
+        ig_attr_of_ints(dims + 2, spatial),
+        ig_attr_of_int(IG_MATH_EXACT),
+    };
+    ig_value in[3] = {x, weights(m, rank, dims), weights(m, 1, dims)};
+    return ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)pick(m, 2), 1, attrs, NULL);
+}
+
 static ig_value make_conv(struct maker *m, ig_value x) {
     struct ig_type type = *ig_type_of(m->g, x);
-    int64_t channels, ones[] = {1, 1}, dims[INGOT_MAX_RANK], kernel[2] = {1, 1};
+    int64_t channels, dims[INGOT_MAX_RANK];
     if (type.rank < 3 || type.rank > 4 || !ig_dim_is_const(m->g->dims, type.dim[1], &channels)) return x;
     int spatial = type.rank - 2;
     int64_t groups = pick(m, 3) == 0 ? channels : channels % 2 == 0 && pick(m, 2) ? 2 : 1;
@@ -231,25 +253,10 @@ static ig_value make_conv(struct maker *m, ig_value x) {
     dims[0] = groups == channels && pick(m, 2) ? channels : groups * (1 + pick(m, 3));
     dims[1] = channels / groups;
     for (int i = 0; i < spatial; i++) {
-        if (pick(m, 2)) kernel[i] = 3;
-        dims[2 + i] = kernel[i];
-        if (kernel[i] == 3) border[i] = number(m, 1);
+        dims[2 + i] = pick(m, 2) ? 3 : 1;
+        if (dims[2 + i] == 3) border[i] = number(m, 1);
     }
-    struct ig_attr attrs[] = {
-        ig_attr_of_ints(ones, spatial),
-        ig_attr_of_ints(ones, spatial),
-        ig_attr_of_dims(border, spatial),
-        ig_attr_of_dims(border, spatial),
-        ig_attr_of_int(groups),
-        ig_attr_of_dtype(INGOT_F32),
-        ig_attr_of_int(0),
-        ig_attr_of_int(0),
-        ig_attr_of_int(dims[0]),
-        ig_attr_of_ints(kernel, spatial),
-        ig_attr_of_int(IG_MATH_EXACT),
-    };
-    ig_value in[3] = {x, weights(m, type.rank, dims), weights(m, 1, dims)};
-    return ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)pick(m, 2), 1, attrs, NULL);
+    return conv(m, x, dims, border, border, groups);
 }
 
 static ig_value step_conv(struct maker *m, ig_value x) {
@@ -321,7 +328,7 @@ static ig_value spread(struct maker *m, ig_value x, int axis, int64_t stride) {
 /* A transposed convolution: any stride, kernel and border. */
 static ig_value step_transposed_conv(struct maker *m, ig_value x) {
     struct ig_type type = *ig_type_of(m->g, x);
-    int64_t ones[] = {1, 1}, dims[4], kernel[2];
+    int64_t dims[4];
     ig_dim before[2], after[2];
     int spatial = type.rank - 2;
     if (type.rank < 3 || type.rank > 4 || !ig_dim_is_const(m->g->dims, type.dim[1], &dims[1])) return x;
@@ -329,26 +336,12 @@ static ig_value step_transposed_conv(struct maker *m, ig_value x) {
     for (int i = 0; i < spatial; i++) {
         int64_t size;
         if (!ig_dim_is_const(m->g->dims, type.dim[2 + i], &size)) return x;
-        kernel[i] = dims[2 + i] = 1 + pick(m, 4);
-        before[i] = number(m, pick(m, kernel[i]));
-        after[i] = number(m, kernel[i] - 1 + pick(m, 2)); /* never more taps than there is room for */
+        dims[2 + i] = 1 + pick(m, 4);
+        before[i] = number(m, pick(m, dims[2 + i]));
+        after[i] = number(m, dims[2 + i] - 1 + pick(m, 2)); /* never more taps than there is room for */
         x = spread(m, x, 2 + i, 1 + pick(m, 3));
     }
-    struct ig_attr attrs[] = {
-        ig_attr_of_ints(ones, spatial),
-        ig_attr_of_ints(ones, spatial),
-        ig_attr_of_dims(before, spatial),
-        ig_attr_of_dims(after, spatial),
-        ig_attr_of_int(1),
-        ig_attr_of_dtype(INGOT_F32),
-        ig_attr_of_int(0),
-        ig_attr_of_int(0),
-        ig_attr_of_int(dims[0]),
-        ig_attr_of_ints(kernel, spatial),
-        ig_attr_of_int(IG_MATH_EXACT),
-    };
-    ig_value in[3] = {x, weights(m, type.rank, dims), weights(m, 1, dims)};
-    return clamp(m, ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)pick(m, 2), 1, attrs, NULL));
+    return clamp(m, conv(m, x, dims, before, after, 1));
 }
 
 /* Elementwise work and reductions right behind views of something computed. */

@@ -1,28 +1,9 @@
 /* Top-k and scatters in hostile shapes, types and indices against the reference. */
-#include <stdio.h>
-
-#include "support/graph_check.h"
-#include "support/support.h"
+#include "support/kernel_cases.h"
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
-enum { MOST = 512 };
 
-static struct graph_case cases[MOST];
-static char names[MOST][96];
-static int count;
-
-static struct graph_case *add_case(void (*build)(struct ig_graph *g, const void *argument), const void *argument,
-                                   unsigned flags) {
-    assert_true(count < MOST);
-    cases[count] = (struct graph_case){names[count], build, argument, 0, GRAPH_RAW | flags, {2, 11, 8, 0}};
-    return &cases[count++];
-}
-
-static void check_cases(void) {
-    int n = count;
-    count = 0;
-    check_graphs(cases, n);
-}
+static const int64_t symbols[4] = {2, 11, 8, 0}; /* sizes */
 
 /* ---- Top-k ---------------------------------------------------------------------------------------------------------- */
 
@@ -80,11 +61,10 @@ static void test_topk(void **state) {
         variants[i] = topks[i / 2];
         variants[i].smallest = i % 2;
         bool poison = (i / 2 + i) % 2;
-        snprintf(names[count], sizeof names[count], "top-k %d%s%s", i / 2, i % 2 ? ", smallest" : "",
-                 poison ? ", poisoned" : "");
-        add_case(build_topk, &variants[i], poison ? GRAPH_POISON : 0);
+        add_named_case(build_topk, &variants[i], GRAPH_RAW | (poison ? GRAPH_POISON : 0), symbols, "top-k %d%s%s",
+                       i / 2, i % 2 ? ", smallest" : "", poison ? ", poisoned" : "");
     }
-    check_cases();
+    check_all();
 }
 
 static void test_topk_of_types(void **state) {
@@ -94,10 +74,10 @@ static void test_topk_of_types(void **state) {
         enum ingot_dtype dtype = numeric[i / 2];
         variants[i] = (struct topk){ROWS(2, 1, (3, 333), 40, dtype), .smallest = i % 2};
         variants[i].rounded = i / 2 % 2 != i % 2 && ig_dtype_is_float(dtype);
-        snprintf(names[count], sizeof names[count], "top-k of %s, %d", ingot_dtype_name(dtype), i % 2);
-        add_case(build_topk, &variants[i], variants[i].rounded ? GRAPH_POISON : GRAPH_HOSTILE);
+        add_named_case(build_topk, &variants[i], GRAPH_RAW | (variants[i].rounded ? GRAPH_POISON : GRAPH_HOSTILE),
+                       symbols, "top-k of %s, %d", ingot_dtype_name(dtype), i % 2);
     }
-    check_cases();
+    check_all();
 }
 
 /* ---- Scatters ------------------------------------------------------------------------------------------------------- */
@@ -172,7 +152,7 @@ static const struct scatter scatters[] = {
 static const enum ig_scatter ways[] = {IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX, IG_SCATTER_MIN};
 
 /* Sums of floats in double (the reference) and in float differ in their last bits. */
-static double tolerance_of(enum ingot_dtype dtype, enum ig_scatter how) {
+static double tolerance_for(enum ingot_dtype dtype, enum ig_scatter how) {
     if (!ig_dtype_is_float(dtype) || how == IG_SCATTER_SET || how == IG_SCATTER_MAX || how == IG_SCATTER_MIN) return 0;
     return dtype == INGOT_F64 ? 1e-14 : dtype == INGOT_F32 ? 1e-6 : dtype == INGOT_F16 ? 4e-3 : 4e-2;
 }
@@ -184,9 +164,10 @@ static void add_scatter(struct scatter *s, const struct scatter *shape, enum ing
     s->index_dtype = index_dtype;
     s->how = how;
     s->constant = constant;
-    snprintf(names[count], sizeof names[count], "scatter %d of %s by %s, reduction %d%s", (int)(shape - scatters),
-             ingot_dtype_name(dtype), ingot_dtype_name(index_dtype), (int)how, constant ? ", constants" : "");
-    add_case(build_scatter, s, flags)->tolerance = tolerance_of(dtype, how);
+    add_named_case(build_scatter, s, GRAPH_RAW | flags, symbols, "scatter %d of %s by %s, reduction %d%s",
+                   (int)(shape - scatters), ingot_dtype_name(dtype), ingot_dtype_name(index_dtype), (int)how,
+                   constant ? ", constants" : "")
+        ->tolerance = tolerance_for(dtype, how);
 }
 
 static bool is_static(const struct scatter *s) {
@@ -207,7 +188,7 @@ static void test_scatter(void **state) {
         add_scatter(&variants[n++], &scatters[i], INGOT_F32, INGOT_I64, IG_SCATTER_SET, true, 0);
         add_scatter(&variants[n++], &scatters[i], INGOT_F16, INGOT_I64, IG_SCATTER_SET, i % 2, GRAPH_POISON);
     }
-    check_cases();
+    check_all();
 }
 
 static void test_scatter_of_types(void **state) {
@@ -219,11 +200,11 @@ static void test_scatter_of_types(void **state) {
         enum ig_scatter how = ways[i % COUNT(ways)];
         enum ingot_dtype dtype = numeric[i / COUNT(ways)];
         const struct scatter *shape = &scatters[shapes[i % 2]];
-        bool exact = !ig_dtype_is_float(dtype) || tolerance_of(dtype, how) == 0;
+        bool exact = !ig_dtype_is_float(dtype) || tolerance_for(dtype, how) == 0;
         add_scatter(&variants[n++], shape, dtype, INGOT_I64, how, false, exact ? GRAPH_POISON : 0);
     }
     add_scatter(&variants[n++], &scatters[3], INGOT_BOOL, INGOT_I64, IG_SCATTER_SET, false, 0);
-    check_cases();
+    check_all();
 }
 
 /* Indices of all magnitudes: nearly all lie outside. */
@@ -235,7 +216,7 @@ static void test_scatter_far_outside(void **state) {
         add_scatter(&variants[i], &scatters[i], INGOT_I32, wide ? INGOT_I64 : INGOT_I32,
                     wide ? IG_SCATTER_SET : IG_SCATTER_ADD, false, GRAPH_HOSTILE);
     }
-    check_cases();
+    check_all();
 }
 
 int main(void) {

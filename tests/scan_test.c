@@ -1,31 +1,12 @@
 /* Recurrences and running totals in hostile shapes against the reference. */
-#include <stdio.h>
-
-#include "support/graph_check.h"
-#include "support/support.h"
+#include "support/kernel_cases.h"
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
-enum { MOST = 256 };
 
-static struct graph_case cases[MOST];
-static char names[MOST][96];
-static int count;
-
-static struct graph_case *add_case(void (*build)(struct ig_graph *g, const void *argument), const void *argument,
-                                   unsigned flags) {
-    assert_true(count < MOST);
-    cases[count] = (struct graph_case){names[count], build, argument, 0, flags, {2, 7, 3, 0}};
-    return &cases[count++];
-}
-
-static void check_cases(void) {
-    int n = count;
-    count = 0;
-    check_graphs(cases, n);
-}
+static const int64_t symbols[4] = {2, 7, 3, 0}; /* sizes */
 
 /* Rounding errors of a few operations in that type. */
-static double tolerance_of(enum ingot_dtype dtype) {
+static double tolerance_for(enum ingot_dtype dtype) {
     switch (dtype) {
     case INGOT_F64: return 1e-12;
     case INGOT_F32: return 2e-5;
@@ -70,9 +51,9 @@ static void add_total(struct total *t, const struct total *shape, int variant, e
     t->exclusive = variant & 2;
     t->reverse = variant & 4;
     t->dtype = dtype;
-    snprintf(names[count], sizeof names[count], "total %d of %s, variant %d", (int)(shape - totals),
-             ingot_dtype_name(dtype), variant);
-    add_case(build_total, t, 0)->tolerance = tolerance_of(dtype);
+    add_named_case(build_total, t, 0, symbols, "total %d of %s, variant %d", (int)(shape - totals),
+                   ingot_dtype_name(dtype), variant)
+        ->tolerance = tolerance_for(dtype);
 }
 
 static void test_totals(void **state) {
@@ -83,7 +64,7 @@ static void test_totals(void **state) {
         add_total(&variants[n++], &totals[i / 4], (2 * i + i / 4 % 2) % 8, INGOT_F32);
     for (int i = 0; i < COUNT(numeric); i++)
         add_total(&variants[n++], &totals[i % 2 ? 3 : 5], i % 8, numeric[i]);
-    check_cases();
+    check_all();
 }
 
 /* ---- Recurrences ---------------------------------------------------------------------------------------------------- */
@@ -99,11 +80,6 @@ struct recurrence {
     unsigned outputs; /* bit o: wanted; 0: all */
     bool twice;       /* in both directions, with weights of their own */
 };
-
-static ig_value input(struct ig_graph *g, const char *name, enum ingot_dtype dtype, int rank, const int64_t *sizes) {
-    struct ig_type type = sized_type(g, dtype, rank, sizes);
-    return ig_build_input(g, name, &type);
-}
 
 static ig_value weights(struct ig_graph *g, const struct recurrence *r, int gates, uint32_t seed) {
     const int64_t sizes[] = {gates * r->hidden, r->hidden};
@@ -207,9 +183,9 @@ static void add_recurrence(struct recurrence *r, const struct recurrence *from, 
                            const char *what) {
     *r = *from;
     r->dtype = dtype;
-    snprintf(names[count], sizeof names[count], "%s %d of %s%s", r->op == IG_OP_lstm ? "lstm" : "gru or rnn",
-             (int)(from - recurrences), ingot_dtype_name(dtype), what);
-    add_case(build_recurrence, r, flags)->tolerance = tolerance_of(dtype);
+    add_named_case(build_recurrence, r, flags, symbols, "%s %d of %s%s", r->op == IG_OP_lstm ? "lstm" : "gru or rnn",
+                   (int)(from - recurrences), ingot_dtype_name(dtype), what)
+        ->tolerance = tolerance_for(dtype);
 }
 
 static void test_recurrences(void **state) {
@@ -217,7 +193,7 @@ static void test_recurrences(void **state) {
     (void)state;
     for (int i = 0; i < COUNT(recurrences); i++)
         add_recurrence(&variants[i], &recurrences[i], INGOT_F32, 0, "");
-    check_cases();
+    check_all();
 }
 
 static void test_recurrences_of_types(void **state) {
@@ -227,7 +203,7 @@ static void test_recurrences_of_types(void **state) {
     (void)state;
     for (int i = 0; i < COUNT(variants); i++)
         add_recurrence(&variants[i], &recurrences[chosen[i % 4]], dtypes[i / 4], 0, "");
-    check_cases();
+    check_all();
 }
 
 /* NaN and infinities stay in their rows. Weights that the kernel packs: as constants, but left as they are. */
@@ -239,7 +215,7 @@ static void test_poisoned_recurrences(void **state) {
         unsigned flags = i % 2 ? GRAPH_POISON : GRAPH_RAW;
         add_recurrence(&variants[i], &recurrences[chosen[i / 2]], INGOT_F32, flags, i % 2 ? ", poisoned" : ", raw");
     }
-    check_cases();
+    check_all();
 }
 
 int main(void) {

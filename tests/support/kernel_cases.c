@@ -1,5 +1,8 @@
 #include "support/kernel_cases.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /*
  * Tolerances, relative to each element.
  *   f32    the functions of the prelude are good to 3 units in the last place (2^-24 each), the exact operators to half
@@ -29,6 +32,7 @@ const enum ingot_dtype test_types[TEST_TYPES] = {INGOT_F32, INGOT_F64, INGOT_F16
 
 enum { MAX_CASES = 512 };
 static struct graph_case cases[MAX_CASES];
+static char names[MAX_CASES][96]; /* of those that were put together */
 static int case_count;
 
 void add_case(const char *name, void (*build)(struct ig_graph *, const void *), const void *argument, double tolerance,
@@ -36,6 +40,19 @@ void add_case(const char *name, void (*build)(struct ig_graph *, const void *), 
     assert_true(case_count < MAX_CASES);
     cases[case_count] = (struct graph_case){name, build, argument, tolerance, flags, {5, 7, 33, 128}};
     case_count++;
+}
+
+struct graph_case *add_named_case(void (*build)(struct ig_graph *, const void *), const void *argument, unsigned flags,
+                                  const int64_t sizes[4], const char *format, ...) {
+    va_list arguments;
+    struct graph_case *added = &cases[case_count];
+    char *name = names[case_count];
+    add_case(name, build, argument, 0, flags);
+    va_start(arguments, format);
+    vsnprintf(name, sizeof names[0], format, arguments);
+    va_end(arguments);
+    memcpy(added->sizes, sizes, sizeof added->sizes);
+    return added;
 }
 
 void check_all(void) {

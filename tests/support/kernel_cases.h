@@ -18,6 +18,10 @@ extern const enum ingot_dtype test_types[TEST_TYPES];
 /* Adds to the list; check_all compiles and checks all of it, and empties it. `name` lives until then. */
 void add_case(const char *name, void (*build)(struct ig_graph *, const void *), const void *argument, double tolerance,
               unsigned flags);
+/* The same with a name that is put together here and symbols of these sizes, exact unless the caller says otherwise. */
+struct graph_case *add_named_case(void (*build)(struct ig_graph *, const void *), const void *argument, unsigned flags,
+                                  const int64_t sizes[4], const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
 void check_all(void);
 void check_all_for_cuda(void);
 
