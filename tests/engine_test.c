@@ -618,6 +618,9 @@ static void test_rules(void **state) {
     changed[1].n_carried = UINT32_MAX;
     expect_broken(&plan, "passes 4294967297 values");
     changed[1] = steps[1];
+    changed[3].work = COUNT(symbols) + COUNT(instrs); /* a copy's: it is asked how long it may take */
+    expect_broken(&plan, "step 0 has no work");
+    changed[3] = steps[3];
     changed[1].n_dims = 1;
     expect_broken(&plan, "steps overlap");
     changed[1] = steps[1];

@@ -228,7 +228,6 @@ static enum ingot_status check_kernel_step(const struct checker *c, uint32_t ind
             c->plan->n_kernels);
     REQUIRE(c, step->tiles < c->n_slots, "step %u has no number of tiles", index);
     REQUIRE(c, step->scratch == IG_PLAN_NONE || step->scratch < c->n_slots, "step %u has no scratch", index);
-    REQUIRE(c, step->work == IG_PLAN_NONE || step->work < c->n_slots, "step %u has no work", index);
     const struct ig_library_call *call = call_of(c, step);
     const char *wrong = call ? ig_library_use_error(call, step->n_operands, step->n_dims) : NULL;
     REQUIRE(c, !wrong, "step %u calls a library with %s", index, wrong);
@@ -250,6 +249,7 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
     REQUIRE(c, step->n_operands <= IG_PLAN_MAX_OPERANDS && step->n_dims <= IG_PLAN_MAX_DIMS,
             "step %u has %u operands and %u dims, not at most %u and %u", index, step->n_operands, step->n_dims,
             IG_PLAN_MAX_OPERANDS, IG_PLAN_MAX_DIMS);
+    REQUIRE(c, step->work == IG_PLAN_NONE || step->work < c->n_slots, "step %u has no work", index);
     IG_TRY(check_operands(c, sub, index, step));
     switch (step->kind) {
     case IG_STEP_KERNEL: return check_kernel_step(c, index, step);
