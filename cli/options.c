@@ -52,10 +52,12 @@ static bool set_unsigned(unsigned *target, const char *value) {
     return true;
 }
 
+/* Decimal ones only: strtod takes spaces, signs, names and hexadecimal digits too. */
 static bool set_number(double *target, const char *value) {
     char *end;
     double number = strtod(value, &end);
-    if (end == value || *end || !isfinite(number) || number < 0) return false;
+    if (end == value || *end || !isfinite(number) || strspn(value, "0123456789.e-+") != strlen(value)) return false;
+    if (value[0] == '-' || value[0] == '+') return false;
     *target = number;
     return true;
 }
@@ -96,7 +98,8 @@ static int parse_option(const struct option_table *table, int argc, char **argv,
         value = argv[++*at];
     }
     if (!set(row, value))
-        return cli_usage(table->command, "option '--%s': '%s' is no valid %s", row->name, value, row->value);
+        return cli_usage(table->command, "option '--%s': '%s' is no %s", row->name, value,
+                         row->kind == OPTION_NUMBER ? "decimal number from 0 up" : "whole number up to 4294967295");
     return EXIT_DONE;
 }
 

@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +29,20 @@ static void write_stdout(void *user, const char *text, size_t length) {
     fwrite(text, 1, length, stdout);
 }
 
+/* Set to nothing is not set. */
+static const char *environment(const char *name) {
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
 static unsigned jobs_of_environment(void) {
     const char *text = getenv("INGOT_JOBS");
     return text ? (unsigned)strtoul(text, NULL, 10) : 0;
 }
 
-/* No machine has that many; the library says what there are. */
-static int device_number(unsigned device) {
-    return device > 1000 ? 1000 : (int)device;
+/* What the library calls an int: it says what it expects. */
+static int number(unsigned value) {
+    return value > INT_MAX ? INT_MAX : (int)value;
 }
 
 enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job,
@@ -44,7 +51,7 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     CLI_TRY(shape_specs(&arguments->shapes, &job->specs, &job->text, error));
     struct ingot_build_options *o = &job->options;
     o->target = arguments->target;
-    o->opt_level = arguments->opt_level > 1000 ? 1000 : (int)arguments->opt_level;
+    o->opt_level = number(arguments->opt_level);
     o->shapes = job->specs;
     o->n_shapes = arguments->shapes.count;
     o->pass_switches = arguments->passes.at;
@@ -58,10 +65,10 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->n_timing_caches = arguments->timing_caches.count;
     o->dump_after = arguments->dump_after;
     o->dump = &job->dump;
-    o->cc = arguments->cc ? arguments->cc : getenv("INGOT_CC");
-    o->nvrtc = arguments->nvrtc ? arguments->nvrtc : getenv("INGOT_NVRTC");
+    o->cc = arguments->cc ? arguments->cc : environment("INGOT_CC");
+    o->nvrtc = arguments->nvrtc ? arguments->nvrtc : environment("INGOT_NVRTC");
     o->portable = arguments->portable;
-    o->device = device_number(arguments->device);
+    o->device = number(arguments->device);
     o->jobs = arguments->jobs ? arguments->jobs : jobs_of_environment();
     o->verify_passes = arguments->verify_passes;
     if (!arguments->quiet) {
@@ -161,7 +168,7 @@ enum ingot_status session_context(struct session *session, const struct context_
     if (session->context) ingot_context_destroy(session->context);
     session->context = NULL;
     options.threads = arguments->threads;
-    options.device = device_number(arguments->device);
+    options.device = number(arguments->device);
     options.profile = clock == CLOCK_KERNELS;
     options.timing = clock == CLOCK_RUNS;
     return ingot_context_create(session->engine, &options, &session->context, error);

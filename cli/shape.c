@@ -34,14 +34,16 @@ enum ingot_status shape_specs(const struct option_list *arguments, struct ingot_
     return INGOT_OK;
 }
 
-/* "8" or "1:8:64": the middle one is what runs. */
+/* "8" or "1:8:64", ascending and none over INT32_MAX, as builds want them: the middle one is what runs. */
 static bool read_size(const char **text, int64_t *out_size) {
     int64_t sizes[3];
     int count = 0;
     for (;;) {
         char *end;
         if (**text < '0' || **text > '9' || count == 3) return false;
-        sizes[count++] = strtoll(*text, &end, 10);
+        sizes[count] = strtoll(*text, &end, 10); /* at most INT64_MAX */
+        if (sizes[count] > INT32_MAX || (count > 0 && sizes[count] < sizes[count - 1])) return false;
+        count++;
         *text = end;
         if (**text != ':') break;
         (*text)++;
@@ -90,9 +92,10 @@ static enum ingot_status bind_spec(const struct ingot_tensor_info *infos, size_t
     int64_t dims[INGOT_MAX_RANK];
     int rank;
     if (!read_spec(spec->spec, dims, &rank)) {
-        return cli_error(error, INGOT_INVALID_ARGUMENT,
-                         "--shape '%s=%s': expected a size, MIN:OPT:MAX or sizes joined by 'x'", spec->name,
-                         spec->spec);
+        return cli_error(
+            error, INGOT_INVALID_ARGUMENT,
+            "--shape '%s=%s': expected a size, ascending MIN:OPT:MAX or sizes joined by 'x', none over 2147483647",
+            spec->name, spec->spec);
     }
     bool is_symbol = false;
     for (size_t i = 0; i < n; i++) {

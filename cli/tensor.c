@@ -36,7 +36,10 @@ enum ingot_status tensor_allocate(struct ingot_tensor *tensor, struct ingot_erro
     for (int i = 0; i < tensor->rank; i++) {
         if (tensor->dims[i] < 0 || __builtin_mul_overflow(bytes, (size_t)tensor->dims[i], &bytes) ||
             bytes > (size_t)1 << 46) {
-            return cli_error(error, INGOT_BAD_TENSOR, "the shape is beyond all reason");
+            char *type = tensor_type_text(tensor);
+            cli_error(error, INGOT_BAD_TENSOR, "a tensor %s would have more than 2^46 bytes", type);
+            free(type);
+            return INGOT_BAD_TENSOR;
         }
     }
     tensor->data = calloc(bytes ? bytes : 1, 1);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "base/text.h"
 #include "pass/pass.h"
 
 struct level {
@@ -74,7 +75,26 @@ static int switch_value(const char *text, const char *pass) {
     return strcmp(text + length + 1, "off") == 0 ? 0 : -1;
 }
 
+static const char *pass_names(struct ig_job *job) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    for (int p = 0; p < ig_pass_count; p++)
+        ig_text_printf(&text, "%s%s", p ? ", " : "", ig_passes[p].name);
+    return text.at;
+}
+
+static bool is_dumped(const char *name) {
+    for (int p = 0; p < ig_pass_count; p++) {
+        if (strcmp(name, ig_passes[p].name) == 0) return true;
+    }
+    return strcmp(name, "all") == 0 || strcmp(name, "import") == 0;
+}
+
 void ig_pass_switches_check(struct ig_job *job, const struct ingot_build_options *options) {
+    if (options->dump_after && !is_dumped(options->dump_after))
+        ig_raise(job, INGOT_INVALID_ARGUMENT,
+                 "there is no pass '%s' to print the graph after: expected all, import, %s", options->dump_after,
+                 pass_names(job));
     for (size_t i = 0; i < options->n_pass_switches; i++) {
         const char *text = options->pass_switches[i];
         bool known = false;
@@ -86,7 +106,9 @@ void ig_pass_switches_check(struct ig_job *job, const struct ingot_build_options
             known = value >= 0;
         }
         if (!known)
-            ig_raise(job, INGOT_INVALID_ARGUMENT, "unknown pass switch '%s': expected PASS=on or PASS=off", text);
+            ig_raise(job, INGOT_INVALID_ARGUMENT,
+                     "unknown pass switch '%s': expected PASS=on or PASS=off, where PASS is one of %s", text,
+                     pass_names(job));
     }
 }
 

@@ -14,7 +14,7 @@ struct ig_target_choice {
 /* "cpu" is the best level of this machine; "cuda" has been replaced by this machine's GPU. Raises INGOT_INVALID_ARGUMENT naming the known targets. */
 void ig_target_parse(struct ig_job *job, const char *text, struct ig_target_choice *out_choice);
 
-/* Checks every switch's form and name once; raises naming the unknown pass. */
+/* Checks the names of passes: those of switches, and the one after which the graph is printed. Raises naming the unknown. */
 void ig_pass_switches_check(struct ig_job *job, const struct ingot_build_options *options);
 /* Whether pass number `index` of ig_passes runs with these options. */
 bool ig_pass_enabled(const struct ingot_build_options *options, int index);

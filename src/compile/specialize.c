@@ -22,11 +22,11 @@ static bool parse_range(const char **at, struct range *out) {
     for (int i = 0; i < 3; i++) {
         char *end;
         if (**at < '0' || **at > '9') return false;
-        *parts[i] = strtoll(*at, &end, 10);
+        *parts[i] = strtoll(*at, &end, 10); /* at most INT64_MAX */
         *at = end;
         if (i < 2 && **at != ':') {
             out->opt = out->hi = out->lo;
-            return i == 0;
+            return i == 0 && out->hi <= INT32_MAX;
         }
         if (i < 2) (*at)++;
     }
@@ -63,7 +63,7 @@ static void apply_to_input(struct substitution *s, const struct ingot_shape_spec
     for (int i = 0; i < type->rank; i++) {
         struct range r;
         if (!parse_range(&at, &r) || (i + 1 < type->rank && *at++ != 'x'))
-            bad_spec(s, spec, "one size or MIN:OPT:MAX a dim, separated by 'x'");
+            bad_spec(s, spec, "one size or ascending MIN:OPT:MAX a dim, separated by 'x', none over 2147483647");
         limit(s, spec, type->dim[i], &r);
     }
     if (*at) bad_spec(s, spec, "as many dims as the input has");
@@ -87,7 +87,7 @@ static void apply(struct substitution *s, const struct ingot_shape_spec *spec) {
     if (is_symbol_of_inputs(s->in, spec->name, &dim)) {
         struct range r;
         const char *at = spec->spec;
-        if (!parse_range(&at, &r) || *at) bad_spec(s, spec, "a size or MIN:OPT:MAX");
+        if (!parse_range(&at, &r) || *at) bad_spec(s, spec, "a size or ascending MIN:OPT:MAX, none over 2147483647");
         limit(s, spec, dim, &r);
         return;
     }

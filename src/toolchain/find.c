@@ -21,6 +21,7 @@ static const char *find_in_path(struct ig_job *job, const char *name) {
 }
 
 static const char *find_compiler(struct ig_job *job, const char *cc) {
+    if (cc && !*cc) ig_raise(job, INGOT_TOOLCHAIN, "no C compiler: its name is empty");
     if (cc && strchr(cc, '/')) {
         if (access(cc, X_OK) != 0) ig_raise(job, INGOT_TOOLCHAIN, "no C compiler: '%s' cannot be executed", cc);
         return cc;

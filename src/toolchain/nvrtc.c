@@ -53,6 +53,7 @@ static bool open_in(struct ig_job *job, struct ig_nvrtc *n, const char *folder) 
 
 static void open_given(struct ig_job *job, struct ig_nvrtc *n, const char *path) {
     struct stat info;
+    if (!*path) ig_raise(job, INGOT_TOOLCHAIN, "no NVRTC: its path is empty"); /* the loader would take this program */
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
         for (size_t i = 0; i < COUNT(inside); i++) {
             if (open_in(job, n, ig_format(job, "%s%s", path, inside[i]))) return;
