@@ -406,6 +406,37 @@ static void launches_a_list_with_one_call(void **state) {
     end(&f);
 }
 
+/* What is left out needs no new addresses until it is taken in again, and stays out of a graph that is made anew. */
+static void leaves_copies_out(void **state) {
+    struct fixture f;
+    begin(&f);
+    float *a = allocate(&f, 64), *b = allocate(&f, 64), *c = allocate(&f, 64);
+    struct ig_list *list = NULL;
+    a[0] = 1, b[0] = 2, c[0] = 0;
+    assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
+    assert_int_equal(f.api->copy(f.device, f.stream, c, a, 64, NULL), INGOT_OK);
+    assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
+    f.api->list_skip(f.device, list, 0, true);
+    f.api->list_patch(f.device, list, 0, 0, b);
+    f.cuda->fail = "cuGraphNodeSetEnabled";
+    f.cuda->fail_at = 1;
+    f.cuda->fail_result = 1;
+    assert_int_equal(run(&f, list), INGOT_OK);
+    f.api->list_patch(f.device, list, 0, 0, a);
+    start_log(&f);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    assert_string_equal(f.cuda->log, "cuCtxPushCurrent_v2 cuGraphLaunch cuCtxPopCurrent_v2 ");
+    assert_true(c[0] == 0);
+    f.api->list_skip(f.device, list, 0, false);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    assert_true(c[0] == 1);
+    f.api->list_destroy(f.device, list);
+    f.api->release(f.device, a, 64);
+    f.api->release(f.device, b, 64);
+    f.api->release(f.device, c, 64);
+    end(&f);
+}
+
 /* Where the driver does not take a change, the graph is made anew. */
 static void makes_a_graph_anew(void **state) {
     struct fixture f;
@@ -677,6 +708,7 @@ int main(void) {
         cmocka_unit_test(checks_cubins),
         cmocka_unit_test(says_how_much_memory_there_is),
         cmocka_unit_test(launches_a_list_with_one_call),
+        cmocka_unit_test(leaves_copies_out),
         cmocka_unit_test(makes_a_graph_anew),
         cmocka_unit_test(lets_kernels_start_early),
         cmocka_unit_test(gives_kernels_tensor_maps),

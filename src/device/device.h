@@ -114,6 +114,9 @@ struct ig_device_api {
      * destination. By place and not by old address, because one address may stand for two buffers (the caller may bind
      * the same memory to two inputs). */
     void (*list_patch)(struct ig_device *, struct ig_list *, uint32_t item, uint32_t buffer, void *address);
+    /* Leaves a recorded copy out of the launches from here on, or takes it in again; what comes after it comes after what it
+     * came after. NULL where memory is the host's. */
+    void (*list_skip)(struct ig_device *, struct ig_list *, uint32_t item, bool skipped);
 };
 
 struct ig_device {

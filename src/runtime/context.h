@@ -65,7 +65,9 @@ struct ig_context {
     /* What follows is for devices with memory of their own. */
     struct ig_transfer transfer;
     struct ig_transfer_sizes sizes; /* what the current bindings take */
-    struct ig_frame_copies copies;  /* of this run, in its list or beside it */
+    struct ig_frame_copies
+        copies;          /* of this run, in its list or beside it; those to be skipped leave with large results */
+    bool results_beside; /* of this run: they leave on a stream of their own */
     struct ig_adopted adopted[IG_ADOPTED_STREAMS];
     unsigned next_adopted;            /* which is given up for another */
     struct ig_stream *last;           /* which the last run was put on */

@@ -138,7 +138,10 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
         IG_TRY(ig_context_settle(context, error));
         IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, error));
     }
-    ig_transfer_choose_half(&context->transfer, context->pending[context->turn]);
+    /* A stream of their own costs the host calls, and only those who do not wait for each run, or every other, gain by it. */
+    context->results_beside = context->sizes.outputs_beside && context->pending[0] && context->pending[1];
+    bool twice = context->sizes.pinned_inputs > 0 || context->results_beside;
+    ig_transfer_choose_half(&context->transfer, twice && context->pending[context->turn]);
     for (uint32_t i = 0; i < context->n_inputs; i++)
         ig_frame_bind(context->env.device, frame, &frame->inputs[i], address_of_input(context, i));
     for (uint32_t i = 0; i < context->n_outputs; i++)
@@ -171,27 +174,35 @@ static void find_input_copies(struct ig_context *context) {
     }
 }
 
-static void find_output_copies(struct ig_context *context) {
-    const struct ig_transfer *transfer = &context->transfer;
+static void add_output_copies(struct ig_context *context, enum ingot_memory memory) {
     struct ig_frame_copies *copies = &context->copies;
-    struct ig_frame_copy *at = copies->at + copies->n_before;
-    size_t fetched = context->sizes.pinned_outputs;
-    if (fetched && !context->sizes.outputs_in_parts && !context->sizes.outputs_beside)
-        at[copies->n_behind++] = (struct ig_frame_copy){transfer->outputs, transfer->pinned_outputs, fetched};
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         const struct ig_output *output = &context->outputs[i];
         size_t bytes = context->current->frame->outputs[i].bytes;
-        if (is_fetched(output) || output->place == IG_NO_PLACE || !output->given || !bytes) continue;
-        if (is_brought(output) && context->sizes.outputs_beside) continue;
-        at[copies->n_behind++] = (struct ig_frame_copy){transfer->outputs + output->place, output->given, bytes};
+        if (output->memory != memory || output->place == IG_NO_PLACE || !output->given || !bytes) continue;
+        copies->at[copies->n_before + copies->n_behind++] =
+            (struct ig_frame_copy){address_of_output(context, i), output->given, bytes};
     }
+}
+
+/* First those to the host, which are skipped where they leave beside the next run. */
+static void find_output_copies(struct ig_context *context) {
+    const struct ig_transfer *transfer = &context->transfer;
+    const struct ig_transfer_sizes *sizes = &context->sizes;
+    struct ig_frame_copies *copies = &context->copies;
+    if (sizes->pinned_outputs && !sizes->outputs_in_parts)
+        copies->at[copies->n_before + copies->n_behind++] = (struct ig_frame_copy){
+            ig_transfer_output(transfer, sizes, 0), transfer->pinned_outputs, sizes->pinned_outputs};
+    add_output_copies(context, INGOT_PINNED);
+    copies->n_skipped = context->results_beside ? copies->n_behind : 0;
+    add_output_copies(context, INGOT_CUDA);
 }
 
 enum ingot_status ig_context_bind_copies(struct ig_context *context, struct ingot_error *error) {
     static const struct ig_frame_copies none = {0};
     struct ig_instance *instance = context->current;
     if (context->env.device->host_memory) return INGOT_OK;
-    context->copies.n_before = context->copies.n_behind = 0;
+    context->copies.n_before = context->copies.n_behind = context->copies.n_skipped = 0;
     find_input_copies(context);
     find_output_copies(context);
     if (!ig_frame_takes_copies(instance->frame)) return INGOT_OK;
@@ -234,16 +245,17 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
     return ig_transfer_end(transfer, &context->sizes, stream, error);
 }
 
-/* Results of other runs that may be leaving are in the way where this one's take the same memory, or are its inputs. */
+/* Results of other runs that may be leaving are in the way where this one's take the same memory, or are its inputs, and
+ * where its end must be theirs too. */
 static enum ingot_status follow_results(struct ig_context *context, struct ig_stream *stream,
                                         struct ingot_error *error) {
-    bool all = false;
+    bool all = !context->results_beside;
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         const struct ingot_tensor *tensor = &context->tensors[i];
         all |= tensor->memory == INGOT_PINNED &&
                ig_transfer_leaves_to(&context->transfer, tensor->data, input_bytes(context, i));
     }
-    return ig_transfer_follow(&context->transfer, &context->sizes, stream, all, error);
+    return ig_transfer_follow(&context->transfer, stream, all, error);
 }
 
 enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
@@ -255,17 +267,12 @@ enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_s
 
 static enum ingot_status send_results(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_transfer *transfer = &context->transfer;
-    const struct ig_transfer_sizes *sizes = &context->sizes;
     IG_TRY(ig_transfer_begin_leaving(transfer, stream, error));
-    if (sizes->outputs_in_parts) {
-        IG_TRY(ig_transfer_fetch_parts(transfer, sizes, transfer->away, error));
-    } else if (sizes->pinned_outputs > 0) {
-        IG_TRY(ig_transfer_leave(transfer, sizes, 0, transfer->pinned_outputs, sizes->pinned_outputs, error));
-    }
-    for (uint32_t i = 0; i < context->n_outputs; i++) {
-        const struct ig_output *output = &context->outputs[i];
-        if (is_brought(output) && output->bytes)
-            IG_TRY(ig_transfer_leave(transfer, sizes, output->place, output->given, output->bytes, error));
+    if (context->sizes.outputs_in_parts)
+        IG_TRY(ig_transfer_fetch_parts(transfer, &context->sizes, transfer->away, error));
+    for (uint32_t i = 0; i < context->copies.n_skipped; i++) {
+        const struct ig_frame_copy *copy = &context->copies.at[context->copies.n_before + i];
+        IG_TRY(ig_transfer_leave(transfer, copy->to, copy->from, copy->bytes, error));
     }
     return ig_transfer_end_leaving(transfer, error);
 }
@@ -277,11 +284,13 @@ enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig
         output->deliver_to = is_fetched(output) ? output->given : NULL;
     }
     context->transfer.part_bytes = 0;
-    if (context->sizes.outputs_beside)
+    if (context->results_beside)
         IG_TRY(send_results(context, stream, error));
     else if (context->sizes.outputs_in_parts)
         IG_TRY(ig_transfer_fetch_parts(&context->transfer, &context->sizes, stream, error));
-    return copy_apart(context, stream, context->copies.n_before, context->copies.n_behind, error);
+    const struct ig_frame_copies *copies = &context->copies;
+    return copy_apart(context, stream, copies->n_before + copies->n_skipped, copies->n_behind - copies->n_skipped,
+                      error);
 }
 
 enum ingot_status ig_context_deliver(struct ig_context *context, struct ingot_error *error) {

@@ -66,6 +66,7 @@ struct ig_frame_copy {
 struct ig_frame_copies {
     struct ig_frame_copy *at; /* with room for one more than there are ports; first those before the steps */
     uint32_t n_before, n_behind;
+    uint32_t n_skipped; /* the first of those behind, which somebody else does this time */
 };
 
 struct ig_frame {
@@ -125,7 +126,8 @@ void *ig_frame_carried(const struct ig_frame *outer, const struct ig_frame_step 
 enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
 /* Can copies be recorded with its steps? Where control flow does not divide these. */
 bool ig_frame_takes_copies(const struct ig_frame *frame);
-/* Changes what was captured to these copies. False where it was not captured, or with copies of other sizes. */
+/* Changes what was captured to these copies, and leaves out those to be skipped. False where it was not captured, or with
+ * copies of other sizes. */
 bool ig_frame_patch_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies);
 /* What is captured has these copies; what was captured is given back, and must not be under way. */
 void ig_frame_replace_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies);

@@ -240,11 +240,11 @@ char *ig_transfer_output(const struct ig_transfer *transfer, const struct ig_tra
 }
 
 /* A run whose results leave on the same stream comes into the way only of those that leave from the same half. */
-enum ingot_status ig_transfer_follow(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
-                                     struct ig_stream *stream, bool all, struct ingot_error *error) {
+enum ingot_status ig_transfer_follow(struct ig_transfer *transfer, struct ig_stream *stream, bool all,
+                                     struct ingot_error *error) {
     struct ig_device *device = transfer->device;
     if (!transfer->leaving) return INGOT_OK;
-    unsigned half = sizes->outputs_beside && !all ? transfer->half : transfer->last_left;
+    unsigned half = all ? transfer->last_left : transfer->half;
     return device->api->event_wait(device, stream, transfer->left[half], error);
 }
 
@@ -260,14 +260,14 @@ enum ingot_status ig_transfer_begin_leaving(struct ig_transfer *transfer, struct
     return device->api->event_wait(device, transfer->away, transfer->computed, error);
 }
 
-enum ingot_status ig_transfer_leave(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place,
-                                    void *to, size_t bytes, struct ingot_error *error) {
+enum ingot_status ig_transfer_leave(struct ig_transfer *transfer, void *to, const void *from, size_t bytes,
+                                    struct ingot_error *error) {
     struct ig_device *device = transfer->device;
     const char *begin = to, *end = begin + bytes;
     bool first = transfer->leaving_from == transfer->leaving_to;
     if (first || begin < transfer->leaving_from) transfer->leaving_from = begin;
     if (first || end > transfer->leaving_to) transfer->leaving_to = end;
-    return device->api->copy(device, transfer->away, to, ig_transfer_output(transfer, sizes, place), bytes, error);
+    return device->api->copy(device, transfer->away, to, from, bytes, error);
 }
 
 enum ingot_status ig_transfer_end_leaving(struct ig_transfer *transfer, struct ingot_error *error) {

@@ -7,9 +7,9 @@
  * memory of inputs is there twice, so that a run's can be written while the last run's are under way.
  *
  * Where inputs are large, several threads of the host copy them; they go their way on a stream of their own, beside the
- * work of the run before, to memory of their own that is there twice too. Large results leave like that, while the next
- * run is computed; and where the caller wants them in other memory, they come in parts, of which the host copies one while
- * the next is under way.
+ * work of the run before, to memory of their own that is there twice too. Large results leave like that, while the next run
+ * is computed, where a run is enqueued behind two that may be under way (a way of their own costs the host several calls); and
+ * where the caller wants them in other memory, they come in parts, of which the host copies one while the next is under way.
  */
 #ifndef IG_RUNTIME_TRANSFER_H
 #define IG_RUNTIME_TRANSFER_H
@@ -31,7 +31,7 @@ struct ig_transfer_sizes {
     bool inputs_at_once; /* inputs from the host are fetched in one copy, which is the caller's to make */
     bool inputs_beside;  /* they come on a stream of their own */
     size_t host_outputs; /* of what comes to the host in one way or another */
-    bool outputs_beside; /* that has memory of its own and leaves on a stream of its own */
+    bool outputs_beside; /* that has memory of its own and may leave on a stream of its own */
     bool outputs_in_parts;
 };
 
@@ -69,7 +69,7 @@ bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_tr
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                       struct ingot_error *error);
 
-/* Chooses the half of the inputs for the next run: `busy` says whether the last run may be under way. */
+/* Chooses the half for the next run: `busy` says whether the last run may be under way, and its half in use. */
 void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy);
 /* That half, of the pinned memory. */
 char *ig_transfer_pinned(const struct ig_transfer *transfer);
@@ -91,15 +91,15 @@ void ig_transfer_settle(struct ig_transfer *transfer);
 char *ig_transfer_output(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place);
 /* Before a run is computed: puts `stream` behind results of other runs that are leaving, where they are in its way; behind
  * all of them with `all`. */
-enum ingot_status ig_transfer_follow(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
-                                     struct ig_stream *stream, bool all, struct ingot_error *error);
+enum ingot_status ig_transfer_follow(struct ig_transfer *transfer, struct ig_stream *stream, bool all,
+                                     struct ingot_error *error);
 /* Do results that may be leaving go to this memory? True at times where they do not. */
 bool ig_transfer_leaves_to(const struct ig_transfer *transfer, const void *memory, size_t bytes);
 /* Results that leave on a stream of their own: begin behind the work of `stream`, say what goes where, end. */
 enum ingot_status ig_transfer_begin_leaving(struct ig_transfer *transfer, struct ig_stream *stream,
                                             struct ingot_error *error);
-enum ingot_status ig_transfer_leave(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place,
-                                    void *to, size_t bytes, struct ingot_error *error);
+enum ingot_status ig_transfer_leave(struct ig_transfer *transfer, void *to, const void *from, size_t bytes,
+                                    struct ingot_error *error);
 enum ingot_status ig_transfer_end_leaving(struct ig_transfer *transfer, struct ingot_error *error);
 /* The host has waited for the last run. */
 void ig_transfer_has_left(struct ig_transfer *transfer);

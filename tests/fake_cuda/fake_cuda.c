@@ -495,6 +495,7 @@ struct CUgraphNode_st {
     struct fake_tensor_map maps[MAX_MAPS];
     CUdeviceptr from, to;
     size_t size;
+    bool disabled;
 };
 
 struct CUgraph_st {
@@ -715,6 +716,14 @@ EXPORT CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec executable, CUgra
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec executable, CUgraphNode node, unsigned enabled) {
+    CALL(true);
+    CUgraphNode own = node_of(__func__, executable, node);
+    if (!own->function && !own->size) misuse(__func__, "neither a kernel nor a copy");
+    own->disabled = !enabled;
+    return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
     CALL(true);
     check(__func__, executable, EXECUTABLE);
@@ -762,7 +771,7 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     for (unsigned n = 0; n < count; n++) {
         CUgraphNode node = last_ready(&executable->copy, done);
         if (!node) break;
-        run_node(node);
+        if (!node->disabled) run_node(node);
         done[node->number] = true;
     }
     free(done);

@@ -22,6 +22,7 @@ struct op {
     size_t size;
     struct ig_launch launch; /* with buffers and dims of its own */
     struct ig_event *event;
+    bool skipped;             /* COPY of a list: not done */
     unsigned target;          /* WAIT: how many of the event's records must be done */
     struct ig_stream *source; /* WAIT: the stream that the last of them was put on */
 };
@@ -467,6 +468,7 @@ static enum ingot_status list_launch(struct ig_device *device, struct ig_stream 
                                      struct ingot_error *error) {
     self(device)->counts.lists++;
     for (size_t i = 0; i < list->ops.count; i++) {
+        if (list->ops.at[i].skipped) continue;
         if (list->ops.at[i].kind == LAUNCH) check_buffers(&list->ops.at[i].launch);
         submit(stream, &list->ops.at[i]);
     }
@@ -482,6 +484,12 @@ static void list_patch(struct ig_device *device, struct ig_list *list, uint32_t 
         op->from = address;
     else
         op->to = address;
+}
+
+static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t item, bool skipped) {
+    if (list->ops.at[item].kind != COPY) end_test("what is left out of a list is no copy");
+    self(device)->counts.skips++;
+    list->ops.at[item].skipped = skipped;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------------------------------------- */
@@ -536,6 +544,7 @@ static const struct ig_device_api api = {
     .list_bytes = list_bytes,
     .list_launch = list_launch,
     .list_patch = list_patch,
+    .list_skip = list_skip,
 };
 
 enum ingot_status remote_device_create(unsigned threads, const struct ingot_allocator *allocator,

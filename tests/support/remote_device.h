@@ -15,6 +15,7 @@
 
 struct remote_counts {
     unsigned copies, launches, lists, patches;
+    unsigned skips;          /* of copies in lists: there and back */
     unsigned records, waits; /* of events by streams */
     unsigned syncs;          /* of the host: events and streams */
     unsigned blocked;        /* of them, those that found work undone */

@@ -266,6 +266,10 @@ static void list_patch(struct ig_device *device, struct ig_list *list, uint32_t 
     ig_cuda_list_patch(list, item, buffer, address);
 }
 
+static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t item, bool skipped) {
+    ig_cuda_list_skip(list, item, skipped);
+}
+
 /* ---- What GPUs there are -------------------------------------------------------------------------------------------- */
 
 static enum ingot_status count(const struct ig_cuda_driver *driver, int *out_count, struct ingot_error *error) {
@@ -379,6 +383,7 @@ static const struct ig_device_api api = {
     .list_bytes = list_bytes,
     .list_launch = list_launch,
     .list_patch = list_patch,
+    .list_skip = list_skip,
 };
 
 static enum ingot_status init(struct ig_cuda *cuda, const char *library, int ordinal, struct ingot_error *error) {

@@ -190,6 +190,7 @@ typedef struct {
       (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *parameters, CUcontext context))                  \
     F(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams",                                        \
       (CUgraphExec executable, CUgraphNode node, CUgraph child))                                                       \
+    F(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", (CUgraphExec executable, CUgraphNode node, unsigned enabled))    \
     F(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
       (CUtensorMap * map, int type, uint32_t rank, CUdeviceptr memory, const uint64_t *sizes, const uint64_t *strides, \
        const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))              \

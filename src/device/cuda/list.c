@@ -33,7 +33,10 @@ struct item {
     uint32_t n_values, grid, threads, shared;
     size_t scratch; /* bytes for each block; LIBRARY: in all */
     size_t size;    /* of a copy */
-    bool waits, dirty;
+    bool waits;
+    bool changed;           /* its values are others than the node's */
+    bool skipped, disabled; /* a copy that is to be left out; the executable's node is */
+    bool dirty;             /* in the list of those that the executable is to be told of */
     uint32_t next_dirty;
 };
 
@@ -335,7 +338,7 @@ static enum ingot_status fill_graph(struct ig_cuda *cuda, struct ig_list *list, 
     for (uint32_t i = 0; i < list->count; i++) {
         struct item *item = &list->items[i];
         item->node = NULL;
-        item->dirty = false;
+        item->dirty = item->changed = item->disabled = false;
         set_scratch(item, list->scratch_memory);
         if (does_nothing(item) && !list->ordered) continue;
         const struct place place = place_of(list, item, before);
@@ -346,11 +349,27 @@ static enum ingot_status fill_graph(struct ig_cuda *cuda, struct ig_list *list, 
     return INGOT_OK;
 }
 
+static CUresult tell_skipped(struct ig_cuda *cuda, const struct ig_list *list, struct item *item) {
+    if (!item->node || item->skipped == item->disabled) return CUDA_SUCCESS;
+    CUresult result = IG_CUDA(cuda, cuGraphNodeSetEnabled, list->executable, item->node, !item->skipped);
+    if (result == CUDA_SUCCESS) item->disabled = item->skipped;
+    return result;
+}
+
+static enum ingot_status disable_skipped(struct ig_cuda *cuda, struct ig_list *list, struct ingot_error *error) {
+    for (uint32_t i = 0; i < list->count; i++) {
+        CUresult result = tell_skipped(cuda, list, &list->items[i]);
+        IG_TRY(ig_cuda_driver_check(&cuda->driver, result, error, "cannot leave copy %u out of a graph", i));
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status make_graph(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
                                     struct ingot_error *error) {
     IG_CUDA_TRY(cuda, error, "cannot create a graph", cuGraphCreate, &list->graph, 0);
     IG_TRY(fill_graph(cuda, list, error));
     IG_CUDA_TRY(cuda, error, "cannot make a graph ready", cuGraphInstantiate, &list->executable, list->graph, 0);
+    IG_TRY(disable_skipped(cuda, list, error));
     return IG_CUDA_STATUS(cuda, error, "cannot bring a graph to the GPU", cuGraphUpload, list->executable,
                           stream->handle);
 }
@@ -401,6 +420,12 @@ void ig_cuda_list_patch(struct ig_list *list, uint32_t i, uint32_t buffer, void 
     if (item->values[buffer] == address(memory)) return;
     item->values[buffer] = address(memory);
     if (item->kind == LIBRARY) item->pointers[buffer] = memory;
+    item->changed = true;
+    mark(list, i);
+}
+
+void ig_cuda_list_skip(struct ig_list *list, uint32_t i, bool skipped) {
+    list->items[i].skipped = skipped;
     mark(list, i);
 }
 
@@ -420,16 +445,18 @@ static bool tell_library_node(struct ig_cuda *cuda, struct ig_list *list, const 
     return result == CUDA_SUCCESS;
 }
 
-static CUresult tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
+static bool tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
+    if (item->kind == LIBRARY) return tell_library_node(cuda, list, item);
     if (item->function) {
         struct ingot_error ignored;
         if (encode_maps(cuda, item, &ignored) != INGOT_OK || (item->kind == COPY && !prepare_copy(cuda, item)))
-            return CUDA_ERROR_INVALID_VALUE;
+            return false;
         const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
-        return IG_CUDA(cuda, cuGraphExecKernelNodeSetParams, list->executable, item->node, &kernel);
+        return IG_CUDA(cuda, cuGraphExecKernelNodeSetParams, list->executable, item->node, &kernel) == CUDA_SUCCESS;
     }
     const CUDA_MEMCPY3D copy = copy_parameters(item);
-    return IG_CUDA(cuda, cuGraphExecMemcpyNodeSetParams, list->executable, item->node, &copy, cuda->context);
+    return IG_CUDA(cuda, cuGraphExecMemcpyNodeSetParams, list->executable, item->node, &copy, cuda->context) ==
+           CUDA_SUCCESS;
 }
 
 /* The list has run with other scratch memory: on another stream, or before this one got more. */
@@ -438,17 +465,19 @@ static void replace_scratch(struct ig_list *list, void *memory) {
     for (uint32_t i = 0; i < list->count; i++) {
         if (!list->items[i].scratch || !list->items[i].node) continue;
         set_scratch(&list->items[i], memory);
+        list->items[i].changed = true;
         mark(list, i);
     }
 }
 
-/* Tells the nodes that are marked. Some changes the driver refuses (a copy from another kind of memory): false. */
+/* Tells the nodes that are marked; one that is left out when it is taken in again, since each costs a call. Some changes the
+ * driver refuses (a copy from another kind of memory): false. */
 static bool tell_nodes(struct ig_cuda *cuda, struct ig_list *list) {
     while (list->first_dirty != NONE) {
         struct item *item = &list->items[list->first_dirty];
-        bool told =
-            item->kind == LIBRARY ? tell_library_node(cuda, list, item) : tell_node(cuda, list, item) == CUDA_SUCCESS;
-        if (!told) return false;
+        if (item->changed && !item->skipped && !tell_node(cuda, list, item)) return false;
+        if (tell_skipped(cuda, list, item) != CUDA_SUCCESS) return false;
+        item->changed = item->changed && item->skipped;
         item->dirty = false;
         list->first_dirty = item->next_dirty;
     }

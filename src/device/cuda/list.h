@@ -33,6 +33,7 @@ enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list
 
 size_t ig_cuda_list_bytes(const struct ig_list *list);
 void ig_cuda_list_patch(struct ig_list *list, uint32_t item, uint32_t buffer, void *address);
+void ig_cuda_list_skip(struct ig_list *list, uint32_t item, bool skipped);
 /* Within the context. */
 enum ingot_status ig_cuda_list_launch(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
                                       struct ingot_error *error);

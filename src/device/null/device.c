@@ -353,6 +353,10 @@ static void list_patch(struct ig_device *device, struct ig_list *list, uint32_t 
     note(self(device), "\n");
 }
 
+static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t item, bool skipped) {
+    note(self(device), "list_%s l%u[%u]\n", skipped ? "skip" : "take", list->number, item);
+}
+
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
 static void destroy(struct ig_device *device) {
@@ -399,6 +403,7 @@ static const struct ig_device_api api = {
     .list_bytes = list_bytes,
     .list_launch = list_launch,
     .list_patch = list_patch,
+    .list_skip = list_skip,
 };
 
 enum ingot_status ig_device_null_create(const struct ingot_allocator *allocator, struct ig_device **out_device,
