@@ -104,7 +104,7 @@ ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
     const struct ig_type *x = type_in(c, 0);
     const struct ig_attr *dilations = attr(c, IG_ATTR_dilations);
     ig_value a = c->node.in[0];
-    ig_x group, index[INGOT_MAX_RANK], origin[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
+    ig_x group, index[INGOT_MAX_RANK], origin[INGOT_MAX_RANK] = {0}, inside = ig_x_int(k, INGOT_BOOL, 1);
     ig_x image = conv_image(c, b, &group);
     ig_x channel = ig_x_add(k, ig_x_mul(k, group, ig_contract_dim(c, c->depth_dim[c->spatial])), depth[c->spatial]);
     if (is_pointwise(c) && channels_last(c) && c->lower.is_input[a]) {
