@@ -52,7 +52,7 @@ ig_x ig_contract_depth_at(struct ig_contract *c, const ig_x *depth) {
 
 ig_x ig_contract_packed_b(struct ig_contract *c, ig_x group, ig_x n, const ig_x *depth) {
     struct ig_loops *k = c->k;
-    int64_t nr = ig_attr_int(c->graph, &c->node, IG_ATTR_packed);
+    int64_t nr = ig_contract_attr_int(c, IG_ATTR_packed);
     ig_x width = ig_contract_int(c, nr);
     ig_dim panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, nr));
     ig_x panel = ig_x_add(k, ig_x_mul(k, group, ig_contract_dim(c, panels)), ig_x_div(k, n, width));
@@ -62,7 +62,7 @@ ig_x ig_contract_packed_b(struct ig_contract *c, ig_x group, ig_x n, const ig_x 
 }
 
 bool ig_contract_is_packed(const struct ig_contract *c) {
-    int64_t width = ig_attr_int(c->graph, &c->node, IG_ATTR_packed), lanes = ig_micro_lanes(c->target, c->dtype);
+    int64_t width = ig_contract_attr_int(c, IG_ATTR_packed), lanes = ig_micro_lanes(c->target, c->dtype);
     return width > 0 && width % lanes == 0 && width <= 4 * lanes;
 }
 
@@ -90,7 +90,7 @@ bool ig_contract_init(struct ig_contract *c) {
     c->kernel->scratch_bytes = ig_dim_const(c->graph->dims, 0);
     c->linear = c->sum = IG_NO_X;
     ig_lower_init(&c->lower, c->k, c->graph, c->region);
-    c->dtype = ig_dtype_compute((enum ingot_dtype)ig_attr_int(c->graph, &c->node, IG_ATTR_acc));
+    c->dtype = ig_dtype_compute((enum ingot_dtype)ig_contract_attr_int(c, IG_ATTR_acc));
     if (c->node.op == IG_OP_conv) return ig_conv_init(c);
     if (c->node.op == IG_OP_matmul) ig_matmul_init(c);
     return c->node.op == IG_OP_matmul;

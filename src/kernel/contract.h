@@ -78,6 +78,24 @@ void ig_contract_plain(struct ig_contract *c); /* one element at a time (CUDA: a
 /* Reserves scratch for `elements` of c->dtype: a buffer of the loops. */
 int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name);
 int64_t ig_contract_const(const struct ig_contract *c, ig_dim d, int64_t otherwise);
+static inline bool ig_contract_is_one(const struct ig_contract *c, ig_dim d) {
+    return ig_contract_const(c, d, 0) == 1;
+}
+static inline ig_dim ig_contract_as_dim(const struct ig_contract *c, int64_t value) {
+    return ig_dim_const(c->graph->dims, value);
+}
+static inline const struct ig_attr *ig_contract_attr(const struct ig_contract *c, enum ig_attr_name name) {
+    return ig_attr(c->graph, &c->node, name);
+}
+static inline int64_t ig_contract_attr_int(const struct ig_contract *c, enum ig_attr_name name) {
+    return ig_attr_int(c->graph, &c->node, name);
+}
+static inline const struct ig_type *ig_contract_in(const struct ig_contract *c, int operand) {
+    return ig_type_of(c->graph, c->node.in[operand]);
+}
+static inline const struct ig_type *ig_contract_out(const struct ig_contract *c) {
+    return ig_type_of(c->graph, c->node.out);
+}
 ig_x ig_contract_dim(struct ig_contract *c, ig_dim d);
 ig_x ig_contract_int(struct ig_contract *c, int64_t i);
 

@@ -3,24 +3,8 @@
 
 #include "kernel/contract_problem.h"
 
-static const struct ig_attr *attr(const struct ig_contract *c, enum ig_attr_name name) {
-    return ig_attr(c->graph, &c->node, name);
-}
-
-static const struct ig_type *type_in(const struct ig_contract *c, int operand) {
-    return ig_type_of(c->graph, c->node.in[operand]);
-}
-
-static ig_dim constant(const struct ig_contract *c, int64_t value) {
-    return ig_dim_const(c->graph->dims, value);
-}
-
-static bool is_one(const struct ig_contract *c, ig_dim d) {
-    return ig_contract_const(c, d, 0) == 1;
-}
-
 static bool channels_last(const struct ig_contract *c) {
-    return attr(c, IG_ATTR_channels_last)->i != 0;
+    return ig_contract_attr_int(c, IG_ATTR_channels_last) != 0;
 }
 
 /* The axis of the i-th spatial dimension, or of the channels (i = -1). */
@@ -31,29 +15,29 @@ static int conv_axis(const struct ig_contract *c, int i) {
 
 bool ig_conv_init(struct ig_contract *c) {
     struct ig_dims *dims = c->graph->dims;
-    const struct ig_type *x = type_in(c, 0), *out = ig_type_of(c->graph, c->node.out);
-    const struct ig_attr *kernel = attr(c, IG_ATTR_kernel);
+    const struct ig_type *x = ig_contract_in(c, 0), *out = ig_contract_out(c);
+    const struct ig_attr *kernel = ig_contract_attr(c, IG_ATTR_kernel);
     c->spatial = x->rank - 2;
     if (c->spatial < 1 || c->spatial >= IG_CONTRACT_DEPTH) return false;
-    c->groups = attr(c, IG_ATTR_groups)->i;
+    c->groups = ig_contract_attr_int(c, IG_ATTR_groups);
     c->packed = ig_contract_is_packed(c);
-    c->batch = ig_dim_mul(dims, out->dim[0], constant(c, c->groups));
-    c->columns = ig_dim_div(dims, out->dim[conv_axis(c, -1)], constant(c, c->groups));
-    c->rows = constant(c, 1);
-    c->depth = constant(c, 1);
+    c->batch = ig_dim_mul(dims, out->dim[0], ig_contract_as_dim(c, c->groups));
+    c->columns = ig_dim_div(dims, out->dim[conv_axis(c, -1)], ig_contract_as_dim(c, c->groups));
+    c->rows = ig_contract_as_dim(c, 1);
+    c->depth = ig_contract_as_dim(c, 1);
     for (int i = 0; i < c->spatial; i++) {
         c->rows = ig_dim_mul(dims, c->rows, out->dim[conv_axis(c, i)]);
-        c->depth_dim[i] = constant(c, kernel->ints[i]);
+        c->depth_dim[i] = ig_contract_as_dim(c, kernel->ints[i]);
         c->depth = ig_dim_mul(dims, c->depth, c->depth_dim[i]);
     }
-    c->depth_dim[c->spatial] = ig_dim_div(dims, x->dim[conv_axis(c, -1)], constant(c, c->groups));
+    c->depth_dim[c->spatial] = ig_dim_div(dims, x->dim[conv_axis(c, -1)], ig_contract_as_dim(c, c->groups));
     c->depth = ig_dim_mul(dims, c->depth, c->depth_dim[c->spatial]);
     c->depth_rank = c->spatial + 1;
     return true;
 }
 
 bool ig_contract_padded(const struct ig_contract *c) {
-    const struct ig_attr *before = attr(c, IG_ATTR_before), *after = attr(c, IG_ATTR_after);
+    const struct ig_attr *before = ig_contract_attr(c, IG_ATTR_before), *after = ig_contract_attr(c, IG_ATTR_after);
     for (int i = 0; i < c->spatial; i++) {
         if (ig_contract_const(c, before->dims[i], 1) != 0 || ig_contract_const(c, after->dims[i], 1) != 0) return true;
     }
@@ -62,7 +46,7 @@ bool ig_contract_padded(const struct ig_contract *c) {
 
 /* The output's spatial index of row m. */
 static void conv_spatial(struct ig_contract *c, ig_x m, ig_x *out_at) {
-    const struct ig_type *out = ig_type_of(c->graph, c->node.out);
+    const struct ig_type *out = ig_contract_out(c);
     struct ig_type space = {.dtype = out->dtype, .rank = c->spatial};
     memcpy(space.dim, out->dim + conv_axis(c, 0), (size_t)c->spatial * sizeof *space.dim);
     ig_lower_split(&c->lower, &space, m, out_at);
@@ -75,7 +59,7 @@ static ig_x conv_image(struct ig_contract *c, ig_x b, ig_x *out_group) {
 
 void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, ig_x *out_origin) {
     struct ig_loops *k = c->k;
-    const struct ig_attr *strides = attr(c, IG_ATTR_strides), *before = attr(c, IG_ATTR_before);
+    const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides), *before = ig_contract_attr(c, IG_ATTR_before);
     ig_x group, at[INGOT_MAX_RANK];
     *out_image = conv_image(c, b, &group);
     conv_spatial(c, m, at);
@@ -87,9 +71,9 @@ void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, 
 
 /* True where A's rows are the input's positions themselves. */
 static bool is_pointwise(const struct ig_contract *c) {
-    const struct ig_attr *strides = attr(c, IG_ATTR_strides);
+    const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides);
     for (int i = 0; i < c->spatial; i++) {
-        if (!is_one(c, c->depth_dim[i]) || strides->ints[i] != 1) return false;
+        if (!ig_contract_is_one(c, c->depth_dim[i]) || strides->ints[i] != 1) return false;
     }
     return !ig_contract_padded(c);
 }
@@ -101,8 +85,8 @@ static ig_x zero(struct ig_contract *c, enum ingot_dtype dtype) {
 
 ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
     struct ig_loops *k = c->k;
-    const struct ig_type *x = type_in(c, 0);
-    const struct ig_attr *dilations = attr(c, IG_ATTR_dilations);
+    const struct ig_type *x = ig_contract_in(c, 0);
+    const struct ig_attr *dilations = ig_contract_attr(c, IG_ATTR_dilations);
     ig_value a = c->node.in[0];
     ig_x group, index[INGOT_MAX_RANK], origin[INGOT_MAX_RANK] = {0}, inside = ig_x_int(k, INGOT_BOOL, 1);
     ig_x image = conv_image(c, b, &group);
@@ -121,7 +105,7 @@ ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
         if (ig_contract_padded(c)) {
             inside = ig_x_and(k, inside, ig_x_less(k, ig_contract_int(c, -1), at));
             inside = ig_x_and(k, inside, ig_x_less(k, at, ig_contract_dim(c, size)));
-            ig_x last = ig_contract_dim(c, ig_dim_sub(c->graph->dims, size, constant(c, 1)));
+            ig_x last = ig_contract_dim(c, ig_dim_sub(c->graph->dims, size, ig_contract_as_dim(c, 1)));
             at = ig_x_max(k, ig_x_min(k, at, last), ig_contract_int(c, 0));
         }
         index[conv_axis(c, i)] = at;
@@ -133,7 +117,7 @@ ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
 ig_x ig_conv_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     ig_x group, index[INGOT_MAX_RANK];
     conv_image(c, b, &group);
-    int64_t packed = attr(c, IG_ATTR_packed)->i;
+    int64_t packed = ig_contract_attr_int(c, IG_ATTR_packed);
     if (packed == 1 && c->groups > 1) { /* depthwise: [kernel..., C] */
         for (int i = 0; i < c->spatial; i++)
             index[i] = depth[i];

@@ -10,7 +10,7 @@
 
 static ig_x bias_of(struct ig_contract *c, const ig_x *index) {
     if (!c->spatial || c->node.n_in < 3 || c->node.in[2] == IG_NO_VALUE) return IG_NO_X;
-    bool last = ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last) != 0;
+    bool last = ig_contract_attr_int(c, IG_ATTR_channels_last) != 0;
     ig_x bias = ig_lower_value(&c->lower, c->node.in[2], &index[last ? c->spatial + 1 : 1]);
     return ig_x_cast(c->k, bias, c->dtype, false);
 }
@@ -19,7 +19,7 @@ static ig_x bias_of(struct ig_contract *c, const ig_x *index) {
 static ig_x finished(struct ig_contract *c, ig_x sum, const ig_x *index) {
     ig_x bias = bias_of(c, index);
     if (bias != IG_NO_X) sum = ig_x_map2(c->k, IG_OP_add, sum, bias);
-    return ig_x_cast(c->k, sum, ig_type_of(c->graph, c->node.out)->dtype, false);
+    return ig_x_cast(c->k, sum, ig_contract_out(c)->dtype, false);
 }
 
 /* The element at hand is the only one that the tile has. Along an axis of size 1 there is but one anyway. */
@@ -31,7 +31,7 @@ static bool is_at_hand(const struct ig_contract *c, const struct ig_type *type, 
 }
 
 static bool has_shape_of_results(const struct ig_contract *c, ig_value value) {
-    return ig_same_dims(ig_type_of(c->graph, value), ig_type_of(c->graph, c->node.out));
+    return ig_same_dims(ig_type_of(c->graph, value), ig_contract_out(c));
 }
 
 /* The element at hand of an input of the output's shape, where its place is known without the index. */
@@ -72,7 +72,7 @@ void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
                           ig_x first_column, ig_x columns, int tile, ig_x tile_at, int nr) {
     struct ig_loops *k = c->k;
     ig_x zero = ig_contract_int(c, 0), one = ig_contract_int(c, 1), row, column;
-    bool columns_inside = !c->spatial || ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last);
+    bool columns_inside = !c->spatial || ig_contract_attr_int(c, IG_ATTR_channels_last);
     if (columns_inside) {
         body = ig_s_for(k, body, IG_FOR_SERIAL, zero, rows, one, &row);
         body = ig_s_for(k, body, IG_FOR_SIMD, zero, columns, one, &column);
@@ -98,7 +98,7 @@ struct plain {
 /* Batch, row and column of an element of the contraction's output. */
 static void locate(struct ig_contract *c, const ig_x *index, ig_x *b, ig_x *m, ig_x *n) {
     struct ig_loops *k = c->k;
-    struct ig_type type = *ig_type_of(c->graph, c->node.out);
+    struct ig_type type = *ig_contract_out(c);
     if (!c->spatial) {
         *n = index[type.rank - 1];
         *m = index[type.rank - 2];
@@ -107,7 +107,7 @@ static void locate(struct ig_contract *c, const ig_x *index, ig_x *b, ig_x *m, i
         if (c->merged) *m = ig_lower_linear(&c->lower, &type, index);
         return;
     }
-    bool last = ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last) != 0;
+    bool last = ig_contract_attr_int(c, IG_ATTR_channels_last) != 0;
     ig_x channel = index[last ? c->spatial + 1 : 1];
     ig_x columns = ig_contract_dim(c, c->columns);
     struct ig_type space = {.dtype = type.dtype, .rank = c->spatial};

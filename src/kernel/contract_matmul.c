@@ -3,33 +3,17 @@
 
 #include "kernel/contract_problem.h"
 
-static const struct ig_attr *attr(const struct ig_contract *c, enum ig_attr_name name) {
-    return ig_attr(c->graph, &c->node, name);
-}
-
-static const struct ig_type *type_in(const struct ig_contract *c, int operand) {
-    return ig_type_of(c->graph, c->node.in[operand]);
-}
-
-static ig_dim constant(const struct ig_contract *c, int64_t value) {
-    return ig_dim_const(c->graph->dims, value);
-}
-
-static bool is_one(const struct ig_contract *c, ig_dim d) {
-    return ig_contract_const(c, d, 0) == 1;
-}
-
 static bool has_batch(const struct ig_contract *c, int operand) {
-    const struct ig_type *t = type_in(c, operand);
+    const struct ig_type *t = ig_contract_in(c, operand);
     for (int i = 0; i < t->rank - 2; i++) {
-        if (!is_one(c, t->dim[i])) return true;
+        if (!ig_contract_is_one(c, t->dim[i])) return true;
     }
     return false;
 }
 
 /* How many axes from `first` on have `size` elements together; 0: none. */
 static int axes_of(struct ig_contract *c, const struct ig_type *type, int first, ig_dim size) {
-    ig_dim product = constant(c, 1);
+    ig_dim product = ig_contract_as_dim(c, 1);
     int axes = 0;
     while (first + axes < type->rank && axes < IG_CONTRACT_DEPTH && product != size)
         product = ig_dim_mul(c->graph->dims, product, type->dim[first + axes++]);
@@ -51,7 +35,8 @@ static void split_depth(struct ig_contract *c) {
     c->depth_dim[0] = c->depth;
     if (!n) return;
     const struct ig_type *from = ig_type_of(c->graph, n->in[0]);
-    ig_dim above = ig_dim_product(c->graph->dims, ig_type_of(c->graph, a)->dim, axis), product = constant(c, 1);
+    ig_dim above = ig_dim_product(c->graph->dims, ig_type_of(c->graph, a)->dim, axis),
+           product = ig_contract_as_dim(c, 1);
     int first = 0;
     while (first < from->rank && product != above)
         product = ig_dim_mul(c->graph->dims, product, from->dim[first++]);
@@ -63,13 +48,13 @@ static void split_depth(struct ig_contract *c) {
 
 void ig_matmul_init(struct ig_contract *c) {
     struct ig_dims *dims = c->graph->dims;
-    const struct ig_type *a = type_in(c, 0), *out = ig_type_of(c->graph, c->node.out);
+    const struct ig_type *a = ig_contract_in(c, 0), *out = ig_contract_out(c);
     c->packed = ig_contract_is_packed(c);
-    c->merged = attr(c, IG_ATTR_packed)->i > 0 || !has_batch(c, 1);
+    c->merged = ig_contract_attr_int(c, IG_ATTR_packed) > 0 || !has_batch(c, 1);
     c->depth = a->dim[a->rank - 1];
     c->columns = out->dim[out->rank - 1];
     int outer = out->rank - 2;
-    c->batch = c->merged ? constant(c, 1) : ig_dim_product(dims, out->dim, outer);
+    c->batch = c->merged ? ig_contract_as_dim(c, 1) : ig_dim_product(dims, out->dim, outer);
     c->rows = c->merged ? ig_dim_product(dims, out->dim, outer + 1) : out->dim[outer];
     c->groups = 1;
     split_depth(c);
@@ -77,7 +62,7 @@ void ig_matmul_init(struct ig_contract *c) {
 
 /* The index of C without its column. */
 static void matmul_row(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_index) {
-    struct ig_type rows = *ig_type_of(c->graph, c->node.out);
+    struct ig_type rows = *ig_contract_out(c);
     rows.rank -= c->merged ? 1 : 2;
     ig_lower_split(&c->lower, &rows, c->merged ? m : b, out_index);
     if (!c->merged) out_index[rows.rank] = m;
@@ -85,20 +70,20 @@ static void matmul_row(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_index) {
 
 /* The index of an operand under the output's batch index, by NumPy's rule. */
 static void batch_index(struct ig_contract *c, const struct ig_type *operand, const ig_x *index, ig_x *out_index) {
-    const struct ig_type *out = ig_type_of(c->graph, c->node.out);
+    const struct ig_type *out = ig_contract_out(c);
     for (int i = 0; i < operand->rank - 2; i++) {
-        bool one = is_one(c, operand->dim[i]);
+        bool one = ig_contract_is_one(c, operand->dim[i]);
         out_index[i] = one ? ig_contract_int(c, 0) : index[i + out->rank - operand->rank];
         if (one || operand->dim[i] == out->dim[i + out->rank - operand->rank]) continue;
         /* May turn out to be 1. */
-        ig_x last = ig_contract_dim(c, ig_dim_sub(c->graph->dims, operand->dim[i], constant(c, 1)));
+        ig_x last = ig_contract_dim(c, ig_dim_sub(c->graph->dims, operand->dim[i], ig_contract_as_dim(c, 1)));
         out_index[i] = ig_x_min(c->k, out_index[i], last);
     }
 }
 
 /* A dense A under merged rows: row m begins at m * depth, whatever the axes. */
 static bool is_dense(const struct ig_contract *c) {
-    const struct ig_type *a = type_in(c, 0), *out = ig_type_of(c->graph, c->node.out);
+    const struct ig_type *a = ig_contract_in(c, 0), *out = ig_contract_out(c);
     if (!c->lower.is_input[c->node.in[0]] || !c->merged) return false;
     ig_dim rows = ig_dim_product(c->graph->dims, a->dim, a->rank - 1);
     return a->rank <= out->rank && rows == c->rows;
@@ -106,7 +91,7 @@ static bool is_dense(const struct ig_contract *c) {
 
 ig_x ig_matmul_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
     struct ig_loops *k = c->k;
-    const struct ig_type *a = type_in(c, 0);
+    const struct ig_type *a = ig_contract_in(c, 0);
     ig_x at = ig_contract_depth_at(c, depth);
     if (is_dense(c)) {
         ig_x position = ig_x_add(k, ig_x_mul(k, m, ig_contract_dim(c, c->depth)), at);
@@ -115,14 +100,14 @@ ig_x ig_matmul_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
     ig_x row[INGOT_MAX_RANK], index[INGOT_MAX_RANK];
     matmul_row(c, b, m, row);
     batch_index(c, a, row, index);
-    index[a->rank - 2] = row[ig_type_of(c->graph, c->node.out)->rank - 2];
+    index[a->rank - 2] = row[ig_contract_out(c)->rank - 2];
     index[a->rank - 1] = at;
     return ig_lower_value(&c->lower, c->node.in[0], index);
 }
 
 ig_x ig_matmul_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
-    const struct ig_type *type = type_in(c, 1);
-    if (attr(c, IG_ATTR_packed)->i > 0) return ig_contract_packed_b(c, ig_contract_int(c, 0), n, depth);
+    const struct ig_type *type = ig_contract_in(c, 1);
+    if (ig_contract_attr_int(c, IG_ATTR_packed) > 0) return ig_contract_packed_b(c, ig_contract_int(c, 0), n, depth);
     ig_x row[INGOT_MAX_RANK], index[INGOT_MAX_RANK];
     matmul_row(c, b, ig_contract_int(c, 0), row);
     batch_index(c, type, row, index);
@@ -133,5 +118,5 @@ ig_x ig_matmul_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
 
 void ig_matmul_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index) {
     matmul_row(c, b, m, out_index);
-    out_index[ig_type_of(c->graph, c->node.out)->rank - 1] = n;
+    out_index[ig_contract_out(c)->rank - 1] = n;
 }

@@ -16,7 +16,7 @@ void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
     bool wide = c->target->vector_bytes == 64;
     p->lanes = ig_micro_lanes(c->target, c->dtype);
     p->element = c->target->vector_bytes / p->lanes;
-    p->nr = c->packed ? (int)ig_attr_int(c->graph, &c->node, IG_ATTR_packed) : 2 * p->lanes;
+    p->nr = c->packed ? (int)ig_contract_attr_int(c, IG_ATTR_packed) : 2 * p->lanes;
     p->mr = rows_in_registers(c->target, p->nr / p->lanes);
     p->panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, p->nr));
     p->first = wide ? 32 << 10 : 24 << 10;

@@ -115,7 +115,7 @@ static void make_micro(struct depthwise *s) {
     struct ig_micro micro = {.kind = IG_MICRO_DEPTHWISE,
                              .name = "depthwise",
                              .dtype = s->c->dtype,
-                             .half = ig_contract_half(ig_type_of(s->c->graph, s->c->node.in[0])->dtype),
+                             .half = ig_contract_half(ig_contract_in(s->c, 0)->dtype),
                              .rows = (2u << COLUMNS) - 2,
                              .nr = (int)s->chunk,
                              .x_tap = s->x.dilation * s->channels,
@@ -135,12 +135,12 @@ static void make_micro(struct depthwise *s) {
 }
 
 bool ig_contract_depthwise(struct ig_contract *c) {
-    if (!c->spatial || c->spatial > 2 || ig_attr_int(c->graph, &c->node, IG_ATTR_packed) != 1) return false;
+    if (!c->spatial || c->spatial > 2 || ig_contract_attr_int(c, IG_ATTR_packed) != 1) return false;
     if (c->groups == 1) return false;
-    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *w = ig_type_of(c->graph, c->node.in[1]);
+    const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
     if (!ig_contract_can_convert(c, x->dtype) || w->dtype != x->dtype || !c->lower.is_input[c->node.in[0]])
         return false;
-    if (!c->lower.is_input[c->node.in[1]] || !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
+    if (!c->lower.is_input[c->node.in[1]] || !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     struct depthwise s = {.c = c, .k = c->k};
     struct ig_dims *dims = s.k->dims;
     s.y = axis_of(&s, c->spatial == 2 ? 0 : -1);
@@ -151,7 +151,7 @@ bool ig_contract_depthwise(struct ig_contract *c) {
     s.sums = ig_loops_local(s.k, c->dtype, COLUMNS * s.chunk, "sums");
     make_micro(&s);
     int64_t chunks = (s.channels + s.chunk - 1) / s.chunk;
-    ig_dim images = ig_type_of(c->graph, c->node.out)->dim[0];
+    ig_dim images = ig_contract_out(c)->dim[0];
     c->kernel->tiles = ig_dim_mul(dims, ig_dim_mul(dims, images, constant(&s, chunks)), s.y.out);
     c->kernel->scratch_bytes = constant(&s, 0);
     c->kernel->tactic = ig_format(s.k->job, "depthwise, %lld channels a tile", (long long)s.chunk);

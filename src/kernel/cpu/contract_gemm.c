@@ -98,7 +98,7 @@ static void choose_operands(struct gemm *s) {
         s->copy_a = ig_columns_rows_conflict(&s->p, known(s, s->a_view.stride, 0));
     }
     s->lda = s->copy_a ? copied_stride(s) : s->a_view.stride;
-    const struct ig_type *b = ig_type_of(c->graph, c->node.in[1]);
+    const struct ig_type *b = ig_contract_in(c, 1);
     s->copy_b = !c->packed || !ig_contract_can_convert(c, b->dtype);
     s->b_element = (int64_t)ingot_dtype_size(b->dtype);
 }
@@ -268,7 +268,7 @@ static void make_micro(struct gemm *s) {
         if (used) micro.rows |= 1u << r;
     }
     micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
-    if (!s->copy_b) micro.half = ig_contract_half(ig_type_of(s->c->graph, s->c->node.in[1])->dtype);
+    if (!s->copy_b) micro.half = ig_contract_half(ig_contract_in(s->c, 1)->dtype);
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
     /* Panels that come from far away are asked for two kilobytes ahead of their use, or by the blocks before. */
@@ -379,7 +379,7 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
 bool ig_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k};
     struct ig_dims *dims = c->k->dims;
-    if (c->spatial && c->groups > 1 && ig_attr_int(c->graph, &c->node, IG_ATTR_packed) == 1) return false;
+    if (c->spatial && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1) return false;
     if (!choose(&s)) return true;
     make_buffers(&s);
     make_micro(&s);

@@ -60,19 +60,19 @@ static struct ig_stmt *loop(struct lines *s, struct ig_stmt *body, enum ig_for_k
 /* ---- Does it apply? ----------------------------------------------------------------------------------------------- */
 
 static bool reads_plainly(const struct ig_contract *c) {
-    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *w = ig_type_of(c->graph, c->node.in[1]);
+    const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
     return c->spatial == 2 && c->packed && c->groups == 1 && c->lower.is_input[c->node.in[0]] &&
-           ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last) && ig_contract_can_convert(c, x->dtype) &&
+           ig_contract_attr_int(c, IG_ATTR_channels_last) && ig_contract_can_convert(c, x->dtype) &&
            ig_contract_can_convert(c, w->dtype);
 }
 
 /* Reads the problem; false where its lines are not fixed in length or its windows are no runs. */
 static bool read_problem(struct lines *s) {
     const struct ig_contract *c = s->c;
-    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *y = ig_type_of(c->graph, c->node.out);
-    const struct ig_attr *dilations = ig_attr(c->graph, &c->node, IG_ATTR_dilations);
-    const struct ig_attr *strides = ig_attr(c->graph, &c->node, IG_ATTR_strides);
-    const struct ig_attr *before = ig_attr(c->graph, &c->node, IG_ATTR_before);
+    const struct ig_type *x = ig_contract_in(c, 0), *y = ig_contract_out(c);
+    const struct ig_attr *dilations = ig_contract_attr(c, IG_ATTR_dilations);
+    const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides);
+    const struct ig_attr *before = ig_contract_attr(c, IG_ATTR_before);
     s->height_taps = known(s, c->depth_dim[0], 0);
     s->width_taps = known(s, c->depth_dim[1], 0);
     s->channels = known(s, c->depth_dim[2], 0);
@@ -171,7 +171,7 @@ static void make_micro(struct lines *s) {
     struct ig_micro micro = {.kind = IG_MICRO_GEMM,
                              .name = "gemm",
                              .dtype = s->c->dtype,
-                             .half = ig_contract_half(ig_type_of(s->c->graph, s->c->node.in[1])->dtype),
+                             .half = ig_contract_half(ig_contract_in(s->c, 1)->dtype),
                              .vectors = ig_columns_vector_set(s->c, &s->p, false),
                              .nr = s->p.nr,
                              .lda = s->stride[1] * s->channels,
@@ -299,7 +299,7 @@ bool ig_contract_lines(struct ig_contract *c) {
     c->kernel->tactic = ig_format(c->k->job, "lines %lldx%d, tiles of %lld lines and %lld panels%s",
                                   (long long)s.per_block * s.together + (s.more > 0), s.p.nr, (long long)s.tile_lines,
                                   (long long)s.tile_panels, s.copied ? ", lines copied" : "");
-    ig_dim images = ig_type_of(c->graph, c->node.out)->dim[0];
+    ig_dim images = ig_contract_out(c)->dim[0];
     c->kernel->tiles = ig_dim_mul(dims, images, ig_dim_mul(dims, s.line_groups, s.panel_groups));
     ig_x tile;
     struct ig_stmt *body = ig_s_for(c->k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);

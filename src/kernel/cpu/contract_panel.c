@@ -112,10 +112,10 @@ static void copy_row_by_axes(struct ig_contract *c, struct ig_stmt *body, ig_x b
 /* True where the last kernel axis and the channels are one run in memory: channels-last, no groups, no dilation. */
 static bool has_runs(const struct ig_contract *c) {
     if (!c->spatial || c->groups != 1 || !c->lower.is_input[c->node.in[0]]) return false;
-    if (!ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
+    if (!ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     int64_t run =
         ig_contract_const(c, c->depth_dim[c->spatial], 0) * ig_contract_const(c, c->depth_dim[c->spatial - 1], 0);
-    return ig_attr(c->graph, &c->node, IG_ATTR_dilations)->ints[c->spatial - 1] == 1 && run > 1;
+    return ig_contract_attr(c, IG_ATTR_dilations)->ints[c->spatial - 1] == 1 && run > 1;
 }
 
 /* 0 <= at <= last. */
@@ -127,8 +127,8 @@ static ig_x within(struct ig_contract *c, ig_x at, ig_x last) {
 /* One row of a window that lies inside the image: kernel row by kernel row. `inside` tells where that is so. */
 static void copy_row_by_runs(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x m, int buffer, ig_x to) {
     struct ig_loops *k = c->k;
-    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]);
-    const struct ig_attr *dilations = ig_attr(c->graph, &c->node, IG_ATTR_dilations);
+    const struct ig_type *x = ig_contract_in(c, 0);
+    const struct ig_attr *dilations = ig_contract_attr(c, IG_ATTR_dilations);
     ig_x image, origin[INGOT_MAX_RANK], row, column, inside = ig_x_int(k, INGOT_BOOL, 1);
     ig_contract_window(c, b, m, &image, origin);
     row = image;

@@ -61,8 +61,8 @@ static int64_t guess(struct gemm *s, ig_dim d) {
 /* What multiplies; false where the template has nothing for the types. */
 static bool choose_math(struct gemm *s) {
     const struct ig_contract *c = s->c;
-    enum ingot_dtype a = ig_type_of(c->graph, c->node.in[0])->dtype, b = ig_type_of(c->graph, c->node.in[1])->dtype;
-    bool rounded = ig_attr_int(c->graph, &c->node, IG_ATTR_math) == IG_MATH_TF32;
+    enum ingot_dtype a = ig_contract_in(c, 0)->dtype, b = ig_contract_in(c, 1)->dtype;
+    bool rounded = ig_contract_attr_int(c, IG_ATTR_math) == IG_MATH_TF32;
     if (a != b || c->dtype != INGOT_F32) return false;
     s->element = a;
     return ig_cuda_math_of(a, rounded, &s->g->math);
@@ -78,9 +78,9 @@ static void find_operands(struct gemm *s, ig_x b) {
 
 static void describe_windows(struct gemm *s) {
     const struct ig_contract *c = s->c;
-    const struct ig_attr *kernel = ig_attr(c->graph, &c->node, IG_ATTR_kernel);
-    const struct ig_attr *strides = ig_attr(c->graph, &c->node, IG_ATTR_strides);
-    const struct ig_attr *dilations = ig_attr(c->graph, &c->node, IG_ATTR_dilations);
+    const struct ig_attr *kernel = ig_contract_attr(c, IG_ATTR_kernel);
+    const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides);
+    const struct ig_attr *dilations = ig_contract_attr(c, IG_ATTR_dilations);
     int first = 2 - c->spatial;
     s->g->taps[0] = s->g->strides[0] = s->g->dilations[0] = 1;
     for (int i = 0; i < c->spatial; i++) {
@@ -248,8 +248,8 @@ static void push(struct gemm *s, struct ig_call_arg *args, int *count, int buffe
 
 static void push_windows(struct gemm *s, struct ig_call_arg *args, int *n) {
     const struct ig_contract *c = s->c;
-    const struct ig_type *out = ig_type_of(c->graph, c->node.out);
-    const struct ig_attr *before = ig_attr(c->graph, &c->node, IG_ATTR_before);
+    const struct ig_type *out = ig_contract_out(c);
+    const struct ig_attr *before = ig_contract_attr(c, IG_ATTR_before);
     bool flat = c->spatial == 1;
     ig_dim one = constant(s, 1), zero = constant(s, 0);
     ig_dim values[8] = {s->a.height,
@@ -472,7 +472,7 @@ static void emit(struct gemm *s) {
 bool ig_cuda_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
     if (!choose_math(&s)) return false;
-    if (c->spatial && !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
+    if (c->spatial && !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     s.rows = ig_cuda_rows(c);
     s.batch = ig_cuda_batch(c);
     find_operands(&s, ig_contract_const(c, s.batch, 0) == 1 ? num(&s, 0) : ig_x_free_var(c->k, s.batch));

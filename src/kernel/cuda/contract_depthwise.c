@@ -34,7 +34,7 @@ static ig_x sum_of_taps(struct ig_contract *c, ig_x b, ig_x m, ig_x row) {
 }
 
 static int vector_of(const struct ig_contract *c) {
-    int vector = 16 / (int)ingot_dtype_size(ig_type_of(c->graph, c->node.in[0])->dtype);
+    int vector = 16 / (int)ingot_dtype_size(ig_contract_in(c, 0)->dtype);
     while (vector > 1 && c->groups % vector != 0)
         vector /= 2;
     return vector;
@@ -109,12 +109,12 @@ bool ig_cuda_contract_depthwise(struct ig_contract *c) {
     struct ig_dims *dims = k->dims;
     int64_t taps = ig_contract_const(c, c->depth, 0);
     if (!c->spatial || c->groups == 1 || taps < 1 || taps > MOST_TAPS) return false;
-    if (!ig_dtype_is_float(c->dtype) || !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
+    if (!ig_dtype_is_float(c->dtype) || !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     if (ig_contract_const(c, c->columns, 0) != 1 || ig_contract_const(c, c->depth_dim[c->spatial], 0) != 1)
         return false;
     int vector = vector_of(c);
-    ig_dim slots = ig_dim_mul(dims, ig_dim_mul(dims, ig_type_of(c->graph, c->node.out)->dim[0], c->rows),
-                              ig_dim_const(dims, c->groups / vector));
+    ig_dim slots =
+        ig_dim_mul(dims, ig_dim_mul(dims, ig_contract_out(c)->dim[0], c->rows), ig_dim_const(dims, c->groups / vector));
     c->kernel->tiles = ig_dim_ceil_div(dims, slots, ig_dim_const(dims, THREADS));
     c->kernel->threads = THREADS;
     bool by_rows = goes_by_rows(c, vector);

@@ -19,7 +19,7 @@ static int64_t known(const struct ig_contract *c, ig_dim d) {
 
 ig_dim ig_cuda_rows(struct ig_contract *c) {
     if (!c->spatial) return c->rows;
-    return ig_dim_mul(c->graph->dims, ig_type_of(c->graph, c->node.out)->dim[0], c->rows);
+    return ig_dim_mul(c->graph->dims, ig_contract_out(c)->dim[0], c->rows);
 }
 
 ig_dim ig_cuda_batch(struct ig_contract *c) {
@@ -146,7 +146,7 @@ static bool as_matrix(struct ig_contract *c, const struct address *a, ig_dim lin
     out->kind = by_depth == one ? IG_CUDA_ALONG : IG_CUDA_ACROSS;
     if (by_depth != one && by_line != one && known(c, lines) != 1) return false;
     out->ld = by_depth == one ? by_line : by_depth;
-    int64_t packed = ig_attr_int(c->graph, &c->node, IG_ATTR_packed); /* there are zeros behind the columns of B */
+    int64_t packed = ig_contract_attr_int(c, IG_ATTR_packed); /* there are zeros behind the columns of B */
     ig_dim across = packed > 0 && a->is_b ? constant(c, packed) : lines;
     ig_dim sizes[2] = {out->ld, by_depth == one ? c->depth : across};
     out->copy = copy_of(c, &base, IG_NO_X, sizes, 2, element);
@@ -181,7 +181,7 @@ static bool as_list(struct ig_contract *c, const struct address *a, int element,
 /* ---- Convolutions --------------------------------------------------------------------------------------------------- */
 
 static bool channels_last(const struct ig_contract *c) {
-    return ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last) != 0;
+    return ig_contract_attr_int(c, IG_ATTR_channels_last) != 0;
 }
 
 /* The buffer of an operand that is read as it is; -1: none. */
@@ -193,7 +193,7 @@ static int plain_operand(struct ig_contract *c, int operand, enum ingot_dtype el
 }
 
 static bool is_pointwise(const struct ig_contract *c) {
-    const struct ig_attr *strides = ig_attr(c->graph, &c->node, IG_ATTR_strides);
+    const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides);
     for (int i = 0; i < c->spatial; i++) {
         if (known(c, c->depth_dim[i]) != 1 || strides->ints[i] != 1) return false;
     }
@@ -201,7 +201,7 @@ static bool is_pointwise(const struct ig_contract *c) {
 }
 
 static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int element) {
-    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]);
+    const struct ig_type *x = ig_contract_in(c, 0);
     int buffer = c->lower.buffer_of[c->node.in[0]];
     ig_dim below = c->depth_dim[c->spatial], pixel = x->dim[c->spatial + 1];
     ig_dim sizes[2] = {below, pixel};
@@ -222,7 +222,7 @@ static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int element) 
 
 /* Weights of a convolution: a panel as wide as there are columns, or wider, for each group. */
 static struct ig_cuda_source conv_b(struct ig_contract *c, ig_x b, int buffer, int element) {
-    int64_t width = ig_attr_int(c->graph, &c->node, IG_ATTR_packed), columns = known(c, c->columns);
+    int64_t width = ig_contract_attr_int(c, IG_ATTR_packed), columns = known(c, c->columns);
     if (width < columns || columns == 0 || (width == 1 && c->groups > 1)) return none();
     ig_dim ld = constant(c, width), group = ig_dim_mul(c->graph->dims, c->depth, ld);
     struct ig_cuda_source s = {.kind = IG_CUDA_ACROSS, .buffer = buffer, .ld = ld};

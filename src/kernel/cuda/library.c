@@ -148,7 +148,7 @@ bool ig_library_region_init(struct ig_library_region *region, struct ig_contract
     region->call->library = library;
     region->call->operation = operation;
     region->call->choice = (uint32_t)c->choice;
-    if (c->spatial && !ig_attr_int(c->graph, &c->node, IG_ATTR_channels_last)) return false;
+    if (c->spatial && !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     return follow(region) && choose_types(region);
 }
 

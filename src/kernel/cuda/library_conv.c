@@ -16,7 +16,7 @@ static bool are_filters(struct ig_contract *c) {
     ig_value w = c->node.in[1];
     const struct ig_type *type = ig_type_of(c->graph, w);
     if (!c->lower.is_input[w] || !ig_info(c->graph, w)->is_const) return false;
-    return ig_attr_int(c->graph, &c->node, IG_ATTR_packed) >= ig_contract_const(c, c->columns, INT64_MAX) &&
+    return ig_contract_attr_int(c, IG_ATTR_packed) >= ig_contract_const(c, c->columns, INT64_MAX) &&
            type->rank == c->spatial + 4 && ig_contract_const(c, type->dim[1], 0) == 1 &&
            ig_contract_const(c, type->dim[0], 0) == c->groups;
 }
@@ -33,7 +33,7 @@ static void put_axes(struct ig_contract *c, const ig_dim *of_axes, int64_t of_mi
 }
 
 static void put_attribute(struct ig_contract *c, enum ig_attr_name name, int64_t of_missing, ig_dim *out_sizes) {
-    const struct ig_attr *attr = ig_attr(c->graph, &c->node, name);
+    const struct ig_attr *attr = ig_contract_attr(c, name);
     ig_dim of_axes[2];
     for (int i = 0; i < c->spatial; i++)
         of_axes[i] = attr->kind == IG_KIND_DIMS ? attr->dims[i] : constant(c, attr->ints[i]);
@@ -41,7 +41,7 @@ static void put_attribute(struct ig_contract *c, enum ig_attr_name name, int64_t
 }
 
 static void find_sizes(struct ig_contract *c, ig_dim *sizes) {
-    const struct ig_type *x = ig_type_of(c->graph, c->node.in[0]), *y = ig_type_of(c->graph, c->node.out);
+    const struct ig_type *x = ig_contract_in(c, 0), *y = ig_contract_out(c);
     sizes[IG_LIBRARY_IMAGES] = x->dim[0];
     sizes[IG_LIBRARY_CHANNELS] = x->dim[c->spatial + 1];
     sizes[IG_LIBRARY_FILTERS] = y->dim[c->spatial + 1];
