@@ -173,7 +173,7 @@ def compare(engine, peer, args):
         report = measure_ingot(engine, args)
         if report:
             ingot.append(report["gpu_ms"]["p50"])
-            host.append((report["enqueue_us"]["p50"], report["enqueue_idle_us"]["p50"]))
+            host.append([report[key]["p50"] for key in ("enqueue_us", "enqueue_row_us", "enqueue_idle_us")])
         if peer:
             other.append(peer.measure(args.seconds))
     if peer:
@@ -207,7 +207,7 @@ def main():
     cases = CASES
     if args.cases:
         cases = [(name, int(batch)) for name, _, batch in (case.partition(":") for case in args.cases.split(","))]
-    lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, behind a run / idle, µs "
+    lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, behind a run / in a row / idle, µs "
              "| kernels of a library |", "|---" * 7 + "|"]
     ratios = {}
     peers = [None if args.no_peer else Peer(*case) for case in cases]

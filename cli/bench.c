@@ -153,6 +153,7 @@ static void print_text(const struct bench_arguments *a, const struct session *se
         print_samples("gpu time", &m->gpu.compute, "ms\n");
         printf("transfers   inputs %.4f ms, outputs %.4f ms\n", m->gpu.input_ms, m->gpu.output_ms);
         print_samples("enqueue", &m->gpu.enqueue, "us of the host's time, behind a run under way\n");
+        print_samples("  in a row", &m->gpu.row, "us, behind two runs and more\n");
         print_samples("  idle", &m->gpu.idle, "us, while the GPU has nothing to do\n");
     }
     printf("throughput  %.1f /s", 1e3 / average_ms(m));
@@ -184,6 +185,7 @@ static void add_gpu_json(json_t *object, const struct gpu_measurement *gpu) {
     json_object_set_new(object, "gpu_ms", samples_json(&gpu->compute));
     json_object_set_new(object, "pinned_latency_ms", samples_json(&gpu->pinned));
     json_object_set_new(object, "enqueue_us", samples_json(&gpu->enqueue));
+    json_object_set_new(object, "enqueue_row_us", samples_json(&gpu->row));
     json_object_set_new(object, "enqueue_idle_us", samples_json(&gpu->idle));
     json_object_set_new(object, "throughput_in_a_row_per_s", json_real(gpu->row_per_s));
     json_object_set_new(object, "transfer_ms",
@@ -213,6 +215,7 @@ static void measurement_free(struct measurement *m) {
     free(m->gpu.compute.at);
     free(m->gpu.pinned.at);
     free(m->gpu.enqueue.at);
+    free(m->gpu.row.at);
     free(m->gpu.idle.at);
     free(m->profile);
 }
@@ -242,10 +245,11 @@ int cmd_bench(int argc, char **argv) {
                                        "pinned memory to pinned memory, which the host need not copy; the GPU's time "
                                        "by its own clock, transfers apart;\n"
                                        "the host's time to enqueue a run of shapes seen before, from pinned memory, "
-                                       "behind one that is under way (as where\n"
-                                       "work is waiting; at most two are) and while the GPU is idle; and the "
-                                       "throughput of runs that are enqueued in a\n"
-                                       "row, so that inputs travel while the run before is computed.\n",
+                                       "behind one that is under way, behind two\n"
+                                       "and more (where large results leave beside the next run) and while the GPU is "
+                                       "idle; and the throughput of runs\n"
+                                       "that are enqueued in a row, so that inputs travel while the run before is "
+                                       "computed.\n",
                                        rows};
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("bench", "expected one engine or model, got %d", count);

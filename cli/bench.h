@@ -30,6 +30,7 @@ struct gpu_measurement {
     struct samples compute; /* ms of the GPU's time, transfers apart */
     struct samples pinned;  /* ms, end to end, with inputs and results in pinned memory */
     struct samples enqueue; /* us of the host's time to enqueue a run behind one that is under way */
+    struct samples row;     /* the same behind two and more */
     struct samples idle;    /* the same while the GPU has nothing to do */
     double input_ms, output_ms;
     double row_per_s; /* runs from the host's memory, enqueued in a row */

@@ -33,6 +33,9 @@ double samples_part(const struct samples *samples, double part) {
 
 /* ---- The host's share */
 
+/* How many runs are enqueued before one wait. */
+#define ROW 8
+
 static size_t bytes_of(const struct ingot_tensor *tensor) {
     return (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
 }
@@ -78,19 +81,20 @@ static enum ingot_status run_singly(const struct bench_arguments *a, struct sess
     return INGOT_OK;
 }
 
-/* As a server does that is never out of work: of two runs that are under way at once, the second one's share of the host's
- * time counts. */
-static enum ingot_status run_in_pairs(const struct bench_arguments *a, struct session *session,
-                                      struct gpu_measurement *out_gpu, struct ingot_error *error) {
+/* As servers do that have work waiting. */
+static enum ingot_status run_in_rows(const struct bench_arguments *a, struct session *session,
+                                     struct gpu_measurement *out_gpu, struct ingot_error *error) {
     double start = now_ms();
-    for (int runs = 0; goes_on(a, start, runs); runs++) {
-        CLI_TRY(ingot_context_enqueue(session->context, NULL, error));
-        double before = now_ms();
-        CLI_TRY(ingot_context_enqueue(session->context, NULL, error));
-        samples_add(&out_gpu->enqueue, 1e3 * (now_ms() - before));
+    for (int runs = 0; goes_on(a, start, runs); runs += ROW) {
+        for (int i = 0; i < ROW; i++) {
+            double before = now_ms();
+            CLI_TRY(ingot_context_enqueue(session->context, NULL, error));
+            if (i > 0) samples_add(i > 1 ? &out_gpu->row : &out_gpu->enqueue, 1e3 * (now_ms() - before));
+        }
         CLI_TRY(ingot_context_wait(session->context, error));
     }
     samples_sort(&out_gpu->enqueue);
+    samples_sort(&out_gpu->row);
     return INGOT_OK;
 }
 
@@ -115,7 +119,7 @@ enum ingot_status bench_enqueue(const struct bench_arguments *a, struct session 
     struct ingot_tensor *pinned = cli_alloc(session->n_inputs, sizeof *pinned);
     enum ingot_status status = pin_inputs(session, tensors, pinned, error);
     if (status == INGOT_OK) status = run_singly(a, session, out_gpu, error);
-    if (status == INGOT_OK) status = run_in_pairs(a, session, out_gpu, error);
+    if (status == INGOT_OK) status = run_in_rows(a, session, out_gpu, error);
     if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
     if (status == INGOT_OK) status = run_in_a_row(a, session, out_gpu, error);
     unpin_inputs(session, pinned);
