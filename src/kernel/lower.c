@@ -336,8 +336,10 @@ static ig_x lower_gather(struct ig_lower *l, const struct ig_node *n, const ig_x
     const struct ig_type data = *ig_type_of(l->graph, n->in[0]);
     int ranks = ig_type_of(l->graph, n->in[1])->rank;
     ig_x at[INGOT_MAX_RANK];
-    for (int i = 0; i < data.rank; i++)
-        at[i] = i < axis ? index[i] : index[i + ranks - 1];
+    for (int i = 0; i < axis; i++)
+        at[i] = index[i];
+    for (int i = (int)axis + 1; i < data.rank; i++)
+        at[i] = index[i + ranks - 1];
     at[axis] = loaded_index(l, n->in[1], index + axis, data.dim[axis]);
     mark_empty(l, n->in[0]);
     return ig_lower_value(l, n->in[0], at);
