@@ -431,28 +431,6 @@ static const char *add_inputs(struct test_model *m, const char *text) {
     return names;
 }
 
-static void add_attributes(struct test_model *m, Onnx__NodeProto *node, const char *text) {
-    while (*text) {
-        const char *equals = strchr(text, '='), *end = strchr(text, ';');
-        if (!end) end = text + strlen(text);
-        const char *name = ig_strndup(&m->job, text, (size_t)(equals - text));
-        char *value = ig_strndup(&m->job, equals + 1, (size_t)(end - equals - 1));
-        size_t length = strlen(value);
-        if (value[0] == '\'' || value[0] == '[') {
-            value[length - 1] = '\0';
-            if (value[0] == '[')
-                test_attr_ints(m, node, name, value + 1);
-            else
-                test_attr_string(m, node, name, value + 1);
-        } else if (value[length - 1] == 'f') {
-            test_attr_float(m, node, name, strtof(value, NULL));
-        } else {
-            test_attr_int(m, node, name, strtoll(value, NULL, 10));
-        }
-        text = end + strspn(end, "; ");
-    }
-}
-
 /* ---- Running it ---- */
 
 static void check_result(struct test_evaluation *e, const char *op, int shown, const char *expected) {
@@ -485,7 +463,7 @@ static void run_case(size_t index) {
         test_output(&m, NULL, name);
     }
     Onnx__NodeProto *node = test_node(&m, NULL, cases[index].op, add_inputs(&m, cases[index].inputs), outputs);
-    add_attributes(&m, node, cases[index].attributes);
+    test_attributes(&m, node, cases[index].attributes);
     struct test_evaluation e = {.graph = test_import(&m)};
     struct ingot_error error = {0};
     if (ig_job_run(&m.job, test_evaluate, &e, &error) != INGOT_OK) {

@@ -141,6 +141,28 @@ void test_attr_ints(struct test_model *model, Onnx__NodeProto *node, const char 
     add_numbers(&model->job, values, &attribute->ints, &attribute->n_ints);
 }
 
+void test_attributes(struct test_model *m, Onnx__NodeProto *node, const char *text) {
+    while (*text) {
+        const char *equals = strchr(text, '='), *end = strchr(text, ';');
+        if (!end) end = text + strlen(text);
+        const char *name = ig_strndup(&m->job, text, (size_t)(equals - text));
+        char *value = ig_strndup(&m->job, equals + 1, (size_t)(end - equals - 1));
+        size_t length = strlen(value);
+        if (value[0] == '\'' || value[0] == '[') {
+            value[length - 1] = '\0';
+            if (value[0] == '[')
+                test_attr_ints(m, node, name, value + 1);
+            else
+                test_attr_string(m, node, name, value + 1);
+        } else if (value[length - 1] == 'f') {
+            test_attr_float(m, node, name, strtof(value, NULL));
+        } else {
+            test_attr_int(m, node, name, strtoll(value, NULL, 10));
+        }
+        text = end + strspn(end, "; ");
+    }
+}
+
 void test_attr_graph(struct test_model *model, Onnx__NodeProto *node, const char *name, Onnx__GraphProto *graph) {
     add_attr(model, node, name, 5)->g = graph;
 }
