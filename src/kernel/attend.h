@@ -27,6 +27,8 @@ struct ig_attention {
     bool astray; /* another element was asked for: the schedule does not fit */
 };
 
+/* Reads the region: fills in what follows from the graph. */
+void ig_attention_read(struct ig_attention *a);
 /* The index of a head: all dims but the last two. */
 void ig_attention_head(struct ig_attention *a, ig_x head, ig_x *out_index);
 /* Elements of the operands. */

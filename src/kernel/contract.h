@@ -52,10 +52,6 @@ ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth);
 ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
 /* The index of C[b][m][n] in the contraction's output. */
 void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index);
-/* True for types that micro-kernels read as they read c->dtype: that itself, and halves where it is f32. */
-bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype);
-/* The type as micro-kernels name it (ig_micro.half). */
-enum ingot_dtype ig_contract_half(enum ingot_dtype dtype);
 /* The whole of A's index in its operand, before borders are looked at (convolutions). */
 void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, ig_x *out_origin);
 /* True where windows may reach beyond the input. */
@@ -75,9 +71,10 @@ enum { IG_CONTRACT_MOST_CHOICES = 24 };
 void ig_contract_plain(struct ig_contract *c); /* one element at a time (CUDA: a thread each); always applies */
 
 /* Shorthands. */
-/* Reserves scratch for `elements` of c->dtype: a buffer of the loops. */
-int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name);
-int64_t ig_contract_const(const struct ig_contract *c, ig_dim d, int64_t otherwise);
+static inline int64_t ig_contract_const(const struct ig_contract *c, ig_dim d, int64_t otherwise) {
+    int64_t value;
+    return ig_dim_is_const(c->graph->dims, d, &value) ? value : otherwise;
+}
 static inline bool ig_contract_is_one(const struct ig_contract *c, ig_dim d) {
     return ig_contract_const(c, d, 0) == 1;
 }
@@ -96,7 +93,11 @@ static inline const struct ig_type *ig_contract_in(const struct ig_contract *c, 
 static inline const struct ig_type *ig_contract_out(const struct ig_contract *c) {
     return ig_type_of(c->graph, c->node.out);
 }
-ig_x ig_contract_dim(struct ig_contract *c, ig_dim d);
-ig_x ig_contract_int(struct ig_contract *c, int64_t i);
+static inline ig_x ig_contract_dim(struct ig_contract *c, ig_dim d) {
+    return ig_x_dim(c->k, d);
+}
+static inline ig_x ig_contract_int(struct ig_contract *c, int64_t i) {
+    return ig_x_index(c->k, i);
+}
 
 #endif

@@ -120,3 +120,28 @@ void ig_matmul_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out
     matmul_row(c, b, m, out_index);
     out_index[ig_contract_out(c)->rank - 1] = n;
 }
+
+/* ---- What convolutions have too ---------------------------------------------------------------------------------- */
+
+ig_x ig_contract_depth_at(struct ig_contract *c, const ig_x *depth) {
+    ig_x at = depth[0];
+    for (int i = 1; i < c->depth_rank; i++)
+        at = ig_x_add(c->k, ig_x_mul(c->k, at, ig_contract_dim(c, c->depth_dim[i])), depth[i]);
+    return at;
+}
+
+ig_x ig_contract_packed_b(struct ig_contract *c, ig_x group, ig_x n, const ig_x *depth) {
+    struct ig_loops *k = c->k;
+    int64_t nr = ig_contract_attr_int(c, IG_ATTR_packed);
+    ig_x width = ig_contract_int(c, nr);
+    ig_dim panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, nr));
+    ig_x panel = ig_x_add(k, ig_x_mul(k, group, ig_contract_dim(c, panels)), ig_x_div(k, n, width));
+    ig_x row = ig_x_add(k, ig_x_mul(k, panel, ig_contract_dim(c, c->depth)), ig_contract_depth_at(c, depth));
+    ig_x at = ig_x_add(k, ig_x_mul(k, row, width), ig_x_mod(k, n, width));
+    return ig_x_load(k, c->lower.buffer_of[c->node.in[1]], at);
+}
+
+bool ig_contract_is_packed(const struct ig_contract *c) {
+    int64_t width = ig_contract_attr_int(c, IG_ATTR_packed), lanes = ig_micro_lanes(c->target, c->dtype);
+    return width > 0 && width % lanes == 0 && width <= 4 * lanes;
+}

@@ -1,5 +1,5 @@
 /*
- * What contract.c makes one problem of: matrix products (contract_matmul.c) and convolutions (contract_conv.c). Each fills in
+ * What contract_problem.c makes one problem of: matrix products (contract_matmul.c) and convolutions (contract_conv.c). Each fills in
  * the sizes and says where the elements of A, B and C are, in the terms of contract.h.
  */
 #ifndef IG_KERNEL_CONTRACT_PROBLEM_H

@@ -12,6 +12,18 @@ static ig_x dim(struct ig_recurrence *r, ig_dim d) {
     return ig_x_dim(r->k, d);
 }
 
+ig_value ig_recurrence_operand(const struct ig_recurrence *r, uint32_t index) {
+    return index < r->node.n_in ? r->node.in[index] : IG_NO_VALUE;
+}
+
+ig_x ig_recurrence_position(struct ig_recurrence *r) {
+    return ig_x_add(r->k, ig_x_mul(r->k, r->row, dim(r, r->stride)), r->unit);
+}
+
+ig_x ig_recurrence_old_state(struct ig_recurrence *r) {
+    return ig_x_load(r->k, r->states, ig_x_add(r->k, r->old_at, ig_recurrence_position(r)));
+}
+
 static ig_x real(struct ig_recurrence *r, double value) {
     return ig_x_float(r->k, r->dtype, value);
 }

@@ -44,10 +44,6 @@ static struct ig_stmt *loop(struct ig_recurrence *r, struct ig_stmt *body, enum 
     return ig_s_for(r->k, body, kind, num(r, 0), hi, num(r, 1), out_var);
 }
 
-ig_value ig_recurrence_operand(const struct ig_recurrence *r, uint32_t index) {
-    return index < r->node.n_in ? r->node.in[index] : IG_NO_VALUE;
-}
-
 /* Element `at` of a vector operand. */
 static ig_x vector(struct ig_recurrence *r, ig_value v, ig_x at) {
     return ig_lower_value(r->lower, v, &at);
@@ -58,14 +54,6 @@ static ig_x in_batch(struct ig_recurrence *r, ig_value v, ig_x unit) {
     return ig_lower_value(r->lower, v, index);
 }
 
-ig_x ig_recurrence_position(struct ig_recurrence *r) {
-    return ig_x_add(r->k, ig_x_mul(r->k, r->row, dim(r, r->stride)), r->unit);
-}
-
-ig_x ig_recurrence_old_state(struct ig_recurrence *r) {
-    return ig_x_load(r->k, r->states, ig_x_add(r->k, r->old_at, ig_recurrence_position(r)));
-}
-
 /* ---- Choosing ------------------------------------------------------------------------------------------------------- */
 
 /* Accumulators for the rows times a panel's row, that row itself and a broadcast element. More tiles than one are an
@@ -73,6 +61,7 @@ ig_x ig_recurrence_old_state(struct ig_recurrence *r) {
 static void choose_rows(struct ig_recurrence *r) {
     struct ig_dims *dims = r->k->dims;
     int vectors = r->gates * r->units / ig_micro_lanes(r->target, r->dtype);
+    IG_ASSERT(r->graph->job, vectors > 0);
     int spare = r->target->vector_registers >= 32 ? 2 : 1;
     int rows = (r->target->vector_registers - vectors - spare) / vectors;
     rows = rows < 1 ? 1 : rows > 8 ? 8 : rows;

@@ -12,6 +12,13 @@ bool ig_contract_gemm(struct ig_contract *c);
 bool ig_contract_lines(struct ig_contract *c);
 bool ig_contract_depthwise(struct ig_contract *c);
 
+/* True for types that micro-kernels read as they read c->dtype: that itself, and halves where it is f32. */
+bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype);
+/* The type as micro-kernels name it (ig_micro.half). */
+enum ingot_dtype ig_contract_half(enum ingot_dtype dtype);
+/* Reserves scratch for `elements` of c->dtype: a buffer of the loops. */
+int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name);
+
 /* Where a matrix lies in memory with unit stride along its depth (A, of c->dtype) or its columns or depth (B, of a type
  * that micro-kernels convert). */
 struct ig_contract_view {

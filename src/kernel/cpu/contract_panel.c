@@ -10,6 +10,25 @@
 #include "kernel/affine.h"
 #include "kernel/cpu/contract.h"
 
+enum ingot_dtype ig_contract_half(enum ingot_dtype dtype) {
+    return dtype == INGOT_F16 || dtype == INGOT_BF16 ? dtype : INGOT_DTYPE_NONE;
+}
+
+bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype) {
+    if (dtype == c->dtype) return true;
+    return c->dtype == INGOT_F32 && ig_contract_half(dtype) != INGOT_DTYPE_NONE;
+}
+
+int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name) {
+    struct ig_dims *dims = c->graph->dims;
+    int buffer = ig_loops_scratch(c->k, c->dtype, ig_x_dim(c->k, c->kernel->scratch_bytes), name);
+    int64_t line = 64 / (int64_t)ingot_dtype_size(c->dtype);
+    ig_dim lines = ig_dim_ceil_div(dims, elements, ig_dim_const(dims, line));
+    ig_dim bytes = ig_dim_mul(dims, lines, ig_dim_const(dims, 64));
+    c->kernel->scratch_bytes = ig_dim_add(dims, c->kernel->scratch_bytes, bytes);
+    return buffer;
+}
+
 /* ---- Where they lie ------------------------------------------------------------------------------------------------- */
 
 /* Loop variables that stand for any position in 0 … n-1, to see how an element's address depends on them. */

@@ -1,8 +1,7 @@
 /*
  * Convolutions over one or two axes by cuDNN; see library.h. Its filters have their channels innermost: weights, which
- * the pack pass has made a matrix of (pass/pack.c), are turned around when the engine is written.
+ * the pack pass has made a matrix of (pass/pack.c), are turned around (library_operand.c).
  */
-#include "ir/build.h"
 #include "kernel/cuda/library.h"
 
 enum { CHOICES = 4 }; /* of the library, that are worth measuring */
@@ -86,37 +85,4 @@ bool ig_cuda_contract_convolution(struct ig_contract *c) {
     ig_library_adapt(c->kernel, r.call->b);
     ig_library_region_finish(&r, sizes, CHOICES);
     return true;
-}
-
-/* ---- Operands in the form of the call ------------------------------------------------------------------------------- */
-
-void ig_library_adapt(struct ig_kernel *kernel, uint32_t operand) {
-    kernel->adapted |= (uint64_t)1 << operand;
-}
-
-bool ig_library_is_adapted(const struct ig_kernel *kernel, uint32_t operand) {
-    return kernel->library && operand < 64 && (kernel->adapted >> operand & 1);
-}
-
-/* [groups, 1, kernel..., channels, columns and zeros] to [filters, kernel..., channels] */
-static ig_value turn_filters(struct ig_graph *g, const struct ig_kernel *kernel, ig_value w) {
-    ig_dim filters = kernel->dims.at[IG_LIBRARY_FILTERS], groups = kernel->dims.at[IG_LIBRARY_GROUPS];
-    int rank = ig_type_of(g, w)->rank;
-    int64_t perm[INGOT_MAX_RANK] = {0, rank - 1};
-    ig_dim dims[INGOT_MAX_RANK] = {filters};
-    ig_dim columns = ig_dim_div(g->dims, filters, groups);
-    w = ig_build_slice_axis(g, w, rank - 1, ig_dim_const(g->dims, 0), columns, 1);
-    for (int i = 2; i < rank; i++)
-        perm[i] = i - 1;
-    w = ig_build_transpose(g, w, perm);
-    for (int i = 3; i < rank; i++)
-        dims[i - 2] = ig_type_of(g, w)->dim[i];
-    return ig_build_reshape(g, w, dims, rank - 2);
-}
-
-ig_value ig_library_adapted(struct ig_graph *g, const struct ig_kernel *kernel, uint32_t operand, ig_value v) {
-    const struct ig_library_call *call = kernel->library;
-    if (operand == call->bias) return ig_build_cast(g, v, (enum ingot_dtype)call->out_type);
-    IG_ASSERT(g->job, operand == call->b && call->operation == IG_LIBRARY_CONVOLUTION);
-    return turn_filters(g, kernel, v);
 }
