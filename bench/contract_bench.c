@@ -13,6 +13,7 @@
 #include "codegen/c/print.h"
 #include "device/device.h"
 #include "ir/build.h"
+#include "kernel/kernel.h"
 #include "toolchain/toolchain.h"
 
 struct layer {
@@ -122,11 +123,17 @@ static ig_value build_conv(struct ig_graph *g, const struct layer *l, ig_value x
     ig_dim pads[2] = {ig_dim_const(g->dims, pad), ig_dim_const(g->dims, pad)};
     int64_t strides[2] = {l->stride, l->stride}, ones[2] = {1, 1};
     two[0] = two[1] = l->kernel;
-    struct ig_attr attrs[] = {ig_attr_of_ints(strides, 2), ig_attr_of_ints(ones, 2),
-                              ig_attr_of_dims(pads, 2),    ig_attr_of_dims(pads, 2),
-                              ig_attr_of_int(l->groups),   ig_attr_of_dtype(INGOT_F32),
-                              ig_attr_of_int(1),           ig_attr_of_int(depthwise ? 1 : nr),
-                              ig_attr_of_int(l->out),      ig_attr_of_ints(two, 2)};
+    struct ig_attr attrs[] = {ig_attr_of_ints(strides, 2),
+                              ig_attr_of_ints(ones, 2),
+                              ig_attr_of_dims(pads, 2),
+                              ig_attr_of_dims(pads, 2),
+                              ig_attr_of_int(l->groups),
+                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),
+                              ig_attr_of_int(depthwise ? 1 : nr),
+                              ig_attr_of_int(l->out),
+                              ig_attr_of_ints(two, 2),
+                              ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};
     return ig_build_node(g, IG_OP_conv, in, 3, 1, attrs, none);
 }
@@ -134,7 +141,8 @@ static ig_value build_conv(struct ig_graph *g, const struct layer *l, ig_value x
 static ig_value build_matmul(struct ig_graph *g, const struct layer *l, ig_value x, int nr) {
     int64_t packed[] = {(l->out + nr - 1) / nr, l->in, nr};
     ig_value in[2] = {x, weights(g, 3, packed)};
-    struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(nr), ig_attr_of_int(l->out)};
+    struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(nr), ig_attr_of_int(l->out),
+                              ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};
     ig_value y = ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
     return ig_map2(g, IG_OP_add, y, weights(g, 1, &l->out));
@@ -217,7 +225,7 @@ static int64_t number(const struct ig_graph *g, ig_dim d) {
 static void bench_layer(struct ig_job *job, const struct settings *s, const struct layer *l) {
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
     struct ig_region region = build_layer(g, l, ig_target_nr(&s->target));
-    struct ig_kernel *kernel = ig_kernel_contract(g, &region, &s->target, 0);
+    struct ig_kernel *kernel = ig_kernel_candidate(g, &region, &s->target, 0);
     const char *text = ig_c_kernel(job, kernel, "kernel", &s->target);
     if (s->source) puts(text);
     struct ig_code code = compile(job, s, text);

@@ -240,8 +240,8 @@ static double time_of(struct ig_job *job, struct bench *b, struct ig_list *list)
     struct ig_event *begin, *end;
     struct ingot_error error;
     double best = 1e9;
-    must(job, api->event_create(b->device, &begin, &error), &error);
-    must(job, api->event_create(b->device, &end, &error), &error);
+    must(job, api->event_create(b->device, true, &begin, &error), &error);
+    must(job, api->event_create(b->device, true, &end, &error), &error);
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t nanoseconds;
         must(job, api->event_record(b->device, b->stream, begin, &error), &error);
