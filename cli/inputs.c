@@ -5,6 +5,17 @@
 #include "random.h"
 #include "session.h"
 
+/* "'a', 'b'"; to be freed. */
+static char *names_of(const struct ingot_tensor_info *infos, size_t n) {
+    char *names = cli_strdup("");
+    for (size_t i = 0; i < n; i++) {
+        char *more = cli_format("%s%s'%s'", names, i ? ", " : "", infos[i].name);
+        free(names);
+        names = more;
+    }
+    return names;
+}
+
 /* Reads one --input argument into the list, under the name that it gives. */
 static enum ingot_status read_argument(const char *argument, const struct ingot_tensor_info *infos, size_t n,
                                        struct tensor_list *list, struct ingot_error *error) {
@@ -19,8 +30,13 @@ static enum ingot_status read_argument(const char *argument, const struct ingot_
         name = cli_strdup(infos[i].name);
         file = argument + length + 1;
     }
-    if (!name && equals)
-        return cli_error(error, INGOT_INVALID_ARGUMENT, "--input '%s': there is no input of that name", argument);
+    if (!name && equals) {
+        char *names = names_of(infos, n);
+        cli_error(error, INGOT_INVALID_ARGUMENT, "--input '%s': there is no input of that name, but %s", argument,
+                  names);
+        free(names);
+        return INGOT_INVALID_ARGUMENT;
+    }
     struct tensor_list read = {0};
     enum ingot_status status = tensor_file_read(file, &read, error);
     if (status == INGOT_OK && !name && read.count == 1 && n == 1) name = cli_strdup(infos[0].name);

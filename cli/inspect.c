@@ -110,7 +110,7 @@ int cmd_inspect(int argc, char **argv) {
         {"html", 0, OPTION_TEXT, "FILE", "writes a page with everything", &a.html},
         {"graph", 0, OPTION_FLAG, NULL, "the graph of a model in its text form", &a.graph},
         {"kernels", 0, OPTION_FLAG, NULL, "the table of kernels", &a.kernels},
-        {"source", 0, OPTION_TEXT, "K", "the C text of a kernel, by its number or name", &a.source},
+        {"source", 0, OPTION_TEXT, "K", "the C or CUDA text of a kernel, by its number or name", &a.source},
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "for which memory is told; repeatable", &a.build.shapes},
         BUILD_OPTION_ROWS(a.build),
         {0},
