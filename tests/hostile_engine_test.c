@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 #include "engine/format.h"
+#include "fake_cublaslt/fake_cublaslt.h"
 #include "fake_cuda/fake_cuda.h"
+#include "fake_cudnn/fake_cudnn.h"
 #include "support/mutation.h"
 #include "support/network.h"
 #include "support/onnx_model.h"
@@ -29,6 +31,8 @@
 enum { MOST_PORTS = 8, MUTANTS = 700 };
 
 static struct fake_cuda *cuda;
+static struct fake_cublaslt *cublaslt;
+static struct fake_cudnn *cudnn;
 static char folder[4000]; /* of the stand-ins */
 static long session_mutants, session_first;
 static uint64_t session_seed = 1;
@@ -297,7 +301,9 @@ static enum ingot_status try_engine(const unsigned char *data, size_t size, uint
     for (size_t i = 0; i < MOST_PORTS; i++)
         free(t.data[i]);
     assert_string_equal(cuda->misuse, "");
-    assert_int_equal(cuda->live, 0);
+    assert_string_equal(cublaslt->misuse, "");
+    assert_string_equal(cudnn->misuse, "");
+    assert_int_equal(cuda->live + cublaslt->live + cudnn->live, 0);
     assert_int_equal(allocator.live, 0);
     *error = t.error;
     return status;
@@ -382,6 +388,14 @@ static void mutants_do_no_harm(void **state) {
 
 /* ---- The machine ----------------------------------------------------------------------------------------------------------- */
 
+static void *state_of(const char *library, const char *function) {
+    void *(*state)(void);
+    void *loaded = dlopen(library, RTLD_NOW), *address = loaded ? dlsym(loaded, function) : NULL;
+    if (!address) abort();
+    memcpy(&state, &address, sizeof state);
+    return state();
+}
+
 /* The stand-ins are found as the real ones are, by name: the loader reads where to look when a program begins. */
 static void find_stand_ins(char **arguments) {
     static const char below[] = "emulator";
@@ -395,11 +409,9 @@ static void find_stand_ins(char **arguments) {
         execv("/proc/self/exe", arguments);
         abort();
     }
-    fake_cuda_state_function *state;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *address = library ? dlsym(library, "fake_cuda_state") : NULL;
-    if (!address) abort();
-    memcpy(&state, &address, sizeof state);
-    cuda = state();
+    cuda = state_of("libcuda.so.1", "fake_cuda_state");
+    cublaslt = state_of("libcublasLt.so.13", "fake_cublaslt_state");
+    cudnn = state_of("libcudnn.so.9", "fake_cudnn_state");
     cuda->memory = MOST_MEMORY;
     cuda->code = text_code();
     strcpy(strrchr(folder, '/') + 1, "fake_nvrtc.so");
