@@ -113,6 +113,11 @@ static enum ingot_status decode(const struct image_arguments *a, const struct ta
         return bad(error, "filter", a->filter, "area or bilinear");
     unsigned char *bytes = stbi_load(a->file, &width, &height, &present, t->channels);
     if (!bytes) return cli_error(error, INGOT_BAD_TENSOR, "cannot read '%s': %s", a->file, stbi_failure_reason());
+    if (width < 1 || height < 1) {
+        stbi_image_free(bytes);
+        return cli_error(error, INGOT_BAD_TENSOR, "cannot read '%s': it is %d pixels wide and %d high", a->file, width,
+                         height);
+    }
     size_t n = (size_t)width * (size_t)height * (size_t)t->channels;
     float *pixels = cli_alloc(n, sizeof *pixels);
     for (size_t i = 0; i < n; i++)
