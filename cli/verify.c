@@ -227,7 +227,8 @@ int cmd_verify(int argc, char **argv) {
             if (count > 1) a.build.quiet = true;
             a.processors = processors > 0 ? (unsigned)processors : 1;
             if (a.parallel == 0) a.parallel = a.processors;
-            status = verify_all(&a, argv, (size_t)count);
+            status = worker_check_device(&a);
+            if (status == EXIT_DONE) status = verify_all(&a, argv, (size_t)count);
         }
     }
     build_arguments_free(&a.build);

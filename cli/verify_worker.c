@@ -56,13 +56,16 @@ static enum verdict do_case(const struct verify_arguments *arguments, const char
     return send_all(socket, &outcome, sizeof outcome) ? outcome.verdict : VERDICT_FAILED;
 }
 
+static bool is_for_gpu(const struct verify_arguments *arguments) {
+    return arguments->build.target && strncmp(arguments->build.target, "cuda", 4) == 0;
+}
+
 static _Noreturn void work(const struct verify_arguments *arguments, int socket) {
     struct ingot_gpu *gpu = NULL;
     struct request request;
     enum verdict verdict = VERDICT_PASSED;
     /* Where it cannot be had, the cases say so. */
-    if (arguments->build.target && strncmp(arguments->build.target, "cuda", 4) == 0)
-        ingot_gpu_hold((int)arguments->context.device, &gpu, NULL);
+    if (is_for_gpu(arguments)) ingot_gpu_hold((int)arguments->context.device, &gpu, NULL);
     while (verdict != VERDICT_FAILED && read_all(socket, &request, sizeof request)) {
         char *path = cli_alloc(request.length + 1, 1);
         bool whole = read_all(socket, path, request.length);
@@ -74,6 +77,23 @@ static _Noreturn void work(const struct verify_arguments *arguments, int socket)
 }
 
 /* ---- Beside it */
+
+int worker_check_device(const struct verify_arguments *arguments) {
+    struct ingot_gpu_info info;
+    struct ingot_error error;
+    if (!is_for_gpu(arguments)) return EXIT_DONE;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        exit(ingot_gpu_describe((int)arguments->context.device, &info, &error) ? cli_fail(&error) : EXIT_DONE);
+    int status = 0;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (pid > 0 && WIFEXITED(status)) return WEXITSTATUS(status);
+    fprintf(stderr, "error: the process that was to ask for GPU %u could not be started, or crashed\n",
+            arguments->context.device);
+    return EXIT_SYSTEM;
+}
 
 bool worker_start(const struct verify_arguments *arguments, const struct worker *all, size_t count,
                   struct worker *worker) {

@@ -31,6 +31,9 @@ struct worker {
     bool ended_badly; /* one of its processes, on the way out: a leak or a crash that no case can answer for */
 };
 
+/* Whether the device is there, asked in a process of its own, since CUDA does not survive a fork: an exit status, after an
+ * error message where that is not EXIT_DONE. */
+int worker_check_device(const struct verify_arguments *arguments);
 /* A new process for `worker`, which is none of the `count` at `all` that have one. False where there can be none (errno). */
 bool worker_start(const struct verify_arguments *arguments, const struct worker *all, size_t count,
                   struct worker *worker);
