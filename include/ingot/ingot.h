@@ -1,27 +1,25 @@
 /*
  * Ingot: compile a trained network into one engine file, and run it.
  *
- * The way of the data is short:
- *
  *     model.onnx --ingot_model_load--> model --ingot_model_build--> engine file
  *     engine file --ingot_engine_load--> engine --ingot_context_create--> context --run--> outputs
  *
- * A *model* is an imported network, independent of any machine. Building it for a target makes an *engine*: one
- * file with the optimised plan, the machine code, the packed weights and the explanation of every choice. An engine
- * is immutable and may serve any number of *contexts*; a context is one flow of execution with memory of its own.
+ * A *model* is an imported network, independent of any machine. Building it for a target makes an *engine*: one file
+ * with the optimised plan, the machine code, the packed weights and the explanation of every choice. An engine is
+ * immutable and may serve any number of *contexts*; a context is one sequence of runs, with memory of its own.
  *
  * Conventions that hold for every function below:
  *
- *  - A function that can fail returns an ingot_status and takes a caller-owned `struct ingot_error *` (NULL: not
- *    interested), which it fills with the whole story in one line. Outputs come last, are named out_x, and are
- *    untouched on failure. The library never prints, exits or aborts.
+ *  - A function that can fail returns an ingot_status and takes a caller-owned `struct ingot_error *` (may be NULL),
+ *    which it fills with one complete line of text. Outputs come last, are named out_x, and are untouched on failure.
+ *    The library never prints, exits or aborts.
  *  - Option structs start with their size: set `struct_size = sizeof(...)`, zero the rest, and every field keeps its
  *    default; later versions add fields at the end. The INGOT_*_OPTIONS_INIT macros do so.
- *  - A pointer passed in is borrowed for the duration of the call unless the text says otherwise.
- *  - Threads: models and contexts may be used by one thread at a time; an engine by any number at once.
+ *  - A pointer passed in is borrowed for the duration of the call unless stated otherwise.
+ *  - Threads: a model or a context may be used by one thread at a time; an engine by any number at once.
  *
- * Link with libingot to build and run; libingot-rt has only what an engine needs to run (everything in this header
- * but ingot_model_*, ingot_blob_release and ingot_pass_list).
+ * Link with libingot to build and run. libingot-rt only runs engines: it has everything in this header but
+ * ingot_model_*, ingot_blob_release and ingot_pass_list.
  */
 #ifndef INGOT_INGOT_H
 #define INGOT_INGOT_H
@@ -64,7 +62,7 @@ enum ingot_status {
 
 #define INGOT_ERROR_MESSAGE_SIZE 1024
 
-/* Filled by a call that fails: one line that says what, where, and what was expected. */
+/* Filled by a call that fails: one line that says what failed, where, and what was expected. */
 struct ingot_error {
     enum ingot_status status;
     char message[INGOT_ERROR_MESSAGE_SIZE];
@@ -73,15 +71,15 @@ struct ingot_error {
 /* "bad model", "out of memory", …; a static string, never NULL. */
 INGOT_API const char *ingot_status_name(enum ingot_status status);
 
-/* The version of the library that is linked, which may be newer than this header's. */
+/* The version of the linked library, which may be newer than this header. */
 INGOT_API const char *ingot_version(void);
 
 /* ---- Memory ---------------------------------------------------------------------------------------------------- */
 
 /*
- * Where all memory comes from. `alloc` returns `size` bytes aligned to `alignment` (a power of two, at most 4096) or
- * NULL; `release` gives back what alloc returned, with the same size. Both may be called from several threads at once
- * if contexts are used from several threads. A NULL allocator in an options struct means the C library's.
+ * The source of all memory. `alloc` returns `size` bytes aligned to `alignment` (a power of two, at most 4096) or NULL;
+ * `release` frees what alloc returned, given the same size. Both must be thread-safe if contexts are used from several
+ * threads. A NULL allocator in an options struct means the C library's.
  */
 struct ingot_allocator {
     void *user;
@@ -116,16 +114,17 @@ INGOT_API size_t ingot_dtype_size(enum ingot_dtype dtype);
 /* "f32", "i64", …; a static string. */
 INGOT_API const char *ingot_dtype_name(enum ingot_dtype dtype);
 
-/* Where data lie. */
+/* Where a tensor's data reside. */
 enum ingot_memory {
-    INGOT_HOST = 0, /* anywhere the processor can read and write */
-    INGOT_PINNED,   /* the same, and pinned by the CUDA driver (cuMemHostAlloc, cuMemHostRegister and their like,
-                       ingot_context_allocate, ingot_context_pin): goes to and from a GPU without a detour, which reaches for
-                       it itself. Ordinary host memory to engines for the CPU */
-    INGOT_CUDA,     /* memory of the GPU that the context runs on */
+    INGOT_HOST = 0, /* any memory that the processor can read and write */
+    /* Host memory pinned by the CUDA driver (cuMemHostAlloc, cuMemHostRegister and their like, ingot_context_allocate,
+     * ingot_context_pin): the GPU copies to and from it directly, without staging. Ordinary host memory to engines for
+     * the CPU. */
+    INGOT_PINNED,
+    INGOT_CUDA, /* memory of the context's GPU */
 };
 
-/* A view of a dense row-major tensor; it owns nothing. A scalar has rank 0. `data` may be NULL where a dim is 0. */
+/* A dense row-major tensor; does not own its data. A scalar has rank 0. `data` may be NULL where a dim is 0. */
 struct ingot_tensor {
     enum ingot_dtype dtype;
     int rank;
@@ -137,9 +136,9 @@ struct ingot_tensor {
 /* Product of the dims; 1 for a scalar. */
 INGOT_API int64_t ingot_tensor_elements(const struct ingot_tensor *tensor);
 
-/* What is known of an input or output before shapes are bound. A dim that is not fixed is -1 in `dims`; its symbol
- * says which dims are equal ("batch", "2*seq+1"); a fixed dim's symbol is its number. Strings live as long as the
- * model or engine that was asked. */
+/* An input or output before shapes are bound. A dynamic dim is -1 in `dims`; its symbol says which dims are equal
+ * ("batch", "2*seq+1"). The symbol of a fixed dim is its number. Strings live as long as the model or engine they come
+ * from. */
 struct ingot_tensor_info {
     const char *name;
     enum ingot_dtype dtype;
@@ -152,19 +151,20 @@ struct ingot_tensor_info {
 
 struct ingot_gpu_info {
     char name[128];        /* "NVIDIA H100 80GB HBM3" */
-    char target[32];       /* what to build for to use all of it: "cuda:sm_90a" */
-    uint64_t memory_bytes; /* in all */
+    char target[32];       /* the target that uses all of its features: "cuda:sm_90a" */
+    uint64_t memory_bytes; /* total */
     unsigned multiprocessors;
-    int driver; /* the newest CUDA version that the driver knows: 13000 is 13.0 */
+    int driver; /* the newest CUDA version that the driver supports: 13000 is 13.0 */
 };
 
-/* How many GPUs the NVIDIA driver shows. INGOT_DEVICE where there is no driver; nothing of CUDA is needed otherwise. */
+/* The number of GPUs that the NVIDIA driver reports. INGOT_DEVICE where there is no driver; no other part of CUDA is
+ * needed. */
 INGOT_API enum ingot_status ingot_gpu_count(int *out_count, struct ingot_error *error);
 /* `device` counts from 0, in the driver's order. */
 INGOT_API enum ingot_status ingot_gpu_describe(int device, struct ingot_gpu_info *out_info, struct ingot_error *error);
 
-/* Keeps a GPU open while contexts on it come and go: a tenth of a second and more is saved for each that would otherwise be
- * the first. Released once for each hold; NULL is nothing. */
+/* Keeps a GPU initialised while contexts on it come and go. Otherwise each context that finds no other on the GPU pays
+ * for the initialisation again, a tenth of a second or more. Release each hold once; releasing NULL does nothing. */
 struct ingot_gpu;
 INGOT_API enum ingot_status ingot_gpu_hold(int device, struct ingot_gpu **out_gpu, struct ingot_error *error);
 INGOT_API void ingot_gpu_release(struct ingot_gpu *gpu);
@@ -175,10 +175,11 @@ struct ingot_engine;
 struct ingot_context;
 
 enum ingot_verify {
-    INGOT_VERIFY_ALL = 0, /* check every section's checksum before load returns */
-    INGOT_VERIFY_LATER, /* everything but the weights before load returns; the weights at the end of the first run, whose
-                                results are given out only if they are sound */
-    INGOT_VERIFY_NO_WEIGHTS, /* never the weights */
+    INGOT_VERIFY_ALL = 0, /* verify the checksum of every section before load returns */
+    /* Verify all but the weights before load returns, and the weights at the end of the first run, whose results are
+     * available only if they are sound. */
+    INGOT_VERIFY_LATER,
+    INGOT_VERIFY_NO_WEIGHTS, /* never verify the weights */
 };
 
 struct ingot_load_options {
@@ -189,50 +190,51 @@ struct ingot_load_options {
 #define INGOT_LOAD_OPTIONS_INIT \
     { sizeof(struct ingot_load_options), NULL, INGOT_VERIFY_ALL }
 
-/* Maps the engine at `path`. The file must not change while it is loaded. One reference is the caller's. */
+/* Maps the engine at `path`. The file must not change while the engine is loaded. The caller owns one reference. */
 INGOT_API enum ingot_status ingot_engine_load(const char *path, const struct ingot_load_options *options,
                                               struct ingot_engine **out_engine, struct ingot_error *error);
 
-/* The same from memory, which must be aligned to 64 bytes and outlive the engine. */
+/* Loads an engine from memory, which must be aligned to 64 bytes and outlive the engine. */
 INGOT_API enum ingot_status ingot_engine_load_memory(const void *data, size_t size,
                                                      const struct ingot_load_options *options,
                                                      struct ingot_engine **out_engine, struct ingot_error *error);
 
-/* References are counted atomically; each context holds one. */
+/* The reference count is atomic; each context holds one reference. */
 INGOT_API void ingot_engine_retain(struct ingot_engine *engine);
 INGOT_API void ingot_engine_release(struct ingot_engine *engine);
 
 INGOT_API size_t ingot_engine_input_count(const struct ingot_engine *engine);
 INGOT_API size_t ingot_engine_output_count(const struct ingot_engine *engine);
-/* `index` below the count; the strings live as long as the engine. */
+/* `index` must be below the count; the strings live as long as the engine. */
 INGOT_API void ingot_engine_input(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info);
 INGOT_API void ingot_engine_output(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info);
 
-/* What the engine was built for: "cpu:x86-64-v4", "cuda:sm_90a". Lives as long as the engine. */
+/* The target the engine was built for: "cpu:x86-64-v4", "cuda:sm_90a". Lives as long as the engine. */
 INGOT_API const char *ingot_engine_target(const struct ingot_engine *engine);
 
-/* What is inside and why, as one JSON object (docs/engine.md describes it). Lives as long as the engine. */
+/* What the engine contains and why, as one JSON object (docs/engine.md describes it). Lives as long as the engine. */
 INGOT_API const char *ingot_engine_explanation(const struct ingot_engine *engine);
 
 struct ingot_context_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the context's life; NULL: the engine's */
-    unsigned threads; /* the caller's included; 0: as many as this process may use. CPU: that compute. GPU: that
-                                  copy large inputs and results between the caller's memory and pinned memory, up to 4 */
+    /* Including the caller's; 0: as many as this process may use. CPU: threads that compute. GPU: threads that copy
+     * large inputs and results between the caller's memory and pinned memory, up to 4. */
+    unsigned threads;
     size_t max_plan_instances; /* how many sets of shapes stay prepared; 0: 16 */
     bool profile;              /* time every kernel; see ingot_context_profile */
-    int device;                /* engines for CUDA: the number of the GPU */
-    size_t max_plan_bytes;     /* what they may take in all (one stays in any case); 0: 256 MiB */
+    int device;                /* engines for CUDA: the GPU's number */
+    size_t max_plan_bytes;     /* bound on the bytes of all plan instances (one always stays); 0: 256 MiB */
     bool timing;               /* GPU: measure transfers and computation; see ingot_context_timing */
 };
 #define INGOT_CONTEXT_OPTIONS_INIT \
     { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false }
 
 /*
- * A context of an engine for the CPU runs on the calling thread and on threads of its own. One of an engine for CUDA runs
- * on the GPU options.device: INGOT_DEVICE where there is no driver or no such GPU, INGOT_INCOMPATIBLE where the GPU is of
- * an architecture that the engine is not for. The weights are brought to a GPU once per engine, by its first context
- * there, and stay until the engine's end.
+ * A context of a CPU engine runs on the calling thread and on threads of its own. A context of a CUDA engine runs on
+ * the GPU options.device: INGOT_DEVICE where there is no driver or no such GPU, INGOT_INCOMPATIBLE where the engine has
+ * no code for the GPU's architecture. The first context on a GPU uploads the weights; all of the engine's contexts
+ * there share them until the engine is destroyed.
  */
 INGOT_API enum ingot_status ingot_context_create(struct ingot_engine *engine,
                                                  const struct ingot_context_options *options,
@@ -240,71 +242,72 @@ INGOT_API enum ingot_status ingot_context_create(struct ingot_engine *engine,
 INGOT_API void ingot_context_destroy(struct ingot_context *context);
 
 /*
- * Binds input `index` to `tensor` (type and fixed dims must agree; the data are read by ingot_context_run or _enqueue, not
- * before, and are not copied). Stays bound for later runs. Data in GPU memory (INGOT_CUDA) are used where they lie if they
- * are aligned to 16 bytes.
+ * Binds input `index` to `tensor`, whose type and fixed dims must agree, for this and later runs. The data are
+ * borrowed, not copied: ingot_context_run and _enqueue read them. Data in GPU memory (INGOT_CUDA) are used in place if
+ * they are aligned to 16 bytes.
  */
 INGOT_API enum ingot_status ingot_context_set_input(struct ingot_context *context, size_t index,
                                                     const struct ingot_tensor *tensor, struct ingot_error *error);
 
-/* Binds output `index` to caller's memory of `size` bytes; NULL: back to the context's own memory. */
+/* Binds output `index` to `size` bytes of the caller's memory; NULL: back to the context's own memory. */
 INGOT_API enum ingot_status ingot_context_set_output(struct ingot_context *context, size_t index, void *data,
                                                      size_t size, struct ingot_error *error);
-/* The same, for any memory. INGOT_CUDA with `data` NULL: the result stays in GPU memory of the context's own, and
- * ingot_context_output tells where. */
+/* The same, for any kind of memory. INGOT_CUDA with `data` NULL: the result stays in GPU memory that the context owns,
+ * and ingot_context_output returns its address. */
 INGOT_API enum ingot_status ingot_context_set_output_in(struct ingot_context *context, size_t index,
                                                         enum ingot_memory memory, void *data, size_t size,
                                                         struct ingot_error *error);
 
-/* Runs once and waits: ingot_context_enqueue and ingot_context_wait. Shapes may differ from the last run's; shapes seen
- * before cost nothing. After the first run with some shapes, further runs with them allocate nothing. */
+/* Runs once and waits: ingot_context_enqueue, then ingot_context_wait. Shapes may differ from the last run's. Shapes
+ * seen before need no new plan, and further runs with them allocate nothing. */
 INGOT_API enum ingot_status ingot_context_run(struct ingot_context *context, struct ingot_error *error);
 
 /*
- * Begins a run. `stream` is a CUstream (cudaStream_t) of the context's GPU, behind whose work the run is put; NULL: a
- * stream of the context's own. It must exist until the next call of ingot_context_wait or the context's end.
+ * Enqueues a run. `stream` is a CUstream (cudaStream_t) of the context's GPU, and the run is ordered after the work
+ * already on it; NULL: the context's own stream. A caller's stream must exist until the next call of ingot_context_wait
+ * or until the context is destroyed.
  *
- * Runs of a context come after each other, whatever their streams. When this returns, inputs in INGOT_HOST memory have
- * been read; those in INGOT_PINNED or INGOT_CUDA memory are read behind the stream's work. Results in GPU memory may be
- * used by work that is put behind it on that stream; all others are there when ingot_context_wait returns, of the last run
- * alone if there were several. A failure on the device comes back there too.
+ * Runs of one context execute in order, whatever their streams. When this returns, inputs in INGOT_HOST memory have
+ * been read; inputs in INGOT_PINNED or INGOT_CUDA memory are read in stream order. Results in GPU memory may be used by
+ * work enqueued later on the same stream. All other results are ready when ingot_context_wait returns; after several
+ * runs, only those of the last. A failure on the device is also reported there.
  *
- * With shapes seen before, this waits for nothing and allocates nothing, with three exceptions: it lets the GPU fall
- * behind by two runs at most where inputs come from INGOT_HOST memory; it waits for the scalars that decide on the way in
- * plans with control flow; and for inputs in GPU memory that hold shapes. Profiled contexts wait for every run.
+ * With shapes seen before, this neither blocks nor allocates, with three exceptions. It blocks where inputs come from
+ * INGOT_HOST memory and two runs are still in flight; where a plan has control flow, for the scalars that decide it;
+ * and where inputs in GPU memory hold shapes. Profiled contexts wait for every run.
  *
- * On the CPU, the run is over when this returns, and `stream` must be NULL.
+ * On the CPU, the run is complete when this returns, and `stream` must be NULL.
  */
 INGOT_API enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream,
                                                   struct ingot_error *error);
 
-/* Waits for what was enqueued. At once where nothing was. */
+/* Waits for all enqueued runs. Returns at once where there are none. */
 INGOT_API enum ingot_status ingot_context_wait(struct ingot_context *context, struct ingot_error *error);
 
-/* Memory for inputs and outputs of this context, for those who do not use CUDA themselves: INGOT_PINNED or INGOT_CUDA of
- * its GPU, aligned to 64 bytes; on the CPU and for INGOT_HOST ordinary memory. Given back with the same size before the
- * context's end, when no run uses it. */
+/* Memory for inputs and outputs of this context, for callers that do not use CUDA themselves: INGOT_PINNED, or
+ * INGOT_CUDA on its GPU, aligned to 64 bytes; on the CPU and for INGOT_HOST, ordinary memory. Free it with the same
+ * size, before the context is destroyed and when no run uses it. */
 INGOT_API enum ingot_status ingot_context_allocate(struct ingot_context *context, enum ingot_memory memory, size_t size,
                                                    void **out_data, struct ingot_error *error);
 INGOT_API void ingot_context_free(struct ingot_context *context, enum ingot_memory memory, void *data, size_t size);
 
 /*
- * Pins memory that the caller has already, so that it can be bound as INGOT_PINNED and inputs and results need not be
- * copied by the host on their way; for all GPUs of the process. It takes a while (about as long as copying the memory once
- * or twice): for memory that many runs use. Unpinned with the same address before it is given back and before the
- * context's end, when no run uses it. INGOT_DEVICE with the driver's words where it cannot be pinned (it is already, or
- * mapped in a way that forbids it). On the CPU this does nothing.
+ * Pins memory of the caller's, so that it can be bound as INGOT_PINNED and the host need not copy inputs and results
+ * through staging memory; it is pinned for all GPUs of the process. Pinning takes about as long as copying the memory
+ * once or twice, so it pays for memory that many runs use. Unpin by the same address before the memory is freed and
+ * before the context is destroyed, when no run uses it. INGOT_DEVICE with the driver's message where it cannot be
+ * pinned (it is pinned already, or mapped in a way that forbids it). On the CPU this does nothing.
  */
 INGOT_API enum ingot_status ingot_context_pin(struct ingot_context *context, void *data, size_t size,
                                               struct ingot_error *error);
 INGOT_API void ingot_context_unpin(struct ingot_context *context, void *data);
 
 /* The result of the last run; `out_tensor->data` is valid until the next run or set_output of this context. Before
- * ingot_context_wait only what stays in GPU memory can be had. */
+ * ingot_context_wait, only results that stay in GPU memory are available. */
 INGOT_API enum ingot_status ingot_context_output(const struct ingot_context *context, size_t index,
                                                  struct ingot_tensor *out_tensor, struct ingot_error *error);
 
-/* One row per step of the plan of the last run. `origin` names the ONNX nodes that the kernel came from. */
+/* One row per step of the plan of the last run. `origin` names the ONNX nodes that the kernel was made from. */
 struct ingot_profile_row {
     const char *kernel;
     const char *origin;
@@ -314,27 +317,28 @@ struct ingot_profile_row {
 INGOT_API size_t ingot_context_profile(const struct ingot_context *context, struct ingot_profile_row *rows,
                                        size_t capacity);
 
-/* How long the last run took on the GPU, by its own clock: of contexts that were made with the option `timing`, after
- * ingot_context_wait. INGOT_UNSUPPORTED for others, and on the CPU. */
+/* How long the last run took on the GPU, by the GPU's clock. Available after ingot_context_wait, for contexts created
+ * with the option `timing`; INGOT_UNSUPPORTED for others, and on the CPU. */
 struct ingot_timing {
     double input_ms;   /* copies of inputs from host memory */
-    double compute_ms; /* everything between */
+    double compute_ms; /* all work between the copies */
     double output_ms;  /* copies of outputs to host memory */
 };
 INGOT_API enum ingot_status ingot_context_timing(const struct ingot_context *context, struct ingot_timing *out_timing,
                                                  struct ingot_error *error);
 
-/* What the bound shapes need. On a GPU it is the GPU's memory, but for half of what transfers take. */
+/* The memory that the bound shapes need. On a GPU all of it is GPU memory, except for the host's half of the
+ * transfers. */
 struct ingot_memory_info {
     size_t weights_bytes;     /* CPU: mapped, shared between processes; GPU: shared by the engine's contexts */
-    size_t arena_bytes;       /* activations as planned */
+    size_t arena_bytes;       /* the activation arena, as planned */
     size_t lower_bound_bytes; /* the largest sum of live activations at any step: no plan can be smaller */
-    size_t scratch_bytes;     /* work space of all threads or blocks */
-    size_t transfer_bytes;    /* GPU: inputs and outputs on both sides */
-    /* GPU: steps that do not wait for each other run side by side where that is estimated to gain. */
-    size_t parallel_steps; /* that have others beside them; 0: one after the other */
-    size_t parallel_bytes; /* that arena_bytes has more for it */
-    double parallel_gain;  /* the part of the time that is estimated to be saved */
+    size_t scratch_bytes;     /* workspace of all threads or blocks */
+    size_t transfer_bytes;    /* GPU: buffers for inputs and outputs, on the device and on the host */
+    /* GPU: independent steps run concurrently where that is estimated to gain. */
+    size_t parallel_steps; /* steps that run beside others; 0: all run in sequence */
+    size_t parallel_bytes; /* arena bytes that this concurrency costs */
+    double parallel_gain;  /* estimated fraction of the time that it saves */
 };
 INGOT_API enum ingot_status ingot_context_memory(struct ingot_context *context, struct ingot_memory_info *out_info,
                                                  struct ingot_error *error);
@@ -350,10 +354,10 @@ struct ingot_model_options {
 #define INGOT_MODEL_OPTIONS_INIT \
     { sizeof(struct ingot_model_options), NULL }
 
-/* Imports an ONNX file; external data is looked for beside it, and nowhere else. */
+/* Imports an ONNX file. External data is looked for in the file's folder only. */
 INGOT_API enum ingot_status ingot_model_load(const char *path, const struct ingot_model_options *options,
                                              struct ingot_model **out_model, struct ingot_error *error);
-/* The same from memory, which is copied where needed. `folder` is where external data lies; NULL refuses it. */
+/* Imports from memory, which is copied where needed. `folder` is the folder of external data; NULL refuses it. */
 INGOT_API enum ingot_status ingot_model_load_memory(const void *data, size_t size, const char *folder,
                                                     const struct ingot_model_options *options,
                                                     struct ingot_model **out_model, struct ingot_error *error);
@@ -364,7 +368,7 @@ INGOT_API size_t ingot_model_output_count(const struct ingot_model *model);
 INGOT_API void ingot_model_input(const struct ingot_model *model, size_t index, struct ingot_tensor_info *out_info);
 INGOT_API void ingot_model_output(const struct ingot_model *model, size_t index, struct ingot_tensor_info *out_info);
 
-/* Where text goes that a call produces piece by piece. */
+/* Receives text that a call produces piece by piece. */
 struct ingot_sink {
     void *user;
     void (*write)(void *user, const char *text, size_t length);
@@ -374,15 +378,15 @@ struct ingot_sink {
 INGOT_API enum ingot_status ingot_model_print(struct ingot_model *model, const struct ingot_sink *sink,
                                               struct ingot_error *error);
 
-/* Runs the model in the reference evaluator: slow, plain C, double accumulation; the oracle of `ingot verify`.
- * `inputs` are in the model's order. `out_outputs` gets one tensor per output, whose data the model owns until the
- * next evaluation or its end. */
+/* Runs the model in the reference evaluator: slow, plain C, double accumulation; the oracle of `ingot verify`. `inputs`
+ * are in the model's order. `out_outputs` gets one tensor per output; the model owns their data until the next
+ * evaluation or until it is destroyed. */
 INGOT_API enum ingot_status ingot_model_evaluate(struct ingot_model *model, const struct ingot_tensor *inputs,
                                                  size_t n_inputs, struct ingot_tensor *out_outputs, size_t n_outputs,
                                                  struct ingot_error *error);
 
-/* Limits one dynamic dim, or one input's dims, before building. `name` is a symbol ("batch") or an input's name; `spec`
- * is "4", "1:8:64" (min:opt:max) for a symbol and "1x3x224x224", possibly with ranges, for an input. */
+/* Restricts one dynamic dim, or the dims of one input, before building. `name` is a symbol ("batch") or an input's
+ * name. `spec` is "4" or "1:8:64" (min:opt:max) for a symbol, and "1x3x224x224", possibly with ranges, for an input. */
 struct ingot_shape_spec {
     const char *name;
     const char *spec;
@@ -391,7 +395,7 @@ struct ingot_shape_spec {
 struct ingot_build_options {
     size_t struct_size;
     /* "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:amx"; "cuda" (this machine's GPU), or
-     * "cuda:sm_80", "cuda:sm_90a" and so on: an architecture, which needs no GPU to build for */
+     * an architecture such as "cuda:sm_80" or "cuda:sm_90a", for which no GPU is needed. */
     const char *target;
     int opt_level; /* 0 to 5; default 3 */
     const struct ingot_shape_spec *shapes;
@@ -399,37 +403,37 @@ struct ingot_build_options {
     const char *const *pass_switches; /* "NAME=on" or "NAME=off" */
     size_t n_pass_switches;
     const char *dump_after;        /* a pass's name, or "all"; NULL: none */
-    const struct ingot_sink *dump; /* gets the dumps */
-    const char *cc;                /* C compiler; NULL: the first of $PATH's cc, gcc, clang */
-    unsigned jobs;                 /* kernels compiled at once; 0: one per processor */
+    const struct ingot_sink *dump; /* receives the dumps */
+    const char *cc;                /* C compiler; NULL: the first of cc, gcc and clang on $PATH */
+    unsigned jobs;                 /* kernels compiled in parallel; 0: one per processor */
     bool verify_passes;            /* check the graph after every pass */
-    /* Called as work goes on, from the building thread: `done` of `total` of `what`. NULL: silent. */
+    /* Progress, called on the building thread: `done` of `total` of `what`. NULL: silent. */
     void (*progress)(void *user, const char *what, unsigned done, unsigned total);
     void *progress_user;
-    const char *nvrtc; /* CUDA targets: the library libnvrtc, or a folder that has it; NULL: the system's */
-    bool portable;     /* CUDA targets: PTX beside the machine code, for newer architectures than the target's */
-    /* What matrix products and convolutions read, and what is stored between kernels: "fp32" (the default), "tf32" (fp32
-     * whose products GPUs may round), "fp16" or "bf16". Sums, statistics and what could overflow stay in fp32, the types
-     * of inputs and outputs as they are (docs/precision.md). */
+    const char *nvrtc; /* CUDA targets: path of libnvrtc, or of a folder that has it; NULL: the system's */
+    bool portable;     /* CUDA targets: include PTX, for architectures newer than the target's */
+    /* The type that matrix products and convolutions read and that is stored between kernels: "fp32" (the default),
+     * "tf32" (fp32 in memory; GPUs may round the operands of products), "fp16" or "bf16". Sums, statistics and what
+     * could overflow stay in fp32, and the types of inputs and outputs do not change (docs/precision.md). */
     const char *precision;
-    /* The same for parts of the model: "PATTERN=TYPE", where PATTERN is compared with the names and the operators of ONNX
-     * nodes and may have * and ?. The last one that fits a node counts. */
+    /* Precision for parts of the model: "PATTERN=TYPE", where PATTERN is matched against the names and the operators of
+     * ONNX nodes and may contain * and ?. The last match of a node wins. */
     const char *const *precision_of;
     size_t n_precision_of;
-    int device; /* the number of the GPU that the target "cuda" means */
-    /* Measure the ways to compute each kernel on this machine, for at most so many seconds: see docs/tuning.md. 0: do not
-     * measure. At optimisation level 0, the first choice is taken in any case. */
+    int device; /* the GPU that the target "cuda" means */
+    /* Measure the candidates of each kernel on this machine, for at most this many seconds (docs/tuning.md). 0: do not
+     * measure. Optimisation level 0 always takes the first candidate. */
     double tune_seconds;
-    /* Files with what was measured before, read one after the other; a later one wins. What is measured is written to the
-     * last one, together with what was read; it need not exist. */
+    /* Timing caches to read, in order; later files win. New measurements are written to the last file, together with
+     * everything read; that file need not exist. */
     const char *const *timing_caches;
     size_t n_timing_caches;
-    /* Called with what was not done and is no failure, in a sentence: "not tuned, the first choices are taken: no NVIDIA
-     * driver ...". NULL: silent. */
+    /* Called with a sentence on what was skipped without being a failure: "not tuned, the first choices are taken: no
+     * NVIDIA driver ...". NULL: silent. */
     void (*note)(void *user, const char *text);
     void *note_user;
-    /* "all" (or NULL) or "generated": whether NVIDIA's libraries are among the ways to compute a kernel. They are taken only
-     * where they were measured as faster; an engine that has such a kernel needs the library where it runs. */
+    /* "all" (or NULL) or "generated": whether calls of NVIDIA's libraries are candidates for kernels. They are chosen
+     * only where they were measured to be faster. An engine with such a kernel needs the library at run time. */
     const char *tactics;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
@@ -438,17 +442,17 @@ struct ingot_build_options {
             false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL                                                    \
     }
 
-/* Compiles into the engine file `path`, which appears whole or not at all. */
+/* Compiles into the engine file `path`. The file is created atomically. */
 INGOT_API enum ingot_status ingot_model_build(struct ingot_model *model, const struct ingot_build_options *options,
                                               const char *path, struct ingot_error *error);
 
-/* Compiles into memory: `*out_data` (aligned to 64 bytes) belongs to the caller, to be given to ingot_blob_release. */
+/* Compiles into memory. The caller owns `*out_data` (aligned to 64 bytes) and frees it with ingot_blob_release. */
 INGOT_API enum ingot_status ingot_model_build_memory(struct ingot_model *model,
                                                      const struct ingot_build_options *options, void **out_data,
                                                      size_t *out_size, struct ingot_error *error);
 INGOT_API void ingot_blob_release(struct ingot_model *model, void *data, size_t size);
 
-/* The optimisation passes in the order in which they run. */
+/* The optimisation passes, in the order they run. */
 struct ingot_pass_info {
     const char *name;
     const char *description;
