@@ -1,6 +1,6 @@
 /*
- * The CPU device. Memory is the host's. A stream does its work at once, on the calling thread and the pool's: when a call
- * returns, its work is done, so that waiting and events have nothing left to do.
+ * The CPU device. Its memory is the host's. A stream executes work synchronously, on the calling thread and the pool's
+ * threads: when a call returns, its work is done, so that waits and events have nothing to do.
  */
 #define _GNU_SOURCE
 #include "device/device.h"

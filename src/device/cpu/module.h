@@ -1,7 +1,7 @@
 /*
- * Code that can be run: a copy of an engine's code section in memory of its own, first written and then made executable,
- * never both at once. A copy, because the engine may lie in the caller's memory, or on a file system that forbids
- * execution; code is small beside weights.
+ * Executable code: a private copy of an engine's code section, first written and then made executable, never both at
+ * once. It is copied because the engine may lie in the caller's memory or on a file system mounted noexec; code is
+ * small compared with weights.
  */
 #ifndef IG_DEVICE_CPU_MODULE_H
 #define IG_DEVICE_CPU_MODULE_H

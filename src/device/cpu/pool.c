@@ -1,9 +1,9 @@
 /*
  * A fork-join pool for short work; see pool.h.
  *
- * Tiles are divided into contiguous ranges, the same for the same item on every run, so that what a worker wrote is
- * likely to be in its own cache when it reads it in the next item. A worker that has finished its range takes chunks
- * from the ranges of the others (a processor may be shared with other work, and tiles may differ in cost).
+ * Tiles are split into contiguous ranges, the same for an item on every run, so that what a worker wrote is likely to
+ * be in its own cache when it reads it in the next item. A worker that has finished its range steals chunks from the
+ * ranges of others (a processor may be busy with other work, and tiles may differ in cost).
  *
  * Sleeping and waking follow the usual futex discipline ("Futexes Are Tricky", U. Drepper, 2011). All ordering comes
  * from atomics, none from fences, so that ThreadSanitizer sees it.

@@ -1,4 +1,4 @@
-/* Loading libraries; see binding.h. */
+/* Loads vendor libraries; see binding.h. */
 #include "device/cuda/binding.h"
 
 #include <dlfcn.h>

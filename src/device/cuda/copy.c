@@ -1,4 +1,4 @@
-/* The kernel that copies; see copy.h. It is PTX, which the driver compiles (and keeps on disk) for any GPU. */
+/* The copy kernel; see copy.h. It is PTX, which the driver compiles (and caches on disk) for any GPU. */
 #include "device/cuda/copy.h"
 
 #define NAME "ingot_copy"

@@ -1,4 +1,4 @@
-/* Checking cubins; see cubin.h. */
+/* Checks cubins; see cubin.h. */
 #include "device/cuda/cubin.h"
 
 #include <elf.h>

@@ -1,4 +1,4 @@
-/* Matrix products by cuBLASLt: its binding (binding.h). */
+/* The cuBLASLt binding: matrix products. See binding.h. */
 #include "device/cuda/cublaslt.h"
 
 #include "device/cuda/binding.h"

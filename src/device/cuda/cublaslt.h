@@ -1,11 +1,12 @@
 /*
- * The part of NVIDIA's cuBLASLt that Ingot uses: its types, values and functions, declared here because its headers are not
- * there where Ingot is built. Names and layouts are those of the cuBLAS documentation, chapter "Using the cuBLASLt API", of
- * CUDA 12 and 13, which agree on all of this. The library is loaded when an engine or a tuner first asks for it.
+ * The part of NVIDIA's cuBLASLt that Ingot uses: types, values and functions, declared here because its headers are not
+ * present where Ingot is built. Names and layouts are those of the cuBLAS documentation, chapter "Using the cuBLASLt
+ * API", of CUDA 12 and 13, which agree on all of this. The library is loaded when an engine or the tuner first needs
+ * it.
  *
- * It thinks in columns: a matrix of r rows and c columns has lines of r elements. What Ingot calls rows it is therefore told
- * as columns, and out = A B as outᵀ = Bᵀ Aᵀ, with Ingot's B in the place of its first operand; its bias, an element for each
- * of its rows, is then one for each of Ingot's columns.
+ * The library is column-major: a matrix of r rows and c columns has leading dimension r. Ingot's row-major matrices are
+ * passed as their transposes, and out = A B as outᵀ = Bᵀ Aᵀ, with Ingot's B as its first operand. Its bias, one element
+ * per row, then has one element per column of Ingot's result.
  */
 #ifndef IG_DEVICE_CUDA_CUBLASLT_H
 #define IG_DEVICE_CUDA_CUBLASLT_H
@@ -28,7 +29,7 @@ enum {
     CUBLAS_STATUS_NOT_SUPPORTED = 15,
 };
 
-enum { /* of elements, and of what is computed in */
+enum { /* element types and compute types */
        CUDA_R_32F = 0,
        CUDA_R_16F = 2,
        CUDA_R_16BF = 14,

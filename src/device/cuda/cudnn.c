@@ -1,11 +1,11 @@
 /*
- * Convolutions by cuDNN: its binding (binding.h).
+ * The cuDNN binding: convolutions. See binding.h.
  *
- * Its heuristics answer for a graph of operations with configurations of engines, the best first. Those count that compute
- * what is asked for: not engines that round f32 operands where that is not allowed, that add in a type of less precision, in
- * no fixed order, or by transforms; nor those that have to be compiled first, which takes seconds whenever an engine meets
- * a new shape. The call's choice is a number among those that are left. What cannot be made into a plan is passed over: then
- * the next one is taken, and behind the last one the one before.
+ * For an operation graph, the heuristics return engine configurations, best first. Filtered out are engines that round
+ * f32 operands where that is not allowed, that accumulate in a type of less precision or in no fixed order, or that use
+ * transforms; and engines that are compiled at run time, which takes seconds for every new shape. The call's choice is
+ * an index into the rest. Configurations that no plan can be built from are skipped: the next one is taken and, past
+ * the last, the one before.
  */
 #include "device/cuda/cudnn_graph.h"
 

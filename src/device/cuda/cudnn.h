@@ -1,12 +1,11 @@
 /*
- * The part of NVIDIA's cuDNN that Ingot uses, its backend API for graphs of operations: types, values and functions, declared
- * here because its headers are not there where Ingot is built. Names and values are those of the cuDNN 9 documentation,
- * "cudnn_graph Library". The library is loaded when an engine or a tuner first asks for it.
+ * The part of NVIDIA's cuDNN that Ingot uses, the graph part of its backend API: types, values and functions, declared
+ * here because its headers are not present where Ingot is built. Names and values are those of the cuDNN 9
+ * documentation, "cudnn_graph Library". The library is loaded when an engine or the tuner first needs it.
  *
- * All that is described to it are descriptors with attributes: created, filled, and finalized, which is where it says what it
- * does not like. A graph of operations goes to its heuristics, which answer with configurations of engines; a configuration
- * becomes an execution plan; a variant pack gives the plan its addresses. Tensors have their dims in the order N, C, H, W and
- * lie in memory as their strides say.
+ * Everything is a descriptor with attributes: created, filled, and finalized, which is when errors are reported. The
+ * heuristics turn an operation graph into engine configurations; a configuration becomes an execution plan; a variant
+ * pack gives the plan its addresses. Dims of tensors are in the order N, C, H, W; the strides give the memory layout.
  */
 #ifndef IG_DEVICE_CUDA_CUDNN_H
 #define IG_DEVICE_CUDA_CUDNN_H
@@ -20,7 +19,7 @@ typedef int cudnnStatus;
 typedef struct cudnnContext *cudnnHandle;
 typedef void *cudnnBackendDescriptor;
 
-enum { /* of a status: the thousands are its kind */
+enum { /* status codes: the thousands are the category */
        CUDNN_STATUS_SUCCESS = 0,
        CUDNN_STATUS_BAD_PARAM = 2000,
        CUDNN_STATUS_NOT_SUPPORTED = 3000,
@@ -28,7 +27,7 @@ enum { /* of a status: the thousands are its kind */
        CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED = 4004,
 };
 
-enum { /* descriptors */
+enum { /* descriptor kinds */
        CUDNN_BACKEND_POINTWISE_DESCRIPTOR = 0,
        CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1,
        CUDNN_BACKEND_ENGINE_DESCRIPTOR = 2,
@@ -42,7 +41,7 @@ enum { /* descriptors */
        CUDNN_BACKEND_TENSOR_DESCRIPTOR = 17,
 };
 
-enum { /* types of attributes */
+enum { /* attribute types */
        CUDNN_TYPE_HANDLE = 0,
        CUDNN_TYPE_DATA_TYPE = 1,
        CUDNN_TYPE_BOOLEAN = 2,

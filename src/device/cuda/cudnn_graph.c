@@ -1,4 +1,4 @@
-/* Graphs of operations for cuDNN; see cudnn_graph.h. */
+/* Operation graphs for cuDNN; see cudnn_graph.h. */
 #include "device/cuda/cudnn_graph.h"
 
 /* ---- Descriptors ---------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
- * Descriptors of cuDNN: a convolution with what follows it as a graph of operations. Used by cudnn.c alone.
+ * cuDNN descriptors: a convolution and its epilogue as an operation graph. Used by cudnn.c only.
  */
 #ifndef IG_DEVICE_CUDA_CUDNN_GRAPH_H
 #define IG_DEVICE_CUDA_CUDNN_GRAPH_H
@@ -11,7 +11,7 @@ struct ig_cudnn {
     const struct ingot_allocator *allocator;
     size_t version; /* 91900 is 9.19.0 */
     cudnnHandle handle;
-    CUstream stream; /* that the handle has */
+    CUstream stream; /* the stream last set on the handle */
     size_t (*cudnnGetVersion)(void);
     const char *(*cudnnGetErrorString)(cudnnStatus status);
 #define IG_CUDNN_FIELD(name, parameters) cudnnStatus(*name) parameters;
@@ -19,8 +19,8 @@ struct ig_cudnn {
 #undef IG_CUDNN_FIELD
 };
 
-/* Descriptors that are made together and given back together. After a first failure nothing more is done: all functions take
- * note of it, so that it is asked for once, at the end. */
+/* Descriptors that are created and destroyed together. The first failure is kept in `status` and turns all later calls
+ * into no-ops, so that callers check once, at the end. */
 enum { IG_CUDNN_MOST_DESCRIPTORS = 24 };
 struct ig_cudnn_set {
     const struct ig_cudnn *cudnn;
@@ -33,13 +33,13 @@ cudnnBackendDescriptor ig_cudnn_begin(struct ig_cudnn_set *set, int kind);
 void ig_cudnn_put(struct ig_cudnn_set *set, cudnnBackendDescriptor d, int attribute, int type, int64_t count,
                   const void *elements);
 void ig_cudnn_finish(struct ig_cudnn_set *set, cudnnBackendDescriptor d);
-/* Gives back all but the first `kept`. */
+/* Destroys all but the first `kept`. */
 void ig_cudnn_drop(struct ig_cudnn_set *set, int kept);
 
-/* What a variant pack calls the operands. */
+/* Unique ids of the operands in a variant pack. */
 enum ig_cudnn_tensor { IG_CUDNN_X = 1, IG_CUDNN_W, IG_CUDNN_OUT, IG_CUDNN_ADDEND, IG_CUDNN_BIAS };
 
-/* The graph of operations of a convolution: one that must not be used unless the set's status is CUDNN_STATUS_SUCCESS. */
+/* The operation graph of a convolution. Valid only if the set's status is CUDNN_STATUS_SUCCESS. */
 cudnnBackendDescriptor ig_cudnn_graph(struct ig_cudnn_set *set, const struct ig_cuda_call *call);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The CUDA device: the table of device.h. Every entry makes the GPU's context current, calls the part that does the work,
- * and makes the caller's context current again.
+ * The CUDA device: the table of device.h. Every entry makes the GPU's context current, calls the part that does the
+ * work, and restores the caller's context.
  */
 #include "device/cuda/cuda.h"
 

@@ -1,4 +1,4 @@
-/* Loading the driver, and its errors in words; see driver.h. */
+/* Loads the driver and formats its errors; see driver.h. */
 #include "device/cuda/driver.h"
 
 #include <dlfcn.h>

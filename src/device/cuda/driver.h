@@ -1,8 +1,7 @@
 /*
- * The part of NVIDIA's driver API that Ingot uses: its types, values and functions, declared here because its headers are
- * not there where Ingot is built, and loaded at run time because its library is not there where Ingot may run. Names and
- * layouts are those of the CUDA Driver API reference, version 12.0 and later; handles are pointers to structs of which
- * nobody but the driver knows the inside.
+ * The part of NVIDIA's driver API that Ingot uses: types, values and functions, declared here because its headers are
+ * not present where Ingot is built, and loaded at run time because its library may be absent where Ingot runs. Names
+ * and layouts are those of the CUDA Driver API reference, version 12.0 and later. Handles are opaque pointers.
  */
 #ifndef IG_DEVICE_CUDA_DRIVER_H
 #define IG_DEVICE_CUDA_DRIVER_H
@@ -12,9 +11,9 @@
 #define IG_CUDA_LIBRARY "libcuda.so.1"
 /* The oldest driver that has all of IG_CUDA_FUNCTIONS. */
 #define IG_CUDA_OLDEST_DRIVER 12000
-/* The oldest driver whose graphs have edges of several kinds. */
+/* The oldest driver with typed graph edges. */
 #define IG_CUDA_EDGES_DRIVER 12030
-/* From here on, functions tell what parameters they take. */
+/* The oldest driver that reports the parameters of kernels. */
 #define IG_CUDA_PARAMETERS_DRIVER 12040
 
 typedef int CUresult;
@@ -49,7 +48,7 @@ enum { /* of cuDeviceGetAttribute */
        CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
 };
 
-enum { /* options of the functions below */
+enum { /* flags and attributes of the functions below */
        CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
        CU_STREAM_NON_BLOCKING = 1,
        CU_EVENT_DISABLE_TIMING = 2,
@@ -120,7 +119,7 @@ typedef struct {
     unsigned char from_port, to_port, type, reserved[5];
 } CUgraphEdgeData;
 
-/* Every function: F(name, symbol in the library, parameters). Those whose meaning changed over time have a version in the
+/* Every function: F(name, symbol in the library, parameters). Functions that changed over time have a version in the
  * symbol's name. */
 #define IG_CUDA_FUNCTIONS(F)                                                                                           \
     F(cuInit, "cuInit", (unsigned flags))                                                                              \

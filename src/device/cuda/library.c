@@ -1,4 +1,4 @@
-/* Calls of libraries; see library.h. */
+/* Vendor library calls and the cache of their prepared ways; see library.h. */
 #include "device/cuda/library.h"
 
 #include <string.h>

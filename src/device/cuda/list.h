@@ -1,12 +1,13 @@
 /*
- * Recorded launches and copies: a CUDA graph made of explicit nodes, a chain in the order of recording, or, where their
- * order was told, with the edges that it asks for. The list keeps every node's parameters, so that an address can be replaced at any time: the node is then marked, and told before the
- * graph is launched again.
+ * Recorded launches and copies: a CUDA graph of explicit nodes, a chain in recording order or, where dependencies are
+ * given (ig_cuda_list_after), a graph with these edges. The list keeps the parameters of every node, so that an address
+ * can be replaced at any time: the node is marked, and updated before the next launch of the graph.
  *
- * A call of a library is a graph of its own within, captured from a stream; for other addresses it is captured anew.
+ * A library call is a child graph captured from a stream. When its addresses change, it is captured again.
  *
- * Where a kernel that comes after one other says that it waits for its predecessor itself, the edge to it is a programmatic one (sm_90 and up): it is
- * put onto the GPU while its predecessor ends (CUDA Programming Guide, "Programmatic Dependent Launch").
+ * If a kernel with one predecessor waits for it by itself (griddepcontrol.wait), the edge between them is programmatic
+ * (sm_90 and up): the kernel is scheduled while its predecessor drains (CUDA Programming Guide, "Programmatic Dependent
+ * Launch").
  */
 #ifndef IG_DEVICE_CUDA_LIST_H
 #define IG_DEVICE_CUDA_LIST_H
@@ -14,27 +15,27 @@
 #include "device/cuda/context.h"
 
 enum ingot_status ig_cuda_list_create(struct ig_cuda *cuda, struct ig_list **out_list, struct ingot_error *error);
-/* Within the context. Launches that are under way are finished. */
+/* Requires ig_cuda_enter. Launches in flight still complete: the driver defers the destruction of their graph. */
 void ig_cuda_list_destroy(struct ig_cuda *cuda, struct ig_list *list);
 
-/* What is appended next comes after these items, and after no others. */
+/* The next appended item depends on these items only. */
 enum ingot_status ig_cuda_list_after(struct ig_list *list, const uint32_t *items, uint32_t count,
                                      struct ingot_error *error);
-/* Appends a launch of `grid` blocks (0: nothing will be done) or a copy. */
+/* Appends a launch of `grid` blocks (0: a no-op), a copy or a library call. */
 enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
                                           uint32_t grid, struct ingot_error *error);
 enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
                                         struct ingot_error *error);
 enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig_launch *launch,
                                            struct ingot_error *error);
-/* Makes the graph of all that was appended, and brings it to the GPU. Within the context. */
+/* Builds the graph and uploads it to the GPU. Requires ig_cuda_enter. */
 enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
                                       struct ingot_error *error);
 
 size_t ig_cuda_list_bytes(const struct ig_list *list);
 void ig_cuda_list_patch(struct ig_list *list, uint32_t item, uint32_t buffer, void *address);
 void ig_cuda_list_skip(struct ig_list *list, uint32_t item, bool skipped);
-/* Within the context. */
+/* Requires ig_cuda_enter. */
 enum ingot_status ig_cuda_list_launch(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
                                       struct ingot_error *error);
 

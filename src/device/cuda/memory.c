@@ -1,7 +1,7 @@
 /*
- * Memory of a GPU. It comes from a pool of the device's own, taken and given back on a stream of its own: giving memory
- * back then waits, on the GPU, for the work that uses it, where cuMemFree would hold up the host and all other users of
- * the GPU. GPUs without pools (some virtual ones) do with cuMemAlloc and cuMemFree.
+ * GPU memory. It comes from a memory pool of the device's own, with allocations and frees ordered on a stream of their
+ * own: a free then waits on the GPU for the work that uses the memory, where cuMemFree would block the host and all
+ * other users of the GPU. GPUs without pools (some virtual ones) use cuMemAlloc and cuMemFree.
  */
 #include "device/cuda/context.h"
 

@@ -1,4 +1,4 @@
-/* Loading functions; see module.h. */
+/* Loads functions; see module.h. */
 #include "device/cuda/module.h"
 
 #include <string.h>

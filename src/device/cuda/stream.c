@@ -1,4 +1,4 @@
-/* Streams and the work on them; see stream.h. */
+/* Streams, events, and eager launches; see stream.h. */
 #include "device/cuda/stream.h"
 
 #include <limits.h>

@@ -1,10 +1,10 @@
-/* Streams, events, copies and launches of a CUDA device. All within the context. */
+/* Streams, events, copies and launches of a CUDA device. All require ig_cuda_enter. */
 #ifndef IG_DEVICE_CUDA_STREAM_H
 #define IG_DEVICE_CUDA_STREAM_H
 
 #include "device/cuda/context.h"
 
-/* `native`: the caller's stream; NULL: one is created. */
+/* `native`: a stream of the caller's to wrap; NULL: creates one. */
 enum ingot_status ig_cuda_stream_create(struct ig_cuda *cuda, CUstream native, struct ig_stream **out_stream,
                                         struct ingot_error *error);
 void ig_cuda_stream_destroy(struct ig_cuda *cuda, struct ig_stream *stream);

@@ -1,4 +1,4 @@
-/* See tensor_map.h. */
+/* Encodes tensor maps; see tensor_map.h. */
 #include "device/cuda/tensor_map.h"
 
 /* The pattern that is as wide as the box. */

@@ -1,12 +1,12 @@
 /*
- * The null device: an example of how to write a device, and a witness for tests of what the runtime asks for.
+ * The null device: an example of how to write a device, and a record for tests of what the runtime asks for.
  *
- * A device is a struct that begins with a struct ig_device, whose `api` points to a table of functions. Streams, events,
- * modules and lists are the device's own structs; their users see only pointers. This one does no work. It gives out
- * memory (callers may write there) and notes every call in words, with names instead of addresses, so that two runs
+ * A device is a struct that begins with a struct ig_device, whose `api` points to a table of functions. Streams,
+ * events, modules and lists are the device's own structs, opaque to callers. This one executes nothing. It allocates
+ * real memory (callers may write there) and logs every call as text, with names instead of addresses, so that two runs
  * give the same text: b0, b1, … are buffers in the order of allocation, m0 modules, s0 streams, e0 events, l0 lists.
- * Addresses that it did not give out (weights, the caller's tensors) are "host". Its memory is the host's, but a test
- * may set `host_memory` to false and see what the runtime then does.
+ * Addresses that it did not allocate (weights, the caller's tensors) are "host". Its memory is the host's; a test may
+ * set `host_memory` to false to see how the runtime behaves then.
  */
 #include "device/null/null.h"
 

@@ -1,4 +1,4 @@
-/* What the null device offers beyond device.h: the record of what it was told. */
+/* What the null device offers beyond device.h: the log of its calls. */
 #ifndef IG_DEVICE_NULL_NULL_H
 #define IG_DEVICE_NULL_NULL_H
 
