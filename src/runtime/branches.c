@@ -1,4 +1,4 @@
-/* Steps side by side; see branches.h. */
+/* Concurrent steps: levels, estimated gain, dependencies; see branches.h. */
 #include "runtime/branches.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * Contexts: their life, what is bound to them, what they tell; see runtime.h. Runs are in context_run.c.
+ * Contexts: creation, bindings and queries; see runtime.h. Runs are in context_run.c.
  */
 #include "runtime/context.h"
 

@@ -1,4 +1,4 @@
-/* Where inputs and results of a run lie, and their ways to and from the device; see context.h. */
+/* Decides where a run's inputs and results lie, and enqueues their copies; see context.h. */
 #include "runtime/context.h"
 
 #include "base/memory.h"

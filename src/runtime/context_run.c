@@ -1,7 +1,7 @@
 /*
- * Runs; see runtime.h. A run is: read the symbols, look the plan instance up (or make it, the first time), make sure of
- * memory, patch in addresses that changed, launch, wait. Only making an instance and growing memory allocate; they also
- * wait for the run before, whose memory and lists they may give back.
+ * Runs; see runtime.h. A run reads the symbols, looks the plan instance up (or makes it, the first time), ensures
+ * memory, patches changed addresses, and launches. Only making an instance and growing memory allocate; both first wait
+ * for the previous run, whose memory and lists they may free.
  */
 #include "runtime/context.h"
 

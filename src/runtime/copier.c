@@ -1,9 +1,10 @@
 /*
- * Shared copies; see copier.h.
+ * Shared host copies; see copier.h.
  *
- * Who takes a piece lowers `ticket`, which has the copy's number in its upper half and the pieces left in its lower one.
- * What a copy is about changes only when all its pieces were taken and are there; so whoever succeeds in lowering a ticket
- * that it read before does so for that very copy, however long it was held up in between.
+ * A thread takes a piece by decrementing `ticket`, whose upper half is the number of the copy and whose lower half
+ * counts the pieces left. The description of a copy changes only when all its pieces were taken and have arrived. So a
+ * successful compare-and-swap on a ticket proves that the description belongs to that copy, however long the thread was
+ * delayed in between.
  */
 #include "runtime/copier.h"
 

@@ -1,4 +1,4 @@
-/* Making frames: steps, their work spaces, who uses the ports, straight stretches; see frame.h. */
+/* Creates frames: steps, their work space, uses of ports, segments; see frame.h. */
 #include "runtime/frame.h"
 
 #include "runtime/branches.h"

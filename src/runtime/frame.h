@@ -1,9 +1,9 @@
 /*
- * A frame: one subplan (the main plan or a body of control flow) for one set of shapes, ready to run. It knows the size
- * and place of every buffer, holds the addresses of every step's operands, and its straight stretches as captured lists.
+ * A frame: one subplan (the main plan or a body of control flow) prepared for one set of shapes. It knows the size and
+ * offset of every buffer, holds the operand addresses of every step, and its control-free segments as captured lists.
  *
- * Frames nest: a step IF or LOOP owns the frames of its bodies, whose arenas lie within the step's work space, a part of
- * the arena of the frame that the step is in.
+ * Frames nest: an IF or LOOP step owns the frames of its bodies. Their arenas lie within the step's work space, which
+ * is part of the arena of the enclosing frame.
  */
 #ifndef IG_RUNTIME_FRAME_H
 #define IG_RUNTIME_FRAME_H
@@ -12,14 +12,14 @@
 #include "device/device.h"
 #include "engine/engine.h"
 
-/* An input or output of the frame: memory that somebody else owns. */
+/* An input or output of the frame; it does not own the memory. */
 struct ig_frame_port {
-    void *address; /* NULL: never bound */
+    void *address; /* NULL: not bound yet */
     size_t bytes;
-    uint32_t uses, n_uses; /* a range of the frame's uses */
+    uint32_t uses, n_uses; /* range in the frame's `uses` */
 };
 
-/* A place where a port's address, plus an offset, stands as an operand. */
+/* An operand whose address is that of a port plus `offset`. */
 struct ig_frame_use {
     uint32_t step, operand;
     size_t offset;
@@ -27,119 +27,121 @@ struct ig_frame_use {
 
 struct ig_frame_step {
     const struct ig_plan_step *plan;
-    void **operands;         /* addresses; NULL where the plan says IG_PLAN_NONE */
-    struct ig_launch launch; /* KERNEL */
-    size_t copy_bytes;       /* COPY */
-    struct ig_list *list;    /* KERNEL, COPY: which holds it as number `item`; NULL: not captured */
+    void **operands;         /* addresses; NULL for IG_PLAN_NONE */
+    struct ig_launch launch; /* of a KERNEL step */
+    size_t copy_bytes;       /* of a COPY step */
+    struct ig_list *list;    /* KERNEL, COPY: the list that holds it as `item`; NULL: not captured */
     uint32_t item;
-    uint32_t level;        /* the memory plan's time: the step's number, or that of the steps beside which it runs */
-    const uint32_t *after; /* the steps that it comes after, from the segment's first on; NULL: all before it */
+    uint32_t level;        /* time in the memory plan: the step's number or, if steps run concurrently, its level */
+    const uint32_t *after; /* steps it depends on, as offsets from the segment's first; NULL: all before it */
     uint32_t n_after;
     struct ig_frame *body[2];            /* IF: then, else; LOOP: the body */
-    size_t work, work_bytes, work_floor; /* IF, LOOP: place and size of the work space in the arena */
-    size_t *carried; /* LOOP: places of the second buffers of what is carried, from the work space's beginning */
+    size_t work, work_bytes, work_floor; /* IF, LOOP: offset and size of the work space in the arena */
+    size_t *carried;                     /* LOOP: offsets in the work space of the second buffers of carried values */
 };
 
-/* A stretch of kernels and copies, captured as one list where lists are used, or one step of control flow. */
+/* A run of kernels and copies, captured as one list if the device uses lists; or one step of control flow. */
 struct ig_frame_segment {
     uint32_t first, count;
     bool control;
     struct ig_list *list;
 };
 
-/* The work space of a LOOP begins with these, a line each; then the carried buffers; then the body's arena. */
+/* The layout of a LOOP's work space: these scalars, one cache line each; the second buffers of carried values; the
+ * arena of the body. */
 enum { IG_LOOP_ITERATION = 0, IG_LOOP_CONDITION_IN = 64, IG_LOOP_CONDITION_OUT = 128, IG_LOOP_HEADER = 192 };
 
-/* What runs side by side, see branches.h. */
+/* Result of ig_branches_apply; see branches.h. */
 struct ig_frame_branches {
-    uint32_t steps; /* that have others beside them */
-    double gain;    /* the part of the time that this is estimated to save */
-    size_t bytes;   /* more of the arena than one after the other */
+    uint32_t steps; /* that run beside others */
+    double gain;    /* estimated fraction of the time that this saves */
+    size_t bytes;   /* growth of the arena over sequential execution */
 };
 
-/* Inputs on their way to the device, results on theirs: recorded before and behind the steps. */
+/* A copy of inputs to the device or of results from it, recorded before or after the steps. */
 struct ig_frame_copy {
     const void *from;
     void *to;
     size_t bytes;
 };
 struct ig_frame_copies {
-    struct ig_frame_copy *at; /* with room for one more than there are ports; first those before the steps */
+    struct ig_frame_copy *at; /* capacity: one more than there are ports; those before the steps come first */
     uint32_t n_before, n_behind;
-    uint32_t n_skipped; /* the first of those behind, which somebody else does this time */
+    uint32_t n_skipped; /* the first n_skipped of n_behind are skipped in this run: they are copied on another stream */
 };
 
 struct ig_frame {
     const struct ig_subplan *sub;
     size_t *bytes;  /* by buffer */
-    uint32_t *root; /* by buffer: whose memory it is (itself but for aliases) */
-    size_t *offset; /* by buffer: from the beginning of its root's memory */
-    size_t *place;  /* by buffer, of roots in the arena */
-    char *base;     /* of the arena that the operands point into */
+    uint32_t *root; /* by buffer: the buffer whose memory it uses (itself unless an alias) */
+    size_t *offset; /* by buffer: byte offset in its root */
+    size_t *place;  /* by buffer: offset of arena roots in the arena */
+    char *base;     /* the arena address that the operands are based on */
     size_t arena_bytes, lower_bound;
-    struct ig_frame_port *ports;            /* the inputs, then the outputs */
-    struct ig_frame_port *inputs, *outputs; /* parts of `ports` */
+    struct ig_frame_port *ports;            /* inputs, then outputs */
+    struct ig_frame_port *inputs, *outputs; /* point into `ports` */
     struct ig_frame_use *uses;
-    struct ig_frame_step *steps; /* in the order in which they run */
+    struct ig_frame_step *steps; /* in execution order */
     struct ig_frame_segment *segments;
     uint32_t n_segments;
     struct ig_frame_branches branches;
-    struct ig_frame_copies copies;            /* of the main plan */
-    const struct ig_plan_check *failed_check; /* of a body: why it must not be run with these shapes; NULL: it may */
+    struct ig_frame_copies copies;            /* main plan only */
+    const struct ig_plan_check *failed_check; /* bodies: the check that these shapes fail, so that it must not run;
+                                                 NULL: none */
 };
 
-/* What frames are made from and run with. */
+/* What frames are created from and run with. */
 struct ig_frame_env {
     const struct ig_engine_file *file;
-    const int64_t *slots; /* the shape program's numbers; live as long as the frame */
+    const int64_t *slots; /* values of the shape program; outlive the frame */
     struct ig_device *device;
     struct ig_stream *stream;
     struct ig_module *module;
-    const void *weights;                     /* where kernels find them: the file's, or the device's copy */
-    void *dummy;                             /* 64 bytes that stand for what is absent */
+    const void *weights;                     /* as kernels see them: in the engine file or the device's copy */
+    void *dummy;                             /* 64 bytes that stand in for absent buffers */
     const struct ingot_allocator *allocator; /* for temporary memory */
-    struct ig_arena *memory;                 /* where frames live */
-    unsigned char *seen;                     /* by subplan: has a frame already (each has one at most) */
-    size_t scratch;                          /* out: the most that any kernel wants, per worker */
+    struct ig_arena *memory;                 /* arena that frames are allocated from */
+    unsigned char *seen;                     /* by subplan: a frame exists (at most one each) */
+    size_t scratch;                          /* out: the most scratch that any kernel needs, in bytes per worker */
 };
 
-/* Sizes, lifetimes and places of subplan number `index` and the bodies within; no addresses yet. */
+/* Computes sizes, lifetimes and offsets of subplan `index` and the bodies inside; assigns no addresses yet. */
 enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, struct ig_frame **out_frame,
                                   struct ingot_error *error);
-/* Gives back the captured lists; the memory is the environment's. NULL and half-made frames are fine. */
+/* Destroys the captured lists; the frame's memory is the environment's. Accepts NULL and partially built frames. */
 void ig_frame_destroy(struct ig_frame *frame, struct ig_device *device);
 
-/* Points all operands into the arena at `base`, bodies included, and patches what was captured. */
+/* Points all operands into the arena at `base`, bodies included, and patches the captured lists. */
 void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char *base);
-/* Points a port to memory of its size. Nothing to do where it points there already. */
+/* Binds a port to memory of its size; a no-op if it is bound there already. */
 void ig_frame_bind(struct ig_device *device, struct ig_frame *frame, struct ig_frame_port *port, void *address);
-/* Points the ports of a branch to what its step passes. */
+/* Binds the ports of a branch to the operands of its IF step. */
 void ig_frame_bind_branch(struct ig_device *device, struct ig_frame_step *step, int branch);
-/* Points the ports of a loop's body to where its values are in one iteration; `outer` is the frame that the step is in. */
+/* Binds the ports of a loop's body to its values in one iteration; `outer` is the frame of the LOOP step. */
 void ig_frame_bind_iteration(struct ig_device *device, const struct ig_frame *outer, struct ig_frame_step *step,
                              int64_t iteration);
-/* Where value i of what a loop carries is after `n` iterations. */
+/* The address of carried value `i` after `n` iterations. */
 void *ig_frame_carried(const struct ig_frame *outer, const struct ig_frame_step *step, uint32_t i, int64_t n);
 
-/* Captures the straight stretches, bodies included; those that were captured before are left as they are. The frame is
- * placed and its ports are bound: a device may look at the addresses. */
+/* Captures the segments that are not captured yet, bodies included. The frame is placed and its ports are bound, since
+ * a device may look at addresses. */
 enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
-/* Can copies be recorded with its steps? Where control flow does not divide these. */
+/* Can copies be recorded in the same list as the steps? Only if control flow does not split them. */
 bool ig_frame_takes_copies(const struct ig_frame *frame);
-/* Changes what was captured to these copies, and leaves out those to be skipped. False where it was not captured, or with
- * copies of other sizes. */
+/* Changes the captured copies to these and skips those to be skipped. False if the frame is not captured or has copies
+ * of other sizes. */
 bool ig_frame_patch_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies);
-/* What is captured has these copies; what was captured is given back, and must not be under way. */
+/* Sets the copies that the next capture will include. Destroys the captured lists, which must not be in flight. */
 void ig_frame_replace_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies);
-/* What its lists take, bodies included. */
+/* Bytes of the captured lists, bodies included. */
 size_t ig_frame_list_bytes(const struct ig_frame *frame, const struct ig_device *device);
 
-/* The buffer number of operand k, IG_PLAN_NONE where there is none. */
+/* The buffer of operand k, or IG_PLAN_NONE. */
 static inline uint32_t ig_plan_operand(const struct ig_plan *plan, const struct ig_plan_step *step, uint32_t k) {
     return plan->operands[step->operands + k];
 }
 
-/* For every operand k (buffer b) of every step s that is there. */
+/* Iterates over all present operands k (buffer b) of all steps s. */
 #define IG_EACH_OPERAND(plan_, frame_, s_, k_, b_)                                                     \
     for (uint32_t s_ = 0; s_ < (frame_)->sub->n_steps; s_++)                                           \
         for (uint32_t k_ = 0, b_; k_ < (frame_)->steps[s_].plan->n_operands &&                         \
@@ -147,15 +149,16 @@ static inline uint32_t ig_plan_operand(const struct ig_plan *plan, const struct 
              k_++)                                                                                     \
             if (b_ != IG_PLAN_NONE)
 
-/* Frame construction, in its parts: frame_buffers.c, then steps in frame.c; addresses and lists in frame_bind.c. */
-/* The number of the port that buffer b is or is a part of; IG_PLAN_NONE where it is none. */
+/* Internal parts of frame construction: frame_buffers.c, then steps in frame.c, then addresses and lists in
+ * frame_bind.c. */
+/* The port that buffer b is or aliases; IG_PLAN_NONE if none. */
 uint32_t ig_frame_port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b);
 enum ingot_status ig_frame_size_buffers(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
 enum ingot_status ig_frame_plan_memory(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
-/* The name of a step for messages. */
+/* The step's name for messages. */
 const char *ig_frame_label(const struct ig_plan *plan, const struct ig_plan_step *step);
 
-/* IG_ERR for a slot that must not be negative; `what` is its use. */
+/* Reads a slot that must not be negative; `what` names its use in the error. */
 enum ingot_status ig_frame_size(const struct ig_frame_env *env, const struct ig_plan_step *step, ig_slot slot,
                                 const char *what, size_t *out_size, struct ingot_error *error);
 

@@ -1,4 +1,4 @@
-/* The addresses of a frame, and its captured lists, which must agree with them; see frame.h. */
+/* The addresses of a frame, and its captured lists, which are kept consistent with them; see frame.h. */
 #include "runtime/frame.h"
 
 uint32_t ig_frame_port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {

@@ -1,6 +1,6 @@
 /*
- * The buffers of a frame: how large they are for these shapes, whose memory they share, when they live, and where in the
- * arena they lie. Sizes are checked against each other here, once, so that nothing needs checking in a run.
+ * The buffers of a frame: sizes for these shapes, aliasing, lifetimes, and arena offsets. Sizes are checked against
+ * each other here, once, so that runs need no checks.
  */
 #include "runtime/frame.h"
 #include "runtime/memory_plan.h"

@@ -1,6 +1,6 @@
 /*
- * A plan instance: what a context knows about one set of shapes. Instances live in a cache that is bounded in number
- * and in bytes, least recently used out first.
+ * A plan instance: everything that a context derives from one set of shapes. Instances live in an LRU cache bounded in
+ * number and in bytes.
  */
 #ifndef IG_RUNTIME_INSTANCE_H
 #define IG_RUNTIME_INSTANCE_H
@@ -8,24 +8,24 @@
 #include "runtime/frame.h"
 
 struct ig_instance {
-    struct ig_arena memory; /* everything below; the instance itself comes from the allocator */
-    int64_t *slots;         /* all numbers of these shapes; the first, the symbols, are the key */
+    struct ig_arena memory; /* holds everything below; the struct itself comes from the allocator */
+    int64_t *slots;         /* values of the shape program; the symbols come first and are the cache key */
     struct ig_frame *frame; /* of the main plan */
-    size_t scratch;         /* per worker */
-    size_t bytes;           /* of it all, lists included */
+    size_t scratch;         /* bytes per worker */
+    size_t bytes;           /* total, lists included */
     size_t list_bytes;
     bool captured;
     uint64_t last_used;
 };
 
-/* Evaluates the shapes and plans the memory; `symbols` have been checked. No addresses yet: see ig_frame_place. Of `env`
- * the device's parts, the file and the allocator are set. */
+/* Evaluates the shape program and plans the memory; `symbols` have been checked. Assigns no addresses: see
+ * ig_frame_place. The caller sets the device's parts of `env`, the file and the allocator. */
 enum ingot_status ig_instance_create(const struct ig_frame_env *env, const int64_t *symbols,
                                      struct ig_instance **out_instance, struct ingot_error *error);
-/* Captures the lists, once; see ig_frame_capture for what must be there. */
+/* Captures the lists, once per instance; for preconditions see ig_frame_capture. */
 enum ingot_status ig_instance_capture(struct ig_instance *instance, const struct ig_frame_env *env,
                                       struct ingot_error *error);
-/* What was captured does not hold any more and was given back. */
+/* Notes that the captured lists are stale and have been destroyed. */
 void ig_instance_forget(struct ig_instance *instance);
 void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env *env);
 
@@ -39,12 +39,12 @@ struct ig_instance_cache {
 enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t capacity, size_t max_bytes,
                                          const struct ingot_allocator *allocator, struct ingot_error *error);
 void ig_instance_cache_deinit(struct ig_instance_cache *cache, const struct ig_frame_env *env);
-/* NULL where there is none for these symbols. Counts as a use. */
+/* NULL if there is none for these symbols. Counts as a use. */
 struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, const int64_t *symbols, uint32_t n_symbols);
-/* Adds, and destroys the least recently used where there is no room. */
+/* Adds the instance, destroying the least recently used if the cache is full. */
 void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance,
                            const struct ig_frame_env *env);
-/* Destroys the least recently used until the bytes keep to the bound; the one used last stays in any case. */
+/* Destroys the least recently used instances until the bytes are within the bound; always keeps the most recent. */
 void ig_instance_cache_trim(struct ig_instance_cache *cache, const struct ig_frame_env *env);
 
 #endif

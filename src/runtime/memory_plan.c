@@ -1,8 +1,8 @@
 /*
- * Dynamic storage allocation with known lifetimes: NP-hard, and solved well by greedy placement in a good order
- * (Y. Pisarchyk, J. Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020). Every order below is tried,
- * with best fit and with lowest fit, and the smallest result is kept; placing n buffers takes O(n^2) steps. Where they are
- * so many that this takes seconds, the first order has to do.
+ * Dynamic storage allocation with known lifetimes: NP-hard, and solved well by greedy placement in a good order (Y.
+ * Pisarchyk, J. Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020). Every order below is tried,
+ * with best fit and with lowest fit, and the smallest result is kept. Placing n buffers takes O(n^2) steps; where that
+ * would take seconds, only the first order is tried.
  */
 #include "runtime/memory_plan.h"
 

@@ -1,20 +1,20 @@
-/* Where buffers lie in an arena: buffers that live at the same time do not overlap. */
+/* Assigns arena offsets to buffers: buffers live at the same time do not overlap. */
 #ifndef IG_RUNTIME_MEMORY_PLAN_H
 #define IG_RUNTIME_MEMORY_PLAN_H
 
 #include "base/error.h"
 
 struct ig_lifetime {
-    size_t size;          /* 0: gets an offset all the same, but may share it */
-    size_t floor;         /* of `size`, what no plan could save: equal to it but for nested work space */
-    uint32_t first, last; /* steps, both included */
+    size_t size;          /* 0: gets an offset, possibly shared */
+    size_t floor;         /* the part of `size` that no plan could save: less than `size` for nested work space only */
+    uint32_t first, last; /* first and last live step, inclusive */
 };
 
 #define IG_ARENA_ALIGNMENT 64
 
 /*
- * Fills out_offsets (multiples of IG_ARENA_ALIGNMENT), the bytes needed, and the lower bound: the largest sum of `floor`
- * over the buffers alive at one step. Temporary memory comes from `allocator`. Deterministic.
+ * Computes out_offsets (multiples of IG_ARENA_ALIGNMENT), the total size, and a lower bound: the largest sum of `floor`
+ * over the buffers live at one step. Temporary memory comes from `allocator`. Deterministic.
  */
 enum ingot_status ig_memory_plan(const struct ig_lifetime *lifetimes, uint32_t count,
                                  const struct ingot_allocator *allocator, size_t *out_offsets, size_t *out_total,

@@ -1,4 +1,5 @@
-/* Evaluation of the shape program; see shape.h and engine/plan.h. All arithmetic is checked: shapes come from callers. */
+/* Evaluates the shape program; see shape.h and engine/plan.h. All arithmetic is checked for overflow, since shapes come
+ * from callers. */
 #include "runtime/shape.h"
 
 #include <stdio.h>

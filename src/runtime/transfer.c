@@ -1,4 +1,4 @@
-/* Inputs to the device and results back; see transfer.h. */
+/* Copies of inputs and results; see transfer.h. */
 #include "runtime/transfer.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Running a frame; see walk.h. Straight stretches are one call each; control flow reads its scalars on the host. */
+/* Runs a frame; see walk.h. Each segment is one list launch; the host reads the scalars of control flow. */
 #define _GNU_SOURCE
 #include "runtime/walk.h"
 

@@ -1,23 +1,23 @@
-/* Running a frame: launches its lists, and decides what control flow decides. */
+/* Runs a frame: launches its lists and evaluates its control flow. */
 #ifndef IG_RUNTIME_WALK_H
 #define IG_RUNTIME_WALK_H
 
 #include "runtime/frame.h"
 
-/* Calls and time of one step of the plan. */
+/* Calls and time of one plan step. */
 struct ig_step_time {
     uint64_t calls, nanoseconds;
 };
 
 struct ig_walk {
     const struct ig_plan *plan;
-    const int64_t *slots; /* the shape program's numbers */
+    const int64_t *slots; /* values of the shape program */
     struct ig_device *device;
     struct ig_stream *stream;
-    void *scalars;              /* two lines of pinned host memory: for what is read, for what is written */
-    struct ig_step_time *times; /* by step of the plan; NULL: not asked for. Otherwise steps are launched one by one. */
-    struct ig_event **marks;    /* by which a device with a clock of its own measures: one more than steps */
-    uint64_t total;             /* nanoseconds of all steps so far */
+    void *scalars;              /* two cache lines of pinned host memory: for scalars read and scalars written */
+    struct ig_step_time *times; /* by plan step; NULL: not profiling. Otherwise steps are launched one by one */
+    struct ig_event **marks;    /* timed events, one more than steps, if the device has its own clock */
+    uint64_t total;             /* nanoseconds, all steps so far */
 };
 
 /* All ports are bound and the frame is placed. Allocates nothing. */
