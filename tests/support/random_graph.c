@@ -353,8 +353,8 @@ static ig_value step_scaled_product(struct random_maker *m, ig_value x) {
 
 const random_step random_plain_steps[] = {
     step_unary,        step_constant,       step_binary,          step_transpose,   step_transpose,
-    step_reshape,      step_reshape,        step_reduce,          step_slice,       step_pad,
-    step_concat,       step_gather,         step_broadcast,       step_matmul,      step_conv,
+    step_reshape,      step_reshape,        step_slice,           step_pad,         step_concat,
+    step_gather,       step_broadcast,      step_reduce,          step_matmul,      step_conv,
     step_conv,         step_pool,           step_heads,           step_normed_conv, step_behind_views,
     step_behind_views, step_scaled_product, step_transposed_conv,
 };

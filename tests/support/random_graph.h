@@ -18,10 +18,11 @@ struct random_maker {
     int64_t sizes[RANDOM_SYMBOLS]; /* of the symbols, where elements are counted */
     IG_VEC(ig_value) pool;         /* f32 */
     int initializers;
+    bool empty;           /* symbols may be 0 */
     int64_t max_elements; /* of a value */
     bool whole;           /* inputs and weights are small whole numbers */
     bool exact;           /* all results so far are, and are computed without rounding: see random_network.h */
-    bool narrow;          /* operands of products may be rounded */
+    int64_t largest;      /* whole number up to which all are exact in the precision */
 };
 
 /* 0 … count - 1 */
@@ -37,6 +38,8 @@ ig_value random_clamp(struct random_maker *m, ig_value v);
 /* Makes a value of x, or gives x back where the step does not apply. */
 typedef ig_value (*random_step)(struct random_maker *m, ig_value x);
 
+/* The first of them add nothing up. */
+enum { RANDOM_PLAIN_MOVES = 12 };
 /* Those on whose results every rewrite is exact if numbers are small and whole. */
 extern const random_step random_plain_steps[];
 extern const int random_plain_step_count;

@@ -34,10 +34,18 @@ static int64_t odd_size(struct random_maker *m) {
     return odd_sizes[random_pick(m, random_pick(m, 3) ? 8 : ODD_SIZES)];
 }
 
+/* Sums of `count` products or numbers, each of at most `each`, of either sign where `mixed`: four deviations then. */
+static void sum_up(struct random_maker *m, int64_t count, int64_t each, bool mixed) {
+    double size = mixed ? 4 * sqrt((double)count) * (double)each : (double)count * (double)each;
+    if (size > (double)m->largest) m->exact = false;
+}
+
 /* Of a product, so that results are about as large as what went in. */
 static ig_value settled(struct random_maker *m, ig_value y, int64_t depth) {
-    if (m->narrow) m->exact = false;
     if (!m->exact) y = map2(m, IG_OP_mul, y, scalar(m, 1 / sqrt((double)(depth > 0 ? depth : 1))));
+    if (m->exact && random_pick(m, 3)) { /* unlike a clamp, it hides no error */
+        return map2(m, IG_OP_sub, map2(m, IG_OP_mod, y, scalar(m, 17)), scalar(m, 8));
+    }
     return random_pick(m, 4) && !m->exact ? y : random_clamp(m, y);
 }
 
@@ -55,6 +63,7 @@ static ig_value step_wide_matmul(struct random_maker *m, ig_value x) {
     ig_value w = random_weights(m, batches + 2, dims);
     ig_value y = ig_build_matmul(m->g, x, w, INGOT_F32);
     if (random_pick(m, 2)) y = map2(m, IG_OP_add, y, random_weights(m, 1, &dims[batches + 1]));
+    sum_up(m, k, 6, true);
     return settled(m, y, k);
 }
 
@@ -68,7 +77,9 @@ static ig_value step_own_matmul(struct random_maker *m, ig_value x) {
     ig_value t = ig_build_transpose(m->g, x, perm);
     bool first = random_pick(m, 2);
     ig_value y = ig_build_matmul(m->g, first ? x : t, first ? t : x, INGOT_F32);
-    return settled(m, y, random_size(m, type.dim[type.rank - (first ? 1 : 2)]));
+    int64_t depth = random_size(m, type.dim[type.rank - (first ? 1 : 2)]);
+    sum_up(m, depth > 130 ? depth : 130, 64, false); /* it may be a symbol */
+    return settled(m, y, depth);
 }
 
 /* All but the first axes merged, then a product with a matrix, perhaps from the left. */
@@ -84,6 +95,7 @@ static ig_value step_gemm(struct random_maker *m, ig_value x) {
     int64_t sizes[2] = {k, odd_size(m)}, turned[2] = {sizes[1], k};
     static const int64_t swap[] = {1, 0};
     bool left = random_pick(m, 4) == 0;
+    sum_up(m, k, 6, true);
     if (left)
         return settled(
             m, ig_build_matmul(m->g, random_weights(m, 2, turned), ig_build_transpose(m->g, x, swap), INGOT_F32), k);
@@ -142,6 +154,7 @@ static ig_value general_conv(struct random_maker *m, ig_value x, const struct wi
                               ig_attr_of_ints(dims + 2, spatial),
                               ig_attr_of_int(IG_MATH_EXACT)};
     ig_value in[3] = {x, random_weights(m, rank, dims), random_weights(m, 1, dims)};
+    sum_up(m, depth, 6, true);
     return settled(m, ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)random_pick(m, 2), 1, attrs, NULL), depth);
 }
 
@@ -204,7 +217,9 @@ static ig_value step_wide_pool(struct random_maker *m, ig_value x) {
         attrs[7] = ig_attr_of_int(random_pick(m, 2));
         m->exact = false;
         return ig_build_node(m->g, IG_OP_pool_avg, &x, 1, 1, attrs, NULL);
-    case 1: return random_clamp(m, ig_build_node(m->g, IG_OP_pool_sum, &x, 1, 1, attrs, NULL));
+    case 1:
+        sum_up(m, 343, 8, false);
+        return random_clamp(m, ig_build_node(m->g, IG_OP_pool_sum, &x, 1, 1, attrs, NULL));
     case 2:
         if (!m->exact) break;
         attrs[6] = ig_attr_of_int(random_pick(m, 2));
@@ -237,7 +252,9 @@ static ig_value step_wide_reduce(struct random_maker *m, ig_value x) {
     switch (random_pick(m, 5)) {
     case 0: m->exact = false; return ig_build_reduce(m->g, IG_OP_reduce_mean, x, axes, count);
     case 1: return m->exact ? ig_build_reduce(m->g, IG_OP_reduce_prod, ig_map1(m->g, IG_OP_sign, x), axes, count) : x;
-    case 2: return random_clamp(m, ig_build_reduce(m->g, IG_OP_reduce_sum, x, axes, count));
+    case 2:
+        sum_up(m, m->max_elements, 8, false);
+        return random_clamp(m, ig_build_reduce(m->g, IG_OP_reduce_sum, x, axes, count));
     case 3: return ig_build_reduce(m->g, IG_OP_reduce_max, x, axes, count);
     default: return ig_build_reduce(m->g, IG_OP_reduce_min, x, axes, count);
     }
@@ -375,6 +392,7 @@ static ig_value step_scan(struct random_maker *m, ig_value x) {
     if (rank == 0) return x;
     struct ig_attr attrs[] = {ig_attr_of_int(random_pick(m, rank)), ig_attr_of_int(random_pick(m, 2)),
                               ig_attr_of_int(random_pick(m, 2))};
+    sum_up(m, m->max_elements, 8, false);
     if (random_pick(m, 3) || !m->exact)
         return random_clamp(m, ig_build_node(m->g, IG_OP_cumsum, &x, 1, 1, attrs, NULL));
     x = ig_map1(m->g, IG_OP_sign, x);
@@ -450,6 +468,7 @@ static ig_value step_positions(struct random_maker *m, ig_value x) {
     int64_t size;
     if (t.rank == 0 || !m->exact) return x;
     int axis = (int)random_pick(m, t.rank);
+    if (m->empty && !is_const(m, t.dim[axis], &size)) return x;
     struct ig_attr best[] = {ig_attr_of_int(axis), ig_attr_of_int(random_pick(m, 2))};
     if (random_pick(m, 2)) {
         ig_value at = ig_build_node(g, random_pick(m, 2) ? IG_OP_argmax : IG_OP_argmin, &x, 1, 1, best, NULL);
@@ -483,6 +502,95 @@ static ig_value step_indexed(struct random_maker *m, ig_value x) {
                               ig_attr_of_int(random_pick(m, 2) ? IG_SCATTER_ADD : IG_SCATTER_MAX)};
     if (random_pick(m, 2)) return ig_build_node(g, IG_OP_gather_elements, in, 2, 1, attrs, NULL);
     return random_clamp(m, ig_build_node(g, IG_OP_scatter_elements, in, 3, 1, attrs, NULL));
+}
+
+/* ---- Other types --------------------------------------------------------------------------------------------------------- */
+
+/* Bytes multiplied, as quantised networks do it: by weights, or by a part of themselves. */
+static ig_value step_bytes(struct random_maker *m, ig_value x) {
+    struct ig_graph *g = m->g;
+    struct ig_type t = type_of(m, x);
+    int64_t k;
+    if (t.rank < 2 || !m->exact || !is_const(m, t.dim[t.rank - 1], &k) || k == 0) return x;
+    bool is_signed = random_pick(m, 2);
+    ig_value shifted = is_signed ? x : map2(m, IG_OP_add, x, scalar(m, 8));
+    ig_value a = random_pick(m, 2) ? ig_build_cast_saturating(g, shifted, is_signed ? INGOT_I8 : INGOT_U8)
+                                   : ig_build_cast(g, shifted, is_signed ? INGOT_I8 : INGOT_U8);
+    int64_t dims[2] = {k, odd_size(m)};
+    ig_value b = ig_build_cast(g, random_weights(m, 2, dims), INGOT_I8);
+    ig_value y = ig_build_matmul(g, a, b, INGOT_I32);
+    if (random_pick(m, 2)) y = ig_map2(g, IG_OP_add, y, ig_build_cast(g, random_weights(m, 1, &dims[1]), INGOT_I32));
+    if (random_pick(m, 2)) return to_float(m, ig_map2(g, IG_OP_mod, y, ig_build_scalar_int(g, INGOT_I32, 13)));
+    return random_clamp(m, to_float(m, y));
+}
+
+/* A part in a narrow type, or in double precision, whatever the engine's. */
+static ig_value step_typed(struct random_maker *m, ig_value x) {
+    static const enum ingot_dtype types[] = {INGOT_F16, INGOT_BF16, INGOT_F64, INGOT_F16};
+    struct ig_graph *g = m->g;
+    struct ig_type t = type_of(m, x);
+    int64_t k, axes[MAX_RANK];
+    enum ingot_dtype type = types[random_pick(m, 4)];
+    ig_value y = ig_build_cast(g, x, type);
+    if (!m->exact || !m->whole) return x;
+    switch (random_pick(m, 4)) {
+    case 0:
+        if (t.rank < 2 || !is_const(m, t.dim[t.rank - 1], &k) || k == 0 || k > 129) return x;
+        int64_t dims[2] = {k, odd_size(m)};
+        y = ig_build_matmul(g, y, ig_build_cast(g, random_weights(m, 2, dims), type),
+                            type == INGOT_F64 ? type : INGOT_F32);
+        sum_up(m, k, 6, true);
+        return settled(m, to_float(m, y), k);
+    case 1:
+        if (t.rank == 0) return x;
+        y = ig_build_reduce(g, random_pick(m, 2) ? IG_OP_reduce_max : IG_OP_reduce_min, y, axes,
+                            random_axes(m, t.rank, axes));
+        break;
+    case 2: y = ig_map2(g, IG_OP_max, ig_map1(g, IG_OP_neg, y), ig_build_scalar(g, type, 1)); break;
+    default: y = ig_map2(g, IG_OP_add, y, ig_build_scalar(g, type, 2)); break;
+    }
+    return random_clamp(m, to_float(m, y));
+}
+
+/* Weights that are no constants: some of the samples themselves. */
+static ig_value step_own_conv(struct random_maker *m, ig_value x) {
+    struct ig_graph *g = m->g;
+    struct ig_type t = type_of(m, x);
+    struct window w;
+    int64_t channels, size;
+    if (t.rank < 3 || t.rank > 4 || !is_const(m, t.dim[1], &channels) || channels == 0) return x;
+    if (m->empty && !is_const(m, t.dim[0], &size)) return x;
+    if (!random_window(m, &t, false, &w)) return x;
+    ig_value filter = x;
+    for (int i = 2; i < t.rank; i++) {
+        if (!is_const(m, t.dim[i], &size)) return x;
+        if (w.kernel[i - 2] > size) return x;
+        filter = ig_build_slice_axis(g, filter, i, random_dim(m, 0), random_dim(m, w.kernel[i - 2]), 1);
+    }
+    filter = ig_build_slice_axis(g, filter, 0, random_dim(m, 0), random_dim(m, 1), 1);
+    int64_t outputs = 1 + random_pick(m, 3), depth = channels;
+    ig_dim dims[5] = {random_dim(m, outputs)};
+    for (int i = 1; i < t.rank; i++) {
+        dims[i] = ig_type_of(g, filter)->dim[i];
+        if (i > 1) depth *= w.kernel[i - 2];
+    }
+    filter = ig_build_broadcast(g, filter, dims, t.rank);
+    if (random_pick(m, 2)) filter = ig_map1(g, IG_OP_neg, filter);
+    int spatial = t.rank - 2;
+    struct ig_attr attrs[] = {ig_attr_of_ints(w.strides, spatial),
+                              ig_attr_of_ints(w.dilations, spatial),
+                              ig_attr_of_dims(w.before, spatial),
+                              ig_attr_of_dims(w.after, spatial),
+                              ig_attr_of_int(1),
+                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(0),
+                              ig_attr_of_int(0),
+                              ig_attr_of_int(outputs),
+                              ig_attr_of_ints(w.kernel, spatial),
+                              ig_attr_of_int(IG_MATH_EXACT)};
+    ig_value in[2] = {x, filter};
+    sum_up(m, depth, 64, false);
+    return settled(m, ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, NULL), depth);
 }
 
 /* ---- Movement ------------------------------------------------------------------------------------------------------------ */
@@ -547,11 +655,11 @@ static ig_value step_three_axes(struct random_maker *m, ig_value x) {
 }
 
 static const random_step wide_steps[] = {
-    step_wide_matmul, step_wide_matmul, step_own_matmul, step_gemm,      step_wide_conv,
-    step_wide_conv,   step_wide_conv,   step_residual,   step_wide_pool, step_wide_reduce,
-    step_softmax,     step_layer_norm,  step_activation, step_attention, step_attention,
-    step_scan,        step_recurrence,  step_integers,   step_integers,  step_positions,
-    step_indexed,     step_wide_pad,    step_repeat,     step_split,     step_three_axes};
+    step_wide_matmul, step_wide_matmul, step_own_matmul, step_gemm,        step_wide_conv,  step_wide_conv,
+    step_wide_conv,   step_residual,    step_wide_pool,  step_wide_reduce, step_softmax,    step_layer_norm,
+    step_activation,  step_attention,   step_attention,  step_scan,        step_recurrence, step_bytes,
+    step_typed,       step_own_conv,    step_integers,   step_integers,    step_positions,  step_indexed,
+    step_wide_pad,    step_repeat,      step_split,      step_three_axes};
 enum { WIDE_STEPS = sizeof wide_steps / sizeof *wide_steps };
 
 /* ---- Networks ------------------------------------------------------------------------------------------------------------ */
@@ -589,19 +697,22 @@ static random_step choose_step(struct random_maker *m, bool sequence) {
         return sequence ? sequence_steps[random_pick(m, sizeof sequence_steps / sizeof *sequence_steps)]
                         : picture_steps[random_pick(m, sizeof picture_steps / sizeof *picture_steps)];
     case 1: return wide_steps[random_pick(m, WIDE_STEPS)];
-    default: return random_plain_steps[random_pick(m, random_plain_step_count)];
+    default:
+        return random_plain_steps[random_pick(m, m->largest < 1 << 24 ? RANDOM_PLAIN_MOVES : random_plain_step_count)];
     }
 }
 
 void random_network(struct random_maker *m, int steps) {
-    bool sequence = random_pick(m, 3) == 0;
+    bool sequence = random_pick(m, 3) == 0, staying = m->exact && random_pick(m, 4);
     for (int i = 0; i < 2; i++)
         IG_PUSH(m->job, &m->pool, random_input(m, i ? "y" : "x", sequence));
     for (int i = 0; i < steps; i++) {
         ig_value x = m->pool.at[random_pick(m, 4) ? m->pool.count - 1 : (uint32_t)random_pick(m, m->pool.count)], y = x;
         bool exact = m->exact;
-        for (int tries = 0; tries < 8 && y == x; tries++)
+        for (int tries = 0; tries < 8 && (y == x || (staying && !m->exact)); tries++) {
+            m->exact = exact;
             y = choose_step(m, sequence)(m, x);
+        }
         if (random_elements(m, ig_type_of(m->g, y)) <= m->max_elements && ig_type_of(m->g, y)->rank <= MAX_RANK) {
             IG_PUSH(m->job, &m->pool, y);
         } else {
