@@ -1,4 +1,4 @@
-/* The rules of a plan, table by table. See check.h and plan.h, where the tables are described. */
+/* The rules of a plan, table by table. See check.h; plan.h describes the tables. */
 #include "engine/check.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * The engine file: sections behind a fixed header (format.h), written whole or not at all, read without trust.
+ * The engine file: sections behind a fixed header (format.h), created atomically and read as untrusted input.
  */
 #ifndef IG_ENGINE_ENGINE_H
 #define IG_ENGINE_ENGINE_H
@@ -7,36 +7,36 @@
 #include "base/file.h"
 #include "engine/plan.h"
 
-/* Where an engine goes: a file that appears whole or not at all, or memory. */
+/* The destination of an engine: a file that is created atomically, or memory. */
 struct ig_engine_sink {
     void *user;
     enum ingot_status (*write)(void *user, const void *data, size_t size, struct ingot_error *error);
-    /* Overwrites bytes written before. */
+    /* Overwrites bytes that were written before. */
     enum ingot_status (*patch)(void *user, uint64_t offset, const void *data, size_t size, struct ingot_error *error);
 };
 
 struct ig_engine_image {
     const char *target;         /* "cpu:x86-64-v4" */
-    uint64_t required_features; /* IG_CPU_* bits that the code needs (base/cpu.h) */
+    uint64_t required_features; /* the IG_CPU_* features that the code needs (base/cpu.h) */
     struct ig_plan plan;
     const void *code;
     size_t code_size;
-    /* Weights are produced one at a time, so that the writer never holds them all: weight i lies at the 64-byte aligned
-     * offset weight_offsets[i] (ascending, not overlapping), has weight_sizes[i] bytes, and is filled by
-     * weight_fill(user, i, &data, error), whose data stay valid until the next call. */
+    /* Weights are produced one at a time, so that the writer never holds all of them. Weight i has weight_sizes[i]
+     * bytes at the 64-byte aligned offset weight_offsets[i] (ascending, not overlapping). weight_fill(user, i, &data,
+     * error) computes it; the data stay valid until the next call. */
     uint32_t n_weights;
     const uint64_t *weight_offsets, *weight_sizes;
     enum ingot_status (*weight_fill)(void *user, uint32_t index, const void **out_data, struct ingot_error *error);
     void *weight_user;
-    const char *recipes;     /* the constant part of the graph, text form */
+    const char *recipes;     /* the constant subgraph that weights are computed from, in text form */
     const char *explanation; /* JSON */
 };
-/* The bytes depend on the image alone. A plan that breaks its own rules is INGOT_INTERNAL, not a file. */
+/* Deterministic: the bytes depend on the image alone. A plan that breaks its rules gives INGOT_INTERNAL. */
 enum ingot_status ig_engine_write(const struct ig_engine_image *image, const struct ig_engine_sink *sink,
                                   const struct ingot_allocator *allocator, struct ingot_error *error);
 
 struct ig_engine_file {
-    struct ig_mapping mapping; /* .data NULL where loaded from the caller's memory */
+    struct ig_mapping mapping; /* .data is NULL if loaded from the caller's memory */
     const unsigned char *data;
     size_t size;
     const char *target;
@@ -46,18 +46,18 @@ struct ig_engine_file {
     size_t code_size;
     const unsigned char *weights;
     size_t weights_size;
-    const uint64_t *weight_checksums; /* of each chunk of them */
-    const char *recipes;              /* terminated */
-    const char *explanation;          /* terminated */
+    const uint64_t *weight_checksums; /* one per IG_ENGINE_CHUNK bytes of weights */
+    const char *recipes;              /* NUL-terminated */
+    const char *explanation;          /* NUL-terminated */
 };
-/* Checks the header, every offset, every checksum that `verify` asks for, and every index and rule of the plan, so that
- * following it cannot leave the buffers. */
+/* Checks the header, all offsets, the checksums that `verify` selects, and every index and rule of the plan, so that no
+ * access that follows the plan can leave its buffers. */
 enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, struct ig_engine_file *out_file,
                                  struct ingot_error *error);
 enum ingot_status ig_engine_open_memory(const void *data, size_t size, enum ingot_verify verify,
                                         struct ig_engine_file *out_file, struct ingot_error *error);
 void ig_engine_close(struct ig_engine_file *file);
-/* The check that INGOT_VERIFY_LATER put off. */
+/* The check that INGOT_VERIFY_LATER defers. */
 enum ingot_status ig_engine_check_weights(const struct ig_engine_file *file, struct ingot_error *error);
 
 #endif

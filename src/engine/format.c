@@ -1,4 +1,4 @@
-/* The rules that writer and reader share. See format.h. */
+/* The rules of the format that the writer and the reader share. See format.h. */
 #include "engine/format.h"
 
 const struct ig_part_rule ig_part_rules[IG_PART_COUNT] = {

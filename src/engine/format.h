@@ -5,12 +5,12 @@
  *
  * The header is a fixed struct, little-endian, and ends with its own checksum. A part is one array of fixed-size
  * records (bytes, for texts, code and weights). Parts lie in the order of `enum ig_part`, each at the first multiple of
- * its alignment after the one before; what lies between is zero; the last one ends the file. So there is one valid place
- * for everything, and no byte of a file that is not covered: by the header's checksum, by a part's, by the checksum of
- * the chunk of weights that it is in, or by having to be zero.
+ * its alignment after the previous one; padding is zero; the last part ends the file. So every offset has exactly one
+ * valid value, and every byte of a file is covered: by the header's checksum, by a part's, by the checksum of its chunk
+ * of weights, or by having to be zero.
  *
- * Weights have a checksum per chunk, itself a part, because they are written as they are computed and may be checked
- * apart from the rest (enum ingot_verify). Checksums are XXH3, 64 bits: they find damage, not malice.
+ * Weights have one checksum per chunk, stored in a part of their own, because they are written as they are computed and
+ * may be verified separately (enum ingot_verify). Checksums are XXH3, 64 bits: they detect damage, not malice.
  */
 #ifndef IG_ENGINE_FORMAT_H
 #define IG_ENGINE_FORMAT_H
@@ -21,18 +21,18 @@
 #error "engines are used as they lie in the file, which is little-endian"
 #endif
 
-/* As in PNG: the first byte is no text, and a transfer that changes line ends is noticed. */
+/* As in PNG: the first byte is not text, and a transfer that converts line endings is detected. */
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
-/* Counts up with every change of this file or plan.h. There is no reading of older ones: engines are built again. */
+/* Incremented with every change of this file or plan.h. There is no backward compatibility: engines are rebuilt. */
 #define IG_ENGINE_FORMAT 5u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
-#define IG_ENGINE_CHUNK ((size_t)1 << 20) /* of weights, under one checksum */
+#define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */
 
 enum ig_part {
     IG_PART_STRINGS,
-    IG_PART_TENSORS, /* inputs and outputs of all plans */
+    IG_PART_TENSORS, /* inputs and outputs of all subplans */
     IG_PART_SYMBOLS,
     IG_PART_SHAPE_PROGRAM,
     IG_PART_SUBPLANS,
@@ -53,7 +53,7 @@ enum ig_part {
 
 struct ig_part_rule {
     const char *name;
-    uint32_t record; /* bytes */
+    uint32_t record; /* bytes per record */
     uint32_t alignment;
 };
 extern const struct ig_part_rule ig_part_rules[IG_PART_COUNT];
@@ -67,12 +67,12 @@ struct ig_engine_header {
     char magic[IG_ENGINE_MAGIC_SIZE];
     uint32_t format;
     uint32_t header_size;
-    char producer[32]; /* "ingot 0.1.0"; terminated, the rest zero, as the next */
+    char producer[32]; /* "ingot 0.1.0"; zero-padded and NUL-terminated, like `target` */
     char target[64];
     uint64_t file_size;
     uint64_t required_features; /* IG_CPU_* */
     struct ig_part_entry parts[IG_PART_COUNT];
-    uint64_t checksum; /* of all before it */
+    uint64_t checksum; /* of all bytes before it */
 };
 
 _Static_assert(sizeof(struct ig_engine_header) == 136 + 24 * IG_PART_COUNT, "no padding in the header");
@@ -82,7 +82,7 @@ _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) 
 _Static_assert(sizeof(struct ig_plan_step) == 56 && sizeof(struct ig_plan_kernel) == 112, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 56, "no padding in records");
 
-/* The first place for a part that comes after `end`; false where it does not fit in 64 bits. */
+/* The first valid offset after `end` for a part; false if it does not fit in 64 bits. */
 bool ig_part_place(enum ig_part part, uint64_t end, uint64_t *out_offset);
 
 #endif

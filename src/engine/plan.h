@@ -1,7 +1,7 @@
 /*
- * The plan: what the runtime follows. Flat arrays of fixed-size little-endian records, indices instead of pointers, so
- * that the section in the file is used as it lies after one validation. The compiler fills an ig_plan; the runtime sees
- * the same struct with its arrays pointing into the mapped file.
+ * The plan: the program that the runtime executes. Flat arrays of fixed-size little-endian records with indices instead
+ * of pointers, so that after one validation they are used in place. The compiler fills an ig_plan; the runtime's has
+ * its arrays pointing into the mapped file.
  */
 #ifndef IG_ENGINE_PLAN_H
 #define IG_ENGINE_PLAN_H
@@ -13,9 +13,9 @@
 
 #define IG_PLAN_NONE UINT32_MAX
 
-/* A string: offset into the plan's string table, terminated there. */
+/* Offset of a NUL-terminated string in the plan's string table. */
 typedef uint32_t ig_plan_string;
-/* A number of the current shapes: index into the slots that the shape program fills. */
+/* Index of a number that depends on the shapes: one of the slots that the shape program fills. */
 typedef uint32_t ig_slot;
 
 /* Slots 0 … n_symbols-1 are the symbols; instruction i fills slot n_symbols + i. */
@@ -27,23 +27,23 @@ struct ig_shape_instr {
     int64_t value; /* CONST */
 };
 
-/* What a plan took to be equal, and its kernels rely on: shapes for which the slots differ are refused. */
+/* An equality that the plan assumes and its kernels rely on: shapes for which the slots differ are refused. */
 struct ig_plan_check {
     ig_slot a, b;
     ig_plan_string text; /* "n == m" */
 };
 
-/* How a symbol gets its value: dim `axis` of input `input`, or, where axis is IG_PLAN_NONE, element `element` of the
+/* The source of a symbol's value: dim `axis` of input `input` or, if axis is IG_PLAN_NONE, element `element` of the
  * integer input `input` (read on the host when a run begins). */
 struct ig_plan_symbol {
     ig_plan_string name;
     uint32_t input;
     uint32_t axis;
     uint32_t element;
-    int64_t lo, hi; /* the range the engine was built for */
+    int64_t lo, hi; /* the range that the engine was built for */
 };
 
-struct ig_plan_tensor { /* an input or output of the engine */
+struct ig_plan_tensor { /* input or output of a subplan */
     ig_plan_string name;
     uint32_t dtype, rank;
     uint32_t buffer;
@@ -52,33 +52,37 @@ struct ig_plan_tensor { /* an input or output of the engine */
 };
 
 enum ig_plan_buffer_kind {
-    IG_PLAN_ARENA,  /* planned memory, live from step `first` to step `last` */
-    IG_PLAN_INPUT,  /* index: of the plan's input; bound memory, read only */
-    IG_PLAN_OUTPUT, /* index: of the plan's output */
+    IG_PLAN_ARENA,  /* in the arena, live from step `first` to step `last` */
+    IG_PLAN_INPUT,  /* index: the plan's input; bound memory, read-only */
+    IG_PLAN_OUTPUT, /* index: the plan's output; bound memory */
     IG_PLAN_WEIGHT, /* index: byte offset / 64 into the weights section */
-    IG_PLAN_ALIAS,  /* the memory of buffer `index` (a reshape, a part), at byte offset slot `offset` */
+    IG_PLAN_ALIAS,  /* memory of buffer `index` (a reshape, a part) at byte offset slot `offset` */
 };
-/* An arena's or output's is written by the first step that touches it, and by no other: runtimes may change the order of steps. */
+/* The first step that uses an ARENA or OUTPUT buffer writes it, and no other step does. Runtimes rely on this to
+ * reorder steps. */
 struct ig_plan_buffer {
     uint32_t kind;
     uint32_t index;
     ig_slot bytes;
     ig_slot offset;       /* ALIAS; else IG_PLAN_NONE */
-    uint32_t first, last; /* ARENA: steps between which it is live, both included */
+    uint32_t first, last; /* ARENA: first and last live step, inclusive */
 };
 
 enum ig_plan_step_kind {
     IG_STEP_KERNEL, /* kernel(bufs, dims, tiles) */
-    IG_STEP_COPY,   /* buffer operand 0 to operand 1: what is an input or a constant and an output too */
-    IG_STEP_IF,     /* operand 0: the condition (bool); then plan `a` or plan `b`; the rest as below */
-    IG_STEP_LOOP,   /* operands 0, 1: trip (i64; IG_PLAN_NONE: unbounded), condition (bool; IG_PLAN_NONE: true); body
-                       plan `a`; n_carried */
+    IG_STEP_COPY,   /* copies operand 0 to operand 1: for outputs that are an input or a constant */
+    /* Operand 0: condition (bool); runs plan `a` if true, else plan `b`. See below for the other operands. */
+    IG_STEP_IF,
+    /* Operands 0, 1: trip count (i64; IG_PLAN_NONE: unbounded), condition (bool; IG_PLAN_NONE: true); body plan `a`;
+     * n_carried. */
+    IG_STEP_LOOP,
 };
 /*
- * Operands are buffer numbers in the plan's operand table. KERNEL: the kernel's buffers in order. IF: condition,
- * captures…, results…; both plans have inputs captures and outputs results. LOOP: trip, condition, initial carried…,
- * captures…, final carried…, scanned…; the body has inputs iteration i64, condition bool, carried…, captures… and outputs
- * condition, carried…, scanned… (one slice).
+ * Operands are buffer numbers in the plan's operand table.
+ *  - KERNEL: the kernel's buffers in order.
+ *  - IF: condition, captures…, results…; both plans have the captures as inputs and the results as outputs.
+ *  - LOOP: trip count, condition, initial carried…, captures…, final carried…, scanned…; the body has the inputs
+ *    iteration (i64), condition (bool), carried…, captures… and the outputs condition, carried…, scanned… (one slice).
  */
 struct ig_plan_step {
     uint32_t kind;
@@ -86,36 +90,38 @@ struct ig_plan_step {
     uint32_t operands, n_operands; /* first index into the operand table; count */
     uint32_t dims, n_dims;         /* first index into the dim table (slots); count */
     ig_slot tiles, scratch, work;
-    uint32_t a, b;                /* plans of bodies */
-    uint32_t n_inputs, n_carried; /* IF: captures; LOOP: captures, carried */
-    ig_plan_string label;         /* the regions' ONNX nodes, for profiles */
+    uint32_t a, b;                /* subplans of the bodies */
+    uint32_t n_inputs, n_carried; /* IF: number of captures; LOOP: number of captures, of carried values */
+    ig_plan_string label;         /* ONNX nodes of the region, for profiles */
 };
 
 struct ig_plan_kernel {
-    uint64_t entry;    /* offset into the code section: of the function; CUDA: of the cubin that holds it */
-    uint64_t portable; /* CUDA: offset of its PTX, a terminated text; UINT64_MAX: there is none */
+    /* Offset in the code section: CPU: of the function; CUDA: of the cubin that contains it. */
+    uint64_t entry;
+    uint64_t portable; /* CUDA: offset of its PTX, NUL-terminated; UINT64_MAX: none */
     ig_plan_string name;
     ig_plan_string fingerprint;
     ig_plan_string tactic;
-    uint32_t threads;      /* CUDA: of a block */
-    uint32_t shared_bytes; /* CUDA: dynamic shared memory of a block */
-    uint32_t waits; /* CUDA: 1 where it waits for the kernel before it by itself, so that it may be started early */
+    uint32_t threads;      /* CUDA: threads per block */
+    uint32_t shared_bytes; /* CUDA: bytes of dynamic shared memory per block */
+    uint32_t waits;        /* CUDA: 1: waits for the preceding kernel itself, so that it may start early */
     uint32_t
         library; /* CUDA: not code of its own (entry is 0, portable UINT64_MAX) but call number library-1 of the table;
                          its operands and dims are those of the call. 0: code */
-    uint32_t lasting; /* CUDA: 1 where a block does tiles until none is left, and there need not be more blocks than the
-                         GPU has multiprocessors; 0 where it is given as many as there are tiles */
-    uint32_t n_maps;  /* CUDA: tensor maps, which it gets behind its other parameters */
-    struct ig_tensor_map maps[IG_MOST_TENSOR_MAPS]; /* those beyond n_maps are zero */
+    /* CUDA: 1: persistent blocks, each taking tiles until none is left; one per multiprocessor is enough. 0: one block
+     * per tile. */
+    uint32_t lasting;
+    uint32_t n_maps;                                /* CUDA: tensor maps, passed after the other parameters */
+    struct ig_tensor_map maps[IG_MOST_TENSOR_MAPS]; /* entries from n_maps on are zero */
     uint32_t reserved;
 };
 
-/* One plan: the engine's main one, or a body of control flow (whose tensors name its inputs and outputs, and whose slots
- * are the main plan's: one shape program serves all). */
+/* The engine's main plan, or a body of control flow. A body's tensors are its inputs and outputs. All subplans share
+ * one shape program and its slots. */
 struct ig_subplan {
     uint32_t inputs, n_inputs; /* ranges of the tensor table */
     uint32_t outputs, n_outputs;
-    uint32_t buffers, n_buffers; /* ranges of the buffer table; operands count from the subplan's first buffer */
+    uint32_t buffers, n_buffers; /* ranges of the buffer table; operands are relative to the subplan's first buffer */
     uint32_t steps, n_steps;
     uint32_t checks,
         n_checks; /* a range of the check table: the main plan's hold when shapes are bound, a body's when it
@@ -134,13 +140,13 @@ struct ig_plan {
     const ig_slot *dims;
     const struct ig_plan_step *steps;
     const struct ig_plan_kernel *kernels;
-    const struct ig_library_call *calls; /* of libraries: base/library.h */
-    const struct ig_subplan *subplans;   /* 0: the main plan */
+    const struct ig_library_call *calls; /* of vendor libraries: base/library.h */
+    const struct ig_subplan *subplans;   /* subplan 0 is the main plan */
     const struct ig_plan_check *checks;
     const char *strings;
 };
 
-/* A CPU kernel's address type. */
+/* A CPU kernel's function type. */
 typedef void (*ig_cpu_kernel)(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Reading an engine. Nothing is copied: the plan's tables are used as they lie in the mapping. So everything is checked
- * before any of it is followed: header, places, checksums, then the plan's own rules (check.h).
+ * The engine reader. Nothing is copied: the plan's tables are used in place in the mapping. So everything is checked
+ * before any of it is followed: header, offsets, checksums, then the plan's own rules (check.h).
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
- * Writing an engine: the header's place, the parts in order, the header. Weights pass through a buffer of one chunk, so
- * that an engine of any size is written in a megabyte of memory and few calls.
+ * The engine writer: reserves the header, writes the parts in order, then the header. Weights pass through a buffer of
+ * one chunk, so that an engine of any size takes a megabyte of memory and few calls to write.
  */
 #include <string.h>
 
