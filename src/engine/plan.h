@@ -105,9 +105,9 @@ struct ig_plan_kernel {
     uint32_t threads;      /* CUDA: threads per block */
     uint32_t shared_bytes; /* CUDA: bytes of dynamic shared memory per block */
     uint32_t waits;        /* CUDA: 1: waits for the preceding kernel itself, so that it may start early */
-    uint32_t
-        library; /* CUDA: not code of its own (entry is 0, portable UINT64_MAX) but call number library-1 of the table;
-                         its operands and dims are those of the call. 0: code */
+    /* CUDA: 0: code. Else entry library-1 of the call table, whose operands and dims the kernel has; entry is 0 and
+     * portable UINT64_MAX. */
+    uint32_t library;
     /* CUDA: 1: persistent blocks, each taking tiles until none is left; one per multiprocessor is enough. 0: one block
      * per tile. */
     uint32_t lasting;
@@ -123,9 +123,8 @@ struct ig_subplan {
     uint32_t outputs, n_outputs;
     uint32_t buffers, n_buffers; /* ranges of the buffer table; operands are relative to the subplan's first buffer */
     uint32_t steps, n_steps;
-    uint32_t checks,
-        n_checks; /* a range of the check table: the main plan's hold when shapes are bound, a body's when it
-                                  is run */
+    /* range of the check table: the main plan's must hold when shapes are bound, a body's when it runs */
+    uint32_t checks, n_checks;
 };
 
 struct ig_plan {

@@ -1,6 +1,6 @@
 /*
- * Index arithmetic: see affine.h. Loop bounds are symbolic, so that floor((i*w + j) / w) is i for every w as soon as j
- * runs from 0 to w - 1.
+ * Canonical index arithmetic: see affine.h. Loop bounds are symbolic, so that floor((i*w + j) / w) simplifies to i for
+ * every w, given that j runs from 0 to w - 1.
  */
 #include "kernel/affine.h"
 

@@ -1,4 +1,5 @@
-/* Attention: the choice among its schedules, and the one that is always there. The problem is in attend_problem.c. */
+/* Attention: chooses among its schedules, and has the fallback that always applies. The problem is in
+ * attend_problem.c. */
 #include "kernel/attend.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /*
- * Causal masks: what becomes of a score, taken apart into the mask behind a diagonal and the rest, so that schedules can
- * leave out the keys that no query of theirs sees.
+ * Causal masks: splits the change of a score into the mask beyond a diagonal and the rest, so that schedules can skip
+ * keys that none of their queries sees.
  */
 #include <math.h>
 

@@ -1,4 +1,5 @@
-/* Attention: from a region to the problem (attend.h), and what is spliced into the loops of its schedules. */
+/* Attention: derives the problem (attend.h) from a region, and lowers what is spliced into the loops of its
+ * schedules. */
 #include <string.h>
 
 #include "ir/place.h"

@@ -1,4 +1,4 @@
-/* Contractions: the choice among the schedules and the libraries. What they solve is in contract_problem.c. */
+/* Contractions: chooses among the schedules and the vendor libraries. The problem is in contract_problem.c. */
 #include "kernel/contract.h"
 
 #include "kernel/cpu/contract.h"

@@ -1,10 +1,10 @@
 /*
  * Contractions: matrix products and convolutions as one problem, and what its schedules share.
  *
- * Every contraction is C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n]: for a matrix product as it stands, for a
- * convolution m are the output's positions, k the positions of the kernel and the channels under them, n the output's
- * channels, b images and groups. The problem says where elements of A and B are; the schedule decides
- * which of them are read where they lie and which are copied into panels first.
+ * Every contraction is C[b][m][n] = sum over k of A[b][m][k] * B[b][k][n]. A convolution is an implicit GEMM: m are
+ * output positions, k the kernel positions and the input channels, n the output channels, b images and groups. The
+ * problem says where elements of A and B lie; the schedule decides which are read in place and which are first copied
+ * into panels.
  */
 #ifndef IG_KERNEL_CONTRACT_H
 #define IG_KERNEL_CONTRACT_H
@@ -12,7 +12,7 @@
 #include "kernel/kernel.h"
 #include "kernel/lower.h"
 
-#define IG_CONTRACT_DEPTH 4 /* spatial axes (3 at most) and channels */
+#define IG_CONTRACT_DEPTH 4 /* up to 3 spatial axes, and channels */
 
 struct ig_contract {
     struct ig_graph *graph;
@@ -21,56 +21,55 @@ struct ig_contract {
     struct ig_loops *k;
     struct ig_lower lower;
     struct ig_kernel *kernel;
-    struct ig_node node;    /* the contraction */
-    enum ingot_dtype dtype; /* that it accumulates in */
-    int choice;             /* which of the schedule's candidates is asked for, from 0 */
-    int choices;            /* how many it has: set by the schedule */
+    struct ig_node node;    /* the contraction, copied */
+    enum ingot_dtype dtype; /* accumulator type */
+    int choice;             /* the candidate of the schedule to make, from 0 */
+    int choices;            /* the number of candidates; set by the schedule */
 
-    /* The problem. `depth` is split into axes, of which the last is the innermost. */
+    /* The problem. `depth` is the product of depth_dim[], the last of which is innermost. */
     ig_dim batch, rows, columns, depth;
     int depth_rank;
     ig_dim depth_dim[IG_CONTRACT_DEPTH];
-    bool packed;    /* B is in panels that the micro-kernel can use */
-    bool merged;    /* matmul: all axes of A but the last are rows */
+    bool packed;    /* B is in the micro-kernel's panel layout */
+    bool merged;    /* matmul: all axes of A but the last form the rows */
     int64_t groups; /* conv */
-    int spatial;    /* conv: number of spatial axes; 0: a matmul */
+    int spatial;    /* conv: number of spatial axes; 0: matmul */
 
-    /* The tile of results under the epilogue: element (row, column) of C lies in `tile` at tile_at. */
+    /* State during the epilogue: element (row, column) of C is `tile` at tile_at. */
     int tile;
     ig_x tile_at;
-    ig_x sum;                      /* the element itself, where it is in no tile; else IG_NO_X */
+    ig_x sum;                      /* the element itself, if it is not in a tile; else IG_NO_X */
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
-    ig_x linear; /* where that is in memory, in fewer terms than the index; IG_NO_X: follows from it */
-    bool astray; /* the epilogue asked for another element: the schedule does not fit */
+    ig_x linear;                   /* its offset in memory as a simpler expression than from the index, or IG_NO_X */
+    bool astray;                   /* the epilogue requested another element: the schedule does not apply */
 };
 
-/* Reads the region. False where it is no contraction that the schedules know. */
+/* Reads the region. False if it is no contraction that the schedules support. */
 bool ig_contract_init(struct ig_contract *c);
 
-/* The operands' elements, converted to c->dtype. b, m, n, depth[] are i64 expressions in range. */
+/* Elements of the operands, converted to c->dtype. b, m, n and depth[] are i64 expressions in range. */
 ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth);
 ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
 /* The index of C[b][m][n] in the contraction's output. */
 void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index);
-/* The whole of A's index in its operand, before borders are looked at (convolutions). */
+/* Where the window of output m begins in A's operand, ignoring borders (convolutions). */
 void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, ig_x *out_origin);
-/* True where windows may reach beyond the input. */
+/* May windows reach beyond the input? */
 bool ig_contract_padded(const struct ig_contract *c);
 
-/* The rest of the region over `rows` rows and `columns` columns of the tile, whose rows are nr elements apart. */
+/* Emits the rest of the region over `rows` x `columns` elements of the tile, whose row stride is nr elements. */
 void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows,
                           ig_x first_column, ig_x columns, int tile, ig_x tile_at, int nr);
 /* Stores the region's outputs at c->position, where the contraction's sum is element tile_at of `tile`. */
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at);
 
-/* Schedules (cpu/contract.h, cuda/contract.h) return false where they do not apply; then the kernel is as it was. One that
- * knows several ways sets c->choices and takes number c->choice of them, counted in the order of its cost model; where that
- * is beyond the last, it returns true at once. */
+/* Schedules (cpu/contract.h, cuda/contract.h) return false if they do not apply, and leave the kernel unchanged. A
+ * schedule with several candidates sets c->choices and makes number c->choice, in the order of its cost model; if that
+ * is past the last, it returns true at once. */
 typedef bool (*ig_contract_schedule)(struct ig_contract *c);
 enum { IG_CONTRACT_MOST_CHOICES = 24 };
-void ig_contract_plain(struct ig_contract *c); /* one element at a time (CUDA: a thread each); always applies */
+void ig_contract_plain(struct ig_contract *c); /* One element at a time (CUDA: per thread); always applies. */
 
-/* Shorthands. */
 static inline int64_t ig_contract_const(const struct ig_contract *c, ig_dim d, int64_t otherwise) {
     int64_t value;
     return ig_dim_is_const(c->graph->dims, d, &value) ? value : otherwise;

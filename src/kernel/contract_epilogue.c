@@ -1,8 +1,8 @@
 /*
- * What follows a contraction in its region, and the schedule that is always there.
+ * The epilogue of contractions, and the fallback schedule that always applies.
  *
  * The epilogue is ordinary loop IR over a tile of results: the contraction's value is a load from the tile (plus the
- * bias of a convolution), everything else is lowered from the graph at the tile's position in the output.
+ * bias of a convolution); everything else is lowered from the graph at the tile's position in the output.
  */
 #include <string.h>
 

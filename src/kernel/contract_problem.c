@@ -1,4 +1,4 @@
-/* Contractions: from a region to the problem that the schedules solve. See contract.h. */
+/* Contractions: derives the problem that the schedules solve from a region. See contract.h. */
 #include "kernel/contract_problem.h"
 
 ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {

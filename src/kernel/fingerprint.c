@@ -1,6 +1,6 @@
 /*
  * The canonical text of a region: everything that its kernel's text depends on, and nothing else. Values are numbered
- * in order of appearance; dims appear as the expressions they are, because a kernel gets its dims as arguments.
+ * in order of appearance; dims appear as expressions, because a kernel gets their values as arguments.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * From region to kernel: picks the family's schedule and fills in what all families have in common.
+ * From region to kernel: selects the family's schedule and fills in what all families share.
  */
 #include "kernel/kernel.h"
 

@@ -1,6 +1,6 @@
 /*
- * Building loop IR: hash-consed expressions with the simplifications that need no knowledge of ranges (those of index
- * arithmetic are in affine.c), buffers, and statements.
+ * Builds loop IR: hash-consed expressions with the simplifications that need no ranges (those of index arithmetic are
+ * in affine.c), buffers, and statements.
  */
 #include "kernel/affine.h"
 

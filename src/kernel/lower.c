@@ -1,7 +1,7 @@
 /*
  * From graph to expressions: see lower.h. One function per view operator, in a table by operator; elementwise operators
- * map one to one. Every load that is built here is safe wherever the loops around its variables run: indices that are
- * data or may fall outside are clamped first, and inputs that may be empty are marked so.
+ * map one to one. Every load built here is safe wherever the loops around its variables run: indices that are data or
+ * may be out of range are clamped first, and inputs that may be empty are marked.
  */
 #include "kernel/lower.h"
 

@@ -1,6 +1,6 @@
 /*
- * From graph to expressions: the value of one element of a graph value at a given index, as an expression over the
- * region's inputs. Views (transpose, slice, reshape, pad, concat, gather, …) become index arithmetic.
+ * From graph to expressions: one element of a graph value at a given index, as an expression over the region's inputs.
+ * Views (transpose, slice, reshape, pad, concat, gather, …) become index arithmetic.
  */
 #ifndef IG_KERNEL_LOWER_H
 #define IG_KERNEL_LOWER_H
@@ -13,31 +13,31 @@ struct ig_lower {
     struct ig_loops *loops;
     struct ig_graph *graph;
     const struct ig_region *region;
-    /* Called first for every value: lets a schedule say "this one is already computed" (an accumulator, a row buffer,
-     * a contraction's tile). Returns IG_NO_X to lower it as usual. May be NULL. */
+    /* Called first for every value: lets a schedule substitute what is already computed (an accumulator, a row buffer,
+     * a contraction's tile). Returns IG_NO_X to lower the value as usual. May be NULL. */
     ig_x (*known)(void *user, ig_value value, const ig_x *index);
     void *user;
-    int *buffer_of;     /* by value: the loop buffer of a region input or output; -1 none */
+    int *buffer_of;     /* by value: loop buffer of a region input or output; -1: none */
     bool *is_input;     /* by value: read from buffer_of */
-    struct ig_map memo; /* of the call of ig_lower_value that is under way */
+    struct ig_map memo; /* of the current call of ig_lower_value */
     int depth;
 };
 
-/* Sets up buffers for the region's inputs and outputs, in their order, dense row-major. One-element constants become
- * literals. */
+/* Creates buffers for the region's inputs and outputs, in their order, dense and row-major. One-element constants
+ * become literals. */
 void ig_lower_init(struct ig_lower *lower, struct ig_loops *loops, struct ig_graph *graph,
                    const struct ig_region *region);
 /* The element of `value` at index[0 … rank-1] (i64 expressions, in range), in the compute type of its dtype. */
 ig_x ig_lower_value(struct ig_lower *lower, ig_value value, const ig_x *index);
-/* Row-major position of index in a dense tensor of that type. */
+/* The row-major offset of `index` in a dense tensor of that type. */
 ig_x ig_lower_linear(struct ig_lower *lower, const struct ig_type *type, const ig_x *index);
-/* Splits a row-major position into an index. */
+/* The inverse of ig_lower_linear. */
 void ig_lower_split(struct ig_lower *lower, const struct ig_type *type, ig_x linear, ig_x *out_index);
-/* The index in `to` of the element at `index` in `from`, where one is a reshape of the other. Groups of dims whose
- * products agree are treated apart, so that only what is really regrouped costs divisions. */
+/* Maps an index in `from` to the same element's index in `to`, where one is a reshape of the other. Groups of dims with
+ * equal products are mapped separately, so that only what is really regrouped costs divisions. */
 void ig_lower_reindex(struct ig_lower *lower, const struct ig_type *from, const ig_x *index, const struct ig_type *to,
                       ig_x *out_index);
-/* True for region inputs that become literals in the text (ig_kernel.literals). */
+/* Does this region input become a literal in the text (ig_kernel.literals)? */
 bool ig_lower_is_literal(const struct ig_graph *graph, ig_value value);
 
 #endif

@@ -1,4 +1,4 @@
-/* What map regions store: see mapping.h. */
+/* The parts of map regions: see mapping.h. */
 #include "kernel/mapping.h"
 
 #include <string.h>

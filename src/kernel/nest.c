@@ -1,4 +1,4 @@
-/* Splitting and merging the dims of a loop nest: see nest.h. */
+/* Splits and merges the dims of a loop nest: see nest.h. */
 #include "kernel/nest.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * The rest: top-k here, scatters in rest_scatter.c.
+ * The rest family: top-k here, scatters in rest_scatter.c.
  *
- * Top-k: a tile is one row along the axis; the selection itself is a micro-kernel (micro.h).
+ * Top-k: a tile is one row along the axis; a micro-kernel (micro.h) selects.
  */
 #include "kernel/rest.h"
 

@@ -1,4 +1,4 @@
-/* The schedules behind ig_kernel_rest that have a file of their own. */
+/* Schedules of the rest family that have a file of their own. */
 #ifndef IG_KERNEL_REST_H
 #define IG_KERNEL_REST_H
 

@@ -1,15 +1,14 @@
 /*
- * Scatters: the data, with updates at the places that the indices name, in the order of the updates.
+ * Scatters: the data, with updates applied at the indexed places, in the order of the updates.
  *
- * A tile owns a range of the result along one axis: it copies the data there and then applies, in order, the updates
- * that fall into its range. So nothing has to wait for anything, and the result does not depend on the number of
- * threads. Along an axis that the indices name every tile looks at all indices; along any other it walks its own.
+ * A tile owns a range of the result along one axis: it copies the data there, then applies the updates that fall into
+ * its range, in order. So no synchronisation is needed, and the result does not depend on the number of threads. Along
+ * an indexed axis every tile scans all indices; along any other axis it walks only its own range.
  *
- * An update belongs to an index tuple, which names `depth` axes of the data. scatter_nd: one tuple for each slice of the
- * updates. scatter_elements: one axis, and every element of the updates has a tuple of its own.
+ * An update belongs to an index tuple, which addresses `depth` axes of the data. scatter_nd: one tuple per slice of the
+ * updates. scatter_elements: one axis, and one tuple per element of the updates.
  *
- * On GPUs every thread is a tile of its own: a place along the axes that the indices do not name, and a range of the first
- * that they do.
+ * On GPUs every thread is a tile: one position along the axes that are not indexed, and a range of the first that is.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The analysis of row regions: passes, what is kept between them, what is stored when. See row.h. */
+/* Analyses row regions: which pass computes what, what is cached between passes, what is stored in which. See row.h. */
 #include "kernel/row.h"
 
 #include <math.h>

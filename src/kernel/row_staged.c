@@ -1,6 +1,6 @@
 /*
- * Any region with reductions, whatever their shapes: each reduction in turn into scratch memory, then the outputs, all in
- * one tile. What the fuse pass forms is regular; this is for what it does not form. See row.h.
+ * Any region with reductions, whatever their shapes: one reduction after the other into scratch memory, then the
+ * outputs, all in one tile. The fuse pass forms regular regions; this is the fallback for others. See row.h.
  */
 #include "kernel/row.h"
 

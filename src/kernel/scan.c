@@ -1,12 +1,12 @@
 /*
  * Scans: running sums and products here, recurrences in scan_recurrent.c.
  *
- * A running total walks along its axis one element after the other. Where elements lie behind the axis, a tile is a
- * chunk of these with a total each, and every step is a vector loop; otherwise a tile is a row with one total. Floats
- * are summed as doubles, so that long rows stay as exact as short ones.
+ * A running total walks along its axis one element after the other. If the axis is not innermost, a tile is a chunk of
+ * the inner elements with one total each, and every step is a vector loop; otherwise a tile is a row with one total.
+ * Floats are accumulated as doubles, so that long rows stay as exact as short ones.
  *
- * On GPUs many totals, or short ones, are a thread's each. Few long ones are a block's: each thread sums its share of the
- * row, adds up the sums of the shares before it, and goes over its share once more.
+ * On GPUs, many or short totals take one thread each. Few long ones take a block each: every thread sums its share of
+ * the row, adds the sums of the shares before it, and walks its share once more.
  */
 #include "kernel/scan.h"
 

@@ -1,4 +1,4 @@
-/* The schedules behind ig_kernel_scan that have a file of their own. */
+/* Schedules of the scan family that have a file of their own. */
 #ifndef IG_KERNEL_SCAN_H
 #define IG_KERNEL_SCAN_H
 

@@ -1,6 +1,6 @@
 /*
- * The gates of recurrences: what one unit of an LSTM (Hochreiter and Schmidhuber 1997; peepholes: Gers et al. 2000), a GRU
- * (Cho et al. 2014) or an RNN makes of its sums in a step, as expressions.
+ * The gates of recurrences, as expressions: what one unit of an LSTM (Hochreiter and Schmidhuber 1997; peepholes: Gers
+ * et al. 2000), a GRU (Cho et al. 2014) or an RNN computes from its sums in one step.
  */
 #include "kernel/scan_recurrent.h"
 

@@ -1,20 +1,18 @@
 /*
  * Recurrences: a whole sequence of an LSTM, GRU or RNN in one kernel (operators and gate order as in ops.def).
  *
- * A tile is a block of rows of the batch, which do not depend on each other. A step multiplies the rows' last states by
- * the recurrent weights and applies the gates. The weights lie in panels of a few units with all gates of a unit in one
- * row, so that the micro-kernel of contractions leaves in a small array everything that these units need, and the gates
- * are one vector loop over them right away. Weights that were not packed at compile time are packed by the first tile
- * of each call. States are kept in the compute type; the new ones are written beside the old ones, which other units
- * still read.
+ * A tile is a block of batch rows, which are independent. A step multiplies the rows' previous states by the recurrent
+ * weights and applies the gates. The weights lie in panels of a few units, with all gates of a unit in one row, so that
+ * the micro-kernel of contractions leaves everything these units need in a small array, and the gates are one vector
+ * loop over it right away. Weights that were not packed at compile time are packed by the first tile of each call.
+ * States are kept in the compute type and double-buffered, since other units still read the old ones.
  *
- * A GRU that resets before its product needs that product between its gates: it takes two rounds through the panels.
+ * A GRU that resets before its product needs that product between its gates: it takes two rounds over the panels.
  *
- * Several recurrences that do not depend on each other, such as the two directions of one layer, share a kernel: each has
- * its own tiles.
+ * Several independent recurrences, such as the two directions of one layer, share a kernel: each has its own tiles.
  *
- * A sequence of its own length ends early: the steps behind its end leave the states and give zeros, and reversed it
- * begins at its own end.
+ * A sequence shorter than the longest ends early: the steps past its end keep the states and give zeros; reversed, it
+ * starts at its own end.
  */
 #include "kernel/scan_recurrent.h"
 

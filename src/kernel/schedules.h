@@ -1,13 +1,13 @@
 /*
- * The schedules of the families, which kernel.c chooses among. Those that are for one kind of processor alone are in cpu/ and
- * in cuda/; a family that has none for GPUs has the threads of a block share the loops of the one that there is.
+ * The schedules of the families, which kernel.c chooses from. Those for one kind of processor are in cpu/ and in cuda/.
+ * Families without a schedule for GPUs use the common one, whose loops the threads of a block share.
  */
 #ifndef IG_KERNEL_SCHEDULES_H
 #define IG_KERNEL_SCHEDULES_H
 
 #include "kernel/kernel.h"
 
-/* For both. */
+/* For CPUs and GPUs. */
 struct ig_kernel *ig_kernel_contract(struct ig_graph *, const struct ig_region *, const struct ig_target *, int choice);
 struct ig_kernel *ig_kernel_attend(struct ig_graph *, const struct ig_region *, const struct ig_target *, int choice);
 struct ig_kernel *ig_kernel_scan(struct ig_graph *, const struct ig_region *, const struct ig_target *);
@@ -18,13 +18,14 @@ struct ig_kernel *ig_kernel_map(struct ig_graph *, const struct ig_region *, con
 struct ig_kernel *ig_kernel_row(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_window(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 
-/* For GPUs: cuda/map.c, cuda/row.c, cuda/window.c. They build the same loop IR, to be read as in loop.h: a tile is a block of
+/* For GPUs: cuda/map.c, cuda/row.c, cuda/window.c. They build the loop IR of loop.h: a tile is done by a block of
  * kernel->threads threads, which share its vector loops. */
 struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 struct ig_kernel *ig_kernel_window_cuda(struct ig_graph *, const struct ig_region *, const struct ig_target *);
 
-/* The last step of all schedules on GPUs (cuda/tiles.c): threads, tiles and parameters as the printer wants them. */
+/* The last step of every schedule on GPUs (cuda/tiles.c): threads, tiles and parameters in the form that the printer
+ * needs. */
 void ig_cuda_finish(struct ig_kernel *kernel);
 
 #endif

@@ -1,4 +1,4 @@
-/* See taps.h. All divisions are of non-negative numbers. */
+/* Taps inside the input; see taps.h. All divisions are of non-negative numbers. */
 #include "kernel/taps.h"
 
 struct ig_taps ig_taps_inside(struct ig_loops *k, const struct ig_axis *axis, ig_x o, ig_dim end) {

@@ -10,14 +10,14 @@ struct ig_axis {
     int64_t taps, stride, dilation;
 };
 
-/* `first` and the `count` - 1 after it are inside; the first one reads at `from`. */
+/* `count` taps from `first` on are inside; the first one reads the input at `from`. */
 struct ig_taps {
     ig_x first, count, from;
 };
 
-/* The taps of output o that are inside 0 … end-1; `end` is usually axis->in. */
+/* The taps of output o that read inside 0 … end-1; `end` is usually axis->in. */
 struct ig_taps ig_taps_inside(struct ig_loops *k, const struct ig_axis *axis, ig_x o, ig_dim end);
-/* The outputs first … end-1 have all their taps inside. */
+/* The range of outputs, first … end-1, whose taps are all inside. */
 void ig_taps_inner(struct ig_loops *k, const struct ig_axis *axis, ig_dim *out_first, ig_dim *out_end);
 
 #endif

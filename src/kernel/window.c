@@ -1,6 +1,6 @@
 /*
- * Pooling: a window moves over the spatial axes and leaves its maximum, where that is, its sum or its average. What one
- * place of the output takes; the loops over places are the schedule's. See window.h.
+ * Pooling: a window slides over the spatial axes and yields its maximum, the maximum's position, its sum or its
+ * average. This is the computation of one output position; the loops around it are the schedule's. See window.h.
  */
 #include <math.h>
 #include <string.h>

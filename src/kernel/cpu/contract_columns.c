@@ -1,4 +1,4 @@
-/* The columns of a product: panels of B, the shape of the register block, the rest of the region panel by panel. */
+/* The columns of a product: panels of B, the shape of the register block, the epilogue panel by panel. */
 #include "kernel/cpu/contract.h"
 
 static int64_t known(const struct ig_contract *c, ig_dim d, int64_t otherwise) {

@@ -1,9 +1,9 @@
 /*
- * Depthwise convolution, channels last: every channel is a convolution of its own, so vectors run along the channels.
+ * Depthwise convolution, channels-last: every channel is a separate convolution, so vectors run along the channels.
  *
- * A tile is one row of one image's output over a chunk of channels. Kernel rows outside the image are left out of the
- * sum; the output's columns whose windows lie inside are done several at a time by the micro-kernel with all kernel
- * columns, the few at the borders one by one with those kernel columns that are inside.
+ * A tile is one row of one image's output over a chunk of channels. Kernel rows outside the image are skipped. Output
+ * columns whose windows lie inside are done several at a time by the micro-kernel with all kernel columns; the few at
+ * the borders one by one, with the kernel columns that are inside.
  */
 #include "kernel/cpu/contract.h"
 #include "kernel/taps.h"

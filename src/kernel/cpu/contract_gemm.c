@@ -1,17 +1,17 @@
 /*
- * The schedule for everything that is a matrix product at heart: panels of nr columns of B times blocks of up to mr rows
- * of A, the micro-kernel in the middle, the rest of the region on each tile of results while it is in the first cache.
+ * The schedule for everything that is a matrix product: panels of nr columns of B times blocks of up to mr rows of A,
+ * the micro-kernel in the middle, the epilogue on each tile of results while it is in the first cache.
  *
- * Two orders of the loops, after Goto and van de Geijn:
+ * Two loop orders, after Goto and van de Geijn:
  *
- *   rows first      a tile is one block of rows. Its rows of A are copied (or lie) in the first cache and meet all panels
- *                   of B, which stay in the second: many rows, a B that fits there.
- *   columns first   a tile is a group of panels and a chunk of many blocks. Each panel is read from memory once, a stretch
- *                   of the depth at a time, for the whole chunk, whose rows of A stay in the second cache: large weights,
- *                   few rows, or a B that is copied.
+ *  - rows first: a tile is one block of rows. Its rows of A are copied to (or already fit) the first cache and meet all
+ *    panels of B, which stay in the second: for many rows and a B that fits there.
+ *  - columns first: a tile is a group of panels and a chunk of many blocks. Each panel is read from memory once, a
+ *    stretch of the depth at a time, for the whole chunk, whose rows of A stay in the second cache: for large weights,
+ *    few rows, or a B that is copied.
  *
- * Tiles are numbered so that neighbours share what was copied: a tile copies its rows of A only where it is the first
- * of its call or of its chunk. Rows are divided evenly over blocks, so that no block works on rows that are not there.
+ * Neighbouring tile numbers share copied data: a tile copies its rows of A only if it is the first of its call or of
+ * its chunk. Rows are divided evenly over blocks, so that no block works on rows that do not exist.
  */
 #include <string.h>
 

@@ -1,11 +1,12 @@
 /*
  * The schedule for convolutions of images whose windows overlap: lines of output, straight from lines of input.
  *
- * Copying the window of every output position (contract_gemm.c) copies an element once for each position of the kernel.
- * In a channels-last image neighbouring outputs of a line read at a fixed distance from each other, and a whole kernel row
- * times the channels is one run, so a block of outputs of one line is a matrix product read in place: row stride
- * stride * channels, one walk for each kernel row. (The idea of indirect convolution, Dukhan 2019, without the pointers.)
- * Where the image has borders, or is of half precision, the few lines under a tile are copied once, with zeros around them.
+ * Copying the window of every output position (contract_gemm.c) copies an element once per kernel position. In a
+ * channels-last image, neighbouring outputs of a line read at a constant distance from each other, and a kernel row
+ * times the channels is one contiguous run. So a block of outputs of one line is a matrix product read in place: row
+ * stride stride * channels, one run per kernel row. (The idea of indirect convolution, Dukhan 2019, without the
+ * pointers.) If the image has borders, or is of half precision, the few lines under a tile are copied once, padded with
+ * zeros.
  *
  * A tile is a number of lines of one image times a group of panels. Lines shorter than half a block share one.
  */

@@ -1,9 +1,9 @@
 /*
- * The operands of a contraction: read where they lie, where that is fast, or copied into panels.
+ * The operands of a contraction: read in place where that is fast, or copied into panels.
  *
- * Copying is where borders are filled with zeros, strides and dilations are undone, narrow types widened and elementwise
- * prologues computed, so that the micro-kernel sees plain matrices. Rows are copied along runs that are contiguous in
- * memory: a whole kernel row times the channels in a channels-last convolution whose window lies inside the image.
+ * The copy fills borders with zeros, undoes strides and dilations, widens narrow types and computes elementwise
+ * prologues, so that the micro-kernel sees plain matrices. Rows are copied along runs that are contiguous in memory: a
+ * whole kernel row times the channels in a channels-last convolution whose window lies inside the image.
  */
 #include <string.h>
 

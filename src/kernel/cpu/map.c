@@ -1,7 +1,7 @@
 /*
- * The map family: elementwise trees and views, one loop nest for each group of outputs of one shape, or for each part of
- * a concatenation. Tiles are runs of some 8192 elements. Where a tensor is read across its memory order (a transpose),
- * the two innermost dims of both sides are walked in blocks, so that each cache line is used whole while it is near.
+ * The map family: elementwise trees and views, one loop nest per group of outputs of one shape, or per operand of a
+ * concatenation. Tiles are runs of some 8192 elements. Where a tensor is read across its memory order (a transpose),
+ * the two innermost dims of both sides are blocked, so that each cache line is fully used while it is cached.
  */
 #include "kernel/mapping.h"
 

@@ -1,5 +1,5 @@
 /*
- * The row family on CPUs: what is kept between passes, and which of the schedules it is. See row.h.
+ * The row family on CPUs: chooses what to cache between passes, and the schedule. See row.h.
  */
 #include "kernel/cpu/row.h"
 

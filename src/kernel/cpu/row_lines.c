@@ -1,5 +1,5 @@
 /*
- * Rows whose innermost axis is reduced: each row by itself, its accumulators in vector registers. See row.h.
+ * Rows whose innermost axis is reduced: one row at a time, accumulators in vector registers. See row.h.
  */
 #include "kernel/cpu/row.h"
 

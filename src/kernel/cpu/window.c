@@ -1,7 +1,7 @@
 /*
- * Pooling on CPUs. Channels last, a tile is one row of the output over a chunk of channels; the channels' running results
- * lie in a small array and every position of a window is one vector loop over it. Otherwise a tile is one plane and results
- * are computed one by one. Windows are cut to the input by the bounds of their loops, so that borders cost no selection.
+ * Pooling on CPUs. Channels-last, a tile is one row of the output over a chunk of channels; the channels' running
+ * results lie in a small array, and every window position is one vector loop over it. Otherwise a tile is one plane,
+ * and results are computed one by one. Loop bounds clip windows to the input, so that borders need no selects.
  */
 #include "kernel/window.h"
 

@@ -1,9 +1,9 @@
 /*
- * Attention on GPUs: the template of codegen/cuda/attend.cu, with the change of the scores as loops over the registers in
- * which it leaves them, and the end of the region as loops over the results in shared memory.
+ * Attention on GPUs: the template of codegen/cuda/attend.cu, with the change of the scores as loops over the registers
+ * that it leaves them in, and the end of the region as loops over the results in shared memory.
  *
- * What the changes load (masks, mostly) is loaded while the step's keys are still on their way. Where few queries meet many
- * keys, the blocks of a cluster divide the keys between them ("flash decoding": Dao et al. 2023).
+ * The loads that the change needs (masks, mostly) are issued while the copies of the step's keys are in flight. If few
+ * queries meet many keys, the blocks of a cluster divide the keys ("flash decoding": Dao et al. 2023).
  */
 #include "kernel/cuda/attend.h"
 

@@ -1,4 +1,4 @@
-/* The sizes that follow from the description of a block's attention. */
+/* Sizes derived from the description of a block's attention. */
 #include "kernel/cuda/attend_block.h"
 
 struct ig_cuda_attend_layout ig_cuda_attend_scores(const struct ig_cuda_attend *a) {

@@ -1,4 +1,4 @@
-/* Attention on GPUs: what multiplies, and how heads are divided among warps and blocks. See attend.h. */
+/* Attention on GPUs: chooses the instructions, and how heads are divided among warps and blocks. See attend.h. */
 #include "kernel/cuda/attend.h"
 
 enum { WHOLE = 80 << 10 /* bytes of shared memory */ };

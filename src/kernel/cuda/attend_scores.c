@@ -1,6 +1,6 @@
 /*
- * Attention on GPUs: the change of the scores, as loops over the registers in which the template leaves them. What it loads
- * (masks, mostly) is loaded while the step's keys are still on their way. See attend.h.
+ * Attention on GPUs: the change of the scores, as loops over the registers that the template leaves them in. Its loads
+ * (masks, mostly) are issued while the copies of the step's keys are in flight. See attend.h.
  */
 #include "kernel/cuda/attend.h"
 

@@ -1,14 +1,14 @@
 /*
- * Contractions on GPUs. A tile is a block of bm x bn results: the template (codegen/cuda/gemm.h) walks along the depth and
- * leaves the sums in shared memory, the rest of the region is done on them by ordinary loops.
+ * Contractions on GPUs. A tile is a block of bm x bn results: the template (codegen/cuda/gemm.h) walks along the depth
+ * and leaves the sums in shared memory; the epilogue runs on them as ordinary loops.
  *
- * Operands that lie in memory as matrices, as lines, or as the windows of an image are copied by the template, several
- * steps ahead of the products. All others (elementwise prologues, gathered or strided elements, three spatial axes) are
- * filled in by the kernel's loops, step by step.
+ * Operands that lie in memory as matrices, as lines, or as the windows of an image are copied by the template,
+ * pipelined several steps ahead of the products. All others (elementwise prologues, gathered or strided elements, three
+ * spatial axes) are filled in by the kernel's loops, step by step.
  *
- * Where there are fewer tiles than multiprocessors, the blocks of a cluster divide the depth of a tile between them, and
- * then its rows: each adds up its share through distributed shared memory, in a fixed order, and does the rest of the region
- * on it. So results are the same from run to run.
+ * Split-K: if there are fewer tiles than multiprocessors, the blocks of a cluster divide the depth of a tile, and then
+ * its rows: each adds up its share through distributed shared memory, in a fixed order, and runs the epilogue on it. So
+ * results are deterministic.
  */
 #include "kernel/cuda/contract.h"
 

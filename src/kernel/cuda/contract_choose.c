@@ -1,10 +1,10 @@
 /*
- * Tiles for contractions on a GPU: the candidates, and a model of what they cost.
+ * Tiles for contractions on a GPU: the candidates, and their cost model.
  *
- * The model follows one multiprocessor through its share of the work. A block waits once for its first copies, then walks:
- * a step costs what its products, its copies or the waiting between barriers take, whichever is longest, where products and
- * copies are shared by the blocks that are on the multiprocessor together. The constants are fitted to what 240 products in
- * f16 took on an H100: on average the model is 8% off, and its choice 2% slower than the best.
+ * The model follows one multiprocessor through its share of the work. A block waits once for its first copies, then
+ * walks: a step takes the longest of its products, its copies and the wait between barriers, where blocks resident on
+ * the same multiprocessor share the throughput of products and copies. The constants are fitted to the times of 240
+ * products in f16 on an H100: on average the model is 8% off, and its choice 2% slower than the best.
  */
 #include "kernel/cuda/contract.h"
 

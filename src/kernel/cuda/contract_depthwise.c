@@ -1,8 +1,9 @@
 /*
- * Depthwise convolution on GPUs, channels last: a thread has one output position of as many channels as an access of 16 bytes
- * holds. It is bound by memory, so its sum is an ordinary expression over all taps, whose loads are all in flight together;
- * neighbouring threads read neighbouring channels, and what their windows share comes from the cache. Of large windows it is
- * the taps of a row where there are many blocks: all would take so many registers that a multiprocessor has room for two.
+ * Depthwise convolution on GPUs, channels-last: a thread computes one output position of as many channels as one
+ * 16-byte access holds. It is bound by memory, so its sum is an ordinary expression over all taps, whose loads are all
+ * in flight together; neighbouring threads read neighbouring channels, and overlapping windows hit the cache. For large
+ * windows with many blocks, the expression covers one row of taps at a time: all taps would take so many registers that
+ * only two blocks fit on a multiprocessor.
  */
 #include "kernel/cuda/contract.h"
 

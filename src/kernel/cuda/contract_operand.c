@@ -1,6 +1,6 @@
 /*
- * Where the operands of a contraction lie, in the terms of the GPU template's copies: found by looking at the address of
- * an element as a function of its line and its depth.
+ * Locates the operands of a contraction, in the terms of the GPU template's copies: analyses the address of an element
+ * as a function of its line and its depth.
  */
 #include "kernel/affine.h"
 #include "kernel/cuda/contract.h"

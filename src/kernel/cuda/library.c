@@ -1,4 +1,4 @@
-/* What follows a contraction, as libraries do it; see library.h. */
+/* The epilogues that vendor libraries support; see library.h. */
 #include "kernel/cuda/library.h"
 
 #include "ir/eval.h"

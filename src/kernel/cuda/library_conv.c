@@ -1,6 +1,6 @@
 /*
- * Convolutions over one or two axes by cuDNN; see library.h. Its filters have their channels innermost: weights, which
- * the pack pass has made a matrix of (pass/pack.c), are turned around (library_operand.c).
+ * Convolutions over one or two axes by cuDNN; see library.h. cuDNN gets filters with channels innermost: weights, which
+ * the pack pass has turned into a matrix (pass/pack.c), are transposed back (library_operand.c).
  */
 #include "kernel/cuda/library.h"
 

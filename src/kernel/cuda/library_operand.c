@@ -1,4 +1,4 @@
-/* Operands in the form that a library's call wants them in: weights, which are turned when the engine is written. */
+/* Operands in the form that a library call needs: weights are converted when the engine is written. */
 #include "ir/build.h"
 #include "kernel/cuda/library.h"
 

@@ -1,12 +1,12 @@
 /*
- * The map family on GPUs. A thread computes a *slot*: the neighbours along the last dim that one access of 16 bytes holds,
- * or a single element where they do not lie side by side. Slots follow one another over threads, so that a warp reads and
- * writes whole lines; a block does a slot or a few for each of its threads. What many waiting threads do not hide, several
- * loads in flight for each thread do: large maps give each thread two slots.
+ * The map family on GPUs. A thread computes a *slot*: the neighbours along the last dim that one 16-byte access holds,
+ * or a single element if they are not contiguous. Consecutive slots go to consecutive threads, so that a warp reads and
+ * writes whole lines; a block does one or a few slots per thread. Large maps give each thread two or four slots,
+ * because occupancy alone does not hide the latency: several loads in flight per thread do.
  *
- * A transpose goes through shared memory: a block reads lines of the one side, and writes lines of the other (Ruetsch and
- * Micikevicius, "Optimizing matrix transpose in CUDA", 2009). The array's lines are an element longer than the block's, so
- * that a column lies in as many banks as it has elements.
+ * A transpose goes through shared memory: a block reads lines of one side and writes lines of the other (Ruetsch and
+ * Micikevicius, "Optimizing matrix transpose in CUDA", 2009). Lines are padded by one element, so that the elements of
+ * a column fall into different banks.
  */
 #include "kernel/affine.h"
 #include "kernel/mapping.h"

@@ -1,12 +1,13 @@
 /*
- * The row family on GPUs, where the innermost axis is reduced. A row of up to 1024 elements is done by a team of threads
- * of a warp, several rows by a block, so that reductions are shuffles and nothing waits at a barrier; a longer one by a
- * whole block. Rows of known size are read once: what several passes need stays in the registers of the thread that
- * computed it, the inputs too. Other rows are read again in each pass, from the caches. Constants that the last pass reads,
- * such as a normalisation's weights, are on their way before the first one begins, where all rows are done at once: then time
- * is what passes until they come. Where rows follow rows, they come from the first cache, and registers are worth more.
+ * The row family on GPUs, where the innermost axis is reduced. A row of up to 1024 elements is done by a team of
+ * threads of a warp, several rows per block, so that reductions are shuffles and need no barrier; a longer row takes a
+ * whole block. Rows of constant size are read once: values that several passes need, inputs included, stay in the
+ * registers of the thread that computed them. Other rows are read again in each pass, from the caches. If all rows are
+ * in flight at once, constants of the last pass, such as a normalisation's weights, are loaded before the first pass,
+ * since their latency is then on the critical path. If blocks do rows in turn, these constants come from the first
+ * cache, and registers are worth more.
  *
- * Each thread sums every so many-th element and the partial sums are added as a tree, so that long sums lose no digits.
+ * Each thread sums every n-th element, and the partial sums are added as a tree, so that long sums lose no digits.
  */
 #include "kernel/cuda/row.h"
 

@@ -1,7 +1,7 @@
 /*
  * Rows whose innermost axis is kept, on GPUs (a mean over the pixels of a channels-last picture): a block does
- * neighbouring columns, which a warp reads side by side, and shares the rows of each out among its warps. The threads'
- * partial results meet in shared memory. See row.h.
+ * neighbouring columns, which a warp reads coalesced, and divides their elements among its warps. The threads' partial
+ * results meet in shared memory. See row.h.
  */
 #include "kernel/cuda/row.h"
 

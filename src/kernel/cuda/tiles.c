@@ -1,6 +1,6 @@
 /*
- * What schedules that were made for CPUs need before the threads of a block can share them: tiles without any vector loop
- * become the rounds of one, so that each thread has a tile of its own.
+ * Adapts schedules made for CPUs to the threads of a block: tiles without a vector loop become the iterations of one,
+ * so that each thread has a tile of its own.
  */
 #include "kernel/schedules.h"
 

@@ -1,6 +1,6 @@
 /*
- * Pooling on GPUs: a thread for each element of the output, or, channels last, for as many neighbouring channels as one
- * access of 16 bytes holds. Small windows are unrolled, so that all their loads are under way at once. See window.h.
+ * Pooling on GPUs: one thread per output element or, channels-last, per as many neighbouring channels as one 16-byte
+ * access holds. Small windows are unrolled, so that all their loads are in flight together. See window.h.
  */
 #include "kernel/window.h"
 #include "kernel/schedules.h"
