@@ -1,6 +1,6 @@
 /*
- * Expressions as C text. What is used once is written where it is used; what is used several times, or comes from
- * outside the loop of its use, or would make a line too long, becomes a named local.
+ * Expressions as C text. An expression used once is written where it is used. One that is used several times, comes
+ * from outside the loop of its use, or would make a line too long becomes a named local.
  */
 #include "codegen/printer.h"
 

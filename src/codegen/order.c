@@ -1,4 +1,4 @@
-/* See order.h. */
+/* Order-preserving integer keys; see order.h. */
 #include "codegen/order.h"
 
 struct bits {

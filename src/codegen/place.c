@@ -1,7 +1,7 @@
 /*
- * Where each expression is computed: at the head of the outermost loop body in which all that it depends on is known.
- * Three things hold it back: the loops of its variables; statements that write an accumulator or a buffer it reads;
- * and, for loads, conditions, which may be what makes them safe.
+ * Places each expression: at the head of the outermost loop body in which all that it depends on is known. Three things
+ * limit this: the loops of its variables; statements that write an accumulator or a buffer that it reads; and, for
+ * loads, conditions, which may be what makes them safe.
  */
 #include "codegen/printer.h"
 

@@ -1,4 +1,4 @@
-/* Finding, instantiating and ordering the functions of the prelude; see prelude.h. */
+/* Finds, instantiates and orders prelude functions; see prelude.h. */
 #include "codegen/prelude.h"
 
 #include <string.h>

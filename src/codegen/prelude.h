@@ -1,7 +1,7 @@
 /*
- * The prelude: small inline functions for the operators that C has no sign for, in one version for each type that
- * occurs. Only those that a kernel uses are printed. They are free of branches, so that loops over them vectorise with
- * gcc and clang (prelude_*.c; tools/minimax.py finds the polynomials).
+ * The prelude: small inline functions for the operators that C has no symbol for, one version per type that occurs.
+ * Only those that a kernel uses are printed. They are branch-free, so that gcc and clang vectorise loops over them
+ * (prelude_*.c; tools/minimax.py finds the polynomials).
  */
 #ifndef IG_CODEGEN_PRELUDE_H
 #define IG_CODEGEN_PRELUDE_H
@@ -9,12 +9,13 @@
 #include "base/map.h"
 #include "base/text.h"
 
-/* A function of the prelude. In `text`, "$T" is the type (float), "$U" the unsigned integer of its size, "$S" the
- * suffix (f32), "$B" its bits, "$L" and "$H" an integer's limits, "$F" the letter at the end of C's own functions. */
+/* A prelude function. In `text`, "$T" is the type (float), "$U" the unsigned integer of its size, "$S" the suffix
+ * (f32), "$B" its bits, "$L" and "$H" an integer's limits, "$F" the suffix of C's own math functions. */
 struct ig_code_function {
-    const char *name;  /* without suffix for rows of several types: "ig_max_"; with it for others: "ig_exp_f32" */
+    /* Without suffix if it serves several types: "ig_max_"; else complete: "ig_exp_f32". */
+    const char *name;
     const char *types; /* suffixes served, separated by blanks; NULL: the name is complete */
-    const char *needs; /* names of others, with "$S" in them, separated by blanks; may be NULL */
+    const char *needs; /* names of functions it calls, may contain "$S", separated by blanks; may be NULL */
     const char *text;
 };
 
@@ -25,7 +26,7 @@ struct ig_code_table {
 
 struct ig_code_prelude {
     struct ig_job *job;
-    const struct ig_code_table *tables; /* the first that has a function gives it */
+    const struct ig_code_table *tables; /* searched in order; the first that has a function wins */
     size_t n_tables;
     struct ig_map seen;
     struct ig_text text;
@@ -33,7 +34,7 @@ struct ig_code_prelude {
 
 void ig_code_prelude_init(struct ig_code_prelude *prelude, struct ig_job *job, const struct ig_code_table *tables,
                           size_t n_tables);
-/* Adds a function, and before it what it needs. Raises INGOT_INTERNAL where there is none of that name. */
+/* Adds a function after all that it needs. Raises INGOT_INTERNAL if there is none of that name. */
 void ig_code_prelude_use(struct ig_code_prelude *prelude, const char *name);
 
 /* Tables for all languages: exact operators, conversions. */

@@ -1,6 +1,6 @@
 /*
  * The prelude's exact operators: extrema, signs, rounding, integer division, powers and shifts, remainders, and the
- * integer keys in which vector loops take the minimum and maximum of floats.
+ * order-preserving integer keys that vector loops use for the minimum and maximum of floats.
  */
 #include "codegen/prelude.h"
 

@@ -1,6 +1,6 @@
 /*
- * Which index arithmetic fits in 32 bits: intervals of all expressions, from the bounds of loops and dims (interval
- * arithmetic; sums that overflow are taken for anything).
+ * Finds the index arithmetic that fits in 32 bits: interval arithmetic over all expressions, from the bounds of loops
+ * and dims. A sum that overflows gets the unbounded interval.
  */
 #include "codegen/printer.h"
 

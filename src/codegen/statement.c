@@ -1,4 +1,4 @@
-/* What the printers' statements are made of; see printer.h. */
+/* The parts that the printers build statements from; see printer.h. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /*
- * The micro-kernel of contractions as C: an outer product per step of k, accumulated in MR x NV vector registers
- * (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; Van Zee and van de Geijn, "BLIS",
- * 2015). Rows of A are read element by element from memory (broadcast by the load port), rows of B as whole vectors.
+ * The micro-kernel of contractions as C: an outer product per step of k, accumulated in MR x NV vector registers (Goto
+ * and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008; Van Zee and van de Geijn, "BLIS", 2015).
+ * Elements of A are broadcast from memory by the load port, rows of B are loaded as whole vectors.
  *
  * AVX-512 holds 14 x 2 accumulators, two vectors of B and a broadcast in its 32 registers, AVX2 6 x 2 in its 16. Fewer
- * rows than four do not cover the latency of the multiply-add: their loop is unrolled over k into accumulators of their
- * own, which are added at the end.
+ * than four rows do not cover the latency of the multiply-add: their loop is unrolled over k into separate
+ * accumulators, which are added at the end.
  */
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /*
  * The micro-kernel of depthwise convolution as C: up to eight neighbouring outputs of two vectors of channels stay in
  * registers while the window is walked, so that a weight is loaded once for all of them and every multiply-add takes
- * its input straight from memory. Channels that do not fill two vectors are done by one, by an overlapping last one
- * (the same sums twice), or, where there are fewer than a vector holds, one by one.
+ * its input straight from memory. Channels that do not fill two vectors are done by one vector, by an overlapping last
+ * vector (which computes some sums twice), or, if there are fewer than a vector holds, one by one.
  */
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"

@@ -1,6 +1,6 @@
 /*
- * Packing a panel of a transposed matrix as C: four columns and four steps of k at a time go through registers, so that
- * both sides are read and written in runs of 16 bytes (two rounds of unpacking transpose a 4 x 4 block).
+ * Packing a panel of a transposed matrix as C: four columns by four steps of k at a time, transposed in registers (two
+ * rounds of unpacking per 4 x 4 block), so that both sides are accessed in runs of 16 bytes.
  */
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"

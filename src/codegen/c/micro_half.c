@@ -1,7 +1,7 @@
 /*
- * Half-precision operands of micro-kernels as C: converted as they are loaded, so that weights take half the memory and the
- * products are those of f32. A bfloat16 is the upper half of a float; float16 has an instruction since F16C, which every
- * target of ours has, under the same builtin names in gcc and clang.
+ * Half-precision operands of micro-kernels as C: converted on load, so that weights take half the memory and the
+ * products are those of f32. A bfloat16 is the upper half of a float; float16 has a conversion instruction since F16C,
+ * which every supported target has, under the same builtin names in gcc and clang.
  */
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"

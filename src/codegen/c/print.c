@@ -1,9 +1,9 @@
 /*
  * Statements and the frame of a kernel as C: see print.h.
  *
- * Vector loops carry "#pragma omp simd" with the accumulators they reduce. Minimum and maximum of floats give NaN where
- * any element is NaN; no OpenMP reduction says that, so such an accumulator is an integer inside the loop, in the order
- * of the floats with NaN at the end (ig_key_…), which also vectorises better.
+ * Vector loops carry "#pragma omp simd" with their reduction accumulators. Minimum and maximum of floats give NaN if
+ * any element is NaN; no OpenMP reduction does, so inside the loop such an accumulator is an integer, in the order of
+ * the floats with NaN at the end (ig_key_…), which also vectorises better.
  */
 #include "codegen/c/print.h"
 #include "codegen/c/micro.h"

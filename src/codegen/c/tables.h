@@ -1,4 +1,4 @@
-/* The prelude's functions for C alone: polynomials that vectorise, a table for each file prelude_*.c. */
+/* Prelude functions for C only: polynomials that vectorise, one table per file prelude_*.c. */
 #ifndef IG_CODEGEN_C_TABLES_H
 #define IG_CODEGEN_C_TABLES_H
 

@@ -1,10 +1,10 @@
 /*
  * The k best of a row as C: one pass with a heap of the k best so far, then heap sort (Floyd 1964, Williams 1964).
  *
- * An element and its index make one unsigned integer, the key: the element in the high half, turned so that smaller is
- * better, the index in the low half. So keys differ, ties fall to the smaller index, and a comparison is one
- * instruction. The heap has the worst of the best at its root; rows that lie together are first compared with it block
- * by block, in vectors, because few elements get past it.
+ * An element and its index form one unsigned integer, the key: the element in the high half, mapped so that smaller is
+ * better, the index in the low half. So keys are distinct, ties go to the smaller index, and a comparison is one
+ * instruction. The root of the heap is the worst of the best; contiguous rows are first compared with it in blocks, by
+ * vectors, because few elements beat it.
  */
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"

@@ -1,4 +1,4 @@
-/* Attention of a block as CUDA C++: constants, and the templates. */
+/* Attention by a block as CUDA C++: prints the constants and the template. */
 #include "codegen/cuda/attend.h"
 
 #include "codegen/cuda/templates.h"

@@ -1,17 +1,17 @@
 // Attention with an online softmax: Rabe and Staats 2021, Dao et al. 2022.
 //
-// A block does ROWS queries of one head, in steps of STEP keys. Its warps are a grid of WARPS_M x WARPS_N: each does 16 of
-// the queries and KEYS of a step's keys, with a running maximum, a running sum and an unfinished result of its own, so that
-// warps meet only to share what is copied. Where a thread has its elements:
+// A block does ROWS queries of one head, in steps of STEP keys. Its warps form a grid of WARPS_M x WARPS_N: each does
+// 16 of the queries and KEYS of a step's keys, with its own running maximum, running sum and unnormalised result, so
+// that warps synchronise only to share copied data. The elements of a thread:
 //
 //     scores[(j * R + r) * C + c]    query 16 * m + lane / L + r * (16 / R), key KEYS * n + (j * L + lane % L) * C + c
 //     sums[(j * R + r) * CV + c]     the same query, column (j * L + lane % L) * CV + c
 //
-// On tensor cores this is the order in which the instructions give their results. The kernel's loops change the scores
+// On tensor cores this is the register layout of the instructions' results. The kernel's loops change the scores
 // between multiply and accumulate, and divide by the sums after finish.
 //
-// This file has the constants and the copies, attend_fma.cu, attend_mma.cu and attend_wgmma.cu the products, one of
-// which is taken, attend.cu the steps.
+// This file has the constants and the copies; one of attend_fma.cu, attend_mma.cu and attend_wgmma.cu has the products;
+// attend.cu has the steps.
 
 constexpr int WARPS = WARPS_M * WARPS_N, THREADS = 32 * WARPS, ROWS = 16 * WARPS_M, STEP = KEYS * WARPS_N;
 constexpr bool CORES = MATH == FMA;

@@ -1,4 +1,4 @@
-// Attention's products on CUDA cores.
+// Attention's products on the CUDA cores.
 
 __device__ __forceinline__ float4 load_four(unsigned from) {
     float4 x;

@@ -1,4 +1,4 @@
-// Attention's products on tensor cores by mma.sync.
+// Attention's products on the tensor cores (mma.sync).
 
 // Queries times keys, 32 bytes of the depth at a time.
 __device__ __forceinline__ void score(float *scores, int keys_at) {

@@ -1,5 +1,6 @@
-// Attention's products by the tensor cores of sm_90a: a group of four warps does 64 queries, and reads keys and values once
-// for all of them. multiply_keys and multiply_values are the instructions, printed for the width of a step and of the values.
+// Attention's products on the tensor cores of sm_90a (wgmma): a warp group does 64 queries, and reads keys and values
+// once for all of them. multiply_keys and multiply_values are the instructions, printed for the widths of a step and of
+// the values.
 
 // How lines lie that have been copied: their address, the distance of panels, and the length of lines in them, which lie
 // densely.

@@ -1,9 +1,10 @@
 /*
- * What the threads of a block share, and where they must wait for each other before it is read or written again.
+ * Places barriers between accesses of the threads of a block to shared data.
  *
- * A buffer is private to each thread where one divided loop alone touches it. Of the others it is noted what has been read
- * and written since the threads last met; a statement that reads what was written, or writes what was read or written, is
- * preceded by a barrier. Loops are walked until nothing new is found, because what their end leaves is met by their head.
+ * A buffer is private to each thread if a single divided loop accesses it. For the others, the analysis tracks what has
+ * been read and written since the last barrier; a statement that reads what was written, or writes what was read or
+ * written, is preceded by a barrier. Loops are walked until a fixed point, because the state at their end reaches their
+ * head.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Matrix products of a block as CUDA C++: constants, and the parts of the template that they call for. */
+/* The matrix product of a block as CUDA C++: prints the constants, and the parts of the template that they need. */
 #include "codegen/cuda/gemm.h"
 
 #include "codegen/cuda/templates.h"

@@ -1,4 +1,4 @@
-// What walks along the depth have in common: the blocks' shares of it, and what is done with the sums.
+// What all walks along the depth share: the split of the depth among blocks (split-K), and the handling of the sums.
 
 __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");

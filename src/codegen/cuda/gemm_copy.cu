@@ -1,8 +1,8 @@
-// Copies of operands from global to shared memory, a step of the depth at a time.
+// Asynchronous copies of operands from global to shared memory, one step of the depth at a time.
 //
-// An operand's part of a step is a set of lines in shared memory. The 16-byte chunks of a line are permuted by the line's
-// number, so that eight lines read at the same place (ldmatrix), and neighbours in a line, fall into different banks. Lines
-// longer than 128 bytes are laid out as panels of 128 bytes, one after the other.
+// An operand's part of a step is a set of lines in shared memory. The 16-byte chunks of a line are permuted by the
+// line's number (swizzled), so that eight lines read at the same place (ldmatrix), and neighbours in a line, fall into
+// different banks. Lines longer than 128 bytes are laid out as panels of 128 bytes, one after the other.
 
 // The position of a byte in line `line` of LINES lines of BYTES bytes. TURN: by how many chunks the permutation moves on
 // from line to line.

@@ -1,5 +1,5 @@
-// A step's product on the CUDA cores, in f32: a thread has THREAD_M x THREAD_N results, whose rows and columns are spread
-// over the tile so that the threads of a warp read neighbouring lines.
+// One step's product on the CUDA cores, in f32: a thread has THREAD_M x THREAD_N results, whose rows and columns are
+// spread over the tile so that the threads of a warp read neighbouring lines.
 
 __device__ __forceinline__ float4 load_four(unsigned from) {
     float4 four;

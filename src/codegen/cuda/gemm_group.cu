@@ -1,5 +1,5 @@
-// What products by wgmma (sm_90a) have in common: how the instruction is told where operands lie in shared memory, and how its
-// results are waited for. `multiply_add` is the instruction, printed for the tile's width.
+// What all products by wgmma (sm_90a) share: the descriptors that tell the instruction where operands lie in shared
+// memory, and the wait for its results. `multiply_add` is the instruction, printed for the tile's width.
 
 // How an operand lies: its address, the distance between panels (across) and between groups of eight lines.
 __device__ __forceinline__ static unsigned long long describe(unsigned from, int panels, int eight, int layout) {

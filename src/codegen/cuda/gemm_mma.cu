@@ -1,4 +1,4 @@
-// A step's product on the tensor cores (mma.sync), each warp its part of the tile. Sums are f32.
+// One step's product on the tensor cores (mma.sync), each warp doing its part of the tile. Sums are f32.
 
 struct sums {
     // In blocks of 16 x 8, of which a step of 32 bytes of the depth takes one of 16 x 32 bytes of A and one of B.

@@ -1,14 +1,14 @@
-// Products by the tensor cores of sm_90a whose operands come to shared memory without the threads that multiply: one warp, the
-// producer, has the copy engine bring tiles of both by their tensor maps, for all tiles of the block one after the other,
-// STAGES steps ahead. Groups of four warps consume them: two or three have a share of the rows of each tile (GROUPS), or two
-// take tiles in turns (GROUPS 1), so that one multiplies while the other does the rest of the kernel on its sums.
+// Products on the tensor cores of sm_90a with a specialised producer: one warp has the copy engine (TMA) fetch tiles of
+// both operands by their tensor maps, for all tiles of the block in turn, STAGES steps ahead. Warp groups consume them:
+// two or three share the rows of each tile (GROUPS), or two take tiles in turns (GROUPS 1), so that one multiplies
+// while the other runs the epilogue on its sums.
 //
-// Each stage has two barriers in shared memory: `full` is passed when the copies have arrived, `empty` when all warps that
-// read the stage are done with it. Barriers are used over and over: a wait names the parity of the round it is for, and tells
-// this round from the one before it, but not from others. So groups that take turns wait for each other too: there is a
-// barrier `turn` for each, passed when the other has received all of its tile.
+// Each stage has two barriers in shared memory: `full` completes when the copies have arrived, `empty` when all warps
+// that read the stage are done with it. Barriers are reused: a wait names the parity of its round, which distinguishes
+// that round from the previous one only. So groups that take turns also wait for each other: each has a barrier `turn`,
+// which completes when the other group has received all of its tile.
 //
-// The sums go through shared memory PART columns at a time, which leaves the stages most of it.
+// The sums go through shared memory PART columns at a time, which leaves most of it to the stages.
 
 enum { WORKERS = 128 * GROUPS, CONSUMERS = GROUPS == 1 ? 256 : WORKERS, FULL_AT = BARRIERS_AT, EMPTY_AT = BARRIERS_AT + 8 * STAGES, TURNS_AT = BARRIERS_AT + 16 * STAGES };
 

@@ -1,5 +1,6 @@
-// The walk along the depth: copies run STAGES - 1 steps ahead of the products. Products by groups of warps are asynchronous
-// to the threads too: while a step's are under way, the copies of later steps are waited for and begun.
+// The walk along the depth: copies run STAGES - 1 steps ahead of the products. Products by warp groups (wgmma) are
+// asynchronous to the threads: while those of a step are in flight, the threads wait for the copies of later steps and
+// issue more.
 
 // What has been copied is seen by all threads, and by what they have multiply.
 template <int LEFT> __device__ __forceinline__ void receive() {

@@ -1,5 +1,5 @@
-// Products by the tensor cores of sm_90a, asynchronous to the threads: a group of four warps multiplies 64 rows, reading both
-// operands from shared memory, where all threads have copied them.
+// Products on the tensor cores of sm_90a (wgmma), asynchronous to the threads: a warp group multiplies 64 rows, reading
+// both operands from shared memory, where all threads have copied them.
 
 struct sums {
     static constexpr int own_n = BN / WARPS_N, groups_m = BM / 64;

@@ -1,5 +1,6 @@
-// Rows of A that are the windows of a convolution over a channels-last image, made on the way to shared memory: row m is
-// an output position, the depth runs over kernel rows, kernel columns and channels. What lies beyond the image is zero.
+// Rows of A that are windows of a convolution over a channels-last image (implicit GEMM), gathered on the way to shared
+// memory: row m is an output position; the depth runs over kernel rows, kernel columns and channels. Elements outside
+// the image are zero.
 
 template <int LINES, int COPY> struct windows {
     // Where copies are small, or those of neighbouring lines lie side by side in the image, a thread has one line and many

@@ -1,6 +1,6 @@
 /*
- * The CPU's micro-kernels (kernel/micro.h) as CUDA C, for schedules that were made for CPUs: the threads that call one
- * divide its results among them. `thread` of `threads` is 0 of 1 where a thread works for itself.
+ * The CPU's micro-kernels (kernel/micro.h) as CUDA C, for schedules made for CPUs: the threads that call one divide its
+ * results. `thread` of `threads` is 0 of 1 if a thread works alone.
  */
 #include "codegen/cuda/printer.h"
 #include "codegen/order.h"

@@ -1,5 +1,5 @@
-// What kernels on the tensor cores by mma.sync have in common: fragments from shared memory, and the products of one
-// instruction, 16 x 8 sums of f32. MATH says of which type.
+// What all kernels on the tensor cores by mma.sync share: fragments from shared memory, and the product of one
+// instruction, 16 x 8 sums of f32. MATH selects the operand type.
 
 __device__ __forceinline__ void load_matrices(unsigned (&to)[4], unsigned from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

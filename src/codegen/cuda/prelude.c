@@ -1,7 +1,7 @@
 /*
- * The prelude's functions for CUDA alone: CUDA's own mathematics, accurate to one or two units in the last place ("CUDA C++
- * Programming Guide", Mathematical Functions), in place of the polynomials for CPUs; conversions by the instructions that
- * GPUs have for them; reductions over the threads of a team or a block.
+ * Prelude functions for CUDA only: CUDA's own math functions, accurate to one or two units in the last place ("CUDA C++
+ * Programming Guide", Mathematical Functions), instead of the polynomials for CPUs; conversions by GPU instructions;
+ * reductions over the threads of a team or a block.
  */
 #include "codegen/prelude.h"
 #include "codegen/cuda/printer.h"

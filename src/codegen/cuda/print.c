@@ -1,5 +1,5 @@
 /*
- * The frame of a kernel in CUDA C: see print.h, and statement.c for the rules by which the threads of a block share it.
+ * The frame of a kernel in CUDA C: see print.h, and statement.c for how the threads of a block divide it.
  */
 #include "codegen/cuda/print.h"
 

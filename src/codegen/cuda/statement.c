@@ -1,8 +1,8 @@
 /*
- * Statements as CUDA C. A block does a tile; what stands outside of vector loops, all its threads execute together, so
- * that every one of them knows every accumulator, and stores are done by one. A vector loop is divided: the threads do its
- * rounds in turn, each for itself, sums are added up in registers by shuffles and then through shared memory. In a loop
- * over teams the threads of a team, which lie in one warp, take the place of the block's.
+ * Statements as CUDA C. A block does one tile. Statements outside vector loops are executed by all its threads
+ * together, so that each of them has every accumulator, and one thread does the stores. A vector loop is divided: the
+ * threads take its iterations in turn, and sums are combined in registers by shuffles, then through shared memory. In a
+ * loop over teams, the threads of a team, which lie in one warp, take the place of the block's.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The files NAME.cu of this folder as text: the parts of templates that are the same in all kernels. */
+/* The files NAME.cu of this folder as text: the parts of templates that do not depend on the kernel. */
 #ifndef IG_CODEGEN_CUDA_TEMPLATES_H
 #define IG_CODEGEN_CUDA_TEMPLATES_H
 

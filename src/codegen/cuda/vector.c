@@ -1,7 +1,7 @@
 /*
- * Accesses of up to 16 bytes: what a vector loop (IG_FOR_VECTOR) loads from neighbouring elements, beginning at a multiple
- * of their number, is copied to registers before the loop, and what it stores there is copied from registers behind it.
- * Loops and registers are those of each thread: loops that the block executes together are left as they are.
+ * Accesses of up to 16 bytes: what a vector loop (IG_FOR_VECTOR) loads from contiguous elements, starting at a multiple
+ * of their number, is copied to registers before the loop, and what it stores there is copied from registers after it.
+ * This applies to loops and registers of single threads; loops that the block executes together are left alone.
  */
 #include <string.h>
 
