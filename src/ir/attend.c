@@ -1,4 +1,4 @@
-/* Recognising attention, from its last product backwards; see attend.h. */
+/* Recognises attention from its last product backwards; see attend.h. */
 #include "ir/attend.h"
 
 #include <math.h>

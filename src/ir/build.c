@@ -1,7 +1,7 @@
 /*
- * The builder's core. To append a node is: infer its types (infer.h); where it does nothing, give the operand back; where an
- * equal node exists, give that one's value; where its integer contents are wholly known (elements.h), build a `constant`
- * or `shape` node with them instead. What follows is deterministic: the same calls give the same graph.
+ * The builder's core. Appending a node infers its types (infer.h); returns the operand if the node is an identity;
+ * returns the existing value if an equal node exists; and builds a `constant` or `shape` node instead if its integer
+ * contents are fully known (elements.h). Deterministic: the same calls give the same graph.
  */
 #include "ir/build.h"
 

@@ -1,27 +1,28 @@
 /*
- * Appending nodes to a graph. Every function infers the type of its result (raising INGOT_BAD_MODEL with operator and
- * shapes where they do not fit), finds the symbolic contents of integer values, and returns an equal node's value where
- * one exists already (common subexpressions never come into being). Inputs of one elementwise node must have one type.
+ * Appends nodes to a graph. Every function infers the type of its result (raising INGOT_BAD_MODEL with operator and
+ * shapes if they do not fit), finds the symbolic contents of integer values, and returns the value of an equal node if
+ * there is one (so common subexpressions never arise). The inputs of an elementwise node must have one type.
  */
 #ifndef IG_IR_BUILD_H
 #define IG_IR_BUILD_H
 
 #include "ir/graph.h"
 
-/* Position in the model for messages and explanations; nodes appended from now on carry it. */
+/* The position in the model, for messages and explanations; nodes appended from now on carry it. */
 void ig_build_origin(struct ig_graph *g, const char *origin);
 
 ig_value ig_build_input(struct ig_graph *g, const char *name, const struct ig_type *type);
 void ig_build_output(struct ig_graph *g, const char *name, ig_value value);
-void ig_build_name(struct ig_graph *g, ig_value value, const char *name); /* keeps a name that is there */
+void ig_build_name(struct ig_graph *g, ig_value value, const char *name); /* the first name wins */
 
-/* Says why the value stays in f32 (ig_value_info.kept). */
+/* Records why the value stays in f32 (ig_value_info.kept). */
 void ig_build_kept(struct ig_graph *g, ig_value value, const char *reason);
 
-/* The general way: attributes in the row's order. The first output; the others follow. */
+/* The general form: attributes in the order of the operator's row. Returns the first output; the others have the next
+ * indices. */
 ig_value ig_build_node(struct ig_graph *g, enum ig_op op, const ig_value *in, uint32_t n_in, uint32_t n_out,
                        const struct ig_attr *attrs, struct ig_graph *const body[2]);
-/* Copies a node of another graph (or this one) with other inputs. */
+/* Copies a node of this or another graph, with other inputs. */
 ig_value ig_build_copy(struct ig_graph *g, const struct ig_graph *from, const struct ig_node *node, const ig_value *in);
 
 struct ig_attr ig_attr_of_int(int64_t i);
@@ -31,11 +32,11 @@ struct ig_attr ig_attr_of_floats(const double *floats, int count);
 struct ig_attr ig_attr_of_dim(ig_dim dim);
 struct ig_attr ig_attr_of_dims(const ig_dim *dims, int count);
 struct ig_attr ig_attr_of_dtype(enum ingot_dtype dtype);
-/* A node's attributes with other dims; those that are absent stay so. */
+/* Copies a node's attributes with every dim d replaced by other(user, d); absent attributes stay absent. */
 struct ig_attr *ig_attrs_with_dims(struct ig_job *job, const struct ig_node *node,
                                    ig_dim (*other)(const void *user, ig_dim dim), const void *user);
 
-/* Constants. `data` must live as long as the graph; the other two copy. */
+/* Constants. `data` must live as long as the graph; the functions below copy. */
 ig_value ig_build_constant(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims,
                            const struct ig_data *data);
 ig_value ig_build_scalar(struct ig_graph *g, enum ingot_dtype dtype, double value); /* rank 0 */
@@ -49,10 +50,10 @@ ig_value ig_build_iota(struct ig_graph *g, const ig_dim *dims, int rank, int axi
 ig_value ig_map1(struct ig_graph *g, enum ig_op op, ig_value a);
 ig_value ig_map2(struct ig_graph *g, enum ig_op op, ig_value a, ig_value b);
 ig_value ig_build_where(struct ig_graph *g, ig_value condition, ig_value a, ig_value b);
-ig_value ig_build_cast(struct ig_graph *g, ig_value a, enum ingot_dtype to); /* no node where it is that type */
+ig_value ig_build_cast(struct ig_graph *g, ig_value a, enum ingot_dtype to); /* no node if it already has that type */
 ig_value ig_build_cast_saturating(struct ig_graph *g, ig_value a, enum ingot_dtype to);
 
-/* Views and movement; no node where the result would be the operand itself. */
+/* Views and movement; no node if the result would be the operand itself. */
 ig_value ig_build_reshape(struct ig_graph *g, ig_value a, const ig_dim *dims, int rank);
 ig_value ig_build_transpose(struct ig_graph *g, ig_value a, const int64_t *perm);
 ig_value ig_build_broadcast(struct ig_graph *g, ig_value a, const ig_dim *dims, int rank);
@@ -71,14 +72,14 @@ ig_value ig_build_squeeze(struct ig_graph *g, ig_value a, const int *axes, int c
 ig_value ig_build_reduce(struct ig_graph *g, enum ig_op op, ig_value a, const int64_t *axes, int count);
 ig_value ig_build_matmul(struct ig_graph *g, ig_value a, ig_value b, enum ingot_dtype acc);
 
-/* Symbolic contents: true and out_elements (in the arena) where every element of an integer value is known. */
+/* Symbolic contents: true and out_elements (in the arena) if every element of an integer value is known. */
 bool ig_elements(struct ig_graph *g, ig_value value, const ig_dim **out_elements, int *out_count);
-/* Contents as numbers: true where value is constant, integer, and has at most `capacity` elements. */
+/* Contents as numbers: true if the value is a constant of integers with at most `capacity` elements. */
 bool ig_const_ints(struct ig_graph *g, ig_value value, int64_t *out, int capacity, int *out_count);
-/* The one element of a constant of one element, as double. */
+/* The element of a one-element constant, as double. */
 bool ig_const_scalar(struct ig_graph *g, ig_value value, double *out);
 
-/* NumPy's broadcasting of two shapes; raises with `what` where they do not fit. */
+/* Broadcasts two shapes by NumPy's rules; raises with `what` if they do not fit. */
 void ig_broadcast_dims(struct ig_graph *g, const char *what, const struct ig_type *a, const struct ig_type *b,
                        struct ig_type *inout_type);
 

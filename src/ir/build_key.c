@@ -1,4 +1,4 @@
-/* The key of a node: its contents as words, equal for nodes that compute the same. */
+/* The hash key of a node: its contents as words, equal for nodes that compute the same. */
 #include <string.h>
 
 #include "base/hash.h"

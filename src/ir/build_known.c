@@ -1,6 +1,6 @@
 /*
- * Shape folding: integer values whose contents are wholly known give way to a `constant` or `shape` node. Recipes of
- * weights stay, and so do constants and index ramps, which kernels compute more cheaply than they read.
+ * Shape folding: integer values whose contents are fully known are replaced by a `constant` or `shape` node. Not
+ * replaced: recipes of weights, constants, and index ramps, which kernels compute faster than they read.
  */
 #include "ir/build_node.h"
 #include "ir/eval.h"

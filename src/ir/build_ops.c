@@ -1,4 +1,4 @@
-/* The builder's conveniences: one function per operator that is built by hand often. See build.h. */
+/* Builder functions for common operators. See build.h. */
 #include <string.h>
 
 #include "ir/build_node.h"

@@ -13,43 +13,43 @@
 #include "base/text.h"
 
 typedef uint32_t ig_dim;
-#define IG_DIM_NONE 0u /* "not known": no expression has this index */
+#define IG_DIM_NONE 0u /* "unknown": no expression has this index */
 
 struct ig_dims; /* the pool; shared by all graphs of one model, in the job's arena */
 
 struct ig_dims *ig_dims_create(struct ig_job *job);
 
 ig_dim ig_dim_const(struct ig_dims *dims, int64_t value);
-/* The symbol of that name, made on first use with the range [0, INT32_MAX]. */
+/* The symbol of that name, created on first use with the range [0, INT32_MAX]. */
 ig_dim ig_dim_symbol(struct ig_dims *dims, const char *name);
 /* Narrows a symbol's range (from --shape); lo == hi does not turn it into a constant (see ig_dim_substitute). */
 void ig_dim_set_range(struct ig_dims *dims, ig_dim symbol, int64_t lo, int64_t hi);
 
-/* What a symbol is in most runs (from --shape's OPT): no promise, but what kernels are chosen for. */
+/* A symbol's typical value (from --shape's OPT): no guarantee, but kernels are chosen for it. */
 void ig_dim_set_usual(struct ig_dims *dims, ig_dim symbol, int64_t value);
-/* The number that an expression has then; false where that of a symbol in it is not known. */
+/* The value of an expression for these; false if a symbol in it has none. */
 bool ig_dim_usual(const struct ig_dims *dims, ig_dim dim, int64_t *out_value);
 
-/* The pool's symbols in the order in which they were made, with their ranges: false where there are no more. */
+/* Enumerates the pool's symbols in order of creation, with their ranges; false past the last. */
 bool ig_dim_symbol_at(struct ig_dims *dims, uint32_t index, ig_dim *out_symbol, int64_t *out_lo, int64_t *out_hi);
 
 ig_dim ig_dim_add(struct ig_dims *dims, ig_dim a, ig_dim b);
 ig_dim ig_dim_sub(struct ig_dims *dims, ig_dim a, ig_dim b);
 ig_dim ig_dim_mul(struct ig_dims *dims, ig_dim a, ig_dim b);
-ig_dim ig_dim_div(struct ig_dims *dims, ig_dim a, ig_dim b);      /* floor; exact where the form shows it */
+ig_dim ig_dim_div(struct ig_dims *dims, ig_dim a, ig_dim b);      /* floor; exact if the canonical form shows it */
 ig_dim ig_dim_ceil_div(struct ig_dims *dims, ig_dim a, ig_dim b); /* = floor((a + b - 1) / b) */
 ig_dim ig_dim_mod(struct ig_dims *dims, ig_dim a, ig_dim b);      /* sign of b */
 ig_dim ig_dim_min(struct ig_dims *dims, ig_dim a, ig_dim b);
 ig_dim ig_dim_max(struct ig_dims *dims, ig_dim a, ig_dim b);
 
 bool ig_dim_is_const(const struct ig_dims *dims, ig_dim dim, int64_t *out_value);
-/* An interval that holds for every value of the symbols; INT64_MIN / INT64_MAX where unbounded. */
+/* An interval that holds for all values of the symbols; INT64_MIN / INT64_MAX if unbounded. */
 void ig_dim_range(const struct ig_dims *dims, ig_dim dim, int64_t *out_lo, int64_t *out_hi);
-/* Certain answers only: yes, no, or cannot tell. */
+/* Only certain answers: yes, no, or cannot tell. */
 enum ig_answer { IG_NO = 0, IG_YES = 1, IG_MAYBE = 2 };
 enum ig_answer ig_dim_equal(struct ig_dims *dims, ig_dim a, ig_dim b);
 enum ig_answer ig_dim_less(struct ig_dims *dims, ig_dim a, ig_dim b);
-/* True where b divides a for every value of the symbols, by the form. */
+/* True if the canonical form shows that b divides a for all values of the symbols. */
 bool ig_dim_divides(struct ig_dims *dims, ig_dim b, ig_dim a);
 ig_dim ig_dim_product(struct ig_dims *dims, const ig_dim *factors, int count);
 
@@ -58,22 +58,22 @@ void ig_dim_print(const struct ig_dims *dims, ig_dim dim, struct ig_text *text);
 const char *ig_dim_text(const struct ig_dims *dims, ig_dim dim); /* in the arena */
 ig_dim ig_dim_parse(struct ig_dims *dims, const char *text, const char **out_end);
 
-/* A string in double quotes with \" \\ and \xHH escaped, as names stand in texts; and the way back: the name, with
- * *inout_text moved behind it, or NULL where it is none. */
+/* A string in double quotes with \" \\ and \xHH escaped, the form of names in texts; and its inverse: returns the name
+ * and moves *inout_text past it, or NULL if there is none. */
 void ig_quote(const char *name, struct ig_text *text);
 const char *ig_unquote(struct ig_job *job, const char **inout_text);
 
-/* The same expression, simplified by what is known of ranges now (they may have been narrowed since it was made). */
+/* Simplifies the expression by the current ranges, which may have been narrowed since it was built. */
 ig_dim ig_dim_refresh(struct ig_dims *dims, ig_dim dim);
 
 /* Replaces symbols: symbols[i] by values[i]. */
 ig_dim ig_dim_substitute(struct ig_dims *dims, ig_dim dim, const ig_dim *symbols, const ig_dim *values, int count);
-/* The number for given values of symbols; false where a symbol is missing or a division is by zero. */
+/* The value for given values of the symbols; false if a symbol is missing or a divisor is zero. */
 bool ig_dim_eval(const struct ig_dims *dims, ig_dim dim, const ig_dim *symbols, const int64_t *values, int count,
                  int64_t *out_value);
 
-/* Structure, for translating expressions into the shape program: an expression is a constant, a symbol, or an
- * operation on two others. n-ary sums and products are presented as left-leaning binary ones. */
+/* Structure, for translation into the shape program: an expression is a constant, a symbol, or a binary operation.
+ * n-ary sums and products appear as left-leaning binary ones. */
 enum ig_dim_kind {
     IG_DIM_CONST,
     IG_DIM_SYMBOL,
@@ -91,7 +91,7 @@ struct ig_dim_view {
     ig_dim a, b;
 };
 struct ig_dim_view ig_dim_look(struct ig_dims *dims, ig_dim dim);
-/* Calls visit for every symbol in dim, each once. */
+/* Calls visit once for every symbol in dim. */
 void ig_dim_symbols(const struct ig_dims *dims, ig_dim dim, void (*visit)(void *user, ig_dim symbol), void *user);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Division, modulo, minimum and maximum of symbolic integers. The rules aim at what shape arithmetic of real models
- * needs: exact quotients (`batch*seq*768 / (seq*64)`), windows of windows (`floor((floor((h+1)/2)+1)/2)` becomes
+ * Division, modulo, minimum and maximum of symbolic integers. The rules cover the shape arithmetic of real models:
+ * exact quotients (`batch*seq*768 / (seq*64)`), windows of windows (`floor((floor((h+1)/2)+1)/2)` becomes
  * `floor((h+3)/4)`), and clamps that ranges decide.
  *
- * A division by zero has no value. So cancelling a factor that could be zero (x*y / y = x) is right wherever the quotient
- * is defined, and a divisor that is never negative counts as at least 1.
+ * A division by zero has no value. So cancelling a factor that could be zero (x*y / y = x) is right wherever the
+ * quotient is defined, and a divisor that is never negative counts as at least 1.
  */
 #include "ir/dim_pool.h"
 

@@ -1,8 +1,8 @@
 /*
- * What is known of a symbolic integer for every value of its symbols: interval arithmetic, refined where it forgets that
- * two parts of an expression move together. `h - floor(h/2)` is bounded by putting (h - [0,1]) / 2 for the quotient;
- * `n - min(n, m)` by putting each operand for the minimum; `b*s - s` by taking the common factor out. Refining is bounded
- * in depth and only done for short sums.
+ * Bounds of symbolic integers over all values of their symbols: interval arithmetic, refined where it ignores that two
+ * parts of an expression are correlated. `h - floor(h/2)` is bounded by substituting (h - [0,1]) / 2 for the quotient;
+ * `n - min(n, m)` by substituting each operand for the minimum; `b*s - s` by factoring. Refinement is bounded in depth
+ * and applied to short sums only.
  */
 #include "ir/dim_pool.h"
 

@@ -1,11 +1,11 @@
 /*
- * The text of symbolic integers: "2*batch*seq+1", "floor((h+1)/2)", "mod(n,8)", "min(a,b)". Names that are no
- * identifiers, or are words of this notation, stand in double quotes, with \" \\ and \xHH escaped.
+ * The text of symbolic integers: "2*batch*seq+1", "floor((h+1)/2)", "mod(n,8)", "min(a,b)". Names that are not
+ * identifiers, or are keywords of this notation, are in double quotes, with \" \\ and \xHH escaped.
  *
- *   sum      = product { ("+" | "-") product }
- *   product  = factor { "*" factor }
- *   factor   = number | "-" factor | name | "(" sum ")" | "floor(" sum "/" sum ")"
- *            | ("mod" | "min" | "max") "(" sum "," sum ")"
+ *     sum      = product { ("+" | "-") product }
+ *     product  = factor { "*" factor }
+ *     factor   = number | "-" factor | name | "(" sum ")" | "floor(" sum "/" sum ")"
+ *              | ("mod" | "min" | "max") "(" sum "," sum ")"
  */
 #include "ir/dim_pool.h"
 

@@ -1,4 +1,4 @@
-/* Walking symbolic integers: their structure as a binary tree, their symbols, substitution, and evaluation. */
+/* Traversal of symbolic integers: structure as a binary tree, symbols, substitution, evaluation. */
 #include "ir/dim_pool.h"
 
 /* ---- Structure */

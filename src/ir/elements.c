@@ -1,4 +1,4 @@
-/* Symbolic contents: the way in, sources, casts and elementwise operators. See elements.h. */
+/* Symbolic contents: entry point, sources, casts and elementwise operators. See elements.h. */
 #include "ir/elements.h"
 
 #include "ir/eval.h"

@@ -1,4 +1,4 @@
-/* The evaluation of a whole graph: inputs to symbols, symbols to numbers, and the way in and out. */
+/* Evaluates a whole graph: binds symbols from inputs, evaluates dims, runs the graph. */
 #include "ir/eval.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * The reference evaluator: plain C, double accumulation, no cleverness. The oracle for constants, for the tests of
+ * The reference evaluator: plain C, double accumulation, no optimisation. The oracle for constants, for the tests of
  * every kernel, and for `ingot verify`.
  */
 #ifndef IG_IR_EVAL_H
@@ -8,18 +8,18 @@
 #include "ir/graph.h"
 
 /*
- * Evaluates the whole graph. Inputs in the graph's order, borrowed; their shapes give the symbols their values (raises
- * INGOT_INVALID_ARGUMENT where they contradict). A symbol named "INPUT[k]" stands for element k of the integer input
- * INPUT. Outputs are allocated with the job's allocator as one block each and belong to the caller (ig_eval_release).
+ * Evaluates the whole graph. Inputs are in the graph's order and borrowed; their shapes give the symbols their values
+ * (raises INGOT_INVALID_ARGUMENT if they contradict). A symbol named "INPUT[k]" is element k of the integer input
+ * INPUT. Outputs are allocated with the job's allocator, one block each; the caller frees them (ig_eval_release).
  */
 void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingot_tensor *inputs,
                    struct ingot_tensor *out_outputs);
 void ig_eval_release(struct ig_job *job, struct ingot_tensor *tensor);
 
 /*
- * The contents of a constant value. Small ones are kept; a large one is evaluated anew and belongs to the caller until
- * ig_const_release (harmless for a kept one), or until the job ends. A plain `constant` node gives its own data without
- * copying, except where they are not aligned to their element size.
+ * The contents of a constant value. Small ones are cached. A large one is evaluated anew and belongs to the caller
+ * until ig_const_release (harmless for a cached one) or the end of the job. A plain `constant` node gives its own data
+ * without a copy, unless they are not aligned to their element size.
  */
 struct ingot_tensor ig_const_tensor(struct ig_graph *graph, ig_value value);
 void ig_const_release(struct ig_graph *graph, ig_value value, struct ingot_tensor *tensor);

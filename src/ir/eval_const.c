@@ -1,6 +1,6 @@
 /*
- * The contents of constant values, evaluated when somebody asks. Shapes, scalars and other small ones are asked for often
- * and kept with the graph; weights are asked for once, when the engine is written, and are not.
+ * Evaluates constant values on demand. Shapes, scalars and other small ones are requested often and cached with the
+ * graph; weights are requested once, when the engine is written, and are not.
  */
 #include "ir/eval_const.h"
 

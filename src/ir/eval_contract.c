@@ -1,8 +1,8 @@
 /*
- * Contractions: matmul and convolution in every layout, through one loop. A contraction is rows x depth times
- * depth x columns; the layouts differ only in how a row of the left side and a strip of the right side are fetched as
- * cells. Floating types and integers of up to 16 bits are summed as double (exact for those: the products have at most 32
- * bits), wider integers wrap in 64 bits.
+ * Contractions: matmul and convolution in every layout, by one loop. A contraction is rows x depth times depth x
+ * columns; layouts differ only in how a row of the left side and a strip of the right side are fetched as cells.
+ * Floating types and integers of up to 16 bits are summed as double (exact for those: the products have at most 32
+ * bits); wider integers wrap in 64 bits.
  */
 #include <string.h>
 

@@ -1,14 +1,14 @@
-/* The loop that all contractions of the reference evaluator share. */
+/* The loop shared by all contractions of the reference evaluator. */
 #ifndef IG_IR_EVAL_CONTRACT_H
 #define IG_IR_EVAL_CONTRACT_H
 
 #include "ir/eval_op.h"
 
-/* rows x depth times depth x columns, plus a bias per column; embedded in what knows the layouts. */
+/* rows x depth times depth x columns, plus a bias per column; embedded in a struct that knows the layouts. */
 struct ig_contraction {
     int64_t rows, depth, columns;
-    /* Fetch `depth` cells of a row of the left side, and `n` cells of row k of the right side from column `first` on, by
-     * ig_contract_load. */
+    /* Fetch `depth` cells of a row of the left side, and `n` cells of row k of the right side from column `first` on,
+     * with ig_contract_load. */
     void (*fetch_row)(const struct ig_contraction *c, int64_t row, union ig_cell *out_cells);
     void (*fetch_columns)(const struct ig_contraction *c, int64_t k, int64_t first, int n, union ig_cell *out_cells);
     enum ingot_dtype result;
@@ -19,9 +19,9 @@ struct ig_contraction {
     bool integer;                      /* cells are integers; set by ig_contract */
 };
 
-/* a and b are the types of the two sides. */
+/* a and b are the element types of the two sides. */
 void ig_contract(struct ig_eval *ev, struct ig_contraction *c, enum ingot_dtype a, enum ingot_dtype b);
-/* n elements, `stride` bytes apart, as the cells that this contraction computes in. */
+/* Loads n elements, `stride` bytes apart, as cells of the type that this contraction computes in. */
 void ig_contract_load(const struct ig_contraction *c, enum ingot_dtype dtype, const void *data, int64_t stride,
                       int64_t n, union ig_cell *out_cells);
 

@@ -1,5 +1,5 @@
 /*
- * Control flow: bodies are walked as graphs of their own. Symbols that a body's inputs bring are bound for one walk of it
+ * Control flow: bodies are walked as separate graphs. Symbols introduced by a body's inputs are bound for one walk
  * only; they are a suffix of the evaluation's list.
  */
 #include <string.h>

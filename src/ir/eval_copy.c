@@ -1,7 +1,7 @@
 /*
- * Copying between strided views. Constants of hundreds of megabytes are transposed and packed here when an engine is
- * written, so memory is touched in an order that caches like: long runs go through memcpy, and where the two sides are
- * contiguous along different axes, square tiles are copied.
+ * Copies between strided views. Constants of hundreds of megabytes are transposed and packed here when an engine is
+ * written, so the access order is cache-friendly: long runs use memcpy, and if the two sides are contiguous along
+ * different axes, square tiles are copied.
  */
 #include <string.h>
 

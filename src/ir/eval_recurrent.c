@@ -1,6 +1,6 @@
 /*
- * LSTM, GRU and RNN over time in one direction, as the ONNX operators define them. The input's contraction was done before;
- * a step adds the recurrent one. The state is kept as double from step to step.
+ * LSTM, GRU and RNN over time in one direction, as the ONNX operators define them. The input's contraction is a
+ * separate operator; a step adds the recurrent one. The state is kept as double between steps.
  */
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Reductions and arg-reductions: every element of the result walks the reduced axes of its own. */
+/* Reductions and arg-reductions: every element of the result walks the reduced axes of its own input slice. */
 #include <math.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /*
- * Walking the part of a graph that some values need, in order; a value is dropped after its last reader.
+ * Walks the part of a graph that some values depend on, in order; a value is dropped after its last reader.
  *
- * Asking for one small constant of a graph of ten thousand nodes must not cost ten thousand steps. So the needed nodes are
- * found from the wanted values backwards, and the marks lie in an array of the graph that is never cleared: a mark counts
- * only with the generation of its walk.
+ * Evaluating one small constant in a graph of ten thousand nodes must not take ten thousand steps. So the needed nodes
+ * are found backwards from the wanted values, and the visit marks lie in an array that is never cleared: a mark is
+ * valid only if it has the generation of its walk.
  */
 #include <stdlib.h>
 #include <string.h>

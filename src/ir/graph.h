@@ -1,14 +1,14 @@
 /*
  * The graph: core operators (ops.def) over values, in topological order.
  *
- * A graph is append-only: a node's inputs exist before it, so the order of nodes is an order of execution, and there is
- * nothing to unlink. A pass reads one graph and appends to a new one (pass/pass.h), which makes every rewrite local and
- * dead code vanish by not being copied. Values and nodes are 32-bit indices. All graphs of a model share one pool of dims
- * and live in the job's arena.
+ * A graph is append-only: a node's inputs exist before it, so the order of nodes is an execution order, and nothing is
+ * ever unlinked. A pass reads one graph and appends to a new one (pass/pass.h), which makes every rewrite local; dead
+ * code disappears by not being copied. Values and nodes are 32-bit indices. All graphs of a model share one pool of
+ * dims and live in the job's arena.
  *
- * Constants are not a phase but a property: a value is constant where all inputs of its (pure) node are. The constant
- * part of a graph *is* the recipe by which weights are computed from the model's initialisers; it is evaluated when
- * somebody asks (ig_const_tensor) and, for weights, when the engine is written.
+ * Constants are not a phase but a property: a value is constant if all inputs of its (pure) node are. The constant part
+ * of a graph *is* the recipe by which weights are computed from the model's initialisers; it is evaluated on demand
+ * (ig_const_tensor) and, for weights, when the engine is written.
  */
 #ifndef IG_IR_GRAPH_H
 #define IG_IR_GRAPH_H
@@ -34,7 +34,8 @@ enum ig_family {
     IG_FAMILY_MAP,
     IG_FAMILY_ROW,
     IG_FAMILY_CONTRACT,
-    IG_FAMILY_ATTEND, /* of regions alone, on GPUs: two contractions with a softmax between them, anchored in the last */
+    /* Of regions only, on GPUs: two contractions with a softmax between them, anchored in the last. */
+    IG_FAMILY_ATTEND,
     IG_FAMILY_WINDOW,
     IG_FAMILY_SCAN,
     IG_FAMILY_REST,
@@ -43,10 +44,10 @@ enum ig_family {
 
 enum ig_pad_mode { IG_PAD_CONSTANT, IG_PAD_REFLECT, IG_PAD_EDGE, IG_PAD_WRAP };
 enum ig_scatter { IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX, IG_SCATTER_MIN };
-/* What the products of an f32 contraction may be computed from: leave to round, for kernels that gain by it. */
+/* Permission to round the operands of an f32 contraction, for kernels that gain by it. */
 enum ig_math {
-    IG_MATH_EXACT, /* the operands as they are */
-    IG_MATH_TF32,  /* rounded to 10 bits of fraction; sums stay in f32 */
+    IG_MATH_EXACT, /* operands are not rounded */
+    IG_MATH_TF32,  /* operands rounded to 10 bits of fraction; sums stay in f32 */
 };
 /* Activations of recurrences. */
 enum ig_activation {
@@ -63,7 +64,7 @@ enum ig_activation {
     IG_ACT_SOFTPLUS,
 };
 
-/* Every attribute name that occurs in ops.def, once. */
+/* Every attribute name in ops.def, once. */
 #define IG_ATTR_NAMES(A)                                                                                             \
     A(to), A(saturate), A(data), A(values), A(scalar), A(dims), A(axis), A(perm), A(starts), A(sizes), A(steps),     \
         A(before), A(after), A(mode), A(batch_dims), A(reduction), A(axes), A(last), A(exclusive), A(reverse), A(k), \
@@ -89,12 +90,12 @@ enum ig_attr_kind {
     IG_KIND_DATA
 };
 
-/* The elements of a constant: row-major, in place in the model's file or in the arena. */
+/* The elements of a constant: row-major, in the model's file or in the arena. */
 struct ig_data {
     const void *bytes;
     size_t size;
-    const char *initializer; /* the ONNX initialiser it is, for refitting; NULL: part of the model's logic */
-    uint64_t absent;         /* not 0: the hash of data that a text left out; `bytes` are zeros in their place */
+    const char *initializer; /* its ONNX initialiser, for refitting; NULL: part of the model's logic */
+    uint64_t absent;         /* not 0: hash of data omitted from a text; `bytes` are zeros instead */
 };
 
 struct ig_attr {
@@ -111,10 +112,10 @@ struct ig_attr {
     };
 };
 
-/* What types an elementwise operator takes. */
+/* The element types that an elementwise operator accepts. */
 enum ig_operands { IG_OPERANDS_FLOAT, IG_OPERANDS_INT, IG_OPERANDS_NUM, IG_OPERANDS_BOOL, IG_OPERANDS_ANY };
 
-enum { IG_MAX_ATTRS = 12 }; /* of a row */
+enum { IG_MAX_ATTRS = 12 }; /* per row */
 
 struct ig_op_info {
     const char *name;
@@ -130,7 +131,7 @@ struct ig_op_info {
     bool result_bool;
 };
 const struct ig_op_info *ig_op_info(enum ig_op op);
-/* IG_OP_COUNT where there is none of that name. */
+/* IG_OP_COUNT if there is none of that name. */
 enum ig_op ig_op_parse(const char *name);
 const char *ig_attr_name_text(enum ig_attr_name name);
 
@@ -139,23 +140,23 @@ struct ig_graph;
 struct ig_node {
     enum ig_op op;
     uint32_t n_in, n_out;
-    const ig_value *in;         /* IG_NO_VALUE: optional and absent */
-    ig_value out;               /* the first output; the others have the next indices */
-    const struct ig_attr *attr; /* as many as the row has, in its order */
+    const ig_value *in;         /* IG_NO_VALUE: absent optional input */
+    ig_value out;               /* the first output; further outputs have the next indices */
+    const struct ig_attr *attr; /* one per attribute of the row, in its order */
     struct ig_graph *body[2];
-    const char *origin; /* the ONNX node it came from: "Conv 'conv1'"; may be NULL */
+    const char *origin; /* the ONNX node it was made from: "Conv 'conv1'"; may be NULL */
     uint32_t region;    /* set by the fuse pass; IG_NO_REGION: none */
 };
 
 struct ig_value_info {
     struct ig_type type;
-    ig_node_id node; /* that computes it; IG_NO_NODE: an input of the graph */
+    ig_node_id node; /* its definition; IG_NO_NODE: an input of the graph */
     bool is_const;
-    bool is_refittable;     /* constant, and some named initialiser goes into it: stays a recipe, never baked in */
-    const char *name;       /* for people; may be NULL */
-    const char *kept;       /* why it is stored in f32 although less was asked for; for people; may be NULL */
-    const ig_dim *elements; /* of an integer or bool value whose contents are known symbolically; else NULL. An element
-                               may be IG_DIM_NONE where only others are known. */
+    bool is_refittable; /* constant that depends on a named initialiser: kept as a recipe, never folded */
+    const char *name;   /* for people; may be NULL */
+    const char *kept;   /* why it is stored in f32 although less was requested; for people; may be NULL */
+    /* Symbolic contents of an integer or bool value; NULL if unknown. Single elements may be IG_DIM_NONE. */
+    const ig_dim *elements;
 };
 
 struct ig_port {
@@ -163,17 +164,17 @@ struct ig_port {
     const char *name;
 };
 
-/* A set of nodes that one kernel computes (formed by the fuse pass). Its nodes appear in the graph's order. */
+/* A set of nodes that one kernel computes, in the graph's order. Formed by the fuse pass. */
 struct ig_region {
     enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, ATTEND, WINDOW, SCAN, REST, CONTROL */
-    ig_node_id anchor;     /* the contraction, window, … that gives it its family; of MAP and ROW the last node */
+    ig_node_id anchor;     /* the contraction, window, … that determines the family; for MAP and ROW the last node */
     IG_VEC(ig_node_id) nodes;
-    IG_VEC(ig_value) inputs;  /* read from memory, each once, in order of first use; weights included */
+    IG_VEC(ig_value) inputs;  /* read from memory, unique, in order of first use; weights included */
     IG_VEC(ig_value) outputs; /* written to memory */
 };
 
-/* Two dims that some shape rule took to be equal, for want of knowing better: a model adds f32[n] to f32[m]. To be checked
- * when the graph (or body) runs with given shapes; without the check, kernels would read outside of buffers. */
+/* Two dims that a shape rule assumed equal without proof: a model adds f32[n] to f32[m]. They are checked when the
+ * graph (or body) runs with given shapes; otherwise kernels would access memory out of bounds. */
 struct ig_dim_pair {
     ig_dim a, b;
 };
@@ -185,9 +186,10 @@ struct ig_graph {
     IG_VEC(struct ig_value_info) values;
     IG_VEC(struct ig_port) inputs; /* in the model's order */
     IG_VEC(struct ig_port) outputs;
-    IG_VEC(struct ig_region) regions; /* empty before the fuse pass; afterwards in an order of execution */
-    bool attends;                     /* attentions may become regions; set by the attend pass, kept by all others */
-    IG_VEC(struct ig_dim_pair) assumptions; /* of this graph, not of its bodies; each pair once */
+    IG_VEC(struct ig_region) regions;       /* empty before the fuse pass; then in an execution order */
+    bool attends;                           /* attentions may become regions; set by the attend pass, preserved by all
+                                         others */
+    IG_VEC(struct ig_dim_pair) assumptions; /* of this graph, not of its bodies; unique */
     const char *origin;                     /* given to nodes appended from now on */
     struct ig_map *cse;                     /* node contents -> node; see build.h */
     struct ig_const_cache *constants;       /* evaluated small constants */
@@ -201,22 +203,22 @@ static inline const struct ig_value_info *ig_info(const struct ig_graph *graph, 
 static inline const struct ig_type *ig_type_of(const struct ig_graph *graph, ig_value value) {
     return &graph->values.at[value].type;
 }
-/* The node that computes value, or NULL for an input of the graph. The pointer is valid until a node is appended. */
+/* The node that defines value, or NULL for an input of the graph. Valid until a node is appended. */
 const struct ig_node *ig_def(const struct ig_graph *graph, ig_value value);
-/* The defining node where it is of that op, else NULL. */
+/* The defining node if it is of that op, else NULL. */
 const struct ig_node *ig_def_op(const struct ig_graph *graph, ig_value value, enum ig_op op);
 
-/* Attributes by name; asking for one that the row does not have raises INGOT_INTERNAL. */
+/* Attributes by name; raises INGOT_INTERNAL if the operator's row has none of that name. */
 const struct ig_attr *ig_attr(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name);
 static inline int64_t ig_attr_int(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name) {
     return ig_attr(graph, node, name)->i;
 }
 
 void ig_graph_assume_equal(struct ig_graph *graph, ig_dim a, ig_dim b);
-/* Of the whole model's graph: narrows the ranges of symbols by what was assumed (n == min(n, 512): n is at most 512). */
+/* For a model's main graph: narrows the ranges of symbols by the assumptions (n == min(n, 512): n is at most 512). */
 void ig_graph_narrow_symbols(struct ig_graph *graph);
 
-/* How many nodes and graph outputs read each value: an array by value, in the arena. */
+/* Counts the nodes and graph outputs that read each value: an array by value, in the arena. */
 uint32_t *ig_graph_use_counts(struct ig_graph *graph);
 
 #endif

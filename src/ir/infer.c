@@ -1,4 +1,5 @@
-/* Type inference: the way in, what the rules share, and the rules of elementwise operators and sources. See infer.h. */
+/* Type inference: entry point, helpers of the rules, and the rules of elementwise operators and sources. See
+ * infer.h. */
 #include "ir/infer.h"
 
 #include <stdio.h>

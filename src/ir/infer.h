@@ -10,8 +10,8 @@
 struct ig_infer {
     struct ig_graph *graph;
     struct ig_dims *dims;
-    const struct ig_node *node; /* complete but for `out` */
-    struct ig_type *out;        /* one per output; for `constant`, filled by the caller */
+    const struct ig_node *node; /* complete except for `out` */
+    struct ig_type *out;        /* one per output; the caller fills that of `constant` */
 };
 
 /* Checks arity and the kinds of attributes, then calls the row's function. */
@@ -22,7 +22,7 @@ void ig_infer_node(struct ig_graph *graph, const struct ig_node *node, struct ig
 #include "ir/ops.def"
 void ig_infer_map(struct ig_infer *x); /* all elementwise rows */
 
-/* ---- For the rules */
+/* ---- For the inference rules */
 
 _Noreturn void ig_infer_fail(struct ig_infer *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool ig_infer_has(const struct ig_infer *x, uint32_t input);
@@ -39,15 +39,15 @@ void ig_infer_rank(struct ig_infer *x, uint32_t input, int rank);
 void ig_infer_dtype(struct ig_infer *x, uint32_t input, enum ingot_dtype dtype);
 void ig_infer_index_dtype(struct ig_infer *x, uint32_t input); /* i32 or i64 */
 void ig_infer_numeric(struct ig_infer *x, uint32_t input);
-/* One of two dims that must be equal; fails where they cannot be, with `what` they are. */
+/* The common value of two dims that must be equal; fails if they cannot be, naming them with `what`. */
 ig_dim ig_infer_unify(struct ig_infer *x, ig_dim a, ig_dim b, const char *what);
-/* Fails where the dim is negative for certain. */
+/* Fails if the dim is certainly negative. */
 void ig_infer_not_negative(struct ig_infer *x, ig_dim dim, const char *what);
 const char *ig_infer_dim_text(struct ig_infer *x, ig_dim dim);
 
-/* Equal, or assumed to be (ig_graph_assume_equal): false where they cannot be. A number rather than an expression. */
+/* Equal, or assumed to be (ig_graph_assume_equal); false if they cannot be. *out_dim is the constant one, if any. */
 bool ig_dims_unify(struct ig_graph *graph, ig_dim a, ig_dim b, ig_dim *out_dim);
-/* One dim broadcast to the other, by NumPy's rule. A dim that is at most 1 is assumed to be 1. */
+/* Broadcasts two dims by NumPy's rule. A dim that is at most 1 is assumed to be 1. */
 bool ig_dims_broadcast(struct ig_graph *graph, ig_dim a, ig_dim b, ig_dim *out_dim);
 
 #endif

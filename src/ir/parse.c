@@ -1,6 +1,6 @@
 /*
- * Reads the text form of graphs (docs/ir.md) by recursive descent, without backtracking. Nodes are appended just as they
- * are written, so that what is parsed prints the same; types are inferred, and must agree with those in the text.
+ * Parses the text form of graphs (docs/ir.md) by recursive descent, without backtracking. Nodes are appended exactly as
+ * written, so that a parsed graph prints the same; types are inferred, and must agree with those in the text.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* See place.h. */
+/* Constants that follow from their position; see place.h. */
 #include "ir/place.h"
 #include "ir/build.h"
 

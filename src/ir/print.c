@@ -1,4 +1,5 @@
-/* The text form of graphs; docs/ir.md describes it, parse.c reads it. Values are numbered afresh: inputs, then results. */
+/* Prints the text form of graphs; docs/ir.md describes it, parse.c reads it. Values are renumbered: inputs, then
+ * results. */
 #include "ir/print.h"
 
 #include <inttypes.h>

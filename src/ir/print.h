@@ -5,13 +5,14 @@
 #include "ir/graph.h"
 
 enum {
-    IG_PRINT_DATA = 1,    /* constants in full (base 64), so that the text is the whole graph; else sizes and a hash */
-    IG_PRINT_REGIONS = 2, /* which region each node is in */
+    IG_PRINT_DATA = 1,    /* constants in full (base 64), so that the text is the whole graph; else their size and
+                             hash */
+    IG_PRINT_REGIONS = 2, /* the region of each node */
 };
 void ig_graph_print(struct ig_graph *graph, unsigned flags, struct ig_text *text);
-/* Raises INGOT_BAD_MODEL with line and column. A constant without data is filled with zeros. */
+/* Raises INGOT_BAD_MODEL with line and column. A constant without data gets zeros. */
 struct ig_graph *ig_graph_parse(struct ig_job *job, struct ig_dims *dims, const char *text, size_t length);
-/* Raises INGOT_INTERNAL with the first broken rule: order, arity, attributes, inferred types, regions. */
+/* Raises INGOT_INTERNAL with the first violated invariant: order, arity, attributes, inferred types, regions. */
 void ig_graph_verify(struct ig_graph *graph, const char *after);
 
 #endif

@@ -1,4 +1,4 @@
-/* See print_data.h. Base 64 as in RFC 4648, with padding. */
+/* The text of constants' data; see print_data.h. Base 64 as in RFC 4648, with padding. */
 #include "ir/print_data.h"
 
 #include <inttypes.h>

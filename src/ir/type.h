@@ -13,15 +13,15 @@ struct ig_type {
 bool ig_dtype_is_float(enum ingot_dtype dtype);
 bool ig_dtype_is_signed(enum ingot_dtype dtype);  /* signed integers */
 bool ig_dtype_is_integer(enum ingot_dtype dtype); /* signed or unsigned, not bool */
-/* The type that kernels compute in: f32 for f16 and bf16, else the type itself. */
+/* The type that kernels compute in: f32 for f16 and bf16, otherwise the type itself. */
 enum ingot_dtype ig_dtype_compute(enum ingot_dtype dtype);
-enum ingot_dtype ig_dtype_parse(const char *name); /* INGOT_DTYPE_NONE where unknown */
+enum ingot_dtype ig_dtype_parse(const char *name); /* INGOT_DTYPE_NONE if unknown */
 
 struct ig_type ig_type_make(enum ingot_dtype dtype, int rank, const ig_dim *dims);
 bool ig_type_same(const struct ig_type *a, const struct ig_type *b);
-/* True where every dim is a constant; fills out_dims (may be NULL). */
+/* True if every dim is a constant; fills out_dims (may be NULL). */
 bool ig_type_is_static(const struct ig_dims *dims, const struct ig_type *type, int64_t *out_dims);
-/* The same shape by its symbolic form; the types of elements are not looked at. */
+/* Equal shapes, symbolically; ignores element types. */
 bool ig_same_dims(const struct ig_type *a, const struct ig_type *b);
 ig_dim ig_type_elements(struct ig_dims *dims, const struct ig_type *type);
 /* "f32[batch,3,224,224]" */

@@ -1,6 +1,6 @@
 /*
- * The verifier: checks every invariant that graph.h promises, so that a pass that breaks one is found where it did it.
- * What it raises is a defect of Ingot, never of the model.
+ * The verifier: checks every invariant that graph.h states, right after each pass, so that the pass that breaks one is
+ * identified. A violation is a defect of Ingot, never of the model.
  */
 #include <stdio.h>
 
