@@ -1,13 +1,12 @@
 /*
- * attend: lets the fuse pass make attentions regions.
+ * attend: permits the fuse pass to make regions of attentions.
  *
- * Requires:   nothing; works on CPUs too, where it changes nothing.
- * Guarantees: nothing is rewritten. The graph is marked, and so are those that later passes make of it.
+ * Requires:   nothing; runs for CPUs too, where it has no effect.
+ * Guarantees: nothing is rewritten. The graph is marked, and so are those that later passes derive from it.
  *
- * What is here too is which attentions these are: on GPUs, where the kernel (kernel/cuda/attend.c) has the queries, keys
- * and values in the form that it copies, rows of 16-byte pieces in memory. Else the two products and the softmax between
- * them are regions of their own. What is asked here is what pays; the kernel asks its own questions and has an answer to
- * all of them.
+ * It also decides which attentions qualify: on GPUs, those whose queries, keys and values lie in memory in the form
+ * that the kernel (kernel/cuda/attend.c) copies, as rows of 16-byte pieces. Otherwise the two products and the softmax
+ * between them stay separate regions. These conditions are about profit only: the kernel handles any attention.
  */
 #include "pass/attend.h"
 

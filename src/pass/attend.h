@@ -1,12 +1,12 @@
-/* Which attentions become one region (attend.c), for fuse.c. */
+/* Decides which attentions become one region (attend.c), for fuse.c. */
 #ifndef IG_PASS_ATTEND_H
 #define IG_PASS_ATTEND_H
 
 #include "ir/attend.h"
 #include "pass/pass.h"
 
-/* The attentions of the graph by the node of their last product: NULL for all other nodes. `stored`: by value, views that
- * will be in memory as they are. The array is NULL where the target has no kernel for attentions. */
+/* The attentions of the graph, indexed by the node of their last product; NULL for all other nodes. `stored`: by value,
+ * views that will be materialised. Returns NULL if the target has no kernel for attentions. */
 const struct ig_attend **ig_find_attends(struct ig_graph *graph, const uint32_t *uses, const bool *stored,
                                          const struct ig_pass_options *options);
 

@@ -1,4 +1,4 @@
-/* The rules of canonicalize, by what they are about. Each gives IG_NO_VALUE where it does not apply. */
+/* The rules of canonicalize, by topic. A rule returns IG_NO_VALUE if it does not apply. */
 #ifndef IG_PASS_CANONICAL_H
 #define IG_PASS_CANONICAL_H
 

@@ -1,5 +1,5 @@
 /*
- * Rules of canonicalize about sums, products and powers.
+ * Rules of canonicalize for sums, products and powers.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * Rules of canonicalize about minima, maxima, conditions, comparisons and casts.
+ * Rules of canonicalize for minima, maxima, conditions, comparisons and casts.
  */
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /*
- * Rules of canonicalize about reductions, contractions and windows.
+ * Rules of canonicalize for reductions, contractions and windows.
  */
 #include <string.h>
 

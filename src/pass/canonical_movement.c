@@ -1,5 +1,5 @@
 /*
- * Rules of canonicalize about slices, concatenations, gathers, pads, broadcasts and other views.
+ * Rules of canonicalize for slices, concatenations, gathers, pads, broadcasts and other views.
  */
 #include <string.h>
 

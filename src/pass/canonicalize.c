@@ -1,14 +1,14 @@
 /*
- * canonicalize: one form for what can be written in several, and arithmetic that comes to nothing left out.
+ * canonicalize: reduces equivalent forms to one, and removes arithmetic that has no effect.
  *
  * Requires:   nothing.
- * Guarantees: constants stand on the right of commutative operators; one-element constants in elementwise operators
- *             are of rank 0; no operator does nothing; no elementwise operator reads through a broadcast: it is
- *             computed before. Results are the same bit for bit, except for the sign of zero, powers by a small
- *             constant (one rounding), the power 0.5 of minus infinity, and reductions of reductions merged into one.
+ * Guarantees: constants are the right operand of commutative operators; one-element constants in elementwise operators
+ *             are of rank 0; no operator is an identity; no elementwise operator reads a broadcast: it is computed
+ *             before the broadcast. Results are the same bit for bit, except for the sign of zero, powers by a small
+ *             constant (one rounding), the power 0.5 of minus infinity, and merged reductions of reductions.
  *
- * A rule an operator, in a table; the rules are in canonical_*.c. In the manner of LuaJIT's FOLD: a rule looks at the
- * operands' definitions in the new graph and returns another value. Sweeps go on until nothing changes.
+ * One rule per operator, in a table; the rules are in canonical_*.c. As in LuaJIT's FOLD, a rule looks at the operands'
+ * definitions in the new graph and returns another value. Sweeps repeat until nothing changes.
  */
 #include "pass/canonical.h"
 #include "pass/passes.h"

@@ -1,9 +1,9 @@
 /*
- * dead-code: leaves out the nodes that no output needs.
+ * dead-code: drops the nodes that no output needs.
  *
  * Requires:   nothing.
- * Guarantees: every node is needed by an output. Every later pass leaves its own dead code out too, since only needed
- *             nodes are copied (rewrite.c): switching this off keeps it in until the first pass that rewrites.
+ * Guarantees: every node is needed by an output. Every later pass drops its own dead code too, since only needed nodes
+ *             are copied (rewrite.c): switching this pass off keeps dead code only until the first pass that rewrites.
  */
 #include "pass/passes.h"
 

@@ -1,14 +1,14 @@
 /*
- * fold-batch-norm: scales and shifts by constants go into the weights and biases beside them.
+ * fold-batch-norm: folds scales and shifts by constants into adjacent weights and biases.
  *
  * Requires:   canonicalize (constants on the right, subtraction of a constant as addition, division by one as
- *             multiplication); move-views, so that no view stands between.
- * Guarantees: where a convolution or a product with constant weights is read by one operator only, and that is a
- *             multiplication by a constant per output channel (or a scalar), the weights are multiplied instead; an
- *             addition after a convolution is its bias. A scale per input channel before a convolution goes into its
- *             weights as well, and a shift before an unpadded one into its bias. Chains of constant factors, and of
- *             constant summands, are one. Scalar factors of a product's operands are one behind it. The new weights are recipes over the old ones. Results agree up to the
- *             rounding of the folded operations.
+ *             multiplication); move-views, so that no view stands in between.
+ * Guarantees: if a convolution or a product with constant weights has one reader, and that multiplies by a constant per
+ *             output channel (or a scalar), the weights are multiplied instead; an addition after a convolution becomes
+ *             its bias. A scale per input channel before a convolution is folded into its weights too, and a shift
+ *             before an unpadded one into its bias. Chains of constant factors, and of constant summands, become one.
+ *             Scalar factors of a product's operands become one after it. The new weights are recipes over the old
+ *             ones. Results agree up to the rounding of the folded operations.
  *
  * Batch normalisation arrives as x * scale + shift, whose constants the importer has computed from the four parameters.
  */

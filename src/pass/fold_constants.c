@@ -1,10 +1,10 @@
 /*
- * fold-constants: small constants are evaluated, so that later passes see numbers.
+ * fold-constants: evaluates small constants, so that later passes see numbers.
  *
  * Requires:   nothing.
- * Guarantees: a constant value of at most 4096 elements that was computed is a plain constant, unless it derives from a
- *             named initialiser: that stays the recipe by which it can be refitted. Scalars, indices and flags derived
- *             from named initialisers are folded too: they decide what the graph is. Large constants stay lazy.
+ * Guarantees: a computed constant of at most 4096 elements becomes a plain constant, unless it derives from a named
+ *             initialiser: that stays a recipe, for refitting. Scalars, indices and flags derived from named
+ *             initialisers are folded too, since they decide the structure of the graph. Large constants stay lazy.
  */
 #include "ir/build.h"
 #include "ir/eval.h"

@@ -1,9 +1,9 @@
 /*
- * fold-shapes: integers computed from shapes become the symbolic expressions that they are.
+ * fold-shapes: replaces integers computed from shapes by their symbolic expressions.
  *
- * Requires:   nothing. The builder has found the expressions (ir/build.h) as the nodes were appended.
- * Guarantees: an i64 or i32 value all of whose elements are known expressions is a constant where all are numbers, and
- *             otherwise a `shape` node, cast and reshaped where need be; the arithmetic that led to it is dead.
+ * Requires:   nothing. The builder has found the expressions (ir/build.h) while appending the nodes.
+ * Guarantees: an i64 or i32 value whose elements are all known expressions is a constant if all are numbers, and
+ *             otherwise a `shape` node, cast and reshaped as needed; the arithmetic that led to it is dead.
  */
 #include "ir/build.h"
 #include "ir/eval.h"

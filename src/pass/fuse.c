@@ -1,20 +1,22 @@
 /*
- * fuse: divides the runtime part of the graph into regions, each computed by one kernel.
+ * fuse: divides the non-constant part of the graph into regions, each computed by one kernel.
  *
  * Requires:   the graph in its final form; constants lazy.
- * Guarantees: graph->regions in an order of execution; every value that a region reads is constant, an input of the
- *             graph, an output of an earlier region, or a reshape of one of these (which is the same memory).
+ * Guarantees: graph->regions in an execution order; every value that a region reads is constant, an input of the graph,
+ *             an output of an earlier region, or a reshape of one of these (which aliases the same memory).
  *
- * One sweep in the order of nodes. Contractions, windows, scans and the rest found a region each and then take in the
- * elementwise nodes that follow, as long as these have the same shape and their other operands are ready by then
- * (epilogues: bias, activation, residual). Elementwise nodes found regions of their own where they cannot join one;
- * a reduction turns the elementwise region before it into a row region, and rows take in what follows, other reductions
- * over the same axes too (softmax, normalisations). Attentions are recognised beforehand (attend.c): all that leads from
- * the scores to the second product is held back for the region that this one founds. Recurrences that are alike and independent, the two directions of a
- * layer, share a region. Views belong to nobody: each region that reads through one takes a copy of it, so that
- * transposes, slices and gathers cost index arithmetic and no memory. So do casts from a half-precision type to f32: what
- * is stored is the narrow value. What must exist in memory in the viewed order
- * (results of the graph, operands of control flow, concatenations) is a region of its own.
+ * One sweep in the order of nodes. Every contraction, window, scan and rest operator starts a region, which then
+ * absorbs the following elementwise nodes while they have the same shape and their other operands are available by then
+ * (epilogues: bias, activation, residual). Elementwise nodes that cannot join a region start their own; a reduction
+ * turns the elementwise region before it into a row region, and rows absorb what follows, including other reductions
+ * over the same axes (softmax, normalisations). Attentions are recognised beforehand (attend.c): everything between the
+ * scores and the second product is reserved for the region that the latter starts. Similar and independent recurrences,
+ * the two directions of a layer, share a region.
+ *
+ * Views are owned by no region: each region that reads through one takes a copy of it, so that transposes, slices and
+ * gathers cost index arithmetic but no memory. The same holds for casts from a half-precision type to f32: the narrow
+ * value is what is stored. Views that must be materialised (results of the graph, operands of control flow,
+ * concatenations) are regions of their own.
  */
 #include "pass/regions.h"
 

@@ -1,9 +1,9 @@
 /*
  * join-transposes: two transposes with a reshape between them that only merges axes become one, before the reshape.
  *
- * Requires:   layout, which looks for the transposes of its convolutions where they were.
- * Guarantees: the matrices of such chains (the heads of an attention, say, on their way to the projection behind it) have
- *             rows that are pieces of what lies in memory, which contractions can copy.
+ * Requires:   layout, which looks for the transposes of its convolutions in their original places.
+ * Guarantees: the matrices of such chains (the heads of an attention, say, before the projection that follows) have
+ *             rows that are contiguous pieces in memory, which contractions can copy.
  */
 #include "pass/passes.h"
 #include "pass/view.h"

@@ -1,17 +1,17 @@
 /*
- * layout: convolutions and pooling windows run in channels-last form.
+ * layout: convolutions and pooling windows become channels-last (NHWC).
  *
  * Requires:   nothing; works best after move-views.
- * Guarantees: every conv and pool has channels_last = 1. Between two of them no transpose is left unless an operator
- *             in between really needs the other order. On GPUs, convolutions over separate patches of a picture are
- *             products of matrices instead.
+ * Guarantees: every conv and pool has channels_last = 1. No transpose is left between two of them unless an operator in
+ *             between really needs the other order. On GPUs, convolutions over separate patches of a picture become
+ *             matrix products instead.
  *
- * One sweep. A convolution of x becomes transpose(conv(transpose(x))) with the transposes around it, and whatever
- * follows takes the transpose with it (sink*.c): elementwise operators with per-channel constants transposed as
- * recipes, residual adds, concatenations, reductions, resizing gathers, reshapes that split or merge axes in place.
- * So the next convolution's own transpose finds its inverse and both vanish. The rule for mixed operands is that
- * channels-last wins where at least half of them have it. A network of convolutions ends up with a transpose at its
- * entry, which is part of the first convolution's addressing, and one where it leaves four dimensions.
+ * One sweep. A convolution of x becomes transpose(conv(transpose(x))), and the operators that follow absorb the
+ * transpose (sink*.c): elementwise operators with per-channel constants transposed as recipes, residual adds,
+ * concatenations, reductions, resizing gathers, reshapes that split or merge axes in place. So the next convolution's
+ * own transpose meets its inverse, and both vanish. Mixed operands become channels-last if at least half of them are. A
+ * convolutional network ends up with one transpose at its entry, which is part of the first convolution's addressing,
+ * and one where it leaves four dimensions.
  */
 #include "pass/passes.h"
 #include "pass/view.h"

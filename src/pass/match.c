@@ -1,5 +1,5 @@
 /*
- * Looking at values of a graph under construction (match.h).
+ * Pattern matching on values of a graph under construction; see match.h.
  */
 #include "pass/match.h"
 

@@ -1,13 +1,13 @@
 /*
  * merge-matmul: products of one operand with several weights become one.
  *
- * Requires:   move-views and fold-batch-norm, so that biases stand directly behind the products.
- * Guarantees: where two or more products of the same value with constant matrices, each with or without a bias, are
- *             read by views only (the queries, keys and values of attention), there is one product with the weights
- *             side by side, and slices of its result. Weights and biases are recipes. Results are the same.
+ * Requires:   move-views and fold-batch-norm, so that biases directly follow the products.
+ * Guarantees: two or more products of the same value with constant matrices, each with or without a bias, that only
+ *             views read (the queries, keys and values of attention) become one product with the weights side by side,
+ *             and slices of its result. Weights and biases are recipes. Results are the same.
  *
- * It pays since the rows of the common operand are then read and arranged once. Where something else than views reads
- * the results, each product keeps that as its epilogue, which pays more.
+ * The gain is that the rows of the common operand are read and packed once. If something other than views reads the
+ * results, each product keeps that as its epilogue, which gains more.
  */
 #include "pass/match.h"
 #include "pass/passes.h"

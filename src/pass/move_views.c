@@ -1,10 +1,10 @@
 /*
- * move-views: transposes and reshapes move down through the operators after them, meet, merge and cancel.
+ * move-views: moves transposes and reshapes down through the operators after them, to merge and cancel them.
  *
  * Requires:   nothing.
- * Guarantees: no transpose of a transpose, no reshape of a reshape, none that does nothing; what is elementwise stands
- *             beside the contraction or reduction that it follows, where the views between them permit. No new
- *             transpose of anything but constants comes into being.
+ * Guarantees: no transpose of a transpose, no reshape of a reshape, no view that is an identity; elementwise work
+ *             directly follows its contraction or reduction, where the views between them permit. No new transpose of
+ *             anything but constants is created.
  *
  * The rules are in sink.c, sink_transpose.c and sink_reshape.c.
  */

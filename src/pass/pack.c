@@ -1,15 +1,15 @@
 /*
- * pack: constant weights of contractions are stored in the order in which the micro-kernels read them.
+ * pack: stores constant weights of contractions in the order in which the micro-kernels read them.
  *
  * Requires:   layout (convolutions in channels-last form).
- * Guarantees: matrices [k, n] of f32, f16 or bf16 that are the constant second operand of a matmul are
- *             [ceil(n/NR), k, NR]; constant weights of channels-last convolutions are [groups, ceil(M/groups/NR), kernel..., C/groups, NR], and
- *             [kernel..., C] where depthwise; the attribute `packed` says so (NR, or 1). NR is the target's panel width.
- *             Recurrent weights are in panels of units, as ops.def says, which their rank shows.
- *             For GPUs, whose kernels want plain matrices, there is one panel as wide as all columns: NR is their number,
- *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay as they are.
- *             Convolutions of pictures are rewritten there so that what their windows read comes in whole loads (picture.c).
- *             The packing is done by pad, reshape and transpose of the constant, so it is a recipe.
+ * Guarantees: matrices [k, n] of f32, f16 or bf16 that are the constant second operand of a matmul become [ceil(n/NR),
+ *             k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
+ *             C/groups, NR], and [kernel..., C] if depthwise; the attribute `packed` records it (NR, or 1). NR is the
+ *             target's panel width. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
+ *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
+ *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. Convolutions of
+ *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c).
+ *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
  */
 #include "pass/match.h"
 #include "pass/passes.h"

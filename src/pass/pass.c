@@ -1,5 +1,5 @@
 /*
- * The table of passes, in the order in which they run. docs/passes.md says more about each.
+ * The table of passes, in the order they run. docs/passes.md describes them.
  */
 #include "pass/pass.h"
 

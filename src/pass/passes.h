@@ -1,4 +1,4 @@
-/* The passes, each in a file named after it; pass.c has their order. */
+/* The passes, each in a file of its name; pass.c has their order. */
 #ifndef IG_PASS_PASSES_H
 #define IG_PASS_PASSES_H
 

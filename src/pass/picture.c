@@ -1,11 +1,12 @@
 /*
- * Convolutions of pictures on GPUs: an image of a few channels is stored so that what windows read comes in whole loads.
+ * Convolutions of pictures on GPUs: an image with few channels is padded or regrouped so that windows consist of whole
+ * vector loads.
  *
- * A pixel gets channels of zeros until it is a load, or half of one. Where windows move by an even number of columns, two
- * neighbouring pixels of the row become one of twice the channels; the window is then half as wide and moves half as far.
- * It begins at an even column: a window that does not gets columns of zeros before its own. So a window of 7 x 7 pixels of 3
- * channels, which has 147 weights, is one of 7 x 4 pairs with 224, where pixels of 8 channels would need 392. What lies in
- * a picture's such column is multiplied by zero; so where it is infinite the result is no number.
+ * A pixel is padded with zero channels to a whole load, or half of one. If windows move by an even number of columns,
+ * two neighbouring pixels of a row become one with twice the channels; the window is then half as wide and moves half
+ * as far. It must begin at an even column: otherwise it is extended to the left by columns of zero weights. So a window
+ * of 7 x 7 pixels of 3 channels, which has 147 weights, becomes one of 7 x 4 pairs with 224, where pixels of 8 channels
+ * would need 392. Image data under the zero weights are multiplied by zero; if they are infinite, the result is NaN.
  */
 #include "pass/picture.h"
 

@@ -1,11 +1,11 @@
-/* A part of pack.c: how images of a few channels are stored for GPUs. */
+/* Part of pack.c: the layout of images with few channels for GPUs. */
 #ifndef IG_PASS_PICTURE_H
 #define IG_PASS_PICTURE_H
 
 #include "ir/build.h"
 
-/* Rewrites image and weights of a channels-last convolution of one group, and its attributes, where that makes loads
- * whole. */
+/* Pads or regroups the image, the weights and the attributes of a channels-last convolution of one group, if its
+ * windows then consist of whole vector loads. */
 void ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in);
 
 #endif

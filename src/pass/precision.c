@@ -1,16 +1,16 @@
 /*
- * precision: contractions read, and memory between kernels holds, the narrow type that was asked for.
+ * precision: contractions read, and memory between kernels holds, the narrow type that was requested.
  *
  * Requires:   the graph as it will be divided into regions: after layout, before pack.
- * Guarantees: f32 contractions of precision fp16 or bf16 read operands of that type and still give f32, in which what
- *             follows in their region is computed; weights are cast, which is a recipe. Values that one region stores and
- *             another reads are narrow, where their range and their readers allow it (precision_range.c,
- *             precision_storage.c). Everything else is f32 as before: what regions compute inside, statistics, inputs and
- *             outputs of the graph and of the bodies of control flow. On GPUs, contractions of precision tf32 say so.
+ * Guarantees: f32 contractions of precision fp16 or bf16 read operands of that type and still produce f32, in which
+ *             their epilogue is computed; weights are cast, as a recipe. Values that one region stores and another
+ *             reads are narrow if their range and their readers allow it (precision_range.c, precision_storage.c).
+ *             Everything else stays f32: computation inside regions, statistics, inputs and outputs of the graph and of
+ *             the bodies of control flow. On GPUs, contractions of precision tf32 are marked.
  *
- * A value is rounded once, where it is stored: readers in its own region see it in f32. So the pass has to know the regions
- * before they are formed, and forms them once for itself. The casts that it adds do not change them: one to a narrow type
- * is the end of the region that stores it, and one to f32 belongs to whoever reads through it, as views do (fuse.c).
+ * A value is rounded once, when it is stored: readers in its own region see it in f32. So the pass must know the
+ * regions before they are formed, and forms them once for itself. The casts that it adds do not change them: a cast to
+ * a narrow type ends the region that stores it, and a cast to f32 is read through like a view (fuse.c).
  */
 #include "pass/precision.h"
 

@@ -1,13 +1,13 @@
 /*
- * Which numbers may be too large, too small or too exact for a narrow type: a sweep from operands to results, and one back
- * from what is rounded to integers.
+ * Which numbers may be too large, too small or too exact for a narrow type: one sweep from operands to results, and one
+ * back from what is rounded to integers.
  *
- * The classes follow from the mathematics of the operators and are what the mixed-precision training of Micikevicius et
- * al. (2018) and the lists of "autocast" tools boil down to: exponentials, squares, sums and quotients of activations may
- * leave the range of f16, bounded functions and products with weights bring values back into it, and dividing a row by a
- * statistic of its own (softmax, normalisations) does so too. Integers in floats (positions, token numbers) must stay
- * exact, which bf16 cannot keep beyond 256, and in a quantised network a rounding before the next quantisation moves results
- * by whole steps. The values of weights are never looked at, since refitting may change them.
+ * The classes follow from the mathematics of the operators and summarise the mixed-precision training of Micikevicius
+ * et al. (2018) and the lists of "autocast" tools: exponentials, squares, sums and quotients of activations may leave
+ * the range of f16; bounded functions and products with weights bring values back into it, and so does dividing a row
+ * by its own statistic (softmax, normalisations). Integers in floats (positions, token numbers) must stay exact, which
+ * bf16 cannot do beyond 256. In a quantised network, a rounding before the next quantisation changes results by whole
+ * steps. The values of weights are never inspected, since refitting may change them.
  */
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* Precisions by name, and which nodes have which; see precision.h. */
+/* Parses precisions and matches nodes to them; see precision.h. */
 #include <string.h>
 
 #include "base/text.h"

@@ -1,9 +1,9 @@
 /*
- * What each value is stored in, where the precision asks for a narrow type: a sweep from results to operands finds what
- * must stay wide for its readers, one from operands to results decides.
+ * Chooses the storage type of each value where the precision requests a narrow one: a sweep from results to operands
+ * finds what must stay wide for its readers, one from operands to results decides.
  *
- * Only what lies in memory between two regions matters: inside of a region everything is computed in f32. Views have the
- * type of what they look at; a concatenation is narrow where all its parts are.
+ * Only what lies in memory between two regions matters: inside a region everything is computed in f32. Views have the
+ * type of their operand; a concatenation is narrow if all its parts are.
  */
 #include "ir/build.h"
 #include "pass/precision.h"

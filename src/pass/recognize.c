@@ -1,12 +1,12 @@
 /*
- * recognize: composed operators written out in other ways than Ingot's own.
+ * recognize: rewrites alternative formulas of composed operators to Ingot's own.
  *
  * Requires:   canonicalize (constants on the right, no pow, no double negation).
- * Guarantees: 1 / (1 + exp(-x)) is sigmoid(x); the gate of both forms of GELU, (1 + f(u)) * 0.5 in any order of its
- *             factors with x, is x * (f(u) * 0.5 + 0.5), and where f is tanh, x * sigmoid(2u).
- *             Results agree up to the rounding of a few operations.
+ * Guarantees: 1 / (1 + exp(-x)) becomes sigmoid(x); the gate of both forms of GELU, (1 + f(u)) * 0.5 in any order of
+ *             its factors with x, becomes x * (f(u) * 0.5 + 0.5), and if f is tanh, x * sigmoid(2u). Results agree up
+ *             to the rounding of a few operations.
  *
- * Softmax, normalisations, hard sigmoid and their like need no recognising: one kernel family computes any sequence of
+ * Softmax, normalisations, hard sigmoid and the like need no recognition: one kernel family computes any sequence of
  * elementwise steps and reductions (src/kernel/row.c), so however they are written they take one pass over memory.
  */
 #include "pass/match.h"

@@ -1,8 +1,8 @@
 /*
- * resolve-branches: an `if` whose condition is known becomes the branch that is taken.
+ * resolve-branches: an `if` whose condition is constant is replaced by the branch taken.
  *
  * Requires:   nothing.
- * Guarantees: no `if` has a constant condition. What was in the branch takes part in all later passes.
+ * Guarantees: no `if` has a constant condition. All later passes see the nodes of the branch.
  */
 #include "ir/build.h"
 #include "pass/match.h"

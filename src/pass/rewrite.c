@@ -1,8 +1,8 @@
 /*
  * The frame of the rewriting passes (pass.h): one sweep from an old graph to a new one.
  *
- * A sweep goes forward, so a rule sees operands that are rewritten already and looks at the new graph for their
- * definitions; what a rule made superfluous is left out by a last copy.
+ * A sweep goes forward, so a rule sees operands that are already rewritten, with their definitions in the new graph. A
+ * final copy drops what rules made dead.
  */
 #include <string.h>
 

@@ -1,9 +1,8 @@
 /*
- * Sinking of views behind the operators that follow them: the way there; the rules are in sink_transpose.c and
- * sink_reshape.c.
+ * Sinks views below the operators that follow them: the driver. The rules are in sink_transpose.c and sink_reshape.c.
  *
- * Views only ever move down, towards the results, so that sinking comes to an end. Two that meet cancel there, and what
- * is computed ends up beside what it is computed from, where it can be fused.
+ * Views only move down, towards the results, so that sinking terminates. Two inverse views that meet cancel, and a
+ * computation ends up next to its producer, where the two can be fused.
  */
 #include "pass/view.h"
 

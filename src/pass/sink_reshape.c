@@ -1,9 +1,9 @@
 /*
- * Sinking of reshapes: f(reshape(x)) becomes reshape(f(x)), one rule an operator, in a table.
+ * Sinks reshapes: f(reshape(x)) becomes reshape(f(x)), one rule per operator, in a table.
  *
- * A reshape costs nothing by itself, but elementwise work can be fused into the contraction or the reduction before it
- * only where it has the same shape. So reshapes move down until they meet another that undoes them, or an operator that
- * needs the new shape. They stay put where nothing above them computes: there is nothing to fuse with.
+ * A reshape itself costs nothing, but elementwise work can be fused into the preceding contraction or reduction only if
+ * it has the same shape. So reshapes move down until they meet their inverse or an operator that needs the new shape.
+ * They stay if nothing above them computes: there is nothing to fuse with.
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * Sinking of transposes: f(transpose(x)) becomes transpose(f(x)), one rule an operator, in a table.
+ * Sinks transposes: f(transpose(x)) becomes transpose(f(x)), one rule per operator, in a table.
  *
  * v = transpose(u, perm) means that axis i of v is axis perm[i] of u.
  */

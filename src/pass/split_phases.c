@@ -1,10 +1,10 @@
 /*
  * split-phases: a transposed convolution becomes an ordinary one with more output channels, which are then interleaved.
  *
- * Requires:   nothing; runs after fold-batch-norm, which wants the convolution's own channels.
- * Guarantees: a stride-1 convolution without groups whose input was spread with zeros (s - 1 between neighbours, which is
- *             how the importer writes ConvTranspose) reads the input as it was. Its output at s*q + r depends on
- *             every s-th weight only, so each phase r is a small convolution; all phases are computed by one, and a
+ * Requires:   nothing; runs after fold-batch-norm, which needs the convolution's original channels.
+ * Guarantees: a stride-1 convolution without groups whose input is interleaved with zeros (s - 1 between neighbours,
+ *             the importer's form of ConvTranspose) reads the original input. Its output at s*q + r depends on every
+ *             s-th weight only, so each phase r is a small convolution; one convolution computes all phases, and a
  *             transpose puts them in place. Nothing is multiplied by the zeros. The weights are recipes.
  *
  * Source: Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?"

@@ -1,11 +1,11 @@
 /*
- * use-reciprocals: division by what is known before the loop becomes multiplication.
+ * use-reciprocals: division by a loop invariant becomes multiplication by its reciprocal.
  *
  * Requires:   nothing.
- * Guarantees: f32 and f64 are divided neither by a constant nor by a value that is broadcast (the sum of a softmax, the
- *             deviation of a normalisation) where the bounds show that the reciprocal does not overflow.
- *             Results differ by one rounding. A quotient that is then rounded to an integer (quantisation) is
- *             left alone: there one rounding can become a whole step.
+ * Guarantees: f32 and f64 are divided neither by a constant nor by a broadcast value (the sum of a softmax, the
+ *             deviation of a normalisation), where the bounds show that the reciprocal does not overflow. Results
+ *             differ by one rounding. A quotient that is then rounded to an integer (quantisation) is left alone: there
+ *             one rounding can become a whole step.
  */
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /*
- * Views in their shortest form: what every pass that builds transposes and reshapes builds them with.
+ * Builds transposes and reshapes in their shortest form, for every pass; see view.h.
  */
 #include "pass/view.h"
 

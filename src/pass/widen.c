@@ -1,10 +1,10 @@
 /*
- * widen: half-precision contractions give what they have summed, in f32.
+ * widen: half-precision contractions return their sums in f32.
  *
  * Requires:   nothing.
- * Guarantees: no f16 or bf16 matmul or conv rounds its result: it is an f32 one, which is cast to the type that was asked
- *             for. Sums are kept in f32 in any case, so this rounds a result with its bias once instead of twice, and all
- *             contractions of halves are of one kind for the kernels.
+ * Guarantees: no f16 or bf16 matmul or conv rounds its result: it becomes an f32 one, followed by a cast to the
+ *             original type. Sums are kept in f32 in any case, so a result with its bias is rounded once instead of
+ *             twice, and kernels see one kind of half-precision contraction.
  */
 #include "pass/passes.h"
 #include "pass/view.h"
