@@ -1,4 +1,4 @@
-/* Measuring on a device; see bench.h. */
+/* Measurements on a device; see bench.h. */
 #include "tune/bench.h"
 
 #include <string.h>

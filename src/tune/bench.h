@@ -1,14 +1,14 @@
 /*
- * Measuring: a device, the memory of one subject on it, and candidates that run there.
+ * Measures on a device: owns the memory of one subject there, and runs candidates on it.
  *
- * What is measured is what the kernel will take in the model, so its memory is as cold as it will be there: activations have
- * just been written by the kernel before and may be in the caches; weights were last read a whole run of the model ago. So
- * the launches of a measurement read their weights in turns from copies that together are as large as all weights of the
- * model (96 MiB at most, which no cache holds), and all use the same activations.
+ * A measurement reproduces the cache state that the kernel will meet in the model: activations have just been written
+ * by the preceding kernel and may be cached; weights were last read one whole run earlier. So the launches of a
+ * measurement rotate through copies of their weights that together are as large as all weights of the model (96 MiB at
+ * most, which no cache holds), and share the same activations.
  *
- * A measurement is a list of launches, replayed five times and timed by the device's own events; its result is the median,
- * divided by the number of launches. Kernels are started as early as in a run of the model. Before the first measurement of
- * a subject, its list is replayed for a while, because devices that were idle run slowly.
+ * A measurement is a list of launches, replayed five times and timed by the device's own events; its result is the
+ * median, divided by the number of launches. Kernels are started as early as in a run of the model. Before the first
+ * measurement of a subject, its list is replayed for a while, because idle devices run slowly at first.
  */
 #ifndef IG_TUNE_BENCH_H
 #define IG_TUNE_BENCH_H
@@ -19,26 +19,26 @@
 
 struct ig_bench;
 
-/* "Intel(R) Xeon(R) …, 2 threads", "NVIDIA H100 80GB HBM3, driver 13.0": what the times of this machine are times of.
- * NULL where it has no device for the target; *out_why then says what is missing. `features`: what code for the target
- * needs of a processor; `gpu`: the number of the GPU. */
+/* Identifies the machine in timings: "Intel(R) Xeon(R) …, 2 threads", "NVIDIA H100 80GB HBM3, driver 13.0". NULL if it
+ * has no device for the target; *out_why then says what is missing. `features`: processor features that code for the
+ * target needs; `gpu`: the GPU's number. */
 const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, uint64_t features, int gpu,
                             const char **out_why);
-/* Opens the device; gives it back at the end of the job, or before. Raises INGOT_DEVICE or INGOT_INCOMPATIBLE, naming both
- * sides, where this machine has none for the target. */
+/* Opens the device; it is closed at the end of the job, or by ig_bench_close. Raises INGOT_DEVICE or
+ * INGOT_INCOMPATIBLE, naming target and machine, if there is no device for the target. */
 struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features, int gpu);
 void ig_bench_close(struct ig_bench *bench);
-/* Whether calls of a library can be measured; says what was looked for where it is missing. */
+/* Can calls of a library be measured? If it is missing, the error names the files tried. */
 enum ingot_status ig_bench_need_library(struct ig_bench *bench, uint32_t library, struct ingot_error *error);
 
-/* Brings the subject's inputs to the device. `model_weights`: bytes of all weights of the model. */
+/* Uploads the subject's inputs. `model_weights`: bytes of all weights of the model. */
 enum ingot_status ig_bench_begin(struct ig_bench *bench, const struct ig_subject *subject, uint64_t model_weights,
                                  struct ingot_error *error);
-/* Gives all of that back; harmless where nothing was begun. */
+/* Frees them; harmless if nothing was begun. */
 void ig_bench_end(struct ig_bench *bench);
 
-/* A kernel as compiled: number `index` of the code, which lives until ig_bench_end; of a call of a library, the kernel
- * alone. */
+/* A compiled kernel: entry `index` of the code, which lives until ig_bench_end. For a library call, only `kernel` is
+ * used. */
 struct ig_candidate_code {
     const struct ig_kernel *kernel;
     const char *symbol;
@@ -48,9 +48,9 @@ struct ig_candidate_code {
 /* Runs it once and copies the results to the host: out_outputs[i] is memory for the subject's output i. */
 enum ingot_status ig_bench_run(struct ig_bench *bench, const struct ig_candidate_code *candidate,
                                void *const *out_outputs, struct ingot_error *error);
-/* INGOT_OK where the device still works: after some failures of a kernel a GPU does nothing any more in this process. */
+/* Is the device still usable? Some kernel failures leave a GPU unusable for the rest of the process. */
 enum ingot_status ig_bench_check(struct ig_bench *bench, struct ingot_error *error);
-/* How long a launch takes. Stops early with a rough time where that is beyond twice `best` (0: there is none yet). */
+/* The time of one launch. Stops early with a rough time if that exceeds twice `best` (0: none yet). */
 enum ingot_status ig_bench_time(struct ig_bench *bench, const struct ig_candidate_code *candidate, uint64_t best,
                                 uint64_t *out_nanoseconds, struct ingot_error *error);
 

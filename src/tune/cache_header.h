@@ -1,4 +1,4 @@
-/* The first lines of every timing cache that Ingot writes; the reader skips them. */
+/* The first lines of every timing cache that Ingot writes; comments to the reader. */
 #ifndef IG_TUNE_CACHE_HEADER_H
 #define IG_TUNE_CACHE_HEADER_H
 

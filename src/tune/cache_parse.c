@@ -1,4 +1,4 @@
-/* The reader of timing caches (cache.h). Strict: what is no comment, no empty line and no measurement is an error. */
+/* Parses timing caches (cache.h). Strict: a line that is not a comment, empty or a measurement is an error. */
 #include <string.h>
 
 #include "base/text.h"

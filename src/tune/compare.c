@@ -1,9 +1,9 @@
 /*
- * Results compared with what they should be; see subject.h.
+ * Compares results with expected ones; see subject.h.
  *
- * Results of large batches have tens of millions of elements and are compared for every candidate, so what is right is
- * seen in stretches, by loops that compilers turn into vector code; only stretches with something doubtful in them are
- * looked at element by element.
+ * Results of large batches have tens of millions of elements and are compared for every candidate. So correctness is
+ * tested in stretches, by loops that compilers vectorise; only stretches with a suspicious element are compared one by
+ * one.
  */
 #include <float.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Measuring the candidates of one region; see measure.h, and tune.h for what is compared with what. */
+/* Measures the candidates of one region; see measure.h, and tune.h for the comparisons. */
 #include "tune/measure.h"
 
 #include <string.h>

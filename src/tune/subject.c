@@ -1,4 +1,4 @@
-/* Regions taken out of their graphs; see subject.h. */
+/* Extracts regions from their graphs; see subject.h. */
 #include "tune/subject.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Regions, candidates, times and the choice; see tune.h. Measuring one region is measure.c. */
+/* Regions, candidates, times and choices; see tune.h. measure.c measures one region. */
 #include "tune/tune.h"
 
 #include <string.h>
