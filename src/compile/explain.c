@@ -1,4 +1,5 @@
-/* The explanation as JSON; see explain.h. Written by hand: the only thing to know about writing JSON is escaping. */
+/* The explanation as JSON; see explain.h. Written without a library: the only difficulty in writing JSON is
+ * escaping. */
 #include "compile/explain.h"
 
 #include <string.h>

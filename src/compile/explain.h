@@ -1,4 +1,4 @@
-/* The explanation that an engine carries: what was built, and why; docs/engine.md describes the JSON. */
+/* The explanation in an engine: what was built, and why; docs/engine.md describes the JSON. */
 #ifndef IG_COMPILE_EXPLAIN_H
 #define IG_COMPILE_EXPLAIN_H
 
@@ -7,7 +7,7 @@
 struct ig_pass_report {
     const char *name;
     bool ran;
-    uint32_t nodes_before, nodes_after; /* of the part that runs, bodies included */
+    uint32_t nodes_before, nodes_after; /* of the non-constant part, bodies included */
 };
 
 struct ig_explanation {
@@ -16,7 +16,7 @@ struct ig_explanation {
     const struct ig_built_plan *built;
     const char *target;
     const char *compiler;
-    const char *precision; /* as asked for */
+    const char *precision; /* as requested */
     int opt_level;
     IG_VEC(struct ig_pass_report) passes;
 };

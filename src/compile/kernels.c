@@ -1,4 +1,4 @@
-/* Regions to kernels; see kernels.h. */
+/* From regions to kernels; see kernels.h. */
 #include "compile/kernels.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Regions to kernels: equal regions share one (fingerprint.c), the distinct ones are scheduled, printed and compiled. */
+/* From regions to kernels: equal regions share one (fingerprint.c); distinct ones are scheduled, printed and
+ * compiled. */
 #ifndef IG_COMPILE_KERNELS_H
 #define IG_COMPILE_KERNELS_H
 
@@ -8,21 +9,21 @@
 #include "toolchain/toolchain.h"
 #include "tune/tune.h"
 
-/* What compiles kernels for a target: a C compiler or NVRTC. */
+/* The compiler of a target: a C compiler or NVRTC. */
 struct ig_kernel_compiler {
     const struct ig_target *target;
-    const char *version;          /* part of what makes builds reproducible */
+    const char *version;          /* recorded, since reproducibility depends on it */
     struct ig_toolchain c;        /* CPUs */
     const struct ig_nvrtc *nvrtc; /* CUDA */
     const char *arch;             /* CUDA: "sm_90a" */
-    bool portable;                /* CUDA: PTX too */
+    bool portable;                /* CUDA: also emit PTX */
     unsigned jobs;
 };
 
-/* Finds it. Raises INGOT_TOOLCHAIN. */
+/* Finds the compiler. Raises INGOT_TOOLCHAIN. */
 void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
                              const struct ingot_build_options *options, struct ig_kernel_compiler *out_compiler);
-/* The text of a kernel, and texts to machine code. */
+/* Prints a kernel; compiles texts to machine code. */
 const char *ig_kernel_compiler_print(struct ig_job *job, const struct ig_kernel_compiler *compiler,
                                      const struct ig_kernel *kernel, const char *symbol);
 void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler *compiler,
@@ -30,10 +31,10 @@ void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler 
                             void (*progress)(void *user, unsigned done, unsigned total), void *user,
                             struct ig_code *out_code);
 
-/* A candidate that could not be printed or compiled: another one took its place. */
+/* A candidate that could not be printed or compiled, and was replaced by another. */
 struct ig_refusal {
     const char *fingerprint;
-    const char *tactic; /* "" where it was not even scheduled */
+    const char *tactic; /* "" if scheduling failed */
     int choice;
     const struct ingot_error *error;
 };
@@ -42,20 +43,20 @@ struct ig_compiled_kernel {
     const char *symbol;
     const char *fingerprint;        /* 32 hexadecimal digits */
     const struct ig_kernel *kernel; /* as scheduled for the first region that needed it */
-    struct ig_graph *graph;         /* of that region */
+    struct ig_graph *graph;         /* the graph of that region */
     const struct ig_region *region;
-    int choice;                   /* the candidate that it is */
-    const struct ig_tuned *tuned; /* its candidates and their times; NULL: the first was taken without asking */
-    const char *source;           /* NULL: it calls a library */
-    uint32_t code_index;          /* its number in the set's code */
-    uint32_t uses;                /* how many regions share it */
+    int choice;                   /* its candidate number */
+    const struct ig_tuned *tuned; /* its candidates and their times; NULL: not tuned */
+    const char *source;           /* NULL: a library call */
+    uint32_t code_index;          /* its entry in the set's code */
+    uint32_t uses;                /* number of regions that share it */
 };
 
 struct ig_kernel_set {
     struct ig_job *job;
     const struct ig_target *target;
     const struct ig_kernel_compiler *compiler;
-    const struct ig_tuner *tuner; /* chooses among candidates; NULL: the first */
+    const struct ig_tuner *tuner; /* chooses among candidates; NULL: always the first */
     struct ig_map by_fingerprint;
     IG_VEC(struct ig_compiled_kernel) kernels;
     IG_VEC(struct ig_refusal) refusals;
@@ -64,13 +65,12 @@ struct ig_kernel_set {
 
 void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_kernel_compiler *compiler,
                         const struct ig_tuner *tuner);
-/* Forgets the kernels, but not what was refused. */
+/* Removes the kernels but remembers the refusals. */
 void ig_kernel_set_restart(struct ig_kernel_set *set);
-/* The index of the kernel for a region; schedules and prints it on first sight: the candidate that the tuner chose, or
- * where that is refused the first one, or the one that computes an element at a time. Raises where all are refused. */
+/* The index of the kernel for a region. On first sight schedules and prints it: the tuner's choice or, if that was
+ * refused, the first candidate, or the plain one (one element at a time). Raises if all were refused. */
 uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region);
-/* Compiles all that have a source: one blob. False where some are refused, and the set has to be restarted and filled
- * again. */
+/* Compiles all kernels with source into one blob. False if some were refused: restart the set and fill it again. */
 bool ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
                            void *user);
 

@@ -1,4 +1,4 @@
-/* The public build options; see options.h. */
+/* Parses the public build options; see options.h. */
 #include "compile/options.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * The pipeline, a straight line: specialise, passes, tuning, regions to kernels, plan, machine code, explanation, engine file.
+ * The pipeline, a straight line: specialise, passes, tuning, kernels, plan, machine code, explanation, engine file.
  */
 #include <string.h>
 

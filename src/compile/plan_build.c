@@ -1,4 +1,4 @@
-/* From a graph with regions to the plan; see plan_build.h and engine/plan.h. */
+/* Builds the plan; see plan_build.h and engine/plan.h. */
 #include "compile/plan_build.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* From a graph with regions to the plan that the runtime follows. */
+/* Builds the runtime's plan from a graph with regions. */
 #ifndef IG_COMPILE_PLAN_BUILD_H
 #define IG_COMPILE_PLAN_BUILD_H
 
@@ -8,7 +8,7 @@
 struct ig_weight {
     struct ig_graph *graph;
     ig_value value;  /* constant */
-    uint64_t offset; /* into the weights section */
+    uint64_t offset; /* in the weights section */
     uint64_t size;
 };
 
@@ -17,8 +17,8 @@ struct ig_built_plan {
     IG_VEC(struct ig_weight) weights;
 };
 
-/* `set` gets a kernel for every region, bodies of control flow included, and need not be compiled yet: entries are
- * filled in by ig_plan_set_entries. */
+/* Adds a kernel for every region to `set`, bodies of control flow included. The set need not be compiled yet:
+ * ig_plan_set_entries fills in the entries. */
 void ig_plan_build(struct ig_graph *graph, struct ig_kernel_set *set, struct ig_built_plan *out_built);
 void ig_plan_set_entries(struct ig_built_plan *built, const struct ig_kernel_set *set);
 

@@ -1,4 +1,4 @@
-/* Recipes; see recipes.h. */
+/* The text of recipes; see recipes.h. */
 #include "compile/recipes.h"
 
 #include <string.h>

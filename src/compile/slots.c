@@ -1,4 +1,4 @@
-/* Symbolic dims to the shape program; see slots.h. */
+/* Emits the shape program; see slots.h. */
 #include "compile/slots.h"
 
 static void add_symbol(struct ig_slots *s, ig_dim dim, uint32_t input, uint32_t axis, uint32_t element) {

@@ -1,4 +1,4 @@
-/* Shape specs; see specialize.h. */
+/* Applies shape specs; see specialize.h. */
 #include "compile/specialize.h"
 
 #include <stdlib.h>
