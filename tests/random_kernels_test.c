@@ -76,6 +76,8 @@ static struct trial choose(uint64_t seed, bool gpu) {
     t.steps = 2 + (int)(r / 1008 % (gpu ? 5 : 12));
     /* Poison may come where narrow types overflow, and need not. */
     if (t.numbers == POISONED || t.numbers == SCALED) t.precision = "fp32";
+    /* It may spread what is no number: docs/passes.md. */
+    if (t.numbers == POISONED) t.pass = "split-phases=off";
     return t;
 }
 

@@ -6,6 +6,8 @@
  *             the importer's form of ConvTranspose) reads the original input. Its output at s*q + r depends on every
  *             s-th weight only, so each phase r is a small convolution; one convolution computes all phases, and a
  *             transpose puts them in place. Nothing is multiplied by the zeros. The weights are recipes.
+ *             Phases with fewer taps get zeros for the others: so a NaN or an infinity of the input reaches results near
+ *             its own, too.
  *
  * Source: Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?"
  */

@@ -654,12 +654,91 @@ static ig_value step_three_axes(struct random_maker *m, ig_value x) {
     return ig_build_reshape(m->g, x, three, 3);
 }
 
+/* ---- Control flow -------------------------------------------------------------------------------------------------------- */
+
+enum { BODY_STEPS = 8 };
+static const random_step body_steps[BODY_STEPS];
+
+/* A few steps on `x` in the body's graph that give a value of its type. */
+static ig_value body_of(struct random_maker *m, struct ig_graph *body, ig_value x) {
+    struct random_maker inner = *m;
+    inner.g = body;
+    inner.pool.at = NULL;
+    inner.pool.count = inner.pool.capacity = 0;
+    IG_PUSH(m->job, &inner.pool, x);
+    struct ig_type type = type_of(&inner, x);
+    ig_value result = x;
+    for (int tries = 0; tries < 6; tries++) {
+        ig_value y = body_steps[random_pick(&inner, BODY_STEPS)](&inner, result);
+        struct ig_type t = type_of(&inner, y);
+        bool same = t.rank == type.rank;
+        for (int i = 0; same && i < t.rank; i++)
+            same = t.dim[i] == type.dim[i];
+        if (same) result = y;
+        if (same && random_pick(&inner, 3) == 0) break;
+    }
+    m->state = inner.state;
+    m->exact = m->exact && inner.exact;
+    m->initializers = inner.initializers;
+    return random_clamp(&inner, result);
+}
+
+/* The sum of all elements, i64[]. */
+static ig_value total(struct random_maker *m, ig_value x) {
+    int64_t axes[MAX_RANK] = {0, 1, 2, 3, 4, 5};
+    int rank = ig_type_of(m->g, x)->rank;
+    ig_value sum = rank ? ig_build_reduce(m->g, IG_OP_reduce_sum, ig_build_cast(m->g, x, INGOT_I64), axes, rank)
+                        : ig_build_cast(m->g, x, INGOT_I64);
+    return ig_build_reshape(m->g, sum, NULL, 0);
+}
+
+static ig_value step_branch(struct random_maker *m, ig_value x) {
+    struct ig_type type = type_of(m, x);
+    struct ig_graph *bodies[2];
+    if (!m->exact) return x;
+    ig_value condition =
+        ig_map2(m->g, IG_OP_lt, total(m, x), ig_build_scalar_int(m->g, INGOT_I64, random_pick(m, 9) - 4));
+    for (int i = 0; i < 2; i++) {
+        bodies[i] = ig_graph_create(m->job, m->g->dims);
+        ig_build_output(bodies[i], "y", body_of(m, bodies[i], ig_build_input(bodies[i], "x", &type)));
+    }
+    ig_value in[2] = {condition, x};
+    return ig_build_node(m->g, IG_OP_if, in, 2, 1, NULL, bodies);
+}
+
+/* Two to four times, or as often as the data say. */
+static ig_value step_loop(struct random_maker *m, ig_value x) {
+    struct ig_graph *g = m->g, *body = ig_graph_create(m->job, g->dims);
+    struct ig_type type = type_of(m, x), count = {.dtype = INGOT_I64}, flag = {.dtype = INGOT_BOOL};
+    if (!m->exact || type.rank >= MAX_RANK) return x;
+    bool known = random_pick(m, 2), scanned = known && random_pick(m, 2);
+    int64_t times = 2 + random_pick(m, 3);
+    ig_build_input(body, "i", &count);
+    ig_value going = ig_build_input(body, "going", &flag);
+    ig_value y = body_of(m, body, ig_build_input(body, "x", &type));
+    if (!known && random_pick(m, 2))
+        going = ig_map2(body, IG_OP_lt, total(&(struct random_maker){.g = body, .job = m->job}, y),
+                        ig_build_scalar_int(body, INGOT_I64, 5));
+    ig_build_output(body, "going", going);
+    ig_build_output(body, "y", y);
+    if (scanned) ig_build_output(body, "all", y);
+    ig_value trip = known ? ig_build_scalar_int(g, INGOT_I64, times)
+                          : ig_map2(g, IG_OP_mod, total(m, x), ig_build_scalar_int(g, INGOT_I64, times));
+    struct ig_attr attrs[] = {ig_attr_of_dim(known ? random_dim(m, times) : IG_DIM_NONE), ig_attr_of_int(1)};
+    ig_value in[3] = {trip, IG_NO_VALUE, x};
+    struct ig_graph *const only[2] = {body, NULL};
+    ig_value results = ig_build_node(g, IG_OP_loop, in, 3, scanned ? 2 : 1, attrs, only);
+    return scanned ? results + 1 : results;
+}
+
 static const random_step wide_steps[] = {
     step_wide_matmul, step_wide_matmul, step_own_matmul, step_gemm,        step_wide_conv,  step_wide_conv,
     step_wide_conv,   step_residual,    step_wide_pool,  step_wide_reduce, step_softmax,    step_layer_norm,
     step_activation,  step_attention,   step_attention,  step_scan,        step_recurrence, step_bytes,
-    step_typed,       step_own_conv,    step_integers,   step_integers,    step_positions,  step_indexed,
-    step_wide_pad,    step_repeat,      step_split,      step_three_axes};
+    step_branch,      step_loop,        step_typed,      step_own_conv,    step_integers,   step_integers,
+    step_positions,   step_indexed,     step_wide_pad,   step_repeat,      step_split,      step_three_axes};
+static const random_step body_steps[BODY_STEPS] = {step_wide_reduce, step_activation, step_softmax, step_layer_norm,
+                                                   step_scan,        step_residual,   step_split,   step_integers};
 enum { WIDE_STEPS = sizeof wide_steps / sizeof *wide_steps };
 
 /* ---- Networks ------------------------------------------------------------------------------------------------------------ */
