@@ -1,4 +1,4 @@
-/* Short names for arithmetic in the importer, so that a formula reads as one. */
+/* Short names for arithmetic in the importer, so that code reads like the formula. */
 #ifndef IG_IMPORT_ONNX_ARITH_H
 #define IG_IMPORT_ONNX_ARITH_H
 
@@ -47,7 +47,7 @@ IG_ARITH2(le)
 static inline ig_value ig_like(struct ig_graph *g, ig_value like, double value) {
     return ig_build_scalar(g, ig_type_of(g, like)->dtype, value);
 }
-/* The same operations with a number on the right (or, for ig_rsub_n and ig_rdiv_n, on the left). */
+/* The same operations with a number as the right operand (or, for ig_rsub_n and ig_rdiv_n, the left). */
 static inline ig_value ig_add_n(struct ig_graph *g, ig_value a, double b) {
     return ig_add(g, a, ig_like(g, a, b));
 }

@@ -1,4 +1,5 @@
-/* Attributes and inputs of a node, with every assumption checked: the operators' functions read like their definition. */
+/* Attributes and inputs of a node, with every assumption checked, so that the operators' functions read like their
+ * definitions. */
 #include "import/onnx/importer.h"
 
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /*
- * Which integer inputs decide on shapes. The contents of a small one may be a Reshape's target or a Slice's ends, so on a
- * first import each element is a symbol. Where no shape came to depend on them the input is plain data (a time step, a
- * sampling rate), and must not be treated otherwise: every new set of symbol values is a new set of shapes to the runtime.
+ * Finds the integer inputs that determine shapes. The elements of a small one may be a Reshape's target or a Slice's
+ * ends, so a first import makes each element a symbol. If no shape depends on them, the input is plain data (a time
+ * step, a sampling rate) and must be treated as such: every new set of symbol values is a new set of shapes to the
+ * runtime.
  */
 #include "import/onnx/importer.h"
 

@@ -1,6 +1,6 @@
 /*
- * Control flow. A branch that is known to be taken is imported in place; bodies that remain become graphs of their own, in
- * which everything captured from outside is an input. A Scan is a loop that gathers a slice per step.
+ * Control flow. A branch known to be taken is imported in place; bodies that remain become graphs of their own, whose
+ * captured values are inputs. A Scan becomes a loop that gathers a slice per step.
  */
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"

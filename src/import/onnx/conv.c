@@ -1,6 +1,7 @@
 /*
- * Convolutions. A transposed convolution is an ordinary one: the input is spread by zeros (its strides), the weight is
- * flipped and its channels exchanged, and the border is what the windows reach beyond. Source: Dumoulin and Visin 2016.
+ * Convolutions. A transposed convolution becomes an ordinary one: the input is interleaved with zeros (its strides),
+ * the weight is flipped and its channels exchanged, and padding covers what the windows reach beyond. Source: Dumoulin
+ * and Visin 2016.
  */
 #include "import/onnx/arith.h"
 #include "import/onnx/window.h"

@@ -1,8 +1,7 @@
 /*
  * External data: tensors whose elements lie in files beside the model. A file is mapped once and stays mapped until the
- * job ends, so that weights are used in place. A model may come from anywhere, so its locations may not leave the folder,
- * neither by their text nor through symbolic links.
- * Source: onnx.ai, "External data".
+ * job ends, so that weights are used in place. Models are untrusted, so locations may not leave the folder, neither by
+ * their text nor through symbolic links. Source: onnx.ai, "External data".
  */
 #include "import/onnx/importer.h"
 

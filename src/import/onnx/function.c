@@ -1,4 +1,4 @@
-/* Local functions (ModelProto.functions): their nodes are imported in place of the call, in a scope of their own. */
+/* Local functions (ModelProto.functions): inlined, each call in a scope of its own. */
 #include "import/onnx/importer.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * ONNX in: unpacks the model, makes its inputs, imports what its outputs need.
- * Source: onnx.ai, "ONNX IR specification", IR versions 3 and up; operators from opset 7 up.
+ * The importer: unpacks the model, creates its inputs, imports what its outputs depend on. Source: onnx.ai, "ONNX IR
+ * specification", IR versions 3 and up; operators from opset 7 up.
  */
 #include "import/onnx/import.h"
 

@@ -1,12 +1,12 @@
-/* ONNX in: a serialised ModelProto to a graph of core operators. */
+/* The ONNX importer: a serialised ModelProto becomes a graph of core operators. */
 #ifndef IG_IMPORT_ONNX_IMPORT_H
 #define IG_IMPORT_ONNX_IMPORT_H
 
 #include "ir/graph.h"
 
 /*
- * Imports. `folder` is where external data lies (NULL refuses it); data are mapped and stay mapped until the job ends.
- * `data` must live as long as the job. Raises INGOT_BAD_MODEL or INGOT_UNSUPPORTED with node, operator and opset.
+ * Imports. `data` must live as long as the job. `folder` contains external data (NULL refuses them); they are mapped
+ * and stay mapped until the job ends. Raises INGOT_BAD_MODEL or INGOT_UNSUPPORTED with node, operator and opset.
  */
 struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder);
 

@@ -1,4 +1,4 @@
-/* The table of ONNX operators that Ingot knows, and the search in it. */
+/* The table of supported ONNX operators, and its lookup. */
 #include "import/onnx/importer.h"
 
 #include <string.h>

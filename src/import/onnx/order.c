@@ -1,6 +1,7 @@
 /*
- * The nodes that a graph's outputs need, inputs first. ONNX asks for topological order, but files exist that do not keep
- * it; and what no output needs is neither imported nor refused. A node with subgraphs needs what they capture.
+ * Sorts the nodes that a graph's outputs depend on topologically. ONNX requires topological order, but files exist that
+ * violate it; and nodes that no output depends on are neither imported nor refused. A node with subgraphs depends on
+ * what they capture.
  */
 #include "import/onnx/importer.h"
 

@@ -1,4 +1,5 @@
-/* Patches put into larger tensors: columns into images, updates into caches, tensors into frames; and window functions. */
+/* Inserts patches into larger tensors: columns into images, updates into caches, tensors into frames. Also window
+ * functions. */
 #include <math.h>
 
 #include "import/onnx/arith.h"

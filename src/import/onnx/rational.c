@@ -1,8 +1,8 @@
 /*
- * Sizes that a model computes through floats: int(float(height) * min(64 / float(width), 1.5)). They decide on shapes, so
- * they are wanted as symbolic integers. A small float vector is looked at as rational numbers of dims, with minima and
- * maxima on top; a cast to integers then is a floor division. Rounding in the model's floats is taken for an accident: a
- * constant stands for the simplest fraction that rounds to it, and the arithmetic is exact.
+ * Sizes that a model computes in floats: int(float(height) * min(64 / float(width), 1.5)). They determine shapes, so
+ * they must be symbolic integers. A small float vector is interpreted as rational functions of dims, with minima and
+ * maxima on top; a cast to integers is then a floor division. Rounding in the model's floats is considered accidental:
+ * a constant stands for the simplest fraction that rounds to it, and the arithmetic is exact.
  */
 #include <math.h>
 

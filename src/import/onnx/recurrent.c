@@ -1,7 +1,8 @@
 /*
- * LSTM, GRU and RNN. The input's contraction does not depend on the step before, so it is taken out of the recurrence: one
- * product over all steps, with every bias that may be merged. Two directions are two recurrences side by side.
- * Sources: Hochreiter and Schmidhuber 1997, Gers et al. 2000 (peepholes), Cho et al. 2014; onnx.ai for gate orders.
+ * LSTM, GRU and RNN. The input's contraction does not depend on the previous step, so it is hoisted out of the
+ * recurrence: one product over all steps, with every bias that can be merged. Two directions are two independent
+ * recurrences. Sources: Hochreiter and Schmidhuber 1997, Gers et al. 2000 (peepholes), Cho et al. 2014; onnx.ai for
+ * gate orders.
  */
 #include <string.h>
 

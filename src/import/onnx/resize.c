@@ -1,8 +1,7 @@
 /*
- * Resize and Upsample, one axis after another: each result is a weighted sum of a few gathered neighbours. Places and
- * weights are computed by core operators from the index along the axis, so that they are constants where the sizes are
- * known, and are computed during the run where they are not.
- * Source: onnx.ai, "Resize" (its coordinate modes); Keys 1981 for the cubic kernel.
+ * Resize and Upsample, one axis at a time: each result is a weighted sum of a few gathered neighbours. Core operators
+ * compute positions and weights from the index along the axis, so that they are constants if the sizes are known, and
+ * are computed at run time otherwise. Source: onnx.ai, "Resize" (its coordinate modes); Keys 1981 for the cubic kernel.
  */
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Sampling at places that are data: GridSample, and AffineGrid, which makes such places. A sample is a weighted sum of
- * neighbours, two or four along each axis, gathered from the image seen as [batch, pixels, channels].
+ * Sampling at positions that are data: GridSample, and AffineGrid, which computes such positions. A sample is a
+ * weighted sum of neighbours, two or four along each axis, gathered from the image viewed as [batch, pixels, channels].
  * Source: Jaderberg et al. 2015 (spatial transformers); Keys 1981 for the cubic kernel.
  */
 #include "import/onnx/arith.h"

@@ -1,4 +1,4 @@
-/* Names to values: what a node's input may refer to, in models, subgraphs and function bodies. */
+/* Name lookup: what a node's input may refer to, in models, subgraphs and function bodies. */
 #include "import/onnx/importer.h"
 
 #include <string.h>

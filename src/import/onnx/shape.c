@@ -1,6 +1,6 @@
 /*
- * Shapes as data (Shape, Size), shapes from data (Reshape, Expand and their like), and tensors made from a shape. Contents
- * that decide on shapes are read symbolically, so that shape arithmetic leaves no trace in the graph.
+ * Shapes as data (Shape, Size), shapes from data (Reshape, Expand and the like), and tensors made from a shape.
+ * Contents that determine shapes are read symbolically, so that shape arithmetic leaves no trace in the graph.
  */
 #include <math.h>
 

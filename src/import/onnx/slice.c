@@ -1,4 +1,4 @@
-/* Slice, Split and Pad: parts and borders, whose places may be symbolic. */
+/* Slice, Split and Pad, with possibly symbolic positions. */
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
 

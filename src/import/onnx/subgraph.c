@@ -1,4 +1,4 @@
-/* Importing nodes one after another, subgraphs in place, and the choice between branches that cannot be joined. */
+/* Imports sequences of nodes, subgraphs in place, and resolves branches that cannot be merged. */
 #include "import/onnx/importer.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * TensorProto to constants. Elements lie in the message's raw data, in a field of their type, or in another file; in the
- * first and last case they are used where they lie. Every size is checked against the dims before it is believed.
+ * TensorProto to constants. Elements lie in the message's raw data, in a typed field, or in another file; in the first
+ * and last case they are used in place. Every size is checked against the dims before it is used.
  */
 #include "import/onnx/importer.h"
 

@@ -1,4 +1,4 @@
-/* The geometry of windows over spatial axes, as convolutions and pools write it. */
+/* Window geometry over spatial axes: the attributes of convolutions and pools. */
 #ifndef IG_IMPORT_ONNX_WINDOW_H
 #define IG_IMPORT_ONNX_WINDOW_H
 
@@ -15,14 +15,14 @@ struct ig_onnx_window {
 enum ig_onnx_auto_pad { IG_AUTO_NOTSET, IG_AUTO_SAME_UPPER, IG_AUTO_SAME_LOWER, IG_AUTO_VALID };
 enum ig_onnx_auto_pad ig_onnx_read_auto_pad(const struct ig_onnx_node *n);
 
-/* Strides and dilations; the kernel from attribute "kernel_shape" or, where `kernel` is given, from there. */
+/* Reads strides and dilations, and the kernel from `kernel` if given, else from attribute "kernel_shape". */
 void ig_onnx_read_steps(const struct ig_onnx_node *n, ig_value x, const int64_t *kernel, struct ig_onnx_window *out);
-/* All of it; x is [N, C, spatial...]. */
+/* Reads everything; x is [N, C, spatial...]. */
 void ig_onnx_read_window(const struct ig_onnx_node *n, ig_value x, const int64_t *kernel, struct ig_onnx_window *out);
-/* (kernel - 1) * dilation + 1 */
+/* The window's extent: (kernel - 1) * dilation + 1. */
 int64_t ig_onnx_extent(const struct ig_onnx_window *window, int i);
 
-/* x, w [M, C/groups, kernel...], bias or IG_NO_VALUE -> a conv node. */
+/* Builds a conv node from x, w [M, C/groups, kernel...], and bias or IG_NO_VALUE. */
 ig_value ig_onnx_conv(struct ig_onnx_node *n, ig_value x, ig_value w, ig_value bias,
                       const struct ig_onnx_window *window, int64_t groups, enum ingot_dtype acc);
 

@@ -1,7 +1,7 @@
 /*
- * The nesting of subgraphs, checked on the wire form. protobuf-c unpacks by recursion without a limit, so a small file of
- * subgraphs within subgraphs could exhaust the stack before anybody sees a message. This walk follows the one recursive
- * path of our schema (graph, node, attribute, graph) and nothing else. What is malformed is left for protobuf-c to refuse.
+ * Checks the nesting of subgraphs on the wire form. protobuf-c unpacks recursively without a limit, so a small file of
+ * subgraphs within subgraphs could exhaust the stack before any other check. This walk follows the one recursive path
+ * of our schema (graph, node, attribute, graph) and nothing else. Malformed messages are left for protobuf-c to refuse.
  * Source: protobuf.dev, "Encoding".
  */
 #include "import/onnx/importer.h"
