@@ -1,4 +1,5 @@
-/* The object reader. The file comes from a compiler, which is as trustworthy as what stands behind its path. */
+/* The object reader; see elf.h. Objects come from the compiler, which is as trustworthy as whoever controls its
+ * path. */
 #include "toolchain/elf.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * Reading x86-64 ELF relocatable objects, as far as the linker (link.h) needs them. Every offset, size and index is
+ * Reads x86-64 ELF relocatable objects, as far as the linker (link.h) needs them. Every offset, size and index is
  * checked here once, so that link.c can follow them. Source: the System V ABI, generic part (gABI chapter 4) and AMD64
  * supplement (psABI 4.2 to 4.4).
  */
@@ -11,10 +11,10 @@
 #include "base/job.h"
 
 enum ig_section_role {
-    IG_SECTION_DROPPED,  /* symbol tables, notes, unwind tables, empty ones: not part of the code */
+    IG_SECTION_DROPPED,  /* not part of the code: symbol tables, notes, unwind tables, empty sections */
     IG_SECTION_TEXT,     /* instructions */
-    IG_SECTION_CONSTANT, /* read only data */
-    IG_SECTION_WRITABLE, /* data that the code would write, or that needs absolute addresses: refused if not empty */
+    IG_SECTION_CONSTANT, /* read-only data */
+    IG_SECTION_WRITABLE, /* writable data, or data with absolute addresses: refused if not empty */
 };
 
 struct ig_section {
@@ -23,7 +23,7 @@ struct ig_section {
     const unsigned char *bytes; /* `size` bytes in the object */
     uint64_t size, alignment;
     uint32_t n_relocations;
-    const Elf64_Rela *relocations; /* offsets not yet checked: that depends on the relocation's width */
+    const Elf64_Rela *relocations; /* offsets not yet checked, since the bound depends on the relocation's width */
 };
 
 struct ig_symbol {
@@ -37,10 +37,10 @@ struct ig_object {
     const char *label; /* for messages */
     uint32_t n_sections, n_symbols;
     struct ig_section *sections;
-    struct ig_symbol *symbols; /* relocations' symbol indices are below n_symbols */
+    struct ig_symbol *symbols; /* symbol indices in relocations are below n_symbols */
 };
 
-/* Takes an object file apart; `bytes` must live as long as the result. Raises INGOT_TOOLCHAIN where it is malformed. */
+/* Parses an object file; `bytes` must live as long as the result. Raises INGOT_TOOLCHAIN if it is malformed. */
 void ig_object_read(struct ig_job *job, const void *bytes, size_t size, const char *label,
                     struct ig_object *out_object);
 

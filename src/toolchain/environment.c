@@ -1,4 +1,4 @@
-/* The surroundings of a compiler process. See environment.h. */
+/* The environment of compiler processes; see environment.h. */
 #define _GNU_SOURCE /* mkdtemp under -std=c11 */
 #include "toolchain/environment.h"
 

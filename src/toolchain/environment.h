@@ -1,18 +1,18 @@
-/* What a compiler sees of this machine: the same everywhere, so that its output is. */
+/* The environment of compiler processes: the same on every machine, so that the output is. */
 #ifndef IG_TOOLCHAIN_ENVIRONMENT_H
 #define IG_TOOLCHAIN_ENVIRONMENT_H
 
 #include "base/job.h"
 
-/* Where programs are looked for. The library reads no environment variable; who wants $PATH searched looks there and
- * passes the path found (as the command line does). */
+/* The search path for programs. The library reads no environment variables; a caller that wants $PATH searched does so
+ * and passes the path found (as the command line does). */
 #define IG_SEARCH_PATH "/usr/local/bin:/usr/bin:/bin"
 
-/* The environment of a compiler process: messages in English, temporary files in `folder` (NULL: wherever it likes), and
- * none of the variables by which compilers change what they produce (CPATH, GCC_EXEC_PREFIX, SOURCE_DATE_EPOCH, …). */
+/* The environment of a compiler process: messages in English, temporary files in `folder` (NULL: the default), and none
+ * of the variables that change what compilers produce (CPATH, GCC_EXEC_PREFIX, SOURCE_DATE_EPOCH, …). */
 const char *const *ig_compiler_environment(struct ig_job *job, const char *folder);
 
-/* A private folder for temporary files, removed with what is in it where the job fails, or by ig_folder_remove. */
+/* A private folder for temporary files, removed with its contents by ig_folder_remove, or when the job fails. */
 struct ig_folder {
     struct ig_job *job;
     const char *path;

@@ -1,4 +1,4 @@
-/* Finding the C compiler. See toolchain.h. */
+/* Finds the C compiler; see toolchain.h. */
 #include <string.h>
 #include <unistd.h>
 

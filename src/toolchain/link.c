@@ -1,6 +1,6 @@
 /*
- * Layout, then relocation. See link.h. Source: AMD64 ABI supplement, 4.4 (relocation types) and B.2 (how an access
- * through the global offset table is rewritten where the symbol is near).
+ * Layout, then relocation; see link.h. Source: AMD64 ABI supplement, 4.4 (relocation types) and B.2 (how an access
+ * through the global offset table is rewritten if the symbol is within reach).
  */
 #include "toolchain/link.h"
 

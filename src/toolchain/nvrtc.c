@@ -1,5 +1,5 @@
 /*
- * Finding and loading NVRTC; see nvrtc.h. nvrtc_compile.c uses it.
+ * Finds and loads NVRTC; see nvrtc.h. nvrtc_compile.c uses it.
  */
 #include "toolchain/nvrtc.h"
 

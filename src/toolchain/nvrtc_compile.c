@@ -1,8 +1,8 @@
 /*
- * Sources to cubins by NVRTC, several threads at once; see nvrtc.h.
+ * Compiles sources to cubins with NVRTC, on several threads; see nvrtc.h.
  *
- * Threads compile and touch nothing of the job; the job's own thread takes what they made into the arena, in whatever
- * order it comes, and lays it out in the order of the sources. Long texts are begun first: they take longest, and the last
+ * Worker threads compile and never touch the job; the job's thread copies their results into the arena, in the order
+ * they arrive, and lays them out in the order of the sources. Long texts start first: they take longest, and the last
  * to end should be a short one.
  */
 #include <pthread.h>

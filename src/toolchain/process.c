@@ -1,4 +1,4 @@
-/* Children by posix_spawn, watched by poll. See process.h. */
+/* Children started by posix_spawn and watched by poll; see process.h. */
 #define _GNU_SOURCE /* pipe2 */
 #include "toolchain/process.h"
 

@@ -1,7 +1,7 @@
 /*
- * memcpy, memmove, memset and memcmp for generated code. Short of the C library's finesse: compilers expand small copies
- * themselves, and large ones are bound by memory. The empty assembler statements keep a loop from being recognised as
- * the very function that it implements.
+ * memcpy, memmove, memset and memcmp for generated code. Simpler than the C library's: compilers expand small copies
+ * themselves, and large ones are bound by memory. The empty assembler statements keep compilers from recognising a loop
+ * as the very function that it implements.
  */
 #include "toolchain/support.h"
 
