@@ -1,4 +1,5 @@
-/* What this processor can do (CPUID, with the operating system's consent by XGETBV) and how much of it is ours. */
+/* The processor's features (CPUID, with the operating system's support by XGETBV), and how many processors this process
+ * may use. */
 #ifndef IG_BASE_CPU_H
 #define IG_BASE_CPU_H
 
@@ -29,7 +30,7 @@
 #define IG_CPU_POPCNT ((uint64_t)1 << 19)
 #define IG_CPU_FEATURE_COUNT 20
 
-/* What code compiled for a level of the x86-64 ABI may use. */
+/* The features that code for a level of the x86-64 ABI may use. */
 #define IG_CPU_X86_64_V3 \
     (IG_CPU_AVX2 | IG_CPU_FMA | IG_CPU_F16C | IG_CPU_BMI2 | IG_CPU_BMI1 | IG_CPU_LZCNT | IG_CPU_MOVBE | IG_CPU_POPCNT)
 #define IG_CPU_X86_64_V4 \
@@ -37,25 +38,26 @@
 #define IG_CPU_AMX \
     (IG_CPU_X86_64_V4 | IG_CPU_AVX512_VNNI | IG_CPU_AVX512_BF16 | IG_CPU_AMX_TILE | IG_CPU_AMX_BF16 | IG_CPU_AMX_INT8)
 
-/* The features that the processor has and the operating system saves the registers of; 0 on other architectures. Asks
- * the processor each time, which under a hypervisor takes tens of microseconds. */
+/* The features that the processor has and whose registers the operating system saves; 0 on other architectures.
+ * Executes CPUID on every call, which takes tens of microseconds under a hypervisor. */
 uint64_t ig_cpu_features(void);
-/* "avx512f": the lowest bit's name; "none" for 0, "unknown" for bits that have no name. A static string. */
+/* "avx512f": the name of the lowest bit; "none" for 0, "unknown" for bits without a name. A static string. */
 const char *ig_cpu_feature_name(uint64_t features);
-/* Linux hands out AMX tile registers on request, once per process. False where they cannot be had. */
+/* Requests AMX tile registers, which Linux grants once per process. False if they are not available. */
 bool ig_cpu_request_amx(void);
 
-/* "Intel(R) Xeon(R) Platinum 8488C": as the processor calls itself; "processor" where it does not say. */
+/* The processor's own name: "Intel(R) Xeon(R) Platinum 8488C"; "processor" if it reports none. */
 enum { IG_CPU_NAME_SIZE = 49 };
 void ig_cpu_name(char out_name[IG_CPU_NAME_SIZE]);
 
-/* Bytes of data cache that one core sees; sensible defaults where the processor does not say. */
+/* Bytes of data cache visible to one core; sensible defaults if the processor does not report them. */
 struct ig_cpu_caches {
-    size_t l1, l2, l3; /* l3 may be shared, and is 0 where there is none */
+    size_t l1, l2, l3; /* l3 may be shared; 0 if there is none */
 };
 struct ig_cpu_caches ig_cpu_caches(void);
 
-/* How many processors this process may keep busy: its affinity, limited by the quotas of its cgroups. At least 1. */
+/* The number of processors available to this process: its affinity, limited by the quotas of its cgroups. At least
+ * 1. */
 unsigned ig_cpu_processors(void);
 
 #endif

@@ -1,11 +1,11 @@
-/* Files: whole reads, read-only mappings, and files that appear whole or not at all. */
+/* Files: read-only mappings, and atomic creation. */
 #ifndef IG_BASE_FILE_H
 #define IG_BASE_FILE_H
 
 #include "base/error.h"
 
 struct ig_mapping {
-    const void *data; /* NULL where size is 0 */
+    const void *data; /* NULL if size is 0 */
     size_t size;
 };
 
@@ -13,7 +13,8 @@ struct ig_mapping {
 enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, struct ingot_error *error);
 void ig_file_unmap(struct ig_mapping *mapping);
 
-/* Writes a temporary file beside `path`, fsyncs, and renames: readers see the old file or the whole new one. */
+/* Writes a temporary file beside `path`, syncs it, and renames it on commit: readers see the old file or the complete
+ * new one. */
 struct ig_file_writer {
     char *path, *temporary;
     const struct ingot_allocator *allocator;
@@ -24,7 +25,7 @@ enum ingot_status ig_file_writer_open(struct ig_file_writer *writer, const char 
                                       const struct ingot_allocator *allocator, struct ingot_error *error);
 enum ingot_status ig_file_writer_write(struct ig_file_writer *writer, const void *data, size_t size,
                                        struct ingot_error *error);
-/* Overwrites bytes written before (headers). */
+/* Overwrites bytes already written (headers). */
 enum ingot_status ig_file_writer_patch(struct ig_file_writer *writer, uint64_t offset, const void *data, size_t size,
                                        struct ingot_error *error);
 enum ingot_status ig_file_writer_commit(struct ig_file_writer *writer, struct ingot_error *error);

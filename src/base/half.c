@@ -1,6 +1,6 @@
 /*
- * float16 and bfloat16. Widening is exact; narrowing rounds a double once, to nearest even, by integer arithmetic (so
- * that no flag of the compiler and no mode of the processor has a say in it). A float is a double exactly.
+ * float16 and bfloat16. Widening is exact. Narrowing rounds a double once, to nearest even, by integer arithmetic, so
+ * that no compiler flag and no processor mode can change it. A float converts to double exactly.
  */
 #include "base/half.h"
 

@@ -1,4 +1,4 @@
-/* float16 (IEEE 754 binary16) and bfloat16 conversions, rounding to nearest even, NaN stays NaN. */
+/* float16 (IEEE 754 binary16) and bfloat16 conversions; round to nearest even, NaN stays NaN. */
 #ifndef IG_BASE_HALF_H
 #define IG_BASE_HALF_H
 

@@ -1,6 +1,6 @@
 /*
- * XXH3 by AVX2, whose values are the same. Distributions build the library for every x86-64 processor, where it checks
- * the weights of an engine at 6 GB/s; this does 10, and loading a large engine takes as long as checking it.
+ * XXH3 with AVX2; same values. Distributions build the library for every x86-64 processor; that build checks the
+ * weights of an engine at 6 GB/s. This does 10, and loading a large engine takes as long as checking it.
  */
 #include "base/hash_avx2.h"
 #include "base/hash.h"

@@ -1,11 +1,11 @@
-/* The fast path of hash.c. */
+/* The AVX2 path of hash.c. */
 #ifndef IG_BASE_HASH_AVX2_H
 #define IG_BASE_HASH_AVX2_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Without optimisation the library's own code is faster. */
+/* In unoptimised builds the library's own code is faster. */
 #if defined(__x86_64__) && defined(__OPTIMIZE__)
 #define IG_HASH_HAS_AVX2 1
 /* The processor must have AVX2. */

@@ -1,14 +1,14 @@
 /*
  * A job: one call into the compiler half (import, build, evaluate), run as a transaction.
  *
- * Compiler code allocates thousands of small things and can fail almost anywhere. As in PostgreSQL's memory contexts
- * with ereport or Lua's protected calls, a job owns an arena for all of its memory and a landing place for failure:
- * ig_raise leaves the job by longjmp, and whatever lies outside the arena (files, processes, mappings) is undone by
- * the cleanups that were registered with ig_defer, last first. So compiler functions return their result, never a
- * status, and an allocation never returns NULL. The runtime half, which serves requests for months, does not do this.
+ * Compiler code allocates thousands of small objects and can fail almost anywhere. As in PostgreSQL's memory contexts
+ * with ereport, or Lua's protected calls, a job owns an arena for all of its memory and a landing place for failure:
+ * ig_raise leaves the job by longjmp, and resources outside the arena (files, processes, mappings) are released by the
+ * cleanups registered with ig_defer, last first. So compiler functions return their result, never a status, and an
+ * allocation never returns NULL. The runtime half, which serves requests for months, does not work this way.
  *
- * Rule: between ig_job_run and ig_raise no frame may hold a resource that is neither in the arena nor deferred.
- * A job belongs to one thread.
+ * Rule: between ig_job_run and ig_raise, no frame may hold a resource that is neither in the arena nor deferred. A job
+ * belongs to one thread.
  */
 #ifndef IG_BASE_JOB_H
 #define IG_BASE_JOB_H
@@ -25,20 +25,20 @@ struct ig_job {
     struct ig_arena arena;        /* lives as long as the job */
     struct ingot_error *error;    /* where ig_raise writes */
     jmp_buf *landing;             /* of the innermost ig_job_run */
-    enum ingot_status raised;     /* what is being carried to the landing */
+    enum ingot_status raised;     /* the status that a longjmp carries to the landing place */
     struct ig_defer *defers;      /* cleanups, last registered first */
-    const struct ig_where *where; /* what is being worked on, innermost first */
+    const struct ig_where *where; /* stack of contexts for messages, innermost first */
 };
 
-/* The job's arena is empty and nothing is registered. */
+/* Starts with an empty arena and no cleanups. */
 void ig_job_init(struct ig_job *job, const struct ingot_allocator *allocator);
-/* Runs what is still deferred and frees the arena. */
+/* Runs the remaining cleanups and frees the arena. */
 void ig_job_deinit(struct ig_job *job);
 
 /*
- * Calls body(job, argument). Returns INGOT_OK, or the raised status with `error` filled; in that case the cleanups that
- * body registered have run (those of a body that ends well stay registered until ig_job_deinit or ig_undefer). Calls
- * may be nested; memory is not given back before ig_job_deinit.
+ * Calls body(job, argument). Returns INGOT_OK, or the raised status with `error` filled. On failure the cleanups that
+ * body registered have run; on success they stay registered until ig_job_deinit or ig_undefer. Calls may be nested;
+ * arena memory is not freed before ig_job_deinit.
  */
 enum ingot_status ig_job_run(struct ig_job *job, void (*body)(struct ig_job *job, void *argument), void *argument,
                              struct ingot_error *error);
@@ -46,13 +46,13 @@ enum ingot_status ig_job_run(struct ig_job *job, void (*body)(struct ig_job *job
 /* Leaves the job. The message gets the `where` prefixes: "cannot import node 'conv1' (Conv): <message>". */
 _Noreturn void ig_raise(struct ig_job *job, enum ingot_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* For a defect of ours: raises INGOT_INTERNAL with file and line. */
+/* For defects in Ingot: raises INGOT_INTERNAL with file and line. */
 #define IG_ASSERT(job, condition)                                                                           \
     do {                                                                                                    \
         if (!(condition))                                                                                   \
             ig_raise((job), INGOT_INTERNAL, "%s:%d: broken invariant: %s", __FILE__, __LINE__, #condition); \
     } while (0)
-/* Passes a failed status of runtime-style code on; `error` holds its story. */
+/* Raises a failure of runtime-style code; `error` has its status and message. */
 _Noreturn void ig_raise_error(struct ig_job *job, const struct ingot_error *error);
 
 /* A prefix for messages raised within a scope; lives on the caller's stack, pushed and popped in pairs. */
@@ -65,9 +65,9 @@ struct ig_where {
 void ig_where_push(struct ig_job *job, struct ig_where *where);
 void ig_where_pop(struct ig_job *job);
 
-/* Registers release(resource) for the end of the job or a failure. */
+/* Registers release(resource), to be called at the end of the job or on failure. */
 void ig_defer(struct ig_job *job, void (*release)(void *resource), void *resource);
-/* Takes the newest registration of `resource` back without calling it. */
+/* Removes the newest registration of `resource` without calling it. */
 void ig_undefer(struct ig_job *job, void *resource);
 
 /* Zeroed arena memory; never NULL (raises INGOT_OUT_OF_MEMORY). */

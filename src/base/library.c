@@ -1,4 +1,4 @@
-/* What is right and wrong about calls of libraries; see library.h. */
+/* Validates descriptions of library calls; see library.h. */
 #include "base/library.h"
 
 #include "base/memory.h"

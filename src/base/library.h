@@ -1,27 +1,27 @@
 /*
- * Calls of vendors' libraries: what the compiler describes, an engine holds and a device carries out.
+ * Vendor library calls: the compiler describes them, an engine stores them, a device executes them.
  *
- * There are two operations. The matrix product with what follows it is cuBLASLt's,
+ * There are two operations. cuBLASLt does the matrix product with its epilogue,
  *
  *     out[b] = activation(A[b] B[b] + addend[b] + bias)
  *
- * with rows x columns results for each of `batch` pairs of matrices. A has a line of `depth` elements for each row, or, where
- * it is transposed, a line of `rows` elements for each element of the depth; B has a line of `columns` elements for each
- * element of the depth, or, transposed, a line of `depth` elements for each column. Lines are `ld` elements apart, matrices
- * `step`; the first one begins `offset` elements into its operand. Out and the addend are dense. The bias has an element for
- * each column.
+ * with rows x columns results for each of `batch` pairs of matrices. A has a line of `depth` elements per row or,
+ * transposed, a line of `rows` elements per element of the depth; B has a line of `columns` elements per element of the
+ * depth or, transposed, a line of `depth` elements per column. Lines are `ld` elements apart, matrices `step`; the
+ * first matrix begins `offset` elements into its operand. Out and the addend are dense. The bias has one element per
+ * column.
  *
- * The convolution over two axes with what follows it is cuDNN's,
+ * cuDNN does the convolution over two axes with its epilogue,
  *
  *     out = activation(convolution of A by the filters B + addend + bias)
  *
- * with all tensors dense and channels innermost: A is [images, height, width, channels], B [filters, kernel height, kernel
- * width, channels / groups], out and the addend [images, out height, out width, filters]; the bias has an element for each
- * filter. There are `before` and `after` zeros around each axis of A.
+ * with all tensors dense and channels-last: A is [images, height, width, channels], B [filters, kernel height, kernel
+ * width, channels / groups], out and the addend [images, out height, out width, filters]; the bias has one element per
+ * filter. `before` and `after` are the zero padding of each axis of A.
  *
- * A description does not name an algorithm: algorithms are the business of one version of a library, which tells for given
- * sizes what it would take first, second and so on (`choice`). So an engine runs with other versions of the library, for
- * sizes that are known at run time only, and holds nothing that a library would have to trust.
+ * A description names no algorithm: algorithms belong to one version of a library, which ranks them for given sizes;
+ * `choice` is a rank. So an engine runs with other versions of the library and for sizes known only at run time, and
+ * contains nothing that a library would have to trust.
  */
 #ifndef IG_BASE_LIBRARY_H
 #define IG_BASE_LIBRARY_H
@@ -37,15 +37,15 @@ enum ig_library_operation { IG_LIBRARY_PRODUCT, IG_LIBRARY_CONVOLUTION, IG_LIBRA
 enum ig_library_activation {
     IG_LIBRARY_NO_ACTIVATION,
     IG_LIBRARY_RELU,
-    IG_LIBRARY_GELU, /* the one by tanh; not cuDNN's */
+    IG_LIBRARY_GELU, /* the tanh approximation; not in cuDNN */
     IG_LIBRARY_ACTIVATION_COUNT
 };
 
 /* A record of the engine file. */
 struct ig_library_call {
     uint32_t library, operation;
-    uint32_t choice;            /* 0: what the library would take first; beyond its last choice: the last */
-    uint32_t a, b, out;         /* numbers of operands */
+    uint32_t choice;            /* rank among the library's algorithms, from 0; past the last: the last */
+    uint32_t a, b, out;         /* operand numbers */
     uint32_t addend, bias;      /* or IG_LIBRARY_NO_OPERAND */
     uint32_t in_type;           /* of A and B: f32, f16 or bf16 */
     uint32_t out_type;          /* of out, addend and bias: f32 or in_type */
@@ -54,7 +54,7 @@ struct ig_library_call {
     uint32_t activation;
 };
 
-/* The sizes of a product: numbers in this order. */
+/* The sizes of a product, in this order. */
 enum ig_library_size {
     IG_LIBRARY_BATCH,
     IG_LIBRARY_ROWS,
@@ -69,7 +69,7 @@ enum ig_library_size {
     IG_LIBRARY_SIZES
 };
 
-/* Those of a convolution; for each axis first the height's, then the width's. */
+/* The sizes of a convolution; per axis, first the height's, then the width's. */
 enum ig_library_conv_size {
     IG_LIBRARY_IMAGES,
     IG_LIBRARY_CHANNELS,
@@ -86,21 +86,21 @@ enum ig_library_conv_size {
     IG_LIBRARY_MOST_SIZES = IG_LIBRARY_CONV_SIZES
 };
 
-/* "cuBLASLt", and the files that are tried, for people: "libcublasLt.so.13, libcublasLt.so.12". */
+/* "cuBLASLt"; and the file names tried, for people: "libcublasLt.so.13, libcublasLt.so.12". */
 const char *ig_library_name(uint32_t library);
 const char *ig_library_files(uint32_t library);
 
-/* How many sizes a call has. */
+/* The number of sizes of a call. */
 uint32_t ig_library_size_count(const struct ig_library_call *call);
-/* NULL where the description makes sense, else what is wrong with it. */
+/* NULL if the description is valid, else what is wrong with it. */
 const char *ig_library_call_error(const struct ig_library_call *call);
-/* The same for its use with so many operands and sizes. */
+/* The same for its use with that many operands and sizes. */
 const char *ig_library_use_error(const struct ig_library_call *call, uint32_t n_operands, uint32_t n_sizes);
-/* The same for numbers: whether a library can count so far, and all that it will touch is inside the operands, of which
- * operand_bytes tells the sizes. */
+/* The same for actual sizes: they must be within the library's integer range, and all accesses within the operands,
+ * whose sizes are operand_bytes. */
 const char *ig_library_sizes_error(const struct ig_library_call *call, const int64_t *sizes,
                                    const size_t *operand_bytes);
-/* True where there is no result to compute. */
+/* Is there no result to compute? */
 bool ig_library_is_empty(const struct ig_library_call *call, const int64_t *sizes);
 
 #endif

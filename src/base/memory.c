@@ -1,4 +1,4 @@
-/* The caller's allocator with checked sizes, and arenas: blocks that grow, given back all at once. See memory.h. */
+/* The caller's allocator with checked sizes, and arenas: growing blocks, freed all at once. See memory.h. */
 #include "base/memory.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * Memory: the caller's allocator, and arenas on top of it. Sizes are overflow-checked everywhere.
+ * Memory: the caller's allocator, and arenas on top of it. All size arithmetic is checked for overflow.
  */
 #ifndef IG_BASE_MEMORY_H
 #define IG_BASE_MEMORY_H
@@ -9,7 +9,7 @@
 /* The C library's allocator (aligned_alloc, free). */
 extern const struct ingot_allocator ig_libc_allocator;
 
-/* Returns false where a * b (or a + b) does not fit. */
+/* False if a * b (or a + b) overflows. */
 bool ig_size_mul(size_t a, size_t b, size_t *out);
 bool ig_size_add(size_t a, size_t b, size_t *out);
 
@@ -17,7 +17,7 @@ bool ig_size_add(size_t a, size_t b, size_t *out);
 void *ig_allocate(const struct ingot_allocator *allocator, size_t size, size_t alignment);
 void ig_release(const struct ingot_allocator *allocator, void *memory, size_t size);
 
-/* Bump allocation in growing blocks; everything is freed at once. Not thread-safe. */
+/* A bump allocator in growing blocks; everything is freed at once. Not thread-safe. */
 struct ig_arena {
     const struct ingot_allocator *allocator;
     struct ig_arena_block *head;
@@ -25,9 +25,9 @@ struct ig_arena {
 
 void ig_arena_init(struct ig_arena *arena, const struct ingot_allocator *allocator);
 void ig_arena_deinit(struct ig_arena *arena);
-/* Zeroed, aligned to 16 (64 for sizes from 4096 up); NULL where the allocator has none. */
+/* Zeroed, aligned to 16 bytes (64 for sizes from 4096 up); NULL if the allocator fails. */
 void *ig_arena_alloc(struct ig_arena *arena, size_t size);
-/* What its blocks take in all. */
+/* Total bytes of its blocks. */
 size_t ig_arena_bytes(const struct ig_arena *arena);
 
 #endif

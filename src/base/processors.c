@@ -1,8 +1,8 @@
 /*
- * How many processors this process may keep busy. Affinity says where its threads may run; the quota of a control group
- * (what `docker run --cpus` sets) says how much time they get there. Both matter: threads beyond the quota are throttled
- * all at once, which is far slower than running fewer. Sources: sched(7), cgroups(7), the kernel's cgroup-v2 and
- * sched-bwc documents.
+ * The number of processors available to this process. Affinity says where its threads may run; the quota of a control
+ * group (set by `docker run --cpus`) says how much time they get there. Both matter: threads beyond the quota are
+ * throttled all at once, which is far slower than running fewer. Sources: sched(7), cgroups(7), the kernel's cgroup-v2
+ * and sched-bwc documents.
  */
 #define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* What is right and wrong about tensor maps; see tensor_map.h. */
+/* Validates tensor maps; see tensor_map.h. */
 #include "base/tensor_map.h"
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* A growing text in a job's arena: what printers write to. */
+/* A growing text in a job's arena, written by printers. */
 #ifndef IG_BASE_TEXT_H
 #define IG_BASE_TEXT_H
 
@@ -6,7 +6,7 @@
 
 struct ig_text {
     struct ig_job *job;
-    char *at; /* always terminated once something was written; NULL before */
+    char *at; /* always NUL-terminated once something was written; NULL before */
     size_t length, capacity;
 };
 
