@@ -1,4 +1,4 @@
-/* The machine's devices: which engines they run, and what the caller may know of them; see device.h. */
+/* The devices of this machine: which engines they run, and what the public API reports about them; see device.h. */
 #include "api/device.h"
 
 #include <stdio.h>

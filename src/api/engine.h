@@ -1,5 +1,5 @@
-/* The public engine: a loaded file that contexts share. Immutable but for its counter, the
- * result of a late check, and the weights that GPUs were given. */
+/* The public engine: a loaded file that contexts share. Immutable except for its reference count, the result of a
+ * deferred weights check, and the copies of the weights on GPUs. */
 #ifndef IG_API_ENGINE_H
 #define IG_API_ENGINE_H
 
@@ -13,15 +13,15 @@ struct ingot_engine {
     struct ig_engine_file file;
     atomic_size_t references;
     atomic_int weights_state;       /* an enum ig_weights_state */
-    struct ig_weight_store weights; /* on GPUs */
+    struct ig_weight_store weights; /* copies on GPUs */
 };
 
 enum ig_weights_state { IG_WEIGHTS_TRUSTED, IG_WEIGHTS_UNCHECKED, IG_WEIGHTS_BAD };
 
-/* An error where the weights' check has failed before. */
+/* Fails if the weights check has failed before. */
 enum ingot_status ig_engine_refuse_bad_weights(const struct ingot_engine *engine, struct ingot_error *error);
-/* The check that INGOT_VERIFY_LATER put off, behind the first run. Contexts that come at the same time each do it; they
- * find the same. */
+/* The check that INGOT_VERIFY_LATER defers until after the first run. Concurrent contexts may each do it, with the same
+ * result. */
 enum ingot_status ig_engine_trust_weights(struct ingot_engine *engine, struct ingot_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* ingot_model_load … ingot_model_print: a network as it was imported. */
+/* ingot_model_load … ingot_model_print: imported networks. */
 #include "api/model.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* A model: one job whose arena holds the imported graph and whatever is built from it. */
+/* A model: one job, whose arena holds the imported graph and everything built from it. */
 #ifndef IG_API_MODEL_H
 #define IG_API_MODEL_H
 
@@ -11,7 +11,7 @@ struct ingot_model {
     struct ig_graph *graph;
     size_t n_inputs, n_outputs;
     struct ingot_tensor_info *inputs, *outputs;
-    struct ingot_tensor *results; /* of the last evaluation; data NULL where there is none */
+    struct ingot_tensor *results; /* of the last evaluation; data NULL if there is none */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* ingot_model_build: a model to an engine, in a file or in memory. */
+/* ingot_model_build: compiles a model into an engine, in a file or in memory. */
 #include <stdio.h>
 #include <string.h>
 

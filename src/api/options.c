@@ -1,4 +1,4 @@
-/* Reading option structs of any version; see options.h. */
+/* Reads option structs of any version; see options.h. */
 #include "api/options.h"
 
 #include <string.h>
