@@ -1,4 +1,4 @@
-/* What ingot bench measures. */
+/* The measurements of `ingot bench`. */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -13,27 +13,27 @@ struct bench_arguments {
     bool profile, json;
 };
 
-/* Measured values, sorted when all are there. */
+/* Measured values; sorted after the last one. */
 struct samples {
     double *at;
     size_t count, capacity;
 };
 
-/* True where it took a while, because memory was needed. */
+/* Ensures room for another value; true if that took a while, because it allocated. */
 bool samples_make_room(struct samples *samples);
 void samples_add(struct samples *samples, double value);
 void samples_sort(struct samples *samples);
-/* The value that `part` of them do not exceed: 0.5 for the median. */
+/* The quantile `part`: 0.5 for the median. */
 double samples_part(const struct samples *samples, double part);
 
 struct gpu_measurement {
-    struct samples compute; /* ms of the GPU's time, transfers apart */
+    struct samples compute; /* ms of GPU time, without transfers */
     struct samples pinned;  /* ms, end to end, with inputs and results in pinned memory */
-    struct samples enqueue; /* us of the host's time to enqueue a run behind one that is under way */
-    struct samples row;     /* the same behind two and more */
-    struct samples idle;    /* the same while the GPU has nothing to do */
+    struct samples enqueue; /* us of host time to enqueue a run while one is in flight */
+    struct samples row;     /* the same while two or more are in flight */
+    struct samples idle;    /* the same while the GPU is idle */
     double input_ms, output_ms;
-    double row_per_s; /* runs from the host's memory, enqueued in a row */
+    double row_per_s; /* runs per second from ordinary host memory, enqueued back to back */
 };
 
 struct measurement {
@@ -46,12 +46,12 @@ struct measurement {
     size_t n_profile;
 };
 
-/* How long the host takes to enqueue a run, and a run from end to end, with inputs and results in pinned memory; and how
- * many runs there are in a second where they are enqueued in a row. The context has run before. */
+/* Measures the host time to enqueue a run, and the end-to-end time, both with inputs and results in pinned memory; and
+ * the runs per second when enqueued back to back. The context has run before. */
 enum ingot_status bench_enqueue(const struct bench_arguments *a, struct session *session,
                                 const struct ingot_tensor *tensors, struct gpu_measurement *out_gpu,
                                 struct ingot_error *error);
-/* How long the GPU takes, by its own clock; the context is one with CLOCK_RUNS. */
+/* Measures GPU time by its own clock; the context was created with CLOCK_RUNS. */
 enum ingot_status bench_clock(const struct bench_arguments *a, struct session *session, struct gpu_measurement *out_gpu,
                               struct ingot_error *error);
 

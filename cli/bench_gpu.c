@@ -1,4 +1,4 @@
-/* ingot bench on a GPU: the host's share and the GPU's; and samples, for all devices. */
+/* ingot bench on a GPU: host time and GPU time; also samples, for all devices. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /*
- * The command line: a table of commands, a file each. A client of ingot/ingot.h and of nothing else in Ingot.
+ * The command line: a table of commands, one file each. A client of ingot/ingot.h and of nothing else in Ingot.
  *
- * Data go to stdout, talk to stderr. Environment variables are read here and nowhere else: INGOT_CC (as --cc), INGOT_NVRTC
- * (as --nvrtc), INGOT_JOBS (as --jobs), and TMPDIR, where engines that nobody asked to keep are built.
+ * Data go to stdout, messages to stderr. Environment variables are read here and nowhere else: INGOT_CC (as --cc),
+ * INGOT_NVRTC (as --nvrtc), INGOT_JOBS (as --jobs), and TMPDIR, where temporary engines are built.
  */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
@@ -31,19 +31,19 @@ int cmd_verify(int argc, char **argv);
 
 /* ---- error.c */
 
-/* Fills `error`, if there is one, as the library does. Call it as below. */
+/* Fills `error` (may be NULL) as the library does. Use the macro below. */
 int cli_set_error(struct ingot_error *error, enum ingot_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 static inline enum ingot_status cli_status(enum ingot_status status, int length) {
     (void)length;
     return status;
 }
-/* Fills `error` and gives `status`. A macro, so that static analysis, which sees one file at a time and no variadic
- * function from inside, knows that an error is not INGOT_OK. Evaluates `status` twice. */
+/* Fills `error` and evaluates to `status`. A macro, so that static analysis, which sees one file at a time and not into
+ * variadic functions, knows that an error is not INGOT_OK. Evaluates `status` twice. */
 #define cli_error(error, status, ...) cli_status((status), cli_set_error((error), (status), __VA_ARGS__))
 /* Prints the error and returns the exit status for it. */
 int cli_fail(const struct ingot_error *error);
-/* Prints what is wrong with the arguments and where help is, and returns EXIT_USAGE. */
+/* Prints what is wrong with the arguments and where to find help; returns EXIT_USAGE. */
 int cli_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define CLI_TRY(call)                                            \
@@ -52,7 +52,7 @@ int cli_usage(const char *command, const char *format, ...) __attribute__((forma
         if (cli_try_status_ != INGOT_OK) return cli_try_status_; \
     } while (0)
 
-/* ---- memory.c: ends the program where there is no memory; free() gives back */
+/* ---- memory.c: ends the program if memory runs out; free() releases */
 
 void *cli_alloc(size_t count, size_t size); /* zeroed */
 void *cli_resize(void *old, size_t count, size_t size);
@@ -61,6 +61,6 @@ char *cli_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- clock.c */
 
-double now_ms(void); /* since some moment; runs on whatever becomes of the time of day */
+double now_ms(void); /* monotonic, from an arbitrary origin */
 
 #endif

@@ -1,14 +1,14 @@
-/* The cases of a folder in ONNX's test layout, and of the .npz form. */
+/* The cases in a folder in ONNX's test layout, and in the .npz form. */
 #ifndef CLI_DATASET_H
 #define CLI_DATASET_H
 
 #include "compare.h"
 
-/* Sets of inputs and outputs of one folder: test_data_set_N/{input,output}_K.pb, and io.npz, whose arrays are named as
+/* The input and output sets of one folder: test_data_set_N/{input,output}_K.pb, and io.npz, whose arrays are named like
  * the model's inputs and outputs. */
 struct dataset {
     char *name;                         /* "test_data_set_0" */
-    struct tensor_list inputs, outputs; /* by place (names NULL) where from .pb; by name where from .npz */
+    struct tensor_list inputs, outputs; /* from .pb: by index (names NULL); from .npz: by name */
 };
 
 struct datasets {
@@ -17,8 +17,8 @@ struct datasets {
     struct tolerance tolerance;
 };
 
-/* `inputs` and `outputs` are the model's. A folder without data gives none. out_sets->tolerance is what holds where the
- * folder says nothing else. */
+/* `inputs` and `outputs` are the model's. A folder without data gives no sets. out_sets->tolerance is the default that
+ * the folder may override. */
 enum ingot_status datasets_read(const char *folder, const struct ingot_tensor_info *inputs, size_t n_inputs,
                                 const struct ingot_tensor_info *outputs, size_t n_outputs, struct datasets *out_sets,
                                 struct ingot_error *error);

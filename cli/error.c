@@ -1,4 +1,4 @@
-/* Errors of the command line: the library's struct, a line on stderr, an exit status. */
+/* Errors of the command line: the library's struct, printed as a line on stderr, mapped to an exit status. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* Pictures as inputs of networks, and classes as labels. */
+/* Pictures as network inputs, and class labels. */
 #ifndef CLI_IMAGE_H
 #define CLI_IMAGE_H
 
@@ -33,11 +33,11 @@ struct image_arguments {
         "top", 0, OPTION_UNSIGNED, "N", "how many of them (default 5)", &(i).top                                         \
     }
 
-/* Reads the picture into a tensor for the input it is meant for, and adds it to the list. */
+/* Reads a picture into a tensor for the given input, and adds it to the list. */
 enum ingot_status image_prepare(const struct image_arguments *arguments, const struct ingot_tensor_info *infos,
                                 size_t n, const struct option_list *shapes, struct tensor_list *list,
                                 struct ingot_error *error);
-/* Prints the best classes of each row of scores: probability (by a softmax, unless the row is one already) and label. */
+/* Prints the best classes of each row of scores: probability (by softmax, unless the row already is one) and label. */
 enum ingot_status labels_print(const struct image_arguments *arguments, const struct ingot_tensor *scores,
                                struct ingot_error *error);
 

@@ -1,4 +1,4 @@
-/* ingot inspect: what is inside, and why. */
+/* ingot inspect: prints what a model or engine contains, and why. */
 #include "inspect.h"
 
 #include <errno.h>

@@ -7,37 +7,37 @@
 
 #include "session.h"
 
-/* An engine with its explanation (docs/engine.md) read, and what the shapes of a run need. */
+/* An engine with its parsed explanation (docs/engine.md), and the memory that the shapes of a run need. */
 struct inspected {
     const char *path;
     struct session session;
     json_t *explanation;
     bool has_memory;
     struct ingot_memory_info memory;
-    char shapes[256];           /* that memory is for: "x 1x3x224x224" */
-    struct ingot_error problem; /* why memory is not known */
+    char shapes[256];           /* the shapes of that run: "x 1x3x224x224" */
+    struct ingot_error problem; /* why the memory is unknown */
 };
 
 /* ---- inspect_text.c */
 
-/* Lookups that take what is missing or of another type as empty. */
+/* Lookups; missing keys and wrong types give empty results. */
 const char *json_text(const json_t *object, const char *key);
 json_int_t json_number(const json_t *object, const char *key);
-/* The ops of a region, or labels, as one text: "conv, add, max"; to be freed. */
+/* The ops of a region, or labels, as one text: "conv, add, max"; the caller frees it. */
 char *json_joined(const json_t *array);
-/* The first region that runs kernel number `index`; NULL where there is none. */
+/* The first region that runs kernel `index`, or NULL. */
 const json_t *region_of_kernel(const json_t *explanation, size_t index);
-/* "f32[batch,3,224,224]"; to be freed. */
+/* "f32[batch,3,224,224]"; the caller frees it. */
 char *info_type_text(const struct ingot_tensor_info *info);
 
 /* ---- The parts: inspect_engine.c, inspect_html.c, inspect_model.c */
 
 void inspect_engine_print(const struct inspected *engine);
 void inspect_kernels_print(const json_t *explanation);
-/* `which` is a kernel's number or name; false where there is none. */
+/* `which` is a kernel's number or name; false if there is none. */
 bool inspect_source_print(const json_t *explanation, const char *which);
 void inspect_html_write(const struct inspected *engine, FILE *to);
-/* A model's inputs, outputs and operators, as text or JSON. */
+/* Prints a model's inputs, outputs and operators, as text or JSON. */
 enum ingot_status inspect_model_print(struct ingot_model *model, const char *path, bool json,
                                       struct ingot_error *error);
 

@@ -1,4 +1,4 @@
-/* An engine as text: what it is, what runs, and the kernels. */
+/* Prints an engine: properties, steps and kernels. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

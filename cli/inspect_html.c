@@ -1,4 +1,4 @@
-/* An engine as one HTML page without anything from elsewhere. */
+/* Prints an engine as one self-contained HTML page. */
 #include <stdlib.h>
 
 #include "inspect.h"

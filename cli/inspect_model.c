@@ -1,4 +1,4 @@
-/* A model as it was imported: inputs, outputs, and how often each core operator occurs. */
+/* Prints an imported model: inputs, outputs, and counts of core operators. */
 #include <stdlib.h>
 #include <string.h>
 

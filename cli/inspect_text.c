@@ -1,4 +1,4 @@
-/* What the parts of `ingot inspect` look up in JSON, and types as text. */
+/* JSON lookups and the text of types, for the parts of `ingot inspect`. */
 #include <stdlib.h>
 
 #include "inspect.h"

@@ -1,11 +1,11 @@
-/* Options of a command as a table, from which they are parsed and its --help is printed. */
+/* The options of a command as a table, which drives the parser and --help. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Values of an option that may be given several times, in order. */
+/* The values of a repeatable option, in order. */
 struct option_list {
     const char **at;
     size_t count;
@@ -23,7 +23,7 @@ struct option_row {
     const char *name; /* without "--"; NULL ends the table */
     char letter;      /* 0: none */
     enum option_kind kind;
-    const char *value; /* as --help calls it; NULL for a flag */
+    const char *value; /* its placeholder in --help; NULL for a flag */
     const char *help;
     void *target;
 };
@@ -35,8 +35,8 @@ struct option_table {
     const struct option_row *rows;
 };
 
-/* Parses; the other arguments are put in front of argv (from index 0). Returns how many there are, or -1 where the command
- * is over: *out_status then is its exit status (--help, or wrong usage, which was reported). */
+/* Parses the options and moves the other arguments to the front of argv (from index 0). Returns their number, or -1 if
+ * the command is over, with its exit status in *out_status (--help, or wrong usage, which was reported). */
 int options_parse(const struct option_table *table, int argc, char **argv, int *out_status);
 void option_list_free(struct option_list *list);
 

@@ -7,9 +7,9 @@ struct progress;
 struct progress *progress_create(void);
 /* For ingot_build_options.progress; `user` is a struct progress. */
 void progress_update(void *user, const char *what, unsigned done, unsigned total);
-/* For ingot_build_options.note: a line of its own. `user` may be NULL: then no progress is shown. */
+/* For ingot_build_options.note: prints a separate line. `user` may be NULL if no progress is shown. */
 void progress_note(void *user, const char *text);
-/* Ends the line where one is open, and frees. */
+/* Ends an open line, and frees. */
 void progress_destroy(struct progress *progress);
 
 #endif

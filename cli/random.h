@@ -6,8 +6,8 @@
 
 /*
  * Fills a tensor by its type: floating types with standard normal numbers, bytes over their whole range, bool with coin
- * flips. Wider integers are mostly indices, lengths and masks, so they are small: 1 where there are at most 8 of them
- * along one axis, 0 or 1 where the name speaks of a mask or type, else 0 to 9. Equal seeds and names give equal contents.
+ * flips. Wider integers are mostly indices, lengths and masks, so they are small: 1 if there are at most 8 of them
+ * along one axis, 0 or 1 if the name suggests a mask or type, else 0 to 9. Equal seeds and names give equal contents.
  */
 void random_fill(const struct ingot_tensor *tensor, const char *name, unsigned seed);
 

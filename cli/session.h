@@ -1,10 +1,10 @@
-/* What run, bench, inspect and verify share: an engine from a file or built from a model, a context, inputs. */
+/* Shared by run, bench, inspect and verify: an engine from a file or built from a model, a context, inputs. */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
 #include "shape.h"
 
-/* Options of building, as all commands have them. */
+/* The build options that all commands share. */
 struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
     unsigned opt_level, jobs;
@@ -12,11 +12,11 @@ struct build_arguments {
     struct option_list shapes, passes, precision_of, timing_caches;
     double tune;
     bool portable, verify_passes, quiet;
-    unsigned device; /* which GPU the target "cuda" means */
+    unsigned device; /* the GPU that the target "cuda" means */
 };
 #define BUILD_ARGUMENTS_DEFAULT \
     { .opt_level = 3 }
-/* Rows of option tables; `b` is a struct build_arguments. */
+/* Rows for option tables; `b` is a struct build_arguments. */
 #define BUILD_OPTION_ROWS(b)                                                                                           \
     {"target",                                                                                                         \
      't',                                                                                                              \
@@ -71,7 +71,7 @@ struct build_arguments {
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }
 
-/* Where and how an engine runs, as run, bench and verify have it. */
+/* Where and how an engine runs; shared by run, bench and verify. */
 struct context_arguments {
     unsigned threads, device;
 };
@@ -87,7 +87,7 @@ struct context_arguments {
     }
 
 struct build_job {
-    struct ingot_build_options options; /* points into the others */
+    struct ingot_build_options options; /* points into the other fields */
     struct ingot_shape_spec *specs;
     void *text;
     struct ingot_sink dump;
@@ -99,14 +99,14 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
 void build_job_end(struct build_job *job);
 void build_arguments_free(struct build_arguments *arguments);
 
-/* "…/model.onnx" for a folder that has one, else the path itself; to be freed. */
+/* "…/model.onnx" for a folder that contains it, else the path itself; the caller frees it. */
 char *model_path(const char *path);
-bool is_engine_path(const char *path); /* ends in .ingot */
+bool is_engine_path(const char *path); /* does it end in .ingot? */
 
 struct session {
     struct ingot_engine *engine;
     struct ingot_context *context;
-    double build_ms, load_ms; /* build_ms negative where the engine was there */
+    double build_ms, load_ms; /* build_ms is negative if the engine was loaded from a file */
     size_t n_inputs, n_outputs;
     struct ingot_tensor_info *inputs, *outputs;
 };
@@ -114,26 +114,26 @@ struct session {
 /* Loads the engine at `path`, or builds one from the model there into a temporary file first. */
 enum ingot_status session_open(struct session *session, const char *path, const struct build_arguments *build,
                                struct ingot_error *error);
-/* Builds from a model that is there. */
+/* Builds from a loaded model. */
 enum ingot_status session_build(struct session *session, struct ingot_model *model, const struct build_arguments *build,
                                 struct ingot_error *error);
-/* What is wanted of a context besides. */
+/* The measurements that a context is created for. */
 enum session_clock { CLOCK_NONE, CLOCK_KERNELS /* ingot_context_profile */, CLOCK_RUNS /* ingot_context_timing */ };
-/* A context; in the place of the one that was there. */
+/* Creates a context and replaces the previous one. */
 enum ingot_status session_context(struct session *session, const struct context_arguments *arguments,
                                   enum session_clock clock, struct ingot_error *error);
-/* Does it run on a GPU? */
+/* Does the engine run on a GPU? */
 bool session_is_gpu(const struct session *session);
 void session_close(struct session *session);
 
 /*
- * The inputs of a run: files of "--input NAME=FILE" (NAME may be left out for an .npz, for a .pb that names its tensor, and
- * where there is one input only), random numbers for the others. `given` may hold tensors already (an image).
+ * The inputs of a run: files of "--input NAME=FILE" (NAME is optional for an .npz, for a .pb that names its tensor, and
+ * if there is only one input), random numbers for the others. `given` may already hold tensors (an image).
  */
 enum ingot_status inputs_prepare(const struct ingot_tensor_info *infos, size_t n, const struct option_list *files,
                                  const struct option_list *shapes, unsigned seed, struct tensor_list *given,
                                  struct ingot_tensor **out_tensors, struct ingot_error *error);
-/* Gives them to the context. */
+/* Binds them to the context. */
 enum ingot_status inputs_bind(struct session *session, const struct ingot_tensor *tensors, struct ingot_error *error);
 
 #endif

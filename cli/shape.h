@@ -1,4 +1,4 @@
-/* From symbolic dims, --shape specs and given tensors to the shapes of a run. */
+/* Derives the shapes of a run from symbolic dims, --shape specs and given tensors. */
 #ifndef CLI_SHAPE_H
 #define CLI_SHAPE_H
 
@@ -16,21 +16,21 @@ struct symbol_table {
 void symbols_set(struct symbol_table *symbols, const char *name, int64_t value);
 const int64_t *symbols_get(const struct symbol_table *symbols, const char *name);
 void symbols_free(struct symbol_table *symbols);
-/* The value of "2*seq+1", "floor(h/2)", …; false where a symbol has no value or the text is no expression. */
+/* Evaluates "2*seq+1", "floor(h/2)", …; false if a symbol has no value or the text is not an expression. */
 bool symbols_evaluate(const struct symbol_table *symbols, const char *text, int64_t *out_value);
-/* The symbol that `text` consists of, unquoted and to be freed; NULL where it is anything else. */
+/* The symbol, if `text` is a single symbol, unquoted; the caller frees it. Otherwise NULL. */
 char *symbol_of(const char *text);
 
 /*
- * Splits "NAME=SPEC" arguments into specs for ingot_build_options, which point into the returned text (one block to be
- * freed after them). INGOT_INVALID_ARGUMENT where an argument has no '='.
+ * Splits "NAME=SPEC" arguments into specs for ingot_build_options. They point into the returned text (one block, to be
+ * freed after them). INGOT_INVALID_ARGUMENT if an argument has no '='.
  */
 enum ingot_status shape_specs(const struct option_list *arguments, struct ingot_shape_spec **out_specs, void **out_text,
                               struct ingot_error *error);
 
 /*
- * Settles the shapes of all inputs: given tensors (data not NULL) are checked against `infos` and give their symbols
- * values, specs come next, and a symbol that is still open gets what symbol_default says. tensors[i] gets type and dims.
+ * Determines the shapes of all inputs: given tensors (data not NULL) are checked against `infos` and determine their
+ * symbols, then specs apply; symbols still open get symbol_default. Fills type and dims of tensors[i].
  */
 enum ingot_status shapes_settle(const struct ingot_tensor_info *infos, size_t n, const struct ingot_shape_spec *specs,
                                 size_t n_specs, struct symbol_table *symbols, struct ingot_tensor *tensors,

@@ -1,12 +1,12 @@
 /*
- * The text of symbolic dims, evaluated for given symbols. The notation (docs/ir.md):
+ * Evaluates the text of symbolic dims for given symbols. The notation (docs/ir.md):
  *
- *   sum      = product { ("+" | "-") product }
- *   product  = factor { "*" factor }
- *   factor   = number | "-" factor | name | "(" sum ")" | "floor(" sum "/" sum ")"
- *            | ("mod" | "min" | "max") "(" sum "," sum ")"
+ *     sum      = product { ("+" | "-") product }
+ *     product  = factor { "*" factor }
+ *     factor   = number | "-" factor | name | "(" sum ")" | "floor(" sum "/" sum ")"
+ *              | ("mod" | "min" | "max") "(" sum "," sum ")"
  *
- * Names that are no identifiers stand in double quotes.
+ * Names that are not identifiers are in double quotes.
  */
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Tensors with a name and memory of their own, and the files they are kept in. */
+/* Tensors with a name and their own memory, and the files that store them. */
 #ifndef CLI_TENSOR_H
 #define CLI_TENSOR_H
 
@@ -19,7 +19,7 @@ void tensor_list_add(struct tensor_list *list, struct named_tensor tensor);
 struct named_tensor *tensor_list_find(const struct tensor_list *list, const char *name);
 void tensor_list_free(struct tensor_list *list);
 
-/* Zeroed data for the type and dims that are there; INGOT_BAD_TENSOR where they are beyond reason. */
+/* Allocates zeroed data for the tensor's type and dims; INGOT_BAD_TENSOR if they are unreasonable. */
 enum ingot_status tensor_allocate(struct ingot_tensor *tensor, struct ingot_error *error);
 /* "f32[1,3,224,224]" */
 char *tensor_type_text(const struct ingot_tensor *tensor);
@@ -30,17 +30,17 @@ void tensor_set(const struct ingot_tensor *tensor, int64_t index, double value);
 bool dtype_is_float(enum ingot_dtype dtype);
 
 /*
- * Reads a file of one tensor (.npy; .pb: an ONNX TensorProto) or several (.npz), by the ending of its name, and adds them
- * to the list. Every failure names the file.
+ * Reads a file of one tensor (.npy; .pb: an ONNX TensorProto) or several (.npz), by its extension, and adds them to the
+ * list. Every error names the file.
  */
 enum ingot_status tensor_file_read(const char *path, struct tensor_list *list, struct ingot_error *error);
 enum ingot_status tensor_file_write_npy(const char *path, const struct ingot_tensor *tensor, struct ingot_error *error);
 
-/* ---- The formats, from memory; messages without the file's name */
+/* ---- Parsers of the formats, from memory; errors do not name the file */
 
 /* npy.c: versions 1 to 3, either byte order, either storage order. */
 enum ingot_status npy_parse(const void *data, size_t size, struct ingot_tensor *out_tensor, struct ingot_error *error);
-/* The header that goes before the data; *out_size bytes to be freed. */
+/* The header that precedes the data; *out_size bytes, which the caller frees. */
 char *npy_header(const struct ingot_tensor *tensor, size_t *out_size);
 /* npz.c */
 enum ingot_status npz_read(const char *path, struct tensor_list *list, struct ingot_error *error);
@@ -48,7 +48,7 @@ enum ingot_status npz_read(const char *path, struct tensor_list *list, struct in
 enum ingot_status onnx_tensor_parse(const void *data, size_t size, struct named_tensor *out_tensor,
                                     struct ingot_error *error);
 
-/* A whole file; *out_data is to be freed. */
+/* Reads a whole file; the caller frees *out_data. */
 enum ingot_status file_read(const char *path, unsigned char **out_data, size_t *out_size, struct ingot_error *error);
 
 #endif

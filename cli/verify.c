@@ -1,10 +1,10 @@
 /*
- * ingot verify: many cases, a line for each.
+ * ingot verify: many cases, one line each.
  *
- * Several processes verify beside each other, each one case after the other; a case that crashes, takes too long or eats
- * all memory is one failed case. Where a case fails in a process that did others before, a new process tries it again, so
- * that the verdict is about that case; but what it said first is told too, for something may be wrong with those before.
- * Lines come in the order of the arguments, unless any order will do.
+ * Several worker processes run in parallel, each verifying one case after another; a case that crashes, times out or
+ * exhausts memory is one failed case. If a case fails in a process that ran others before it, a new process repeats it,
+ * so that the verdict is about that case alone; the first outcome is reported too, since something may be wrong with
+ * the earlier cases. Lines are printed in the order of the arguments, unless any order will do.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
- * The processes of `ingot verify`. One takes case after case, so that what is dear to open, such as a GPU and NVIDIA's
- * compiler, is opened once; but it does not outlive a case that failed, since what a crash, an error that stays with a
- * GPU's context or a fault in memory leaves behind is not for others.
+ * The processes of `ingot verify`. Each takes case after case, so that what is expensive to open, such as a GPU and
+ * NVIDIA's compiler, is opened once. It ends after a failed case, because a crash, a sticky error of a GPU's context or
+ * a memory fault could affect later cases.
  */
 #include "verify_worker.h"
 
