@@ -1,6 +1,6 @@
 /*
- * A device under test, in the conformance suite: the null device, CPU devices, a CUDA device on a stand-in for the driver,
- * and one on GPU 0. Each has code with the same kernels. Whatever goes wrong in a helper fails the test.
+ * Devices under test in the conformance suite: the null device, CPU devices, a CUDA device on the fake driver, and one
+ * on GPU 0. All have code with the same kernels. A failure in a helper fails the test.
  */
 #ifndef TESTS_SUPPORT_DEVICE_FIXTURE_H
 #define TESTS_SUPPORT_DEVICE_FIXTURE_H
@@ -35,22 +35,22 @@ struct fixture {
     struct stub_code code;
     struct gpu_code gpu_code;
     uint64_t portable, late_portable;
-    struct kernel add, twice, mark, pair, late; /* late: twice, and it waits for its predecessor where there are GPUs */
+    struct kernel add, twice, mark, pair, late; /* late: like twice, but waits for its predecessor on GPUs */
     bool computes;
 };
 
 void fixture_begin(struct fixture *f, struct subject subject);
-/* Nothing is left with the allocator, and the stand-in for the driver has seen nothing wrong. */
+/* Checks that nothing is left allocated and that the fake driver has seen no misuse. */
 void fixture_end(struct fixture *f);
 
 void *fixture_allocate(struct fixture *f, size_t size);
 float *fixture_floats(struct fixture *f, int64_t n, float value);
-/* Where the device computes: all n are `value`. */
+/* If the device computes: checks that all n elements are `value`. */
 void fixture_expect(struct fixture *f, const float *memory, int64_t n, float value);
 
 void fixture_wait(struct fixture *f);
 void fixture_copy(struct fixture *f, struct ig_stream *stream, void *to, const void *from, size_t size);
-/* Between memory of the device and memory of the test, at once. */
+/* Copies between device memory and the test's memory, and waits. */
 void fixture_move(struct fixture *f, void *to, const void *from, size_t size);
 
 /* A launch with one dim. */

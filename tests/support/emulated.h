@@ -1,4 +1,4 @@
-/* The emulator of GPUs (emulator/driver.h) for tests that compile kernels themselves. */
+/* The GPU emulator (emulator/driver.h), for tests that compile kernels themselves. */
 #ifndef TESTS_SUPPORT_EMULATED_H
 #define TESTS_SUPPORT_EMULATED_H
 
@@ -6,12 +6,12 @@
 #include "emulator/grid.h"
 #include "toolchain/toolchain.h"
 
-/* True where there is a C++ compiler. */
+/* Is there a C++ compiler? */
 bool emulated_is_present(void);
-/* All sources at once, for any device of emulated_create. */
+/* Compiles all sources at once, for any device of emulated_create. */
 void emulated_compile(struct ig_job *job, const struct ig_source *sources, unsigned count, int sm,
                       struct ig_code *out_code);
-/* A CUDA device. All share `*out_options`, which say how kernels run from now on. */
+/* Creates a CUDA device. All share `*out_options`, which control how kernels run from then on. */
 struct ig_device *emulated_create(struct emulator_options **out_options);
 
 #endif

@@ -1,4 +1,4 @@
-/* The stand-in for NVIDIA's driver that is built beside the test programs; see fake_cuda/fake_cuda.h. */
+/* The fake of NVIDIA's driver that is built with the tests; see fake_cuda/fake_cuda.h. */
 #ifndef TESTS_SUPPORT_FAKE_DRIVER_H
 #define TESTS_SUPPORT_FAKE_DRIVER_H
 
@@ -9,15 +9,14 @@ struct fake_driver {
     struct fake_cuda *cuda;
     fake_cuda_depth_function *depth;
     fake_cuda_current_function *current;
-    int (*push)(void *context); /* the caller's own use of contexts */
+    int (*push)(void *context); /* for the caller's own contexts */
     int (*pop)(void **context);
 };
 
-/* Opens it and makes it a machine with two GPUs of sm_90 of 1 GiB, with the kernels of gpu_code.h, that has seen nothing. */
+/* Opens and resets it: a machine with two GPUs of sm_90 with 1 GiB, and the kernels of gpu_code.h. */
 void fake_driver_open(struct fake_driver *driver);
 
-/* The stand-in for cuBLASLt beside it, which has seen nothing. `out_path` is for ig_device_cuda_use_library and has room for
- * 4096 characters. */
+/* The fake of cuBLASLt, reset. `out_path` is for ig_device_cuda_use_library and has room for 4096 characters. */
 struct fake_cublaslt;
 struct fake_cublaslt *fake_cublaslt_open(char *out_path);
 /* The same for cuDNN. */

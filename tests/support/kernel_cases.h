@@ -1,5 +1,5 @@
 /*
- * What the tests of kernels share: tolerances and their reasons, a list of cases to be compiled together, builders.
+ * Shared by the tests of kernels: tolerances and their reasons, a list of cases to compile together, builders.
  */
 #ifndef TESTS_KERNEL_CASES_H
 #define TESTS_KERNEL_CASES_H
@@ -9,16 +9,16 @@
 
 /* For elementwise results, relative to each element (GRAPH_EACH); 0 for integers. */
 double tolerance_of(enum ingot_dtype dtype);
-/* For sums in another order and what follows from them, relative to the largest result. */
+/* For sums in another order and what depends on them, relative to the largest result. */
 double sum_tolerance(enum ingot_dtype dtype);
 
 #define TEST_TYPES 13 /* floats first, bool last */
 extern const enum ingot_dtype test_types[TEST_TYPES];
 
-/* Adds to the list; check_all compiles and checks all of it, and empties it. `name` lives until then. */
+/* Adds a case to the list; check_all compiles and checks the list, and empties it. `name` must live until then. */
 void add_case(const char *name, void (*build)(struct ig_graph *, const void *), const void *argument, double tolerance,
               unsigned flags);
-/* The same with a name that is put together here and symbols of these sizes, exact unless the caller says otherwise. */
+/* The same with a formatted name, and symbols of these sizes; exact unless the caller says otherwise. */
 struct graph_case *add_named_case(void (*build)(struct ig_graph *, const void *), const void *argument, unsigned flags,
                                   const int64_t sizes[4], const char *format, ...)
     __attribute__((format(printf, 5, 6)));

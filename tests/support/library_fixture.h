@@ -1,6 +1,6 @@
 /*
- * A CUDA device on the stand-ins for the driver and one vendor's library, and a call of the library: for tests of bindings,
- * and, without stream and operands, for tests of what calls them (library_run.h).
+ * A CUDA device on the fakes of the driver and one vendor library, and a call of the library: for tests of bindings
+ * and, without stream and operands, for tests of their callers (library_run.h).
  */
 #ifndef TESTS_LIBRARY_FIXTURE_H
 #define TESTS_LIBRARY_FIXTURE_H
@@ -10,7 +10,7 @@
 #include "support/counting_allocator.h"
 #include "support/fake_driver.h"
 
-enum { LIBRARY_OPERANDS = 5, LIBRARY_MOST = 1024 }; /* elements of an operand */
+enum { LIBRARY_OPERANDS = 5, LIBRARY_MOST = 1024 }; /* elements per operand */
 
 struct fake_cublaslt;
 struct fake_cudnn;
@@ -19,26 +19,27 @@ struct library_fixture {
     struct counting_allocator allocator;
     struct fake_driver driver;
     char path[4096];          /* the library's */
-    struct fake_cublaslt *lt; /* it, where it is cuBLASLt */
-    struct fake_cudnn *cudnn; /* it, where it is cuDNN */
+    struct fake_cublaslt *lt; /* the fake, if cuBLASLt */
+    struct fake_cudnn *cudnn; /* the fake, if cuDNN */
     struct ig_device *device;
     const struct ig_device_api *api;
     struct ig_stream *stream;
     struct ig_library_call call;
     int64_t sizes[IG_LIBRARY_CONV_SIZES];
-    uint32_t n_sizes; /* of this operation */
+    uint32_t n_sizes; /* of the operation */
     void *operands[LIBRARY_OPERANDS];
     struct ingot_error error;
 };
 
-/* The stand-ins, of which one is for `library`, and an allocator; no device yet. */
+/* Creates the fakes, one of them for `library`, and an allocator, but no device. */
 void library_open(struct library_fixture *f, uint32_t library);
-/* The CUDA device, which knows where the library is. */
+/* Creates the CUDA device, which knows where the library is. */
 void library_open_gpu(struct library_fixture *f, uint32_t library);
-/* Gives the device back: nothing is left with the allocator, the driver or the library, and no call of either was wrong. */
+/* Destroys the device and checks that nothing is left with the allocator, the driver or the library, and that no call
+ * was wrong. */
 void library_close(struct library_fixture *f);
 
-/* All of it; operand i holds library_fill(i, k) at element k. */
+/* Creates everything; operand i has library_fill(i, k) at element k. */
 void library_begin(struct library_fixture *f, uint32_t library, uint32_t n_sizes);
 void library_end(struct library_fixture *f);
 float library_fill(int operand, int64_t element);

@@ -1,4 +1,4 @@
-/* The example network, built and run through the public API: for tests of what holds for every engine. */
+/* The example network, built and run through the public API: for properties that hold for every engine. */
 #ifndef TESTS_NETWORK_H
 #define TESTS_NETWORK_H
 
@@ -12,11 +12,11 @@ struct test_network {
     void *data;
     size_t size;
 };
-/* Fails the test with the error's message where something fails. `options` may be NULL. */
+/* Fails the test with the error's message on failure. `options` may be NULL. */
 void test_network_build(struct test_network *network, const char *path, const struct ingot_build_options *options);
 void test_network_release(struct test_network *network);
 
-/* Counts and can refuse: the n-th allocation (from 1) fails where fail_at == n; 0: none. Thread-safe. */
+/* An allocator that counts and can fail: allocation number fail_at (from 1) fails; 0: none. Thread-safe. */
 struct test_allocator {
     struct ingot_allocator base; /* user points to this struct */
     _Atomic long calls, live, bytes;

@@ -1,14 +1,14 @@
-/* Do kernels compile for a GPU? For tests that ask it of thousands. */
+/* Checks that kernels compile for a GPU, fast enough for thousands of them. */
 #ifndef TESTS_NVRTC_CHECK_H
 #define TESTS_NVRTC_CHECK_H
 
 #include "toolchain/toolchain.h"
 
 /*
- * Compiles sources whose kernels are all called "kernel" for `arch`, by the NVRTC of $INGOT_NVRTC or the system's. Several
- * are one program, for NVRTC takes as long to begin one as to compile a small kernel, and optimisation is asked to be quick.
- * Where a program fails, its kernels are compiled as builds do, one by one, and INGOT_TOOLCHAIN is raised with the symbol of
- * the one that fails. Returns the bytes of machine code.
+ * Compiles sources whose kernels are all called "kernel" for `arch`, with the NVRTC of $INGOT_NVRTC or the system's.
+ * Several are one program, since starting NVRTC takes as long as compiling a small kernel, and the optimiser is set to
+ * be fast. If a program fails, its kernels are compiled one by one as builds do, and INGOT_TOOLCHAIN is raised with the
+ * symbol of the failing one. Returns the bytes of machine code.
  */
 size_t nvrtc_check(struct ig_job *job, const char *arch, const struct ig_source *sources, unsigned count);
 

@@ -1,11 +1,11 @@
-/* Importing models made by tests (onnx_model.h), and looking at the result. All of these fail the test by themselves. */
+/* Imports models made by tests (onnx_model.h) and inspects the result. All of these fail the test on an error. */
 #ifndef TESTS_ONNX_CHECK_H
 #define TESTS_ONNX_CHECK_H
 
 #include "support/onnx_model.h"
 
 struct ig_graph *test_import(struct test_model *model);
-/* The import must fail with exactly this message; ends the model. */
+/* Checks that the import fails with exactly this message; ends the model. */
 void test_expect_error(struct test_model *model, const char *folder, enum ingot_status status, const char *message);
 
 void test_assert_type(struct ig_graph *graph, ig_value value, const char *expected);

@@ -1,6 +1,6 @@
 /*
- * ONNX models made by tests: a few calls build the protobuf messages, test_model_pack makes the file's bytes of them. All
- * memory is the job's. Lists of names and dims are texts, separated by spaces: "a b" or "batch 3 ?".
+ * ONNX models made by tests: a few calls build the protobuf messages, test_model_pack serialises them. All memory is
+ * the job's. Lists of names and dims are texts, separated by spaces: "a b" or "batch 3 ?".
  */
 #ifndef TESTS_ONNX_MODEL_H
 #define TESTS_ONNX_MODEL_H
@@ -29,12 +29,12 @@ struct test_model {
 void test_model_init(struct test_model *model, int opset);
 void test_model_deinit(struct test_model *model);
 
-Onnx__GraphProto *test_graph(struct test_model *model); /* a body, to be put into an attribute */
+Onnx__GraphProto *test_graph(struct test_model *model); /* a body, for an attribute */
 Onnx__FunctionProto *test_function(struct test_model *model, const char *domain, const char *name, const char *inputs,
                                    const char *outputs);
 void test_opset(struct test_model *model, const char *domain, int version);
 
-/* Nodes of a graph (NULL: the model's own) or of a function. Named after their first output. */
+/* Adds nodes to a graph (NULL: the model's own) or a function. Named after their first output. */
 Onnx__NodeProto *test_node(struct test_model *model, Onnx__GraphProto *graph, const char *op, const char *inputs,
                            const char *outputs);
 Onnx__NodeProto *test_function_node(struct test_model *model, Onnx__FunctionProto *function, const char *op,
@@ -61,7 +61,7 @@ Onnx__TensorProto *test_raw(struct test_model *model, Onnx__GraphProto *graph, c
                             const char *dims, const void *data, size_t size);
 
 void *test_model_pack(struct test_model *model, size_t *out_size);
-/* Packs and imports: the status, and the graph where that is INGOT_OK. `folder` as in ig_import_onnx. */
+/* Serialises and imports: returns the status, and the graph if it is INGOT_OK. `folder` as in ig_import_onnx. */
 enum ingot_status test_model_import(struct test_model *model, const char *folder, struct ig_graph **out_graph,
                                     struct ingot_error *error);
 

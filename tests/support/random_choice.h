@@ -1,10 +1,10 @@
-/* A timing cache in which chance says how fast kernels are: so a build takes any of the candidates, not the first ones. */
+/* A timing cache with random times: a build with it takes random candidates instead of the first ones. */
 #ifndef TESTS_SUPPORT_RANDOM_CHOICE_H
 #define TESTS_SUPPORT_RANDOM_CHOICE_H
 
 #include "ir/graph.h"
 
-/* For a build of this graph with these options; writes the file at `path`. No candidates that call libraries are in it. */
+/* For a build of this graph with these options; writes the file at `path`. Excludes candidates that call libraries. */
 void random_choices_write(struct ig_graph *graph, const struct ingot_build_options *options, uint64_t seed,
                           const char *path);
 

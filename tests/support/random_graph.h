@@ -1,6 +1,6 @@
 /*
- * What makes random graphs, for tests that compare ways to compute them. A maker has a pool of values, the results so far; a
- * step makes one more. All numbers follow from the maker's state.
+ * Generates random graphs, for tests that compare ways to compute them. A maker has a pool of values, the results so
+ * far; a step adds one. All numbers follow from the maker's state.
  */
 #ifndef TESTS_SUPPORT_RANDOM_GRAPH_H
 #define TESTS_SUPPORT_RANDOM_GRAPH_H
@@ -15,14 +15,14 @@ struct random_maker {
     struct ig_job *job;
     struct ig_graph *g;
     uint64_t state;
-    int64_t sizes[RANDOM_SYMBOLS]; /* of the symbols, where elements are counted */
+    int64_t sizes[RANDOM_SYMBOLS]; /* of the symbols, for counting elements */
     IG_VEC(ig_value) pool;         /* f32 */
     int initializers;
     bool empty;           /* symbols may be 0 */
     int64_t max_elements; /* of a value */
     bool whole;           /* inputs and weights are small whole numbers */
-    bool exact;           /* all results so far are, and are computed without rounding: see random_network.h */
-    int64_t largest;      /* whole number up to which all are exact in the precision */
+    bool exact;           /* all results so far are whole and computed without rounding: see random_network.h */
+    int64_t largest;      /* all whole numbers up to this are exact in the precision */
 };
 
 /* 0 … count - 1 */
@@ -35,12 +35,12 @@ ig_value random_weights(struct random_maker *m, int rank, const int64_t *dims);
 /* To -8 … 8. */
 ig_value random_clamp(struct random_maker *m, ig_value v);
 
-/* Makes a value of x, or gives x back where the step does not apply. */
+/* Builds a value from x, or returns x if the step does not apply. */
 typedef ig_value (*random_step)(struct random_maker *m, ig_value x);
 
-/* The first of them add nothing up. */
+/* The first of these contain no sums. */
 enum { RANDOM_PLAIN_MOVES = 12 };
-/* Those on whose results every rewrite is exact if numbers are small and whole. */
+/* Steps for which every rewrite is exact on small whole numbers. */
 extern const random_step random_plain_steps[];
 extern const int random_plain_step_count;
 

@@ -1,8 +1,8 @@
 /*
- * Random networks for kernels: the steps of random_graph.h and those that networks are made of, on sizes that no tile divides.
- * Steps that round (or whose sums may grow beyond what is exact) clear `exact` of the maker, and steps whose results jump
- * (comparisons, positions, conversions) are made only while it is set: so results of another order of sums stay close, and
- * those that are exact can be compared bit by bit.
+ * Random networks for kernels: the steps of random_graph.h and typical layers, with sizes that no tile divides. Steps
+ * that round (or whose sums may exceed the exact range) clear the maker's `exact`; steps with discontinuous results
+ * (comparisons, positions, conversions) are used only while it is set. So results with another order of sums stay
+ * close, and exact ones can be compared bit by bit.
  */
 #ifndef TESTS_SUPPORT_RANDOM_NETWORK_H
 #define TESTS_SUPPORT_RANDOM_NETWORK_H

@@ -1,6 +1,6 @@
 /*
- * Rewrites: a graph in text form, what passes leave of it to run, and the same results before and after. Data that the text
- * gives as a hash are numbers that change something.
+ * Checks rewrites: a graph in text form, the non-constant nodes that passes leave of it, and equal results before and
+ * after. Data that the text gives as a hash are made up, and have an effect.
  */
 #ifndef TESTS_SUPPORT_REWRITE_CHECK_H
 #define TESTS_SUPPORT_REWRITE_CHECK_H
@@ -8,23 +8,23 @@
 #include "ir/build.h"
 
 enum {
-    REWRITE_POISON = 1, /* inputs hold NaN and infinities, for which the rewrite must not care */
+    REWRITE_POISON = 1, /* inputs contain NaN and infinities, which the rewrite must treat like other numbers */
     REWRITE_ON_GPU = 2, /* the passes' target is a GPU */
 };
 
 struct rewrite {
     const char *passes; /* names, separated by spaces */
     const char *before; /* nodes and outputs; given are x f32[batch,4,6,5], y f32[batch,seq,12] and z i32[batch] */
-    const char *after;  /* what runs: each node's operator and type, separated by semicolons */
+    const char *after;  /* what is left to run: each node's operator and type, separated by semicolons */
     double tolerance;   /* relative to the largest result; 0: the same bits */
     int flags;
 };
 
-/* Fails the running cmocka test at the first that differs. */
+/* Fails the running cmocka test at the first difference. */
 void check_rewrites(const struct rewrite *rewrites, size_t count);
 #define CHECK_REWRITES(table) check_rewrites(table, sizeof(table) / sizeof *(table))
 
-/* The parts of it: the graph of a text, what passes make of a graph, and a job in which both can be called. */
+/* Its parts: the graph of a text, the result of passes on a graph, and a job that both can run in. */
 struct ig_graph *rewrite_graph(struct ig_job *job, const char *nodes);
 struct ig_graph *rewrite_by_passes(struct ig_graph *g, const char *names);
 void rewrite_in_job(void (*body)(struct ig_job *job, void *argument), const void *argument, const char *what);

@@ -1,5 +1,5 @@
 /*
- * Contexts on plans made by hand, for the tests of the runtime: a fixture, kernels that are C functions, and the plan that
+ * Contexts on hand-made plans, for the tests of the runtime: a fixture, kernels that are C functions, and the plan that
  * most tests run, y = -((x + w) + x).
  */
 #ifndef TESTS_SUPPORT_RUNTIME_CASE_H
@@ -16,7 +16,7 @@ struct fixture {
     struct tiny_plan tiny;
     struct ig_engine_file file;
     struct counting_allocator allocator;
-    bool remote; /* a remote_device.h, not the CPU */
+    bool remote; /* a remote_device.h instead of the CPU */
     struct ig_weight_store store;
     struct ig_device *device;
     struct ig_context *context;
@@ -24,7 +24,7 @@ struct fixture {
     uint32_t add, shift, negate, count_up, below, widen; /* kernels */
 };
 
-/* What fixtures begin with. */
+/* The common beginning of fixtures. */
 extern bool test_remote;
 
 #define RAMP 100000
@@ -34,7 +34,7 @@ extern float ramp[RAMP];
     launch((f), (kernel), (n), (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 struct fixture *begin_plan(void);
-/* The allocator and the device of `config` are the fixture's; threads 0 is the null device. */
+/* The fixture sets the allocator and the device of `config`; threads 0 is the null device. */
 enum ingot_status try_context(struct fixture *f, struct ig_context_config config, unsigned threads);
 void make_context(struct fixture *f, unsigned threads, size_t max_instances, bool profile);
 void end_plan(struct fixture *f);

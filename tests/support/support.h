@@ -1,4 +1,4 @@
-/* What all test programs share: cmocka with its prerequisites. */
+/* Included by all test programs: cmocka with its prerequisites. */
 #ifndef TESTS_SUPPORT_H
 #define TESTS_SUPPORT_H
 
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* The folder of models beside the checkout, or NULL where it is not there (tests then do without). */
+/* The folder of models beside the checkout, or NULL if it does not exist (tests then do without). */
 const char *test_shared_models(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Plans made by hand, for tests of what follows plans: a few arrays that grow up to a fixed size, and functions that
- * append to them. Symbols come before shape instructions; subplans are made one after the other, the main one first;
- * in a subplan inputs come first, then outputs, then steps.
+ * Hand-made plans, for tests of code that follows plans: arrays of fixed capacity, and functions that append to them.
+ * Symbols come before shape instructions; subplans are built one after the other, the main one first; in a subplan
+ * inputs come first, then outputs, then steps.
  */
 #ifndef TESTS_SUPPORT_TINY_PLAN_H
 #define TESTS_SUPPORT_TINY_PLAN_H
@@ -41,22 +41,22 @@ uint32_t tiny_kernel(struct tiny_plan *tiny, const char *name, stub_kernel kerne
 
 /* Begins a subplan; returns its number. */
 uint32_t tiny_subplan(struct tiny_plan *tiny);
-/* A check of the current subplan; b, a symbol, gives its text. */
+/* Adds a check to the current subplan; b, a symbol, names it. */
 void tiny_check(struct tiny_plan *tiny, ig_slot a, ig_slot b);
-/* A tensor of the current subplan with its buffer, whose number is returned. dims: slots; a slot per axis. */
+/* Adds a tensor to the current subplan, with its buffer, whose number is returned. dims: one slot per axis. */
 uint32_t tiny_input(struct tiny_plan *tiny, const char *name, enum ingot_dtype dtype, uint32_t rank,
                     const ig_slot *dims);
 uint32_t tiny_output(struct tiny_plan *tiny, const char *name, enum ingot_dtype dtype, uint32_t rank,
                      const ig_slot *dims);
 uint32_t tiny_arena(struct tiny_plan *tiny, ig_slot bytes);
 uint32_t tiny_alias(struct tiny_plan *tiny, uint32_t of, ig_slot offset, ig_slot bytes);
-/* A weight of n floats, at the given place (in units of 64 bytes). */
+/* A weight of n floats at offset `place` (in units of 64 bytes). */
 uint32_t tiny_weight(struct tiny_plan *tiny, uint32_t place, const float *values, uint32_t n);
 
-/* A step of any kind; the caller may change what it returns. */
+/* Adds a step of any kind, which the caller may modify. */
 struct ig_plan_step *tiny_step(struct tiny_plan *tiny, enum ig_plan_step_kind kind, const char *label,
                                const uint32_t *operands, uint32_t n_operands);
-/* A kernel step whose dims and tiles are the given slots. */
+/* Adds a kernel step whose dims and tiles are the given slots. */
 struct ig_plan_step *tiny_launch(struct tiny_plan *tiny, uint32_t kernel, ig_slot tiles, const uint32_t *operands,
                                  uint32_t n_operands, const ig_slot *dims, uint32_t n_dims);
 
