@@ -6,8 +6,9 @@
  *
  *     random_kernels_test [cpu|gpu|all [FIRST [COUNT [OPTION...]]]]
  *
- * tries COUNT networks from number FIRST on, each in a process of its own, and says of those that fail with how few steps they do.
- * Options: steps=N (at most), target=T, precision=P, opt=N, cc=PATH, pass=NAME=off (or none), dump=PASS, first (choices of kernels) and print (the network and its kernels).
+ * tries COUNT networks from number FIRST on, each in a process of its own, and says of those that fail with how few steps they
+ * do. Options: steps=N and elements=N (of a value) at most, numbers=N, target=T, precision=P, opt=N, cc=PATH, pass=NAME=off (or
+ * none), dump=PASS, first (of the candidates for each kernel), print (the network and its kernels).
  */
 #include <math.h>
 #include <stdio.h>
@@ -36,6 +37,7 @@ struct trial {
     uint64_t seed;
     bool gpu;
     int steps, opt;
+    int64_t elements; /* that a value has at most */
     enum numbers numbers;
     const char *target, *precision, *cc, *pass, *dump;
     bool print, first; /* first: the cost model's first choices */
@@ -69,6 +71,7 @@ static struct trial choose(uint64_t seed, bool gpu) {
         if ((ig_cpu_features() & needed[i]) == needed[i]) t.target = cpus[i];
     t.precision = precisions[gpu ? r / 3 % 7 : 3 + r / 3 % 7 % 5];
     t.opt = opts[r / 21 % 6];
+    t.elements = gpu ? 6000 : 30000;
     t.numbers = r / 126 % 8 < 3 ? WHOLE : r / 126 % 8 < 4 ? POISONED : r / 126 % 8 < 7 ? REAL : SCALED;
     t.first = r / 8064 % 2;
     if (r / 16128 % 4 == 0) t.pass = random_switch(r / 64512);
@@ -249,7 +252,7 @@ static void try_network(struct ig_job *job, void *argument) {
                              .state = mixed(t->seed),
                              .sizes = {3, 33},
                              .empty = t->seed % 8 == 0,
-                             .max_elements = t->gpu ? 6000 : 30000,
+                             .max_elements = t->elements,
                              .whole = t->numbers <= POISONED,
                              .largest = !strcmp(t->precision, "bf16")   ? 256
                                         : !strcmp(t->precision, "fp16") ? 2048
@@ -352,6 +355,8 @@ static void read_option(struct trial *t, const char *text) {
     if (strncmp(text, "target=", 7) == 0) t->target = value;
     if (strncmp(text, "precision=", 10) == 0) t->precision = value;
     if (strncmp(text, "opt=", 4) == 0) t->opt = atoi(value);
+    if (strncmp(text, "elements=", 9) == 0) t->elements = atoi(value);
+    if (strncmp(text, "numbers=", 8) == 0) t->numbers = (enum numbers)atoi(value);
     if (strncmp(text, "cc=", 3) == 0) t->cc = value;
     if (strncmp(text, "pass=", 5) == 0) t->pass = strcmp(value, "none") ? value : NULL;
     if (strncmp(text, "dump=", 5) == 0) t->dump = value;
@@ -363,7 +368,7 @@ static int try_many(int count, char **arguments) {
     uint64_t first = count > 2 ? strtoull(arguments[2], NULL, 10) : 0,
              n = count > 3 ? strtoull(arguments[3], NULL, 10) : 1;
     bool cpu = strcmp(arguments[1], "gpu") != 0, gpu = strcmp(arguments[1], "cpu") != 0;
-    unsigned failed = 0;
+    unsigned failed = 0, tried = 0;
     for (uint64_t seed = first; seed < first + n; seed++) {
         for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
             if (on_gpu ? !gpu : !cpu) continue;
@@ -371,9 +376,10 @@ static int try_many(int count, char **arguments) {
             for (int i = 4; i < count; i++)
                 read_option(&t, arguments[i]);
             failed += !report(t);
+            tried++;
         }
     }
-    printf("%u failed\n", failed);
+    printf("%u of %u failed\n", failed, tried);
     return failed > 0;
 }
 
