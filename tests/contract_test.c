@@ -311,6 +311,30 @@ static void test_products(void **state) {
     check_graphs(cases, COUNT(ways) * count);
 }
 
+/* [s0 + 1, rows, 7] by [7, 33], the first two axes merged: the number of rows is a symbolic multiple of `rows`. */
+static void build_multiple(struct ig_graph *g, const void *argument) {
+    const int64_t *rows = argument, sizes[] = {-1, *rows, 7}, weights[] = {7, 33};
+    struct ig_type type = sized_type(g, INGOT_F32, 3, sizes);
+    ig_dim zero = ig_dim_const(g->dims, 0), one = ig_dim_const(g->dims, 1);
+    ig_dim before[] = {zero, zero, zero}, after[] = {one, zero, zero};
+    ig_value x = ig_build_pad(g, ig_build_input(g, "x", &type), before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+    const struct ig_type *padded = ig_type_of(g, x);
+    ig_dim merged[] = {ig_dim_mul(g->dims, padded->dim[0], padded->dim[1]), padded->dim[2]};
+    x = ig_build_reshape(g, x, merged, 2);
+    ig_build_output(g, "y", ig_build_matmul(g, x, random_constant(g, INGOT_F32, 2, weights, 5), INGOT_F32));
+}
+
+/* As many rows as fit into blocks of the micro-kernel, without a rest, for each block size of a processor. */
+static void test_multiples(void **state) {
+    (void)state;
+    static const int64_t rows[] = {6, 14, 42, 5, 8, 12};
+    for (int i = 0; i < COUNT(rows); i++) {
+        snprintf(names[i], sizeof names[i], "a multiple of %lld rows", (long long)rows[i]);
+        cases[i] = (struct graph_case){names[i], build_multiple, &rows[i], 1e-5, 0, {4}};
+    }
+    check_graphs(cases, COUNT(rows));
+}
+
 /* All tiles that GPUs have for some sizes: with and without warpgroups, whole and divided along the depth. */
 static void test_tiles(void **state) {
     (void)state;
@@ -350,8 +374,8 @@ static void test_producers(void **state) {
 /* contract_test [PATTERN]: the tests of that name alone. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),
-        cmocka_unit_test(test_tiles),    cmocka_unit_test(test_producers),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_multiples), cmocka_unit_test(test_tiles),        cmocka_unit_test(test_producers),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

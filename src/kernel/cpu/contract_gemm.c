@@ -259,14 +259,21 @@ static int64_t fetch_rate(const struct gemm *s) {
     return (rate + 3) / 4 * 4;
 }
 
+/* The numbers of rows that blocks may have. Rows that are a symbolic multiple of mr have blocks of one known size, of a number
+ * that is not known. */
+static uint32_t row_set(const struct gemm *s) {
+    int64_t per_block = known(s, s->per_block, -1), more = known(s, s->more, -1);
+    uint32_t set = 0;
+    for (int r = 1; r <= s->p.mr; r++) {
+        bool all_longer = more >= 0 && more == known(s, s->blocks, -1);
+        if (per_block < 0 || (r == per_block && !all_longer) || (r == per_block + 1 && more != 0)) set |= 1u << r;
+    }
+    return set;
+}
+
 static void make_micro(struct gemm *s) {
     struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = s->c->dtype, .nr = s->p.nr};
-    int64_t per_block = known(s, s->per_block, -1), more = known(s, s->more, -1);
-    for (int r = 1; r <= s->p.mr; r++) {
-        bool used =
-            per_block < 0 || (r == per_block && more < known(s, s->blocks, 0)) || (r == per_block + 1 && more > 0);
-        if (used) micro.rows |= 1u << r;
-    }
+    micro.rows = row_set(s);
     micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
     if (!s->copy_b) micro.half = ig_contract_half(ig_contract_in(s->c, 1)->dtype);
     int64_t lda = known(s, s->lda, 0);
