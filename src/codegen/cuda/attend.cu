@@ -4,17 +4,17 @@ __device__ __forceinline__ float infinity() {
     return __int_as_float(0x7f800000);
 }
 
-// 2^x; less than 2^-126 is nothing.
+// 2^x; results below 2^-126 are flushed to zero.
 __device__ __forceinline__ float power_of_two(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// Weights are the exponentials of scale * score, relative to the largest score's. Where narrow products follow, they are
-// 2^(score * factor(most) - base(most)), one rounding and one instruction before the power. That base is rounded makes no
-// difference, for all of a row's weights are relative to it, and `correction` is known. But large scores are apart by so
-// much that all but the largest have no weight; their factor is scale itself, so that base is exact and nothing overflows.
+// Weights are exp(scale * score), relative to the largest score. If tensor-core products follow, they are computed as
+// 2^(score * factor(most) - base(most)): one rounding and one instruction before the power. That base is rounded does
+// not matter: all weights of a row are relative to it, and `correction` is known. Large scores differ by so much that
+// all but the largest have weight zero; their factor is scale itself, so that base is exact and nothing overflows.
 __device__ __forceinline__ bool is_large(float most, float scale) {
     return !(fabsf(most * scale) < 0x1p27f);
 }
@@ -32,7 +32,7 @@ __device__ __forceinline__ float correction(float most, float scale) {
     return power_of_two(-fmaf(most, factor(most, scale), -base(most, scale)));
 }
 
-// From another maximum, no larger, to this one.
+// The factor that rescales sums from a previous maximum, no larger, to this one.
 __device__ __forceinline__ float change(float from, float most, float scale) {
     if (from == most) return 1;
     if constexpr (CORES) return expf(from - most);
@@ -55,7 +55,7 @@ __device__ __forceinline__ void begin(float *sums, float *state, const void *q, 
         state[r] = -infinity(), state[R + r] = 0;
 }
 
-// The scores of a step.
+// Computes the scores of a step, and issues the copies of step + AHEAD.
 __device__ __forceinline__ void multiply(float *scores, long long step, const void *k, long long ldk, const void *v,
                                          long long ldv, long long keys) {
 #pragma unroll
@@ -67,7 +67,7 @@ __device__ __forceinline__ void multiply(float *scores, long long step, const vo
     score(scores, KEYS_AT + (int)(step % STAGES) * STAGE);
 }
 
-// From the scores of a row to weights; returns their sum.
+// Replaces the scores of a row by weights; returns their sum.
 __device__ __forceinline__ float weigh(float *scores, int r, float most, float scale) {
     const float by = factor(most, scale), from = base(most, scale);
     float total = 0;
@@ -80,7 +80,7 @@ __device__ __forceinline__ float weigh(float *scores, int r, float most, float s
     return total;
 }
 
-// Does so with all rows of this thread, whose sums become relative to the new maxima.
+// The same for all rows of this thread; rescales its sums to the new maxima.
 __device__ __forceinline__ void weigh_rows(float *scores, float *sums, float *state, float scale) {
 #pragma unroll
     for (int r = 0; r < R; r++) {
@@ -100,9 +100,9 @@ __device__ __forceinline__ void weigh_rows(float *scores, float *sums, float *st
     }
 }
 
-// Adds the values of a step, weighted by the exponentials of the scores times `scale`; `queries` are left in the tile. A row
-// that has met nothing but -infinity has that as its maximum and no sum. Where a score is NaN, or infinity, the sum of the
-// weights becomes NaN, but not the results, which are still asked for where a model takes NaN weights for zero.
+// Adds the values of a step, weighted by the exponentials of the scores times `scale`; `queries` are left in the tile.
+// A row that has seen only -infinity has that as its maximum, and no sum. A NaN or infinite score makes the sum of the
+// weights NaN but not the results, which are still needed if the model counts NaN weights as zero.
 __device__ __forceinline__ void accumulate(float *scores, float *sums, float *state, long long step, long long queries,
                                            float scale) {
     if (threadIdx.x / 32 / WARPS_N * 16 < queries) weigh_rows(scores, sums, state, scale);
@@ -123,7 +123,8 @@ __device__ __forceinline__ int cluster_rank() {
     return (int)rank;
 }
 
-// Fetches `floats` of what each part has from the block that has them: `at` is where those of the first part are.
+// Fetches `floats` values of each part from the block that has them, through distributed shared memory; `at` is where
+// those of the first part are.
 __device__ __forceinline__ void fetch_parts(float *tile, int at, int floats) {
     const unsigned own = (unsigned)__cvta_generic_to_shared(tile + at);
     for (int e = WARPS_N * floats + threadIdx.x * 4; e < PARTS * floats; e += THREADS * 4) {
@@ -137,7 +138,7 @@ __device__ __forceinline__ void fetch_parts(float *tile, int at, int floats) {
     }
 }
 
-// What the blocks of a cluster have found, to the first of them.
+// Gathers the results of a cluster in its first block.
 __device__ __forceinline__ void gather(float *tile) {
     cluster_barrier();
     if (cluster_rank() == 0) {
@@ -148,7 +149,8 @@ __device__ __forceinline__ void gather(float *tile) {
     cluster_barrier();
 }
 
-// Leaves the unfinished results [PARTS][ROWS][TILE_ROW], maxima and sums [PARTS][ROWS] at the beginning of the shared memory.
+// Writes the unnormalised results [PARTS][ROWS][TILE_ROW], maxima and sums [PARTS][ROWS] to the beginning of shared
+// memory.
 __device__ __forceinline__ void finish(float *tile, const float *sums, const float *state, float scale) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     wait_for_copies<0>();

@@ -17,21 +17,21 @@ constexpr int WARPS = WARPS_M * WARPS_N, THREADS = 32 * WARPS, ROWS = 16 * WARPS
 constexpr bool CORES = MATH == FMA;
 constexpr int L = CORES ? 8 : 4, R = CORES ? 4 : 2, C = CORES ? 1 : 2, CV = CORES ? 4 : 2;
 constexpr int BLOCKS = KEYS / (L * C), BLOCKS_V = COLUMNS / (L * CV);
-// Bytes of lines, and where things are in shared memory.
+// Bytes per line, and offsets in shared memory.
 constexpr int LINE = DEPTH * ELEMENT, LINE_V = COLUMNS * ELEMENT;
 constexpr int KEYS_AT = ROWS * LINE, VALUES_AT = STEP * LINE, STAGE = STEP * (LINE + LINE_V);
 constexpr int WEIGHT_ROW = KEYS + 4, WEIGHTS_AT = KEYS_AT + STAGES * STAGE;
 
 // ---- Copies ----------------------------------------------------------------------------------------------------------
 
-// The position of a byte in a set of lines of BYTES bytes. The 16-byte chunks of a line are permuted by the line's number,
-// so that eight lines read at the same place fall into different banks. The tensor cores of sm_90a know this order.
+// The offset of a byte in a set of lines of BYTES bytes. The 16-byte chunks of a line are permuted by its number
+// (swizzled), so that eight lines read at the same place fall into different banks. wgmma supports this layout.
 template <int BYTES> __device__ __forceinline__ unsigned place(int line, int byte) {
     constexpr int chunks = BYTES % 128 == 0 ? 8 : BYTES % 64 == 0 ? 4 : BYTES % 32 == 0 ? 2 : 1;
     return line * BYTES + ((byte / 16) ^ (line / (8 / chunks) % chunks)) * 16 + byte % 16;
 }
 
-// They want longer lines than 128 bytes in panels of so many, all LINES of them in each.
+// For wgmma, lines longer than 128 bytes are divided into panels of 128 bytes, each with all LINES of them.
 template <int LINES, int BYTES> __device__ __forceinline__ unsigned place_copied(int line, int byte) {
     if constexpr (GROUPS && BYTES > 128) return byte / 128 * (LINES * 128) + place<128>(line, byte % 128);
     return place<BYTES>(line, byte);
@@ -46,8 +46,8 @@ __device__ __forceinline__ unsigned shared_address(int byte) {
     return (unsigned)__cvta_generic_to_shared(memory()) + byte;
 }
 
-// Copies LINES lines, `ld` elements apart, of which `bytes` bytes exist; clears what is beyond them and beyond `left` lines.
-// Done by threads thread, thread + COUNT, ….
+// Copies LINES lines, `ld` elements apart, of which `bytes` bytes exist; zero-fills beyond them and beyond `left`
+// lines. Executed by threads thread, thread + COUNT, ….
 template <int LINES, int BYTES, int COUNT>
 __device__ __forceinline__ void copy(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
     constexpr int units = BYTES / 16;
@@ -70,7 +70,7 @@ template <int LEFT> __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-// Where warps share no keys, each copies its own.
+// If warps share no keys, each copies its own.
 constexpr bool OWN = WARPS_M == 1;
 
 template <int BYTES>
@@ -87,8 +87,8 @@ __device__ __forceinline__ void copy_keys(int at, const void *from, long long ld
         copy<STEP, BYTES, THREADS>(shared_address(at), line, ld, some, bytes, threadIdx.x);
 }
 
-// The keys and values of a step, a group of copies each. Copies run AHEAD steps ahead: STAGES - 1, or STAGES where that
-// many are all there are.
+// Issues the copies of a step: one group for the keys, one for the values. Copies run AHEAD steps ahead: STAGES - 1, or
+// STAGES if there are no more steps than that.
 __device__ __forceinline__ void copy_step(long long step, const void *k, long long ldk, const void *v, long long ldv,
                                           long long keys) {
     const int at = KEYS_AT + (int)(step % STAGES) * STAGE;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void copy_step(long long step, const void *k, long lo
     close_copies();
 }
 
-// What all threads that share keys have copied is seen by all of them, and by the tensor cores.
+// Makes the copies of all threads that share keys visible to all of them, and to the tensor cores.
 __device__ __forceinline__ void meet(bool first) {
     if constexpr (GROUPS) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     if (OWN && !first)
@@ -107,7 +107,7 @@ __device__ __forceinline__ void meet(bool first) {
         __syncthreads();
 }
 
-// Two weights as the tensor cores read them; 0 for NaN.
+// Packs two weights for the tensor cores; 0 for NaN.
 __device__ __forceinline__ unsigned pack(float low, float high) {
     unsigned word;
     if constexpr (MATH == F16) {

@@ -30,7 +30,7 @@ __device__ __forceinline__ void score(float *scores, int keys_at) {
     }
 }
 
-// Weights go through shared memory, for each thread needs those of all keys.
+// Weights go through shared memory, since each thread needs those of all keys.
 __device__ __forceinline__ void sum(float *sums, const float *weights, int values_at) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const unsigned values = shared_address(values_at + warp % WARPS_N * KEYS * LINE_V);

@@ -43,8 +43,8 @@ __device__ __forceinline__ unsigned weight(float x) {
     return to_tf32(fmaxf(x, 0));
 }
 
-// The same, 8 keys at a time. The instruction's key t is key 2t here and its key t + 4 is key 2t + 1, so that each thread
-// already has the weights that it gives.
+// The same, 8 keys at a time. Key t of the instruction is key 2t here, and its key t + 4 is key 2t + 1, so that each
+// thread already holds the weights that it supplies.
 __device__ __forceinline__ void sum_tf32(float *sums, const float *weights, unsigned values) {
     const int lane = threadIdx.x % 32;
 #pragma unroll

@@ -2,14 +2,13 @@
 // once for all of them. multiply_keys and multiply_values are the instructions, printed for the widths of a step and of
 // the values.
 
-// How lines lie that have been copied: their address, the distance of panels, and the length of lines in them, which lie
-// densely.
+// The descriptor of copied lines: address, distance between panels, and bytes per line; lines are contiguous.
 __device__ __forceinline__ unsigned long long describe(unsigned from, int panels, int line) {
     return (unsigned long long)((from & 0x3ffff) >> 4) | (unsigned long long)(panels >> 4) << 16 |
            (unsigned long long)(8 * line >> 4) << 32 | (unsigned long long)(line == 128 ? 1 : 2) << 62;
 }
 
-// Of the instructions begun, all are done.
+// Waits for all products issued.
 __device__ __forceinline__ void finish_products() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(0) : "memory");

@@ -4,7 +4,8 @@ __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-// The sums of the cluster's blocks, in the order of the blocks: each block adds up its own share of the tile's rows.
+// Adds up the sums of the cluster's blocks, in the order of the blocks: each block does its own share of the tile's
+// rows.
 __device__ __forceinline__ void add_up(float *tile) {
     constexpr int share = BM / SPLIT, fours = share * BN / 4;
     unsigned rank;
@@ -29,7 +30,7 @@ __device__ __forceinline__ void add_up(float *tile) {
     cluster_barrier();
 }
 
-// What every multiply ends with: the tile is complete and seen by all threads.
+// The end of every multiply: the tile is complete and visible to all threads.
 template <class SUMS> __device__ __forceinline__ void finish(const SUMS &c, float *tile) {
     __syncthreads();
     c.store(tile);
@@ -37,7 +38,7 @@ template <class SUMS> __device__ __forceinline__ void finish(const SUMS &c, floa
     __syncthreads();
 }
 
-// The steps of this block: of a cluster's blocks each has its share.
+// The steps of this block: each block of a cluster has a share.
 __device__ __forceinline__ void share_out(long long depth, int &first, int &end) {
     first = 0;
     end = (int)((depth + DEPTH - 1) / DEPTH);
@@ -50,14 +51,14 @@ __device__ __forceinline__ void share_out(long long depth, int &first, int &end)
     }
 }
 
-// Where a step begins in the depth.
+// The depth at which a step begins.
 template <class LOAD_A> __device__ __forceinline__ long long depth_at(const LOAD_A &load_a, int step) {
     if constexpr (WINDOWS) return load_a.depth_at(step);
     return (long long)step * DEPTH;
 }
 
-// Begins to copy the operands' parts of the first steps. Where B is constant it comes first, and the results of the kernels
-// before this one are waited for meanwhile.
+// Issues the copies of the first STAGES - 1 steps. If B is constant, its parts come first, and the wait for the
+// preceding kernels overlaps with them.
 template <class LOAD_A, class LOAD_B>
 __device__ __forceinline__ void copy_first(unsigned to, const LOAD_A &load_a, const LOAD_B &load_b, int first, int end,
                                            long long depth) {
@@ -78,7 +79,7 @@ __device__ __forceinline__ void copy_first(unsigned to, const LOAD_A &load_a, co
     }
 }
 
-// Begins to copy the operands' parts of a step to its place, where there is such a step.
+// Issues the copies of a step into its stage, if there is such a step.
 template <class LOAD_A, class LOAD_B>
 __device__ __forceinline__ void copy_step(unsigned to, const LOAD_A &load_a, const LOAD_B &load_b, int step, int end,
                                           long long depth) {

@@ -4,16 +4,16 @@
 // line's number (swizzled), so that eight lines read at the same place (ldmatrix), and neighbours in a line, fall into
 // different banks. Lines longer than 128 bytes are laid out as panels of 128 bytes, one after the other.
 
-// The position of a byte in line `line` of LINES lines of BYTES bytes. TURN: by how many chunks the permutation moves on
-// from line to line.
+// The offset of a byte in line `line` of LINES lines of BYTES bytes. TURN: by how many chunks the permutation advances
+// per line.
 template <int LINES, int BYTES, int TURN = 1> __device__ __forceinline__ unsigned place(int line, int byte) {
     constexpr int width = BYTES < 128 ? BYTES : 128, chunks = width / 16, together = 8 / chunks;
     const int turned = (byte % width / 16) ^ (line / together * TURN % chunks);
     return byte / width * (LINES * width) + line * width + turned * 16 + byte % 16;
 }
 
-// Copies BYTES bytes where `inside`; else clears them, whatever `from` is. Those of 4 and more are under way until
-// wait_for_copies. AGAIN: the block will soon copy the same bytes again, so that they are kept in the first cache.
+// Copies BYTES bytes if `inside`; else zero-fills, whatever `from` is. Copies of 4 bytes and more are asynchronous
+// until wait_for_copies. AGAIN: the block will soon copy the same bytes again, so they are kept in L1.
 template <int BYTES, bool AGAIN = false> __device__ __forceinline__ void copy(unsigned to, const char *from, bool inside) {
     if constexpr (BYTES == 16 && !AGAIN) {
         asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
@@ -36,12 +36,12 @@ template <int LEFT> __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-// LINES lines with unit stride along the depth, of which a step copies DEPTH elements each.
+// LINES lines with unit stride along the depth; a step copies DEPTH elements of each.
 template <int LINES, int COPY> struct along {
     static constexpr int units = DEPTH * ELEMENT / COPY, apart = THREADS / units, count = (LINES + apart - 1) / apart;
     const char *from;
-    long long stride;          // from one of this thread's lines to the next, in bytes
-    unsigned long long inside; // a bit for each of them
+    long long stride;          // between lines of this thread, in bytes
+    unsigned long long inside; // a bit per line
 
     __device__ __forceinline__ void start(const char *base, long long ld, long long first, long long lines) {
         const int line = threadIdx.x / units;
@@ -65,8 +65,8 @@ template <int LINES, int COPY> struct along {
     }
 };
 
-// LINES lines that begin where a list in shared memory says, in elements from the base. Along the depth they consist of
-// pieces of PIECE elements, each `piece_stride` elements after the last; PIECE 0: of one.
+// LINES lines whose offsets, in elements from the base, are in a list in shared memory. Along the depth a line consists
+// of pieces of PIECE elements, `piece_stride` elements apart; PIECE 0: of a single one.
 template <int LINES, int COPY, int PIECE> struct listed {
     static constexpr int units = DEPTH * ELEMENT / COPY, apart = THREADS / units, count = (LINES + apart - 1) / apart;
     const char *base;
@@ -96,11 +96,11 @@ template <int LINES, int COPY, int PIECE> struct listed {
     }
 };
 
-// WIDTH operand lines with unit stride across the depth: a step copies DEPTH lines of WIDTH elements.
+// WIDTH operand lines with unit stride across the depth: a step copies DEPTH rows of WIDTH elements.
 template <int WIDTH, int COPY> struct across {
     static constexpr int units = WIDTH * ELEMENT / COPY, apart = THREADS / units, count = (DEPTH + apart - 1) / apart;
     const char *from;
-    long long step; // bytes from one element of the depth to the next
+    long long step; // bytes between elements of the depth
     bool inside;
 
     __device__ __forceinline__ void start(const char *base, long long ld, long long first, long long lines) {

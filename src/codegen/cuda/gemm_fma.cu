@@ -13,7 +13,7 @@ struct sums {
     static constexpr int across_n = BN / THREAD_N, across_m = BM / THREAD_M;
     float c[THREAD_M][THREAD_N];
 
-    // Lines that lie along the depth are taken one by one, lines across it four by four.
+    // Lines along the depth are assigned one by one, lines across it in groups of four.
     __device__ __forceinline__ static int row(int i) {
         const int at = threadIdx.x / across_n;
         return A_ACROSS ? at * 4 + i / 4 * (across_m * 4) + i % 4 : at + i * across_m;
@@ -83,7 +83,7 @@ struct sums {
         }
     }
 
-    // A step's products are done when it returns.
+    // Products are synchronous: done when step returns.
     template <int LEFT> __device__ __forceinline__ void wait() {
     }
 

@@ -1,13 +1,13 @@
 // What all products by wgmma (sm_90a) share: the descriptors that tell the instruction where operands lie in shared
 // memory, and the wait for its results. `multiply_add` is the instruction, printed for the tile's width.
 
-// How an operand lies: its address, the distance between panels (across) and between groups of eight lines.
+// The descriptor of an operand: address, distance between panels (across), and distance between groups of eight lines.
 __device__ __forceinline__ static unsigned long long describe(unsigned from, int panels, int eight, int layout) {
     return (unsigned long long)((from & 0x3ffff) >> 4) | (unsigned long long)(panels >> 4) << 16 |
            (unsigned long long)(eight >> 4) << 32 | (unsigned long long)layout << 62;
 }
-// Lines `line` and on of an operand of LINES lines, at element `depth` of the step. Lines along the depth are 128 bytes
-// long; lines across it are too, in panels, or 64 where there are but 32 elements.
+// The descriptor of the lines from `line` on of an operand of LINES lines, at element `depth` of the step. Lines are
+// 128 bytes long (across the depth: in panels), or 64 if there are only 32 elements.
 template <bool ACROSS, int LINES>
 __device__ __forceinline__ static unsigned long long part(unsigned from, int line, int depth) {
     constexpr int width = ACROSS && LINES * ELEMENT < 128 ? LINES * ELEMENT : 128;
@@ -24,7 +24,7 @@ __device__ __forceinline__ void close_products() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until all but the products of the LEFT newest steps are done.
+// Waits for the products of all but the LEFT newest steps.
 template <int LEFT> __device__ __forceinline__ void wait_for_products() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }

@@ -1,7 +1,7 @@
 // One step's product on the tensor cores (mma.sync), each warp doing its part of the tile. Sums are f32.
 
 struct sums {
-    // In blocks of 16 x 8, of which a step of 32 bytes of the depth takes one of 16 x 32 bytes of A and one of B.
+    // The sums, in blocks of 16 x 8; per 32 bytes of the depth, one takes 16 rows of A and 8 columns of B.
     static constexpr int own_m = BM / WARPS_M, own_n = BN / WARPS_N, blocks_m = own_m / 16, blocks_n = own_n / 8;
     float c[blocks_m][blocks_n][4];
 
@@ -70,7 +70,7 @@ struct sums {
         }
     }
 
-    // A step's products are done when it returns.
+    // Products are synchronous: done when step returns.
     template <int LEFT> __device__ __forceinline__ void wait() {
     }
 

@@ -16,7 +16,7 @@ struct __align__(64) tensor_map {
     unsigned long long opaque[16];
 };
 
-// ---- Who -------------------------------------------------------------------------------------------------------------
+// ---- Roles -----------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ bool is_producer() {
     return threadIdx.x >= CONSUMERS;
@@ -26,7 +26,7 @@ __device__ __forceinline__ int group() {
     return threadIdx.x / 128;
 }
 
-// The tiles of a consumer: every second one of the block's where they take turns.
+// The tiles of a consumer: every second one of the block's if groups take turns.
 __device__ __forceinline__ int first_tile() {
     return (int)(blockIdx.x + (GROUPS == 1 ? group() * gridDim.x : 0));
 }
@@ -35,12 +35,12 @@ __device__ __forceinline__ int next_tile() {
     return (int)((GROUPS == 1 ? 2 : 1) * gridDim.x);
 }
 
-// Where the tile is that the thread's group shows, behind the first one.
+// Offset of the shared-memory tile of the thread's group, from the first one.
 __device__ __forceinline__ int own_tile() {
     return GROUPS == 1 ? group() * BM * TILE_ROW * 4 : 0;
 }
 
-// The consumers of a tile wait for each other.
+// A barrier between the consumers of a tile.
 __device__ __forceinline__ void meet() {
     if constexpr (GROUPS > 1)
         asm volatile("bar.sync %0, %1;" ::"r"(1), "n"((int)WORKERS) : "memory");
@@ -48,8 +48,8 @@ __device__ __forceinline__ void meet() {
         asm volatile("bar.sync %0, %1;" ::"r"(1 + group()), "n"((int)WORKERS) : "memory");
 }
 
-// Three groups beside a producer have but 128 registers for each thread: the producer, then a group too, leaves them most of
-// its own.
+// Three consumer groups and a producer, then also a group, have only 128 registers per thread: the producer gives most
+// of its own to the consumers.
 __device__ __forceinline__ void give_registers() {
     if constexpr (GROUPS == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(32));
 }
@@ -58,8 +58,8 @@ __device__ __forceinline__ void take_registers() {
     if constexpr (GROUPS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(160));
 }
 
-// Where a tile is: its first row and column. Tiles that are done at the same time lie in a band of BAND times as many, for
-// the sake of the second level cache.
+// Locates a tile: its first row and column. Tiles that run concurrently lie in a band of BAND times as many, for reuse
+// in L2.
 struct field {
     int row_blocks, column_blocks;
 
@@ -97,7 +97,7 @@ __device__ __forceinline__ void start_barrier(unsigned at, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_memory() + at), "r"(arrivals) : "memory");
 }
 
-// One thread of each warp does.
+// One arrival per warp.
 __device__ __forceinline__ void arrive(unsigned barrier) {
     if (threadIdx.x % 32 == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
@@ -115,7 +115,7 @@ __device__ __forceinline__ void start_barriers() {
     __syncthreads();
 }
 
-// A stage, and the parity of the round that it is in.
+// A stage, and the parity of its current round.
 struct place {
     unsigned stage, parity;
 
@@ -141,8 +141,8 @@ __device__ __forceinline__ void bring(unsigned to, const tensor_map &map, int x,
                  : "memory");
 }
 
-// The LINES lines `line` and on of an operand, at `depth`; what lies beyond it is cleared. Those across the depth come in
-// panels.
+// Fetches LINES lines of an operand from `line` on, at `depth`; elements beyond the operand are zero. Lines across the
+// depth come in panels.
 template <bool ACROSS, int LINES>
 __device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, int line, int depth, unsigned barrier) {
     if constexpr (ACROSS) {
@@ -160,7 +160,7 @@ __device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, i
     bring_lines<B_ACROSS, BN>(p.memory() + A_BYTES, map, column, step * DEPTH, p.full());
 }
 
-// Where B is constant, its parts of the first steps come before the results of the kernels before this one are waited for.
+// If B is constant, its parts of the first steps are fetched before the wait for the preceding kernels.
 __device__ __forceinline__ void produce(const tensor_map &a, const tensor_map &b, int tiles, long long rows,
                                         long long columns, long long depth) {
     const int steps = (int)((depth + DEPTH - 1) / DEPTH);
@@ -181,7 +181,7 @@ __device__ __forceinline__ void produce(const tensor_map &a, const tensor_map &b
         all.locate(tile, row, column);
         for (int s = 0; s < steps; s++, p.advance()) {
             if (tile != (int)blockIdx.x || s >= early) {
-                wait(p.empty(), p.parity ^ 1); // passed at once by a stage that was never filled
+                wait(p.empty(), p.parity ^ 1); // returns at once for a stage that was never filled
                 bring_b(p, b, column, s);
             }
             bring_lines<A_ACROSS, BM>(p.memory(), a, row, s * DEPTH, p.full());
@@ -209,7 +209,7 @@ struct sums {
                     c[i][j][e] = 0;
     }
 
-    // Begins a step's products.
+    // Issues the products of a step.
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll
@@ -222,7 +222,7 @@ struct sums {
     }
 };
 
-// The sums of a tile. A stage is given back when the products of the next one are under way.
+// Computes the sums of a tile. A stage is released once the products of the next one are in flight.
 __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
     const int steps = (int)((depth + DEPTH - 1) / DEPTH);
     const unsigned tiles = (unsigned)(tile - (int)blockIdx.x) / gridDim.x, before = tiles * (unsigned)steps;
@@ -242,7 +242,7 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
     arrive(last);
 }
 
-// The sums of rows 16 * rows and on, columns PART * number and on: those of this warp.
+// Writes to shared memory this warp's sums of 16 rows from 16 * rows on, and PART columns from PART * number on.
 __device__ __forceinline__ void show(const sums &c, float *tile, int rows, int number) {
     const int lane = threadIdx.x % 32;
     float *own = tile + (rows * 16 + lane / 4) * TILE_ROW + lane % 4 * 2;

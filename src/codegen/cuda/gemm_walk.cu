@@ -2,7 +2,7 @@
 // asynchronous to the threads: while those of a step are in flight, the threads wait for the copies of later steps and
 // issue more.
 
-// What has been copied is seen by all threads, and by what they have multiply.
+// Makes copies visible to all threads, and to the instructions that multiply.
 template <int LEFT> __device__ __forceinline__ void receive() {
     wait_for_copies<LEFT>();
     if constexpr (WARPGROUPS) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -24,7 +24,7 @@ __device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LO
         const unsigned from = memory + now * STAGE_BYTES;
         if constexpr (WARPGROUPS) {
             c.step(from, from + A_BYTES);
-            c.wait<1>(); // the last step's, whose place is the next to be filled
+            c.wait<1>(); // the previous step's, whose stage is filled next
             receive<STAGES - 3>();
         } else {
             receive<STAGES - 2>();

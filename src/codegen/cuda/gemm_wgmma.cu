@@ -23,7 +23,7 @@ struct sums {
                 c[j][e] = 0;
     }
 
-    // Begins a step's products.
+    // Issues the products of a step.
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll

@@ -3,8 +3,8 @@
 // the image are zero.
 
 template <int LINES, int COPY> struct windows {
-    // Where copies are small, or those of neighbouring lines lie side by side in the image, a thread has one line and many
-    // places in it; else it has one place and several lines.
+    // If copies are small, or those of neighbouring lines are contiguous in the image, a thread has one line and many
+    // places in it; else one place and several lines.
     static constexpr int units = DEPTH * ELEMENT / COPY;
     static constexpr bool one_line = (COPY < 8 || SIDE_BY_SIDE) && THREADS % LINES == 0;
     static constexpr int apart = one_line ? THREADS / LINES : THREADS / units;
@@ -13,10 +13,10 @@ template <int LINES, int COPY> struct windows {
     static constexpr bool overlap = TAPS_X > STRIDE_X || TAPS_Y > STRIDE_Y;
     const char *base; // first channel of the group
     int height, width;
-    long long pixel;   // elements from one pixel to the next
+    long long pixel;   // elements between pixels
     unsigned channels; // of the group
-    const char *from[lines]; // the window's first pixel, which may lie outside
-    unsigned inside[lines];  // a bit for each of the taps' rows that is inside, and 16 bits on for each column
+    const char *from[lines]; // the window's first pixel, which may lie outside the image
+    unsigned inside[lines];  // bit t: row t of the window is inside; bit 16 + t: column t
 
     __device__ __forceinline__ static int line_of(int i) {
         return one_line ? threadIdx.x % LINES : threadIdx.x / units + i * apart;
@@ -51,14 +51,15 @@ template <int LINES, int COPY> struct windows {
         }
     }
 
-    // Steps of whole channels go through all taps first: what these share is then still in the first cache.
+    // If steps divide the channels, the walk goes through all taps of a slice of channels first, so that overlapping
+    // windows hit L1.
     __device__ __forceinline__ long long depth_at(int step) const {
         constexpr unsigned taps = TAPS_Y * TAPS_X;
         if (channels % DEPTH != 0) return (long long)step * DEPTH;
         return (long long)(step % taps) * channels + step / taps * DEPTH;
     }
 
-    // The element of the depth at which a copy begins, taken apart.
+    // The tap and channel of the element of the depth at which a copy begins.
     struct tap {
         int row, column;
         long long offset; // from the window's first pixel, in bytes

@@ -19,7 +19,7 @@ __device__ __forceinline__ unsigned load_word(unsigned from) {
     return word;
 }
 
-// To the nearest of the numbers that the tensor cores read.
+// Rounds to the nearest number that the tensor cores read.
 __device__ __forceinline__ unsigned to_tf32(float x) {
     unsigned word;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
