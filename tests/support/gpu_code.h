@@ -26,7 +26,7 @@ uint64_t gpu_code_add_text(struct gpu_code *code, const char *text);
  *     crash(n, tiles, scratch)          writes to unmapped memory
  */
 extern const char gpu_code_ptx[];
-/* sm_90 and up: `twice` under the name `twice_late`, which lets its successor start early and waits for its predecessor. */
+/* sm_90 and up: `twice` as `twice_late`, which lets its successor start early and waits for its predecessor. */
 extern const char gpu_code_late_ptx[];
 
 #endif

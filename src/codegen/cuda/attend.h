@@ -12,7 +12,7 @@
  * tile, the stride between its lines, and their number:
  *
  *     attend::begin(sums, state, q, ldq, queries, k, ldk, v, ldv, keys)
- *     attend::multiply(scores, step, k, ldk, v, ldv, keys)     the scores of step 0, 1, …; those past the last key are garbage
+ *     attend::multiply(scores, step, k, ldk, v, ldv, keys)     scores of step 0, 1, …; garbage past the last key
  *     attend::accumulate(scores, sums, state, step, queries, scale)     after the scores were changed
  *     attend::finish(tile, sums, state, scale)
  */

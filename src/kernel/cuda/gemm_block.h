@@ -51,7 +51,8 @@ struct ig_cuda_gemm {
     int bm, bn, bk;
     int warps_m, warps_n; /* tensor cores: the grid of warps that divides the tile */
     bool warpgroups;      /* F16, BF16: uses wgmma (sm_90a), whose warp groups have 64 rows; stages >= 3 */
-    /* A producer warp fetches. With warpgroups; both operands ALONG or ACROSS; no split; tensor maps 0 and 1 are A and B. */
+    /* A producer warp fetches. Requires warpgroups, both operands ALONG or ACROSS, and no split; tensor maps 0 and 1 are
+     * those of A and B. */
     bool producer;
     /* Consumer warp groups that share the rows of each tile: 2 or 3. 1: two groups that take tiles in turns. */
     int groups;

@@ -3,7 +3,9 @@
  * cuDNN (library_conv.c). They compete with the generated kernels, for regions that consist of a contraction and an
  * epilogue that the libraries can do:
  *
- *     cast(activation(addend + (bias + contraction)))      in any order of the sums, each part but the contraction optional
+ *     cast(activation(addend + (bias + contraction)))
+ *
+ * with the summands in any order, and every part but the contraction optional.
  *
  * They have no code: the kernel's `library` describes the call, and its dims are the call's sizes. A bias must have the
  * type of the results; a constant one that has not is rounded when the engine is written.
