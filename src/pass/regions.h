@@ -7,9 +7,9 @@
 #include "ir/build.h"
 #include "pass/pass.h"
 
-/* Regions as large as pays. */
+/* Forms regions as large as pays off. */
 struct ig_graph *ig_pass_fuse(struct ig_graph *in, const struct ig_pass_options *options);
-/* A region a node, where fuse made none: what runs with fuse switched off. */
+/* If fuse formed no regions (it is switched off), forms one per node. */
 struct ig_graph *ig_pass_partition(struct ig_graph *in, const struct ig_pass_options *options);
 
 #endif
