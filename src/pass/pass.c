@@ -26,7 +26,7 @@ const struct ig_pass ig_passes[] = {
     {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},
     {"pack", "store weights as micro-kernels read them, pictures for GPUs in whole loads", 1, false, ig_pass_pack},
     {"fuse", "form regions of nodes, one kernel each", 1, false, ig_pass_fuse},
-    {"partition", "make a region of every node that is in none", 0, true, ig_pass_partition},
+    {"partition", "make every node a region of its own where fuse formed none", 0, true, ig_pass_partition},
 };
 
 const int ig_pass_count = sizeof ig_passes / sizeof *ig_passes;
