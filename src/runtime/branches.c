@@ -5,39 +5,41 @@
 #include <string.h>
 
 #define NONE UINT32_MAX
-/* Beyond this many steps, or operands of them, finding their order takes too long for what it may gain. */
+/* With more steps or operands than this, finding the dependencies takes too long for the possible gain. */
 #define MOST_STEPS 4096
 #define MOST_OPERANDS 32768
 
-/* What it must gain at least, in parts of the time; and what the arena may be at most, in parts of what it was, and bytes. */
+/* The least fraction of the time that must be gained; the arena may grow to this factor of its sequential size, plus
+ * these bytes. */
 #define LEAST_GAIN 0.03
 #define MOST_MEMORY 1.25
 #define FREE_MEMORY 1e6
 
 /*
- * Microseconds, on GPUs of these years: between two kernels of which the second starts early, of which it does not, and
- * where several kernels begin or meet, and for each that is beside another. The first two were measured on an H100; to be
- * right within a factor of two is enough.
+ * Gaps in microseconds on current GPUs: between two kernels if the second launches early, and if not; where several
+ * kernels fork or join; and per additional concurrent kernel. The first two were measured on an H100; a factor of two
+ * is accurate enough.
  */
 #define EARLY_GAP 0.6
 #define GAP 0.9
 #define FORK_GAP 1.3
 #define SIDE_GAP 0.3
-/* A kernel's least time; bytes that memory moves and vector operations that a multiprocessor does in a microsecond. */
+/* A kernel's least time in microseconds; per microsecond, the bytes that memory moves and the vector operations of
+ * one multiprocessor. */
 #define LEAST_TIME 1.5
 #define BYTES_PER_US 2e6
 #define WORK_PER_US 1e4
 
-/* One frame's work in progress; the tables are by number of the step in the plan. */
+/* State for one frame; tables are by plan step unless noted. */
 struct branches {
     struct ig_frame_env *env;
     struct ig_frame *frame;
     const struct ig_plan *plan;
     uint32_t *writer; /* by buffer */
-    uint32_t *level;  /* the new ones */
-    uint32_t *latest; /* the level before which its first reader comes */
+    uint32_t *level;  /* the new levels */
+    uint32_t *latest; /* lowest level of a step that reads its result; NONE: not read */
     double *time, *share;
-    size_t bytes; /* of these tables */
+    size_t bytes; /* total size of these tables */
 };
 
 static enum ingot_status no_memory(struct ingot_error *error) {
@@ -60,7 +62,7 @@ static bool has_many_operands(const struct ig_frame *frame) {
     return count > MOST_OPERANDS;
 }
 
-/* Parts of buffers have no writer that is easily found. */
+/* The writer of a part of a buffer cannot be found easily. */
 static bool has_aliases(const struct branches *b) {
     for (uint32_t i = 0; i < b->frame->sub->n_buffers; i++) {
         if (buffer_at(b, i)->kind == IG_PLAN_ALIAS) return true;
@@ -68,7 +70,7 @@ static bool has_aliases(const struct branches *b) {
     return false;
 }
 
-/* ---- Levels ------------------------------------------------------------------------------------------------------------- */
+/* ---- Levels ------------------------------------------------------------------------------------------------------ */
 
 static void find_writers(struct branches *b) {
     for (uint32_t i = 0; i < b->frame->sub->n_buffers; i++)
@@ -78,13 +80,14 @@ static void find_writers(struct branches *b) {
     }
 }
 
-/* The step whose result operand k of step s is; s itself where it is the result of s, NONE where it is nobody's. */
+/* The step that produces operand k of step s: s itself if it is a result of s, NONE if no step writes it. */
 static uint32_t source(const struct branches *b, uint32_t s, uint32_t k) {
     uint32_t buffer = ig_plan_operand(b->plan, b->frame->steps[s].plan, k);
     return buffer == IG_PLAN_NONE ? NONE : b->writer[buffer];
 }
 
-/* As early as possible, within the stretch: what was before it has happened. */
+/* Gives each step its earliest level within the segment; earlier segments have completed. Returns the level after
+ * the last. */
 static uint32_t find_earliest(struct branches *b, const struct ig_frame_segment *segment, uint32_t base) {
     uint32_t end = base;
     for (uint32_t s = segment->first; s < segment->first + segment->count; s++) {
@@ -100,7 +103,8 @@ static uint32_t find_earliest(struct branches *b, const struct ig_frame_segment 
     return end;
 }
 
-/* Then as late as those allow that read the result; what nobody reads stays early, and its operands with it. */
+/* Then moves each step to the latest level that the readers of its result allow. A step whose result nobody reads
+ * stays early, and so do the steps that it reads from. */
 static void delay(struct branches *b, const struct ig_frame_segment *segment) {
     for (uint32_t i = segment->count; i-- > 0;) {
         uint32_t s = segment->first + i;
@@ -113,7 +117,7 @@ static void delay(struct branches *b, const struct ig_frame_segment *segment) {
     }
 }
 
-/* Steps of control flow have a level of their own. Returns the number of levels. */
+/* Each step of control flow has a level of its own. Returns the number of levels. */
 static uint32_t find_levels(struct branches *b) {
     uint32_t levels = 0;
     for (uint32_t i = 0; i < b->frame->n_segments; i++) {
@@ -124,14 +128,14 @@ static uint32_t find_levels(struct branches *b) {
     return levels;
 }
 
-/* Scratch memory is one for all of a stream: its users take turns. */
+/* Scratch memory is shared by a whole stream, so steps that use it must not run concurrently. */
 static bool uses_scratch(const struct ig_frame_step *step) {
     return step->plan->kind == IG_STEP_KERNEL && (step->launch.scratch || step->launch.library);
 }
 
-/* ---- What it gains ------------------------------------------------------------------------------------------------------ */
+/* ---- Estimated gain ---------------------------------------------------------------------------------------------- */
 
-/* How long each step takes alone, and on how much of the device it runs. */
+/* Estimates each step's time alone, and the share of the device that it occupies. */
 static void estimate_steps(struct branches *b) {
     double processors = b->env->device->processors;
     for (uint32_t s = 0; s < b->frame->sub->n_steps; s++) {
@@ -154,7 +158,7 @@ static double gap(const struct ig_frame_step *step) {
     return step->launch.waits ? EARLY_GAP : GAP;
 }
 
-/* One after the other, and level by level: what does not fit beside each other takes turns. */
+/* Compares sequential execution with execution by levels; steps of a level that do not fit side by side take turns. */
 static double estimate_gain(const struct branches *b, uint32_t n_levels, double *longest, double *total,
                             uint32_t *count, uint32_t *out_beside) {
     double chain = 0, side_by_side = 0;
@@ -179,7 +183,7 @@ static double estimate_gain(const struct branches *b, uint32_t n_levels, double 
     return chain > 0 ? 1 - side_by_side / chain : 0;
 }
 
-/* 0 where steps are a chain in any case. */
+/* The gain is 0 if the steps form a chain. */
 static enum ingot_status find_gain(struct branches *b, uint32_t n_levels, double *out_gain, uint32_t *out_beside,
                                    struct ingot_error *error) {
     const struct ingot_allocator *allocator = b->env->allocator;
@@ -196,7 +200,7 @@ static enum ingot_status find_gain(struct branches *b, uint32_t n_levels, double
     return INGOT_OK;
 }
 
-/* ---- Putting it into effect ---------------------------------------------------------------------------------------------- */
+/* ---- Application ------------------------------------------------------------------------------------------------- */
 
 static int by_level(const void *pa, const void *pb) {
     const struct ig_frame_step *a = pa, *b = pb;
@@ -204,7 +208,7 @@ static int by_level(const void *pa, const void *pb) {
     return a->plan < b->plan ? -1 : 1;
 }
 
-/* The memory for another order; back to the old one where it takes too much. */
+/* Plans memory with lifetimes counted in levels; reverts to sequential ones if the arena grows too much. */
 static enum ingot_status plan_memory(struct branches *b, bool *out_fits, struct ingot_error *error) {
     struct ig_frame *frame = b->frame;
     size_t before = frame->arena_bytes;
@@ -221,7 +225,7 @@ static enum ingot_status plan_memory(struct branches *b, bool *out_fits, struct 
     return ig_frame_plan_memory(b->env, frame, error);
 }
 
-/* Do these steps touch the same memory, and one of them writes it? */
+/* Do operand k of x and operand l of y share memory that x or y writes? */
 static bool collide(const struct branches *b, const struct ig_frame_step *x, uint32_t k, const struct ig_frame_step *y,
                     uint32_t l) {
     const struct ig_frame *frame = b->frame;
@@ -247,9 +251,9 @@ static bool must_follow(const struct branches *b, const struct ig_frame_step *x,
 }
 
 /*
- * The steps that each comes after at once; what these come after is implied. Going back from the step itself, each step
- * that is implied already need not be looked at, so that in what is nearly a chain hardly any is. `implied`: a row of bits
- * for each step.
+ * Finds the steps that each depends on directly: a transitive reduction. It walks backwards from each step and skips
+ * steps that are already implied, so that in a near-chain hardly any pair is compared. `implied`: a row of bits per
+ * step.
  */
 static enum ingot_status find_edges(struct branches *b, const struct ig_frame_segment *segment, uint64_t *implied,
                                     uint32_t *found, struct ingot_error *error) {
@@ -287,7 +291,7 @@ static enum ingot_status find_all_edges(struct branches *b, struct ingot_error *
     return status;
 }
 
-/* Writers are numbers of steps, which change. */
+/* Sorts the steps by level. Writers are step numbers, so they are found anew. */
 static enum ingot_status reorder(struct branches *b, struct ingot_error *error) {
     struct ig_frame *frame = b->frame;
     for (uint32_t i = 0; i < frame->n_segments; i++)

@@ -17,9 +17,9 @@ const char *ig_context_tensor_name(const struct ig_context *context, const struc
     return ig_plan_text(context->plan, tensor->name);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------------------------------- */
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
-/* One element more than counted, since an allocator may answer NULL when asked for nothing. */
+/* Allocates one element more than asked for, since an allocator may return NULL for size 0. */
 static void *new_table(const struct ig_context *context, size_t count, size_t size) {
     return ig_allocate(context->env.allocator, (count + 1) * size, 16);
 }
@@ -59,7 +59,7 @@ static size_t n_copies(const struct ig_context *context) {
     return (size_t)context->n_inputs + context->n_outputs + 1;
 }
 
-/* What a device with memory and a clock of its own needs besides. */
+/* What only a device with its own memory and clock needs. */
 static enum ingot_status init_separate(struct ig_context *context, const struct ig_context_config *config,
                                        struct ingot_error *error) {
     struct ig_device *device = context->env.device;
@@ -80,7 +80,7 @@ static enum ingot_status init_separate(struct ig_context *context, const struct 
     return make_events(device, true, context->step_marks, n_marks, error);
 }
 
-/* What is missing is said now and not in the middle of a run. */
+/* Reports a missing library at creation, not in the middle of a run. */
 static enum ingot_status need_libraries(const struct ig_context *context, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     for (uint32_t i = 0; i < context->plan->n_calls; i++) {
@@ -152,7 +152,7 @@ void ig_context_destroy(struct ig_context *context) {
     struct ig_frame_env *env = &context->env;
     const struct ig_device_api *api = env->device->api;
     struct ingot_error ignored;
-    (void)ig_context_wait(context, &ignored); /* nothing may be under way in memory that goes */
+    (void)ig_context_wait(context, &ignored); /* frees no memory that is in use */
     ig_instance_cache_deinit(&context->cache, env);
     for (uint32_t i = 0; context->outputs && i < context->n_outputs; i++)
         release_device_memory(context, context->outputs[i].own, context->outputs[i].own_size);
@@ -170,7 +170,7 @@ void ig_context_destroy(struct ig_context *context) {
     ig_release(env->allocator, context, sizeof *context);
 }
 
-/* ---- Binding ---------------------------------------------------------------------------------------------------------- */
+/* ---- Binding ----------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status check_memory(const struct ig_context *context, const char *what, const char *name,
                                       enum ingot_memory memory, struct ingot_error *error) {
@@ -242,7 +242,7 @@ enum ingot_status ig_context_set_output(struct ig_context *context, size_t index
     return INGOT_OK;
 }
 
-/* ---- Asking ------------------------------------------------------------------------------------------------------------- */
+/* ---- Queries ----------------------------------------------------------------------------------------------------- */
 
 static const char *step_name(const struct ig_plan *plan, const struct ig_plan_step *step) {
     switch ((enum ig_plan_step_kind)step->kind) {
@@ -295,7 +295,7 @@ enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_mem
                                     struct ingot_error *error) {
     const struct ig_instance *before = context->current;
     enum ingot_status status = ig_context_prepare(context, context->env.stream, error);
-    /* The results of the last run keep their shapes only as long as its instance is the current one. */
+    /* The shapes of the last run's results are read from its instance: they are lost when another becomes current. */
     for (uint32_t i = 0; context->current != before && i < context->n_outputs; i++)
         context->outputs[i].ready = false;
     IG_TRY(status);

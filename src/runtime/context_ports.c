@@ -15,7 +15,7 @@ static enum ingot_status check_given(const struct ig_context *context, uint32_t 
                   ig_context_tensor_name(context, ig_context_output_tensor(context, i)), bytes, output->given_size);
 }
 
-/* ---- Where the device's memory is the host's -------------------------------------------------------------------------- */
+/* ---- Devices that use host memory -------------------------------------------------------------------------------- */
 
 static enum ingot_status bind_host(struct ig_context *context, struct ingot_error *error) {
     struct ig_frame *frame = context->current->frame;
@@ -34,7 +34,7 @@ static enum ingot_status bind_host(struct ig_context *context, struct ingot_erro
     return INGOT_OK;
 }
 
-/* ---- Where it is not: places in the transfers' blocks ------------------------------------------------------------------ */
+/* ---- Devices with memory of their own: offsets in the transfer blocks -------------------------------------------- */
 
 static enum ingot_status take(size_t *end, size_t bytes, size_t *out_place, struct ingot_error *error) {
     size_t rounded;
@@ -52,7 +52,8 @@ static bool is_timed(const struct ig_context *context) {
     return context->marks[0] || context->times;
 }
 
-/* First those that the host copies, so that they lie together; then those that go straight to the block. */
+/* Inputs that the host stages come first, so that they are contiguous; then those that the device copies to the
+ * block. */
 static enum ingot_status place_inputs(struct ig_context *context, struct ingot_error *error) {
     struct ig_transfer_sizes *sizes = &context->sizes;
     sizes->inputs = 0;
@@ -63,9 +64,9 @@ static enum ingot_status place_inputs(struct ig_context *context, struct ingot_e
     }
     sizes->pinned_inputs = sizes->inputs;
     sizes->inputs_at_once = sizes->inputs > 0 && sizes->inputs <= IG_TRANSFER_SMALL;
-    /* Whoever wants to know how long they take wants them in the way. */
+    /* Where copies are timed, they must be on the run's stream. */
     sizes->inputs_beside = sizes->inputs >= IG_TRANSFER_LARGE && !is_timed(context);
-    if (sizes->inputs_beside) sizes->inputs = 0; /* they have memory of their own */
+    if (sizes->inputs_beside) sizes->inputs = 0; /* they have a block of their own */
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         const struct ingot_tensor *tensor = &context->tensors[i];
         if (tensor->memory == INGOT_HOST || kernels_can_use(tensor->memory, tensor->data)) continue;
@@ -75,17 +76,17 @@ static enum ingot_status place_inputs(struct ig_context *context, struct ingot_e
     return INGOT_OK;
 }
 
-/* Does it come back through the pinned block? */
+/* Is it copied to the pinned block of results? */
 static bool is_fetched(const struct ig_output *output) {
     return output->memory == INGOT_HOST || (output->memory == INGOT_PINNED && !output->given);
 }
 
-/* Does it go to the caller's pinned memory? */
+/* Is it copied straight to the caller's pinned memory? */
 static bool is_brought(const struct ig_output *output) {
     return output->memory == INGOT_PINNED && output->given;
 }
 
-/* First those that go to the host, then those that stay. */
+/* Results for the host first, then those that stay on the device. */
 static enum ingot_status place_outputs(struct ig_context *context, struct ingot_error *error) {
     const struct ig_frame *frame = context->current->frame;
     struct ig_transfer_sizes *sizes = &context->sizes;
@@ -138,7 +139,8 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
         IG_TRY(ig_context_settle(context, error));
         IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, error));
     }
-    /* A stream of their own costs the host calls, and only those who do not wait for each run, or every other, gain by it. */
+    /* A stream of their own costs the host several calls, which pay only if the caller does not wait for every run
+     * or every other run. */
     context->results_beside = context->sizes.outputs_beside && context->pending[0] && context->pending[1];
     bool twice = context->sizes.pinned_inputs > 0 || context->results_beside;
     ig_transfer_choose_half(&context->transfer, twice && context->pending[context->turn]);
@@ -153,14 +155,14 @@ enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot
     return context->env.device->host_memory ? bind_host(context, error) : bind_separate(context, error);
 }
 
-/* ---- The ways --------------------------------------------------------------------------------------------------------------- */
+/* ---- Copies ------------------------------------------------------------------------------------------------------ */
 
 static struct ig_frame_copy input_copy(const struct ig_context *context, uint32_t i) {
     return (struct ig_frame_copy){context->tensors[i].data, context->transfer.inputs + context->inputs[i].place,
                                   input_bytes(context, i)};
 }
 
-/* What the device fetches itself. */
+/* The input copies that the device can make by itself. */
 static void find_input_copies(struct ig_context *context) {
     const struct ig_transfer *transfer = &context->transfer;
     const struct ig_transfer_sizes *sizes = &context->sizes;
@@ -185,7 +187,7 @@ static void add_output_copies(struct ig_context *context, enum ingot_memory memo
     }
 }
 
-/* First those to the host, which are skipped where they leave beside the next run. */
+/* Copies to the host come first: the list skips them when results leave on a stream of their own. */
 static void find_output_copies(struct ig_context *context) {
     const struct ig_transfer *transfer = &context->transfer;
     const struct ig_transfer_sizes *sizes = &context->sizes;
@@ -218,7 +220,7 @@ static enum ingot_status copy_apart(struct ig_context *context, struct ig_stream
                                     uint32_t count, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     const struct ig_frame *frame = context->current->frame;
-    if (frame->copies.n_before + frame->copies.n_behind > 0) return INGOT_OK; /* the list has them */
+    if (frame->copies.n_before + frame->copies.n_behind > 0) return INGOT_OK; /* they are in the list */
     for (uint32_t i = first; i < first + count; i++) {
         const struct ig_frame_copy *copy = &context->copies.at[i];
         IG_TRY(device->api->copy(device, stream, copy->to, copy->from, copy->bytes, error));
@@ -230,8 +232,8 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
                                         struct ingot_error *error) {
     struct ig_transfer *transfer = &context->transfer;
     struct ig_device *device = context->env.device;
-    unsigned turn = context->turn; /* the run before the last had the same one; then only the last may be under way */
-    if (context->unmarked) IG_TRY(ig_context_settle(context, error)); /* those before had no such inputs */
+    unsigned turn = context->turn;                                    /* shared with the run before the last */
+    if (context->unmarked) IG_TRY(ig_context_settle(context, error)); /* it recorded no event */
     if (context->pending[turn]) IG_TRY(device->api->event_sync(device, context->end[turn], error));
     context->pending[turn] = false;
     ig_transfer_begin(transfer);
@@ -245,8 +247,8 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
     return ig_transfer_end(transfer, &context->sizes, stream, error);
 }
 
-/* Results of other runs that may be leaving are in the way where this one's take the same memory, or are its inputs, and
- * where its end must be theirs too. */
+/* Results of earlier runs may be leaving. This run waits for those in the half that it will overwrite; for all of
+ * them if an input is the memory that they are written to, or if this run's end event must cover them too. */
 static enum ingot_status follow_results(struct ig_context *context, struct ig_stream *stream,
                                         struct ingot_error *error) {
     bool all = !context->results_beside;

@@ -7,9 +7,9 @@
 
 #include "base/memory.h"
 
-/* ---- Shapes --------------------------------------------------------------------------------------------------------------- */
+/* ---- Shapes ------------------------------------------------------------------------------------------------------ */
 
-/* Elements that are symbols and lie in the device's memory come to the host. */
+/* Copies elements that are symbols from device memory to the host. */
 static enum ingot_status fetch_elements(struct ig_context *context, struct ig_stream *stream,
                                         struct ingot_error *error) {
     struct ig_device *device = context->env.device;
@@ -18,7 +18,7 @@ static enum ingot_status fetch_elements(struct ig_context *context, struct ig_st
         const struct ig_plan_symbol *symbol = &context->plan->symbols[i];
         const struct ingot_tensor *tensor = &context->tensors[symbol->input];
         if (symbol->axis != IG_PLAN_NONE || tensor->memory != INGOT_CUDA) continue;
-        if ((int64_t)symbol->element >= ingot_tensor_elements(tensor)) continue; /* is refused when it is read */
+        if ((int64_t)symbol->element >= ingot_tensor_elements(tensor)) continue; /* read_symbols refuses it */
         size_t size = ingot_dtype_size(tensor->dtype);
         IG_TRY(device->api->copy(device, stream, &context->elements[i],
                                  (const char *)tensor->data + symbol->element * size, size, error));
@@ -37,7 +37,7 @@ static enum ingot_status read_symbols(struct ig_context *context, struct ig_stre
     return ig_shape_read_symbols(context->plan, context->tensors, context->elements, context->symbols, error);
 }
 
-/* ---- Instances and memory ---------------------------------------------------------------------------------------------- */
+/* ---- Instances and memory ---------------------------------------------------------------------------------------- */
 
 static enum ingot_status grow_arena(struct ig_context *context, const struct ig_instance *instance, size_t needed,
                                     struct ingot_error *error) {
@@ -56,7 +56,7 @@ static enum ingot_status make_room(struct ig_context *context, struct ig_instanc
                                    struct ingot_error *error) {
     const struct ig_frame_env *env = &context->env;
     IG_TRY(env->device->api->reserve_scratch(env->device, env->stream, instance->scratch, error));
-    /* A line more, so that what is empty and placed last has an address of its own. */
+    /* One line more, so that an empty buffer placed at the end has an address of its own. */
     size_t needed;
     if (!ig_size_add(instance->frame->arena_bytes, IG_LINE, &needed))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the activations of these shapes exceed the address space");
@@ -69,7 +69,7 @@ static enum ingot_status make_instance(struct ig_context *context, struct ig_ins
                                        struct ingot_error *error) {
     const struct ig_frame_env *env = &context->env;
     struct ig_instance *instance;
-    context->current = NULL; /* it may be the one that has to go */
+    context->current = NULL; /* the cache may evict it */
     IG_TRY(ig_context_settle(context, error));
     IG_TRY(ig_instance_create(env, context->symbols, &instance, error));
     enum ingot_status status = ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error);
@@ -98,7 +98,7 @@ enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_strea
     return INGOT_OK;
 }
 
-/* Once per instance, when its ports are bound. */
+/* Runs once per instance, after its ports are bound. */
 static enum ingot_status capture(struct ig_context *context, struct ingot_error *error) {
     if (context->current->captured) return INGOT_OK;
     IG_TRY(ig_instance_capture(context->current, &context->env, error));
@@ -106,9 +106,9 @@ static enum ingot_status capture(struct ig_context *context, struct ingot_error 
     return INGOT_OK;
 }
 
-/* ---- Streams --------------------------------------------------------------------------------------------------------------- */
+/* ---- Streams ----------------------------------------------------------------------------------------------------- */
 
-/* The caller's stream, or the context's own for NULL. */
+/* The caller's stream; the context's own if `native` is NULL. */
 static enum ingot_status find_stream(struct ig_context *context, void *native, struct ig_stream **out_stream,
                                      struct ingot_error *error) {
     struct ig_device *device = context->env.device;
@@ -128,7 +128,7 @@ static enum ingot_status find_stream(struct ig_context *context, void *native, s
     return INGOT_OK;
 }
 
-/* ---- Running ------------------------------------------------------------------------------------------------------------ */
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status mark(struct ig_context *context, struct ig_stream *stream, int which,
                               struct ingot_error *error) {
@@ -147,7 +147,7 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
     return ig_frame_run(&walk, context->current->frame, error);
 }
 
-/* Puts the stream behind the context's last run, which was on another. */
+/* Orders `stream` after the context's last run, which was on another stream. */
 static enum ingot_status follow(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     struct ig_event *end = context->end[context->turn];
@@ -156,12 +156,12 @@ static enum ingot_status follow(struct ig_context *context, struct ig_stream *st
     return device->api->event_wait(device, stream, end, error);
 }
 
-/* An event costs a call: it is for those who wait for this run among others. On its own stream a context can wait for all
- * there is, but where inputs of the host's want to know of the run before the last. */
+/* Recording an event costs a driver call. It can be left out on the context's own stream, which can be waited for as
+ * a whole, unless this run has staged inputs: a later run that reuses their half waits for this one alone. */
 static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     unsigned turn = context->turn;
-    bool beside = context->results_beside; /* they have an event when they have left */
+    bool beside = context->results_beside; /* their last copy has recorded an event */
     context->pending[turn] = true;
     context->unmarked = !beside && stream == context->env.stream && context->sizes.pinned_inputs == 0;
     context->end[turn] = beside ? context->transfer.left[context->transfer.half] : context->done[turn];
@@ -169,7 +169,7 @@ static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *
                                        : device->api->event_record(device, stream, context->end[turn], error);
 }
 
-/* With transfers, behind the context's last run, which may be on another stream. */
+/* A run with transfers, ordered after the context's last run even if that was on another stream. */
 static enum ingot_status walk_separate(struct ig_context *context, struct ig_stream *stream,
                                        struct ingot_error *error) {
     if (context->last != stream) IG_TRY(follow(context, stream, error));
@@ -196,7 +196,7 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     enum ingot_status status =
         device->host_memory ? walk(context, stream, error) : walk_separate(context, stream, error);
     if (status == INGOT_OK) return INGOT_OK;
-    /* Whatever was enqueued before a failure must end before its memory is touched again, and so must the run before. */
+    /* Work enqueued before the failure, and the run before, must end before their memory is used again. */
     struct ingot_error ignored;
     (void)ig_context_settle(context, &ignored);
     (void)device->api->stream_wait(device, stream, &ignored);
@@ -239,7 +239,7 @@ enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_err
     return INGOT_OK;
 }
 
-/* Results that come in parts are copied while the rest is under way. */
+/* Results in parts are delivered while later parts are in flight. */
 static enum ingot_status receive(struct ig_context *context, struct ingot_error *error) {
     bool early = context->transfer.part_bytes > 0;
     if (early) IG_TRY(ig_context_deliver(context, error));

@@ -2,9 +2,9 @@
  * Shared host copies; see copier.h.
  *
  * A thread takes a piece by decrementing `ticket`, whose upper half is the number of the copy and whose lower half
- * counts the pieces left. The description of a copy changes only when all its pieces were taken and have arrived. So a
- * successful compare-and-swap on a ticket proves that the description belongs to that copy, however long the thread was
- * delayed in between.
+ * counts the pieces left. The description of a copy changes only once all its pieces have been taken and completed. So
+ * a successful compare-and-swap on a ticket proves that the description belongs to that copy, however long the thread
+ * was delayed in between.
  */
 #include "runtime/copier.h"
 
@@ -17,7 +17,8 @@
 #include "base/memory.h"
 
 #define CACHE_LINE 64
-/* Large enough for what taking it costs to be nothing, small enough for the threads to end at about the same time. */
+/* Large enough to make the cost of taking a piece negligible, small enough for all threads to finish at about the
+ * same time. */
 #define PIECE ((size_t)256 << 10)
 #define MAX_PIECES 1024
 #define MAX_HELPERS 15
@@ -29,22 +30,22 @@ struct ig_copier {
     unsigned n_helpers;
     pthread_mutex_t lock;
     pthread_cond_t called;
-    uint32_t calls; /* copies that helpers are wanted for; guarded by `lock`, as is the next */
+    uint32_t calls; /* number of copies that helpers were woken for; guarded by `lock`, like `stopping` */
     bool stopping;
-    /* The copy. */
+    /* The current copy. */
     char *to;
     const char *from;
     size_t size, piece;
-    uint32_t n_pieces, n_there; /* the latter is the caller's alone */
+    uint32_t n_pieces, n_there; /* n_there: length of the finished prefix, used by the caller only */
     _Alignas(CACHE_LINE) atomic_ullong ticket;
-    _Alignas(CACHE_LINE) atomic_uint there[MAX_PIECES]; /* the number of the copy that it was last there in */
+    _Alignas(CACHE_LINE) atomic_uint there[MAX_PIECES]; /* by piece: the number of the last copy that completed it */
 };
 
 static uint32_t copy_of(uint64_t ticket) {
     return (uint32_t)(ticket >> 32);
 }
 
-/* Copies the next piece; false where none is left. */
+/* Takes and copies the next piece; false if none is left. */
 static bool copy_piece(struct ig_copier *copier) {
     uint64_t ticket = atomic_load_explicit(&copier->ticket, memory_order_acquire);
     do {
@@ -60,7 +61,7 @@ static bool copy_piece(struct ig_copier *copier) {
 
 void ig_copier_begin(struct ig_copier *copier, void *to, const void *from, size_t size) {
     uint32_t number = copy_of(atomic_load_explicit(&copier->ticket, memory_order_relaxed)) + 1;
-    if (number == 0) number = 1; /* what was never there has 0 */
+    if (number == 0) number = 1; /* 0 marks pieces that were never completed */
     copier->to = to;
     copier->from = from;
     copier->size = size;
@@ -83,7 +84,7 @@ size_t ig_copier_advance(struct ig_copier *copier) {
         } else if (copier->n_there > before) {
             break;
         } else if (!copy_piece(copier)) {
-            sched_yield(); /* a helper is at it */
+            sched_yield(); /* a helper is still copying this piece */
         }
     }
     size_t bytes = copier->n_there * copier->piece;
@@ -106,7 +107,7 @@ static void *help(void *argument) {
     }
 }
 
-/* Signals are the application's business: its handlers do not run on our threads. */
+/* Blocks all signals in helpers: the application's handlers must not run on our threads. */
 static void start_helpers(struct ig_copier *copier, unsigned count) {
     sigset_t all, old;
     pthread_attr_t attributes;

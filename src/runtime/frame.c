@@ -1,18 +1,18 @@
-/* Creates frames: steps, their work space, uses of ports, segments; see frame.h. */
+/* Creates frames: steps, their work space, the uses of ports, segments; see frame.h. */
 #include "runtime/frame.h"
 
 #include "runtime/branches.h"
 #include "runtime/shape.h"
 
-/* Below this much work per worker (in vector operations, around a nanosecond each) meeting at a barrier costs more than
- * a further worker brings. */
+/* With less work per worker (in vector operations, around a nanosecond each), a further worker saves less than its
+ * part in the barrier costs. */
 #define WORK_PER_WORKER 2048
 
 static enum ingot_status no_memory(struct ingot_error *error) {
     return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a plan instance");
 }
 
-/* ---- Kernels and copies -------------------------------------------------------------------------------------------- */
+/* ---- Kernels and copies ------------------------------------------------------------------------------------------ */
 
 static uint32_t worthwhile_workers(const struct ig_frame_env *env, const struct ig_plan_step *step) {
     if (step->work == IG_PLAN_NONE) return 0;
@@ -21,8 +21,8 @@ static uint32_t worthwhile_workers(const struct ig_frame_env *env, const struct 
     return workers < UINT32_MAX ? (uint32_t)workers : UINT32_MAX;
 }
 
-/* What a step writes has memory that may be written: no input's, which is the caller's, and no weight's, which is all
- * contexts' and on the CPU a file's. What kernels write, only their code tells. */
+/* Results must lie in writable memory: not in an input, which is the caller's, nor in a weight, which all contexts
+ * share and which on the CPU is a mapped file. Cannot be checked for kernels: only their code knows what they write. */
 static enum ingot_status check_written(const struct ig_frame_env *env, const struct ig_frame *frame,
                                        const struct ig_plan_step *step, uint32_t k, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
@@ -33,7 +33,7 @@ static enum ingot_status check_written(const struct ig_frame_env *env, const str
                   kind == IG_PLAN_WEIGHT ? "the weights" : "an input");
 }
 
-/* A call of a library: its numbers come from a file and from shapes, and the library believes them. */
+/* A library trusts its arguments, but these come from a file and from shapes: checks them first. */
 static enum ingot_status make_call(struct ig_frame_env *env, const struct ig_frame *frame, struct ig_frame_step *step,
                                    const struct ig_library_call *call, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
@@ -51,7 +51,7 @@ static enum ingot_status make_call(struct ig_frame_env *env, const struct ig_fra
     return INGOT_OK;
 }
 
-/* The same for the tensor maps of a kernel, for the copy engine. */
+/* Likewise for a kernel's tensor maps, which the copy engine trusts. */
 static enum ingot_status check_maps(const struct ig_frame_env *env, const struct ig_frame *frame,
                                     const struct ig_frame_step *step, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
@@ -115,9 +115,9 @@ static enum ingot_status make_copy(struct ig_frame_env *env, struct ig_frame *fr
     return check_written(env, frame, step->plan, 1, error);
 }
 
-/* ---- Control flow --------------------------------------------------------------------------------------------------- */
+/* ---- Control flow ------------------------------------------------------------------------------------------------ */
 
-/* What a step passes for a port must have the size that the body was made for. */
+/* The operand that a step passes for a port must have the size that the body expects. */
 static enum ingot_status check_port(struct ig_frame_env *env, const struct ig_frame *frame,
                                     const struct ig_plan_step *step, uint32_t k, size_t wanted,
                                     struct ingot_error *error) {
@@ -186,7 +186,7 @@ static enum ingot_status check_loop(struct ig_frame_env *env, struct ig_frame *f
     return INGOT_OK;
 }
 
-/* The work space: the scalars, a second buffer for everything carried, the body's arena. */
+/* Lays out the work space: the scalars, second buffers for carried values, the body's arena. */
 static enum ingot_status make_loop(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
                                    struct ingot_error *error) {
     const struct ig_plan_step *p = step->plan;
@@ -214,9 +214,9 @@ static enum ingot_status make_loop(struct ig_frame_env *env, struct ig_frame *fr
     return INGOT_OK;
 }
 
-/* ---- Ports and segments ---------------------------------------------------------------------------------------------- */
+/* ---- Ports and segments ------------------------------------------------------------------------------------------ */
 
-/* Sorts the uses of ports by port: counts, begins, fills. */
+/* Groups the uses of ports by port: counting sort. */
 static enum ingot_status find_uses(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     uint32_t total = 0, next = 0;
@@ -258,7 +258,7 @@ static enum ingot_status find_segments(struct ig_frame_env *env, struct ig_frame
     return INGOT_OK;
 }
 
-/* ---- Making a frame --------------------------------------------------------------------------------------------------- */
+/* ---- Construction ------------------------------------------------------------------------------------------------ */
 
 static enum ingot_status make_step(struct ig_frame_env *env, struct ig_frame *frame, struct ig_frame_step *step,
                                    struct ingot_error *error) {
@@ -279,10 +279,10 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
     const struct ig_plan *plan = &env->file->plan;
     if (index >= plan->n_subplans || env->seen[index])
         return IG_ERR(error, INGOT_BAD_ENGINE, "plan %u is missing or the body of two steps", index);
-    env->seen[index] = 1; /* so nesting ends */
+    env->seen[index] = 1; /* so that nesting ends */
     struct ig_frame *frame = ig_arena_alloc(env->memory, sizeof *frame);
     if (!frame) return no_memory(error);
-    *out_frame = frame; /* at once: a half-made frame is destroyed with its parent */
+    *out_frame = frame; /* even if construction fails: the parent destroys it */
     frame->sub = &plan->subplans[index];
     frame->failed_check = ig_shape_failed_check(plan, frame->sub, env->slots);
     if (index == 0 && frame->failed_check) return ig_shape_refuse(plan, frame->failed_check, env->slots, error);

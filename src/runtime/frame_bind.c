@@ -8,7 +8,7 @@ uint32_t ig_frame_port_of(const struct ig_frame_env *env, const struct ig_frame 
     return IG_PLAN_NONE;
 }
 
-/* ---- Addresses ---------------------------------------------------------------------------------------------------------- */
+/* ---- Addresses --------------------------------------------------------------------------------------------------- */
 
 static void set_operand(struct ig_device *device, struct ig_frame_step *step, uint32_t k, void *address) {
     if (step->operands[k] == address) return;
@@ -25,7 +25,7 @@ void ig_frame_bind(struct ig_device *device, struct ig_frame *frame, struct ig_f
     }
 }
 
-/* Of buffers that are no ports: those belong to ig_frame_bind. */
+/* The address of a buffer that is not a port; ig_frame_bind sets those of ports. */
 static void *address_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
     uint32_t root = frame->root[b];
     const struct ig_plan_buffer *buffer = &env->file->plan.buffers[frame->sub->buffers + root];
@@ -56,7 +56,7 @@ void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char
     }
 }
 
-/* ---- Bodies of control flow -------------------------------------------------------------------------------------------- */
+/* ---- Bodies of control flow -------------------------------------------------------------------------------------- */
 
 void ig_frame_bind_branch(struct ig_device *device, struct ig_frame_step *step, int branch) {
     struct ig_frame *body = step->body[branch];
@@ -67,7 +67,7 @@ void ig_frame_bind_branch(struct ig_device *device, struct ig_frame_step *step, 
         ig_frame_bind(device, body, &body->outputs[i], results[i]);
 }
 
-/* It starts as the initial value, then alternates between the final buffer and the second one in the work space. */
+/* The initial value, then alternately the final buffer and the second buffer in the work space. */
 void *ig_frame_carried(const struct ig_frame *outer, const struct ig_frame_step *step, uint32_t i, int64_t n) {
     void **initial = step->operands + 2, ** final = initial + step->plan->n_carried + step->plan->n_inputs;
     if (n == 0) return initial[i];
@@ -95,16 +95,16 @@ void ig_frame_bind_iteration(struct ig_device *device, const struct ig_frame *ou
     }
 }
 
-/* ---- Capture --------------------------------------------------------------------------------------------------------------- */
+/* ---- Capture ----------------------------------------------------------------------------------------------------- */
 
-/* A list while it is recorded. */
+/* A list during capture. */
 struct recording {
     const struct ig_frame_env *env;
     const struct ig_device_api *api;
     const struct ig_frame_copies *copies; /* NULL: none */
     struct ig_frame_step *steps;
     uint32_t count;
-    uint32_t *items; /* room for numbers, then a mark for each step; NULL where the order is that of recording */
+    uint32_t *items; /* room for item numbers, then a flag per step; NULL: items are ordered as recorded */
 };
 
 static enum ingot_status record_copy(const struct recording *r, uint32_t i, struct ingot_error *error) {
@@ -112,7 +112,7 @@ static enum ingot_status record_copy(const struct recording *r, uint32_t i, stru
     return r->api->copy(r->env->device, r->env->stream, copy->to, copy->from, copy->bytes, error);
 }
 
-/* What comes after nothing comes after the copies before it; and with it all the rest. */
+/* Steps without predecessors follow the copies before the steps; the others then do so transitively. */
 static enum ingot_status order_step(const struct recording *r, const struct ig_frame_step *step,
                                     struct ingot_error *error) {
     uint32_t n_before = r->copies ? r->copies->n_before : 0, n = 0;
@@ -124,7 +124,7 @@ static enum ingot_status order_step(const struct recording *r, const struct ig_f
     return r->api->list_after(r->env->device, r->env->stream, r->items, n, error);
 }
 
-/* What is behind all comes after the steps that nothing comes after. */
+/* The copies behind the steps follow the steps that have no successor. */
 static enum ingot_status record_behind(const struct recording *r, struct ingot_error *error) {
     uint32_t n_before = r->copies->n_before, n = 0;
     uint32_t *followed = r->items ? r->items + n_before + r->count : NULL;
@@ -164,7 +164,7 @@ static enum ingot_status record_list(const struct recording *r, struct ig_list *
     struct ig_list *list = NULL;
     IG_TRY(r->api->list_begin(device, r->env->stream, error));
     enum ingot_status status = record(r, error);
-    /* The recording must end in any case. */
+    /* Ends the capture in any case. */
     struct ingot_error ignored;
     enum ingot_status end = r->api->list_end(device, r->env->stream, &list, status ? &ignored : error);
     if (status == INGOT_OK && end == INGOT_OK) {
@@ -199,7 +199,7 @@ static enum ingot_status capture_segment(const struct ig_frame_env *env, struct 
     return status;
 }
 
-/* ---- Copies with the steps ------------------------------------------------------------------------------------------------- */
+/* ---- Copies captured with the steps ------------------------------------------------------------------------------ */
 
 bool ig_frame_takes_copies(const struct ig_frame *frame) {
     return frame->copies.at && frame->n_segments == 1 && !frame->segments[0].control;
@@ -222,7 +222,7 @@ static void forget_list(struct ig_frame *frame, struct ig_device *device) {
         frame->steps[segment->first + i].list = NULL;
 }
 
-/* Leaves the first `n_skipped` of the copies behind the steps out, and takes the others in. */
+/* Makes the list skip the first `n_skipped` of the copies behind the steps, and include the others. */
 static void skip(struct ig_device *device, const struct ig_frame_segment *segment, struct ig_frame_copies *copies,
                  uint32_t n_skipped) {
     uint32_t first = copies->n_before + segment->count;
@@ -258,9 +258,9 @@ void ig_frame_replace_copies(struct ig_frame *frame, struct ig_device *device, c
     frame->copies.n_skipped = copies->n_skipped;
 }
 
-/* ---- Capture of all -------------------------------------------------------------------------------------------------------- */
+/* ---- Capture of whole frames ------------------------------------------------------------------------------------- */
 
-/* Is there memory for what the first iteration stacks? A loop that has none ends before it. */
+/* Is there room to stack the first iteration's slices? Without it, the body never runs. */
 static bool has_room(const struct ig_plan *plan, const struct ig_frame *outer, const struct ig_frame_step *step) {
     const struct ig_frame *body = step->body[0];
     uint32_t n_scanned = body->sub->n_outputs - 1 - step->plan->n_carried;
@@ -271,7 +271,7 @@ static bool has_room(const struct ig_plan *plan, const struct ig_frame *outer, c
     return true;
 }
 
-/* Bodies are captured with the addresses of their first run. */
+/* Binds the bodies to the addresses of their first run, since capture needs some. */
 static enum ingot_status capture_bodies(const struct ig_frame_env *env, struct ig_frame *frame,
                                         struct ig_frame_step *step, struct ingot_error *error) {
     if (step->plan->kind == IG_STEP_LOOP) {

@@ -32,9 +32,9 @@ enum ingot_status ig_frame_size(const struct ig_frame_env *env, const struct ig_
     return INGOT_OK;
 }
 
-/* ---- Sizes -------------------------------------------------------------------------------------------------------- */
+/* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
-/* The step that touches buffer b first, to name it in messages. */
+/* The first step that uses buffer b, to name it in messages. */
 static const struct ig_plan_step *step_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
     const struct ig_plan *plan = &env->file->plan;
     for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
@@ -46,7 +46,7 @@ static const struct ig_plan_step *step_of(const struct ig_frame_env *env, const 
     return NULL;
 }
 
-/* As ig_frame_size, for buffer b; looks for the step's name only where it is needed. */
+/* Like ig_frame_size, for buffer b; searches for the step to name only on failure. */
 static enum ingot_status size_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b, ig_slot slot,
                                  const char *what, size_t *out_size, struct ingot_error *error) {
     const struct ig_plan_step *step = env->slots[slot] < 0 ? step_of(env, frame, b) : NULL;
@@ -94,7 +94,7 @@ static enum ingot_status check_size(const struct ig_frame_env *env, const struct
     return fits ? INGOT_OK : bad_plan(env, frame, b, "is larger than the memory it is in", error);
 }
 
-/* The buffer that has the memory: itself, or that of the buffer of which it is an alias, which comes before it. */
+/* Finds the buffer whose memory b uses: b itself or, of an alias, the root of the aliased buffer, which precedes it. */
 static enum ingot_status find_root(const struct ig_frame_env *env, struct ig_frame *frame, uint32_t b,
                                    struct ingot_error *error) {
     const struct ig_plan_buffer *buffer = buffer_at(env, frame, b);
@@ -132,14 +132,15 @@ enum ingot_status ig_frame_size_buffers(struct ig_frame_env *env, struct ig_fram
     return INGOT_OK;
 }
 
-/* ---- Lifetimes ---------------------------------------------------------------------------------------------------- */
+/* ---- Lifetimes --------------------------------------------------------------------------------------------------- */
 
 static void extend(struct ig_lifetime *life, uint32_t step) {
     if (step < life->first) life->first = step;
     if (step > life->last || life->last == UINT32_MAX) life->last = step;
 }
 
-/* Steps are still in the plan's order. A root lives from the first to the last step that touches it or an alias of it, and at least as the plan says. */
+/* Runs before the steps are reordered. A root lives from the first to the last step that uses it or an alias of it,
+ * and at least over the range that the plan states. */
 static void find_lifetimes(const struct ig_frame_env *env, const struct ig_frame *frame, struct ig_lifetime *lives) {
     const struct ig_plan *plan = &env->file->plan;
     const struct ig_subplan *sub = frame->sub;
@@ -162,7 +163,7 @@ static void find_lifetimes(const struct ig_frame_env *env, const struct ig_frame
     }
 }
 
-/* Buffers, then the work spaces of control flow; compacted to what needs a place. */
+/* Collects what needs memory in the arena (buffers, then the work spaces of control flow) and plans it. */
 static enum ingot_status plan_lifetimes(struct ig_frame_env *env, struct ig_frame *frame, struct ig_lifetime *lives,
                                         size_t *offsets, size_t **owners, struct ingot_error *error) {
     find_lifetimes(env, frame, lives);

@@ -13,16 +13,15 @@
 
 #define MANY 8192
 
-/* A buffer during planning. */
 struct block {
     size_t size; /* rounded up to the alignment */
     uint32_t first, last, index;
-    size_t pressure; /* the largest sum of live sizes at a step of its life */
+    size_t pressure; /* the most live bytes at any step of its lifetime */
     size_t offset;
 };
 
 struct planner {
-    struct block *blocks;  /* in the order of placement */
+    struct block *blocks;  /* in placement order */
     struct block **placed; /* by offset */
     uint32_t count, n_placed;
 };
@@ -31,7 +30,7 @@ static size_t span(const struct block *b) {
     return (size_t)b->last - b->first + 1;
 }
 
-/* Ties end in the buffer's number, so that the result does not depend on the sort. */
+/* The buffer's number breaks ties, so that the result does not depend on the sort. */
 #define ORDER(x, y) \
     if ((x) != (y)) return (x) < (y) ? -1 : 1
 
@@ -68,7 +67,7 @@ static int by_area(const void *pa, const void *pb) {
     return 0;
 }
 
-/* First what lives where it is tightest. */
+/* Buffers that are live at the tightest steps first. */
 static int by_pressure(const void *pa, const void *pb) {
     const struct block *a = pa, *b = pb;
     ORDER(b->pressure, a->pressure);
@@ -79,7 +78,7 @@ static bool overlap_in_time(const struct block *a, const struct block *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* The gap between those placed before that live at the same time: the smallest that fits, or the lowest. */
+/* The offset of a gap between the placed blocks that live at the same time: best fit, or lowest fit. */
 static size_t find_gap(const struct planner *planner, const struct block *block, bool best_fit) {
     size_t end = 0, best = SIZE_MAX, best_size = SIZE_MAX;
     for (uint32_t i = 0; i < planner->n_placed; i++) {
@@ -98,14 +97,14 @@ static size_t find_gap(const struct planner *planner, const struct block *block,
     return best != SIZE_MAX ? best : end;
 }
 
-/* Places all blocks in their order; returns the bytes needed. Sums cannot overflow: the caller checked the total. */
+/* Places all blocks in order; returns the bytes needed. Sums cannot overflow: make_blocks has checked the total. */
 static size_t place_all(struct planner *planner, bool best_fit) {
     size_t total = 0;
     planner->n_placed = 0;
     for (uint32_t i = 0; i < planner->count; i++) {
         struct block *block = &planner->blocks[i];
         block->offset = find_gap(planner, block, best_fit);
-        if (block->size == 0) continue; /* in nobody's way */
+        if (block->size == 0) continue; /* takes no space */
         if (block->offset + block->size > total) total = block->offset + block->size;
         uint32_t at = planner->n_placed++;
         for (; at > 0 && planner->placed[at - 1]->offset > block->offset; at--)
@@ -131,14 +130,15 @@ static size_t try_orders(struct planner *planner, size_t enough, size_t *out_off
 
 /* ---- The lower bound --------------------------------------------------------------------------------------------- */
 
-/* Live sums at the steps 0 … n_steps-1, by differences. */
+/* Prefix sums of differences give the live bytes at each of the steps 0 … n_steps-1; returns the largest. Without
+ * `blocks`, it counts each lifetime's floor. */
 static size_t live_sums(const struct ig_lifetime *lifetimes, const struct block *blocks, uint32_t count,
                         uint32_t n_steps, size_t *sums) {
     memset(sums, 0, ((size_t)n_steps + 1) * sizeof *sums);
     for (uint32_t i = 0; i < count; i++) {
         size_t size = blocks ? blocks[i].size : lifetimes[i].floor;
         sums[lifetimes[i].first] += size;
-        sums[lifetimes[i].last + 1] -= size; /* wraps, and wraps back in the running sum */
+        sums[lifetimes[i].last + 1] -= size; /* unsigned wrap-around, which the running sum undoes */
     }
     size_t largest = 0;
     for (uint32_t step = 0; step < n_steps; step++) {
@@ -156,7 +156,7 @@ static void measure_pressure(struct block *blocks, uint32_t count, const size_t 
     }
 }
 
-/* ---- All together ------------------------------------------------------------------------------------------------- */
+/* ---- Planning ---------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status make_blocks(const struct ig_lifetime *lifetimes, uint32_t count, struct block *blocks,
                                      uint32_t *out_steps, struct ingot_error *error) {
@@ -175,7 +175,7 @@ static enum ingot_status make_blocks(const struct ig_lifetime *lifetimes, uint32
     return INGOT_OK;
 }
 
-/* blocks, then placed, then sums, in one piece. */
+/* `memory` holds the blocks, then `placed`, then the sums. */
 static enum ingot_status plan_in(void *memory, uint32_t n_steps, const struct ig_lifetime *lifetimes, uint32_t count,
                                  size_t *out_offsets, size_t *out_total, size_t *out_lower_bound,
                                  struct ingot_error *error) {

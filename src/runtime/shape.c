@@ -92,7 +92,7 @@ enum ingot_status ig_shape_read_symbols(const struct ig_plan *plan, const struct
 
 /* ---- The program ------------------------------------------------------------------------------------------------- */
 
-/* Division rounds down, the remainder has the divisor's sign. False where there is no result. */
+/* Division rounds down; the remainder has the sign of the divisor. False if there is no result. */
 static bool divide(int64_t a, int64_t b, int64_t *out_quotient, int64_t *out_remainder) {
     if (b == 0 || (a == INT64_MIN && b == -1)) return false;
     int64_t quotient = a / b, remainder = a % b;

@@ -5,7 +5,8 @@
 
 #include "base/memory.h"
 
-/* A piece is on its way for about as long as the next is copied; more pieces than needed cost a call each. */
+/* The device copies a piece in about the time that the host stages the next; smaller ones would only cost more
+ * calls. */
 #define PIECE ((size_t)1 << 20)
 #define ALIGNMENT 64
 
@@ -43,12 +44,12 @@ void ig_transfer_deinit(struct ig_transfer *transfer) {
         device->api->release_host(device, transfer->pinned_outputs, transfer->pinned_outputs_size);
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 /*
- * The first time it gets just what is needed; when it must grow again, half as much more, since shapes that grew twice (a
- * sequence that gets longer with every run) will grow again, and on the CPU pages that are never touched cost nothing.
- * Given back first, so that both need not fit.
+ * The first allocation has the exact size; later ones grow by half at least, since shapes that grew twice (a sequence
+ * that gets longer with every run) will grow again, and on the CPU untouched pages cost nothing. Releases the old
+ * memory first, so that both need not fit.
  */
 enum ingot_status ig_device_grow(struct ig_device *device, bool pinned, size_t needed, void **memory, size_t *size,
                                  struct ingot_error *error) {
@@ -76,12 +77,12 @@ static enum ingot_status grow(struct ig_transfer *transfer, bool pinned, size_t 
     return status;
 }
 
-/* Aligned, whatever it has grown to. */
+/* Offset of the second half, aligned for any size. */
 static size_t half_of(size_t size) {
     return size / 2 / ALIGNMENT * ALIGNMENT;
 }
 
-/* Helpers copy what is large between the caller's memory and pinned memory, and nothing else. */
+/* Helper threads copy only large data between the caller's memory and pinned memory. */
 static bool wants_copier(const struct ig_transfer_sizes *sizes) {
     return sizes->inputs_beside || sizes->outputs_in_parts;
 }
@@ -111,7 +112,7 @@ static enum ingot_status reserve_away(struct ig_transfer *transfer, struct ingot
     return INGOT_OK;
 }
 
-/* Streams, events and threads for what is large. */
+/* Creates the streams, events and threads of large transfers. */
 static enum ingot_status reserve_means(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                        struct ingot_error *error) {
     struct ig_device *device = transfer->device;
@@ -150,9 +151,9 @@ size_t ig_transfer_bytes(const struct ig_transfer *transfer) {
            transfer->pinned_inputs_size + transfer->pinned_outputs_size;
 }
 
-/* ---- Inputs ------------------------------------------------------------------------------------------------------------- */
+/* ---- Inputs ------------------------------------------------------------------------------------------------------ */
 
-/* The first half wherever it is free: then the device's addresses stay the same. */
+/* Prefers the first half, so that the device's addresses stay the same. */
 void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy) {
     transfer->half = busy && !transfer->half;
 }
@@ -187,7 +188,7 @@ static enum ingot_status send_pieces(struct ig_transfer *transfer, const struct 
     return send(transfer, sizes, stream, error);
 }
 
-/* What fails to be sent is copied to its end all the same: helpers read the caller's memory until then. */
+/* If sending fails, the host copy completes all the same: helpers read the caller's memory until then. */
 static enum ingot_status put_large(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                    struct ig_stream *stream, size_t place, const void *data, size_t bytes,
                                    struct ingot_error *error) {
@@ -232,14 +233,14 @@ void ig_transfer_settle(struct ig_transfer *transfer) {
     if (transfer->beside) (void)transfer->device->api->stream_wait(transfer->device, transfer->beside, &ignored);
 }
 
-/* ---- Results ------------------------------------------------------------------------------------------------------------ */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 char *ig_transfer_output(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place) {
     if (!sizes->outputs_beside) return transfer->outputs + place;
     return transfer->outputs_twice + place + (transfer->half ? half_of(transfer->outputs_twice_size) : 0);
 }
 
-/* A run whose results leave on the same stream comes into the way only of those that leave from the same half. */
+/* If this run's results leave on `away` too, it must wait only for those that leave from the same half. */
 enum ingot_status ig_transfer_follow(struct ig_transfer *transfer, struct ig_stream *stream, bool all,
                                      struct ingot_error *error) {
     struct ig_device *device = transfer->device;
@@ -314,7 +315,7 @@ enum ingot_status ig_transfer_deliver(struct ig_transfer *transfer, size_t place
         size_t at = place + done, part = transfer->part_bytes;
         now = bytes - done;
         if (part) {
-            size_t left = part - at % part; /* of the part that it lies in */
+            size_t left = part - at % part; /* in this part */
             IG_TRY(device->api->event_sync(device, transfer->parts[at / part], error));
             if (now > left) now = left;
         }

@@ -9,7 +9,7 @@
 
 #define LINE 64
 
-/* ---- Scalars of control flow ---------------------------------------------------------------------------------------- */
+/* ---- Scalars of control flow ------------------------------------------------------------------------------------- */
 
 static enum ingot_status read_scalar(struct ig_walk *walk, const void *address, void *out, size_t size,
                                      struct ingot_error *error) {
@@ -20,7 +20,8 @@ static enum ingot_status read_scalar(struct ig_walk *walk, const void *address, 
     return INGOT_OK;
 }
 
-/* Between two of these the stream is waited for: a loop reads its condition after every iteration. */
+/* Reuses one pinned cell: the stream is waited for between two writes, since a loop reads its condition after every
+ * iteration. */
 static enum ingot_status write_scalar(struct ig_walk *walk, void *address, const void *value, size_t size,
                                       struct ingot_error *error) {
     char *pinned = (char *)walk->scalars + LINE;
@@ -35,7 +36,7 @@ static enum ingot_status read_bool(struct ig_walk *walk, const void *address, bo
     return INGOT_OK;
 }
 
-/* ---- IF --------------------------------------------------------------------------------------------------------------- */
+/* ---- IF ---------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status run_if(struct ig_walk *walk, struct ig_frame_step *step, struct ingot_error *error) {
     bool condition;
@@ -45,12 +46,12 @@ static enum ingot_status run_if(struct ig_walk *walk, struct ig_frame_step *step
     return ig_frame_run(walk, step->body[branch], error);
 }
 
-/* ---- LOOP ------------------------------------------------------------------------------------------------------------- */
+/* ---- LOOP -------------------------------------------------------------------------------------------------------- */
 
-/* Where a loop stands. */
+/* State of a running loop. */
 struct loop {
     struct ig_walk *walk;
-    struct ig_frame *outer; /* the frame that the step is in */
+    struct ig_frame *outer; /* the frame of the LOOP step */
     struct ig_frame_step *step;
     int64_t iteration, trip;
     bool go;
@@ -60,7 +61,7 @@ static uint32_t count_scanned(const struct loop *loop) {
     return loop->step->body[0]->sub->n_outputs - 1 - loop->step->plan->n_carried;
 }
 
-/* Scanned output k of the step: the bytes of one slice, and of the buffer that they are stacked in. */
+/* Bytes of one slice of scanned output k, and of the buffer that its slices are stacked in. */
 static size_t slice_bytes(const struct loop *loop, uint32_t k) {
     return loop->step->body[0]->outputs[1 + loop->step->plan->n_carried + k].bytes;
 }
@@ -70,7 +71,7 @@ static size_t stack_bytes(const struct loop *loop, uint32_t k) {
     return loop->outer->bytes[ig_plan_operand(loop->walk->plan, p, p->n_operands - count_scanned(loop) + k)];
 }
 
-/* The bytes of what is stacked are fixed by the shapes, but how often a loop runs is known only now. */
+/* The shapes fix the size of stacked outputs, but the number of iterations is known only at run time. */
 static enum ingot_status check_room(const struct loop *loop, struct ingot_error *error) {
     for (uint32_t k = 0; k < count_scanned(loop); k++) {
         size_t slice = slice_bytes(loop, k), room = stack_bytes(loop, k);
@@ -105,7 +106,7 @@ static enum ingot_status begin_loop(struct loop *loop, struct ingot_error *error
     loop->go = true;
     if (operands[0]) IG_TRY(read_scalar(walk, operands[0], &loop->trip, sizeof loop->trip, error));
     if (operands[1]) IG_TRY(read_bool(walk, operands[1], &loop->go, error));
-    IG_TRY(write_scalar(walk, work_of(loop) + IG_LOOP_CONDITION_IN, &yes, 1, error)); /* it only runs while true */
+    IG_TRY(write_scalar(walk, work_of(loop) + IG_LOOP_CONDITION_IN, &yes, 1, error)); /* it runs only while true */
     return walk->device->api->stream_wait(walk->device, walk->stream, error);
 }
 
@@ -120,7 +121,8 @@ static enum ingot_status iterate(struct loop *loop, struct ingot_error *error) {
     return INGOT_OK;
 }
 
-/* What ended in another buffer than the final one, which it has after one iteration, is copied there. */
+/* A carried value is in its final buffer after one iteration and then alternates; one that ended elsewhere is copied
+ * there. */
 static enum ingot_status end_loop(struct loop *loop, struct ingot_error *error) {
     struct ig_device *device = loop->walk->device;
     for (uint32_t i = 0; i < loop->step->plan->n_carried; i++) {
@@ -142,7 +144,7 @@ static enum ingot_status run_loop(struct ig_walk *walk, struct ig_frame *outer, 
     return end_loop(&loop, error);
 }
 
-/* ---- Steps -------------------------------------------------------------------------------------------------------------- */
+/* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status run_control(struct ig_walk *walk, struct ig_frame *frame, struct ig_frame_step *step,
                                      struct ingot_error *error) {
@@ -168,7 +170,7 @@ static void count_time(struct ig_walk *walk, const struct ig_frame_step *step, u
     walk->total += nanoseconds;
 }
 
-/* By the host's clock. A step of control flow counts its own time, without that of the steps within. */
+/* Measures by the host's clock. A step of control flow counts its own time, without its inner steps. */
 static enum ingot_status time_by_host(struct ig_walk *walk, struct ig_frame *frame, struct ig_frame_step *step,
                                       bool control, struct ingot_error *error) {
     uint64_t begin = now(), before = walk->total;
@@ -179,7 +181,7 @@ static enum ingot_status time_by_host(struct ig_walk *walk, struct ig_frame *fra
     return INGOT_OK;
 }
 
-/* By the device's clock: an event between each two steps, so that the device need not wait for the host. */
+/* Measures by the device's clock: events between the steps, so that the device need not wait for the host. */
 static enum ingot_status time_by_device(struct ig_walk *walk, const struct ig_frame_step *steps, uint32_t count,
                                         struct ingot_error *error) {
     struct ig_device *device = walk->device;

@@ -5,24 +5,24 @@
 
 #include "base/memory.h"
 
-/* Of pinned memory, which there is twice: the file is read into one while the other is on its way. */
+/* Size of a staging buffer. There are two in pinned memory: the host fills one while the other is in flight. */
 #define PIECE ((size_t)4 << 20)
 
 struct ig_weights {
     int ordinal;
-    struct ig_device *device; /* its own, since contexts' devices come and go */
+    struct ig_device *device; /* owned, since the devices of contexts come and go */
     void *memory;
     size_t size;
     struct ig_weights *next;
 };
 
-/* ---- Bringing them there ------------------------------------------------------------------------------------------------ */
+/* ---- Upload ------------------------------------------------------------------------------------------------------ */
 
 struct upload {
     struct ig_device *device;
     struct ig_stream *stream;
     struct ig_event *sent[2];
-    char *pinned; /* twice a piece */
+    char *pinned; /* two pieces */
     size_t piece;
 };
 
@@ -55,7 +55,8 @@ static enum ingot_status send_pieces(struct upload *upload, char *to, const unsi
 static void end_upload(struct upload *upload) {
     struct ig_device *device = upload->device;
     struct ingot_error ignored;
-    if (upload->stream) (void)device->api->stream_wait(device, upload->stream, &ignored); /* before its memory goes */
+    /* before its memory is freed */
+    if (upload->stream) (void)device->api->stream_wait(device, upload->stream, &ignored);
     if (upload->pinned) device->api->release_host(device, upload->pinned, 2 * upload->piece);
     for (int i = 0; i < 2; i++)
         device->api->event_destroy(device, upload->sent[i]);
@@ -73,7 +74,7 @@ static enum ingot_status bring(struct ig_device *device, void *to, const unsigne
     return status;
 }
 
-/* ---- The store ------------------------------------------------------------------------------------------------------------ */
+/* ---- The store --------------------------------------------------------------------------------------------------- */
 
 void ig_weight_store_init(struct ig_weight_store *store, const struct ig_engine_file *file,
                           const struct ingot_allocator *allocator) {
@@ -101,7 +102,7 @@ static enum ingot_status fill(const struct ig_weight_store *store, struct ig_wei
     const struct ig_engine_file *file = store->file;
     IG_TRY(open(weights->ordinal, store->allocator, &weights->device, error));
     struct ig_device *device = weights->device;
-    weights->size = file->weights_size ? file->weights_size : 64; /* an address in any case */
+    weights->size = file->weights_size ? file->weights_size : 64; /* never 0, so that there is an address */
     enum ingot_status status = device->api->allocate(device, weights->size, &weights->memory, error);
     if (status != INGOT_OK) {
         ig_error_prefix(error, "weights of %zu bytes", file->weights_size);
