@@ -12,7 +12,7 @@
 
 #include "pass/passes.h"
 
-enum { MOST_DEPTH = 128 }; /* elements of a head */
+enum { MOST_DEPTH = 128 }; /* elements per head */
 
 struct attends {
     struct ig_graph *g;
@@ -23,7 +23,8 @@ static bool known(const struct attends *s, ig_dim d, int64_t *out) {
     return ig_dim_is_const(s->g->dims, d, out);
 }
 
-/* The axis of a reshape's operand along which a step is a step along `axis` of its result; -1: there is none. */
+/* The operand's axis of which the result's `axis` is the innermost part, so that a step along either moves equally far
+ * in memory; -1: none. */
 static int axis_before_reshape(const struct attends *s, const struct ig_type *from, const struct ig_type *to,
                                int axis) {
     struct ig_dims *dims = s->g->dims;
@@ -51,7 +52,7 @@ static int axis_before(const struct attends *s, const struct ig_node *view, int 
     }
 }
 
-/* True where neighbours along the axis are neighbours in memory. */
+/* Are elements adjacent along the axis adjacent in memory? Looks through views down to the stored value. */
 static bool is_innermost(const struct attends *s, ig_value v, int axis) {
     for (;;) {
         const struct ig_node *n = ig_info(s->g, v)->is_const ? NULL : ig_def(s->g, v);
@@ -62,7 +63,8 @@ static bool is_innermost(const struct attends *s, ig_value v, int axis) {
     }
 }
 
-/* An operand whose axis (counted from the last) is the depth of a head. */
+/* Can the kernel copy this operand: is the axis (counted from the last) a head's depth, contiguous and made of whole
+ * 16-byte pieces? */
 static bool is_heads(const struct attends *s, ig_value v, int from_last, enum ingot_dtype dtype) {
     const struct ig_type *type = ig_type_of(s->g, v);
     int axis = type->rank - 1 - from_last;
@@ -76,7 +78,7 @@ static bool is_plain_product(const struct attends *s, const struct ig_node *n) {
     return ig_attr_int(s->g, n, IG_ATTR_packed) == 0 && ig_attr_int(s->g, n, IG_ATTR_acc) == INGOT_F32;
 }
 
-/* The weights are not repeated along the batch, nor are their rows. */
+/* Have the softmax's results the rows and batches of the product, so that none is broadcast? */
 static bool same_rows(const struct ig_type *weights, const struct ig_type *out) {
     if (weights->rank != out->rank) return false;
     for (int i = 0; i < out->rank - 1; i++) {
@@ -96,7 +98,7 @@ static bool pays(const struct attends *s, const struct ig_attend *a) {
            is_heads(s, product->in[1], 0, dtype);
 }
 
-/* True where an attention found before ends in what is the scores of this one. */
+/* Does an attention found earlier end inside this one? */
 static bool overlaps(const struct ig_attend *const *found, const struct ig_attend *a) {
     for (uint32_t i = 0; i < a->nodes.count; i++) {
         if (found[a->nodes.at[i]]) return true;

@@ -6,7 +6,7 @@
 #include "pass/canonical.h"
 #include "pass/view.h"
 
-/* Drops a bound that holds anyway. NaN passes through min and max, and stays where one of them goes. */
+/* Drops a bound that always holds. NaN needs no care: min and max propagate it. */
 ig_value ig_canonical_clamp(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     double c, inner, lo, hi;
@@ -31,7 +31,7 @@ ig_value ig_canonical_where(struct ig_rewriter *rw, const struct ig_node *n, con
     return IG_NO_VALUE;
 }
 
-/* Flags that are known and all equal. */
+/* Matches a constant whose elements are all the same flag. */
 static bool match_flag(struct ig_graph *g, ig_value v, double *out_flag) {
     enum { CAPACITY = 4096 };
     int count, at = 0;
@@ -57,7 +57,7 @@ ig_value ig_canonical_logic(struct ig_rewriter *rw, const struct ig_node *n, con
     return IG_NO_VALUE;
 }
 
-/* Comparisons that the operands' bounds decide. Of integers only: NaN compares false. */
+/* Decides comparisons by the operands' bounds. Integers only: floats may be NaN, which compares false. */
 ig_value ig_canonical_compare(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     double a_lo, a_hi, b_lo, b_hi;
@@ -71,7 +71,7 @@ ig_value ig_canonical_compare(struct ig_rewriter *rw, const struct ig_node *n, c
     return IG_NO_VALUE;
 }
 
-/* How many bits of integers a type holds exactly, sign aside. */
+/* The width in bits, sign excluded, of the integers that a type represents exactly. */
 static int exact_bits(enum ingot_dtype dtype) {
     switch (dtype) {
     case INGOT_BOOL: return 1;
@@ -91,7 +91,7 @@ static int exact_bits(enum ingot_dtype dtype) {
     }
 }
 
-/* Every value of `from` is a value of `to`. */
+/* Does `to` represent every value of `from`? */
 static bool is_lossless(enum ingot_dtype from, enum ingot_dtype to) {
     if (from == to || from == INGOT_BOOL) return true;
     if (to == INGOT_BOOL) return false;
@@ -101,7 +101,7 @@ static bool is_lossless(enum ingot_dtype from, enum ingot_dtype to) {
         if (to == INGOT_F64) return true;
         return to == INGOT_F32 && (from == INGOT_F16 || from == INGOT_BF16);
     }
-    if (to == INGOT_F16) return exact_bits(from) <= 11; /* 2^16 and more would overflow, but so would the bits */
+    if (to == INGOT_F16) return exact_bits(from) <= 11; /* this also excludes what would overflow, from 2^16 on */
     bool signs = !ig_dtype_is_signed(from) || to_float || ig_dtype_is_signed(to);
     return signs && exact_bits(from) <= exact_bits(to);
 }

@@ -6,9 +6,9 @@
 #include "pass/canonical.h"
 #include "pass/view.h"
 
-/* ---- Reductions --------------------------------------------------------------------------------------------------- */
+/* ---- Reductions -------------------------------------------------------------------------------------------------- */
 
-/* Axes of size 1 need no reducing; a reduction of a reduction of the same kind is one over both sets of axes. */
+/* Drops axes of size 1, and merges two reductions of the same kind into one over both sets of axes. */
 ig_value ig_canonical_reduce(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     const struct ig_attr *axes = ig_attr(rw->in, n, IG_ATTR_axes);
@@ -38,9 +38,9 @@ ig_value ig_canonical_reduce(struct ig_rewriter *rw, const struct ig_node *n, co
     return count == 0 ? x : ig_build_reduce(g, n->op, x, left, count);
 }
 
-/* ---- Contractions ------------------------------------------------------------------------------------------------- */
+/* ---- Contractions ------------------------------------------------------------------------------------------------ */
 
-/* A second operand without batches has rank 2: only such weights can be packed. */
+/* Reshapes a second operand whose batch axes all have size 1 to rank 2: only such weights can be packed. */
 ig_value ig_canonical_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     struct ig_type a = *ig_type_of(g, in[0]), b = *ig_type_of(g, in[1]);
@@ -52,7 +52,7 @@ ig_value ig_canonical_matmul(struct ig_rewriter *rw, const struct ig_node *n, co
     return ig_build_matmul(g, in[0], flat, (enum ingot_dtype)ig_attr_int(rw->in, n, IG_ATTR_acc));
 }
 
-/* A pad with zeros of the spatial axes before a convolution is its own padding. */
+/* Folds a zero pad of the spatial axes into the padding of the convolution that follows. */
 ig_value ig_canonical_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     const struct ig_node *pad = ig_def_op(g, in[0], IG_OP_pad);
@@ -82,9 +82,9 @@ ig_value ig_canonical_conv(struct ig_rewriter *rw, const struct ig_node *n, cons
     return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
 }
 
-/* ---- Windows ------------------------------------------------------------------------------------------------------ */
+/* ---- Windows ----------------------------------------------------------------------------------------------------- */
 
-/* A window over the whole of every spatial axis is a reduction. */
+/* Rewrites pooling with a single window over all spatial axes as a reduction. */
 ig_value ig_canonical_pool(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     struct ig_type type = *ig_type_of(g, in[0]);

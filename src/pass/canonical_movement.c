@@ -30,7 +30,7 @@ ig_value ig_canonical_broadcast(struct ig_rewriter *rw, const struct ig_node *n,
     return x == in[0] ? IG_NO_VALUE : ig_build_broadcast(g, x, dims->dims, dims->count);
 }
 
-/* ---- Slices ------------------------------------------------------------------------------------------------------- */
+/* ---- Slices ------------------------------------------------------------------------------------------------------ */
 
 /* A slice's three attributes. */
 struct cut {
@@ -64,7 +64,7 @@ static ig_value slice_of_slice(struct ig_graph *g, const struct cut *outer, cons
     return ig_build_slice(g, below->in[0], starts, outer->sizes, steps);
 }
 
-/* The axis where the slice does not take everything in order; -1: none, -2: several. */
+/* The only axis that the slice does not take whole and in order; -1: none, -2: several. */
 static int sliced_axis(const struct ig_graph *g, const struct cut *c, const struct ig_type *type) {
     int axis = -1;
     for (int i = 0; i < c->rank; i++) {
@@ -103,9 +103,9 @@ ig_value ig_canonical_slice(struct ig_rewriter *rw, const struct ig_node *n, con
     return below ? slice_of_concat(g, &c, below) : IG_NO_VALUE;
 }
 
-/* ---- Concatenations ----------------------------------------------------------------------------------------------- */
+/* ---- Concatenations ---------------------------------------------------------------------------------------------- */
 
-/* True where b continues a: two slices of one value that differ only in where they lie along axis. */
+/* Are a and b slices of one value that differ only along `axis`, where b begins at the end of a? */
 static bool continues(struct ig_graph *g, ig_value a, ig_value b, int axis, struct cut *out_a, struct cut *out_b) {
     const struct ig_node *x = ig_def_op(g, a, IG_OP_slice), *y = ig_def_op(g, b, IG_OP_slice);
     if (!x || !y || x->in[0] != y->in[0]) return false;
@@ -129,7 +129,8 @@ static ig_value join_slices(struct ig_graph *g, ig_value a, const struct cut *fi
     return ig_build_slice(g, source, first->starts, sizes, first->steps);
 }
 
-/* Adds a part: nothing where it is empty, its own parts where it is a concatenation that nobody else reads. */
+/* The operands of a concatenation being rebuilt. add_part drops empty ones, joins adjacent slices, and with `flatten`
+ * replaces a concatenation by its operands. */
 struct parts {
     struct ig_graph *g;
     int axis;
@@ -165,16 +166,16 @@ ig_value ig_canonical_concat(struct ig_rewriter *rw, const struct ig_node *n, co
     return p.list.count == 1 ? p.list.at[0] : ig_build_concat(rw->out, p.list.at, (int)p.list.count, p.axis);
 }
 
-/* ---- Gathers ------------------------------------------------------------------------------------------------------ */
+/* ---- Gathers ----------------------------------------------------------------------------------------------------- */
 
-/* True where elements first, first + step, …, count of them, all lie within an axis of that size for certain. */
+/* Do the indices first, first + step, … (count of them) provably lie within an axis of that size? */
 static bool within(const struct ig_dims *dims, ig_dim size, int64_t first, int64_t step, int count) {
     int64_t lo, hi;
     ig_dim_range(dims, size, &lo, &hi);
     return first >= 0 && first < lo && first + (count - 1) * step < lo;
 }
 
-/* A gather along an axis of size 1 has one element to choose from. */
+/* A gather along an axis of size 1 always takes its only element: a reshape and a broadcast. */
 static ig_value gather_only_one(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, int axis) {
     struct ig_graph *g = rw->out;
     struct ig_type type = *ig_type_of(g, in[0]), result = *ig_type_of(rw->in, n->out);
@@ -213,7 +214,8 @@ ig_value ig_canonical_gather(struct ig_rewriter *rw, const struct ig_node *n, co
     return index_rank == 0 ? ig_build_squeeze(g, v, &axis, 1) : v;
 }
 
-/* A gather of each element from its own place, as exporters write masks, is the data with other axes between its own. */
+/* A gather_nd whose indices count along axes of the result, as exporters write masks, only inserts axes: a reshape and
+ * a broadcast. */
 ig_value ig_canonical_gather_nd(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     struct ig_type data = *ig_type_of(g, in[0]), result = *ig_type_of(rw->in, n->out);
@@ -226,7 +228,7 @@ ig_value ig_canonical_gather_nd(struct ig_rewriter *rw, const struct ig_node *n,
         dims[i] = ig_dim_const(g->dims, 1);
     for (int i = 0; i < data.rank; i++) {
         if (!ig_dim_is(g->dims, ig_type_of(g, tuple->in[i])->dim[last], 1)) return IG_NO_VALUE;
-        if (ig_dim_is(g->dims, data.dim[i], 1)) continue; /* there is one place */
+        if (ig_dim_is(g->dims, data.dim[i], 1)) continue; /* only one index is possible */
         int axis = ig_counted_axis(g, tuple->in[i]);
         if (axis <= before || axis >= last || result.dim[axis] != data.dim[i]) return IG_NO_VALUE;
         dims[axis] = data.dim[i];
@@ -235,7 +237,7 @@ ig_value ig_canonical_gather_nd(struct ig_rewriter *rw, const struct ig_node *n,
     return ig_build_broadcast(g, ig_view_reshape(g, in[0], dims, result.rank), result.dim, result.rank);
 }
 
-/* ---- Pads --------------------------------------------------------------------------------------------------------- */
+/* ---- Pads -------------------------------------------------------------------------------------------------------- */
 
 ig_value ig_canonical_pad(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     const struct ig_attr *before = ig_attr(rw->in, n, IG_ATTR_before), *after = ig_attr(rw->in, n, IG_ATTR_after);

@@ -52,8 +52,8 @@ static const ig_rule rules[IG_OP_COUNT] = {
     [IG_OP_pool_sum] = ig_canonical_pool,
 };
 
-/* An operand of an elementwise node without the broadcast before it, and a constant of one element as a scalar: what is
- * the same along an axis is computed once, and the result broadcast. */
+/* Strips broadcasts off an operand of an elementwise node, so that the node computes equal elements once and its result
+ * is broadcast; turns a one-element constant into a scalar. */
 static ig_value plain_operand(struct ig_graph *g, ig_value v) {
     const struct ig_node *wide;
     while ((wide = ig_def_op(g, v, IG_OP_broadcast)))
@@ -63,7 +63,7 @@ static ig_value plain_operand(struct ig_graph *g, ig_value v) {
     return single ? ig_view_reshape(g, v, type.dim, 0) : v;
 }
 
-/* Returns true where an operand changed. */
+/* Returns true if an operand changed. */
 static bool plain_operands(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_in) {
     bool changed = false;
     for (uint32_t i = 0; i < n->n_in; i++) {

@@ -21,7 +21,7 @@ static bool is_commutative(enum ig_op op) {
     case IG_OP_bitor:
     case IG_OP_bitxor:
     case IG_OP_eq: return true;
-    default: return false; /* min and max choose between zeros of two signs by position */
+    default: return false; /* not min and max: of two zeros of different sign they pick by position */
     }
 }
 

@@ -16,10 +16,10 @@
 #include "pass/passes.h"
 #include "pass/view.h"
 
-/* ---- Constants by channel ----------------------------------------------------------------------------------------- */
+/* ---- Constants by channel ---------------------------------------------------------------------------------------- */
 
-/* c as [channels] or, where it has one element, as a scalar; IG_NO_VALUE where it is no constant along that axis of a
- * value of the given rank only. */
+/* c as [channels], or as a scalar if it has one element. IG_NO_VALUE unless c is constant and, as an operand of that
+ * rank, varies along `axis` only. */
 static ig_value channel_constant(struct ig_graph *g, ig_value c, int rank, int axis, ig_dim channels) {
     struct ig_type type = *ig_type_of(g, c);
     if (!ig_info(g, c)->is_const || type.rank > rank) return IG_NO_VALUE;
@@ -40,9 +40,9 @@ static ig_value along_axis(struct ig_graph *g, ig_value c, int rank, int axis) {
     return ig_view_reshape(g, c, dims, rank);
 }
 
-/* ---- Convolutions ------------------------------------------------------------------------------------------------- */
+/* ---- Convolutions ------------------------------------------------------------------------------------------------ */
 
-/* A convolution of the new graph, to be built again with other weights. */
+/* A convolution of the new graph, to be rebuilt with other weights. */
 struct conv {
     const struct ig_attr *attrs;
     ig_value x, w, bias; /* bias may be IG_NO_VALUE */
@@ -93,7 +93,7 @@ static ig_value shift_conv(struct ig_graph *g, struct conv c, ig_value summand) 
     return s == IG_NO_VALUE ? IG_NO_VALUE : add_bias(g, c, s);
 }
 
-/* ---- Before a convolution ----------------------------------------------------------------------------------------- */
+/* ---- Before a convolution ---------------------------------------------------------------------------------------- */
 
 static bool is_unpadded(const struct ig_graph *g, const struct ig_node *conv) {
     const struct ig_attr *before = ig_attr(g, conv, IG_ATTR_before), *after = ig_attr(g, conv, IG_ATTR_after);
@@ -103,8 +103,8 @@ static bool is_unpadded(const struct ig_graph *g, const struct ig_node *conv) {
     return true;
 }
 
-/* conv(x * f): every weight reads one input channel, so the factor can be the weight's. Zero padding stays zero. With
- * one group the channels are axis 1 of the weights, in the depthwise case axis 0. */
+/* conv(x * f): each weight applies to one input channel, so it can absorb the factor; zero padding stays zero. Input
+ * channels are axis 1 of the weights with one group, and axis 0 of depthwise ones. */
 static ig_value scale_input(struct ig_graph *g, struct conv c, ig_value x, ig_value factor, bool depthwise) {
     struct ig_type type = *ig_type_of(g, c.x);
     ig_value f = channel_constant(g, factor, c.rank, c.channel_axis, type.dim[c.channel_axis]);
@@ -128,7 +128,8 @@ static ig_value shift_input(struct ig_graph *g, struct conv c, ig_value x, ig_va
     return add_bias(g, c, ig_view_reshape(g, sum, &c.channels, 1));
 }
 
-/* The old convolution n, reading in[], with what stands before it taken in; IG_NO_VALUE where nothing can be. */
+/* Rebuilds the old convolution n on in[] with the scale or shift before it folded in; IG_NO_VALUE if there is none that
+ * can be. */
 static ig_value fold_before_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     struct conv c;
@@ -147,9 +148,9 @@ static ig_value fold_before_conv(struct ig_rewriter *rw, const struct ig_node *n
     return is_unpadded(rw->in, n) ? shift_input(g, c, x, constant, depthwise) : IG_NO_VALUE;
 }
 
-/* ---- Products and chains ------------------------------------------------------------------------------------------ */
+/* ---- Products and chains ----------------------------------------------------------------------------------------- */
 
-/* matmul(x, w) * f with w of rank 2: f goes into the columns of w. */
+/* matmul(x, w) * f with w of rank 2: multiplies the columns of w by f. */
 static ig_value scale_matmul(struct ig_graph *g, ig_value v, ig_value factor) {
     const struct ig_node *n = ig_def_op(g, v, IG_OP_matmul);
     if (!n || !ig_info(g, n->in[1])->is_const || ig_attr_int(g, n, IG_ATTR_packed) != 0) return IG_NO_VALUE;
@@ -162,8 +163,8 @@ static ig_value scale_matmul(struct ig_graph *g, ig_value v, ig_value factor) {
     return ig_build_matmul(g, x, ig_map2(g, IG_OP_mul, weights, f), acc);
 }
 
-/* (x + c) * f and (x * c) * f with constants, as x * f + c * f and x * (c * f); x + c + f as x + (c + f). Of the
- * first only where x can take the factor in. */
+/* With constants c and f: x * c * f becomes x * (c * f), x + c + f becomes x + (c + f), and (x + c) * f becomes x * f +
+ * c * f. The last only if x is a product whose weights absorb f. */
 static ig_value fold_chain(struct ig_graph *g, enum ig_op op, ig_value v, ig_value constant, bool deeper) {
     const struct ig_node *n = ig_def(g, v);
     if (!n || (n->op != IG_OP_mul && n->op != IG_OP_add) || !ig_info(g, n->in[1])->is_const) return IG_NO_VALUE;
@@ -177,13 +178,14 @@ static ig_value fold_chain(struct ig_graph *g, enum ig_op op, ig_value v, ig_val
     return ig_map2(g, IG_OP_add, scaled, ig_map2(g, IG_OP_mul, inner, constant));
 }
 
-/* Whether the sum's other operand is read by the sum alone, in the old graph. */
+/* Is `old` a sum whose first operand nothing else reads? */
 static bool only_use_below(const struct ig_rewriter *rw, ig_value old) {
     const struct ig_node *n = ig_def_op(rw->in, old, IG_OP_add);
     return n && rw->uses[n->in[0]] == 1;
 }
 
-/* x where v is x * scalar, possibly behind a transpose or reshape; *scale is multiplied by the scalar. */
+/* If v is x * scalar, possibly behind a transpose or reshape, multiplies *scale by the scalar and returns x with that
+ * view; otherwise returns v. */
 static ig_value strip_scale(struct ig_graph *g, ig_value v, double *scale) {
     const struct ig_node *view = ig_def(g, v);
     if (!view || ig_info(g, v)->is_const) return v;
@@ -198,7 +200,8 @@ static ig_value strip_scale(struct ig_graph *g, ig_value v, double *scale) {
     return reshaped ? ig_view_reshape(g, x, type.dim, type.rank) : x;
 }
 
-/* matmul(x * s, y * t) = matmul(x, y) * (s * t): one multiplication, where the product has its result in registers. */
+/* matmul(x * s, y * t) = matmul(x, y) * (s * t): one multiplication, in the epilogue, where results are in
+ * registers. */
 static ig_value scale_after_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     double scale = 1;

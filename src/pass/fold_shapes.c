@@ -12,7 +12,7 @@
 
 enum { MAX_ELEMENTS = 4096 };
 
-/* How many elements a value has whose contents are all known; -1 where they are not. */
+/* The number of elements of a value if all of them are known, else -1. */
 static int known_elements(const struct ig_graph *g, const struct ig_value_info *info) {
     int64_t count = 1, dim;
     if (!info->elements) return -1;
@@ -27,7 +27,7 @@ static int known_elements(const struct ig_graph *g, const struct ig_value_info *
     return (int)count;
 }
 
-/* The constant of these numbers, or IG_NO_VALUE where one of them is none. */
+/* A constant of the value's elements, or IG_NO_VALUE if one of them is not a number. */
 static ig_value numbers(struct ig_graph *g, const struct ig_value_info *info, int count) {
     size_t size = ingot_dtype_size(info->type.dtype);
     struct ig_data *data = IG_NEW(g->job, struct ig_data);

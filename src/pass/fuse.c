@@ -25,13 +25,13 @@
 struct fuser {
     struct ig_graph *g;
     const struct ig_pass_options *options;
-    bool join; /* false: a region a node */
+    bool join; /* false: one region per node */
     uint32_t *uses;
-    uint32_t *region_of; /* by node; IG_NO_REGION: a view, a constant, or nothing yet */
-    uint32_t *time_of;   /* by value: the node index of the anchor after which it is ready, plus 1; 0: from the start */
-    bool *stored;        /* by value: some region other than its own reads it */
+    uint32_t *region_of; /* by node; IG_NO_REGION: a view, a constant, or not placed yet */
+    uint32_t *time_of;   /* by value: 1 + index of the anchor after which it is available; 0: from the start */
+    bool *stored;        /* by value: read outside its own region */
     const struct ig_attend **attends; /* by node: the attention of which it is the last product; NULL: none */
-    bool *held_back;                  /* by node: belongs to an attention whose last product is still to come */
+    bool *held_back;                  /* by node: reserved for the region that an attention's last product starts */
     IG_VEC(struct fusing) regions;
 };
 
@@ -40,16 +40,16 @@ struct fusing {
     enum ig_family family;
     ig_node_id anchor;
     uint32_t time;
-    bool open;                  /* takes in what follows */
+    bool open;                  /* may absorb later nodes */
     bool dead;                  /* was merged into another */
     struct ig_type space;       /* the iteration space: the shape of what it computes (of rows: before reduction) */
-    const struct ig_attr *axes; /* ROW */
+    const struct ig_attr *axes; /* ROW: the reduced axes */
     IG_VEC(ig_node_id) nodes;
 };
 
-/* ---- What may be taken in ------------------------------------------------------------------------------------- */
+/* ---- What may join a region ----------------------------------------------------------------------------------- */
 
-/* The shape of a row region's reduced values: 1 along the axes. */
+/* Is this the shape of a row region's reduced values: size 1 along its axes? */
 static bool is_reduced_shape(struct fuser *f, const struct fusing *r, const struct ig_type *type) {
     if (r->family != IG_FAMILY_ROW || type->rank != r->space.rank) return false;
     ig_dim one = ig_dim_const(f->g->dims, 1);
@@ -62,7 +62,7 @@ static bool is_reduced_shape(struct fuser *f, const struct fusing *r, const stru
     return true;
 }
 
-/* Nodes that any reader computes for itself: no memory behind them. */
+/* Nodes that occupy no memory: each reader computes them for itself. */
 static bool is_free(const struct ig_node *n) {
     return n->op == IG_OP_iota || n->op == IG_OP_shape || n->op == IG_OP_constant;
 }
@@ -86,7 +86,7 @@ static bool is_widening(const struct ig_graph *g, const struct ig_node *n) {
     return from == INGOT_F16 || from == INGOT_BF16;
 }
 
-/* The value that lies in memory where v is read through a widening cast that belongs to nobody. */
+/* The value that is read from memory for v: the operand of a widening cast that no region owns, else v itself. */
 static ig_value beneath_widening(const struct fuser *f, ig_value v) {
     ig_node_id id = f->g->values.at[v].node;
     if (id == IG_NO_NODE || f->g->values.at[v].is_const || f->region_of[id] != IG_NO_REGION) return v;
@@ -104,8 +104,7 @@ static uint32_t value_time(const struct fuser *f, ig_value v) {
     return v == IG_NO_VALUE ? 0 : f->time_of[v];
 }
 
-/* True where n, whose result has the shape of region r or of its reduced values, finds all operands in r or ready
- * before it. */
+/* Is every operand of n computed in region r or available before it? The caller has checked the shape of n's result. */
 static bool operands_ready(const struct fuser *f, const struct ig_node *n, uint32_t r) {
     uint32_t time = f->regions.at[r].time;
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -115,7 +114,7 @@ static bool operands_ready(const struct fuser *f, const struct ig_node *n, uint3
     return true;
 }
 
-/* The last region among the producers of n's operands that may take n in; IG_NO_REGION where there is none. */
+/* The latest region among the producers of n's operands that may absorb n, or IG_NO_REGION. */
 static uint32_t joinable_region(struct fuser *f, const struct ig_node *n) {
     const struct ig_type *type = ig_type_of(f->g, n->out);
     uint32_t best = IG_NO_REGION;
@@ -155,7 +154,7 @@ static bool same_axes(const struct ig_attr *a, const struct ig_attr *b) {
     return true;
 }
 
-/* The axes of a reduction as an INTS attribute; argmax has one axis. */
+/* The axes of a reduction as an INTS attribute; argmax and argmin have a single axis. */
 static const struct ig_attr *reduction_axes(struct fuser *f, const struct ig_node *n) {
     if (n->op != IG_OP_argmax && n->op != IG_OP_argmin) return ig_attr(f->g, n, IG_ATTR_axes);
     struct ig_attr *axes = IG_NEW(f->g->job, struct ig_attr);
@@ -164,7 +163,7 @@ static const struct ig_attr *reduction_axes(struct fuser *f, const struct ig_nod
     return axes;
 }
 
-/* A reduction joins the elementwise or row region that computes its operand, or founds a row region. */
+/* A reduction joins the elementwise or row region that computes its operand, or starts a row region. */
 static void place_reduction(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     const struct ig_attr *axes = reduction_axes(f, n);
@@ -195,8 +194,8 @@ static bool all_ones(const struct ig_attr *a) {
     return true;
 }
 
-/* True where every element of the first operand is read once for each column block: matmul and pointwise convolution,
- * so that an elementwise prologue costs no recomputation. */
+/* Is each element of the first operand read once per column block (matmul, pointwise convolution), so that an
+ * elementwise prologue is not recomputed? */
 static bool reads_rows_once(struct fuser *f, const struct ig_node *n) {
     if (n->op == IG_OP_matmul) return true;
     return n->op == IG_OP_conv && ig_attr_int(f->g, n, IG_ATTR_channels_last) &&
@@ -225,8 +224,9 @@ static bool is_for_gpu(const struct fuser *f) {
     return f->options->target && ig_target_is_cuda(f->options->target);
 }
 
-/* Takes the elementwise region that computes a contraction's first operand, and nothing else, into the contraction's. Not
- * for GPUs, where what is copied as it is can be on its way while products are made: that is worth a kernel. */
+/* Absorbs, as a prologue, the elementwise region that computes only this contraction's first operand. Not on GPUs:
+ * there an operand that needs no computation is copied asynchronously while products are made, which is worth a
+ * kernel. */
 static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
     uint32_t p = region_of_value(f, operand);
     if (is_for_gpu(f)) return;
@@ -248,7 +248,7 @@ static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
     }
 }
 
-/* True for recurrences that one kernel can compute side by side. */
+/* Can one kernel compute the two recurrences side by side? */
 static bool are_alike(const struct fuser *f, const struct ig_node *a, const struct ig_node *b) {
     if (a->op != b->op || (a->op != IG_OP_lstm && a->op != IG_OP_gru && a->op != IG_OP_rnn)) return false;
     for (int i = 0; i < 2; i++) {
@@ -258,8 +258,8 @@ static bool are_alike(const struct fuser *f, const struct ig_node *a, const stru
            ig_attr_int(f->g, a, IG_ATTR_linear_before_reset) == ig_attr_int(f->g, b, IG_ATTR_linear_before_reset);
 }
 
-/* The two directions of a layer: a recurrence joins the last one like it, which is put off until then, if nobody has read
- * that one's results yet. */
+/* Joins a recurrence to the latest one, if alike (the two directions of a layer), unless something in between reads
+ * that one's results. The shared region runs at the position of the later one. */
 static bool join_recurrence(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     uint32_t r = f->regions.count;
@@ -295,9 +295,9 @@ static void place_anchor(struct fuser *f, ig_node_id id) {
     enter_region(f, r, id);
 }
 
-/* ---- Views that must be stored ------------------------------------------------------------------------------------ */
+/* ---- Views that must be stored ----------------------------------------------------------------------------------- */
 
-/* The value whose memory a chain of reshapes shares. */
+/* The value whose memory v shares through a chain of reshapes. */
 static ig_value reshape_base(const struct ig_graph *g, ig_value v) {
     const struct ig_node *n;
     while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)))
@@ -305,7 +305,7 @@ static ig_value reshape_base(const struct ig_graph *g, ig_value v) {
     return v;
 }
 
-/* True for readers that take their operands from memory only, as dense tensors. */
+/* Does the node read its operands only from memory, as dense tensors? */
 static bool reads_memory_only(const struct ig_node *n) {
     switch (ig_op_info(n->op)->family) {
     case IG_FAMILY_SCAN:
@@ -317,22 +317,23 @@ static bool reads_memory_only(const struct ig_node *n) {
     }
 }
 
-/* A transpose that moves the innermost axis is slow to read through: more than one reader is worth a copy. */
+/* A transpose that moves the innermost axis is slow to read through: with several readers it is worth materialising. */
 static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
     if (n->op != IG_OP_transpose) return false;
     const struct ig_attr *perm = ig_attr(g, n, IG_ATTR_perm);
     return perm->count > 0 && perm->ints[perm->count - 1] != perm->count - 1;
 }
 
-/* Gathers, pads and the like stop at contractions: their panels want plain addressing. So do convolutions of an image
- * whose channels are not innermost: each of its elements is read once for every position of the kernel. */
+/* Contractions read through these views. Others, such as gathers and pads, are materialised, since panels are filled
+ * with plain addressing; so is a convolution's image whose channels are not innermost (find_stored_views), since each
+ * of its elements is read once per kernel position. */
 static bool contraction_reads_through(const struct ig_node *view) {
     return view->op == IG_OP_reshape || view->op == IG_OP_transpose || view->op == IG_OP_slice ||
            view->op == IG_OP_broadcast;
 }
 
-/* True where the rows of a product's operand, the reshape `v` of the transpose `view`, consist of more than two axes that
- * are apart in memory: a GPU copies rows, or rows of pieces. */
+/* Do the rows of a product's operand (`v`, a reshape of the transpose `view`) consist of more than two separately
+ * strided axes? GPU kernels copy contiguous rows, or rows of contiguous pieces. */
 static bool rows_are_scattered(struct fuser *f, ig_value v, const struct ig_node *view) {
     struct ig_graph *g = f->g;
     if (!is_for_gpu(f) || view->op != IG_OP_transpose) return false;
@@ -348,7 +349,7 @@ static bool rows_are_scattered(struct fuser *f, ig_value v, const struct ig_node
     return axes > 2;
 }
 
-/* Marks the view (or free) nodes that have to be stored, by value. */
+/* By value: views and free nodes that must be materialised. */
 static bool *find_stored_views(struct fuser *f) {
     struct ig_graph *g = f->g;
     bool *stored = IG_NEW_ARRAY(g->job, bool, g->values.count);
@@ -379,10 +380,10 @@ static bool *find_stored_views(struct fuser *f) {
     return stored;
 }
 
-/* ---- The sweep ---------------------------------------------------------------------------------------------------- */
+/* ---- The sweep --------------------------------------------------------------------------------------------------- */
 
-/* True where nobody reads an attention's results but through this transpose of whole rows: they are stored in its order,
- * which is mostly that of the next product's operand. */
+/* Is this transpose the only reader of an attention's results, and does it move whole rows? Then results are stored in
+ * its order, mostly that of the next product's operand. */
 static bool is_order_of_results(struct fuser *f, const struct ig_node *view) {
     if (view->op != IG_OP_transpose || f->uses[view->in[0]] != 1) return false;
     uint32_t r = region_of_value(f, view->in[0]);
@@ -425,7 +426,7 @@ static void place_node(struct fuser *f, ig_node_id id) {
         place_attend(f, f->attends[id]);
         return;
     }
-    /* Where f32 must exist in memory, it is computed with what it is cast from. */
+    /* A widening cast whose f32 result must be stored is placed like any elementwise node. */
     bool read_through = is_widening(f->g, n) && !f->stored[n->out];
     if (is_view(n) || is_free(n) || read_through)
         place_view(f, id);
@@ -439,9 +440,10 @@ static void place_node(struct fuser *f, ig_node_id id) {
         place_anchor(f, id);
 }
 
-/* ---- From assignments to regions ---------------------------------------------------------------------------------- */
+/* ---- From assignments to regions --------------------------------------------------------------------------------- */
 
-/* Walks back from a region's own nodes to what it reads: views are taken in, reshapes of stored values are inputs. */
+/* Walks back from a region's own nodes to its inputs. Views on the way are copied into the region; a reshape of a
+ * stored value is itself an input. */
 struct gathering {
     struct fuser *f;
     struct ig_region *region;
@@ -491,7 +493,7 @@ static int compare_ids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Values that someone outside their own region reads, looking through the views that readers take in. */
+/* Marks the values that nodes outside their own region read. Views belong to no region, so they count as such. */
 static void mark_stored_values(struct fuser *f) {
     struct ig_graph *g = f->g;
     for (uint32_t i = 0; i < g->outputs.count; i++)
@@ -499,7 +501,7 @@ static void mark_stored_values(struct fuser *f) {
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         if (ig_info(g, n->out)->is_const) continue;
-        if (is_widening(g, n) && f->region_of[id] == IG_NO_REGION) continue; /* its readers count */
+        if (is_widening(g, n) && f->region_of[id] == IG_NO_REGION) continue; /* its readers are counted instead */
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
             uint32_t r = region_of_value(f, n->in[i]);

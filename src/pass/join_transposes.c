@@ -8,7 +8,8 @@
 #include "pass/passes.h"
 #include "pass/view.h"
 
-/* Order of the axes of `from` that merge into those of `to` in the order of perm; false where an axis would be split. */
+/* The order of the axes of `from` that merges them into the axes of `to` in the order of perm. False if an axis of
+ * `from` would be split. */
 static bool find_order(struct ig_graph *g, const struct ig_type *from, const struct ig_type *to, const int64_t *perm,
                        int64_t *out_order) {
     struct ig_atoms atoms;
@@ -17,7 +18,7 @@ static bool find_order(struct ig_graph *g, const struct ig_type *from, const str
     for (int i = 0; i < atoms.count; i++)
         if (++parts[atoms.from[i]] > 1) return false;
     for (int axis = 0; axis < from->rank; axis++)
-        if (parts[axis] == 0) out_order[count++] = axis; /* of size 1: its place does not matter */
+        if (parts[axis] == 0) out_order[count++] = axis; /* of size 1: its position is arbitrary */
     for (int axis = 0; axis < to->rank; axis++) {
         for (int i = 0; i < atoms.count; i++)
             if (atoms.to[i] == perm[axis]) out_order[count++] = atoms.from[i];

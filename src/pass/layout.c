@@ -47,8 +47,8 @@ static ig_value to_channels_last(struct ig_graph *g, const struct ig_node *n, co
     return ig_view_transpose(g, last, perm);
 }
 
-/* The first convolution of a vision transformer and its like: windows that neither overlap nor leave anything out, of
- * an image with fewer channels than a load of a GPU has elements. */
+/* Is this a patch embedding, like the first convolution of a vision transformer: windows that tile the image without
+ * overlap or gap, and fewer channels than a vector load of a GPU has elements? */
 static bool is_patches(struct ig_graph *g, const struct ig_graph *of, const struct ig_node *n, const ig_value *in) {
     const struct ig_type *x = ig_type_of(g, in[0]), *w = ig_type_of(g, in[1]);
     const struct ig_attr *strides = &n->attr[ig_attr_slot(n->op, IG_ATTR_strides)];
@@ -65,8 +65,8 @@ static bool is_patches(struct ig_graph *g, const struct ig_graph *of, const stru
     return true;
 }
 
-/* A product of the patches' matrix, [N, patches, C x kernel...], and the weights': reading it in that order costs no more
- * than reading it channels-last would. */
+/* Multiplies the matrix of patches, [N, patches, C x kernel...], with the weights. Gathering it in this order costs no
+ * more than channels-last. */
 static ig_value multiply_patches(struct ig_graph *g, const struct ig_node *n, const ig_value *in) {
     const struct ig_type *x = ig_type_of(g, in[0]), *w = ig_type_of(g, in[1]);
     ig_dim split[INGOT_MAX_RANK], out_dims[INGOT_MAX_RANK], one = ig_dim_const(g->dims, 1);

@@ -57,7 +57,7 @@ ig_value ig_fit_result(struct ig_rewriter *rw, const struct ig_node *node, ig_va
     return have->rank <= want->rank ? ig_build_broadcast(rw->out, value, want->dim, want->rank) : IG_NO_VALUE;
 }
 
-/* ---- Bounds ------------------------------------------------------------------------------------------------------- */
+/* ---- Bounds ------------------------------------------------------------------------------------------------------ */
 
 struct bounds {
     double lo, hi;

@@ -15,20 +15,20 @@
 
 /* A product that may be merged. */
 struct product {
-    ig_node_id matmul, sum; /* sum: IG_NO_NODE without a bias */
-    ig_value x, w, bias;    /* of the old graph */
+    ig_node_id matmul, sum; /* sum: the addition of the bias, or IG_NO_NODE */
+    ig_value x, w, bias;    /* in the old graph */
 };
 
-/* What is known of the graph that is being read, found once for it. */
+/* What was found in the graph being read, once per graph. */
 struct merging {
     struct ig_graph *graph;
     IG_VEC(struct product) products;
-    ig_value *instead; /* by old value: what was built already; IG_NO_VALUE: nothing */
+    ig_value *instead; /* by old value: its replacement; IG_NO_VALUE: not built yet */
 };
 
-/* ---- Finding them ------------------------------------------------------------------------------------------------- */
+/* ---- Finding products -------------------------------------------------------------------------------------------- */
 
-/* The only reader of v, or IG_NO_NODE; by_views says whether all readers are views. */
+/* By value: its only reader, or IG_NO_NODE; whether all its readers are views. */
 struct readers {
     ig_node_id *only;
     bool *by_views;
@@ -89,9 +89,9 @@ static void study(struct merging *m, struct ig_graph *g) {
         find_product(m, &readers, id);
 }
 
-/* ---- Merging ------------------------------------------------------------------------------------------------------ */
+/* ---- Merging ----------------------------------------------------------------------------------------------------- */
 
-/* The constant in the new graph, copied where the sweep has not come to it yet. */
+/* The old constant in the new graph; copied if the sweep has not reached it yet. */
 static ig_value new_constant(struct ig_rewriter *rw, ig_value old) {
     if (rw->map[old] != IG_NO_VALUE) return rw->map[old];
     const struct ig_node *n = ig_def(rw->in, old);
@@ -108,7 +108,7 @@ static bool mergeable(const struct ig_graph *g, const struct product *a, const s
            ig_type_of(g, a->w)->dtype == ig_type_of(g, b->w)->dtype;
 }
 
-/* Builds the product for all that can be merged with `first`, and what each of them reads of it. */
+/* Builds one product for `first` and all that can be merged with it, and for each the slice that replaces it. */
 static void merge(struct ig_rewriter *rw, struct merging *m, const struct product *first) {
     struct ig_graph *g = rw->out;
     ig_value *weights = IG_NEW_ARRAY(g->job, ig_value, m->products.count);

@@ -16,9 +16,9 @@
 #include "pass/picture.h"
 #include "pass/view.h"
 
-enum { MOST_COLUMNS = 1 << 20 }; /* of a panel: what inference takes */
+enum { MOST_COLUMNS = 1 << 20 }; /* per panel: the limit of shape inference */
 
-/* Zeros behind the axis until its size is a multiple of nr; sets the number of panels. */
+/* Appends zeros along the axis up to a multiple of nr; sets the number of panels. */
 static ig_value pad_to_panels(struct ig_graph *g, ig_value v, int axis, int64_t nr, int64_t *out_panels) {
     ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
     int64_t size = 0;
@@ -39,7 +39,7 @@ static ig_value reshape_to_ints(struct ig_graph *g, ig_value v, const int64_t *s
     return ig_view_reshape(g, v, dims, rank);
 }
 
-/* A constant operand of static shape without empty dims. */
+/* Is w a constant of static shape without empty dims? */
 static bool is_packable(struct ig_graph *g, ig_value w, int64_t *out_dims) {
     const struct ig_type *type = ig_type_of(g, w);
     if (!ig_info(g, w)->is_const || !ig_type_is_static(g->dims, type, out_dims)) return false;
@@ -64,8 +64,8 @@ static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_va
     return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
 }
 
-/* Columns of a panel; 0: weights stay as they are. On a GPU one panel has all columns of a group, which is a plain matrix
- * [k, n], and zeros behind them so that rows begin at multiples of 16 bytes. */
+/* Columns per panel; 0: weights are not packed. On a GPU one panel has all columns of a group: a row-major matrix [k,
+ * n], zero-padded so that rows begin at multiples of 16 bytes. */
 static int64_t panel_width(const struct ig_target *target, int64_t columns) {
     if (!ig_target_is_cuda(target)) return ig_target_nr(target);
     return columns <= MOST_COLUMNS - 8 ? (columns + 7) / 8 * 8 : 0;

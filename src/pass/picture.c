@@ -27,7 +27,7 @@ static int64_t size_of(struct ig_graph *g, ig_value v, int axis) {
     return ig_dim_is_const(g->dims, ig_type_of(g, v)->dim[axis], &size) ? size : 0;
 }
 
-/* Zeros around one axis, and behind the next. */
+/* Pads one axis with zeros on both sides, and the next at its end. */
 static ig_value pad_axes(struct ig_graph *g, ig_value v, int axis, int64_t before, int64_t after, int64_t next) {
     ig_dim below[INGOT_MAX_RANK], above[INGOT_MAX_RANK], zero = ig_dim_const(g->dims, 0);
     if (before == 0 && after == 0 && next == 0) return v;
@@ -39,7 +39,8 @@ static ig_value pad_axes(struct ig_graph *g, ig_value v, int axis, int64_t befor
     return ig_build_pad(g, v, below, above, IG_PAD_CONSTANT, IG_NO_VALUE);
 }
 
-/* Zeros behind the image's columns and channels; before the cast that made it, whose region writes them as well then. */
+/* Appends zero columns and channels to the image. If a cast produced it, pads the cast's operand, so that the cast's
+ * region writes the zeros too. */
 static ig_value pad_image(struct ig_graph *g, ig_value v, int64_t columns, int64_t channels) {
     ig_node_id id = g->values.at[v].node;
     enum ingot_dtype dtype = ig_type_of(g, v)->dtype;
@@ -48,7 +49,7 @@ static ig_value pad_image(struct ig_graph *g, ig_value v, int64_t columns, int64
     return ig_build_cast(g, pad_axes(g, v, rank - 2, 0, columns, channels), dtype);
 }
 
-/* An axis of a value in as many parts, each a neighbour of the other in memory, by a reshape. */
+/* Splits an axis into [size / parts, parts] by a reshape. */
 static ig_value split_axis(struct ig_graph *g, ig_value v, int axis, int64_t parts) {
     const struct ig_type *type = ig_type_of(g, v);
     ig_dim dims[INGOT_MAX_RANK], by = ig_dim_const(g->dims, parts);
@@ -76,13 +77,13 @@ static ig_value pair_weights(struct ig_graph *g, ig_value w) {
     return ig_view_reshape(g, w, dims, 4);
 }
 
-/* How a convolution lies on pairs of columns. */
+/* A convolution over pairs of columns. */
 struct pairing {
-    int64_t image, front, back; /* columns of zeros: behind the image's, before and behind the window's */
-    int64_t before, after;      /* pairs of padding */
+    int64_t image, front, back; /* zero columns: after the image's, before and after the window's */
+    int64_t before, after;      /* padding, in pairs */
 };
 
-/* False where windows do not move by pairs, or sizes are not known. */
+/* False if windows cannot move by pairs or sizes are unknown. */
 static bool find_pairing(struct ig_graph *g, const struct ig_node *n, const ig_value *in, struct pairing *out) {
     int64_t before, after, stride, kernel;
     if (ig_type_of(g, in[0])->rank != 4 || its(n, IG_ATTR_dilations)->ints[1] != 1) return false;

@@ -26,7 +26,7 @@ struct narrowing {
     ig_value *narrow; /* by value: the stored form, in the new graph */
 };
 
-/* The graph is not made of f32 alone: what has another type is left as it is. */
+/* Only f32 values are narrowed; other types stay as they are. */
 static bool is_wide_float(const struct ig_graph *g, ig_value v) {
     return ig_type_of(g, v)->dtype == INGOT_F32;
 }
@@ -39,9 +39,9 @@ static bool is_narrow(const struct narrowing *s, ig_value v) {
     return s->storage[v].dtype != INGOT_DTYPE_NONE;
 }
 
-/* ---- Reading -------------------------------------------------------------------------------------------------------- */
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-/* True where n computes in the region that computes v: it sees v before it is rounded. */
+/* Is n in the region that computes v, so that it sees v before rounding? */
 static bool same_region(const struct narrowing *s, const struct ig_node *n, ig_value v) {
     const struct ig_node *producer = ig_def(s->g, v);
     return producer && producer->region != IG_NO_REGION && producer->region == n->region;
@@ -61,10 +61,10 @@ static ig_value read_narrow(struct ig_rewriter *rw, const struct ig_node *n, ig_
     return cast_to(rw, rw->map[v], dtype);
 }
 
-/* ---- Nodes ---------------------------------------------------------------------------------------------------------- */
+/* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
-/* The type in which a contraction reads its operands: narrow unless one may not fit, or what is multiplied are integers
- * and become integers again. */
+/* The type in which a contraction reads its operands: narrow, unless one may exceed the range, or integers are
+ * multiplied and the results rounded to integers. */
 static enum ingot_dtype operand_dtype(const struct narrowing *s, const struct ig_node *n) {
     enum ingot_dtype dtype = ig_precision_dtype(ig_precision_of(s->precisions, n->origin));
     if (s->ranges[n->in[0]].rounded) return INGOT_F32;
@@ -90,7 +90,7 @@ static ig_value rewrite_contraction(struct ig_rewriter *rw, const struct ig_node
     return ig_build_node(rw->out, n->op, in, n->n_in, 1, attrs, no_bodies);
 }
 
-/* Movement of narrow values is movement of narrow values. */
+/* Rebuilds a movement so that it moves narrow values. */
 static ig_value rewrite_movement(struct ig_rewriter *rw, const struct ig_node *n, enum ingot_dtype dtype) {
     ig_value *in = IG_NEW_ARRAY(rw->in->job, ig_value, n->n_in + 1);
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -110,7 +110,7 @@ static ig_value rewrite_other(struct ig_rewriter *rw, const struct ig_node *n) {
 
 static struct ig_graph *narrow_graph(struct ig_graph *in, const struct ig_pass_options *options);
 
-/* What goes into bodies and comes out of them is as it was; each body is a graph of its own. */
+/* Inputs and outputs of bodies keep their types; each body is narrowed as a graph of its own. */
 static ig_value rewrite_control(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *body[2] = {NULL, NULL};
     for (int b = 0; b < 2; b++) {
@@ -140,7 +140,7 @@ static bool rewrite(struct ig_rewriter *rw, const struct ig_node *n, const ig_va
     return true;
 }
 
-/* ---- The pass ------------------------------------------------------------------------------------------------------- */
+/* ---- The pass ---------------------------------------------------------------------------------------------------- */
 
 static struct ig_graph *narrow_graph(struct ig_graph *in, const struct ig_pass_options *options) {
     struct narrowing s = {.precisions = options->precisions};

@@ -18,8 +18,8 @@
 
 /* What an operator does to the range of its operands. */
 enum effect {
-    WIDENS = 0, /* may leave the range, as operators do of which nothing is known */
-    FOLLOWS,    /* as large as its operands */
+    WIDENS = 0, /* may leave the range; the default for operators not listed */
+    FOLLOWS,    /* no larger than its operands */
     BOUNDS,     /* in range whatever the operands */
 };
 
@@ -76,7 +76,7 @@ static const enum effect effects[IG_OP_COUNT] = {
     [IG_OP_rnn] = BOUNDS,
 };
 
-/* Half of what f16 holds at most, and what its normal numbers begin with. */
+/* About half of the largest f16, and the smallest normal one. */
 #define MOST 32768.0
 #define LEAST 0x1p-14
 
@@ -84,14 +84,14 @@ static bool is_float(const struct ig_graph *g, ig_value v) {
     return ig_dtype_is_float(ig_type_of(g, v)->dtype);
 }
 
-/* ---- Constants ------------------------------------------------------------------------------------------------------ */
+/* ---- Constants --------------------------------------------------------------------------------------------------- */
 
-/* Infinities are the same in every type. */
+/* Infinities are representable in every type. */
 static bool is_large(double x) {
     return isfinite(x) && x != 0 && (fabs(x) > MOST || fabs(x) < LEAST);
 }
 
-/* Numbers of the model's logic, such as a mask of -1e9 where attention is not to look. */
+/* Finds numbers that belong to the model's logic, such as the -1e9 of an attention mask. */
 static bool has_large_element(struct ig_graph *g, ig_value v) {
     int64_t count;
     bool large = false;
@@ -108,9 +108,8 @@ static bool has_large_element(struct ig_graph *g, ig_value v) {
     return large;
 }
 
-/* ---- Operators ------------------------------------------------------------------------------------------------------ */
+/* ---- Operators --------------------------------------------------------------------------------------------------- */
 
-/* A node being looked at; `a` and `b` are what is known of its first two float operands. */
 struct sweep {
     struct ig_graph *g;
     struct ig_range *ranges;
@@ -120,7 +119,7 @@ static bool is_const(const struct sweep *s, ig_value v) {
     return ig_info(s->g, v)->is_const;
 }
 
-/* Statistics stay statistics where they meet weights and each other only. */
+/* Is the result a statistic: are all its non-constant operands statistics? */
 static bool keeps_statistic(const struct sweep *s, const struct ig_node *n) {
     bool some = false;
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -138,7 +137,7 @@ static bool some_operand_large(const struct sweep *s, const struct ig_node *n) {
     return false;
 }
 
-/* A product with the reciprocal of a statistic normalises; a square leaves the range. */
+/* Multiplying by the reciprocal of a statistic normalises; squaring may leave the range. */
 static struct ig_range range_of_mul(const struct sweep *s, const struct ig_node *n) {
     const struct ig_range *a = &s->ranges[n->in[0]], *b = &s->ranges[n->in[1]];
     struct ig_range r = {.large = a->large || b->large || n->in[0] == n->in[1], .statistic = keeps_statistic(s, n)};
@@ -176,7 +175,7 @@ static bool is_elementwise(const struct ig_node *n) {
     return family == IG_FAMILY_MAP || family == IG_FAMILY_VIEW || family == IG_FAMILY_WINDOW;
 }
 
-/* Whether all operands that are not constant come from integers. */
+/* Do all non-constant operands come from integers? */
 static bool keeps_quantized(const struct sweep *s, const struct ig_node *n) {
     bool some = false;
     for (uint32_t i = 0; is_elementwise(n) && i < n->n_in; i++) {
@@ -214,7 +213,7 @@ static struct ig_range range_of_node(const struct sweep *s, const struct ig_node
     return r;
 }
 
-/* ---- Back from integers ----------------------------------------------------------------------------------------------- */
+/* ---- Backwards from roundings ------------------------------------------------------------------------------------ */
 
 static bool rounds(const struct sweep *s, const struct ig_node *n) {
     if (n->op == IG_OP_floor || n->op == IG_OP_ceil || n->op == IG_OP_round) return true;
@@ -222,7 +221,7 @@ static bool rounds(const struct sweep *s, const struct ig_node *n) {
            ig_type_of(s->g, n->out)->dtype != INGOT_BOOL;
 }
 
-/* Roundings matter as far back as there are only elementwise operators, and beyond a product of integers. */
+/* A later rounding matters back through elementwise operators, and through a contraction of quantised operands. */
 static bool passes_back(const struct sweep *s, const struct ig_node *n) {
     if (!is_float(s->g, n->out) || !s->ranges[n->out].rounded) return false;
     if (is_elementwise(n)) return true;
@@ -241,7 +240,7 @@ static void mark_rounded(const struct sweep *s) {
 
 struct ig_range *ig_precision_ranges(struct ig_graph *g) {
     struct sweep s = {.g = g, .ranges = IG_NEW_ARRAY(g->job, struct ig_range, g->values.count + 1)};
-    uint32_t nodes = g->nodes.count, values = g->values.count; /* evaluating constants may append */
+    uint32_t nodes = g->nodes.count, values = g->values.count; /* evaluating constants may append nodes */
     for (ig_node_id id = 0; id < nodes; id++) {
         const struct ig_node n = g->nodes.at[id];
         for (uint32_t o = 0; o < n.n_out && n.out + o < values; o++) {

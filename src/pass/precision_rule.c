@@ -14,10 +14,10 @@ enum ingot_dtype ig_precision_dtype(enum ig_precision precision) {
     }
 }
 
-/* ---- Patterns ------------------------------------------------------------------------------------------------------- */
+/* ---- Patterns ---------------------------------------------------------------------------------------------------- */
 
-/* A star is first taken to stand for nothing, then, whenever the rest does not fit, for one character more: only the last
- * star has to be tried again, since what came before it has been met as early as possible. */
+/* Backtracking: a star first matches nothing, then one character more whenever the rest fails. Only the last star is
+ * retried, since everything before it has matched as early as possible. */
 static bool fits(const char *pattern, size_t pattern_length, const char *text, size_t length) {
     size_t p = 0, t = 0, star = SIZE_MAX, after = 0;
     while (t < length) {
@@ -39,7 +39,7 @@ static bool fits(const char *pattern, size_t pattern_length, const char *text, s
     return p == pattern_length;
 }
 
-/* An origin is an operator and a name in quotes: either may be meant, or all of it. */
+/* An origin is an operator and a quoted name; a pattern may match either, or the whole. */
 static bool fits_origin(const struct ig_precision_rule *rule, const char *origin) {
     size_t length = strlen(origin);
     if (fits(rule->pattern, rule->length, origin, length)) return true;
@@ -68,7 +68,7 @@ static bool fits_some_node(const struct ig_graph *g, const struct ig_precision_r
     return false;
 }
 
-/* ---- Options -------------------------------------------------------------------------------------------------------- */
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 static enum ig_precision parse(struct ig_job *job, const char *name) {
     for (int i = 0; i < IG_PRECISION_COUNT; i++) {

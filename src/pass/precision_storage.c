@@ -17,9 +17,9 @@ struct sweep {
     struct ig_storage *storage;
 };
 
-/* ---- Readers -------------------------------------------------------------------------------------------------------- */
+/* ---- Readers ----------------------------------------------------------------------------------------------------- */
 
-/* Why a node needs its operands as they are; NULL: it does not. */
+/* Why a node needs wide operands; NULL: it does not. */
 static const char *demand_of(const struct ig_node *n) {
     switch (ig_op_info(n->op)->family) {
     case IG_FAMILY_SCAN: return "read by a recurrence";
@@ -53,7 +53,7 @@ static void find_demands(struct sweep *s) {
     }
 }
 
-/* ---- Results -------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 static bool is_wide_float(const struct sweep *s, ig_value v) {
     return ig_type_of(s->g, v)->dtype == INGOT_F32;
@@ -63,17 +63,17 @@ static struct ig_storage wide(const char *reason) {
     return (struct ig_storage){INGOT_DTYPE_NONE, reason};
 }
 
-/* A table that a gather reads rows of: an embedding. */
+/* Is n an embedding: a gather from a weight of at least two dims? */
 static bool is_table(const struct sweep *s, const struct ig_node *n) {
     return n->op == IG_OP_gather && ig_info(s->g, n->in[0])->is_refittable && ig_type_of(s->g, n->in[0])->rank >= 2;
 }
 
-/* How many operands of a movement hold what is moved; the others are indices, or the value of padding. */
+/* How many leading operands a movement moves; the others are indices, or the padding value. */
 static uint32_t moved_operands(const struct ig_node *n) {
     return n->op == IG_OP_concat ? n->n_in : 1;
 }
 
-/* Movement has the type of what is moved, where all parts have the same. Constants take any. */
+/* A movement stores the type of its moved operands if all have the same; constants fit any type. */
 static struct ig_storage storage_of_movement(const struct sweep *s, const struct ig_node *n, enum ingot_dtype asked) {
     enum ingot_dtype found = is_table(s, n) ? asked : INGOT_DTYPE_NONE;
     if (s->demand[n->out]) return wide(s->demand[n->out]);
@@ -91,7 +91,7 @@ static struct ig_storage storage_of_movement(const struct sweep *s, const struct
     return found == INGOT_F32 ? wide(NULL) : (struct ig_storage){found, NULL};
 }
 
-/* A region's kernel converts what it stores, where its family computes elementwise at the end. */
+/* Can the region's kernel narrow what it stores? Only families that end with elementwise computation can. */
 static bool converts(const struct sweep *s, const struct ig_node *n) {
     if (n->region == IG_NO_REGION) return false;
     switch (s->g->regions.at[n->region].family) {
@@ -116,7 +116,8 @@ static struct ig_storage storage_of_node(const struct sweep *s, const struct ig_
     return (struct ig_storage){asked, NULL};
 }
 
-/* An attention stores its results in the order of a transpose, which has the type that they have. */
+/* If an attention stores its results transposed, the transpose takes the type decided for its operand: marks that as
+ * stored. */
 static void mark_ordered_results(struct sweep *s) {
     for (uint32_t r = 0; r < s->g->regions.count; r++) {
         const struct ig_region *region = &s->g->regions.at[r];

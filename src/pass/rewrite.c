@@ -105,7 +105,7 @@ struct ig_graph *ig_rewrite(struct ig_graph *in, const struct ig_pass_options *o
     ig_build_origin(rw.out, NULL);
     for (uint32_t i = 0; i < in->outputs.count; i++)
         ig_build_output(rw.out, in->outputs.at[i].name, rw.map[in->outputs.at[i].value]);
-    /* Rules leave behind what they tried, and what later rules made superfluous. */
+    /* Removes nodes that rules tried and dropped, or that later rules made dead. */
     if (rewrite && has_dead_nodes(rw.out)) return ig_rewrite(rw.out, options, NULL, NULL);
     return rw.out;
 }

@@ -12,7 +12,7 @@
 /* v = reshape(base): how their axes correspond. */
 struct reshaped {
     ig_value base;
-    struct ig_type uncut, from, to; /* from: of the base; uncut: before cut_reshaped */
+    struct ig_type uncut, from, to; /* from: the base's type; uncut: the same before cut_reshaped */
     struct ig_atoms atoms;
 };
 
@@ -33,7 +33,7 @@ static bool look_reshape(const struct ig_graph *g, ig_value v, struct reshaped *
     return ig_atoms_find(g->dims, &out_reshaped->from, &out_reshaped->to, &out_reshaped->atoms);
 }
 
-/* … that has something above it to fuse with. */
+/* Like look_reshape, if something above computes, so that there is something to fuse with. */
 static bool look_reshaped(const struct ig_sink *s, ig_value v, struct reshaped *out_reshaped) {
     return look_reshape(s->g, v, out_reshaped) && computes(s->g, out_reshaped->base);
 }
@@ -44,11 +44,11 @@ static ig_value reshape_to(struct ig_sink *s, ig_value v, const struct ig_type *
     return ig_sink_node(s, IG_OP_reshape, &v, 1, &attr);
 }
 
-/* The same with the base cut into atoms, for where an axis of the base is needed in parts. */
+/* Reshapes the base into its atoms, for rules that need only part of one of its axes. */
 static bool cut_reshaped(struct ig_sink *s, struct reshaped *r) {
     if (r->atoms.count > INGOT_MAX_RANK || r->atoms.count == 0) return false;
     struct ig_type cut = ig_type_make(r->from.dtype, r->atoms.count, r->atoms.size);
-    if (ig_same_dims(&cut, &r->to)) return false; /* the reshape is that cut */
+    if (ig_same_dims(&cut, &r->to)) return false; /* the reshape itself does that */
     r->from = cut;
     r->base = reshape_to(s, r->base, &r->from);
     for (int i = 0; i < r->atoms.count; i++)
@@ -57,8 +57,8 @@ static bool cut_reshaped(struct ig_sink *s, struct reshaped *r) {
 }
 
 /*
- * Translates a yes or no for each axis of the result (has the operand this axis in full? is it reduced?) into one for
- * each axis of the base. False where parts of one axis of the base differ.
+ * Translates a flag per axis of the result (has the operand this axis in full? is it reduced?) into a flag per axis of
+ * the base. False if the parts of one base axis disagree.
  */
 static bool map_axes(const struct reshaped *r, const bool *of_result, bool *out_of_base) {
     bool seen[INGOT_MAX_RANK] = {false};
@@ -74,15 +74,15 @@ static bool map_axes(const struct reshaped *r, const bool *of_result, bool *out_
     return true;
 }
 
-/* ---- Elementwise operators ---------------------------------------------------------------------------------------- */
+/* ---- Elementwise operators --------------------------------------------------------------------------------------- */
 
-/* An operand as seen from the base's shape, or IG_NO_VALUE. */
+/* The operand reshaped to fit the base's shape, or IG_NO_VALUE. */
 static ig_value base_operand(struct ig_sink *s, ig_value v, const struct reshaped *driver) {
     struct ig_graph *g = s->g;
     struct ig_type type = *ig_type_of(g, v);
     if (ig_type_is_single(g->dims, &type)) return ig_view_reshape(g, v, type.dim, 0);
     if (!ig_info(g, v)->is_const && ig_same_dims(&type, &driver->to)) {
-        /* Where it is no reshape of the same kind, one would only change sides. */
+        /* Unless the operand is a reshape from the same shape, sinking would only move a reshape to it. */
         const struct ig_node *n = ig_def_op(g, v, IG_OP_reshape);
         if (!n || !ig_same_dims(ig_type_of(g, n->in[0]), &driver->uncut)) return IG_NO_VALUE;
         return reshape_to(s, n->in[0], &driver->from);
@@ -121,7 +121,7 @@ static ig_value reshaped_map(struct ig_sink *s, const struct ig_sink_args *a) {
     return IG_NO_VALUE;
 }
 
-/* ---- Reductions --------------------------------------------------------------------------------------------------- */
+/* ---- Reductions -------------------------------------------------------------------------------------------------- */
 
 static ig_value reshaped_reduction(struct ig_sink *s, const struct ig_sink_args *a) {
     struct reshaped r;
@@ -146,9 +146,9 @@ static ig_value reshaped_reduction(struct ig_sink *s, const struct ig_sink_args 
     return reshape_to(s, ig_sink_node(s, a->op, &r.base, 1, attrs), &result);
 }
 
-/* ---- Contractions ------------------------------------------------------------------------------------------------- */
+/* ---- Contractions ------------------------------------------------------------------------------------------------ */
 
-/* How many of the last axes of the base make up the last axis of the result; 0 where none do. */
+/* How many trailing axes of the base make up the last axis of the result; 0 if they are not whole axes. */
 static int axes_in_last(const struct reshaped *r) {
     int axes = 0;
     for (int i = r->atoms.count - 1; i >= 0 && r->atoms.to[i] == r->to.rank - 1; i--) {
@@ -158,8 +158,8 @@ static int axes_in_last(const struct reshaped *r) {
     return axes;
 }
 
-/* The first operand of a product without batches in the second: all leading axes are rows, however they are shaped. So
- * [S, B, H, D] -> [S*B, H*D] is split into [S, B, H*D] before the product and [S*B, n] after it. */
+/* The first operand of a product whose second has no batches: all leading axes are rows, in whatever shape. So [S, B,
+ * H, D] -> [S*B, H*D] is split into [S, B, H*D] before the product and [S*B, n] after it. */
 static bool split_rows(struct ig_sink *s, const struct reshaped *r, ig_value *out_first) {
     int merged = axes_in_last(r), leading = r->from.rank - merged;
     if (merged == 0 || leading < 1) return false;
@@ -171,7 +171,7 @@ static bool split_rows(struct ig_sink *s, const struct reshaped *r, ig_value *ou
     return true;
 }
 
-/* Both operands have batches, reshaped in the same way. */
+/* Do both operands have batches, reshaped in the same way? */
 static bool same_batches(const struct reshaped *x, const struct reshaped *y) {
     if (x->from.rank != y->from.rank || x->to.rank != y->to.rank || x->from.rank < 2 || x->to.rank < 2) return false;
     for (int i = 0; i < x->from.rank - 2; i++) {
@@ -203,7 +203,7 @@ static ig_value reshaped_matmul(struct ig_sink *s, const struct ig_sink_args *a)
     return reshape_to(s, ig_sink_node(s, a->op, in, 2, a->attrs), &result);
 }
 
-/* ---- The table ---------------------------------------------------------------------------------------------------- */
+/* ---- The table --------------------------------------------------------------------------------------------------- */
 
 typedef ig_value (*reshape_rule)(struct ig_sink *s, const struct ig_sink_args *a);
 

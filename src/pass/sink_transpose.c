@@ -28,8 +28,8 @@ static bool same_perm(const struct turned *a, const struct turned *b) {
     return a->rank == b->rank && memcmp(a->perm, b->perm, (size_t)a->rank * sizeof(int64_t)) == 0;
 }
 
-/* What layout.c makes of [N,spatial...,C], and what becomes of it where channels are split: the batch in front and the
- * spatial axes, in their order, at the end. */
+/* Is this the transpose that layout.c puts on [N,spatial...,C], or what it becomes when channels are split: the batch
+ * first, and the spatial axes, in order, last? */
 static bool is_layout(const struct turned *t) {
     int spatial = t->rank == 3 ? 1 : 2;
     if (t->rank < 3 || t->perm[0] != 0) return false;
@@ -54,7 +54,7 @@ static ig_value sink_with_attrs(struct ig_sink *s, const struct ig_sink_args *a,
 
 /* ---- Several operands ------------------------------------------------------------------------------------------- */
 
-/* v with axes of size 1 put in front up to rank, and the driver's transpose undone; sets *out_free where that costs
+/* v with leading axes of size 1 added up to the driver's rank, and the driver's transpose undone. *out_free: that costs
  * nothing at run time. */
 static ig_value undo_turn(struct ig_graph *g, ig_value v, const struct turned *t, bool *out_free) {
     struct ig_type type = *ig_type_of(g, v);
@@ -70,8 +70,8 @@ static ig_value undo_turn(struct ig_graph *g, ig_value v, const struct turned *t
     return ig_view_transpose(g, ig_view_reshape(g, v, dims, t->rank), inverse);
 }
 
-/* Undoes the driver's transpose on all operands. False where that would not pay. *out_costs is how many operands need a
- * new transpose: what reads these must not be sunk behind them in turn. */
+/* Undoes the driver's transpose on all operands. False if that would not pay. *out_costs: how many operands need a new
+ * transpose, which must not then be sunk behind the operator in turn (build_undone). */
 static bool undo_turns(struct ig_sink *s, const struct ig_sink_args *a, const struct turned *driver, bool elementwise,
                        ig_value *out_in, int *out_costs) {
     struct ig_graph *g = s->g;
@@ -89,7 +89,7 @@ static bool undo_turns(struct ig_sink *s, const struct ig_sink_args *a, const st
         bool free;
         out_in[i] = undo_turn(g, v, driver, &free);
         if (!free) costs++;
-        /* Not where a reduction over the innermost axis, such as a softmax's, stays behind and would be torn off. */
+        /* A reduction over the innermost axis, such as a softmax's, would stay behind and no longer fuse. */
         bool rows_move = driver->perm[driver->rank - 1] == driver->rank - 1;
         if (!s->eager && !ig_info(g, v)->is_const && !(free && rows_move)) return false;
     }
@@ -130,8 +130,8 @@ static ig_value turn_concat(struct ig_sink *s, const struct ig_sink_args *a) {
     return turn_back(s->g, build_undone(s, a, in, attrs, costs), &driver);
 }
 
-/* Rows are independent of each other, so a transpose of rows moves behind the product; with batches on both sides
- * both must be turned the same way. */
+/* A product's rows are independent, so a transpose of row axes moves behind it; if both operands have batches, both
+ * must be transposed the same way. */
 static ig_value turn_matmul(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned x, y;
     if (!look_turned(s->g, a->in[0], &x) || x.perm[x.rank - 1] != x.rank - 1) return IG_NO_VALUE;
@@ -144,7 +144,7 @@ static ig_value turn_matmul(struct ig_sink *s, const struct ig_sink_args *a) {
     return turn_back(s->g, ig_sink_node(s, a->op, in, 2, a->attrs), &x);
 }
 
-/* ---- One operand -------------------------------------------------------------------------------------------------- */
+/* ---- One operand ------------------------------------------------------------------------------------------------- */
 
 static const ig_dim *turn_dims(struct ig_graph *g, const ig_dim *dims, const struct turned *t) {
     ig_dim *turned = IG_NEW_ARRAY(g->job, ig_dim, INGOT_MAX_RANK);
@@ -160,7 +160,7 @@ static const int64_t *turn_ints(struct ig_graph *g, const int64_t *ints, const s
     return turned;
 }
 
-/* Slices and pads: an entry an axis. */
+/* Slices and pads: their attributes have one entry per axis. */
 static ig_value turn_axes(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t;
     if (!look_turned(s->g, a->in[0], &t)) return IG_NO_VALUE;
@@ -172,7 +172,7 @@ static ig_value turn_axes(struct ig_sink *s, const struct ig_sink_args *a) {
     return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
-/* A transpose is cheaper before what makes the tensor larger; but convolutions want their layout at any price. */
+/* A transpose is cheaper before a broadcast enlarges the tensor, so only the layout of convolutions moves behind it. */
 static ig_value turn_broadcast(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t;
     if (!s->eager || !look_turned(s->g, a->in[0], &t) || !is_layout(&t) || a->attrs[0].count != t.rank)
@@ -182,7 +182,7 @@ static ig_value turn_broadcast(struct ig_sink *s, const struct ig_sink_args *a) 
     return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
-/* True where the axes are the innermost ones. */
+/* Are the axes the innermost ones? */
 static bool is_trailing(const bool *axes, int rank) {
     bool inside = false;
     for (int i = 0; i < rank; i++) {
@@ -192,7 +192,7 @@ static bool is_trailing(const bool *axes, int rank) {
     return true;
 }
 
-/* Reductions over the innermost axes are the fast ones: they shall not become others. */
+/* Reductions over the innermost axes are the fast ones and must stay such. */
 static ig_value turn_reduction(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t;
     if (!look_turned(s->g, a->in[0], &t)) return IG_NO_VALUE;
@@ -224,7 +224,7 @@ static ig_value turn_axis(struct ig_sink *s, const struct ig_sink_args *a) {
     return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
-/* The index's axes take the place of the axis that is gathered along, in the result and in its base. */
+/* In the result and in its base, the index's axes replace the axis that is gathered along. */
 static ig_value turn_gather(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t, result;
     int added = ig_type_of(s->g, a->in[1])->rank, axis = (int)a->attrs[0].i;
@@ -241,12 +241,12 @@ static ig_value turn_gather(struct ig_sink *s, const struct ig_sink_args *a) {
     return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &result);
 }
 
-/* ---- Reshapes ----------------------------------------------------------------------------------------------------- */
+/* ---- Reshapes ---------------------------------------------------------------------------------------------------- */
 
 /* The atoms of a reshape of a transposed value, in the order in which they lie in the base. */
 struct turned_atoms {
-    struct ig_atoms atoms;   /* in the order of the reshape's operand and result */
-    int order[IG_MAX_ATOMS]; /* of the base: the atoms' indices */
+    struct ig_atoms atoms;   /* in row-major order of the reshape's operand and result */
+    int order[IG_MAX_ATOMS]; /* indices of the atoms, in the order of the base */
 };
 
 static void order_atoms(struct turned_atoms *ta, const struct turned *t) {
@@ -258,8 +258,8 @@ static void order_atoms(struct turned_atoms *ta, const struct turned *t) {
     }
 }
 
-/* Puts the atoms that one axis of the result is made of beside each other. Returns false where they are scattered, or
- * in the wrong order and may not be reordered; `moved` says that an order was changed. */
+/* Sorts the atoms within each axis of the result. False if an axis's atoms are not adjacent in the base, or are out of
+ * order and may not move. *out_moved: some were out of order. */
 static bool gather_axes(struct turned_atoms *ta, bool may_move, bool *out_moved) {
     const struct ig_atoms *atoms = &ta->atoms;
     *out_moved = false;
@@ -278,9 +278,8 @@ static bool gather_axes(struct turned_atoms *ta, bool may_move, bool *out_moved)
     return true;
 }
 
-/* Where each axis of the result lies in its base: axes with atoms in the atoms' order; axes of size 1 before the axis
- * that follows them, or after the last one; those in front stay in front. Returns the axes of the result in the
- * base's order. */
+/* Lists the axes of the result in the base's order: axes with atoms in the atoms' order, an axis of size 1 before the
+ * axis that follows it, or after the last one; leading ones stay in front. */
 static void place_axes(const struct turned_atoms *ta, int rank, int *out_axes) {
     const struct ig_atoms *atoms = &ta->atoms;
     bool has_atoms[INGOT_MAX_RANK] = {false};
@@ -308,7 +307,7 @@ static void place_axes(const struct turned_atoms *ta, int rank, int *out_axes) {
     }
 }
 
-/* The base cut into its atoms, each an axis, in the order given. */
+/* The base reshaped to one axis per atom, in the given order. */
 static ig_value cut_base(struct ig_sink *s, ig_value base, const struct ig_atoms *atoms, const int *order) {
     struct ig_attr dims = {.kind = IG_KIND_DIMS, .count = atoms->count};
     ig_dim *sizes = IG_NEW_ARRAY(s->g->job, ig_dim, IG_MAX_ATOMS);
@@ -319,10 +318,10 @@ static ig_value cut_base(struct ig_sink *s, ig_value base, const struct ig_atoms
 }
 
 /*
- * Where the axes of the result are made of scattered atoms, part of the transpose has to be done before the reshape. The
- * rest, an exchange of whole axes of the result, can still go behind it: [B, H, S, D] -> [S, B, H*D] is a transpose to
- * [B, S, H, D], the reshape, and an exchange of B and S. Orders the atoms by axes of the result: the given one last, the
- * others as they begin in the base.
+ * If an axis of the result consists of scattered atoms, part of the transpose must happen before the reshape. The rest,
+ * a permutation of whole axes of the result, can still go behind it: [B, H, S, D] -> [S, B, H*D] is a transpose to [B,
+ * S, H, D], the reshape, and an exchange of B and S. Groups the atoms by axis of the result: axis `last` at the end,
+ * the others in the order in which they begin in the base.
  */
 static void gather_scattered(struct turned_atoms *ta, int last) {
     const struct ig_atoms *atoms = &ta->atoms;
@@ -340,7 +339,8 @@ static void gather_scattered(struct turned_atoms *ta, int last) {
     memcpy(ta->order, order, sizeof order);
 }
 
-/* True where the result's axes lie in channels-last order then: what depth-to-space becomes between convolutions. */
+/* Groups the atoms with the channels (axis 1) last. False if the other axes would not be in order, so that the result
+ * would not be channels-last. Depth-to-space between convolutions takes this form. */
 static bool gather_channels_last(struct turned_atoms *ta, int rank) {
     struct turned_atoms tried = *ta;
     bool has_channels = false;
@@ -359,7 +359,7 @@ static bool gather_channels_last(struct turned_atoms *ta, int rank) {
     return true;
 }
 
-/* The base with its atoms in ta's order instead of `before`'s. */
+/* Transposes the base from the atoms' order in `before` to that in `ta`. */
 static ig_value reorder_atoms(struct ig_sink *s, ig_value base, const struct turned_atoms *before,
                               const struct turned_atoms *ta) {
     int64_t perm[IG_MAX_ATOMS];
@@ -398,7 +398,7 @@ static ig_value turn_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
     return ig_view_transpose(s->g, ig_view_reshape(s->g, base, dims, to.rank), perm);
 }
 
-/* ---- The table ---------------------------------------------------------------------------------------------------- */
+/* ---- The table --------------------------------------------------------------------------------------------------- */
 
 typedef ig_value (*turn_rule)(struct ig_sink *s, const struct ig_sink_args *a);
 

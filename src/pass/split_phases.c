@@ -6,8 +6,8 @@
  *             the importer's form of ConvTranspose) reads the original input. Its output at s*q + r depends on every
  *             s-th weight only, so each phase r is a small convolution; one convolution computes all phases, and a
  *             transpose puts them in place. Nothing is multiplied by the zeros. The weights are recipes.
- *             Phases with fewer taps get zeros for the others: so a NaN or an infinity of the input reaches results near
- *             its own, too.
+ *             Phases with fewer taps get zeros for the others: so a NaN or an infinity of the input reaches results
+ *             near its own, too.
  *
  * Source: Shi et al. 2016, "Is the deconvolution layer the same as a convolutional layer?"
  */
@@ -51,12 +51,12 @@ static int64_t tap_count(const struct phase_axis *a, int64_t r) {
     return first < a->kernel ? (a->kernel - first - 1) / a->stride + 1 : 0;
 }
 
-/* Where the first tap of phase r lies, from input q; a whole number by the choice of the tap. */
+/* Offset from q of the input that the first tap of phase r reads; the division is exact by the choice of the tap. */
 static int64_t first_offset(const struct phase_axis *a, int64_t r) {
     return (r + first_tap(a, r) - a->before) / a->stride;
 }
 
-/* ---- Recognising -------------------------------------------------------------------------------------------------- */
+/* ---- Recognising ------------------------------------------------------------------------------------------------- */
 
 static bool pads_only_gap(struct ig_graph *g, const struct ig_node *pad, int64_t *out_gap) {
     const struct ig_attr *before = ig_attr(g, pad, IG_ATTR_before), *after = ig_attr(g, pad, IG_ATTR_after);
@@ -69,8 +69,8 @@ static bool pads_only_gap(struct ig_graph *g, const struct ig_node *pad, int64_t
     return ig_dim_is_const(g->dims, after->dims[2], out_gap);
 }
 
-/* v = x with zeros between neighbours along axis: [.., size, ..] seen as [a, size, 1, b], padded behind the third axis,
- * seen as [.., size * s, ..], without the last zeros. */
+/* Matches v = x with zeros between neighbours along axis: x reshaped to [a, size, 1, b], its third axis padded at the
+ * end, reshaped to [.., size * s, ..], and the last zeros sliced off. */
 static bool match_spread(struct ig_graph *g, ig_value v, int axis, ig_value *out_x, int64_t *out_stride) {
     const struct ig_node *slice = ig_def_op(g, v, IG_OP_slice);
     const struct ig_node *outer = slice ? ig_def_op(g, slice->in[0], IG_OP_reshape) : NULL;
@@ -119,7 +119,7 @@ static bool read_axis(struct split *s, const struct ig_graph *old, const struct 
     return a->lowest <= 0 && a->extra + highest >= 0;
 }
 
-/* Fills s and gives the input before it was spread. */
+/* Fills s and replaces *inout_x by the input before it was spread. */
 static bool match(struct split *s, struct ig_rewriter *rw, const struct ig_node *n, ig_value *inout_x) {
     struct ig_graph *old = rw->in;
     s->g = rw->out;
@@ -137,7 +137,7 @@ static bool match(struct split *s, struct ig_rewriter *rw, const struct ig_node 
     return s->phases > 1;
 }
 
-/* ---- Building ----------------------------------------------------------------------------------------------------- */
+/* ---- Building ---------------------------------------------------------------------------------------------------- */
 
 static ig_dim number(const struct split *s, int64_t value) {
     return ig_dim_const(s->g->dims, value);

@@ -13,7 +13,7 @@
 #include "pass/passes.h"
 #include "pass/view.h"
 
-/* Smaller divisors than that have reciprocals that overflow, or lose bits where the quotient would not. */
+/* Beyond these bounds a divisor's reciprocal may overflow, or lose bits that the quotient would keep. */
 static const double smallest_divisor = 1e-30, largest_divisor = 1e30;
 
 static bool is_rounding(const struct ig_graph *g, const struct ig_node *n) {
@@ -29,7 +29,7 @@ static bool is_rounding(const struct ig_graph *g, const struct ig_node *n) {
     }
 }
 
-/* By value: something rounds it to an integer, or compares it. Views and additions in between are looked through. */
+/* By value: is it rounded to an integer or compared, directly or through views, additions, minima and maxima? */
 static bool *find_rounded(const struct ig_graph *g) {
     bool *rounded = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
     for (ig_node_id id = g->nodes.count; id-- > 0;) {
@@ -44,14 +44,14 @@ static bool *find_rounded(const struct ig_graph *g) {
     return rounded;
 }
 
-/* exp(x - max(x)) summed over its rows: at least 1. */
+/* Matches the sum of exp(x - max(x)) over a row, which is at least 1. */
 static bool is_softmax_sum(const struct ig_graph *g, ig_value v) {
     ig_value x, y, z;
     return ig_match_unary(g, v, IG_OP_reduce_sum, &x) && ig_match_unary(g, x, IG_OP_exp, &y) &&
            ig_match_binary(g, y, IG_OP_sub, &x, &z) && ig_match_unary(g, z, IG_OP_reduce_max, &y) && x == y;
 }
 
-/* A value of fewer elements than the result, and safe to take the reciprocal of. */
+/* Is the divisor broadcast, and large enough that its reciprocal is safe? */
 static bool is_safe_broadcast(struct ig_graph *g, ig_value divisor, const struct ig_type *result) {
     double lo, hi;
     if (ig_same_dims(ig_type_of(g, divisor), result)) return false;
@@ -67,7 +67,7 @@ static bool is_safe_constant(struct ig_graph *g, ig_value divisor) {
     return fabs(c) >= smallest_divisor && fabs(c) <= largest_divisor;
 }
 
-/* What is known of the graph that is being read, found once for it (bodies of control flow are graphs of their own). */
+/* What was found in the graph being read, once per graph (bodies of control flow are graphs of their own). */
 struct divisions {
     const struct ig_graph *graph;
     const bool *rounded;

@@ -51,7 +51,7 @@ bool ig_perm_moves_only_ones(const struct ig_dims *dims, const struct ig_type *t
     return true;
 }
 
-/* transpose(broadcast(x)) as broadcast(reshape(x)), where only axes of size 1 of x would move. */
+/* transpose(broadcast(x)) as broadcast(reshape(x)), if only axes of size 1 of x move. */
 static ig_value transpose_broadcast(struct ig_graph *g, ig_value v, const int64_t *perm) {
     const struct ig_node *wide = ig_def_op(g, v, IG_OP_broadcast);
     if (!wide) return IG_NO_VALUE;
@@ -124,7 +124,7 @@ int ig_attr_slot(enum ig_op op, enum ig_attr_name name) {
     return -1;
 }
 
-/* ---- Atoms -------------------------------------------------------------------------------------------------------- */
+/* ---- Atoms ------------------------------------------------------------------------------------------------------- */
 
 /* What is left of an axis while atoms are cut off its end. */
 struct cutting {
@@ -143,7 +143,7 @@ static bool advance(struct cutting *c) {
     return c->axis >= 0;
 }
 
-/* The largest size that both rests end in; IG_DIM_NONE where none is seen. */
+/* The largest provable common innermost factor of both rests, or IG_DIM_NONE. */
 static ig_dim common_end(struct ig_dims *dims, ig_dim a, ig_dim b) {
     if (a == b) return a;
     if (ig_dim_is(dims, a, 0) || ig_dim_is(dims, b, 0)) return IG_DIM_NONE;
