@@ -232,8 +232,9 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
                                         struct ingot_error *error) {
     struct ig_transfer *transfer = &context->transfer;
     struct ig_device *device = context->env.device;
-    unsigned turn = context->turn;                                    /* shared with the run before the last */
-    if (context->unmarked) IG_TRY(ig_context_settle(context, error)); /* it recorded no event */
+    /* The run before the last has the same turn; once it has ended, only the last run may be in flight. */
+    unsigned turn = context->turn;
+    if (context->unmarked) IG_TRY(ig_context_settle(context, error)); /* the last one recorded no event */
     if (context->pending[turn]) IG_TRY(device->api->event_sync(device, context->end[turn], error));
     context->pending[turn] = false;
     ig_transfer_begin(transfer);

@@ -14,11 +14,11 @@
 #include <time.h>
 
 #define BUFFER_ALIGNMENT 64
-/* A copy is divided into pieces of this size; below the other size a second worker does not pay. */
+/* Copies are divided into pieces of this size. A worker pays only if it copies COPY_PER_WORKER bytes or more. */
 #define COPY_PIECE ((size_t)64 << 10)
 #define COPY_PER_WORKER ((size_t)128 << 10)
-/* Pieces that a worker's range is handed out in where there is much work: enough to even out, few enough to cost nothing.
- * Helping means to look at the other workers' counters, a cache line each; short work does without. */
+/* Chunks per worker's range, if there is much work: enough to balance the load, few enough to be cheap. Stealing
+ * reads the other workers' counters, a cache line each, so short work is not divided into chunks. */
 #define MIN_CHUNKS 4
 #define MAX_CHUNKS 8
 
@@ -28,7 +28,7 @@ struct cpu_device {
 };
 
 struct ig_stream {
-    struct ig_list *recording; /* NULL: what is launched runs */
+    struct ig_list *recording; /* NULL: launches run at once */
 };
 
 struct ig_event {
@@ -52,7 +52,7 @@ static uint32_t workers(const struct ig_device *device) {
 
 static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
     size_t bytes = size ? size : 1;
-    /* Past ig_allocate, which would touch every page before it is needed. */
+    /* Bypasses ig_allocate, which would touch every page before it is needed. */
     void *memory = device->allocator->alloc(device->allocator->user, bytes, BUFFER_ALIGNMENT);
     if (!memory) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a buffer of %zu bytes", size);
     *out_memory = memory;
@@ -126,7 +126,7 @@ static enum ingot_status event_record(struct ig_device *device, struct ig_stream
     return INGOT_OK;
 }
 
-/* Whatever was enqueued before the event was recorded is done already; one that was never recorded holds nobody up. */
+/* Work enqueued before the record has completed; an event that was never recorded blocks nobody. */
 static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
                                     struct ingot_error *error) {
     return INGOT_OK;
@@ -142,7 +142,7 @@ static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event
     return INGOT_OK;
 }
 
-/* ---- Work ------------------------------------------------------------------------------------------------------ */
+/* ---- Copies and launches ----------------------------------------------------------------------------------------- */
 
 static enum ingot_status submit(struct ig_device *device, struct ig_stream *stream, const struct ig_pool_item *item,
                                 uint32_t n_buffers, uint32_t n_dims, struct ingot_error *error) {
@@ -151,8 +151,8 @@ static enum ingot_status submit(struct ig_device *device, struct ig_stream *stre
     return INGOT_OK;
 }
 
-/* Divides an item among workers. `worth` is how many workers its work would pay for; where that is far more than there
- * are, the work is long enough to even it out. */
+/* Divides an item among workers. `worth`: how many workers its work would pay for; if that far exceeds the pool, the
+ * work is long enough to pay for load balancing. */
 static void divide(const struct ig_device *device, struct ig_pool_item *item, uint64_t worth) {
     uint64_t size = ig_pool_size(pool_of(device)), tiles = item->tiles > 0 ? (uint64_t)item->tiles : 0;
     uint64_t workers = worth < size ? worth : size;
@@ -167,7 +167,7 @@ static void divide(const struct ig_device *device, struct ig_pool_item *item, ui
 static void copy_tiles(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
     size_t size = (size_t)dims[0], from = (size_t)begin * COPY_PIECE, to = (size_t)end * COPY_PIECE;
     if (to > size) to = size;
-    /* Whether they overlap is the business of plans and callers, which need not be sound. */
+    /* They may overlap, since plans and callers need not be sound. */
     if (buffers[0] != buffers[1]) memmove((char *)buffers[1] + from, (const char *)buffers[0] + from, to - from);
 }
 

@@ -22,7 +22,7 @@ enum ingot_status ig_module_init(struct ig_module *module, const void *code, siz
         munmap(memory, mapped);
         return IG_ERR(error, INGOT_DEVICE, "cannot make %zu bytes of code executable: %s", mapped, strerror(reason));
     }
-    __builtin___clear_cache((char *)memory, (char *)memory + size); /* nothing to do on x86 */
+    __builtin___clear_cache((char *)memory, (char *)memory + size); /* a no-op on x86 */
     *module = (struct ig_module){memory, size, mapped};
     return INGOT_OK;
 }

@@ -23,29 +23,29 @@
 #include "base/memory.h"
 
 #define CACHE_LINE 64
-/* Pauses (40 to 140 cycles each, some ten microseconds in all) before a waiting worker offers its processor to others:
- * the one waited for may need it. Between runs a worker goes on asking for about a millisecond, as long as nobody else
- * wants the processor, so that runs in quick succession find it awake: waking it takes 50 to 250 microseconds. */
+/* Spins (40 to 140 cycles each, some ten microseconds in all) before a waiting worker yields its processor, which
+ * the awaited thread may need. Between runs a worker polls for about a millisecond, as long as nobody else wants the
+ * processor, so that runs in quick succession find it awake: waking it takes 50 to 250 microseconds. */
 #define SPINS 400
 #define YIELDS_BETWEEN_RUNS 2500
 #define MAX_WORKERS 1024
-#define MAX_ROUNDS 10 /* of a barrier: log2 of the above */
+#define MAX_ROUNDS 10 /* of a barrier: log2 of MAX_WORKERS */
 #define MIN_SCRATCH 64
 #define STACK_BYTES ((size_t)1 << 20)
 
-/* A number in a cache line of its own. */
+/* A counter in a cache line of its own. */
 struct line {
     _Alignas(CACHE_LINE) atomic_ullong number;
 };
 
 struct worker {
-    /* Written by the caller to start a run, read by the worker; the futex that it sleeps on. */
+    /* Incremented by the caller to start a run; the futex that the worker sleeps on. */
     _Alignas(CACHE_LINE) atomic_uint start;
     atomic_uint asleep;
-    /* Tiles of its range that were handed out, to itself or to others. Phases use the two in turn, so that one can be
+    /* How many tiles of its range were taken, by any worker. Phases alternate between the two, so that one can be
      * cleared while the other is in use. */
     _Alignas(CACHE_LINE) atomic_llong taken[2];
-    /* By round of the barrier: the last that the worker's partner of that round has reached. */
+    /* By round of the barrier: the number of the last barrier that the partner in that round has reached. */
     struct line met[MAX_ROUNDS];
     _Alignas(CACHE_LINE) struct ig_pool *pool;
     uint32_t index;
@@ -56,13 +56,13 @@ struct worker {
 struct ig_pool {
     const struct ingot_allocator *allocator;
     struct worker *workers;
-    uint32_t n_workers, n_started; /* threads that exist: n_started - 1 */
+    uint32_t n_workers, n_started; /* n_started includes the caller */
     void *scratch;
     size_t scratch_bytes; /* per worker */
-    /* The run: written by the caller before the workers are started, read-only until it has met them all at the end. */
+    /* The current run: written by the caller before it starts the workers, read-only until all have met at its end. */
     const struct ig_pool_item *items;
     uint32_t n_items, width;
-    uint64_t barriers; /* that were passed in all runs before: barriers have numbers, which never come again */
+    uint64_t barriers; /* number of barriers in all earlier runs; a barrier's number is never reused */
     bool stopping;
 };
 
@@ -87,7 +87,7 @@ static struct range range_of(int64_t tiles, uint32_t n, uint32_t w) {
     return (struct range){begin, begin + each + (w < more)};
 }
 
-/* Takes chunks of worker `victim`'s range until it is used up. */
+/* Takes chunks of worker `victim`'s range until none are left. */
 static void take_from(struct ig_pool *pool, const struct ig_pool_item *item, uint32_t victim, unsigned phase,
                       int64_t chunk, void *scratch) {
     atomic_llong *taken = &pool->workers[victim].taken[phase & 1];
@@ -133,9 +133,10 @@ static void wait_for(atomic_ullong *number, uint64_t wanted) {
 }
 
 /*
- * A run's last barrier lets the caller go when everybody has come to it, not when everybody has left: one that is late may
- * tell a partner of it when another, whose partner that is in a later run of another width, has told of the next already.
- * So there the number is never lowered; elsewhere that cannot be, and a store is cheaper.
+ * A run's last barrier releases the caller once all workers have reached it, not once all have left it. A late worker
+ * may signal its partner of that barrier after another worker, which has the same partner in a later run of another
+ * width, has signalled a later one. So the number is never lowered there; elsewhere this cannot happen, and a store is
+ * cheaper.
  */
 static void tell(atomic_ullong *number, uint64_t barrier, bool last) {
     if (!last) {
@@ -148,8 +149,8 @@ static void tell(atomic_ullong *number, uint64_t barrier, bool last) {
         continue;
 }
 
-/* A dissemination barrier (D. Hensgen, R. Finkel, U. Manber, 1988): in round r everybody tells the one 2^r further on,
- * and waits to be told. */
+/* A dissemination barrier (D. Hensgen, R. Finkel, U. Manber, 1988): in round r each worker signals the one 2^r
+ * further on, and waits for a signal. */
 static void meet(struct ig_pool *pool, uint32_t w, uint32_t width, uint64_t barrier, bool last) {
     for (uint32_t round = 0, distance = 1; distance < width; round++, distance *= 2) {
         uint32_t partner = w + distance < width ? w + distance : w + distance - width;
@@ -158,7 +159,7 @@ static void meet(struct ig_pool *pool, uint32_t w, uint32_t width, uint64_t barr
     }
 }
 
-/* The items between two barriers, beginning at `at`; returns the first of the next. */
+/* Does the items from `at` up to the next barrier; returns the item behind it. */
 static uint32_t do_phase(struct ig_pool *pool, uint32_t at, uint32_t w, unsigned phase) {
     const struct ig_pool_item *items = pool->items;
     if (items[at].workers > 1) {
@@ -172,9 +173,9 @@ static uint32_t do_phase(struct ig_pool *pool, uint32_t at, uint32_t w, unsigned
 }
 
 /*
- * Worker w's way through the list. Its counter `taken` of a phase is cleared after the phase's barrier, when nobody takes
- * from it any more, and before it is at the next, which everybody passes before using it again. After the last barrier a
- * worker touches nothing of the run: the caller may have begun another.
+ * Worker w's walk through the list. Its counter `taken` of a phase is cleared after the phase's barrier, when nobody
+ * takes from it any more, and before the worker reaches the next barrier, which all pass before they use it again.
+ * After the last barrier a worker touches nothing of the run, since the caller may have begun another.
  */
 static void walk(struct ig_pool *pool, uint32_t w) {
     uint32_t at = 0, n = pool->n_items, width = pool->width;
@@ -248,9 +249,9 @@ void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_
     walk(pool, 0);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------------------------ */
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
-/* Signals are the application's business: its handlers do not run on our threads. */
+/* Blocks all signals in workers: the application's handlers must not run on our threads. */
 static enum ingot_status start_threads(struct ig_pool *pool, struct ingot_error *error) {
     sigset_t all, old;
     pthread_attr_t attributes;
@@ -321,7 +322,7 @@ uint32_t ig_pool_size(const struct ig_pool *pool) {
 enum ingot_status ig_pool_reserve_scratch(struct ig_pool *pool, size_t bytes, struct ingot_error *error) {
     if (bytes <= pool->scratch_bytes) return INGOT_OK;
     size_t each, total;
-    /* Two lines apart: the hardware fetches lines in pairs. */
+    /* Two lines apart, since the hardware fetches lines in pairs. */
     bool fits = ig_size_add(bytes, 2 * CACHE_LINE - 1, &each);
     each = each / (2 * CACHE_LINE) * (2 * CACHE_LINE);
     if (!fits || !ig_size_mul(each, pool->n_workers, &total))

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* POSIX promises that what dlsym returns can be called, ISO C has no cast for it. */
+/* POSIX guarantees that functions found by dlsym can be called, but ISO C has no cast for it. */
 bool ig_cuda_binding_find(void *handle, const char *symbol, void *out_function) {
     void *address = dlsym(handle, symbol);
     memcpy(out_function, &address, sizeof address);
@@ -16,7 +16,7 @@ static void *open_file(const char *file) {
     return dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-/* The first of a list with commas. */
+/* Opens the first loadable library of a comma-separated list. */
 static void *open_first(const char *files) {
     char name[64];
     while (*files) {

@@ -3,7 +3,7 @@
 
 #define NAME "ingot_copy"
 
-/* Each thread copies vectors of 16 bytes, a grid's width apart, then bytes that are left. */
+/* Each thread copies vectors of 16 bytes in a grid-stride loop, then the remaining bytes. */
 static const char text[] = ".version 7.0\n"
                            ".target sm_80\n"
                            ".address_size 64\n"
@@ -66,7 +66,7 @@ uint32_t ig_cuda_copy_blocks(size_t bytes) {
     return (uint32_t)((bytes + block - 1) / block);
 }
 
-/* The driver may know pinned memory by another address than the host. */
+/* Finds the device address, since pinned memory may have another one than on the host; false if it is unaligned. */
 static bool find(struct ig_cuda *cuda, uint64_t address, uint64_t *out_address) {
     CUdeviceptr found = 0;
     *out_address = 0;

@@ -3,7 +3,7 @@
 
 #include "device/cuda/binding.h"
 
-/* What NVIDIA advises for Hopper; smaller GPUs do with it too. */
+/* NVIDIA's recommendation for Hopper; enough for smaller GPUs too. */
 #define MOST_WORKSPACE ((uint64_t)32 << 20)
 
 struct ig_cublaslt {
@@ -15,15 +15,15 @@ struct ig_cublaslt {
 #undef FIELD
 };
 
-/* The way of a product. */
+/* A prepared product. */
 struct product {
     cublasLtMatmulDesc product;
     cublasLtMatrixLayout first, second, result;
     cublasLtMatmulAlgo algorithm;
-    size_t workspace; /* bytes that it needs */
+    size_t workspace; /* bytes */
 };
 
-/* ---- Loading -------------------------------------------------------------------------------------------------------- */
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status check(const struct ig_cublaslt *lt, cublasStatus result, const char *what,
                                struct ingot_error *error) {
@@ -72,13 +72,13 @@ static enum ingot_status open_library(const struct ingot_allocator *allocator, c
     return status;
 }
 
-/* ---- Descriptions ---------------------------------------------------------------------------------------------------- */
+/* ---- Descriptions ------------------------------------------------------------------------------------------------ */
 
 static int type_of(uint32_t dtype) {
     return dtype == INGOT_F16 ? CUDA_R_16F : dtype == INGOT_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* Matrices of `lines` lines of `length` elements. */
+/* Row-major matrices with `lines` rows of `length` elements; cuBLASLt, being column-major, sees them transposed. */
 static cublasStatus describe_matrices(const struct ig_cublaslt *lt, uint32_t dtype, int64_t lines, int64_t length,
                                       int64_t ld, int64_t batch, int64_t step, cublasLtMatrixLayout *out_layout) {
     int32_t count = (int32_t)batch;
@@ -138,9 +138,9 @@ static cublasStatus describe(const struct ig_cublaslt *lt, const struct ig_libra
                   : describe_matrices(lt, c->out_type, rows, columns, columns, batch, rows * columns, &p->result);
 }
 
-/* ---- The choice ------------------------------------------------------------------------------------------------------ */
+/* ---- The choice -------------------------------------------------------------------------------------------------- */
 
-/* Shares of a sum are added in the type that is computed in: in the results' they would be rounded on the way. */
+/* Split-K adds partial sums in the compute type: in the results' type they would be rounded in between. */
 static cublasStatus prefer(const struct ig_cublaslt *lt, unsigned alignment, cublasLtMatmulPreference preference) {
     uint64_t workspace = MOST_WORKSPACE;
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, bytes = alignment;
@@ -178,7 +178,7 @@ static enum ingot_status choose(const struct ig_cublaslt *lt, const struct ig_li
     return INGOT_OK;
 }
 
-/* ---- Products -------------------------------------------------------------------------------------------------------- */
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
 
 static void discard(void *library, void *way) {
     const struct ig_cublaslt *lt = library;

@@ -9,19 +9,19 @@
  */
 #include "device/cuda/cudnn_graph.h"
 
-/* The oldest version, as it counts them. */
+/* The oldest supported version, in cuDNN's own numbering. */
 #define OLDEST ((size_t)90000)
 #define MOST_WORKSPACE ((int64_t)128 << 20)
 enum { MOST_CONFIGURATIONS = 64, MOST_NOTES = 32 };
 
-/* The way of a convolution: all that its plan is made of, and the plan. */
+/* A prepared convolution: its plan, and the descriptors that the plan consists of. */
 struct convolution {
     struct ig_cudnn_set set;
     cudnnBackendDescriptor plan;
     int64_t workspace;
 };
 
-/* ---- Loading -------------------------------------------------------------------------------------------------------- */
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 static bool is_about_memory(cudnnStatus status) {
     return status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
@@ -39,7 +39,7 @@ static enum ingot_status check(const struct ig_cudnn *cudnn, cudnnStatus result,
     return IG_ERR(error, status, "%s: %s (error %d of cuDNN)", what, text ? text : "no text", result);
 }
 
-/* Until version 9 a number has two digits less: 8907 is 8.9.7. */
+/* Before version 9, numbers have one digit less: 8907 is 8.9.7. */
 static enum ingot_status check_version(size_t version, struct ingot_error *error) {
     size_t major = version < OLDEST ? version / 1000 : version / 10000;
     size_t minor = version < OLDEST ? version / 100 % 10 : version / 100 % 100;
@@ -83,7 +83,7 @@ static enum ingot_status open_library(const struct ingot_allocator *allocator, c
     return status;
 }
 
-/* ---- Configurations ------------------------------------------------------------------------------------------------- */
+/* ---- Configurations ---------------------------------------------------------------------------------------------- */
 
 struct configurations {
     const struct ig_cudnn *cudnn;
@@ -96,7 +96,7 @@ static void drop_configurations(struct configurations *c, int kept) {
         c->cudnn->cudnnBackendDestroyDescriptor(c->at[--c->count]);
 }
 
-/* A list of notes on an engine, none of which may be unwelcome. */
+/* One kind of notes on an engine. An engine with an unwelcome note is not used. */
 struct notes {
     int attribute, type;
     bool (*is_welcome)(int note, const struct ig_library_call *call);
@@ -128,7 +128,7 @@ static cudnnStatus read_notes(const struct ig_cudnn *cudnn, cudnnBackendDescript
     return status;
 }
 
-/* Whether its engine computes what is asked for, and at once. */
+/* Does the configuration's engine compute what the call wants, without being compiled first? */
 static cudnnStatus look_at(const struct ig_cudnn *cudnn, cudnnBackendDescriptor configuration,
                            const struct ig_library_call *call, bool *out_fits) {
     static const struct notes lists[] = {{CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, is_exact_enough},
@@ -146,7 +146,7 @@ static cudnnStatus look_at(const struct ig_cudnn *cudnn, cudnnBackendDescriptor 
     return status;
 }
 
-/* Leaves those that fit, in their order. */
+/* Keeps the configurations that fit, in order. */
 static cudnnStatus sift(struct configurations *c, const struct ig_library_call *call) {
     cudnnStatus status = CUDNN_STATUS_SUCCESS;
     int kept = 0;
@@ -175,7 +175,7 @@ static void fetch(struct ig_cudnn_set *set, cudnnBackendDescriptor heuristics, s
     if (found < c->count) drop_configurations(c, (int)found);
 }
 
-/* What the heuristics say of a graph: nothing where they have no answer. */
+/* Fills `out` with the fitting configurations that the heuristics return for a graph; none if they fail. */
 static cudnnStatus ask(struct convolution *v, cudnnBackendDescriptor graph, int mode,
                        const struct ig_library_call *call, struct configurations *out) {
     struct ig_cudnn_set *set = &v->set;
@@ -192,9 +192,9 @@ static cudnnStatus ask(struct convolution *v, cudnnBackendDescriptor graph, int 
     return sift(out, call);
 }
 
-/* ---- Plans ---------------------------------------------------------------------------------------------------------- */
+/* ---- Plans ------------------------------------------------------------------------------------------------------- */
 
-/* False where the configuration is not possible here, or wants too much. */
+/* `out_done` is false if the configuration is impossible here or needs too much workspace. */
 static cudnnStatus try_plan(struct convolution *v, cudnnBackendDescriptor configuration, bool *out_done) {
     struct ig_cudnn_set *set = &v->set;
     const struct ig_cudnn *cudnn = set->cudnn;
@@ -219,7 +219,7 @@ static cudnnStatus try_plan(struct convolution *v, cudnnBackendDescriptor config
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* The wanted one, those behind it, and those before it, the nearest first. */
+/* Tries the wanted configuration, then those behind it, then those before it, nearest first. */
 static cudnnStatus choose(struct convolution *v, const struct configurations *c, uint32_t choice, bool *out_done) {
     cudnnStatus status = CUDNN_STATUS_SUCCESS;
     int first = choice < (uint32_t)c->count ? (int)choice : c->count - 1;
@@ -261,7 +261,7 @@ static enum ingot_status decide(const struct ig_cudnn *cudnn, const struct ig_cu
     return done ? INGOT_OK : nothing_fits(cudnn, call, error);
 }
 
-/* ---- Convolutions --------------------------------------------------------------------------------------------------- */
+/* ---- Convolutions ------------------------------------------------------------------------------------------------ */
 
 static void discard(void *library, void *way) {
     const struct ig_cudnn *cudnn = library;
@@ -285,7 +285,7 @@ static enum ingot_status prepare(void *library, const struct ig_cuda_call *call,
     return INGOT_OK;
 }
 
-/* The addresses. */
+/* The addresses of operands and workspace. */
 static cudnnBackendDescriptor pack(struct ig_cudnn_set *set, const struct ig_cuda_call *call, void *workspace) {
     const struct ig_library_call *c = call->what;
     const struct {

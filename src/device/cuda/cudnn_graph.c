@@ -1,7 +1,7 @@
 /* Operation graphs for cuDNN; see cudnn_graph.h. */
 #include "device/cuda/cudnn_graph.h"
 
-/* ---- Descriptors ---------------------------------------------------------------------------------------------------- */
+/* ---- Descriptors ------------------------------------------------------------------------------------------------- */
 
 cudnnBackendDescriptor ig_cudnn_begin(struct ig_cudnn_set *set, int kind) {
     cudnnBackendDescriptor d = NULL;
@@ -31,22 +31,23 @@ static void put_descriptor(struct ig_cudnn_set *set, cudnnBackendDescriptor d, i
     ig_cudnn_put(set, d, attribute, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-/* ---- Tensors -------------------------------------------------------------------------------------------------------- */
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
-/* The tensor under construction: each has an identifier of its own, those in between come behind the operands. */
+/* A graph under construction. Each tensor has its own identifier; those of intermediate results follow the
+ * operands'. */
 struct graph {
     struct ig_cudnn_set *set;
     const struct ig_cuda_call *call;
     int64_t next_id;
     cudnnBackendDescriptor operations[4]; /* convolution, two sums, activation */
-    int n_operations, left;               /* how many there will be after them */
+    int n_operations, left;               /* left: how many operations still follow */
 };
 
 static int type_of(uint32_t dtype) {
     return dtype == INGOT_F16 ? CUDNN_DATA_HALF : dtype == INGOT_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/* Dense, with the channels innermost. `id` 0: one that exists on the way only, and is computed with as f32. */
+/* A dense tensor in NHWC. `id` 0: a virtual one, an intermediate result in f32. */
 static cudnnBackendDescriptor tensor(struct graph *g, int64_t id, uint32_t dtype, int64_t n, int64_t c, int64_t h,
                                      int64_t w) {
     const int64_t dims[] = {n, c, h, w}, strides[] = {h * w * c, 1, w * c, c}, alignment = g->call->alignment;
@@ -71,12 +72,12 @@ static cudnnBackendDescriptor like_results(struct graph *g, int64_t id) {
                   z[IG_LIBRARY_OUT + 1]);
 }
 
-/* What an operation writes: the results, if none comes after it. */
+/* The output of an operation: the results if it is the last one, else a virtual tensor. */
 static cudnnBackendDescriptor result_of(struct graph *g) {
     return like_results(g, g->left ? 0 : IG_CUDNN_OUT);
 }
 
-/* ---- Operations ----------------------------------------------------------------------------------------------------- */
+/* ---- Operations -------------------------------------------------------------------------------------------------- */
 
 static cudnnBackendDescriptor begin_operation(struct graph *g, int kind) {
     cudnnBackendDescriptor d = ig_cudnn_begin(g->set, kind);
@@ -143,7 +144,7 @@ static cudnnBackendDescriptor pointwise(struct graph *g, int mode, cudnnBackendD
     return y;
 }
 
-/* The sums in this order: it has engines for sum, bias and ReLU, but not the other way round. */
+/* Adds the addend before the bias: cuDNN has engines for sum, bias and ReLU in this order only. */
 static void follow(struct graph *g, cudnnBackendDescriptor y) {
     const struct ig_library_call *c = g->call->what;
     if (c->addend != IG_LIBRARY_NO_OPERAND) y = pointwise(g, CUDNN_POINTWISE_ADD, y, like_results(g, IG_CUDNN_ADDEND));

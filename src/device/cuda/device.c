@@ -35,7 +35,7 @@ static void leave_device(struct ig_device *device) {
     ig_cuda_leave(ig_cuda_of(device), INGOT_OK);
 }
 
-/* For what returns nothing: false where the GPU cannot be used (any more), and the driver has let go of everything. */
+/* For functions that cannot fail: false where the GPU cannot be used any more; the driver has then freed everything. */
 static bool enter(struct ig_cuda *cuda) {
     return ig_cuda_enter(cuda, NULL) == INGOT_OK;
 }
@@ -48,7 +48,7 @@ static uint32_t workers(const struct ig_device *device) {
     return ig_cuda_of(device)->info.processors * IG_CUDA_SCRATCH_BLOCKS;
 }
 
-/* ---- Memory and code ------------------------------------------------------------------------------------------------ */
+/* ---- Memory and code --------------------------------------------------------------------------------------------- */
 
 static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
@@ -95,7 +95,7 @@ static enum ingot_status module_create(struct ig_device *device, const void *cod
     return ig_cuda_module_create(ig_cuda_of(device), code, size, out_module, error);
 }
 
-/* Unloading code that runs is nobody's intention. */
+/* Waits for all streams: the module's kernels may be in flight. */
 static void module_destroy(struct ig_device *device, struct ig_module *module) {
     struct ig_cuda *cuda = ig_cuda_of(device);
     bool entered = enter(cuda);
@@ -104,7 +104,7 @@ static void module_destroy(struct ig_device *device, struct ig_module *module) {
     if (entered) ig_cuda_leave(cuda, INGOT_OK);
 }
 
-/* ---- Streams and events --------------------------------------------------------------------------------------------- */
+/* ---- Streams and events ------------------------------------------------------------------------------------------ */
 
 static enum ingot_status stream_create(struct ig_device *device, struct ig_stream **out_stream,
                                        struct ingot_error *error) {
@@ -177,7 +177,7 @@ static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event
     return ig_cuda_leave(cuda, ig_cuda_event_elapsed(cuda, begin, end, out_nanoseconds, error));
 }
 
-/* ---- Work ----------------------------------------------------------------------------------------------------------- */
+/* ---- Copies and launches ----------------------------------------------------------------------------------------- */
 
 static enum ingot_status copy(struct ig_device *device, struct ig_stream *stream, void *to, const void *from,
                               size_t size, struct ingot_error *error) {
@@ -215,7 +215,7 @@ static size_t scratch_bytes(const struct ig_device *device, size_t bytes) {
     return ig_cuda_scratch_bytes(ig_cuda_of(device), bytes);
 }
 
-/* ---- Lists ---------------------------------------------------------------------------------------------------------- */
+/* ---- Lists ------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status list_begin(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
     if (stream->recording) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is recording a list already");
@@ -270,7 +270,7 @@ static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t i
     ig_cuda_list_skip(list, item, skipped);
 }
 
-/* ---- What GPUs there are -------------------------------------------------------------------------------------------- */
+/* ---- Enumeration ------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status count(const struct ig_cuda_driver *driver, int *out_count, struct ingot_error *error) {
     return ig_cuda_driver_check(driver, driver->cuDeviceGetCount(out_count), error, "cannot count the GPUs");
@@ -286,7 +286,7 @@ enum ingot_status ig_device_cuda_count(int *out_count, struct ingot_error *error
     return ig_device_cuda_count_with(NULL, out_count, error);
 }
 
-/* Attributes are all that is asked for here, none of which can fail for a GPU that is there. */
+/* For a GPU that exists, none of these queries fails. */
 static enum ingot_status describe(const struct ig_cuda_driver *driver, CUdevice device,
                                   struct ig_device_cuda_info *out_info, struct ingot_error *error) {
     struct ig_device_cuda_info info = {.driver = driver->version};
@@ -331,7 +331,7 @@ enum ingot_status ig_device_cuda_describe(int ordinal, struct ig_device_cuda_inf
     return describe(&driver, device, out_info, error);
 }
 
-/* ---- Life ----------------------------------------------------------------------------------------------------------- */
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
 static void destroy(struct ig_device *device) {
     struct ig_cuda *cuda = ig_cuda_of(device);

@@ -6,14 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* POSIX promises that what dlsym returns can be called, ISO C has no cast for it. */
+/* POSIX guarantees that functions found by dlsym can be called, but ISO C has no cast for it. */
 static bool find(void *library, const char *symbol, void *out_function) {
     void *address = dlsym(library, symbol);
     memcpy(out_function, &address, sizeof address);
     return address != NULL;
 }
 
-/* Only what every driver has. */
+/* Uses only functions that every driver has. */
 static enum ingot_status check_version(struct ig_cuda_driver *driver, const char *name, struct ingot_error *error) {
     if (!find(driver->library, "cuInit", &driver->cuInit) ||
         !find(driver->library, "cuDriverGetVersion", &driver->cuDriverGetVersion) ||
@@ -48,13 +48,13 @@ static enum ingot_status find_functions(struct ig_cuda_driver *driver, const cha
 enum ingot_status ig_cuda_driver_load(struct ig_cuda_driver *driver, const char *library, struct ingot_error *error) {
     const char *name = library ? library : IG_CUDA_LIBRARY;
     *driver = (struct ig_cuda_driver){0};
-    /* A driver has threads and handlers at exit: never unloaded. */
+    /* Never unloaded, since a driver starts threads and registers exit handlers. */
     driver->library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!driver->library) {
         const char *reason = dlerror();
         return IG_ERR(error, INGOT_DEVICE, "no NVIDIA driver: cannot load %s (%s)", name, reason ? reason : "unknown");
     }
-    dlclose(driver->library); /* the count of users, not the library */
+    dlclose(driver->library); /* drops the reference; the library stays */
     IG_TRY(check_version(driver, name, error));
     IG_TRY(find_functions(driver, name, error));
     return ig_cuda_driver_check(driver, driver->cuInit(0), error, "cannot initialise the NVIDIA driver");

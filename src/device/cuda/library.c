@@ -5,7 +5,7 @@
 
 #include "device/cuda/binding.h"
 
-/* Of ways that are kept ready: as many as the calls of a large network at a few sets of shapes. */
+/* Capacity of the cache of ways: the calls of a large network at a few sets of shapes. */
 #define MOST_KEPT 512
 #define MOST_ALIGNMENT 16u
 
@@ -16,22 +16,22 @@ static const struct ig_cuda_binding *const bindings[IG_LIBRARY_COUNT] = {
 
 struct kept {
     struct ig_library_call call;
-    int64_t sizes[IG_LIBRARY_MOST_SIZES]; /* those that the call has not are 0 */
+    int64_t sizes[IG_LIBRARY_MOST_SIZES]; /* unused ones are 0 */
     unsigned alignment;
     void *way;
-    size_t workspace; /* bytes that it needs */
+    size_t workspace; /* bytes */
 };
 
 struct ig_cuda_libraries {
-    void *open[IG_LIBRARY_COUNT]; /* what the bindings know; NULL: not opened yet */
-    CUstream capture;             /* from which launches are captured */
+    void *open[IG_LIBRARY_COUNT]; /* the bindings' states; NULL: not opened yet */
+    CUstream capture;             /* calls are captured from it */
     struct kept kept[MOST_KEPT];
-    uint32_t count, next; /* how many there are; the one to be replaced next */
+    uint32_t count, next; /* entries in use; the next one to evict */
 };
 
-/* ---- Loading -------------------------------------------------------------------------------------------------------- */
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* Where libraries are kept, made at the first need; NULL and the status where there is none. */
+/* The device's table, created on first use; NULL, with `out_status`, on failure. */
 static struct ig_cuda_libraries *table(struct ig_cuda *cuda, enum ingot_status *out_status, struct ingot_error *error) {
     if (cuda->libraries) return cuda->libraries;
     struct ig_cuda_libraries *l = ig_allocate(cuda->base.allocator, sizeof *l, _Alignof(struct ig_cuda_libraries));
@@ -73,9 +73,9 @@ void ig_cuda_library_deinit(struct ig_cuda *cuda) {
     cuda->libraries = NULL;
 }
 
-/* ---- What is kept ---------------------------------------------------------------------------------------------------- */
+/* ---- The cache of ways ------------------------------------------------------------------------------------------- */
 
-/* Of which all addresses are multiples. Operands that are not there are 0. */
+/* The largest power of two, up to 16, that divides all addresses. Absent operands do not count. */
 static unsigned alignment_of(const struct ig_library_call *c, const int64_t *sizes, void *const *operands) {
     const uint32_t used[] = {c->a, c->b, c->out, c->addend, c->bias};
     size_t element = ingot_dtype_size((enum ingot_dtype)c->in_type);
@@ -93,7 +93,7 @@ static bool is_same(const struct kept *a, const struct kept *b) {
            memcmp(a->sizes, b->sizes, sizeof a->sizes) == 0;
 }
 
-/* The way to do it, found where none is kept. Valid until the next call. */
+/* Finds the way in the cache, or prepares it. The result is valid until the next call. */
 static enum ingot_status find(struct ig_cuda *cuda, const struct ig_library_call *call, const int64_t *sizes,
                               void *const *operands, const struct kept **out_kept, struct ingot_error *error) {
     IG_TRY(ig_cuda_library_need(cuda, call->library, error));
@@ -122,7 +122,7 @@ enum ingot_status ig_cuda_library_workspace(struct ig_cuda *cuda, const struct i
     return INGOT_OK;
 }
 
-/* ---- Work ------------------------------------------------------------------------------------------------------------ */
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 enum ingot_status ig_cuda_library_enqueue(struct ig_cuda *cuda, const struct ig_library_call *call,
                                           const int64_t *sizes, void *const *operands, void *workspace, CUstream stream,
@@ -134,17 +134,17 @@ enum ingot_status ig_cuda_library_enqueue(struct ig_cuda *cuda, const struct ig_
                                             error);
 }
 
-/* Relaxed: the library may have to load code first, which is no work of the stream. */
+/* Relaxed mode, since the library may first have to load code, which is not work of the stream. */
 enum ingot_status ig_cuda_library_capture(struct ig_cuda *cuda, const struct ig_library_call *call,
                                           const int64_t *sizes, void *const *operands, void *workspace,
                                           CUgraph *out_graph, struct ingot_error *error) {
     const struct kept *kept;
     CUgraph graph = NULL;
-    IG_TRY(find(cuda, call, sizes, operands, &kept, error)); /* before the capture */
+    IG_TRY(find(cuda, call, sizes, operands, &kept, error)); /* prepares it outside the capture */
     CUstream stream = cuda->libraries->capture;
     IG_CUDA_TRY(cuda, error, "cannot capture a stream", cuStreamBeginCapture, stream, CU_STREAM_CAPTURE_MODE_RELAXED);
     enum ingot_status status = ig_cuda_library_enqueue(cuda, call, sizes, operands, workspace, stream, error);
-    CUresult result = IG_CUDA(cuda, cuStreamEndCapture, stream, &graph); /* in any case */
+    CUresult result = IG_CUDA(cuda, cuStreamEndCapture, stream, &graph); /* even after a failure */
     if (status == INGOT_OK)
         status = ig_cuda_driver_check(&cuda->driver, result, error, "cannot capture what %s does",
                                       ig_library_name(call->library));

@@ -9,55 +9,55 @@
 
 #define FIRST_CAPACITY 32
 #define NONE UINT32_MAX
-/* What a driver keeps for a node, host and GPU together, roughly. */
+/* A rough estimate of what the driver keeps per node, on host and GPU together. */
 #define BYTES_OF_A_NODE 2048
 
 enum kind { KERNEL, COPY, LIBRARY };
 
-/* A kernel's parameters are its buffers, dims, tiles and scratch memory, all of 8 bytes, and behind them its tensor maps; a
- * copy's are source and destination, and behind them the parameters of the kernel that may do it; a library's are the
- * operands and the sizes. */
+/* The values of a kernel are its parameters: buffers, dims, tiles and scratch memory, 8 bytes each; tensor maps
+ * follow them. Those of a copy are source and destination, then the parameters of the copy kernel; those of a
+ * library call are operands and sizes. */
 struct item {
     enum kind kind;
-    CUfunction function; /* of nodes that are kernels: KERNEL, and COPY where one does it */
+    CUfunction function; /* of kernel nodes: KERNEL, and COPY if the copy kernel does it */
     const struct ig_library_call *call;
-    const int64_t *sizes;  /* LIBRARY: in `values` */
-    CUgraphNode node;      /* NULL: there is nothing to do */
+    const int64_t *sizes;  /* LIBRARY: points into `values` */
+    CUgraphNode node;      /* NULL: not in the graph */
     const uint32_t *after; /* items; NULL: all before it */
     uint32_t n_after;
     uint64_t *values;
-    void **pointers;            /* to the values, then to the tensor maps; LIBRARY: the operands themselves */
+    void **pointers;            /* to the values, then to the encoded tensor maps; LIBRARY: the operands */
     struct ig_tensor_map *maps; /* KERNEL */
     CUtensorMap *encoded;
     uint32_t n_maps, n_buffers;
     uint32_t n_values, grid, threads, shared;
-    size_t scratch; /* bytes for each block; LIBRARY: in all */
+    size_t scratch; /* bytes per block; LIBRARY: total bytes */
     size_t size;    /* of a copy */
     bool waits;
-    bool changed;           /* its values are others than the node's */
-    bool skipped, disabled; /* a copy that is to be left out; the executable's node is */
-    bool dirty;             /* in the list of those that the executable is to be told of */
+    bool changed;           /* `values` differ from the node's */
+    bool skipped, disabled; /* skipped: leave this copy out; disabled: the executable does so */
+    bool dirty;             /* linked into the list of nodes to update */
     uint32_t next_dirty;
 };
 
 struct ig_list {
-    struct ig_arena arena; /* the values and pointers */
+    struct ig_arena arena; /* holds the items' arrays */
     struct item *items;
     uint32_t count, capacity;
     uint32_t first_dirty;
-    size_t scratch;   /* the most that any kernel wants for each block */
-    size_t workspace; /* the most that any call of a library wants in all */
+    size_t scratch;   /* the most bytes per block of any kernel */
+    size_t workspace; /* the most total bytes of any library call */
     bool has_library;
-    const uint32_t *next_after; /* of the item that is appended next, as above */
+    const uint32_t *next_after; /* `after` of the next item */
     uint32_t n_next_after;
-    bool ordered;           /* by `after` of any */
-    CUgraphNode *nodes;     /* room for those that one comes after */
-    void *scratch_memory;   /* which the graph's nodes have */
-    CUgraph graph;          /* NULL where there is nothing to do */
-    CUgraphExec executable; /* NULL: it has to be made (again) */
+    bool ordered;           /* some item has an explicit `after` */
+    CUgraphNode *nodes;     /* room for the dependencies of one node */
+    void *scratch_memory;   /* the address that the nodes were given */
+    CUgraph graph;          /* NULL: not built, or nothing to do */
+    CUgraphExec executable; /* NULL: must be instantiated (again) */
 };
 
-/* ---- Recording ------------------------------------------------------------------------------------------------------ */
+/* ---- Recording --------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status no_memory(struct ingot_error *error) {
     return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a list of launches");
@@ -73,7 +73,8 @@ enum ingot_status ig_cuda_list_create(struct ig_cuda *cuda, struct ig_list **out
 }
 
 static void destroy_graph(struct ig_cuda *cuda, struct ig_list *list) {
-    if (list->executable) IG_CUDA(cuda, cuGraphExecDestroy, list->executable); /* the driver sees to running launches */
+    /* the driver waits for launches in flight */
+    if (list->executable) IG_CUDA(cuda, cuGraphExecDestroy, list->executable);
     if (list->graph) IG_CUDA(cuda, cuGraphDestroy, list->graph);
     list->executable = NULL;
     list->graph = NULL;
@@ -105,7 +106,7 @@ static bool grow(struct ig_list *list) {
     return true;
 }
 
-/* Appends an item with room for its values and pointers to as many and n_maps more; NULL where there is no memory. */
+/* Appends an item with n_values values, pointers to these, and room for n_maps more pointers; NULL if out of memory. */
 static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values, uint32_t n_maps) {
     uint64_t *values = ig_arena_alloc(&list->arena, n_values * sizeof *values);
     void **pointers = ig_arena_alloc(&list->arena, ((size_t)n_values + n_maps) * sizeof *pointers);
@@ -144,7 +145,7 @@ static uint64_t address(const void *memory) {
     return (uint64_t)(uintptr_t)memory;
 }
 
-/* The maps that a kernel gets, to be encoded when its node is made or told. */
+/* Copies the kernel's tensor maps; they are encoded when its node is added or updated. */
 static bool add_maps(struct ig_list *list, struct item *item, const struct ig_launch *launch) {
     if (launch->n_maps == 0) return true;
     const size_t alignment = _Alignof(CUtensorMap), bytes = launch->n_maps * sizeof(CUtensorMap);
@@ -168,7 +169,7 @@ enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_
         *value++ = address(launch->buffers[i]);
     for (uint32_t i = 0; i < launch->n_dims; i++)
         *value++ = (uint64_t)launch->dims[i];
-    *value++ = (uint64_t)launch->tiles; /* the last one, scratch memory, is known when the graph is made */
+    *value++ = (uint64_t)launch->tiles; /* scratch memory, the last value, is set when the graph is built */
     item->function = function;
     item->n_buffers = launch->n_buffers;
     item->grid = grid;
@@ -212,7 +213,7 @@ enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig
     return INGOT_OK;
 }
 
-/* ---- The graph ------------------------------------------------------------------------------------------------------ */
+/* ---- The graph --------------------------------------------------------------------------------------------------- */
 
 static CUDA_KERNEL_NODE_PARAMS kernel_parameters(const struct item *item) {
     return (CUDA_KERNEL_NODE_PARAMS){.func = item->function,
@@ -266,11 +267,11 @@ static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgra
     return IG_CUDA(cuda, cuGraphAddDependencies, graph, &from, &to, &edge, 1);
 }
 
-/* Where a node belongs. */
+/* The dependencies of a node. */
 struct place {
     const CUgraphNode *after;
     size_t n_after;
-    const struct item *only; /* the one that it comes after; NULL where there is none or several */
+    const struct item *only; /* the only predecessor; NULL: none or several */
 };
 
 static struct place place_of(const struct ig_list *list, const struct item *item, const struct item *before) {
@@ -304,11 +305,11 @@ static enum ingot_status add_library_node(struct ig_cuda *cuda, struct ig_list *
     IG_TRY(ig_cuda_library_capture(cuda, item->call, item->sizes, item->pointers, list->scratch_memory, &child, error));
     CUresult result =
         IG_CUDA(cuda, cuGraphAddChildGraphNode, &item->node, list->graph, place->after, place->n_after, child);
-    IG_CUDA(cuda, cuGraphDestroy, child); /* the node has its own */
+    IG_CUDA(cuda, cuGraphDestroy, child); /* the node has a clone */
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add a call of a library to a graph");
 }
 
-/* Sets what the kernel gets that may do a copy; false where none can. */
+/* Sets the parameters of the copy kernel; false if it cannot do this copy. */
 static bool prepare_copy(struct ig_cuda *cuda, const struct item *item) {
     return ig_cuda_copy_parameters(cuda, item->values[0], item->values[1], item->size, item->values + COPY_VALUES);
 }
@@ -332,7 +333,8 @@ static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, st
                                 (unsigned)(item - list->items), list->count);
 }
 
-/* All items that do anything. In a list with an order of its own, what does nothing passes the order on. */
+/* Adds a node per item. An item that does nothing is left out or, in an ordered list, is an empty node that carries
+ * the order on. */
 static enum ingot_status fill_graph(struct ig_cuda *cuda, struct ig_list *list, struct ingot_error *error) {
     const struct item *before = NULL;
     for (uint32_t i = 0; i < list->count; i++) {
@@ -374,7 +376,7 @@ static enum ingot_status make_graph(struct ig_cuda *cuda, struct ig_list *list, 
                           stream->handle);
 }
 
-/* What the calls of libraries want, which depends on the alignment of their operands. */
+/* Finds the workspace of library calls, which depends on the alignment of their operands. */
 static enum ingot_status find_workspace(struct ig_cuda *cuda, struct ig_list *list, struct ingot_error *error) {
     list->workspace = 0;
     for (uint32_t i = 0; list->has_library && i < list->count; i++) {
@@ -405,7 +407,7 @@ enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list
     return status;
 }
 
-/* ---- Changing and launching ------------------------------------------------------------------------------------------ */
+/* ---- Updates and launches ---------------------------------------------------------------------------------------- */
 
 static void mark(struct ig_list *list, uint32_t i) {
     struct item *item = &list->items[i];
@@ -429,7 +431,7 @@ void ig_cuda_list_skip(struct ig_list *list, uint32_t i, bool skipped) {
     mark(list, i);
 }
 
-/* Other addresses may be less aligned, and then need another algorithm and more workspace: that is for a new graph. */
+/* New addresses may be less aligned and need another algorithm with more workspace: then the graph must be rebuilt. */
 static bool tell_library_node(struct ig_cuda *cuda, struct ig_list *list, const struct item *item) {
     CUgraph child;
     size_t workspace;
@@ -459,7 +461,7 @@ static bool tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct i
            CUDA_SUCCESS;
 }
 
-/* The list has run with other scratch memory: on another stream, or before this one got more. */
+/* Called when the scratch memory differs from the nodes': on another stream, or after it has grown. */
 static void replace_scratch(struct ig_list *list, void *memory) {
     list->scratch_memory = memory;
     for (uint32_t i = 0; i < list->count; i++) {
@@ -470,8 +472,8 @@ static void replace_scratch(struct ig_list *list, void *memory) {
     }
 }
 
-/* Tells the nodes that are marked; one that is left out when it is taken in again, since each costs a call. Some changes the
- * driver refuses (a copy from another kind of memory): false. */
+/* Updates the marked nodes. A skipped copy is updated only when it is included again, since each update costs a
+ * call. False if the driver refuses a change (a copy from another kind of memory). */
 static bool tell_nodes(struct ig_cuda *cuda, struct ig_list *list) {
     while (list->first_dirty != NONE) {
         struct item *item = &list->items[list->first_dirty];

@@ -28,13 +28,13 @@ void ig_cuda_memory_deinit(struct ig_cuda *cuda) {
     if (cuda->memory_stream) IG_CUDA(cuda, cuStreamDestroy, cuda->memory_stream);
 }
 
-/* ---- Of the device ------------------------------------------------------------------------------------------------- */
+/* ---- Device memory ----------------------------------------------------------------------------------------------- */
 
 static CUresult take(struct ig_cuda *cuda, size_t size, CUdeviceptr *out_memory) {
     if (!cuda->pool) return IG_CUDA(cuda, cuMemAlloc, out_memory, size);
     CUresult result = IG_CUDA(cuda, cuMemAllocFromPoolAsync, out_memory, size, cuda->pool, cuda->memory_stream);
     if (result != CUDA_SUCCESS) return result;
-    result = IG_CUDA(cuda, cuStreamSynchronize, cuda->memory_stream); /* any stream may use it at once */
+    result = IG_CUDA(cuda, cuStreamSynchronize, cuda->memory_stream); /* so that any stream may use it at once */
     if (result != CUDA_SUCCESS) IG_CUDA(cuda, cuMemFreeAsync, *out_memory, cuda->memory_stream);
     return result;
 }
@@ -56,12 +56,12 @@ enum ingot_status ig_cuda_allocate(struct ig_cuda *cuda, size_t size, void **out
     return INGOT_OK;
 }
 
-/* Nothing can be done about failures here; those of enqueued work come back when its stream is waited for. */
+/* Failures cannot be handled here; those of enqueued work are reported when its stream is waited for. */
 void ig_cuda_release(struct ig_cuda *cuda, void *memory) {
     if (!memory) return;
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)memory;
     if (!cuda->pool) {
-        IG_CUDA(cuda, cuMemFree, address); /* waits for all work by itself */
+        IG_CUDA(cuda, cuMemFree, address); /* waits for all work */
         return;
     }
     for (const struct ig_stream *stream = cuda->streams; stream; stream = stream->next) {
@@ -71,7 +71,7 @@ void ig_cuda_release(struct ig_cuda *cuda, void *memory) {
     IG_CUDA(cuda, cuMemFreeAsync, address, cuda->memory_stream);
 }
 
-/* ---- Of the host --------------------------------------------------------------------------------------------------- */
+/* ---- Host memory ------------------------------------------------------------------------------------------------- */
 
 static double host_mebibytes(void) {
     return (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / MEBIBYTE;
@@ -95,7 +95,7 @@ enum ingot_status ig_cuda_pin_host(struct ig_cuda *cuda, void *memory, size_t si
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot pin %zu bytes of memory", size);
 }
 
-/* ---- Scratch ------------------------------------------------------------------------------------------------------- */
+/* ---- Scratch ----------------------------------------------------------------------------------------------------- */
 
 uint32_t ig_cuda_scratch_blocks(const struct ig_cuda *cuda, size_t bytes) {
     size_t most = (size_t)cuda->info.processors * IG_CUDA_SCRATCH_BLOCKS;
@@ -104,7 +104,7 @@ uint32_t ig_cuda_scratch_blocks(const struct ig_cuda *cuda, size_t bytes) {
     return affordable ? (uint32_t)affordable : 1;
 }
 
-/* Enough for launches with less scratch for each block as well, which may have more blocks. */
+/* Also enough for launches with less scratch per block, which may have more blocks. */
 size_t ig_cuda_scratch_bytes(const struct ig_cuda *cuda, size_t bytes) {
     size_t total;
     if (bytes > IG_CUDA_SCRATCH_LIMIT) return bytes;
@@ -116,7 +116,7 @@ enum ingot_status ig_cuda_reserve_workspace(struct ig_cuda *cuda, struct ig_stre
                                             struct ingot_error *error) {
     if (total <= stream->scratch_size) return INGOT_OK;
     void *memory = NULL;
-    ig_cuda_release(cuda, stream->scratch); /* first, so that its memory can be part of the new one */
+    ig_cuda_release(cuda, stream->scratch); /* first, so that its memory can be reused */
     stream->scratch = NULL;
     stream->scratch_size = 0;
     IG_TRY(ig_cuda_allocate(cuda, total, &memory, error));

@@ -5,25 +5,25 @@
 
 #include "device/cuda/cubin.h"
 
-/* Dynamic shared memory that every function may have; for more it must be told. */
+/* Dynamic shared memory that every function may use; more requires setting an attribute. */
 #define SHARED_WITHOUT_ASKING (48u << 10)
 #define MOST_THREADS 1024u
 
 struct function {
     uint64_t entry;
     const char *name; /* NULL: a free slot */
-    CUmodule module;  /* what was loaded from `entry` */
-    bool loaded_it;   /* this one; others of the same entry share it */
+    CUmodule module;  /* loaded from `entry` */
+    bool loaded_it;   /* this slot owns `module`; other functions of the same entry share it */
     CUfunction handle;
-    uint32_t shared;           /* bytes of dynamic shared memory that it may have */
-    uint64_t n_values, n_maps; /* of the launch whose parameters were found to be enough for it */
+    uint32_t shared;           /* bytes of dynamic shared memory that it may use */
+    uint64_t n_values, n_maps; /* of the launch that its parameters were last checked against */
     bool is_checked;
 };
 
 struct ig_module {
     const unsigned char *code;
     size_t size;
-    struct function *functions; /* an open hash table by entry, at most three quarters full */
+    struct function *functions; /* open-addressing hash table by entry, at most three quarters full */
     size_t count, capacity;
 };
 
@@ -46,10 +46,10 @@ void ig_cuda_module_destroy(struct ig_cuda *cuda, struct ig_module *module) {
     ig_release(cuda->base.allocator, module, sizeof *module);
 }
 
-/* ---- The table ------------------------------------------------------------------------------------------------------ */
+/* ---- The table --------------------------------------------------------------------------------------------------- */
 
-/* Where (entry, name) is, or the free slot where it belongs. `out_module`: what was loaded from this entry for another
- * name, if anything. There is at least one free slot. */
+/* The slot of (entry, name), or the free slot for it. `out_module`: the module loaded from this entry for another
+ * name; NULL: none. At least one slot must be free. */
 static struct function *find(const struct ig_module *module, uint64_t entry, const char *name, CUmodule *out_module) {
     size_t mask = module->capacity - 1, i = (size_t)((entry >> 6) * 0x9e3779b97f4a7c15u >> 32) & mask;
     *out_module = NULL;
@@ -79,14 +79,14 @@ static enum ingot_status make_room(struct ig_cuda *cuda, struct ig_module *modul
     return INGOT_OK;
 }
 
-/* ---- Loading -------------------------------------------------------------------------------------------------------- */
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status wrong_architecture(const struct ig_cuda *cuda, const void *cubin, struct ingot_error *error) {
     return IG_ERR(error, INGOT_DEVICE, "the engine's code is for sm_%u, this GPU is an sm_%d (%s)",
                   ig_cubin_architecture(cubin), cuda->info.sm, cuda->info.name);
 }
 
-/* The driver would take binaries here too, which are not checked. */
+/* The driver would also accept binaries, which have not been checked. */
 static bool is_text(const struct ig_module *module, uint64_t offset) {
     if (offset >= module->size || !memchr(module->code + offset, 0, module->size - offset)) return false;
     return module->code[offset] && strchr("/. \t\n", module->code[offset]);
@@ -106,8 +106,8 @@ static enum ingot_status load_portable(struct ig_cuda *cuda, const struct ig_mod
                                 launch->name, cuda->info.sm, *log ? ": " : "", log);
 }
 
-/* Code runs on GPUs of the same generation that have no less than the one it was made for. What uses more of a generation
- * than its successors keep ("a") looks the same and is left to the driver to refuse. */
+/* Code runs on GPUs of its own generation with the same or a higher minor version. Architecture-specific code ("a")
+ * cannot be told apart here; the driver refuses it. */
 static bool may_fit(const struct ig_cuda *cuda, const void *cubin) {
     int wanted = (int)ig_cubin_architecture(cubin), found = cuda->info.sm;
     return wanted == 0 || (wanted / 10 == found / 10 && wanted % 10 <= found % 10);
@@ -144,7 +144,8 @@ static enum ingot_status allow_shared(struct ig_cuda *cuda, const struct ig_laun
     return INGOT_OK;
 }
 
-/* The driver reads as many parameters as the function takes, whatever there are: of 8 bytes, then tensor maps. */
+/* The driver reads as many parameters as the function declares, however many are passed. They must be 8-byte values,
+ * then tensor maps. */
 static enum ingot_status check_parameters(struct ig_cuda *cuda, const struct ig_launch *launch,
                                           struct function *function, struct ingot_error *error) {
     uint64_t n_values = (uint64_t)launch->n_buffers + launch->n_dims + 2, count = n_values + launch->n_maps;
@@ -165,7 +166,7 @@ static enum ingot_status check_parameters(struct ig_cuda *cuda, const struct ig_
     return INGOT_OK;
 }
 
-/* Fills the free slot `function`. It counts only once it is whole. */
+/* Fills the free slot `function`, which counts as used only once it is complete. */
 static enum ingot_status add(struct ig_cuda *cuda, struct ig_module *module, const struct ig_launch *launch,
                              struct function *function, CUmodule loaded, struct ingot_error *error) {
     struct function made = {.entry = launch->entry, .name = launch->name, .module = loaded, .loaded_it = !loaded};

@@ -8,7 +8,7 @@
 #include "device/cuda/module.h"
 #include "device/cuda/tensor_map.h"
 
-/* ---- Streams --------------------------------------------------------------------------------------------------------- */
+/* ---- Streams ----------------------------------------------------------------------------------------------------- */
 
 enum ingot_status ig_cuda_stream_create(struct ig_cuda *cuda, CUstream native, struct ig_stream **out_stream,
                                         struct ingot_error *error) {
@@ -32,7 +32,7 @@ enum ingot_status ig_cuda_stream_create(struct ig_cuda *cuda, CUstream native, s
     return INGOT_OK;
 }
 
-/* Waits for the stream: afterwards nobody knows that its work may still use memory that is released. */
+/* Waits for the stream: once it has left the list of streams, ig_cuda_release cannot order frees after its work. */
 void ig_cuda_stream_destroy(struct ig_cuda *cuda, struct ig_stream *stream) {
     if (!stream) return;
     IG_CUDA(cuda, cuStreamSynchronize, stream->handle);
@@ -49,7 +49,7 @@ void ig_cuda_stream_wait_all(struct ig_cuda *cuda) {
         IG_CUDA(cuda, cuStreamSynchronize, stream->handle);
 }
 
-/* ---- Events ---------------------------------------------------------------------------------------------------------- */
+/* ---- Events ------------------------------------------------------------------------------------------------------ */
 
 struct ig_event {
     CUevent handle;
@@ -87,7 +87,7 @@ CUevent ig_cuda_event_handle(const struct ig_event *event) {
     return event->handle;
 }
 
-/* ---- Work ------------------------------------------------------------------------------------------------------------ */
+/* ---- Copies and launches ----------------------------------------------------------------------------------------- */
 
 enum ingot_status ig_cuda_copy(struct ig_cuda *cuda, struct ig_stream *stream, void *to, const void *from, size_t size,
                                struct ingot_error *error) {
@@ -97,7 +97,7 @@ enum ingot_status ig_cuda_copy(struct ig_cuda *cuda, struct ig_stream *stream, v
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot copy %zu bytes", size);
 }
 
-/* Blocks take tiles in turns, so that any number of them would do. */
+/* Each block loops over tiles, so that any grid size is correct. */
 static uint32_t grid_of(const struct ig_cuda *cuda, const struct ig_launch *launch) {
     uint64_t tiles = launch->tiles > 0 ? (uint64_t)launch->tiles : 0;
     uint64_t most = launch->scratch ? ig_cuda_scratch_blocks(cuda, launch->scratch) : INT_MAX;
@@ -105,7 +105,7 @@ static uint32_t grid_of(const struct ig_cuda *cuda, const struct ig_launch *laun
     return (uint32_t)(tiles < most ? tiles : most);
 }
 
-/* Room for that many parameters; only ever grows. */
+/* Makes room for `count` parameters; never shrinks. */
 static enum ingot_status reserve_parameters(struct ig_cuda *cuda, size_t count, struct ingot_error *error) {
     if (count <= cuda->n_parameters) return INGOT_OK;
     void **larger = ig_allocate(cuda->base.allocator, 2 * count * sizeof *larger, _Alignof(void *));

@@ -35,13 +35,13 @@ struct ig_event {
 };
 struct ig_list {
     unsigned number;
-    uint32_t items; /* how many launches and copies it recorded */
+    uint32_t items; /* launches and copies recorded so far */
 };
 
 struct null_device {
     struct ig_device base;
     struct buffer *buffers;                                      /* in use */
-    unsigned n_buffers, n_modules, n_streams, n_events, n_lists; /* ever made: the next number */
+    unsigned n_buffers, n_modules, n_streams, n_events, n_lists; /* ever created; also the next number */
     char *record;
     size_t length, capacity;
 };
@@ -65,7 +65,7 @@ static bool make_room(struct null_device *null, size_t more) {
     return true;
 }
 
-/* What does not fit into memory is not recorded: a witness must not change what happens. */
+/* What does not fit into memory is not recorded: recording must not change behaviour. */
 static void note(struct null_device *null, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void note(struct null_device *null, const char *format, ...) {
     char text[256];
@@ -83,7 +83,7 @@ static void note(struct null_device *null, const char *format, ...) {
 static void note_address(struct null_device *null, const void *address) {
     for (const struct buffer *b = null->buffers; b; b = b->next) {
         uintptr_t offset = (uintptr_t)address - (uintptr_t)b->memory;
-        if (offset > b->size) continue; /* below the buffer is far above it in unsigned arithmetic */
+        if (offset > b->size) continue; /* wraps to a huge offset if the address is below the buffer */
         if (offset)
             note(null, "b%u+%zu", b->number, (size_t)offset);
         else
@@ -173,7 +173,7 @@ static void module_destroy(struct ig_device *device, struct ig_module *module) {
     ig_release(device->allocator, module, sizeof *module);
 }
 
-/* ---- Streams and events: work on one stream is in order; an event carries that order to another. ------------------ */
+/* ---- Streams and events: work on a stream is ordered; an event extends the order to another stream. -------------- */
 
 static enum ingot_status stream_create(struct ig_device *device, struct ig_stream **out_stream,
                                        struct ingot_error *error) {
@@ -201,7 +201,7 @@ static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
     ig_release(device->allocator, stream, sizeof *stream);
 }
 
-/* A real device reports here what went wrong since the last wait; nothing does on this one. */
+/* A real device reports failures since the last wait here; this one has none. */
 static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
     note(self(device), "stream_wait s%u\n", stream->number);
     return INGOT_OK;
@@ -246,9 +246,9 @@ static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event
     return INGOT_OK;
 }
 
-/* ---- Work: enqueued, or, between list_begin and list_end, recorded. ------------------------------------------------ */
+/* ---- Copies and launches: enqueued or, between list_begin and list_end, recorded. -------------------------------- */
 
-/* Begins a line of work, and counts it where a list is being recorded. */
+/* Begins the line of a copy or launch; numbers it while a list is recorded. */
 static void note_work(struct ig_device *device, struct ig_stream *stream, const char *what) {
     if (stream->recording) note(self(device), "l%u[%u]: ", stream->recording->number, stream->recording->items++);
     note(self(device), "%s ", what);
@@ -357,7 +357,7 @@ static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t i
     note(self(device), "list_%s l%u[%u]\n", skipped ? "skip" : "take", list->number, item);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------------------------- */
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
 static void destroy(struct ig_device *device) {
     struct null_device *null = self(device);
