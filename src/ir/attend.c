@@ -5,7 +5,7 @@
 
 #include "ir/build.h"
 
-enum { MOST_VISITS = 200 }; /* of nodes between the products */
+enum { MOST_VISITS = 200 }; /* node visits between the two products; more is no attention */
 
 struct match {
     struct ig_graph *g;
@@ -18,7 +18,7 @@ static ig_node_id id_of(const struct match *m, ig_value v) {
     return ig_info(m->g, v)->is_const ? IG_NO_NODE : ig_info(m->g, v)->node;
 }
 
-/* The node that computes v while the network runs, where it is of that operator. */
+/* The node that computes v at run time (not a constant), if it is of that operator, else NULL. */
 static const struct ig_node *running(const struct match *m, ig_value v, enum ig_op op) {
     return id_of(m, v) == IG_NO_NODE ? NULL : ig_def_op(m->g, v, op);
 }
@@ -40,7 +40,7 @@ static bool is_narrow_float(enum ingot_dtype dtype) {
     return dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16;
 }
 
-/* A reduction over the last axis alone: its operand. */
+/* Matches a reduction over the last axis alone; gives its operand. */
 static bool match_reduction(const struct match *m, ig_value v, enum ig_op op, ig_value *out_operand) {
     const struct ig_node *n = running(m, v, op);
     if (!n) return false;
@@ -49,7 +49,7 @@ static bool match_reduction(const struct match *m, ig_value v, enum ig_op op, ig
     return axes->count == 1 && axes->ints[0] == ig_type_of(m->g, n->in[0])->rank - 1;
 }
 
-/* where(v == never, instead, v): v; anything else as it is. */
+/* If v is where(x == never, instead, x), returns x; otherwise v. */
 static ig_value match_guard(struct match *m, ig_value v, double never, double instead, bool *out_guarded) {
     const struct ig_node *n = running(m, v, IG_OP_where);
     const struct ig_node *test = n ? running(m, n->in[0], IG_OP_eq) : NULL;
@@ -62,7 +62,7 @@ static ig_value match_guard(struct match *m, ig_value v, double never, double in
     return n->in[2];
 }
 
-/* exp(z - max(z)): z. */
+/* Matches exp(z - max(z)); gives z. */
 static bool match_exponentials(struct match *m, ig_value e, ig_value *out_z, bool *out_guarded) {
     const struct ig_node *power = running(m, e, IG_OP_exp);
     const struct ig_node *difference = power ? running(m, power->in[0], IG_OP_sub) : NULL;
@@ -77,14 +77,14 @@ static bool match_exponentials(struct match *m, ig_value e, ig_value *out_z, boo
     return operand == *out_z;
 }
 
-/* sum(e): e. */
+/* Matches sum(e), possibly guarded against 0; gives e. */
 static bool match_sum(struct match *m, ig_value v, ig_value *out_e, bool *out_guarded) {
     ig_value sum = match_guard(m, v, 0, 1, out_guarded);
     take(m, sum);
     return match_reduction(m, sum, IG_OP_reduce_sum, out_e);
 }
 
-/* e / sum(e), or e * (1 / sum(e)): e. */
+/* Matches e / sum(e) or e * (1 / sum(e)); gives e. */
 static bool match_quotient(struct match *m, ig_value v, ig_value *out_e, bool *out_guarded) {
     const struct ig_node *n = running(m, v, IG_OP_div);
     take(m, v);
@@ -99,7 +99,7 @@ static bool match_quotient(struct match *m, ig_value v, ig_value *out_e, bool *o
     return false;
 }
 
-/* What weights go through before they are multiplied: rounding, and where(isnan(w), 0, w). */
+/* Strips what may lie between the softmax and the second product: rounding, and where(isnan(w), 0, w). */
 static ig_value match_repairs(struct match *m, ig_value v) {
     for (;;) {
         const struct ig_node *n = running(m, v, IG_OP_cast);
@@ -118,8 +118,8 @@ static ig_value match_repairs(struct match *m, ig_value v) {
     }
 }
 
-/* Takes what leads from a product to v by elementwise work; false where nothing does. Other products are operands like
- * any other. */
+/* Takes all elementwise nodes on the paths from the first product to v. False if no path leads to a product. The first
+ * product found counts; results of other products are ordinary operands. */
 static bool find_scores(struct match *m, ig_value v) {
     ig_node_id id = id_of(m, v);
     if (id == IG_NO_NODE || !ig_same_dims(ig_type_of(m->g, v), m->space) || ++m->visits > MOST_VISITS) return false;
@@ -145,7 +145,7 @@ static uint32_t readings(const struct match *m, ig_value v, ig_node_id id) {
     return count;
 }
 
-/* Nobody but the attention reads what it computes on the way. */
+/* Are all intermediate values of the attention read only by the attention? */
 static bool is_closed(const struct match *m, const uint32_t *uses) {
     for (uint32_t i = 0; i < m->a->nodes.count; i++) {
         ig_value v = m->g->nodes.at[m->a->nodes.at[i]].out;

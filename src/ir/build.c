@@ -13,7 +13,7 @@
 #include "ir/eval.h"
 #include "ir/infer.h"
 
-/* ---- Nodes that do nothing */
+/* ---- Identities */
 
 static bool all_zero(const struct ig_dims *dims, const struct ig_attr *attr) {
     int64_t value;
@@ -55,7 +55,7 @@ static bool always_identity(struct ig_graph *g, const struct ig_node *node) {
     return true;
 }
 
-/* Asked only where the result's type is the operand's. */
+/* Called only if the result's type equals the operand's. */
 static bool (*const identities[IG_OP_COUNT])(struct ig_graph *g, const struct ig_node *node) = {
     [IG_OP_cast] = always_identity,           [IG_OP_reshape] = always_identity,
     [IG_OP_broadcast] = always_identity,      [IG_OP_transpose] = transpose_is_identity,
@@ -84,7 +84,7 @@ static bool attrs_are_const(struct ig_graph *g, const struct ig_node *node) {
     return true;
 }
 
-/* Bodies are not looked into: control flow is never constant. */
+/* Control flow is never constant, whatever its bodies compute. */
 static bool is_constant(struct ig_graph *g, const struct ig_node *node, bool *out_refittable) {
     *out_refittable = node->op == IG_OP_constant && node->attr[0].data->initializer != NULL;
     if (node->body[0] != NULL || !attrs_are_const(g, node)) return false;
@@ -149,7 +149,7 @@ static ig_dim refresh(struct ig_graph *g, ig_dim dim) {
     return dim == IG_DIM_NONE ? dim : ig_dim_refresh(g->dims, dim);
 }
 
-/* The list with its dims simplified by what is known now; the same where nothing changes. */
+/* The list with its dims simplified by the ranges known now; the same list if nothing changes. */
 static const ig_dim *refresh_dims(struct ig_graph *g, const ig_dim *dims, int count) {
     ig_dim *fresh = NULL;
     for (int i = 0; i < count; i++) {
@@ -182,7 +182,7 @@ static ig_value build(struct ig_graph *g, const struct ig_node *proto, struct ig
     if (node->body[0] == NULL) {
         ig_key_make(&key, g, node, types);
         if (plain)
-            ig_key_add(&key, 1); /* a known value's own nodes are kept apart from the nodes that give way to them */
+            ig_key_add(&key, 1); /* keeps nodes that build a known value apart from nodes that give way to them */
         if (ig_map_get(g->cse, key.at, key.count * sizeof *key.at, &known)) return known;
     }
     facts.is_const = is_constant(g, node, &facts.is_refittable);
@@ -237,7 +237,7 @@ ig_value ig_build_copy(struct ig_graph *g, const struct ig_graph *from, const st
     return value;
 }
 
-/* ---- The graph's ports and names */
+/* ---- Ports and names */
 
 void ig_build_origin(struct ig_graph *g, const char *origin) {
     g->origin = origin;

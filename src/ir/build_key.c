@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "ir/build_node.h"
 
-enum { SMALL_CONSTANT = 4096 }; /* bytes up to which constants are compared by contents */
+enum { SMALL_CONSTANT = 4096 }; /* bytes; larger constants are compared by address */
 
 void ig_key_add(struct ig_key *key, uint64_t word) {
     if (key->count == key->capacity) {
@@ -23,7 +23,7 @@ static void key_add_double(struct ig_key *key, double value) {
     ig_key_add(key, bits);
 }
 
-/* Small constants are equal where their bytes are; large ones, and initialisers, where they are the same memory. */
+/* Small constants are equal if their bytes are; large ones, and initialisers, only if they share memory. */
 static void key_add_data(struct ig_key *key, const struct ig_data *data, const struct ig_type *type) {
     ig_key_add(key, (uint64_t)type->dtype << 32 | (uint64_t)type->rank);
     for (int i = 0; i < type->rank; i++)

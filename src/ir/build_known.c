@@ -25,8 +25,8 @@ static ig_value build_known_constant(struct ig_graph *g, const struct ig_type *t
     return ig_build_typed_constant(g, type, &data);
 }
 
-/* A `shape` node, cast and reshaped where the value is not i64 of rank 0 or 1. These three are what the replacement of
- * any of them is, too: each is found again by its key, so nothing is built twice. */
+/* A `shape` node, cast and reshaped unless the value is i64 of rank 0 or 1. The three nodes are built without
+ * replacement (ig_build_plain), since each would be replaced by itself; their keys prevent duplicates. */
 static ig_value build_known_shape(struct ig_graph *g, const struct ig_type *type, const ig_dim *elements,
                                   int64_t count) {
     struct ig_attr shape[2] = {ig_attr_of_dims(elements, (int)count), ig_attr_of_int(type->rank == 0)};
@@ -42,7 +42,6 @@ static ig_value build_known_shape(struct ig_graph *g, const struct ig_type *type
     return value;
 }
 
-/* Whether every element is known. */
 static bool is_known(const ig_dim *elements, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         if (elements[i] == IG_DIM_NONE) return false;

@@ -187,7 +187,7 @@ ig_value ig_build_gather(struct ig_graph *g, ig_value a, ig_value index, int axi
     return ig_build_node(g, IG_OP_gather, in, 2, 1, &attr, NULL);
 }
 
-/* Axes as a set of bits, checked. */
+/* Axes as a bit set; raises on axes out of range and duplicates. */
 static unsigned axis_set(struct ig_graph *g, const char *what, const int *axes, int count, int rank) {
     unsigned set = 0;
     if (rank > INGOT_MAX_RANK)
@@ -239,7 +239,7 @@ ig_value ig_build_matmul(struct ig_graph *g, ig_value a, ig_value b, enum ingot_
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, NULL);
 }
 
-/* ---- What is known of values */
+/* ---- Queries on values */
 
 static bool element_count(struct ig_graph *g, ig_value value, int64_t *out_count) {
     return ig_dim_is_const(g->dims, ig_type_elements(g->dims, ig_type_of(g, value)), out_count);

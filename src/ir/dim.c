@@ -1,6 +1,6 @@
 /*
- * Symbolic integers: the pool, its canonical form, sums and products. Division is in dim_div.c, ranges and comparison in
- * dim_range.c, text in dim_text.c, walking and substitution in dim_walk.c.
+ * Symbolic integers: the pool, its canonical form, sums and products. Division is in dim_div.c, ranges and comparison
+ * in dim_range.c, text in dim_text.c, walking and substitution in dim_walk.c.
  */
 #include "ir/dim_pool.h"
 
@@ -37,7 +37,7 @@ int64_t ig_gcd(int64_t a, int64_t b) {
         x = y;
         y = rest;
     }
-    return x > INT64_MAX ? 1 : (int64_t)x; /* 2^63 has no int64: 1 is a divisor too */
+    return x > INT64_MAX ? 1 : (int64_t)x; /* 2^63 does not fit; 1 is a divisor, too */
 }
 
 /* ---- Order */
@@ -143,7 +143,7 @@ void ig_draft_add(struct ig_sum_draft *draft, int64_t coef, uint64_t mono) {
     uint32_t at = 0, end = draft->count;
     int order = 1;
     if (coef == 0) return;
-    if (coef == INT64_MIN && mono != IG_MONO_ONE) raise_overflow(dims->job); /* so that negation is safe */
+    if (coef == INT64_MIN && mono != IG_MONO_ONE) raise_overflow(dims->job); /* so that negation cannot overflow */
     while (at < end) { /* binary search: canonical order is costlier to compare than to move */
         uint32_t middle = at + (end - at) / 2;
         order = ig_mono_compare(dims, draft->terms[middle].mono, mono);
@@ -266,7 +266,7 @@ ig_dim ig_dim_of_atom(struct ig_dims *dims, enum ig_dim_kind kind, ig_dim a, ig_
     return ig_dim_of_term(dims, 1, ig_mono_of(dims, &atom, 1));
 }
 
-/* ---- The public part */
+/* ---- Public functions */
 
 struct ig_dims *ig_dims_create(struct ig_job *job) {
     struct ig_dims *dims = IG_NEW(job, struct ig_dims);

@@ -42,7 +42,7 @@ static bool absorbs(const struct ig_dims *dims, const struct ig_dim_term *term, 
     return (*out_atom)->kind == IG_DIM_DIV && ig_dim_is_const(dims, (*out_atom)->b, out_divisor);
 }
 
-/* floor((e + floor(x / d)) / c) = floor((e*d + x) / (d*c)): true where exactly one term is such a quotient. */
+/* floor((e + floor(x / d)) / c) = floor((e*d + x) / (d*c)). False unless exactly one term is such a quotient. */
 static bool flatten(struct ig_dims *dims, ig_dim rest, int64_t c, ig_dim *out_numerator, int64_t *out_divisor) {
     const struct ig_dim_sum *s = ig_sum(dims, rest);
     const struct ig_dim_atom *atom = NULL, *candidate;
@@ -93,7 +93,7 @@ static ig_dim div_by_const(struct ig_dims *dims, ig_dim a, int64_t c) {
 
 /* ---- Division by an expression */
 
-/* Divides polynomials by leading terms; true where nothing is left over. */
+/* Polynomial division by the leading term; true if nothing remains. */
 static bool divide_exactly(struct ig_dims *dims, ig_dim a, ig_dim b, ig_dim *out_quotient) {
     struct ig_sum_draft quotient;
     struct ig_dim_term lead = ig_sum(dims, b)->terms[0];
@@ -137,7 +137,7 @@ static uint64_t common_mono(struct ig_dims *dims, uint64_t mono, ig_dim a, bool 
     return mono;
 }
 
-/* coef / g where g divides it; 2^63 does not fit. */
+/* coef / g, where g divides coef. Raises if the result is 2^63. */
 static int64_t quotient_of(struct ig_dims *dims, int64_t coef, int64_t g) {
     return g == -1 ? ig_checked_mul(dims->job, coef, -1) : coef / g;
 }
@@ -154,7 +154,7 @@ static ig_dim shrink_by(struct ig_dims *dims, ig_dim a, int64_t g, uint64_t mono
     return ig_draft_finish(&draft);
 }
 
-/* Cancels what divides both; true where there was something. */
+/* Cancels common factors; true if there were any. */
 static bool cancel(struct ig_dims *dims, ig_dim *inout_a, ig_dim *inout_b) {
     uint64_t mono = common_mono(dims, common_mono(dims, 0, *inout_b, true), *inout_a, false);
     int64_t g = ig_gcd(ig_sum_content(dims, *inout_a, true), ig_sum_content(dims, *inout_b, true));
@@ -165,7 +165,7 @@ static bool cancel(struct ig_dims *dims, ig_dim *inout_a, ig_dim *inout_b) {
     return true;
 }
 
-/* floor(rest / b) where ranges decide it to be 0 or -1. */
+/* floor(rest / b), if ranges prove it to be 0 or -1. */
 static bool decided(struct ig_dims *dims, ig_dim rest, ig_dim b, int64_t *out_quotient) {
     int64_t lo, hi, b_lo, b_hi;
     ig_dim_range(dims, rest, &lo, &hi);
@@ -212,7 +212,8 @@ bool ig_dim_divides(struct ig_dims *dims, ig_dim b, ig_dim a) {
 
 /* ---- Modulo */
 
-/* a mod c without multiples of c: coefficients in [0, c); nested mods of multiples of c opened. */
+/* Removes multiples of c from `a mod c`: coefficients are reduced to [0, c), nested mods by multiples of c are
+ * opened. */
 static ig_dim reduce_by_const(struct ig_dims *dims, ig_dim a, int64_t c) {
     struct ig_sum_draft draft;
     bool opened = false;

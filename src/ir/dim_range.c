@@ -14,7 +14,7 @@ static const interval everything = {INT64_MIN, INT64_MAX};
 
 static interval range_of(struct ig_dims *dims, ig_dim dim, int depth);
 
-/* ---- Interval arithmetic; what overflows is unbounded */
+/* ---- Interval arithmetic; bounds that overflow become infinite */
 
 static int64_t clamp(__int128 x) {
     return x <= INT64_MIN ? INT64_MIN : x >= INT64_MAX ? INT64_MAX : (int64_t)x;
@@ -27,7 +27,7 @@ static interval add(interval a, interval b) {
     return sum;
 }
 
-/* A bound times a bound; infinities stay infinite, and zero times anything is zero. */
+/* The product of two bounds; infinities stay infinite, and zero times anything is zero. */
 static int64_t times(int64_t x, int64_t y) {
     bool infinite = x == INT64_MIN || x == INT64_MAX || y == INT64_MIN || y == INT64_MAX;
     if (x == 0 || y == 0) return 0;
@@ -57,14 +57,14 @@ static int64_t bound_div(int64_t x, int64_t y) {
     return x == INT64_MIN || x == INT64_MAX ? x : ig_floor_div(x, y);
 }
 
-/* By a divisor that is never negative; it is at least 1 where the quotient has a value at all. */
+/* Bounds only for a divisor that is never negative; it is at least 1 wherever the quotient is defined. */
 static interval divide(interval a, interval b) {
     if (b.lo < 0 || b.hi < 1) return everything;
     if (b.lo < 1) b.lo = 1;
     return (interval){bound_div(a.lo, a.lo < 0 ? b.lo : b.hi), bound_div(a.hi, a.hi < 0 ? b.hi : b.lo)};
 }
 
-/* ---- The plain range: parts taken as independent */
+/* ---- The plain range: parts are treated as independent */
 
 static interval atom_range(struct ig_dims *dims, uint32_t index, int depth) {
     struct ig_dim_atom atom = dims->atoms.at[index];
@@ -114,14 +114,14 @@ static interval factored_range(struct ig_dims *dims, struct ig_dim_sum sum, int 
     return mul(mono_range(dims, mono, depth), range_of(dims, ig_draft_finish(&draft), depth));
 }
 
-/* The sum with scale * (every other term) + coef * value: term `which` replaced. False where that overflows. */
+/* scale * (all terms but `which`) + coef * value, where coef is that of term `which`. False on overflow. */
 static bool replace_term(struct ig_dims *dims, struct ig_dim_sum sum, uint32_t which, int64_t scale, ig_dim value,
                          ig_dim *out_sum) {
     struct ig_sum_draft draft;
     const struct ig_dim_sum *v = ig_sum(dims, value);
     ig_draft_init(&draft, dims);
     if (sum.count + v->count > IG_DIM_MAX_TERMS) return false;
-    /* Coefficients below 2^31 on both sides: no product or sum of them overflows. */
+    /* With coefficients below 2^31 on both sides, no product or sum overflows. */
     for (uint32_t i = 0; i < sum.count; i++) {
         if (sum.terms[i].coef > INT32_MAX || sum.terms[i].coef < -INT32_MAX || scale > INT32_MAX) return false;
         if (i != which) ig_draft_add(&draft, scale * sum.terms[i].coef, sum.terms[i].mono);
@@ -147,7 +147,7 @@ static interval quotient_bound(struct ig_dims *dims, struct ig_dim_sum sum, uint
     return range;
 }
 
-/* For a term k*min(a, b) or k*max(a, b): the sum lies between those with a and with b in its place. */
+/* For a term k*min(a, b) or k*max(a, b): the sum lies between its values with a and with b instead. */
 static interval extreme_bound(struct ig_dims *dims, struct ig_dim_sum sum, uint32_t which, struct ig_dim_atom atom,
                               int depth) {
     ig_dim with_a, with_b;
@@ -177,7 +177,7 @@ static interval refined_range(struct ig_dims *dims, struct ig_dim_sum sum, inter
     return range;
 }
 
-/* Only ranges found at full depth are kept: what is known does not depend on who asked first. */
+/* Caches ranges found at full depth only, so that results do not depend on the order of queries. */
 static interval range_of(struct ig_dims *dims, ig_dim dim, int depth) {
     struct ig_dim_sum sum = *ig_sum(dims, dim);
     if (sum.epoch == dims->epoch) return sum.range;
@@ -189,10 +189,10 @@ static interval range_of(struct ig_dims *dims, ig_dim dim, int depth) {
     return range;
 }
 
-/* ---- The public part */
+/* ---- Public functions */
 
 void ig_dim_range(const struct ig_dims *dims, ig_dim dim, int64_t *out_lo, int64_t *out_hi) {
-    /* Refining interns helper expressions and keeps results: the pool grows, but nothing in it changes. */
+    /* Refinement interns helper expressions and caches ranges: the pool grows, but no expression changes. */
     interval range = range_of((struct ig_dims *)dims, dim, REFINE_DEPTH);
     *out_lo = range.lo;
     *out_hi = range.hi;

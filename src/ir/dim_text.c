@@ -29,7 +29,7 @@ static bool is_part(char c) {
     return is_start(c) || is_digit(c) || c == '.';
 }
 
-/* The kind that a word of the notation stands for; CONST where it is none. */
+/* The kind that a keyword of the notation denotes, or CONST. */
 static enum ig_dim_kind word_kind(const char *name, size_t length) {
     for (int kind = IG_DIM_DIV; kind <= IG_DIM_MAX; kind++) {
         if (strlen(words[kind]) == length && memcmp(words[kind], name, length) == 0) return (enum ig_dim_kind)kind;
@@ -166,7 +166,7 @@ static int hex_digit(char c) {
     return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* One escape, behind the backslash; 0 where it is none. */
+/* Reads one escape after its backslash; 0 if it is invalid. */
 static char unescape(const char **inout_text) {
     const char *at = *inout_text;
     if (*at == '"' || *at == '\\') {

@@ -3,7 +3,7 @@
 
 /* ---- Structure */
 
-/* A product without its last atom, and the atom: left-leaning. */
+/* A product as a left-leaning tree: the product without its last atom, times that atom. */
 static struct ig_dim_view look_at_mono(struct ig_dims *dims, uint64_t index) {
     struct ig_dim_mono mono = dims->monos.at[index];
     uint32_t last = mono.atoms[mono.degree - 1];
@@ -58,7 +58,7 @@ static void collect_atom(const struct ig_dims *dims, uint32_t index, struct symb
     for (uint32_t i = 0; i < list->count; i++) {
         if (list->atoms[i] == index) return;
     }
-    list->atoms[list->count++] = index; /* fits: an expression has no more parts than the list has places */
+    list->atoms[list->count++] = index; /* fits: an expression has at most IG_DIM_MAX_SIZE parts */
 }
 
 static void collect_symbols(const struct ig_dims *dims, ig_dim dim, struct symbol_list *list) {
@@ -139,7 +139,7 @@ struct evaluation {
     const ig_dim *symbols;
     const int64_t *values;
     int count;
-    bool usual; /* the symbols' own usual values count, not these */
+    bool usual; /* evaluate at the symbols' own usual values, not at `values` */
 };
 
 static bool evaluate(const struct evaluation *e, ig_dim dim, int64_t *out_value);

@@ -3,7 +3,7 @@
 
 #include "ir/eval.h"
 
-/* ---- What the rules share */
+/* ---- Helpers of the rules */
 
 bool ig_elements_input(struct ig_elements *e, uint32_t input, const ig_dim **out_elements,
                        int64_t out_dims[INGOT_MAX_RANK]) {
@@ -106,7 +106,7 @@ static ig_dim elem_mul(struct ig_elements *e, ig_dim a, ig_dim b) {
     return ig_dim_mul(e->dims, a, b);
 }
 
-/* Truncates; by zero it gives 0. */
+/* Truncating division; division by zero gives 0. */
 static ig_dim elem_div(struct ig_elements *e, ig_dim a, ig_dim b) {
     int64_t x, y;
     if (ig_dim_is_const(e->dims, b, &y) && y == 0) return b;
@@ -168,7 +168,7 @@ static const elem_fn elem_fns[IG_OP_COUNT] = {
     [IG_OP_or] = elem_max,  [IG_OP_xor] = elem_xor,
 };
 
-/* What one operand decides alone: 0*x, false and x, true or x. */
+/* Results that one operand decides alone: 0*x, false and x, true or x. */
 static ig_dim decided_by_one(struct ig_elements *e, ig_dim a, ig_dim b) {
     ig_dim known = a != IG_DIM_NONE ? a : b;
     bool zero = e->node->op == IG_OP_mul || e->node->op == IG_OP_and, one = e->node->op == IG_OP_or;
@@ -236,7 +236,7 @@ static void of_cast(struct ig_elements *e) {
     }
 }
 
-/* ---- The way in */
+/* ---- Entry point */
 
 typedef void (*elements_fn)(struct ig_elements *e);
 
@@ -268,7 +268,7 @@ static elements_fn rule_of(enum ig_op op) {
     return elem_fns[op] != NULL ? of_map : rules[op];
 }
 
-/* Whether the element fits its type: arithmetic here does not wrap, the model's does. */
+/* Does the element fit its type? The model's arithmetic wraps, ours does not. */
 static bool fits(struct ig_elements *e, ig_dim dim) {
     int64_t lo, hi;
     enum ingot_dtype dtype = e->type->dtype;
@@ -279,7 +279,7 @@ static bool fits(struct ig_elements *e, ig_dim dim) {
     if (bits == 64) return true;
     int64_t limit = INT64_C(1) << (is_signed ? bits - 1 : bits);
     if (ig_dim_is_const(e->dims, dim, NULL)) return lo < limit && (!is_signed || lo >= -limit);
-    return lo < limit; /* sizes are taken to fit the type that the model's author chose for them */
+    return lo < limit; /* symbolic sizes are assumed to fit the type that the model's author chose */
 }
 
 static void compute(struct ig_job *job, void *argument) {
@@ -308,7 +308,7 @@ const ig_dim *ig_elements_compute(struct ig_graph *graph, const struct ig_node *
         if (e.count > IG_ELEMENTS_MAX) return NULL;
     }
     e.result = IG_NEW_ARRAY(graph->job, ig_dim, (size_t)e.count);
-    /* An expression that overflows or grows too large is not an error of the model: the value is then just not known. */
+    /* An expression that overflows or grows too large is not a defect of the model: the contents are then unknown. */
     enum ingot_status status = ig_job_run(graph->job, compute, &e, &error);
     if (status != INGOT_OK && status != INGOT_BAD_MODEL && status != INGOT_UNSUPPORTED)
         ig_raise_error(graph->job, &error);

@@ -5,7 +5,7 @@ static bool constant_of(struct ig_elements *e, ig_dim dim, int64_t *out_value) {
     return dim != IG_DIM_NONE && ig_dim_is_const(e->dims, dim, out_value);
 }
 
-/* A dim list of an attribute as numbers; false where one is symbolic. */
+/* A list of dims as numbers; false if one is symbolic. */
 static bool constants_of(struct ig_elements *e, enum ig_attr_name name, int64_t *out_values) {
     const struct ig_attr *attr = ig_elements_attr(e, name);
     for (int i = 0; i < attr->count; i++) {
@@ -18,7 +18,7 @@ static int in_rank(const struct ig_elements *e, uint32_t input) {
     return ig_type_of(e->graph, e->node->in[input])->rank;
 }
 
-/* An index of gather and its like: from the end where negative; false where unknown or out of range. */
+/* Resolves an index of a gather or scatter; negative ones count from the end. False if unknown or out of range. */
 static bool index_of(struct ig_elements *e, ig_dim dim, int64_t extent, int64_t *out_index) {
     if (!constant_of(e, dim, out_index)) return false;
     if (*out_index < 0) *out_index += extent;
@@ -139,7 +139,7 @@ void ig_elements_gather_elements(struct ig_elements *e) {
     }
 }
 
-/* A tuple of indices; false where one is unknown or out of range. */
+/* Resolves a tuple of indices; false if one is unknown or out of range. */
 static bool tuple_of(struct ig_elements *e, const ig_dim *tuple, int64_t length, const int64_t *dims,
                      int64_t *out_index) {
     for (int64_t i = 0; i < length; i++) {
@@ -167,7 +167,8 @@ void ig_elements_gather_nd(struct ig_elements *e) {
     }
 }
 
-/* Starts scatter's result with the data; false where the updates cannot be followed. */
+/* Copies the data into a scatter's result. False if indices or updates are unknown, or updates are combined with the
+ * data. */
 static bool begin_scatter(struct ig_elements *e, const ig_dim **out_indices, int64_t *index_dims,
                           const ig_dim **out_updates, int64_t *update_dims) {
     const ig_dim *in;
@@ -181,7 +182,7 @@ static bool begin_scatter(struct ig_elements *e, const ig_dim **out_indices, int
     return true;
 }
 
-/* An update whose place is not known: any element may be meant. */
+/* After an update at an unknown index, any element may have changed. */
 static void forget_all(struct ig_elements *e) {
     for (int i = 0; i < e->count; i++)
         e->result[i] = IG_DIM_NONE;

@@ -46,7 +46,7 @@ void ig_elements_cumsum(struct ig_elements *e) {
         inner *= dims[i];
     for (int64_t i = 0; i < e->count; i++) {
         int64_t step = i / inner % dims[axis], base = i - step * inner;
-        if (step > 0) continue; /* each line once, from its first element */
+        if (step > 0) continue; /* each line is handled once, at its first element */
         ig_dim sum = ig_dim_const(e->dims, 0);
         for (int64_t j = 0; j < dims[axis]; j++) {
             int64_t at = base + (reverse ? dims[axis] - 1 - j : j) * inner;

@@ -15,7 +15,7 @@ void ig_eval_raise(struct ig_eval *ev, const char *format, ...) {
     ig_raise(ev->job, INGOT_INVALID_ARGUMENT, "%s", message);
 }
 
-/* In the arena, not on the stack: the cleanup runs when the stack is gone. */
+/* In the arena, not on the stack, because cleanup runs after the stack is unwound. */
 struct ig_eval *ig_eval_create(struct ig_job *job, struct ig_graph *graph) {
     struct ig_eval *ev = IG_NEW(job, struct ig_eval);
     ev->job = job;
@@ -122,7 +122,7 @@ static void check_input(struct ig_eval *ev, const struct ig_port *port, const st
     if (!tensor->data && ingot_tensor_elements(tensor) != 0) ig_eval_raise(ev, "input '%s' has no data", name);
 }
 
-/* Plain symbols first, so that expressions in them ("2*seq+1") can be checked whatever the order of the inputs. */
+/* Plain symbols are bound first, so that expressions in them ("2*seq+1") can be checked in any order of inputs. */
 static void bind_inputs(struct ig_eval *ev, struct ig_graph *graph, const struct ig_view *inputs) {
     for (int plain = 1; plain >= 0; plain--) {
         for (uint32_t i = 0; i < graph->inputs.count; i++) {
@@ -162,7 +162,7 @@ void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingo
         memcpy(results[i].dims, out[i].dims, sizeof results[i].dims);
         ig_eval_make_own(ev, &out[i]);
     }
-    for (uint32_t i = 0; i < n_out; i++) { /* nothing fails from here on */
+    for (uint32_t i = 0; i < n_out; i++) { /* nothing can fail from here on */
         results[i].data = ig_eval_detach(&out[i]);
         out_outputs[i] = results[i];
     }

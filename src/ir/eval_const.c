@@ -10,7 +10,7 @@
 
 enum { KEPT_BYTES = 4096 };
 
-/* Elements that belong to a caller of ig_const_tensor, or to the job if he fails. */
+/* Elements owned by the caller of ig_const_tensor; the job frees them if it fails. */
 struct lent {
     struct ig_job *job;
     void *data;
@@ -42,7 +42,7 @@ uint64_t *ig_const_marks(struct ig_graph *graph, uint32_t *out_generation) {
     return cache->marks;
 }
 
-/* The data of a `constant` node where they can be used as they lie. */
+/* The data of a `constant` node, if they can be used without a copy. */
 static bool in_place(struct ig_graph *graph, ig_value value, struct ingot_tensor *out_tensor) {
     const struct ig_node *node = ig_def_op(graph, value, IG_OP_constant);
     if (!node) return false;
@@ -100,7 +100,7 @@ struct ingot_tensor ig_const_tensor(struct ig_graph *graph, ig_value value) {
 
 void ig_const_release(struct ig_graph *graph, ig_value value, struct ingot_tensor *tensor) {
     struct ig_const_cache *cache = graph->constants;
-    (void)value; /* who owns the elements shows in the elements */
+    (void)value; /* the pointer to the elements identifies their owner */
     for (uint32_t i = 0; cache && tensor->data && i < cache->lent.count; i++) {
         struct lent *lent = cache->lent.at[i];
         if (lent->data != tensor->data) continue;

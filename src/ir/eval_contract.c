@@ -36,7 +36,7 @@ static bool wide_integer(enum ingot_dtype dtype) {
     return !ig_cells_are_float(dtype) && ingot_dtype_size(dtype) >= 4;
 }
 
-/* Loads as double whatever the type. */
+/* Loads any type as double. */
 static void load_float(enum ingot_dtype dtype, const void *data, int64_t stride, int64_t n, union ig_cell *out_cells) {
     ig_cells_load(dtype, data, stride, n, out_cells);
     if (ig_cells_are_float(dtype)) return;
@@ -53,7 +53,7 @@ void ig_contract_load(const struct ig_contraction *c, enum ingot_dtype dtype, co
     }
 }
 
-/* Sums are integers where the result is of an integer type. */
+/* Converts double sums if the result has an integer type. */
 static void store_row(const struct ig_contraction *c, int64_t row, int64_t first, int n, union ig_cell *sums) {
     if (!ig_cells_are_float(c->result) && !c->integer) {
         for (int i = 0; i < n; i++)

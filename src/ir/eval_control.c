@@ -52,7 +52,7 @@ IG_EVAL(if) {
     run_body(ev, &body, in + 1, out);
 }
 
-/* The slices of one scanned output, in the order of the iterations. */
+/* One scanned output: its slices in the order of iterations. */
 struct scanned {
     IG_VEC(struct ig_view) slices;
 };
@@ -66,7 +66,7 @@ static struct ig_view stack(struct ig_eval *ev, struct ig_graph *body, ig_value 
         int64_t known = 0;
         if (count == 0 &&
             !ig_dim_eval(ev->dims, type->dim[i], ev->symbols.at, ev->values.at, (int)ev->symbols.count, &known)) {
-            known = 0; /* no iteration has said; there are no elements either way */
+            known = 0; /* no iteration ran, so there are no elements whatever the dim */
         }
         dims[1 + i] = count > 0 ? scanned->slices.at[0].dims[i] : known;
     }
@@ -86,7 +86,7 @@ static struct ig_view stack(struct ig_eval *ev, struct ig_graph *body, ig_value 
     return out;
 }
 
-/* After an iteration: what was carried gives way to what the body made. */
+/* After an iteration: replaces the carried values by the body's results, and keeps the scanned slices. */
 static void carry(struct ig_eval *ev, struct ig_view *body_in, struct ig_view *body_out, int64_t carried,
                   struct scanned *scanned, uint32_t n_scanned) {
     for (int64_t i = 0; i < carried; i++) {
@@ -118,7 +118,7 @@ IG_EVAL(loop) {
     body_in[1] = ig_view_new(ev, INGOT_BOOL, 0, NULL);
     *(uint8_t *)body_in[1].data = 1;
     for (int64_t i = 0; i < trips && go_on; i++) {
-        body_in[0] = ig_view_new(ev, INGOT_I64, 0, NULL); /* anew: a scanned output may be the counter itself */
+        body_in[0] = ig_view_new(ev, INGOT_I64, 0, NULL); /* not reused: a scanned output may be the counter */
         *(int64_t *)(void *)body_in[0].data = i;
         run_body(ev, &body, body_in, body_out);
         go_on = truth(ev, &body_out[0]);

@@ -20,7 +20,7 @@ struct conv {
     int64_t packed;
 };
 
-/* Where the window of a row meets kernel position `at` in the input; NULL outside. */
+/* The input pixel that the row's window reads at kernel position `position`; NULL in the padding. */
 static const char *input_at(const struct conv *c, int64_t row, int64_t position) {
     int64_t index[INGOT_MAX_RANK] = {0};
     for (int i = c->spatial - 1; i >= 0; i--) {
@@ -48,7 +48,7 @@ static void conv_row(const struct ig_contraction *base, int64_t row, union ig_ce
     }
 }
 
-/* Kernel position `position` as the last indexes of an index into w that start at `first`. */
+/* Writes kernel position `position` as per-axis indices to out_index. */
 static void kernel_index(const struct conv *c, int64_t position, int64_t *out_index) {
     for (int i = c->spatial - 1; i >= 0; i--) {
         out_index[i] = position % c->kernel[i];
@@ -78,7 +78,7 @@ static void conv_columns(const struct ig_contraction *base, int64_t k, int64_t f
     }
 }
 
-/* One input channel and one output channel a group: all channels of a pixel at once, weights as [kernel..., C]. */
+/* Depthwise convolution: all channels of a pixel at once, with weights [kernel..., C]. */
 static void depthwise(struct ig_eval *ev, struct conv *c, const struct ig_view *bias, struct ig_view *out) {
     int64_t n = c->groups, size_x = (int64_t)ingot_dtype_size(c->x.dtype),
             size_out = (int64_t)ingot_dtype_size(out->dtype);
@@ -148,7 +148,7 @@ static void check_weights(struct ig_eval *ev, const struct conv *c, int64_t colu
     if (!fits) ig_eval_raise(ev, "the weights do not have the shape that channels, groups and kernel ask for");
 }
 
-/* Fills what attributes and shapes say; x, w and packed are there. */
+/* Fills the fields that follow from attributes and shapes; x, w and packed are set already. */
 static void conv_shape(struct ig_eval *ev, struct ig_graph *graph, const struct ig_node *node, struct conv *c) {
     const struct ig_attr *kernel = ig_attr(graph, node, IG_ATTR_kernel);
     int64_t channels = c->x.dims[c->x.rank - 1], n = ig_attr_int(graph, node, IG_ATTR_n);

@@ -7,7 +7,7 @@
 
 #include "ir/eval_op.h"
 
-/* Sorts the axes of all views by falling stride of view 0: its memory is then walked from front to back. */
+/* Sorts the axes of all views by decreasing stride of view 0, so that its memory is walked sequentially. */
 static void sort_axes(struct ig_nest *nest) {
     for (int i = 1; i < nest->rank; i++) {
         for (int j = i; j > 0; j--) {
@@ -25,7 +25,7 @@ static void sort_axes(struct ig_nest *nest) {
     }
 }
 
-/* Merges neighbouring axes that every view walks as one. */
+/* Merges adjacent axes that are contiguous with each other in every view. */
 static void merge_axes(struct ig_nest *nest) {
     int rank = 0;
     for (int i = 0; i < nest->rank; i++) {
@@ -97,7 +97,7 @@ static void copy_block(char *to, int64_t to_row, int64_t to_column, const char *
 #undef COPY_BLOCK
 }
 
-/* The axis, apart from the last, along which view 1 takes the smallest steps; -1 where the last one is as small. */
+/* The axis with view 1's smallest stride, if smaller than that of the last axis; -1: none. */
 static int contiguous_axis(const struct ig_nest *nest) {
     int last = nest->rank - 1, best = -1;
     int64_t smallest = nest->strides[1][last] < 0 ? -nest->strides[1][last] : nest->strides[1][last];
@@ -111,7 +111,7 @@ static int contiguous_axis(const struct ig_nest *nest) {
     return best;
 }
 
-/* Makes `axis` the last but one, so that the last two form a matrix. */
+/* Moves `axis` to the second-last position, so that the last two axes form a matrix. */
 static void move_axis(struct ig_nest *nest, int axis) {
     int to = nest->rank - 2;
     for (int i = axis; i < to; i++) {

@@ -12,7 +12,7 @@ double ig_load_f64(enum ingot_dtype dtype, const void *data, int64_t index) {
     return dtype == INGOT_U64 ? (double)(uint64_t)cell.i : (double)cell.i;
 }
 
-/* Truncates; NaN gives 0, and what int64 does not hold its lowest value, as the hardware does. */
+/* Truncates. NaN gives 0; values outside of int64 give its lowest value, as hardware does. */
 static int64_t truncate(double value) {
     if (isnan(value)) return 0;
     return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;
@@ -37,7 +37,7 @@ void ig_store_f64(enum ingot_dtype dtype, void *data, int64_t index, double valu
 }
 
 void ig_store_i64(enum ingot_dtype dtype, void *data, int64_t index, int64_t value) {
-    if (dtype == INGOT_F32) { /* not through double: one rounding, not two */
+    if (dtype == INGOT_F32) { /* not through double, which would round twice */
         ((float *)data)[index] = (float)value;
         return;
     }
@@ -46,7 +46,7 @@ void ig_store_i64(enum ingot_dtype dtype, void *data, int64_t index, int64_t val
     ig_cells_store(dtype, (char *)data + index * (int64_t)ingot_dtype_size(dtype), 0, 1, &cell);
 }
 
-/* The loop twice, so that the compiler sees the contiguous one. */
+/* The loop is written twice so that the compiler can vectorise the contiguous case. */
 #define LOAD(type, field, convert)                                            \
     if (stride == (int64_t)sizeof(type)) {                                    \
         const type *restrict from = data;                                     \

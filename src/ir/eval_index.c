@@ -13,7 +13,7 @@ static const int64_t *indices(struct ig_eval *ev, const struct ig_view *view) {
     return &cells->i;
 }
 
-/* Counts negative indices from the end; false where the result lies outside. */
+/* Resolves a negative index from the end and clamps it to the axis; false if it was out of range. */
 static bool resolve(int64_t index, int64_t size, int64_t *out_index) {
     if (index < 0) index += size;
     *out_index = index < 0 ? 0 : index >= size ? size - 1 : index;
@@ -38,7 +38,7 @@ IG_EVAL(gather) {
     check_readable(ev, x, &out[0]);
     if (ig_view_elements(&out[0]) == 0) return;
 
-    /* One box per index: the axes before and after, with this one index of the axis between. */
+    /* One box per index: all other axes in full, with this index of the axis. */
     struct ig_view from = *x, to = *x;
     int64_t n = ig_view_elements(index);
     from.dims[axis] = to.dims[axis] = 1;
@@ -82,7 +82,7 @@ IG_EVAL(gather_elements) {
 IG_EVAL(gather_nd) {
     int batch = (int)ig_attr_int(graph, node, IG_ATTR_batch_dims);
     const struct ig_view *x = &in[0], *index = &in[1];
-    int depth = index->rank > 0 ? (int)index->dims[index->rank - 1] : 0; /* axes that an index names */
+    int depth = index->rank > 0 ? (int)index->dims[index->rank - 1] : 0; /* axes that an index tuple addresses */
     int inner = x->rank - batch - depth, rank = index->rank - 1 + inner;
     if (index->rank == 0 || inner < 0 || rank > INGOT_MAX_RANK) ig_eval_raise(ev, "indices name %d axes", depth);
     int64_t dims[INGOT_MAX_RANK];
@@ -107,7 +107,7 @@ IG_EVAL(gather_nd) {
         for (int i = 0; i < depth; i++)
             resolve(*next++, x->dims[batch + i], &at[batch + i]);
         from.data = ig_view_at(x, at);
-        to.data = ig_view_at(&out[0], outer); /* the inner indexes stay 0 */
+        to.data = ig_view_at(&out[0], outer); /* the inner indices stay 0 */
         ig_view_copy(&from, &to);
     } while (ig_advance(index->rank - 1, index->dims, outer));
 }
@@ -121,7 +121,7 @@ static union ig_cell combine(enum ig_scatter how, enum ingot_dtype dtype, union 
     } else {
         less = dtype == INGOT_U64 ? (uint64_t)old.i < (uint64_t) new.i : old.i < new.i;
     }
-    if (is_float && (how == IG_SCATTER_MAX || how == IG_SCATTER_MIN)) { /* NaN wins */
+    if (is_float && (how == IG_SCATTER_MAX || how == IG_SCATTER_MIN)) { /* NaN propagates */
         if (old.f != old.f) return old;
         if (new.f != new.f) return new;
     }
@@ -193,7 +193,7 @@ IG_EVAL(scatter_nd) {
     int64_t inner = 1, row = 0;
     for (int i = outer; i < updates->rank; i++)
         inner *= updates->dims[i];
-    do { /* at walks the updates; every `inner` of them share one index */
+    do { /* `at` walks the updates; every `inner` of them share one index tuple */
         const int64_t *named = all + row++ / inner * depth;
         bool inside = true;
         for (int i = 0; i < depth; i++)

@@ -1,16 +1,16 @@
 /*
- * Elementwise operators, all generated from ops.def: one function each for double, int64 and uint64 operands, applied to
- * rows of cells. Results are rounded to their type once, when they are stored.
+ * Elementwise operators, all generated from ops.def: one function each for double, int64 and uint64 operands, applied
+ * to rows of cells. Results are rounded to their type once, when they are stored.
  */
 #include <math.h>
 #include <string.h>
 
 #include "ir/eval_op.h"
 
-/* Rows are cut into pieces that stay in the first-level cache. */
+/* Elements per piece of a row: pieces stay in the L1 cache. */
 enum { ROW = 512 };
 
-/* ---- Integer arithmetic. Signed cells are computed in 128 bits and cut to 64, so that all of it wraps. */
+/* ---- Integer arithmetic. Signed cells are computed in 128 bits and truncated to 64, so that all of it wraps. */
 
 static uint64_t power(uint64_t base, uint64_t exponent) {
     uint64_t result = 1;
@@ -23,7 +23,7 @@ static uint64_t power(uint64_t base, uint64_t exponent) {
 static int64_t signed_pow(int64_t a, int64_t b) {
     if (b >= 0) return (int64_t)power((uint64_t)a, (uint64_t)b);
     if (a == 1) return 1;
-    return a == -1 ? (b & 1 ? -1 : 1) : 0; /* 1/a**-b truncated; 0 where a is 0 too */
+    return a == -1 ? (b & 1 ? -1 : 1) : 0; /* 1 / a^-b, truncated; defined as 0 for a = 0 */
 }
 
 static int64_t signed_mod(int64_t a, int64_t b) {
@@ -32,7 +32,7 @@ static int64_t signed_mod(int64_t a, int64_t b) {
     return rem != 0 && (rem < 0) != (b < 0) ? rem + b : rem;
 }
 
-/* ---- One function per operator and kind of cell; the class of its operands decides which of them exist. */
+/* ---- One function per operator and kind of cell; the operator's operand class decides which kinds exist. */
 
 typedef void (*row_fn)(union ig_cell *restrict out, const union ig_cell *x, const union ig_cell *y, int n);
 
@@ -126,17 +126,17 @@ static int broadcast_dims(struct ig_eval *ev, const struct ig_view *in, int n, i
             if (from >= 0 && in[v].dims[from] != 1) out_dims[i] = in[v].dims[from];
         }
     }
-    return rank; /* ig_view_broadcast refuses what does not fit */
+    return rank; /* ig_view_broadcast raises on dims that do not match */
 }
 
-/* The result in the memory order of the first operand that has its shape: what is channels-last stays so, and the walk
- * is one long row. */
+/* The result, in the memory order of the first operand that has its shape: channels-last stays channels-last, and the
+ * walk is one long row. */
 static struct ig_view new_like(struct ig_eval *ev, enum ingot_dtype dtype, int rank, const int64_t *dims,
                                const struct ig_view *operands, int n) {
     struct ig_view out = ig_view_new(ev, dtype, rank, dims);
     for (int v = 0; v < n; v++) {
         struct ig_view ordered = operands[v];
-        for (int i = 1; i < rank; i++) { /* by falling stride */
+        for (int i = 1; i < rank; i++) { /* by decreasing stride */
             for (int j = i; j > 0 && ordered.strides[j - 1] < ordered.strides[j]; j--) {
                 int64_t stride = ordered.strides[j], dim = ordered.dims[j];
                 ordered.strides[j] = ordered.strides[j - 1], ordered.dims[j] = ordered.dims[j - 1];
@@ -150,7 +150,7 @@ static struct ig_view new_like(struct ig_eval *ev, enum ingot_dtype dtype, int r
     return out;
 }
 
-/* Calls compute on rows of cells of up to three operands; result and operands may be of any types. */
+/* Calls compute on rows of cells of up to three operands, after conversion from and to any types. */
 struct row_job {
     void (*compute)(const struct row_job *job, union ig_cell *restrict out, union ig_cell *const *in, int n);
     row_fn function;
@@ -191,7 +191,7 @@ static void compute_map(const struct row_job *job, union ig_cell *restrict out, 
     job->function(out, in[0], in[1], n);
 }
 
-/* A shift by the width of the type or more gives 0; in cells the type is wider. */
+/* A shift by at least the type's width gives 0; cells are wider, so such a shift is set to 64. */
 static void compute_shift(const struct row_job *job, union ig_cell *restrict out, union ig_cell *const *in, int n) {
     for (int i = 0; i < n; i++) {
         if ((uint64_t)in[1][i].i >= (uint64_t)job->width) in[1][i].i = 64;
@@ -226,7 +226,7 @@ static int64_t clamp(int64_t value, int64_t lo, int64_t hi) {
     return value < lo ? lo : value > hi ? hi : value;
 }
 
-/* The range of an integer type; of u64 the upper bound is not an int64, and is dealt with apart. */
+/* The range of an integer type, in int64. The upper bound of u64 does not fit and is handled separately. */
 static void range_of(enum ingot_dtype dtype, int64_t *out_lo, int64_t *out_hi) {
     int bits = 8 * (int)ingot_dtype_size(dtype);
     bool is_signed = dtype == INGOT_I8 || dtype == INGOT_I16 || dtype == INGOT_I32 || dtype == INGOT_I64;

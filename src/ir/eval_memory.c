@@ -5,11 +5,11 @@
 
 enum { HEADER = 64, ALIGNMENT = 64 };
 
-/* Lies in the 64 bytes before the elements. */
+/* The header of a block, in the 64 bytes before its elements. */
 struct ig_eval_block {
     struct ig_eval_block *previous, *next;
     struct ig_eval_memory *memory; /* NULL: detached */
-    size_t size;                   /* with the header */
+    size_t size;                   /* header included */
     uint32_t references;
 };
 _Static_assert(sizeof(struct ig_eval_block) <= HEADER, "the header fits");
@@ -81,7 +81,7 @@ struct ig_view ig_view_new(struct ig_eval *ev, enum ingot_dtype dtype, int rank,
     for (int i = 0; i < rank; i++) {
         if (dims[i] < 0) ig_eval_raise(ev, "axis %d has the negative size %lld", i, (long long)dims[i]);
         view.dims[i] = dims[i];
-        /* Where one dim is 0 the others may be anything. */
+        /* If one dim is 0, the others may be of any size. */
         if (!ig_size_mul(bytes, (size_t)dims[i], &bytes)) ig_raise(ev->job, INGOT_OUT_OF_MEMORY, "tensor too large");
     }
     ig_dense_strides(rank, dims, view.strides);
@@ -107,7 +107,7 @@ int64_t ig_view_elements(const struct ig_view *view) {
 }
 
 void ig_dense_strides(int rank, const int64_t *dims, int64_t *out_strides) {
-    uint64_t stride = 1; /* unsigned: the strides of a tensor without elements may wrap, and are never used */
+    uint64_t stride = 1; /* unsigned: strides of a tensor without elements may wrap; they are never used */
     for (int i = rank - 1; i >= 0; i--) {
         out_strides[i] = (int64_t)stride;
         stride *= (uint64_t)dims[i];
@@ -127,7 +127,7 @@ bool ig_view_is_dense(const struct ig_view *view) {
 struct ig_view ig_view_dense(struct ig_eval *ev, const struct ig_view *view) {
     if (ig_view_is_dense(view)) {
         struct ig_view same = *view;
-        ig_dense_strides(same.rank, same.dims, same.strides); /* axes of size 1 too */
+        ig_dense_strides(same.rank, same.dims, same.strides); /* normalises the strides of axes of size 1 */
         return same;
     }
     struct ig_view copy = ig_view_new(ev, view->dtype, view->rank, view->dims);

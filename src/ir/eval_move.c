@@ -12,7 +12,7 @@ IG_EVAL(constant) {
     ig_dense_strides(view.rank, view.dims, view.strides);
     size_t size = ingot_dtype_size(type->dtype), bytes = (size_t)ig_view_elements(&view) * size;
     if (data->size < bytes) ig_eval_raise(ev, "the constant has %zu bytes, its shape needs %zu", data->size, bytes);
-    if ((uintptr_t)data->bytes % size == 0) { /* borrowed from the model */
+    if ((uintptr_t)data->bytes % size == 0) { /* aligned: used in place, owned by the model */
         out[0] = view;
         return;
     }
@@ -33,8 +33,8 @@ IG_EVAL(shape) {
 /* ---- Views */
 
 /*
- * The strides with which `view` has the new dims, where it needs no copy: groups of old and new axes with equal products
- * are matched from the front, and the old axes of a group must lie in memory as one.
+ * The strides that give `view` the new dims without a copy, if there are any: groups of old and new axes with equal
+ * products are matched from the front, and the old axes of each group must be contiguous with each other.
  */
 static bool reshape_strides(const struct ig_view *view, int rank, const int64_t *dims, int64_t *out_strides) {
     struct ig_view old = {0};
@@ -112,7 +112,7 @@ IG_EVAL(broadcast) {
     ig_view_retain(&out[0]);
 }
 
-/* The part of an axis from start on, `size` elements, every step-th. */
+/* Restricts an axis to `size` elements from `start` on, every step-th. */
 static void slice_axis(struct ig_eval *ev, struct ig_view *view, int axis, int64_t start, int64_t size, int64_t step) {
     int64_t dim = view->dims[axis];
     __int128 last = (__int128)start + (__int128)(size - 1) * step;
@@ -158,7 +158,7 @@ IG_EVAL(concat) {
     }
 }
 
-/* Where position i of the padded axis takes its element from; the inner part has `size` of them, more than none. */
+/* The element that position i of a padded axis copies, counted from the inner part, which has `size` > 0 elements. */
 static int64_t pad_source(enum ig_pad_mode mode, int64_t i, int64_t size) {
     if (mode == IG_PAD_EDGE) return i < 0 ? 0 : i >= size ? size - 1 : i;
     if (mode == IG_PAD_WRAP) return (i % size + size) % size;
@@ -167,7 +167,7 @@ static int64_t pad_source(enum ig_pad_mode mode, int64_t i, int64_t size) {
     return at < size ? at : period - at;
 }
 
-/* Fills the border of one axis of `view`, whose inner part along it is there; `view` spans the axis with its border. */
+/* Fills the border of one axis of `view`, which spans inner part and border; the inner part is filled already. */
 static void pad_axis(const struct ig_view *view, int axis, int64_t before, int64_t size, enum ig_pad_mode mode) {
     struct ig_view to = *view, from = *view;
     to.dims[axis] = from.dims[axis] = 1;
@@ -211,7 +211,7 @@ IG_EVAL(pad) {
         slice_axis(ev, &inner, i, before[i], in[0].dims[i], 1);
     ig_view_copy(&in[0], &inner);
     if (mode == IG_PAD_CONSTANT) return;
-    for (int i = 0; i < inner.rank; i++) { /* axis after axis, the part that is there grows to the whole */
+    for (int i = 0; i < inner.rank; i++) { /* axis by axis, the filled part grows to the whole */
         struct ig_view grown = inner;
         grown.data -= before[i] * out[0].strides[i] * (int64_t)ingot_dtype_size(out[0].dtype);
         grown.dims[i] = dims[i];

@@ -31,7 +31,7 @@ static double activate(const struct activation *f, double x) {
     return NAN;
 }
 
-/* ---- What the three have in common */
+/* ---- Common parts */
 
 struct recurrence {
     struct ig_view xw;
@@ -44,7 +44,7 @@ struct recurrence {
     bool reverse;
     double *h;    /* [batch][hidden] */
     double *x;    /* [gates*hidden] of the current step */
-    double *sums; /* [gates*hidden]: what the recurrence adds */
+    double *sums; /* [gates*hidden]: R times h */
     struct ig_view y;
 };
 
@@ -60,7 +60,7 @@ static bool given(const struct ig_node *node, const struct ig_view *in, uint32_t
     return index < node->n_in && in[index].dtype != INGOT_DTYPE_NONE;
 }
 
-/* r as [gates*hidden][hidden] doubles; it may be packed (ops.def). */
+/* r as doubles [gates*hidden][hidden], unpacked if need be (ops.def). */
 static double *recurrent_weights(struct ig_eval *ev, const struct ig_view *r, const struct recurrence *rec) {
     double *values = as_doubles(ev, r);
     if (r->rank == 2) return values;
@@ -81,7 +81,7 @@ static bool weights_fit(const struct ig_view *xw, const struct ig_view *r, int g
     return fits && r->dims[2] == gates && r->dims[3] > 0 && r->dims[0] == (r->dims[1] + r->dims[3] - 1) / r->dims[3];
 }
 
-/* [batch][hidden] doubles of an optional input; zeros without it. */
+/* An optional state as doubles [batch][hidden]; zeros if absent. */
 static double *state(struct ig_eval *ev, const struct recurrence *rec, const struct ig_node *node,
                      const struct ig_view *in, uint32_t index) {
     if (given(node, in, index)) {
@@ -130,7 +130,7 @@ static int64_t length_of(const struct recurrence *rec, int64_t b) {
     return length < 0 ? 0 : length > rec->time ? rec->time : length;
 }
 
-/* rows of R times h, from row `first` on: sums[i] for gate rows first … first + n - 1. */
+/* sums[i] = row i of R times h, for rows first … first + n - 1. */
 static void recur(const struct recurrence *rec, const double *h, int64_t first, int64_t n) {
     for (int64_t i = first; i < first + n; i++) {
         double sum = 0;
@@ -154,7 +154,7 @@ static double gate(const struct recurrence *rec, int activation, double x) {
     return activate(&rec->f[activation], clipped(rec, x));
 }
 
-/* Runs every sequence through its own length; step(user, rec, b) turns x into the next h of batch element b. */
+/* Runs each sequence over its own length; step(user, rec, b) computes the next h of batch element b from x. */
 static void run_steps(struct recurrence *rec, void (*step)(void *user, struct recurrence *rec, int64_t b), void *user) {
     for (int64_t b = 0; b < rec->batch; b++) {
         int64_t length = length_of(rec, b);
@@ -220,7 +220,7 @@ IG_EVAL(lstm) {
 /* ---- GRU: gates z, r, h; activations f, g */
 
 struct gru {
-    const double *bias; /* of the hidden gate's recurrence; may be NULL */
+    const double *bias; /* recurrent bias of the hidden gate; may be NULL */
     bool linear_before_reset;
     double *z, *reset; /* [hidden] */
 };

@@ -4,7 +4,7 @@
 
 #include "ir/eval_op.h"
 
-/* The input split in two: the kept axes (with the result's dims) and the reduced ones. */
+/* The input, split into the kept axes (with the result's dims) and the reduced ones. */
 struct split {
     struct ig_view kept, reduced;
 };
@@ -101,7 +101,7 @@ static bool is_signed(enum ingot_dtype dtype) {
     return dtype == INGOT_I8 || dtype == INGOT_I16 || dtype == INGOT_I32 || dtype == INGOT_I64;
 }
 
-/* The type's lowest or highest value: an infinity where it has one. */
+/* The type's lowest or highest value; floats: an infinity. */
 static union ig_cell extreme(enum ingot_dtype dtype, bool highest) {
     int bits = 8 * (int)ingot_dtype_size(dtype);
     if (ig_cells_are_float(dtype)) return (union ig_cell){.f = highest ? INFINITY : -INFINITY};
@@ -144,9 +144,9 @@ IG_EVAL(reduce_min) {
     reduce(ev, graph, node, &in[0], &f, false, &out[0]);
 }
 
-/* ---- Arg-reductions. As in NumPy, the first NaN is the answer where there is one; an empty axis gives 0. */
+/* ---- Arg-reductions. As in NumPy, the first NaN wins; an empty axis gives 0. */
 
-/* True where `cell` takes the place of `best`. */
+/* Does `cell` replace `best`? */
 static bool better(enum ingot_dtype dtype, union ig_cell cell, union ig_cell best, bool max, bool last) {
     int order;
     if (ig_cells_are_float(dtype)) {

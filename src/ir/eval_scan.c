@@ -1,10 +1,10 @@
-/* Along one axis: running sums and products, and the k best. */
+/* Operators along one axis: cumulative sums and products, and top-k. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "ir/eval_op.h"
 
-/* The view without the axis (its size 1), and the axis' stride in bytes. */
+/* The view with the axis reduced to size 1, and the axis' stride in bytes. */
 static struct ig_view without_axis(const struct ig_view *view, int axis, int64_t *out_stride) {
     struct ig_view rest = *view;
     *out_stride = view->strides[axis] * (int64_t)ingot_dtype_size(view->dtype);

@@ -26,7 +26,7 @@ static uint32_t slot_of(const struct ig_walk *walk, ig_value value) {
 struct planner {
     struct ig_eval *ev;
     struct ig_walk *walk;
-    IG_VEC(ig_node_id) found; /* nodes that are needed; those from `next` on have unseen inputs */
+    IG_VEC(ig_node_id) found; /* needed nodes; the inputs of those from `next` on have not been visited */
     IG_VEC(uint32_t) uses;
 };
 
@@ -35,7 +35,7 @@ static void mark_value(struct planner *p, ig_value value) {
     IG_PUSH(p->ev->job, &p->uses, 0);
 }
 
-/* One more reader of `value`: its node is needed with all of its outputs. */
+/* Counts a reader of `value`; its node becomes needed, with all of its outputs. */
 static void need(struct planner *p, ig_value value) {
     struct ig_graph *graph = p->walk->graph;
     if (slot_of(p->walk, value) == UINT32_MAX) {
@@ -85,7 +85,7 @@ static void drop_reader(struct ig_eval *ev, struct ig_walk *walk, ig_value value
     if (--walk->remaining[slot] == 0) ig_view_drop(ev, &walk->views[slot]);
 }
 
-/* What the evaluator made against what was inferred: this is where a wrong shape rule shows. */
+/* Compares the evaluated shape with the inferred one: this detects wrong shape rules. */
 static void check_output(struct ig_eval *ev, struct ig_graph *graph, ig_value value, const struct ig_view *view) {
     const struct ig_type *type = ig_type_of(graph, value);
     if (view->dtype != type->dtype || view->rank != type->rank) {
@@ -114,7 +114,7 @@ static void run_node(struct ig_eval *ev, struct ig_walk *walk, const struct ig_n
         check_output(ev, walk->graph, node->out + i, &out[i]);
         walk->views[slot_of(walk, node->out + i)] = out[i];
     }
-    for (uint32_t i = 0; i < node->n_out; i++) { /* an output that nobody reads */
+    for (uint32_t i = 0; i < node->n_out; i++) { /* drops outputs without readers */
         uint32_t slot = slot_of(walk, node->out + i);
         if (walk->remaining[slot] == 0) ig_view_drop(ev, &walk->views[slot]);
     }

@@ -42,7 +42,7 @@ static struct ig_view window_result(struct ig_eval *ev, const struct window *w, 
     return ig_view_new(ev, dtype, w->x.rank, dims);
 }
 
-/* Calls visit for each position of the current window that lies in the input; how many do. */
+/* Calls visit for each position of the current window that lies in the input; returns their number. */
 static int64_t visit_window(struct window *w, void (*visit)(void *user, const struct window *w, const char *pixel),
                             void *user) {
     int64_t position[MAX_SPATIAL] = {0}, index[INGOT_MAX_RANK] = {0}, count = 0;
@@ -61,7 +61,7 @@ static int64_t visit_window(struct window *w, void (*visit)(void *user, const st
     return count;
 }
 
-/* Walks the windows; the caller starts at zeros. */
+/* Advances to the next window, from batch and index 0 on. */
 static bool next_window(struct window *w) {
     if (ig_advance(w->spatial, w->sizes, w->index)) return true;
     return ++w->batch < w->x.dims[0];
@@ -71,7 +71,7 @@ static bool next_window(struct window *w) {
 
 struct maximum {
     union ig_cell *best, *row;
-    int64_t *where; /* flat index of the best one in the channels-first input, without channel; may be NULL */
+    int64_t *where; /* flat index of the maximum in the channels-first input, without channel; may be NULL */
     bool column_major;
     bool any;
 };
@@ -103,7 +103,7 @@ static void visit_maximum(void *user, const struct window *w, const char *pixel)
     m->any = true;
 }
 
-/* What a window without any element gives: the lowest value. */
+/* The maximum of an empty window: the type's lowest value. */
 static union ig_cell lowest(enum ingot_dtype dtype) {
     int bits = 8 * (int)ingot_dtype_size(dtype);
     if (ig_cells_are_float(dtype)) return (union ig_cell){.f = -INFINITY};
@@ -111,7 +111,7 @@ static union ig_cell lowest(enum ingot_dtype dtype) {
     return (union ig_cell){.i = is_signed ? INT64_MIN >> (64 - bits) : 0};
 }
 
-/* The maxima, or where they are. */
+/* The maxima, or their indices. */
 static void pool_maximum(struct ig_eval *ev, struct window *w, bool positions, bool column_major, struct ig_view *out) {
     enum ingot_dtype dtype = w->x.dtype;
     struct maximum m = {.best = ig_eval_scratch(ev, w->channels, sizeof *m.best),
@@ -174,7 +174,7 @@ static void visit_sum(void *user, const struct window *w, const char *pixel) {
     }
 }
 
-/* How many positions of the current window lie in the padded input: what a window reaches beyond that counts for nothing. */
+/* The positions of the current window within input and padding; what reaches beyond the padding is not counted. */
 static int64_t padded_count(const struct window *w) {
     int64_t count = 1;
     for (int i = 0; i < w->spatial; i++) {

@@ -5,7 +5,7 @@
 
 #include "base/map.h"
 
-/* Attributes of a row: the list gets a first, unused entry, so that rows without attributes are no special case. */
+/* Attributes of a row. The list has an unused first entry, so that rows without attributes need no special case. */
 #define A(name, kind) \
     { IG_ATTR_##name, IG_KIND_##kind }
 #define IG_RESULT_SAME false
@@ -109,7 +109,7 @@ void ig_graph_assume_equal(struct ig_graph *graph, ig_dim a, ig_dim b) {
     IG_PUSH(graph->job, &graph->assumptions, pair);
 }
 
-/* dim = symbol + offset */
+/* Matches dim = symbol + offset; offset may be 0. */
 static bool is_shifted_symbol(struct ig_graph *graph, ig_dim dim, ig_dim *out_symbol, int64_t *out_offset) {
     struct ig_dim_view view = ig_dim_look(graph->dims, dim);
     bool shifted = view.kind == IG_DIM_ADD && ig_dim_is_const(graph->dims, view.b, out_offset);
@@ -118,7 +118,8 @@ static bool is_shifted_symbol(struct ig_graph *graph, ig_dim dim, ig_dim *out_sy
     return ig_dim_look(graph->dims, *out_symbol).kind == IG_DIM_SYMBOL;
 }
 
-/* Lets `dim`, a symbol plus a constant, be from at_least to at_most; INT32_MIN and INT32_MAX: no matter. */
+/* Narrows the symbol in `dim`, a symbol plus a constant, so that at_least <= dim <= at_most; INT32_MIN, INT32_MAX: no
+ * bound. */
 static void narrow(struct ig_graph *graph, ig_dim dim, int64_t at_least, int64_t at_most) {
     int64_t lo, hi, offset;
     ig_dim symbol;
@@ -132,7 +133,7 @@ static void narrow(struct ig_graph *graph, ig_dim dim, int64_t at_least, int64_t
     ig_dim_set_range(graph->dims, symbol, lo, hi);
 }
 
-/* What a == b says of s, a symbol plus a constant, where it is s == k, s == min(s, m), s == max(s, m), min(s, m) == k or
+/* Narrows s, a symbol plus a constant, by a == b, if that is s == k, s == min(s, m), s == max(s, m), min(s, m) == k or
  * max(s, m) == k. */
 static void narrow_by(struct ig_graph *graph, ig_dim a, ig_dim b) {
     struct ig_dim_view view = ig_dim_look(graph->dims, b);
@@ -145,7 +146,7 @@ static void narrow_by(struct ig_graph *graph, ig_dim a, ig_dim b) {
     if (!ig_dim_is_const(graph->dims, s == view.a ? view.b : view.a, &m)) return;
     if (a == s) narrow(graph, s, is_max ? m : INT32_MIN, is_min ? m : INT32_MAX);
     if (!a_is_const) return;
-    bool exact = is_min ? k < m : k > m; /* then it is the symbol that gives k */
+    bool exact = is_min ? k < m : k > m; /* then s itself must be k */
     narrow(graph, s, is_min || exact ? k : INT32_MIN, is_max || exact ? k : INT32_MAX);
 }
 

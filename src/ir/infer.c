@@ -25,7 +25,7 @@ static void check_arity(struct ig_infer *x, const struct ig_op_info *info) {
     for (uint32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] != IG_NO_VALUE && node->in[i] >= x->graph->values.count)
             ig_raise(x->graph->job, INGOT_INTERNAL, "operator %s: input %u does not exist", info->name, i);
-        /* Elementwise operators and all others with a fixed arity need every operand up to min_in. */
+        /* All operands up to min_in are required, except by loops. */
         if (node->in[i] == IG_NO_VALUE && (int64_t)i < info->min_in && node->op != IG_OP_loop)
             ig_infer_fail(x, "input %u is missing", i);
     }
@@ -56,7 +56,7 @@ void ig_infer_node(struct ig_graph *graph, const struct ig_node *node, struct ig
     rules[node->op](&x);
 }
 
-/* ---- What the rules share */
+/* ---- Helpers of the rules */
 
 void ig_infer_fail(struct ig_infer *x, const char *format, ...) {
     struct ig_text text;
@@ -205,7 +205,7 @@ void ig_broadcast_dims(struct ig_graph *g, const char *what, const struct ig_typ
                        struct ig_type *inout_type) {
     struct ig_text text;
     int axis = 0;
-    struct ig_type x = *a, y = *b; /* either may be inout_type */
+    struct ig_type x = *a, y = *b; /* copies: either may alias inout_type */
     if (broadcast(g, &x, &y, inout_type, &axis)) return;
     ig_text_init(&text, g->job);
     ig_type_print(g->dims, &x, &text);

@@ -5,7 +5,7 @@ static bool is_byte(enum ingot_dtype dtype) {
     return dtype == INGOT_I8 || dtype == INGOT_U8;
 }
 
-/* Checks the operands' types and gives the result's. */
+/* Checks the operands' types and returns the result's. */
 static enum ingot_dtype accumulator(struct ig_infer *x) {
     enum ingot_dtype a = ig_infer_in(x, 0)->dtype, b = ig_infer_in(x, 1)->dtype;
     int64_t acc = ig_infer_int(x, IG_ATTR_acc);
@@ -67,7 +67,7 @@ void ig_infer_matmul(struct ig_infer *x) {
 
 /* ---- Convolution */
 
-/* Where the parts of an image lie: [N, C, spatial…] or [N, spatial…, C]. */
+/* Axis positions in an image: [N, C, spatial…] or [N, spatial…, C]. */
 struct layout {
     int channel, first_spatial, n_spatial;
 };

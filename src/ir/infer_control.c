@@ -31,7 +31,7 @@ static void check_activations(struct ig_infer *x, int count) {
         ig_infer_fail(x, "there are not %d alphas and betas", count);
 }
 
-/* r as it is, or packed: [ceil(hidden/units), hidden, gates, units]. */
+/* r unpacked, or packed as [ceil(hidden/units), hidden, gates, units]. */
 static void check_weights(struct ig_infer *x, int gates, ig_dim width) {
     const struct ig_type *r = ig_infer_in(x, 1);
     if (r->rank != 4) {
@@ -43,7 +43,7 @@ static void check_weights(struct ig_infer *x, int gates, ig_dim width) {
     ig_infer_unify(x, r->dim[2], ig_dim_const(x->dims, gates), "numbers of gates");
 }
 
-/* Checks xw, r, h0 and `lengths`, and gives the sizes. */
+/* Checks xw, r, h0 and `lengths`, and returns the sizes. */
 static struct recurrence recurrence(struct ig_infer *x, int gates, uint32_t lengths) {
     const struct ig_type *xw = ig_infer_in(x, 0), *r = ig_infer_in(x, 1);
     ig_infer_rank(x, 0, 3);
@@ -96,7 +96,7 @@ void ig_infer_rnn(struct ig_infer *x) {
 
 /* ---- Control flow */
 
-/* Fails unless a body's input (or output) fits the value that it gets; gives the better known type. */
+/* Fails unless the types of a body's input (or output) and of its value agree; returns the more precise one. */
 static struct ig_type join(struct ig_infer *x, const char *what, uint32_t index, const struct ig_type *a,
                            const struct ig_type *b) {
     struct ig_type type = *a;

@@ -45,7 +45,7 @@ void ig_infer_broadcast(struct ig_infer *x) {
         int axis = i - (dims->count - in->rank);
         ig_infer_not_negative(x, to, "dim");
         if (axis < 0) continue;
-        /* Only the operand stretches. */
+        /* Only the operand may be stretched. */
         bool fits = ig_dims_broadcast(x->graph, in->dim[axis], to, &result);
         if (!fits || !ig_dims_unify(x->graph, result, to, &result))
             ig_infer_fail(x, "dim %s cannot be broadcast to %s", ig_infer_dim_text(x, in->dim[axis]),
@@ -53,7 +53,7 @@ void ig_infer_broadcast(struct ig_infer *x) {
     }
 }
 
-/* Fails where out[0] or out[size-1] lies outside of the input for certain. */
+/* Fails if out[0] or out[size-1] provably lies outside of the input. */
 static void check_slice_axis(struct ig_infer *x, int axis, ig_dim start, ig_dim size, int64_t step, ig_dim extent) {
     struct ig_dims *d = x->dims;
     ig_dim zero = ig_dim_const(d, 0);
@@ -137,7 +137,7 @@ void ig_infer_gather(struct ig_infer *x) {
     x->out[0].rank = rank;
 }
 
-/* Fails where an axis other than `axis` has more indices than data for certain. */
+/* Fails if an axis other than `axis` provably has more indices than data. */
 static void check_index_dims(struct ig_infer *x, int axis) {
     const struct ig_type *in = ig_infer_in(x, 0), *index = ig_infer_in(x, 1);
     ig_infer_index_dtype(x, 1);

@@ -18,12 +18,12 @@ struct parser {
     struct ig_job *job;
     struct ig_dims *dims;
     const char *start, *at, *end;
-    const char *counted; /* lines are counted up to here */
+    const char *counted; /* newlines before this are counted in `row` */
     int row;
     int depth;
 };
 
-/* A graph in the making. */
+/* A graph under construction. */
 struct scope {
     struct ig_graph *graph;
     struct ig_map values; /* number in the text -> value */
@@ -31,7 +31,7 @@ struct scope {
 
 static void parse_graph(struct parser *p, struct ig_graph *graph);
 
-/* ---- Lexical matters */
+/* ---- Lexing */
 
 static _Noreturn void fail(struct parser *p, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -50,7 +50,7 @@ static _Noreturn void fail(struct parser *p, const char *at, const char *format,
     ig_raise(p->job, INGOT_BAD_MODEL, "line %d, column %d: %s", row, column, message);
 }
 
-/* The number of the line that the parser is in, as text; counts on from the last time. */
+/* The current line number as text; counts on from the last call. */
 static const char *row_text(struct parser *p) {
     for (; p->counted < p->at; p->counted++)
         p->row += *p->counted == '\n';
@@ -200,7 +200,7 @@ static struct ig_attr parse_attr(struct parser *p, enum ig_attr_kind kind) {
     }
 }
 
-/* The data of a constant comes before its type, without which it cannot be read: gone over now, read later. */
+/* A constant's data precede its type, which is needed to read them: they are skipped first and read later. */
 struct pending_data {
     const char *at; /* NULL: none */
     const char *initializer;
@@ -338,7 +338,7 @@ static void check_types(struct parser *p, const char *at, const struct ig_node *
     }
 }
 
-/* What stands behind the attributes: types, origin, region (for people only), bodies. */
+/* Parses what follows the attributes: types, origin, region (a comment for readers), bodies. */
 static struct ig_type *parse_tail(struct parser *p, struct scope *scope, struct ig_node *node) {
     struct ig_type *types = IG_NEW_ARRAY(p->job, struct ig_type, node->n_out + 1);
     for (uint32_t i = 0; i < node->n_out; i++) {

@@ -2,7 +2,7 @@
 #include "ir/place.h"
 #include "ir/build.h"
 
-enum { DEPTH = 12 }; /* operators on top of each other */
+enum { DEPTH = 12 }; /* depth of nested operators */
 
 static bool is_cheap(enum ig_op op) {
     switch (op) {
@@ -36,7 +36,7 @@ static bool is_scalar(const struct ig_graph *g, ig_value v) {
     return true;
 }
 
-/* The axis that a constant's elements count. */
+/* The axis along which a constant's elements count 0, 1, 2, …; -1: none. */
 static int counted_axis_of_constant(struct ig_graph *g, ig_value v) {
     enum { CAPACITY = 4096 };
     const struct ig_type *type = ig_type_of(g, v);
@@ -75,7 +75,8 @@ int ig_counted_axis(struct ig_graph *g, ig_value v) {
     return -1;
 }
 
-/* True where all that v is made of is cheap; whether there is one among it that counts, *inout_counts says. */
+/* Is v computed from counting values and scalars by cheap operators only? Sets *inout_counts if a counting value
+ * occurs. */
 static bool follows(struct ig_graph *g, ig_value v, int depth, bool *inout_counts) {
     const struct ig_node *n = ig_def(g, v);
     if (v == IG_NO_VALUE || !ig_info(g, v)->is_const) return false;

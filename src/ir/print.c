@@ -20,7 +20,7 @@ static void line(struct printer *p) {
     ig_text_printf(p->text, "%*s", 2 * p->indent, "");
 }
 
-/* Dims stand in the text as they would be read back: simplified by the ranges that stand before the graph. */
+/* Dims are printed as they will be read back: simplified by the ranges printed before the graph. */
 static void print_dim(struct printer *p, ig_dim dim) {
     ig_dim_print(p->graph->dims, dim == IG_DIM_NONE ? dim : ig_dim_refresh(p->graph->dims, dim), p->text);
 }
@@ -167,9 +167,9 @@ static void print_graph(struct ig_graph *graph, unsigned flags, int indent, stru
         print_output(&p, &graph->outputs.at[i]);
 }
 
-/* ---- The whole */
+/* ---- Entry point */
 
-/* Symbols whose range is not the usual one. */
+/* Symbols whose range differs from the default. */
 static void print_symbols(struct ig_dims *dims, struct ig_text *text) {
     ig_dim symbol;
     int64_t lo, hi;

@@ -10,8 +10,8 @@
 #include "base/hash.h"
 #include "ir/eval.h"
 
-enum { FEW = 16 };                         /* elements that are printed as literals */
-static const size_t max_absent = 1u << 30; /* bytes of zeros that a text may ask for */
+enum { FEW = 16 };                         /* at most so many elements are printed as literals */
+static const size_t max_absent = 1u << 30; /* bytes: the most zeros that a text may request */
 
 static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -76,7 +76,7 @@ static bool parse_literal(enum ingot_dtype dtype, void *bytes, int64_t index, co
     char *end;
     const char *at = *inout_text;
     bool starts = *at == '-' || (*at >= '0' && *at <= '9') || (ig_dtype_is_float(dtype) && (*at == 'n' || *at == 'i'));
-    if (!starts) return false; /* strtod and strtoll would skip spaces and take more notations */
+    if (!starts) return false; /* strtod and strtoll would skip spaces and accept more notations */
     if (ig_dtype_is_float(dtype))
         ig_store_f64(dtype, bytes, index, strtod(at, &end));
     else if (dtype == INGOT_U64)
@@ -138,7 +138,7 @@ const struct ig_data *ig_data_parse(struct ig_job *job, enum ingot_dtype dtype, 
     bool is_base64 = accept("base64:", inout_text), is_hash = !is_base64 && accept("hash:", inout_text);
     size_t size;
     if (count < 0 || !ig_size_mul((size_t)count, ingot_dtype_size(dtype), &size)) return NULL;
-    /* A short text must not make us allocate much: literals and base 64 are as long as their data, nearly. */
+    /* A short text must not cause a large allocation: literals and base 64 are about as long as their data. */
     if (is_hash ? size > max_absent : (size_t)count > given || size / 4 > given) return NULL;
     void *bytes = ig_alloc(job, size + 1);
     bool good = is_base64 ? parse_base64(bytes, size, inout_text)

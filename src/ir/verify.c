@@ -56,7 +56,7 @@ static void infer(struct ig_job *job, void *argument) {
     ig_infer_node(inference->graph, inference->node, inference->types);
 }
 
-/* Infers the types anew. They may be written otherwise than they are (another range was known then), but not differ. */
+/* Infers the types again. Dims may have another form, since other ranges were known then, but may not differ. */
 static void check_types(const struct verifier *v, ig_node_id id) {
     const struct ig_node *node = &v->graph->nodes.at[id];
     struct ig_type *types = IG_NEW_ARRAY(v->job, struct ig_type, node->n_out + 1);
@@ -65,7 +65,7 @@ static void check_types(const struct verifier *v, ig_node_id id) {
     uint32_t n_assumptions = v->graph->assumptions.count;
     if (node->op == IG_OP_constant) types[0] = *ig_type_of(v->graph, node->out);
     enum ingot_status status = ig_job_run(v->job, infer, &inference, &error);
-    v->graph->assumptions.count = n_assumptions; /* to look is not to assume anew */
+    v->graph->assumptions.count = n_assumptions; /* verification must add no assumptions */
     if (status == INGOT_OUT_OF_MEMORY) ig_raise_error(v->job, &error);
     if (status != INGOT_OK) fail(v, id, "%s", error.message);
     for (uint32_t i = 0; i < node->n_out; i++) {
@@ -125,8 +125,8 @@ static void check_ports(const struct verifier *v) {
     if (without_node != v->graph->inputs.count) fail(v, IG_NO_NODE, "some values are neither computed nor inputs");
 }
 
-/* ---- Regions: every value that a region reads is constant, an input of the graph, an output of an earlier region, or a
- * reshape of one of these. */
+/* ---- Regions: every value that a region reads is constant, an input of the graph, an output of an earlier region, or
+ * a reshape of one of these. */
 
 static ig_value behind_reshapes(const struct ig_graph *graph, ig_value value) {
     const struct ig_node *node;
