@@ -7,10 +7,10 @@ struct checker {
     const struct ig_plan *plan;
     uint64_t n_slots, code_size, weights_size;
     struct ingot_error *error;
-    uint8_t depth[IG_PLAN_MAX_SUBPLANS]; /* of the bodies that a step has claimed; 0: not yet */
+    uint8_t depth[IG_PLAN_MAX_SUBPLANS]; /* nesting depth of the bodies claimed by a step; 0: unclaimed */
 };
 
-/* Every rule is one line: what must hold, and what is said where it does not. */
+/* One rule: a condition, and the message if it does not hold. */
 #define REQUIRE(c, condition, ...)                                                  \
     do {                                                                            \
         if (!(condition)) return IG_ERR((c)->error, INGOT_BAD_ENGINE, __VA_ARGS__); \
@@ -24,7 +24,7 @@ static bool in_table(uint32_t first, uint32_t count, uint32_t size) {
     return first <= size && count <= size - first;
 }
 
-/* ---- Numbers ---- */
+/* ---- Strings, shape program, symbols ---- */
 
 static enum ingot_status check_strings(const struct checker *c) {
     const struct ig_plan *p = c->plan;
@@ -58,7 +58,7 @@ static bool is_integer(uint32_t dtype) {
     return dtype >= INGOT_I8 && dtype <= INGOT_BOOL;
 }
 
-/* Symbols are read from the main plan's inputs, which have been checked. */
+/* Runs last: symbols refer to the main plan's inputs, which must have been checked. */
 static enum ingot_status check_symbols(const struct checker *c) {
     const struct ig_plan *p = c->plan;
     for (uint32_t i = 0; i < p->n_symbols; i++) {
@@ -113,7 +113,7 @@ static enum ingot_status check_buffer(const struct checker *c, const struct ig_s
         REQUIRE(c, (uint64_t)buffer->index * 64 <= c->weights_size, "buffer %u lies beyond the weights", index);
         return INGOT_OK;
     case IG_PLAN_ALIAS:
-        /* Of an earlier one only: so aliases of aliases come to an end. */
+        /* Of an earlier one only, so that chains of aliases end. */
         REQUIRE(c, buffer->index < index, "buffer %u is an alias of what comes after it", index);
         REQUIRE(c, buffer->offset == IG_PLAN_NONE || buffer->offset < c->n_slots, "buffer %u has no offset", index);
         return INGOT_OK;
@@ -160,7 +160,7 @@ static enum ingot_status check_kernels(const struct checker *c) {
 
 /* ---- Steps ---- */
 
-/* A step's body: a plan that comes after it, which no other step has. */
+/* Claims a step's body: a later plan, which no other step runs. */
 static enum ingot_status claim_body(struct checker *c, uint32_t own, uint32_t index, uint32_t body) {
     REQUIRE(c, body > own && body < c->plan->n_subplans, "step %u runs plan %u of %u", index, body,
             c->plan->n_subplans);
@@ -196,14 +196,14 @@ static enum ingot_status check_loop(struct checker *c, uint32_t own, uint32_t in
     return INGOT_OK;
 }
 
-/* The library call that a step is; NULL: none. */
+/* The library call that a step makes; NULL: none. */
 static const struct ig_library_call *call_of(const struct checker *c, const struct ig_plan_step *step) {
     if (step->kind != IG_STEP_KERNEL || step->kernel >= c->plan->n_kernels) return NULL;
     uint32_t library = c->plan->kernels[step->kernel].library;
     return library ? &c->plan->calls[library - 1] : NULL;
 }
 
-/* Operand k may be missing: of a kernel any that it does not look at, of a loop its trip count and condition. */
+/* Operand k may be absent: of a generated kernel any that it does not read, of a loop the trip count and condition. */
 static bool is_optional(const struct checker *c, const struct ig_plan_step *step, uint32_t k) {
     return (step->kind == IG_STEP_KERNEL && !call_of(c, step)) || (step->kind == IG_STEP_LOOP && k < 2);
 }
@@ -292,7 +292,8 @@ static enum ingot_status check_subplan(struct checker *c, uint32_t index) {
     return INGOT_OK;
 }
 
-/* Tables may be shared between plans and between steps, but not so often that checking or copying them takes for ever. */
+/* Plans and steps may share ranges of tables, but the total must not exceed the tables: else checking or copying
+ * could take for ever. */
 static enum ingot_status check_total(const struct checker *c) {
     const struct ig_plan *p = c->plan;
     uint64_t tensors = 0, buffers = 0, steps = 0, checks = 0, operands = 0, dims = 0;
@@ -325,7 +326,7 @@ enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, 
     for (uint32_t i = 0; i < plan->n_subplans; i++)
         IG_TRY(check_ranges(&c, i));
     IG_TRY(check_total(&c));
-    /* In ascending order: a body comes after its step, so its depth is known when its own steps are looked at. */
+    /* Ascending: bodies come after the plan of their step, so a plan's depth is known before its steps are checked. */
     for (uint32_t i = 0; i < plan->n_subplans; i++)
         IG_TRY(check_subplan(&c, i));
     return check_symbols(&c);

@@ -17,8 +17,8 @@ static bool is_padded_text(const char *text, size_t capacity) {
     return length < capacity;
 }
 
-/* Copies the header once it is known to be one. What is said first is what helps most: that it is no engine at all, or
- * one of another version, whose header may look different. */
+/* Checks and copies the header. The most telling errors come first: that it is no engine at all, or one of another
+ * version, whose header may look different. */
 static enum ingot_status read_header(const unsigned char *data, size_t size, struct ig_engine_header *out_header,
                                      struct ingot_error *error) {
     size_t known = offsetof(struct ig_engine_header, producer);
@@ -57,7 +57,8 @@ static bool is_zero(const unsigned char *bytes, uint64_t size) {
     return true;
 }
 
-/* A part that comes after `end` has one valid place, whole records, and no more of them than the plan can count. */
+/* Only one offset is valid for a part after `end`. The part must hold whole records, at most as many as the plan's
+ * counts can express. */
 static bool is_in_place(enum ig_part part, const struct ig_part_entry *entry, uint64_t end, uint64_t size) {
     uint64_t offset, record = ig_part_rules[part].record;
     if (!ig_part_place(part, end, &offset) || entry->offset != offset) return false;
@@ -87,7 +88,7 @@ static enum ingot_status check_places(const unsigned char *data, size_t size, co
     return INGOT_OK;
 }
 
-/* All but the weights, which have theirs elsewhere. */
+/* Of all parts but the weights, whose checksums are a part of their own. */
 static enum ingot_status check_checksums(const unsigned char *data, const struct ig_engine_header *header,
                                          struct ingot_error *error) {
     for (int part = 0; part < IG_PART_COUNT; part++) {

@@ -17,8 +17,8 @@ struct writer {
     struct ingot_error *error;
     uint64_t written;
     struct ig_engine_header header;
-    const void *parts[IG_PART_COUNT]; /* contents; of the weights NULL */
-    uint64_t *checksums;              /* of the chunks of weights */
+    const void *parts[IG_PART_COUNT]; /* contents; NULL for the weights */
+    uint64_t *checksums;              /* by chunk of weights */
     unsigned char *chunk;             /* bytes not yet written */
     size_t chunk_used, chunks_done;
 };
@@ -30,7 +30,7 @@ static enum ingot_status put(struct writer *w, const void *data, size_t size) {
     return INGOT_OK;
 }
 
-/* Zeroes up to the place of the next part: less than a page. */
+/* Writes zeroes up to the offset of the next part: less than a page. */
 static enum ingot_status pad_to(struct writer *w, uint64_t offset) {
     static const unsigned char zeroes[IG_ENGINE_PAGE];
     return put(w, zeroes, (size_t)(offset - w->written));
@@ -78,7 +78,7 @@ static enum ingot_status write_weights(struct writer *w) {
     return w->chunk_used ? flush_chunk(w) : INGOT_OK;
 }
 
-/* The size of all weights, a multiple of their alignment. */
+/* The total size, rounded up to the weights' alignment; checks that they are in order and do not overlap. */
 static enum ingot_status measure_weights(struct writer *w, uint64_t *out_size) {
     const struct ig_engine_image *image = w->image;
     uint64_t end = 0;
@@ -171,7 +171,7 @@ static enum ingot_status fill_header(struct writer *w) {
 static enum ingot_status write_all(struct writer *w) {
     IG_TRY(fill_header(w));
     IG_TRY(place_parts(w));
-    IG_TRY(put(w, &w->header, sizeof w->header)); /* keeps the place */
+    IG_TRY(put(w, &w->header, sizeof w->header)); /* reserves its space */
     IG_TRY(write_parts(w));
     w->header.checksum = ig_hash64(&w->header, offsetof(struct ig_engine_header, checksum));
     return w->sink->patch(w->sink->user, 0, &w->header, sizeof w->header, w->error);
