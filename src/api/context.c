@@ -8,7 +8,7 @@
 #define DEFAULT_INSTANCES 16
 #define DEFAULT_INSTANCE_BYTES ((size_t)256 << 20)
 #define MAX_THREADS 1024
-/* That copy what goes to and from a GPU: more do not make it faster. */
+/* Threads that copy inputs and results of a GPU; more do not make it faster. */
 #define COPYING_THREADS 4
 
 struct ingot_context {
@@ -18,7 +18,7 @@ struct ingot_context {
     struct ig_context *context;
 };
 
-/* ---- Life ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
 static enum ingot_status open_gpu(int ordinal, const struct ingot_allocator *allocator, struct ig_device **out_device,
                                   struct ingot_error *error) {
@@ -34,7 +34,7 @@ static enum ingot_status open_device(struct ingot_context *context, const struct
     return ig_weight_store_get(&engine->weights, open_gpu, options->device, out_weights, error);
 }
 
-/* Asking for the number of processors reads files: only where it is needed. */
+/* Counts the processors only where needed, since that reads files. */
 static unsigned copying_threads(const struct ingot_context *context, const struct ingot_context_options *options) {
     if (context->device->host_memory) return 1;
     unsigned threads = options->threads ? options->threads : ig_cpu_processors();
@@ -92,9 +92,9 @@ void ingot_context_destroy(struct ingot_context *context) {
     ig_release(context->allocator, context, sizeof *context);
 }
 
-/* ---- Memory ------------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Only the device's own memory is not the host's. */
+/* A device whose memory is the host's allocates all kinds on the host. */
 static bool is_device_memory(const struct ingot_context *context, enum ingot_memory memory) {
     return memory == INGOT_CUDA && !context->device->host_memory;
 }
@@ -140,7 +140,7 @@ void ingot_context_unpin(struct ingot_context *context, void *data) {
     if (api->unpin_host) api->unpin_host(context->device, data);
 }
 
-/* ---- Use ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Inputs, outputs and runs ------------------------------------------------------------------------------------ */
 
 static enum ingot_status refuse_null(const char *function, const char *argument, struct ingot_error *error) {
     return IG_ERR(error, INGOT_INVALID_ARGUMENT, "%s: %s is NULL", function, argument);
@@ -166,8 +166,8 @@ enum ingot_status ingot_context_set_output_in(struct ingot_context *context, siz
 
 enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_enqueue", "context", error);
-    /* Weights whose check was put off are checked behind the first run, so that its kernels start at once. That is safe:
-     * kernels clamp the indices that they read, and the results are not given out unless the check passes. */
+    /* A deferred check of the weights follows the first run's launch, so that its kernels start at once. This is
+     * safe: kernels clamp the indices that they read, and results are given out only if the check passes. */
     IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
     IG_TRY(ig_context_enqueue(context->context, stream, error));
     return ig_engine_trust_weights(context->engine, error);

@@ -12,7 +12,7 @@ bool ig_target_is_gpu(const char *target) {
     return strncmp(target, "cuda:", 5) == 0;
 }
 
-/* ---- Does it run here? ------------------------------------------------------------------------------------------------ */
+/* ---- Compatibility ----------------------------------------------------------------------------------------------- */
 
 static enum ingot_status check_cpu(const struct ig_engine_file *file, struct ingot_error *error) {
     uint64_t missing = file->required_features & ~ig_cpu_features();
@@ -24,7 +24,7 @@ static enum ingot_status check_cpu(const struct ig_engine_file *file, struct ing
     return INGOT_OK;
 }
 
-/* PTX beside the machine code, which drivers compile for GPUs that came later. */
+/* Has every generated kernel PTX too, which drivers can compile for later GPUs? */
 static bool is_portable(const struct ig_plan *plan) {
     for (uint32_t i = 0; i < plan->n_kernels; i++) {
         if (!plan->kernels[i].library && plan->kernels[i].portable == UINT64_MAX) return false;
@@ -33,15 +33,15 @@ static bool is_portable(const struct ig_plan *plan) {
 }
 
 /*
- * Machine code runs on GPUs of the same generation (the same tens of "sm_86") that are not older; where it uses what only
- * one architecture has (the "a"), on that alone. PTX runs on all later ones.
+ * Machine code runs on GPUs of the same generation (the same tens of "sm_86") that are not older; architecture-specific
+ * code (the "a") runs on that architecture only. PTX runs on all later ones.
  */
 static bool runs_on(int wanted, bool own, bool portable, const struct ig_device_cuda_info *gpu) {
     if (own) return gpu->sm == wanted;
     return gpu->sm >= wanted && (portable || gpu->sm / 10 == wanted / 10);
 }
 
-/* The first with asynchronous copies to shared memory, which kernels are made of. */
+/* The first with asynchronous copies to shared memory, which kernels rely on. */
 #define OLDEST_SM 80
 
 enum ingot_status ig_machine_gpu(int gpu, struct ig_device_cuda_info *out_info, struct ingot_error *error) {
@@ -72,7 +72,7 @@ enum ingot_status ig_machine_check(const struct ig_engine_file *file, int gpu, s
                   file->target);
 }
 
-/* ---- GPUs, for the caller ------------------------------------------------------------------------------------------------ */
+/* ---- GPUs in the public API -------------------------------------------------------------------------------------- */
 
 enum ingot_status ingot_gpu_count(int *out_count, struct ingot_error *error) {
     if (!out_count) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_gpu_count: out_count is NULL");
@@ -91,7 +91,7 @@ enum ingot_status ingot_gpu_describe(int device, struct ingot_gpu_info *out_info
     return INGOT_OK;
 }
 
-/* An ingot_gpu is a device of the runtime's, by another name: it holds the GPU as those of contexts do. */
+/* An ingot_gpu is an ig_device under another name: it holds the GPU as the devices of contexts do. */
 enum ingot_status ingot_gpu_hold(int device, struct ingot_gpu **out_gpu, struct ingot_error *error) {
     struct ig_device *held;
     if (!out_gpu) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_gpu_hold: out_gpu is NULL");

@@ -4,7 +4,7 @@
 #include "api/options.h"
 #include "base/memory.h"
 
-/* ---- Loading ------------------------------------------------------------------------------------------------------------ */
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
 struct source {
     const char *path; /* NULL: memory */
@@ -60,14 +60,14 @@ enum ingot_status ingot_engine_load_memory(const void *data, size_t size, const 
     return load(&(struct source){.data = data, .size = size}, options, out_engine, error);
 }
 
-/* ---- Sharing ------------------------------------------------------------------------------------------------------------ */
+/* ---- Sharing ----------------------------------------------------------------------------------------------------- */
 
 void ingot_engine_retain(struct ingot_engine *engine) {
     if (engine) atomic_fetch_add_explicit(&engine->references, 1, memory_order_relaxed);
 }
 
 void ingot_engine_release(struct ingot_engine *engine) {
-    /* Acquire and release: what others did with the engine has happened before it is closed. */
+    /* Acquire and release: whatever other threads did with the engine happens before it is closed. */
     if (!engine || atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) != 1) return;
     ig_weight_store_deinit(&engine->weights);
     ig_engine_close(&engine->file);
@@ -88,7 +88,7 @@ enum ingot_status ig_engine_trust_weights(struct ingot_engine *engine, struct in
     return status;
 }
 
-/* ---- Describing --------------------------------------------------------------------------------------------------------- */
+/* ---- Description ------------------------------------------------------------------------------------------------- */
 
 size_t ingot_engine_input_count(const struct ingot_engine *engine) {
     return engine ? engine->file.plan.subplans[0].n_inputs : 0;
@@ -101,7 +101,7 @@ size_t ingot_engine_output_count(const struct ingot_engine *engine) {
 static void describe(const struct ingot_engine *engine, size_t first, size_t index, size_t count,
                      struct ingot_tensor_info *out_info) {
     if (!out_info) return;
-    *out_info = (struct ingot_tensor_info){.name = ""}; /* what an index out of range gets */
+    *out_info = (struct ingot_tensor_info){.name = ""}; /* for an index out of range */
     if (index < count) ig_plan_tensor_info(&engine->file.plan, &engine->file.plan.tensors[first + index], out_info);
 }
 

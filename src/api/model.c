@@ -47,7 +47,7 @@ static void unmap(void *mapping) {
     ig_file_unmap(mapping);
 }
 
-/* The file stays mapped until the model's end: initialisers are used where they lie. */
+/* Keeps the file mapped until the model is destroyed: initialisers are used in place. */
 static void map_file(struct ig_job *job, struct load *load) {
     struct ig_mapping *mapping = IG_NEW(job, struct ig_mapping);
     struct ingot_error error = {INGOT_INTERNAL, ""};
@@ -115,7 +115,7 @@ enum ingot_status ingot_model_load_memory(const void *data, size_t size, const c
     return load_model(&load, options, out_model, error);
 }
 
-/* ---- Asking */
+/* ---- Queries */
 
 size_t ingot_model_input_count(const struct ingot_model *model) {
     return model->n_inputs;
@@ -154,7 +154,7 @@ enum ingot_status ingot_model_print(struct ingot_model *model, const struct ingo
     return ig_job_run(&model->job, print_body, &printing, error);
 }
 
-/* ---- Evaluating */
+/* ---- Evaluation */
 
 struct evaluation {
     struct ingot_model *model;

@@ -30,7 +30,7 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
     return INGOT_OK;
 }
 
-/* "cuda", this machine's GPU, becomes the name of its architecture, in `name` (of TARGET_SIZE). */
+/* Replaces the target "cuda", this machine's GPU, by its architecture's name, stored in `name` (of TARGET_SIZE). */
 enum { TARGET_SIZE = sizeof((struct ingot_gpu_info *)0)->target };
 
 static enum ingot_status resolve_target(struct ingot_build_options *options, char *name, struct ingot_error *error) {
@@ -77,7 +77,7 @@ static void file_body(struct ig_job *job, void *argument) {
     ig_compile(job, to->graph, to->options, &sink);
     if (ig_file_writer_commit(writer, &error) != INGOT_OK) ig_raise_error(job, &error);
     ig_undefer(job, writer);
-    ig_file_writer_abort(writer); /* harmless now; gives back the writer's memory */
+    ig_file_writer_abort(writer); /* a no-op after the commit */
 }
 
 enum ingot_status ingot_model_build(struct ingot_model *model, const struct ingot_build_options *options,
@@ -140,7 +140,7 @@ static void memory_body(struct ig_job *job, void *argument) {
     struct to_memory *to = argument;
     struct ig_engine_sink sink = {to, memory_write, memory_patch};
     ig_compile(job, to->graph, to->options, &sink);
-    /* The caller gives it back by its size, so that must be all of it. */
+    /* The caller releases it by its size, so the capacity must be the same. */
     if (to->capacity != to->size && !resize(to, to->size)) ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory");
 }
 

@@ -8,7 +8,7 @@ enum ingot_status ig_options_read(const char *name, const void *options, size_t 
     if (!options) return INGOT_OK;
     size_t given;
     memcpy(&given, options, sizeof given);
-    /* A size below the first field or beyond reason means that nobody set it. */
+    /* Below the first field or implausibly large: the caller has not set it. */
     if (given < sizeof given || given > 4096)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT,
                       "struct_size of struct %s is %zu; set it to sizeof(struct %s) and clear the rest", name, given,
