@@ -18,7 +18,7 @@
 
 enum cpuid_register { EAX, EBX, ECX, EDX };
 
-/* What XCR0 must show for the registers that a feature works on to survive a task switch. */
+/* The bits of XCR0 that must be set for a feature's registers to survive a context switch. */
 #define STATE_AVX ((uint64_t)0x6)                    /* SSE, AVX */
 #define STATE_AVX512 (STATE_AVX | (uint64_t)0xe0)    /* opmask, upper halves, upper registers */
 #define STATE_AMX (STATE_AVX512 | (uint64_t)0x60000) /* tile configuration, tile data */
@@ -68,7 +68,7 @@ uint64_t ig_cpu_features(void) {
     uint32_t regs[4] = {0}, leaf = 0, subleaf = 0;
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const struct feature *f = &features[i];
-        if (f->leaf != leaf || f->subleaf != subleaf) { /* the table is sorted: one CPUID for each leaf */
+        if (f->leaf != leaf || f->subleaf != subleaf) { /* the table is sorted: one CPUID per leaf */
             leaf = f->leaf;
             subleaf = f->subleaf;
             if (!__get_cpuid_count(leaf, subleaf, &regs[EAX], &regs[EBX], &regs[ECX], &regs[EDX])) {

@@ -24,7 +24,7 @@ const char *ingot_status_name(enum ingot_status status) {
     return index < sizeof names / sizeof *names ? names[index] : "unknown status";
 }
 
-/* Names in messages come from untrusted files: keep the promise of one printable line, whatever they hold. */
+/* Names in messages come from untrusted files; the message must be one printable line, whatever they contain. */
 static void make_one_line(char *text) {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
@@ -50,7 +50,7 @@ static void format_message(char *out, size_t capacity, const char *format, va_li
 
 enum ingot_status ig_error_set(struct ingot_error *error, enum ingot_status status, const char *format, ...) {
     if (!error) return status;
-    /* Formatted aside, since an argument may point into the error's own message. */
+    /* Formatted in a buffer of its own, since an argument may point into the error's message. */
     char message[INGOT_ERROR_MESSAGE_SIZE];
     va_list arguments;
     va_start(arguments, format);

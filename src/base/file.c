@@ -53,7 +53,8 @@ static void forget(struct ig_file_writer *writer) {
     *writer = (struct ig_file_writer){.fd = -1};
 }
 
-/* Creates the first free name of a row. Not mkstemp, which would make the finished file readable by its owner only. */
+/* Creates the first free name of a numbered series. Not mkstemp, which would make the finished file readable by its
+ * owner only. */
 static int create_temporary(struct ig_file_writer *writer) {
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
         snprintf(writer->temporary, strlen(writer->path) + SUFFIX_SIZE, "%s.tmp-%ld-%u", writer->path, (long)getpid(),
@@ -124,7 +125,7 @@ enum ingot_status ig_file_writer_patch(struct ig_file_writer *writer, uint64_t o
     return write_at(writer, offset, data, size, error);
 }
 
-/* Makes the rename itself durable. Some file systems cannot do that for a folder: not worth failing for. */
+/* Makes the rename itself durable. Some file systems cannot sync a folder: not worth failing for. */
 static void sync_folder(const char *path) {
     char folder[4096];
     const char *slash = strrchr(path, '/');

@@ -13,8 +13,8 @@ static float float_of_bits(uint32_t bits) {
 }
 
 /*
- * A double to sign, `exponent_bits` and `mantissa_bits`. In the target's format a rounding carry out of the mantissa is
- * the next exponent's zero mantissa, and out of the largest one is infinity, so adding it up is all there is to do.
+ * Rounds a double to a format of a sign, `exponent_bits` and `mantissa_bits`. A rounding carry out of the mantissa
+ * gives the next exponent with a zero mantissa and, out of the largest exponent, infinity: plain addition does both.
  */
 static uint16_t narrow(double value, int exponent_bits, int mantissa_bits) {
     uint64_t bits;

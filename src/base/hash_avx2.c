@@ -1,6 +1,6 @@
 /*
- * XXH3 with AVX2; same values. Distributions build the library for every x86-64 processor; that build checks the
- * weights of an engine at 6 GB/s. This does 10, and loading a large engine takes as long as checking it.
+ * XXH3 with AVX2; same values. Distributions build the library for all x86-64 processors, which checks an engine's
+ * weights at 6 GB/s. This reaches 10, and checking a large engine is what takes the time of loading it.
  */
 #include "base/hash_avx2.h"
 #include "base/hash.h"
@@ -32,7 +32,7 @@ uint64_t ig_hash64_avx2(const void *data, size_t size) {
 
 #else
 
-/* A translation unit is not empty. */
+/* A translation unit must not be empty. */
 typedef int ig_hash_avx2_is_elsewhere;
 
 #endif

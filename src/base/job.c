@@ -18,7 +18,7 @@ void ig_job_init(struct ig_job *job, const struct ingot_allocator *allocator) {
     ig_arena_init(&job->arena, allocator);
 }
 
-/* Runs the cleanups that are newer than `mark`. Each is unlinked first: a cleanup runs once, whatever it does. */
+/* Runs the cleanups that are newer than `mark`. Each is unlinked first, so that it runs only once, whatever it does. */
 static void run_defers(struct ig_job *job, const struct ig_defer *mark) {
     while (job->defers != mark) {
         struct ig_defer *newest = job->defers;
@@ -67,8 +67,8 @@ static _Noreturn void leave(struct ig_job *job, enum ingot_status status) {
 }
 
 /*
- * Puts the scopes before the message, the innermost first, since it says most. What no longer fits is left out whole: a
- * message is worth more than the far end of its circumstances.
+ * Prefixes the message with the scopes, the innermost first, since it says most. Stops at the first that does not fit:
+ * the message matters more than its outer circumstances.
  */
 static void add_places(const struct ig_where *where, struct ingot_error *error) {
     for (; where; where = where->outer) {
@@ -76,7 +76,7 @@ static void add_places(const struct ig_where *where, struct ingot_error *error) 
         int length = snprintf(place, sizeof place, "cannot %s", where->verb);
         if (length < 0) return;
         size_t used = (size_t)length < sizeof place ? (size_t)length : sizeof place - 1;
-        /* Bounded each, so that a monstrous name does not hide the operator. */
+        /* Each is truncated, so that an enormous name does not hide the operator. */
         if (where->name) {
             snprintf(place + used, sizeof place - used, " '%.200s'", where->name);
             used = strlen(place);
@@ -90,7 +90,7 @@ static void add_places(const struct ig_where *where, struct ingot_error *error) 
 void ig_raise(struct ig_job *job, enum ingot_status status, const char *format, ...) {
     struct ingot_error *error = job->error;
     if (error) {
-        /* Formatted aside: an argument may be the message that is there. */
+        /* Formatted in a buffer of its own, since an argument may be the current message. */
         char message[INGOT_ERROR_MESSAGE_SIZE];
         va_list arguments;
         va_start(arguments, format);
@@ -120,7 +120,7 @@ void ig_where_pop(struct ig_job *job) {
 void ig_defer(struct ig_job *job, void (*release)(void *resource), void *resource) {
     struct ig_defer *defer = ig_arena_alloc(&job->arena, sizeof *defer);
     if (!defer) {
-        /* The caller has handed the resource over: it must not leak because we cannot note it down. */
+        /* The job owns the resource already: it must not leak because it cannot be registered. */
         release(resource);
         ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory");
     }
@@ -154,7 +154,7 @@ void *ig_alloc_array(struct ig_job *job, size_t count, size_t size) {
 }
 
 void *ig_grow(struct ig_job *job, void *old, size_t old_count, size_t new_count, size_t size) {
-    /* A 32-bit capacity that doubled past its end arrives here smaller than it was. */
+    /* A 32-bit capacity that overflowed when doubled arrives here smaller than it was. */
     if (new_count < old_count) ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory (more than %zu elements)", old_count);
     void *memory = ig_alloc_array(job, new_count, size);
     if (old_count) memcpy(memory, old, old_count * size);

@@ -6,7 +6,7 @@
 static const struct {
     const char *name, *files;
     enum ig_library_operation operation;
-    uint32_t n_activations; /* the first of them */
+    uint32_t n_activations; /* it supports the first so many */
 } libraries[IG_LIBRARY_COUNT] = {
     [IG_LIBRARY_CUBLASLT] = {"cuBLASLt", "libcublasLt.so.13, libcublasLt.so.12", IG_LIBRARY_PRODUCT,
                              IG_LIBRARY_GELU + 1},
@@ -52,7 +52,8 @@ const char *ig_library_use_error(const struct ig_library_call *c, uint32_t n_ope
     return NULL;
 }
 
-/* Whether `matrices` of `lines` of `length` elements are inside an operand. No number is negative or above 2^31. */
+/* Do `matrices` of `lines` of `length` elements fit into an operand? No number is negative; the first two are
+ * positive. */
 static bool is_inside(int64_t offset, int64_t matrices, int64_t step, int64_t lines, int64_t ld, int64_t length,
                       size_t bytes, uint32_t type) {
     size_t between, within, end;
@@ -62,7 +63,7 @@ static bool is_inside(int64_t offset, int64_t matrices, int64_t step, int64_t li
            end <= bytes / ingot_dtype_size((enum ingot_dtype)type);
 }
 
-/* Whether `count` factors, none of them negative, are the size of something that fits. */
+/* Does a tensor whose element count is the product of `count` factors, none of them negative, fit into its operand? */
 static bool fits(const int64_t *sizes, const int *factors, int count, size_t bytes, uint32_t type) {
     size_t product = 1;
     for (int i = 0; i < count; i++) {
@@ -78,9 +79,9 @@ bool ig_library_is_empty(const struct ig_library_call *c, const int64_t *z) {
     return z[IG_LIBRARY_BATCH] == 0 || z[IG_LIBRARY_ROWS] == 0 || z[IG_LIBRARY_COLUMNS] == 0;
 }
 
-/* ---- Convolutions --------------------------------------------------------------------------------------------------- */
+/* ---- Convolutions ------------------------------------------------------------------------------------------------ */
 
-/* Whether the kernel finds so many places along an axis. */
+/* Does the output size along an axis follow from input, padding, kernel, dilation and stride? */
 static bool is_right_axis(const int64_t *z, int axis) {
     int64_t stride = z[IG_LIBRARY_STRIDE + axis], kernel = z[IG_LIBRARY_KERNEL + axis];
     if (stride == 0 || kernel == 0 || z[IG_LIBRARY_DILATION + axis] == 0 || z[IG_LIBRARY_IN + axis] == 0) return false;
@@ -113,13 +114,13 @@ static const char *convolution_error(const struct ig_library_call *c, const int6
     return NULL;
 }
 
-/* ---- Products ------------------------------------------------------------------------------------------------------- */
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
 
 static const char *product_error(const struct ig_library_call *c, const int64_t *z, const size_t *bytes) {
     int64_t batch = z[IG_LIBRARY_BATCH], rows = z[IG_LIBRARY_ROWS], columns = z[IG_LIBRARY_COLUMNS],
             depth = z[IG_LIBRARY_DEPTH];
     for (int i = 0; i < IG_LIBRARY_SIZES; i++) {
-        /* Steps and offsets lie within what is counted in bytes, but need not fit the library's integers. */
+        /* Steps and offsets are bounded by the operands' bytes, not by the range of the library's integers. */
         int64_t most =
             i == IG_LIBRARY_A_STEP || i == IG_LIBRARY_B_STEP || i == IG_LIBRARY_A_OFFSET || i == IG_LIBRARY_B_OFFSET
                 ? INT64_MAX / 16

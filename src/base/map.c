@@ -16,7 +16,7 @@ void ig_map_init(struct ig_map *map, struct ig_job *job) {
     *map = (struct ig_map){.job = job};
 }
 
-/* The slot that holds the key, or the empty one where it belongs. The capacity is a power of two, never all used. */
+/* The slot of the key, or the empty one where it belongs. The capacity is a power of two, and the table never full. */
 static struct ig_map_slot *find(const struct ig_map *map, const void *key, size_t length, uint64_t hash) {
     uint32_t mask = map->capacity - 1;
     for (uint32_t i = (uint32_t)hash & mask;; i = (i + 1) & mask) {
@@ -39,7 +39,7 @@ static void grow(struct ig_map *map) {
 }
 
 void ig_map_put(struct ig_map *map, const void *key, size_t length, uint32_t value) {
-    if (map->count >= map->capacity - map->capacity / 4) grow(map); /* true too where both are 0 */
+    if (map->count >= map->capacity - map->capacity / 4) grow(map); /* also true if both are 0 */
     uint64_t hash = ig_hash64(key, length);
     struct ig_map_slot *slot = find(map, key, length, hash);
     if (!slot->key) {

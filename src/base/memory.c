@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Under AddressSanitizer, what is not handed out may not be touched, and a gap follows each thing that is. */
+/* Under AddressSanitizer, memory that is not handed out is poisoned, and a gap follows each allocation. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define CHECKED_ARENAS
@@ -63,7 +63,7 @@ void ig_release(const struct ingot_allocator *allocator, void *memory, size_t si
 
 struct ig_arena_block {
     struct ig_arena_block *next;
-    size_t size; /* of the whole block, this header included */
+    size_t size; /* of the whole block, including this header */
     size_t used;
 };
 
@@ -81,15 +81,15 @@ void ig_arena_deinit(struct ig_arena *arena) {
     arena->head = NULL;
 }
 
-/* Where the next `size` bytes would begin in `block`; SIZE_MAX where they do not fit. */
+/* The offset in `block` of the next `size` bytes; SIZE_MAX if they do not fit. */
 static size_t place(const struct ig_arena_block *block, size_t size, size_t alignment) {
     size_t start = (block->used + alignment - 1) & ~(alignment - 1); /* used <= size: cannot overflow */
     return start <= block->size && size <= block->size - start ? start : SIZE_MAX;
 }
 
 /*
- * A block with room for `size` bytes. A large request gets a block of its own, put behind the head so that the head's
- * room is not lost.
+ * Adds a block with room for `size` bytes. A large request gets a block of its own, linked behind the head, so that the
+ * head's room stays in use.
  */
 static struct ig_arena_block *add_block(struct ig_arena *arena, size_t size) {
     struct ig_arena_block *head = arena->head;
@@ -123,10 +123,10 @@ void *ig_arena_alloc(struct ig_arena *arena, size_t size) {
         if (!block) return NULL;
         start = place(block, size, alignment);
     }
-    block->used = start + (size ? size : 1); /* distinct addresses even for empty things */
+    block->used = start + (size ? size : 1); /* distinct addresses even for size 0 */
     block->used = block->size - block->used > GAP ? block->used + GAP : block->size;
     PERMIT((char *)block + start, size);
-    return (char *)block + start; /* blocks come zeroed and nothing is handed out twice */
+    return (char *)block + start; /* zeroed, since blocks are and no byte is handed out twice */
 }
 
 size_t ig_arena_bytes(const struct ig_arena *arena) {

@@ -32,7 +32,7 @@ static unsigned by_affinity(void) {
 
 #if defined(__linux__)
 
-/* Reads a small file; false where there is none. */
+/* Reads a small file; false if it is missing or empty. */
 static bool read_text(const char *path, char *out, size_t capacity) {
     FILE *file = fopen(path, "re");
     if (!file) return false;
@@ -42,14 +42,14 @@ static bool read_text(const char *path, char *out, size_t capacity) {
     return length > 0;
 }
 
-/* Processors that `quota` microseconds per `period` are worth, rounded up. */
+/* The processors that `quota` microseconds per `period` amount to, rounded up. */
 static unsigned quota_processors(long long quota, long long period) {
     if (quota <= 0 || period <= 0) return UINT_MAX;
     long long processors = quota / period + (quota % period != 0);
     return processors < UINT_MAX ? (unsigned)processors : UINT_MAX;
 }
 
-/* The limit of one group, `folder` being its path below the mount point. */
+/* The limit of one group; `folder` is its path below the mount point. */
 static unsigned group_limit(const char *mount, const char *folder, bool unified) {
     char path[PATH_MAX], text[128];
     if (unified) {
@@ -66,8 +66,8 @@ static unsigned group_limit(const char *mount, const char *folder, bool unified)
     return quota_processors(quota, strtoll(text, NULL, 10));
 }
 
-/* The tightest limit from the group up to the root. In a container the path may be the host's, of which only the root
- * is to be seen; what cannot be read sets no limit. */
+/* The tightest limit on the path from the group up to the root. In a container the path may be the host's, with only
+ * the root visible; what cannot be read sets no limit. */
 static unsigned tightest_limit(const char *mount, char *folder, bool unified) {
     unsigned limit = UINT_MAX;
     for (;;) {
@@ -79,7 +79,7 @@ static unsigned tightest_limit(const char *mount, char *folder, bool unified) {
     }
 }
 
-/* True where "cpu" is one of a comma-separated list. */
+/* Does the comma-separated list contain "cpu"? */
 static bool lists_cpu(const char *controllers) {
     for (const char *at = controllers; *at; at += strspn(at, ",")) {
         size_t length = strcspn(at, ",");

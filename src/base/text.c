@@ -34,7 +34,7 @@ void ig_text_add(struct ig_text *text, const char *string) {
 }
 
 void ig_text_printf(struct ig_text *text, const char *format, ...) {
-    reserve(text, 64); /* most pieces fit at once */
+    reserve(text, 64); /* enough for most pieces */
     size_t room = text->capacity - text->length;
     va_list arguments;
     va_start(arguments, format);
