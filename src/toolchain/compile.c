@@ -17,9 +17,9 @@
 #include "toolchain/support.h"
 #include "toolchain/toolchain.h"
 
-/* What both compilers understand. The code must not need a libc, a loader or a stack unwinder, must not differ with the
- * folder it was compiled in, and may assume what the runtime guarantees: nobody looks at errno or floating-point traps.
- */
+/* Flags for both compilers. The code must not need a libc, a loader or a stack unwinder, and must not depend on the
+ * folder that it is compiled in. It may assume what the runtime guarantees: nobody looks at errno or floating-point
+ * traps. */
 static const char *const common_flags[] = {
     "-x",
     "c",
@@ -42,8 +42,8 @@ static const char *const common_flags[] = {
     "-fno-trapping-math",
     "-ffp-contract=fast",
 };
-/* gcc turns loops into calls of memset and memcpy, which here are no faster, and gives the ends of a clamp paths of their
- * own, which cost more in vectors than the clamp. */
+/* gcc would turn loops into calls of memset and memcpy, which are no faster here, and split clamps into branches,
+ * which cost more in vector code than the clamp. */
 static const char *const gcc_flags[] = {"-fno-tree-loop-distribute-patterns", "-fno-thread-jumps",
                                         "-fno-stack-clash-protection"};
 
@@ -80,7 +80,7 @@ static const char *const *command_line(const struct compilation *c, unsigned ind
     return argv.at;
 }
 
-/* Returns an errno; nothing is raised while the descriptor is open. */
+/* Returns an errno; must not raise while the descriptor is open. */
 static int write_whole(int fd, const char *text, size_t length) {
     while (length > 0) {
         ssize_t done = write(fd, text, length);
@@ -104,7 +104,7 @@ static void unmap(void *resource) {
     ig_file_unmap(resource);
 }
 
-/* The object file in the arena, taken apart. */
+/* Copies the object file into the arena and parses it. */
 static void read_object(const struct compilation *c, unsigned index, const char *label, struct ig_object *out_object) {
     struct ingot_error error;
     struct ig_mapping *mapping = IG_NEW(c->job, struct ig_mapping);
@@ -117,9 +117,9 @@ static void read_object(const struct compilation *c, unsigned index, const char 
     ig_object_read(c->job, bytes, size, label, out_object);
 }
 
-/* ---- What went wrong ---- */
+/* ---- Failures ---- ------ */
 
-/* The first line that says "error", or else the first line; without the folder's name. */
+/* The first line that contains "error", else the first line; without the path of the folder. */
 static const char *first_error(const struct compilation *c, const char *output) {
     const char *best = NULL;
     for (const char *line = output; *line; line += strspn(line, "\n")) {
@@ -147,7 +147,7 @@ static _Noreturn void refuse(const struct compilation *c, const char *label, con
     ig_raise(c->job, INGOT_TOOLCHAIN, "'%s' cannot compile '%s': exit status %d", cc, label, end->exit_status);
 }
 
-/* ---- Running ---- */
+/* ---- Processes ---- ---- */
 
 struct task {
     const struct ig_source *source;
@@ -155,7 +155,7 @@ struct task {
     size_t length;
 };
 
-/* Long texts first: they take longest, and the last process to end should be a short one. */
+/* Longest texts first: they take the longest, and the last process to end should be a short one. */
 static int longer_first(const void *a, const void *b) {
     const struct task *x = a, *y = b;
     if (x->length != y->length) return x->length > y->length ? -1 : 1;

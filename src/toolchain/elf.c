@@ -16,7 +16,7 @@ static _Noreturn void refuse(const struct reader *r, const char *what) {
     ig_raise(r->job, INGOT_TOOLCHAIN, "the object file of '%s' is malformed: %s", r->object->label, what);
 }
 
-/* Checks a range of the file. */
+/* Returns a range of the file, or refuses one that is not within it. */
 static const unsigned char *range(const struct reader *r, uint64_t offset, uint64_t size, const char *what) {
     if (offset > r->size || size > r->size - offset) refuse(r, what);
     return r->bytes + offset;
@@ -54,7 +54,7 @@ static enum ig_section_role role_of(const Elf64_Shdr *header, const char *name) 
     if (!(header->sh_flags & SHF_ALLOC) || header->sh_size == 0) return IG_SECTION_DROPPED;
     if (header->sh_type == SHT_NOTE || starts_with(name, ".eh_frame")) return IG_SECTION_DROPPED;
     if (header->sh_type != SHT_PROGBITS || (header->sh_flags & SHF_TLS)) return IG_SECTION_WRITABLE;
-    /* Read only once relocated, and there is nothing to relocate or the linker will say so. */
+    /* Read-only once relocated; if there is anything to relocate at run time, the linker refuses it. */
     if (starts_with(name, ".data.rel.ro")) return IG_SECTION_CONSTANT;
     if (header->sh_flags & SHF_WRITE) return IG_SECTION_WRITABLE;
     return header->sh_flags & SHF_EXECINSTR ? IG_SECTION_TEXT : IG_SECTION_CONSTANT;
@@ -71,7 +71,7 @@ static void read_sections(struct reader *r) {
         if (section->alignment > 4096 || (section->alignment & (section->alignment - 1))) {
             refuse(r, "a section's alignment");
         }
-        if (header->sh_type == SHT_NOBITS) continue; /* has a size but no bytes; it is refused by its role */
+        if (header->sh_type == SHT_NOBITS) continue; /* a size, but no bytes; refused because of its role */
         section->bytes = range(r, header->sh_offset, header->sh_size, "a section reaches beyond its end");
     }
 }

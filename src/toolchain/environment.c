@@ -18,7 +18,7 @@ const char *const *ig_compiler_environment(struct ig_job *job, const char *folde
     return environment; /* the rest is NULL */
 }
 
-/* Failures are of no interest: there is nobody left to tell, and what remains are temporary files. */
+/* Ignores failures: there is nobody left to report to, and what remains are temporary files. */
 static void remove_folder(void *resource) {
     struct ig_folder *folder = resource;
     DIR *listing = opendir(folder->path);

@@ -9,7 +9,7 @@
 
 static const char *const names[] = {"cc", "gcc", "clang"};
 
-/* The first `name` in the search path that can be executed; NULL where there is none. */
+/* The path of the first executable `name` in the search path; NULL if there is none. */
 static const char *find_in_path(struct ig_job *job, const char *name) {
     for (const char *at = IG_SEARCH_PATH; *at;) {
         int length = (int)strcspn(at, ":");

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define PAGE 4096u
-#define FUNCTION_ALIGNMENT 64u /* a cache line: what a kernel's speed depends on does not depend on its neighbours */
+#define FUNCTION_ALIGNMENT 64u /* a cache line, so that a kernel's speed does not depend on its neighbours */
 #define TRAP 0xcc              /* int3, between functions */
 #define LARGEST ((uint64_t)1 << 30)
 #define NOWHERE UINT64_MAX
@@ -39,7 +39,7 @@ bool ig_link_needs_support(const struct ig_object *object) {
 
 /* ---- Layout ---- */
 
-/* A symbol's name by which people will find the data in the source. */
+/* The name by which people find the data in the source: a symbol's or, without one, the section's. */
 static const char *name_in_section(const struct ig_object *object, uint32_t section) {
     for (uint32_t i = 0; i < object->n_symbols; i++) {
         const struct ig_symbol *symbol = &object->symbols[i];
@@ -107,21 +107,21 @@ static void lay_out(struct linker *l) {
     uint64_t text_size = l->size;
     place_sections(l, IG_SECTION_CONSTANT);
     l->size = (l->size + PAGE - 1) & ~(uint64_t)(PAGE - 1);
-    l->blob = ig_alloc(l->job, l->size + PAGE); /* and start on a page, as the mapping will */
+    l->blob = ig_alloc(l->job, l->size + PAGE); /* so that the blob can start on a page, as the mapping will */
     l->blob += -(uintptr_t)l->blob & (PAGE - 1);
     memset(l->blob, TRAP, text_size);
     copy_sections(l);
 }
 
-/* ---- Resolving ---- */
+/* ---- Resolution ---- ---- */
 
-/* Where a defined symbol lies; NOWHERE where its section was dropped. */
+/* The offset of a defined symbol in the blob; NOWHERE if its section was dropped. */
 static uint64_t address_of(const struct linker *l, uint32_t object, const struct ig_symbol *symbol) {
     uint64_t place = l->places[object][symbol->section];
     return place == NOWHERE ? NOWHERE : place + symbol->value;
 }
 
-/* The external definition of a name in one object; NULL where it has none. */
+/* The external definition of a name in one object; NULL if there is none. */
 static const struct ig_symbol *find_external(const struct ig_object *object, const char *name) {
     for (uint32_t i = 0; i < object->n_symbols; i++) {
         const struct ig_symbol *symbol = &object->symbols[i];
@@ -149,7 +149,7 @@ static uint64_t resolve(const struct linker *l, uint32_t o, const struct ig_symb
     return address;
 }
 
-/* One relocation being applied: `at` is its place in the blob, `room` how many bytes of the section lie before it. */
+/* One relocation. `at`: its offset in the blob; `before`: how many bytes of its section precede it. */
 struct fixup {
     const struct linker *l;
     const struct ig_object *object;
@@ -169,15 +169,16 @@ static void store(const struct fixup *f, uint64_t at, int64_t value, size_t widt
         f->l->blob[at + i] = (unsigned char)(bits >> (8 * i)); /* little endian */
 }
 
-/* S + A - P. Blob offsets are below 2^30, so only a wild addend overflows, and it wraps: `store` sees it. */
+/* S + A - P. Blob offsets are below 2^30, so only a wild addend overflows; it wraps, and `store` checks the result. */
 static int64_t distance(const struct fixup *f) {
     return (int64_t)(f->target + (uint64_t)f->addend - f->at);
 }
 
 /*
- * An access by way of the global offset table, of which there is none: the address is near, so the instruction that
- * loads it from the table becomes one that computes it, and an indirect call becomes a direct one. The relocated field
- * ends the instruction (its addend is -4), so the two bytes before it are the opcode's last and the operand's kind.
+ * Rewrites an access through the global offset table, which does not exist here. The symbol is within reach, so an
+ * instruction that loads its address from the table becomes one that computes it, and an indirect call or jump becomes
+ * direct. The relocated field ends the instruction (its addend is -4); the two bytes before it are the last opcode byte
+ * and the ModRM byte.
  */
 static bool relax(const struct fixup *f) {
     if (f->before < 2 || f->addend != -4) return false;

@@ -10,11 +10,11 @@
 #include "base/text.h"
 #include "toolchain/nvrtc_api.h"
 
-/* Newest first; the bare name is what a toolkit for development has. */
+/* First the bare name, which development toolkits have, then the newest. */
 static const char *const names[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
-/* Beneath a folder that the user named: itself, a toolkit, Python's site-packages with NVIDIA's wheels. */
+/* Searched below a folder that the user names: itself, a toolkit, Python's site-packages with NVIDIA's wheels. */
 static const char *const inside[] = {"", "/lib64", "/lib", "/nvidia/cuda_nvrtc/lib", "/nvidia/cu13/lib"};
-/* Where toolkits are installed that the loader does not search. */
+/* Where toolkits are installed but the loader does not search. */
 static const char *const folders[] = {"/usr/local/cuda/lib64", "/opt/cuda/lib64",
                                       "/usr/local/cuda/targets/x86_64-linux/lib"};
 
@@ -37,7 +37,7 @@ static const struct {
     {"nvrtcGetPTX", offsetof(struct ig_nvrtc, get_ptx)},
 };
 
-/* Not unloaded: it is the next build's too, and loading it takes longer than compiling a small kernel. */
+/* Never unloaded: later builds use it too, and loading it takes longer than compiling a small kernel. */
 static bool open_at(struct ig_nvrtc *n, const char *path) {
     n->library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     n->path = path;
@@ -53,7 +53,7 @@ static bool open_in(struct ig_job *job, struct ig_nvrtc *n, const char *folder) 
 
 static void open_given(struct ig_job *job, struct ig_nvrtc *n, const char *path) {
     struct stat info;
-    if (!*path) ig_raise(job, INGOT_TOOLCHAIN, "no NVRTC: its path is empty"); /* the loader would take this program */
+    if (!*path) ig_raise(job, INGOT_TOOLCHAIN, "no NVRTC: its path is empty"); /* dlopen would open this program */
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
         for (size_t i = 0; i < COUNT(inside); i++) {
             if (open_in(job, n, ig_format(job, "%s%s", path, inside[i]))) return;

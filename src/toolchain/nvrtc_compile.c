@@ -1,9 +1,9 @@
 /*
  * Compiles sources to cubins with NVRTC, on several threads; see nvrtc.h.
  *
- * Worker threads compile and never touch the job; the job's thread copies their results into the arena, in the order
- * they arrive, and lays them out in the order of the sources. Long texts start first: they take longest, and the last
- * to end should be a short one.
+ * Worker threads compile and never touch the job; the job's thread copies their results into the arena, in the order in
+ * which they were started, and lays them out in the order of the sources. Long texts start first: they take longest,
+ * and the last to end should be a short one.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,18 +16,18 @@
 
 enum { MAX_THREADS = 64, ALIGNMENT = 64, PAGE = 4096 };
 
-/* A source for one architecture. */
+/* Compiles one source to a cubin or to PTX. */
 struct task {
     const struct ig_source *source;
-    const char *file; /* the name it has in messages */
+    const char *file; /* its name in messages */
     bool is_ptx;
     size_t length;
     unsigned order;
-    /* Of the thread that took it, until `done`. */
+    /* Used by the thread that took the task, until `done`. */
     struct ig_nvrtc_program *program;
     int result;
     bool done;
-    /* Of the job. */
+    /* Used by the job's thread. */
     void *bytes;
     size_t size;
 };
@@ -46,7 +46,7 @@ struct pool {
     unsigned n_threads;
 };
 
-/* ---- In the threads --------------------------------------------------------------------------------------------------- */
+/* ---- Worker threads ---------------------------------------------------------------------------------------------- */
 
 static void compile(const struct pool *p, struct task *t) {
     const char *const options[] = {t->is_ptx ? p->ptx_option : p->cubin_option, "--std=c++17", "--disable-warnings",
@@ -76,9 +76,9 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* ---- In the job ----------------------------------------------------------------------------------------------------------- */
+/* ---- The job's thread -------------------------------------------------------------------------------------------- */
 
-/* Lets the threads finish what they are at, and gives everything back. */
+/* Lets the threads finish their current tasks, then frees everything. */
 static void stop(void *resource) {
     struct pool *p = resource;
     pthread_mutex_lock(&p->mutex);
@@ -93,7 +93,7 @@ static void stop(void *resource) {
     pthread_mutex_destroy(&p->mutex);
 }
 
-/* The first line of the log that says "error", or else its first. */
+/* The first line of the log that contains "error", else the first line. */
 static const char *first_error(struct pool *p, struct task *t) {
     size_t size = 0;
     if (!t->program || p->nvrtc->get_log_size(t->program, &size) || size <= 1) return NULL;
@@ -118,7 +118,7 @@ static _Noreturn void refuse(struct pool *p, struct task *t) {
              t->is_ptx ? p->ptx_option : p->cubin_option, line);
 }
 
-/* What a task made, into the arena. */
+/* Copies a task's result into the arena. */
 static void fetch(struct pool *p, struct task *t) {
     const struct ig_nvrtc *n = p->nvrtc;
     if (t->result) refuse(p, t);
@@ -131,7 +131,7 @@ static void fetch(struct pool *p, struct task *t) {
     t->program = NULL;
 }
 
-/* Waits for the task; with no thread to do it, does it here. */
+/* Waits for the task; compiles it here if there are no threads. */
 static void wait_for(struct pool *p, struct task *t) {
     pthread_mutex_lock(&p->mutex);
     if (p->n_threads == 0) {
@@ -203,7 +203,7 @@ void ig_nvrtc_compile(struct ig_job *job, const struct ig_nvrtc *nvrtc, const ch
     p->job = job;
     p->nvrtc = nvrtc;
     p->cubin_option = ig_format(job, "--gpu-architecture=%s", arch);
-    /* "sm_90a" has what only it has; PTX is for what comes later. */
+    /* Without the "a" of "sm_90a", whose features only that architecture has: PTX is for later GPUs. */
     IG_ASSERT(job, strncmp(arch, "sm_", 3) == 0);
     p->ptx_option = ig_format(job, "--gpu-architecture=compute_%.*s", (int)strspn(arch + 3, "0123456789"), arch + 3);
     p->count = portable ? 2 * count : count;

@@ -17,7 +17,7 @@
 
 struct child {
     pid_t pid;
-    int output; /* the reading end of its pipe */
+    int output; /* the read end of its pipe */
     unsigned tag;
     struct ig_text text;
 };
@@ -29,7 +29,7 @@ struct ig_processes {
     struct pollfd *polls;
 };
 
-/* Waits for the child; where somebody has told the system to reap children by itself there is no status to be had. */
+/* Waits for the child. Returns 0 if the application makes the system reap children: then there is no status. */
 static int reap(pid_t pid) {
     int status = 0;
     while (waitpid(pid, &status, 0) < 0) {
@@ -38,8 +38,8 @@ static int reap(pid_t pid) {
     return status;
 }
 
-/* Waits until nobody holds the pipe's other end any more, so that a killed compiler's own children write no file after
- * this; but not for one that has left the process group. */
+/* Waits until the pipe's other end is closed, so that a killed compiler's own children write no more files. The
+ * timeout is for a process that has left the group and holds the pipe. */
 static void await_end(int output) {
     char piece[4096];
     struct pollfd watch = {.fd = output, .events = POLLIN};
@@ -47,7 +47,7 @@ static void await_end(int output) {
         continue;
 }
 
-/* The way out of a failure. A child leads a process group, so the compiler's own children end with it. */
+/* Kills what still runs. Each child leads a process group, so that the compiler's own children end with it. */
 static void kill_all(void *resource) {
     struct ig_processes *processes = resource;
     for (unsigned i = 0; i < processes->count; i++) {
@@ -78,7 +78,7 @@ unsigned ig_processes_running(const struct ig_processes *processes) {
     return processes->count;
 }
 
-/* What the child begins with; an errno. */
+/* Sets up the child's files, group and signals; returns an errno. */
 static int prepare(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, int output) {
     sigset_t none, all;
     sigemptyset(&none);
@@ -125,10 +125,10 @@ void ig_process_start(struct ig_processes *processes, const char *const *argv, c
         close(ends[0]);
         ig_raise(job, INGOT_TOOLCHAIN, "cannot run '%s': %s", argv[0], strerror(failure));
     }
-    processes->children[processes->count++] = child; /* from here on the cleanup knows it */
+    processes->children[processes->count++] = child; /* from here on the cleanup covers it */
 }
 
-/* Takes what is there to read; true at the end. */
+/* Reads the output that is available; true at its end. */
 static bool drain(struct child *child) {
     char piece[4096];
     ssize_t length = read(child->output, piece, sizeof piece);
