@@ -1,19 +1,19 @@
 /*
  * Activations, written in core operators. f16 and bf16 are computed in f32 and rounded once.
- * Sources: Clevert et al. 2015 (ELU), Klambauer et al. 2017 (SELU), Hendrycks and Gimpel 2016 (GELU), Ramachandran et al.
- * 2017 (Swish), Misra 2019 (Mish), Barron 2017 (CELU).
+ * Sources: Clevert et al. 2015 (ELU), Klambauer et al. 2017 (SELU), Hendrycks and Gimpel 2016 (GELU), Ramachandran et
+ * al. 2017 (Swish), Misra 2019 (Mish), Barron 2017 (CELU).
  */
 #include <math.h>
 
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
 
-/* Input 0, widened. */
+/* Input 0 in the type it is computed in. */
 static ig_value begin(struct ig_onnx_node *n) {
     return ig_onnx_wide(n, ig_onnx_in(n, 0));
 }
 
-/* Back to input 0's type. */
+/* Casts back to input 0's type. */
 static ig_value end(struct ig_onnx_node *n, ig_value y) {
     return ig_build_cast(n->g, y, ig_onnx_type(n, n->in[0]));
 }
@@ -98,7 +98,7 @@ ig_value ig_import_swiglu(struct ig_onnx_node *n) {
     return ig_mul(n->g, ig_import_swish(n), value);
 }
 
-/* log(1 + exp(x)), without overflow and without losing what is small. */
+/* log(1 + exp(x)), without overflow and without losing small terms. */
 static ig_value softplus(struct ig_graph *g, ig_value x) {
     ig_value rest = ig_log1p(g, ig_exp(g, ig_neg(g, ig_abs(g, x))));
     return ig_add(g, ig_max_n(g, x, 0), rest);

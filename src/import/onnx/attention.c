@@ -1,20 +1,21 @@
 /*
  * Attention and rotary position embeddings, written in core operators.
- * Sources: Vaswani et al. 2017, Ainslie et al. 2023 (heads that share keys), Su et al. 2021 (rotary); onnx.ai, "Attention".
+ * Sources: Vaswani et al. 2017, Ainslie et al. 2023 (heads that share keys), Su et al. 2021 (rotary); onnx.ai,
+ * "Attention".
  */
 #include <math.h>
 
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
 
-/* What the optional output of scores shows. */
+/* What the optional output of scores contains. */
 enum { RAW, CAPPED, BIASED, PROBABILITIES };
 
 struct attention {
     ig_value q, k, v;     /* [batch, heads, length, size] */
-    ig_value past_length; /* i64[]: keys before the first query; [batch, 1, 1, 1] where it differs; IG_NO_VALUE: none */
+    ig_value past_length; /* i64[]: keys before the first query; [batch, 1, 1, 1] if it differs; IG_NO_VALUE: none */
     ig_value nonpad;      /* i64[batch, 1, 1, 1] or IG_NO_VALUE */
-    ig_value allowed;     /* bool, broadcast to the scores; IG_NO_VALUE: everything is */
+    ig_value allowed;     /* bool, broadcasts to the scores; IG_NO_VALUE: no mask */
     int mode;
 };
 
@@ -44,7 +45,7 @@ static ig_value merge_heads(struct ig_onnx_node *n, ig_value x) {
     return ig_build_reshape(n->g, x, whole, 3);
 }
 
-/* The keys or values so far: those of the past, then the new ones. */
+/* Appends the new keys or values to those of the past state. */
 static ig_value with_past(struct ig_onnx_node *n, uint32_t input, ig_value now) {
     if (!ig_onnx_has(n, input)) return now;
     ig_value parts[] = {n->in[input], now};
@@ -83,7 +84,7 @@ static void allow(struct ig_onnx_node *n, struct attention *a, ig_value conditio
     a->allowed = a->allowed == IG_NO_VALUE ? condition : ig_and(n->g, a->allowed, condition);
 }
 
-/* A mask may be shorter than the keys: what it does not cover is not seen. */
+/* Extends a mask that is shorter than the keys: keys that it does not cover are masked out. */
 static ig_value cover_keys(struct ig_onnx_node *n, const struct attention *a, ig_value mask) {
     struct ig_dims *dims = n->dims;
     struct ig_type t = *ig_type_of(n->g, mask);
@@ -96,7 +97,7 @@ static ig_value cover_keys(struct ig_onnx_node *n, const struct attention *a, ig
                         ig_build_scalar(n->g, t.dtype, t.dtype == INGOT_BOOL ? 0 : -INFINITY));
 }
 
-/* Bounds on the distance from a query's place (its index and what lies before) to a key's. */
+/* Causal and window masks: bounds on the distance from a query's position (its index plus past_length) to a key's. */
 static void allow_distances(struct ig_onnx_node *n, struct attention *a) {
     struct ig_graph *g = n->g;
     int64_t left = ig_onnx_int(n, "left_window_size", -1), right = ig_onnx_int(n, "right_window_size", -1);
@@ -110,7 +111,7 @@ static void allow_distances(struct ig_onnx_node *n, struct attention *a) {
     if (right >= 0) allow(n, a, ig_le(g, key, ig_add(g, query, ig_build_scalar_int(g, INGOT_I64, right))));
 }
 
-/* The scores with everything that is masked at -inf. */
+/* Sets masked scores to -inf, and adds a float mask. */
 static ig_value mask_scores(struct ig_onnx_node *n, struct attention *a, ig_value scores) {
     struct ig_graph *g = n->g;
     allow_distances(n, a);
@@ -129,7 +130,7 @@ static ig_value mask_scores(struct ig_onnx_node *n, struct attention *a, ig_valu
     return ig_build_where(g, a->allowed, scores, ig_like(g, scores, -INFINITY));
 }
 
-/* A query that sees no key gets nothing, instead of NaN. */
+/* Softmax. If masked, a query that sees no key gets zeros instead of NaN. */
 static ig_value probabilities(struct ig_onnx_node *n, ig_value scores, bool masked) {
     struct ig_graph *g = n->g;
     int64_t last = 3;
@@ -146,7 +147,7 @@ static ig_value probabilities(struct ig_onnx_node *n, ig_value scores, bool mask
 
 /* ---- The products ---- */
 
-/* Heads that share keys and values lie side by side: they are further rows of one product. */
+/* a times b. Query heads that share a head of b are contiguous: they become further rows of one product. */
 static ig_value product(struct ig_onnx_node *n, ig_value a, ig_value b) {
     struct ig_dims *dims = n->dims;
     struct ig_type t = *ig_type_of(n->g, a);
@@ -173,7 +174,7 @@ ig_value ig_import_attention(struct ig_onnx_node *n) {
     if (scale == 0) scale = 1 / sqrt((double)ig_onnx_static_dim(n, a.q, 3, "the size of a head"));
     ig_value shown[4];
     ig_value keys = ig_build_transpose(g, a.k, exchange_last);
-    /* Where scores are narrow, large ones need the scale before. */
+    /* Narrow scores need the scale before the product, as large ones would overflow. */
     bool narrow = ingot_dtype_size(type) < 4;
     ig_value scores = product(n, narrow ? ig_mul_n(g, a.q, scale) : a.q, keys);
     shown[RAW] = ig_onnx_wide(n, narrow ? scores : ig_mul_n(g, scores, scale));
@@ -198,7 +199,7 @@ static ig_value pick(struct ig_onnx_node *n, ig_value x, ig_dim first, ig_dim co
     return ig_build_slice_axis(n->g, x, ig_onnx_rank(n, x) - 1, first, count, step);
 }
 
-/* The cosines or sines of every position, to be broadcast over [batch, heads, length, half]. */
+/* The cosines or sines per position, shaped to broadcast over [batch, heads, length, half]. */
 static ig_value angles(struct ig_onnx_node *n, uint32_t input) {
     int axis = 1;
     ig_value cache = ig_onnx_in(n, input);
@@ -210,7 +211,8 @@ static ig_value angles(struct ig_onnx_node *n, uint32_t input) {
     return ig_build_unsqueeze(n->g, cache, &axis, 1);
 }
 
-/* Turns pairs of elements: (x1, x2) -> (cos x1 - sin x2, sin x1 + cos x2). The pairs are halves, or neighbours. */
+/* Rotates pairs of elements: (x1, x2) -> (cos x1 - sin x2, sin x1 + cos x2). Pairs come from two halves, or are
+ * neighbours. */
 static ig_value rotate(struct ig_onnx_node *n, ig_value x, ig_dim half, bool neighbours) {
     struct ig_graph *g = n->g;
     struct ig_type t = *ig_type_of(g, x);

@@ -34,7 +34,7 @@ void ig_onnx_bad(const struct ig_onnx_node *n, const char *format, ...) {
 
 /* ---- Attributes ---- */
 
-/* What a reference to an attribute of the enclosing function stands for; NULL where the call did not give it. */
+/* Resolves a reference to an attribute of the enclosing function; NULL if the call does not give it. */
 static const Onnx__AttributeProto *resolve(const struct ig_onnx_node *n, const Onnx__AttributeProto *attribute) {
     const struct ig_onnx_frame *frame = n->scope->frame;
     if (!attribute->ref_attr_name || !*attribute->ref_attr_name) return attribute;
@@ -87,7 +87,7 @@ const int64_t *ig_onnx_ints(const struct ig_onnx_node *n, const char *name, int 
     if (!attribute) return NULL;
     if (attribute->n_ints > INT32_MAX) ig_onnx_bad(n, "attribute '%s' is too long", name);
     *out_count = (int)attribute->n_ints;
-    /* An empty list is a list. */
+    /* Not NULL: an empty list is a list. */
     return attribute->n_ints ? attribute->ints : ig_alloc(n->job, sizeof(int64_t));
 }
 

@@ -20,7 +20,7 @@ static void note_dim(struct symbols *symbols, const struct ig_dims *dims, ig_dim
 }
 
 static void note_node(struct symbols *symbols, const struct ig_graph *graph, const struct ig_node *node) {
-    /* A shape node holds symbolic numbers as data; only if a type or an attribute has them too do they matter. */
+    /* Symbols in a shape node are data; they matter only if they also occur in a type or an attribute. */
     if (node->op == IG_OP_shape) return;
     const struct ig_op_info *info = ig_op_info(node->op);
     for (int i = 0; i < info->n_attrs; i++) {

@@ -2,13 +2,13 @@
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
 
-/* Vectors become matrices of one row or one column. */
+/* Makes a vector a matrix of one row or one column. */
 static ig_value as_matrix(struct ig_onnx_node *n, ig_value value, int new_axis) {
     ig_onnx_check_rank(n, value, 1, INGOT_MAX_RANK, "an operand");
     return ig_onnx_rank(n, value) > 1 ? value : ig_build_unsqueeze(n->g, value, &new_axis, 1);
 }
 
-/* ... and the axes made for it go again. */
+/* Removes the axes that as_matrix added. */
 static ig_value drop_axes(struct ig_onnx_node *n, ig_value y, bool row, bool column) {
     int rank = ig_onnx_rank(n, y), axes[2], count = 0;
     if (row) axes[count++] = rank - 2;
@@ -28,7 +28,7 @@ static ig_value scaled(struct ig_onnx_node *n, ig_value value, double factor) {
     return factor == 1 ? value : ig_mul_n(n->g, value, factor);
 }
 
-/* alpha * A' * B' + beta * C; alpha goes to a constant operand, where it costs nothing. */
+/* alpha * A' * B' + beta * C. alpha scales B if that is constant, where it costs nothing at run time. */
 ig_value ig_import_gemm(struct ig_onnx_node *n) {
     static const int64_t turned[] = {1, 0};
     ig_value a = ig_onnx_in(n, 0), b = ig_onnx_in(n, 1);
@@ -49,13 +49,13 @@ ig_value ig_import_gemm(struct ig_onnx_node *n) {
 
 /* ---- Quantised: (A - a_zero) * (B - b_zero), exactly, in i32 ---- */
 
-/* A vector of A belongs to its rows; one of B to its columns, where it lies already. */
+/* A vector of A or of the result is per row, so it becomes a column; one of B is per column already. */
 static ig_value per_row(struct ig_onnx_node *n, ig_value value) {
     int axis = 1;
     return ig_onnx_rank(n, value) == 1 ? ig_build_unsqueeze(n->g, value, &axis, 1) : value;
 }
 
-/* The operand in i32 less its zero point; IG_NO_VALUE: none. */
+/* The operand in i32 minus its zero point; IG_NO_VALUE: none. */
 static ig_value centered(struct ig_onnx_node *n, ig_value value, ig_value zero) {
     ig_value wide = ig_build_cast(n->g, value, INGOT_I32);
     return zero == IG_NO_VALUE ? wide : ig_sub(n->g, wide, ig_build_cast(n->g, zero, INGOT_I32));

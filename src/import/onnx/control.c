@@ -24,7 +24,7 @@ static struct ig_onnx_scope *branch_body(struct ig_onnx_node *n, const Onnx__Gra
     return scope;
 }
 
-/* Both bodies get the same inputs in the same order: what either of them captured. */
+/* Gives both bodies the same inputs in the same order: all that either captured. */
 static void share_captures(struct ig_onnx_scope *scope, const struct ig_onnx_captures *captures) {
     struct ig_job *job = scope->import->job;
     struct ig_graph *body = scope->graph;
@@ -38,7 +38,7 @@ static void share_captures(struct ig_onnx_scope *scope, const struct ig_onnx_cap
     body->inputs.capacity = captures->outer.count;
 }
 
-/* Dims that cannot be told apart are taken for equal; what certainly differs cannot be one result. */
+/* Can both types be one result's? Dims are assumed equal unless they provably differ. */
 static bool can_join(struct ig_onnx_node *n, const struct ig_type *a, const struct ig_type *b) {
     if (a->dtype != b->dtype || a->rank != b->rank) return false;
     for (int i = 0; i < a->rank; i++) {
@@ -111,7 +111,7 @@ struct loop {
     struct ig_onnx_scope scope;
     struct ig_onnx_captures captures;
     ig_value trip, condition; /* condition: IG_NO_VALUE for true */
-    ig_dim trips;             /* IG_DIM_NONE: not known */
+    ig_dim trips;             /* IG_DIM_NONE: unknown */
     uint32_t n_carried, n_scanned;
     ig_value *carried; /* initial, in the outer graph */
 };
@@ -123,7 +123,6 @@ static void begin_loop(struct ig_onnx_node *n, struct loop *loop) {
     loop->scope.captures = &loop->captures;
 }
 
-/* An input of the body. */
 static ig_value body_input(struct loop *loop, const char *name, struct ig_type type) {
     return ig_build_input(loop->scope.graph, name, &type);
 }
@@ -134,7 +133,7 @@ static const char *input_name(struct ig_onnx_node *n, const struct loop *loop, s
     return name;
 }
 
-/* A carried value must come out of the body as it went in. */
+/* The body must return a carried value in the type that it received. */
 static void check_carried(struct ig_onnx_node *n, const struct loop *loop, uint32_t index, ig_value value) {
     const struct ig_type *in = ig_type_of(n->g, loop->carried[index]), *out = ig_type_of(loop->scope.graph, value);
     if (in->dtype != out->dtype) {
@@ -145,7 +144,7 @@ static void check_carried(struct ig_onnx_node *n, const struct loop *loop, uint3
         ig_onnx_refuse(n, "carried value %u changes its shape from one iteration to the next", index);
 }
 
-/* Builds the loop node; the body's outputs were added. */
+/* Builds the loop node. The body's outputs must have been added. */
 static ig_value end_loop(struct ig_onnx_node *n, struct loop *loop) {
     uint32_t n_in = 2 + loop->n_carried + loop->captures.outer.count, at = 0;
     ig_value *in = IG_NEW_ARRAY(n->job, ig_value, n_in);
@@ -165,7 +164,7 @@ static struct ig_type scalar_type(enum ingot_dtype dtype) {
     return (struct ig_type){.dtype = dtype};
 }
 
-/* The body's condition, as a constant where it only passes on or says true. */
+/* Is the condition always true: the constant true, or passed on unchanged and true at the start? */
 static bool always_true(struct loop *loop, ig_value condition, ig_value condition_in, bool outer_true) {
     double known;
     if (ig_const_scalar(loop->scope.graph, condition, &known)) return known != 0;
@@ -229,7 +228,7 @@ ig_value ig_import_loop(struct ig_onnx_node *n) {
         if (i < loop.n_carried) check_carried(n, &loop, i, value);
         ig_build_output(scope->graph, loop.body->output[1 + i]->name, value);
     }
-    /* The number of iterations is what the trip says only where nothing else can end the loop. */
+    /* The trip count is the number of iterations only if no condition can end the loop. */
     if (!known || !outer_true) loop.trips = IG_DIM_NONE;
     if (loop.trips == IG_DIM_NONE && loop.n_scanned) {
         ig_onnx_refuse(n, "the number of its iterations, and so the shape of its results, depends on the input");
@@ -277,7 +276,7 @@ static void read_scan(struct ig_onnx_node *n, struct scan *s) {
     s->out_axes = scan_list(n, "scan_output_axes", s->loop.n_scanned);
 }
 
-/* Opset 8 runs the body for every element of a batch; here only where that is one. */
+/* Opset 8 runs the body for every element of a batch; only batches of one are supported. */
 static ig_value scan_input(struct ig_onnx_node *n, const struct scan *s, uint32_t index) {
     int axis = 0;
     ig_value value = ig_onnx_in(n, s->first + index);
@@ -288,7 +287,7 @@ static ig_value scan_input(struct ig_onnx_node *n, const struct scan *s, uint32_
     return ig_build_squeeze(n->g, value, &axis, 1);
 }
 
-/* The slice of a scanned input at an iteration, in the body. */
+/* The slice of a scanned input for one iteration, in the body. */
 static ig_value scan_slice(struct ig_onnx_node *n, struct scan *s, uint32_t i, ig_value outer, ig_value iteration) {
     struct ig_graph *body = s->loop.scope.graph;
     int axis = ig_onnx_axis(n, s->in_axes[i], ig_onnx_rank(n, outer));
@@ -296,7 +295,8 @@ static ig_value scan_slice(struct ig_onnx_node *n, struct scan *s, uint32_t i, i
     return ig_build_gather(body, ig_onnx_capture(&s->loop.scope, outer), iteration, axis);
 }
 
-/* Stacked on axis 0 in the order of the steps; ONNX may want another axis, or the last step first. */
+/* Slices are stacked on axis 0 in the order of steps; moves them to the axis and into the direction that ONNX
+ * requests. */
 static ig_value scan_output(struct ig_onnx_node *n, const struct scan *s, uint32_t i, ig_value value) {
     int rank = ig_onnx_rank(n, value), axis = ig_onnx_axis(n, s->out_axes[i], rank), batch = 0;
     int64_t perm[INGOT_MAX_RANK];
@@ -307,7 +307,7 @@ static ig_value scan_output(struct ig_onnx_node *n, const struct scan *s, uint32
     return n->opset < 9 ? ig_build_unsqueeze(n->g, value, &batch, 1) : value;
 }
 
-/* The body's inputs in the loop's order (iteration, condition, states), then the slices. */
+/* Adds the body's inputs in the loop's order (iteration, condition, states), then takes the slices. */
 static void fill_scan_body(struct ig_onnx_node *n, struct scan *s, const ig_value *inputs) {
     struct loop *loop = &s->loop;
     ig_value iteration = body_input(loop, "iteration", scalar_type(INGOT_I64));

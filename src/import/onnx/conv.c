@@ -31,7 +31,7 @@ ig_value ig_import_conv(struct ig_onnx_node *n) {
     return ig_onnx_conv(n, x, w, ig_onnx_optional(n, 2), &window, read_groups(n), ig_onnx_type(n, x));
 }
 
-/* value - zero in i32, where zero is a scalar, or a vector along `axis`, or absent. */
+/* value - zero in i32; the zero point is a scalar, a vector along `axis`, or absent. */
 static ig_value centered(struct ig_onnx_node *n, ig_value value, uint32_t zero_input, int axis) {
     ig_value wide = ig_build_cast(n->g, value, INGOT_I32);
     if (!ig_onnx_has(n, zero_input)) return wide;
@@ -40,7 +40,8 @@ static ig_value centered(struct ig_onnx_node *n, ig_value value, uint32_t zero_i
     return ig_sub(n->g, wide, zero);
 }
 
-/* The padding stands for the value 0, which is the zero point: so the zero points go first. */
+/* Padding stands for the real value 0, that is, for the zero point: so zero points are subtracted before the
+ * convolution. */
 static ig_value integer_conv(struct ig_onnx_node *n, ig_value x, uint32_t x_zero, ig_value w, uint32_t w_zero,
                              ig_value bias) {
     struct ig_onnx_window window;
@@ -107,8 +108,8 @@ static ig_value turn_weight(struct ig_onnx_node *n, ig_value w, int64_t groups) 
 }
 
 /*
- * The pads of a transposed convolution crop its result; in the ordinary one the border is what the windows reach beyond
- * the input, less the pads, plus what is added at the end. Negative borders are cut off from the input.
+ * The pads of a transposed convolution crop its result. The ordinary one that replaces it pads by the window's reach,
+ * less these pads, plus the extra size at the end. Negative amounts crop the input.
  */
 struct border {
     ig_dim before, after;

@@ -1,6 +1,6 @@
 /*
- * Einsum: operands are joined from left to right, each join being one matrix product (or a plain product where nothing is
- * summed). Labels are numbers: letters first, then the axes of an ellipsis.
+ * Einsum: operands are joined from left to right, each join being one matrix product (or a plain product where nothing
+ * is summed). Labels are numbers: letters first, then the axes of an ellipsis.
  */
 #include <string.h>
 
@@ -20,7 +20,7 @@ struct einsum {
     ig_dim dims[LABELS]; /* IG_DIM_NONE: the label does not occur */
     struct term terms[MAX_TERMS], result;
     int n_terms;
-    int ellipsis; /* axes that it stands for */
+    int ellipsis; /* axes that the ellipsis stands for */
 };
 
 /* ---- The equation ---- */
@@ -31,7 +31,7 @@ static int letter_label(struct ig_onnx_node *n, char c) {
     ig_onnx_bad(n, "unexpected character '%c' in the equation", c);
 }
 
-/* One term up to `end`; the ellipsis stands for `ellipsis` axes, numbered from the right. */
+/* Parses one term up to `end`. The ellipsis stands for `ellipsis` axes, numbered from the right. */
 static void parse_term(struct ig_onnx_node *n, const char *at, const char *end, int ellipsis, struct term *term) {
     term->rank = 0;
     while (at < end) {
@@ -61,7 +61,7 @@ static const char *without_spaces(struct ig_onnx_node *n) {
     return clean;
 }
 
-/* The ellipsis covers what the letters of a term leave of its operand's rank. */
+/* The number of axes that the ellipsis covers: the operand's rank minus the term's letters. */
 static int ellipsis_axes(struct ig_onnx_node *n, const char *at, const char *end, int rank) {
     int letters = 0;
     bool dots = false;
@@ -77,7 +77,7 @@ static int ellipsis_axes(struct ig_onnx_node *n, const char *at, const char *end
     return dots ? rank - letters : 0;
 }
 
-/* Without an arrow: the ellipsis, then every letter that occurs once, in order. */
+/* The result if there is no arrow: the ellipsis, then every letter that occurs once, in order. */
 static void imply_result(struct einsum *e) {
     int uses[LABELS] = {0};
     for (int i = 0; i < e->n_terms; i++) {
@@ -146,7 +146,8 @@ static void permute(struct ig_onnx_node *n, struct term *term, const int *order)
     memcpy(term->labels, labels, sizeof(int) * (size_t)term->rank);
 }
 
-/* A label that occurs twice is a diagonal: both axes moved to the end, seen as one, every (size + 1)-th element. */
+/* A label that occurs twice takes a diagonal: both axes are moved to the end and merged, and every (size + 1)-th
+ * element is taken. */
 static void take_diagonal(struct ig_onnx_node *n, struct term *term, int a, int b) {
     struct ig_dims *dims = n->dims;
     int order[INGOT_MAX_RANK], count = 0;
@@ -180,7 +181,7 @@ static void take_diagonals(struct ig_onnx_node *n, struct term *term) {
     }
 }
 
-/* Notes the sizes of a term's labels: of 1 and another size, the other. */
+/* Records the sizes of a term's labels. Between 1 and another size, the other wins. */
 static void note_dims(struct einsum *e, const struct term *term) {
     ig_dim one = ig_dim_const(e->n->dims, 1);
     for (int i = 0; i < term->rank; i++) {
@@ -192,7 +193,7 @@ static void note_dims(struct einsum *e, const struct term *term) {
     }
 }
 
-/* Axes of size 1 whose label is larger elsewhere are broadcast: without the axis that happens by itself. */
+/* Drops axes of size 1 whose label is larger elsewhere, so that they broadcast. */
 static void drop_ones(struct einsum *e, struct term *term) {
     ig_dim one = ig_dim_const(e->n->dims, 1);
     for (int i = term->rank - 1; i >= 0; i--) {
@@ -202,7 +203,7 @@ static void drop_ones(struct einsum *e, struct term *term) {
     }
 }
 
-/* Sums over the labels that neither `other` nor the rest needs. */
+/* Sums over the labels that neither `other` nor the remaining terms and the result need. */
 static void sum_out(struct einsum *e, struct term *term, const struct term *other, const bool *needed) {
     for (int i = term->rank - 1; i >= 0; i--) {
         int64_t axis = i;
@@ -215,7 +216,7 @@ static void sum_out(struct einsum *e, struct term *term, const struct term *othe
 
 /* ---- Two operands ---- */
 
-/* The labels of both, in groups: shared and kept, only in a, only in b, shared and summed. */
+/* The labels of both operands in four groups: shared and kept, only in a, only in b, shared and summed. */
 struct groups {
     int count[4];
     int labels[4][2 * INGOT_MAX_RANK];
@@ -276,7 +277,7 @@ static void join(struct einsum *e, struct term *a, struct term *b, const bool *n
     a->value = ig_build_reshape(e->n->g, x, dims, a->rank);
 }
 
-/* ---- The whole ---- */
+/* ---- Entry point ---- */
 
 static void mark_needed(const struct einsum *e, int from, bool *out_needed) {
     memset(out_needed, 0, LABELS * sizeof *out_needed);

@@ -1,4 +1,5 @@
-/* Elementwise operators: arithmetic, comparisons, logic, bits, casts. Broadcasting is the core operators' own (NumPy's). */
+/* Elementwise operators: arithmetic, comparisons, logic, bits, casts. Broadcasting is the core operators' own
+ * (NumPy's). */
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +40,7 @@ ig_value ig_import_reciprocal(struct ig_onnx_node *n) {
     return ig_rdiv_n(n->g, 1, ig_onnx_in(n, 0));
 }
 
-/* The result has the base's type; an integer base with a float exponent is computed in doubles. */
+/* The result has the base's type. An integer base with a float exponent is computed in f64. */
 ig_value ig_import_pow(struct ig_onnx_node *n) {
     ig_value base = ig_onnx_in(n, 0), exponent = ig_onnx_in(n, 1);
     enum ingot_dtype type = ig_onnx_type(n, base);
@@ -69,7 +70,7 @@ ig_value ig_import_isinf(struct ig_onnx_node *n) {
     bool positive = ig_onnx_flag(n, "detect_positive", true), negative = ig_onnx_flag(n, "detect_negative", true);
     if (positive && negative) return infinite;
     ig_value sign = negative ? ig_lt_n(n->g, x, 0) : ig_gt_n(n->g, x, 0);
-    /* Neither asked for: x < 0 and x > 0 at once. */
+    /* If neither sign is requested, the result is false: x < 0 and x > 0 at once. */
     if (!positive && !negative) sign = ig_and(n->g, sign, ig_lt_n(n->g, x, 0));
     return ig_and(n->g, infinite, sign);
 }
@@ -86,7 +87,7 @@ ig_value ig_import_clip_attributes(struct ig_onnx_node *n) {
 static ig_value clip_bound(struct ig_onnx_node *n, uint32_t input) {
     ig_value bound = ig_onnx_in(n, input);
     ig_onnx_check_same_type(n, n->in[0], bound);
-    /* Some files give a scalar as a vector of one. */
+    /* Some files store a scalar as a vector of one element. */
     return ig_onnx_rank(n, bound) == 0 ? bound : ig_build_reshape(n->g, bound, NULL, 0);
 }
 
@@ -99,7 +100,7 @@ ig_value ig_import_clip(struct ig_onnx_node *n) {
 
 /* ---- Casts and selection ---- */
 
-/* Sizes come back from floats symbolically, where they can. */
+/* Sizes computed in floats become symbolic integers again, where possible. */
 ig_value ig_import_cast(struct ig_onnx_node *n) {
     if (!ig_onnx_attr(n, "to")) ig_onnx_bad(n, "attribute 'to' is missing");
     ig_value x = ig_onnx_in(n, 0);
@@ -123,13 +124,13 @@ ig_value ig_import_where(struct ig_onnx_node *n) {
     return ig_build_where(n->g, condition, a, b);
 }
 
-/* ---- What vanishes ---- */
+/* ---- Operators without effect ---- */
 
 ig_value ig_import_identity(struct ig_onnx_node *n) {
     return ig_onnx_in(n, 0);
 }
 
-/* Inference: nothing is dropped. */
+/* In inference, dropout is the identity. */
 ig_value ig_import_dropout(struct ig_onnx_node *n) {
     ig_value x = ig_onnx_in(n, 0);
     double training = ig_onnx_has(n, 2) ? ig_onnx_const_scalar(n, 2, "training_mode", 0) : 0;

@@ -24,7 +24,7 @@ void ig_onnx_release_files(void *argument) {
     import->files = NULL;
 }
 
-/* Relative, and no component "..". */
+/* Is the location relative, without a component ".."? */
 static bool stays_inside(const char *location) {
     if (*location == '/' || *location == '\0') return false;
     for (const char *part = location; part; part = strchr(part, '/')) {
@@ -36,11 +36,11 @@ static bool stays_inside(const char *location) {
     return true;
 }
 
-/* Both paths with every link followed. The results are bounded by PATH_MAX, so they live on the stack. */
+/* Compares both paths with all links resolved. The results are bounded by PATH_MAX, so they live on the stack. */
 static bool resolves_inside(const char *folder, const char *path) {
     char real_folder[PATH_MAX], real_path[PATH_MAX];
     if (!realpath(folder, real_folder)) return false;
-    if (!realpath(path, real_path)) return true; /* opening it tells why */
+    if (!realpath(path, real_path)) return true; /* opening it will report why */
     size_t length = strlen(real_folder);
     if (length == 1) return true;
     return strncmp(real_folder, real_path, length) == 0 && real_path[length] == '/';

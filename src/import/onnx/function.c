@@ -33,7 +33,7 @@ static void add_attribute(struct ig_onnx_frame *frame, const char *name, const O
     frame->attributes[frame->count++] = attribute;
 }
 
-/* The call's attributes with their own references resolved, then the function's defaults for the others. */
+/* The call's attributes, with their own references resolved, and the function's defaults for the others. */
 static struct ig_onnx_frame *make_frame(struct ig_onnx_node *n, const Onnx__FunctionProto *function) {
     struct ig_onnx_frame *frame = IG_NEW(n->job, struct ig_onnx_frame);
     size_t capacity = n->proto->n_attribute + function->n_attribute_proto;

@@ -51,7 +51,7 @@ static bool is_identifier(const char *text) {
 }
 
 struct known {
-    const struct ig_map *plain; /* the names that some input has as a dim of its own */
+    const struct ig_map *plain; /* the names that are a whole dim of some input */
     struct ig_dims *dims;
     bool all;
 };
@@ -63,8 +63,8 @@ static void check_known(void *user, ig_dim symbol) {
 }
 
 /*
- * A dim of an input: a number, a name that dims share, or an expression of such names ("past+sequence"). Everything else
- * (no name, "?", 0, -1) is a dim of its own.
+ * A dim of an input: a number, a name that dims may share, or an expression of such names ("past+sequence"). Anything
+ * else (no name, "?", 0, -1) is a dim of its own.
  */
 static ig_dim input_dim(struct ig_onnx *import, const struct ig_map *plain, const char *input, size_t axis,
                         const Onnx__TensorShapeProto__Dimension *dim) {
@@ -92,7 +92,7 @@ static const Onnx__TypeProto *type_of(struct ig_job *job, const Onnx__ValueInfoP
     return type;
 }
 
-/* Why there can be no such input, or NULL. */
+/* Why an input of this type is not supported, or NULL. */
 static const char *refusal_of(struct ig_job *job, const char *name, const Onnx__TypeProto *type) {
     const char *kind = type->sequence_type        ? "a sequence"
                        : type->map_type           ? "a map"
@@ -110,8 +110,8 @@ static const char *refusal_of(struct ig_job *job, const char *name, const Onnx__
 }
 
 /*
- * The contents of a small integer input may decide on shapes (a Reshape's target, a Slice's ends). They get a symbol per
- * element, which the runtime reads from the input when a run begins.
+ * The elements of a small integer input may determine shapes (a Reshape's target, a Slice's ends). Each becomes a
+ * symbol, which the runtime reads from the input at the start of a run.
  */
 static void give_elements(struct ig_onnx *import, struct ig_graph *g, ig_value value, const char *name) {
     const struct ig_type *type = ig_type_of(g, value);
@@ -150,7 +150,7 @@ static void import_input(struct ig_onnx_scope *scope, const struct ig_map *plain
     give_elements(import, scope->graph, value, info->name);
 }
 
-/* The names that some dim of an input has for itself. */
+/* Adds the names that are a whole dim of this input. */
 static void add_plain_dims(struct ig_map *plain, const Onnx__TypeProto *type) {
     const Onnx__TensorShapeProto *shape = type->tensor_type ? type->tensor_type->shape : NULL;
     for (size_t i = 0; shape && i < shape->n_dim; i++) {
@@ -159,7 +159,7 @@ static void add_plain_dims(struct ig_map *plain, const Onnx__TypeProto *type) {
     }
 }
 
-/* Inputs that are initialisers too are constants (before IR version 4 all initialisers are listed as inputs). */
+/* Inputs that are also initialisers are constants (before IR version 4 all initialisers are listed as inputs). */
 static void import_inputs(struct ig_onnx_scope *scope) {
     const Onnx__GraphProto *graph = scope->proto;
     struct ig_job *job = scope->import->job;
@@ -176,7 +176,7 @@ static void import_inputs(struct ig_onnx_scope *scope) {
     }
 }
 
-/* ---- The whole ---- */
+/* ---- The import ---- */
 
 static struct ig_graph *import_model(struct ig_onnx *import) {
     struct ig_job *job = import->job;
@@ -222,7 +222,8 @@ struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t siz
     ig_map_init(&import->plain, job);
     struct ig_graph *graph = import_model(import);
     if (ig_onnx_find_plain_inputs(graph, &import->plain)) {
-        /* Symbols that left no trace in a shape may still have been needed on the way there. */
+        /* Symbols that are left in no shape may still have been needed on the way: if the second import fails, the
+         * first one stays. */
         struct again again = {.import = import};
         struct ingot_error error;
         if (ig_job_run(job, import_again, &again, &error) == INGOT_OK) graph = again.graph;

@@ -5,7 +5,8 @@
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
 
-/* -log_p at the target: [N, C, d...], [N, d...] -> [N, d...]. The indices are in range: ignored ones were replaced. */
+/* -log_p at the target: [N, C, d...], [N, d...] -> [N, d...]. Indices are in range, since ignored ones were
+ * replaced. */
 static ig_value pick(struct ig_onnx_node *n, ig_value log_p, ig_value target) {
     int axis = 1;
     ig_value in[] = {log_p, ig_build_unsqueeze(n->g, target, &axis, 1)};
@@ -43,7 +44,7 @@ static ig_value loss_of(struct ig_onnx_node *n, ig_value log_p, ig_value target)
         weight = ig_onnx_full(n, ig_onnx_type(n, log_p), 1, type.dim, type.rank);
     }
     if (ignored != IG_NO_VALUE) weight = ig_build_where(g, ignored, zero, weight);
-    /* What is ignored must not turn into NaN by an infinite loss. */
+    /* Ignored losses are replaced, since an infinite one times the weight 0 would be NaN. */
     if (ignored != IG_NO_VALUE) loss = ig_build_where(g, ignored, zero, loss);
     loss = ig_mul(g, loss, weight);
     if (reduction == 0) return loss;

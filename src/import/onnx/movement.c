@@ -82,7 +82,7 @@ ig_value ig_import_scatter_nd(struct ig_onnx_node *n) {
 
 /* ---- Tiles and blocks ---- */
 
-/* Repeats one axis: seen as [before, 1, axis, after], stretched, and seen whole again. */
+/* Repeats one axis: reshapes to [before, 1, axis, after], broadcasts, and reshapes back. */
 static ig_value tile_axis(struct ig_onnx_node *n, ig_value x, int axis, ig_dim times) {
     struct ig_dims *dims = n->dims;
     struct ig_type type = *ig_type_of(n->g, x);
@@ -106,7 +106,7 @@ ig_value ig_import_tile(struct ig_onnx_node *n) {
     return x;
 }
 
-/* [N, C, H, W] and a block size; splits an axis of the image into blocks or puts blocks back. */
+/* Checks that x is [N, C, H, W]; returns the block size of DepthToSpace and SpaceToDepth. */
 static int64_t block_size(struct ig_onnx_node *n, ig_value x) {
     int64_t block = ig_onnx_int(n, "blocksize", 0);
     ig_onnx_check_rank(n, x, 4, 4, "input 0");
@@ -161,7 +161,7 @@ ig_value ig_import_topk(struct ig_onnx_node *n) {
     return values;
 }
 
-/* Reverses the first lengths[b] steps of every sequence b: step t comes from lengths[b] - 1 - t where that is there. */
+/* Reverses the first lengths[b] steps of every sequence b: step t < lengths[b] is taken from lengths[b] - 1 - t. */
 ig_value ig_import_reverse_sequence(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_in(n, 0), lengths = ig_build_cast(g, ig_onnx_in(n, 1), INGOT_I64);

@@ -1,8 +1,8 @@
 /*
- * Normalisations and softmaxes, written in core operators: reductions and elementwise work over the same rows, which become
- * one kernel again. Statistics are computed in f32 at least.
- * Sources: Ioffe and Szegedy 2015 (batch), Ba et al. 2016 (layer), Ulyanov et al. 2016 (instance), Wu and He 2018 (group),
- * Zhang and Sennrich 2019 (RMS), Krizhevsky et al. 2012 (LRN).
+ * Normalisations and softmaxes, written in core operators: reductions and elementwise work over the same rows, which
+ * become one kernel again. Statistics are computed in f32 at least.
+ * Sources: Ioffe and Szegedy 2015 (batch), Ba et al. 2016 (layer), Ulyanov et al. 2016 (instance), Wu and He 2018
+ * (group), Zhang and Sennrich 2019 (RMS), Krizhevsky et al. 2012 (LRN).
  */
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
@@ -23,18 +23,18 @@ static ig_value reduce(struct ig_onnx_node *n, enum ig_op op, ig_value x, const 
     return axes->count ? ig_build_reduce(n->g, op, x, axes->at, axes->count) : x;
 }
 
-/* Back to the type of input 0. */
+/* Casts back to the type of input 0. */
 static ig_value narrow(struct ig_onnx_node *n, ig_value y) {
     return ig_build_cast(n->g, y, ig_onnx_type(n, n->in[0]));
 }
 
 /* ---- Softmax and its like ---- */
 
-/* Before opset 13 the tensor was seen as a matrix: all axes from `axis` on are one row. */
+/* Before opset 13 the tensor was viewed as a matrix: all axes from `axis` on form one row. */
 static struct axes softmax_axes(struct ig_onnx_node *n, ig_value x) {
     int rank = ig_onnx_rank(n, x);
     bool matrix = n->opset < 13;
-    /* A scalar is a row of one. */
+    /* A scalar is a row of one element. */
     if (rank == 0) return (struct axes){0};
     int64_t given = ig_onnx_int(n, "axis", matrix ? 1 : -1);
     if (matrix && given == rank) return (struct axes){0};
@@ -58,7 +58,7 @@ ig_value ig_import_log_softmax(struct ig_onnx_node *n) {
     return narrow(n, ig_sub(g, shifted, ig_log(g, reduce(n, IG_OP_reduce_sum, ig_exp(g, shifted), &axes))));
 }
 
-/* One where the first largest element of each row lies. */
+/* 1 at the first largest element of each row, 0 elsewhere. */
 ig_value ig_import_hardmax(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_in(n, 0);
@@ -66,7 +66,7 @@ ig_value ig_import_hardmax(struct ig_onnx_node *n) {
     struct axes axes = softmax_axes(n, x);
     if (axes.count == 0) return ig_onnx_full(n, type.dtype, 1, type.dim, type.rank);
     int first = (int)axes.at[0];
-    /* A row of several axes is searched as one axis. */
+    /* A row of several axes is merged into one axis for the search. */
     ig_dim dims[INGOT_MAX_RANK];
     int rank = type.rank - axes.count + 1;
     for (int i = 0; i < rank; i++)
@@ -99,13 +99,13 @@ static ig_value inverse_deviation(struct ig_graph *g, ig_value variance, double 
     return ig_rdiv_n(g, 1, ig_sqrt(g, ig_add_n(g, variance, epsilon)));
 }
 
-/* A vector per channel, widened, to be broadcast over [N, C, spatial...]. */
+/* A vector per channel, widened and shaped to broadcast over [N, C, spatial...]. */
 static ig_value per_channel(struct ig_onnx_node *n, uint32_t input, int rank) {
     ig_value value = ig_onnx_in(n, input);
     return ig_onnx_along(n, ig_onnx_wide(n, value), 1, rank);
 }
 
-/* The statistics of this very batch, and the running ones moved towards them. */
+/* Normalises by the statistics of this batch, and moves the running ones towards them. */
 static ig_value batch_norm_training(struct ig_onnx_node *n, ig_value x, double epsilon) {
     struct ig_graph *g = n->g;
     int rank = ig_onnx_rank(n, x);
@@ -124,7 +124,7 @@ static ig_value batch_norm_training(struct ig_onnx_node *n, ig_value x, double e
     return narrow(n, ig_add(g, ig_mul(g, m.centered, scale), per_channel(n, 2, rank)));
 }
 
-/* In inference a scale and an offset per channel, computed from the weights: y = x * a + b. */
+/* In inference, y = x * a + b, with a and b per channel, computed from the weights. */
 ig_value ig_import_batch_norm(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_wide(n, ig_onnx_in(n, 0));
@@ -156,7 +156,7 @@ ig_value ig_import_instance_norm(struct ig_onnx_node *n) {
     return narrow(n, ig_add(g, ig_mul(g, unit, per_channel(n, 1, rank)), per_channel(n, 2, rank)));
 }
 
-/* Seen as [N, groups, C/groups * spatial]; before opset 21 scale and bias are per group, then per channel. */
+/* Reshapes to [N, groups, C/groups * spatial]. Scale and bias are per group before opset 21, per channel since. */
 ig_value ig_import_group_norm(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     struct ig_dims *dims = n->dims;
@@ -218,9 +218,9 @@ ig_value ig_import_mean_variance_norm(struct ig_onnx_node *n) {
     return narrow(n, ig_div(g, m.centered, ig_add_n(g, ig_sqrt(g, m.variance), 1e-9)));
 }
 
-/* ---- By length ---- */
+/* ---- Norms by length ---- */
 
-/* x / ||x||; a row of zeros stays one. */
+/* x / ||x||; a row of zeros stays zero. */
 ig_value ig_import_lp_norm(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_wide(n, ig_onnx_in(n, 0)), length;
@@ -237,7 +237,8 @@ ig_value ig_import_lp_norm(struct ig_onnx_node *n) {
     return narrow(n, ig_div(g, x, ig_build_where(g, zero, ig_like(g, length, 1), length)));
 }
 
-/* x / (bias + alpha / size * sum of squares over `size` neighbouring channels)^beta. The sum is a window over channels. */
+/* x / (bias + alpha / size * sum of squares over `size` neighbouring channels)^beta. The sum is a window over
+ * channels. */
 ig_value ig_import_lrn(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     struct ig_dims *dims = n->dims;

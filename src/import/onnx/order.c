@@ -12,14 +12,14 @@ struct order {
     Onnx__NodeProto **nodes;
     size_t n_nodes;
     struct ig_map producers; /* name -> node */
-    IG_VEC(uint32_t) needs;  /* of node i: needs.at[first[i]] … first[i + 1] */
+    IG_VEC(uint32_t) needs;  /* what node i depends on: needs.at[first[i]] … needs.at[first[i + 1] - 1] */
     uint32_t *first;
     uint8_t *state;        /* NEW, OPEN, DONE */
-    IG_VEC(uint32_t) done; /* in the order found */
+    IG_VEC(uint32_t) done; /* in the order of the search */
 };
 enum { NEW, OPEN, DONE };
 
-/* The names that a body defines itself, and those of the bodies around it. */
+/* The names that a body defines, linked to those of the bodies around it. */
 struct locals {
     const struct locals *outer;
     struct ig_map names;
@@ -29,7 +29,8 @@ static bool is_constant(const Onnx__NodeProto *node) {
     return node->op_type && strcmp(node->op_type, "Constant") == 0;
 }
 
-/* Names should be made once. Editors of models add a second Constant of a name; runtimes take the last, and so do we. */
+/* Names must be unique. But model editors add a second Constant of the same name; runtimes take the last, and so do
+ * we. */
 static void find_producers(struct order *order) {
     ig_map_init(&order->producers, order->import->job);
     for (size_t i = 0; i < order->n_nodes; i++) {
@@ -57,7 +58,7 @@ static void add_need(struct order *order, const struct locals *locals, const cha
 
 static void add_needs(struct order *order, const struct locals *locals, const Onnx__NodeProto *node);
 
-/* What a body captures. The recursion is bounded: ig_onnx_check_nesting went before. */
+/* Adds what a body captures. The recursion is bounded: ig_onnx_check_nesting has run. */
 static void add_body_needs(struct order *order, const struct locals *outer, const Onnx__GraphProto *body) {
     struct locals locals = {.outer = outer};
     ig_map_init(&locals.names, order->import->job);
@@ -95,7 +96,7 @@ static void find_needs(struct order *order) {
     order->first[order->n_nodes] = order->needs.count;
 }
 
-/* Depth first from one node, on a stack of our own. */
+/* Depth-first search from one node, with an explicit stack. */
 static void visit(struct order *order, uint32_t root, uint32_t *stack, uint32_t *next) {
     struct ig_job *job = order->import->job;
     uint32_t depth = 0;
@@ -123,7 +124,7 @@ static void visit(struct order *order, uint32_t root, uint32_t *stack, uint32_t 
     }
 }
 
-/* The file's own order where it is one. */
+/* Keeps the file's own order if it is topological. */
 static uint32_t *finish(struct order *order) {
     bool sorted = true;
     for (size_t i = 0; i < order->n_nodes && sorted; i++) {

@@ -61,7 +61,7 @@ static void read_fold(struct ig_onnx_node *n, struct fold *f) {
     }
 }
 
-/* Where every element of a column goes in the padded image, flat: i64[block positions..., steps...]. */
+/* The flat index in the padded image of every element of a column: i64[block positions..., steps...]. */
 static ig_value fold_places(struct ig_onnx_node *n, const struct fold *f, const ig_dim *grid) {
     struct ig_graph *g = n->g;
     ig_value place = IG_NO_VALUE;
@@ -77,7 +77,7 @@ static ig_value fold_places(struct ig_onnx_node *n, const struct fold *f, const 
     return place;
 }
 
-/* [N, C * block, steps] -> [N, C, image...]: columns are added where they came from. */
+/* [N, C * block, steps] -> [N, C, image...]: adds columns at the positions that they came from. */
 ig_value ig_import_col2im(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     struct ig_dims *dims = n->dims;
@@ -114,7 +114,7 @@ ig_value ig_import_col2im(struct ig_onnx_node *n) {
 
 /* ---- TensorScatter ---- */
 
-/* Writes `update` into a cache along an axis, from an index of each batch element on. */
+/* Writes `update` into a cache along an axis, from a start index per batch element on. */
 ig_value ig_import_tensor_scatter(struct ig_onnx_node *n) {
     static const char *const modes[] = {"linear", "circular"};
     struct ig_graph *g = n->g;

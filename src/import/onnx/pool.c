@@ -5,7 +5,7 @@
 #include "import/onnx/window.h"
 
 /*
- * How many windows there are. Rounding up may make a last one that begins in the padding behind the input: it does not
+ * The number of windows. Rounding up may add a last window that begins in the padding after the input; it does not
  * count, so there are at most ceil((size + before) / stride).
  */
 static ig_dim count_windows(struct ig_onnx_node *n, const struct ig_onnx_window *window, int i, ig_dim size, bool up) {
@@ -21,7 +21,7 @@ static ig_dim count_windows(struct ig_onnx_node *n, const struct ig_onnx_window 
 struct pool {
     struct ig_onnx_window window;
     ig_dim sizes[IG_ONNX_MAX_SPATIAL];
-    struct ig_attr attrs[8]; /* the first six are the same for all */
+    struct ig_attr attrs[8]; /* the first six are common to all pools */
 };
 
 static struct pool *read_pool(struct ig_onnx_node *n, ig_value x) {
@@ -113,9 +113,9 @@ ig_value ig_import_global_lp_pool(struct ig_onnx_node *n) {
     return ig_build_cast(n->g, y, ig_onnx_type(n, x));
 }
 
-/* ---- The way back from indices ---- */
+/* ---- MaxUnpool ---- */
 
-/* The size that pooling shrank to this: (size - 1) * stride + kernel - pads. */
+/* The size before pooling: (size - 1) * stride + kernel - pads. */
 static ig_dim unpooled(struct ig_onnx_node *n, const struct ig_onnx_window *window, int i, ig_dim size) {
     struct ig_dims *dims = n->dims;
     ig_dim reach =
@@ -124,7 +124,7 @@ static ig_dim unpooled(struct ig_onnx_node *n, const struct ig_onnx_window *wind
     return ig_dim_sub(dims, reach, ig_dim_add(dims, window->before[i], window->after[i]));
 }
 
-/* Cuts off or fills up with zeros behind each axis. */
+/* Crops or zero-pads each axis at its end. */
 static ig_value fit(struct ig_onnx_node *n, ig_value x, const ig_dim *shape) {
     struct ig_dims *dims = n->dims;
     struct ig_type t = *ig_type_of(n->g, x);
@@ -138,7 +138,7 @@ static ig_value fit(struct ig_onnx_node *n, ig_value x, const ig_dim *shape) {
     return ig_build_pad(n->g, x, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
 }
 
-/* Indices count within the size that follows from the window, whatever size is asked for. */
+/* Indices refer to the size that follows from the window, whatever size is requested. */
 ig_value ig_import_max_unpool(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_in(n, 0), index = ig_onnx_in(n, 1);

@@ -1,13 +1,13 @@
 /*
- * Quantisation: per tensor, per axis, or in blocks along an axis; 8- and 16-bit integers. Ties round to even, and what is
- * out of range saturates.
+ * Quantisation: per tensor, per axis, or in blocks along an axis; 8- and 16-bit integers. Ties round to even, and what
+ * is out of range saturates.
  */
 #include <math.h>
 
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
 
-/* Blocks along `axis`: every element of scale stands for block_size elements of x. */
+/* Expands a scale per block along `axis`: every element of it applies to block_size elements of x. */
 static ig_value expand_blocks(struct ig_onnx_node *n, ig_value scale, const struct ig_type *x, int axis,
                               int64_t block) {
     struct ig_dims *dims = n->dims;
@@ -22,7 +22,7 @@ static ig_value expand_blocks(struct ig_onnx_node *n, ig_value scale, const stru
     return ig_build_slice_axis(n->g, scale, axis, ig_dim_const(dims, 0), x->dim[axis], 1);
 }
 
-/* A scale or zero point, shaped to broadcast over x. */
+/* Shapes a scale or zero point to broadcast over x. */
 static ig_value spread_over(struct ig_onnx_node *n, ig_value value, ig_value x) {
     struct ig_type t = *ig_type_of(n->g, x);
     int rank = ig_onnx_rank(n, value);
@@ -58,7 +58,7 @@ ig_value ig_import_quantize_linear(struct ig_onnx_node *n) {
     return ig_build_cast_saturating(g, y, type);
 }
 
-/* The difference of 8- and 16-bit numbers is exact in f32; that of 32-bit ones only in integers. */
+/* Differences of 8- and 16-bit integers are exact in f32; those of 32-bit ones only in integers. */
 ig_value ig_import_dequantize_linear(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_in(n, 0), scale = ig_onnx_in(n, 1);
@@ -73,7 +73,7 @@ ig_value ig_import_dequantize_linear(struct ig_onnx_node *n) {
     return ig_build_cast(g, ig_mul(g, ig_build_cast(g, y, INGOT_F32), scale), result);
 }
 
-/* u8 with a scale and zero point such that the data's range, widened to hold 0, becomes 0 … 255. */
+/* Quantises to u8, with scale and zero point such that the data's range, extended to contain 0, maps to 0 … 255. */
 ig_value ig_import_dynamic_quantize_linear(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_in(n, 0);
@@ -86,7 +86,7 @@ ig_value ig_import_dynamic_quantize_linear(struct ig_onnx_node *n) {
     top = ig_max_n(g, ig_build_reshape(g, top, NULL, 0), 0);
     bottom = ig_min_n(g, ig_build_reshape(g, bottom, NULL, 0), 0);
     ig_value scale = ig_div_n(g, ig_sub(g, top, bottom), 255);
-    /* A range of one point, 0, may have any scale but 0. */
+    /* If the range is the single point 0, any scale but 0 will do. */
     ig_value divisor = ig_build_where(g, ig_eq(g, scale, ig_like(g, scale, 0)), ig_like(g, scale, 1), scale);
     ig_value zero = ig_neg(g, ig_div(g, bottom, divisor));
     zero = ig_round(g, ig_max_n(g, ig_min_n(g, zero, 255), 0));

@@ -11,7 +11,7 @@
 
 enum { MAX_ELEMENTS = IG_ONNX_MAX_RATIOS, MAX_DEPTH = 32, MAX_WORK = 4096 };
 
-/* A fraction, or the smaller or larger of two others. */
+/* A fraction, or the smaller or larger of two other ratios. */
 struct ratio {
     enum { FRACTION, SMALLER, LARGER } kind;
     ig_dim num, den; /* den > 0 */
@@ -26,7 +26,7 @@ struct ratios {
 struct search {
     struct ig_graph *g;
     struct ig_dims *dims;
-    int work; /* left: expressions that share parts would otherwise be walked without end */
+    int work; /* remaining steps: without a limit, shared subexpressions would be walked again and again */
 };
 
 static const struct ratio *fraction(struct search *s, ig_dim num, ig_dim den) {
@@ -47,7 +47,7 @@ static bool never_negative(struct search *s, ig_dim dim) {
     return lo >= 0;
 }
 
-/* The simplest fraction that is `value` to float precision, by continued fractions. */
+/* The simplest fraction that equals `value` in float precision, by continued fractions. */
 static bool simplest(double value, int64_t *out_num, int64_t *out_den) {
     double rest = fabs(value);
     int64_t n0 = 0, d0 = 1, n1 = 1, d1 = 0;
@@ -73,7 +73,7 @@ bool ig_onnx_simplest_fraction(double value, int64_t *out_num, int64_t *out_den)
     return simplest(value, out_num, out_den) && (float)((double)*out_num / (double)*out_den) == (float)value;
 }
 
-/* ---- Arithmetic; NULL where the result is not of our kind ---- */
+/* ---- Arithmetic; NULL if the result is not a ratio ---- */
 
 static const struct ratio *combine(struct search *s, enum ig_op op, const struct ratio *a, const struct ratio *b);
 
@@ -96,7 +96,8 @@ static const struct ratio *combine_fractions(struct search *s, enum ig_op op, co
     }
 }
 
-/* min(p, q) op b = min(p op b, q op b) where the operation grows with its left side, and max where it shrinks. */
+/* min(p, q) op b = min(p op b, q op b) if the operation increases with that operand, and the maximum if it
+ * decreases. */
 static const struct ratio *distribute(struct search *s, enum ig_op op, const struct ratio *a, const struct ratio *b,
                                       bool left) {
     const struct ratio *split = left ? a : b, *other = left ? b : a;
@@ -119,7 +120,7 @@ static const struct ratio *combine(struct search *s, enum ig_op op, const struct
     return distribute(s, op, a, b, a->kind != FRACTION);
 }
 
-/* The whole number below (or above); both keep the order of minima and maxima. */
+/* Floor (or ceiling); both are monotonic, so they commute with minima and maxima. */
 static ig_dim whole(struct search *s, const struct ratio *r, bool up) {
     if (!r || s->work-- <= 0) return IG_DIM_NONE;
     if (r->kind == FRACTION) return up ? ig_dim_ceil_div(s->dims, r->num, r->den) : ig_dim_div(s->dims, r->num, r->den);
@@ -192,7 +193,7 @@ static bool look_concat(struct search *s, const struct ig_node *node, int depth,
     return true;
 }
 
-/* A part of a vector, at constant places. */
+/* A slice of a vector, at constant positions. */
 static bool look_slice(struct search *s, const struct ig_node *node, int depth, struct ratios *out) {
     struct ratios whole_vector;
     int64_t start, size, step = ig_attr(s->g, node, IG_ATTR_steps)->ints[0];
@@ -246,9 +247,9 @@ static bool look(struct search *s, ig_value value, int depth, struct ratios *out
     }
 }
 
-/* ---- For the operators ---- */
+/* ---- Entry points ---- */
 
-/* Truncation is the floor where nothing is negative. */
+/* If nothing is negative, truncation equals floor. */
 static bool all_positive(struct search *s, const struct ratio *r) {
     if (s->work-- <= 0) return false;
     if (r->kind == FRACTION) return never_negative(s, r->num);

@@ -62,7 +62,7 @@ struct functions {
     double alphas[3], betas[3];
 };
 
-/* Those of one direction. Alphas and betas are listed for those activations only that have one, in their order. */
+/* The activations of one direction. Alphas and betas are listed, in order, only for activations that have one. */
 static struct functions read_functions(struct ig_onnx_node *n, const struct recurrence *r, int direction) {
     static const char *const defaults[] = {"Sigmoid", "Tanh", "Tanh"};
     const Onnx__AttributeProto *given = ig_onnx_attr(n, "activations");
@@ -146,8 +146,8 @@ static struct recurrence read_recurrence(struct ig_onnx_node *n) {
     return r;
 }
 
-/* A bias [2 * gates * hidden]: W's half, then R's. A GRU that applies the reset gate after the product keeps R's part for
- * the hidden gate inside the recurrence. */
+/* Merges a bias [2 * gates * hidden], W's half followed by R's. A GRU that applies the reset gate after the product
+ * keeps R's part for the hidden gate inside the recurrence. */
 static ig_value merged_bias(struct ig_onnx_node *n, const struct recurrence *r, ig_value bias, ig_value *out_inner) {
     int64_t size = r->gates * r->hidden;
     ig_value w = part(n, bias, 0, size), inner = part(n, bias, size, size);
@@ -172,7 +172,7 @@ static ig_value project(struct ig_onnx_node *n, const struct recurrence *r, int 
     return ig_add(n->g, y, merged_bias(n, r, of_direction(n, n->in[3], direction), out_inner));
 }
 
-/* The state [batch, hidden] of one direction before the first step; zeros where it is not given. */
+/* The initial state [batch, hidden] of one direction; zeros if not given. */
 static ig_value initial_state(struct ig_onnx_node *n, const struct recurrence *r, uint32_t input, int direction) {
     static const int64_t batch_first[] = {1, 0, 2};
     if (!ig_onnx_has(n, input)) {
@@ -211,7 +211,7 @@ static ig_value run_direction(struct ig_onnx_node *n, const struct recurrence *r
     struct functions f = read_functions(n, r, direction);
     ig_value in[6];
     uint32_t n_in = fill_operands(n, r, direction, in);
-    struct ig_attr attrs[6]; /* in the order of the row in ops.def */
+    struct ig_attr attrs[6]; /* in the order of ops.def */
     int count = 0;
     attrs[count++] = ig_attr_of_int(r->reverse_only || direction == 1);
     attrs[count++] = ig_attr_of_ints(f.core, r->functions);
@@ -223,7 +223,7 @@ static ig_value run_direction(struct ig_onnx_node *n, const struct recurrence *r
     return ig_build_node(n->g, r->op, in, n_in, (uint32_t)(1 + r->states), attrs, NULL);
 }
 
-/* Joins what the directions made: y on axis 1 of [time, D, batch, hidden], states on axis 0 of [D, batch, hidden]. */
+/* Concatenates the directions: y on axis 1 of [time, D, batch, hidden], states on axis 0 of [D, batch, hidden]. */
 static ig_value join(struct ig_onnx_node *n, const struct recurrence *r, const ig_value *parts, int axis) {
     static const int64_t y_batch_first[] = {2, 0, 1, 3}, state_batch_first[] = {1, 0, 2};
     ig_value apart[2];

@@ -1,6 +1,6 @@
 /*
- * Reductions, argmax and argmin. f16 and bf16 are summed in f32. The axes are an attribute in old opsets and an input in
- * new ones; a core reduction keeps reduced axes with size 1, ONNX does so where keepdims.
+ * Reductions, argmax and argmin. f16 and bf16 are summed in f32. The axes are an attribute in old opsets and an input
+ * in new ones; a core reduction keeps reduced axes with size 1, ONNX does so where keepdims.
  */
 #include <math.h>
 
@@ -13,7 +13,7 @@ struct reduction {
     bool keep;
 };
 
-/* No axes means all, or none where noop_with_empty_axes. */
+/* Without axes, all are reduced, or none if noop_with_empty_axes. */
 static struct reduction read_reduction(struct ig_onnx_node *n, int rank) {
     struct reduction r = {.keep = ig_onnx_flag(n, "keepdims", true)};
     r.count = ig_onnx_axes(n, 1, rank, r.axes);
@@ -29,7 +29,7 @@ static ig_value reduce(struct ig_onnx_node *n, enum ig_op op, ig_value x, const 
     return r->count ? ig_build_reduce(n->g, op, x, r->axes, r->count) : x;
 }
 
-/* Drops the reduced axes where asked, and goes back to the operand's type. */
+/* Casts back to the operand's type, and drops the reduced axes unless keepdims. */
 static ig_value finish(struct ig_onnx_node *n, ig_value y, const struct reduction *r) {
     y = ig_build_cast(n->g, y, ig_onnx_type(n, n->in[0]));
     if (r->keep || r->count == 0) return y;
@@ -42,7 +42,7 @@ static ig_value finish(struct ig_onnx_node *n, ig_value y, const struct reductio
 ig_value ig_import_reduce(struct ig_onnx_node *n) {
     ig_value x = ig_onnx_wide(n, ig_onnx_in(n, 0));
     struct reduction r = read_reduction(n, ig_onnx_rank(n, x));
-    /* Largest and smallest of bools: any and all. */
+    /* The maximum and minimum of bools are any and all. */
     if (ig_onnx_type(n, x) == INGOT_BOOL) x = ig_build_cast(n->g, x, INGOT_U8);
     return finish(n, reduce(n, (enum ig_op)n->op->arg, x, &r), &r);
 }
@@ -59,7 +59,7 @@ ig_value ig_import_reduce_mean(struct ig_onnx_node *n) {
     return finish(n, ig_div(n->g, reduce(n, IG_OP_reduce_sum, x, &r), divisor), &r);
 }
 
-/* log(sum(exp(x))), shifted by the largest so that exp cannot overflow; a largest of -inf or inf shifts by nothing. */
+/* log(sum(exp(x))), shifted by the maximum so that exp cannot overflow; not shifted if the maximum is infinite. */
 static ig_value log_sum_exp(struct ig_onnx_node *n, ig_value x, const struct reduction *r) {
     struct ig_graph *g = n->g;
     if (r->count == 0) return x;
@@ -75,7 +75,7 @@ ig_value ig_import_reduce_composed(struct ig_onnx_node *n) {
     struct reduction r = read_reduction(n, ig_onnx_rank(n, x));
     enum ig_onnx_reduction kind = (enum ig_onnx_reduction)n->op->arg;
     bool integers = !ig_dtype_is_float(ig_onnx_type(n, x));
-    /* Roots and logarithms of integers are taken of doubles. */
+    /* Roots and logarithms of integers are computed in f64. */
     if (integers && kind >= IG_SUM_L2) x = ig_build_cast(g, x, INGOT_F64);
     ig_value y;
     switch (kind) {
@@ -107,7 +107,7 @@ static ig_value cumulate(struct ig_onnx_node *n, ig_value x, int axis) {
     return ig_build_node(n->g, (enum ig_op)n->op->arg, &x, 1, 1, attrs, NULL);
 }
 
-/* Input 1 is the axis. Where only the run knows it, all of them are computed and one is chosen. */
+/* Input 1 is the axis. If it is known only at run time, all axes are computed and one result is selected. */
 ig_value ig_import_cumulate(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value x = ig_onnx_in(n, 0), given = ig_onnx_in(n, 1);

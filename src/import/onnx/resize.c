@@ -21,7 +21,7 @@ struct resize {
     enum policy policy;
     bool antialias, exclude_outside;
     double cubic_a, extrapolation;
-    int count; /* of axes given */
+    int count; /* number of axes given */
     int64_t axes[INGOT_MAX_RANK];
     const double *roi; /* starts, then ends */
 };
@@ -31,18 +31,18 @@ struct line {
     int axis;
     ig_dim in, out;
     bool scale_known;
-    double scale;         /* where known */
+    double scale;         /* valid if scale_known */
     ig_value scale_value; /* f32 scalar */
     double roi_start, roi_end;
 };
 
-/* ---- Places ---- */
+/* ---- Positions ---- */
 
 static ig_value number_of(struct ig_onnx_node *n, ig_dim dim) {
     return ig_build_cast(n->g, ig_build_shape_scalar(n->g, dim), INGOT_F32);
 }
 
-/* `several`, but `single` where the result has one element. */
+/* `single` if the result has one element, else `several`. */
 static ig_value by_count(struct ig_onnx_node *n, const struct line *line, ig_value single, ig_value several) {
     int64_t count;
     if (ig_dim_is_const(n->dims, line->out, &count)) return count == 1 ? single : several;
@@ -54,7 +54,7 @@ static ig_value half_pixel(struct ig_graph *g, ig_value x, ig_value scale) {
     return ig_sub_n(g, ig_div(g, ig_add_n(g, x, 0.5), scale), 0.5);
 }
 
-/* The middle of the result meets the middle of the input even where the size was rounded. */
+/* Like half_pixel, but aligns the centres of result and input even if the size was rounded. */
 static ig_value symmetric(struct ig_onnx_node *n, const struct line *line, ig_value x) {
     struct ig_graph *g = n->g;
     ig_value in = number_of(n, line->in);
@@ -63,13 +63,13 @@ static ig_value symmetric(struct ig_onnx_node *n, const struct line *line, ig_va
     return ig_add(g, offset, half_pixel(g, x, line->scale_value));
 }
 
-/* Where each element of the result lies on the input's axis: f32[out]. */
+/* The position on the input's axis of each element of the result: f32[out]. */
 static ig_value places(struct ig_onnx_node *n, const struct resize *r, const struct line *line) {
     struct ig_graph *g = n->g;
     ig_value x = ig_build_cast(g, ig_build_iota(g, &line->out, 1, 0), INGOT_F32), scale = line->scale_value;
     ig_dim one = ig_dim_const(n->dims, 1);
     ig_value last = number_of(n, ig_dim_sub(n->dims, line->in, one));
-    /* At least 1, since a result of one element divides 0 by it. */
+    /* At least 1, to avoid 0 / 0 if the result has one element. */
     ig_value steps = number_of(n, ig_dim_max(n->dims, ig_dim_sub(n->dims, line->out, one), one));
     switch (r->transform) {
     case HALF_PIXEL: return half_pixel(g, x, scale);
@@ -85,7 +85,7 @@ static ig_value places(struct ig_onnx_node *n, const struct resize *r, const str
     return by_count(n, line, ig_add(g, x, ig_mul_n(g, last, 0.5 * (line->roi_start + line->roi_end))), several);
 }
 
-/* The elements of x at `place` (whole f32 numbers, moved into the axis). */
+/* The elements of x at `place` (whole numbers in f32, clamped to the axis). */
 static ig_value fetch(struct ig_onnx_node *n, const struct line *line, ig_value x, ig_value place) {
     ig_value last = number_of(n, ig_dim_sub(n->dims, line->in, ig_dim_const(n->dims, 1)));
     ig_value inside = ig_max_n(n->g, ig_min(n->g, place, last), 0);
@@ -123,7 +123,7 @@ static ig_value weigh(struct ig_graph *g, const struct resize *r, ig_value dista
     return ig_build_where(g, ig_le(g, x, ig_like(g, x, 1)), near, tail);
 }
 
-/* How far neighbours reach: 1 or 2, and further where many elements shrink to one and are to be averaged. */
+/* The scale if antialiasing must widen the filter, so that a shrinking axis averages its elements; else 1. */
 static double shrink_of(struct ig_onnx_node *n, const struct resize *r, const struct line *line) {
     if (!r->antialias) return 1;
     if (!line->scale_known) ig_onnx_refuse(n, "antialiasing needs sizes that are known at build time");
@@ -169,7 +169,7 @@ static ig_value resize_line(struct ig_onnx_node *n, const struct resize *r, cons
 
 /* ---- Sizes and scales ---- */
 
-/* floor(size * scale); a float stands for the simplest fraction that rounds to it: 0.7f is 7/10. */
+/* floor(size * scale), where the scale stands for the simplest fraction that rounds to it: 0.7f is 7/10. */
 static ig_dim scaled_size(struct ig_onnx_node *n, ig_dim size, double scale) {
     int64_t num, den;
     if (!(scale > 0) || !ig_onnx_simplest_fraction(scale, &num, &den)) ig_onnx_bad(n, "the scale is %g", scale);
@@ -201,7 +201,7 @@ static struct line line_of_size(struct ig_onnx_node *n, ig_value x, int axis, ig
     return line;
 }
 
-/* One scale for all axes, the smallest or the largest of those asked for. */
+/* Uses one scale for all axes: the smallest or the largest of those requested. */
 static void keep_aspect(struct ig_onnx_node *n, const struct resize *r, struct line *lines) {
     double scale = 0;
     for (int i = 0; i < r->count; i++) {
@@ -219,7 +219,7 @@ static void keep_aspect(struct ig_onnx_node *n, const struct resize *r, struct l
     }
 }
 
-/* Scales that were computed from dims: the sizes are symbolic, the scales themselves values of the run. */
+/* Scales computed from dims: sizes are symbolic, the scales themselves run-time values. */
 static void lines_of_computed_scales(struct ig_onnx_node *n, const struct resize *r, ig_value x, uint32_t input,
                                      struct line *lines) {
     ig_dim in[INGOT_MAX_RANK], out[INGOT_MAX_RANK], one = ig_dim_const(n->dims, 1);
@@ -275,7 +275,7 @@ static bool is_unchanged(const struct resize *r, const struct line *line) {
     return line->in == line->out && (!line->scale_known || line->scale == 1);
 }
 
-/* Integers are interpolated in f32; their result is cut as a cast does. */
+/* Integers are interpolated in f32, and results are converted back as by a cast. */
 static ig_value resize_all(struct ig_onnx_node *n, const struct resize *r, ig_value x, const struct line *lines) {
     enum ingot_dtype type = ig_onnx_type(n, x);
     if (r->mode != NEAREST && type != INGOT_F64) x = ig_build_cast(n->g, x, INGOT_F32);
@@ -293,7 +293,7 @@ static enum mode read_mode(struct ig_onnx_node *n) {
     return core[ig_onnx_choice(n, "mode", modes, 4, 0)];
 }
 
-/* Upsample and Resize of opset 10: input 1 (or an attribute) has the scales, and everything else is fixed. */
+/* Upsample and Resize of opset 10: the scales are input 1 (or an attribute), and everything else is fixed. */
 ig_value ig_import_upsample(struct ig_onnx_node *n) {
     ig_value x = ig_onnx_in(n, 0);
     struct resize r = {.mode = read_mode(n), .transform = ASYMMETRIC, .rounding = FLOOR, .count = ig_onnx_rank(n, x)};

@@ -17,7 +17,7 @@ struct sampler {
     bool align_corners;
     int axes;
     struct ig_type image;     /* [N, C, D1, D2, …] */
-    ig_dim places;            /* per batch element */
+    ig_dim places;            /* samples per batch element */
     ig_value pixels;          /* [N, D1 * D2 * …, C] */
     ig_value place[MAX_AXES]; /* [N, places], in elements of the axis */
 };
@@ -26,7 +26,7 @@ static ig_value number_of(struct sampler *s, ig_dim dim, ig_value like) {
     return ig_build_cast(s->n->g, ig_build_shape_scalar(s->n->g, dim), ig_onnx_type(s->n, like));
 }
 
-/* Folds x back into [lo, lo + span] as a mirror at either end would. */
+/* Reflects x into [lo, lo + span] at both ends. */
 static ig_value reflect(struct ig_graph *g, ig_value x, double lo, ig_value span) {
     ig_value zero = ig_eq(g, span, ig_like(g, span, 0));
     ig_value period = ig_build_where(g, zero, ig_like(g, span, 1), ig_mul_n(g, span, 2));
@@ -35,7 +35,7 @@ static ig_value reflect(struct ig_graph *g, ig_value x, double lo, ig_value span
     return ig_add_n(g, ig_build_where(g, zero, ig_like(g, t, 0), t), lo);
 }
 
-/* The width between the borders: the centres of the outer pixels, or their edges. */
+/* The distance between the borders: the centres of the outer pixels, or their edges. */
 static ig_value span_of(struct sampler *s, ig_value like, int axis) {
     ig_value size = number_of(s, s->image.dim[axis + 2], like);
     return s->align_corners ? ig_sub_n(s->n->g, size, 1) : size;
@@ -47,7 +47,7 @@ static ig_value inside(struct sampler *s, ig_value x, int axis) {
     return ig_max_n(g, ig_min(g, x, last), 0);
 }
 
-/* From [-1, 1] to elements of the axis; what lies beyond the border is brought back as the padding mode says. */
+/* Maps [-1, 1] to positions on the axis; positions beyond the border follow the padding mode. */
 static ig_value read_place(struct sampler *s, ig_value grid, int axis) {
     struct ig_graph *g = s->n->g;
     double lo = s->align_corners ? 0 : -0.5;
@@ -59,7 +59,7 @@ static ig_value read_place(struct sampler *s, ig_value grid, int axis) {
     return ig_build_where(g, outside, s->border == BORDER ? inside(s, x, axis) : reflect(g, x, lo, span), x);
 }
 
-/* The weight of the i-th of four neighbours (the second one lies below), t beyond that one. */
+/* The weight of the i-th of four neighbours, for a position that lies t beyond the second one. */
 static ig_value cubic_weight(struct ig_graph *g, ig_value t, int i) {
     const double a = -0.75;
     ig_value x = i < 2 ? ig_add_n(g, t, 1 - i) : ig_rsub_n(g, i - 1, t);
@@ -96,7 +96,7 @@ static struct tap tap_of(struct sampler *s, int axis, int i) {
     return tap;
 }
 
-/* The pixels at one neighbour of every place, weighted: [N, places, C]. */
+/* The weighted pixels at one neighbour of every sample: [N, places, C]. */
 static ig_value fetch(struct sampler *s, const struct tap *taps) {
     struct ig_onnx_node *n = s->n;
     struct ig_graph *g = n->g;
@@ -119,7 +119,7 @@ static ig_value fetch(struct sampler *s, const struct tap *taps) {
     return ig_mul(g, y, ig_build_cast(g, weight, ig_onnx_type(n, y)));
 }
 
-/* All combinations of neighbours along the axes. */
+/* Sums over all combinations of neighbours along the axes. */
 static ig_value sum_taps(struct sampler *s) {
     int each = s->mode == NEAREST ? 1 : s->mode == LINEAR ? 2 : 4, all = 1;
     struct tap taps[MAX_AXES][4], chosen[MAX_AXES];
@@ -149,7 +149,7 @@ static void read_image(struct sampler *s, ig_value x) {
     s->pixels = ig_build_transpose(s->n->g, ig_build_reshape(s->n->g, x, flat, 3), channels_last);
 }
 
-/* The grid's last axis names the axes from the last to the first. */
+/* The grid's last axis holds a coordinate per axis of the image, last axis first. */
 static void read_grid(struct sampler *s, ig_value grid) {
     struct ig_onnx_node *n = s->n;
     struct ig_type t = *ig_type_of(n->g, grid);
@@ -193,7 +193,8 @@ ig_value ig_import_grid_sample(struct ig_onnx_node *n) {
 
 /* ---- AffineGrid ---- */
 
-/* Evenly spaced from -1 to 1 along one axis of the image: between the centres of the outer pixels, or their edges. */
+/* Evenly spaced coordinates from -1 to 1 along one axis of the image: between the outer pixels' centres, or their
+ * edges. */
 static ig_value spaced(struct ig_onnx_node *n, const ig_dim *shape, int axes, int axis, bool align,
                        enum ingot_dtype type) {
     struct ig_graph *g = n->g;

@@ -39,7 +39,7 @@ bool ig_onnx_is_initializer(const struct ig_onnx_scope *scope, const char *name)
     return ig_map_get_name(&scope->initializers, name, &index) || ig_map_get_name(&scope->sparse, name, &index);
 }
 
-/* Initialisers become constants when somebody asks for them first. */
+/* An initialiser becomes a constant when it is first used. */
 static bool find_initializer(struct ig_onnx_scope *scope, const char *name, ig_value *out_value) {
     uint32_t index;
     if (ig_map_get_name(&scope->initializers, name, &index)) {
@@ -91,8 +91,8 @@ void ig_onnx_captures_init(struct ig_onnx_captures *captures, struct ig_job *job
 }
 
 /*
- * Copies the constant expression that computes `value`, so that a body sees a constant and not an opaque input. Without
- * recursion, because expressions may be long: a node is copied once all of its inputs are.
+ * Copies the constant expression that computes `value`, so that a body sees a constant instead of an opaque input.
+ * Iterative, because expressions may be long: a node is copied once all of its inputs are.
  */
 static ig_value copy_constant(struct ig_onnx_scope *scope, ig_value value) {
     struct ig_job *job = scope->import->job;
@@ -128,7 +128,7 @@ static ig_value copy_constant(struct ig_onnx_scope *scope, ig_value value) {
     return copy;
 }
 
-/* Contents that are known symbolically are known in the body as well. */
+/* Contents that are known symbolically outside are known in the body as well. */
 static bool capture_symbolic(struct ig_onnx_scope *scope, ig_value outer, ig_value *out_value) {
     struct ig_graph *from = scope->outer->graph;
     struct ig_type type = *ig_type_of(from, outer);

@@ -32,7 +32,7 @@ struct reshape {
     struct ig_type from;
     int rank;
     bool allow_zero;
-    const ig_dim *elements; /* IG_DIM_NONE: not known */
+    const ig_dim *elements; /* IG_DIM_NONE: unknown */
     ig_dim dims[INGOT_MAX_RANK];
 };
 
@@ -41,7 +41,7 @@ static void note_negative(void *user, ig_dim symbol) {
     *negative = symbol;
 }
 
-/* True for contents of a graph's input: only there may a symbol stand for 0 (copy) or -1 (infer). */
+/* May the dim be a code at run time, 0 (copy) or -1 (infer)? Only if it contains an element of an input. */
 static bool may_be_code(struct ig_onnx_node *n, ig_dim dim) {
     ig_dim symbol = IG_DIM_NONE;
     int64_t lo, hi;
@@ -51,19 +51,19 @@ static bool may_be_code(struct ig_onnx_node *n, ig_dim dim) {
     return lo < 0;
 }
 
-/* 1 where dim < 0, else 0. */
+/* 1 if dim < 0, else 0. */
 static ig_dim is_negative(struct ig_dims *dims, ig_dim dim) {
     ig_dim zero = ig_dim_const(dims, 0), one = ig_dim_const(dims, 1);
     return ig_dim_max(dims, zero, ig_dim_min(dims, one, ig_dim_sub(dims, zero, dim)));
 }
 
-/* 1 where dim == 0, else 0 (of dims from -1 up). */
+/* 1 if dim == 0, else 0, for dims >= -1. */
 static ig_dim is_zero(struct ig_dims *dims, ig_dim dim) {
     ig_dim zero = ig_dim_const(dims, 0), one = ig_dim_const(dims, 1);
     return ig_dim_max(dims, zero, ig_dim_min(dims, ig_dim_sub(dims, one, dim), ig_dim_add(dims, one, dim)));
 }
 
-/* Element i where it means a size; IG_DIM_NONE where it is to be inferred. */
+/* Element i as a size; IG_DIM_NONE if it is to be inferred. */
 static ig_dim reshape_dim(struct ig_onnx_node *n, const struct reshape *r, int i) {
     int64_t value;
     ig_dim element = r->elements[i];
@@ -80,7 +80,7 @@ static ig_dim reshape_dim(struct ig_onnx_node *n, const struct reshape *r, int i
     return r->from.dim[i];
 }
 
-/* The size that is left for the one dim that is not given. */
+/* The size of the one dim that is to be inferred. */
 static ig_dim infer_dim(struct ig_onnx_node *n, const struct reshape *r, ig_dim known) {
     int64_t value;
     if (ig_dim_is_const(n->dims, known, &value) && value == 0) {
@@ -91,8 +91,8 @@ static ig_dim infer_dim(struct ig_onnx_node *n, const struct reshape *r, ig_dim 
 }
 
 /*
- * A size that may turn out to be -1 during the run: there it is what the others leave. Written with maxima, so that each
- * dim is one atom and products of them stay short.
+ * Sizes that may be -1 at run time: then they are what the others leave. Written with maxima, so that each dim is one
+ * atom and products of them stay short.
  */
 static void infer_codes(struct ig_onnx_node *n, struct reshape *r) {
     struct ig_dims *dims = n->dims;
@@ -101,7 +101,7 @@ static void infer_codes(struct ig_onnx_node *n, struct reshape *r) {
     for (int i = 0; i < r->rank; i++) {
         code[i] = may_be_code(n, r->elements[i]) ? is_negative(dims, r->elements[i]) : zero;
         any |= code[i] != zero;
-        /* 1 for the -1. */
+        /* A -1 counts as 1 in the product. */
         if (code[i] != zero) r->dims[i] = ig_dim_max(dims, r->dims[i], ig_dim_sub(dims, zero, r->elements[i]));
         known = ig_dim_mul(dims, known, r->dims[i]);
     }
@@ -111,7 +111,7 @@ static void infer_codes(struct ig_onnx_node *n, struct reshape *r) {
         r->dims[i] = ig_dim_max(dims, r->dims[i], ig_dim_mul(dims, code[i], rest));
 }
 
-/* The target's elements, of which some may be unknown. */
+/* The target's elements; some may be unknown. */
 static const ig_dim *target_elements(struct ig_onnx_node *n, int *out_rank) {
     ig_value target = ig_onnx_in(n, 1);
     const ig_dim *elements;
@@ -224,7 +224,7 @@ ig_value ig_import_transpose(struct ig_onnx_node *n) {
     return ig_build_transpose(n->g, x, perm);
 }
 
-/* One dim of a broadcast; what only the run can tell is the larger one. */
+/* One dim of a broadcast. If neither size is known at build time, it is the larger one. */
 static ig_dim expand_dim(struct ig_onnx_node *n, ig_dim from, ig_dim to) {
     int64_t a = 0, b = 0;
     bool from_known = ig_dim_is_const(n->dims, from, &a), to_known = ig_dim_is_const(n->dims, to, &b);
@@ -304,7 +304,7 @@ static ig_value range_values(struct ig_onnx_node *n, ig_dim count, ig_value star
     return ig_add(n->g, start, ig_mul(n->g, index, delta));
 }
 
-/* ceil((limit - start) / delta) elements. Integers are symbolic; floats must be constants. */
+/* ceil((limit - start) / delta) elements. Integers may be symbolic; floats must be constants. */
 ig_value ig_import_range(struct ig_onnx_node *n) {
     ig_value start = ig_onnx_in(n, 0), limit = ig_onnx_in(n, 1), delta = ig_onnx_in(n, 2);
     struct ig_dims *dims = n->dims;
@@ -315,7 +315,7 @@ ig_value ig_import_range(struct ig_onnx_node *n) {
         ig_dim first = ig_onnx_element(n, 0, "start"), end = ig_onnx_element(n, 1, "limit");
         ig_dim step = ig_onnx_element(n, 2, "delta");
         if (step == zero) ig_onnx_bad(n, "the step is 0");
-        /* The ceiling of a quotient, whatever the signs. */
+        /* Ceiling division, whatever the signs. */
         count = ig_dim_sub(dims, zero, ig_dim_div(dims, ig_dim_sub(dims, first, end), step));
     } else {
         double step = ig_onnx_const_scalar(n, 2, "delta", 1);
@@ -352,7 +352,7 @@ ig_value ig_import_trilu(struct ig_onnx_node *n) {
     return ig_build_where(g, kept, x, ig_build_scalar(g, type.dtype, 0));
 }
 
-/* The depth: an integer of any kind, or a constant. */
+/* The depth: an integer, possibly symbolic, or a constant of another type. */
 static ig_dim one_hot_depth(struct ig_onnx_node *n) {
     if (ig_dtype_is_integer(ig_onnx_type(n, ig_onnx_in(n, 1)))) return ig_onnx_element(n, 1, "depth");
     return ig_dim_const(n->dims, (int64_t)ig_onnx_const_scalar(n, 1, "depth", 0));

@@ -2,7 +2,7 @@
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
 
-/* No dim is larger, and sums of these with dims do not overflow: ONNX writes "to the end" as INT64_MAX. */
+/* Larger than any dim, but sums of it with dims do not overflow. ONNX writes "to the end" as INT64_MAX. */
 #define FAR ((int64_t)1 << 48)
 
 /* ---- Slice ---- */
@@ -22,7 +22,7 @@ static const ig_dim *attr_dims(struct ig_onnx_node *n, const char *name, int *ou
     return dims;
 }
 
-/* An index that counts from the end where it is negative: index + size * (index < 0). */
+/* Resolves an index that counts from the end if negative: index + size * (index < 0). */
 static ig_dim from_end(struct ig_dims *dims, ig_dim index, ig_dim size) {
     int64_t value;
     ig_dim zero = ig_dim_const(dims, 0), one = ig_dim_const(dims, 1);
@@ -48,7 +48,7 @@ static ig_value slice_axis(struct ig_onnx_node *n, ig_value x, int axis, ig_dim 
         span = ig_dim_sub(dims, clamp(dims, end, zero, size), start);
     } else {
         ig_dim last = ig_dim_sub(dims, size, one);
-        /* Where the axis is empty the start is -1, and so is the end. */
+        /* If the axis is empty, start and end are both -1. */
         start = ig_dim_min(dims, ig_dim_max(dims, start, zero), last);
         span = ig_dim_sub(dims, start, clamp(dims, end, ig_dim_const(dims, -1), last));
     }
@@ -98,7 +98,7 @@ ig_value ig_import_slice(struct ig_onnx_node *n) {
 
 /* ---- Split ---- */
 
-/* Equal parts; from opset 18 on the last one may be smaller. */
+/* Splits into equal parts; from opset 18 on the last one may be smaller. */
 static void equal_parts(struct ig_onnx_node *n, ig_dim size, uint32_t parts, ig_dim *out_sizes) {
     ig_dim count = ig_dim_const(n->dims, parts), zero = ig_dim_const(n->dims, 0);
     bool divides = ig_dim_divides(n->dims, count, size);
@@ -166,7 +166,7 @@ static struct border read_border(struct ig_onnx_node *n, int rank) {
     return b;
 }
 
-/* Negative amounts crop. */
+/* Applies negative amounts, which crop. */
 static ig_value crop(struct ig_onnx_node *n, ig_value x, struct border *b) {
     struct ig_dims *dims = n->dims;
     ig_dim zero = ig_dim_const(dims, 0);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { MIN_OPSET = 7 }; /* of ONNX's own domain */
+enum { MIN_OPSET = 7 }; /* of ONNX's default domain */
 
 void ig_onnx_enter(struct ig_onnx *import) {
     if (++import->nesting > IG_ONNX_MAX_NESTING) {
@@ -33,7 +33,7 @@ static void find_inputs(struct ig_onnx_node *n) {
         n->in[i] = *name ? ig_onnx_lookup(n->scope, name) : IG_NO_VALUE;
     }
     n->n_out = (uint32_t)n->proto->n_output;
-    /* A place to return to, even where a node has no outputs. */
+    /* At least one slot, even for nodes without outputs. */
     n->out = IG_NEW_ARRAY(n->job, ig_value, n->n_out + 1);
     for (uint32_t i = 0; i <= n->n_out; i++)
         n->out[i] = IG_NO_VALUE;
@@ -75,7 +75,7 @@ static void import_node(struct ig_onnx_scope *scope, const Onnx__NodeProto *prot
         .opset = ig_onnx_opset(scope, proto->domain),
     };
     const char *op = proto->op_type ? proto->op_type : "";
-    /* Exporters that leave nodes without names still name their outputs. */
+    /* Nodes without a name are identified by their first output, which exporters do name. */
     const char *name = proto->name && *proto->name ? proto->name : proto->n_output ? proto->output[0] : "";
     struct ig_where where = {.verb = "import node", .name = name, .kind = op};
     ig_where_push(import->job, &where);
@@ -93,7 +93,7 @@ static void import_node(struct ig_onnx_scope *scope, const Onnx__NodeProto *prot
     ig_where_pop(import->job);
 }
 
-/* ---- Many ---- */
+/* ---- Sequences of nodes ---- */
 
 static void run(struct ig_onnx_scope *scope) {
     for (; scope->position < scope->n_order && !scope->taken; scope->position++) {
@@ -152,7 +152,7 @@ void ig_onnx_import_inline(struct ig_onnx_node *n, const Onnx__GraphProto *proto
 struct attempt {
     struct ig_onnx_node *n;
     const Onnx__GraphProto *branch;
-    struct ig_onnx_scope *scope; /* of the branch and all that follows */
+    struct ig_onnx_scope *scope; /* of the branch and all nodes that follow */
 };
 
 static void try_branch(struct ig_job *job, void *argument) {
@@ -173,7 +173,8 @@ static void try_branch(struct ig_job *job, void *argument) {
     }
 }
 
-/* True where the rest makes sense with this branch, false where it contradicts itself; raises what is neither. */
+/* True if the rest of the model is consistent with this branch, false if it is contradictory. Other errors are
+ * raised. */
 static bool attempt_branch(struct attempt *attempt) {
     struct ig_onnx *import = attempt->n->import;
     if (++import->forks > IG_ONNX_MAX_FORKS) {

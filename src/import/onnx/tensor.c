@@ -37,7 +37,7 @@ static const enum ingot_dtype dtypes[ONNX_TYPE_COUNT] = {
     [ONNX_UINT64] = INGOT_U64,
 };
 
-/* For messages. */
+/* For error messages. */
 static const char *const type_names[] = {
     "undefined", "float",      "uint8",      "int8",       "uint16",         "int16",      "int32",
     "int64",     "string",     "bool",       "float16",    "double",         "uint32",     "uint64",
@@ -63,7 +63,7 @@ static const char *name_of(const Onnx__TensorProto *tensor, const char *name) {
     return name && *name ? name : tensor->name && *tensor->name ? tensor->name : "?";
 }
 
-/* The number of elements of a tensor of these dims, which must be small enough to have a size in bytes. */
+/* The number of elements of a tensor of these dims. Raises if its size in bytes does not fit. */
 static size_t check_dims(struct ig_job *job, const int64_t *dims, size_t rank, size_t element, const char *what) {
     if (rank > INGOT_MAX_RANK) {
         ig_raise(job, INGOT_UNSUPPORTED, "%s has rank %zu; at most %d is supported", what, rank, INGOT_MAX_RANK);
@@ -72,7 +72,7 @@ static size_t check_dims(struct ig_job *job, const int64_t *dims, size_t rank, s
     bool fits = true;
     for (size_t i = 0; i < rank; i++) {
         if (dims[i] < 0) ig_raise(job, INGOT_BAD_MODEL, "%s has the dim %lld", what, (long long)dims[i]);
-        /* An empty tensor may have any other dims. */
+        /* The other dims of an empty tensor may be of any size. */
         fits &= ig_size_mul(count, (size_t)dims[i], &count);
         if (dims[i] == 0) return 0;
     }
@@ -89,7 +89,7 @@ static void check_count(struct ig_job *job, const char *what, size_t there, size
     ig_raise(job, INGOT_BAD_MODEL, "%s has %zu elements of data, expected %zu", what, there, expected);
 }
 
-/* The low bytes of wider integers; bools are normalised afterwards. */
+/* Truncates wider integers to their low bytes; bools are normalised afterwards. */
 static void *narrow(struct ig_job *job, const void *wide, size_t wide_size, size_t count, size_t size) {
     if (size == wide_size) return (void *)wide;
     uint8_t *bytes = ig_alloc_array(job, count, size);
@@ -98,7 +98,7 @@ static void *narrow(struct ig_job *job, const void *wide, size_t wide_size, size
     return bytes;
 }
 
-/* Elements in the field that the format gives to their type. */
+/* Reads elements from the field that the format assigns to their type. */
 static const void *typed_elements(struct ig_job *job, const Onnx__TensorProto *t, enum ingot_dtype dtype, size_t count,
                                   const char *what) {
     size_t size = ingot_dtype_size(dtype);
@@ -116,7 +116,7 @@ static const void *typed_elements(struct ig_job *job, const Onnx__TensorProto *t
     }
 }
 
-/* A bool is one byte, 0 or 1; files may hold others. */
+/* Makes every bool 0 or 1; files may contain other bytes. */
 static const void *normalize_bools(struct ig_job *job, const uint8_t *bytes, size_t count) {
     bool normal = true;
     for (size_t i = 0; i < count; i++)
@@ -143,7 +143,7 @@ static const void *elements(struct ig_onnx *import, const Onnx__TensorProto *t, 
     } else {
         bytes = typed_elements(job, t, dtype, count, what);
     }
-    /* What lies at an odd place in a file is moved to where it may be read as its type. */
+    /* Misaligned data are copied, so that they can be read as their type. */
     if (size && (uintptr_t)bytes % ingot_dtype_size(dtype)) bytes = ig_memdup(job, bytes, size);
     return dtype == INGOT_BOOL ? normalize_bools(job, bytes, count) : bytes;
 }
@@ -166,7 +166,7 @@ ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx
 
 /* ---- Sparse tensors, made dense ---- */
 
-/* The flat position of the i-th value: indices are flat [n] or coordinates [n, rank]. */
+/* The flat position of the i-th value; indices are flat [n], or coordinates [n, rank]. */
 static size_t sparse_position(struct ig_job *job, const Onnx__SparseTensorProto *sparse, const int64_t *indices,
                               size_t i, size_t count, const char *what) {
     size_t rank = sparse->n_dims, position = 0;

@@ -42,7 +42,7 @@ void ig_onnx_read_steps(const struct ig_onnx_node *n, ig_value x, const int64_t 
     }
 }
 
-/* As many results as ceil(size / stride); what the windows need beyond the input is divided between both ends. */
+/* SAME padding: ceil(size / stride) results; what the windows need beyond the input is divided between both ends. */
 static void same_pads(const struct ig_onnx_node *n, ig_dim size, enum ig_onnx_auto_pad mode, int i,
                       struct ig_onnx_window *out) {
     struct ig_dims *dims = n->dims;

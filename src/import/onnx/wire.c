@@ -8,7 +8,7 @@
 
 enum kind { MODEL, GRAPH, NODE, ATTRIBUTE, FUNCTION };
 
-/* Which fields lead on. */
+/* The fields that the walk enters. */
 static const struct step {
     enum kind from;
     uint64_t field;
@@ -35,7 +35,7 @@ static bool read_varint(struct cursor *cursor, uint64_t *out) {
     return false;
 }
 
-/* Reads a field's tag and steps over its contents; out_body is the contents where they are of variable length. */
+/* Reads a field's tag and skips its contents; *out_body: the contents, if length-delimited. */
 static bool read_field(struct cursor *cursor, uint64_t *out_field, struct cursor *out_body) {
     uint64_t tag, length;
     *out_body = (struct cursor){NULL, NULL};
