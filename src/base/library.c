@@ -6,7 +6,7 @@
 static const struct {
     const char *name, *files;
     enum ig_library_operation operation;
-    uint32_t n_activations; /* it supports the first so many */
+    uint32_t n_activations; /* it supports the activations below this */
 } libraries[IG_LIBRARY_COUNT] = {
     [IG_LIBRARY_CUBLASLT] = {"cuBLASLt", "libcublasLt.so.13, libcublasLt.so.12", IG_LIBRARY_PRODUCT,
                              IG_LIBRARY_GELU + 1},

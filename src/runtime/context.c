@@ -152,7 +152,7 @@ void ig_context_destroy(struct ig_context *context) {
     struct ig_frame_env *env = &context->env;
     const struct ig_device_api *api = env->device->api;
     struct ingot_error ignored;
-    (void)ig_context_wait(context, &ignored); /* frees no memory that is in use */
+    (void)ig_context_wait(context, &ignored); /* so that no memory in use is freed */
     ig_instance_cache_deinit(&context->cache, env);
     for (uint32_t i = 0; context->outputs && i < context->n_outputs; i++)
         release_device_memory(context, context->outputs[i].own, context->outputs[i].own_size);

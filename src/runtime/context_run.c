@@ -161,7 +161,7 @@ static enum ingot_status follow(struct ig_context *context, struct ig_stream *st
 static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     unsigned turn = context->turn;
-    bool beside = context->results_beside; /* their last copy has recorded an event */
+    bool beside = context->results_beside; /* their copies end with an event already */
     context->pending[turn] = true;
     context->unmarked = !beside && stream == context->env.stream && context->sizes.pinned_inputs == 0;
     context->end[turn] = beside ? context->transfer.left[context->transfer.half] : context->done[turn];

@@ -77,7 +77,7 @@ static enum ingot_status grow(struct ig_transfer *transfer, bool pinned, size_t 
     return status;
 }
 
-/* Offset of the second half, aligned for any size. */
+/* Size of a half, which is the offset of the second: aligned whatever the total. */
 static size_t half_of(size_t size) {
     return size / 2 / ALIGNMENT * ALIGNMENT;
 }

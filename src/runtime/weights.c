@@ -55,7 +55,7 @@ static enum ingot_status send_pieces(struct upload *upload, char *to, const unsi
 static void end_upload(struct upload *upload) {
     struct ig_device *device = upload->device;
     struct ingot_error ignored;
-    /* before its memory is freed */
+    /* Before the staging memory is freed. */
     if (upload->stream) (void)device->api->stream_wait(device, upload->stream, &ignored);
     if (upload->pinned) device->api->release_host(device, upload->pinned, 2 * upload->piece);
     for (int i = 0; i < 2; i++)

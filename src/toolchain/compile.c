@@ -117,7 +117,7 @@ static void read_object(const struct compilation *c, unsigned index, const char 
     ig_object_read(c->job, bytes, size, label, out_object);
 }
 
-/* ---- Failures ---- ------ */
+/* ---- Failures ---- */
 
 /* The first line that contains "error", else the first line; without the path of the folder. */
 static const char *first_error(const struct compilation *c, const char *output) {
@@ -147,7 +147,7 @@ static _Noreturn void refuse(const struct compilation *c, const char *label, con
     ig_raise(c->job, INGOT_TOOLCHAIN, "'%s' cannot compile '%s': exit status %d", cc, label, end->exit_status);
 }
 
-/* ---- Processes ---- ---- */
+/* ---- Processes ---- */
 
 struct task {
     const struct ig_source *source;

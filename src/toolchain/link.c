@@ -113,7 +113,7 @@ static void lay_out(struct linker *l) {
     copy_sections(l);
 }
 
-/* ---- Resolution ---- ---- */
+/* ---- Resolution ---- */
 
 /* The offset of a defined symbol in the blob; NOWHERE if its section was dropped. */
 static uint64_t address_of(const struct linker *l, uint32_t object, const struct ig_symbol *symbol) {

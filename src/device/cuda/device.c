@@ -35,7 +35,7 @@ static void leave_device(struct ig_device *device) {
     ig_cuda_leave(ig_cuda_of(device), INGOT_OK);
 }
 
-/* For functions that cannot fail: false where the GPU cannot be used any more; the driver has then freed everything. */
+/* For functions that return no status: false where the GPU cannot be used any more; the driver has then freed all. */
 static bool enter(struct ig_cuda *cuda) {
     return ig_cuda_enter(cuda, NULL) == INGOT_OK;
 }
