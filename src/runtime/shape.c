@@ -41,7 +41,7 @@ static int64_t read_integer(enum ingot_dtype dtype, const void *at) {
     case INGOT_BOOL: return value.u8;
     case INGOT_U16: return value.u16;
     case INGOT_U32: return value.u32;
-    default: return value.i64; /* i64, and u64 whose large values are out of every range */
+    default: return value.i64; /* i64, and u64, which wraps above INT64_MAX */
     }
 }
 
