@@ -58,7 +58,7 @@ void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env
     ig_release(env->allocator, instance, sizeof *instance);
 }
 
-/* ---- The cache ---------------------------------------------------------------------------------------------------------- */
+/* ---- The cache --------------------------------------------------------------------------------------------------- */
 
 enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t capacity, size_t max_bytes,
                                          const struct ingot_allocator *allocator, struct ingot_error *error) {
