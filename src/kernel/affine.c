@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ---- Sums ----------------------------------------------------------------------------------------------------------- */
+/* ---- Sums -------------------------------------------------------------------------------------------------------- */
 
 /* The symbolic value of an expression without variables; IG_DIM_NONE for others. */
 static ig_dim as_dim(struct ig_loops *k, ig_x x) {
@@ -26,7 +26,7 @@ static ig_x index_node(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
     return ig_x_node_add(k, &node);
 }
 
-/* Adds factor * atom; false where there is no room. */
+/* Adds factor * atom; false if all terms are taken. */
 static bool add_term(struct ig_loops *k, struct ig_affine *sum, ig_x atom, ig_dim factor) {
     int at = 0;
     while (at < sum->count && sum->term[at].atom < atom)
@@ -45,7 +45,7 @@ static bool add_term(struct ig_loops *k, struct ig_affine *sum, ig_x atom, ig_di
     return true;
 }
 
-/* Adds factor * x; false where there is no room. */
+/* Adds factor * x; false if all terms are taken. */
 static bool add_scaled(struct ig_loops *k, struct ig_affine *sum, ig_x x, ig_dim factor) {
     ig_dim constant = as_dim(k, x);
     if (constant != IG_DIM_NONE) {
@@ -126,7 +126,7 @@ ig_x ig_x_mul(struct ig_loops *k, ig_x a, ig_x b) {
     return index_node(k, IG_OP_mul, a, ig_x_dim(k, by));
 }
 
-/* ---- Bounds --------------------------------------------------------------------------------------------------------- */
+/* ---- Bounds ------------------------------------------------------------------------------------------------------ */
 
 static bool at_least(struct ig_loops *k, ig_dim d, int64_t value) {
     int64_t lo, hi;
@@ -140,7 +140,7 @@ static bool at_most(struct ig_loops *k, ig_dim d, int64_t value) {
     return hi <= value;
 }
 
-/* Of two upper bounds (or lower ones) that both hold, a tight one: a certain answer, else the simpler one. */
+/* The tighter of two upper (or lower) bounds that both hold: the certain one, else the simpler. */
 static ig_dim tighter(struct ig_loops *k, ig_dim a, ig_dim b, bool upper) {
     if (a == IG_DIM_NONE || a == b) return b;
     if (b == IG_DIM_NONE) return a;
@@ -218,7 +218,7 @@ void ig_x_bounds(struct ig_loops *k, ig_x x, ig_dim *out_lo, ig_dim *out_hi) {
     }
 }
 
-/* Certain that a < b for all values of the loop variables. (A difference is bounded more tightly than two sides.) */
+/* Is a < b for all values of the loop variables? The difference is bounded, more tightly than both sides would be. */
 static bool surely_less(struct ig_loops *k, ig_x a, ig_x b) {
     ig_dim lo, hi;
     ig_x_bounds(k, ig_x_sub(k, a, b), &lo, &hi);
@@ -231,9 +231,9 @@ static bool surely_not_less(struct ig_loops *k, ig_x a, ig_x b) {
     return lo != IG_DIM_NONE && ig_dim_less(k->dims, lo, ig_dim_const(k->dims, 0)) == IG_NO;
 }
 
-/* ---- Operators that need bounds ------------------------------------------------------------------------------------ */
+/* ---- Operators that need bounds ---------------------------------------------------------------------------------- */
 
-/* Splits x into multiples of `by` and the rest, which is known not to be negative; false where that is not known. */
+/* Splits x into a multiple of `by` and a rest; false unless the rest is known to be non-negative. */
 static bool split_multiples(struct ig_loops *k, ig_x x, ig_dim by, struct ig_affine *quotient, struct ig_affine *rest) {
     struct ig_affine sum;
     ig_affine_of(k, x, &sum);
@@ -258,7 +258,7 @@ static bool split_multiples(struct ig_loops *k, ig_x x, ig_dim by, struct ig_aff
     return surely_not_less(k, ig_affine_x(k, rest), ig_x_index(k, 0));
 }
 
-/* By 0 (the size of an axis without elements) both give anything. */
+/* Division by 0 (the size of an empty axis) gives an arbitrary result, in both functions. */
 ig_x ig_x_div(struct ig_loops *k, ig_x a, ig_x b) {
     ig_dim by = as_dim(k, b);
     int64_t value;
@@ -316,7 +316,7 @@ ig_x ig_x_and(struct ig_loops *k, ig_x a, ig_x b) {
     return ig_x_map2(k, IG_OP_and, a, b);
 }
 
-/* ---- Substitution --------------------------------------------------------------------------------------------------- */
+/* ---- Substitution ------------------------------------------------------------------------------------------------ */
 
 static ig_x rebuild_index(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
     switch (op) {
@@ -334,7 +334,7 @@ struct substitution {
     struct ig_loops *k;
     const ig_x *from, *to;
     int count;
-    ig_x *done; /* by expression; IG_NO_X: not yet */
+    ig_x *done; /* by expression; IG_NO_X: not done */
 };
 
 static ig_x substitute(struct substitution *s, ig_x x) {

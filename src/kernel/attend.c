@@ -29,7 +29,7 @@ static struct ig_stmt *loop(struct ig_attention *a, struct ig_stmt *body, enum i
     return ig_s_for(a->k, body, kind, num(a, 0), dim(a, hi), num(a, 1), out_var);
 }
 
-/* ---- A query at a time ---------------------------------------------------------------------------------------------- */
+/* ---- Fallback: one query at a time ------------------------------------------------------------------------------- */
 
 static void plain_scores(struct ig_attention *a, struct ig_stmt *body, const ig_x *head, ig_x query, int weights) {
     struct ig_loops *k = a->k;
@@ -44,7 +44,7 @@ static void plain_scores(struct ig_attention *a, struct ig_stmt *body, const ig_
     ig_s_store(k, body, weights, key, score);
 }
 
-/* Returns the accumulator of their sum. */
+/* Replaces scores by exp(score - maximum); returns the accumulator of their sum. */
 static int plain_weights(struct ig_attention *a, struct ig_stmt *body, int weights) {
     struct ig_loops *k = a->k;
     ig_x key;
@@ -86,7 +86,7 @@ static void plain(struct ig_attention *a) {
     ig_attention_store(a, body, head, query, column, result);
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------------------ */
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static struct ig_attention *begin(struct ig_graph *graph, const struct ig_region *region,
                                   const struct ig_target *target) {
@@ -98,7 +98,7 @@ static struct ig_attention *begin(struct ig_graph *graph, const struct ig_region
     a->kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
     ig_lower_init(&a->lower, a->k, graph, region);
     for (uint32_t i = 0; i < region->inputs.count; i++) {
-        /* Masks that follow from positions are computed, not read. */
+        /* Masks that are a function of the position are computed, not read. */
         if (ig_follows_from_place(graph, region->inputs.at[i])) a->lower.is_input[region->inputs.at[i]] = false;
     }
     ig_attention_read(a);
@@ -115,7 +115,7 @@ struct ig_kernel *ig_kernel_attend(struct ig_graph *graph, const struct ig_regio
     if (choice != IG_CHOICE_PLAIN && ig_target_is_cuda(target) && ig_attention_cuda(a, choice) && !a->astray)
         return a->kernel;
     if (choice > 0) return NULL;
-    a = begin(graph, region, target); /* afresh */
+    a = begin(graph, region, target); /* start over: the schedule may have changed it */
     plain(a);
     return a->kernel;
 }

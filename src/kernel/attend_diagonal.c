@@ -23,7 +23,7 @@ static bool has_loads(struct ig_loops *k, ig_x x, ig_x score) {
     return found;
 }
 
-/* True where a <= b (a < b, where strict) says that key <= query + offset. */
+/* Does a <= b (strict: a < b) mean key <= query + *out_offset, with a non-negative offset? */
 static bool is_diagonal(struct ig_loops *k, ig_x a, ig_x b, bool strict, ig_x query, ig_x key, ig_dim *out_offset) {
     struct ig_affine sum;
     int64_t lo, hi;
@@ -35,7 +35,8 @@ static bool is_diagonal(struct ig_loops *k, ig_x a, ig_x b, bool strict, ig_x qu
     return lo >= 0;
 }
 
-/* A choice between something and a number of at most `most`, by such a comparison: what it is where a key is seen. */
+/* Is x a select, by such a comparison, between a value and a number of at most `most`? *out_seen: the value, which
+ * visible keys get. */
 static bool is_mask(struct ig_loops *k, ig_x x, double most, ig_x query, ig_x key, ig_x *out_seen, ig_dim *out_offset) {
     const struct ig_x_node choice = *ig_x_look(k, x);
     if (choice.kind != IG_X_SELECT) return false;
@@ -57,7 +58,8 @@ bool ig_attention_diagonal(struct ig_attention *a, ig_x changed, ig_x score, ig_
     const struct ig_x_node n = *ig_x_look(k, changed);
     ig_x candidates[3] = {changed, IG_NO_X, IG_NO_X}, seen;
     if (n.kind == IG_X_MAP && n.op == IG_OP_add) candidates[1] = n.args[0], candidates[2] = n.args[1];
-    /* What is masked by a large number, not by -infinity, weighs something where all else is masked by another mask. */
+    /* If another mask is loaded and hides all other keys, one that is masked by a finite number still has weight: then
+     * only -infinity counts as masked. */
     double most = has_loads(k, changed, score) ? -INFINITY : -ldexp(1, LEFT_OUT);
     for (int i = 0; i < 3; i++) {
         if (candidates[i] == IG_NO_X) continue;

@@ -21,7 +21,7 @@ static ig_x f32(struct ig_attention *a, double x) {
     return ig_x_float(a->k, INGOT_F32, x);
 }
 
-/* ---- The problem ---------------------------------------------------------------------------------------------------- */
+/* ---- The problem ------------------------------------------------------------------------------------------------- */
 
 void ig_attention_read(struct ig_attention *a) {
     struct ig_graph *g = a->graph;
@@ -47,7 +47,7 @@ void ig_attention_head(struct ig_attention *a, ig_x head, ig_x *out_index) {
     ig_lower_split(&a->lower, &heads, head, out_index);
 }
 
-/* An operand's element, whose head is found by NumPy's rule. */
+/* An element of an operand; the operand's head index follows from NumPy's broadcasting rule. */
 static ig_x operand(struct ig_attention *a, ig_value v, const ig_x *head, ig_x row, ig_x column) {
     struct ig_dims *dims = a->graph->dims;
     struct ig_type type = *ig_type_of(a->graph, v);
@@ -57,7 +57,8 @@ static ig_x operand(struct ig_attention *a, ig_value v, const ig_x *head, ig_x r
         int64_t n = 0;
         index[i] = ig_dim_is_const(dims, type.dim[i], &n) && n == 1 ? num(a, 0) : head[j];
         if (n == 1 || type.dim[i] == a->score_type.dim[j]) continue;
-        index[i] = ig_x_min(a->k, index[i], dim(a, ig_dim_sub(dims, type.dim[i], constant(a, 1)))); /* may be 1 */
+        /* The dim may be 1 at run time. */
+        index[i] = ig_x_min(a->k, index[i], dim(a, ig_dim_sub(dims, type.dim[i], constant(a, 1))));
     }
     index[type.rank - 2] = row;
     index[type.rank - 1] = column;
@@ -76,7 +77,7 @@ ig_x ig_attention_value(struct ig_attention *a, const ig_x *head, ig_x key, ig_x
     return operand(a, a->product.in[1], head, key, column);
 }
 
-/* ---- What is spliced in --------------------------------------------------------------------------------------------- */
+/* ---- Expressions spliced into the loops -------------------------------------------------------------------------- */
 
 static ig_x at_hand(void *user, ig_value v, const ig_x *index) {
     struct ig_attention *a = user;
@@ -118,11 +119,11 @@ ig_x ig_attention_result(struct ig_attention *a, ig_x sum, ig_x total) {
     ig_x none = ig_x_less(k, dim(a, a->keys), num(a, 1));
     ig_x result = ig_x_select(k, none, f32(a, 0), ig_x_map2(k, IG_OP_mul, sum, inverse));
     if (!a->parts.repaired) return result;
-    /* Zero times every value: still NaN where one is infinite or NaN. */
+    /* All weights become zero: 0 * sum, which is still NaN if a value is infinite or NaN. */
     return ig_x_select(k, ig_x_map1(k, IG_OP_isnan, total), ig_x_map2(k, IG_OP_mul, sum, f32(a, 0)), result);
 }
 
-/* An output is of the shape of the product, or a transpose of that. */
+/* Outputs have the shape of the product, or are transposes of it. */
 void ig_attention_store(struct ig_attention *a, struct ig_stmt *body, const ig_x *head, ig_x query, ig_x column,
                         ig_x result) {
     take_in_hand(a, a->product.out, head, query, column, result);

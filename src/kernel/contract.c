@@ -5,7 +5,7 @@
 #include "kernel/cuda/contract.h"
 #include "kernel/schedules.h"
 
-/* Multiply-adds over the lanes of a vector. */
+/* Multiply-adds, in vectors. */
 static ig_dim work(struct ig_contract *c) {
     struct ig_dims *dims = c->graph->dims;
     ig_dim product = ig_dim_mul(dims, ig_dim_mul(dims, c->batch, c->rows), ig_dim_mul(dims, c->columns, c->depth));
@@ -30,20 +30,20 @@ static struct ig_kernel *end(struct ig_contract *c) {
     return c->kernel;
 }
 
-/* What is asked for, on the way through the schedules. */
+/* The request for a candidate while the schedules are tried in turn. */
 struct asked {
     struct ig_graph *graph;
     const struct ig_region *region;
     const struct ig_target *target;
-    int choice;   /* of those that are still to come */
-    bool applied; /* one of the schedules so far */
+    int choice;   /* candidate, counted from the first of the schedules not yet tried */
+    bool applied; /* has any schedule applied so far? */
 };
 
-/* The candidates of the first schedule that applies, then those of the next one, and so on. */
+/* Candidates are numbered schedule by schedule, over all schedules that apply. */
 static struct ig_kernel *take(struct asked *a, const ig_contract_schedule *schedules) {
     for (int i = 0; schedules[i]; i++) {
         struct ig_contract *c = begin(a->graph, a->region, a->target, a->choice);
-        if (!schedules[i](c)) continue; /* the next one starts afresh */
+        if (!schedules[i](c)) continue; /* the next schedule begins with a new contraction */
         if (a->choice < c->choices) return end(c);
         a->choice -= c->choices;
         a->applied = true;
@@ -51,7 +51,7 @@ static struct ig_kernel *take(struct asked *a, const ig_contract_schedule *sched
     return NULL;
 }
 
-/* Plain code is for what no schedule applies to. */
+/* Plain code is the fallback if no schedule applies, and the answer to IG_CHOICE_PLAIN. */
 struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target, int choice) {
     static const ig_contract_schedule cpu[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};

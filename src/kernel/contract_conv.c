@@ -69,7 +69,7 @@ void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, 
     }
 }
 
-/* True where A's rows are the input's positions themselves. */
+/* Are the rows of A exactly the input's positions? */
 static bool is_pointwise(const struct ig_contract *c) {
     const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides);
     for (int i = 0; i < c->spatial; i++) {
@@ -118,7 +118,7 @@ ig_x ig_conv_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     ig_x group, index[INGOT_MAX_RANK];
     conv_image(c, b, &group);
     int64_t packed = ig_contract_attr_int(c, IG_ATTR_packed);
-    if (packed == 1 && c->groups > 1) { /* depthwise: [kernel..., C] */
+    if (packed == 1 && c->groups > 1) { /* depthwise weights: [kernel..., C] */
         for (int i = 0; i < c->spatial; i++)
             index[i] = depth[i];
         index[c->spatial] = group;

@@ -22,7 +22,7 @@ static ig_x finished(struct ig_contract *c, ig_x sum, const ig_x *index) {
     return ig_x_cast(c->k, sum, ig_contract_out(c)->dtype, false);
 }
 
-/* The element at hand is the only one that the tile has. Along an axis of size 1 there is but one anyway. */
+/* Is `index` the current element, the only one that the tile provides? Along an axis of size 1 every index matches. */
 static bool is_at_hand(const struct ig_contract *c, const struct ig_type *type, const ig_x *index) {
     for (int i = 0; i < type->rank; i++) {
         if (index[i] != c->position[i] && ig_contract_const(c, type->dim[i], 0) != 1) return false;
@@ -34,7 +34,7 @@ static bool has_shape_of_results(const struct ig_contract *c, ig_value value) {
     return ig_same_dims(ig_type_of(c->graph, value), ig_contract_out(c));
 }
 
-/* The element at hand of an input of the output's shape, where its place is known without the index. */
+/* Loads the current element of an input of the output's shape at c->linear, which is simpler than its index. */
 static ig_x at_linear(struct ig_contract *c, ig_value value, const ig_x *index) {
     if (c->linear == IG_NO_X || !c->lower.is_input[value] || ig_lower_is_literal(c->graph, value)) return IG_NO_X;
     size_t bytes = (size_t)ig_type_of(c->graph, value)->rank * sizeof *index;
@@ -85,9 +85,9 @@ void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
     ig_contract_store(c, body, tile, ig_x_add(k, tile_at, element));
 }
 
-/* ---- One element at a time ------------------------------------------------------------------------------------------ */
+/* ---- Fallback: one element at a time ----------------------------------------------------------------------------- */
 
-/* Sums made so far for the output element at hand, by their index: views may ask for several. */
+/* Accumulators emitted so far for the current output element, by index: views may request several sums. */
 struct plain {
     struct ig_contract *c;
     struct ig_stmt *body;
@@ -144,12 +144,12 @@ static ig_x summed(void *user, ig_value value, const ig_x *index) {
     return finished(c, ig_x_acc(k, acc, c->dtype), index);
 }
 
-/* Elements of a tile: as many as a block of a GPU has threads. */
+/* Elements per tile: on GPUs, the threads of a block. */
 static int64_t plain_chunk(const struct ig_contract *c) {
     return ig_target_is_cuda(c->target) ? 256 : 1;
 }
 
-/* The elements of the first output in turn; outputs of other shapes follow in the kernel's later tiles. */
+/* Computes the outputs one after the other, each element by element. */
 void ig_contract_plain(struct ig_contract *c) {
     struct ig_loops *k = c->k;
     struct ig_dims *dims = k->dims;
@@ -175,7 +175,8 @@ void ig_contract_plain(struct ig_contract *c) {
         ig_x index[INGOT_MAX_RANK], element = ig_x_sub(k, tile, ig_contract_dim(c, from));
         ig_x inside = ig_x_and(k, ig_x_less(k, ig_x_sub(k, ig_contract_dim(c, from), ig_contract_int(c, 1)), tile),
                                ig_x_less(k, tile, ig_contract_dim(c, to)));
-        /* A loop of one turn where the tile is this output's: loads inside depend on its variable and stay there. */
+        /* A loop that runs once if the element belongs to this output: loads inside depend on its variable, so the
+         * printer cannot hoist them out of the condition. */
         ig_x hi = ig_x_select(k, inside, ig_contract_int(c, 1), ig_contract_int(c, 0)), once;
         struct ig_stmt *each =
             ig_s_for(k, body, IG_FOR_SERIAL, ig_contract_int(c, 0), hi, ig_contract_int(c, 1), &once);

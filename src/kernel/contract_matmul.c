@@ -11,7 +11,7 @@ static bool has_batch(const struct ig_contract *c, int operand) {
     return false;
 }
 
-/* How many axes from `first` on have `size` elements together; 0: none. */
+/* The number of axes from `first` on whose product is `size`; 0: no such axes. */
 static int axes_of(struct ig_contract *c, const struct ig_type *type, int first, ig_dim size) {
     ig_dim product = ig_contract_as_dim(c, 1);
     int axes = 0;
@@ -20,8 +20,9 @@ static int axes_of(struct ig_contract *c, const struct ig_type *type, int first,
     return product == size ? axes : 0;
 }
 
-/* A reshape that merges axes into A's depth is undone, so that copying walks along the axes beneath it: the heads of an
- * attention, say, whose channels lie together but which themselves do not. It may be under a transpose. */
+/* Looks through a reshape that merges axes into A's depth, so that copies walk the original axes: the heads of an
+ * attention, say, each of which has contiguous channels while the heads themselves are not adjacent. The reshape may be
+ * under a transpose. */
 static void split_depth(struct ig_contract *c) {
     ig_value a = c->node.in[0];
     const struct ig_node *turn = c->lower.is_input[a] ? NULL : ig_def_op(c->graph, a, IG_OP_transpose);
@@ -60,7 +61,7 @@ void ig_matmul_init(struct ig_contract *c) {
     split_depth(c);
 }
 
-/* The index of C without its column. */
+/* The output index of row m, without the column. */
 static void matmul_row(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_index) {
     struct ig_type rows = *ig_contract_out(c);
     rows.rank -= c->merged ? 1 : 2;
@@ -68,20 +69,20 @@ static void matmul_row(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_index) {
     if (!c->merged) out_index[rows.rank] = m;
 }
 
-/* The index of an operand under the output's batch index, by NumPy's rule. */
+/* The index of an operand for the output's batch index, by NumPy's broadcasting rule. */
 static void batch_index(struct ig_contract *c, const struct ig_type *operand, const ig_x *index, ig_x *out_index) {
     const struct ig_type *out = ig_contract_out(c);
     for (int i = 0; i < operand->rank - 2; i++) {
         bool one = ig_contract_is_one(c, operand->dim[i]);
         out_index[i] = one ? ig_contract_int(c, 0) : index[i + out->rank - operand->rank];
         if (one || operand->dim[i] == out->dim[i + out->rank - operand->rank]) continue;
-        /* May turn out to be 1. */
+        /* The dim may be 1 at run time. */
         ig_x last = ig_contract_dim(c, ig_dim_sub(c->graph->dims, operand->dim[i], ig_contract_as_dim(c, 1)));
         out_index[i] = ig_x_min(c->k, out_index[i], last);
     }
 }
 
-/* A dense A under merged rows: row m begins at m * depth, whatever the axes. */
+/* Is A dense, with merged rows? Then row m begins at m * depth, whatever the axes. */
 static bool is_dense(const struct ig_contract *c) {
     const struct ig_type *a = ig_contract_in(c, 0), *out = ig_contract_out(c);
     if (!c->lower.is_input[c->node.in[0]] || !c->merged) return false;
@@ -121,7 +122,7 @@ void ig_matmul_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out
     out_index[ig_contract_out(c)->rank - 1] = n;
 }
 
-/* ---- What convolutions have too ---------------------------------------------------------------------------------- */
+/* ---- Shared with convolutions ------------------------------------------------------------------------------------ */
 
 ig_x ig_contract_depth_at(struct ig_contract *c, const ig_x *depth) {
     ig_x at = depth[0];

@@ -56,7 +56,7 @@ static void add_attr(struct fingerprint *f, const struct ig_attr *a) {
     if (a->kind == IG_KIND_DIM) add_dim(f, a->dim);
 }
 
-/* The bits of a literal's value: it is part of the text of the kernel. */
+/* A literal's value is part of the kernel's text: its bits. */
 static void add_literal(struct fingerprint *f, ig_value v) {
     const struct ig_value_info *info = ig_info(f->g, v);
     if (!info->is_const) {
@@ -75,7 +75,7 @@ static void add_node(struct fingerprint *f, const struct ig_node *n) {
     ig_text_add(&f->text, info->name);
     for (uint32_t i = 0; i < n->n_in; i++) {
         add_value(f, n->in[i]);
-        /* Small index tensors and pads are values too: whoever reads their symbolic contents depends on them. */
+        /* Small index tensors and pads are literals too: kernels depend on their symbolic contents. */
         if (n->in[i] != IG_NO_VALUE && ig_lower_is_literal(f->g, n->in[i])) add_literal(f, n->in[i]);
     }
     for (int i = 0; i < info->n_attrs; i++)
@@ -95,7 +95,7 @@ static void add_dim_range(void *user, ig_dim symbol) {
     ig_text_printf(&f->text, " %s:%lld:%lld", ig_dim_text(f->g->dims, symbol), (long long)lo, (long long)hi);
 }
 
-/* How constants are made that attention computes itself. */
+/* The definitions of constants that attention computes by itself. */
 static void add_definition(struct fingerprint *f, ig_value v) {
     const struct ig_node *n = ig_def(f->g, v);
     if (!n || ig_lower_is_literal(f->g, v)) return;
@@ -108,7 +108,7 @@ static void add_definition(struct fingerprint *f, ig_value v) {
 const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region *region,
                                   const struct ig_target *target) {
     struct fingerprint f = {.g = graph};
-    /* Kernels that wait by themselves read constants before. */
+    /* Kernels that wait for the preceding kernel by themselves prefetch constants first. */
     bool reads_early = region->family == IG_FAMILY_CONTRACT || region->family == IG_FAMILY_ROW;
     bool constants_count = ig_target_has_early_start(target) && reads_early;
     ig_text_init(&f.text, graph->job);
@@ -122,7 +122,8 @@ const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region
         if (constants_count && ig_info(graph, v)->is_const) ig_text_add(&f.text, " constant");
         if (ig_lower_is_literal(graph, v)) add_literal(&f, v);
         if (region->family == IG_FAMILY_ATTEND && ig_follows_from_place(graph, v)) add_definition(&f, v);
-        /* What a contraction takes depends on whether it reads weights, and so may the choice of what computes it. */
+        /* The time of a contraction depends on whether its operands are weights, and so may the choice of its
+         * kernel. */
         if (region->family == IG_FAMILY_CONTRACT && ig_info(graph, v)->is_const) ig_text_add(&f.text, " constant");
         const struct ig_type *type = ig_type_of(graph, v);
         for (int d = 0; d < type->rank; d++)

@@ -18,13 +18,13 @@ static const schedule_fn schedules[] = {
     [IG_FAMILY_SCAN] = ig_kernel_scan, [IG_FAMILY_REST] = ig_kernel_rest,
 };
 
-/* Where a family has no schedule of its own for GPUs, the threads of a block share the loops of the one for CPUs. */
+/* Families without a GPU schedule use the CPU's: the threads of a block share its loops. */
 static const schedule_fn cuda_schedules[] = {
     [IG_FAMILY_MAP] = ig_kernel_map_cuda,       [IG_FAMILY_ROW] = ig_kernel_row_cuda,
     [IG_FAMILY_WINDOW] = ig_kernel_window_cuda, [IG_FAMILY_SCAN] = ig_kernel_scan,
     [IG_FAMILY_REST] = ig_kernel_rest,
 };
-/* The families that know several ways, on CPUs and GPUs. */
+/* Families with several candidates, on CPUs and GPUs. */
 static const choice_fn choosers[] = {[IG_FAMILY_CONTRACT] = ig_kernel_contract, [IG_FAMILY_ATTEND] = ig_kernel_attend};
 enum { N_FAMILIES = sizeof schedules / sizeof *schedules, N_CHOOSERS = sizeof choosers / sizeof *choosers };
 enum { CUDA_THREADS = 256 };

@@ -18,7 +18,7 @@ struct ig_loops *ig_loops_create(struct ig_job *job, struct ig_dims *dims) {
     return k;
 }
 
-/* ---- Expressions -------------------------------------------------------------------------------------------------- */
+/* ---- Expressions ------------------------------------------------------------------------------------------------- */
 
 ig_x ig_x_node_add(struct ig_loops *k, const struct ig_x_node *node) {
     uint64_t key[5] = {(uint64_t)node->kind | (uint64_t)node->dtype << 8 | (uint64_t)node->op << 16 |
@@ -108,7 +108,7 @@ ig_x ig_x_load(struct ig_loops *k, int buffer, ig_x index) {
     return ig_x_node_add(k, &node);
 }
 
-/* ---- Operators on data ---------------------------------------------------------------------------------------------- */
+/* ---- Operators on data ------------------------------------------------------------------------------------------- */
 
 static bool is_float_const(const struct ig_loops *k, ig_x x, double value) {
     const struct ig_x_node *n = &k->x.at[x];
@@ -141,7 +141,7 @@ ig_x ig_x_map1(struct ig_loops *k, enum ig_op op, ig_x a) {
     return map_node(k, op, a, IG_NO_X);
 }
 
-/* x to a small constant power, without pow. */
+/* a to the power of b, without pow if b is a small constant. */
 static ig_x power(struct ig_loops *k, ig_x a, ig_x b) {
     enum ingot_dtype dtype = k->x.at[a].dtype;
     if (is_const(k, b, 1)) return a;
@@ -149,7 +149,7 @@ static ig_x power(struct ig_loops *k, ig_x a, ig_x b) {
     if (is_const(k, b, 3)) return map_node(k, IG_OP_mul, map_node(k, IG_OP_mul, a, a), a);
     if (is_float_const(k, b, -1)) return map_node(k, IG_OP_div, ig_x_float(k, dtype, 1), a);
     if (is_float_const(k, b, 0.5)) {
-        /* pow gives +0 for -0 and +inf for -inf, where sqrt does not. */
+        /* pow(-0, 0.5) is +0 and pow(-inf, 0.5) is +inf, but sqrt gives -0 and NaN. */
         ig_x root = map_node(k, IG_OP_add, map_node(k, IG_OP_sqrt, a, IG_NO_X), ig_x_float(k, dtype, 0));
         ig_x lowest = map_node(k, IG_OP_eq, a, ig_x_float(k, dtype, -INFINITY));
         return ig_x_select(k, lowest, ig_x_float(k, dtype, INFINITY), root);
@@ -231,14 +231,14 @@ ig_x ig_x_select(struct ig_loops *k, ig_x condition, ig_x a, ig_x b) {
 
 bool ig_x_contains(const struct ig_loops *k, ig_x x, ig_x what) {
     if (x == what) return true;
-    if (x == IG_NO_X || x < what) return false; /* an expression is made after its parts */
+    if (x == IG_NO_X || x < what) return false; /* operands have smaller numbers than the expression */
     for (int i = 0; i < 3; i++) {
         if (k->x.at[x].args[i] != IG_NO_X && ig_x_contains(k, k->x.at[x].args[i], what)) return true;
     }
     return false;
 }
 
-/* ---- Buffers ------------------------------------------------------------------------------------------------------ */
+/* ---- Buffers ----------------------------------------------------------------------------------------------------- */
 
 static int add_buffer(struct ig_loops *k, const struct ig_buffer *buffer) {
     IG_PUSH(k->job, &k->buffers, *buffer);
@@ -286,7 +286,7 @@ int ig_loops_spread(struct ig_loops *k, enum ingot_dtype dtype, int64_t iteratio
     return buffer;
 }
 
-/* ---- Statements --------------------------------------------------------------------------------------------------- */
+/* ---- Statements -------------------------------------------------------------------------------------------------- */
 
 static struct ig_stmt *append(struct ig_loops *k, struct ig_stmt *body, enum ig_stmt_kind kind) {
     struct ig_stmt *s = IG_NEW(k->job, struct ig_stmt);
@@ -320,7 +320,7 @@ struct ig_stmt *ig_s_for(struct ig_loops *k, struct ig_stmt *body, enum ig_for_k
 
 void ig_s_store(struct ig_loops *k, struct ig_stmt *body, int buffer, ig_x index, ig_x value) {
     const struct ig_x_node *v = &k->x.at[value];
-    /* The store rounds, so that a cast to the buffer's own type need not. */
+    /* The store rounds to the buffer's type, so a cast to it is redundant. */
     if (v->kind == IG_X_CAST && v->i == (int64_t)k->buffers.at[buffer].dtype && k->x.at[v->args[0]].dtype == v->dtype) {
         value = v->args[0];
     }

@@ -11,7 +11,7 @@
 #include "ir/build.h"
 #include "kernel/affine.h"
 
-/* ---- Setting up ----------------------------------------------------------------------------------------------------- */
+/* ---- Setting up -------------------------------------------------------------------------------------------------- */
 
 static bool is_one_element(const struct ig_graph *g, ig_value v) {
     const struct ig_type *type = ig_type_of(g, v);
@@ -55,7 +55,7 @@ void ig_lower_init(struct ig_lower *lower, struct ig_loops *loops, struct ig_gra
     }
 }
 
-/* ---- Positions ------------------------------------------------------------------------------------------------------ */
+/* ---- Positions --------------------------------------------------------------------------------------------------- */
 
 static ig_x dim_x(struct ig_lower *l, ig_dim d) {
     return ig_x_dim(l->loops, d);
@@ -89,7 +89,7 @@ static void split_linear(struct ig_lower *l, const ig_dim *dims, int rank, ig_x 
             out_index[i] = index_const(l, 0);
             continue;
         }
-        /* Leading dims of size 1 leave everything to this one. */
+        /* If all dims before it have size 1, this dim takes the whole index. */
         bool leading = true;
         for (int j = 0; j < i; j++)
             leading = leading && is_dim(l, dims[j], 1);
@@ -117,7 +117,7 @@ void ig_lower_reindex(struct ig_lower *l, const struct ig_type *from, const ig_x
         if (i < from->rank) a = from->dim[i++];
         if (j < to->rank) b = to->dim[j++];
         while (a != b && (i < from->rank || j < to->rank)) {
-            /* Grow the side that divides the other; where neither does, both. */
+            /* Extend the side whose product divides the other's; if neither does, both. */
             bool a_less = ig_dim_divides(dims, a, b), b_less = !a_less && ig_dim_divides(dims, b, a);
             bool grow_a = i < from->rank && (!b_less || j == to->rank);
             bool grow_b = j < to->rank && (!a_less || !grow_a);
@@ -129,14 +129,14 @@ void ig_lower_reindex(struct ig_lower *l, const struct ig_type *from, const ig_x
     }
 }
 
-/* Keeps an index inside 0 … n-1. */
+/* Clamps an index to 0 … n-1. */
 static ig_x clamped(struct ig_lower *l, ig_x index, ig_dim n) {
     struct ig_loops *k = l->loops;
     ig_x last = dim_x(l, ig_dim_sub(k->dims, n, ig_dim_const(k->dims, 1)));
     return ig_x_max(k, ig_x_min(k, index, last), index_const(l, 0));
 }
 
-/* ---- Leaves --------------------------------------------------------------------------------------------------------- */
+/* ---- Leaves ------------------------------------------------------------------------------------------------------ */
 
 static ig_x literal(struct ig_lower *l, ig_value v) {
     const struct ig_value_info *info = ig_info(l->graph, v);
@@ -149,7 +149,7 @@ static ig_x literal(struct ig_lower *l, ig_value v) {
     return x;
 }
 
-/* An element of a small value whose contents are known symbolically: a chain of selections. */
+/* An element of a small value whose contents are known symbolically: a chain of selects. */
 static ig_x known_element(struct ig_lower *l, ig_value v, const ig_x *index) {
     const struct ig_value_info *info = ig_info(l->graph, v);
     struct ig_loops *k = l->loops;
@@ -170,7 +170,7 @@ static ig_x load_input(struct ig_lower *l, ig_value v, const ig_x *index) {
     return ig_x_load(l->loops, l->buffer_of[v], ig_lower_linear(l, ig_type_of(l->graph, v), index));
 }
 
-/* Inputs among what v is computed from may have no elements, although some of them are read (and not used). */
+/* Marks the inputs of v that may be empty: they are read at a clamped index even then, and the result is unused. */
 static void mark_empty(struct ig_lower *l, ig_value v) {
     struct ig_loops *k = l->loops;
     if (l->is_input[v]) {
@@ -186,11 +186,11 @@ static void mark_empty(struct ig_lower *l, ig_value v) {
     }
 }
 
-/* ---- Views ---------------------------------------------------------------------------------------------------------- */
+/* ---- Views ------------------------------------------------------------------------------------------------------- */
 
 typedef ig_x (*lower_fn)(struct ig_lower *l, const struct ig_node *n, const ig_x *index);
 
-/* Under NumPy's rule: the index of an operand of `from`, broadcast to `to`. */
+/* The index of an operand of type `from` that is broadcast to `to`, by NumPy's rule. */
 static void broadcast_index(struct ig_lower *l, const struct ig_type *from, const struct ig_type *to, const ig_x *index,
                             ig_x *out_index) {
     for (int i = 0; i < from->rank; i++) {
@@ -199,7 +199,7 @@ static void broadcast_index(struct ig_lower *l, const struct ig_type *from, cons
         if (is_dim(l, from->dim[i], 1)) {
             out_index[i] = index_const(l, 0);
         } else if (ig_dim_equal(l->graph->dims, from->dim[i], to->dim[j]) != IG_YES) {
-            out_index[i] = clamped(l, index[j], from->dim[i]); /* may turn out to be 1 */
+            out_index[i] = clamped(l, index[j], from->dim[i]); /* the dim may be 1 at run time */
         }
     }
 }
@@ -238,7 +238,7 @@ static ig_x lower_slice(struct ig_lower *l, const struct ig_node *n, const ig_x 
     return ig_lower_value(l, n->in[0], at);
 }
 
-/* Where padding by reflection reads: -1 -> 1, n -> n-2, and so on beyond. */
+/* The position that padding by reflection reads: -1 -> 1, n -> n-2, reflected repeatedly if necessary. */
 static ig_x reflected(struct ig_lower *l, ig_x at, ig_dim n, ig_dim before, ig_dim after) {
     struct ig_loops *k = l->loops;
     struct ig_dims *dims = k->dims;
@@ -316,11 +316,12 @@ static ig_x lower_concat(struct ig_lower *l, const struct ig_node *n, const ig_x
         result = result == IG_NO_X ? part : ig_x_select(k, ig_x_less(k, index[axis], dim_x(l, end)), part, result);
     }
     if (result != IG_NO_X) return result;
-    at[axis] = index_const(l, 0); /* all parts are empty: no element is ever asked for */
+    at[axis] = index_const(l, 0); /* all operands are empty: no element is ever read */
     return ig_lower_value(l, n->in[0], at);
 }
 
-/* The element of an index tensor as a safe position on an axis of size n. */
+/* An element of an index tensor as a safe position on an axis of size n: counted from the end if negative, and
+ * clamped. */
 static ig_x loaded_index(struct ig_lower *l, ig_value v, const ig_x *at, ig_dim n) {
     struct ig_loops *k = l->loops;
     ig_x i = ig_x_cast(k, ig_lower_value(l, v, at), INGOT_I64, false);
@@ -375,7 +376,7 @@ static ig_x lower_gather_nd(struct ig_lower *l, const struct ig_node *n, const i
     return ig_lower_value(l, n->in[0], at);
 }
 
-/* ---- Elementwise ----------------------------------------------------------------------------------------------------- */
+/* ---- Elementwise ------------------------------------------------------------------------------------------------- */
 
 static ig_x lower_where(struct ig_lower *l, const struct ig_node *n, const ig_x *index) {
     const struct ig_type type = *ig_type_of(l->graph, n->out);
@@ -418,7 +419,7 @@ static const lower_fn lowerings[IG_OP_COUNT] = {
     [IG_OP_where] = lower_where,
 };
 
-/* ---- The recursion ---------------------------------------------------------------------------------------------------- */
+/* ---- The recursion ----------------------------------------------------------------------------------------------- */
 
 static ig_x lower_new(struct ig_lower *l, ig_value v, const ig_x *index) {
     if (ig_lower_is_literal(l->graph, v)) return literal(l, v);
@@ -426,7 +427,7 @@ static ig_x lower_new(struct ig_lower *l, ig_value v, const ig_x *index) {
     const struct ig_node *n = ig_def(l->graph, v);
     IG_ASSERT(l->loops->job, n != NULL);
     if (n->op == IG_OP_shape) return known_element(l, v, index);
-    const struct ig_node copy = *n; /* constants that are evaluated on the way may append nodes */
+    const struct ig_node copy = *n; /* a copy: evaluating constants may append nodes */
     lower_fn fn = ig_op_info(n->op)->is_map ? lower_map : lowerings[n->op];
     if (!fn) {
         ig_raise(l->loops->job, INGOT_INTERNAL, "%s inside a kernel that has not computed it", ig_op_info(n->op)->name);

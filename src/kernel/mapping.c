@@ -13,7 +13,7 @@ static ig_x dim(struct ig_mapping *m, ig_dim d) {
     return ig_x_dim(m->k, d);
 }
 
-/* ---- What is computed ------------------------------------------------------------------------------------------------- */
+/* ---- Parts ------------------------------------------------------------------------------------------------------- */
 
 static struct ig_part *new_part(struct ig_mapping *m, int capacity) {
     struct ig_part *p = IG_NEW(m->k->job, struct ig_part);
@@ -33,7 +33,7 @@ static void add_store(struct ig_mapping *m, struct ig_part *p, ig_value value, c
     p->count++;
 }
 
-/* Each part of a concatenation is stored by itself, so that nothing is selected. */
+/* Each operand of a concatenation is a part of its own, so that no select is needed. */
 static void add_concat(struct ig_mapping *m, ig_value out, const struct ig_node *concat) {
     int64_t axis = ig_attr_int(m->graph, concat, IG_ATTR_axis);
     ig_dim start = ig_dim_const(m->k->dims, 0);
@@ -53,7 +53,7 @@ static bool same_dims(const struct ig_type *a, const struct ig_type *b) {
     return a->rank == b->rank && !memcmp(a->dim, b->dim, (size_t)a->rank * sizeof *a->dim);
 }
 
-/* All outputs of one shape, beginning with the first that is not done. */
+/* Adds a part with all outputs of one shape, that of the first output not yet done. */
 static void add_group(struct ig_mapping *m, uint32_t first, bool *done) {
     const struct ig_type type = *ig_type_of(m->graph, m->region->outputs.at[first]);
     struct ig_part *p = new_part(m, (int)m->region->outputs.count);
@@ -84,13 +84,13 @@ static void add_outputs(struct ig_mapping *m) {
     }
 }
 
-/* ---- Questions ---------------------------------------------------------------------------------------------------------- */
+/* ---- Strides and cost -------------------------------------------------------------------------------------------- */
 
 struct strides {
     struct ig_part *p;
-    bool across[IG_NEST_DIMS]; /* some load steps by 1 along this dim, and by more along the last */
-    bool along;                /* some load steps by 1 along the last */
-    bool interleaved;          /* some load steps by 1 along another dim, and not along the last */
+    bool across[IG_NEST_DIMS]; /* some load has stride 1 along this dim, and strides along the last */
+    bool along;                /* some load has stride 1 along the last dim */
+    bool interleaved;          /* some load varies along the last dim, but has stride 1 along another */
 };
 
 static void note_strides(void *user, const struct ig_affine *sum, int buffer) {
@@ -114,7 +114,7 @@ bool ig_part_is_short(const struct ig_part *p, int d) {
     return ig_dim_is_const(p->nest.k->dims, p->nest.extent[d], &n) && n <= MAX_SHORT;
 }
 
-/* Short dims need no blocks: all of their lines fit, and a short last one is unrolled. */
+/* Short dims need no blocking: all of their lines fit in the cache, and a short last dim is unrolled. */
 static void find_transpose(struct ig_part *p) {
     p->transposed = -1;
     if (p->nest.rank < 2) return;
@@ -134,7 +134,7 @@ int64_t ig_part_cost(struct ig_part *p) {
     return cost + p->count;
 }
 
-/* ---- Statements ---------------------------------------------------------------------------------------------------------- */
+/* ---- Statements -------------------------------------------------------------------------------------------------- */
 
 void ig_part_store(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, const ig_x *vars) {
     for (int i = 0; i < p->count; i++) {

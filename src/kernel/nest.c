@@ -28,7 +28,7 @@ ig_x ig_nest_bind(struct ig_nest *nest, int which, const ig_x *vars) {
     return ig_x_substitute(nest->k, nest->x.at[which], nest->var, vars, nest->rank);
 }
 
-/* ---- Walking the index expressions ------------------------------------------------------------------------------------- */
+/* ---- Walking the index expressions ------------------------------------------------------------------------------- */
 
 struct walk {
     struct ig_nest *nest;
@@ -74,14 +74,14 @@ void ig_nest_indices(struct ig_nest *nest, void (*visit)(void *user, const struc
         walk_x(&w, nest->x.at[i], -1);
 }
 
-/* ---- Splitting ------------------------------------------------------------------------------------------------------------ */
+/* ---- Splitting --------------------------------------------------------------------------------------------------- */
 
 struct split {
     int dim;
     ig_dim inner;
 };
 
-/* Finds a quotient or remainder of one variable by a divisor of its extent. */
+/* Finds a division or modulo of one variable by a divisor of its extent. */
 static bool find_split(struct ig_nest *nest, ig_x x, struct ig_map *seen, struct split *out_split) {
     struct ig_loops *k = nest->k;
     uint32_t unused;
@@ -140,11 +140,11 @@ static void split_all(struct ig_nest *nest) {
     }
 }
 
-/* ---- Merging -------------------------------------------------------------------------------------------------------------- */
+/* ---- Merging ----------------------------------------------------------------------------------------------------- */
 
 struct merge {
     struct ig_nest *nest;
-    bool even[IG_NEST_DIMS]; /* all indices step evenly from dim i-1 to dim i */
+    bool even[IG_NEST_DIMS]; /* all indices step evenly across the border of dims i-1 and i */
 };
 
 static void check_even(void *user, const struct ig_affine *sum, int buffer) {
@@ -190,16 +190,17 @@ void ig_nest_simplify(struct ig_nest *nest) {
     merge_all(nest);
 }
 
-/* ---- Vectors -------------------------------------------------------------------------------------------------------------- */
+/* ---- Vectors ----------------------------------------------------------------------------------------------------- */
 
 struct vector {
     struct ig_nest *nest;
     int64_t count;
-    int64_t widest; /* bytes of an element that is accessed side by side */
+    int64_t widest; /* bytes of the largest element accessed with stride 1 */
     bool fits;
 };
 
-/* The last dim steps by 1 from multiples of the count, or (loads) not at all. */
+/* Clears v->fits unless the index steps by 1 along the last dim and starts at multiples of the count. An index that is
+ * constant along the last dim always fits. */
 static void check_vector(void *user, const struct ig_affine *sum, int buffer) {
     struct vector *v = user;
     struct ig_nest *nest = v->nest;
@@ -255,7 +256,7 @@ int ig_nest_store_vector(struct ig_nest *nest, const int *positions, const int *
     return 1;
 }
 
-/* ---- Estimates ------------------------------------------------------------------------------------------------------------ */
+/* ---- Estimates --------------------------------------------------------------------------------------------------- */
 
 int64_t ig_nest_guess(const struct ig_nest *nest, int dim) {
     enum { USUAL = 128 };

@@ -15,7 +15,7 @@ struct topk {
     struct ig_loops *k;
     struct ig_lower lower;
     struct ig_node node;
-    ig_dim outer, n, inner, best; /* elements before the axis, along it, behind it; how many are wanted */
+    ig_dim outer, n, inner, best; /* elements before, along and behind the axis; the number of results */
     int keys;
 };
 
@@ -37,7 +37,7 @@ static void init(struct topk *t) {
     t->best = ig_attr(t->graph, &t->node, IG_ATTR_k)->dim;
 }
 
-/* A row of one known element: the answer is known too. */
+/* A row of one literal element: the result is known. */
 static void emit_literal(struct topk *t, struct ig_stmt *body) {
     const struct ig_type *x = ig_type_of(t->graph, t->node.in[0]);
     ig_x index[INGOT_MAX_RANK], j;
@@ -50,7 +50,7 @@ static void emit_literal(struct topk *t, struct ig_stmt *body) {
     if (indices >= 0) ig_s_store(t->k, body, indices, j, num(t, 0));
 }
 
-/* The address of element `at` of an output; null where nobody wants it. */
+/* The address of element `at` of an output; null if the output is unused. */
 static struct ig_call_arg out_arg(struct topk *t, ig_value v, ig_x at) {
     int buffer = t->lower.buffer_of[v];
     return (struct ig_call_arg){buffer, buffer < 0 ? num(t, 0) : at};

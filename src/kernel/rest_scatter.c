@@ -27,10 +27,10 @@ struct scatter {
     enum ig_scatter how;
     struct ig_type data, index, updates;
     int out;
-    int own;                    /* the axis whose ranges tiles own; -1: the data is a scalar */
-    ig_dim chunk;               /* along it */
-    ig_x lo, hi;                /* of the tile along it */
-    ig_x fixed[INGOT_MAX_RANK]; /* GPUs: the place along the axes that the indices do not name; IG_NO_X: all */
+    int own;                    /* the axis divided into ranges, one per tile; -1: none */
+    ig_dim chunk;               /* length of a range */
+    ig_x lo, hi;                /* the tile's range along the axis */
+    ig_x fixed[INGOT_MAX_RANK]; /* GPUs: the thread's position along axes that are not indexed; IG_NO_X: any */
 };
 
 static ig_x num(struct scatter *s, int64_t i) {
@@ -54,18 +54,18 @@ static bool is_nd(const struct scatter *s) {
     return s->node.op == IG_OP_scatter_nd;
 }
 
-/* How many axes a tuple of scatter_nd names. */
+/* The number of axes that a tuple of scatter_nd addresses. */
 static int depth_of(const struct scatter *s) {
     return s->data.rank - (s->updates.rank - (s->index.rank - 1));
 }
 
-/* True where the indices name the axis. */
+/* Do the indices address this axis? */
 static bool is_named(const struct scatter *s, int axis) {
     if (is_nd(s)) return axis < depth_of(s);
     return axis == ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
 }
 
-/* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 static void choose_tiles(struct scatter *s) {
     struct ig_dims *dims = s->k->dims;
@@ -97,7 +97,8 @@ static void split_range(struct scatter *s, ig_x tile) {
     s->hi = ig_x_min(s->k, ig_x_add(s->k, s->lo, dim(s, s->chunk)), dim(s, s->data.dim[s->own]));
 }
 
-/* A loop over an axis of indices or updates that stands for the data's axis: cut to the tile's range where it owns that. */
+/* A loop along an axis of the indices or updates that corresponds to `axis` of the data; restricted to the tile's range
+ * if that axis is divided among tiles. */
 static struct ig_stmt *axis_loop(struct scatter *s, struct ig_stmt *body, enum ig_for_kind kind, ig_dim size, int axis,
                                  ig_x *out_var) {
     if (axis >= 0 && s->fixed[axis] != IG_NO_X) {
@@ -109,7 +110,7 @@ static struct ig_stmt *axis_loop(struct scatter *s, struct ig_stmt *body, enum i
     return loop(s, body, kind, s->lo, ig_x_min(s->k, s->hi, dim(s, size)), out_var);
 }
 
-/* ---- Copying -------------------------------------------------------------------------------------------------------- */
+/* ---- Copying ----------------------------------------------------------------------------------------------------- */
 
 static void emit_copy(struct scatter *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
@@ -128,9 +129,10 @@ static void emit_copy(struct scatter *s, struct ig_stmt *body) {
                literal ? ig_lower_value(&s->lower, s->node.in[0], index) : ig_x_load(k, buffer, at));
 }
 
-/* ---- Updates -------------------------------------------------------------------------------------------------------- */
+/* ---- Updates ----------------------------------------------------------------------------------------------------- */
 
-/* An index counted from the beginning; adds to *inout_inside that it lies within the axis, and keeps it there. */
+/* Counts a negative index from the end, and clamps it; *inout_inside becomes false if it is outside the axis or the
+ * tile's range. */
 static ig_x resolve(struct scatter *s, ig_x index, int axis, ig_x *inout_inside) {
     struct ig_loops *k = s->k;
     ig_x size = dim(s, s->data.dim[axis]), zero = num(s, 0), minus_one = num(s, -1);
@@ -161,7 +163,8 @@ static void emit_elements(struct scatter *s, struct ig_stmt *body) {
     ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
     int axis = (int)ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
     for (int i = 0; i < s->data.rank; i++) {
-        /* What an index names is checked; what it does not must fit by itself. */
+        /* Indices are checked along `axis`. Along other axes positions are not indexed, so the loop must stay inside
+         * the data. */
         ig_dim size = i == axis ? s->index.dim[i] : ig_dim_min(k->dims, s->index.dim[i], s->data.dim[i]);
         body = axis_loop(s, body, IG_FOR_SERIAL, size, i == axis ? -1 : i, &at[i]);
         to[i] = at[i];
@@ -171,7 +174,8 @@ static void emit_elements(struct scatter *s, struct ig_stmt *body) {
     apply(s, body, ig_lower_linear(&s->lower, &s->data, to), ig_lower_value(&s->lower, s->node.in[2], at));
 }
 
-/* The slice of the data that a tuple names, cut to the tile's range where it owns one of the slice's axes. */
+/* Updates the slice of the data that a tuple addresses, restricted to the tile's range if an axis of the slice is
+ * divided among tiles. */
 static void emit_slice(struct scatter *s, struct ig_stmt *body, const ig_x *tuple, const ig_x *to, int depth) {
     struct ig_loops *k = s->k;
     struct ig_type named = s->data;
@@ -201,9 +205,9 @@ static void emit_nd(struct scatter *s, struct ig_stmt *body) {
     emit_slice(s, depth > 0 ? ig_s_if(k, body, inside) : body, at, to, depth);
 }
 
-/* ---- GPUs ----------------------------------------------------------------------------------------------------------- */
+/* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
-/* Threads: ranges of the first axis that is named, times places along those that are not, which run faster. */
+/* A thread's number is a range of the first indexed axis and a position along the other axes, the latter innermost. */
 static ig_x split_thread(struct scatter *s, ig_x number) {
     struct ig_loops *k = s->k;
     for (int i = s->data.rank - 1; i >= 0; i--) {
@@ -250,9 +254,9 @@ static void emit_own_copy(struct scatter *s, struct ig_stmt *body) {
     ig_s_store(s->k, body, s->out, at, ig_lower_value(&s->lower, s->node.in[0], index));
 }
 
-/* ---- The kernel ----------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-/* What is only moved is moved as integers. */
+/* Halves that are only copied are moved as integers, without conversion. */
 static void move_halves_as_integers(struct scatter *s) {
     ig_value data = s->node.in[0], updates = s->node.in[2];
     bool half = s->data.dtype == INGOT_F16 || s->data.dtype == INGOT_BF16;

@@ -1,4 +1,4 @@
-/* Analyses row regions: which pass computes what, what is cached between passes, what is stored in which. See row.h. */
+/* Analyses row regions: which pass computes, caches and stores each value. See row.h. */
 #include "kernel/row.h"
 
 #include <math.h>
@@ -6,11 +6,11 @@
 
 enum {
     EXPENSIVE = 8,   /* cost from which a value that several passes need is kept */
-    LONG_ROW = 4096, /* elements from which sums are sums of partial sums */
+    LONG_ROW = 4096, /* elements above which a sum is split into partial sums */
     LONG_COLUMN = 1024,
 };
 
-/* ---- Reductions ---------------------------------------------------------------------------------------------------------- */
+/* ---- Reductions -------------------------------------------------------------------------------------------------- */
 
 bool ig_row_is_reduction(const struct ig_node *n) {
     return ig_op_info(n->op)->family == IG_FAMILY_ROW;
@@ -35,7 +35,7 @@ static enum ig_op update_of(enum ig_op op) {
     }
 }
 
-/* Small integers accumulate in 32 bits, the sum of an integer mean in 64. */
+/* Small integers accumulate in 32 bits, integer means in 64. */
 static enum ingot_dtype acc_dtype(enum ig_op op, enum ingot_dtype dtype) {
     if (ig_dtype_is_float(dtype)) return ig_dtype_compute(dtype);
     if (op == IG_OP_reduce_mean) return INGOT_I64;
@@ -68,7 +68,7 @@ static int64_t lowest(enum ingot_dtype dtype) {
     return dtype == INGOT_I64 ? INT64_MIN : INT32_MIN;
 }
 
-/* The extremes of the operand's own type, which may be smaller than the accumulator's. */
+/* The extreme of the operand's own type, which may be narrower than the accumulator's. */
 static ig_x extreme(struct ig_row *r, const struct ig_row_step *step, bool high) {
     static const int bits[INGOT_DTYPE_COUNT] = {
         [INGOT_I8] = 7, [INGOT_I16] = 15, [INGOT_U8] = 8, [INGOT_U16] = 16, [INGOT_BOOL] = 1};
@@ -92,7 +92,7 @@ ig_x ig_row_result(struct ig_row *r, const struct ig_row_step *step, ig_x accumu
     struct ig_loops *k = r->k;
     enum ingot_dtype dtype = ig_type_of(r->graph, step->value)->dtype;
     if (step->is_place) {
-        /* Of an empty axis, 0. */
+        /* An empty axis gives 0. */
         ig_x none = ig_x_map2(k, IG_OP_eq, accumulated, ig_row_neutral(r, step));
         return ig_x_cast(k, ig_x_select(k, none, ig_x_int(k, INGOT_I32, 0), accumulated), INGOT_I64, false);
     }
@@ -129,7 +129,7 @@ bool ig_row_is_space_shape(const struct ig_row *r, const struct ig_type *type) {
     return type->rank == r->space.rank && !memcmp(type->dim, r->space.dim, (size_t)type->rank * sizeof *type->dim);
 }
 
-/* ---- Passes --------------------------------------------------------------------------------------------------------------- */
+/* ---- Passes ------------------------------------------------------------------------------------------------------ */
 
 static void add_step(struct ig_row *r, const struct ig_node *n, bool is_place, int pass) {
     enum ingot_dtype dtype = ig_type_of(r->graph, n->in[0])->dtype;
@@ -151,7 +151,7 @@ static void add_step(struct ig_row *r, const struct ig_node *n, bool is_place, i
     if (pass + 1 > r->passes) r->passes = pass + 1;
 }
 
-/* Takes the space and the axes from the first reduction; the others must agree. */
+/* The first reduction determines the space and the reduced axes; the others must agree. */
 static bool fits_space(struct ig_row *r, const struct ig_node *n) {
     bool reduced[INGOT_MAX_RANK];
     axes_of(r->graph, n, reduced);
@@ -197,7 +197,7 @@ static void measure(struct ig_row *r) {
     r->long_row = !ig_dim_is_const(dims, r->count, &n) || n > (r->columns ? LONG_COLUMN : LONG_ROW);
 }
 
-/* ---- What is kept between passes --------------------------------------------------------------------------------------- */
+/* ---- Caching between passes -------------------------------------------------------------------------------------- */
 
 static void mark_pass(struct ig_row *r, uint32_t *passes, ig_value v, int pass) {
     if (v == IG_NO_VALUE || passes[v] >> pass & 1) return;
@@ -238,7 +238,7 @@ bool ig_row_is_expensive(const struct ig_node *n) {
     }
 }
 
-/* The only reader of v among the region's nodes, IG_NO_VALUE where there are several or none. */
+/* The only reader of v in the region; IG_NO_VALUE if there are several or none. */
 static ig_value only_reader(const struct ig_row *r, ig_value v) {
     ig_value reader = IG_NO_VALUE;
     for (uint32_t i = 0; i < r->region->nodes.count; i++) {
@@ -252,7 +252,6 @@ static ig_value only_reader(const struct ig_row *r, ig_value v) {
     return reader;
 }
 
-/* From an expensive value to the last one that follows from it alone and is needed in the same passes. */
 ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v) {
     for (;;) {
         ig_value next = only_reader(r, v);
@@ -264,9 +263,9 @@ ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v
     }
 }
 
-/* ---- Lowering --------------------------------------------------------------------------------------------------------------- */
+/* ---- Lowering ---------------------------------------------------------------------------------------------------- */
 
-/* Position within the row's scratch memory. */
+/* The current element's position in the row's caches. */
 static ig_x cache_position(struct ig_row *r) {
     struct ig_loops *k = r->k;
     if (r->place != IG_NO_X) return r->place;
@@ -277,7 +276,7 @@ static ig_x cache_position(struct ig_row *r) {
     return r->columns ? ig_x_add(k, ig_x_mul(k, at, ig_x_index(k, IG_ROW_COLUMNS)), r->lane) : at;
 }
 
-/* True where `index` is the element at hand (of a result: the row at hand). */
+/* Is `index` the current element (for a result: the current row)? */
 static bool is_here(const struct ig_row *r, const struct ig_type *type, const ig_x *index) {
     bool result = ig_row_is_result_shape(r, type);
     if (!result && !ig_row_is_space_shape(r, type)) return false;
@@ -307,7 +306,7 @@ static ig_x known(void *user, ig_value v, const ig_x *index) {
     return IG_NO_X;
 }
 
-/* The place of the element along argmax's axis. */
+/* The element's position along argmax's axis. */
 static ig_x place_of(const struct ig_row *r, const struct ig_row_step *step) {
     return r->index[ig_attr_int(r->graph, ig_def(r->graph, step->value), IG_ATTR_axis)];
 }
@@ -333,7 +332,7 @@ static void lower_cache(struct ig_row *r, int pass, ig_value v) {
     add_store(r, pass, r->cache_of[v], cache_position(r), v, r->index);
 }
 
-/* Results are stored after the last pass, everything else in the pass in which it can be computed. */
+/* Results are stored after the last pass, other outputs and caches in the pass that computes them. */
 static void lower_stores(struct ig_row *r, int pass) {
     for (uint32_t i = 0; i < r->region->inputs.count; i++)
         lower_cache(r, pass, r->region->inputs.at[i]);
@@ -350,7 +349,7 @@ static void lower_stores(struct ig_row *r, int pass) {
         ig_x index[INGOT_MAX_RANK];
         for (int d = 0; d < type.rank; d++)
             index[d] = !wide && r->reduced[d] ? ig_x_index(r->k, 0) : r->index[d];
-        /* The pass after the last one has no loops for results. */
+        /* This pass number is beyond all passes: such stores are emitted once per row, outside their loops. */
         add_store(r, wide ? pass : r->passes + 1, r->lower.buffer_of[v], ig_lower_linear(&r->lower, &type, index), v,
                   index);
     }
@@ -394,7 +393,7 @@ bool ig_row_prepare(struct ig_row *r, int lanes) {
     return true;
 }
 
-/* ---- The kernel --------------------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region) {
     *r = (struct ig_row){.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};

@@ -25,7 +25,7 @@ static void add_result(struct ig_row *r, ig_value v) {
     r->cache_of[v] = buffer;
 }
 
-/* Loops over the dims of a type; those of size 1 have none. */
+/* Loops over the dims of a type where which[i] == wanted (NULL: all dims); dims of size 1 get no loop. */
 static struct ig_stmt *loops(struct ig_row *r, struct ig_stmt *body, const struct ig_type *type, const bool *which,
                              bool wanted, ig_x *index) {
     int64_t n;
@@ -50,7 +50,7 @@ static void axes_of(struct ig_row *r, const struct ig_node *n, bool *out_reduced
         out_reduced[axes->ints[i]] = true;
 }
 
-/* A step accumulates over the reduced axes, at the kept ones in `index`. */
+/* Accumulates a step over the reduced axes; `index` holds the kept ones. */
 static ig_x accumulate(struct ig_row *r, struct ig_stmt *body, struct ig_row_step *step, const bool *reduced,
                        ig_x extremum, ig_x *index) {
     const struct ig_type type = *ig_type_of(r->graph, step->in);

@@ -15,9 +15,9 @@
 
 enum {
     CHUNK = 128,
-    THREADS = 256,  /* GPUs */
-    MANY = 2048,    /* totals that keep a GPU busy with a thread each */
-    SHORT_ROW = 64, /* elements that a thread sums faster than threads meet */
+    THREADS = 256,  /* GPUs: threads per block */
+    MANY = 2048,    /* totals that keep a GPU busy with one thread each */
+    SHORT_ROW = 64, /* steps that one thread sums faster than a block can synchronise */
 };
 
 struct cumulation {
@@ -26,9 +26,9 @@ struct cumulation {
     struct ig_loops *k;
     struct ig_lower lower;
     struct ig_node node;
-    enum ingot_dtype dtype; /* of the totals */
+    enum ingot_dtype dtype; /* accumulator type */
     struct ig_type type;    /* of the input and the output */
-    ig_dim outer, n, inner; /* elements before the axis, along it, behind it */
+    ig_dim outer, n, inner; /* elements before, along and behind the axis */
     enum ig_op op;
     bool exclusive, reverse;
     int out;
@@ -61,7 +61,7 @@ static void init(struct cumulation *c) {
     c->out = c->lower.buffer_of[c->node.out];
 }
 
-/* The position of step `step` along the axis. */
+/* The offset of the element of step `step`. */
 static ig_x position(struct cumulation *c, ig_x outer, ig_x step, ig_x inner) {
     struct ig_loops *k = c->k;
     if (c->reverse) step = ig_x_sub(k, ig_x_sub(k, dim(c, c->n), num(c, 1)), step);
@@ -131,9 +131,9 @@ static void emit_chunks(struct cumulation *c) {
     }
 }
 
-/* ---- GPUs --------------------------------------------------------------------------------------------------------- */
+/* ---- GPUs -------------------------------------------------------------------------------------------------------- */
 
-/* Steps lo … hi-1 of a total that begins with `initial`, stored on the way if `out` says so; returns the total. */
+/* Accumulates steps lo … hi-1, starting from `initial`; stores the running totals if `out`. Returns the total. */
 static ig_x emit_steps(struct cumulation *c, struct ig_stmt *body, ig_x outer, ig_x inner, ig_x lo, ig_x hi,
                        ig_x initial, bool out) {
     struct ig_loops *k = c->k;
@@ -194,7 +194,7 @@ static void emit_cuda(struct cumulation *c) {
     }
 }
 
-/* ---- The kernel ---------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static struct ig_kernel *cumulate(struct ig_graph *graph, const struct ig_region *region,
                                   const struct ig_target *target) {

@@ -45,7 +45,7 @@ static ig_x vector(struct ig_recurrence *r, ig_value v, ig_x at) {
     return ig_lower_value(r->lower, v, &at);
 }
 
-/* ---- Activations ---------------------------------------------------------------------------------------------------- */
+/* ---- Activations ------------------------------------------------------------------------------------------------- */
 
 static ig_x softplus(struct ig_recurrence *r, ig_x x) {
     struct ig_loops *k = r->k;
@@ -85,9 +85,9 @@ static ig_x gate(struct ig_recurrence *r, int activation, ig_x x) {
     return activate(r, activation, x);
 }
 
-/* ---- The gates of one unit ------------------------------------------------------------------------------------------ */
+/* ---- The gates of one unit --------------------------------------------------------------------------------------- */
 
-/* The time that a row is at in this step. */
+/* The time index of the current row in this step. */
 static ig_x moment(struct ig_recurrence *r) {
     if (!r->reverse) return r->step;
     ig_x length = r->length == IG_NO_X ? dim(r, r->time) : r->length;
@@ -118,7 +118,7 @@ static void store_state(struct ig_recurrence *r, struct ig_stmt *body, ig_x h) {
     ig_s_store(k, body, r->out_y, at, ig_x_cast(k, h, r->storage, false));
 }
 
-/* Gate g's peephole: its weight times a cell; x where there are none. */
+/* x plus gate g's peephole, its weight times a cell; x alone if there are no peepholes. */
 static ig_x with_peephole(struct ig_recurrence *r, ig_x x, int g, ig_x cell) {
     ig_value weights = ig_recurrence_operand(r, 5);
     if (weights == IG_NO_VALUE) return x;
@@ -147,8 +147,8 @@ static void store_mixed(struct ig_recurrence *r, struct ig_stmt *body, ig_x z, i
     store_state(r, body, add(r, mul(r, sub(r, real(r, 1), z), candidate), mul(r, z, ig_recurrence_old_state(r))));
 }
 
-/* Round 0: the update and the reset gate; round 1: the candidate and the new state. One round does all where the
- * product itself is reset. */
+/* Round 0 computes the update and reset gates, round 1 the candidate and the new state. One round does all if the reset
+ * gate applies to the product. */
 static void emit_gru(struct ig_recurrence *r, struct ig_stmt *body, int round) {
     enum { UPDATE, RESET, HIDDEN };
     ig_x at = ig_recurrence_position(r);

@@ -18,7 +18,7 @@
 
 #include "kernel/scan.h"
 
-/* ---- Shorthands ----------------------------------------------------------------------------------------------------- */
+/* ---- Shorthands -------------------------------------------------------------------------------------------------- */
 
 static ig_x num(struct ig_recurrence *r, int64_t i) {
     return ig_x_index(r->k, i);
@@ -52,10 +52,10 @@ static ig_x in_batch(struct ig_recurrence *r, ig_value v, ig_x unit) {
     return ig_lower_value(r->lower, v, index);
 }
 
-/* ---- Choosing ------------------------------------------------------------------------------------------------------- */
+/* ---- Choosing the tile ------------------------------------------------------------------------------------------- */
 
-/* Accumulators for the rows times a panel's row, that row itself and a broadcast element. More tiles than one are an
- * even number, as processors mostly are. */
+/* Registers hold the accumulators (rows times one panel row), that panel row and a broadcast element. The number of
+ * tiles is one or even, since processors mostly have an even number of cores. */
 static void choose_rows(struct ig_recurrence *r) {
     struct ig_dims *dims = r->k->dims;
     int vectors = r->gates * r->units / ig_micro_lanes(r->target, r->dtype);
@@ -129,9 +129,9 @@ static void init(struct ig_recurrence *r) {
     make_buffers(r);
 }
 
-/* ---- A step --------------------------------------------------------------------------------------------------------- */
+/* ---- A step ------------------------------------------------------------------------------------------------------ */
 
-/* One round through the panels: `gates` of them from `first_gate` on, of the rows at `a` + a_at. */
+/* One round over the panels: computes `gates` gates from `first_gate` on, from the rows at `a` + a_at. */
 struct round {
     int number, first_gate, gates;
     int a;
@@ -154,7 +154,8 @@ static void call_micro(struct ig_recurrence *r, struct ig_stmt *body, const stru
     ig_s_call(k, body, "gemm", args, 8);
 }
 
-/* Loops over the rows of the tile; with lengths, over those whose sequence has not (or has) ended before this step. */
+/* Loops over the rows of the tile; with lengths, only over those whose sequence still runs in this step, or (`ended`)
+ * has ended. */
 static struct ig_stmt *row_loop(struct ig_recurrence *r, struct ig_stmt *body, bool ended) {
     struct ig_loops *k = r->k;
     body = loop(r, body, IG_FOR_SERIAL, r->rows, &r->row);
@@ -173,8 +174,9 @@ static void emit_units(struct ig_recurrence *r, struct ig_stmt *body, const stru
     ig_recurrence_gates(r, body, round->number);
 }
 
-/* Every other step goes through the panels backwards: weights that do not fit the second cache are half there still.
- * Full panels and a last one that is not are apart where their sizes are known, so that both have fixed lengths. */
+/* Every other step walks the panels backwards: if the weights exceed the second cache, half of them are still there. If
+ * sizes are known, full panels and a shorter last one are emitted separately, so that both have loops of constant
+ * length. */
 static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const struct round *round) {
     struct ig_loops *k = r->k;
     int64_t hidden = known(r, r->hidden, 0), rest = hidden % r->units;
@@ -193,7 +195,7 @@ static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const str
     emit_units(r, body, round, count);
 }
 
-/* Rows whose sequence has ended. */
+/* Rows whose sequence has ended keep their state and output zeros. */
 static void emit_ended(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
     if (r->lengths == IG_NO_VALUE) return;
@@ -226,9 +228,9 @@ static void emit_step(struct ig_recurrence *r, struct ig_stmt *body) {
     emit_ended(r, body);
 }
 
-/* ---- Before and after ----------------------------------------------------------------------------------------------- */
+/* ---- Packing, first and last states ------------------------------------------------------------------------------ */
 
-/* Weight of gate g of the panel's lane: row g*hidden + unit of r, whatever its layout. */
+/* The recurrent weight in row g*hidden + unit and column `depth`, whatever the layout of the operand. */
 static ig_x plain_weight(struct ig_recurrence *r, ig_x g, ig_x unit, ig_x depth) {
     struct ig_loops *k = r->k;
     ig_value v = r->node.in[1];
@@ -243,7 +245,7 @@ static ig_x plain_weight(struct ig_recurrence *r, ig_x g, ig_x unit, ig_x depth)
     return ig_lower_value(r->lower, v, index);
 }
 
-/* Lanes beyond the last unit stay as they are: nobody reads what becomes of them. */
+/* Lanes beyond the last unit are not initialised: nothing reads their results. */
 static void emit_packing(struct ig_recurrence *r, struct ig_stmt *body, ig_x tile, ig_x own) {
     struct ig_loops *k = r->k;
     ig_x panel, g, lane, depth;
@@ -268,7 +270,7 @@ static void emit_start(struct ig_recurrence *r, struct ig_stmt *body) {
     ig_s_store(r->k, body, r->cells, ig_recurrence_position(r), in_batch(r, r->node.in[3], r->unit));
 }
 
-/* The last states. */
+/* Stores the last states. */
 static void emit_end(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
     if (r->out_h < 0 && r->out_c < 0) return;
@@ -283,7 +285,7 @@ static void emit_end(struct ig_recurrence *r, struct ig_stmt *body) {
     ig_s_store(k, body, r->out_c, to, ig_x_cast(k, ig_x_load(k, r->cells, at), r->storage, false));
 }
 
-/* ---- The kernel ----------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static void make_micro(struct ig_recurrence *r) {
     int lanes = ig_micro_lanes(r->target, r->dtype), width = r->gates * r->units;
@@ -300,7 +302,7 @@ static void make_micro(struct ig_recurrence *r) {
     IG_PUSH(r->k->job, &r->kernel->micros, micro);
 }
 
-/* Tile `own` of the recurrence, which is tile `tile` of the kernel. */
+/* Emits tile `own` of the recurrence, which is tile `tile` of the kernel. */
 static void emit(struct ig_recurrence *r, struct ig_stmt *body, ig_x tile, ig_x own) {
     struct ig_loops *k = r->k;
     r->first_row = ig_x_add(k, ig_x_mul(k, own, dim(r, r->per_tile)), ig_x_min(k, own, dim(r, r->more)));
@@ -321,7 +323,7 @@ static ig_dim work(struct ig_recurrence *r) {
     return ig_dim_ceil_div(dims, ig_dim_mul(dims, units, each), constant(r, ig_micro_lanes(r->target, r->dtype)));
 }
 
-/* The recurrences of the region, of one kind and size (see fuse). */
+/* The recurrences of the region; the fuse pass ensures that they have one kind and size. */
 static uint32_t find_recurrences(struct ig_recurrence *first, const struct ig_region *region,
                                  struct ig_recurrence **out_all) {
     struct ig_graph *graph = first->graph;
@@ -340,7 +342,7 @@ static uint32_t find_recurrences(struct ig_recurrence *first, const struct ig_re
     return count;
 }
 
-/* Their tiles one after the other: each is guarded by its range. */
+/* The recurrences' tiles follow one another; each body is guarded by its range of tiles. */
 static void emit_all(struct ig_recurrence *all, uint32_t count) {
     struct ig_loops *k = all->k;
     struct ig_kernel *kernel = all->kernel;

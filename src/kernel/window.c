@@ -31,7 +31,7 @@ static bool is_maximum(const struct ig_window *w) {
     return w->node.op == IG_OP_pool_max || ig_window_is_argmax(w);
 }
 
-/* The index in a tensor laid out as the input and the output are. */
+/* The index at a spatial position of the current image and channel; input and output have the same layout. */
 static void index_at(const struct ig_window *w, const ig_x *spatial, ig_x *out_index) {
     out_index[0] = w->image;
     bool several = w->lanes != IG_NO_X;
@@ -40,9 +40,9 @@ static void index_at(const struct ig_window *w, const ig_x *spatial, ig_x *out_i
     memcpy(out_index + (w->last ? 1 : 2), spatial, (size_t)w->spatial * sizeof *out_index);
 }
 
-/* ---- Running results ------------------------------------------------------------------------------------------------ */
+/* ---- Running results --------------------------------------------------------------------------------------------- */
 
-/* What no element is less than, or nothing in a sum. */
+/* The neutral element: the lowest value for a maximum, 0 for a sum. */
 static ig_x neutral(struct ig_window *w) {
     if (ig_dtype_is_float(w->dtype)) return ig_x_float(w->k, w->dtype, is_maximum(w) ? -INFINITY : 0);
     int bits = 8 * (int)ingot_dtype_size(w->dtype);
@@ -58,7 +58,7 @@ static ig_x place_so_far(struct ig_window *w) {
     return w->lanes != IG_NO_X ? ig_x_load(w->k, w->place, w->lane) : ig_x_acc(w->k, w->place_acc, INGOT_I64);
 }
 
-/* The loop over the channels at hand, if there are several. */
+/* Loops over the channels that are done together, if there are several. */
 static struct ig_stmt *lane_loop(struct ig_window *w, struct ig_stmt *body) {
     ig_x lane;
     if (w->lanes == IG_NO_X) return body;
@@ -79,7 +79,7 @@ void ig_window_begin(struct ig_window *w, struct ig_stmt *body) {
     if (ig_window_is_argmax(w)) w->place_acc = ig_s_acc(w->k, body, INGOT_I64, nowhere);
 }
 
-/* Position in the plane of one channel, as asked for. */
+/* The position within one channel's plane, in the order that the node asks for. */
 static ig_x place_of(struct ig_window *w, const ig_x *in_at) {
     bool column_major = attr(w, IG_ATTR_column_major)->i != 0;
     ig_x flat = num(w, 0);
@@ -90,7 +90,8 @@ static ig_x place_of(struct ig_window *w, const ig_x *in_at) {
     return flat;
 }
 
-/* Takes the input's element at in_at in, where it is inside. The first of equal ones stays; NaN is greater than any number. */
+/* Accumulates the input's element at in_at if it is inside. argmax keeps the first of equal elements; NaN is greater
+ * than any number. */
 static void take(struct ig_window *w, struct ig_stmt *body, const ig_x *in_at, ig_x inside) {
     struct ig_loops *k = w->k;
     ig_x index[INGOT_MAX_RANK];
@@ -119,7 +120,8 @@ static void take(struct ig_window *w, struct ig_stmt *body, const ig_x *in_at, i
     ig_s_update(k, body, w->best_acc, op, x);
 }
 
-/* A loop along an axis, over the positions inside or over all; in_at: where that is in the input. */
+/* Loops over the taps along axis i: those inside, or, unrolled, all, with *inout_inside restricted to those inside.
+ * *out_in_at: the tap's position in the input. */
 static struct ig_stmt *tap_loop(struct ig_window *w, struct ig_stmt *body, int i, ig_x *out_in_at, ig_x *inout_inside) {
     struct ig_loops *k = w->k;
     const struct ig_axis *a = &w->axis[i];
@@ -138,7 +140,8 @@ static struct ig_stmt *tap_loop(struct ig_window *w, struct ig_stmt *body, int i
     return body;
 }
 
-/* What lies outside may be loaded from the border and not counted, so that no load waits for another. */
+/* Can taps outside load a clamped position and be deselected, rather than branch around the load? Then no load waits
+ * for another. */
 static bool can_clamp(const struct ig_window *w) {
     int64_t lo, hi;
     for (int i = 0; i < w->spatial; i++) {
@@ -169,14 +172,14 @@ void ig_window_visit(struct ig_window *w, struct ig_stmt *body) {
     take(w, lane_loop(w, body), in_at, inside);
 }
 
-/* How many positions an average divides by. */
+/* The number of positions that an average divides by. */
 static ig_x divisor(struct ig_window *w) {
     struct ig_loops *k = w->k;
     bool padded = attr(w, IG_ATTR_count_pad)->i != 0;
     ig_x count = num(w, 1);
     for (int i = 0; i < w->spatial; i++) {
         struct ig_axis a = w->axis[i];
-        if (padded) { /* the padded input begins at 0 */
+        if (padded) { /* count in the padded input, which begins at 0 */
             ig_dim all = ig_dim_add(k->dims, ig_dim_add(k->dims, a.in, a.before), attr(w, IG_ATTR_after)->dims[i]);
             a.before = ig_dim_const(k->dims, 0);
             a.in = all;
@@ -200,7 +203,7 @@ static ig_x result(struct ig_window *w) {
     return ig_x_add(k, plane, ig_x_max(k, place_so_far(w), num(w, 0)));
 }
 
-/* ---- The rest of the region ------------------------------------------------------------------------------------------ */
+/* ---- Epilogue ---------------------------------------------------------------------------------------------------- */
 
 static ig_x known(void *user, ig_value value, const ig_x *index) {
     struct ig_window *w = user;
@@ -224,7 +227,7 @@ void ig_window_store(struct ig_window *w, struct ig_stmt *body) {
     w->lower.known = NULL;
 }
 
-/* ---- The kernel ----------------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 struct ig_stmt *ig_window_tiles(struct ig_window *w, ig_dim tiles, ig_x *out_tile) {
     w->kernel->tiles = tiles;
