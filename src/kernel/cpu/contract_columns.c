@@ -5,7 +5,7 @@ static int64_t known(const struct ig_contract *c, ig_dim d, int64_t otherwise) {
     return ig_contract_const(c, d, otherwise);
 }
 
-/* Accumulators for mr rows, a row of B and a broadcast element. */
+/* The largest mr for which the accumulators, a row of B and the broadcast elements fit the registers. */
 static int rows_in_registers(const struct ig_target *target, int vectors) {
     int spare = target->vector_registers >= 32 ? 2 : 1;
     int rows = (target->vector_registers - vectors - spare) / vectors;
@@ -33,7 +33,7 @@ bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride) {
     return (p->mr + period - 1) / period > 7;
 }
 
-/* Columns of the last panel; nr where they are not known. */
+/* Columns of the last panel; nr if the number of columns is unknown. */
 static int64_t last_columns(const struct ig_contract *c, const struct ig_columns *p) {
     int64_t columns = known(c, c->columns, 0);
     return columns <= 0 ? p->nr : (columns - 1) % p->nr + 1;

@@ -14,7 +14,7 @@ struct depthwise {
     struct ig_axis y, x;
     int64_t channels, chunk;
     int sums;
-    ig_x image, row, first_channel, width; /* of the tile */
+    ig_x image, row, first_channel, width; /* of the tile; width: its channels */
 };
 
 enum { COLUMNS = 8 };
@@ -43,7 +43,7 @@ static struct ig_axis axis_of(struct depthwise *s, int i) {
                             .dilation = ig_attr(g, &c->node, IG_ATTR_dilations)->ints[i]};
 }
 
-/* `count` outputs of the row from `column` on: sums, then the rest of the region. */
+/* Emits `count` outputs of the row from `column` on: the sums, then the epilogue. */
 static void emit_columns(struct depthwise *s, struct ig_stmt *body, ig_x column, ig_x count, const struct ig_taps *y,
                          const struct ig_taps *x) {
     struct ig_loops *k = s->k;
@@ -99,8 +99,9 @@ static void emit_row(struct depthwise *s, struct ig_stmt *body) {
     emit_columns(s, right, column, one, &y, &x);
 }
 
-/* Whole lines where the image is larger than the second cache, so that memory is read in order. Else the largest even share
- * of the channels of at most 128 that fills vectors, or 64 with a rest: what a tile reads then stays in the first. */
+/* Channels per tile. All of them (whole lines, so that memory is read in order) if they are few, or if they are up to
+ * 256 and the image exceeds the second cache. Else a number of up to 128 that fills vectors and divides the channels,
+ * or 64 with a rest: the input of a tile then stays in the first cache. */
 static int64_t choose_chunk(const struct depthwise *s, int lanes) {
     int64_t channels = s->channels, lines = ig_contract_const(s->c, s->y.in, 1024);
     int64_t line = ig_contract_const(s->c, s->x.in, 1024) * channels * (int64_t)ingot_dtype_size(s->c->dtype);

@@ -21,24 +21,24 @@
 struct tiling {
     double cost;
     bool columns_first;
-    int64_t chunk, group; /* blocks of a chunk, panels of a group */
+    int64_t chunk, group; /* blocks per chunk, panels per group */
 };
 
 struct gemm {
     struct ig_contract *c;
     struct ig_loops *k;
     struct ig_columns p;
-    ig_dim blocks;          /* of A's rows */
-    ig_dim chunks;          /* of blocks: columns first */
-    int64_t chunk_blocks;   /* blocks of a chunk, at most */
-    ig_dim groups;          /* of panels: columns first */
-    int64_t group_panels;   /* panels of a group, at most */
+    ig_dim blocks;          /* blocks of rows of A */
+    ig_dim chunks;          /* columns first: chunks of blocks */
+    int64_t chunk_blocks;   /* blocks per chunk, at most */
+    ig_dim groups;          /* columns first: groups of panels */
+    int64_t group_panels;   /* panels per group, at most */
     ig_dim per_block, more; /* `more` blocks have per_block + 1 rows, the others per_block */
-    ig_dim steps;           /* stretches of the depth */
-    int64_t step;           /* their length */
+    ig_dim steps;           /* steps along the depth */
+    int64_t step;           /* depth of a step */
     bool columns_first;
     bool copy_a, copy_b;
-    int64_t b_element; /* bytes of an element of B in memory */
+    int64_t b_element; /* bytes per element of B in memory */
     ig_dim lda;
     int a_buffer, b_buffer, c_buffer;
     struct ig_contract_view a_view;
@@ -66,7 +66,7 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, ig_x hi, ig_x 
     return ig_s_for(s->k, body, IG_FOR_SERIAL, num(s, 0), hi, num(s, 1), out_var);
 }
 
-/* ---- Choosing ------------------------------------------------------------------------------------------------------- */
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static void choose_shape(struct gemm *s) {
     struct ig_contract *c = s->c;
@@ -103,7 +103,7 @@ static void choose_operands(struct gemm *s) {
     s->b_element = (int64_t)ingot_dtype_size(b->dtype);
 }
 
-/* Rows first where B stays in the second cache and there are blocks enough to share out. */
+/* Rows first if B stays in the second cache and there are enough blocks to share among threads. */
 static void choose_order(struct gemm *s) {
     struct ig_contract *c = s->c;
     int64_t depth = known(s, c->depth, -1), columns = known(s, c->columns, -1), rows = known(s, c->rows, -1);
@@ -112,13 +112,13 @@ static void choose_order(struct gemm *s) {
     s->columns_first = s->copy_b || b_bytes > s->p.second || !many_rows;
 }
 
-/* What a tile of so many rows and columns costs a step of the depth, in products of an element each: what it computes,
- * copies and waits for. Measured: an element copied costs as much as six products, one of B from memory likewise. */
+/* The cost of a tile per element of depth, in multiply-adds: computing, copying A and waiting for B. Measured: copying
+ * an element of A costs as much as six products; so does an element of B from memory. */
 static double tile_cost(const struct gemm *s, double rows, double columns) {
     return rows * columns + (s->copy_a ? 6 * rows : 0) + 6 * columns;
 }
 
-/* The time that all tiles take, for few threads first of all, but for many too. */
+/* The time that all tiles take with two threads, which dominates the cost, and with eight. */
 static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
     int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
     double each = tile_cost(s, (double)(chunk * (known(s, s->per_block, 0) + 1)), (double)(group * s->p.nr));
@@ -126,14 +126,14 @@ static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, 
     return each * (double)(2 * two + 2 * many);
 }
 
-/* Blocks whose rows fit the second cache. */
+/* The number of blocks whose rows fit the second cache. */
 static int64_t fitting_blocks(const struct gemm *s) {
     int64_t depth = known(s, s->c->depth, 1024), row_bytes = (depth < 1 ? 1 : depth) * s->p.element;
     int64_t fit = s->p.second / row_bytes / s->p.mr;
     return fit < 4 ? 4 : fit > 64 ? 64 : fit;
 }
 
-/* The cheapest groups of panels for chunks of so many blocks. */
+/* The cheapest group size for chunks of that many blocks. */
 static struct tiling group_panels(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk) {
     struct tiling best = {.columns_first = true, .chunk = chunk};
     for (int64_t groups = 1; groups <= panels && groups <= 64; groups++) {
@@ -146,7 +146,7 @@ static struct tiling group_panels(const struct gemm *s, int64_t blocks, int64_t 
     return best;
 }
 
-/* Puts a tiling behind those that cost no more, and the most expensive one out where there are too many. */
+/* Inserts a tiling behind those that cost no more; if there are too many, drops the most expensive. */
 static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
     enum { MOST = IG_CONTRACT_MOST_CHOICES / 2 };
     int at = *count;
@@ -158,9 +158,9 @@ static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
     tilings[at] = *t;
 }
 
-/* Chunks of blocks whose rows fit the second cache, groups of panels: divisions of a product whose sizes are known, the
- * cheapest one first, else what is good for most; then the other order of the loops. False where the candidate that is
- * asked for is beyond the last. */
+/* Lists the candidates and takes number c->choice; false if it is beyond the last. The loop order of choose_order comes
+ * first, the other one after it. Columns first, with known sizes: chunks of blocks whose rows fit the second cache,
+ * each with its best group size, cheapest first; with unknown sizes, one division that suits most. */
 static bool choose_tiles(struct gemm *s) {
     struct tiling tilings[IG_CONTRACT_MOST_CHOICES];
     int64_t fit = fitting_blocks(s), blocks = known(s, s->blocks, -1), panels = known(s, s->p.panels, -1);
@@ -184,8 +184,8 @@ static bool choose_tiles(struct gemm *s) {
     return true;
 }
 
-/* A stretch of the depth: rows first none is needed beyond what keeps a block's partial sums cheap; columns first a
- * panel's stretch should stay in the first cache while the blocks pass. */
+/* The step along the depth. Rows first, a long step is best, since it keeps partial sums cheap; columns first, a
+ * panel's step should stay in the first cache while the blocks of the chunk pass over it. */
 static void choose_step(struct gemm *s) {
     int64_t depth = known(s, s->c->depth, -1);
     int64_t limit = s->p.first / (s->p.nr * s->p.element);
@@ -226,13 +226,14 @@ static bool choose(struct gemm *s) {
     return true;
 }
 
-/* ---- Buffers -------------------------------------------------------------------------------------------------------- */
+/* ---- Buffers ----------------------------------------------------------------------------------------------------- */
 
 static bool one_step(const struct gemm *s) {
     return known(s, s->steps, 2) == 1;
 }
 
-/* Results of a whole chunk wait for the end of the depth only where it is walked in several steps, columns first. */
+/* The results of a whole chunk must be kept until the end of the depth only if columns come first and the depth takes
+ * several steps. */
 static bool chunk_of_results(const struct gemm *s) {
     return s->columns_first && !one_step(s) && s->chunk_blocks > 1;
 }
@@ -250,17 +251,18 @@ static void make_buffers(struct gemm *s) {
     }
 }
 
-/* ---- The micro-kernel ----------------------------------------------------------------------------------------------- */
+/* ---- The micro-kernel -------------------------------------------------------------------------------------------- */
 
-/* While the blocks of a chunk pass by a step of a panel, each fetches its share of the step after it. */
+/* While the blocks of a chunk pass over one step of a panel, each prefetches its share of the panel's next step.
+ * Returns this share in bytes per element of depth. */
 static int64_t fetch_rate(const struct gemm *s) {
     if (!s->columns_first || s->copy_b || s->chunk_blocks == 1) return 0;
     int64_t rate = (s->p.nr * s->b_element + s->chunk_blocks - 1) / s->chunk_blocks;
     return (rate + 3) / 4 * 4;
 }
 
-/* The numbers of rows that blocks may have. Rows that are a symbolic multiple of mr have blocks of one known size, of a number
- * that is not known. */
+/* The set of row counts that blocks may have. If the number of rows is a symbolic multiple of mr, blocks have one known
+ * size, though their number is unknown. */
 static uint32_t row_set(const struct gemm *s) {
     int64_t per_block = known(s, s->per_block, -1), more = known(s, s->more, -1);
     uint32_t set = 0;
@@ -278,7 +280,7 @@ static void make_micro(struct gemm *s) {
     if (!s->copy_b) micro.half = ig_contract_half(ig_contract_in(s->c, 1)->dtype);
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
-    /* Panels that come from far away are asked for two kilobytes ahead of their use, or by the blocks before. */
+    /* Panels from memory are prefetched by the preceding blocks, or else two kilobytes ahead of their use. */
     micro.rate = fetch_rate(s);
     if (s->columns_first && !s->copy_b && micro.rate == 0) micro.prefetch = 2048 / s->b_element;
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
@@ -294,7 +296,8 @@ static ig_x block_rows(struct gemm *s, ig_x block) {
     return ig_x_add(s->k, dim(s, s->per_block), longer);
 }
 
-/* `group` counts panels from here: convolutions in groups have their panels one group after the other. */
+/* The position of B's row depth_at in the current panel. `group` here is that of a grouped convolution: the panels of
+ * one group follow those of the other. */
 static ig_x b_position(struct gemm *s, ig_x depth_at) {
     if (s->copy_b) return ig_x_mul(s->k, depth_at, num(s, s->p.nr));
     ig_x group = ig_x_mod(s->k, s->batch, num(s, s->c->groups));
@@ -311,8 +314,8 @@ static struct ig_call_arg fetch_from(struct gemm *s, ig_x depth_at, ig_x nth_blo
     return (struct ig_call_arg){s->c->lower.buffer_of[s->c->node.in[1]], at};
 }
 
-/* The nth block of the chunk that begins with first_block times the panel, over step `step` of the depth. The copied rows
- * begin with row `copied_from`; the sums go to `sums_at`. */
+/* Multiplies the nth block of the chunk that begins with first_block by the current panel, over step `step` of the
+ * depth. Copied rows begin with row `copied_from`; the sums go to `sums_at`. */
 static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, ig_x nth, ig_x step, ig_x copied_from,
                        ig_x sums_at) {
     struct ig_loops *k = s->k;
@@ -337,7 +340,7 @@ static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, i
     ig_s_call(k, body, "gemm", args, fetch_rate(s) ? 9 : 8);
 }
 
-/* ---- Loops ---------------------------------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
 static void emit_rows_first(struct gemm *s, struct ig_stmt *body, ig_x block) {
     ig_x step, zero = num(s, 0), start = block_start(s, block), rows = block_rows(s, block);

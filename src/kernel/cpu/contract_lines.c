@@ -29,13 +29,13 @@ struct lines {
     int64_t in_width, out_width, channels;
     ig_dim in_height, out_height, before[2];
     bool copied;
-    int64_t line;                    /* elements of a line that the micro-kernel walks: of the input or of the copy */
-    int64_t together;                /* lines in one block */
-    int64_t blocks, per_block, more; /* of a line: `more` blocks have per_block + 1 outputs */
+    int64_t line;                    /* elements per line that the micro-kernel walks: of the input or of the copy */
+    int64_t together;                /* lines per block */
+    int64_t blocks, per_block, more; /* blocks per line, of which `more` have per_block + 1 outputs */
     int64_t tile_lines, tile_panels;
     ig_dim line_groups, panel_groups;
     int image_lines, sums;         /* buffers */
-    ig_x batch, first_line, panel; /* of the tile at hand */
+    ig_x batch, first_line, panel; /* of the current tile */
 };
 
 static ig_x num(struct lines *s, int64_t i) {
@@ -58,7 +58,7 @@ static struct ig_stmt *loop(struct lines *s, struct ig_stmt *body, enum ig_for_k
     return ig_s_for(s->k, body, kind, num(s, 0), hi, num(s, 1), out_var);
 }
 
-/* ---- Does it apply? ----------------------------------------------------------------------------------------------- */
+/* ---- Does it apply? ---------------------------------------------------------------------------------------------- */
 
 static bool reads_plainly(const struct ig_contract *c) {
     const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
@@ -67,7 +67,7 @@ static bool reads_plainly(const struct ig_contract *c) {
            ig_contract_can_convert(c, w->dtype);
 }
 
-/* Reads the problem; false where its lines are not fixed in length or its windows are no runs. */
+/* Reads the problem; false if lines have no fixed length or kernel rows are not contiguous runs. */
 static bool read_problem(struct lines *s) {
     const struct ig_contract *c = s->c;
     const struct ig_type *x = ig_contract_in(c, 0), *y = ig_contract_out(c);
@@ -94,25 +94,25 @@ static bool read_problem(struct lines *s) {
     return sized && borders && !pointwise && (dilations->ints[1] == 1 || s->width_taps == 1);
 }
 
-/* Blocks of a line; false where they would leave too many registers idle. */
+/* Divides lines into blocks; false if these would leave too many registers idle. */
 static bool divide_lines(struct lines *s) {
     s->together = s->out_width <= s->p.mr / 2 ? s->p.mr / s->out_width : 1;
     s->blocks = (s->out_width + s->p.mr - 1) / s->p.mr;
     s->per_block = s->out_width / s->blocks;
     s->more = s->out_width % s->blocks;
     double busy = (double)(s->together * s->out_width) / (double)(s->blocks * s->p.mr);
-    /* Copying every window costs 4 to 6 columns' worth of products. */
+    /* Copying every window costs as much as the products of 4 to 6 columns. */
     double copying = 1 + 6.0 / (double)known(s, s->c->columns, 64);
     return busy * copying >= 0.95 || busy >= 0.8;
 }
 
-/* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 static int64_t input_lines(const struct lines *s, int64_t lines) {
     return (lines - 1) * s->stride[0] + (s->height_taps - 1) * s->dilation + 1;
 }
 
-/* As in contract_gemm.c: what it takes, two threads and eight considered, in products of an element each. */
+/* As in contract_gemm.c: the time with two threads and with eight, in multiply-adds. */
 static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) {
     int64_t height = known(s, s->out_height, 64), all = known(s, s->p.panels, 1);
     int64_t tiles = (height + lines - 1) / lines * ((all + panels - 1) / panels);
@@ -123,7 +123,7 @@ static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) 
     return (products + copies + weights) * (double)(2 * two + 2 * many);
 }
 
-/* The cheapest number of panels under so many lines. */
+/* The cheapest number of panels for that many lines. */
 static struct tiling choose_panels(const struct lines *s, int64_t lines) {
     struct tiling best = {.lines = lines};
     for (int64_t panels = 1; panels <= known(s, s->p.panels, 1); panels++) {
@@ -135,7 +135,7 @@ static struct tiling choose_panels(const struct lines *s, int64_t lines) {
     return best;
 }
 
-/* Puts a tiling behind those that cost no more, and the most expensive one out where there are too many. */
+/* Inserts a tiling behind those that cost no more; if there are too many, drops the most expensive. */
 static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
     int at = *count;
     while (at > 0 && tilings[at - 1].cost > t->cost)
@@ -146,7 +146,7 @@ static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
     tilings[at] = *t;
 }
 
-/* False where the candidate that is asked for is beyond the last. */
+/* Lists the candidates and takes number c->choice; false if it is beyond the last. */
 static bool choose_tiles(struct lines *s) {
     struct tiling tilings[MOST_TILINGS + 1];
     int64_t height = known(s, s->out_height, 64);
@@ -190,7 +190,7 @@ static void make_micro(struct lines *s) {
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
 }
 
-/* ---- Loops ---------------------------------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
 static void zeros(struct lines *s, struct ig_stmt *body, ig_x at, int64_t count) {
     ig_x i, zero = ig_dtype_is_float(s->c->dtype) ? ig_x_float(s->k, s->c->dtype, 0) : ig_x_int(s->k, s->c->dtype, 0);
@@ -199,7 +199,7 @@ static void zeros(struct lines *s, struct ig_stmt *body, ig_x at, int64_t count)
     ig_s_store(s->k, body, s->image_lines, ig_x_add(s->k, at, i), zero);
 }
 
-/* The input lines under `count` output lines from first_line on, with zeros around the image. */
+/* Copies the input lines under `count` output lines from first_line on, with zeros around the image. */
 static void copy_lines(struct lines *s, struct ig_stmt *body, ig_x image, ig_x count) {
     struct ig_loops *k = s->k;
     ig_x i, j;
@@ -225,7 +225,8 @@ static void copy_lines(struct lines *s, struct ig_stmt *body, ig_x image, ig_x c
     zeros(s, body, ig_x_add(k, to, num(s, middle)), s->line - left - middle);
 }
 
-/* `lines` lines from the tile's line `at` on, or `width` outputs of one from `column` on. */
+/* Emits one block: `lines` whole lines from the tile's line `at` on, or `width` outputs of one line from `column`
+ * on. */
 static void emit_block(struct lines *s, struct ig_stmt *body, ig_x at, ig_x lines, ig_x column, ig_x width) {
     struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;

@@ -29,9 +29,9 @@ int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name
     return buffer;
 }
 
-/* ---- Where they lie ------------------------------------------------------------------------------------------------- */
+/* ---- Reading in place -------------------------------------------------------------------------------------------- */
 
-/* Loop variables that stand for any position in 0 … n-1, to see how an element's address depends on them. */
+/* A loop variable that stands for any position in 0 … n-1, to analyse how an element's address depends on it. */
 static ig_x probe(struct ig_contract *c, ig_dim n) {
     struct ig_stmt *nowhere = IG_NEW(c->graph->job, struct ig_stmt);
     ig_x var;
@@ -39,7 +39,7 @@ static ig_x probe(struct ig_contract *c, ig_dim n) {
     return var;
 }
 
-/* The buffer and position that a plain load reads; -1 where the value is something else. */
+/* The buffer and position of a plain load; -1 for any other value. */
 static int loaded_from(const struct ig_contract *c, ig_x value, ig_x *out_position) {
     const struct ig_x_node *n = ig_x_look(c->k, value);
     if (n->kind != IG_X_LOAD) return -1;
@@ -48,7 +48,7 @@ static int loaded_from(const struct ig_contract *c, ig_x value, ig_x *out_positi
     return (int)n->i;
 }
 
-/* True where position steps by a fixed number of elements along `axis`. */
+/* Does `position` have a fixed stride along `axis`? */
 static bool steps(struct ig_contract *c, ig_x position, ig_x axis, ig_dim *out_stride) {
     struct ig_affine sum;
     ig_affine_of(c->k, position, &sum);
@@ -60,7 +60,7 @@ static bool is_one(const struct ig_contract *c, ig_dim d) {
     return ig_contract_const(c, d, 0) == 1;
 }
 
-/* The depth as one axis: possible where all of it but the last axis has size 1. */
+/* The depth as one axis: possible if all axes but the last have size 1. */
 static bool probe_depth(struct ig_contract *c, ig_x *out_depth) {
     for (int i = 0; i + 1 < c->depth_rank; i++) {
         if (!is_one(c, c->depth_dim[i])) return false;
@@ -70,7 +70,7 @@ static bool probe_depth(struct ig_contract *c, ig_x *out_depth) {
     return true;
 }
 
-/* A loop over one position is none: its variable is the constant 0, and the step along it nowhere to be seen. */
+/* Along an axis of size 1 the variable is the constant 0, so no stride can be derived: any is right, and 1 suits. */
 static ig_dim stride_along(struct ig_contract *c, ig_dim size, ig_dim stride) {
     return is_one(c, size) ? ig_dim_const(c->graph->dims, 1) : stride;
 }
@@ -108,7 +108,7 @@ struct ig_contract_view ig_contract_view_b(struct ig_contract *c, ig_x b) {
     return view;
 }
 
-/* ---- Copying rows of A ---------------------------------------------------------------------------------------------- */
+/* ---- Copying rows of A ------------------------------------------------------------------------------------------- */
 
 static struct ig_stmt *loop(struct ig_contract *c, struct ig_stmt *body, enum ig_for_kind kind, ig_x hi,
                             ig_x *out_var) {
@@ -128,7 +128,7 @@ static void copy_row_by_axes(struct ig_contract *c, struct ig_stmt *body, ig_x b
     ig_s_store(c->k, body, buffer, ig_x_add(c->k, to, at), ig_contract_a(c, b, m, depth));
 }
 
-/* True where the last kernel axis and the channels are one run in memory: channels-last, no groups, no dilation. */
+/* Are the last kernel axis and the channels one run in memory? Needs channels last, no groups and no dilation. */
 static bool has_runs(const struct ig_contract *c) {
     if (!c->spatial || c->groups != 1 || !c->lower.is_input[c->node.in[0]]) return false;
     if (!ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
@@ -143,7 +143,8 @@ static ig_x within(struct ig_contract *c, ig_x at, ig_x last) {
     return ig_x_and(c->k, low, ig_x_less(c->k, at, ig_x_add(c->k, last, ig_contract_int(c, 1))));
 }
 
-/* One row of a window that lies inside the image: kernel row by kernel row. `inside` tells where that is so. */
+/* Copies a row kernel row by kernel row if its window lies inside the image, tested at run time by `inside`; else by
+ * axes. */
 static void copy_row_by_runs(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x m, int buffer, ig_x to) {
     struct ig_loops *k = c->k;
     const struct ig_type *x = ig_contract_in(c, 0);
@@ -191,9 +192,9 @@ void ig_contract_copy_a(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_
     }
 }
 
-/* ---- Copying panels of B --------------------------------------------------------------------------------------------- */
+/* ---- Copying panels of B ----------------------------------------------------------------------------------------- */
 
-/* True where every panel is full, or B has the zeros of its last one already. */
+/* Are all panels full, or the last one already zero-padded in B? */
 static bool panels_full(const struct ig_contract *c, int nr) {
     if (c->packed) return true;
     return ig_dim_divides(c->graph->dims, ig_dim_const(c->graph->dims, nr), c->columns);
@@ -221,7 +222,7 @@ static void copy_elements(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
     ig_s_store(k, body, buffer, ig_x_add(k, ig_x_mul(k, p, ig_contract_int(c, nr)), j), value);
 }
 
-/* Unit stride along the columns: whole rows, as far as there are columns. */
+/* B has unit stride along the columns: copies whole rows as far as there are columns, then zeros. */
 static void copy_rows(struct ig_contract *c, struct ig_stmt *body, const struct ig_contract_view *view, ig_x panel,
                       int nr, int buffer, ig_x columns) {
     struct ig_loops *k = c->k;
@@ -238,7 +239,7 @@ static void copy_rows(struct ig_contract *c, struct ig_stmt *body, const struct 
     ig_s_store(k, fill, buffer, ig_x_add(k, to, j), none);
 }
 
-/* Unit stride along the depth: transposed through registers by a micro-kernel. */
+/* B has unit stride along the depth: a micro-kernel transposes the panel in registers. */
 static void copy_transposed(struct ig_contract *c, struct ig_stmt *body, const struct ig_contract_view *view,
                             ig_x panel, int nr, int buffer, ig_x columns) {
     struct ig_loops *k = c->k;

@@ -22,7 +22,7 @@ static ig_x dim(struct ig_mapping *m, ig_dim d) {
     return ig_x_dim(m->k, d);
 }
 
-/* ---- How ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Choosing tiles ---------------------------------------------------------------------------------------------- */
 
 /* Cuts the nest so that the dims inside the cut have about TILE_ELEMENTS; the dims before it count tiles. */
 static void choose_tiles(struct ig_part *p) {
@@ -63,10 +63,9 @@ static void choose_blocks(struct ig_part *p) {
     }
 }
 
-/* ---- Loops -------------------------------------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
-/* From a tile's number to the positions along the dims before `count`, the innermost of them changing fastest. `skip`
- * is left out. */
+/* Splits a tile's number into the positions along the dims before `count`, the last innermost; `skip` is left out. */
 static void split_tile(struct ig_mapping *m, struct ig_part *p, ig_x tile, int count, int skip, ig_x *vars) {
     int first = skip == 0 ? 1 : 0;
     for (int i = count - 1; i > first; i--) {
@@ -74,10 +73,10 @@ static void split_tile(struct ig_mapping *m, struct ig_part *p, ig_x tile, int c
         vars[i] = ig_x_mod(m->k, tile, dim(m, p->nest.extent[i]));
         tile = ig_x_div(m->k, tile, dim(m, p->nest.extent[i]));
     }
-    if (first < count) vars[first] = tile; /* what is left */
+    if (first < count) vars[first] = tile; /* the rest */
 }
 
-/* The range of a chunk. */
+/* Loops over chunk `number` of dim d. */
 static struct ig_stmt *chunk_loop(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, enum ig_for_kind kind,
                                   ig_x number, int d, ig_x *out_var) {
     ig_x lo = ig_x_mul(m->k, number, num(m, p->chunk));
@@ -85,7 +84,7 @@ static struct ig_stmt *chunk_loop(struct ig_mapping *m, struct ig_part *p, struc
     return ig_s_for(m->k, body, kind, lo, hi, num(m, 1), out_var);
 }
 
-/* The vector loop over dim d, with a short dim after it unrolled. */
+/* The stores inside the vector loop, repeated along a short last dim that is `unrolled`. */
 static void emit_innermost(struct ig_mapping *m, struct ig_part *p, struct ig_stmt *body, int unrolled, ig_x *vars) {
     if (unrolled == 0) {
         ig_part_store(m, p, body, vars);
@@ -149,7 +148,7 @@ static void emit_part(void *user, uint32_t part, struct ig_stmt *body, ig_x tile
     }
 }
 
-/* ---- The kernel ---------------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static const char *tactic_of(struct ig_mapping *m) {
     struct ig_part *p = m->parts.count > 0 ? m->parts.at[0] : NULL;

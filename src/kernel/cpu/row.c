@@ -16,7 +16,7 @@ static void add_cache(struct ig_row *r, ig_value v) {
     r->scratch = ig_dim_add(dims, r->scratch, ig_dim_mul(dims, ig_dim_ceil_div(dims, bytes, line), line));
 }
 
-/* Everything expensive that several passes need. */
+/* Caches expensive values that several passes need. */
 static void choose_caches(struct ig_row *r) {
     const uint32_t *passes = ig_row_passes_of(r);
     for (uint32_t i = 0; i < r->region->nodes.count; i++) {

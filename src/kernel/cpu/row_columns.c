@@ -4,7 +4,7 @@
  */
 #include "kernel/cpu/row.h"
 
-enum { PARTIAL = 256 }; /* elements of a partial sum */
+enum { PARTIAL = 256 }; /* elements per partial sum */
 
 static ig_x num(struct ig_row *r, int64_t i) {
     return ig_x_index(r->k, i);
@@ -14,7 +14,7 @@ static ig_x dim(struct ig_row *r, ig_dim d) {
     return ig_x_dim(r->k, d);
 }
 
-/* The block at hand. */
+/* The block being emitted. */
 struct block {
     struct ig_row *r;
     ig_x first, width; /* rows first … first + width - 1 along the last kept dim */
@@ -27,7 +27,7 @@ static struct ig_stmt *lanes(struct block *b, struct ig_stmt *body, ig_x *out_la
     return s;
 }
 
-/* An expression of the nest for the lane at hand. */
+/* Binds an expression of the nest to a lane. */
 static ig_x bind(struct block *b, int which, ig_x lane) {
     ig_x x = ig_nest_bind(&b->r->nest, which, b->vars);
     return ig_x_substitute(b->r->k, x, &b->r->lane, &lane, 1);
@@ -66,7 +66,7 @@ static bool in_pass(const struct ig_row *r, int pass, bool sums_only) {
     return false;
 }
 
-/* The innermost of the reduced loops, in pieces whose sums are added up. */
+/* The innermost reduced loop in pieces, each with partial sums that are added to the total. */
 static void emit_pieces(struct block *b, struct ig_stmt *body, int pass) {
     struct ig_row *r = b->r;
     int last = r->nest.rank - 1;

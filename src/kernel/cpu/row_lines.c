@@ -3,7 +3,7 @@
  */
 #include "kernel/cpu/row.h"
 
-enum { PARTIAL = 4096 }; /* elements of a partial sum */
+enum { PARTIAL = 4096 }; /* elements per partial sum */
 
 static ig_x num(struct ig_row *r, int64_t i) {
     return ig_x_index(r->k, i);
@@ -13,7 +13,7 @@ static ig_x dim(struct ig_row *r, ig_dim d) {
     return ig_x_dim(r->k, d);
 }
 
-/* ---- The body of a pass ---------------------------------------------------------------------------------------------------- */
+/* ---- The body of a pass ------------------------------------------------------------------------------------------ */
 
 static void emit_element(struct ig_row *r, struct ig_stmt *body, int pass, bool partial, const ig_x *vars) {
     for (uint32_t i = 0; i < r->stores.count; i++) {
@@ -90,7 +90,7 @@ static void emit_pass(struct ig_row *r, struct ig_stmt *body, int pass, ig_x *va
     }
 }
 
-/* ---- Rows and tiles --------------------------------------------------------------------------------------------------------- */
+/* ---- Rows and tiles ---------------------------------------------------------------------------------------------- */
 
 static int64_t rows_per_tile(struct ig_row *r) {
     int64_t elements = 1;

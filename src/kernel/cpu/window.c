@@ -23,7 +23,8 @@ static struct ig_stmt *loop(struct ig_window *w, struct ig_stmt *body, enum ig_f
     return ig_s_for(w->k, body, kind, num(w, 0), hi, num(w, 1), out_var);
 }
 
-/* A tile: image, chunk of channels, all but the last spatial index (of one axis: that too). */
+/* A tile is one image, a chunk of channels, and one position along all spatial axes but the last; if there is only one
+ * axis, along that axis too. */
 static void emit_channels_last(struct ig_window *w) {
     struct ig_loops *k = w->k;
     struct ig_dims *dims = k->dims;
@@ -53,7 +54,7 @@ static void emit_channels_last(struct ig_window *w) {
     ig_window_store(w, body);
 }
 
-/* A tile: image, channel. */
+/* A tile is one channel of one image. */
 static void emit_channels_first(struct ig_window *w) {
     struct ig_loops *k = w->k;
     const struct ig_type *out = ig_type_of(w->graph, w->node.out);

@@ -30,7 +30,7 @@ static struct ig_stmt *loop(struct ig_cuda_attention *s, struct ig_stmt *body, e
     return ig_s_for(s->k, body, kind, num(s, 0), num(s, hi), num(s, 1), out_var);
 }
 
-/* ---- Operands ------------------------------------------------------------------------------------------------------- */
+/* ---- Operands ---------------------------------------------------------------------------------------------------- */
 
 static bool is_aligned(struct ig_cuda_attention *s, const struct ig_attention_source *from) {
     struct ig_affine sum;
@@ -42,7 +42,7 @@ static bool is_aligned(struct ig_cuda_attention *s, const struct ig_attention_so
     return aligned;
 }
 
-/* `value` is an element as a function of its line and its place in it. */
+/* Locates an operand; `value` is its element as a function of the line and the place within the line. */
 static bool find_source(struct ig_cuda_attention *s, ig_x value, ig_x line, ig_x place,
                         struct ig_attention_source *out) {
     struct ig_loops *k = s->k;
@@ -85,7 +85,7 @@ static void make_buffers(struct ig_cuda_attention *s) {
     s->a->kernel->cluster = s->t->split > 1 ? s->t->split : 0;
 }
 
-/* ---- Calls ---------------------------------------------------------------------------------------------------------- */
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 static struct ig_call_arg address(const struct ig_attention_source *from) {
     return (struct ig_call_arg){from->buffer, from->base};
@@ -99,7 +99,7 @@ static struct ig_call_arg array(struct ig_cuda_attention *s, int buffer) {
     return (struct ig_call_arg){buffer, num(s, 0)};
 }
 
-/* The keys of this block: from *out_first, `keys` of them. */
+/* This block's share of the keys: returns their number; *out_first_step: the step that it begins with. */
 static ig_x find_share(struct ig_cuda_attention *s, ig_x *out_first_step) {
     struct ig_loops *k = s->k;
     ig_x step = num(s, s->step), steps = ig_x_div(k, ig_x_add(k, s->seen, num(s, s->step - 1)), step);
@@ -126,7 +126,7 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_x left = ig_x_sub(k, dim(s, a->queries), s->first_query);
     struct ig_call_arg begin[] = {array(s, s->sums), array(s, s->state), address(&q),     number(ldq), number(left),
                                   address(&key),     number(ldk),        address(&value), number(ldv), number(keys)};
-    ig_s_call(k, body, "__syncthreads", NULL, 0); /* the tile before may still be read */
+    ig_s_call(k, body, "__syncthreads", NULL, 0); /* the preceding tile may still be read */
     ig_s_call(k, body, "attend::begin", begin, 10);
     ig_x steps = dim(s, ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step)));
     if (s->diagonal || s->t->split > 1) steps = ig_x_div(k, ig_x_add(k, keys, num(s, s->step - 1)), num(s, s->step));
@@ -143,9 +143,9 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_s_call(k, body, "attend::accumulate", add, 6);
 }
 
-/* ---- Results -------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* Elements that a thread stores at once: 16 bytes of the widest output. */
+/* Elements per store: 16 bytes of the widest output. */
 static int vector_of(struct ig_cuda_attention *s) {
     size_t most = 2;
     for (uint32_t i = 0; i < s->a->region->outputs.count; i++) {
@@ -159,7 +159,8 @@ static int vector_of(struct ig_cuda_attention *s) {
     return vector;
 }
 
-/* What the warps, and blocks, that shared a query found, brought together: the factor of each one's results, and the whole sum. */
+/* Combines what the warps and blocks that share a query found: returns the total weight; out_factors: the factor of
+ * each part's sums. */
 static ig_x bring_together(struct ig_cuda_attention *s, ig_x row, ig_x *out_factors) {
     struct ig_loops *k = s->k;
     int parts = ig_cuda_attend_parts(s->t);
@@ -178,7 +179,7 @@ static ig_x bring_together(struct ig_cuda_attention *s, ig_x row, ig_x *out_fact
         ig_x part = ig_x_map2(k, IG_OP_mul, out_factors[n], ig_x_load(k, s->totals, at));
         total = total == IG_NO_X ? part : ig_x_map2(k, IG_OP_add, total, part);
     }
-    /* Softmax of -infinity alone is NaN. */
+    /* Softmax of scores that are all -infinity is NaN. */
     if (s->a->parts.guarded) return total;
     return ig_x_select(k, nothing, ig_x_float(k, INGOT_F32, NAN), total);
 }
@@ -207,7 +208,7 @@ static void store_results(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_attention_store(s->a, body, s->head, query, column, ig_attention_result(s->a, sum, total));
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------------------ */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static const char *tactic(struct ig_cuda_attention *s) {
     static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};

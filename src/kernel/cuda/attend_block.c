@@ -27,7 +27,8 @@ int ig_cuda_attend_element(const struct ig_cuda_attend *a) {
     return a->math == IG_CUDA_F16 || a->math == IG_CUDA_BF16 ? 2 : 4;
 }
 
-/* Either queries, stages of keys and values, and, on CUDA cores, each warp's weights; or what is left in the end. */
+/* The larger of two uses: during the walk queries, stages of keys and values and, on CUDA cores, each warp's weights;
+ * after it, the results. */
 int ig_cuda_attend_shared(const struct ig_cuda_attend *a) {
     int rows = ig_cuda_attend_rows(a), element = ig_cuda_attend_element(a);
     int stage = a->warps_n * a->keys * (a->depth + a->columns) * element;

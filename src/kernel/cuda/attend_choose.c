@@ -1,9 +1,9 @@
 /* Attention on GPUs: chooses the instructions, and how heads are divided among warps and blocks. See attend.h. */
 #include "kernel/cuda/attend.h"
 
-enum { WHOLE = 80 << 10 /* bytes of shared memory */ };
+enum { WHOLE = 80 << 10 /* bytes of shared memory up to which all keys are loaded at once */ };
 
-/* ---- Does it apply? ------------------------------------------------------------------------------------------------- */
+/* ---- Does it apply? ---------------------------------------------------------------------------------------------- */
 
 static bool choose_math(struct ig_cuda_attention *s) {
     struct ig_graph *g = s->a->graph;
@@ -16,7 +16,7 @@ static bool choose_math(struct ig_cuda_attention *s) {
     return ig_cuda_math_of(dtype, rounded, &s->t->math);
 }
 
-/* Elements of a head: copied 16 bytes at a time, padded to what the instructions take. */
+/* Heads are copied in pieces of 16 bytes and padded to what the instructions take. */
 static bool choose_depth(struct ig_cuda_attention *s) {
     int64_t depth, columns, piece = 16 / s->element, whole = s->t->math == IG_CUDA_FMA ? 32 : 16;
     if (!ig_dim_is_const(s->k->dims, s->a->depth, &depth) || !ig_dim_is_const(s->k->dims, s->a->columns, &columns))
@@ -29,10 +29,10 @@ static bool choose_depth(struct ig_cuda_attention *s) {
     return true;
 }
 
-/* ---- Tiles ---------------------------------------------------------------------------------------------------------- */
+/* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-/* Warps along queries and keys, and the keys of a warp's step, or the most of them; whether warps multiply in groups; blocks
- * that share the keys. */
+/* Warps along queries (m) and keys (n); keys per step of a warp, for warpgroups at most; blocks that share the keys
+ * (split). */
 static const struct shape {
     int m, n, keys;
     bool warpgroups;
@@ -42,7 +42,8 @@ static const struct shape {
               {8, 1, 128, true, 1}, {8, 1, 64, true, 1},  {2, 4, 32, false, 1}, {1, 8, 16, false, 1},
               {4, 2, 32, false, 1}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-/* Which is which: the last small one, by groups, those that split. */
+/* Indices in `shapes`: the largest plain one to choose; warpgroups for narrow and for wide heads; those that split the
+ * keys. */
 enum { LARGEST = 2, GROUP = 3, GROUP_OF_WIDE = 7, SPLIT = 4, SPLITS = 3 };
 
 static int64_t guess(struct ig_cuda_attention *s, ig_dim d, int64_t usual) {
@@ -51,26 +52,26 @@ static int64_t guess(struct ig_cuda_attention *s, ig_dim d, int64_t usual) {
     return hi < usual ? hi : lo > usual ? lo : usual;
 }
 
-/* The instructions for groups read lines of 64 bytes, or panels of 128. */
+/* Warpgroup instructions read lines of 64 bytes, or panels of 128. */
 static bool can_group(const struct ig_cuda_attention *s) {
     const struct ig_cuda_attend *t = s->t;
     bool lines = (t->depth == 32 || t->depth % 64 == 0) && (t->columns == 32 || t->columns % 64 == 0);
     return lines && s->element == 2 && ig_target_has_warpgroups(s->a->target);
 }
 
-/* By clusters. */
+/* Blocks share keys within a cluster. */
 static bool can_split(const struct ig_cuda_attention *s) {
     return s->a->target->sm >= 90;
 }
 
-/* Which shape is best: groups of warps, where their 64 queries are no fewer than half used; beside
- * the results of a wide head their registers hold fewer scores. Else the smallest tiles of queries that are done all at once,
- * for a few queries are soon ready and many read the keys less often. */
+/* The shape expected to be best. Warpgroups, if at least half of their 64 queries are used; beside the results of a
+ * wide head their registers hold fewer scores. Else the smallest tiles of queries that all run at once: small tiles
+ * finish sooner, large ones read the keys less often. */
 static int best_shape(struct ig_cuda_attention *s) {
     int64_t heads = guess(s, s->a->heads, 12), queries = guess(s, s->a->queries, 128);
     int64_t keys = guess(s, s->a->keys, 128), tiles = heads * ((queries + 15) / 16);
     if (can_group(s) && queries >= 32) return s->t->columns <= 64 ? GROUP : GROUP_OF_WIDE;
-    /* Where few blocks would read many keys, several share them. */
+    /* If few blocks would read many keys, several blocks share them. */
     for (int i = SPLIT; i < SPLIT + SPLITS && can_split(s); i++) {
         if (tiles * shapes[i].split <= IG_CUDA_PROCESSORS && keys >= shapes[i].split * 128) return i;
     }
@@ -81,13 +82,13 @@ static int best_shape(struct ig_cuda_attention *s) {
     return LARGEST;
 }
 
-/* Of a block: 163 and 227 KiB on the chips for data centres, 99 on their smaller kin. */
+/* Shared memory for a block: data-centre chips allow 163 or 227 KiB, of which 160 are used, smaller chips 99. */
 static int most_shared(const struct ig_cuda_attention *s) {
     int sm = s->a->target->sm;
     return sm == 80 || sm == 90 || sm == 100 ? 160 << 10 : 99 << 10;
 }
 
-/* Steps of up to `most` keys, such that little of the last is empty; all in shared memory where there are few. */
+/* Chooses steps of up to `most` keys that leave little of the last step empty. Few keys are loaded all at once. */
 static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
     int64_t keys, best = INT64_MAX;
     if (!ig_dim_is_const(s->k->dims, s->a->keys, &keys) || keys < 1) return;
@@ -111,7 +112,7 @@ static bool can_be(const struct ig_cuda_attention *s, const struct shape *shape)
     return (!shape->warpgroups || can_group(s)) && (shape->split == 1 || can_split(s));
 }
 
-/* The shapes in their order, the best one before all others; -1: there are no more. */
+/* The shape of a candidate: the best one first, then the others in order; -1: there are no more. */
 static int shape_of_choice(struct ig_cuda_attention *s, int choice) {
     int best = best_shape(s);
     for (int i = 0; i < N_SHAPES && choice > 0; i++) {
@@ -130,7 +131,7 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
     s->t->keys = shapes[which].keys;
     s->t->stages = 2;
     if (s->t->warpgroups) divide_keys(s, s->t->keys);
-    /* Where heads are long, their keys fill the shared memory, and their results the registers. */
+    /* Long heads: keys fill the shared memory, and results the registers. */
     if (s->element == 4 && s->t->depth + s->t->columns > 160) s->t->keys = 16;
     while (ig_cuda_attend_shared(s->t) > most_shared(s) && s->t->warps_n > 1)
         s->t->warps_n /= 2;

@@ -31,12 +31,12 @@ int ig_cuda_attention_places(const struct ig_cuda_attention *s) {
     return n;
 }
 
-/* An element of the scores: where it is in the registers, and what it is the score of. */
+/* An element of the scores: its register, query and key. */
 struct element {
     ig_x slot, query, key;
 };
 
-/* Loops over all scores of all threads. */
+/* Loops over all scores of a step, of all threads. */
 static struct ig_stmt *each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, struct element *out) {
     struct ig_loops *k = s->k;
     struct ig_cuda_attend_layout l = ig_cuda_attend_scores(s->t);
@@ -75,7 +75,7 @@ void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
     s->diagonal = ig_attention_diagonal(s->a, x, score, s->at_query, s->at_key, &s->rest, &s->offset);
     s->seen = keys;
     if (!s->diagonal) return;
-    /* The tiles that see most come first. */
+    /* Tiles whose queries see the most keys come first. */
     ig_dim blocks = ig_dim_ceil_div(k->dims, s->a->queries, constant(s, s->rows));
     ig_x end = ig_x_mul(k, dim(s, ig_dim_sub(k->dims, blocks, constant(s, 1))), num(s, s->rows));
     s->first_query = ig_x_sub(k, end, s->first_query);
@@ -83,14 +83,14 @@ void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
     s->seen = ig_x_min(k, keys, ig_x_add(k, s->first_query, dim(s, from_first)));
 }
 
-/* What becomes of the score at an element; beyond the last query, or key, what is loaded is the last one's. */
+/* The changed score of an element. Beyond the last query or key, loads read at the last one. */
 static ig_x changed(struct ig_cuda_attention *s, const struct element *e) {
     ig_x from[] = {s->at_query, s->at_key, s->slot}, to[] = {ig_x_min(s->k, e->query, last(s, s->a->queries)),
                                                              ig_x_min(s->k, e->key, last(s, s->a->keys)), e->slot};
     return ig_x_substitute(s->k, s->rest, from, to, 3);
 }
 
-/* Collects the loads of parameters in x, the outermost ones; false where there are too many. */
+/* Collects the outermost loads of parameters in x; false if there are too many. */
 static bool collect_loads(struct ig_cuda_attention *s, ig_x x) {
     const struct ig_x_node n = *ig_x_look(s->k, x);
     if (n.kind == IG_X_LOAD && n.i == s->scores) return true;
@@ -118,10 +118,10 @@ void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *b
             ig_loops_spread(s->k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(s->k->job, "early%d", i));
         ig_s_store(s->k, loops, s->early[i].buffer, e.slot, s->early[i].load);
     }
-    if (s->n_early == 0) body->body.count--; /* no loop */
+    if (s->n_early == 0) body->body.count--; /* remove the empty loop */
 }
 
-/* The loads in x, which are in the same order as those of load_early, come from registers. */
+/* Replaces the loads in x, which have the same order as those of load_early, by the registers that hold them. */
 static ig_x take_early(struct ig_cuda_attention *s, ig_x x, ig_x slot) {
     struct ig_cuda_attention again = *s;
     ig_x from[IG_ATTENTION_LOADS], to[IG_ATTENTION_LOADS];
@@ -135,7 +135,7 @@ static ig_x take_early(struct ig_cuda_attention *s, ig_x x, ig_x slot) {
     return ig_x_substitute(s->k, x, from, to, s->n_early);
 }
 
-/* Where x is the score times a positive number, or alone: the number. */
+/* Is x the score, possibly times a positive constant? Sets s->scale. */
 static bool find_scale(struct ig_cuda_attention *s, ig_x x, ig_x score) {
     const struct ig_x_node *n = ig_x_look(s->k, x);
     s->scale = ig_x_float(s->k, INGOT_F32, 1);
@@ -148,7 +148,8 @@ static bool find_scale(struct ig_cuda_attention *s, ig_x x, ig_x score) {
     return true;
 }
 
-/* Keys that there are not, and those behind the diagonal, have no weight. */
+/* Takes the weight from keys past the last one or, if behind_diagonal, beyond the diagonal. Only steps that reach past
+ * `all_have` keys are checked. */
 static void drop_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, ig_x all_have,
                       bool behind_diagonal) {
     struct element e;
@@ -169,7 +170,8 @@ static void drop_unseen_keys(struct ig_cuda_attention *s, struct ig_stmt *body, 
 static void drop_missing_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
     struct ig_dims *dims = s->k->dims;
     bool whole = ig_dim_divides(dims, constant(s, s->step), s->a->keys);
-    bool hidden = s->diagonal && ig_dim_add(dims, s->offset, s->a->queries) == s->a->keys; /* from all queries */
+    /* The diagonal hides missing keys from all queries. */
+    bool hidden = s->diagonal && ig_dim_add(dims, s->offset, s->a->queries) == s->a->keys;
     if (!whole && !hidden) drop_keys(s, body, step, dim(s, s->a->keys), false);
 }
 
@@ -178,7 +180,7 @@ void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt
     struct ig_stmt *loops = each_score(s, body, step, &e);
     ig_x x = take_early(s, changed(s, &e), e.slot);
     if (find_scale(s, x, ig_x_load(s->k, s->scores, e.slot))) {
-        body->body.count--; /* no loop */
+        body->body.count--; /* remove the empty loop */
     } else {
         ig_s_store(s->k, loops, s->scores, e.slot, x);
     }

@@ -14,18 +14,18 @@
 
 #include "kernel/affine.h"
 
-enum { MOST_VECTOR = 16 }; /* bytes of an access */
+enum { MOST_VECTOR = 16 }; /* bytes per access */
 
 struct gemm {
     struct ig_contract *c;
     struct ig_loops *k;
     struct ig_cuda_gemm *g;
-    enum ingot_dtype element; /* of the operands, as they are multiplied */
+    enum ingot_dtype element; /* operand type, as multiplied */
     struct ig_cuda_source a, b;
     ig_dim rows, batch;
-    int tile; /* the buffer of sums */
+    int tile; /* buffer of sums */
     int list;
-    int a_lines, b_lines; /* buffers: FILLED */
+    int a_lines, b_lines; /* FILLED: buffers of the operands' lines */
     /* Of the tile being emitted. */
     ig_x at, share, first_row, first_column;
 };
@@ -46,9 +46,9 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_ki
     return ig_s_for(s->k, body, kind, num(s, 0), hi, num(s, 1), out_var);
 }
 
-/* ---- Choosing ------------------------------------------------------------------------------------------------------- */
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* A size that is not known: what it usually is, or else eight times the least it may be. */
+/* An estimate of a size: the value itself, the usual one, or eight times the least it may be. */
 static int64_t guess(struct gemm *s, ig_dim d) {
     int64_t lo, hi, usual;
     ig_dim_range(s->k->dims, d, &lo, &hi);
@@ -58,7 +58,7 @@ static int64_t guess(struct gemm *s, ig_dim d) {
     return hi / 8 < lo ? hi : lo * 8;
 }
 
-/* What multiplies; false where the template has nothing for the types. */
+/* Chooses the instructions; false if the template has none for the operand types. */
 static bool choose_math(struct gemm *s) {
     const struct ig_contract *c = s->c;
     enum ingot_dtype a = ig_contract_in(c, 0)->dtype, b = ig_contract_in(c, 1)->dtype;
@@ -96,7 +96,7 @@ static bool is_zero(struct gemm *s, ig_x x) {
     return ig_x_look(s->k, x)->kind == IG_X_INT && ig_x_look(s->k, x)->i == 0;
 }
 
-/* Whether the copy engine finds both operands: matrices that begin where their buffers do. */
+/* Can the copy engine fetch both operands? They must be matrices that begin where their buffers do. */
 static bool can_map(struct gemm *s) {
     const struct ig_cuda_source *sources[] = {&s->a, &s->b};
     int64_t lo, hi;
@@ -119,7 +119,7 @@ static bool is_heavy(const struct ig_contract *c) {
     return false;
 }
 
-/* False where the candidate that is asked for is beyond the last. */
+/* Makes candidate c->choice; false if it is beyond the last. */
 static bool choose(struct gemm *s) {
     struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
     struct ig_contract *c = s->c;
@@ -169,8 +169,8 @@ static bool has_load(struct gemm *s, ig_x x) {
     return found;
 }
 
-/* Nothing but constants may be read, and nothing written, before the kernel waits: where the operands begin may be what
- * others have computed. */
+/* Can copies of B begin before the kernel waits for its predecessor? Until then it may read only constants and write
+ * nothing. That excludes operands whose offsets are loaded: the predecessor may compute these. */
 static bool is_early(struct gemm *s) {
     const struct ig_contract *c = s->c;
     if (!ig_target_has_early_start(c->target) || s->g->a == IG_CUDA_FILLED) return false;
@@ -182,7 +182,7 @@ static bool is_early(struct gemm *s) {
     return false;
 }
 
-/* The number of a dim among the kernel's parameters, constants too. */
+/* The index of a dim among the kernel's parameters; constants become parameters too. */
 static uint32_t parameter_of(struct gemm *s, ig_dim d) {
     uint32_t i = 0;
     while (i < s->k->dim_params.count && s->k->dim_params.at[i] != d)
@@ -191,7 +191,7 @@ static uint32_t parameter_of(struct gemm *s, ig_dim d) {
     return i;
 }
 
-/* A box is a tile's lines along the depth, or a panel of 128 bytes across it. */
+/* A box holds a tile's lines along the depth, or a panel of 128 bytes across the depth. */
 static struct ig_tensor_map map_of(struct gemm *s, const struct ig_cuda_source *from, ig_dim lines, int tile) {
     bool along = from->kind == IG_CUDA_ALONG;
     int element = ig_cuda_gemm_element(s->g);
@@ -228,7 +228,7 @@ static void make_buffers(struct gemm *s) {
     kernel->tactic = tactic(s);
 }
 
-/* ---- Operands copied by the template -------------------------------------------------------------------------------- */
+/* ---- Operands copied by the template ----------------------------------------------------------------------------- */
 
 static ig_x last_of(struct gemm *s, ig_dim d) {
     return dim(s, ig_dim_sub(s->k->dims, d, constant(s, 1)));
@@ -287,17 +287,17 @@ static void call_multiply(struct gemm *s, struct ig_stmt *body) {
     ig_s_call(s->k, body, "gemm::multiply", args, n);
 }
 
-/* ---- Operands filled in by loops ------------------------------------------------------------------------------------ */
+/* ---- Operands filled in by loops --------------------------------------------------------------------------------- */
 
-/* The axes of the depth's element number p. */
+/* Splits index p of the depth into the indices of its axes. */
 static void split_depth(struct gemm *s, ig_x p, ig_x *out_depth) {
     for (int i = s->c->depth_rank - 1; i > 0; i--)
         out_depth[i] = ig_x_split_off(s->k, &p, s->c->depth_dim[i]);
     out_depth[0] = p;
 }
 
-/* One step's lines of A (or B), each along the depth, zeros beyond the operand. Threads follow one another along the
- * depth, or across it where `across`. */
+/* Fills one step's lines of A (or B), each along the depth, with zeros beyond the operand. Consecutive threads run
+ * along the depth or, if `across`, across it. */
 static void fill(struct gemm *s, struct ig_stmt *body, ig_x step, bool is_a, bool across) {
     struct ig_loops *k = s->k;
     int lines = is_a ? s->g->bm : s->g->bn, bk = s->g->bk;
@@ -323,7 +323,7 @@ static void fill(struct gemm *s, struct ig_stmt *body, ig_x step, bool is_a, boo
     ig_s_store(k, body, is_a ? s->a_lines : s->b_lines, at, value);
 }
 
-/* Whether neighbours in memory are neighbours across the depth: B but where it is transposed. */
+/* Are neighbours in memory neighbours across the depth? True of B unless it is transposed. */
 static bool lies_across(struct gemm *s, bool is_a) {
     struct ig_loops *k = s->k;
     ig_x depth[IG_CONTRACT_DEPTH], line = ig_x_free_var(k, is_a ? s->c->rows : s->c->columns), zero = num(s, 0);
@@ -353,9 +353,9 @@ static void emit_filled(struct gemm *s, struct ig_stmt *body) {
     ig_s_text(k, body, "gemm::finish(registers, sums);");
 }
 
-/* ---- The rest of the region ----------------------------------------------------------------------------------------- */
+/* ---- Epilogue ---------------------------------------------------------------------------------------------------- */
 
-/* Columns of an access: 16 bytes of the widest output, where rows can be divided so. */
+/* Columns per access: 16 bytes of the widest output, or less if the columns are not divisible by that. */
 static int vector_of(struct gemm *s) {
     const struct ig_contract *c = s->c;
     int widest = 2;
@@ -369,7 +369,8 @@ static int vector_of(struct gemm *s) {
     return vector;
 }
 
-/* Columns beyond the last are left out by a loop of one turn or none, so that what is loaded there is loaded inside. */
+/* Columns beyond the last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so
+ * they stay inside. */
 static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
@@ -401,7 +402,7 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
 }
 
-/* The sums of a tile, shown a part after the other: each warp does the rest on those that it has itself. */
+/* Each warp writes its sums to shared memory part by part, and runs the epilogue on its own part. */
 static void emit_parts(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
     int parts = s->g->bn / s->g->part;
@@ -417,7 +418,7 @@ static void emit_parts(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     emit_epilogue(s, body);
 }
 
-/* With a producer: bands of IG_CUDA_BAND tiles' rows, in which the tiles of a column follow one another. */
+/* With a producer, tiles are ordered by bands of IG_CUDA_BAND tile rows; within a band, column by column. */
 static void locate_in_bands(struct gemm *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
     struct ig_loops *k = s->k;
     int64_t lo, hi;
@@ -434,7 +435,7 @@ static void locate_in_bands(struct gemm *s, ig_x tile, ig_dim row_blocks, ig_dim
     s->at = num(s, 0);
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------------------ */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static void emit(struct gemm *s) {
     struct ig_contract *c = s->c;

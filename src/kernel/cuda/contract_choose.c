@@ -10,7 +10,7 @@
 
 enum { MOST_SPLIT = 8, FEW_STAGES = 4, MOST_UNROLLED = 9, MANY_STAGES = 6, MOST_PRODUCER_STAGES = 8 };
 
-/* Tile, and warps (tensor cores) or results of a thread (CUDA cores) along rows and columns. */
+/* bm x bn: the tile; m, n: warps (tensor cores) or results per thread (CUDA cores) along rows and columns. */
 struct shape {
     int bm, bn, m, n;
 };
@@ -19,12 +19,13 @@ static const struct shape tensor_shapes[] = {
     {16, 32, 1, 2},  {16, 64, 1, 4},  {32, 32, 2, 2},   {32, 64, 1, 4},   {64, 32, 2, 2},   {64, 64, 2, 2},
     {64, 128, 2, 2}, {128, 64, 2, 2}, {128, 128, 2, 2}, {128, 128, 2, 4}, {128, 256, 2, 4},
 };
-/* By warpgroups: each has 64 rows and at least 64 columns where B lies across the depth (its panels are so wide). */
+/* With warpgroups: each takes 64 rows, and at least 64 columns if B lies across the depth (its panels are that
+ * wide). */
 static const struct shape group_shapes[] = {
     {64, 32, 4, 1},  {64, 64, 4, 1},   {64, 128, 4, 1},  {64, 128, 4, 2},
     {128, 64, 8, 1}, {128, 128, 8, 1}, {128, 256, 8, 1},
 };
-/* With a producer: how many groups share a tile. */
+/* With a producer: m is the number of groups that share a tile. */
 static const struct shape producer_shapes[] = {
     {128, 64, 1, 0},  {128, 64, 2, 0},  {64, 128, 1, 0},  {64, 192, 1, 0},  {64, 256, 1, 0},
     {128, 128, 1, 0}, {128, 128, 2, 0}, {128, 192, 2, 0}, {192, 192, 3, 0},
@@ -42,19 +43,19 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* Shared memory of a multiprocessor, of which a block takes a kilobyte for itself. */
+/* The most shared memory for one block; a multiprocessor has a kilobyte more, and each block takes one for itself. */
 static int shared_capacity(int sm) {
     return sm >= 90 ? 227 << 10 : 163 << 10;
 }
 
-/* Registers of a thread besides its sums. A walk of a few known steps is unrolled, and the addresses of all windows that it
- * copies are then computed ahead. */
+/* Registers per thread besides its sums. A walk of a few known steps is unrolled, and then the addresses of all windows
+ * that it copies are computed ahead. */
 static int registers_besides(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
     return g->a == IG_CUDA_WINDOWS && steps > g->stages && steps <= MOST_UNROLLED ? 126 : 80;
 }
 
-/* Blocks that fit on a multiprocessor: shared memory, threads, registers. */
+/* Blocks resident on a multiprocessor, limited by shared memory, threads and registers. */
 static int resident(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int threads = ig_cuda_gemm_threads(g);
     int by_shared = (shared_capacity(p->sm) + 1024) / (ig_cuda_gemm_shared(g) + 1024);
@@ -65,8 +66,8 @@ static int resident(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *
     return least < 1 ? 1 : least;
 }
 
-/* Multiply-adds of a multiprocessor in a nanosecond where it has so many warps. A thread with few results of its own waits
- * for shared memory; one warp a scheduler waits for itself. */
+/* Multiply-adds per nanosecond of a multiprocessor with that many warps. A thread with few results waits for shared
+ * memory; a single warp per scheduler waits for its own results. */
 static double rate(const struct ig_cuda_gemm *g, int warps) {
     if (g->math == IG_CUDA_FMA) {
         int results = g->thread_m * g->thread_n;
@@ -78,9 +79,9 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
     return (g->math == IG_CUDA_TF32 ? 920 : 1840) * alone * (m * n / (m + n)) / (m * n / (m + n) + 7.5);
 }
 
-/* Nanoseconds of a step where `together` blocks share the multiprocessor. */
+/* Nanoseconds per step if `together` blocks share the multiprocessor. */
 static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int together) {
-    double step = (double)g->bk * ig_cuda_gemm_element(g) * together; /* bytes of a line, of all blocks */
+    double step = (double)g->bk * ig_cuda_gemm_element(g) * together; /* bytes per line, of all blocks */
     double products = (double)g->bm * g->bn * g->bk * together / rate(g, ig_cuda_gemm_threads(g) / 32 * together);
     double copies = (g->bm + g->bn) * step / 105;
     double issue = ((double)g->bm / p->a_copy + (double)g->bn / p->b_copy) * step / 32 * 4;
@@ -88,12 +89,12 @@ static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     return larger(larger(products, copies), larger(latency, issue)) + 48;
 }
 
-/* Nanoseconds for an element where what is done on the sums takes functions like erf. */
+/* Nanoseconds per element of an epilogue with functions like erf. */
 #define HEAVY 0.11
 
-/* Blocks that last: each does its share of the tiles one after the other. The second level cache serves fewer blocks better.
- * Fitted to 66 products with a bias: 9% off, mostly too high for the good ones. Where much is done on the sums (GELU), groups
- * that take turns do not hide it, being half as many, and three groups have few registers for it. */
+/* Persistent blocks, each of which does its share of the tiles in turn. The second-level cache serves fewer blocks
+ * better. Fitted to 66 products with a bias: 9% off, mostly too high for the good ones. Groups that take turns do not
+ * hide a heavy epilogue (GELU), since half as many work on each tile, and three groups have few registers for it. */
 static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, IG_CUDA_PROCESSORS);
     double steps = (double)ceil_div(p->depth, g->bk), area = (double)g->bm * g->bn;
@@ -104,7 +105,7 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     double more = p->heavy ? area * (g->groups == 2 ? 0.08 : 0.26) : 0;
     double all = (double)each * (walk + finish + more);
     if (g->groups == 1 && each > 1) all = 1.3 * ((double)each * (larger(walk, finish) + more + 260) + finish);
-    if (g->groups == 1 && each == 1) all = 1.2 * (walk + finish + more + 260); /* one group has nothing to do */
+    if (g->groups == 1 && each == 1) all = 1.2 * (walk + finish + more + 260); /* the other group is idle */
     return 0.92 * (2060 + all) / 1000;
 }
 
@@ -117,7 +118,7 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     int64_t last = blocks - (waves - 1) * at_once;
     int full = resident(p, g), rest = (int)ceil_div(last, IG_CUDA_PROCESSORS);
     double around = 2600, finish = (double)g->bm * g->bn / g->split * (p->heavy ? HEAVY : 0.007);
-    if (g->split > 1) { /* starting a cluster, and adding up through the memory of its blocks */
+    if (g->split > 1) { /* starting a cluster, and adding up through distributed shared memory */
         around += 600 + 40 * g->split;
         finish += 195 + (double)g->bm * g->bn * 0.08;
     }
@@ -126,7 +127,7 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     return time / 1000;
 }
 
-/* As many stages as steps can use and memory holds. */
+/* As many stages as the steps can use and shared memory holds; false if even the fewest do not fit. */
 static bool fit_stages(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g, int most) {
     int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
     int least = g->warpgroups ? 3 : 2;
@@ -142,14 +143,14 @@ static bool is_useful(const struct ig_cuda_problem *p, const struct ig_cuda_gemm
     if (g->bn > 32 && g->bn >= 2 * p->columns && p->columns > 0) return false;
     if (g->a == IG_CUDA_ACROSS && (g->bm < 32 || (g->math == IG_CUDA_FMA && g->thread_m % 4 != 0))) return false;
     int threads = ig_cuda_gemm_threads(g), element = ig_cuda_gemm_element(g);
-    /* A thread has at most 32 lines to copy, and at least one thread works on each. */
+    /* A thread copies parts of at most 32 lines, and every line has at least one thread. */
     if (threads * p->a_copy * 32 < g->bm * g->bk * element || threads * p->b_copy * 32 < g->bn * g->bk * element)
         return false;
     if (g->split > 1 && ceil_div(p->depth, g->bk) < 2 * g->split) return false;
     return g->split <= g->bm;
 }
 
-/* Puts a candidate in its place among the best ones. */
+/* Inserts a candidate by cost, keeping the `most` best. Returns their number. */
 static int keep(struct ig_cuda_gemm *out, double *costs, int count, int most, const struct ig_cuda_gemm *g,
                 double cost) {
     int at = count < most ? count : most;
@@ -193,7 +194,7 @@ static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gem
     }
 }
 
-/* As many stages as fit, with a part of the sums that is as wide as leaves room for four. */
+/* The widest part of the sums that leaves room for four stages, then as many stages as fit. */
 static bool fit_producer(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g) {
     for (g->part = 64; g->part >= 32; g->part /= 2) {
         g->stages = MOST_PRODUCER_STAGES;

@@ -13,7 +13,7 @@ static ig_x num(struct ig_contract *c, int64_t i) {
     return ig_x_index(c->k, i);
 }
 
-/* The sum of all taps at row m of matrix b, the output at hand; or of those in a row of the window. */
+/* The sum of all taps at row m of matrix b; if `row` is given, only of those in that row of the window. */
 static ig_x sum_of_taps(struct ig_contract *c, ig_x b, ig_x m, ig_x row) {
     struct ig_loops *k = c->k;
     int64_t taps = ig_contract_const(c, c->depth, 0);
@@ -41,12 +41,12 @@ static int vector_of(const struct ig_contract *c) {
     return vector;
 }
 
-/* What a thread does: the output of `vector` channels at a pixel of all images. */
+/* The work of a thread: the outputs of `vector` channels at one pixel. */
 struct slot {
     struct ig_contract *c;
     struct ig_stmt *body;
     int vector;
-    ig_x pixel, image, m, first; /* the first of the channels */
+    ig_x pixel, image, m, first; /* pixel: index over all images; first: channel */
 };
 
 static struct slot slot_of(struct ig_contract *c, struct ig_stmt *body, int vector, ig_x number) {
@@ -69,7 +69,7 @@ static ig_x matrix_of(const struct slot *s, ig_x channel) {
     return ig_x_add(s->c->k, ig_x_mul(s->c->k, s->image, num(s->c, s->c->groups)), channel);
 }
 
-/* Row after row of the window; the sums of `thread` are in registers. Returns the buffer that stands for them. */
+/* Adds up the window row by row, in registers of `thread`; returns their buffer. */
 static int add_rows(const struct slot *s, ig_x thread) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = c->k;

@@ -5,7 +5,7 @@
 #include "kernel/affine.h"
 #include "kernel/cuda/contract.h"
 
-enum { MOST_TAPS = 16 }; /* along an axis of a window that the template copies */
+enum { MOST_TAPS = 16 }; /* per axis of the windows that the template copies */
 
 static ig_dim constant(struct ig_contract *c, int64_t i) {
     return ig_dim_const(c->graph->dims, i);
@@ -15,7 +15,7 @@ static int64_t known(const struct ig_contract *c, ig_dim d) {
     return ig_contract_const(c, d, 0);
 }
 
-/* ---- Rows over all images ------------------------------------------------------------------------------------------- */
+/* ---- Rows over all images ---------------------------------------------------------------------------------------- */
 
 ig_dim ig_cuda_rows(struct ig_contract *c) {
     if (!c->spatial) return c->rows;
@@ -35,13 +35,13 @@ void ig_cuda_locate(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_b, ig_x *ou
     *out_b = ig_x_add(c->k, ig_x_mul(c->k, image, ig_contract_int(c, c->groups)), b);
 }
 
-/* ---- Alignment ------------------------------------------------------------------------------------------------------ */
+/* ---- Alignment --------------------------------------------------------------------------------------------------- */
 
 static bool divides(struct ig_contract *c, int64_t by, ig_dim d) {
     return ig_dim_divides(c->graph->dims, constant(c, by), d);
 }
 
-/* True where the sum without its term of `skip` is a multiple of `by`. */
+/* Is the sum, without its term of `skip`, a multiple of `by`? */
 static bool is_multiple(struct ig_contract *c, const struct ig_affine *sum, ig_x skip, int64_t by) {
     for (int i = 0; i < sum->count; i++) {
         if (sum->term[i].atom != skip && !divides(c, by, sum->term[i].factor)) return false;
@@ -49,8 +49,8 @@ static bool is_multiple(struct ig_contract *c, const struct ig_affine *sum, ig_x
     return divides(c, by, sum->constant);
 }
 
-/* The most bytes of which every address and the length of what has unit stride are multiples; `sizes` are these
- * lengths and strides. */
+/* The largest copy, up to 16 bytes, that divides every address, stride and contiguous length; `sizes`: these lengths
+ * and strides. */
 static int copy_of(struct ig_contract *c, const struct ig_affine *position, ig_x unit, const ig_dim *sizes, int count,
                    int element) {
     for (int bytes = 16; bytes > element; bytes /= 2) {
@@ -62,9 +62,9 @@ static int copy_of(struct ig_contract *c, const struct ig_affine *position, ig_x
     return element;
 }
 
-/* ---- Matrices ------------------------------------------------------------------------------------------------------- */
+/* ---- Matrices ---------------------------------------------------------------------------------------------------- */
 
-/* An element's address as a sum, with variables for its line and the axes of its depth. */
+/* An element's address as a sum over variables for its line and for the axes of its depth. */
 struct address {
     bool is_b;
     int buffer;
@@ -76,7 +76,7 @@ static struct ig_cuda_source none(void) {
     return (struct ig_cuda_source){.kind = IG_CUDA_FILLED, .buffer = -1, .position = IG_NO_X, .line = IG_NO_X};
 }
 
-/* The buffer that is read by a plain load of an element; -1: something else. */
+/* The buffer of a plain load of an element; -1 for anything else. */
 static int plain_load(struct ig_contract *c, ig_x value, enum ingot_dtype element, ig_x *out_position) {
     const struct ig_x_node *n = ig_x_look(c->k, value);
     if (n->kind != IG_X_LOAD) return -1;
@@ -99,15 +99,15 @@ static bool is_var(struct ig_contract *c, ig_x x) {
     return ig_x_look(c->k, x)->kind == IG_X_VAR;
 }
 
-/* The step of the address along a variable; IG_DIM_NONE where it is not always the same. Along a single element any step
- * is right. */
+/* The stride of the address along a variable; IG_DIM_NONE if it is not constant. An axis of one element has any stride:
+ * if_single. */
 static ig_dim step(struct ig_contract *c, const struct address *a, ig_x along, ig_dim if_single) {
     if (!is_var(c, along)) return if_single;
     if (ig_affine_entangled(c->k, &a->sum, along)) return IG_DIM_NONE;
     return ig_affine_factor(c->k, &a->sum, along);
 }
 
-/* The step along the whole depth, where its axes are like one; else IG_DIM_NONE. */
+/* The stride along the whole depth, if its axes act as one; else IG_DIM_NONE. */
 static ig_dim depth_step(struct ig_contract *c, const struct address *a, ig_dim if_single) {
     ig_dim first = IG_DIM_NONE, apart = IG_DIM_NONE;
     for (int i = c->depth_rank - 1; i >= 0; i--) {
@@ -120,7 +120,7 @@ static ig_dim depth_step(struct ig_contract *c, const struct address *a, ig_dim 
     return first == IG_DIM_NONE ? if_single : first;
 }
 
-/* The address with all variables of the probe at 0. */
+/* The address with the depth at 0, and the line too unless keep_line. */
 static ig_x origin(struct ig_contract *c, const struct address *a, bool keep_line) {
     ig_x from[IG_CONTRACT_DEPTH + 1], to[IG_CONTRACT_DEPTH + 1];
     int count = 0;
@@ -133,7 +133,7 @@ static ig_x origin(struct ig_contract *c, const struct address *a, bool keep_lin
     return ig_x_substitute(c->k, a->position, from, to, count);
 }
 
-/* Both steps are fixed, and one of them is 1. */
+/* A matrix: both strides are constant, and one of them is 1. */
 static bool as_matrix(struct ig_contract *c, const struct address *a, ig_dim lines, int element,
                       struct ig_cuda_source *out) {
     ig_dim one = constant(c, 1);
@@ -146,14 +146,15 @@ static bool as_matrix(struct ig_contract *c, const struct address *a, ig_dim lin
     out->kind = by_depth == one ? IG_CUDA_ALONG : IG_CUDA_ACROSS;
     if (by_depth != one && by_line != one && known(c, lines) != 1) return false;
     out->ld = by_depth == one ? by_line : by_depth;
-    int64_t packed = ig_contract_attr_int(c, IG_ATTR_packed); /* there are zeros behind the columns of B */
+    int64_t packed = ig_contract_attr_int(c, IG_ATTR_packed); /* B is padded with zeros past its last column */
     ig_dim across = packed > 0 && a->is_b ? constant(c, packed) : lines;
     ig_dim sizes[2] = {out->ld, by_depth == one ? c->depth : across};
     out->copy = copy_of(c, &base, IG_NO_X, sizes, 2, element);
     return true;
 }
 
-/* Lines of pieces that lie anywhere: the last axis of the depth has unit stride, at most one other axis counts. */
+/* Lines at arbitrary positions: the last axis of the depth has unit stride, and at most one other has several
+ * elements. */
 static bool as_list(struct ig_contract *c, const struct address *a, int element, struct ig_cuda_source *out) {
     ig_dim one = constant(c, 1), outer = IG_DIM_NONE;
     int last = c->depth_rank - 1;
@@ -178,13 +179,13 @@ static bool as_list(struct ig_contract *c, const struct address *a, int element,
     return true;
 }
 
-/* ---- Convolutions --------------------------------------------------------------------------------------------------- */
+/* ---- Convolutions ------------------------------------------------------------------------------------------------ */
 
 static bool channels_last(const struct ig_contract *c) {
     return ig_contract_attr_int(c, IG_ATTR_channels_last) != 0;
 }
 
-/* The buffer of an operand that is read as it is; -1: none. */
+/* The buffer of an operand that is read as it is; -1: it is computed or converted. */
 static int plain_operand(struct ig_contract *c, int operand, enum ingot_dtype element) {
     ig_value v = c->node.in[operand];
     if (!c->lower.is_input[v]) return -1;
@@ -220,18 +221,18 @@ static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int element) 
     return s;
 }
 
-/* Weights of a convolution: a panel as wide as there are columns, or wider, for each group. */
+/* Weights of a convolution: one panel per group, at least as wide as the group's columns. */
 static struct ig_cuda_source conv_b(struct ig_contract *c, ig_x b, int buffer, int element) {
     int64_t width = ig_contract_attr_int(c, IG_ATTR_packed), columns = known(c, c->columns);
     if (width < columns || columns == 0 || (width == 1 && c->groups > 1)) return none();
     ig_dim ld = constant(c, width), group = ig_dim_mul(c->graph->dims, c->depth, ld);
     struct ig_cuda_source s = {.kind = IG_CUDA_ACROSS, .buffer = buffer, .ld = ld};
     s.base = ig_x_mul(c->k, b, ig_contract_dim(c, group));
-    s.copy = copy_of(c, NULL, IG_NO_X, &ld, 1, element); /* there are zeros behind the columns */
+    s.copy = copy_of(c, NULL, IG_NO_X, &ld, 1, element); /* padded with zeros past the last column */
     return s;
 }
 
-/* ---- Both ----------------------------------------------------------------------------------------------------------- */
+/* ---- Both operands ----------------------------------------------------------------------------------------------- */
 
 struct ig_cuda_source ig_cuda_source_a(struct ig_contract *c, ig_x b, enum ingot_dtype element) {
     int bytes = (int)ingot_dtype_size(element);

@@ -22,7 +22,7 @@ int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm) {
     return gemm->math == IG_CUDA_F16 || gemm->math == IG_CUDA_BF16 ? 2 : 4;
 }
 
-/* A chunk of 16 bytes more than the step, so that eight lines at the same place fall into different banks. */
+/* FILLED: 16 bytes longer than a step, so that eight lines at the same position fall into different banks. */
 int ig_cuda_gemm_line(const struct ig_cuda_gemm *gemm) {
     return gemm->bk + (gemm->a == IG_CUDA_FILLED ? 16 / ig_cuda_gemm_element(gemm) : 0);
 }

@@ -3,13 +3,13 @@
 
 #include "ir/eval.h"
 
-/* ---- What follows ----------------------------------------------------------------------------------------------------- */
+/* ---- The epilogue ------------------------------------------------------------------------------------------------ */
 
 static const struct ig_node *def_of(const struct ig_library_region *p, ig_value v, enum ig_op op) {
     return p->c->lower.is_input[v] ? NULL : ig_def_op(p->c->graph, v, op);
 }
 
-/* The value beneath a conversion between floats; v where there is none. */
+/* The operand of a cast between float types; v itself if it is no such cast. */
 static ig_value uncast(const struct ig_library_region *p, ig_value v) {
     const struct ig_node *n = def_of(p, v, IG_OP_cast);
     return n && ig_dtype_is_float(ig_type_of(p->c->graph, n->in[0])->dtype) ? n->in[0] : v;
@@ -25,7 +25,7 @@ static bool is_scalar(const struct ig_library_region *p, ig_value v, double want
     return difference <= 1e-3 * wanted && -difference <= 1e-3 * wanted;
 }
 
-/* x for f(x, scalar) and f(scalar, x); IG_NO_VALUE where v is no such thing. */
+/* x if v is f(x, scalar) or f(scalar, x); else IG_NO_VALUE. */
 static ig_value with_scalar(const struct ig_library_region *p, ig_value v, enum ig_op op, double scalar) {
     const struct ig_node *n = def_of(p, v, op);
     for (int i = 0; n && i < 2; i++) {
@@ -34,14 +34,15 @@ static ig_value with_scalar(const struct ig_library_region *p, ig_value v, enum 
     return IG_NO_VALUE;
 }
 
-/* The other operand of f(x, y) where one is x. */
+/* The other operand if v is f(x, y) or f(y, x); else IG_NO_VALUE. */
 static ig_value other_of(const struct ig_library_region *p, ig_value v, enum ig_op op, ig_value x) {
     const struct ig_node *n = v == IG_NO_VALUE ? NULL : def_of(p, v, op);
     if (!n) return IG_NO_VALUE;
     return n->in[0] == x ? n->in[1] : n->in[1] == x ? n->in[0] : IG_NO_VALUE;
 }
 
-/* x * sigmoid(1.5957692 * (x + 0.044715 * x * x * x)), as the passes leave it (pass/recognize.c). */
+/* Is x * gate a GELU? That is x * sigmoid(1.5957692 * (x + 0.044715 * x * x * x)) after the passes
+ * (pass/recognize.c). */
 static bool is_gelu_of(const struct ig_library_region *p, ig_value x, ig_value gate) {
     const struct ig_node *sigmoid = def_of(p, gate, IG_OP_sigmoid);
     if (!sigmoid) return false;
@@ -52,7 +53,7 @@ static bool is_gelu_of(const struct ig_library_region *p, ig_value x, ig_value g
     return other_of(p, square, IG_OP_mul, x) == x;
 }
 
-/* What v is the activation of. */
+/* If v is an activation, notes it in the call and returns its operand; else returns v. */
 static ig_value find_activation(struct ig_library_region *p, ig_value v) {
     ig_value x = with_scalar(p, v, IG_OP_max, 0);
     const struct ig_node *n = def_of(p, v, IG_OP_mul);
@@ -76,7 +77,7 @@ static bool same_dims(const struct ig_library_region *p, ig_value v) {
     return same;
 }
 
-/* An element for each column. */
+/* Is v a vector with one element per column? */
 static bool is_bias(const struct ig_library_region *p, ig_value v) {
     const struct ig_type *t = ig_type_of(p->c->graph, v), *out = ig_type_of(p->c->graph, p->c->node.out);
     if (t->rank == 0 || t->dim[t->rank - 1] != out->dim[out->rank - 1]) return false;
@@ -86,7 +87,7 @@ static bool is_bias(const struct ig_library_region *p, ig_value v) {
     return true;
 }
 
-/* Takes a summand that the region is given: the first of its kind. */
+/* Takes v as bias or addend if it is a region input and the first of its kind. */
 static bool take_summand(struct ig_library_region *p, ig_value v) {
     v = uncast(p, v);
     if (!p->c->lower.is_input[v] || ig_lower_is_literal(p->c->graph, v)) return false;
@@ -99,7 +100,7 @@ static bool take_summand(struct ig_library_region *p, ig_value v) {
     return true;
 }
 
-/* Walks from the result down to the product. */
+/* Matches the region backwards, from its output to the product. */
 static bool follow(struct ig_library_region *p) {
     struct ig_contract *c = p->c;
     if (c->region->outputs.count != 1 || !same_dims(p, c->region->outputs.at[0])) return false;
@@ -115,7 +116,7 @@ static bool follow(struct ig_library_region *p) {
     return uncast(p, v) == c->node.out;
 }
 
-/* ---- The call --------------------------------------------------------------------------------------------------------- */
+/* ---- The call ---------------------------------------------------------------------------------------------------- */
 
 static uint32_t operand(const struct ig_library_region *p, ig_value v) {
     return v == IG_NO_VALUE ? IG_LIBRARY_NO_OPERAND : (uint32_t)p->c->lower.buffer_of[v];

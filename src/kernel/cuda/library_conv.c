@@ -4,13 +4,13 @@
  */
 #include "kernel/cuda/library.h"
 
-enum { CHOICES = 4 }; /* of the library, that are worth measuring */
+enum { CHOICES = 4 }; /* of the library's algorithms; more are not worth measuring */
 
 static ig_dim constant(struct ig_contract *c, int64_t i) {
     return ig_dim_const(c->graph->dims, i);
 }
 
-/* [groups, 1, kernel..., channels, columns and zeros] */
+/* Are the weights constants of the form [groups, 1, kernel..., channels, columns and zeros]? */
 static bool are_filters(struct ig_contract *c) {
     ig_value w = c->node.in[1];
     const struct ig_type *type = ig_type_of(c->graph, w);
@@ -20,12 +20,12 @@ static bool are_filters(struct ig_contract *c) {
            ig_contract_const(c, type->dim[0], 0) == c->groups;
 }
 
-/* What has one channel in a group has no engine that is worth it. */
+/* cuDNN has no engine worth using if groups have a single channel. */
 static bool is_depthwise(struct ig_contract *c) {
     return c->groups > 1 && ig_contract_const(c, c->depth_dim[c->spatial], 0) == 1;
 }
 
-/* Sizes of both axes: of the second alone where there is no first. */
+/* Sizes along two axes; a convolution over one axis gets of_missing for the first. */
 static void put_axes(struct ig_contract *c, const ig_dim *of_axes, int64_t of_missing, ig_dim *out_sizes) {
     out_sizes[0] = c->spatial == 2 ? of_axes[0] : constant(c, of_missing);
     out_sizes[1] = of_axes[c->spatial - 1];
@@ -54,7 +54,7 @@ static void find_sizes(struct ig_contract *c, ig_dim *sizes) {
     put_attribute(c, IG_ATTR_after, 0, &sizes[IG_LIBRARY_AFTER]);
 }
 
-/* Padding can be negative, and cuts pixels off then, which the library does not do. */
+/* Is no padding negative? Negative padding cuts pixels off, which cuDNN does not support. */
 static bool is_padding(struct ig_contract *c, const ig_dim *sizes) {
     for (int i = IG_LIBRARY_BEFORE; i < IG_LIBRARY_CONV_SIZES; i++) {
         int64_t lo, hi;
@@ -64,8 +64,8 @@ static bool is_padding(struct ig_contract *c, const ig_dim *sizes) {
     return true;
 }
 
-/* What follows must begin with a bias, and results be of the operands' type: for all else the library's engines have to be
- * compiled where the engine runs, for seconds whenever there is a new shape. */
+/* An epilogue must begin with a bias, and results must have the operands' type: for everything else cuDNN compiles its
+ * engines at run time, which takes seconds per new shape. */
 static bool has_engine(const struct ig_library_region *r) {
     bool follows = r->addend != IG_NO_VALUE || r->call->activation;
     return r->call->in_type == r->call->out_type && (r->bias != IG_NO_VALUE || !follows);

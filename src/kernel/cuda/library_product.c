@@ -2,7 +2,7 @@
 #include "kernel/affine.h"
 #include "kernel/cuda/library.h"
 
-enum { CHOICES = 4 }; /* of the library, that are worth measuring */
+enum { CHOICES = 4 }; /* of the library's algorithms; more are not worth measuring */
 
 static bool at_least(struct ig_contract *c, ig_dim d, int64_t least) {
     int64_t lo, hi;
@@ -10,7 +10,8 @@ static bool at_least(struct ig_contract *c, ig_dim d, int64_t least) {
     return lo >= least;
 }
 
-/* The place of matrix b, a sum of a constant and a multiple of b. Sizes that do not fit are left to checks at run time. */
+/* The position of matrix b as b * *out_step + *out_offset; false if it has no such form. Whether sizes fit is checked
+ * at run time. */
 static bool place(struct ig_contract *c, const struct ig_cuda_source *s, ig_x b, ig_dim *out_step, ig_dim *out_offset) {
     struct ig_affine sum;
     bool is_var = ig_x_look(c->k, b)->kind == IG_X_VAR;

@@ -15,19 +15,19 @@
 enum {
     LANES = 16,
     THREADS = 256,
-    FEW_THREADS = 128, /* where blocks of THREADS would leave processors without work */
-    BLOCK = 1024,      /* elements of a block of a transpose */
+    FEW_THREADS = 128, /* for blocks, if blocks of THREADS would leave multiprocessors idle */
+    BLOCK = 1024,      /* elements per block of a transpose */
     MOST_SIDE = 32,
-    MOST_STAGED = 4,                        /* loads of a transpose that go through shared memory */
-    MANY = IG_CUDA_PROCESSORS * 2048 * 4,   /* slots beyond which each thread does several */
+    MOST_STAGED = 4,                        /* loads of a transpose that are staged through shared memory */
+    MANY = IG_CUDA_PROCESSORS * 2048 * 4,   /* slots beyond which each thread takes several */
     FEW = IG_CUDA_PROCESSORS * THREADS * 2, /* slots below which blocks are small */
 };
 
 struct plan {
-    int vector;    /* elements of a slot */
-    int each;      /* slots of a thread */
-    ig_dim slots;  /* whole ones */
-    int side, top; /* transposes: of a block, along the dim read across and along the last one; 0: no transpose */
+    int vector;    /* elements per slot */
+    int each;      /* slots per thread */
+    ig_dim slots;  /* whole slots only */
+    int side, top; /* transposes: block size along the dim read across and along the last dim; 0: no transpose */
 };
 
 struct mapper {
@@ -44,7 +44,7 @@ static ig_x dim(struct mapper *m, ig_dim d) {
     return ig_x_dim(m->m.k, d);
 }
 
-/* ---- How ------------------------------------------------------------------------------------------------------------ */
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static int64_t guess_elements(const struct ig_part *p) {
     int64_t elements = 1;
@@ -55,7 +55,7 @@ static int64_t guess_elements(const struct ig_part *p) {
     return elements;
 }
 
-/* Room for a block of a transpose: as long as the side is known to be, and no longer. */
+/* The size of a transpose's block along dim d, no longer than necessary. */
 static int side_of(const struct ig_part *p, int d) {
     int64_t n = ig_nest_guess(&p->nest, d);
     int side = MOST_SIDE;
@@ -78,7 +78,8 @@ static void plan_transpose(struct ig_part *p, struct plan *plan) {
     }
 }
 
-/* Where a picture's channels become neighbours, a thread stores all of a pixel; neighbouring threads load neighbours. */
+/* Where an image's channels become innermost, a thread stores a whole pixel, while neighbouring threads load
+ * neighbours. */
 static int vector_of(struct ig_part *p) {
     int vector = ig_nest_vector(&p->nest, p->position, p->buffer, p->count, true);
     int stored = p->interleaves ? ig_nest_store_vector(&p->nest, p->position, p->buffer, p->count) : 1;
@@ -92,7 +93,7 @@ static void plan_slots(struct mapper *m, struct ig_part *p, struct plan *plan) {
         ig_dim_div(dims, ig_dim_product(dims, p->nest.extent, p->nest.rank), ig_dim_const(dims, plan->vector));
     plan->each = 1;
     int64_t slots = guess_elements(p) / plan->vector;
-    /* Only where no slot has to be asked whether it exists. */
+    /* Only if no slot needs a bounds check. */
     for (int each = 4; each > 1 && plan->each == 1 && slots >= MANY; each /= 2) {
         int64_t loads = (int64_t)each * ig_part_cost(p);
         if (loads <= 32 && ig_dim_divides(dims, ig_dim_const(dims, (int64_t)each * m->threads), plan->slots))
@@ -102,9 +103,9 @@ static void plan_slots(struct mapper *m, struct ig_part *p, struct plan *plan) {
     p->tiles = ig_dim_ceil_div(dims, ig_dim_product(dims, p->nest.extent, p->nest.rank), ig_dim_const(dims, tile));
 }
 
-/* ---- Transposes ------------------------------------------------------------------------------------------------------ */
+/* ---- Transposes -------------------------------------------------------------------------------------------------- */
 
-/* The loads that go through shared memory: along `transposed` they step by 1, along the last dim by more. */
+/* The loads to stage through shared memory: stride 1 along `transposed`, a larger one along the last dim. */
 struct staged {
     struct mapper *m;
     struct ig_part *p;
@@ -134,8 +135,8 @@ static void find_staged(struct staged *s, ig_x x) {
         find_staged(s, n.args[i]);
 }
 
-/* A loop over the elements of a block, `fast` of its columns running first; variables for both and a branch for what lies
- * inside the tensor. */
+/* Loops over the elements of a block, `fast` of them along fast_dim innermost; sets the variables of both dims, and
+ * skips elements outside the tensor. */
 static struct ig_stmt *block_loop(struct mapper *m, struct ig_part *p, struct ig_stmt *body, int fast, int fast_dim,
                                   int slow_dim, const ig_x *first, ig_x *vars, ig_x *out_fast, ig_x *out_slow) {
     struct ig_loops *k = m->m.k;
@@ -150,7 +151,7 @@ static struct ig_stmt *block_loop(struct mapper *m, struct ig_part *p, struct ig
     return ig_s_if(k, body, inside);
 }
 
-/* Where the block of that number begins; the positions along the other dims. */
+/* The positions where block number `tile` begins, along all dims. */
 static void block_start(struct mapper *m, struct ig_part *p, const struct plan *plan, ig_x tile, ig_x *first) {
     struct ig_loops *k = m->m.k;
     int last = p->nest.rank - 1;
@@ -206,9 +207,9 @@ static void emit_transpose(struct mapper *m, struct ig_part *p, const struct pla
     }
 }
 
-/* ---- Slots ----------------------------------------------------------------------------------------------------------- */
+/* ---- Slots ------------------------------------------------------------------------------------------------------- */
 
-/* Places along the dims from the number of a slot; the last is that of the slot's first element. */
+/* Splits a slot's number into positions along the dims; along the last, of the slot's first element. */
 static void split_slot(struct mapper *m, struct ig_part *p, int vector, ig_x slot, ig_x *vars) {
     struct ig_loops *k = m->m.k;
     for (int d = p->nest.rank - 1; d > 0; d--) {
@@ -228,7 +229,7 @@ static void emit_slot(struct mapper *m, struct ig_part *p, const struct plan *pl
     ig_x vars[IG_NEST_DIMS], lane;
     ig_x exists = ig_x_less(k, slot, dim(m, plan->slots));
     bool known = k->x.at[exists].kind == IG_X_INT;
-    if (known && !k->x.at[exists].i) return; /* there are fewer elements than a slot has */
+    if (known && !k->x.at[exists].i) return; /* there are fewer elements than one slot holds */
     if (!known) body = ig_s_if(k, body, exists);
     split_slot(m, p, plan->vector, slot, vars);
     if (plan->vector > 1) {
@@ -238,7 +239,7 @@ static void emit_slot(struct mapper *m, struct ig_part *p, const struct plan *pl
     ig_part_store(&m->m, p, body, vars);
 }
 
-/* Of a single dim that slots do not fill: the elements after the last slot, in the last tile. */
+/* If a single dim is no multiple of the slot, the last tile does the elements after the last whole slot. */
 static void emit_tail(struct mapper *m, struct ig_part *p, const struct plan *plan, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = m->m.k;
     ig_dim vector = ig_dim_const(k->dims, plan->vector);
@@ -276,7 +277,7 @@ static void emit_part(void *user, uint32_t part, struct ig_stmt *body, ig_x tile
     }
 }
 
-/* ---- The kernel ------------------------------------------------------------------------------------------------------ */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static int threads_of(struct mapper *m) {
     int64_t slots = 0;

@@ -14,26 +14,26 @@
 #include "kernel/schedules.h"
 
 enum {
-    TEAM_ROW = 1024, /* elements up to which a row is a team's */
-    LANES = 32,      /* of a warp */
+    TEAM_ROW = 1024, /* longest row, in elements, for a team */
+    LANES = 32,      /* per warp */
     TEAM_THREADS = 128,
-    LONGEST = 1024 * 32,    /* elements of a row that is kept in registers */
-    REGISTERS = 48,         /* elements that a thread keeps */
-    EARLY_REGISTERS = 64,   /* of constants, besides */
-    EARLY_BYTES = 16 << 10, /* of a constant that is fetched before the kernel waits */
+    LONGEST = 1024 * 32,    /* longest row, in elements, that is kept in registers */
+    REGISTERS = 48,         /* elements kept per thread */
+    EARLY_REGISTERS = 64,   /* for constants, per thread, in addition */
+    EARLY_BYTES = 16 << 10, /* largest constant to prefetch before the kernel waits */
     MOST_EARLY = 4,
-    FEW = 512, /* threads of a processor that can have so many registers */
+    FEW = 512, /* threads per multiprocessor that can have that many registers */
 };
 
 struct lines {
     struct ig_row *r;
-    int64_t n;  /* elements of a row; -1: not known */
-    int lanes;  /* of a team; 0: the block does a row */
-    int vector; /* elements that a thread does at once */
+    int64_t n;  /* elements per row; -1: unknown */
+    int lanes;  /* threads per team; 0: the block does a row */
+    int vector; /* elements per access */
     ig_x vars[IG_NEST_DIMS];
-    bool few;              /* rows: all done at once */
-    int n_early;           /* constants loaded before the passes */
-    int early[MOST_EARLY]; /* the registers they are in */
+    bool few;              /* few rows: all are in flight at once */
+    int n_early;           /* number of constants loaded before the passes */
+    int early[MOST_EARLY]; /* their register buffers */
 };
 
 static ig_x num(struct ig_row *r, int64_t i) {
@@ -44,7 +44,7 @@ static ig_x dim(struct ig_row *r, ig_dim d) {
     return ig_x_dim(r->k, d);
 }
 
-/* ---- How ------------------------------------------------------------------------------------------------------------- */
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static void choose_threads(struct lines *l) {
     struct ig_row *r = l->r;
@@ -55,7 +55,7 @@ static void choose_threads(struct lines *l) {
         r->kernel->threads = row <= 4096 ? 256 : row <= 12288 ? 512 : 1024;
         return;
     }
-    /* Four elements a lane and more. */
+    /* About four elements per lane; more if the row is long. */
     for (l->lanes = 1; l->lanes < LANES && l->lanes * 4 < row;)
         l->lanes *= 2;
 }
@@ -69,7 +69,7 @@ static int64_t guess_rows(const struct ig_row *r) {
     return rows;
 }
 
-/* Rows of small teams share a block, as long as every processor has one. */
+/* Teams share a block, as long as every multiprocessor has a block. */
 static void choose_team_threads(struct lines *l) {
     struct ig_row *r = l->r;
     int64_t rows = guess_rows(r);
@@ -78,9 +78,9 @@ static void choose_team_threads(struct lines *l) {
         r->kernel->threads /= 2;
 }
 
-/* ---- What is kept in registers ----------------------------------------------------------------------------------------- */
+/* ---- Values kept in registers ------------------------------------------------------------------------------------ */
 
-/* Keeps v, or what alone follows from it, where several passes need it. */
+/* If several passes need v, keeps it, or the last value that follows from it alone. */
 static void keep(struct lines *l, ig_value v, int *inout_room) {
     struct ig_row *r = l->r;
     const uint32_t *passes = ig_row_passes_of(r);
@@ -89,7 +89,7 @@ static void keep(struct lines *l, ig_value v, int *inout_room) {
     if (r->pass_of[v] >= 0) v = ig_row_widen(r, passes, v);
     if (r->cache_of[v] >= 0) return;
     enum ingot_dtype dtype = ig_dtype_compute(ig_type_of(r->graph, v)->dtype);
-    /* The width is set when it is known. */
+    /* The width is set once the vector width is known. */
     r->cache_of[v] = ig_loops_spread(r->k, dtype, l->n, 1, ig_format(r->graph->job, "kept%u", r->k->buffers.count));
     r->cache_pass[v] = __builtin_ctz(passes[v]);
     --*inout_room;
@@ -112,9 +112,9 @@ static void choose_kept(struct lines *l) {
     }
 }
 
-/* ---- Loops ------------------------------------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
-/* The reduced dims at element number at*vector + lane of the row. */
+/* The positions along the reduced dims of element at*vector + lane of the row. */
 static void split_place(struct lines *l, ig_x at, ig_x lane) {
     struct ig_row *r = l->r;
     struct ig_nest *nest = &r->nest;
@@ -134,9 +134,9 @@ static ig_x bind(struct lines *l, int which, ig_x place) {
     return r->place == IG_NO_X ? x : ig_x_substitute(r->k, x, &r->place, &place, 1);
 }
 
-/* ---- Constants ------------------------------------------------------------------------------------------------------- */
+/* ---- Constants loaded early -------------------------------------------------------------------------------------- */
 
-/* Loads of constants in an expression; false where there are too many. */
+/* The loads of constants in an expression. */
 struct loads {
     const struct lines *l;
     ig_x at[MOST_EARLY];
@@ -168,7 +168,7 @@ static bool collect(struct loads *s, ig_x x) {
     return true;
 }
 
-/* Small constants are fetched while the kernel before is still running. */
+/* Small constants are prefetched while the preceding kernel still runs. */
 static void fetch_constants(struct lines *l) {
     struct ig_row *r = l->r;
     for (uint32_t i = 0; l->few && i < r->region->inputs.count; i++) {
@@ -181,7 +181,8 @@ static void fetch_constants(struct lines *l) {
     }
 }
 
-/* The constants that the last pass loads for an element, in an order that is always the same. */
+/* The constants that the last pass loads for the element at `place`, always in the same order; false if there are too
+ * many. */
 static bool collect_last(struct lines *l, ig_x place, struct loads *out) {
     struct ig_row *r = l->r;
     *out = (struct loads){.l = l};
@@ -205,7 +206,7 @@ static void load_constants(struct lines *l, struct ig_stmt *body) {
     ig_x place = ig_x_add(r->k, ig_x_mul(r->k, at, num(r, l->vector)), lane);
     bool few = collect_last(l, place, &loads) && loads.count > 0 && loads.count * each <= EARLY_REGISTERS;
     if (!few) {
-        body->body.count--; /* no loop */
+        body->body.count--; /* remove the empty loop */
         return;
     }
     for (int i = 0; i < loads.count; i++) {
@@ -227,7 +228,7 @@ static ig_x take_constants(struct lines *l, ig_x x, ig_x place) {
     return ig_x_substitute(l->r->k, x, loads.at, to, loads.count);
 }
 
-/* ---- Passes ---------------------------------------------------------------------------------------------------------- */
+/* ---- Passes ------------------------------------------------------------------------------------------------------ */
 
 static void emit_element(struct lines *l, struct ig_stmt *body, int pass, ig_x place) {
     struct ig_row *r = l->r;
@@ -264,7 +265,7 @@ static void emit_pass(struct lines *l, struct ig_stmt *body, int pass) {
     emit_element(l, body, pass, ig_x_add(r->k, ig_x_mul(r->k, at, num(r, l->vector)), lane));
 }
 
-/* Stores once a row, after all passes. */
+/* The stores made once per row, after all passes. */
 static void emit_results(struct lines *l, struct ig_stmt *body) {
     struct ig_row *r = l->r;
     for (int d = r->kept; d < r->nest.rank; d++)
@@ -272,7 +273,7 @@ static void emit_results(struct lines *l, struct ig_stmt *body) {
     emit_element(l, body, r->passes + 1, num(r, 0));
 }
 
-/* The tile loop, and in it the loop over the rows of teams. */
+/* The tile loop and, for teams, the loop over the tile's rows inside it. */
 static struct ig_stmt *row_loop(struct lines *l, ig_x *out_row) {
     struct ig_row *r = l->r;
     struct ig_dims *dims = r->k->dims;
@@ -306,7 +307,7 @@ static void emit(struct lines *l) {
     emit_results(l, body);
 }
 
-/* ---- The kernel --------------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static int choose_vector(struct ig_row *r) {
     int *positions = IG_NEW_ARRAY(r->k->job, int, r->stores.count + 1);
@@ -321,7 +322,7 @@ static int choose_vector(struct ig_row *r) {
     return vector > 8 ? 8 : vector;
 }
 
-/* A lane takes a vector at least. */
+/* Each lane takes at least one vector. */
 static void fit_lanes(struct lines *l) {
     while (l->lanes > 1 && l->n > 0 && (int64_t)l->lanes * l->vector > l->n && l->lanes / 2 * l->vector >= l->n)
         l->lanes /= 2;

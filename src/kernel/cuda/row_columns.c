@@ -7,21 +7,21 @@
 
 enum {
     THREADS = 256,
-    MOST_THREADS = 1024, /* where there are few blocks, of long rows */
-    MOST_COLUMNS = 32,   /* of a block: a warp reads 128 bytes of f32 */
-    LEAST_COLUMNS = 8,   /* 32 bytes, which memory transfers as a whole */
+    MOST_THREADS = 1024, /* if there are few blocks, of long rows */
+    MOST_COLUMNS = 32,   /* per block: a warp reads 128 bytes of f32 */
+    LEAST_COLUMNS = 8,   /* per block: 32 bytes, the unit of memory transfers */
     ENOUGH_BLOCKS = 64,
-    LONG_SHARE = 32, /* rows of a thread; more are worth another thread */
-    FEW_SHARES = 16, /* of a column that meet in one thread */
+    LONG_SHARE = 32, /* rows per thread above which another thread pays off */
+    FEW_SHARES = 16, /* partial results per column that one thread combines */
 };
 
 struct columns {
     struct ig_row *r;
-    int width, shares; /* columns of a block; threads that share a column's rows */
-    ig_x first;        /* column */
-    ig_dim along;      /* how many columns there are, along the last kept dim */
+    int width, shares; /* columns per block; threads that share a column's rows */
+    ig_x first;        /* first column of the block */
+    ig_dim along;      /* number of columns along the last kept dim */
     ig_x vars[IG_NEST_DIMS];
-    int *partial; /* by step: a result for each thread */
+    int *partial; /* by step: array of one partial result per thread */
 };
 
 static ig_x num(struct columns *c, int64_t i) {
@@ -32,7 +32,7 @@ static ig_x dim(struct columns *c, ig_dim d) {
     return ig_x_dim(c->r->k, d);
 }
 
-/* A loop over `threads` threads with a column each, and a branch for those that exist. */
+/* Loops over `threads` threads with a column each; skips columns that do not exist. */
 static struct ig_stmt *column_loop(struct columns *c, struct ig_stmt *body, int threads, ig_x *out_thread,
                                    ig_x *out_lane) {
     struct ig_loops *k = c->r->k;
@@ -49,7 +49,7 @@ static ig_x bind(struct columns *c, int which, ig_x lane) {
     return ig_x_substitute(c->r->k, x, &c->r->lane, &lane, 1);
 }
 
-/* The reduced dims at element number `at` of the row. */
+/* The positions along the reduced dims of element `at` of the row. */
 static void split_place(struct columns *c, ig_x at) {
     struct ig_row *r = c->r;
     for (int d = r->nest.rank - 1; d > r->kept; d--) {
@@ -67,7 +67,7 @@ static void emit_stores(struct columns *c, struct ig_stmt *body, int pass, ig_x 
     }
 }
 
-/* Every so many-th row of the thread's column. */
+/* Each thread accumulates every `shares`-th row of its column. */
 static void emit_share(struct columns *c, struct ig_stmt *body, int pass) {
     struct ig_row *r = c->r;
     struct ig_loops *k = r->k;
@@ -90,7 +90,7 @@ static void emit_share(struct columns *c, struct ig_stmt *body, int pass) {
     }
 }
 
-/* The results of `from` threads of a column become those of `to`. */
+/* Combines the partial results of `from` threads per column into those of `to` threads. */
 static void emit_meeting(struct columns *c, struct ig_stmt *body, int pass, int from, int to) {
     struct ig_row *r = c->r;
     struct ig_loops *k = r->k;
@@ -124,9 +124,9 @@ static void emit_pass(struct columns *c, struct ig_stmt *body, int pass) {
     emit_meeting(c, body, pass, shares, 1);
 }
 
-/* ---- How -------------------------------------------------------------------------------------------------------------- */
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* As many columns as there are, in blocks wide enough for whole transfers and narrow enough to be many. */
+/* Blocks wide enough for whole memory transfers and narrow enough to be many, but no wider than there are columns. */
 static void choose_width(struct columns *c) {
     struct ig_row *r = c->r;
     int64_t columns = 1, n;
@@ -143,10 +143,10 @@ static void choose_width(struct columns *c) {
     if (!ig_dim_is_const(r->k->dims, r->count, &n)) n = 128;
     while (c->shares > 1 && c->shares * 2 > n)
         c->shares /= 2;
-    int most = r->steps.count > 2 ? THREADS : MOST_THREADS; /* by the partial results that shared memory holds */
+    int most = r->steps.count > 2 ? THREADS : MOST_THREADS; /* limited by the shared memory for partial results */
     while (columns / c->width < ENOUGH_BLOCKS && c->width * c->shares < most && n / c->shares > LONG_SHARE)
         c->shares *= 2;
-    /* Short rows: more columns instead. */
+    /* Short rows: take more columns instead. */
     while (c->width * c->shares < 32)
         c->width *= 2;
     if (c->shares == 1 && columns >= THREADS / 2 * ENOUGH_BLOCKS) c->width = THREADS / 2;
@@ -162,7 +162,7 @@ static void add_partials(struct columns *c) {
     }
 }
 
-/* Tiles: the kept dims but the last, then blocks of columns. */
+/* A tile is a position along the kept dims but the last, and a block of columns. */
 static struct ig_stmt *tile_loop(struct columns *c) {
     struct ig_row *r = c->r;
     struct ig_dims *dims = r->k->dims;

@@ -4,7 +4,7 @@
  */
 #include "kernel/schedules.h"
 
-/* True where the threads of a block would do something together: vector loops, calls, templates. */
+/* Do the threads of a block cooperate on anything: vector loops, calls, templates? */
 static bool is_shared(const struct ig_stmt *s) {
     if (s->kind == IG_S_CALL || s->kind == IG_S_TEXT) return true;
     if (s->kind == IG_S_FOR && (s->for_kind == IG_FOR_SIMD || s->for_kind == IG_FOR_TEAM)) return true;
@@ -14,7 +14,7 @@ static bool is_shared(const struct ig_stmt *s) {
     return false;
 }
 
-/* What a worker has of its own, a thread has not; nor are its tiles neighbours (IG_X_BEGIN). */
+/* Does the kernel need memory of the worker's own, which a thread lacks, or consecutive tiles (IG_X_BEGIN)? */
 static bool needs_worker(const struct ig_loops *k) {
     for (ig_x x = 0; x < k->x.count; x++) {
         if (k->x.at[x].kind == IG_X_BEGIN) return true;

@@ -11,7 +11,8 @@ static ig_x num(struct ig_window *w, int64_t i) {
     return ig_x_index(w->k, i);
 }
 
-/* Channels that a thread does. Of casts from f16 it is half a load, which is faster: there are more threads. */
+/* Channels per thread, 16 bytes of the pooled type. If that is a cast from f16, loads have half that size, which is
+ * faster: there are more threads. */
 static int vector_of(struct ig_window *w) {
     struct ig_dims *dims = w->k->dims;
     const struct ig_type *in = ig_type_of(w->graph, w->node.in[0]), *out = ig_type_of(w->graph, w->node.out);
@@ -29,7 +30,7 @@ static bool is_small(const struct ig_window *w) {
     return taps <= MOST_TAPS;
 }
 
-/* The output's dims in memory order, with the channels in vectors; returns how many such places there are. */
+/* The output's dims in memory order, with channels counted in vectors; returns the number of vectors. */
 static ig_dim places(struct ig_window *w, int vector, struct ig_type *out_space) {
     struct ig_dims *dims = w->k->dims;
     *out_space = *ig_type_of(w->graph, w->node.out);
