@@ -10,7 +10,7 @@
 
 enum { LONGEST_TEXT = 100 };
 
-/* ---- Types and operators ------------------------------------------------------------------------------------------- */
+/* ---- Types and operators ----------------------------------------------------------------------------------------- */
 
 const char *ig_code_type(enum ingot_dtype dtype) {
     static const char *const names[INGOT_DTYPE_COUNT] = {
@@ -49,7 +49,7 @@ static bool is_integer(enum ingot_dtype dtype) {
     return ig_dtype_is_integer(dtype);
 }
 
-/* How an operator on operands of a type is written. Integer data wraps: it is added as unsigned. */
+/* How an operator on operands of a type is written. Integer data wraps, so it is added as unsigned. */
 static struct form form_of(enum ig_op op, enum ingot_dtype dtype, bool wraps) {
     const struct form call = {CALL, NULL, IG_CODE_ATOM};
     struct form form = signs[op];
@@ -89,7 +89,7 @@ const char *ig_code_apply(struct ig_code_printer *p, enum ig_op op, enum ingot_d
     return apply(p, form, op, dtype, a, ig_code_text_of(p, b, operand_strength(form, 1)));
 }
 
-/* ---- Leaves -------------------------------------------------------------------------------------------------------- */
+/* ---- Leaves ------------------------------------------------------------------------------------------------------ */
 
 static const char *float_literal(struct ig_code_printer *p, enum ingot_dtype dtype, double f) {
     bool single = dtype == INGOT_F32;
@@ -130,7 +130,7 @@ static const char *load_text(struct ig_code_printer *p, const struct ig_x_node *
     return ig_format(p->job, "%s(%s)", name, element);
 }
 
-/* ---- Casts ---------------------------------------------------------------------------------------------------------- */
+/* ---- Casts ------------------------------------------------------------------------------------------------------- */
 
 static const char *convert(struct ig_code_printer *p, const char *kind, enum ingot_dtype from, enum ingot_dtype to,
                            ig_x x) {
@@ -164,16 +164,16 @@ static const char *cast_text(struct ig_code_printer *p, const struct ig_x_node *
     return ig_format(p->job, "(%s)%s", type, ig_code_text_of(p, x, IG_CODE_ATOM));
 }
 
-/* ---- Operators ------------------------------------------------------------------------------------------------------ */
+/* ---- Operators --------------------------------------------------------------------------------------------------- */
 
-/* The left operand of narrow ones whose result may not be. */
+/* The left operand; cast to 64 bits if it is narrow and the result is not. */
 static const char *widened(struct ig_code_printer *p, ig_x result, ig_x x, enum ig_code_strength strength) {
     const char *text = ig_code_text_of(p, x, strength);
     if (!p->narrow[x] || p->narrow[result] || p->k->x.at[result].dtype != INGOT_I64) return text;
     return ig_format(p->job, "(int64_t)%s", ig_code_text_of(p, x, IG_CODE_ATOM));
 }
 
-/* Sums of indices with negative parts are written as differences. */
+/* Writes a sum of indices with a negative term as a difference; NULL for anything else. */
 static const char *difference(struct ig_code_printer *p, const struct ig_x_node *n) {
     const struct ig_x_node *b = &p->k->x.at[n->args[1]];
     if (n->op != IG_OP_add || n->wraps) return NULL;
@@ -189,7 +189,8 @@ static const char *difference(struct ig_code_printer *p, const struct ig_x_node 
                      (long long)-factor->i);
 }
 
-/* Quotients of indices are computed even where the axis that divides turns out to have no elements. */
+/* Makes a divisor that may be 0 nonzero, since quotients of indices are computed even if the dividing axis is empty.
+ * NULL: no need. */
 static const char *divisor(struct ig_code_printer *p, ig_x x) {
     const struct ig_x_node *n = &p->k->x.at[x];
     int64_t lo, hi;
@@ -198,7 +199,7 @@ static const char *divisor(struct ig_code_printer *p, ig_x x) {
     return lo > 0 ? NULL : ig_format(p->job, "(d%d + (d%d == 0))", (int)n->i, (int)n->i);
 }
 
-/* The parts of an index are all narrow. */
+/* Are all operands of an index narrow? */
 static bool parts_narrow(const struct ig_code_printer *p, const struct ig_x_node *n) {
     return p->narrow[n->args[0]] && (n->args[1] == IG_NO_X || p->narrow[n->args[1]]);
 }
@@ -251,9 +252,9 @@ const char *ig_code_type_of(const struct ig_code_printer *p, ig_x x) {
     return p->narrow[x] ? "int" : ig_code_type(p->k->x.at[x].dtype);
 }
 
-/* ---- Naming --------------------------------------------------------------------------------------------------------- */
+/* ---- Naming ------------------------------------------------------------------------------------------------------ */
 
-/* Leaves in index arithmetic without divisions; large for anything else. */
+/* The number of leaves of index arithmetic without divisions; large for anything else. */
 static int index_weight(const struct ig_code_printer *p, ig_x x) {
     const struct ig_x_node *n = &p->k->x.at[x];
     if (n->kind == IG_X_INT || n->kind == IG_X_DIM || n->kind == IG_X_VAR || p->text[x].named) return 1;
@@ -277,7 +278,7 @@ static const char *local_name(struct ig_code_printer *p, const struct ig_x_node 
     return ig_format(p->job, "%s_%u", ig_op_info(n->op)->name, number);
 }
 
-/* True where something that x reads was written since `time`. */
+/* Has anything that x reads been written since `time`? */
 static bool is_stale(const struct ig_code_printer *p, ig_x x, uint32_t time) {
     const struct ig_x_node *n = &p->k->x.at[x];
     if (!p->unstable[x]) return false;

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* ---- The statements --------------------------------------------------------------------------------------------------- */
+/* ---- The statements ---------------------------------------------------------------------------------------------- */
 
 static void set_bit(uint64_t *bits, uint32_t i) {
     bits[i / 64] |= (uint64_t)1 << (i % 64);
@@ -31,7 +31,7 @@ static void own_writes(struct ig_code_printer *p, const struct ig_stmt *s, uint6
     }
 }
 
-/* Numbers the statements in pre-order; returns what the statement writes. */
+/* Numbers the statements in pre-order; returns the resources that the statement and its body write. */
 static const uint64_t *number(struct ig_code_printer *p, const struct ig_stmt *s) {
     struct ig_code_place place = {.stmt = s, .writes = IG_NEW_ARRAY(p->job, uint64_t, p->words)};
     IG_PUSH(p->job, &p->places, place);
@@ -80,14 +80,14 @@ void ig_code_roots(struct ig_code_printer *p, const struct ig_stmt *s, void (*vi
     }
 }
 
-/* ---- Levels ------------------------------------------------------------------------------------------------------------ */
+/* ---- Levels ------------------------------------------------------------------------------------------------------ */
 
-/* The way from the outermost statement to one that uses expressions. Level i means: computed just before path[i]. */
+/* The path from the outermost statement to one that uses expressions. Level i means: computed just before path[i]. */
 struct walk {
     struct ig_code_printer *p;
     uint32_t path[64];
-    int depth;  /* of the statement itself: path[depth] */
-    int *level; /* by expression, valid where stamp is this statement's */
+    int depth;  /* path[depth] is the statement itself */
+    int *level; /* by expression; valid if stamp is this statement's */
     uint32_t *stamp;
     struct ig_map *placed; /* (place or body, expression) pairs that are done */
 };
@@ -96,7 +96,7 @@ static const struct ig_stmt *on_path(const struct walk *w, int i) {
     return w->p->places.at[w->path[i]].stmt;
 }
 
-/* The outermost level from which nothing writes the resource until the use. */
+/* The outermost level such that nothing writes the resource between it and the use. */
 static int level_of_resource(const struct walk *w, uint32_t resource) {
     int level = w->depth;
     while (level > 0 && !has_bit(w->p->places.at[w->path[level - 1]].writes, resource))
@@ -148,12 +148,12 @@ static bool depends_on_writes(const struct ig_code_printer *p, ig_x x) {
     return false;
 }
 
-/* ---- Placing ----------------------------------------------------------------------------------------------------------- */
+/* ---- Placing ----------------------------------------------------------------------------------------------------- */
 
 static void place(struct walk *w, ig_x x) {
     int level = level_of(w, x);
     uint32_t host = w->path[level];
-    /* What is stable is computed once in a body; the rest may have to be computed again before each statement. */
+    /* A stable expression is computed once per body; others may have to be computed again before each statement. */
     bool stable = !w->p->unstable[x];
     uint32_t where = stable && level > 0 ? w->path[level - 1] : host;
     uint32_t key[3] = {where, x, stable}, unused;

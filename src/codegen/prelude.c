@@ -37,7 +37,7 @@ static const struct type_names *find_type(const char *suffix, size_t length) {
     return NULL;
 }
 
-/* True where the blank-separated list has the word. */
+/* Does the blank-separated list contain the word? */
 static bool has_word(const char *list, const char *word) {
     size_t length = strlen(word);
     for (const char *at = list; *at;) {

@@ -18,7 +18,7 @@ const struct ig_code_function ig_code_functions_basic[] = {
      "    union { int$B_t i; $T f; } both = {i};\n"
      "    return both.f;\n"
      "}\n"},
-    /* NaN where either operand is. Against a constant b (ReLU, Clip) one comparison and one selection remain. */
+    /* NaN if either operand is. Against a constant b (ReLU, Clip) one comparison and one select remain. */
     {"ig_min_", "f32 f64", NULL,
      "INLINE $T ig_min_$S($T a, $T b) {\n"
      "    const $T less = b < a ? b : a;\n"
@@ -67,7 +67,7 @@ const struct ig_code_function ig_code_functions_basic[] = {
     {"ig_isinf_", "f32 f64", NULL,
      "INLINE _Bool ig_isinf_$S($T a) { return __builtin_fabs$F(a) == __builtin_inf$F(); }\n"},
     {"ig_bitnot_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL, "INLINE $T ig_bitnot_$S($T a) { return ($T)~a; }\n"},
-    /* By zero 0; the lowest number by -1 wraps. */
+    /* Division by zero gives 0; the lowest number divided by -1 wraps. */
     {"ig_div_", "i8 i16 i32 i64", NULL,
      "INLINE $T ig_div_$S($T a, $T b) {\n"
      "    const $T by = b == 0 || b == -1 ? 1 : b;\n"
@@ -118,7 +118,7 @@ const struct ig_code_function ig_code_functions_basic[] = {
      "}\n"},
     {"ig_fmod_f32", NULL, "ig_fmod_f64",
      "static float ig_fmod_f32(float a, float b) { return (float)ig_fmod_f64((double)a, (double)b); }\n"},
-    /* By squaring; wraps. 1/a^-b truncates to 0 for all but 1 and -1. */
+    /* By squaring; wraps. A negative power, 1/a^-b, truncates to 0 unless a is 1 or -1. */
     {"ig_pow_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL,
      "static $T ig_pow_$S($T a, $T b) {\n"
      "    uint64_t power = 1, base = (uint64_t)a;\n"
@@ -128,7 +128,7 @@ const struct ig_code_function ig_code_functions_basic[] = {
      "    }\n"
      "    return ($T)power;\n"
      "}\n"},
-    /* Shifts by the width or more, or by less than nothing, give 0. */
+    /* Shifts by the width or more, or by a negative count, give 0. */
     {"ig_shl_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL,
      "INLINE $T ig_shl_$S($T a, $T b) { return b < 0 || b >= $B ? 0 : ($T)((uint64_t)a << (b & ($B - 1))); }\n"},
     {"ig_shr_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL,

@@ -33,7 +33,7 @@ const struct ig_code_function ig_code_functions_convert[] = {
      "}\n"},
     {"ig_round_f32_", "f16 bf16", "ig_load_$S ig_store_$S",
      "INLINE float ig_round_f32_$S(float a) { return ig_load_$S(ig_store_$S(a)); }\n"},
-    /* To odd: a second rounding to fewer bits then gives what one rounding would have given. */
+    /* Rounds to odd: a second rounding to fewer bits then gives what a single rounding would have given. */
     {"ig_odd_f64", NULL, "ig_bits_f32 ig_of_bits_f32",
      "INLINE float ig_odd_f64(double a) {\n"
      "    const float near = (float)a;\n"
@@ -43,7 +43,7 @@ const struct ig_code_function ig_code_functions_convert[] = {
      "}\n"},
     {"ig_round_f64_", "f16 bf16", "ig_load_$S ig_store_$S ig_odd_f64",
      "INLINE float ig_round_f64_$S(double a) { return ig_load_$S(ig_store_$S(ig_odd_f64(a))); }\n"},
-    /* Through int32, modulo 2^32; exact, since the remainder of a division by a power of two has no more bits. */
+    /* Through int32, modulo 2^32; exact, since the remainder of a division by a power of two needs no more bits. */
     {"ig_truncate_f32_i32", NULL, NULL,
      "INLINE int32_t ig_truncate_f32_i32(float a) {\n"
      "    const float whole = __builtin_fabsf(a) < 0x1p63f ? __builtin_truncf(a) : 0.0f;\n"

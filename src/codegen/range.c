@@ -11,7 +11,7 @@ struct interval {
 };
 
 static const struct interval anything = {INT64_MIN, INT64_MAX};
-/* Of loop variables: a step further still fits. */
+/* The largest value of an int loop variable: a further step still fits. */
 enum { LARGEST_VAR = INT32_MAX - (1 << 24) };
 
 struct ranges {
@@ -69,7 +69,7 @@ static struct interval product(struct interval a, struct interval b) {
     return s;
 }
 
-/* Quotients and remainders of indices are of numbers that are not negative, by numbers of at least 1. */
+/* Index divisions have non-negative dividends and divisors of at least 1. */
 static struct interval quotient(struct interval a, struct interval b) {
     if (a.lo < 0) return anything;
     int64_t by = b.lo > 1 && b.lo != INT64_MIN ? b.lo : 1;
@@ -147,7 +147,7 @@ static bool fits(struct interval i, int64_t largest) {
     return i.lo >= -INT32_MAX && i.hi <= largest;
 }
 
-/* A loop's variable is an int where its bounds are. */
+/* A loop variable is an int if its bounds are. */
 static bool fits_bounds(struct ranges *r, int64_t var) {
     const struct ig_stmt *s = r->loop_of[var];
     if (!s) return false;

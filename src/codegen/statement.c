@@ -17,7 +17,7 @@ void ig_code_printer_init(struct ig_code_printer *p, struct ig_job *job, const s
     ig_code_place_all(p);
 }
 
-/* ---- Lines ------------------------------------------------------------------------------------------------------------ */
+/* ---- Lines ------------------------------------------------------------------------------------------------------- */
 
 void ig_code_line(struct ig_code_printer *p, const char *format, ...) {
     va_list args, again;
@@ -53,7 +53,7 @@ const char *ig_code_comment(struct ig_job *job, const char *text) {
     return copy;
 }
 
-/* ---- Simple statements -------------------------------------------------------------------------------------------------- */
+/* ---- Simple statements ------------------------------------------------------------------------------------------- */
 
 const char *ig_code_store(struct ig_code_printer *p, const struct ig_stmt *s) {
     const struct ig_buffer *b = &p->k->buffers.at[s->buffer];
@@ -84,7 +84,7 @@ const char *ig_code_update(struct ig_code_printer *p, const struct ig_stmt *s) {
     return ig_format(p->job, "%s = %s;", acc, value);
 }
 
-/* ---- Calls and templates ------------------------------------------------------------------------------------------------ */
+/* ---- Calls and templates ----------------------------------------------------------------------------------------- */
 
 const char *ig_code_arguments(struct ig_code_printer *p, const struct ig_stmt *s) {
     struct ig_text args;
@@ -134,7 +134,7 @@ const char *ig_code_fill(struct ig_code_printer *p, const struct ig_stmt *s) {
     return filled.at;
 }
 
-/* ---- Loops ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
 static void find_reductions(struct ig_code_printer *p, const struct ig_stmt *s, uint64_t *inside,
                             struct ig_code_reductions *r) {

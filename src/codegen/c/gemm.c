@@ -31,7 +31,7 @@ void ig_c_micro_types(const struct ig_micro *m, const struct ig_target *target, 
                    target->vector_bytes, element);
 }
 
-/* How many steps of k have accumulators of their own. */
+/* The number of steps of k with accumulators of their own. */
 static int k_unroll(int rows, int vectors) {
     int chains = rows * vectors;
     return chains >= 8 ? 1 : chains >= 4 ? 2 : 4;
@@ -45,7 +45,7 @@ static void print_step(const struct ig_micro *m, int rows, int vectors, int lane
     int line = 64 / (int)ingot_dtype_size(m->half != INGOT_DTYPE_NONE ? m->half : m->dtype);
     for (int at = 0; m->prefetch && at < m->nr; at += line)
         ig_text_printf(text, "        __builtin_prefetch(b + %lld);\n", (long long)m->prefetch + u * m->nr + at);
-    /* Into the second cache: the first is full of what is at hand. */
+    /* Into the second cache: the first is full of data in use. */
     if (m->rate)
         ig_text_printf(text, "        __builtin_prefetch(next + %lld * (p + %d), 0, 2);\n", (long long)m->rate, u);
     const char *reader = ig_c_micro_reader(text->job, m, "u");
@@ -76,7 +76,7 @@ static void print_loop(const struct ig_micro *m, int rows, int vectors, int lane
     ig_text_printf(text, "        b += %d;\n    }\n", steps * m->nr);
 }
 
-/* Over the depth, or a segment of it. */
+/* The loop over the depth, or over a segment of it. */
 static void print_walk(const struct ig_micro *m, int rows, int vectors, int lanes, int unroll, struct ig_text *text) {
     ig_text_add(text, "    long p = 0;\n");
     print_loop(m, rows, vectors, lanes, unroll, text);
@@ -100,7 +100,7 @@ static void print_results(const struct ig_micro *m, int rows, int vectors, int l
             ig_text_printf(text, "    *(%s_u *)(c + %d) = c0_%d_%d;\n", m->name, r * m->nr + v * lanes, r, v);
 }
 
-/* One variant: rows x vectors. */
+/* One variant of the micro-kernel: rows x vectors. */
 static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lanes, struct ig_text *text) {
     int unroll = k_unroll(rows, vectors);
     ig_text_printf(text,

@@ -7,7 +7,7 @@
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"
 
-/* `vectors` 0: one channel. */
+/* `vectors` 0: a single channel. */
 static void print_taps(const struct ig_micro *m, int columns, int vectors, int lanes, struct ig_text *text) {
     int n = vectors ? vectors : 1;
     const char *suffix = vectors ? "v" : "e", *memory = vectors ? "u" : "e";
@@ -45,7 +45,7 @@ static void print_channels(const struct ig_micro *m, int columns, int vectors, i
 }
 
 static void print_columns(const struct ig_micro *m, int columns, int lanes, struct ig_text *text) {
-    int pair = columns <= 4 || lanes >= 16 ? 2 : 1; /* AVX2 has registers for 8 x 1 or 4 x 2 */
+    int pair = columns <= 4 || lanes >= 16 ? 2 : 1; /* AVX2 has registers for 8 x 1 or 4 x 2 sums */
     ig_text_printf(
         text,
         "static inline __attribute__((always_inline)) void %s_%d(const %s_%s *restrict x, long x_row,\n"

@@ -70,7 +70,7 @@ const struct ig_code_function ig_c_functions_f64[] = {
      "    const double any = a < 0.0 ? __builtin_nan(\"\") : positive;\n"
      "    return a == 0.0 ? -__builtin_inf() : a != a ? a : any;\n"
      "}\n"},
-    /* log(u) with u = 1 + a, and what u lost of a. */
+    /* log(u) with u = 1 + a, plus a correction for what u lost of a. */
     {"ig_log1p_f64", NULL, "ig_log_f64",
      "INLINE double ig_log1p_f64(double a) {\n"
      "    const double u = 1.0 + a;\n"

@@ -29,7 +29,7 @@ static const struct ig_code_language language = {
 
 static void print_body(struct ig_code_printer *p, const struct ig_stmt *s, uint32_t *next);
 
-/* ---- Extrema in vector loops -------------------------------------------------------------------------------------------- */
+/* ---- Extrema in vector loops ------------------------------------------------------------------------------------- */
 
 static bool needs_key(const struct ig_stmt *update) {
     return ig_dtype_is_float(update->dtype) && (update->op == IG_OP_min || update->op == IG_OP_max);
@@ -67,7 +67,7 @@ static void close_key(struct ig_code_printer *p, const struct ig_stmt *update) {
     p->stands_for[update->var] = NULL;
 }
 
-/* ---- Loops ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
 static const char *reduction_sign(enum ig_op op) {
     if (op == IG_OP_add) return "+";
@@ -150,7 +150,7 @@ static void print_body(struct ig_code_printer *p, const struct ig_stmt *s, uint3
     ig_code_scope_close(p, mark);
 }
 
-/* ---- The frame ------------------------------------------------------------------------------------------------------------ */
+/* ---- The frame --------------------------------------------------------------------------------------------------- */
 
 static void print_param(struct ig_code_printer *p, const struct ig_buffer *b) {
     const char *type = ig_code_storage_type(b->dtype), *constant = b->written ? "" : "const ";

@@ -10,7 +10,7 @@
 #include "codegen/c/micro_text.h"
 #include "codegen/order.h"
 
-enum { LONG = 256, SHORT = 16 }; /* elements of a block */
+enum { LONG = 256, SHORT = 16 }; /* elements per block */
 
 static void print_heap(const struct ig_micro *m, const char *wide, struct ig_text *text) {
     const char *n = m->name;
@@ -26,7 +26,7 @@ static void print_heap(const struct ig_micro *m, const char *wide, struct ig_tex
                    "    keys[at] = moved;\n"
                    "}\n",
                    n, n, n);
-    /* Indices grow, so that an element must be strictly better than the worst to replace it. */
+    /* Indices increase, so an element must be strictly better than the worst to replace it. */
     ig_text_printf(text,
                    "static inline void %s_offer(%s order, long i, %s_key *keys, long k) {\n"
                    "    if (order >= (%s)(keys[0] >> %d)) return;\n"
@@ -36,7 +36,8 @@ static void print_heap(const struct ig_micro *m, const char *wide, struct ig_tex
                    n, wide, n, wide, 4 * m->key_bytes, n, 4 * m->key_bytes, n, n);
 }
 
-/* NAME_any: whether one of LONG elements is better than what `worst` is the order of. NAME_block offers SHORT elements. */
+/* NAME_any: is any of LONG elements better than the element whose order is `worst`? NAME_block offers SHORT
+ * elements. */
 static void print_blocks(const struct ig_micro *m, const char *wide, struct ig_text *text) {
     const char *n = m->name;
     ig_text_printf(text,
@@ -63,7 +64,7 @@ static void print_blocks(const struct ig_micro *m, const char *wide, struct ig_t
                    n, n, n, wide, wide, 4 * m->key_bytes, wide, SHORT, SHORT, n, SHORT, n);
 }
 
-/* Blocks of a dense row without anything better than the heap's root are passed over: long ones, then short ones. */
+/* Skips blocks of a dense row with nothing better than the heap's root: long blocks first, then short ones. */
 static void print_scan(const struct ig_micro *m, const char *wide, struct ig_text *text) {
     const char *n = m->name;
     ig_text_printf(text,

@@ -3,8 +3,8 @@
 
 #include "codegen/cuda/templates.h"
 
-/* An instruction of sm_90a for a group of four warps: 64 x columns sums; what is on the left is in registers, or both are in
- * shared memory. */
+/* A warpgroup instruction of sm_90a: 64 x columns sums. The left operand is in registers, or both are in shared
+ * memory. */
 static void print_group_product(const char *name, const char *type, int columns, bool registers, struct ig_text *text) {
     int sums = columns / 2;
     ig_text_printf(text, "__device__ __forceinline__ void %s(float *c, %s, unsigned long long b) {\n", name,

@@ -10,7 +10,7 @@
 
 #include "codegen/cuda/printer.h"
 
-/* Buffers, a byte each. */
+/* Which buffers are read and written, a byte each. */
 struct access {
     uint8_t *read, *written;
 };
@@ -27,7 +27,7 @@ static struct access new_access(struct walk *w) {
     return (struct access){IG_NEW_ARRAY(job, uint8_t, w->n_buffers + 1), IG_NEW_ARRAY(job, uint8_t, w->n_buffers + 1)};
 }
 
-/* ---- What a statement touches ----------------------------------------------------------------------------------------- */
+/* ---- Accesses of a statement ------------------------------------------------------------------------------------- */
 
 struct touching {
     struct walk *w;
@@ -45,7 +45,7 @@ static void note_loads(void *user, ig_x x) {
     }
 }
 
-/* An access of several bytes (vector.c): from its second argument to its first. */
+/* Is it a vector access (vector.c)? It copies from its second argument to its first. */
 static bool is_copy(const struct ig_stmt *s) {
     return s->kind == IG_S_CALL && strncmp(s->text, "ig_copy_", 8) == 0;
 }
@@ -69,7 +69,7 @@ static void note_own(struct walk *w, const struct ig_stmt *s, uint32_t place, st
         to->read[b] = 1;
         if (p->k->buffers.at[b].written) to->written[b] = 1;
     }
-    /* Text of templates works on the block's dynamic memory. */
+    /* Template text may access all of the block's dynamic shared memory. */
     for (uint32_t b = 0; s->kind == IG_S_TEXT && b < w->n_buffers; b++) {
         if (p->k->buffers.at[b].kind == IG_BUFFER_SHARED) to->read[b] = to->written[b] = 1;
     }
@@ -81,7 +81,7 @@ static void note_all(struct walk *w, const struct ig_stmt *s, uint32_t *next, st
         note_all(w, s->body.at[i], next, to);
 }
 
-/* Arrays in dynamic shared memory may overlap. */
+/* Arrays in dynamic shared memory may overlap, so an access to one counts for all. */
 static void join_shared(struct walk *w, struct access *a) {
     uint8_t read = 0, written = 0;
     const struct ig_buffer *buffers = w->p->base.k->buffers.at;
@@ -101,11 +101,11 @@ static bool is_divided(struct walk *w, const struct ig_stmt *s) {
     return s->kind == IG_S_FOR && (s->for_kind == IG_FOR_TEAM || ig_cuda_is_divided(&w->p->base, s));
 }
 
-/* ---- Private buffers ---------------------------------------------------------------------------------------------------- */
+/* ---- Private buffers --------------------------------------------------------------------------------------------- */
 
 struct owners {
     struct walk *w;
-    const struct ig_stmt **owner; /* by buffer: the divided loop that touches it */
+    const struct ig_stmt **owner; /* by buffer: the divided loop that accesses it */
     bool *shared;
 };
 
@@ -144,14 +144,14 @@ void ig_cuda_place_buffers(struct ig_cuda_printer *p) {
     }
 }
 
-/* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
+/* ---- Outputs ----------------------------------------------------------------------------------------------------- */
 
-/* Stores to a buffer, and whether each round of the loops around has another place of its own. */
+/* The stores to each buffer, and whether they may store to one position repeatedly. */
 struct stores {
     struct walk *w;
     int *count;  /* by buffer */
-    bool *again; /* by buffer: stored to at one place repeatedly */
-    bool *read;  /* by buffer: read, or called with */
+    bool *again; /* by buffer: one position is stored to repeatedly */
+    bool *read;  /* by buffer: read, or passed to a call */
     const struct ig_stmt *loops[64];
     int depth;
 };
@@ -184,7 +184,8 @@ static void find_stores(struct stores *o, const struct ig_stmt *s, uint32_t *nex
     if (loop) o->depth--;
 }
 
-/* Inputs are never written, and outputs that are stored once at each place concern nobody else. */
+/* Finds the buffers that may need barriers. Inputs are never written; outputs whose elements are stored only once and
+ * never read do not concern other threads. */
 static void find_tracked(struct walk *w) {
     struct ig_code_printer *p = &w->p->base;
     struct stores o = {.w = w,
@@ -198,19 +199,19 @@ static void find_tracked(struct walk *w) {
         w->tracked[b] = buffer->written && !w->p->is_private[b];
         bool once = buffer->once || (o.count[b] <= 1 && !o.again[b]);
         if (buffer->kind == IG_BUFFER_PARAM && once && !o.read[b]) w->tracked[b] = false;
-        /* The sums of a product with a producer: a warp's own, which template and team loop see to. */
+        /* With a producer, each warp has its own sums; the template and the team loop synchronise these. */
         if (buffer->kind == IG_BUFFER_SHARED && w->p->meet) w->tracked[b] = false;
     }
 }
 
-/* ---- Barriers ------------------------------------------------------------------------------------------------------------ */
+/* ---- Barriers ---------------------------------------------------------------------------------------------------- */
 
 static void meet(struct walk *w, struct access *since) {
     memset(since->read, 0, w->n_buffers);
     memset(since->written, 0, w->n_buffers);
 }
 
-/* Something that happens at `place` after `since`. */
+/* Accounts for accesses at `place` that follow those in `since`; puts a barrier before them if necessary. */
 static void happen(struct walk *w, uint32_t place, struct access *what, struct access *since) {
     join_shared(w, what);
     bool wait = w->p->fence[place];
@@ -227,7 +228,7 @@ static void happen(struct walk *w, uint32_t place, struct access *what, struct a
     }
 }
 
-/* True where `to` grew. */
+/* Adds the accesses of `from`; true if `to` grew. */
 static bool add_access(struct walk *w, struct access *to, const struct access *from) {
     bool grew = false;
     for (uint32_t b = 0; b < w->n_buffers; b++) {

@@ -30,7 +30,7 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     }
 }
 
-/* Where line `line` has its byte `byte` in an operand's part of a step. */
+/* Prints the function that gives the position of byte `byte` of line `line` in an operand's part of a step. */
 static void print_place(const struct ig_cuda_gemm *g, const char *name, enum ig_cuda_operand operand, int lines,
                         struct ig_text *text) {
     ig_text_printf(text, "__device__ __forceinline__ unsigned place_%s(int line, int byte) {\n    return ", name);
@@ -42,7 +42,7 @@ static void print_place(const struct ig_cuda_gemm *g, const char *name, enum ig_
         ig_text_printf(text, "place<%d, DEPTH * ELEMENT>(line, byte);\n}\n", lines);
 }
 
-/* The type that copies an operand, and the parameters and arguments that say where it is. */
+/* The type that copies an operand, and the parameters and arguments that locate it. */
 struct source {
     const char *type, *parameters, *arguments;
 };
@@ -103,7 +103,7 @@ static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *t
     ig_text_add(text, "\n                 : \"l\"(a), \"l\"(b));\n}\n");
 }
 
-/* How steps are multiplied, and the walk over them. */
+/* Prints how a step is multiplied, and the walk over the steps. */
 static void print_products(const struct ig_cuda_gemm *g, struct ig_text *text) {
     if (g->warpgroups) {
         ig_text_add(text, ig_cuda_template_gemm_wgmma);
@@ -114,7 +114,7 @@ static void print_products(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_add(text, ig_cuda_template_gemm_walk);
 }
 
-/* The product of what the kernel's loops have filled in. */
+/* Multiplies the operands that the kernel's loops have filled in. */
 static const char add[] = "__device__ __forceinline__ void add(sums &c, float *tile) {\n"
                           "    const unsigned memory = (unsigned)__cvta_generic_to_shared(tile);\n"
                           "    __syncthreads();\n"
@@ -122,7 +122,7 @@ static const char add[] = "__device__ __forceinline__ void add(sums &c, float *t
                           "    __syncthreads();\n"
                           "}\n";
 
-/* All that the kernel's loops call. */
+/* Prints all that the kernel's loops call. */
 static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
     bool filled = g->a == IG_CUDA_FILLED;
     ig_text_add(text, ig_cuda_template_gemm_copy);

@@ -81,7 +81,7 @@ static void print_depthwise(const struct ig_micro *m, struct ig_text *text) {
         (long long)m->x_tap, (long long)m->x_column, (long long)m->w_row, (long long)m->w_tap, m->nr);
 }
 
-/* An element's rank is the number of those that are better. Counting ends at k: on average after k log(n/k) others. */
+/* An element's rank is the number of better elements. Counting ends at k: on average after k log(n/k) others. */
 static void print_topk(const struct ig_micro *m, struct ig_text *text) {
     const char *wide = m->key_bytes == 16 ? "unsigned long long" : "unsigned", *n = m->name;
     ig_text_printf(text, "typedef %s %s_e;\n", ig_code_bits(m->dtype), n);

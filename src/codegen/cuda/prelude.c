@@ -13,7 +13,7 @@
         "ig_" name "_f64", NULL, NULL, "INLINE double ig_" name "_f64(double a) { return " f64 "(a); }\n" \
     }
 
-/* One access to memory, into or out of registers. */
+/* One memory access of several bytes, to or from registers. */
 #define COPY(bytes, type)                                                                                 \
     {                                                                                                     \
         "ig_copy_" bytes, NULL, NULL,                                                                     \
@@ -21,7 +21,7 @@
             " *)from; }\n"                                                                                \
     }
 
-/* Over the threads of a warp that lie `lanes` together: each gets all. */
+/* Reduces over `lanes` adjacent threads of a warp; each gets the result. */
 #define TEAM(name, combined, needs)                                                                           \
     {                                                                                                         \
         "ig_team_" name "_", TYPES, needs,                                                                    \
@@ -35,7 +35,8 @@
             "}\n"                                                                                             \
     }
 
-/* Over the block: over each warp, then over what the warps have left in shared memory, in the same order by all. */
+/* Reduces over the block: within each warp, then over the warps' results in shared memory, in the same order in each
+ * thread. */
 #define BLOCK(name, combined, needs)                                  \
     {                                                                 \
         "ig_block_" name "_", TYPES, "ig_team_" name "_$S " needs,    \
@@ -69,7 +70,7 @@ const struct ig_code_function ig_cuda_functions[] = {
     {"ig_of_bits_f32", NULL, NULL, "INLINE float ig_of_bits_f32(int32_t a) { return __int_as_float(a); }\n"},
     {"ig_bits_f64", NULL, NULL, "INLINE int64_t ig_bits_f64(double a) { return __double_as_longlong(a); }\n"},
     {"ig_of_bits_f64", NULL, NULL, "INLINE double ig_of_bits_f64(int64_t a) { return __longlong_as_double(a); }\n"},
-    /* NaN where either operand is. */
+    /* NaN if either operand is. */
     {"ig_min_f32", NULL, NULL,
      "INLINE float ig_min_f32(float a, float b) {\n"
      "    float c;\n"
@@ -135,7 +136,7 @@ const struct ig_code_function ig_cuda_functions[] = {
     MATH("asinh", "asinhf", "asinh"),
     MATH("acosh", "acoshf", "acosh"),
     MATH("atanh", "atanhf", "atanh"),
-    /* Of the exponential that does not overflow, so that small results are denormal and not zero. */
+    /* By the exponential that does not overflow, so that small results are denormal and not zero. */
     {"ig_sigmoid_f32", NULL, NULL,
      "INLINE float ig_sigmoid_f32(float a) {\n"
      "    const float e = expf(-fabsf(a));\n"
@@ -159,7 +160,7 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    }\n"
      "    return ($T)power;\n"
      "}\n"},
-    /* Of data: integers wrap. */
+    /* On data: integers wrap. */
     {"ig_plus_", "f32 f64", NULL, "INLINE $T ig_plus_$S($T a, $T b) { return a + b; }\n"},
     {"ig_times_", "f32 f64", NULL, "INLINE $T ig_times_$S($T a, $T b) { return a * b; }\n"},
     {"ig_plus_", "i32 i64 u32 u64", NULL, "INLINE $T ig_plus_$S($T a, $T b) { return ($T)(($U)a + ($U)b); }\n"},

@@ -11,9 +11,9 @@
 
 enum { MOST_STATIC = 40 << 10 }; /* bytes of arrays in static shared memory, of which a block has 48 KiB */
 
-/* ---- Elements ----------------------------------------------------------------------------------------------------------- */
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
-/* The register of a SPREAD buffer: element var*width + r is r of the slot at hand. */
+/* The register of a SPREAD buffer: element var*width + r is number r of the current slot. */
 static const char *spread_element(struct ig_code_printer *p, int buffer, ig_x index) {
     const struct ig_cuda_printer *c = (const struct ig_cuda_printer *)p;
     const struct ig_buffer *b = &p->k->buffers.at[buffer];
@@ -38,11 +38,11 @@ const struct ig_code_language ig_cuda_language = {
     .nan_f32 = "__int_as_float(0x7fc00000)",
     .nan_f64 = "__longlong_as_double(0x7ff8000000000000)",
     .narrow = true,
-    .begin = "begin", /* of each tile anew: a block's tiles do not follow one another */
+    .begin = "begin", /* set for each tile, since a block's tiles are not consecutive */
     .element = spread_element,
 };
 
-/* ---- Buffers ------------------------------------------------------------------------------------------------------------ */
+/* ---- Buffers ----------------------------------------------------------------------------------------------------- */
 
 static bool is_read(const struct ig_loops *k, int buffer) {
     for (ig_x x = 0; x < k->x.count; x++) {
@@ -51,7 +51,8 @@ static bool is_read(const struct ig_loops *k, int buffer) {
     return false;
 }
 
-/* "const float *__restrict__ x0". What other threads write may not be __restrict__: barriers would not count. */
+/* "const float *__restrict__ x0". A buffer that other threads write may not be __restrict__: compilers could then
+ * ignore barriers. */
 static const char *param_text(struct ig_code_printer *p, const struct ig_buffer *b, int index) {
     const char *type = ig_code_storage_type(b->dtype);
     if (!b->written)
@@ -89,7 +90,7 @@ static bool is_narrow_dim(const struct ig_code_printer *p, ig_dim d) {
     return lo >= -INT32_MAX && hi <= INT32_MAX;
 }
 
-/* The bytes that a block has of scratch memory, over constants and dims. */
+/* The scratch bytes per block, as text: a constant or a dim. */
 static const char *scratch_size(struct ig_code_printer *p) {
     int64_t bytes;
     ig_dim size = p->kernel->scratch_bytes;
@@ -104,7 +105,7 @@ static int64_t local_bytes(const struct ig_buffer *b) {
     return (b->elements * (int64_t)ingot_dtype_size(b->dtype) + 15) / 16 * 16;
 }
 
-/* How many elements a thread has of a buffer of its own. */
+/* Elements per thread of a private buffer. */
 static int64_t private_elements(const struct ig_cuda_printer *c, const struct ig_buffer *b, const struct ig_stmt *s) {
     int64_t rounds = b->kind == IG_BUFFER_SPREAD ? b->elements / b->width : 0;
     int lanes = c->threads;
@@ -160,7 +161,7 @@ static void print_buffers(struct ig_cuda_printer *c) {
         ig_raise(p->job, INGOT_INTERNAL, "a kernel's arrays take %lld bytes of shared memory", (long long)shared);
 }
 
-/* ---- The unit ------------------------------------------------------------------------------------------------------------- */
+/* ---- The translation unit ---------------------------------------------------------------------------------------- */
 
 static const char declarations[] =
     "typedef signed char int8_t;\ntypedef short int16_t;\ntypedef int int32_t;\ntypedef long long int64_t;\n"
@@ -168,7 +169,7 @@ static const char declarations[] =
     "typedef unsigned long long uint64_t;\ntypedef bool _Bool;\n"
     "#define INLINE static __device__ __forceinline__\n";
 
-/* What the shared tables of functions take from a C compiler. */
+/* The builtins of C compilers that the shared function tables use, in CUDA. */
 static const char *const builtins[][2] = {
     {"__builtin_fabsf", "fabsf"},
     {"__builtin_fabs", "fabs"},
@@ -231,13 +232,13 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
 
 static const char wait_for_last[] = "asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");";
 
-/* The number of the dim that counts the lines, or the depth, of A or B. */
+/* The index of the dim that counts the lines, or the depth, of A or B. */
 static uint32_t size_of(const struct ig_kernel *kernel, int map, bool depth) {
     enum ig_cuda_operand operand = map == 0 ? kernel->gemm->a : kernel->gemm->b;
     return depth == (operand == IG_CUDA_ALONG) ? kernel->maps[map].width : kernel->maps[map].lines;
 }
 
-/* The producer goes its own way. */
+/* Separates the producer from the groups that multiply. */
 static void print_roles(struct ig_code_printer *p, const struct ig_target *target) {
     const struct ig_kernel *kernel = p->kernel;
     ig_code_line(p, "gemm::start_barriers();");
@@ -251,8 +252,8 @@ static void print_roles(struct ig_code_printer *p, const struct ig_target *targe
     if (kernel->gemm->early && ig_target_has_early_start(target)) ig_code_line(p, "%s", wait_for_last);
 }
 
-/* The next kernel's blocks may take their places as soon as all of this one's have theirs; and this one touches no memory
- * before the last one's results are there, whose own wait saw to those before. */
+/* Blocks of the next kernel may start as soon as all of this one's are running. This kernel touches no memory before
+ * the results of its predecessor are visible; the predecessor's own wait covers all kernels before that. */
 static void print_early_start(struct ig_code_printer *p) {
     ig_code_line(p, "asm volatile(\"griddepcontrol.launch_dependents;\");");
     for (uint32_t i = 0; i < p->k->buffers.count; i++) {
@@ -261,7 +262,7 @@ static void print_early_start(struct ig_code_printer *p) {
         ig_code_prelude_use(&p->prelude, "ig_fetch");
         ig_code_line(p, "ig_fetch(%s, %lld);", buffer->name, (long long)buffer->early);
     }
-    if (p->kernel->gemm && p->kernel->gemm->early) return; /* it waits by itself, behind its first copies of weights */
+    if (p->kernel->gemm && p->kernel->gemm->early) return; /* it waits by itself, after its first copies of weights */
     ig_code_line(p, "%s", wait_for_last);
 }
 

@@ -18,7 +18,7 @@ static void print_body(struct ig_cuda_printer *c, const struct ig_stmt *s, uint3
     ig_code_scope_close(p, mark);
 }
 
-/* ---- Who ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
 bool ig_cuda_is_divided(struct ig_code_printer *p, const struct ig_stmt *s) {
     if (s->kind != IG_S_FOR || s->for_kind != IG_FOR_SIMD) return false;
@@ -31,12 +31,12 @@ static int lanes(const struct ig_cuda_printer *c) {
     return c->level == IG_CUDA_TEAM ? c->lanes : c->threads;
 }
 
-/* The number of a thread in its team or block. */
+/* The index of a thread in its team or block. */
 static const char *lane(const struct ig_cuda_printer *c) {
     return c->level == IG_CUDA_TEAM ? ig_format(c->base.job, "(THREAD & %d)", c->lanes - 1) : "THREAD";
 }
 
-/* ---- Reductions ----------------------------------------------------------------------------------------------------------- */
+/* ---- Reductions -------------------------------------------------------------------------------------------------- */
 
 static const char *operator_name(enum ig_op op) {
     switch (op) {
@@ -47,7 +47,7 @@ static const char *operator_name(enum ig_op op) {
     }
 }
 
-/* Of the function that combines two. */
+/* The name of the function that combines two values. */
 static const char *combining_name(enum ig_op op) {
     return op == IG_OP_add ? "plus" : op == IG_OP_mul ? "times" : operator_name(op);
 }
@@ -77,7 +77,7 @@ static void open_reductions(struct ig_cuda_printer *c, const struct ig_code_redu
     }
 }
 
-/* acc = acc op (what all threads have). */
+/* acc = acc op (the parts of all threads). */
 static void close_reductions(struct ig_cuda_printer *c, const struct ig_code_reductions *r) {
     struct ig_code_printer *p = &c->base;
     for (uint32_t i = 0; i < r->updates.count; i++) {
@@ -85,7 +85,7 @@ static void close_reductions(struct ig_cuda_printer *c, const struct ig_code_red
         const char *type = ingot_dtype_name(u->dtype), *op = operator_name(u->op);
         bool team = c->level == IG_CUDA_TEAM;
         const char *name = ig_format(p->job, "ig_%s_%s_%s", team ? "team" : "block", op, type);
-        IG_ASSERT(p->job, team || !c->meet); /* it has the whole block wait */
+        IG_ASSERT(p->job, team || !c->meet); /* a block reduction makes the whole block wait */
         ig_code_prelude_use(&p->prelude, name);
         p->stands_for[u->var] = NULL;
         const char *all = team ? ig_format(p->job, "%s(part%d, %d)", name, u->var, c->lanes)
@@ -97,7 +97,7 @@ static void close_reductions(struct ig_cuda_printer *c, const struct ig_code_red
     }
 }
 
-/* ---- Loops ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
 static bool const_of(const struct ig_code_printer *p, ig_x x, int64_t *out) {
     if (x == IG_NO_X) return false;
@@ -114,7 +114,7 @@ static const char *times(struct ig_code_printer *p, const char *step, const char
     return strcmp(step, "1") == 0 ? what : ig_format(p->job, "%s * %s", what, step);
 }
 
-/* Rounds number `which`, which + count, …, of a loop. */
+/* The head of a loop over iterations `which`, which + count, … */
 static const char *divided_head(struct ig_code_printer *p, const struct ig_stmt *s, const char *which, int count) {
     int64_t lo, hi, one = 1;
     const char *step = step_text(p, s), *var = ig_code_var_name(p, s->var);
@@ -132,7 +132,7 @@ static const char *divided_head(struct ig_code_printer *p, const struct ig_stmt 
 
 struct spread_search {
     const struct ig_code_printer *p;
-    int64_t rounds; /* of the SPREAD buffers that are touched; 0: none */
+    int64_t rounds; /* iterations of the SPREAD buffers in use; 0: none */
 };
 
 static void find_spread_in(void *user, ig_x x) {
@@ -145,7 +145,7 @@ static void find_spread_in(void *user, ig_x x) {
     }
 }
 
-/* How many rounds the SPREAD buffers under a loop have room for; 0: there are none. */
+/* Finds how many iterations the SPREAD buffers in a loop have room for; 0: there are no such buffers. */
 static void find_spread(struct ig_code_printer *p, const struct ig_stmt *s, struct spread_search *f) {
     ig_code_roots(p, s, find_spread_in, f);
     if (s->kind == IG_S_STORE && p->k->buffers.at[s->buffer].kind == IG_BUFFER_SPREAD)
@@ -154,8 +154,8 @@ static void find_spread(struct ig_code_printer *p, const struct ig_stmt *s, stru
         find_spread(p, s->body.at[i], f);
 }
 
-/* A known number of rounds, the same few for all threads: they are unrolled, so that all their loads are under way at
- * once. */
+/* The number of iterations if it is constant and small per thread, else 0. Such loops are unrolled, so that all their
+ * loads are in flight at once. */
 static int64_t few_rounds(const struct ig_cuda_printer *c, const struct ig_stmt *s) {
     enum { FEW = 8 };
     int64_t lo, hi, step = 1;
@@ -165,7 +165,7 @@ static int64_t few_rounds(const struct ig_cuda_printer *c, const struct ig_stmt 
     return hi > lanes(c) && hi <= FEW * (int64_t)lanes(c) ? hi : 0;
 }
 
-/* Registers have no index that is known at run time alone: the rounds of each thread are unrolled. */
+/* Registers cannot be indexed at run time, so the iterations of each thread are unrolled. */
 static void print_spread(struct ig_cuda_printer *c, const struct ig_stmt *s, int64_t rounds, uint32_t *next,
                          enum ig_cuda_level inner) {
     struct ig_code_printer *p = &c->base;
@@ -205,7 +205,7 @@ static void print_divided(struct ig_cuda_printer *c, const struct ig_stmt *s, ui
         print_spread(c, s, spread.rounds, next, IG_CUDA_THREAD);
     } else {
         enum ig_cuda_level outer = c->level;
-        /* What is done on a product's tile: the loads of several rounds are under way at once. */
+        /* The epilogue of a product: keeps the loads of several iterations in flight. */
         if (p->kernel->gemm && strncmp(head, "for", 3) == 0) ig_code_line(p, "#pragma unroll 4");
         ig_code_line(p, "%s", head);
         c->level = IG_CUDA_THREAD;
@@ -262,9 +262,9 @@ static void print_for(struct ig_cuda_printer *c, const struct ig_stmt *s, uint32
     ig_code_line(p, "}");
 }
 
-/* ---- Statements ----------------------------------------------------------------------------------------------------------- */
+/* ---- Statements -------------------------------------------------------------------------------------------------- */
 
-/* One thread stores for all that execute together. */
+/* If several threads execute the store together, one of them does it. */
 static void print_store(struct ig_cuda_printer *c, const struct ig_stmt *s) {
     struct ig_code_printer *p = &c->base;
     const char *store = ig_code_store(p, s);
@@ -275,7 +275,7 @@ static void print_store(struct ig_cuda_printer *c, const struct ig_stmt *s) {
     }
 }
 
-/* Micro-kernels are told who does them. */
+/* Micro-kernels get the index and the number of the threads that call them. */
 static void print_call(struct ig_cuda_printer *c, const struct ig_stmt *s) {
     struct ig_code_printer *p = &c->base;
     const char *who = "";

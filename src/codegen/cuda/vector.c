@@ -16,8 +16,8 @@ struct vectors {
     IG_VEC(ig_x) to;
     IG_VEC(struct ig_stmt *) before;
     IG_VEC(struct ig_stmt *) after;
-    bool *written; /* by buffer: in the loop */
-    int *loads;    /* by buffer: in the loop */
+    bool *written; /* by buffer: written in the loop */
+    int *loads;    /* by buffer: loads in the loop */
 };
 
 static struct ig_stmt *new_call(struct vectors *v, int64_t bytes, int to, ig_x to_index, int from, ig_x from_index) {
@@ -40,7 +40,7 @@ static struct ig_stmt *new_call(struct vectors *v, int64_t bytes, int to, ig_x t
     return s;
 }
 
-/* ---- Where vectors lie ------------------------------------------------------------------------------------------------- */
+/* ---- Finding vectors --------------------------------------------------------------------------------------------- */
 
 static bool contains(const struct ig_loops *k, ig_x x, ig_x what) {
     if (x == what) return true;
@@ -50,7 +50,7 @@ static bool contains(const struct ig_loops *k, ig_x x, ig_x what) {
     return false;
 }
 
-/* True where x is the variable and something that does not change with it. */
+/* Is x the loop variable plus something that does not change with it? */
 static bool steps_by_one(const struct vectors *v, ig_x x) {
     const struct ig_x_node *n = &v->k->x.at[x];
     if (x == v->var) return true;
@@ -131,7 +131,7 @@ static int64_t bytes_of(const struct vectors *v, int buffer) {
     return v->count * (int64_t)ingot_dtype_size(v->k->buffers.at[buffer].dtype);
 }
 
-/* ---- Rewriting ------------------------------------------------------------------------------------------------------------ */
+/* ---- Rewriting --------------------------------------------------------------------------------------------------- */
 
 static void vectorize_loads(struct vectors *v, ig_x x) {
     if (x == IG_NO_X || !contains(v->k, x, v->var)) return;
@@ -173,7 +173,7 @@ static void count_loads(struct vectors *v, ig_x x) {
         count_loads(v, n->args[i]);
 }
 
-/* Whether it is a loop that this file knows: statements without bodies, each buffer stored to once. */
+/* Can this file handle the loop? Its statements must have no bodies, and each buffer may be stored to only once. */
 static bool is_plain(struct vectors *v, const struct ig_stmt *s) {
     for (uint32_t i = 0; i < s->body.count; i++) {
         const struct ig_stmt *c = s->body.at[i];
