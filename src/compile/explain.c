@@ -64,7 +64,7 @@ static void put_ops(struct ig_text *t, struct ig_graph *g, const struct ig_regio
     ig_text_add(t, "]");
 }
 
-/* Adds to a list of types, from `start` on, unless it is there. */
+/* Adds a type to a list that begins at `start`, unless it is there. */
 static void add_type(struct ig_text *t, size_t start, const char *type) {
     size_t length = strlen(type);
     for (const char *at = t->length > start ? t->at + start : NULL; at; at = strchr(at, ',')) {
@@ -101,7 +101,7 @@ static void put_precision(struct ig_text *t, struct ig_graph *g, const struct ig
     put_field(t, "precision", text.at);
 }
 
-/* Steps of a level in order; a step is a region, or a copy. */
+/* Puts the steps of a level in order; a step is a region or a copy. */
 static void put_regions(struct ig_text *t, const struct ig_explanation *e, struct ig_graph *g, uint32_t subplan,
                         bool *first) {
     const struct ig_plan *plan = &e->built->plan;
@@ -124,7 +124,7 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
     }
 }
 
-/* What the chosen candidate takes, and the others. */
+/* Puts the times of the chosen candidate and of the others. */
 static void put_rivals(struct ig_text *t, const struct ig_compiled_kernel *k) {
     const struct ig_tuned *tuned = k->tuned;
     if (!tuned || !tuned->device) return;
@@ -146,7 +146,7 @@ static void put_rivals(struct ig_text *t, const struct ig_compiled_kernel *k) {
     ig_text_add(t, "], ");
 }
 
-/* Candidates whose place this one took. */
+/* Puts the refused candidates that this kernel replaces. */
 static void put_refusals(struct ig_text *t, const struct ig_kernel_set *set, const struct ig_compiled_kernel *k) {
     bool first = true;
     for (uint32_t i = 0; i < set->refusals.count; i++) {
@@ -162,7 +162,7 @@ static void put_refusals(struct ig_text *t, const struct ig_kernel_set *set, con
     if (!first) ig_text_add(t, "], ");
 }
 
-/* What stands in the place of a source. */
+/* What is shown for a library call instead of a source. */
 static const char *call_text(struct ig_job *job, const struct ig_library_call *c) {
     static const char *const activations[] = {"", ", relu", ", gelu"};
     const char *in = c->rounded ? "tf32" : ingot_dtype_name((enum ingot_dtype)c->in_type);
@@ -196,7 +196,7 @@ static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
     ig_text_add(t, "\n  ],\n");
 }
 
-/* What the engine needs besides the driver. */
+/* Puts the libraries that the engine needs besides the driver. */
 static void put_libraries(struct ig_text *t, const struct ig_plan *plan) {
     bool first = true;
     ig_text_add(t, "  \"libraries\": [");

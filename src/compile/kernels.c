@@ -27,9 +27,9 @@ static const char *family_name(enum ig_family family) {
     return names[family] ? names[family] : "kernel";
 }
 
-/* ---- Choosing ------------------------------------------------------------------------------------------------------- */
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* What is no fault of a candidate ends the build. */
+/* Is the error a candidate's fault? All others end the build. */
 static bool is_refusal(enum ingot_status status) {
     return status == INGOT_TOOLCHAIN || status == INGOT_UNSUPPORTED || status == INGOT_INTERNAL;
 }
@@ -144,7 +144,7 @@ void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler 
     ig_toolchain_compile(job, &compiler->c, target_flags(compiler->target), sources, count, progress, user, out_code);
 }
 
-/* Some of a set's kernels, compiled to see which of them do not compile. */
+/* Some kernels of a set, compiled to find those that do not compile. */
 struct trial {
     struct ig_kernel_set *set;
     const struct ig_source *sources;
@@ -159,7 +159,7 @@ static void try_compile(struct ig_job *job, void *argument) {
     ig_kernel_compiler_run(job, t->set->compiler, t->sources + t->first, t->count, t->progress, t->user, &t->code);
 }
 
-/* Refuses those that do not compile, by halves; `owners`: the numbers of the kernels that the sources are of. */
+/* Refuses the kernels that do not compile, found by bisection; `owners`: the numbers of the sources' kernels. */
 static void find_culprits(struct ig_kernel_set *set, const struct ig_source *sources, const uint32_t *owners,
                           uint32_t first, uint32_t count) {
     struct trial t = {.set = set, .sources = sources, .first = first, .count = count};
@@ -194,6 +194,6 @@ bool ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *use
     if (status == INGOT_OK) return true;
     uint32_t before = set->refusals.count;
     if (is_refusal(status)) find_culprits(set, sources, owners, 0, count);
-    if (set->refusals.count == before) ig_raise_error(set->job, &error); /* it is none of theirs */
+    if (set->refusals.count == before) ig_raise_error(set->job, &error); /* no kernel is at fault */
     return false;
 }

@@ -67,7 +67,7 @@ void ig_target_parse(struct ig_job *job, const char *text, struct ig_target_choi
     out->name = ig_format(job, "cpu:%s", level->name);
 }
 
-/* 1 or 0 where the switch is for that pass, else -1. */
+/* 1 or 0 if the switch is for that pass, else -1. */
 static int switch_value(const char *text, const char *pass) {
     size_t length = strlen(pass);
     if (strncmp(text, pass, length) != 0 || text[length] != '=') return -1;

@@ -105,7 +105,7 @@ static void make_code(struct build *b) {
 
 /* ---- The engine ----------------------------------------------------------------------------------------------- */
 
-/* Weights as the writer asks for them, one alive at a time. */
+/* Computes weights as the writer asks for them, one alive at a time. */
 struct weight_source {
     struct build *build;
     uint32_t index;

@@ -49,7 +49,7 @@ static ig_plan_string add_string(struct tables *t, const char *text) {
 
 /* ---- Buffers -------------------------------------------------------------------------------------------------- */
 
-/* The value whose memory v shares: reshapes are free. */
+/* The value whose memory v shares: reshapes need none of their own. */
 static ig_value memory_of(const struct ig_graph *g, ig_value v) {
     const struct ig_node *n;
     while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)) && n->region == IG_NO_REGION)
@@ -91,7 +91,7 @@ static uint32_t add_weight(struct level *l, ig_value v) {
     return (uint32_t)(w.offset / 64);
 }
 
-/* The buffer that holds v, made when first asked for. */
+/* The buffer that holds v, created at the first request. */
 static uint32_t buffer_of(struct level *l, ig_value v) {
     v = memory_of(l->g, v);
     if (l->buffer_of[v] == IG_PLAN_NONE) {
@@ -164,7 +164,7 @@ static bool input_is_literal(const struct ig_compiled_kernel *k, uint32_t positi
     return false;
 }
 
-/* The weight v in the form that a call of a library wants: a further weight. */
+/* The weight v in the form that a library call needs: a weight of its own. */
 static ig_value adapted_weight(struct level *l, const struct ig_kernel *kernel, uint32_t operand, ig_value v) {
     uint32_t before = l->g->values.count;
     IG_ASSERT(l->g->job, ig_info(l->g, v)->is_const);
@@ -258,8 +258,8 @@ static void add_inputs(struct level *l) {
     }
 }
 
-/* What a kernel computes can be written to the output's memory at once; an input, a constant, or what is an output
- * already must be copied. Returns the outputs' buffers. */
+/* Values that a kernel computes are written to the output's memory directly; an input, a constant or a value that is an
+ * output already must be copied. Returns the outputs' buffers. */
 static uint32_t *add_outputs(struct level *l) {
     uint32_t *buffers = IG_NEW_ARRAY(l->t->job, uint32_t, l->g->outputs.count + 1);
     for (uint32_t i = 0; i < l->g->outputs.count; i++) {
@@ -282,12 +282,12 @@ static void add_output_copies(struct level *l, const uint32_t *buffers) {
     }
 }
 
-/* What the graph's shape rules took to be equal. */
+/* Adds checks of the dims that the graph's shape rules assumed to be equal. */
 static void add_checks(struct tables *t, const struct ig_graph *g, struct ig_subplan *sub) {
     sub->checks = t->checks.count;
     for (uint32_t i = 0; i < g->assumptions.count; i++) {
         ig_dim a = ig_dim_refresh(t->dims, g->assumptions.at[i].a), b = ig_dim_refresh(t->dims, g->assumptions.at[i].b);
-        if (ig_dim_equal(t->dims, a, b) == IG_YES) continue; /* by the symbols' ranges, which are checked */
+        if (ig_dim_equal(t->dims, a, b) == IG_YES) continue; /* equal by the symbols' ranges, which are checked */
         const char *text = ig_format(t->job, "%s == %s", ig_dim_text(t->dims, a), ig_dim_text(t->dims, b));
         struct ig_plan_check check = {ig_slots_get(&t->slots, a), ig_slots_get(&t->slots, b), add_string(t, text)};
         IG_PUSH(t->job, &t->checks, check);

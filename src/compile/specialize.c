@@ -99,7 +99,7 @@ static void apply(struct substitution *s, const struct ingot_shape_spec *spec) {
     ig_raise(s->in->job, INGOT_INVALID_ARGUMENT, "the model has no input and no symbolic dim named '%s'", spec->name);
 }
 
-/* ---- Usual sizes --------------------------------------------------------------------------------------------------- */
+/* ---- Usual sizes ------------------------------------------------------------------------------------------------- */
 
 static void set_usual(struct ig_graph *g, ig_dim symbol, int64_t value) {
     int64_t lo, hi;
@@ -108,7 +108,7 @@ static void set_usual(struct ig_graph *g, ig_dim symbol, int64_t value) {
     ig_dim_set_usual(g->dims, symbol, value < lo ? lo : value > hi ? hi : value);
 }
 
-/* What `spec`, which has been read once, says of the dims of an input or of one symbol. */
+/* Sets the usual sizes that `spec`, which has been parsed once, gives to the dims of an input or to one symbol. */
 static void set_opt(struct ig_graph *g, const char *spec, const ig_dim *dims, int count) {
     struct range r;
     for (int i = 0; i < count && parse_range(&spec, &r); i++) {

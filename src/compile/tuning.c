@@ -31,7 +31,7 @@ static void note(void *user, const char *text) {
     if (t->options->note) t->options->note(t->options->note_user, text);
 }
 
-/* Bodies of control flow have kernels like any others. */
+/* Also adds the bodies of control flow, whose kernels are like any others. */
 static void add_regions(struct ig_tuner *tuner, struct ig_graph *g) {
     for (uint32_t i = 0; i < g->regions.count; i++) {
         const struct ig_region *region = &g->regions.at[i];
@@ -46,7 +46,7 @@ static void add_regions(struct ig_tuner *tuner, struct ig_graph *g) {
     }
 }
 
-/* The usual sizes; 128 for what was not known when they were set: symbols that passes made. */
+/* The usual sizes; 128 for symbols that passes created, which had none yet when these were set. */
 static void find_sizes(struct ig_graph *g, struct ig_sizes *out_sizes) {
     enum { OTHERS = 128 };
     ig_dim symbol;
