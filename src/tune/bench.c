@@ -10,15 +10,15 @@
 #define COLD_BYTES ((uint64_t)96 << 20)
 enum {
     MOST_BUFFERS = 256,
-    MOST_LAUNCHES = 64, /* of a list */
+    MOST_LAUNCHES = 64, /* launches per list */
     MOST_ADAPTED = 8,
     REPLAYS = 5,
     ROUGH_REPLAYS = 3,
-    LIST_NANOSECONDS = 2000000,   /* about as long as a list runs */
-    READY_NANOSECONDS = 15000000, /* until a device that was idle runs at full speed */
+    LIST_NANOSECONDS = 2000000,   /* approximate duration of a list */
+    READY_NANOSECONDS = 15000000, /* until an idle device runs at full speed */
 };
 
-/* An operand in the form that calls of a library want it in, in as many copies as there are of the operand. */
+/* An operand in the form that library calls need, in as many copies as the operand itself. */
 struct adapted {
     uint32_t library, operand;
     void *memory;
@@ -30,22 +30,22 @@ struct ig_bench {
     struct ig_device *device;
     struct ig_stream *stream;
     struct ig_event *begin, *end;
-    bool early; /* kernels start before the one before them has ended, and wait by themselves */
-    /* Of the subject at hand. */
+    bool early; /* kernels start before their predecessors have ended, and wait by themselves */
+    /* Of the current subject. */
     const struct ig_subject *subject;
-    const struct ig_code *code; /* that is loaded */
+    const struct ig_code *code; /* the loaded code */
     struct ig_module *module;
     void *memory[MOST_BUFFERS];
-    size_t sizes[MOST_BUFFERS];   /* of the allocations */
-    size_t strides[MOST_BUFFERS]; /* between copies of a weight; 0: there is one */
+    size_t sizes[MOST_BUFFERS];   /* allocated bytes */
+    size_t strides[MOST_BUFFERS]; /* bytes between copies of a weight */
     uint32_t copies[MOST_BUFFERS];
     uint32_t n_buffers;
     struct adapted adapted[MOST_ADAPTED];
     uint32_t n_adapted;
-    bool ready; /* not idle: it has measured something of this subject */
+    bool ready; /* the device runs at full speed: it has measured something of this subject */
 };
 
-/* ---- The device -------------------------------------------------------------------------------------------------------- */
+/* ---- The device -------------------------------------------------------------------------------------------------- */
 
 static const char *gpu_mismatch(struct ig_job *job, const struct ig_target *target,
                                 const struct ig_device_cuda_info *gpu) {
@@ -137,7 +137,7 @@ enum ingot_status ig_bench_need_library(struct ig_bench *bench, uint32_t library
     return bench->device->api->need_library(bench->device, library, error);
 }
 
-/* ---- The subject's memory -------------------------------------------------------------------------------------------------- */
+/* ---- The subject's memory ---------------------------------------------------------------------------------------- */
 
 static size_t bytes_of(const struct ingot_tensor *t) {
     return (size_t)ingot_tensor_elements(t) * ingot_dtype_size(t->dtype);
@@ -200,7 +200,7 @@ void ig_bench_end(struct ig_bench *b) {
     unload(b);
 }
 
-/* ---- Launches ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Launches ---------------------------------------------------------------------------------------------------- */
 
 struct launches {
     struct ig_launch launch;
@@ -209,7 +209,7 @@ struct launches {
     int64_t *dims;
 };
 
-/* Sizes are numbers that a raise may be about, so they are computed in a job of their own. */
+/* Computing sizes may raise, so it runs in a job of its own. */
 struct sizing {
     const struct ig_bench *bench;
     const struct ig_kernel *kernel;
@@ -227,7 +227,7 @@ static void compute_sizes(struct ig_job *job, void *argument) {
     z->out->launch.scratch = (size_t)ig_sizes_of(sizes, job, k->scratch_bytes);
 }
 
-/* ---- Calls of libraries ------------------------------------------------------------------------------------------------------ */
+/* ---- Calls of libraries ------------------------------------------------------------------------------------------ */
 
 struct adaptation {
     const struct ig_subject *subject;
@@ -236,7 +236,7 @@ struct adaptation {
     struct ingot_tensor result;
 };
 
-/* Computes the operand's other form as it will be computed for the engine. */
+/* Computes the operand's other form as it is computed for the engine. */
 static void adapt(struct ig_job *job, void *argument) {
     struct adaptation *a = argument;
     const struct ig_subject *s = a->subject;
@@ -281,7 +281,7 @@ static enum ingot_status bring_adapted(struct ig_bench *b, const struct ig_kerne
     return status;
 }
 
-/* A call of a library has no code; what it wants in another form is brought in that form, as it will be in the engine. */
+/* A library call has no code; operands that it needs in another form are uploaded in that form, as in the engine. */
 static enum ingot_status prepare_call(struct ig_bench *b, const struct ig_kernel *k, struct launches *out,
                                       struct ingot_error *error) {
     *out = (struct launches){.kernel = k,
@@ -292,7 +292,7 @@ static enum ingot_status prepare_call(struct ig_bench *b, const struct ig_kernel
     return INGOT_OK;
 }
 
-/* ---- Code -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Code -------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status prepare_code(struct ig_bench *b, const struct ig_candidate_code *candidate,
                                       struct launches *out, struct ingot_error *error) {
@@ -325,7 +325,7 @@ static enum ingot_status prepare(struct ig_bench *b, const struct ig_candidate_c
     return b->device->api->reserve_scratch(b->device, b->stream, out->launch.scratch, error);
 }
 
-/* Number `n` of a list: with the next copy of each weight. */
+/* Enqueues launch `n` of a list, with the next copy of each weight. */
 static enum ingot_status launch(struct ig_bench *b, struct launches *l, uint32_t n, struct ingot_error *error) {
     for (uint32_t i = 0; i < b->n_buffers; i++) {
         const struct adapted *a =
@@ -342,7 +342,7 @@ enum ingot_status ig_bench_run(struct ig_bench *b, const struct ig_candidate_cod
     const struct ig_subject *s = b->subject;
     struct launches l;
     IG_TRY(prepare(b, candidate, &l, error));
-    /* What the candidate before left there must not pass for this one's result. */
+    /* Overwrites the outputs, so that the preceding candidate's results cannot pass for this one's. */
     for (uint32_t i = 0; i < s->n_outputs; i++) {
         size_t size = bytes_of(&s->outputs[i]);
         memset(out_outputs[i], 0xff, size);
@@ -359,7 +359,7 @@ enum ingot_status ig_bench_check(struct ig_bench *b, struct ingot_error *error) 
     return b->device->api->stream_wait(b->device, b->stream, error);
 }
 
-/* ---- Time ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Time -------------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status record(struct ig_bench *b, struct launches *l, uint32_t count, struct ig_list **out_list,
                                 struct ingot_error *error) {
@@ -398,7 +398,8 @@ static uint64_t median(uint64_t *times, int count) {
     return times[count / 2];
 }
 
-/* The first replay of a list is not counted: the device gets ready for it, or for the whole subject. */
+/* Replays a list without counting: once, to get the device ready for it; for a new subject, until it runs at full
+ * speed. */
 static enum ingot_status get_ready(struct ig_bench *b, struct ig_list *list, struct ingot_error *error) {
     uint64_t time, sum = 0;
     do {

@@ -16,9 +16,9 @@ void ig_timing_cache_init(struct ig_timing_cache *cache, struct ig_job *job) {
     ig_map_init(&cache->index, job);
 }
 
-/* ---- Measurements --------------------------------------------------------------------------------------------------- */
+/* ---- Measurements ------------------------------------------------------------------------------------------------ */
 
-/* Fields behind one another, each with its terminator. */
+/* The fields one after the other, each with its terminator. */
 static struct ig_text key_of(const struct ig_timing_cache *cache, const struct ig_timing *t) {
     const char *const fields[] = {t->fingerprint, t->tactic, t->shapes, t->device, t->compiler};
     struct ig_text key;
@@ -47,7 +47,7 @@ const struct ig_timing *ig_timing_cache_get(const struct ig_timing_cache *cache,
     return ig_map_get(&cache->index, text.at, text.length, &at) ? &cache->timings.at[at] : NULL;
 }
 
-/* ---- Text ------------------------------------------------------------------------------------------------------------ */
+/* ---- Text -------------------------------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b) {
     const struct ig_timing *x = a, *y = b;
@@ -88,7 +88,7 @@ const char *ig_timing_cache_text(const struct ig_timing_cache *cache) {
     return text.at;
 }
 
-/* ---- Files ----------------------------------------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static void unmap(void *mapping) {
     ig_file_unmap(mapping);
@@ -99,7 +99,7 @@ void ig_timing_cache_load(struct ig_timing_cache *cache, const char *path) {
     struct ig_mapping *mapping = IG_NEW(job, struct ig_mapping);
     struct ingot_error error;
     struct stat info;
-    if (stat(path, &info) != 0) return; /* not there; what else is wrong with it, saving tells */
+    if (stat(path, &info) != 0) return; /* no file yet; saving reports other problems */
     if (ig_file_map(path, mapping, &error) != INGOT_OK) ig_raise_error(job, &error);
     ig_defer(job, unmap, mapping);
     ig_timing_cache_parse(cache, path, mapping->data, mapping->size);
@@ -111,7 +111,7 @@ static void abort_writer(void *writer) {
     ig_file_writer_abort(writer);
 }
 
-/* Deferred: what was written is dropped unless it is committed. */
+/* The writer is deferred: what it wrote is dropped unless committed. */
 static struct ig_file_writer *open_writer(struct ig_job *job, const char *path) {
     struct ig_file_writer *writer = IG_NEW(job, struct ig_file_writer);
     struct ingot_error error;

@@ -12,9 +12,9 @@ struct reader {
     struct ig_timing_cache *cache;
     const char *name;       /* of the file */
     const char *line, *at;  /* the line's beginning; how far it is read */
-    const char *end;        /* of the whole text, where a terminator stands */
+    const char *end;        /* end of the whole text, where a terminator stands */
     unsigned number;        /* of the line */
-    struct ig_text comment; /* lines that wait for a measurement */
+    struct ig_text comment; /* comment lines before the next measurement */
 };
 
 static _Noreturn void fail(struct reader *r, const char *expected) {
@@ -79,7 +79,7 @@ static void read_timing(struct reader *r) {
     ig_text_init(&r->comment, r->cache->job);
 }
 
-/* The header is written anew and is no comment of the first measurement. */
+/* The header is written anew, so it is not a comment of the first measurement. */
 static void read_comment(struct reader *r) {
     size_t length = strcspn(r->line, "\n");
     r->at = r->line + length;
@@ -101,7 +101,7 @@ static void read_line(struct reader *r) {
 }
 
 void ig_timing_cache_parse(struct ig_timing_cache *cache, const char *name, const char *text, size_t length) {
-    const char *copy = ig_strndup(cache->job, text ? text : "", length); /* terminated */
+    const char *copy = ig_strndup(cache->job, text ? text : "", length); /* NUL-terminated */
     struct reader r = {.cache = cache, .name = name, .line = copy, .end = copy + length, .number = 1};
     ig_text_init(&r.comment, cache->job);
     for (;; r.number++) {

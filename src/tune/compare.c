@@ -21,7 +21,7 @@ static bool rounds_products(const struct ig_subject *s) {
     return ig_attr_int(s->graph, anchor, IG_ATTR_math) == IG_MATH_TF32;
 }
 
-/* The narrowest type that goes in or out decides. */
+/* The narrowest type among inputs and outputs determines the tolerance. */
 static double tolerance(const struct ig_subject *s) {
     double most = rounds_products(s) ? 4e-3 : 1e-9;
     for (uint32_t i = 0; i < s->n_inputs + s->n_outputs; i++) {
@@ -39,9 +39,9 @@ static bool has_float(const struct ig_subject *s) {
     return false;
 }
 
-/* ---- Stretches ---------------------------------------------------------------------------------------------------------- */
+/* ---- Stretches --------------------------------------------------------------------------------------------------- */
 
-/* Below infinity; there the result is some number. */
+/* Exact for finite values; infinity and NaN give some number. */
 static float of_f16(uint16_t bits) {
     uint32_t wide = (uint32_t)(bits & 0x7fff) << 13;
     float magnitude;
@@ -57,7 +57,7 @@ static float of_bf16(uint16_t bits) {
     return value;
 }
 
-/* As f32; false where some of them are not numbers, or of a type that is not done in stretches. */
+/* Converts to f32; false if some elements are not numbers, or if the type is not compared in stretches. */
 static bool widen(enum ingot_dtype dtype, const void *data, int64_t first, int count, float *out) {
     const uint16_t *halves = (const uint16_t *)data + first;
     unsigned largest = 0;
@@ -97,7 +97,7 @@ static double largest_of(enum ingot_dtype dtype, const void *data, int64_t first
     return largest;
 }
 
-/* The first element that is wrong, or -1. */
+/* The first wrong element, or -1. */
 static int64_t find_wrong(enum ingot_dtype dtype, const void *expected, const void *got, int64_t first, int count,
                           double allowed) {
     float wanted[STRETCH], found[STRETCH];

@@ -8,18 +8,18 @@
 
 #define MOST_REFERENCE_PRODUCTS 5e8
 
-/* A candidate on its way, or the plain schedule, which has no candidate. */
+/* A candidate being measured, or the plain schedule, which is no candidate. */
 struct trial {
     struct ig_tuned_candidate *candidate;
     struct ig_candidate_code code;
     struct ig_source source;
-    const char *broken; /* why it is of no use: not compiled, failed or wrong; NULL: it may be */
-    bool unlucky; /* for want of memory, which next time there may be: it is not measured, but not rejected either */
+    const char *broken; /* why it is unusable: not compiled, failed or wrong; NULL: usable so far */
+    bool unlucky;       /* ran out of memory, which may not recur: neither measured nor rejected */
 };
 
 struct ig_trials {
-    IG_VEC(struct trial) list; /* the plain schedule is the last, where it is needed */
-    bool is_heavy;             /* too much for the reference at full size */
+    IG_VEC(struct trial) list; /* the plain schedule, if needed, is the last */
+    bool is_heavy;             /* too expensive for the reference at full size */
     bool has_plain;
 };
 
@@ -29,13 +29,13 @@ struct measure {
     struct ig_job *job;
     struct ig_tuned_region *region;
     struct ig_trials *trials;
-    void **results, **expected; /* by output, at the size that is being worked on */
-    size_t *sizes;              /* of those */
+    void **results, **expected; /* by output, for the current sizes */
+    size_t *sizes;              /* of these, in bytes */
     uint32_t n_results;
-    const char *lost; /* why the device is of no use any more; NULL: it works */
+    const char *lost; /* why the device is unusable; NULL: it works */
 };
 
-/* ---- Host memory for results ------------------------------------------------------------------------------------------- */
+/* ---- Host memory for results ------------------------------------------------------------------------------------- */
 
 static size_t bytes_of(const struct ingot_tensor *t) {
     return (size_t)ingot_tensor_elements(t) * ingot_dtype_size(t->dtype);
@@ -63,9 +63,9 @@ static void make_results(struct measure *x, const struct ig_subject *s) {
     }
 }
 
-/* ---- Compiling ---------------------------------------------------------------------------------------------------------- */
+/* ---- Compiling --------------------------------------------------------------------------------------------------- */
 
-/* What was not the candidate's fault is a failure of the build. */
+/* Errors that are not the candidate's fault fail the build. */
 static void raise_if_foreign(struct ig_job *job, const struct ingot_error *error) {
     if (error->status == INGOT_OUT_OF_MEMORY || error->status == INGOT_IO) ig_raise_error(job, error);
 }
@@ -107,7 +107,7 @@ static struct ig_trials *make_trials(const struct ig_measuring *m, struct ig_tun
     return trials;
 }
 
-/* Some of the trials of all regions, to be compiled together. */
+/* Trials of any regions, compiled together. */
 struct compiling {
     const struct ig_tune_options *options;
     struct trial **trials;
@@ -127,7 +127,7 @@ static void compile(struct ig_job *job, void *argument) {
     }
 }
 
-/* All at once; where that fails, either half by itself, down to the ones that are to blame. */
+/* Compiles all together; if that fails, each half by itself, down to the trials at fault. */
 static void compile_trials(struct ig_job *job, const struct compiling *c) {
     struct ingot_error error;
     struct compiling all = *c;
@@ -164,7 +164,7 @@ void ig_measure_compile(struct ig_measuring *m, struct ig_tuned_region *const *r
     compile_trials(m->job, &(struct compiling){m->options, all.at, all.count});
 }
 
-/* ---- Checking ------------------------------------------------------------------------------------------------------------ */
+/* ---- Checking ---------------------------------------------------------------------------------------------------- */
 
 static void expect_reference(struct measure *x, const struct ig_subject *s) {
     struct ingot_tensor *outputs = IG_NEW_ARRAY(x->job, struct ingot_tensor, s->n_outputs + 1);
@@ -175,7 +175,7 @@ static void expect_reference(struct measure *x, const struct ig_subject *s) {
     }
 }
 
-/* A failure of a trial: what it is, and whether the device is to blame, which after some failures does nothing any more. */
+/* Notes why a trial failed, and whether the device is lost: after some failures it does nothing any more. */
 static void fail(struct measure *x, struct trial *t, const char *what, const struct ingot_error *error) {
     struct ingot_error second;
     t->broken = ig_format(x->job, "%s: %s", what, error->message);
@@ -183,7 +183,7 @@ static void fail(struct measure *x, struct trial *t, const char *what, const str
     if (ig_bench_check(x->m->bench, &second) != INGOT_OK) x->lost = t->broken;
 }
 
-/* Runs a trial; false, and broken, where that fails. */
+/* Runs a trial; if that fails, marks it as broken and returns false. */
 static bool run(struct measure *x, struct trial *t, void *const *results) {
     struct ingot_error error = {INGOT_OK, ""};
     if (t->broken || x->lost) return false;
@@ -212,7 +212,7 @@ static void end(struct measure *x, struct ig_subject *s) {
     ig_subject_destroy(s);
 }
 
-/* Sizes at which all symbols are as small as they may be, but not 0. */
+/* The sizes at which each symbol is the smallest allowed, but not 0. */
 static struct ig_sizes least_sizes(struct measure *x) {
     const struct ig_sizes *given = &x->m->options->sizes;
     struct ig_sizes least = {.dims = given->dims};
@@ -224,7 +224,7 @@ static struct ig_sizes least_sizes(struct measure *x) {
     return least;
 }
 
-/* Checks everything by the reference at the least sizes, if that is possible. */
+/* Checks all trials against the reference at the least sizes, if that is affordable. */
 static void check_small(struct measure *x) {
     struct ig_sizes least = least_sizes(x);
     if (!is_affordable(x->m, x->region, &least)) return;
@@ -236,7 +236,7 @@ static void check_small(struct measure *x) {
     end(x, s);
 }
 
-/* ---- Timing -------------------------------------------------------------------------------------------------------------- */
+/* ---- Timing ------------------------------------------------------------------------------------------------------ */
 
 static void decide(struct measure *x, struct trial *t, uint64_t nanoseconds) {
     if (t->unlucky) return;
@@ -257,7 +257,7 @@ static void time_trial(struct measure *x, struct trial *t, uint64_t *best) {
     decide(x, t, time);
 }
 
-/* The fastest of those that had a time before. */
+/* The fastest of the candidates timed earlier. */
 static uint64_t best_so_far(const struct ig_tuned_region *r) {
     uint64_t best = 0;
     for (uint32_t i = 0; i < r->candidates.count; i++) {
@@ -267,13 +267,13 @@ static uint64_t best_so_far(const struct ig_tuned_region *r) {
     return best;
 }
 
-/* The cost model's first choice, and each library's. */
+/* Is it the cost model's first choice, or a library's? */
 static bool is_favourite(const struct measure *x, uint32_t i) {
     const struct ig_library_call *call = x->trials->list.at[i].code.kernel->library;
     return i == 0 || (call && call->choice == 0);
 }
 
-/* The favourites before the others, for which there may be no time. */
+/* Times the favourites first, since the time may not suffice for the others. */
 static void time_all(struct measure *x, const struct ig_subject *s) {
     uint64_t best = best_so_far(x->region);
     for (uint32_t k = 0; k < 2 * x->trials->list.count; k++) {
@@ -286,7 +286,7 @@ static void time_all(struct measure *x, const struct ig_subject *s) {
     }
 }
 
-/* Also where the device was lost, which must not happen again the next time. */
+/* Rejects broken candidates, also one that lost the device, so that it does not do so again next time. */
 static void reject_broken(struct measure *x) {
     for (uint32_t i = 0; i < x->trials->list.count; i++) {
         struct trial *t = &x->trials->list.at[i];
@@ -294,8 +294,8 @@ static void reject_broken(struct measure *x) {
     }
 }
 
-/* What the results at full size should be: the reference's, the plain schedule's, or, in a family without one, those of the
- * first candidate that is not broken. False where nothing tells. */
+/* Obtains the expected results at full size: the reference's, the plain schedule's or, in a family without one, those
+ * of the first candidate that runs. False if there are none. */
 static bool expect(struct measure *x, const struct ig_subject *s) {
     struct ig_trials *trials = x->trials;
     if (!trials->is_heavy) {
@@ -327,7 +327,7 @@ static void measure(struct ig_job *job, void *argument) {
 
 bool ig_measure(struct ig_measuring *m, struct ig_tuned_region *region) {
     struct ingot_error error;
-    struct measure *x = IG_NEW(m->job, struct measure); /* not on the stack: a cleanup of the job knows it */
+    struct measure *x = IG_NEW(m->job, struct measure); /* not on the stack: a cleanup of the job uses it */
     *x = (struct measure){.m = m, .job = m->job, .region = region, .trials = region->trials};
     m->failure = NULL;
     if (ig_job_run(m->job, measure, x, &error) != INGOT_OK) {

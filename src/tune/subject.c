@@ -10,7 +10,7 @@
 #include "ir/eval.h"
 #include "kernel/lower.h"
 
-/* ---- Sizes ------------------------------------------------------------------------------------------------------------ */
+/* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
 void ig_sizes_set(struct ig_sizes *sizes, struct ig_job *job, ig_dim symbol, int64_t value) {
     for (uint32_t i = 0; i < sizes->symbols.count; i++) {
@@ -72,11 +72,11 @@ const char *ig_subject_shapes(struct ig_graph *graph, const struct ig_region *re
     return text.at;
 }
 
-/* ---- Taking a region out ------------------------------------------------------------------------------------------------ */
+/* ---- Taking a region out ----------------------------------------------------------------------------------------- */
 
 struct extraction {
     struct ig_subject *s;
-    ig_value *map; /* of the graph's values; IG_NO_VALUE: not there yet */
+    ig_value *map; /* of the graph's values; IG_NO_VALUE: not extracted yet */
 };
 
 static ig_dim number(const void *user, ig_dim dim) {
@@ -91,7 +91,7 @@ static struct ig_type static_type(const struct extraction *x, ig_value v) {
     return type;
 }
 
-/* A literal that is an element of a graph input: a size that is given as a number. */
+/* A literal that is an element of a graph input: its value is the given size. */
 static ig_value given_size(struct extraction *x, ig_value v) {
     struct ig_graph *to = x->s->alone;
     struct ig_type type = static_type(x, v);
@@ -112,7 +112,7 @@ static ig_value extract_node(struct extraction *x, const struct ig_node *n) {
     return ig_build_node(to, n->op, in, n->n_in, n->n_out, ig_attrs_with_dims(x->s->job, n, number, x), body);
 }
 
-/* What v is computed from, down to the region's inputs. */
+/* Extracts what v is computed from, down to the region's inputs. */
 static ig_value extract(struct extraction *x, ig_value v) {
     if (x->map[v] != IG_NO_VALUE) return x->map[v];
     const struct ig_node *def = ig_def(x->s->graph, v);
@@ -128,7 +128,7 @@ static ig_value extract(struct extraction *x, ig_value v) {
     return x->map[v];
 }
 
-/* ---- Inputs ------------------------------------------------------------------------------------------------------------- */
+/* ---- Inputs ------------------------------------------------------------------------------------------------------ */
 
 enum { MOST_EVALUATED = 1 << 20 }; /* elements of constants whose values are used */
 
@@ -176,7 +176,7 @@ static void fill(struct ig_subject *s, struct filling *f, ig_value v, struct ing
     fill_random(f, t, is_const ? 0.05 : 1);
 }
 
-/* Where a region gathers, its integers are taken for indices of the shortest axis that is indexed. */
+/* If a region gathers, its integer inputs are taken for indices into the shortest indexed axis. */
 static int64_t index_bound(const struct ig_graph *g) {
     int64_t bound = INT64_MAX, size;
     for (uint32_t i = 0; i < g->nodes.count; i++) {
@@ -248,7 +248,7 @@ struct ig_subject *ig_subject_create(struct ig_graph *graph, const struct ig_reg
     return s;
 }
 
-/* ---- Results ------------------------------------------------------------------------------------------------------------ */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 void ig_subject_evaluate(const struct ig_subject *s, struct ingot_tensor *out_outputs) {
     ig_eval_graph(s->job, s->alone, s->inputs, out_outputs);

@@ -17,12 +17,12 @@ struct ig_tuner {
     struct ig_map by_fingerprint;
     IG_VEC(struct ig_tuned_region) regions;
     uint64_t weights;      /* bytes of all weights */
-    struct ig_map counted; /* weights that were, by graph and value */
-    const char *device;    /* of this machine; NULL: none for the target */
-    const char *no_device; /* why there is none */
+    struct ig_map counted; /* weights already counted, by graph and value */
+    const char *device;    /* this machine's; NULL: it has none for the target */
+    const char *no_device; /* why `device` is NULL */
 };
 
-/* ---- Regions ---------------------------------------------------------------------------------------------------------- */
+/* ---- Regions ----------------------------------------------------------------------------------------------------- */
 
 struct ig_tuner *ig_tuner_create(struct ig_job *job, const struct ig_tune_options *options,
                                  struct ig_timing_cache *cache) {
@@ -58,7 +58,7 @@ static void count_weights(struct ig_tuner *t, struct ig_graph *g, const struct i
     }
 }
 
-/* Two numbers of candidates may stand for the same one. */
+/* Several choices may give the same candidate. */
 static bool is_known(const struct ig_tuned_region *r, const char *tactic) {
     for (uint32_t i = 0; i < r->candidates.count; i++) {
         if (strcmp(r->candidates.at[i].kernel->tactic, tactic) == 0) return true;
@@ -79,7 +79,8 @@ static void ask(struct ig_job *job, void *argument) {
     (void)job;
 }
 
-/* Without the first candidate there is no kernel, which whoever needs it will say. */
+/* Stops at the first choice that fails. If that is number 0, there is no kernel, and whoever needs it reports the
+ * error. */
 static void find_candidates(struct ig_tuner *t, struct ig_tuned_region *r) {
     struct ingot_error error;
     for (int i = 0; i < MOST_CANDIDATES; i++) {
@@ -108,7 +109,7 @@ void ig_tuner_add(struct ig_tuner *t, struct ig_graph *graph, const struct ig_re
     IG_PUSH(t->job, &t->regions, r);
 }
 
-/* ---- Times -------------------------------------------------------------------------------------------------------------- */
+/* ---- Times ------------------------------------------------------------------------------------------------------- */
 
 static struct ig_timing key_of(const struct ig_tuner *t, const struct ig_tuned_region *r, const char *device,
                                const struct ig_tuned_candidate *c) {
@@ -127,7 +128,7 @@ static bool has_times(const struct ig_tuner *t, const struct ig_tuned_region *r,
     return false;
 }
 
-/* This machine's, if there are times of it; else the first that there are times of, by name; NULL: there are none. */
+/* This machine's device if there are times for it, else the first by name with times; NULL: there are no times. */
 static const char *choose_device(const struct ig_tuner *t, const struct ig_tuned_region *r) {
     const char *first = NULL;
     if (t->device && has_times(t, r, t->device)) return t->device;
@@ -139,7 +140,7 @@ static const char *choose_device(const struct ig_tuner *t, const struct ig_tuned
     return first;
 }
 
-/* Of a device, which may be NULL. */
+/* Reads the times of a device; NULL: forgets all times. */
 static void read_times(struct ig_tuner *t, struct ig_tuned_region *r, const char *device) {
     r->tuned.device = device;
     for (uint32_t i = 0; i < r->candidates.count; i++) {
@@ -166,7 +167,8 @@ static void write_times(struct ig_tuner *t, struct ig_tuned_region *r) {
     }
 }
 
-/* The fastest; without times the first that was not rejected, and no library's; the plain one where there is none. */
+/* Chooses the fastest candidate; without times, the first that is neither rejected nor a library call; else the plain
+ * schedule, if there is one. */
 static void choose(struct ig_tuner *t, struct ig_tuned_region *r) {
     const struct ig_tuned_candidate *best = NULL, *first = NULL;
     for (uint32_t i = 0; i < r->candidates.count; i++) {
@@ -188,7 +190,7 @@ static void choose(struct ig_tuner *t, struct ig_tuned_region *r) {
     r->tuned.choice = has_plain ? IG_CHOICE_PLAIN : 0;
 }
 
-/* ---- The budget ----------------------------------------------------------------------------------------------------------- */
+/* ---- The budget -------------------------------------------------------------------------------------------------- */
 
 static double now(void) {
     struct timespec time;
@@ -201,7 +203,7 @@ struct sizing {
     struct ig_tuned_region *region;
 };
 
-/* Raises where a size depends on more than the sizes of symbols. */
+/* Raises if a size depends on more than the sizes of symbols. */
 static void size_region(struct ig_job *job, void *argument) {
     struct sizing *z = argument;
     struct ig_tuned_region *r = z->region;
@@ -217,15 +219,15 @@ static bool is_complete(const struct ig_tuned_region *r) {
     return true;
 }
 
-/* ---- Measuring ------------------------------------------------------------------------------------------------------------ */
+/* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
-/* What is to be measured, the most work first. */
+/* The regions to measure, those with the most work first. */
 struct agenda {
     struct ig_tuner *tuner;
     IG_VEC(struct ig_tuned_region *) regions;
-    uint32_t next; /* the first that was not compiled yet */
+    uint32_t next; /* the first region not yet compiled */
     double end;    /* when the budget is spent */
-    double rate;   /* seconds that compiling takes by candidate; 0: not known yet */
+    double rate;   /* seconds of compilation per candidate; 0: unknown */
     struct ig_measuring measuring;
 };
 
@@ -252,7 +254,7 @@ static void make_agenda(struct agenda *a) {
     }
 }
 
-/* Candidates that call a library which this machine lacks are left out; they count with the times that they have. */
+/* Leaves out candidates that call a library which this machine lacks. Times they already have still count. */
 static void leave_out(struct agenda *a, uint32_t library, const char *why) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < a->regions.count; i++) {
@@ -294,7 +296,7 @@ static uint32_t count_missing(const struct ig_tuned_region *r) {
     return count;
 }
 
-/* How many regions to compile together: enough for the compiler's jobs, but no more than there is time for. */
+/* The number of regions to compile together: enough for the compiler's jobs, but no more than there is time for. */
 static uint32_t batch_size(const struct agenda *a) {
     uint32_t count = 0, candidates = 0;
     double left = a->end - now();
@@ -315,7 +317,7 @@ static void compile_batch(struct agenda *a, uint32_t count) {
     if (candidates) a->rate = (now() - begin) / candidates;
 }
 
-/* Notes what is missing in the end. */
+/* Notes what remains unmeasured. */
 static void conclude(const struct agenda *a, const char *failure) {
     struct ig_tuner *t = a->tuner;
     uint32_t missing = 0;
@@ -349,7 +351,7 @@ static void measure_agenda(struct agenda *a) {
     conclude(a, failure);
 }
 
-/* Returns how many candidates were measured. */
+/* Returns the number of candidates measured. */
 static unsigned measure_all(struct ig_tuner *t) {
     struct agenda a = {.tuner = t, .end = now() + t->options.seconds};
     struct ingot_error error;
@@ -387,7 +389,8 @@ unsigned ig_tuner_run(struct ig_tuner *t) {
         r->open = t->options.seconds > 0 && !is_complete(r);
     }
     if (t->options.seconds > 0) count = measure_all(t);
-    /* From the cache, also what was just measured: so the decision is the same when the cache is used again. */
+    /* Reads times from the cache even if just measured, so that the decision is the same when the cache is used
+     * again. */
     for (uint32_t i = 0; i < t->regions.count; i++) {
         struct ig_tuned_region *r = &t->regions.at[i];
         if (!r->sized) continue;
