@@ -7,7 +7,8 @@
  * the range of f16; bounded functions and products with weights bring values back into it, and so does dividing a row
  * by its own statistic (softmax, normalisations). Integers in floats (positions, token numbers) must stay exact, which
  * bf16 cannot do beyond 256. In a quantised network, a rounding before the next quantisation changes results by whole
- * steps. The values of weights are never inspected, since refitting may change them.
+ * steps. The values of weights are never inspected, since refitting may change them; single numbers are literals of the
+ * engine, not weights.
  */
 #include <math.h>
 
