@@ -31,7 +31,7 @@ struct ig_bench {
     struct ig_stream *stream;
     struct ig_event *begin, *end;
     bool early; /* kernels start before their predecessors have ended, and wait by themselves */
-    /* Of the current subject. */
+    /* State of the current subject. */
     const struct ig_subject *subject;
     const struct ig_code *code; /* the loaded code */
     struct ig_module *module;

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "tune/measure.h"
 
-enum { MOST_CANDIDATES = 48, ROUNDS = 2 /* of the compiler's jobs, that are compiled together */ };
+enum { MOST_CANDIDATES = 48, ROUNDS = 2 /* candidates per compiler job in a batch */ };
 
 struct ig_tuner {
     struct ig_job *job;

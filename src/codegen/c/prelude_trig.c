@@ -205,7 +205,7 @@ const struct ig_code_function ig_c_functions_trig[] = {
      "    0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b,\n"
      "    0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d,\n"
      "};\n"},
-    /* Of a * 2/pi, the 192 bits from weight 2 downward: those above are whole turns. */
+    /* Takes the 192 bits of a * 2/pi from weight 2 downward; those above are whole turns. */
     {"ig_huge_quarters_f64", NULL, "ig_two_over_pi ig_bits_f64",
      "static __attribute__((noinline)) double ig_huge_quarters_f64(double a, int64_t *quarter) {\n"
      "    const uint64_t bits = (uint64_t)ig_bits_f64(a);\n"

@@ -42,7 +42,7 @@ struct gemm {
     ig_dim lda;
     int a_buffer, b_buffer, c_buffer;
     struct ig_contract_view a_view;
-    /* Of the tile being emitted. */
+    /* Variables of the tile being emitted. */
     ig_x batch, chunk, group, panel;
 };
 

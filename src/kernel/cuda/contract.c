@@ -26,7 +26,7 @@ struct gemm {
     int tile; /* buffer of sums */
     int list;
     int a_lines, b_lines; /* FILLED: buffers of the operands' lines */
-    /* Of the tile being emitted. */
+    /* Variables of the tile being emitted. */
     ig_x at, share, first_row, first_column;
 };
 
