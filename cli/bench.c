@@ -1,4 +1,4 @@
-/* ingot bench: latency, throughput, memory, time per kernel; what GPUs add is in bench_gpu.c. */
+/* ingot bench: latency, throughput, memory, time per kernel; bench_gpu.c adds the figures of GPUs. */
 #include <jansson.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 /* ---- The machine */
 
-/* A line of a file in /proc that starts with `key`: what stands behind the colon, to be freed; NULL where there is none. */
+/* The text after the colon of the line of a /proc file that starts with `key`; the caller frees it. NULL: none. */
 static char *proc_field(const char *path, const char *key) {
     char line[512];
     FILE *file = fopen(path, "r");
@@ -35,10 +35,10 @@ static char *device_name(const struct bench_arguments *a, const struct session *
     return name ? name : cli_strdup("unknown processor");
 }
 
-/* The most memory that was resident since the last reset. Where the kernel resets nothing, building counts too. */
+/* Resets the peak of resident memory. If the kernel does not support that, the peak includes the build. */
 static void reset_peak(void) {
     FILE *file = fopen("/proc/self/clear_refs", "w");
-    malloc_trim(0); /* what building left behind is no memory of the engine's */
+    malloc_trim(0); /* memory left over from the build does not count as the engine's */
     if (!file) return;
     fputs("5", file);
     fclose(file);
@@ -78,7 +78,7 @@ static void take_profile(struct session *session, struct measurement *m) {
     ingot_context_profile(session->context, m->profile, m->n_profile);
 }
 
-/* What a GPU does is not disturbed by looking at the whole, but by looking at parts: a context for each question. */
+/* Timing a whole run does not disturb the GPU, profiling its parts does: each measurement has its own context. */
 static enum ingot_status measure_gpu(const struct bench_arguments *a, struct session *session,
                                      const struct ingot_tensor *tensors, struct measurement *m,
                                      struct ingot_error *error) {

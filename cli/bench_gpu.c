@@ -31,9 +31,9 @@ double samples_part(const struct samples *samples, double part) {
     return samples->at[(size_t)(part * (double)(samples->count - 1) + 0.5)];
 }
 
-/* ---- The host's share */
+/* ---- Host time */
 
-/* How many runs are enqueued before one wait. */
+/* Runs enqueued per wait. */
 #define ROW 8
 
 static size_t bytes_of(const struct ingot_tensor *tensor) {
@@ -58,16 +58,16 @@ static void unpin_inputs(struct session *session, const struct ingot_tensor *pin
     }
 }
 
-/* Has the time for a part of the measurements not passed yet? */
+/* True until one measurement has had its share of the time. */
 static bool goes_on(const struct bench_arguments *a, double start, int runs) {
     return runs < 20 || (runs < 10000 && now_ms() - start < 200 * a->seconds);
 }
 
-/* One run after the other: each finds the GPU idle, and the host has just waited. */
+/* Waits for each run: every enqueue finds the GPU idle. */
 static enum ingot_status run_singly(const struct bench_arguments *a, struct session *session,
                                     struct gpu_measurement *out_gpu, struct ingot_error *error) {
     double start = now_ms();
-    CLI_TRY(ingot_context_run(session->context, error)); /* addresses have changed */
+    CLI_TRY(ingot_context_run(session->context, error)); /* patches the changed addresses, outside the measurement */
     for (int runs = 0; goes_on(a, start, runs); runs++) {
         double before = now_ms();
         CLI_TRY(ingot_context_enqueue(session->context, NULL, error));
@@ -81,7 +81,7 @@ static enum ingot_status run_singly(const struct bench_arguments *a, struct sess
     return INGOT_OK;
 }
 
-/* As servers do that have work waiting. */
+/* Enqueues several runs per wait, as a server with pending work does. */
 static enum ingot_status run_in_rows(const struct bench_arguments *a, struct session *session,
                                      struct gpu_measurement *out_gpu, struct ingot_error *error) {
     double start = now_ms();
@@ -98,7 +98,7 @@ static enum ingot_status run_in_rows(const struct bench_arguments *a, struct ses
     return INGOT_OK;
 }
 
-/* The library itself lets the GPU fall behind by two runs at most, since the inputs come from the host's memory. */
+/* No wait per run: with inputs in host memory, the library itself keeps at most two runs in flight. */
 static enum ingot_status run_in_a_row(const struct bench_arguments *a, struct session *session,
                                       struct gpu_measurement *out_gpu, struct ingot_error *error) {
     int runs = 0;
@@ -127,9 +127,9 @@ enum ingot_status bench_enqueue(const struct bench_arguments *a, struct session 
     return status;
 }
 
-/* ---- The GPU's share */
+/* ---- GPU time */
 
-/* Of two runs that are enqueued one behind the other the second is measured: the GPU need not wait for the host then. */
+/* Measures the second of two runs enqueued back to back, so that the GPU does not wait for the host. */
 enum ingot_status bench_clock(const struct bench_arguments *a, struct session *session, struct gpu_measurement *out_gpu,
                               struct ingot_error *error) {
     struct samples inputs = {0}, outputs = {0};

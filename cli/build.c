@@ -16,7 +16,7 @@ static enum ingot_status build(const char *model_file, const char *engine_file, 
     status = build_job_begin(arguments, &job, error);
     if (status == INGOT_OK) {
         status = ingot_model_build(model, &job.options, engine_file, error);
-        if (status == INGOT_IO) error->status = status = INGOT_DEVICE; /* in writing: no input is at fault */
+        if (status == INGOT_IO) error->status = status = INGOT_DEVICE; /* a failed write is not the fault of an input */
         build_job_end(&job);
     }
     ingot_model_destroy(model);

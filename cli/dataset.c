@@ -20,7 +20,7 @@ void datasets_free(struct datasets *sets) {
     *sets = (struct datasets){0};
 }
 
-/* FOLDER/input_0.pb, input_1.pb, … as long as there are. */
+/* Reads FOLDER/input_0.pb, input_1.pb, … up to the first that does not exist. */
 static enum ingot_status read_numbered(const char *folder, const char *kind, struct tensor_list *list,
                                        struct ingot_error *error) {
     for (int k = 0;; k++) {
@@ -40,8 +40,8 @@ static size_t count_left(const struct tensor_list *list) {
 }
 
 /*
- * Takes arrays of an .npz by the names of the model's inputs or outputs, in their order. Where exporters renamed outputs,
- * names are no help; then what is left of the archive is taken as it comes, if it is as many as are missing.
+ * Takes the arrays of an .npz that have the names of the model's inputs or outputs, in the model's order. Exporters may
+ * have renamed outputs: if as many arrays remain as are missing, these are taken in the archive's order.
  */
 static enum ingot_status take_named(const char *path, struct tensor_list *from, const struct ingot_tensor_info *infos,
                                     size_t n, bool any_name, struct tensor_list *to, struct ingot_error *error) {
@@ -66,7 +66,7 @@ static int by_name(const void *a, const void *b) {
     return strcmp(((const struct dataset *)a)->name, ((const struct dataset *)b)->name);
 }
 
-/* The names of the sets in order; their data come later. */
+/* Lists the sets, sorted by name; their data are read later. */
 static enum ingot_status list_sets(const char *folder, struct datasets *sets, struct ingot_error *error) {
     DIR *directory = opendir(folder);
     if (!directory) return cli_error(error, INGOT_IO, "cannot open '%s': %s", folder, strerror(errno));

@@ -1,4 +1,4 @@
-/* Pictures: decoded by stb_image, resized by stb_image_resize, laid out as the network wants them. */
+/* Images: decoded by stb_image, resized by stb_image_resize, laid out as the network expects. */
 #include "image.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #include "shape.h"
 
-/* What the input wants. */
+/* What the input expects. */
 struct target {
     const struct ingot_tensor_info *info;
     struct ingot_tensor tensor;
@@ -73,7 +73,7 @@ static enum ingot_status settle(const struct image_arguments *a, const struct in
     void *text;
     t->info = info;
     CLI_TRY(shape_specs(shapes, &specs, &text, error));
-    size_t own = 0; /* specs of other inputs do not matter here */
+    size_t own = 0; /* specs of this input only */
     for (size_t i = 0; i < shapes->count; i++) {
         bool mine = strcmp(specs[i].name, info->name) == 0;
         for (int d = 0; d < 4; d++)
@@ -103,7 +103,7 @@ static enum ingot_status settle(const struct image_arguments *a, const struct in
     return read_scale(a, t, error);
 }
 
-/* Decodes and resizes: height x width x channels floats of 0 to 255. */
+/* Decodes and resizes to height x width x channels floats from 0 to 255. */
 static enum ingot_status decode(const struct image_arguments *a, const struct target *t, float **out_pixels,
                                 struct ingot_error *error) {
     int width, height, present, x = 0, y = 0;
@@ -124,7 +124,7 @@ static enum ingot_status decode(const struct image_arguments *a, const struct ta
         pixels[i] = bytes[i];
     stbi_image_free(bytes);
     int row = width * t->channels * (int)sizeof *pixels;
-    if (crop) { /* the largest middle part with the sides of the target */
+    if (crop) { /* the largest centred part with the target's aspect ratio */
         int w = (int)fmin(width, round((double)height * t->width / t->height));
         int h = (int)fmin(height, round((double)width * t->height / t->width));
         x = (width - w) / 2, y = (height - h) / 2;

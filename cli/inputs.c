@@ -16,12 +16,12 @@ static char *names_of(const struct ingot_tensor_info *infos, size_t n) {
     return names;
 }
 
-/* Reads one --input argument into the list, under the name that it gives. */
+/* Reads one --input argument into the list, under the name it specifies. */
 static enum ingot_status read_argument(const char *argument, const struct ingot_tensor_info *infos, size_t n,
                                        struct tensor_list *list, struct ingot_error *error) {
     const char *equals = strchr(argument, '='), *file = argument;
     char *name = NULL;
-    /* A name may have '=' in it; the longest input name that fits is meant. */
+    /* A name may contain '=': the longest matching input name wins. */
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(infos[i].name);
         if (strncmp(argument, infos[i].name, length) != 0 || argument[length] != '=') continue;
@@ -64,7 +64,7 @@ static enum ingot_status read_argument(const char *argument, const struct ingot_
     return status;
 }
 
-/* Moves what was read to the inputs' places; what an .npz has besides is not missed. */
+/* Moves the tensors read into the order of the inputs; extra arrays of an .npz are ignored. */
 static void place(const struct ingot_tensor_info *infos, size_t n, struct tensor_list *given,
                   struct ingot_tensor *tensors) {
     for (size_t i = 0; i < n; i++) {

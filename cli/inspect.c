@@ -46,7 +46,7 @@ static void print_shapes(const struct session *session, const struct ingot_tenso
     }
 }
 
-/* Binds the shapes that were asked for, or defaults, and asks what they need. */
+/* Binds the requested shapes, or defaults, and queries the memory they need. */
 static enum ingot_status find_memory(struct inspected *engine, const struct inspect_arguments *a,
                                      struct ingot_error *error) {
     struct session *session = &engine->session;

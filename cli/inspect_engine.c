@@ -13,7 +13,7 @@ static void print_infos(const char *title, const struct ingot_tensor_info *infos
     }
 }
 
-/* An engine without any needs the driver alone. */
+/* Prints nothing if no library is called: such an engine needs only the driver. */
 static void print_libraries(const json_t *libraries) {
     for (size_t i = 0; i < json_array_size(libraries); i++) {
         const json_t *library = json_array_get(libraries, i);
@@ -75,7 +75,7 @@ void inspect_engine_print(const struct inspected *engine) {
     print_passes(json_object_get(e, "passes"));
 }
 
-/* The widest text of a column, and at least `least`: names and tactics may be long, and columns must not touch. */
+/* The width of a column: that of its widest text, at least `least`. Names and tactics may be long. */
 static int column_width(const json_t *rows, const char *key, int least) {
     for (size_t i = 0; i < json_array_size(rows); i++) {
         int width = (int)strlen(json_text(json_array_get(rows, i), key));

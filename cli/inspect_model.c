@@ -4,14 +4,14 @@
 
 #include "inspect.h"
 
-/* The graph's text form comes in pieces; a line is looked at when it is whole. */
+/* The graph's text arrives in pieces; lines are parsed when complete. */
 struct counting {
     char *line;
     size_t length, capacity;
-    json_t *counts; /* operator -> how often */
+    json_t *counts; /* operator -> number of nodes */
 };
 
-/* "  %5 "name" = conv(%0, %4) {…}: f32[…] @ "…"": the word between '=' and '('. Names are quoted and may have both. */
+/* "  %5 "name" = conv(%0, %4) {…}: f32[…] @ "…"": the word between '=' and '('. Quoted names may contain both. */
 static void count_line(struct counting *c) {
     const char *at = c->line + strspn(c->line, " ");
     if (*at != '%') return;

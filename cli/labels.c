@@ -1,4 +1,4 @@
-/* The best classes of a classifier's scores. */
+/* The highest-scoring classes of a classifier. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "image.h"
 
-/* Lines of a text, in place. */
+/* Splits a text into lines, in place. */
 static char **split_lines(char *text, size_t *out_count) {
     char **lines = NULL;
     size_t count = 0;
@@ -23,7 +23,7 @@ static char **split_lines(char *text, size_t *out_count) {
     return lines;
 }
 
-/* Scores that are no probabilities yet (all from 0 to 1, with the sum 1) become some. */
+/* Applies a softmax unless the scores are probabilities already (all from 0 to 1, with sum 1). */
 static void to_probabilities(double *row, int64_t n) {
     double sum = 0, most = -INFINITY;
     bool all = true;
@@ -62,7 +62,7 @@ enum ingot_status labels_print(const struct image_arguments *arguments, const st
     size_t size, n_lines = 0;
     int64_t total = ingot_tensor_elements(scores), n = 1;
     for (int i = scores->rank - 1; i >= 0 && n == 1; i--)
-        n = scores->dims[i]; /* the last axis of more than one */
+        n = scores->dims[i]; /* the last axis with more than one element */
     if (total == 0) return cli_error(error, INGOT_INVALID_ARGUMENT, "there are no scores to label");
     if (arguments->labels) {
         CLI_TRY(file_read(arguments->labels, &text, &size, error));

@@ -1,4 +1,4 @@
-/* Memory of the command line: running out of it ends the program. */
+/* Allocation for the command line: running out of memory ends the program. */
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * NumPy's .npy format (NEP 1; numpy.lib.format): magic, version, the length of the header (2 bytes in version 1, 4 in 2 and
- * 3), the header as the text of a Python dict with the keys descr, fortran_order and shape, the elements.
+ * NumPy's .npy format (NEP 1; numpy.lib.format): magic, version, the length of the header (2 bytes in version 1, 4 in 2
+ * and 3), the header as the text of a Python dict with the keys descr, fortran_order and shape, the elements.
  *
  * Plain numbers and booleans in either byte order are read, and Fortran order is turned into C order; NumPy has no name
  * for bfloat16, which is kept as two opaque bytes ('<V2'), as the ml_dtypes package does.
@@ -51,7 +51,7 @@ static bool take_word(struct cursor *c, const char *word) {
     return true;
 }
 
-/* A quoted string without escapes, cut off beyond the capacity. */
+/* A quoted string without escapes, truncated to the capacity. */
 static bool take_string(struct cursor *c, char *out_text, size_t capacity) {
     skip_spaces(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) return false;
@@ -79,7 +79,7 @@ static bool take_dim(struct cursor *c, int64_t *out_dim) {
 struct header {
     char descr[32];
     bool has_descr, has_order, has_shape, fortran;
-    int rank; /* may be more than INGOT_MAX_RANK: dims beyond are not kept */
+    int rank; /* may exceed INGOT_MAX_RANK; further dims are not stored */
     int64_t dims[INGOT_MAX_RANK];
 };
 
@@ -145,7 +145,7 @@ static void swap_bytes(unsigned char *data, size_t count, size_t size) {
     }
 }
 
-/* First axis fastest to last axis fastest. */
+/* From Fortran order to C order. */
 static void from_fortran(const struct ingot_tensor *to, const unsigned char *from) {
     size_t size = ingot_dtype_size(to->dtype);
     int64_t index[INGOT_MAX_RANK] = {0}, n = ingot_tensor_elements(to);
@@ -180,7 +180,7 @@ static enum ingot_status set_type(const struct header *header, struct ingot_tens
     return INGOT_OK;
 }
 
-/* The tensor's size in bytes must be what the file has left, which also bounds what is allocated. */
+/* The tensor must take exactly the rest of the file, which also bounds the allocation. */
 static enum ingot_status check_size(const struct ingot_tensor *tensor, size_t left, struct ingot_error *error) {
     size_t bytes = ingot_dtype_size(tensor->dtype);
     bool fits = true, empty = false;

@@ -1,11 +1,11 @@
-/* NumPy's .npz: a zip archive of .npy members, named as the arrays. libzip reads all that NumPy writes, and checks sums. */
+/* NumPy's .npz: a zip archive of .npy members, named as the arrays. libzip reads all of it and verifies checksums. */
 #include <stdlib.h>
 #include <string.h>
 #include <zip.h>
 
 #include "tensor.h"
 
-/* A member's bytes. Its size is only a claim: memory grows with what really comes. */
+/* A member's bytes. Its declared size is not trusted: memory grows with the bytes actually read. */
 static enum ingot_status read_member(zip_file_t *file, zip_uint64_t claimed, unsigned char **out_data, size_t *out_size,
                                      struct ingot_error *error) {
     size_t capacity = claimed < 1 << 20 ? (size_t)claimed + 1 : 1 << 20, size = 0;

@@ -26,7 +26,7 @@ static enum ingot_status refuse_type(int type, struct ingot_error *error) {
     return cli_error(error, INGOT_BAD_TENSOR, "it is no ONNX tensor (element type %d)", type);
 }
 
-/* The typed fields: each type has one that carries it, 16-bit floats as their bits in int32_data. */
+/* The typed fields: each type is stored in one of them, 16-bit floats as their bits in int32_data. */
 static bool copy_typed(const Onnx__TensorProto *proto, struct ingot_tensor *tensor, size_t n) {
     char *data = tensor->data;
     size_t size = ingot_dtype_size(tensor->dtype);
@@ -78,7 +78,7 @@ static enum ingot_status convert(const Onnx__TensorProto *proto, struct ingot_te
     size_t n = bytes / ingot_dtype_size(tensor->dtype);
     size_t typed =
         proto->n_float_data + proto->n_double_data + proto->n_int64_data + proto->n_uint64_data + proto->n_int32_data;
-    if (proto->has_raw_data ? present != bytes : typed != n) { /* before memory is asked for */
+    if (proto->has_raw_data ? present != bytes : typed != n) { /* checked before allocating */
         char *type = tensor_type_text(tensor);
         cli_error(error, INGOT_BAD_TENSOR, "its data do not have the size of %s", type);
         free(type);

@@ -19,7 +19,7 @@ static void print_help(const struct option_table *table) {
                  row->value ? row->value : "");
         printf("  %-28s", left);
         if (strlen(left) > 27) printf("\n  %-28s", "");
-        for (const char *line = row->help; *line;) { /* lines of the help are broken by hand */
+        for (const char *line = row->help; *line;) { /* help texts contain their own line breaks */
             size_t length = strcspn(line, "\n");
             printf("%.*s\n", (int)length, line);
             line += length;
@@ -52,7 +52,7 @@ static bool set_unsigned(unsigned *target, const char *value) {
     return true;
 }
 
-/* Decimal ones only: strtod takes spaces, signs, names and hexadecimal digits too. */
+/* Decimal only: strtod also accepts spaces, signs, names and hexadecimal digits. */
 static bool set_number(double *target, const char *value) {
     char *end;
     double number = strtod(value, &end);
@@ -77,7 +77,7 @@ static bool set(const struct option_row *row, const char *value) {
     return false;
 }
 
-/* The option at argv[*at]; moves *at on to its value where that is an argument of its own. */
+/* The option at argv[*at]; advances *at to its value if that is a separate argument. */
 static int parse_option(const struct option_table *table, int argc, char **argv, int *at) {
     const char *argument = argv[*at], *value = NULL;
     const struct option_row *row;

@@ -15,7 +15,7 @@ struct progress {
     double shown_ms;
 };
 
-/* Lines that go to a log come at most this often within one kind of work. */
+/* The shortest interval between log lines of one kind of work. */
 static const double LOG_INTERVAL_MS = 2000;
 
 struct progress *progress_create(void) {

@@ -22,7 +22,7 @@ static double normal(uint64_t *state) {
     }
 }
 
-/* The numbers below which wide integers lie. */
+/* Exclusive upper bounds of wide integers. */
 static unsigned integer_bound(const struct ingot_tensor *tensor, const char *name) {
     return strstr(name, "mask") || strstr(name, "type") || strstr(name, "segment") ? 2 : 10;
 }

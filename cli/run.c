@@ -35,7 +35,7 @@ static void print_summary(const char *name, const struct ingot_tensor *tensor) {
     free(type);
 }
 
-/* DIR/NAME.npy, with what would leave the folder replaced. */
+/* DIR/NAME.npy; characters that could leave the folder are replaced. */
 static enum ingot_status write_output(const char *folder, const char *name, const struct ingot_tensor *tensor,
                                       struct ingot_error *error) {
     char *path = cli_format("%s/%s.npy", folder, name);
@@ -43,7 +43,7 @@ static enum ingot_status write_output(const char *folder, const char *name, cons
         if (*c == '/' || *c == '\\' || (unsigned char)*c < 0x20) *c = '_';
     }
     enum ingot_status status = tensor_file_write_npy(path, tensor, error);
-    if (error && status == INGOT_IO) error->status = status = INGOT_DEVICE; /* the system's fault, not an input's */
+    if (error && status == INGOT_IO) error->status = status = INGOT_DEVICE; /* a failed write is not an input's fault */
     free(path);
     return status;
 }

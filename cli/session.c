@@ -29,7 +29,7 @@ static void write_stdout(void *user, const char *text, size_t length) {
     fwrite(text, 1, length, stdout);
 }
 
-/* Set to nothing is not set. */
+/* An empty variable counts as unset. */
 static const char *environment(const char *name) {
     const char *text = getenv(name);
     return text && *text ? text : NULL;
@@ -40,7 +40,7 @@ static unsigned jobs_of_environment(void) {
     return text ? (unsigned)strtoul(text, NULL, 10) : 0;
 }
 
-/* What the library calls an int: it says what it expects. */
+/* Saturates to the library's int, so that the library rejects the value with its own message. */
 static int number(unsigned value) {
     return value > INT_MAX ? INT_MAX : (int)value;
 }
@@ -111,7 +111,7 @@ static enum ingot_status load(struct session *session, const char *path, struct 
     return INGOT_OK;
 }
 
-/* A file for an engine that nobody asked to keep. The engine is mapped: it may be unlinked once it is loaded. */
+/* A temporary file for an engine that is not kept. It may be unlinked once the engine is loaded, since it is mapped. */
 static enum ingot_status temporary_file(char **out_path, struct ingot_error *error) {
     const char *folder = getenv("TMPDIR");
     char *path = cli_format("%s/ingot-XXXXXX.ingot", folder && *folder ? folder : "/tmp");

@@ -19,7 +19,7 @@ enum ingot_status shape_specs(const struct option_list *arguments, struct ingot_
     char *text = cli_alloc(size, 1), *to = text;
     for (size_t i = 0; i < arguments->count; i++) {
         strcpy(to, arguments->at[i]);
-        char *equals = strrchr(to, '='); /* names may have one, specs have none */
+        char *equals = strrchr(to, '='); /* names may contain '=', sizes do not */
         if (!equals || equals == to || !equals[1]) {
             free(specs);
             free(text);
@@ -64,9 +64,9 @@ static bool read_spec(const char *spec, int64_t *out_dims, int *out_rank) {
     return true;
 }
 
-/* ---- Settling */
+/* ---- Binding */
 
-/* Takes note of one input's dims: fixed ones must agree, symbols get values or must have these. */
+/* Binds one input's dims: fixed dims must match; symbols get these values or must already have them. */
 static enum ingot_status bind_dims(const struct ingot_tensor_info *info, const char *from, int rank,
                                    const int64_t *dims, struct symbol_table *symbols, struct ingot_error *error) {
     if (rank != info->rank) {
@@ -116,7 +116,7 @@ static enum ingot_status bind_spec(const struct ingot_tensor_info *infos, size_t
     return INGOT_OK;
 }
 
-/* What nobody gave a value gets a default, where it is a symbol of its own. */
+/* Dims that are one unbound symbol get its default. */
 static enum ingot_status complete(const struct ingot_tensor_info *info, struct symbol_table *symbols,
                                   struct ingot_tensor *tensor, struct ingot_error *error) {
     for (int i = 0; i < info->rank; i++) {

@@ -52,7 +52,7 @@ static int hex_digit(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* A name at the reader, plain or quoted; NULL where there is none. */
+/* The name at the reader's position, plain or quoted; NULL: none. */
 static char *read_name(struct reader *r) {
     char *name = cli_alloc(strlen(r->at) + 1, 1), *to = name;
     if (*r->at == '"') {
@@ -82,7 +82,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* The rest of "floor(a/b)", "mod(a,b)", "min(a,b)", "max(a,b)" behind the parenthesis. */
+/* The rest of "floor(a/b)", "mod(a,b)", "min(a,b)", "max(a,b)" after the opening parenthesis. */
 static bool read_call(struct reader *r, char which, int64_t *out_value) {
     int64_t a, b;
     if (!read_sum(r, &a) || *r->at++ != (which == 'f' ? '/' : ',') || !read_sum(r, &b) || *r->at++ != ')') return false;

@@ -1,4 +1,4 @@
-/* Tensor files: which format a name stands for, whole reads, .npy writes. */
+/* Tensor files: the format that a name implies, reading whole files, writing .npy. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ enum ingot_status file_read(const char *path, unsigned char **out_data, size_t *
         return cli_error(error, INGOT_IO, "cannot read '%s': not a regular file", path);
     }
     size_t size = (size_t)info.st_size;
-    unsigned char *data = cli_alloc(size + 1, 1); /* terminated, for texts */
+    unsigned char *data = cli_alloc(size + 1, 1); /* NUL-terminated, for text */
     bool whole = fread(data, 1, size, file) == size;
     fclose(file);
     if (!whole) {

@@ -15,23 +15,23 @@
 #include "verify_worker.h"
 
 struct result {
-    bool over, printed, again; /* again: it failed in a process that had done others, and `outcome` is of then */
+    bool over, printed, again; /* again: repeated in a new process; until `over`, `outcome` is the first one */
     struct outcome outcome;
 };
 
 struct run {
     const struct verify_arguments *arguments;
     char **paths;
-    size_t count, next; /* cases, and those that were begun at least once */
+    size_t count, next; /* cases, and how many of them have been started */
     struct result *results;
     struct worker *workers;
     size_t n_workers, running, n_again;
-    size_t *again; /* cases for a new process */
+    size_t *again; /* cases to repeat in a new process */
     size_t printed, counts[3];
 };
 
-/* Processors for one more case, its compilers and then its threads, beside those that are running: together they have
- * about as many as there are, and the last cases, which are alone, more of them. */
+/* Processors for one more case, for its compilers and then its threads. Concurrent cases share all processors; towards
+ * the end, when fewer cases run, each gets more. */
 static unsigned share_of_processors(const struct run *r) {
     size_t beside = r->running + r->n_again + (r->count - r->next);
     size_t together = beside < r->n_workers ? beside : r->n_workers;
@@ -46,7 +46,7 @@ static struct worker *find_worker(const struct run *r, enum worker_state state) 
     return NULL;
 }
 
-/* A case to a worker that can have it: false where there is none, neither case nor worker. */
+/* Starts a case on an available worker; false if no case or no worker is available. */
 static bool begin_one(struct run *r) {
     struct worker *idle = find_worker(r, WORKER_IDLE), *none = find_worker(r, WORKER_NONE);
     bool again = r->n_again > 0 && none;
@@ -64,7 +64,7 @@ static bool was_late(const struct worker *worker) {
     return worker->deadline_ms > 0 && now_ms() > worker->deadline_ms;
 }
 
-/* The second verdict counts; where it is another, the first message stays. */
+/* The second verdict counts; if it differs, the first message is kept. */
 static void keep_first_message(const struct outcome *first, struct outcome *second) {
     static const char what[] = "failed first in a process that had done other cases: ";
     if (second->verdict == VERDICT_FAILED) return;
@@ -72,7 +72,7 @@ static void keep_first_message(const struct outcome *first, struct outcome *seco
              first->message);
 }
 
-/* The worker is through with its case. */
+/* Records the outcome of a finished case, or schedules its repetition. */
 static void settle(struct run *r, const struct worker *worker) {
     struct result *result = &r->results[worker->number];
     struct outcome outcome = worker->outcome;
@@ -120,7 +120,7 @@ static void wait_for_some(struct run *r) {
     free(of);
 }
 
-/* A message of several lines (a compiler's) becomes one. */
+/* Joins the lines of a message (a compiler's) into one. */
 static void print_message(const char *message) {
     fputs(": ", stdout);
     for (; *message; message++)

@@ -13,7 +13,7 @@ struct trial {
     struct ingot_model *model;
     size_t n_inputs, n_outputs;
     struct ingot_tensor_info *inputs, *outputs; /* the model's */
-    struct session session;                     /* without engine where the reference is the target */
+    struct session session;                     /* without an engine if the target is the reference */
     bool reference;
     struct tolerance tolerance;
     char *message;
@@ -43,7 +43,7 @@ static enum verdict compare(struct trial *t, const char *set, const struct ingot
     return VERDICT_PASSED;
 }
 
-/* What Ingot refuses to do is no wrong answer; anything else that goes wrong is. */
+/* A model or input that Ingot does not support is skipped; any other error is a failure. */
 static enum verdict refused(struct trial *t, const char *set, const struct ingot_error *error) {
     snprintf(t->message, t->size, "%s%s%s", set, *set ? ": " : "", error->message);
     return error->status == INGOT_UNSUPPORTED ? VERDICT_SKIPPED : VERDICT_FAILED;
@@ -81,7 +81,7 @@ static enum verdict try_sets(struct trial *t, const struct datasets *sets) {
     return VERDICT_PASSED;
 }
 
-/* Where the reference evaluator cannot make sense of the inputs, the sizes that were chosen for open dims may not fit. */
+/* If the reference evaluator rejects the inputs, the default sizes of symbolic dims may be the reason. */
 static void explain_sizes(struct ingot_error *error) {
     size_t used = strlen(error->message);
     snprintf(error->message + used, sizeof error->message - used, " (sizes that fit can be given by --shape)");
@@ -125,7 +125,7 @@ static void ask_model(struct trial *t) {
         ingot_model_output(t->model, i, &t->outputs[i]);
 }
 
-/* A tolerance.json beside a model alone counts too: what it says is about the model. */
+/* A tolerance.json beside a lone model file applies too, since it describes the model. */
 static enum ingot_status tolerance_beside(const char *model, struct tolerance *tolerance, struct ingot_error *error) {
     const char *slash = strrchr(model, '/');
     char *path = cli_format("%.*stolerance.json", slash ? (int)(slash + 1 - model) : 0, model);
@@ -144,7 +144,7 @@ static void choose_tolerance(struct trial *t, const struct datasets *sets) {
     }
 }
 
-/* Builds and runs what lies at `path`; the model is loaded. */
+/* Builds and runs the case at `path`, whose model is loaded. */
 static enum verdict try_model(struct trial *t, const char *path, bool folder) {
     struct ingot_error error;
     const struct build_arguments *build = &t->arguments->build;

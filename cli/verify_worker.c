@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What goes to a worker, followed by the path. */
+/* The message to a worker; the path follows it. */
 struct request {
     size_t length;
     unsigned processors;
@@ -52,7 +52,7 @@ static enum verdict do_case(const struct verify_arguments *arguments, const char
     if (own.build.jobs == 0) own.build.jobs = processors;
     if (own.context.threads == 0) own.context.threads = processors;
     outcome.verdict = verify_case(&own, path, outcome.message, sizeof outcome.message);
-    fflush(stdout); /* dumps come before the case's line */
+    fflush(stdout); /* dumps precede the case's line */
     return send_all(socket, &outcome, sizeof outcome) ? outcome.verdict : VERDICT_FAILED;
 }
 
@@ -64,7 +64,7 @@ static _Noreturn void work(const struct verify_arguments *arguments, int socket)
     struct ingot_gpu *gpu = NULL;
     struct request request;
     enum verdict verdict = VERDICT_PASSED;
-    /* Where it cannot be had, the cases say so. */
+    /* On failure the cases themselves report it. */
     if (is_for_gpu(arguments)) ingot_gpu_hold((int)arguments->context.device, &gpu, NULL);
     while (verdict != VERDICT_FAILED && read_all(socket, &request, sizeof request)) {
         char *path = cli_alloc(request.length + 1, 1);
@@ -76,7 +76,7 @@ static _Noreturn void work(const struct verify_arguments *arguments, int socket)
     exit(0); /* not _exit: sanitizers look for leaks on the way out */
 }
 
-/* ---- Beside it */
+/* ---- In the parent */
 
 int worker_check_device(const struct verify_arguments *arguments) {
     struct ingot_gpu_info info;
@@ -103,7 +103,7 @@ bool worker_start(const struct verify_arguments *arguments, const struct worker 
     pid_t pid = fork();
     if (pid == 0) {
         for (size_t i = 0; i < count; i++) {
-            if (all[i].state != WORKER_NONE) close(all[i].socket); /* they would not see their end */
+            if (all[i].state != WORKER_NONE) close(all[i].socket); /* else those workers would never see end-of-file */
         }
         close(ends[0]);
         work(arguments, ends[1]);
@@ -136,7 +136,7 @@ struct pollfd worker_poll(const struct worker *worker) {
     return (struct pollfd){worker->socket, POLLIN, 0};
 }
 
-/* Of the process, which has closed its end; its status. */
+/* Reaps the process, which has closed its end of the socket; returns its exit status. */
 static int wait_for(struct worker *worker) {
     int status = 0;
     close(worker->socket);
@@ -158,7 +158,7 @@ static void say_how_it_ended(struct worker *worker, int status) {
     }
 }
 
-/* Its cases are told already. */
+/* The outcomes of its cases have been received. */
 static void check_end(struct worker *worker, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
     worker->ended_badly = true;
@@ -169,7 +169,7 @@ static void check_end(struct worker *worker, int status) {
         fprintf(stderr, "error: a process ended its %zu cases with status %d\n", worker->done, WEXITSTATUS(status));
 }
 
-/* Its end of the socket is closed. */
+/* Handles end-of-file on the socket. */
 static bool receive_end(struct worker *worker) {
     bool busy = worker->state == WORKER_BUSY;
     int status = wait_for(worker);
