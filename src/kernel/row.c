@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum {
-    EXPENSIVE = 8,   /* cost from which a value that several passes need is kept */
     LONG_ROW = 4096, /* elements above which a sum is split into partial sums */
     LONG_COLUMN = 1024,
 };

@@ -143,7 +143,7 @@ static bool is_useful(const struct ig_cuda_problem *p, const struct ig_cuda_gemm
     if (g->bn > 32 && g->bn >= 2 * p->columns && p->columns > 0) return false;
     if (g->a == IG_CUDA_ACROSS && (g->bm < 32 || (g->math == IG_CUDA_FMA && g->thread_m % 4 != 0))) return false;
     int threads = ig_cuda_gemm_threads(g), element = ig_cuda_gemm_element(g);
-    /* A thread copies parts of at most 32 lines, and every line has at least one thread. */
+    /* A thread copies at most 32 pieces of a tile, of a_copy or b_copy bytes each. */
     if (threads * p->a_copy * 32 < g->bm * g->bk * element || threads * p->b_copy * 32 < g->bn * g->bk * element)
         return false;
     if (g->split > 1 && ceil_div(p->depth, g->bk) < 2 * g->split) return false;
