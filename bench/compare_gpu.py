@@ -53,7 +53,7 @@ def peer_network(name, batch):
 
 
 def peer_main(name, batch):
-    """Compiles, says "ready", and then prints a median in ms for every line with a number of seconds."""
+    """Compiles, prints "ready", and then answers each line (a number of seconds) with a median in ms."""
     import time
 
     import torch
@@ -91,7 +91,7 @@ def peer_main(name, batch):
 
 
 class Peer:
-    """Compiles from the start on, while others do; all are ready before anything is measured."""
+    """Starts compiling at once, in parallel with others; measuring begins when all are ready."""
 
     def __init__(self, name, batch):
         self.name = name
@@ -133,7 +133,7 @@ def write_mlp(folder):
 
 
 def build(name, batch, args):
-    """The engine's path and how long the build took."""
+    """Builds an engine; returns its path and the build time."""
     folder = args.work / name
     if name.startswith("mlp"):
         write_mlp(folder)
@@ -158,7 +158,7 @@ def measure_ingot(engine, args):
 
 
 def library_kernels(engine, args):
-    """How many of the engine's kernels are calls of a library, and of which: "4 of 31 (cuBLASLt)"."""
+    """How many of the engine's kernels are library calls, and to which libraries: "4 of 31 (cuBLASLt)"."""
     out = subprocess.run([args.ingot, "inspect", str(engine), "--json"], capture_output=True, text=True, check=True)
     explanation = json.loads(out.stdout)
     libraries = explanation.get("libraries", [])

@@ -1,6 +1,6 @@
 /*
- * Contractions alone: the layers of well-known networks, each as one kernel, in GFLOP/s and as a part of the machine's
- * peak, which is measured by a loop of nothing but multiply-adds.
+ * Contractions alone: the layers of well-known networks, each as one kernel, in GFLOP/s and as a fraction of
+ * the machine's peak, which a loop of independent multiply-adds measures.
  *
  *     contract_bench [--target v3|v4] [--threads N] [--cc PATH] [--only SUBSTRING] [--source]
  */
@@ -18,7 +18,7 @@
 
 struct layer {
     const char *name;
-    int64_t height, width, in, out; /* a matrix product where height is 0: width rows */
+    int64_t height, width, in, out; /* height 0: a matrix product of `width` rows */
     int64_t kernel, stride, groups;
     bool prologue; /* batch normalisation and ReLU before it */
 };
@@ -76,7 +76,7 @@ struct settings {
     double peak; /* GFLOP/s of all threads */
 };
 
-/* One thread is measured by its own clock, which stands still while others have the processor. */
+/* One thread is timed by its CPU clock, which excludes time while it is preempted. */
 static double now(clockid_t clock) {
     struct timespec t;
     clock_gettime(clock, &t);
@@ -148,7 +148,7 @@ static ig_value build_matmul(struct ig_graph *g, const struct layer *l, ig_value
     return ig_map2(g, IG_OP_add, y, weights(g, 1, &l->out));
 }
 
-/* The layer with bias and ReLU, and the region of all of it. */
+/* Builds the layer with bias and ReLU, as one region. */
 static struct ig_region build_layer(struct ig_graph *g, const struct layer *l, int nr) {
     int64_t image[] = {1, l->height, l->width, l->in}, matrix[] = {l->width, l->in};
     struct ig_type type = l->height ? static_type(g, 4, image) : static_type(g, 2, matrix);
@@ -178,7 +178,7 @@ static struct ig_region build_layer(struct ig_graph *g, const struct layer *l, i
     return r;
 }
 
-/* ---- Running ------------------------------------------------------------------------------------------------------- */
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
 
 static const char *const flags_v3[] = {"-march=x86-64-v3", NULL};
 static const char *const flags_v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
@@ -191,7 +191,7 @@ static struct ig_code compile(struct ig_job *job, const struct settings *s, cons
     return code;
 }
 
-/* The shortest time of a launch within about 0.3 s. */
+/* The shortest launch time measured within about 0.3 s. */
 static double fastest(struct ig_job *job, const struct settings *s, const struct ig_code *code,
                       struct ig_launch *launch) {
     struct ingot_error error;

@@ -1,5 +1,5 @@
 /*
- * Kernels that memory bounds, alone, on the first GPU: maps, rows, columns, transposes, pools, in microseconds and as a part
+ * Memory-bound kernels alone, on the first GPU: maps, rows, columns, transposes, pools, in microseconds and as a fraction
  * of what a copy reaches. Each is launched many times in a CUDA graph, so that the host does not count; large ones go
  * through memory that no cache holds.
  *
@@ -31,7 +31,7 @@ struct kernel_case {
     struct shape shape;
 };
 
-/* ---- What is measured ------------------------------------------------------------------------------------------------- */
+/* ---- Benchmarks -------------------------------------------------------------------------------------------------- */
 
 static ig_value input(struct ig_graph *g, const char *name, enum ingot_dtype dtype, int rank, const int64_t *sizes) {
     ig_dim dims[4];
@@ -112,7 +112,7 @@ static void build_mean_pixels(struct ig_graph *g, const struct shape *s) {
     ig_build_output(g, "z", reduce(g, IG_OP_reduce_mean, input(g, "x", s->dtype, 3, s->size), 1));
 }
 
-/* 3x3, stride 2, of a channels-last picture: rows = columns = size[1]. */
+/* 3x3, stride 2, of a channels-last image: rows = columns = size[1]. */
 static void build_pool(struct ig_graph *g, const struct shape *s) {
     const int64_t sizes[4] = {s->size[0], s->size[1], s->size[1], s->size[2]};
     static const int64_t kernel[2] = {3, 3}, strides[2] = {2, 2}, dilations[2] = {1, 1};
@@ -171,13 +171,13 @@ static const struct kernel_case cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* ---- Kernels ------------------------------------------------------------------------------------------------------------ */
+/* ---- Kernels ----------------------------------------------------------------------------------------------------- */
 
 struct prepared {
     const struct kernel_case *given;
     const struct ig_kernel *kernel;
     struct ig_source source;
-    size_t size[MOST_BUFFERS], bytes; /* of the buffers; in all */
+    size_t size[MOST_BUFFERS], bytes; /* of each buffer; in total */
     uint32_t n_buffers;
 };
 
@@ -187,7 +187,7 @@ struct bench {
     struct ig_target target;
     struct ig_device *device;
     struct ig_stream *stream;
-    double copy; /* bytes in a second */
+    double copy; /* bytes per second */
     struct prepared prepared[CASES];
     unsigned count;
 };
@@ -228,13 +228,13 @@ static void prepare(struct ig_job *job, struct bench *b, const struct kernel_cas
     if (b->source) printf("// %s\n%s\n", c->name, p->source.text);
 }
 
-/* ---- Measuring ------------------------------------------------------------------------------------------------------------ */
+/* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
 static void must(struct ig_job *job, enum ingot_status status, const struct ingot_error *error) {
     if (status != INGOT_OK) ig_raise_error(job, error);
 }
 
-/* Seconds that a list takes, the least of some. */
+/* The shortest of several timings of a list, in seconds. */
 static double time_of(struct ig_job *job, struct bench *b, struct ig_list *list) {
     const struct ig_device_api *api = b->device->api;
     struct ig_event *begin, *end;
