@@ -1,7 +1,7 @@
 /*
- * Memory-bound kernels alone, on the first GPU: maps, rows, columns, transposes, pools, in microseconds and as a fraction
- * of what a copy reaches. Each is launched many times in a CUDA graph, so that the host does not count; large ones go
- * through memory that no cache holds.
+ * Memory-bound kernels alone, on the first GPU: maps, rows, columns, transposes, pools, in microseconds and as a
+ * fraction of what a copy reaches. Each is launched many times in a CUDA graph, so that the host does not count; large
+ * ones go through memory that no cache holds.
  *
  *     cuda_bench [--only SUBSTRING] [--source]
  *

@@ -1,7 +1,7 @@
 /*
- * Memory: after the first run with some shapes nothing is allocated, neither through the caller's allocator nor by malloc
- * behind its back; and when any one allocation of a build or a run fails, the error is clean and nothing leaks: neither
- * memory, nor, where AddressSanitizer looks on, any that did not come from the caller's allocator, nor descriptors.
+ * Memory: after the first run with given shapes nothing is allocated, neither by the caller's allocator nor directly by
+ * malloc. If any one allocation of a build or a run fails, the error is reported cleanly, and neither memory nor file
+ * descriptors leak (memory from elsewhere than the caller's allocator is checked under AddressSanitizer).
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,10 +1,10 @@
 /*
- * One engine with a dynamic batch runs at 1, 2, 7, 32 and 128, and says of each sample what it says of it alone.
+ * One engine with a dynamic batch runs at 1, 2, 7, 32 and 128, and gives each sample the result it has alone.
  *
  *     batches_test [TARGET MODEL.onnx...]
  *
- * By default the example network, on the CPU and on GPU 0 where there is one. The batch is the first dim of the first input;
- * other open dims are 128.
+ * By default the example network, on the CPU and on GPU 0 if there is one. The batch is the first dim of the first
+ * input; other symbolic dims are 128.
  */
 #include "support/support.h"
 

@@ -1,4 +1,4 @@
-/* Matrix products and convolutions in hostile shapes, with what comes before and after them, against the reference. */
+/* Matrix products and convolutions in hostile shapes, with prologues and epilogues, against the reference. */
 #include <stdio.h>
 
 #include "support/graph_check.h"

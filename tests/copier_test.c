@@ -1,4 +1,4 @@
-/* The host's shared copies: whatever the size and the number of threads, what is said to be there is there. */
+/* Multi-threaded host copies: for all sizes and numbers of threads, the prefix reported as finished is. */
 #include "support/support.h"
 
 #include <stdlib.h>

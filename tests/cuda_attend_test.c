@@ -1,6 +1,6 @@
 /*
- * Attention on GPUs: what is recognised, that every candidate compiles, and the results: the plain schedule as C here, the
- * templates on a GPU where there is one.
+ * Attention on GPUs: which graphs are recognised, that every candidate compiles, and the results: of the plain schedule
+ * printed as C on this machine, of the templates on a GPU if there is one.
  */
 #include <limits.h>
 #include <math.h>

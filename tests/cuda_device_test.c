@@ -1,6 +1,6 @@
 /*
- * The CUDA device on a stand-in for the driver: what it says when something is wrong, what it asks the driver for, what it
- * leaves behind. What it computes is device_test's part, and what needs a GPU too.
+ * The CUDA device on a stand-in for the driver: its error messages, its driver calls, and leaks. device_test.c checks
+ * the results, and everything that needs a GPU.
  */
 #include "support/support.h"
 

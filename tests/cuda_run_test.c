@@ -1,5 +1,5 @@
 /*
- * Contexts on the CUDA device: what a run asks of the driver. On a stand-in for the driver, and on GPU 0 where there is one.
+ * Contexts on the CUDA device: the driver calls of a run. On a stand-in for the driver, and on GPU 0 if there is one.
  */
 #include "support/support.h"
 

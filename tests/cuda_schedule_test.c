@@ -1,6 +1,7 @@
 /*
- * The schedules for GPUs at the sizes where they change their mind: their loops are printed as C and compared with the
- * reference. (The other kernel tests run them too, on what they test.) And what they promise to the printer.
+ * The schedules for GPUs at the sizes where their choices change: their loops are printed as C and compared with the
+ * reference. (The other kernel tests run these schedules too, on their own cases.) Also the guarantees that the printer
+ * relies on.
  */
 #include <stdio.h>
 #include <string.h>

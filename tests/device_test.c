@@ -1,6 +1,6 @@
 /*
- * One conformance suite for all devices: the null device, CPU devices of several sizes, a CUDA device on a stand-in for the
- * driver, and one on GPU 0 where there is a GPU.
+ * One conformance suite for all devices: the null device, CPU devices of several sizes, a CUDA device on a stand-in for
+ * the driver, and one on GPU 0 if there is a GPU.
  */
 #include "support/support.h"
 

@@ -1,4 +1,4 @@
-/* What the emulator of GPUs finds wrong in kernels, and what it must not: the rest of the suite relies on it. */
+/* The faults that the GPU emulator must find in kernels, and those it must not report: other tests rely on it. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-/* engine/: what is written is read back, and nothing else is accepted. */
+/* engine/: written engines are read back unchanged, and nothing else is accepted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

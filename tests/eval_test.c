@@ -1,6 +1,7 @@
 /*
- * The reference evaluator: every operator on values worked out by hand or taken from NumPy's and ONNX's definitions. A case
- * is a line of the graph's text form with its inputs (%0, %1, …) and results written out as "f32[2,3] 1 2 3 4 5 6".
+ * The reference evaluator: every operator on values computed by hand or taken from NumPy's and ONNX's definitions. A
+ * case is a line of the graph's text form with its inputs (%0, %1, …) and results written out as "f32[2,3] 1 2 3 4 5
+ * 6".
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The division into regions: what joins, what stays apart, and that every region reads only what is ready. */
+/* The division into regions: which nodes fuse, which do not, and that regions read only values already computed. */
 #include <string.h>
 
 #include "ir/build.h"

@@ -1,8 +1,8 @@
 /*
- * Every kernel of every shared model compiles for GPUs of every generation, in fp32 and in fp16: NVRTC needs no GPU. That is
- * thousands of kernels, so a text that several models have is compiled once, and support/nvrtc_check.h makes haste. Where the
- * models do not lie beside the project's folder, its own example network stands for them; other models can be given as
- * arguments. Skipped where there is no NVRTC (INGOT_NVRTC names it where the loader does not find it).
+ * Every kernel of every shared model compiles for GPUs of every generation, in fp32 and in fp16: NVRTC needs no GPU.
+ * These are thousands of kernels, so a text that several models share is compiled once, and support/nvrtc_check.h saves
+ * time. If the models are not beside the project's folder, the example network replaces them; other models can be given
+ * as arguments. Skipped without NVRTC (INGOT_NVRTC names it if the loader does not find it).
  */
 #define _GNU_SOURCE
 #include "support/support.h"

@@ -1,6 +1,6 @@
 /*
- * The example network on GPU 0, through the public API: the same answers as on the CPU, wherever inputs and results lie, on
- * whose stream, in how many contexts. Skipped where there is no GPU or no NVRTC.
+ * The example network on GPU 0, through the public API: the same results as on the CPU, whatever the memory of inputs
+ * and results, the stream and the number of contexts. Skipped without a GPU or NVRTC.
  */
 #include "support/support.h"
 

@@ -1,6 +1,6 @@
 /*
- * Attributes that make no sense, of operators that are not simply computed element by element: a model that has one is built
- * for CUDA or refused with a reason, and no memory is touched that is not the compiler's (which AddressSanitizer notices).
+ * Invalid attributes of operators that are not elementwise: a model with one is built for CUDA or refused with a
+ * reason, and the compiler accesses no memory but its own (checked by AddressSanitizer).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /*
- * Engines for CUDA whose plans somebody has changed, with checksums that fit (support/mutation.h): loaded and run on stand-ins
- * for the driver, cuBLASLt and cuDNN. Whatever an engine says, the runtime may only refuse it or run it: it may not touch
- * memory that is not its own (which AddressSanitizer notices; kernels do nothing here, but libraries compute and tensor maps
- * are read, see support/text_code.h), call the driver in a way that it would not take, keep something, or go on for ever.
+ * Engines for CUDA with altered plans and matching checksums (support/mutation.h), loaded and run on stand-ins for the
+ * driver, cuBLASLt and cuDNN. The runtime must either refuse an engine or run it. It must not access memory that is not
+ * its own (checked by AddressSanitizer; kernels do nothing here, but libraries compute and tensor maps are read, see
+ * support/text_code.h), make invalid driver calls, leak, or run for ever.
  *
  *     hostile_engine_test [MUTANTS [SEED [FIRST]]]
  *
- * tries more of them than the suite has time for and tells their numbers on standard error; ASAN_OPTIONS=handle_segv=2 says
- * where one crashes, and its number as FIRST tries it again.
+ * tries more mutants than the suite has time for and prints their numbers to standard error; ASAN_OPTIONS=handle_segv=2
+ * shows where one crashes, and its number as FIRST repeats it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

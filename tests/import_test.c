@@ -1,5 +1,5 @@
 /*
- * The ONNX importer on models that the test makes itself: types and symbols, constants and where their data lie, exact
+ * The ONNX importer on models that the test builds: types and symbols, constants and the location of their data, exact
  * messages, and 2,000 mutations of a file.
  */
 #include "support/support.h"

@@ -1,4 +1,4 @@
-/* Which regions libraries are candidates for, and what they are told to do there. */
+/* The regions for which library calls are candidates, and the descriptions of these calls. */
 #include "support/support.h"
 
 #include <stdio.h>

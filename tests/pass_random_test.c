@@ -1,5 +1,5 @@
 /*
- * Random graphs through all passes. They compute with small whole numbers, on which every rewrite is exact, so each
+ * Random graphs through all passes. They compute with small integers, on which every rewrite is exact, so each
  * pass must give the same bits as the graph before it. Sizes are odd, some are 1, one is symbolic.
  */
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * The passes, one rewrite a case: a graph in text form, what is left of it to run, and the same results before and after.
- * Inputs hold NaN and infinities where the rewrite must not care. pass_random_test.c looks for what nobody thought of.
+ * The passes, one rewrite per case: a graph in text form, the operators that remain, and equal results before and
+ * after. Inputs hold NaN and infinities where the rewrite must preserve them. pass_random_test.c covers unforeseen
+ * cases.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * What contexts do where the device has memory of its own and works by itself: the ways of inputs and results, what is
- * enqueued and what is waited for, caller's streams, weights. On the device of support/remote_device.h, which notices
- * memory that is touched by the wrong side and order that is missing.
+ * Contexts on an asynchronous device with memory of its own: transfers of inputs and results, enqueued work and waits,
+ * the caller's streams, weights. The device of support/remote_device.h detects accesses to memory of the wrong side and
+ * missing synchronisation.
  */
 #include "support/support.h"
 

@@ -1,6 +1,6 @@
 /*
- * Contexts and plan instances on plans made by hand, whose kernels are C functions of this file. All of it on the CPU, and
- * then on a device with memory of its own; what only concerns such devices is in remote_test.c.
+ * Contexts and plan instances on hand-written plans, whose kernels are C functions of this file. All tests run on the
+ * CPU, then on a device with memory of its own; remote_test.c has those specific to such devices.
  */
 #include "support/support.h"
 

@@ -1,7 +1,7 @@
 /*
- * Two engines at once on two GPUs, from two threads of one process, while each thread's own current context is on the other
- * GPU: right answers, and that context is never changed. Through the public API; skipped where there are not two GPUs or no
- * NVRTC. On a stand-in for the driver, cuda_run_test.c tries the same.
+ * Two engines concurrently on two GPUs, from two threads of one process, while each thread's own current context is on
+ * the other GPU: results are correct, and that context is never changed. Through the public API; skipped without two
+ * GPUs or NVRTC. cuda_run_test.c tests the same on a stand-in for the driver.
  */
 #include "support/support.h"
 

@@ -1,4 +1,4 @@
-/* The steps that compute with small whole numbers on which all rewrites are exact; see random_graph.h. */
+/* Steps that compute with small integers, on which all rewrites are exact; see random_graph.h. */
 #include "support/random_graph.h"
 
 #include <stdlib.h>

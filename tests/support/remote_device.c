@@ -1,4 +1,4 @@
-/* A device that has memory of its own and is late; see remote_device.h. */
+/* A device with memory of its own that executes work as late as allowed; see remote_device.h. */
 #define _GNU_SOURCE
 #include "support/remote_device.h"
 

@@ -1,4 +1,4 @@
-/* Contexts on plans made by hand; see runtime_case.h. */
+/* Contexts on hand-written plans; see runtime_case.h. */
 #include "support/runtime_case.h"
 
 #include <stdlib.h>
