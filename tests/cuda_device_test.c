@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/cuda/copy.h"
 #include "device/cuda/cubin.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
@@ -406,69 +407,85 @@ static void launches_a_list_with_one_call(void **state) {
     end(&f);
 }
 
-/* What is left out needs no new addresses until it is taken in again, and stays out of a graph that is made anew. */
+/* A list that copies a, which holds 1, to c, and then nothing; b holds 2. */
+struct copying {
+    size_t size;
+    float *a, *b, *c;
+    struct ig_list *list;
+};
+
+static struct copying record_copy(struct fixture *f, size_t size) {
+    struct copying r = {.size = size, .a = allocate(f, size), .b = allocate(f, size), .c = allocate(f, size)};
+    r.a[0] = 1, r.b[0] = 2, r.c[0] = 0;
+    assert_int_equal(f->api->list_begin(f->device, f->stream, NULL), INGOT_OK);
+    assert_int_equal(f->api->copy(f->device, f->stream, r.c, r.a, size, NULL), INGOT_OK);
+    assert_int_equal(f->api->copy(f->device, f->stream, r.c, r.a, 0, NULL), INGOT_OK);
+    assert_int_equal(f->api->list_end(f->device, f->stream, &r.list, NULL), INGOT_OK);
+    return r;
+}
+
+static void release_copy(struct fixture *f, const struct copying *r) {
+    f->api->list_destroy(f->device, r->list);
+    f->api->release(f->device, r->a, r->size);
+    f->api->release(f->device, r->b, r->size);
+    f->api->release(f->device, r->c, r->size);
+}
+
+/* A skipped copy needs no new addresses until it is included again, and stays out of a graph that is made anew. */
 static void leaves_copies_out(void **state) {
     struct fixture f;
     begin(&f);
-    float *a = allocate(&f, 64), *b = allocate(&f, 64), *c = allocate(&f, 64);
-    struct ig_list *list = NULL;
-    a[0] = 1, b[0] = 2, c[0] = 0;
-    assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
-    assert_int_equal(f.api->copy(f.device, f.stream, c, a, 64, NULL), INGOT_OK);
-    assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
-    f.api->list_skip(f.device, list, 0, true);
-    f.api->list_patch(f.device, list, 0, 0, b);
+    struct copying r = record_copy(&f, 64);
+    f.api->list_skip(f.device, r.list, 0, true);
+    f.api->list_patch(f.device, r.list, 0, 0, r.b);
     f.cuda->fail = "cuGraphNodeSetEnabled";
     f.cuda->fail_at = 1;
     f.cuda->fail_result = 1;
-    assert_int_equal(run(&f, list), INGOT_OK);
-    f.api->list_patch(f.device, list, 0, 0, a);
+    assert_int_equal(run(&f, r.list), INGOT_OK);
+    assert_int_equal(f.cuda->fail_at, 0); /* it was called */
+    f.api->list_patch(f.device, r.list, 0, 0, r.a);
     start_log(&f);
-    assert_int_equal(run(&f, list), INGOT_OK);
+    assert_int_equal(run(&f, r.list), INGOT_OK);
     assert_string_equal(f.cuda->log, "cuCtxPushCurrent_v2 cuGraphLaunch cuCtxPopCurrent_v2 ");
-    assert_true(c[0] == 0);
-    f.api->list_skip(f.device, list, 0, false);
-    assert_int_equal(run(&f, list), INGOT_OK);
-    assert_true(c[0] == 1);
-    f.api->list_destroy(f.device, list);
-    f.api->release(f.device, a, 64);
-    f.api->release(f.device, b, 64);
-    f.api->release(f.device, c, 64);
+    assert_true(r.c[0] == 0);
+    f.api->list_skip(f.device, r.list, 0, false);
+    assert_int_equal(run(&f, r.list), INGOT_OK);
+    assert_true(r.c[0] == 1);
+    release_copy(&f, &r);
     end(&f);
 }
 
-/* Where the driver does not take a change, the graph is made anew. */
+/* Where the driver does not take a change, the graph is made anew: of a kernel that copies, and of a copy engine's node. */
 static void makes_a_graph_anew(void **state) {
-    struct fixture f;
-    begin(&f);
-    float *a = allocate(&f, 64), *b = allocate(&f, 64), *c = allocate(&f, 64);
-    struct ig_list *list = NULL;
-    a[0] = 1, b[0] = 2, c[0] = 0;
-    assert_int_equal(f.api->list_begin(f.device, f.stream, NULL), INGOT_OK);
-    assert_int_equal(f.api->copy(f.device, f.stream, c, a, 64, NULL), INGOT_OK);
-    assert_int_equal(f.api->copy(f.device, f.stream, c, a, 0, NULL), INGOT_OK);
-    assert_int_equal(f.api->list_end(f.device, f.stream, &list, NULL), INGOT_OK);
-    f.api->list_patch(f.device, list, 0, 0, b);
-    f.api->list_patch(f.device, list, 1, 1, a); /* copies nothing: no node */
-    f.cuda->fail = "cuGraphExecMemcpyNodeSetParams";
-    f.cuda->fail_at = 1;
-    f.cuda->fail_result = 1;
-    uint64_t live = f.cuda->live;
-    assert_int_equal(run(&f, list), INGOT_OK);
-    assert_int_equal(f.cuda->live, live);
-    assert_true(c[0] == 2);
-    f.api->list_patch(f.device, list, 0, 0, a);
-    f.cuda->fail_at = 1;
-    f.cuda->fail = "cuGraphLaunch"; /* a failure that stays on the list's own account */
-    assert_int_equal(run(&f, list), INGOT_DEVICE);
-    assert_says(&f, "cannot launch a graph: error 1");
-    assert_int_equal(run(&f, list), INGOT_OK);
-    assert_true(c[0] == 1);
-    f.api->list_destroy(f.device, list);
-    f.api->release(f.device, a, 64);
-    f.api->release(f.device, b, 64);
-    f.api->release(f.device, c, 64);
-    end(&f);
+    static const struct {
+        size_t size;
+        const char *change;
+    } kinds[] = {{64, "cuGraphExecKernelNodeSetParams_v2"},
+                 {IG_CUDA_COPY_LIMIT + 64, "cuGraphExecMemcpyNodeSetParams"}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct fixture f;
+        begin(&f);
+        struct copying r = record_copy(&f, kinds[k].size);
+        f.api->list_patch(f.device, r.list, 0, 0, r.b);
+        f.api->list_patch(f.device, r.list, 1, 1, r.a); /* copies nothing: no node */
+        f.cuda->fail = kinds[k].change;
+        f.cuda->fail_at = 1;
+        f.cuda->fail_result = 1;
+        uint64_t live = f.cuda->live;
+        assert_int_equal(run(&f, r.list), INGOT_OK);
+        assert_int_equal(f.cuda->fail_at, 0); /* it was called */
+        assert_int_equal(f.cuda->live, live);
+        assert_true(r.c[0] == 2);
+        f.api->list_patch(f.device, r.list, 0, 0, r.a);
+        f.cuda->fail_at = 1;
+        f.cuda->fail = "cuGraphLaunch"; /* a failure that stays on the list's own account */
+        assert_int_equal(run(&f, r.list), INGOT_DEVICE);
+        assert_says(&f, "cannot launch a graph: error 1");
+        assert_int_equal(run(&f, r.list), INGOT_OK);
+        assert_true(r.c[0] == 1);
+        release_copy(&f, &r);
+        end(&f);
+    }
 }
 
 /* Where GPU and driver know how. */
