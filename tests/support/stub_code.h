@@ -1,6 +1,6 @@
 /*
- * Machine code without a compiler: a blob of stubs, each of which jumps to a C function of the test program. So a
- * device runs "loaded code", while sanitizers see what the kernels do.
+ * Machine code without a compiler: a blob of trampolines, each of which jumps to a C function of the test program. So
+ * a device runs "loaded code", while sanitizers see what the kernels do.
  */
 #ifndef TESTS_SUPPORT_STUB_CODE_H
 #define TESTS_SUPPORT_STUB_CODE_H

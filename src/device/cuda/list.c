@@ -73,7 +73,7 @@ enum ingot_status ig_cuda_list_create(struct ig_cuda *cuda, struct ig_list **out
 }
 
 static void destroy_graph(struct ig_cuda *cuda, struct ig_list *list) {
-    /* the driver waits for launches in flight */
+    /* the driver defers it until launches in flight have ended */
     if (list->executable) IG_CUDA(cuda, cuGraphExecDestroy, list->executable);
     if (list->graph) IG_CUDA(cuda, cuGraphDestroy, list->graph);
     list->executable = NULL;
