@@ -363,34 +363,69 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *out_offset, size_t *out_size) {
-    const struct fake_kernel *kernel = (const struct fake_kernel *)function;
-    CALL(true);
-    if (index >= kernel->n_parameters) return CUDA_ERROR_INVALID_VALUE;
-    *out_offset = 8 * index;
-    *out_size = index < kernel->n_parameters - kernel->n_maps ? 8 : sizeof(CUtensorMap);
-    return CUDA_SUCCESS;
+/* What a kernel gets as parameters. */
+struct parameters {
+    uint64_t values[MAX_PARAMETERS];
+    struct fake_tensor_map maps[MAX_MAPS];
+    void *at[MAX_PARAMETERS];
+};
+
+static void take_part(void *to, size_t want, const char *block, size_t size, size_t offset) {
+    if (offset < size) memcpy(to, block + offset, want < size - offset ? want : size - offset);
+}
+
+/* Copies a block of parameters as NVIDIA's driver does: no more than its size; what a kernel takes beyond that is zero
+ * here. False if the block is larger than the kernel's parameters. */
+static bool take_parameters(const struct fake_kernel *kernel, void **extra, struct parameters *out) {
+    const uint32_t n_values = kernel->n_parameters - kernel->n_maps;
+    const size_t first_map = (8 * (size_t)n_values + 63) / 64 * 64;
+    const size_t most = kernel->n_maps ? first_map + kernel->n_maps * sizeof *out->maps : 8 * (size_t)n_values;
+    if (kernel->n_parameters > MAX_PARAMETERS || kernel->n_maps > MAX_MAPS) abort();
+    if (!extra || extra[0] != CU_LAUNCH_PARAM_BUFFER_POINTER || extra[2] != CU_LAUNCH_PARAM_BUFFER_SIZE ||
+        extra[4] != CU_LAUNCH_PARAM_END) {
+        misuse(__func__, "a kernel without a block of parameters");
+        return false;
+    }
+    const char *block = extra[1];
+    const size_t size = *(const size_t *)extra[3];
+    *out = (struct parameters){0};
+    for (uint32_t i = 0; i < n_values; i++)
+        take_part(&out->values[i], 8, block, size, 8 * (size_t)i);
+    for (uint32_t i = 0; i < kernel->n_maps; i++)
+        take_part(&out->maps[i], sizeof *out->maps, block, size, first_map + i * sizeof *out->maps);
+    return size <= most;
+}
+
+/* An array of pointers to them, as functions of the test get it. */
+static void **pointers(const struct fake_kernel *kernel, struct parameters *parameters) {
+    const uint32_t n_values = kernel->n_parameters - kernel->n_maps;
+    for (uint32_t i = 0; i < kernel->n_parameters; i++)
+        parameters->at[i] = i < n_values ? (void *)&parameters->values[i] : (void *)&parameters->maps[i - n_values];
+    return parameters->at;
 }
 
 /* What goes wrong is told by the next wait for a stream. */
-static void run_kernel(CUfunction function, unsigned grid, unsigned threads, unsigned shared, void **parameters) {
+static void run_kernel(CUfunction function, unsigned grid, unsigned threads, unsigned shared,
+                       struct parameters *parameters) {
     const struct fake_kernel *kernel = (const struct fake_kernel *)function;
     if (!state.code.run) {
-        kernel->run(grid, threads, parameters);
+        kernel->run(grid, threads, pointers(kernel, parameters));
         return;
     }
     if (state.later != CUDA_SUCCESS) return;
-    state.reason = state.code.run(kernel, grid, threads, shared, parameters);
+    state.reason = state.code.run(kernel, grid, threads, shared, pointers(kernel, parameters));
     if (state.reason) state.later = 700;
 }
 
 EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                               unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **parameters,
+                               unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void **separate,
                                void **extra) {
+    struct parameters parameters;
     CALL(true);
     check(__func__, stream, STREAM);
     if (grid_x == 0 || block_x == 0) misuse(__func__, "an empty launch");
-    run_kernel(function, grid_x, block_x, shared, parameters);
+    if (!take_parameters((const struct fake_kernel *)function, extra, &parameters)) return CUDA_ERROR_INVALID_VALUE;
+    run_kernel(function, grid_x, block_x, shared, &parameters);
     return CUDA_SUCCESS;
 }
 
@@ -491,8 +526,7 @@ struct CUgraphNode_st {
     void (*run)(const void *data); /* of a library */
     unsigned char data[FAKE_WORK_BYTES];
     unsigned grid, threads, shared;
-    uint64_t values[MAX_PARAMETERS];
-    struct fake_tensor_map maps[MAX_MAPS];
+    struct parameters parameters;
     CUdeviceptr from, to;
     size_t size;
     bool disabled;
@@ -531,19 +565,14 @@ static void free_nodes(struct CUgraph_st *graph) {
     free(graph->nodes);
 }
 
-static void set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters) {
+static CUresult set_kernel(CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *parameters) {
     node->function = parameters->func;
     node->grid = parameters->gridDimX;
     node->threads = parameters->blockDimX;
     node->shared = parameters->sharedMemBytes;
     if (node->grid == 0 || node->threads == 0) misuse(__func__, "an empty launch");
-    const struct fake_kernel *kernel = (const struct fake_kernel *)node->function;
-    if (kernel->n_parameters > MAX_PARAMETERS || kernel->n_maps > MAX_MAPS) abort();
-    uint32_t count = kernel->n_parameters - kernel->n_maps;
-    for (uint32_t i = 0; i < kernel->n_maps; i++)
-        memcpy(&node->maps[i], parameters->kernelParams[count + i], sizeof node->maps[i]);
-    for (uint32_t i = 0; i < count; i++)
-        memcpy(&node->values[i], parameters->kernelParams[i], sizeof node->values[i]);
+    bool taken = take_parameters((const struct fake_kernel *)node->function, parameters->extra, &node->parameters);
+    return taken ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static void set_copy(CUgraphNode node, const CUDA_MEMCPY3D *parameters) {
@@ -589,8 +618,7 @@ EXPORT CUresult cuGraphAddKernelNode_v2(CUgraphNode *node, CUgraph graph, const 
                                         const CUDA_KERNEL_NODE_PARAMS *parameters) {
     CALL(true);
     *node = add_node(__func__, graph, after, n_after);
-    set_kernel(*node, parameters);
-    return CUDA_SUCCESS;
+    return set_kernel(*node, parameters);
 }
 
 EXPORT CUresult cuGraphAddMemcpyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n_after,
@@ -699,8 +727,7 @@ static CUgraphNode node_of(const char *function, CUgraphExec executable, CUgraph
 EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
                                                   const CUDA_KERNEL_NODE_PARAMS *parameters) {
     CALL(true);
-    set_kernel(node_of(__func__, executable, node), parameters);
-    return CUDA_SUCCESS;
+    return set_kernel(node_of(__func__, executable, node), parameters);
 }
 
 EXPORT CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node,
@@ -747,14 +774,8 @@ static CUgraphNode last_ready(const struct CUgraph_st *graph, const bool *done) 
 }
 
 static void run_node(CUgraphNode node) {
-    void *parameters[MAX_PARAMETERS];
-    for (size_t i = 0; i < MAX_PARAMETERS; i++)
-        parameters[i] = &node->values[i];
-    const struct fake_kernel *kernel = (const struct fake_kernel *)node->function;
-    for (size_t i = 0; kernel && i < kernel->n_maps; i++)
-        parameters[kernel->n_parameters - kernel->n_maps + i] = &node->maps[i];
     if (node->function)
-        run_kernel(node->function, node->grid, node->threads, node->shared, parameters);
+        run_kernel(node->function, node->grid, node->threads, node->shared, &node->parameters);
     else if (node->run)
         node->run(node->data);
     else if (node->size)

@@ -29,8 +29,8 @@ struct ig_cuda {
     CUstream memory_stream;    /* the stream that pool allocations and frees are ordered on */
     CUevent fence;             /* orders frees behind work: recorded on every stream, awaited by `memory_stream` */
     struct ig_stream *streams; /* all streams of the device */
-    void **parameters;         /* reusable parameter array for launches */
-    size_t n_parameters;
+    uint64_t *block;           /* the reusable block of parameters of launches */
+    size_t block_size;
     uint64_t calls;                              /* driver calls made so far */
     unsigned entered;                            /* nesting depth of ig_cuda_enter */
     const char *library_files[IG_LIBRARY_COUNT]; /* NULL: the names of ig_library_files */

@@ -343,7 +343,7 @@ static void destroy(struct ig_device *device) {
         if (entered) ig_cuda_leave(cuda, INGOT_OK);
         IG_CUDA(cuda, cuDevicePrimaryCtxRelease, cuda->handle);
     }
-    ig_release(device->allocator, cuda->parameters, cuda->n_parameters * sizeof *cuda->parameters);
+    ig_release(device->allocator, cuda->block, cuda->block_size);
     ig_release(device->allocator, cuda, sizeof *cuda);
 }
 

@@ -38,9 +38,6 @@ static enum ingot_status find_functions(struct ig_cuda_driver *driver, const cha
     if (driver->version >= IG_CUDA_EDGES_DRIVER) {
         IG_CUDA_EDGES_FUNCTIONS(FIND)
     }
-    if (driver->version >= IG_CUDA_PARAMETERS_DRIVER) {
-        IG_CUDA_PARAMETERS_FUNCTIONS(FIND)
-    }
 #undef FIND
     return INGOT_OK;
 }

@@ -13,8 +13,6 @@
 #define IG_CUDA_OLDEST_DRIVER 12000
 /* The oldest driver with typed graph edges. */
 #define IG_CUDA_EDGES_DRIVER 12030
-/* The oldest driver that reports the parameters of kernels. */
-#define IG_CUDA_PARAMETERS_DRIVER 12040
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -72,6 +70,11 @@ enum { /* flags and attributes of the functions below */
        CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2,
        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
 };
+
+/* Keys and end of the `extra` argument of launches. */
+#define CU_LAUNCH_PARAM_END ((void *)0)
+#define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
+#define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)2)
 
 /* Passed to kernels by value. */
 typedef struct {
@@ -201,18 +204,12 @@ typedef struct {
     F(cuGraphAddDependencies, "cuGraphAddDependencies_v2", \
       (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))
 
-/* NULL in drivers older than IG_CUDA_PARAMETERS_DRIVER. */
-#define IG_CUDA_PARAMETERS_FUNCTIONS(F)         \
-    F(cuFuncGetParamInfo, "cuFuncGetParamInfo", \
-      (CUfunction function, size_t index, size_t * out_offset, size_t * out_size))
-
 struct ig_cuda_driver {
     void *library;
     int version; /* the newest CUDA that it knows: 13000 is 13.0 */
 #define IG_CUDA_FIELD(name, symbol, parameters) CUresult(*name) parameters;
     IG_CUDA_FUNCTIONS(IG_CUDA_FIELD)
     IG_CUDA_EDGES_FUNCTIONS(IG_CUDA_FIELD)
-    IG_CUDA_PARAMETERS_FUNCTIONS(IG_CUDA_FIELD)
 #undef IG_CUDA_FIELD
 };
 

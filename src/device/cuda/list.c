@@ -5,6 +5,7 @@
 
 #include "device/cuda/copy.h"
 #include "device/cuda/library.h"
+#include "device/cuda/parameters.h"
 #include "device/cuda/tensor_map.h"
 
 #define FIRST_CAPACITY 32
@@ -14,9 +15,8 @@
 
 enum kind { KERNEL, COPY, LIBRARY };
 
-/* The values of a kernel are its parameters: buffers, dims, tiles and scratch memory, 8 bytes each; tensor maps
- * follow them. Those of a copy are source and destination, then the parameters of the copy kernel; those of a
- * library call are operands and sizes. */
+/* The values of a kernel begin its block of parameters (parameters.h). Those of a copy are source and destination, then
+ * the block of the copy kernel; those of a library call are operands and sizes. */
 struct item {
     enum kind kind;
     CUfunction function; /* of kernel nodes: KERNEL, and COPY if the copy kernel does it */
@@ -26,9 +26,8 @@ struct item {
     const uint32_t *after; /* items; NULL: all before it */
     uint32_t n_after;
     uint64_t *values;
-    void **pointers;            /* to the values, then to the encoded tensor maps; LIBRARY: the operands */
+    void **operands;            /* LIBRARY */
     struct ig_tensor_map *maps; /* KERNEL */
-    CUtensorMap *encoded;
     uint32_t n_maps, n_buffers;
     uint32_t n_values, grid, threads, shared;
     size_t scratch; /* bytes per block; LIBRARY: total bytes */
@@ -106,18 +105,23 @@ static bool grow(struct ig_list *list) {
     return true;
 }
 
-/* Appends an item with n_values values, pointers to these, and room for n_maps more pointers; NULL if out of memory. */
+/* Memory for a block of parameters; NULL if out of memory. */
+static uint64_t *new_block(struct ig_list *list, uint32_t n_values, uint32_t n_maps) {
+    const size_t alignment = n_maps ? _Alignof(CUtensorMap) : 1;
+    char *memory = ig_arena_alloc(&list->arena, ig_cuda_block_size(n_values, n_maps) + alignment - 1);
+    if (!memory) return NULL;
+    return (uint64_t *)(void *)(memory + (alignment - (uintptr_t)memory % alignment) % alignment);
+}
+
+/* Appends an item with a block of n_values values and n_maps tensor maps; NULL if out of memory. */
 static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values, uint32_t n_maps) {
-    uint64_t *values = ig_arena_alloc(&list->arena, n_values * sizeof *values);
-    void **pointers = ig_arena_alloc(&list->arena, ((size_t)n_values + n_maps) * sizeof *pointers);
-    if (!values || !pointers || (list->count == list->capacity && !grow(list))) return NULL;
-    for (uint32_t i = 0; i < n_values; i++)
-        pointers[i] = &values[i];
+    uint64_t *values = new_block(list, n_values, n_maps);
+    if (!values || (list->count == list->capacity && !grow(list))) return NULL;
     struct item *item = &list->items[list->count++];
     *item = (struct item){.kind = kind,
                           .values = values,
-                          .pointers = pointers,
                           .n_values = n_values,
+                          .n_maps = n_maps,
                           .after = list->next_after,
                           .n_after = list->n_next_after,
                           .next_dirty = NONE};
@@ -148,28 +152,16 @@ static uint64_t address(const void *memory) {
 /* Copies the kernel's tensor maps; they are encoded when its node is added or updated. */
 static bool add_maps(struct ig_list *list, struct item *item, const struct ig_launch *launch) {
     if (launch->n_maps == 0) return true;
-    const size_t alignment = _Alignof(CUtensorMap), bytes = launch->n_maps * sizeof(CUtensorMap);
-    char *memory = ig_arena_alloc(&list->arena, bytes + alignment);
     item->maps = ig_arena_alloc(&list->arena, launch->n_maps * sizeof *item->maps);
-    if (!memory || !item->maps) return false;
-    memcpy(item->maps, launch->maps, launch->n_maps * sizeof *item->maps);
-    item->encoded = (CUtensorMap *)(void *)(memory + (alignment - (uintptr_t)memory % alignment) % alignment);
-    item->n_maps = launch->n_maps;
-    for (uint32_t i = 0; i < launch->n_maps; i++)
-        item->pointers[item->n_values + i] = &item->encoded[i];
-    return true;
+    if (item->maps) memcpy(item->maps, launch->maps, launch->n_maps * sizeof *item->maps);
+    return item->maps;
 }
 
 enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
                                           uint32_t grid, struct ingot_error *error) {
-    struct item *item = add(list, KERNEL, launch->n_buffers + launch->n_dims + 2, launch->n_maps);
+    struct item *item = add(list, KERNEL, ig_cuda_launch_values(launch), launch->n_maps);
     if (!item || !add_maps(list, item, launch)) return no_memory(error);
-    uint64_t *value = item->values;
-    for (uint32_t i = 0; i < launch->n_buffers; i++)
-        *value++ = address(launch->buffers[i]);
-    for (uint32_t i = 0; i < launch->n_dims; i++)
-        *value++ = (uint64_t)launch->dims[i];
-    *value++ = (uint64_t)launch->tiles; /* scratch memory, the last value, is set when the graph is built */
+    ig_cuda_block_fill(item->values, launch, NULL); /* scratch memory is set when the graph is built */
     item->function = function;
     item->n_buffers = launch->n_buffers;
     item->grid = grid;
@@ -190,7 +182,6 @@ enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const vo
     item->values[0] = address(from);
     item->values[1] = address(to);
     item->size = size;
-    item->pointers += COPY_VALUES;
     item->grid = ig_cuda_copy_blocks(size);
     item->threads = IG_CUDA_COPY_THREADS;
     return INGOT_OK;
@@ -199,13 +190,15 @@ enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const vo
 enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig_launch *launch,
                                            struct ingot_error *error) {
     struct ig_library_call *call = ig_arena_alloc(&list->arena, sizeof *call);
-    struct item *item = call ? add(list, LIBRARY, launch->n_buffers + launch->n_dims, 0) : NULL;
+    void **operands = ig_arena_alloc(&list->arena, launch->n_buffers * sizeof *operands);
+    struct item *item = call && operands ? add(list, LIBRARY, launch->n_buffers + launch->n_dims, 0) : NULL;
     if (!item) return no_memory(error);
     *call = *launch->library;
     for (uint32_t i = 0; i < launch->n_buffers; i++) {
         item->values[i] = address(launch->buffers[i]);
-        item->pointers[i] = launch->buffers[i];
+        operands[i] = launch->buffers[i];
     }
+    item->operands = operands;
     memcpy(item->values + launch->n_buffers, launch->dims, launch->n_dims * sizeof *launch->dims);
     item->call = call;
     item->sizes = (const int64_t *)(item->values + launch->n_buffers);
@@ -215,7 +208,9 @@ enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig
 
 /* ---- The graph --------------------------------------------------------------------------------------------------- */
 
-static CUDA_KERNEL_NODE_PARAMS kernel_parameters(const struct item *item) {
+static CUDA_KERNEL_NODE_PARAMS kernel_parameters(const struct item *item, struct ig_cuda_extra *extra) {
+    uint64_t *block = item->kind == COPY ? item->values + COPY_VALUES : item->values;
+    size_t size = ig_cuda_block_size(item->kind == COPY ? COPY_PARAMETERS : item->n_values, item->n_maps);
     return (CUDA_KERNEL_NODE_PARAMS){.func = item->function,
                                      .gridDimX = item->grid,
                                      .gridDimY = 1,
@@ -224,7 +219,7 @@ static CUDA_KERNEL_NODE_PARAMS kernel_parameters(const struct item *item) {
                                      .blockDimY = 1,
                                      .blockDimZ = 1,
                                      .sharedMemBytes = item->shared,
-                                     .kernelParams = item->pointers};
+                                     .extra = ig_cuda_pass(extra, block, size)};
 }
 
 static CUDA_MEMCPY3D copy_parameters(const struct item *item) {
@@ -251,9 +246,10 @@ static void set_scratch(struct item *item, void *memory) {
 }
 
 static enum ingot_status encode_maps(struct ig_cuda *cuda, const struct item *item, struct ingot_error *error) {
+    CUtensorMap *encoded = ig_cuda_block_maps(item->values, item->n_values, item->n_maps);
     for (uint32_t i = 0; i < item->n_maps && item->grid > 0; i++)
         IG_TRY(ig_cuda_encode_tensor_map(cuda, &item->maps[i], item->values[item->maps[i].buffer],
-                                         (const int64_t *)item->values + item->n_buffers, &item->encoded[i], error));
+                                         (const int64_t *)item->values + item->n_buffers, &encoded[i], error));
     return INGOT_OK;
 }
 
@@ -291,7 +287,8 @@ static struct place place_of(const struct ig_list *list, const struct item *item
 }
 
 static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct place *place) {
-    const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
+    struct ig_cuda_extra extra;
+    const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item, &extra);
     bool early = place->only && place->only->function && !does_nothing(place->only) && item->waits &&
                  has_programmatic_edges(cuda);
     CUresult result =
@@ -302,7 +299,7 @@ static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item
 static enum ingot_status add_library_node(struct ig_cuda *cuda, struct ig_list *list, struct item *item,
                                           const struct place *place, struct ingot_error *error) {
     CUgraph child;
-    IG_TRY(ig_cuda_library_capture(cuda, item->call, item->sizes, item->pointers, list->scratch_memory, &child, error));
+    IG_TRY(ig_cuda_library_capture(cuda, item->call, item->sizes, item->operands, list->scratch_memory, &child, error));
     CUresult result =
         IG_CUDA(cuda, cuGraphAddChildGraphNode, &item->node, list->graph, place->after, place->n_after, child);
     IG_CUDA(cuda, cuGraphDestroy, child); /* the node has a clone */
@@ -382,7 +379,7 @@ static enum ingot_status find_workspace(struct ig_cuda *cuda, struct ig_list *li
     for (uint32_t i = 0; list->has_library && i < list->count; i++) {
         struct item *item = &list->items[i];
         if (item->kind != LIBRARY || does_nothing(item)) continue;
-        IG_TRY(ig_cuda_library_workspace(cuda, item->call, item->sizes, item->pointers, &item->scratch, error));
+        IG_TRY(ig_cuda_library_workspace(cuda, item->call, item->sizes, item->operands, &item->scratch, error));
         if (item->scratch > list->workspace) list->workspace = item->scratch;
     }
     return INGOT_OK;
@@ -421,7 +418,7 @@ void ig_cuda_list_patch(struct ig_list *list, uint32_t i, uint32_t buffer, void 
     struct item *item = &list->items[i];
     if (item->values[buffer] == address(memory)) return;
     item->values[buffer] = address(memory);
-    if (item->kind == LIBRARY) item->pointers[buffer] = memory;
+    if (item->kind == LIBRARY) item->operands[buffer] = memory;
     item->changed = true;
     mark(list, i);
 }
@@ -436,10 +433,10 @@ static bool tell_library_node(struct ig_cuda *cuda, struct ig_list *list, const 
     CUgraph child;
     size_t workspace;
     struct ingot_error ignored;
-    if (ig_cuda_library_workspace(cuda, item->call, item->sizes, item->pointers, &workspace, &ignored) != INGOT_OK ||
+    if (ig_cuda_library_workspace(cuda, item->call, item->sizes, item->operands, &workspace, &ignored) != INGOT_OK ||
         workspace > list->workspace)
         return false;
-    if (ig_cuda_library_capture(cuda, item->call, item->sizes, item->pointers, list->scratch_memory, &child,
+    if (ig_cuda_library_capture(cuda, item->call, item->sizes, item->operands, list->scratch_memory, &child,
                                 &ignored) != INGOT_OK)
         return false;
     CUresult result = IG_CUDA(cuda, cuGraphExecChildGraphNodeSetParams, list->executable, item->node, child);
@@ -453,7 +450,8 @@ static bool tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct i
         struct ingot_error ignored;
         if (encode_maps(cuda, item, &ignored) != INGOT_OK || (item->kind == COPY && !prepare_copy(cuda, item)))
             return false;
-        const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item);
+        struct ig_cuda_extra extra;
+        const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item, &extra);
         return IG_CUDA(cuda, cuGraphExecKernelNodeSetParams, list->executable, item->node, &kernel) == CUDA_SUCCESS;
     }
     const CUDA_MEMCPY3D copy = copy_parameters(item);

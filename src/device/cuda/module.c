@@ -15,9 +15,7 @@ struct function {
     CUmodule module;  /* loaded from `entry` */
     bool loaded_it;   /* this slot owns `module`; other functions of the same entry share it */
     CUfunction handle;
-    uint32_t shared;           /* bytes of dynamic shared memory that it may use */
-    uint64_t n_values, n_maps; /* of the launch that its parameters were last checked against */
-    bool is_checked;
+    uint32_t shared; /* bytes of dynamic shared memory that it may use */
 };
 
 struct ig_module {
@@ -144,28 +142,6 @@ static enum ingot_status allow_shared(struct ig_cuda *cuda, const struct ig_laun
     return INGOT_OK;
 }
 
-/* The driver reads as many parameters as the function declares, however many are passed. They must be 8-byte values,
- * then tensor maps. */
-static enum ingot_status check_parameters(struct ig_cuda *cuda, const struct ig_launch *launch,
-                                          struct function *function, struct ingot_error *error) {
-    uint64_t n_values = (uint64_t)launch->n_buffers + launch->n_dims + 2, count = n_values + launch->n_maps;
-    size_t offset, size;
-    if (!cuda->driver.cuFuncGetParamInfo || launch->tiles <= 0) return INGOT_OK;
-    if (function->is_checked && function->n_values == n_values && function->n_maps == launch->n_maps) return INGOT_OK;
-    for (uint64_t i = 0; i <= count; i++) {
-        size_t given = i < n_values ? sizeof(uint64_t) : i < count ? sizeof(CUtensorMap) : 0;
-        if (IG_CUDA(cuda, cuFuncGetParamInfo, function->handle, (size_t)i, &offset, &size) != CUDA_SUCCESS) break;
-        if (size > given)
-            return IG_ERR(error, INGOT_BAD_ENGINE,
-                          "kernel '%s' takes %zu bytes as parameter %llu of %llu, its plan has %zu for it",
-                          launch->name, size, (unsigned long long)i, (unsigned long long)count, given);
-    }
-    function->n_values = n_values;
-    function->n_maps = launch->n_maps;
-    function->is_checked = true;
-    return INGOT_OK;
-}
-
 /* Fills the free slot `function`, which counts as used only once it is complete. */
 static enum ingot_status add(struct ig_cuda *cuda, struct ig_module *module, const struct ig_launch *launch,
                              struct function *function, CUmodule loaded, struct ingot_error *error) {
@@ -202,7 +178,6 @@ enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_
         function = find(module, launch->entry, launch->name, &loaded);
         IG_TRY(add(cuda, module, launch, function, loaded, error));
     }
-    IG_TRY(check_parameters(cuda, launch, function, error));
     IG_TRY(allow_shared(cuda, launch, function, error));
     *out_function = function->handle;
     return INGOT_OK;

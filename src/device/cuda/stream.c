@@ -6,6 +6,7 @@
 #include "device/cuda/library.h"
 #include "device/cuda/list.h"
 #include "device/cuda/module.h"
+#include "device/cuda/parameters.h"
 #include "device/cuda/tensor_map.h"
 
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */
@@ -105,37 +106,32 @@ static uint32_t grid_of(const struct ig_cuda *cuda, const struct ig_launch *laun
     return (uint32_t)(tiles < most ? tiles : most);
 }
 
-/* Makes room for `count` parameters; never shrinks. */
-static enum ingot_status reserve_parameters(struct ig_cuda *cuda, size_t count, struct ingot_error *error) {
-    if (count <= cuda->n_parameters) return INGOT_OK;
-    void **larger = ig_allocate(cuda->base.allocator, 2 * count * sizeof *larger, _Alignof(void *));
+/* Makes room for a block of parameters; never shrinks. */
+static enum ingot_status reserve_block(struct ig_cuda *cuda, size_t size, struct ingot_error *error) {
+    if (size <= cuda->block_size) return INGOT_OK;
+    uint64_t *larger = ig_allocate(cuda->base.allocator, 2 * size, _Alignof(CUtensorMap));
     if (!larger) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for the parameters of a kernel");
-    ig_release(cuda->base.allocator, cuda->parameters, cuda->n_parameters * sizeof *larger);
-    cuda->parameters = larger;
-    cuda->n_parameters = 2 * count;
+    ig_release(cuda->base.allocator, cuda->block, cuda->block_size);
+    cuda->block = larger;
+    cuda->block_size = 2 * size;
     return INGOT_OK;
 }
 
 static enum ingot_status launch_now(struct ig_cuda *cuda, struct ig_stream *stream, const struct ig_launch *launch,
                                     CUfunction function, uint32_t grid, struct ingot_error *error) {
+    const uint32_t n_values = ig_cuda_launch_values(launch);
+    const size_t size = ig_cuda_block_size(n_values, launch->n_maps);
     if (launch->scratch) IG_TRY(ig_cuda_reserve_scratch(cuda, stream, launch->scratch, error));
-    IG_TRY(reserve_parameters(cuda, (size_t)launch->n_buffers + launch->n_dims + 2 + launch->n_maps, error));
-    CUtensorMap maps[IG_MOST_TENSOR_MAPS];
-    void *scratch = launch->scratch ? stream->scratch : NULL;
-    void **parameter = cuda->parameters;
-    for (uint32_t i = 0; i < launch->n_buffers; i++)
-        *parameter++ = (void *)(uintptr_t)&launch->buffers[i];
-    for (uint32_t i = 0; i < launch->n_dims; i++)
-        *parameter++ = (void *)(uintptr_t)&launch->dims[i];
-    *parameter++ = (void *)(uintptr_t)&launch->tiles;
-    *parameter++ = &scratch;
+    IG_TRY(reserve_block(cuda, size, error));
+    ig_cuda_block_fill(cuda->block, launch, launch->scratch ? stream->scratch : NULL);
+    CUtensorMap *maps = ig_cuda_block_maps(cuda->block, n_values, launch->n_maps);
     for (uint32_t i = 0; i < launch->n_maps; i++) {
         uint64_t address = (uint64_t)(uintptr_t)launch->buffers[launch->maps[i].buffer];
         IG_TRY(ig_cuda_encode_tensor_map(cuda, &launch->maps[i], address, launch->dims, &maps[i], error));
-        *parameter++ = &maps[i];
     }
+    struct ig_cuda_extra extra;
     CUresult result = IG_CUDA(cuda, cuLaunchKernel, function, grid, 1, 1, launch->threads, 1, 1, launch->shared,
-                              stream->handle, cuda->parameters, NULL);
+                              stream->handle, NULL, ig_cuda_pass(&extra, cuda->block, size));
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot launch kernel '%s' with %u blocks of %u threads",
                                 launch->name, grid, launch->threads);
 }
