@@ -363,6 +363,22 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
     return CUDA_SUCCESS;
 }
 
+/* Where a kernel's tensor maps begin: aligned in the memory of an sm_90, where parameters begin at this offset. */
+static size_t first_map(const struct fake_kernel *kernel) {
+    enum { BEGIN = 0x210 };
+    return (BEGIN + 8 * (size_t)(kernel->n_parameters - kernel->n_maps) + 63) / 64 * 64 - BEGIN;
+}
+
+EXPORT CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *out_offset, size_t *out_size) {
+    const struct fake_kernel *kernel = (const struct fake_kernel *)function;
+    const size_t n_values = kernel->n_parameters - kernel->n_maps;
+    CALL(true);
+    if (index >= kernel->n_parameters) return CUDA_ERROR_INVALID_VALUE;
+    *out_offset = index < n_values ? 8 * index : first_map(kernel) + (index - n_values) * sizeof(CUtensorMap);
+    *out_size = index < n_values ? 8 : sizeof(CUtensorMap);
+    return CUDA_SUCCESS;
+}
+
 /* What a kernel gets as parameters. */
 struct parameters {
     uint64_t values[MAX_PARAMETERS];
@@ -378,8 +394,7 @@ static void take_part(void *to, size_t want, const char *block, size_t size, siz
  * here. False if the block is larger than the kernel's parameters. */
 static bool take_parameters(const struct fake_kernel *kernel, void **extra, struct parameters *out) {
     const uint32_t n_values = kernel->n_parameters - kernel->n_maps;
-    const size_t first_map = (8 * (size_t)n_values + 63) / 64 * 64;
-    const size_t most = kernel->n_maps ? first_map + kernel->n_maps * sizeof *out->maps : 8 * (size_t)n_values;
+    const size_t maps = n_values < kernel->n_parameters ? first_map(kernel) : 8 * (size_t)n_values;
     if (kernel->n_parameters > MAX_PARAMETERS || kernel->n_maps > MAX_MAPS) abort();
     if (!extra || extra[0] != CU_LAUNCH_PARAM_BUFFER_POINTER || extra[2] != CU_LAUNCH_PARAM_BUFFER_SIZE ||
         extra[4] != CU_LAUNCH_PARAM_END) {
@@ -392,8 +407,8 @@ static bool take_parameters(const struct fake_kernel *kernel, void **extra, stru
     for (uint32_t i = 0; i < n_values; i++)
         take_part(&out->values[i], 8, block, size, 8 * (size_t)i);
     for (uint32_t i = 0; i < kernel->n_maps; i++)
-        take_part(&out->maps[i], sizeof *out->maps, block, size, first_map + i * sizeof *out->maps);
-    return size <= most;
+        take_part(&out->maps[i], sizeof *out->maps, block, size, maps + i * sizeof *out->maps);
+    return size <= maps + kernel->n_maps * sizeof *out->maps;
 }
 
 /* An array of pointers to them, as functions of the test get it. */

@@ -35,9 +35,6 @@ static enum ingot_status find_functions(struct ig_cuda_driver *driver, const cha
     if (!find(driver->library, symbol, &driver->function)) \
         return IG_ERR(error, INGOT_DEVICE, "the NVIDIA driver %s has no %s", name, symbol);
     IG_CUDA_FUNCTIONS(FIND)
-    if (driver->version >= IG_CUDA_EDGES_DRIVER) {
-        IG_CUDA_EDGES_FUNCTIONS(FIND)
-    }
 #undef FIND
     return INGOT_OK;
 }

@@ -1,7 +1,7 @@
 /*
  * The part of NVIDIA's driver API that Ingot uses: types, values and functions, declared here because its headers are
  * not present where Ingot is built, and loaded at run time because its library may be absent where Ingot runs. Names
- * and layouts are those of the CUDA Driver API reference, version 12.0 and later. Handles are opaque pointers.
+ * and layouts are those of the CUDA Driver API reference, version 12.4 and later. Handles are opaque pointers.
  */
 #ifndef IG_DEVICE_CUDA_DRIVER_H
 #define IG_DEVICE_CUDA_DRIVER_H
@@ -10,9 +10,7 @@
 
 #define IG_CUDA_LIBRARY "libcuda.so.1"
 /* The oldest driver that has all of IG_CUDA_FUNCTIONS. */
-#define IG_CUDA_OLDEST_DRIVER 12000
-/* The oldest driver with typed graph edges. */
-#define IG_CUDA_EDGES_DRIVER 12030
+#define IG_CUDA_OLDEST_DRIVER 12040
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -193,23 +191,21 @@ typedef struct {
     F(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams",                                        \
       (CUgraphExec executable, CUgraphNode node, CUgraph child))                                                       \
     F(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", (CUgraphExec executable, CUgraphNode node, unsigned enabled))    \
+    F(cuGraphAddDependencies, "cuGraphAddDependencies_v2",                                                             \
+      (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))     \
+    F(cuFuncGetParamInfo, "cuFuncGetParamInfo",                                                                        \
+      (CUfunction function, size_t index, size_t * out_offset, size_t * out_size))                                     \
     F(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
       (CUtensorMap * map, int type, uint32_t rank, CUdeviceptr memory, const uint64_t *sizes, const uint64_t *strides, \
        const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))              \
     F(cuGraphUpload, "cuGraphUpload", (CUgraphExec executable, CUstream stream))                                       \
     F(cuGraphLaunch, "cuGraphLaunch", (CUgraphExec executable, CUstream stream))
 
-/* NULL in drivers older than IG_CUDA_EDGES_DRIVER. */
-#define IG_CUDA_EDGES_FUNCTIONS(F)                         \
-    F(cuGraphAddDependencies, "cuGraphAddDependencies_v2", \
-      (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))
-
 struct ig_cuda_driver {
     void *library;
     int version; /* the newest CUDA that it knows: 13000 is 13.0 */
 #define IG_CUDA_FIELD(name, symbol, parameters) CUresult(*name) parameters;
     IG_CUDA_FUNCTIONS(IG_CUDA_FIELD)
-    IG_CUDA_EDGES_FUNCTIONS(IG_CUDA_FIELD)
 #undef IG_CUDA_FIELD
 };
 

@@ -16,7 +16,7 @@
 enum kind { KERNEL, COPY, LIBRARY };
 
 /* The values of a kernel begin its block of parameters (parameters.h). Those of a copy are source and destination, then
- * the block of the copy kernel; those of a library call are operands and sizes. */
+ * the block of the copy kernel. Those of a library call are operands and sizes. */
 struct item {
     enum kind kind;
     CUfunction function; /* of kernel nodes: KERNEL, and COPY if the copy kernel does it */
@@ -26,6 +26,8 @@ struct item {
     const uint32_t *after; /* items; NULL: all before it */
     uint32_t n_after;
     uint64_t *values;
+    uint64_t *block;            /* of parameters: KERNEL and COPY; within `values` */
+    size_t block_size, maps_at; /* in bytes */
     void **operands;            /* LIBRARY */
     struct ig_tensor_map *maps; /* KERNEL */
     uint32_t n_maps, n_buffers;
@@ -105,23 +107,14 @@ static bool grow(struct ig_list *list) {
     return true;
 }
 
-/* Memory for a block of parameters; NULL if out of memory. */
-static uint64_t *new_block(struct ig_list *list, uint32_t n_values, uint32_t n_maps) {
-    const size_t alignment = n_maps ? _Alignof(CUtensorMap) : 1;
-    char *memory = ig_arena_alloc(&list->arena, ig_cuda_block_size(n_values, n_maps) + alignment - 1);
-    if (!memory) return NULL;
-    return (uint64_t *)(void *)(memory + (alignment - (uintptr_t)memory % alignment) % alignment);
-}
-
-/* Appends an item with a block of n_values values and n_maps tensor maps; NULL if out of memory. */
-static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values, uint32_t n_maps) {
-    uint64_t *values = new_block(list, n_values, n_maps);
+/* Appends an item with n_values values, and `more` bytes behind them; NULL if out of memory. */
+static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values, size_t more) {
+    uint64_t *values = ig_arena_alloc(&list->arena, n_values * sizeof *values + more);
     if (!values || (list->count == list->capacity && !grow(list))) return NULL;
     struct item *item = &list->items[list->count++];
     *item = (struct item){.kind = kind,
                           .values = values,
                           .n_values = n_values,
-                          .n_maps = n_maps,
                           .after = list->next_after,
                           .n_after = list->n_next_after,
                           .next_dirty = NONE};
@@ -154,15 +147,21 @@ static bool add_maps(struct ig_list *list, struct item *item, const struct ig_la
     if (launch->n_maps == 0) return true;
     item->maps = ig_arena_alloc(&list->arena, launch->n_maps * sizeof *item->maps);
     if (item->maps) memcpy(item->maps, launch->maps, launch->n_maps * sizeof *item->maps);
+    item->n_maps = launch->n_maps;
     return item->maps;
 }
 
-enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, CUfunction function,
+enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, struct ig_cuda_function function,
                                           uint32_t grid, struct ingot_error *error) {
-    struct item *item = add(list, KERNEL, ig_cuda_launch_values(launch), launch->n_maps);
+    const uint32_t n_values = ig_cuda_launch_values(launch);
+    const size_t size = function.maps_at + launch->n_maps * sizeof(CUtensorMap);
+    struct item *item = add(list, KERNEL, n_values, size - n_values * sizeof(uint64_t));
     if (!item || !add_maps(list, item, launch)) return no_memory(error);
     ig_cuda_block_fill(item->values, launch, NULL); /* scratch memory is set when the graph is built */
-    item->function = function;
+    item->block = item->values;
+    item->block_size = size;
+    item->maps_at = function.maps_at;
+    item->function = function.handle;
     item->n_buffers = launch->n_buffers;
     item->grid = grid;
     item->threads = launch->threads;
@@ -181,6 +180,8 @@ enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const vo
     if (!item) return no_memory(error);
     item->values[0] = address(from);
     item->values[1] = address(to);
+    item->block = item->values + COPY_VALUES;
+    item->block_size = COPY_PARAMETERS * sizeof *item->block;
     item->size = size;
     item->grid = ig_cuda_copy_blocks(size);
     item->threads = IG_CUDA_COPY_THREADS;
@@ -209,8 +210,6 @@ enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig
 /* ---- The graph --------------------------------------------------------------------------------------------------- */
 
 static CUDA_KERNEL_NODE_PARAMS kernel_parameters(const struct item *item, struct ig_cuda_extra *extra) {
-    uint64_t *block = item->kind == COPY ? item->values + COPY_VALUES : item->values;
-    size_t size = ig_cuda_block_size(item->kind == COPY ? COPY_PARAMETERS : item->n_values, item->n_maps);
     return (CUDA_KERNEL_NODE_PARAMS){.func = item->function,
                                      .gridDimX = item->grid,
                                      .gridDimY = 1,
@@ -219,7 +218,7 @@ static CUDA_KERNEL_NODE_PARAMS kernel_parameters(const struct item *item, struct
                                      .blockDimY = 1,
                                      .blockDimZ = 1,
                                      .sharedMemBytes = item->shared,
-                                     .extra = ig_cuda_pass(extra, block, size)};
+                                     .extra = ig_cuda_pass(extra, item->block, item->block_size)};
 }
 
 static CUDA_MEMCPY3D copy_parameters(const struct item *item) {
@@ -246,15 +245,15 @@ static void set_scratch(struct item *item, void *memory) {
 }
 
 static enum ingot_status encode_maps(struct ig_cuda *cuda, const struct item *item, struct ingot_error *error) {
-    CUtensorMap *encoded = ig_cuda_block_maps(item->values, item->n_values, item->n_maps);
-    for (uint32_t i = 0; i < item->n_maps && item->grid > 0; i++)
+    char *map = (char *)item->block + item->maps_at;
+    for (uint32_t i = 0; i < item->n_maps && item->grid > 0; i++, map += sizeof(CUtensorMap))
         IG_TRY(ig_cuda_encode_tensor_map(cuda, &item->maps[i], item->values[item->maps[i].buffer],
-                                         (const int64_t *)item->values + item->n_buffers, &encoded[i], error));
+                                         (const int64_t *)item->values + item->n_buffers, map, error));
     return INGOT_OK;
 }
 
 static bool has_programmatic_edges(const struct ig_cuda *cuda) {
-    return cuda->info.sm >= 90 && cuda->driver.cuGraphAddDependencies;
+    return cuda->info.sm >= 90;
 }
 
 static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgraphNode from, CUgraphNode to) {
@@ -308,7 +307,7 @@ static enum ingot_status add_library_node(struct ig_cuda *cuda, struct ig_list *
 
 /* Sets the parameters of the copy kernel; false if it cannot do this copy. */
 static bool prepare_copy(struct ig_cuda *cuda, const struct item *item) {
-    return ig_cuda_copy_parameters(cuda, item->values[0], item->values[1], item->size, item->values + COPY_VALUES);
+    return ig_cuda_copy_parameters(cuda, item->values[0], item->values[1], item->size, item->block);
 }
 
 static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, struct item *item,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/cuda/cubin.h"
+#include "device/cuda/parameters.h"
 
 /* Dynamic shared memory that every function may use; more requires setting an attribute. */
 #define SHARED_WITHOUT_ASKING (48u << 10)
@@ -15,7 +16,9 @@ struct function {
     CUmodule module;  /* loaded from `entry` */
     bool loaded_it;   /* this slot owns `module`; other functions of the same entry share it */
     CUfunction handle;
-    uint32_t shared; /* bytes of dynamic shared memory that it may use */
+    uint32_t shared;     /* bytes of dynamic shared memory that it may use */
+    uint32_t before_map; /* the index of the parameter that `map_at` is the offset of; 0: none */
+    size_t map_at;
 };
 
 struct ig_module {
@@ -142,6 +145,27 @@ static enum ingot_status allow_shared(struct ig_cuda *cuda, const struct ig_laun
     return INGOT_OK;
 }
 
+/* Compilers align tensor maps in constant memory, where parameters begin at an offset that depends on the GPU: only the
+ * driver knows how much padding is before them. */
+static enum ingot_status find_maps(struct ig_cuda *cuda, const struct ig_launch *launch, struct function *function,
+                                   size_t *out_at, struct ingot_error *error) {
+    const uint32_t n_values = ig_cuda_launch_values(launch);
+    const size_t end = n_values * sizeof(uint64_t);
+    *out_at = end;
+    if (launch->n_maps == 0) return INGOT_OK;
+    if (function->before_map != n_values) {
+        size_t size, at;
+        if (IG_CUDA(cuda, cuFuncGetParamInfo, function->handle, n_values, &at, &size) != CUDA_SUCCESS || at < end ||
+            at - end >= _Alignof(CUtensorMap) || size != sizeof(CUtensorMap))
+            return IG_ERR(error, INGOT_BAD_ENGINE, "parameter %u of kernel '%s' is not a tensor map, as its plan says",
+                          n_values, launch->name);
+        function->before_map = n_values;
+        function->map_at = at;
+    }
+    *out_at = function->map_at;
+    return INGOT_OK;
+}
+
 /* Fills the free slot `function`, which counts as used only once it is complete. */
 static enum ingot_status add(struct ig_cuda *cuda, struct ig_module *module, const struct ig_launch *launch,
                              struct function *function, CUmodule loaded, struct ingot_error *error) {
@@ -161,7 +185,7 @@ static enum ingot_status add(struct ig_cuda *cuda, struct ig_module *module, con
 }
 
 enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_launch *launch,
-                                          CUfunction *out_function, struct ingot_error *error) {
+                                          struct ig_cuda_function *out_function, struct ingot_error *error) {
     struct ig_module *module = launch->module;
     CUmodule loaded;
     if (launch->entry >= module->size)
@@ -179,6 +203,6 @@ enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_
         IG_TRY(add(cuda, module, launch, function, loaded, error));
     }
     IG_TRY(allow_shared(cuda, launch, function, error));
-    *out_function = function->handle;
-    return INGOT_OK;
+    out_function->handle = function->handle;
+    return find_maps(cuda, launch, function, &out_function->maps_at, error);
 }

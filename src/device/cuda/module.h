@@ -7,6 +7,11 @@
 
 #include "device/cuda/context.h"
 
+struct ig_cuda_function {
+    CUfunction handle;
+    size_t maps_at; /* the offset of the first tensor map in the block of parameters, which ends there if it has none */
+};
+
 enum ingot_status ig_cuda_module_create(struct ig_cuda *cuda, const void *code, size_t size,
                                         struct ig_module **out_module, struct ingot_error *error);
 /* Requires ig_cuda_enter. No work that uses the module may be in flight. */
@@ -15,6 +20,6 @@ void ig_cuda_module_destroy(struct ig_cuda *cuda, struct ig_module *module);
 /* The function of a launch, configured for its dynamic shared memory. Requires ig_cuda_enter. Cached: later calls call
  * neither the driver nor the allocator. */
 enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_launch *launch,
-                                          CUfunction *out_function, struct ingot_error *error);
+                                          struct ig_cuda_function *out_function, struct ingot_error *error);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * The parameters of a kernel as one block of memory, laid out as its signature: 8-byte values (buffers, dims, tiles,
- * scratch memory), then tensor maps at the next multiple of their alignment. Passed this way, with its size, and not as
- * an array of pointers, the driver reads no more than the block, whatever the kernel declares: missing parameters are
- * undefined in the kernel, and surplus ones are refused.
+ * The parameters of a kernel as one block of memory, laid out as in its constant memory: 8-byte values (buffers, dims,
+ * tiles, scratch memory), then tensor maps, which begin where the driver says. Passed this way, with its size, and not
+ * as an array of pointers, the driver reads no more than the block, whatever the kernel declares: missing parameters
+ * are undefined in the kernel, and surplus ones are refused.
  */
 #ifndef IG_DEVICE_CUDA_PARAMETERS_H
 #define IG_DEVICE_CUDA_PARAMETERS_H
@@ -18,18 +18,6 @@ struct ig_cuda_extra {
 
 static inline uint32_t ig_cuda_launch_values(const struct ig_launch *launch) {
     return launch->n_buffers + launch->n_dims + 2;
-}
-
-/* The size of a block, in bytes. It must be aligned for CUtensorMap. */
-static inline size_t ig_cuda_block_size(uint32_t n_values, uint32_t n_maps) {
-    const size_t alignment = _Alignof(CUtensorMap), size = n_values * sizeof(uint64_t);
-    return n_maps ? (size + alignment - 1) / alignment * alignment + n_maps * sizeof(CUtensorMap) : size;
-}
-
-/* The first tensor map of a block. */
-static inline CUtensorMap *ig_cuda_block_maps(uint64_t *block, uint32_t n_values, uint32_t n_maps) {
-    char *end = (char *)block + ig_cuda_block_size(n_values, n_maps);
-    return (CUtensorMap *)(void *)(end - n_maps * sizeof(CUtensorMap));
 }
 
 /* Writes the values of a launch. */

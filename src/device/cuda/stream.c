@@ -109,7 +109,7 @@ static uint32_t grid_of(const struct ig_cuda *cuda, const struct ig_launch *laun
 /* Makes room for a block of parameters; never shrinks. */
 static enum ingot_status reserve_block(struct ig_cuda *cuda, size_t size, struct ingot_error *error) {
     if (size <= cuda->block_size) return INGOT_OK;
-    uint64_t *larger = ig_allocate(cuda->base.allocator, 2 * size, _Alignof(CUtensorMap));
+    uint64_t *larger = ig_allocate(cuda->base.allocator, 2 * size, _Alignof(uint64_t));
     if (!larger) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for the parameters of a kernel");
     ig_release(cuda->base.allocator, cuda->block, cuda->block_size);
     cuda->block = larger;
@@ -118,19 +118,18 @@ static enum ingot_status reserve_block(struct ig_cuda *cuda, size_t size, struct
 }
 
 static enum ingot_status launch_now(struct ig_cuda *cuda, struct ig_stream *stream, const struct ig_launch *launch,
-                                    CUfunction function, uint32_t grid, struct ingot_error *error) {
-    const uint32_t n_values = ig_cuda_launch_values(launch);
-    const size_t size = ig_cuda_block_size(n_values, launch->n_maps);
+                                    struct ig_cuda_function function, uint32_t grid, struct ingot_error *error) {
+    const size_t size = function.maps_at + launch->n_maps * sizeof(CUtensorMap);
     if (launch->scratch) IG_TRY(ig_cuda_reserve_scratch(cuda, stream, launch->scratch, error));
     IG_TRY(reserve_block(cuda, size, error));
     ig_cuda_block_fill(cuda->block, launch, launch->scratch ? stream->scratch : NULL);
-    CUtensorMap *maps = ig_cuda_block_maps(cuda->block, n_values, launch->n_maps);
-    for (uint32_t i = 0; i < launch->n_maps; i++) {
+    char *map = (char *)cuda->block + function.maps_at;
+    for (uint32_t i = 0; i < launch->n_maps; i++, map += sizeof(CUtensorMap)) {
         uint64_t address = (uint64_t)(uintptr_t)launch->buffers[launch->maps[i].buffer];
-        IG_TRY(ig_cuda_encode_tensor_map(cuda, &launch->maps[i], address, launch->dims, &maps[i], error));
+        IG_TRY(ig_cuda_encode_tensor_map(cuda, &launch->maps[i], address, launch->dims, map, error));
     }
     struct ig_cuda_extra extra;
-    CUresult result = IG_CUDA(cuda, cuLaunchKernel, function, grid, 1, 1, launch->threads, 1, 1, launch->shared,
+    CUresult result = IG_CUDA(cuda, cuLaunchKernel, function.handle, grid, 1, 1, launch->threads, 1, 1, launch->shared,
                               stream->handle, NULL, ig_cuda_pass(&extra, cuda->block, size));
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot launch kernel '%s' with %u blocks of %u threads",
                                 launch->name, grid, launch->threads);
@@ -150,7 +149,7 @@ static enum ingot_status call_library(struct ig_cuda *cuda, struct ig_stream *st
 enum ingot_status ig_cuda_launch(struct ig_cuda *cuda, struct ig_stream *stream, const struct ig_launch *launch,
                                  struct ingot_error *error) {
     if (launch->library) return call_library(cuda, stream, launch, error);
-    CUfunction function;
+    struct ig_cuda_function function;
     uint32_t grid = grid_of(cuda, launch);
     IG_TRY(ig_cuda_module_function(cuda, launch, &function, error));
     if (stream->recording) return ig_cuda_list_add_kernel(stream->recording, launch, function, grid, error);

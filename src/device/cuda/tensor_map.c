@@ -1,6 +1,8 @@
 /* Encodes tensor maps; see tensor_map.h. */
 #include "device/cuda/tensor_map.h"
 
+#include <string.h>
+
 /* The swizzle pattern that is as wide as the box. */
 static int swizzle_of(const struct ig_tensor_map *map) {
     switch (map->box_width * map->element) {
@@ -11,15 +13,17 @@ static int swizzle_of(const struct ig_tensor_map *map) {
 }
 
 enum ingot_status ig_cuda_encode_tensor_map(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
-                                            const int64_t *dims, CUtensorMap *out_map, struct ingot_error *error) {
+                                            const int64_t *dims, void *out_map, struct ingot_error *error) {
     const uint64_t sizes[2] = {(uint64_t)dims[map->width], (uint64_t)dims[map->lines]};
     const uint64_t strides[1] = {(uint64_t)dims[map->pitch] * map->element};
     const uint32_t box[2] = {map->box_width, map->box_lines}, steps[2] = {1, 1};
     /* Elements are only moved, so integers of their size serve all types. */
     int type = map->element == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16 : CU_TENSOR_MAP_DATA_TYPE_UINT32;
-    CUresult result = IG_CUDA(cuda, cuTensorMapEncodeTiled, out_map, type, 2, address, sizes, strides, box, steps,
+    CUtensorMap encoded = {0};
+    CUresult result = IG_CUDA(cuda, cuTensorMapEncodeTiled, &encoded, type, 2, address, sizes, strides, box, steps,
                               CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
                               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    memcpy(out_map, &encoded, sizeof encoded);
     return ig_cuda_driver_check(&cuda->driver, result, error,
                                 "cannot describe a matrix of %lld lines of %lld elements to the copy engine",
                                 (long long)dims[map->lines], (long long)dims[map->width]);

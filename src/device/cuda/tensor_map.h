@@ -5,8 +5,9 @@
 #include "base/tensor_map.h"
 #include "device/cuda/context.h"
 
-/* Encodes the map of an operand at `address`. The sizes have been checked (ig_tensor_map_sizes_error). */
+/* Encodes the map of an operand at `address` to `out_map`: a CUtensorMap at any address. The sizes have been checked
+ * (ig_tensor_map_sizes_error). */
 enum ingot_status ig_cuda_encode_tensor_map(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
-                                            const int64_t *dims, CUtensorMap *out_map, struct ingot_error *error);
+                                            const int64_t *dims, void *out_map, struct ingot_error *error);
 
 #endif
