@@ -497,9 +497,7 @@ static void makes_a_graph_anew(void **state) {
 
 /* Where the GPU knows how. */
 static void lets_kernels_start_early(void **state) {
-    static const struct {
-        int sm, early;
-    } machines[] = {{80, 0}, {90, 3}};
+    static const struct { int sm, early; } machines[] = {{80, 0}, {90, 3}};
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
         struct fixture f;
         prepare(&f);

@@ -151,8 +151,8 @@ static bool add_maps(struct ig_list *list, struct item *item, const struct ig_la
     return item->maps;
 }
 
-enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, struct ig_cuda_function function,
-                                          uint32_t grid, struct ingot_error *error) {
+enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch,
+                                          struct ig_cuda_function function, uint32_t grid, struct ingot_error *error) {
     const uint32_t n_values = ig_cuda_launch_values(launch);
     const size_t size = function.maps_at + launch->n_maps * sizeof(CUtensorMap);
     struct item *item = add(list, KERNEL, n_values, size - n_values * sizeof(uint64_t));

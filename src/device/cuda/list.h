@@ -22,8 +22,8 @@ void ig_cuda_list_destroy(struct ig_cuda *cuda, struct ig_list *list);
 enum ingot_status ig_cuda_list_after(struct ig_list *list, const uint32_t *items, uint32_t count,
                                      struct ingot_error *error);
 /* Appends a launch of `grid` blocks (0: a no-op), a copy or a library call. */
-enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch, struct ig_cuda_function function,
-                                          uint32_t grid, struct ingot_error *error);
+enum ingot_status ig_cuda_list_add_kernel(struct ig_list *list, const struct ig_launch *launch,
+                                          struct ig_cuda_function function, uint32_t grid, struct ingot_error *error);
 enum ingot_status ig_cuda_list_add_copy(struct ig_list *list, void *to, const void *from, size_t size,
                                         struct ingot_error *error);
 enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig_launch *launch,
