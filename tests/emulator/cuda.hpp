@@ -1,9 +1,9 @@
 /*
- * What the text of kernels takes from CUDA, in C++ for this processor; included before the text, which translate.c has
- * prepared. Instructions in assembly language have become calls of functions named like them: "ldmatrix.sync.aligned" is
- * ptx_ldmatrix_sync_aligned, its arguments the operands in their order. An instruction that is missing here does not
- * compile. The compiler's instrumentation for ThreadSanitizer and UndefinedBehaviorSanitizer tells of accesses, of indices
- * beyond an array and of overflow; what it calls is defined here as well.
+ * The CUDA features that kernels use, in C++ for the host; included before the kernels' text, which translate.c has
+ * rewritten. Inline assembly has become calls of functions named after the instructions: "ldmatrix.sync.aligned" is
+ * ptx_ldmatrix_sync_aligned, with the operands as arguments in their order. An instruction that is missing here does
+ * not compile. The compiler's instrumentation for ThreadSanitizer and UndefinedBehaviorSanitizer reports memory
+ * accesses, indices beyond an array and overflow; the functions that it calls are defined here as well.
  */
 #include "emulator/grid.h"
 
@@ -108,7 +108,7 @@ EMULATED static long long __double_as_longlong(double f) {
 struct emulated_index {
     unsigned x;
 };
-/* Nothing of a thread's own changes while it runs. */
+/* These never change during a thread's lifetime, hence the attribute `const`. */
 EMULATED __attribute__((const, noinline)) static emulated_index emulated_thread() {
     return {(unsigned)emulator->thread};
 }
@@ -182,11 +182,11 @@ EMULATED static void ptx_min_NaN_f32(float &c, float a, float b) {
 EMULATED static void ptx_max_NaN_f32(float &c, float a, float b) {
     c = a != a ? a : b != b ? b : a > b || (a == b && emulated_sign(b)) ? a : b;
 }
-/* Without a call of the compiler's library, which it would be on processors without such numbers. */
+/* Written out because a cast would be a library call on processors without float16. */
 EMULATED static inline float emulated_f16(unsigned half) {
     unsigned sign = (half & 0x8000) << 16, rest = half & 0x7fff;
     if (rest >= 0x7c00) return emulated_bits<float>(sign | 0x7f800000 | rest << 13);
-    float scaled = emulated_bits<float>(rest << 13) * 0x1p112f; /* exponents count from elsewhere */
+    float scaled = emulated_bits<float>(rest << 13) * 0x1p112f; /* corrects the exponent's bias */
     return emulated_bits<float>(sign | emulated_bits<unsigned>(scaled));
 }
 EMULATED static float emulated_bf16(unsigned half) {
@@ -215,7 +215,7 @@ EMULATED static void ptx_cvt_rn_f16x2_f32(unsigned &both, float upper, float low
 EMULATED static void ptx_cvt_rn_bf16x2_f32(unsigned &both, float upper, float lower) {
     both = emulated_to_bf16(upper) << 16 | emulated_to_bf16(lower);
 }
-/* The larger of two halves each; NaN only where both are. */
+/* The maximum of each half; NaN only if both operands are. */
 template <class GET, class TO> EMULATED static unsigned emulated_larger(unsigned a, unsigned b, GET get, TO to) {
     unsigned both = 0;
     for (int half = 0; half < 2; half++)
@@ -307,7 +307,7 @@ EMULATED static void ptx_bar_warp_sync(unsigned team = 0xffffffff) {
     emulator->sync_warp(team);
 }
 
-/* Of a cluster. Arriving does not wait. */
+/* Cluster barriers: the wait is also the arrival. */
 EMULATED static void ptx_barrier_cluster_arrive_aligned() {
 }
 EMULATED static void ptx_barrier_cluster_wait_aligned() {
@@ -320,7 +320,7 @@ EMULATED static void ptx_mapa_shared__cluster_u32(unsigned &to, unsigned from, i
     to = emulator->map_rank(from, rank);
 }
 
-/* Of barriers in shared memory, and copies by the copy engine. */
+/* mbarriers and TMA copies. */
 EMULATED static void ptx_mbarrier_init_shared__cta_b64(unsigned barrier, unsigned arrivals) {
     emulator->start_round(barrier, arrivals);
 }
@@ -347,7 +347,7 @@ EMULATED static void ptx_setmaxnreg_dec_sync_aligned_u32(int) {
 
 /* ---- Instructions: matrices (PTX ISA, "Matrix fragments for mma.m16n8k16" and its neighbours) ----------------------------------- */
 
-/* Lane 8*i + j tells where row j of matrix i lies. */
+/* Lane 8*i + j has the address of row j of matrix i. */
 template <int COUNT, bool TURNED> EMULATED static void emulated_matrices(unsigned *to, unsigned from) {
     int lane = emulator->thread % 32;
     emulator->meet(0xffffffff, &from, sizeof from);
@@ -379,7 +379,7 @@ template <bool TURNED> EMULATED static void emulated_matrices2(unsigned &a, unsi
 #define ptx_ldmatrix_sync_aligned_m8n8_x2_shared_b16 emulated_matrices2<false>
 #define ptx_ldmatrix_sync_aligned_m8n8_x2_trans_shared_b16 emulated_matrices2<true>
 
-/* What a lane holds of A and B. */
+/* A lane's fragments of A and B. */
 struct emulated_fragments {
     unsigned a[4], b[2];
 };
@@ -392,8 +392,8 @@ EMULATED static float emulated_f16_half(unsigned word, int half) {
 EMULATED static float emulated_bf16_half(unsigned word, int half) {
     return emulated_bf16(word >> 16 * half & 0xffff);
 }
-/* Words of A: rows lane/4 and that + 8, then the same in the second half of the depth. A word holds PER elements of the
- * depth, neighbours among the lanes of four hold the next. */
+/* A lane's words of A: rows lane/4 and lane/4 + 8 in the first half of the depth, then both in the second half. A word
+ * holds PER consecutive elements along the depth; the next lane of the four that share a row holds the next ones. */
 template <int PER, class GET>
 EMULATED static void emulated_product(float **c, const unsigned *a, const unsigned *b, GET get) {
     int lane = emulator->thread % 32;
@@ -433,21 +433,21 @@ EMULATED static void ptx_wgmma_fence_sync_aligned() {
 }
 EMULATED static void ptx_wgmma_commit_group_sync_aligned() {
 }
-/* The lanes of a warp go on together, when all have their products. */
+/* Lets the warp's lanes continue when all have their products. */
 EMULATED static void ptx_wgmma_wait_group_sync_aligned(int) {
     emulator->meet(0xffffffff, "", 0);
 }
 
 struct emulated_operand {
-    unsigned start, leading, stride, width; /* bytes; width: of the swizzled lines */
-    bool turned;                            /* lines along the other dim than the depth */
+    unsigned start, leading, stride, width; /* in bytes; width: of the swizzled lines */
+    bool turned;                            /* lines run across the depth */
 };
 EMULATED static emulated_operand emulated_describe(unsigned long long d, bool turned) {
     static const unsigned widths[] = {16, 128, 64, 32};
     return {(unsigned)(d & 0x3fff) << 4, (unsigned)(d >> 16 & 0x3fff) << 4, (unsigned)(d >> 32 & 0x3fff) << 4,
             widths[d >> 62], turned};
 }
-/* Where element k of the depth lies in line `line`, 16 bits each. */
+/* Address of element k along the depth of line `line`, 16 bits each. */
 EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line, unsigned k) {
     unsigned at, per = o.width / 2;
     if (o.turned) {
@@ -457,8 +457,8 @@ EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line
     }
     return at ^ ((at >> 7 & (o.width / 16 - 1)) << 4);
 }
-/* Sums of two rows with what `left` has of them. Eight lanes read the same columns: each checks an eighth of the accesses,
- * and what the others have checked it reads as it is. */
+/* Accumulates two rows, whose elements of A are `left`. Eight lanes read the same columns of B: each checks an eighth
+ * of these accesses and reads the rest unchecked. */
 template <class GET>
 EMULATED static void emulated_rows_product(float **c, int columns, const float (&left)[2][16], const emulated_operand &b,
                                            GET get) {
@@ -491,7 +491,7 @@ EMULATED static void emulated_group_product(float **c, int columns, const emulat
                                        emulated_place(a, (unsigned)(first + e / 16 * 8), (unsigned)(e % 16))), 0);
     emulated_rows_product(c, columns, left, b, get);
 }
-/* A in registers, as emulated_product has it. */
+/* With A in registers, laid out as for emulated_product. */
 template <class GET>
 EMULATED static void emulated_group_product(float **c, int columns, const unsigned (&a)[4], const emulated_operand &b,
                                             GET get) {
@@ -523,7 +523,7 @@ EMULATED static void emulated_wgmma_end(float **c, int n, bool bf16, bool b_turn
         emulated_group_product(c, n, a, right, emulated_f16_half);
     }
 }
-/* The sums come one by one, then the operands: descriptors, or what a thread has of A. */
+/* Takes the accumulators one by one, then the operands: descriptors, or a thread's registers of A. */
 template <class... REST> struct emulated_wgmma {
     float *c[128];
     int given;
@@ -549,7 +549,7 @@ EMULATED static void emulated_wgmma_of(int n, bool bf16, bool ta, bool tb, OPERA
     w.take(n, bf16, ta, tb, (OPERANDS &&)operands...);
 }
 
-/* ---- Kernels and what they tell of themselves ------------------------------------------------------------------------------------ */
+/* ---- Kernels and their metadata -------------------------------------------------------------------------------------------------- */
 
 extern "C" {
 extern char __ehdr_start[] __attribute__((visibility("hidden"))), _end[] __attribute__((visibility("hidden")));
@@ -574,7 +574,7 @@ EMULATED static void emulated_spread(void (*kernel)(A...), void *const *paramete
 template <class... A> EMULATED static void emulated_call(void (*kernel)(A...), void *const *parameters) {
     emulated_spread(kernel, parameters, typename emulated_count<sizeof...(A)>::type());
 }
-/* Tensor maps are what is larger than all others. */
+/* Tensor maps are the only parameters of 128 bytes. */
 template <class... A> constexpr int emulated_maps(void (*)(A...)) {
     return (0 + ... + (sizeof(A) == 128));
 }

@@ -28,7 +28,7 @@ struct emulator_options *emulator_mode(void) {
 /* ---- Code ------------------------------------------------------------------------------------------------------------------ */
 
 struct kernel {
-    struct fake_kernel base; /* first: the driver's handle is its address */
+    struct fake_kernel base; /* first: its address is the driver's handle */
     const struct emulated_object *object;
     const struct emulated_kernel *kernel;
     struct kernel *next;
@@ -39,7 +39,7 @@ struct loaded {
     struct kernel *kernels;
 };
 
-/* The image's size is where its sections end. */
+/* The size of an ELF image: its section headers are last. */
 static size_t size_of(const unsigned char *image) {
     uint64_t sections;
     uint16_t size, count;
@@ -49,14 +49,14 @@ static size_t size_of(const unsigned char *image) {
     return (size_t)sections + (size_t)size * count;
 }
 
-/* PTX is not understood. */
+/* Refuses PTX. */
 static void *load(const void *image) {
     static const char elf[] = {0x7f, 'E', 'L', 'F'};
     if (memcmp(image, elf, sizeof elf) != 0) return NULL;
     size_t size = size_of(image);
     struct loaded *l = calloc(1, sizeof *l);
     char path[] = "/tmp/emulated-kernels-XXXXXX", *copy = malloc(size);
-    int file = mkstemp(path); /* the loader takes files of one name for one */
+    int file = mkstemp(path); /* a unique name: the loader identifies libraries by path */
     if (!l || !copy || file < 0) abort();
     memcpy(copy, image, size);
     emulator_unmask(copy);

@@ -18,21 +18,21 @@ enum {
     MOST_COROUTINES = 8192,
     MOST_COPIES = 256,
     MOST_GROUPS = 32,
-    MOST_BOXES = 256, /* under way */
-    NAMED = 16,       /* barriers of a block */
+    MOST_BOXES = 256, /* in flight */
+    NAMED = 16,       /* named barriers per block */
     STACK = 256 << 10,
-    SHOWN = 64,              /* bytes that lanes show each other */
-    SHARED_BEGIN = 1024,     /* what shared memory's addresses begin with, as on sm_90 */
-    RANK_BITS = 24,          /* of an address: from here on, rank + 1 */
-    SEVERAL = 0x8000,        /* readers: several lanes of the warp in the other bits */
+    SHOWN = 64,              /* bytes that a lane may pass to others */
+    SHARED_BEGIN = 1024,     /* the first address of shared memory, as on sm_90 */
+    RANK_BITS = 24,          /* lowest bit of an address's upper field: rank + 1, or 0 */
+    SEVERAL = 0x8000,        /* flag of `reader`: several lanes of the warp in the other bits */
     SEVERAL_WARPS = 0xffff,  /* readers */
-    MOST_SHARED = 227 << 10, /* bytes of a block */
-    MOST_STATIC = 48 << 10,  /* of these, __shared__ variables */
+    MOST_SHARED = 227 << 10, /* bytes per block */
+    MOST_STATIC = 48 << 10,  /* of these, for __shared__ variables */
 };
 
 /* ---- Memory ----------------------------------------------------------------------------------------------------------- */
 
-/* Who touched a byte last. */
+/* The last accesses to a byte. An epoch is the time between two barriers of a block. */
 struct cell {
     uint32_t write_epoch, read_epoch;
     uint16_t writer, reader; /* threads */
@@ -42,10 +42,10 @@ struct cell {
 struct region {
     char *begin, *end;
     const char *name;
-    struct cell *cells; /* NULL: none yet */
+    struct cell *cells; /* one per byte; NULL: none yet */
 };
 
-static struct region *regions; /* that the kernels' user has added */
+static struct region *regions; /* from emulator_add_memory */
 static size_t n_regions, room_for_regions;
 static struct region *last_region;
 
@@ -78,7 +78,7 @@ void emulator_remove_memory(void *begin) {
     last_region = NULL;
 }
 
-/* ---- The grid that runs ------------------------------------------------------------------------------------------------- */
+/* ---- The running grid --------------------------------------------------------------------------------------------------- */
 
 enum wait { NOTHING, BLOCK, CLUSTER, WARP, NAMED_BARRIER, ROUND };
 
@@ -88,14 +88,14 @@ struct copy {
     size_t size, valid;
 };
 
-/* What a barrier of the copy engine holds in its eight bytes of shared memory. */
+/* The eight bytes of an mbarrier in shared memory. */
 struct round {
-    uint16_t arrivals, missing; /* of a round; still to come */
-    int32_t bytes : 31;         /* announced and not yet there */
+    uint16_t arrivals, missing; /* per round; still missing in this one */
+    int32_t bytes : 31;         /* announced but not yet copied */
     uint32_t parity : 1;
 };
 
-/* A box of a matrix on its way to shared memory. */
+/* A TMA copy of a box of a matrix, in flight. */
 struct box {
     struct fake_tensor_map map;
     char *to;
@@ -107,12 +107,12 @@ struct thread {
     jmp_buf at;
     bool begun, done, parity;
     enum wait waiting;
-    int name; /* NAMED_BARRIER */
+    int name; /* for NAMED_BARRIER */
     const struct round *round;
     unsigned round_parity;
-    unsigned team, parities; /* of the last meeting: its lanes, and which of their two places they show */
-    uint16_t syncs;          /* of the warp, as far as the thread was there */
-    unsigned n_copies, n_groups, groups[MOST_GROUPS]; /* copies under way; ends of the groups that are closed */
+    unsigned team, parities; /* of the last exchange: its lanes, and which of `shows` each lane used */
+    uint16_t syncs;          /* warp synchronisations that the thread took part in */
+    unsigned n_copies, n_groups, groups[MOST_GROUPS]; /* copies in flight; end of each committed group */
     struct copy copies[MOST_COPIES];
     char shows[2][SHOWN] __attribute__((aligned(16)));
 };
@@ -121,15 +121,15 @@ static struct {
     const struct emulated_launch *launch;
     struct emulator_options options;
     struct emulator seen;
-    int count, ranks; /* threads of a block; blocks that run together */
-    int current;      /* coroutine */
+    int count, ranks; /* threads per block; blocks that run concurrently */
+    int current;      /* index of the running coroutine */
     int arrived[MOST_RANKS], arrived_cluster, arrived_named[MOST_RANKS][NAMED];
     struct box boxes[MOST_BOXES];
     unsigned n_boxes;
     uint32_t launch_epoch, block_epoch, epoch[MOST_RANKS], last_epoch;
     struct region dynamic[MOST_RANKS], variables; /* shared memory */
-    char *kept[MOST_RANKS];                       /* variables of the blocks that do not run now */
-    int loaded;                                   /* whose variables are there */
+    char *kept[MOST_RANKS];                       /* saved variables of the concurrent blocks that are not running */
+    int loaded;                                   /* the rank whose variables are loaded */
     jmp_buf scheduler, refused;
     char message[512];
 } grid;
@@ -173,7 +173,7 @@ static struct region *region_of(const char *at, size_t size) {
     return NULL;
 }
 
-/* What lies nearest to an address that belongs to nobody. */
+/* Reports an address outside all regions, relative to the nearest one. */
 static void refuse_address(const char *at, size_t size, bool write) {
     const struct region *nearest = &grid.dynamic[grid.seen.rank];
     size_t distance = SIZE_MAX;
@@ -214,7 +214,7 @@ static void refuse_race(const struct region *r, const char *at, bool write, cons
            (long long)(at - r->begin), (long long)(r->end - r->begin), r->name, whom, other);
 }
 
-/* What an access makes of a byte's cell. */
+/* Checks an access against a byte's cell and returns the updated cell. */
 static struct cell after_access(const struct region *r, const char *at, bool write, struct cell c) {
     uint32_t epoch = grid.epoch[grid.seen.rank];
     unsigned thread = (unsigned)grid.seen.thread;
@@ -246,7 +246,7 @@ static void note_access(struct region *r, const char *at, size_t size, bool writ
     }
     struct cell *c = r->cells + (at - r->begin), before, after;
     for (size_t i = 0; i < size; i++) {
-        /* Neighbours mostly have the same story. */
+        /* Adjacent bytes mostly have equal cells. */
         if (i == 0 || memcmp(&c[i], &before, sizeof before) != 0) {
             before = c[i];
             after = after_access(r, at + i, write, before);
@@ -255,7 +255,7 @@ static void note_access(struct region *r, const char *at, size_t size, bool writ
     }
 }
 
-/* Few sizes are no power of two, and divisions are slow. */
+/* Nearly all sizes are powers of two, which need no division. */
 static bool is_aligned(const char *at, size_t size) {
     return (size & (size - 1)) == 0 ? ((uintptr_t)at & (size - 1)) == 0 : (uintptr_t)at % size == 0;
 }
@@ -276,7 +276,7 @@ static void access_memory(const void *where, size_t size, int how) {
     refuse_address(at, size, write);
 }
 
-/* ---- Turns -------------------------------------------------------------------------------------------------------------- */
+/* ---- Scheduling --------------------------------------------------------------------------------------------------------- */
 
 static void pause_for(enum wait what) {
     struct thread *t = self();
@@ -284,7 +284,7 @@ static void pause_for(enum wait what) {
     if (!_setjmp(t->at)) _longjmp(grid.scheduler, 1);
 }
 
-/* A coroutine does a thread of one block after another. */
+/* A coroutine is reused: it runs the same thread of one block after another. */
 static void live(void) {
     for (;;) {
         grid.launch->kernel->start(grid.launch->parameters);
@@ -311,7 +311,8 @@ static void begin_coroutine(int i) {
     swapcontext(&unused, &context);
 }
 
-/* Blocks that run together have one set of variables between them: each finds its own there. */
+/* The blocks of a cluster run concurrently, but there is one instance of the __shared__ variables: swaps in those of
+ * `rank`. */
 static void load_variables(int rank) {
     size_t size = (size_t)(grid.variables.end - grid.variables.begin);
     if (grid.loaded == rank || size == 0) return;
@@ -338,7 +339,7 @@ static void resume(int i) {
     begin_coroutine(i);
 }
 
-/* Lets those go on who waited for what has come about. */
+/* Wakes the threads that wait for `what`, and begins a new epoch for their blocks. */
 static void release(int from, int end, enum wait what) {
     for (int i = from; i < end; i++) {
         if (threads[i]->waiting == what) threads[i]->waiting = NOTHING;
@@ -347,7 +348,7 @@ static void release(int from, int end, enum wait what) {
         grid.epoch[rank] = ++grid.last_epoch;
 }
 
-/* Threads whose round is over go on; true where there is one. */
+/* Wakes threads whose round has ended; returns whether there were any. */
 static bool release_rounds(void) {
     bool any = false;
     for (int i = 0; i < grid.count * grid.ranks; i++) {
@@ -365,7 +366,7 @@ static void end_round(struct round *r) {
     r->missing = r->arrivals;
 }
 
-/* Element by element; what lies beyond the matrix is zero. */
+/* Copies element by element, swizzled; elements outside the matrix are zero. */
 static void bring_box(const struct box *b) {
     const struct fake_tensor_map *m = &b->map;
     for (uint32_t line = 0; line < m->box_lines; line++) {
@@ -386,7 +387,7 @@ static void bring_box(const struct box *b) {
     end_round(b->round);
 }
 
-/* The one that has been under way for longest. */
+/* Executes the oldest copy in flight. */
 static bool bring_first(void) {
     if (grid.n_boxes == 0) return false;
     const struct box first = grid.boxes[0];
@@ -444,7 +445,7 @@ static void clear_shared(void) {
     grid.block_epoch = grid.epoch[0];
 }
 
-/* The blocks from number `first` on that run together. */
+/* Runs one cluster, or one block: those from number `first` that run concurrently. */
 static void run_blocks(int first) {
     int all = grid.count * grid.ranks;
     grid.seen.block = first;
@@ -476,14 +477,14 @@ static void run_blocks(int first) {
     }
 }
 
-/* ---- What kernels call ---------------------------------------------------------------------------------------------------- */
+/* ---- Calls from kernels --------------------------------------------------------------------------------------------------- */
 
 static void wait_block(void) {
     grid.arrived[grid.seen.rank]++;
     pause_for(BLOCK);
 }
 
-/* The last to come lets the others go on. */
+/* The last thread to arrive wakes the others. */
 static void wait_named(int name, int count) {
     struct thread *t = self();
     int rank = grid.seen.rank, first = rank * grid.count, *arrived = &grid.arrived_named[rank][name & (NAMED - 1)];
@@ -505,7 +506,7 @@ static void wait_cluster(void) {
     pause_for(CLUSTER);
 }
 
-/* The last of a team to come lets the others go on. */
+/* The last lane of the team to arrive wakes the others. */
 static void meet(unsigned team, const void *mine, size_t size) {
     struct thread *t = self();
     int warp = grid.current - lane_of(grid.current);
@@ -583,7 +584,7 @@ static void wait_copies(int left) {
     t->n_groups -= ended;
 }
 
-/* Variables come first, as the compiler lays them out, then what is allocated by the launch. */
+/* __shared__ variables come first, as the CUDA compiler lays them out, then dynamic shared memory. */
 static unsigned dynamic_begin(void) {
     unsigned variables = (unsigned)(grid.variables.end - grid.variables.begin),
              by = (unsigned)grid.launch->kernel->alignment;
@@ -618,7 +619,7 @@ static char *shared_at(unsigned address, size_t size, int how) {
     return at;
 }
 
-/* Nobody looks at a barrier but by these functions. */
+/* Not checked for races: barriers are accessed only through these functions. */
 static struct round *round_at(unsigned barrier) {
     unsigned place = barrier & ((1u << RANK_BITS) - 1), other = barrier >> RANK_BITS;
     struct region *r = &grid.dynamic[other > 0 ? (int)other - 1 : grid.seen.rank];
@@ -641,7 +642,7 @@ static void arrive(unsigned barrier, unsigned bytes) {
     end_round(r);
 }
 
-/* A round is over when the next one has the other parity. */
+/* A round has ended when the current one has the other parity. */
 static void wait_round(unsigned barrier, unsigned parity) {
     struct thread *t = self();
     t->round = round_at(barrier);

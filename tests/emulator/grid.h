@@ -1,11 +1,12 @@
 /*
- * Grids of CUDA threads on this processor, slowly and strictly. The threads of a block are coroutines that take turns
- * where they wait for each other, in either direction, so that a barrier that is missing shows in the results; one that
- * not all threads reach ends the kernel with an error. Every access to memory is checked: it must lie within memory that
- * the kernel was given, at a multiple of its size, and no two threads may touch a byte, one of them writing, without a
- * barrier between them (the rule of "compute-sanitizer --tool racecheck", for global memory and between blocks too).
+ * Runs grids of CUDA threads on the host: slowly, but strictly. The threads of a block are coroutines that switch where
+ * they wait for each other. Threads and blocks run in ascending or in descending order, so that a missing barrier
+ * changes the results; a barrier that not all threads reach ends the kernel with an error. Every memory access is
+ * checked: it must lie within memory that the kernel was given and be aligned to its size, and no two threads may
+ * access the same byte, at least one of them writing, without a barrier between them (the rule of "compute-sanitizer
+ * --tool racecheck", for global memory and between blocks too).
  *
- * Kernels are shared objects made from their CUDA text (translate.h), which calls back through `struct emulator`.
+ * Kernels are shared objects compiled from CUDA C (translate.h); they call back through `struct emulator`.
  */
 #ifndef TESTS_EMULATOR_GRID_H
 #define TESTS_EMULATOR_GRID_H
@@ -17,10 +18,10 @@
 extern "C" {
 #endif
 
-/* How memory is touched. */
+/* Flags of an access. */
 enum { EMULATED_WRITE = 1, EMULATED_ALIGNED = 2 };
 
-/* What a kernel has of its surroundings. */
+/* The interface that a kernel sees: its indices, and calls into the emulator. */
 struct emulator {
     int thread, block, blocks; /* threadIdx.x, blockIdx.x, gridDim.x */
     int rank;                  /* of the block in its cluster */
@@ -28,40 +29,43 @@ struct emulator {
     void (*access)(const void *at, size_t size, int how);
     void (*refuse)(const char *format, ...);
     void (*wait_block)(void);
-    /* Waits for `count` threads at barrier `name` of the block. */
+    /* Waits for `count` threads at the block's named barrier `name`. */
     void (*wait_named)(int name, int count);
     void (*wait_cluster)(void);
-    /* Waits for the lanes of the warp in `team`; each sees the others' `mine` (64 bytes at most) by `shown`. */
+    /* Waits for the warp's lanes in mask `team`; `shown` then returns another lane's `mine` (at most 64 bytes). */
     void (*meet)(unsigned team, const void *mine, size_t size);
     const void *(*shown)(int lane);
     void (*sync_warp)(unsigned team);
-    /* Copies to shared memory that are under way until waited for: `valid` bytes and zeros up to `size`. */
+    /* Asynchronous copies to shared memory: enqueue one, of `valid` bytes and zeros up to `size`; commit the group;
+     * wait until at most `left` groups are in flight. */
     void (*copy)(char *to, const char *from, size_t size, size_t valid);
     void (*close_copies)(void);
     void (*wait_copies)(int left);
-    /* Addresses of shared memory in 32 bits, of this block or one of the cluster, and back; checks `size` bytes. */
+    /* Converts pointers to 32-bit addresses of shared memory, those to the same place in another block of the cluster,
+     * and addresses back to pointers, checking `size` bytes. */
     unsigned (*shared_address)(const void *at);
     unsigned (*map_rank)(unsigned address, int rank);
     char *(*shared_at)(unsigned address, size_t size, int how);
-    /* Barriers in shared memory: how many arrivals a round takes; an arrival, before which so many bytes are announced; the
-     * end of the round of a parity. */
+    /* mbarriers, whose phases are called rounds: initialise with the arrivals per round; arrive, after announcing
+     * `bytes` of copies; wait for the end of the round with this parity. */
     void (*start_round)(unsigned barrier, unsigned arrivals);
     void (*arrive)(unsigned barrier, unsigned bytes);
     void (*wait_round)(unsigned barrier, unsigned parity);
-    /* Brings a box of a matrix (struct fake_tensor_map) to shared memory and tells the barrier. */
+    /* TMA: copies a box of a matrix (struct fake_tensor_map) to shared memory and completes its bytes at the
+     * barrier. */
     void (*bring)(unsigned to, const void *map, int x, int y, unsigned barrier);
 };
 
-/* What an object tells of itself: the function "emulated_object". */
+/* Metadata of an object, symbol "emulated_object". */
 struct emulated_object {
-    const struct emulator **emulator; /* to be set */
-    char *begin, *end;                /* of the whole object: kernels may read it */
+    const struct emulator **emulator; /* set by the emulator */
+    char *begin, *end;                /* the whole object, which kernels may read */
 };
 
-/* What an object tells of each kernel: "emulated_<name>". */
+/* Metadata of a kernel, symbol "emulated_<name>". */
 struct emulated_kernel {
     void (*start)(void *const *parameters);
-    int parameters, maps, threads, cluster; /* maps: the last ones of the parameters */
+    int parameters, maps, threads, cluster; /* the last `maps` parameters are tensor maps */
     int alignment;                          /* of dynamic shared memory */
     char *shared, *shared_end;              /* __shared__ variables, one set for all blocks */
 };
@@ -76,15 +80,15 @@ struct emulated_launch {
 };
 
 struct emulator_options {
-    bool backwards; /* threads and blocks take their turns in the other direction */
-    bool late;      /* asynchronous copies happen when they are waited for, and not at once */
-    bool races;     /* look for them */
+    bool backwards; /* threads and blocks run in descending order */
+    bool late;      /* asynchronous copies are executed when waited for, not at once */
+    bool races;     /* detect data races */
 };
 
-/* Memory that kernels may use. */
+/* Registers global memory that kernels may access. */
 void emulator_add_memory(void *begin, size_t size);
 void emulator_remove_memory(void *begin);
-/* Runs a grid; returns NULL, or what the kernel did wrong. One at a time. */
+/* Runs a grid; returns NULL, or a message about the kernel's error. Not thread-safe. */
 const char *emulator_run(const struct emulated_launch *launch, const struct emulator_options *options);
 
 #ifdef __cplusplus

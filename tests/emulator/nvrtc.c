@@ -1,4 +1,4 @@
-/* A library that stands in for NVRTC: what it compiles runs on the emulator (grid.h), under the driver of driver.c. */
+/* A stand-in for NVRTC: its output runs on the emulator (grid.h), under the driver of driver.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ int nvrtcDestroyProgram(struct ig_nvrtc_program **program) {
     return IG_NVRTC_SUCCESS;
 }
 
-/* "--gpu-architecture=sm_90a": an object; "…=compute_90": nothing, for there is no PTX here. */
+/* "--gpu-architecture=sm_90a" compiles an object; "…=compute_90" compiles nothing: PTX is a dummy here. */
 int nvrtcCompileProgram(struct ig_nvrtc_program *p, int n_options, const char *const *options) {
     int sm = 0;
     for (int i = 0; i < n_options; i++) {

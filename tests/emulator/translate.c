@@ -12,11 +12,11 @@
 #define COMPILER "/usr/bin/g++"
 enum { MACHINE_CUDA = 190, MOST_OPERANDS = 300 };
 
-/* ---- Assembly language: calls of functions ---------------------------------------------------------------------------------- */
+/* ---- Inline assembly becomes function calls --------------------------------------------------------------------------------- */
 
-/* asm volatile("template" : "=r"(to) : "r"(from) : "memory"), taken apart. */
+/* asm volatile("template" : "=r"(to) : "r"(from) : "memory"), parsed. */
 struct assembly {
-    char text[4096]; /* of the template */
+    char text[4096]; /* the template */
     const char *operands[MOST_OPERANDS];
     size_t lengths[MOST_OPERANDS];
     int count;
@@ -28,7 +28,7 @@ static const char *skip_space(const char *at) {
     return at;
 }
 
-/* A literal's characters, to `to`; returns what follows it. */
+/* Appends a string literal's characters to `to`; returns the end of the literal. */
 static const char *read_literal(const char *at, char *to, size_t room) {
     size_t length = strlen(to);
     for (at++; *at && *at != '"'; at++) {
@@ -40,7 +40,7 @@ static const char *read_literal(const char *at, char *to, size_t room) {
     return *at ? at + 1 : at;
 }
 
-/* What stands in parentheses from `at` on; returns what follows. */
+/* Parses a parenthesised operand at `at`; returns its end. */
 static const char *read_operand(const char *at, struct assembly *a) {
     int depth = 0;
     const char *begin = at + 1;
@@ -55,7 +55,7 @@ static const char *read_operand(const char *at, struct assembly *a) {
     return at;
 }
 
-/* From the parenthesis behind "asm"; returns what follows the statement. */
+/* Parses a statement from the parenthesis after "asm"; returns its end. */
 static const char *read_assembly(const char *at, struct assembly *a) {
     char constraint[64];
     a->text[0] = '\0';
@@ -76,7 +76,7 @@ static const char *read_assembly(const char *at, struct assembly *a) {
     return *at == ';' ? at + 1 : at;
 }
 
-/* The numbers behind the last "}" of wgmma's operands: scales, then which operands are turned. */
+/* The last "}" of wgmma's operands is followed by scales and then by transpose flags. */
 static void print_wgmma(FILE *out, const char *instruction, const struct assembly *a) {
     const char *shape = strstr(instruction, "64n"), *last = strrchr(instruction, '}');
     int columns = shape ? atoi(shape + 3) : 0, turned[2] = {0, 0};
@@ -84,7 +84,7 @@ static void print_wgmma(FILE *out, const char *instruction, const struct assembl
     int n = 0;
     for (comma = last ? strchr(last, ',') : NULL; comma && n < 16; comma = strchr(comma + 1, ','))
         commas[n++] = comma;
-    /* Where A is in registers, its braces are the last, and B alone may be turned. */
+    /* With A in registers, its braces are the last ones, and there is only B's transpose flag. */
     if (n == 7) turned[0] = atoi(commas[n - 2] + 1);
     if (n >= 1) turned[1] = atoi(commas[n - 1] + 1);
     fprintf(out, "emulated_wgmma_of(%d, %d, %d, %d", columns, strstr(instruction, ".bf16") != NULL, turned[0],
@@ -138,7 +138,7 @@ static bool is_word(const char *text, const char *at, size_t length) {
     return begins && !isalnum((unsigned char)at[length]) && at[length] != '_';
 }
 
-/* … N) char ig_shared[]; */
+/* Followed by "N) char ig_shared[];". */
 static const char dynamic[] = "extern __shared__ __align__(";
 
 static void print_text(FILE *out, const char *text) {
@@ -166,7 +166,7 @@ static void print_text(FILE *out, const char *text) {
 /* extern "C" __global__ void [__cluster_dims__(N, …)] __launch_bounds__(N) NAME(…) */
 struct head {
     char name[256];
-    int threads, cluster, alignment; /* of the dynamic shared memory */
+    int threads, cluster, alignment; /* alignment: of dynamic shared memory */
 };
 
 static bool find_head(const char *text, struct head *h) {
@@ -265,7 +265,7 @@ void *emulator_compile(const char *const *texts, unsigned count, int sm, size_t 
     FILE *unit = fopen(path, "wb");
     if (unit) print_unit(unit, texts, count);
     if (unit) fclose(unit);
-    /* Who has AVX2 has conversions of float16 too. */
+    /* Processors with AVX2 also convert float16. */
     snprintf(line, sizeof line, command, folder, __builtin_cpu_supports("avx2") ? "-mf16c" : "");
     bool good = system(line) == 0;
     snprintf(path, sizeof path, "%s/%s", folder, good ? "unit.so" : "log");

@@ -1,4 +1,4 @@
-/* A stand-in for cuBLASLt; see fake_cublaslt.h. Everything is in columns here, as in the real one. */
+/* A stand-in for cuBLASLt; see fake_cublaslt.h. All matrices are column-major, as in the real one. */
 #include "fake_cublaslt/fake_cublaslt.h"
 
 #include <math.h>
@@ -96,7 +96,7 @@ EXPORT cublasStatus cublasLtDestroy(cublasLtHandle handle) {
     return destroy(__func__, handle, HANDLE);
 }
 
-/* ---- Descriptions ---------------------------------------------------------------------------------------------------- */
+/* ---- Descriptors ----------------------------------------------------------------------------------------------------- */
 
 EXPORT cublasStatus cublasLtMatmulDescCreate(cublasLtMatmulDesc *product, int compute_type, int scale_type) {
     CALL();
@@ -189,7 +189,7 @@ EXPORT cublasStatus cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreferenc
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- Choosing -------------------------------------------------------------------------------------------------------- */
+/* ---- Heuristics ------------------------------------------------------------------------------------------------------ */
 
 static void check_shapes(const char *function, cublasLtMatmulDesc p, cublasLtMatrixLayout a, cublasLtMatrixLayout b,
                          cublasLtMatrixLayout d) {
@@ -225,9 +225,9 @@ EXPORT cublasStatus cublasLtMatmulAlgoGetHeuristic(cublasLtHandle handle, cublas
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- Multiplying ----------------------------------------------------------------------------------------------------- */
+/* ---- Execution ------------------------------------------------------------------------------------------------------- */
 
-/* What a product is when its time has come: descriptions may be gone by then. */
+/* An enqueued product, self-contained: its descriptors may be destroyed before it executes. */
 struct work {
     struct cublasLtLayout a, b, d;
     int32_t transpose[2];

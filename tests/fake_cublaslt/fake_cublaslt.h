@@ -1,7 +1,7 @@
 /*
- * A library that stands in for cuBLASLt beside the stand-in for the driver: it multiplies on the host when a stream's work is
- * done. It counts what is not given back, notices handles that it did not give out and descriptions that the real one would
- * refuse, and notes what it was told last.
+ * A stand-in for cuBLASLt that works with the stand-in for the driver: products are computed on the host when the
+ * stream executes them. It counts objects that are not destroyed, detects invalid handles and descriptions that the
+ * real library would reject, and records what it was last asked for.
  */
 #ifndef TESTS_FAKE_CUBLASLT_H
 #define TESTS_FAKE_CUBLASLT_H
@@ -10,16 +10,16 @@
 #include <stdint.h>
 
 struct fake_cublaslt {
-    /* What it pretends to be. */
-    int ways;         /* how many algorithms it has for a product; below 0: it fails with that status, times -1 */
-    size_t workspace; /* bytes that they need */
-    /* Call number `fail_at` (from 1) of any function returns `fail_status`; 0: none. */
+    /* The simulated library. */
+    int ways;         /* number of algorithms for a product; below 0: heuristics fail with that status, negated */
+    size_t workspace; /* bytes that each needs */
+    /* Call number `fail_at` (from 1) of any function returns `fail_status`; 0: no call fails. */
     uint64_t fail_at;
     int fail_status;
-    /* What it has seen. */
-    uint64_t live, questions, products; /* objects that exist; heuristics asked for; products done */
-    uint32_t alignment, epilogue;       /* that it was last asked for */
-    int compute, way;                   /* number of the algorithm that was last done */
+    /* Observations. */
+    uint64_t live, questions, products; /* live objects; heuristic queries; products computed */
+    uint32_t alignment, epilogue;       /* of the last query */
+    int compute, way;                   /* compute: of the last query; way: the algorithm executed last */
     char misuse[128];
 };
 

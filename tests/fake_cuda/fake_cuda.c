@@ -35,7 +35,7 @@ void *fake_cuda_current(void) {
     return depth ? stack[depth - 1] : NULL;
 }
 
-/* What it pretends to be, for programs that do not open it themselves. */
+/* Describes the machine for programs that do not set the state themselves. */
 __attribute__((constructor)) static void read_environment(void) {
     const char *text = getenv("FAKE_CUDA");
     if (text && sscanf(text, "version=%d devices=%d sm=%d memory=%zu", &state.version, &state.devices, &state.sm,
@@ -72,7 +72,7 @@ static CUresult enter(const char *function, bool needs_context) {
         if (result_ != CUDA_SUCCESS) return result_;         \
     } while (0)
 
-/* Objects begin with a word that says what they are. */
+/* Every object begins with its kind. */
 enum kind { STREAM = 0x51, EVENT, POOL, MODULE, GRAPH, EXECUTABLE };
 
 static void count(int change) {
@@ -93,7 +93,7 @@ static void check(const char *function, const void *object, enum kind kind) {
     if (!object || *(const int *)object != (int)kind) misuse(function, "not a handle");
 }
 
-/* A call that gives something back does so, whatever it returns. */
+/* Destroys the object even if it returns an error. */
 static CUresult destroy(const char *function, void *object, enum kind kind) {
     CUresult result = enter(function, kind != GRAPH && kind != EXECUTABLE);
     check(function, object, kind);
@@ -310,11 +310,11 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUs
     return CUDA_SUCCESS;
 }
 
-/* ---- Code: a cubin of the GPU's own architecture, or a text that begins like PTX -------------------------------------- */
+/* ---- Code: a cubin of the GPU's own architecture, or text that begins like PTX ---------------------------------------- */
 
 struct CUmod_st {
     int kind;
-    void *loaded; /* by state.code */
+    void *loaded; /* returned by state.code.load */
 };
 
 EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n_options, int *options,
@@ -363,7 +363,8 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value
     return CUDA_SUCCESS;
 }
 
-/* Where a kernel's tensor maps begin: aligned in the memory of an sm_90, where parameters begin at this offset. */
+/* Offset of a kernel's first tensor map: aligned to 64 bytes in memory, where the parameters of an sm_90 begin at
+ * BEGIN. */
 static size_t first_map(const struct fake_kernel *kernel) {
     enum { BEGIN = 0x210 };
     return (BEGIN + 8 * (size_t)(kernel->n_parameters - kernel->n_maps) + 63) / 64 * 64 - BEGIN;
@@ -379,7 +380,7 @@ EXPORT CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *ou
     return CUDA_SUCCESS;
 }
 
-/* What a kernel gets as parameters. */
+/* A launch's parameters. */
 struct parameters {
     uint64_t values[MAX_PARAMETERS];
     struct fake_tensor_map maps[MAX_MAPS];
@@ -390,8 +391,8 @@ static void take_part(void *to, size_t want, const char *block, size_t size, siz
     if (offset < size) memcpy(to, block + offset, want < size - offset ? want : size - offset);
 }
 
-/* Copies a block of parameters as NVIDIA's driver does: no more than its size; what a kernel takes beyond that is zero
- * here. False if the block is larger than the kernel's parameters. */
+/* Copies a parameter block as NVIDIA's driver does, no further than its size; parameters beyond it are zero here.
+ * Returns false if the block is larger than the kernel's parameters. */
 static bool take_parameters(const struct fake_kernel *kernel, void **extra, struct parameters *out) {
     const uint32_t n_values = kernel->n_parameters - kernel->n_maps;
     const size_t maps = n_values < kernel->n_parameters ? first_map(kernel) : 8 * (size_t)n_values;
@@ -411,7 +412,7 @@ static bool take_parameters(const struct fake_kernel *kernel, void **extra, stru
     return size <= maps + kernel->n_maps * sizeof *out->maps;
 }
 
-/* An array of pointers to them, as functions of the test get it. */
+/* Pointers to the parameters, as the test's kernel functions receive them. */
 static void **pointers(const struct fake_kernel *kernel, struct parameters *parameters) {
     const uint32_t n_values = kernel->n_parameters - kernel->n_maps;
     for (uint32_t i = 0; i < kernel->n_parameters; i++)
@@ -419,7 +420,7 @@ static void **pointers(const struct fake_kernel *kernel, struct parameters *para
     return parameters->at;
 }
 
-/* What goes wrong is told by the next wait for a stream. */
+/* An error is returned by the next stream synchronisation. */
 static void run_kernel(CUfunction function, unsigned grid, unsigned threads, unsigned shared,
                        struct parameters *parameters) {
     const struct fake_kernel *kernel = (const struct fake_kernel *)function;
@@ -532,13 +533,13 @@ EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent e
     return CUDA_SUCCESS;
 }
 
-/* ---- Graphs: of the nodes that may run, the one that was added last runs first ------------------------------------------ */
+/* ---- Graphs: of the nodes that are ready, the one added last runs first ------------------------------------------------- */
 
 struct CUgraphNode_st {
     unsigned number;
-    unsigned *after, n_after;      /* numbers of nodes */
-    CUfunction function;           /* NULL: a copy or a library's work */
-    void (*run)(const void *data); /* of a library */
+    unsigned *after, n_after;      /* dependencies, by number */
+    CUfunction function;           /* NULL: a copy, or a library's work */
+    void (*run)(const void *data); /* a library's work, or NULL */
     unsigned char data[FAKE_WORK_BYTES];
     unsigned grid, threads, shared;
     struct parameters parameters;
@@ -555,7 +556,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     int kind;
-    CUgraph graph; /* must still be there when nodes are changed */
+    CUgraph graph; /* must outlive changes of nodes */
     struct CUgraph_st copy;
 };
 
@@ -663,7 +664,7 @@ EXPORT CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgr
     return CUDA_SUCCESS;
 }
 
-/* A captured graph has the work of one call of a library. */
+/* A captured graph holds exactly one library call. */
 static void set_child(const char *function, CUgraphNode node, CUgraph child) {
     check(function, child, GRAPH);
     if (child->n_nodes != 1 || !child->nodes[0]->run) {

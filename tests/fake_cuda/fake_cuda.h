@@ -1,9 +1,9 @@
 /*
- * A library that stands in for NVIDIA's driver, so that the CUDA device is tested where there is none: memory is the
- * host's, streams do their work at once, kernels are functions of the test. It counts what is not given back, notices
- * calls without a current context or with handles that it did not give out, notes the names of the calls, and fails where
- * it is told to. The test opens it with dlopen and gets the state below from `fake_cuda_state`. A program that takes it for
- * the driver can be told by FAKE_CUDA="version=13000 devices=2 sm=90 memory=1000000" what to find.
+ * A stand-in for NVIDIA's driver, to test the CUDA device on machines without a GPU. Memory is host memory, streams
+ * execute work at once, and kernels are functions of the test. It counts objects that are not freed, detects calls
+ * without a current context and invalid handles, logs the names of calls, and fails on request. Tests open it with
+ * dlopen and get the state below from `fake_cuda_state`. For programs that load it as their driver,
+ * FAKE_CUDA="version=13000 devices=2 sm=90 memory=1000000" in the environment describes the machine.
  */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H
@@ -16,12 +16,12 @@
 
 struct fake_kernel {
     const char *name;
-    uint32_t n_parameters, n_maps; /* the last n_maps parameters are tensor maps, all others have 8 bytes */
+    uint32_t n_parameters, n_maps; /* the last n_maps parameters are tensor maps; all others have 8 bytes */
     void (*run)(unsigned grid, unsigned threads, void **parameters);
 };
 
-/* Code that is more than the kernels listed below; all NULL: there is none. `find` returns what `run` gets, of which
- * n_parameters is filled in; `run` returns NULL, or what went wrong. */
+/* Hooks for a backend that loads and runs real code, instead of the kernels listed below; all NULL: none. `find`
+ * returns what `run` receives, with n_parameters and n_maps filled in; `run` returns NULL or an error message. */
 struct fake_code {
     void *(*load)(const void *image);
     void (*unload)(void *loaded);
@@ -33,27 +33,28 @@ struct fake_code {
 };
 
 struct fake_cuda {
-    /* What it pretends to be. */
+    /* The simulated machine. */
     int version, devices, sm, pools;
-    int shared; /* bytes that a block may have; 0: 100,000 */
+    int shared; /* shared memory per block, in bytes; 0: 100,000 */
     size_t memory;
     struct fake_kernel kernels[FAKE_KERNELS];
     struct fake_code code;
-    /* Call number `fail_at` (from 1) of function `fail`, or of any where that is NULL, returns `fail_result`; 0: none. */
+    /* Call number `fail_at` (from 1) of function `fail`, or of any function if that is NULL, returns `fail_result`; 0:
+     * no call fails. */
     const char *fail;
     uint64_t fail_at;
     int fail_result;
-    int later;          /* what the next wait for a stream returns: enqueued work that failed */
-    const char *reason; /* of error 700 */
-    /* What it has seen. */
+    int later;          /* result of the next stream synchronisation: an error of enqueued work */
+    const char *reason; /* text of error 700; NULL: the driver's */
+    /* Observations. */
     uint64_t live, calls, programmatic_edges, edges;
-    unsigned shared_limit; /* the last dynamic shared memory that a function was allowed */
-    char misuse[128];      /* the first thing that a driver would not have taken well */
-    char log[4096];        /* the names of calls, a space after each, while there is room */
+    unsigned shared_limit; /* the last limit set for a function's dynamic shared memory */
+    char misuse[128];      /* the first call that a real driver would reject */
+    char log[4096];        /* names of calls, each followed by a space, until it is full */
     size_t log_size;
 };
 
-/* What a CUtensorMap holds here. */
+/* The contents of a CUtensorMap of this driver. */
 struct fake_tensor_map {
     uint64_t magic, memory, width, lines, pitch; /* pitch: in bytes */
     uint32_t element, box_width, box_lines, swizzle;
@@ -63,16 +64,16 @@ struct fake_tensor_map {
 
 #define FAKE_WORK_BYTES 256
 
-/* What a stream's handle points to, for libraries that put work on streams: `run` gets a copy of `data`, now, or, where the
- * stream is captured, whenever the graph is launched. */
+/* The object behind a stream's handle, for libraries that enqueue work: `run` gets a copy of `data`, at once or, if the
+ * stream is being captured, whenever the graph is launched. */
 struct fake_stream {
     int kind;
     void (*enqueue)(struct fake_stream *stream, void (*run)(const void *data), const void *data, size_t size);
-    void *capturing; /* the graph; NULL: none */
+    void *capturing; /* the graph being captured; NULL: none */
 };
 
 typedef struct fake_cuda *fake_cuda_state_function(void);
-/* How many contexts are on this thread's stack, and the one on top. */
+/* The depth of this thread's context stack, and the context on top. */
 typedef unsigned fake_cuda_depth_function(void);
 typedef void *fake_cuda_current_function(void);
 

@@ -41,12 +41,12 @@ struct attribute {
     unsigned char bytes[MOST_BYTES];
 };
 
-/* What a plan does: descriptions may be gone when its time has come. */
+/* An execution plan's work, self-contained: its descriptors may be destroyed before it executes. */
 struct work {
     int32_t x[4], w[4], y[4], stride[2], dilation[2], before[2], after[2];
     int type, out_type, activation, way;
     bool adds, has_bias;
-    const void *from[5]; /* by identifier of the operand: x, w, out, addend, bias */
+    const void *from[5]; /* by operand identifier - 1: x, w, out, addend, bias */
 };
 _Static_assert(sizeof(struct work) <= FAKE_WORK_BYTES, "work fits into a node");
 
@@ -54,8 +54,8 @@ struct descriptor {
     int living, kind, count, way;
     bool finalized;
     struct attribute attributes[MOST_ATTRIBUTES];
-    struct descriptor *graph; /* of a configuration */
-    struct work work;         /* of a plan */
+    struct descriptor *graph; /* the operation graph of a configuration */
+    struct work work;         /* of an execution plan */
 };
 
 struct cudnnContext {
@@ -222,7 +222,7 @@ EXPORT cudnnStatus cudnnBackendGetAttribute(cudnnBackendDescriptor descriptor, i
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- Graphs ---------------------------------------------------------------------------------------------------------- */
+/* ---- Operation graphs ------------------------------------------------------------------------------------------------ */
 
 struct tensor {
     int32_t dims[4];
@@ -335,7 +335,7 @@ EXPORT cudnnStatus cudnnBackendFinalize(cudnnBackendDescriptor descriptor) {
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- Convolving ------------------------------------------------------------------------------------------------------ */
+/* ---- Execution ------------------------------------------------------------------------------------------------------- */
 
 static double load(int type, const void *data, int64_t i) {
     uint16_t half;
@@ -353,7 +353,7 @@ static void store(int type, void *data, int64_t i, float value) {
     memcpy((char *)data + 2 * i, &half, sizeof half);
 }
 
-/* The sum under the kernel at a place. */
+/* The sum over one filter's window, for one output pixel. */
 static double window(const struct work *w, int64_t image, int64_t row, int64_t column, int64_t filter) {
     int64_t per_group = w->w[1], first = filter / (w->w[0] / (w->x[1] / per_group)) * per_group;
     double sum = 0;

@@ -1,7 +1,7 @@
 /*
- * A library that stands in for cuDNN beside the stand-in for the driver: it convolves on the host when a stream's work is
- * done. It counts what is not given back, notices descriptors that the real one would refuse, and notes what it was told
- * last.
+ * A stand-in for cuDNN that works with the stand-in for the driver: convolutions are computed on the host when the
+ * stream executes them. It counts objects that are not destroyed, detects descriptors that the real library would
+ * reject, and records what it was last asked for.
  */
 #ifndef TESTS_FAKE_CUDNN_H
 #define TESTS_FAKE_CUDNN_H
@@ -10,28 +10,29 @@
 #include <stdint.h>
 
 struct fake_cudnn {
-    /* What it pretends to be. */
+    /* The simulated library. */
     size_t version;
-    int ways; /* how many configurations it has for a graph; below 0: heuristics fail with that status, times -1 */
-    int tensor_cores; /* how many of them, the first ones, use these */
-    int noted;        /* which of them has `note`; -1: none */
+    /* The number of engine configurations for a graph; below 0: heuristics fail with that status, negated. */
+    int ways;
+    int tensor_cores; /* the first this many use tensor cores */
+    int noted;        /* the configuration with numerical note `note`; -1: none */
     int note;
-    uint32_t compiled;   /* those that have to be compiled first: a set of bits */
-    uint32_t impossible; /* those of which no plan can be made, likewise */
-    int64_t workspace;   /* bytes that they need */
-    /* Call number `fail_at` (from 1) of any function returns `fail_status`; 0: none. */
+    uint32_t compiled;   /* bit set: configurations that are compiled at run time */
+    uint32_t impossible; /* bit set: configurations without an execution plan */
+    int64_t workspace;   /* bytes that each needs */
+    /* Call number `fail_at` (from 1) of any function returns `fail_status`; 0: no call fails. */
     uint64_t fail_at;
     int fail_status;
-    /* What it has seen. */
-    uint64_t live, questions, convolutions; /* objects that exist; graphs that heuristics were asked for; done */
+    /* Observations. */
+    uint64_t live, questions, convolutions; /* live objects; heuristic queries; convolutions computed */
     int64_t alignment;                      /* of the last tensor */
-    int way;                                /* number of the configuration that was last done */
+    int way;                                /* the configuration executed last */
     char misuse[128];
 };
 
 typedef struct fake_cudnn *fake_cudnn_state_function(void);
 
-/* Three ways on tensor cores, the version 9.19. */
+/* Version 9.19 with three configurations, all on tensor cores. */
 #define FAKE_CUDNN \
     { .version = 91900, .ways = 3, .tensor_cores = 3, .noted = -1, .workspace = 4096 }
 

@@ -1,5 +1,5 @@
-/* What makes of the emulator's stand-in for NVRTC (emulator/nvrtc.c) one that takes no time: a cubin that holds nothing but
- * the kernel's text, for support/text_code.h. */
+/* Replaces emulator_compile, so that the emulator's stand-in for NVRTC (emulator/nvrtc.c) compiles in no time: the
+ * cubin contains only the kernel's text, for support/text_code.h. */
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 struct cubin {
     Elf64_Ehdr header;
     Elf64_Shdr section;
-    char text[]; /* terminated */
+    char text[]; /* NUL-terminated */
 };
 
 void *emulator_compile(const char *const *texts, unsigned count, int sm, size_t *out_size, char *log, size_t log_size) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before each allocation lies what is needed to check its release. */
+/* Precedes each allocation, to check its release. */
 struct header {
     void *block;
     size_t size;
@@ -12,7 +12,7 @@ struct header {
 static void *count_alloc(void *user, size_t size, size_t alignment) {
     struct counting_allocator *counter = user;
     if (atomic_fetch_add(&counter->calls, 1) + 1 == counter->fail_at) return NULL;
-    if (size > (size_t)1 << 40) return NULL; /* sanitizers end the program on such sizes */
+    if (size > (size_t)1 << 40) return NULL; /* sanitizers abort on such sizes */
     if (alignment < sizeof(struct header)) alignment = sizeof(struct header);
     char *block = malloc(size + alignment + sizeof(struct header));
     if (!block) return NULL;
@@ -20,7 +20,7 @@ static void *count_alloc(void *user, size_t size, size_t alignment) {
     char *memory = block + sizeof(struct header) + (alignment - at % alignment) % alignment;
     struct header header = {block, size};
     memcpy(memory - sizeof header, &header, sizeof header);
-    memset(memory, 0xa5, size); /* nobody may count on zeros */
+    memset(memory, 0xa5, size); /* callers must not rely on zeros */
     atomic_fetch_add(&counter->live_count, 1);
     atomic_fetch_add(&counter->live_bytes, size);
     return memory;

@@ -21,7 +21,7 @@ static void twice_kernel(void *const *buf, const int64_t *dim, int64_t begin, in
         a[i] *= 2;
 }
 
-/* Counts each tile, and fills the scratch: two workers that shared one would be a data race. */
+/* Counts each tile, and fills the scratch memory: if two workers shared it, that would be a data race. */
 static void mark_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
     int *marks = buf[0];
     memset(scratch, (int)begin & 0xff, (size_t)dim[0]);
@@ -29,7 +29,7 @@ static void mark_kernel(void *const *buf, const int64_t *dim, int64_t begin, int
         marks[i]++;
 }
 
-/* Needs what the step before it wrote at both ends. */
+/* Reads what the previous step wrote at both ends. */
 static void pair_kernel(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
     const float *a = buf[0];
     float *b = buf[1];
@@ -59,7 +59,7 @@ static void make_cpu_code(struct fixture *f) {
     f->portable = f->late_portable = UINT64_MAX;
 }
 
-/* No GPU is an sm_20, so that all of them run the PTX. */
+/* The cubins are for sm_20, which no GPU is, so that every GPU runs the PTX. */
 static void make_gpu_code(struct fixture *f) {
     uint64_t cubin = gpu_code_add_cubin(&f->gpu_code, 20);
     f->portable = gpu_code_add_text(&f->gpu_code, gpu_code_ptx);
@@ -117,7 +117,6 @@ void fixture_copy(struct fixture *f, struct ig_stream *stream, void *to, const v
     if (f->api->copy(f->device, stream, to, from, size, &error) != INGOT_OK) fail_msg("%s", error.message);
 }
 
-/* Between memory of the device and memory of the test, at once. */
 void fixture_move(struct fixture *f, void *to, const void *from, size_t size) {
     fixture_copy(f, f->stream, to, from, size);
     fixture_wait(f);

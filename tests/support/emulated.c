@@ -25,14 +25,14 @@ void emulated_compile(struct ig_job *job, const struct ig_source *sources, unsig
     const char **texts = IG_NEW_ARRAY(job, const char *, count + 1);
     for (unsigned i = 0; i < count; i++)
         texts[i] = sources[i].text;
-    *out_code = (struct ig_code){.entries = IG_NEW_ARRAY(job, uint64_t, count + 1)}; /* all are in one object */
+    *out_code = (struct ig_code){.entries = IG_NEW_ARRAY(job, uint64_t, count + 1)}; /* all in one object */
     void *object = emulator_compile(texts, count, sm, &out_code->size, log, sizeof log);
     if (!object) ig_raise(job, INGOT_TOOLCHAIN, "cannot compile for the emulator: %s", log);
     ig_defer(job, release, object);
     out_code->bytes = object;
 }
 
-/* The driver's stand-in lies in a folder beside the test programs. */
+/* The emulator's driver is in a folder beside the test programs. */
 struct ig_device *emulated_create(struct emulator_options **out_options) {
     static const char name[] = "emulator/libcuda.so.1";
     char path[4096];

@@ -46,7 +46,7 @@ static void run_pair(unsigned grid, unsigned threads, void **p) {
     EACH_ELEMENT(i, grid, number(p, 3), n) b[i] = a[i] + a[n - 1 - i];
 }
 
-/* Copies the matrix of a tensor map line by line, and tells of the grid behind it. */
+/* Copies a tensor map's matrix line by line, and appends the grid's size. */
 static void run_map(unsigned grid, unsigned threads, void **p) {
     const struct fake_tensor_map *map = p[7];
     float *to = floats(p, 1);
@@ -67,7 +67,7 @@ static void run_mark(unsigned grid, unsigned threads, void **p) {
     }
 }
 
-/* The device's own: what its PTX does. */
+/* Stands in for the device's own PTX. */
 static void run_copy(unsigned grid, unsigned threads, void **parameters) {
     const uint64_t *const *p = (const uint64_t *const *)parameters;
     memcpy((void *)(uintptr_t)*p[1], (const void *)(uintptr_t)*p[0], *p[2]);

@@ -1,4 +1,4 @@
-/* The fake of NVIDIA's driver that is built with the tests; see fake_cuda/fake_cuda.h. */
+/* The fake NVIDIA driver that is built with the tests; see fake_cuda/fake_cuda.h. */
 #ifndef TESTS_SUPPORT_FAKE_DRIVER_H
 #define TESTS_SUPPORT_FAKE_DRIVER_H
 
@@ -13,10 +13,10 @@ struct fake_driver {
     int (*pop)(void **context);
 };
 
-/* Opens and resets it: a machine with two GPUs of sm_90 with 1 GiB, and the kernels of gpu_code.h. */
+/* Opens and resets it: two GPUs of sm_90 with 1 GiB each, and the kernels of gpu_code.h. */
 void fake_driver_open(struct fake_driver *driver);
 
-/* The fake of cuBLASLt, reset. `out_path` is for ig_device_cuda_use_library and has room for 4096 characters. */
+/* Opens and resets the fake cuBLASLt. `out_path` is for ig_device_cuda_use_library and has room for 4096 characters. */
 struct fake_cublaslt;
 struct fake_cublaslt *fake_cublaslt_open(char *out_path);
 /* The same for cuDNN. */

@@ -40,8 +40,8 @@ uint64_t gpu_code_add_text(struct gpu_code *code, const char *text) {
 #define PARAMETERS_5 PARAMETERS_4 "," PARAMETER(4)
 #define PARAMETERS_6 PARAMETERS_5 "," PARAMETER(5)
 
-/* %rd0: tile, %rd1: this thread's element, %rd2: its offset in bytes, %rd3: tiles, %rd4: n. The body is skipped by threads
- * that have no element. */
+/* %rd0: tile, %rd1: this thread's element, %rd2: its offset in bytes, %rd3: tiles, %rd4: n. Threads without an element
+ * skip the body. */
 #define KERNEL(name, parameters, n, tiles, first, body)                \
     ".visible .entry " name "(" parameters ")\n{\n"                    \
     " .reg .pred %p<4>;\n"                                             \
@@ -104,7 +104,7 @@ const char gpu_code_ptx[] =
                               " add.f32 %f0, %f0, %f1;\n"
                               " st.global.f32 [%rd8], %f0;\n")
     /* The first thread writes the tile's number to the first and the last byte of the block's scratch memory, waits a
-     * little and counts the tile if both are still there. */
+     * little, and counts the tile if both bytes still have that value. */
     KERNEL("mark", PARAMETERS_4, "p1", "p2", "",
            " setp.ne.u32 %p1, %r1, 0;\n"
            " @%p1 bra skip;\n"

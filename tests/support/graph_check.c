@@ -18,7 +18,7 @@
 #include "toolchain/nvrtc.h"
 #include "toolchain/toolchain.h"
 
-/* ---- Numbers --------------------------------------------------------------------------------------------------------- */
+/* ---- Inputs ---------------------------------------------------------------------------------------------------------- */
 
 static double random_number(enum ingot_dtype dtype, uint32_t *state) {
     *state = *state * 1664525u + 1013904223u;
@@ -39,7 +39,7 @@ static void fill(enum ingot_dtype dtype, void *data, int64_t count, uint32_t see
     }
 }
 
-/* Numbers at the edges of the type, and random bits, of which no two in a row have the same magnitude. */
+/* The type's extreme values, and random bits, so that magnitudes vary from element to element. */
 static void fill_hostile(enum ingot_dtype dtype, void *data, int64_t count, uint32_t seed) {
     static const double floats[] = {0,
                                     -0.0,
@@ -165,25 +165,25 @@ struct ig_type sized_type(struct ig_graph *g, enum ingot_dtype dtype, int rank, 
     return ig_type_make(dtype, rank, dims);
 }
 
-/* ---- A case on its way ----------------------------------------------------------------------------------------------- */
+/* ---- Compiling a case ------------------------------------------------------------------------------------------------ */
 
 struct checked {
     const struct graph_case *given;
     struct ig_graph *reference, *graph; /* as built; after the passes */
     struct ingot_tensor *inputs, *expected;
     struct ig_kernel **kernels; /* by region */
-    uint32_t *sources;          /* by region: which text is its kernel's */
+    uint32_t *sources;          /* by region: index of its kernel's text */
     void **memory;              /* by value of `graph` */
 };
 
 struct run {
     const struct graph_case *cases;
-    int count, third;           /* third 0 … 2 of the cases, -1: all */
-    struct ig_target target;    /* what the text is compiled for */
-    struct ig_target schedules; /* what its loops are made for: the same, or a GPU */
+    int count, third;           /* third 0 … 2 of the cases; -1: all */
+    struct ig_target target;    /* the target that the text is compiled for */
+    struct ig_target schedules; /* the target of the schedules: the same, or a GPU */
     const char *cc;
-    const char *arch;             /* of a GPU, for which NVRTC compiles; NULL: a C compiler does */
-    struct emulator_options *how; /* of the emulator, where that is the GPU; NULL: it is a real one */
+    const char *arch;             /* a GPU's, for NVRTC; NULL: a C compiler */
+    struct emulator_options *how; /* the emulator's options; NULL: a real device */
     struct ig_device *devices[2]; /* the second may be NULL */
     struct ig_code code;
     const char *label;
@@ -228,7 +228,7 @@ static void make_reference(struct ig_job *job, struct checked *c) {
     ig_eval_graph(job, g, c->inputs, c->expected);
 }
 
-/* The candidate that the case asks for; the first of all where there are not so many. */
+/* The candidate that the case asks for, or the first if there are fewer. */
 static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const struct ig_target *target) {
     int left = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_region *region = &c->graph->regions.at[r];
@@ -256,7 +256,7 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
     }
     c->kernels = IG_NEW_ARRAY(job, struct ig_kernel *, c->graph->regions.count + 1);
     for (uint32_t r = 0; r < c->graph->regions.count; r++) {
-        /* Contractions are templates in the printer's language. */
+        /* Contractions are templates in the printer's language, so they need a schedule for the same target. */
         bool contract = !run->arch && c->graph->regions.at[r].family == IG_FAMILY_CONTRACT;
         const struct ig_target *target = contract ? &run->target : &run->schedules;
         c->kernels[r] = make_kernel(c, r, target);
@@ -319,8 +319,8 @@ static void check_status(struct ig_job *job, enum ingot_status status, const str
     if (status != INGOT_OK) ig_raise_error(job, error);
 }
 
-/* Everything goes over, the outputs too: what a kernel does not write must stay as it was. Memory is as large as what lies
- * in it, so that the emulator notices all that is done beyond. */
+/* Uploads the outputs too: what a kernel does not write must keep its value. Each buffer is exactly as large as its
+ * tensor, so that the emulator detects accesses beyond it. */
 static void send_buffers(struct ig_job *job, struct ig_device *device, struct ig_stream *stream, struct buffers *b) {
     struct ingot_error error;
     for (uint32_t i = 0; !device->host_memory && i < b->count; i++) {
@@ -374,12 +374,12 @@ static void run_region(struct ig_job *job, struct run *run, struct checked *c, u
     device->api->stream_destroy(device, stream);
 }
 
-/* Below it, digits are lost. */
+/* Smaller numbers lose precision. */
 static double smallest_normal(enum ingot_dtype dtype) {
     return dtype == INGOT_F64 ? 0x1p-1022 : dtype == INGOT_F16 ? 0x1p-14 : 0x1p-126;
 }
 
-/* `scale` is what the tolerance is relative to. */
+/* The tolerance is relative to `scale`. */
 static bool same_element(const struct ingot_tensor *expected, const void *got, int64_t i, double tolerance,
                          double scale) {
     enum ingot_dtype dtype = expected->dtype;
@@ -388,7 +388,7 @@ static bool same_element(const struct ingot_tensor *expected, const void *got, i
     if (isnan(e)) return isnan(x);
     if (isinf(e)) return x == e;
     if (fabs(x - e) <= tolerance * (fabs(scale) + small)) return true;
-    /* The reference has no more digits than float64: below its smallest normal number it may be wrong itself. */
+    /* The reference computes in float64 itself, and may be wrong below its smallest normal number. */
     return dtype == INGOT_F64 && fabs(x) <= small && fabs(e) <= small;
 }
 
@@ -412,7 +412,7 @@ static void compare(struct ig_job *job, struct run *run, struct checked *c, uint
 static void run_case(struct ig_job *job, struct run *run, struct checked *c, struct ig_device *device,
                      struct ig_module *module) {
     struct ig_graph *g = c->graph;
-    c->memory = IG_NEW_ARRAY(job, void *, g->values.count + 4096); /* constants evaluated on the way append values */
+    c->memory = IG_NEW_ARRAY(job, void *, g->values.count + 4096); /* evaluating constants appends values */
     for (uint32_t i = 0; i < g->inputs.count; i++)
         c->memory[g->inputs.at[i].value] = c->inputs[i].data;
     for (uint32_t r = 0; r < g->regions.count; r++)
@@ -421,8 +421,8 @@ static void run_case(struct ig_job *job, struct run *run, struct checked *c, str
         compare(job, run, c, o);
 }
 
-/* Texts so far. The name of a kernel is no part of `text`, so that cases which differ in their inputs alone, or which the
- * passes make equal, are compiled once. */
+/* Texts so far. `nameless` are the texts without the kernels' names, so that cases that differ only in inputs, or that
+ * the passes make equal, are compiled once. */
 struct texts {
     IG_VEC(struct ig_source) sources;
     IG_VEC(const char *) nameless;
@@ -457,7 +457,7 @@ static void prepare_case(struct ig_job *job, struct run *run, struct texts *text
     ig_where_pop(job);
 }
 
-/* Not every third case: lists often repeat after three. */
+/* Not simply every third case: lists often have a period of three. */
 static bool takes(const struct run *run, int i) {
     return run->third < 0 || (i + i / 3) % 3 == run->third;
 }
@@ -527,7 +527,7 @@ static bool has_compiler(struct ig_job *job, const char *cc) {
     return file != NULL;
 }
 
-/* Loops for GPUs are loops here; where the emulator is, it runs them. */
+/* GPU schedules without templates are plain loops, which can be printed as C. */
 static void check_cuda_schedules(struct run *run) {
     run->target = (struct ig_target){.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
     run->schedules = (struct ig_target){.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 90};
@@ -542,7 +542,7 @@ static void destroy_devices(struct run *run) {
         run->devices[d]->api->destroy(run->devices[d]);
 }
 
-/* Without one: forwards and backwards. */
+/* On the emulator, with threads in ascending and in descending order. */
 static void check_emulated(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count, .third = -1, .label = "the emulator", .arch = "sm_90a"};
     for (int d = 0; d < 2; d++)
@@ -553,13 +553,13 @@ static void check_emulated(const struct graph_case *cases, int count) {
     destroy_devices(&run);
 }
 
-/* GRAPH_CHECK=gpu: on GPU 0 and nowhere else. */
+/* GRAPH_CHECK=gpu: checks on GPU 0 only. */
 static bool on_gpu_alone(void) {
     const char *where = getenv("GRAPH_CHECK");
     return where && strcmp(where, "gpu") == 0;
 }
 
-/* On the first GPU, where there is one. */
+/* On GPU 0, if there is one. */
 static void check_gpu(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count, .third = -1, .label = "the first GPU"};
     struct ig_device_cuda_info info;

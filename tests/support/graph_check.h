@@ -1,12 +1,13 @@
 /*
- * Checks whole graphs through passes, kernels and compilers against the reference evaluator, with one thread and with
- * three: for every instruction set of this machine and every installed C compiler. The first compiler, gcc, takes every
- * case; the second, clang, takes a third of a list longer than eight, a different third per instruction set. Kernels
- * with equal texts are compiled once per list, so a list should group cases that differ only in inputs or passes.
+ * Compiles whole graphs (passes, kernels, compilers) and checks their results against the reference evaluator, with one
+ * thread and with three: for every instruction set of this machine and every installed C compiler. The first compiler,
+ * gcc, takes every case; the second, clang, takes a third of a list longer than eight, a different third per
+ * instruction set. Kernels with equal texts are compiled once per list, so a list should group cases that differ only
+ * in inputs or passes.
  *
- * The schedules for GPUs are checked too: their text runs on the GPU emulator, forwards and backwards, or, without a
- * C++ compiler for that, their loops are printed as C; and on the first GPU, if there is one. GRAPH_CHECK=gpu in the
- * environment restricts the checks to that GPU, and INGOT_NVRTC says where its compiler is.
+ * The schedules for GPUs are checked too: their text runs on the GPU emulator, with threads in ascending and in
+ * descending order (without a C++ compiler for that, their loops are printed as C), and on GPU 0, if there is one.
+ * GRAPH_CHECK=gpu in the environment restricts the checks to that GPU, and INGOT_NVRTC names the NVRTC library.
  */
 #ifndef TESTS_GRAPH_CHECK_H
 #define TESTS_GRAPH_CHECK_H

@@ -20,7 +20,8 @@ double tolerance_of(enum ingot_dtype dtype) {
     }
 }
 
-/* Sums of n terms of size 1 in another order, and what follows from them; relative to the largest result. */
+/* For sums of n terms of size 1, added in another order, and results computed from them; relative to the largest
+ * result. */
 double sum_tolerance(enum ingot_dtype dtype) {
     double unit = dtype == INGOT_F64 ? 1e-13 : 2e-6;
     return dtype == INGOT_F16 ? 2e-3 : dtype == INGOT_BF16 ? 2e-2 : ig_dtype_is_float(dtype) ? unit : 0;
@@ -32,7 +33,7 @@ const enum ingot_dtype test_types[TEST_TYPES] = {INGOT_F32, INGOT_F64, INGOT_F16
 
 enum { MAX_CASES = 512 };
 static struct graph_case cases[MAX_CASES];
-static char names[MAX_CASES][96]; /* of those that were put together */
+static char names[MAX_CASES][96]; /* formatted names */
 static int case_count;
 
 void add_case(const char *name, void (*build)(struct ig_graph *, const void *), const void *argument, double tolerance,
@@ -57,7 +58,7 @@ struct graph_case *add_named_case(void (*build)(struct ig_graph *, const void *)
 
 void check_all(void) {
     int count = case_count;
-    case_count = 0; /* before a failure leaves */
+    case_count = 0; /* first: a failing check does not return */
     check_graphs(cases, count);
 }
 

@@ -9,7 +9,7 @@
 
 /* For elementwise results, relative to each element (GRAPH_EACH); 0 for integers. */
 double tolerance_of(enum ingot_dtype dtype);
-/* For sums in another order and what depends on them, relative to the largest result. */
+/* For sums added in another order and results computed from them, relative to the largest result. */
 double sum_tolerance(enum ingot_dtype dtype);
 
 #define TEST_TYPES 13 /* floats first, bool last */

@@ -33,10 +33,9 @@ struct library_fixture {
 
 /* Creates the fakes, one of them for `library`, and an allocator, but no device. */
 void library_open(struct library_fixture *f, uint32_t library);
-/* Creates the CUDA device, which knows where the library is. */
+/* Creates the CUDA device and tells it the library's path. */
 void library_open_gpu(struct library_fixture *f, uint32_t library);
-/* Destroys the device and checks that nothing is left with the allocator, the driver or the library, and that no call
- * was wrong. */
+/* Destroys the device; checks that the allocator, driver and library have no live objects and saw no misuse. */
 void library_close(struct library_fixture *f);
 
 /* Creates everything; operand i has library_fill(i, k) at element k. */

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "engine/format.h"
 
-/* Parts with records, and how often they are chosen: what the runtime follows furthest comes most. */
+/* Parts with records, weighted: those that the runtime follows furthest are mutated most. */
 static const struct {
     enum ig_part part;
     unsigned weight;
@@ -38,7 +38,7 @@ void mutation_repair(unsigned char *data) {
 
 /* ---- Values -------------------------------------------------------------------------------------------------------------- */
 
-/* What might be taken for something, or overflow. */
+/* Values that could pass as valid, or overflow. */
 static uint32_t bad_word(uint64_t *random, uint32_t old) {
     static const uint32_t values[] = {0,  1,  2,  3,   4,   7,    8,    15,         16,         31,         32,
                                       63, 64, 65, 127, 128, 1023, 1024, 0x7fffffff, 0x80000000, 0xfffffffe, ~0u};
@@ -63,7 +63,7 @@ static int64_t bad_number(uint64_t *random, int64_t old) {
     }
 }
 
-/* ---- Places -------------------------------------------------------------------------------------------------------------- */
+/* ---- Mutations ----------------------------------------------------------------------------------------------------------- */
 
 static enum ig_part choose_part(const struct ig_engine_header *header, uint64_t *random) {
     unsigned total = 0;
@@ -78,7 +78,7 @@ static enum ig_part choose_part(const struct ig_engine_header *header, uint64_t 
     }
 }
 
-/* A word of a record gets a bad value, or that of the same field of another record, which is often acceptable. */
+/* Sets a word of a record to a bad value, or to the same field of another record, which is often acceptable. */
 static void change_word(unsigned char *table, uint64_t count, uint32_t record, uint64_t *random) {
     uint32_t value, field = (uint32_t)below(random, record / 4) * 4;
     unsigned char *at = table + below(random, count) * record + field;
@@ -91,7 +91,7 @@ static void change_word(unsigned char *table, uint64_t count, uint32_t record, u
     memcpy(at, &value, sizeof value);
 }
 
-/* Constants are what most sizes come from. */
+/* Changes an instruction's operation or, if it is a constant, its value: most sizes derive from constants. */
 static void change_instr(unsigned char *table, uint64_t count, uint64_t *random) {
     struct ig_shape_instr instr;
     unsigned char *at = table + below(random, count) * sizeof instr;

@@ -16,7 +16,7 @@ struct check {
     size_t bytes;
 };
 
-/* Each in a namespace, and with a name of its own, for kernels have C's names. */
+/* Gives each kernel a namespace and a name of its own, because kernels are extern "C". */
 static struct ig_source put_together(struct ig_job *job, const struct ig_source *sources, unsigned count) {
     struct ig_text text;
     ig_text_init(&text, job);
@@ -38,7 +38,7 @@ static void compile_together(struct ig_job *job, void *argument) {
     struct ig_code code;
     int major = 0, minor = 0;
     nvrtc->get_version(&major, &minor);
-    if (major >= 13) nvrtc->option = "--Ofast-compile=mid"; /* older ones do not know it */
+    if (major >= 13) nvrtc->option = "--Ofast-compile=mid"; /* older versions reject it */
     ig_nvrtc_compile(job, nvrtc, c->arch, false, 0, programs, count, NULL, NULL, &code);
     c->bytes = code.size;
 }

@@ -50,7 +50,7 @@ ig_value random_clamp(struct random_maker *m, ig_value v) {
     return ig_map2(m->g, IG_OP_min, ig_build_scalar(m->g, INGOT_F32, 8), v);
 }
 
-/* ---- Steps: each makes a value of x, or gives x back where it does not apply ------------------------------------ */
+/* ---- Steps: each builds a value from x, or returns x if it does not apply --------------------------------------- */
 
 static ig_value step_unary(struct random_maker *m, ig_value x) {
     switch (random_pick(m, 5)) {
@@ -62,7 +62,7 @@ static ig_value step_unary(struct random_maker *m, ig_value x) {
     }
 }
 
-/* A constant that broadcasts to x: some axes 1, some leading ones missing. */
+/* With a constant that broadcasts to x: some axes are 1, some leading axes are missing. */
 static ig_value step_constant(struct random_maker *m, ig_value x) {
     struct ig_type type = *ig_type_of(m->g, x);
     int64_t dims[INGOT_MAX_RANK] = {0}, missing = type.rank ? random_pick(m, type.rank) : 0;
@@ -106,7 +106,7 @@ static ig_value step_transpose(struct random_maker *m, ig_value x) {
     return ig_build_transpose(m->g, x, perm);
 }
 
-/* Merges two axes, splits one, or puts in or takes out one of size 1. */
+/* Merges two axes, splits one, or inserts or removes an axis of size 1. */
 static ig_value step_reshape(struct random_maker *m, ig_value x) {
     struct ig_type t = *ig_type_of(m->g, x);
     if (t.rank == 0) return x;
@@ -207,7 +207,7 @@ static ig_value step_matmul(struct random_maker *m, ig_value x) {
     return random_clamp(m, ig_build_matmul(m->g, x, ig_build_transpose(m->g, x, perm), INGOT_F32));
 }
 
-/* With weights of these dims and now and then a bias; strides and dilations of 1. */
+/* With weights of these dims and sometimes a bias; strides and dilations are 1. */
 static ig_value conv(struct random_maker *m, ig_value x, const int64_t *dims, const ig_dim *before, const ig_dim *after,
                      int64_t groups) {
     static const int64_t ones[] = {1, 1};
@@ -264,7 +264,7 @@ static ig_value step_pool(struct random_maker *m, ig_value x) {
     return random_clamp(m, ig_build_node(m->g, op, &x, 1, 1, attrs, NULL));
 }
 
-/* Products of one value with several weights, read by views only; scaled on the way. */
+/* Products of one value with several weights, which only views read, perhaps after a scale. */
 static ig_value step_heads(struct random_maker *m, ig_value x) {
     struct ig_type type = *ig_type_of(m->g, x);
     int64_t dims[2] = {0, 3};
@@ -297,7 +297,7 @@ static ig_value step_normed_conv(struct random_maker *m, ig_value x) {
     return random_clamp(m, step_norm(m, make_conv(m, step_norm(m, x))));
 }
 
-/* A spatial axis with zeros between neighbours, as the importer writes it. */
+/* Inserts zeros between neighbours of a spatial axis, in the importer's form. */
 static ig_value spread(struct random_maker *m, ig_value x, int axis, int64_t stride) {
     struct ig_type t = *ig_type_of(m->g, x);
     struct ig_dims *dims = m->g->dims;
@@ -312,7 +312,7 @@ static ig_value spread(struct random_maker *m, ig_value x, int axis, int64_t str
     return ig_build_slice_axis(m->g, ig_build_reshape(m->g, x, t.dim, t.rank), axis, zero, size, 1);
 }
 
-/* A transposed convolution: any stride, kernel and border. */
+/* A transposed convolution with any stride, kernel and padding. */
 static ig_value step_transposed_conv(struct random_maker *m, ig_value x) {
     struct ig_type type = *ig_type_of(m->g, x);
     int64_t dims[4];
@@ -325,13 +325,13 @@ static ig_value step_transposed_conv(struct random_maker *m, ig_value x) {
         if (!ig_dim_is_const(m->g->dims, type.dim[2 + i], &size)) return x;
         dims[2 + i] = 1 + random_pick(m, 4);
         before[i] = random_dim(m, random_pick(m, dims[2 + i]));
-        after[i] = random_dim(m, dims[2 + i] - 1 + random_pick(m, 2)); /* never more taps than there is room for */
+        after[i] = random_dim(m, dims[2 + i] - 1 + random_pick(m, 2)); /* the kernel never exceeds the padded input */
         x = spread(m, x, 2 + i, 1 + random_pick(m, 3));
     }
     return random_clamp(m, conv(m, x, dims, before, after, 1));
 }
 
-/* Elementwise work and reductions right behind views of something computed. */
+/* Elementwise operators and reductions directly after views of a computed value. */
 static ig_value step_behind_views(struct random_maker *m, ig_value x) {
     x = step_reshape(m, step_transpose(m, step_unary(m, x)));
     if (random_pick(m, 2)) x = step_reshape(m, x);
@@ -339,7 +339,7 @@ static ig_value step_behind_views(struct random_maker *m, ig_value x) {
     return random_pick(m, 2) ? step_reduce(m, x) : step_reshape(m, x);
 }
 
-/* Scaled operands, views between the scale and the product. */
+/* A product of scaled operands, with views between the scale and the product. */
 static ig_value step_scaled_product(struct random_maker *m, ig_value x) {
     struct ig_type type = *ig_type_of(m->g, x);
     int64_t perm[INGOT_MAX_RANK];

@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 
-#define REGION ((size_t)1 << 30) /* of addresses; what is never used takes no memory */
+#define REGION ((size_t)1 << 30) /* of address space; untouched pages take no memory */
 #define MAX_PINNED 64
 
 enum kind { COPY, LAUNCH, RECORD, WAIT };
@@ -20,11 +20,11 @@ struct op {
     void *to;
     const void *from;
     size_t size;
-    struct ig_launch launch; /* with buffers and dims of its own */
+    struct ig_launch launch; /* its buffers and dims are copies */
     struct ig_event *event;
-    bool skipped;             /* COPY of a list: not done */
-    unsigned target;          /* WAIT: how many of the event's records must be done */
-    struct ig_stream *source; /* WAIT: the stream that the last of them was put on */
+    bool skipped;             /* COPY in a list: not executed */
+    unsigned target;          /* WAIT: number of the event's records to wait for */
+    struct ig_stream *source; /* WAIT: the stream of the last of these */
 };
 
 struct ops {
@@ -38,13 +38,13 @@ struct ig_list {
 
 struct ig_stream {
     struct ops queue;
-    size_t done; /* of the queue */
+    size_t done; /* executed operations of the queue */
     struct ig_list *recording;
     struct ig_stream *next;
 };
 
 struct ig_event {
-    struct ig_stream *stream; /* of the last record; NULL: never recorded, or the stream is gone and its work done */
+    struct ig_stream *stream; /* of the last record; NULL: never recorded, or the stream and its work are done */
     unsigned recorded, reached;
     uint64_t time;
 };
@@ -63,8 +63,8 @@ struct remote_device {
     uint64_t clock;
 };
 
-/* The memory that all devices share: handed out from the region's beginning and used again by nobody, so that what was
- * released is noticed too. */
+/* The memory that all devices share. It is allocated from the region's beginning and never reused, so that accesses to
+ * released memory are detected too. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *region;
 static size_t region_used, live_bytes, limit_bytes;
@@ -200,7 +200,7 @@ static void run_op(struct remote_device *remote, struct op *op) {
 
 static void run_one(struct remote_device *remote, struct ig_stream *stream) {
     struct op op = stream->queue.at[stream->done++];
-    run_op(remote, &op); /* may run other streams, but not this one: no wait is for what comes later */
+    run_op(remote, &op); /* may run other streams but not this one: no wait depends on later work */
     free_op(&op);
     if (stream->done < stream->queue.count) return;
     stream->queue.count = stream->done = 0;
@@ -227,10 +227,10 @@ static void drain(struct remote_device *remote) {
 /* ---- Memory and code ---------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
-    size_t rounded = (size + 4096) / 4096 * 4096; /* a gap between neighbours */
+    size_t rounded = (size + 4096) / 4096 * 4096; /* a gap after each block */
     enum ingot_status status = INGOT_OK;
     self(device)->counts.allocations++;
-    /* The caller's allocator may want to fail here. */
+    /* Lets the caller's allocator inject a failure. */
     void *token = size > REGION ? NULL : ig_allocate(device->allocator, 1, 1);
     ig_release(device->allocator, token, 1);
     pthread_mutex_lock(&lock);
@@ -310,7 +310,7 @@ static enum ingot_status stream_create(struct ig_device *device, struct ig_strea
     return INGOT_OK;
 }
 
-/* A caller's stream is one that this device made: its queue is what all who adopt it share. So they are the same. */
+/* A caller's stream was made by this device, and all who adopt it share its queue: adopting returns the same stream. */
 static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
                                       struct ingot_error *error) {
     *out_stream = native;
@@ -324,8 +324,8 @@ static bool is_known(const struct remote_device *remote, const struct ig_stream 
     return at != NULL;
 }
 
-/* Adopted streams are destroyed by whoever adopted them, which is without effect, and by the test that made them; a test
- * makes them with a device that outlives the context. Their work is done first. */
+/* An adopted stream is destroyed both by its adopter, which has no effect, and by the test that made it with a device
+ * that outlives the context. Pending work is done first. */
 static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
     struct remote_device *remote = self(device);
     if (!stream || !is_known(remote, stream)) return;
@@ -463,7 +463,7 @@ static size_t list_bytes(const struct ig_device *device, const struct ig_list *l
     return list->ops.count * sizeof *list->ops.at;
 }
 
-/* What is patched later is without effect on this launch. */
+/* Later patches do not affect this launch: the operations are copied. */
 static enum ingot_status list_launch(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
                                      struct ingot_error *error) {
     self(device)->counts.lists++;
@@ -492,7 +492,7 @@ static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t i
     list->ops.at[item].skipped = skipped;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Lifetime --------------------------------------------------------------------------------------------------------------- */
 
 static void destroy(struct ig_device *device) {
     struct remote_device *remote = self(device);

@@ -21,7 +21,7 @@ static uint64_t next_random(uint64_t *state) {
     return *state >> 33;
 }
 
-/* Data that the text gives as a hash are zeros after parsing; numbers that change something are put in their place. */
+/* Data that the text gives as a hash are zeros after parsing; replaces them with random numbers. */
 static void fill_constants(struct ig_graph *g) {
     uint64_t state = 5;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {

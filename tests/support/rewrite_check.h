@@ -1,6 +1,6 @@
 /*
- * Checks rewrites: a graph in text form, the non-constant nodes that passes leave of it, and equal results before and
- * after. Data that the text gives as a hash are made up, and have an effect.
+ * Checks rewrites: a graph in text form, the non-constant nodes that the passes leave, and equal results before and
+ * after. Data that the text gives as a hash are replaced with random numbers.
  */
 #ifndef TESTS_SUPPORT_REWRITE_CHECK_H
 #define TESTS_SUPPORT_REWRITE_CHECK_H
@@ -15,7 +15,7 @@ enum {
 struct rewrite {
     const char *passes; /* names, separated by spaces */
     const char *before; /* nodes and outputs; given are x f32[batch,4,6,5], y f32[batch,seq,12] and z i32[batch] */
-    const char *after;  /* what is left to run: each node's operator and type, separated by semicolons */
+    const char *after;  /* the non-constant nodes left: operator and type of each, separated by semicolons */
     double tolerance;   /* relative to the largest result; 0: the same bits */
     int flags;
 };

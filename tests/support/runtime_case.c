@@ -18,7 +18,7 @@ static void add(void *const *buf, const int64_t *dim, int64_t begin, int64_t end
     EACH_ELEMENT(i) c[i] = a[i] + b[i];
 }
 
-/* Adds the one element of the second operand. */
+/* Adds the second operand's single element. */
 static void shift(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
     const float *a = buf[0], *w = buf[1];
     float *c = buf[2];

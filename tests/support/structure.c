@@ -10,7 +10,7 @@
 #include "ingot/ingot.h"
 #include "onnx.pb-c.h"
 
-/* Larger ones lie in the file. */
+/* Larger initialisers are external data, in the file. */
 enum { LARGEST_INSIDE = 4096, ALIGNMENT = 4096, EXTERNAL = 1 };
 
 struct filling {
@@ -35,7 +35,7 @@ static size_t element_size(const Onnx__TensorProto *tensor) {
     switch (tensor->data_type) {
     case 1: return 4;  /* FLOAT */
     case 10: return 2; /* FLOAT16 */
-    default: return 0; /* others have data */
+    default: return 0; /* others contain their data */
     }
 }
 
@@ -46,7 +46,7 @@ static size_t size_of(const Onnx__TensorProto *tensor) {
     return size;
 }
 
-/* A little different each, lest they count as one and the same. */
+/* Fills each differently, so that they are not merged as equal constants. */
 static void fill_inside(struct filling *f, Onnx__TensorProto *tensor, size_t size) {
     tensor->has_raw_data = 1;
     tensor->raw_data.len = size;

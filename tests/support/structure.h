@@ -1,7 +1,7 @@
 /*
- * Structures: exported networks whose large initialisers have types but no data. Here they get data that cost nothing:
- * small ones are made up, large ones are holes in a sparse file. Kernels do not depend on the numbers; tests of results
- * need better ones.
+ * Structures: exported networks whose large initialisers have types but no data. This adds data cheaply: small ones are
+ * made up, large ones are holes in a sparse file. Kernels do not depend on the values; tests of results need realistic
+ * ones.
  */
 #ifndef TESTS_SUPPORT_STRUCTURE_H
 #define TESTS_SUPPORT_STRUCTURE_H

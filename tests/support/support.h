@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-/* The folder of models beside the checkout, or NULL if it does not exist (tests then do without). */
+/* The folder of models beside the checkout; NULL if it does not exist (tests then skip its models). */
 const char *test_shared_models(void);
 
 #endif

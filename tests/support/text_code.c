@@ -17,7 +17,7 @@ struct loaded {
     char text[];
 };
 
-/* All that a cubin says it has is read: the stand-in's has one section, its text. PTX is a text itself. */
+/* Reads the sections of a cubin: the stand-in's has one, its text. PTX is text itself. */
 static void *load(const void *image) {
     Elf64_Ehdr header;
     const char *text = image;
@@ -46,7 +46,7 @@ static void unload(void *module) {
     free(l);
 }
 
-/* The parameters behind the name; NULL where the text has no such kernel. */
+/* The parameters after a kernel's name; NULL if the text has no such kernel. */
 static const char *find_parameters(const char *text, const char *name) {
     size_t length = strlen(name);
     for (const char *at = text; length && (at = strstr(at, name)); at++) {
@@ -72,7 +72,7 @@ static const struct fake_kernel *find(void *module, const char *name) {
     return &k->base;
 }
 
-/* Whoever checks memory notices where a map describes more than there is. */
+/* Reads all of it, so that sanitizers detect maps that describe more than the memory contains. */
 static unsigned read_matrix(const struct fake_tensor_map *map) {
     const unsigned char *line = (const unsigned char *)(uintptr_t)map->memory;
     unsigned sum = 0;
@@ -85,7 +85,7 @@ static unsigned read_matrix(const struct fake_tensor_map *map) {
 
 static const char *run(const struct fake_kernel *kernel, unsigned grid, unsigned threads, unsigned shared,
                        void **parameters) {
-    static volatile unsigned sum; /* so that what is read is not left out */
+    static volatile unsigned sum; /* keeps the reads from being optimised away */
     (void)grid, (void)shared;
     if (threads > MOST_THREADS) return "too many threads";
     for (uint32_t i = 0; i < kernel->n_maps; i++)

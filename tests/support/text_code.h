@@ -1,6 +1,6 @@
 /*
- * Kernels that are only texts (fake_nvrtc), for the fake driver: they compute nothing, but have the parameters that the
- * text names, and read all of the matrices that their tensor maps describe, as copy engines may.
+ * Kernels that are only texts (fake_nvrtc), for the fake driver: they compute nothing, but take the parameters that the
+ * text declares, and read all of the matrices that their tensor maps describe, as TMA may.
  */
 #ifndef TESTS_SUPPORT_TEXT_CODE_H
 #define TESTS_SUPPORT_TEXT_CODE_H

@@ -132,7 +132,7 @@ uint32_t tiny_weight(struct tiny_plan *tiny, uint32_t place, const float *values
         tiny, (struct ig_plan_buffer){.kind = IG_PLAN_WEIGHT, .index = place, .bytes = bytes, .offset = IG_PLAN_NONE});
 }
 
-/* An arena buffer's life begins and ends with the first and last step that touches it. */
+/* Extends an arena buffer's lifetime: from the first to the last step that touches it. */
 static void touch(struct tiny_plan *tiny, uint32_t operand) {
     if (operand == IG_PLAN_NONE) return;
     struct ig_plan_buffer *buffer = &tiny->buffers[tiny->current->buffers + operand];

@@ -1,6 +1,6 @@
 /*
  * Hand-made plans, for tests of code that follows plans: arrays of fixed capacity, and functions that append to them.
- * Symbols come before shape instructions; subplans are built one after the other, the main one first; in a subplan
+ * Symbols come before shape instructions; subplans are built one after the other, the main one first; within a subplan,
  * inputs come first, then outputs, then steps.
  */
 #ifndef TESTS_SUPPORT_TINY_PLAN_H
