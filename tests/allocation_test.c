@@ -1,7 +1,8 @@
 /*
- * Memory: after the first run with given shapes nothing is allocated, neither by the caller's allocator nor directly by
- * malloc. If any one allocation of a build or a run fails, the error is reported cleanly, and neither memory nor file
- * descriptors leak (memory from elsewhere than the caller's allocator is checked under AddressSanitizer).
+ * Memory: once shapes have been run, running them again allocates nothing, neither from the caller's allocator nor
+ * directly by malloc. If any one allocation of a build or a run fails, the error is reported cleanly, and neither
+ * memory nor file descriptors leak (memory that does not come from the caller's allocator is checked under
+ * AddressSanitizer).
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -13,8 +14,8 @@
 
 static _Atomic long malloc_calls;
 
-/* malloc and its siblings, interposed: the test program's definitions win over the C library's. Sanitizers bring their own,
- * which must stay, or they see no leaks; there only the caller's allocator is counted. */
+/* Interposes malloc and its siblings: the test program's definitions take precedence over the C library's. Sanitizers
+ * define their own, which must stay for leak detection; under them only the caller's allocator is counted. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
@@ -106,7 +107,7 @@ static void test_second_run_allocates_nothing(void **state) {
     test_network_release(&network);
 }
 
-/* One build with the n-th allocation failing; true where it went through. */
+/* Builds with the n-th allocation failing; returns whether the build succeeded. */
 static bool build_with_failure(struct test_allocator *allocator, long n) {
     int descriptors = open_descriptors();
     test_allocator_init(allocator);

@@ -11,7 +11,7 @@
 #define TILE 16
 #define FIRST_WEIGHT 10.0f
 
-/* y = x + w, by element; w has one element, and many more lie behind it. */
+/* y = x + w, elementwise. w has one element; many unused weights follow it. */
 static void shift(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch) {
     const float *x = buf[0], *w = buf[1];
     float *y = buf[2];
@@ -212,12 +212,12 @@ static void reads_options_of_any_version(void **state) {
         long newer;
     } options = {INGOT_CONTEXT_OPTIONS_INIT, 0};
     options.known.struct_size = sizeof options;
-    context = make_context(engine, &options.known); /* newer, but what is new is not used */
+    context = make_context(engine, &options.known); /* a newer caller that does not use the new members */
     ingot_context_destroy(context);
     options.newer = 1;
     expect(ingot_context_create(engine, &options.known, &context, &error), INGOT_INVALID_ARGUMENT, &error,
            "does not know");
-    options.known.threads = 5000; /* beyond what an older caller knows of */
+    options.known.threads = 5000; /* a member that an older caller does not have */
     options.known.struct_size = offsetof(struct ingot_context_options, threads);
     context = make_context(engine, &options.known);
     ingot_context_destroy(context);
@@ -246,7 +246,7 @@ static void refuse_target(const char *target, enum ingot_status status, const ch
     free(blob.data);
 }
 
-/* Engines for GPUs are refused for want of a driver here, for their architecture where there is one. */
+/* Without a driver, engines for GPUs are refused for that; with one, for their architecture. */
 static void refuses_other_machines(void **state) {
     struct ingot_error error;
     struct ingot_gpu *gpu = NULL;
@@ -305,7 +305,7 @@ static void runs_an_engine(void **state) {
     free(blob.data);
 }
 
-/* Where the weights lie: the only place with the first weight's bytes that the test then changes. */
+/* Finds the weights by the first one's bytes, which occur nowhere else in the engine. */
 static unsigned char *find_weights(const struct blob *blob) {
     const float value = FIRST_WEIGHT;
     for (size_t at = 0; at + 4 <= blob->size; at += 64) {
@@ -326,7 +326,7 @@ static void checks_weights_late(void **state) {
     ingot_context_destroy(context);
     ingot_engine_release(engine);
 
-    find_weights(&blob)[1000] ^= 1; /* not the one that is used */
+    find_weights(&blob)[1000] ^= 1; /* a weight that no kernel reads */
     expect(ingot_engine_load_memory(blob.data, blob.size, NULL, &engine, &error), INGOT_BAD_ENGINE, &error, "");
     engine = load(&blob, &options);
     context = make_context(engine, NULL);
@@ -358,7 +358,7 @@ static void *use_a_context(void *argument) {
 static void eight_threads_share_an_engine(void **state) {
     struct blob blob = make_engine("cpu", 0);
     struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
-    options.verify = INGOT_VERIFY_LATER; /* they all check at once */
+    options.verify = INGOT_VERIFY_LATER; /* all threads check the weights concurrently */
     struct ingot_engine *engine = load(&blob, &options);
     pthread_t threads[8];
     for (int i = 0; i < 8; i++) {

@@ -30,7 +30,7 @@ static void *counting_alloc(void *user, size_t size, size_t alignment) {
     if (++c->calls == c->fail_at) return NULL;
     void *memory = ig_libc_allocator.alloc(NULL, size, alignment);
     if (memory) {
-        memset(memory, 0xa5, size); /* nobody may count on zeroes */
+        memset(memory, 0xa5, size); /* callers must not rely on zeros */
         c->live++;
         c->live_bytes += size;
     }
@@ -40,7 +40,7 @@ static void *counting_alloc(void *user, size_t size, size_t alignment) {
 static void counting_release(void *user, void *memory, size_t size) {
     struct counting *c = user;
     c->live--;
-    c->live_bytes -= size; /* wrong sizes do not come back to 0 */
+    c->live_bytes -= size; /* wrong sizes leave a balance other than 0 */
     free(memory);
 }
 
@@ -108,7 +108,7 @@ static void test_arena(void **state) {
             parts[n++] = part;
         }
     }
-    for (size_t p = 0; p < n; p++) { /* nothing overlapped */
+    for (size_t p = 0; p < n; p++) { /* no block was overwritten */
         size_t i = p % (sizeof sizes / sizeof *sizes);
         if (sizes[i]) assert_true(parts[p][0] == i + 1 && parts[p][sizes[i] - 1] == i + 1);
     }
@@ -172,7 +172,7 @@ static void test_nested_jobs(void **state) {
     order[0] = '\0';
     ig_job_init(&job, &ig_libc_allocator);
     assert_int_equal(ig_job_run(&job, nested_body, NULL, &error), INGOT_OK);
-    assert_string_equal(order, "ca"); /* of a body that ends well the cleanups stay registered */
+    assert_string_equal(order, "ca"); /* cleanups of a body that succeeds stay registered */
     assert_int_equal(ig_job_run(&job, nested_body, "raise", &error), INGOT_BAD_MODEL);
     assert_string_equal(order, "cacayx");
     ig_job_deinit(&job);
@@ -208,7 +208,7 @@ static void impossible_grow(struct ig_job *job, void *argument) {
     ig_grow(job, NULL, UINT32_MAX, 0, 4);
 }
 
-/* Much of everything, for the allocator that fails. */
+/* Allocates in every way, for the failing allocator. */
 static void everything(struct ig_job *job, void *argument) {
     struct ig_text text;
     struct ig_map map;
@@ -294,7 +294,7 @@ static void maps(struct ig_job *job, void *argument) {
     ig_map_init(&map, job);
     assert_false(ig_map_get_name(&map, "a", &value));
     assert_int_equal(value, 77);
-    ig_map_put(&map, "", 0, 5); /* the empty key is a key */
+    ig_map_put(&map, "", 0, 5); /* an empty key is valid */
     assert_true(ig_map_get_name(&map, "", &value) && value == 5);
     for (uint32_t i = 0; i < 20000; i++)
         ig_map_put_name(&map, ig_format(job, "key%u", i), i);
@@ -306,7 +306,7 @@ static void maps(struct ig_job *job, void *argument) {
         assert_int_equal(value, i % 2 ? i : i + 1);
     }
     assert_false(ig_map_get_name(&map, "key20000", &value));
-    assert_false(ig_map_get(&map, "key1", 5, &value)); /* a terminator is a byte like others */
+    assert_false(ig_map_get(&map, "key1", 5, &value)); /* a NUL byte counts like any other */
 }
 
 static void run_body(void (*body)(struct ig_job *, void *)) {
@@ -332,7 +332,7 @@ static void test_hashes(void **state) {
     char text[33];
     ig_hash128_print(ig_hash128("", 0), text);
     assert_string_equal(text, "99aa06d3014798d86001c324468d497f");
-    /* Whatever instructions it is computed with. */
+    /* The same with whatever instructions the processor has. */
     static unsigned char bytes[100000];
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)(i * i >> 3);
@@ -362,7 +362,7 @@ static void test_f16_round_trip(void **state) {
     }
 }
 
-/* Between neighbours: below, at and above the middle. */
+/* Rounds numbers between neighbours: below, at and above the middle. */
 static void check_rounding(float (*widen)(uint16_t), uint16_t (*narrow)(double), uint16_t infinity) {
     for (uint16_t bits = 0; bits + 1 < infinity; bits++) {
         double low = widen(bits), high = widen((uint16_t)(bits + 1)), middle = (low + high) / 2;
@@ -397,7 +397,7 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-    return rmdir(folder); /* fails where a test has left something */
+    return rmdir(folder); /* fails if a test has left a file */
 }
 
 static void test_files(void **state) {
@@ -425,7 +425,7 @@ static void test_files(void **state) {
     assert_memory_equal(mapping.data, "0123456xyz", 10);
     ig_file_unmap(&mapping);
 
-    /* Given up: the old file stays and nothing else does. */
+    /* Aborted: the old file remains, and no other. */
     assert_int_equal(ig_file_writer_open(&writer, path, &c.allocator, &error), INGOT_OK);
     assert_int_equal(ig_file_writer_write(&writer, "new", 3, &error), INGOT_OK);
     ig_file_writer_abort(&writer);
@@ -455,7 +455,7 @@ static void test_files_refused(void **state) {
     assert_non_null(strstr(error.message, "none/engine"));
     snprintf(path, sizeof path, "%s/pipe", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(ig_file_map(path, &mapping, &error), INGOT_IO); /* and does not wait */
+    assert_int_equal(ig_file_map(path, &mapping, &error), INGOT_IO); /* without blocking on the FIFO */
     unlink(path);
     for (size_t fail_at = 1; fail_at <= 2; fail_at++) {
         struct counting c;

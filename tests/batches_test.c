@@ -1,10 +1,10 @@
 /*
- * One engine with a dynamic batch runs at 1, 2, 7, 32 and 128, and gives each sample the result it has alone.
+ * One engine with a dynamic batch runs at 1, 2, 7, 32 and 128, and each sample's result is the one it has alone.
  *
  *     batches_test [TARGET MODEL.onnx...]
  *
- * By default the example network, on the CPU and on GPU 0 if there is one. The batch is the first dim of the first
- * input; other symbolic dims are 128.
+ * By default it runs the example network, on the CPU and on GPU 0 if there is one. The batch is the first dim of the
+ * first input; other symbolic dims are 128.
  */
 #include "support/support.h"
 
@@ -19,10 +19,10 @@ enum { LARGEST = 128, OTHER_DIMS = 128, MAX_PORTS = 8 };
 
 static const int64_t batches[] = {1, 2, 7, 32, LARGEST, 7, 1};
 
-/* Inputs and results of the largest batch; smaller ones are the beginning of them. */
+/* Inputs and expected results of the largest batch; smaller batches are a prefix. */
 struct port {
     struct ingot_tensor tensor;
-    size_t sample; /* bytes */
+    size_t sample; /* bytes per sample */
     double largest;
 };
 
@@ -44,7 +44,7 @@ static void must(enum ingot_status status, const struct ingot_error *error) {
 
 /* ---- Set-up --------------------------------------------------------------------------------------------------------------- */
 
-/* Sizes for the symbols that are not the batch. */
+/* Sizes of all symbols but the batch. */
 static size_t choose_shapes(struct ingot_model *model, struct ingot_shape_spec *out_shapes, size_t room) {
     static const char size[] = "128";
     struct ingot_tensor_info first, info;
@@ -78,7 +78,7 @@ static void build(struct trial *t, const char *path, const char *on) {
     must(ingot_context_create(t->engine, NULL, &t->context, &error), &error);
 }
 
-/* Tokens, masks of ones, numbers in -1 … 1. */
+/* Fills floats with numbers in -1 … 1, integers with token numbers, or with ones if they are a mask. */
 static void fill(const struct ingot_tensor_info *info, struct ingot_tensor *tensor, uint64_t *seed) {
     int64_t count = ingot_tensor_elements(tensor);
     bool mask = strstr(info->name, "mask") != NULL;
@@ -136,7 +136,7 @@ static const float *result(struct trial *t, size_t i, int64_t batch, size_t *out
     return y.data;
 }
 
-/* What is wanted: each sample alone. */
+/* Runs each sample alone: the expected results. */
 static void run_singles(struct trial *t) {
     t->n_outputs = ingot_engine_output_count(t->engine);
     assert_true(t->n_outputs <= MAX_PORTS);

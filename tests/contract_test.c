@@ -1,4 +1,4 @@
-/* Matrix products and convolutions in hostile shapes, with prologues and epilogues, against the reference. */
+/* Matrix products and convolutions with extreme shapes, prologues and epilogues, against the reference. */
 #include <stdio.h>
 
 #include "support/graph_check.h"
@@ -82,7 +82,7 @@ static const struct conv convs[] = {
     {PLANE(1, 1, 1, 1, 1, 1, 1, 0)},
     {PLANE(1, 1, 1, 20, 1, 1, 1, 0), .bias = true},
     {PLANE(1, 5, 5, 1, 1, 3, 1, 1)},
-    {PLANE(1, 4, 4, 600, 70, 3, 1, 1), .bias = true}, /* several steps of the depth */
+    {PLANE(1, 4, 4, 600, 70, 3, 1, 1), .bias = true}, /* several steps along the depth */
     {PLANE(2, 5, 7, 128, 24, 3, 1, 1)},               /* steps of whole channels, by taps */
     {PLANE(0, 4, 4, 8, 8, 3, 1, 1)},
     {PLANE(1, 0, 4, 8, 8, 1, 1, 0), .bias = true},
@@ -135,7 +135,7 @@ static const struct conv depthwise[] = {
     {DEEP(1, 9, 30, 7, 3, 1, 1, 1), .residual = true},
     {DEEP(1, 4, 4, 144, 3, 2, 1, 1), .relu = true},
     {DEEP(1, 11, 12, 40, 3, 1, 3, 3), .bias = true},
-    {DEEP(1, 2, 2, 33, 7, 1, 1, 3), .bias = true},   /* no window lies inside */
+    {DEEP(1, 2, 2, 33, 7, 1, 1, 3), .bias = true},   /* every window overlaps the padding */
     {DEEP(1, 3, 5, 17, 3, 3, 2, 6), .bias = true},   /* windows wholly outside */
     {DEEP(-1, -2, 5, 24, 7, 2, 1, 3), .bias = true}, /* row by row */
     {DEEP(1, 6, 6, 200, 3, 1, 1, 0)},
@@ -165,8 +165,8 @@ static const struct conv depthwise[] = {
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-/* Every list three times: laid out and packed by the passes, with NaN and infinities in its inputs besides (which compiles
- * nothing more), and as it comes. */
+/* Every list is checked three times: laid out and packed by the passes; the same with NaN and infinities in the inputs
+ * (no further compilation); and without these passes. */
 static const struct {
     unsigned flags;
     const char *name;
@@ -205,8 +205,11 @@ struct product {
     bool constant;   /* b */
     bool transposed; /* b is given as [..., n, k] */
     bool bias, gelu, prologue;
-    int heads;   /* a is [s, heads, depth] merged by a reshape of a transpose; of b likewise not */
-    bool turned; /* … merged before they are transposed; a without heads is given as [..., k, m] */
+    /* Not 0: a is given as [batch, heads, rows, each], and transposed and reshaped to [batch, rows, heads * each]. */
+    int heads;
+    /* With heads: a is reshaped to [batch, heads * each, rows] first, then transposed. Without: a is given as [k,
+     * m]. */
+    bool turned;
 };
 
 static void build_product(struct ig_graph *g, const void *argument) {
@@ -215,7 +218,7 @@ static void build_product(struct ig_graph *g, const void *argument) {
                    b_type = sized_type(g, p->b_dtype, p->b_rank, p->b);
     ig_value a = ig_build_input(g, "a", &a_type);
     ig_value b = p->constant ? random_constant(g, p->b_dtype, p->b_rank, p->b, 3) : ig_build_input(g, "b", &b_type);
-    if (p->heads && p->turned) { /* the same by [batch, heads, each, rows] and [batch, heads * each, rows] */
+    if (p->heads && p->turned) { /* the same, by way of [batch, heads, each, rows] and [batch, heads * each, rows] */
         ig_dim dims[3] = {a_type.dim[0], ig_dim_mul(g->dims, a_type.dim[1], a_type.dim[3]), a_type.dim[2]};
         a = ig_build_reshape(g, ig_build_transpose(g, a, (const int64_t[]){0, 1, 3, 2}), dims, 3);
         a = ig_build_transpose(g, a, (const int64_t[]){0, 2, 1});
@@ -269,7 +272,7 @@ static const struct product products[] = {
     {FLOATS, 4, 2, {-1, 4, -2, 16}, {64, 70}, .constant = true, .heads = 4, .bias = true},
     {FLOATS, 4, 2, {2, 4, 10, 16}, {64, 70}, .constant = true, .heads = 4, .turned = true},
     {FLOATS, 4, 2, {-1, 3, 9, 5}, {15, 8}, .constant = true, .heads = 3, .turned = true, .bias = true},
-    {FLOATS, 2, 2, {6, 3}, {6, 4}, .turned = true, .bias = true}, /* fewer rows than a tile has */
+    {FLOATS, 2, 2, {6, 3}, {6, 4}, .turned = true, .bias = true}, /* fewer rows than a tile */
     {FLOATS, 2, 2, {300, 49}, {300, 36}, .turned = true},
     {FLOATS,
      2,
@@ -277,7 +280,7 @@ static const struct product products[] = {
      {49, 2048},
      {2048, 20},
      .constant = true,
-     .bias = true}, /* rows left over in every share of a tile */
+     .bias = true}, /* each share of a tile has a remainder of rows */
     {.a_dtype = INGOT_F64, .b_dtype = INGOT_F64, .acc = INGOT_F64, 2, 2, {23, 31}, {31, 19}, .constant = true},
     {.a_dtype = INGOT_U8, .b_dtype = INGOT_I8, .acc = INGOT_I32, 2, 2, {23, 131}, {131, 39}, .constant = true},
     {.a_dtype = INGOT_I8, .b_dtype = INGOT_I8, .acc = INGOT_I32, 2, 2, {6, 31}, {31, 19}},
@@ -324,7 +327,7 @@ static void build_multiple(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", ig_build_matmul(g, x, random_constant(g, INGOT_F32, 2, weights, 5), INGOT_F32));
 }
 
-/* As many rows as fit into blocks of the micro-kernel, without a rest, for each block size of a processor. */
+/* Numbers of rows that are multiples of the micro-kernel's block, for each block size of a processor: no remainder. */
 static void test_multiples(void **state) {
     (void)state;
     static const int64_t rows[] = {6, 14, 42, 5, 8, 12};
@@ -335,7 +338,7 @@ static void test_multiples(void **state) {
     check_graphs(cases, COUNT(rows));
 }
 
-/* All tiles that GPUs have for some sizes: with and without warpgroups, whole and divided along the depth. */
+/* All GPU candidates for some sizes: with and without warpgroups, with and without split-K. */
 static void test_tiles(void **state) {
     (void)state;
     static const struct product sizes[] = {
@@ -352,7 +355,7 @@ static void test_tiles(void **state) {
     check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES * 2);
 }
 
-/* Tiles that the copy engine brings: operands along and across the depth, several tiles for each block, edges, NaN. */
+/* Tiles fetched by TMA: operands along and across the depth, several tiles per block, edges, NaN. */
 static void test_producers(void **state) {
     (void)state;
     static const struct product sizes[] = {
@@ -371,7 +374,7 @@ static void test_producers(void **state) {
     check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
 }
 
-/* contract_test [PATTERN]: the tests of that name alone. */
+/* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),  cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),

@@ -1,4 +1,4 @@
-/* Multi-threaded host copies: for all sizes and numbers of threads, the prefix reported as finished is. */
+/* Multi-threaded host copies: for all sizes and numbers of threads, the prefix reported as finished has been copied. */
 #include "support/support.h"
 
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void copies_all(void **state) {
     }
 }
 
-/* Helpers that wake late must not take the pieces of another copy. */
+/* A helper that wakes late must not take pieces of the next copy. */
 static void copies_follow_each_other(void **state) {
     struct ingot_error error;
     struct ig_copier *copier;

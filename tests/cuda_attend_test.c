@@ -1,6 +1,6 @@
 /*
- * Attention on GPUs: which graphs are recognised, that every candidate compiles, and the results: of the plain schedule
- * printed as C on this machine, of the templates on a GPU if there is one.
+ * Attention on GPUs: which graphs are recognised; that every candidate compiles; the results, on the GPU emulator
+ * (without g++: those of the plain schedule, printed as C) and on GPU 0 if there is one.
  */
 #include <limits.h>
 #include <math.h>
@@ -16,9 +16,9 @@
 
 enum mask {
     NO_MASK,
-    ADDED,      /* a row of 0 and the lowest float for each element of the batch */
-    CHOSEN,     /* where(…, score, -infinity) by a row */
-    ALL_MASKED, /* the same, everything */
+    ADDED,      /* adds, per batch element, a row of 0 and the lowest float */
+    CHOSEN,     /* where(…, score, -infinity), by a row */
+    ALL_MASKED, /* CHOSEN, with all keys masked */
     CAUSAL,     /* by a comparison of positions */
     ADDED_CAUSAL,
     CAPPED, /* tanh(score / 4) * 4 */
@@ -29,7 +29,7 @@ struct attention {
     int64_t batch, heads, shared, queries, keys, depth, columns; /* shared: heads that share keys; negative: symbols */
     enum mask mask;
     bool repaired, joint, biased;
-    bool guarded; /* rows that are all -infinity get zeros */
+    bool guarded; /* rows that are all -infinity give zeros */
 };
 
 /* ---- Building ---------------------------------------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static ig_value scalar(struct ig_graph *g, ig_value like, double x) {
     return ig_build_scalar(g, ig_type_of(g, like)->dtype, x);
 }
 
-/* [batch, heads, length, depth] of [batch, length, heads * depth]. */
+/* [batch, length, heads * depth] as [batch, heads, length, depth]. */
 static ig_value heads_of(struct ig_graph *g, ig_value x, int64_t heads, int64_t depth) {
     const struct ig_type type = *ig_type_of(g, x);
     ig_dim dims[4] = {type.dim[0], type.dim[1], number(g, heads), number(g, depth)};
@@ -118,7 +118,7 @@ static void build(struct ig_graph *g, const void *argument) {
     ig_value w = softmax(g, a, changed(g, a, s));
     ig_value y = ig_build_matmul(g, ig_build_cast(g, w, a->dtype), v, INGOT_F32);
     if (a->biased) y = ig_map1(g, IG_OP_tanh, ig_map2(g, IG_OP_add, y, scalar(g, y, 0.5)));
-    if (a->joint) { /* heads side by side again */
+    if (a->joint) { /* the heads side by side again */
         const struct ig_type type = *ig_type_of(g, y);
         ig_dim rows[3] = {type.dim[0], type.dim[2], ig_dim_mul(g->dims, type.dim[1], type.dim[3])};
         y = ig_build_reshape(g, ig_build_transpose(g, y, (const int64_t[]){0, 2, 1, 3}), rows, 3);
@@ -222,7 +222,7 @@ static void compile(struct ig_job *job, void *argument) {
     nvrtc_check(job, arch, sources.at, sources.count);
 }
 
-/* Skipped where NVRTC is not installed. */
+/* Checks nothing if NVRTC is not installed. */
 static void test_compiles(void **state) {
     (void)state;
     static char archs[][8] = {"sm_80", "sm_90a", "sm_100"};
@@ -259,12 +259,13 @@ static const struct attention cases[] = {
 };
 enum { N_CASES = sizeof cases / sizeof *cases, N_POISONED = 9 };
 
-/* The cases in a type; with NaN and infinities in queries, keys, values and masks, the first of them. */
+/* The cases in a type; if poisoned, only the first of them, with NaN and infinities in queries, keys, values and
+ * masks. */
 static int add_cases(struct graph_case *all, enum ingot_dtype dtype, double tolerance, unsigned flags) {
     static struct attention given[INGOT_BF16 + 1][N_CASES];
     int count = 0;
     for (int i = 0; i < N_CASES; i++) {
-        /* Behind the diagonal nothing is read, and no NaN found. */
+        /* Keys beyond the diagonal are not read, so a NaN there does not propagate. */
         bool causal = cases[i].mask == CAUSAL || cases[i].mask == ADDED_CAUSAL;
         given[dtype][i] = cases[i];
         given[dtype][i].dtype = dtype;
@@ -292,7 +293,7 @@ static void test_half(void **state) {
     check_graphs_for_cuda(all, count);
 }
 
-/* Every shape of a block, some of which are the first choice only where there is much to do. */
+/* Every block shape; some are the first choice only for large problems. */
 static void test_choices(void **state) {
     (void)state;
     static const struct attention shapes[] = {

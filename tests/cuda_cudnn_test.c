@@ -1,4 +1,4 @@
-/* Calls of cuDNN on the CUDA device: on stand-ins for both libraries. */
+/* cuDNN calls on the CUDA device, on stand-ins for the driver and cuDNN. */
 #include "support/support.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { X, W, OUT, ADDEND, BIAS };
 
-/* 2 images of 5 x 6 pixels of 4 channels, 6 filters of 3 x 2, a padding that is not the same on all sides. */
+/* 2 images of 5 x 6 pixels and 4 channels, 6 filters of 3 x 2, asymmetric padding. */
 static void plain_call(struct library_fixture *f) {
     f->call = (struct ig_library_call){.library = IG_LIBRARY_CUDNN,
                                        .operation = IG_LIBRARY_CONVOLUTION,
@@ -31,7 +31,7 @@ static void begin(struct library_fixture *f) {
     plain_call(f);
 }
 
-/* One pixel under one position of the kernel, over the channels of the filter's group. */
+/* The product of one pixel and one position of the filter, summed over the filter's group of channels. */
 static float under(const struct library_fixture *f, int64_t image, int64_t y, int64_t x, int64_t filter,
                    int64_t position) {
     const int64_t *z = f->sizes;
@@ -62,7 +62,7 @@ static float expected(const struct library_fixture *f, int64_t i) {
     return f->call.activation && sum < 0 ? 0 : sum;
 }
 
-/* The results are right, and what lies behind them is as it was. */
+/* Checks the results, and that the element after them is unchanged. */
 static void assert_right(const struct library_fixture *f) {
     const int64_t *z = f->sizes;
     int64_t count = z[IG_LIBRARY_IMAGES] * z[IG_LIBRARY_OUT] * z[IG_LIBRARY_OUT + 1] * z[IG_LIBRARY_FILTERS];
@@ -77,7 +77,7 @@ static void convolves(void **state) {
     static const int64_t sizes[][IG_LIBRARY_CONV_SIZES] = {
         {2, 4, 6, 1, 5, 6, 4, 6, 3, 2, 1, 1, 1, 1, 1, 0, 0, 1}, /* padding on two sides */
         {1, 4, 6, 2, 7, 8, 3, 2, 2, 3, 2, 3, 2, 2, 0, 1, 0, 0}, /* strides, dilations and groups */
-        {3, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}, /* a pixel */
+        {3, 5, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0}, /* one pixel */
         {1, 2, 3, 1, 1, 9, 1, 4, 1, 3, 1, 2, 1, 1, 0, 0, 0, 0}, /* one axis */
     };
     struct library_fixture f;
@@ -113,9 +113,9 @@ static void does_nothing_for_nothing(void **state) {
     library_end(&f);
 }
 
-/* ---- The choice -------------------------------------------------------------------------------------------------------- */
+/* ---- Choosing an algorithm --------------------------------------------------------------------------------------------- */
 
-/* The library is asked once for the same convolution, and again where addresses are less aligned. */
+/* The library is queried once per convolution, and again when addresses are less aligned. */
 static void asks_once(void **state) {
     struct library_fixture f;
     begin(&f);
@@ -125,7 +125,7 @@ static void asks_once(void **state) {
     assert_int_equal(f.cudnn->questions, 1);
     assert_int_equal(f.cudnn->alignment, 16);
     assert_int_equal(f.cudnn->way, 1);
-    f.call.choice = 7; /* beyond the last: the last */
+    f.call.choice = 7; /* beyond the last, so the last */
     f.operands[X] = (float *)f.operands[X] + 1;
     assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
@@ -136,7 +136,7 @@ static void asks_once(void **state) {
     library_end(&f);
 }
 
-/* What way is done for a choice. */
+/* The configuration that is executed for a choice; -1: refused. */
 static int way_of(uint32_t choice, const struct fake_cudnn *library, bool rounded) {
     struct library_fixture f;
     begin(&f);
@@ -156,7 +156,7 @@ static void passes_over_what_is_impossible(void **state) {
     library.impossible = 1 << 1 | 1 << 3;
     assert_int_equal(way_of(0, &library, true), 0);
     assert_int_equal(way_of(1, &library, true), 2); /* the next one */
-    assert_int_equal(way_of(3, &library, true), 2); /* the nearest before it */
+    assert_int_equal(way_of(3, &library, true), 2); /* the nearest one before it */
     library.impossible = 0xf;
     assert_int_equal(way_of(0, &library, true), -1);
     library.impossible = 0;
@@ -164,8 +164,8 @@ static void passes_over_what_is_impossible(void **state) {
     assert_int_equal(way_of(0, &library, true), -1);
 }
 
-/* Exact products of f32 are not made on tensor cores, and none by what adds in halves or in no fixed order;
- * nothing is compiled. */
+/* Exact f32 convolutions do not use tensor cores. No convolution uses a configuration that accumulates in halves or in
+ * no fixed order, or that is compiled at run time. */
 static void takes_what_is_exact_enough(void **state) {
     struct fake_cudnn library = FAKE_CUDNN;
     library.tensor_cores = 2;
@@ -202,7 +202,7 @@ static void runs_in_lists(void **state) {
     assert_int_equal(f.api->list_launch(f.device, f.stream, list, &f.error), INGOT_OK);
     assert_int_equal(ig_device_cuda_calls(f.device) - calls, 3); /* push, launch, pop */
     assert_right(&f);
-    /* Another address, the same way. */
+    /* Another address, the same algorithm. */
     void *x = f.operands[X];
     f.operands[X] = f.operands[ADDEND];
     f.api->list_patch(f.device, list, 0, X, f.operands[X]);
@@ -210,7 +210,7 @@ static void runs_in_lists(void **state) {
     assert_right(&f);
     f.operands[X] = x;
     assert_int_equal(f.cudnn->questions, 1);
-    /* At once, on a stream of its own. */
+    /* Without a list. */
     assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.cudnn->convolutions, 3);
@@ -218,7 +218,7 @@ static void runs_in_lists(void **state) {
     library_end(&f);
 }
 
-/* ---- What can go wrong ------------------------------------------------------------------------------------------------- */
+/* ---- Failures ---------------------------------------------------------------------------------------------------------- */
 
 static void says_what_library_it_looked_for(void **state) {
     struct library_fixture f;
@@ -248,7 +248,7 @@ static void refuses_what_the_library_does_not_do(void **state) {
     }
 }
 
-/* Whichever call fails, of the library or the driver: it is said, and nothing is left behind. */
+/* Whichever call of the library or the driver fails: the error is reported and nothing leaks. */
 static void gives_everything_back(void **state) {
     struct library_fixture f;
     for (int which = 0; which < 2; which++) {
@@ -275,7 +275,7 @@ static void gives_everything_back(void **state) {
     }
 }
 
-/* ---- Checks of descriptions -------------------------------------------------------------------------------------------- */
+/* ---- Validation of call records ---------------------------------------------------------------------------------------- */
 
 static void checks_descriptions(void **state) {
     struct library_fixture f = {0};
@@ -296,7 +296,7 @@ static void checks_descriptions(void **state) {
     bad[0].activation = IG_LIBRARY_GELU;
     assert_null(ig_library_call_error(&bad[0]));
     bad[0] = good;
-    bad[0].activation = IG_LIBRARY_GELU; /* not cuDNN's */
+    bad[0].activation = IG_LIBRARY_GELU; /* not supported by cuDNN */
     assert_non_null(ig_library_call_error(&bad[0]));
 }
 
@@ -321,14 +321,14 @@ static void checks_sizes(void **state) {
             assert_non_null(ig_library_sizes_error(&f.call, f.sizes, exact));
             plain_call(&f);
         }
-        if (i == IG_LIBRARY_AFTER || i == IG_LIBRARY_BEFORE + 1) continue; /* which are 0 already */
+        if (i == IG_LIBRARY_AFTER || i == IG_LIBRARY_BEFORE + 1) continue; /* already 0 */
         f.sizes[i] = 0;
         bool is_nothing =
             i == IG_LIBRARY_IMAGES || i == IG_LIBRARY_FILTERS || i == IG_LIBRARY_OUT || i == IG_LIBRARY_OUT + 1;
         assert_int_equal(ig_library_sizes_error(&f.call, f.sizes, exact) == NULL, is_nothing);
         plain_call(&f);
     }
-    f.sizes[IG_LIBRARY_GROUPS] = 4; /* divides the channels, not the filters */
+    f.sizes[IG_LIBRARY_GROUPS] = 4; /* divides the channels but not the filters */
     assert_non_null(ig_library_sizes_error(&f.call, f.sizes, exact));
 }
 

@@ -58,7 +58,7 @@ static void begin(struct fixture *f) {
     open_device(f);
 }
 
-/* Nothing is left with the allocator or the driver, and no call was wrong. */
+/* Checks that the allocator and the driver have no live objects and saw no misuse. */
 static void assert_clean(const struct fixture *f) {
     assert_int_equal(f->allocator.live_count, 0);
     assert_int_equal(f->allocator.wrong, 0);
@@ -97,7 +97,7 @@ static struct ig_launch twice(const struct fixture *f, void *const *buffers, con
                               .tiles = tiles};
 }
 
-/* ---- Drivers that are not there, too old, or without a GPU ------------------------------------------------------------- */
+/* ---- Drivers that are missing, too old, or without a GPU --------------------------------------------------------------- */
 
 static void says_what_driver_it_looked_for(void **state) {
     struct fixture f;
@@ -140,7 +140,7 @@ static void says_that_there_is_no_such_gpu(void **state) {
     assert_clean(&f);
 }
 
-/* Whatever call fails first, the device is not made and leaves nothing behind; so for the allocator. */
+/* Whichever driver call fails, or the first allocation: no device is created and nothing leaks. */
 static void creation_fails_cleanly(void **state) {
     struct fixture f;
     for (uint64_t n = 1;; n++) {
@@ -193,7 +193,7 @@ static void says_what_code_it_has_and_wants(void **state) {
     assert_int_equal(try_launch(&f, f.fitting_cubin, UINT64_MAX, "nobody"), INGOT_DEVICE);
     assert_says(&f, "the code has no kernel 'nobody'");
     assert_int_equal(try_launch(&f, f.fitting_cubin, UINT64_MAX, NULL), INGOT_INVALID_ARGUMENT);
-    f.cuda->fail = "cuModuleLoadDataEx"; /* a cubin that only its own GPU can run looks like any other */
+    f.cuda->fail = "cuModuleLoadDataEx"; /* a cubin that cannot run on this GPU, although its header looks right */
     f.cuda->fail_at = 1;
     f.cuda->fail_result = CUDA_ERROR_NO_BINARY_FOR_GPU;
     assert_int_equal(try_launch(&f, f.fitting_cubin, f.ptx, "twice"), INGOT_OK);
@@ -212,13 +212,14 @@ static void loads_code_once(void **state) {
             assert_int_equal(try_launch(&f, f.old_cubin, f.ptx, names[i]), INGOT_OK);
         }
         assert_int_equal(f.cuda->live - live, turn == 0 ? 2 : 0);
-        /* Entering and leaving the context; at first two modules and eight functions. There are no tiles to do. */
+        /* Each launch pushes and pops the context; the first turn also loads two modules and eight functions. There are
+         * no tiles, so nothing is launched. */
         assert_int_equal(ig_device_cuda_calls(f.device) - calls, 8 * 2 + (turn == 0 ? 2 + 8 : 0));
     }
     end(&f);
 }
 
-/* More entries than the table of functions begins with. */
+/* More entries than the initial capacity of the function table. */
 static void holds_many_functions(void **state) {
     struct fixture f;
     uint64_t entries[40];
@@ -257,8 +258,8 @@ static void asks_for_much_shared_memory(void **state) {
     end(&f);
 }
 
-/* What a kernel takes beyond the plan's parameters is not read from memory beyond them (a sanitizer sees that); a plan
- * with more than the kernel takes is refused. */
+/* If a kernel takes more parameters than the plan has, nothing beyond the plan's is read (checked by AddressSanitizer);
+ * a plan with more parameters than the kernel is refused. */
 static void passes_no_more_parameters_than_there_are(void **state) {
     struct fixture f;
     begin(&f);
@@ -269,7 +270,7 @@ static void passes_no_more_parameters_than_there_are(void **state) {
     struct ig_launch launch = twice(&f, buffers, dims, 0);
     launch.tiles = 1;
     a[0] = 3;
-    launch.n_dims = 0; /* `twice` takes the number of tiles for that of elements, and a zero for the tiles */
+    launch.n_dims = 0; /* `twice` takes the number of tiles as n, and a zero as the number of tiles */
     assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
     assert_true(a[0] == 3);
     launch.n_dims = 2;
@@ -279,7 +280,7 @@ static void passes_no_more_parameters_than_there_are(void **state) {
     assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
     assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_DEVICE);
     assert_says(&f, "cannot add launch 0 of 1 to a graph: error 1");
-    launch.name = "map"; /* 7 numbers and a tensor map */
+    launch.name = "map"; /* 7 parameters of 8 bytes and a tensor map */
     launch.n_dims = 1;
     launch.n_maps = 1;
     assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_BAD_ENGINE);
@@ -301,7 +302,8 @@ static void refuses_blocks_that_no_gpu_has(void **state) {
     end(&f);
 }
 
-/* Headers of cubins cut short and with wild offsets are refused, whatever byte is changed: the sanitizers watch. */
+/* Truncated cubins are refused; whichever byte of a header is changed, no access is out of bounds (checked by
+ * AddressSanitizer). */
 static void checks_cubins(void **state) {
     struct gpu_code code = {0};
     unsigned char bytes[256];
@@ -381,7 +383,7 @@ static enum ingot_status run(struct fixture *f, struct ig_list *list) {
     return f->api->list_launch(f->device, f->stream, list, &f->error);
 }
 
-/* A warmed-up run: what the driver is called for, and that nothing is allocated. */
+/* A warm run: its driver calls, and that nothing is allocated. */
 static void launches_a_list_with_one_call(void **state) {
     struct fixture f;
     begin(&f);
@@ -414,7 +416,7 @@ static void launches_a_list_with_one_call(void **state) {
     end(&f);
 }
 
-/* A list that copies a, which holds 1, to c, and then nothing; b holds 2. */
+/* A list that copies a to c, followed by an empty copy; a holds 1 and b holds 2. */
 struct copying {
     size_t size;
     float *a, *b, *c;
@@ -438,7 +440,7 @@ static void release_copy(struct fixture *f, const struct copying *r) {
     f->api->release(f->device, r->c, r->size);
 }
 
-/* A skipped copy needs no new addresses until it is included again, and stays out of a graph that is made anew. */
+/* A skipped copy is patched only when it is included again, and is omitted from a graph that is rebuilt. */
 static void leaves_copies_out(void **state) {
     struct fixture f;
     begin(&f);
@@ -462,7 +464,7 @@ static void leaves_copies_out(void **state) {
     end(&f);
 }
 
-/* Where the driver does not take a change, the graph is made anew: of a kernel that copies, and of a copy engine's node. */
+/* If the driver rejects an update, the graph is rebuilt: for a copy by a kernel, and for one by the copy engine. */
 static void makes_a_graph_anew(void **state) {
     static const struct {
         size_t size;
@@ -474,7 +476,7 @@ static void makes_a_graph_anew(void **state) {
         begin(&f);
         struct copying r = record_copy(&f, kinds[k].size);
         f.api->list_patch(f.device, r.list, 0, 0, r.b);
-        f.api->list_patch(f.device, r.list, 1, 1, r.a); /* copies nothing: no node */
+        f.api->list_patch(f.device, r.list, 1, 1, r.a); /* an empty copy has no node */
         f.cuda->fail = kinds[k].change;
         f.cuda->fail_at = 1;
         f.cuda->fail_result = 1;
@@ -485,7 +487,7 @@ static void makes_a_graph_anew(void **state) {
         assert_true(r.c[0] == 2);
         f.api->list_patch(f.device, r.list, 0, 0, r.a);
         f.cuda->fail_at = 1;
-        f.cuda->fail = "cuGraphLaunch"; /* a failure that stays on the list's own account */
+        f.cuda->fail = "cuGraphLaunch"; /* a failure that is reported */
         assert_int_equal(run(&f, r.list), INGOT_DEVICE);
         assert_says(&f, "cannot launch a graph: error 1");
         assert_int_equal(run(&f, r.list), INGOT_OK);
@@ -495,7 +497,7 @@ static void makes_a_graph_anew(void **state) {
     }
 }
 
-/* Where the GPU knows how. */
+/* Programmatic edges are used on sm_90 and later. */
 static void lets_kernels_start_early(void **state) {
     static const struct { int sm, early; } machines[] = {{80, 0}, {90, 3}};
     for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
@@ -515,7 +517,7 @@ static void lets_kernels_start_early(void **state) {
     }
 }
 
-/* in: 3 lines of 4 floats, 8 apart; out: these, one after the other, and how many blocks there were. */
+/* in: 3 rows of 4 floats, 8 apart; out: these rows, dense, then the number of blocks. */
 static struct ig_launch launch_of_map(struct fixture *f, void *const *buffers) {
     static const struct ig_tensor_map map = {0, 0, 1, 2, 32, 8, 4};
     static const int64_t dims[] = {4, 3, 8};
@@ -548,7 +550,7 @@ static void gives_kernels_tensor_maps(void **state) {
     launch = launch_of_map(&f, (void *[]){in + 4, out});
     assert_int_equal(f.api->list_begin(f.device, f.stream, &f.error), INGOT_OK);
     assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
-    launch.tiles = 0; /* nothing to do: nothing is encoded */
+    launch.tiles = 0; /* no tiles: no map is encoded */
     assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
     assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
     assert_int_equal(run(&f, list), INGOT_OK);
@@ -571,7 +573,8 @@ static void gives_kernels_tensor_maps(void **state) {
     end(&f);
 }
 
-/* Whatever call fails while a list is made, launched, changed and launched: a status, and nothing is left behind. */
+/* Whichever call fails while a list is recorded, launched, patched and launched again: it returns an error and nothing
+ * leaks. */
 static void lists_fail_cleanly(void **state) {
     bool failed = true;
     for (uint64_t n = 1; failed; n++) {
@@ -615,7 +618,7 @@ static void reports_failures_at_the_wait(void **state) {
     end(&f);
 }
 
-/* Everything that the device can do, while the caller's thread uses another context. */
+/* All operations of the device, while the caller's thread has another current context. */
 static void leaves_the_callers_context(void **state) {
     struct fixture f;
     int own;
@@ -656,7 +659,7 @@ static void leaves_the_callers_context(void **state) {
     assert_clean(&f);
 }
 
-/* The caller's stream is used and not destroyed. */
+/* A caller's stream is used but not destroyed. */
 static void adopts_streams(void **state) {
     struct fixture f;
     struct ig_stream *adopted;

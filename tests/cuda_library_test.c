@@ -1,4 +1,4 @@
-/* Calls of cuBLASLt on the CUDA device: on stand-ins for both libraries. */
+/* cuBLASLt calls on the CUDA device, on stand-ins for the driver and cuBLASLt. */
 #include "support/support.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 enum { A, B, OUT, ADDEND, BIAS };
 enum { ROWS = 3, COLUMNS = 5, DEPTH = 4, BATCH = 2 };
 
-/* out = A B, dense. */
+/* out = A B, all dense. */
 static void plain_call(struct library_fixture *f) {
     f->call = (struct ig_library_call){.library = IG_LIBRARY_CUBLASLT,
                                        .a = A,
@@ -46,7 +46,7 @@ static float expected(const struct library_fixture *f, int64_t batch, int64_t ro
     return f->call.activation == IG_LIBRARY_RELU && sum < 0 ? 0 : sum;
 }
 
-/* The results are right, and what lies behind them is as it was. */
+/* Checks the results, and that the element after them is unchanged. */
 static void assert_right(const struct library_fixture *f) {
     const int64_t *z = f->sizes;
     int64_t i = 0;
@@ -67,7 +67,7 @@ static void multiplies_in_all_layouts(void **state) {
         f.call.b_along = (uint32_t)layout >> 1;
         f.sizes[IG_LIBRARY_A_LD] = f.call.a_across ? ROWS : DEPTH;
         f.sizes[IG_LIBRARY_B_LD] = f.call.b_along ? DEPTH + 1 : COLUMNS + 2; /* not dense */
-        f.sizes[IG_LIBRARY_B_STEP] = layout == 3 ? 0 : 40;                   /* one for all, or apart */
+        f.sizes[IG_LIBRARY_B_STEP] = layout == 3 ? 0 : 40; /* one matrix for the whole batch, or one each */
         f.sizes[IG_LIBRARY_A_OFFSET] = 4;
         assert_int_equal(library_launch(&f), INGOT_OK);
         assert_right(&f);
@@ -99,7 +99,7 @@ static void does_nothing_for_nothing(void **state) {
     library_end(&f);
 }
 
-/* The library is asked once for the same product, and again where addresses are less aligned. */
+/* The library is queried once per product, and again when addresses are less aligned. */
 static void asks_once(void **state) {
     struct library_fixture f;
     begin(&f);
@@ -109,7 +109,7 @@ static void asks_once(void **state) {
     assert_int_equal(f.lt->questions, 1);
     assert_int_equal(f.lt->alignment, 16);
     assert_int_equal(f.lt->way, 1);
-    f.call.choice = 7; /* beyond the last: the last */
+    f.call.choice = 7; /* beyond the last, so the last */
     f.operands[A] = (float *)f.operands[A] + 1;
     assert_int_equal(library_launch(&f), INGOT_OK);
     assert_right(&f);
@@ -163,14 +163,14 @@ static void follows_addresses(void **state) {
     assert_int_equal(replay(&f, list), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.lt->questions, 1);
-    /* Less aligned, and with an algorithm that needs more workspace: a new graph. */
+    /* A less aligned address, and an algorithm that needs more workspace: a new graph. */
     f.lt->workspace = 1 << 20;
     f.operands[A] = (float *)a + 1;
     f.api->list_patch(f.device, list, 0, A, f.operands[A]);
     assert_int_equal(replay(&f, list), INGOT_OK);
     assert_right(&f);
     assert_int_equal(f.lt->questions, 2);
-    /* Another stream has workspace of its own. */
+    /* Another stream has its own workspace. */
     struct ig_stream *other;
     assert_int_equal(f.api->stream_create(f.device, &other, &f.error), INGOT_OK);
     assert_int_equal(f.api->list_launch(f.device, other, list, &f.error), INGOT_OK);
@@ -181,7 +181,7 @@ static void follows_addresses(void **state) {
     library_end(&f);
 }
 
-/* ---- What can go wrong ------------------------------------------------------------------------------------------------- */
+/* ---- Failures ---------------------------------------------------------------------------------------------------------- */
 
 static void says_what_library_it_looked_for(void **state) {
     struct library_fixture f;
@@ -210,7 +210,7 @@ static void refuses_what_the_library_does_not_do(void **state) {
     }
 }
 
-/* Whichever call fails, of the library or the driver: it is said, and nothing is left behind. */
+/* Whichever call of the library or the driver fails: the error is reported and nothing leaks. */
 static void gives_everything_back(void **state) {
     struct library_fixture f;
     for (int which = 0; which < 2; which++) {
@@ -244,7 +244,7 @@ static void gives_everything_back(void **state) {
     }
 }
 
-/* ---- Checks of descriptions -------------------------------------------------------------------------------------------- */
+/* ---- Validation of call records ---------------------------------------------------------------------------------------- */
 
 static void checks_descriptions(void **state) {
     struct library_fixture f = {0};

@@ -1,5 +1,6 @@
 /*
- * Contexts on the CUDA device: the driver calls of a run. On a stand-in for the driver, and on GPU 0 if there is one.
+ * Contexts on the CUDA device: the driver calls of a run, on a stand-in for the driver; and results on GPU 0 if there
+ * is one.
  */
 #include "support/support.h"
 
@@ -17,10 +18,10 @@
 #define TILE 16
 #define LARGEST 524289
 
-/* y = (x + x) + x, f32[n]; with a seed, another sum of many steps that need not run one after the other. */
+/* y = (x + x) + x, f32[n]; with a seed, a random sum of many steps, some of them independent. */
 struct fixture {
     uint32_t seed;
-    float factor; /* y is so many times x */
+    float factor; /* y is this multiple of x */
     struct tiny_plan tiny;
     struct gpu_code code;
     struct ig_engine_file file;
@@ -34,12 +35,12 @@ struct fixture {
 
 enum { STEPS = 24 };
 
-/* Each step adds two values of before, chosen at random; y is the sum of the last and the last but one. */
+/* Each step adds two earlier values, chosen at random; the last one adds the last two, giving y. */
 static void add_random_steps(struct fixture *f, uint32_t kernel, ig_slot tiles, ig_slot n, uint32_t x, uint32_t y) {
     struct tiny_plan *t = &f->tiny;
     ig_slot bytes = tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float)));
     uint32_t values[STEPS + 1] = {x};
-    double factors[STEPS + 1] = {1}; /* of x */
+    double factors[STEPS + 1] = {1}; /* multiples of x */
     uint32_t seed = f->seed;
     for (uint32_t i = 1; i <= STEPS; i++) {
         seed = seed * 1664525u + 1013904223u;
@@ -59,7 +60,7 @@ static void make_plan(struct fixture *f) {
     struct tiny_plan *t = &f->tiny;
     tiny_init(t);
     uint32_t kernel = tiny_kernel(t, "add", NULL);
-    t->kernels[kernel].entry = gpu_code_add_cubin(&f->code, 80); /* of another generation: PTX is what runs */
+    t->kernels[kernel].entry = gpu_code_add_cubin(&f->code, 80); /* another generation's, so that the PTX runs */
     t->kernels[kernel].portable = gpu_code_add_text(&f->code, gpu_code_ptx);
     t->kernels[kernel].threads = TILE;
     ig_slot n = tiny_symbol(t, "n", 0, 0, 0, LARGEST);
@@ -86,11 +87,11 @@ static struct fixture *new_fixture(void) {
     return f;
 }
 
-/* False where there is no such GPU. */
+/* Returns false if there is no such GPU. */
 static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
     if (ig_device_cuda_create_with(library, ordinal, &f->allocator.base, &f->device, &f->error)) return false;
     make_plan(f);
-    /* No kernel reads weights, so the host's will do. */
+    /* No kernel reads weights, so host memory will do for them. */
     struct ig_context_config config = {
         .allocator = &f->allocator.base, .device = f->device, .max_instances = 4, .max_bytes = SIZE_MAX};
     if (ig_context_create(&f->file, &config, &f->context, &f->error)) fail_msg("%s", f->error.message);
@@ -99,7 +100,7 @@ static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
     return true;
 }
 
-/* NULL where there is no GPU and one is wanted. */
+/* NULL if a real GPU is wanted and there is none. */
 static struct fixture *begin_seed(bool fake, uint32_t seed) {
     struct fixture *f = new_fixture();
     f->seed = seed;
@@ -153,8 +154,8 @@ static unsigned count(const char *log, const char *name) {
     return found;
 }
 
-/* Shapes seen before, inputs from the host: one graph, and its end, whatever the number of kernels; nothing waits, nothing is
- * allocated. */
+/* With shapes seen before and inputs in host memory, a run is one graph launch and one event record, whatever the
+ * number of kernels; the host neither blocks nor allocates. */
 static void enqueueing_is_a_few_calls(void **state) {
     struct fixture *f = begin(true);
     run(f, 100);
@@ -175,7 +176,7 @@ static void enqueueing_is_a_few_calls(void **state) {
         assert_int_equal(count(log, "cuStreamSynchronize") + count(log, "cuCtxSynchronize"), 0);
         assert_int_equal(count(log, "Alloc") + count(log, "Free") + count(log, "Instantiate") + count(log, "Module"),
                          0);
-        assert_int_equal(calls, 2 + 2); /* contexts are changed there and back */
+        assert_int_equal(calls, 2 + 2); /* pushing and popping the context */
         if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
         check(f, turn % 2 ? 37 : 100);
     }
@@ -200,7 +201,7 @@ static void enqueue(struct fixture *f, void *native) {
     if (ig_context_enqueue(f->context, native, &f->error)) fail_msg("%s", f->error.message);
 }
 
-/* The calls of the driver for a run on `native`, besides those that change contexts there and back and questions. */
+/* The driver calls of a run on `native`, without context changes and pointer queries. */
 static uint64_t calls_of_run(struct fixture *f, void *native) {
     const char *log = f->driver.cuda->log;
     uint64_t before = ig_device_cuda_calls(f->device);
@@ -211,7 +212,7 @@ static uint64_t calls_of_run(struct fixture *f, void *native) {
     return ig_device_cuda_calls(f->device) - before - count(log, "cuCtx") - count(log, "cuPointer");
 }
 
-/* On the context's own stream nobody asks for the end of a single run: the graph is all. */
+/* On the context's own stream a run needs no event of its own: the graph launch is the only call. */
 static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
     struct fixture *f = begin(true);
     const size_t size = 100 * sizeof(float);
@@ -236,10 +237,11 @@ static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
     end(f, true);
 }
 
-/* Large results too, but for those of long rows: behind two others they leave beside the next run, which costs the order of
- * two streams (behind results that left the same memory, computed, left: four calls), the copy, and the other half's address
- * for the kernel that writes there. The graph's own copy is left out then; when the row has ended, that is taken in again,
- * and all addresses are the first half's. */
+/* Large results are copied by the graph too, unless two earlier runs may be in flight: then they leave on a stream of
+ * their own, during the next run. That costs four calls to order the two streams (wait until earlier results have left
+ * the same memory, record and wait for the event `computed`, record `left`), the copy, and patching the kernel that
+ * writes the results to the other half. The graph's own copy is skipped meanwhile; afterwards it is enabled again, and
+ * all addresses are the first half's. */
 static void large_results_need_one_call_but_in_long_rows(void **state) {
     struct fixture *f = begin(true);
     const int64_t n = LARGEST;
@@ -269,7 +271,8 @@ static void large_results_need_one_call_but_in_long_rows(void **state) {
     end(f, true);
 }
 
-/* Memory that the driver does not know by an address of the GPU's, found out when the graph is made or later. */
+/* Pinned memory for which the driver gives no device address, discovered when the graph is built or when it is
+ * patched. */
 static void copies_are_for_copy_engines_where_kernels_cannot(void **state) {
     const size_t size = 100 * sizeof(float);
     for (int late = 0; late < 2; late++) {
@@ -297,12 +300,12 @@ static void copies_are_for_copy_engines_where_kernels_cannot(void **state) {
     }
 }
 
-/* On the caller's stream, with data where he has them: the graph does all there is to do, and an event tells its end. Another
- * address is one call more for each node that has it. */
+/* On the caller's stream, with data in the caller's memory: one graph launch, and one event record that marks its end.
+ * A new address is one more call for each node that uses it. */
 static void data_that_gpus_reach_need_two_calls(void **state) {
     static const struct {
         enum ingot_memory memory;
-        unsigned uses; /* of the input's address */
+        unsigned uses; /* nodes that use the input's address */
     } kinds[] = {{INGOT_PINNED, 1}, {INGOT_CUDA, 2}};
     const size_t size = 100 * sizeof(float);
     for (int k = 0; k < 2; k++) {
@@ -362,7 +365,7 @@ static void runs_any_shape_on_a_gpu(void **state) {
     runs_on(false);
 }
 
-/* The stand-in runs what may run at any time as late as it can. */
+/* Of the nodes that are ready, the stand-in runs the one added last first. */
 static void runs_branches(bool fake) {
     static const int64_t sizes[] = {16, 1, 0, 1000, 32};
     size_t beside = 0;
@@ -395,10 +398,10 @@ struct user {
     pthread_t thread;
     const struct fake_driver *driver;
     int ordinal;
-    unsigned wrong; /* calls after which the thread's current context was another */
+    unsigned wrong; /* calls after which the thread's current context had changed */
 };
 
-/* A thread that uses a context of its own, whatever it is, beside the engine's GPU. */
+/* A thread whose current context is another one than the engine's. */
 static void *use(void *argument) {
     struct user *user = argument;
     int own;

@@ -1,7 +1,6 @@
 /*
- * The schedules for GPUs at the sizes where their choices change: their loops are printed as C and compared with the
- * reference. (The other kernel tests run these schedules too, on their own cases.) Also the guarantees that the printer
- * relies on.
+ * The GPU schedules at the sizes where their choices change, checked against the reference. (The other kernel tests run
+ * these schedules too, on their own cases.) Also the guarantees that the printer relies on.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +17,8 @@ struct row_case {
     int64_t axes[3];
 };
 
-/* Lengths on both sides of a team, a warp, a block and what fits registers; unknown ones; empty ones; one element. */
+/* Lengths just below, at and above a team, a warp, a block, and what fits in registers; symbolic and empty ones; one
+ * element. */
 static const struct row_case rows[] = {
     {{INGOT_F32, 3, {2, 3, 2}}, 1, {2}},
     {{INGOT_F32, 3, {2, 3, 31}}, 1, {2}},
@@ -135,7 +135,7 @@ static const struct shaped maps[] = {
     {INGOT_U8, 3, {1, 1, 65535}},
     {INGOT_F32, 3, {1, -2, 6}},
     {INGOT_F32, 3, {16, 256, 512}},
-    /* Fewer elements than an access of 16 bytes has, and a few more. */
+    /* Fewer elements than an access of 16 bytes, and slightly more. */
     {INGOT_F32, 3, {1, 1, 2}},
     {INGOT_F32, 3, {1, 1, 3}},
     {INGOT_F32, 3, {1, 1, 5}},
@@ -178,7 +178,8 @@ static void build_transposes(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "outer", ig_build_transpose(g, x, (const int64_t[]){1, 0, 2}));
 }
 
-/* As dequantizing does along an axis: a factor for each of the middle dim, between limits; and a table of the last dim. */
+/* Like dequantisation along an axis: a scale and a zero point per index of the middle dim, clipped; narrowed and
+ * transposed. */
 static void build_channels(struct ig_graph *g, const void *argument) {
     const struct shaped *s = argument;
     const int64_t of_channels[3] = {1, s->sizes[1], 1};
@@ -192,7 +193,7 @@ static void build_channels(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "columns", ig_build_transpose(g, scaled, (const int64_t[]){2, 1, 0}));
 }
 
-/* Parts that begin where accesses of 16 bytes may, and where they may not; slices likewise. */
+/* Concatenated parts and slices, at offsets where accesses of 16 bytes are aligned and where they are not. */
 static void build_pieces(struct ig_graph *g, const void *argument) {
     const struct shaped *s = argument;
     ig_value x = input(g, "x", s->dtype, 3, s->sizes);
@@ -222,7 +223,7 @@ static void test_maps(void **state) {
 
 struct checked {
     const struct ig_kernel *kernel;
-    int divided; /* vector loops around */
+    int divided; /* number of enclosing vector loops */
     bool in_team, in_vector;
 };
 
@@ -265,7 +266,7 @@ static void check_stmt(const struct checked *c, const struct ig_stmt *s) {
         check_stmt(c, s->body.at[i]);
 }
 
-/* Registers that a thread keeps between loops, and shared memory: what every GPU has. */
+/* Checks the registers that a thread keeps between loops, and shared memory, against the limits of every GPU. */
 static void check_memory(const struct ig_kernel *kernel) {
     const struct ig_loops *k = kernel->loops;
     int64_t shared = 0, kept = 0;
@@ -331,7 +332,7 @@ static void test_promises(void **state) {
     run_job(check_promises, NULL);
 }
 
-/* ---- What is chosen ------------------------------------------------------------------------------------------------------ */
+/* ---- Choices ------------------------------------------------------------------------------------------------------------- */
 
 struct choice {
     builder *build;

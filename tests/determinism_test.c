@@ -1,4 +1,5 @@
-/* The same model and options give the same bytes: from two models, with other numbers of compiler processes. */
+/* The same model and options give the same bytes: from two model objects, with different numbers of compiler
+ * processes. */
 #include <string.h>
 
 #include "support/network.h"

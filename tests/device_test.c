@@ -1,6 +1,6 @@
 /*
- * One conformance suite for all devices: the null device, CPU devices of several sizes, a CUDA device on a stand-in for
- * the driver, and one on GPU 0 if there is a GPU.
+ * One conformance suite for all devices: the null device, CPU devices with several numbers of threads, a CUDA device on
+ * a stand-in for the driver, and one on GPU 0 if there is a GPU.
  */
 #include "support/support.h"
 
@@ -16,7 +16,7 @@ static int64_t tiles_of(int64_t n) {
     return (n + TILE - 1) / TILE;
 }
 
-/* GPU 0 comes last, so that it can be left out. */
+/* GPU 0 is last, so that it can be left out. */
 static const struct subject subjects[] = {{NULL_DEVICE, 0}, {CPU, 1},      {CPU, 2}, {CPU, 3},
                                           {CPU, 7},         {FAKE_GPU, 0}, {GPU, 0}};
 static size_t n_subjects = sizeof subjects / sizeof *subjects;
@@ -122,7 +122,7 @@ static void keeps_order_within_a_stream(void **state) {
     }
 }
 
-/* What is released while work uses it must not come back to the next one who asks before that work is done. */
+/* Memory that is released while enqueued work uses it must not be reused before that work is done. */
 static void releases_behind_the_work(void **state) {
     struct fixture f;
     const int64_t n = 1 << 20;
@@ -215,7 +215,8 @@ static void measures_time(void **state) {
     }
 }
 
-/* a += b (large), double a (alone), c = a: recorded once, launched often, patched to other memory. */
+/* Records: a += b (many workers), a *= 2 (one worker), c = a. The list is then launched often and patched to other
+ * memory. */
 static struct ig_list *record(struct fixture *f, float *a, float *b, float *c, int64_t n) {
     struct ig_list *list;
     assert_int_equal(f->api->list_begin(f->device, f->stream, NULL), INGOT_OK);
@@ -249,7 +250,7 @@ static void replays_lists(void **state) {
         f.api->list_patch(f.device, list, 2, 1, d);
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
         f.api->list_patch(f.device, list, 2, 1, c);
-        f.api->list_patch(f.device, list, 2, 1, d); /* and back before it counts */
+        f.api->list_patch(f.device, list, 2, 1, d); /* and back, before the next launch */
         f.api->list_patch(f.device, list, 0, 1, a);
         fixture_expect(&f, c, n, 14);
         fixture_expect(&f, d, n, 30);
@@ -264,7 +265,7 @@ static void replays_lists(void **state) {
     }
 }
 
-/* Pinned memory in, work, pinned memory out; then from and to other memory. */
+/* Copies in from pinned memory, kernels, copies out to pinned memory; then patched to other pinned memory. */
 static void replays_copies_of_host_memory(void **state) {
     struct fixture f;
     const int64_t n = 5000;
@@ -299,7 +300,7 @@ static void replays_copies_of_host_memory(void **state) {
     }
 }
 
-/* What comes after a copy that is left out comes after what that came after; addresses change meanwhile. */
+/* Work after a skipped copy is still ordered behind the work before it; addresses change meanwhile. */
 static void leaves_copies_out(void **state) {
     struct fixture f;
     const int64_t n = 1000;
@@ -319,7 +320,7 @@ static void leaves_copies_out(void **state) {
         fixture_expect(&f, b, n, 0);
         f.api->list_patch(f.device, list, 1, 1, c);
         f.api->list_skip(f.device, list, 1, false);
-        f.api->list_skip(f.device, list, 1, true); /* and back before it counts */
+        f.api->list_skip(f.device, list, 1, true); /* and back, before the next launch */
         assert_int_equal(f.api->list_launch(f.device, f.stream, list, NULL), INGOT_OK);
         fixture_expect(&f, a, n, 16);
         fixture_expect(&f, c, n, 0);
@@ -335,7 +336,7 @@ static void leaves_copies_out(void **state) {
     }
 }
 
-/* Scratch memory that grows after a list was recorded, and a list that is launched on another stream. */
+/* Scratch memory that grows after a list was recorded, and a list launched on another stream. */
 static void replays_lists_with_scratch(void **state) {
     struct fixture f;
     int host[100];
@@ -365,7 +366,7 @@ static void replays_lists_with_scratch(void **state) {
     }
 }
 
-/* Kernels that are put onto the GPU while their predecessors run, among others. */
+/* Kernels that may start before their predecessors end, among others. */
 static void replays_kernels_that_wait(void **state) {
     struct fixture f;
     const int64_t n = 50000;
@@ -445,7 +446,7 @@ static void survives_many_short_runs(void **state) {
     }
 }
 
-/* Workers that are late to leave a wide run must not disturb narrower ones behind it. */
+/* Workers that leave a wide launch late must not disturb narrower launches after it. */
 static void survives_runs_of_changing_width(void **state) {
     struct fixture f;
     EACH_DEVICE(&f) {
@@ -503,7 +504,7 @@ static void null_device_records(void **state) {
 
 /* ---- The caller's context on a GPU ------------------------------------------------------------------------------------------ */
 
-/* The driver, as a program that uses it besides Ingot. */
+/* The driver's current context, as seen by a program that uses the driver besides Ingot. */
 static void *current_context(void) {
     int (*get)(void **);
     void *context = NULL, *address = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxGetCurrent");
@@ -576,7 +577,8 @@ static void devices_are_independent(void **state) {
         pthread_join(threads[i], NULL);
 }
 
-static struct ingot_gpu *gpu; /* every test opens and closes the GPU: held between them, that is quick */
+/* Held for the whole program, so that opening and closing the GPU in every test is quick. */
+static struct ingot_gpu *gpu;
 
 static void look_for_a_gpu(void) {
     struct ingot_error error = {0};

@@ -1,4 +1,4 @@
-/* Symbolic integers: canonical form, division, ranges, text; a random check against plain arithmetic. */
+/* Symbolic integers: canonical form, division, ranges, text; random expressions against plain arithmetic. */
 #include "ir/dim.h"
 #include "support/support.h"
 
@@ -31,7 +31,7 @@ static ig_dim parse(const char *text) {
     return dim;
 }
 
-/* `text` prints as `expected`, and what was printed parses to the same expression. */
+/* Checks that `text` prints as `expected`, which parses to the same expression. */
 static void check(const char *text, const char *expected) {
     ig_dim dim = parse(text);
     assert_string_equal(ig_dim_text(dims, dim), expected);
@@ -184,7 +184,7 @@ static void walk_body(struct ig_job *j, void *argument) {
     assert_false(ig_dim_eval(dims, parse("floor(a/b)"), symbols, numbers, 2, &result));
     ig_dim_symbols(dims, parse("a*floor(b/3)+min(a,c)"), count_symbol, &n_symbols);
     assert_int_equal(n_symbols, 3);
-    /* A symbol's range and its form are not changed by what it usually is. */
+    /* A usual value does not change a symbol's range or form. */
     assert_false(ig_dim_usual(dims, parse("2*a+1"), &result));
     ig_dim_set_usual(dims, parse("a"), 128);
     assert_true(ig_dim_usual(dims, parse("2*a+floor(a/3)"), &result));

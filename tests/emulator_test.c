@@ -1,4 +1,4 @@
-/* The faults that the GPU emulator must find in kernels, and those it must not report: other tests rely on it. */
+/* The faults that the GPU emulator must detect, and correct code that it must accept: other tests rely on both. */
 #include <string.h>
 
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #define HEAD "extern \"C\" __global__ void __launch_bounds__(64) "
 #define PARAMETERS "(float *p, long long n, long long tiles, void *scratch) {\n    int t = threadIdx.x;\n"
 
-/* `says`: a part of the message; NULL: nothing is wrong. */
+/* `says`: part of the expected message; NULL: no fault. */
 static const struct bad {
     const char *body, *says;
 } kernels[] = {
@@ -18,7 +18,7 @@ static const struct bad {
     {"__shared__ float s[64]; s[t] = t; p[t] = s[t ^ 1];", "with no barrier between"},
     {"__shared__ float s[64]; s[t] = t; __syncwarp(); p[t] = s[63 - t];", "with no barrier between"},
     {"float x = p[t ^ 1]; p[t] = x;", "with no barrier between"},
-    /* Bytes of one access that have different stories. */
+    /* One access to bytes with different histories. */
     {"__shared__ float s[64]; if (t < 63) s[t] = t; __syncthreads(); if (t == 0) s[63] = 1; __syncwarp();\n"
      "    if (t == 32) *(float4 *)p = *(float4 *)&s[60];",
      "with no barrier between"},

@@ -1,4 +1,4 @@
-/* engine/: written engines are read back unchanged, and nothing else is accepted. */
+/* engine/: a written engine is read back unchanged, and nothing else is accepted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,13 +36,13 @@ static const struct ig_plan_tensor tensors[] = {
     {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
     {NAME_N, INGOT_I64, 0, 1, {0}, {0}},
     {NAME_Y, INGOT_F32, 1, 2, {BATCH}, {NAME_BATCH}},
-    /* The body of a loop: iteration, condition, carried; condition, carried. */
+    /* The loop body: inputs iteration, condition, carried value; outputs condition, carried value. */
     {NAME_N, INGOT_I64, 0, 0, {0}, {0}},
     {NAME_N, INGOT_BOOL, 0, 1, {0}, {0}},
     {NAME_X, INGOT_F32, 1, 2, {BATCH}, {NAME_BATCH}},
     {NAME_N, INGOT_BOOL, 0, 3, {0}, {0}},
     {NAME_Y, INGOT_F32, 1, 4, {BATCH}, {NAME_BATCH}},
-    /* The branches of a condition: one captured, one result. */
+    /* The branches of an if: one captured input, one result each. */
     {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
     {NAME_Y, INGOT_F32, 1, 1, {BATCH}, {NAME_BATCH}},
     {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
@@ -151,7 +151,7 @@ static enum ingot_status fill(void *user, uint32_t index, const void **out_data,
 
 struct memory {
     unsigned char *data;
-    size_t size, capacity, fail_after; /* bytes; 0: never */
+    size_t size, capacity, fail_after; /* fail_after: in bytes; 0: never */
 };
 
 static enum ingot_status memory_write(void *user, const void *data, size_t size, struct ingot_error *error) {
@@ -207,7 +207,7 @@ static struct memory write_image(const struct ig_engine_image *image) {
     return memory;
 }
 
-/* ---- What is written is read back ---- */
+/* ---- Round trips --------------------- */
 
 static void check_contents(const struct ig_engine_file *file, uint32_t n_weights) {
     assert_string_equal(file->target, "cpu:x86-64-v3");
@@ -296,7 +296,7 @@ static void test_files(void **state) {
     rmdir(folder);
 }
 
-/* ---- Writing that fails ---- */
+/* ---- Failing writes -------- */
 
 static void test_failing_sinks(void **state) {
     struct ingot_error error;
@@ -377,7 +377,7 @@ static enum ingot_status open_bytes(const unsigned char *data, size_t size, enum
     return status;
 }
 
-/* Every single byte of a file is covered. */
+/* A change of any byte of a file is detected. */
 static void test_every_byte_counts(void **state) {
     struct ingot_error error;
     struct ig_engine_image image = small_image();
@@ -405,7 +405,7 @@ static void test_every_length_counts(void **state) {
     free(memory.data);
 }
 
-/* Several bytes at once, pieces moved, pieces zeroed; in memory that ends where the file does. */
+/* Several bytes changed, pieces moved, pieces zeroed, in a buffer of exactly the file's size. */
 static void test_mutations(void **state) {
     struct ingot_error error;
     struct ig_engine_image image = small_image();
@@ -465,10 +465,10 @@ static void test_versions(void **state) {
     free(memory.data);
 }
 
-/* ---- Plans that break a rule, with checksums that are right ---- */
+/* ---- Plans that break a rule, with valid checksums ------------- */
 
-/* All 32-bit fields of the plan's tables get hostile values, one at a time, and the checksums are made to fit. What is
- * accepted must be followable: every index that is used is followed here. */
+/* Every 32-bit field of the plan's tables gets hostile values, one at a time, with corrected checksums. If the plan is
+ * accepted, every index that the runtime uses is followed here and must be valid. */
 static void follow(const struct ig_engine_file *file) {
     const struct ig_plan *p = &file->plan;
     uint64_t sum = 0, n_slots = (uint64_t)p->n_symbols + p->n_instrs;
@@ -551,7 +551,7 @@ static void test_hostile_plans(void **state) {
     free(memory.data);
 }
 
-/* The header's own numbers, with a checksum that is right. */
+/* Hostile numbers in the header, with a valid checksum. */
 static void test_hostile_headers(void **state) {
     struct ingot_error error;
     struct ig_engine_image image = small_image();
@@ -618,7 +618,7 @@ static void test_rules(void **state) {
     changed[1].n_carried = UINT32_MAX;
     expect_broken(&plan, "passes 4294967297 values");
     changed[1] = steps[1];
-    changed[3].work = COUNT(symbols) + COUNT(instrs); /* a copy's: it is asked how long it may take */
+    changed[3].work = COUNT(symbols) + COUNT(instrs); /* a copy's work: its duration is estimated from it */
     expect_broken(&plan, "step 0 has no work");
     changed[3] = steps[3];
     changed[1].n_dims = 1;
@@ -647,14 +647,14 @@ static void test_rules(void **state) {
     expect_broken(&plan, "uses what comes after it");
 }
 
-/* What would take for ever to plan, in tables that are there. */
+/* Plans that would take too long to plan memory for, within tables large enough. */
 static void test_limits(void **state) {
     enum { MANY = (1 << 17) + 1 };
     struct ig_plan plan = small_plan;
     struct ig_subplan large[COUNT(subplans)];
     memcpy(large, subplans, sizeof large);
     plan.subplans = large;
-    plan.n_steps = plan.n_buffers = MANY; /* beyond the arrays, but nobody looks */
+    plan.n_steps = plan.n_buffers = MANY; /* beyond the arrays, which are not read */
     large[0].n_steps = IG_PLAN_MAX_STEPS + 1;
     expect_broken(&plan, "plan 0 has 65537 steps and 8 buffers, not at most 65536 and 131072");
     large[0] = subplans[0];
@@ -723,7 +723,7 @@ static void test_map_rules(void **state) {
     expect_broken(&plan, "kernel 2 has 1 tensor maps");
 }
 
-/* The numbers that a map is used with: 5 lines of 24 elements, 32 apart, in 304 bytes. */
+/* The sizes that a tensor map is used with: 5 rows of 24 elements, 32 apart, in 304 bytes. */
 static void test_map_sizes(void **state) {
     const struct ig_tensor_map map = {0, 0, 1, 2, 64, 8, 2};
     const int64_t right[] = {24, 5, 32};
@@ -752,7 +752,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Says what the check of weights costs here; judged by people, since test machines are busy. */
+/* Prints the speed of the weights' check; asserts only its result, since test machines are busy. */
 static void test_weights_speed(void **state) {
     size_t size = (size_t)256 << 20, chunks = size / IG_ENGINE_CHUNK;
     unsigned char *weights = malloc(size);

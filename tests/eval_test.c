@@ -20,7 +20,7 @@ enum { MAX_TENSORS = 8, MAX_ELEMENTS = 4096 };
 struct text_tensor {
     char type[64]; /* "f32[2,3]" */
     struct ingot_tensor tensor;
-    double data[MAX_ELEMENTS]; /* memory for any type */
+    double data[MAX_ELEMENTS]; /* large enough for any type */
 };
 
 struct text_case {
@@ -70,7 +70,7 @@ static char *graph_text(const struct text_case *c) {
     for (int i = 0; i < c->n_out; i++) {
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%%%d", i ? ", " : "", 90 + i);
     }
-    const char *body = strchr(c->operation, '\n'); /* what follows the line of a node: its bodies */
+    const char *body = strchr(c->operation, '\n'); /* bodies follow the node's line */
     int line = body ? (int)(body - c->operation) : (int)strlen(c->operation);
     used += (size_t)snprintf(text + used, sizeof text - used, " = %.*s: ", line, c->operation);
     for (int i = 0; i < c->n_out; i++) {
@@ -239,7 +239,8 @@ static void test_cast(void **state) {
           NULL);
     check("cast(%0) {to=bool, saturate=0}", "f32[4] 0 -0 0.1 nan", "->", "bool[4] 0 0 1 1", NULL);
     check("cast(%0) {to=f32, saturate=0}", "u64[1] 18446744073709551615", "->", "f32[1] 18446744073709551616", NULL);
-    check("cast(%0) {to=f32, saturate=0}", "i64[1] 9007199791611905", "->", "f32[1] 9007200328482816", NULL); /* once */
+    /* rounded once */
+    check("cast(%0) {to=f32, saturate=0}", "i64[1] 9007199791611905", "->", "f32[1] 9007200328482816", NULL);
     check("cast(%0) {to=f16, saturate=0}", "f32[4] 65519 65520 5.9604645e-8 2.9802322e-8", "->",
           "f16[4] 65504 inf 5.9604645e-8 0", NULL);
     check("cast(%0) {to=f32, saturate=0}", "bool[2] 1 0", "->", "f32[2] 1 0", NULL);
@@ -285,8 +286,7 @@ static void test_gather(void **state) {
     check("gather(%0, %1) {axis=1}", "f32[2,3] 1 2 3 4 5 6", "i32[1,2] 0 2", "->", "f32[2,1,2] 1 3 4 6", NULL);
     check("gather(%0, %1) {axis=0}", "f32[3] 1 2 3", "i64[] 1", "->", "f32[] 2", NULL);
     check("gather(%0, %1) {axis=0}", "f32[3] 1 2 3", "i64[0]", "->", "f32[0]", NULL);
-    check("gather(%0, %1) {axis=0}", "f32[3] 1 2 3", "i64[2] 1000000 -1000000", "->", "f32[2] 3 1",
-          NULL); /* never outside */
+    check("gather(%0, %1) {axis=0}", "f32[3] 1 2 3", "i64[2] 1000000 -1000000", "->", "f32[2] 3 1", NULL); /* clamped */
     check("gather_elements(%0, %1) {axis=1}", "f32[2,2] 1 2 3 4", "i64[2,2] 0 0 1 -2", "->", "f32[2,2] 1 1 4 3", NULL);
     check("gather_nd(%0, %1) {batch_dims=0}", "f32[2,2] 0 1 2 3", "i64[2,2] 0 0 1 1", "->", "f32[2] 0 3", NULL);
     check("gather_nd(%0, %1) {batch_dims=0}", "f32[2,2] 0 1 2 3", "i64[2,1] 1 0", "->", "f32[2,2] 2 3 0 1", NULL);
@@ -298,7 +298,7 @@ static void test_scatter(void **state) {
     check("scatter_elements(%0, %1, %2) {axis=1, reduction=0}", "f32[1,5] 1 2 3 4 5", "i64[1,2] 1 -2", "f32[1,2] 11 21",
           "->", "f32[1,5] 1 11 3 21 5", NULL);
     check("scatter_elements(%0, %1, %2) {axis=0, reduction=1}", "f32[2] 1 2", "i64[3] 0 0 9", "f32[3] 10 20 30", "->",
-          "f32[2] 31 2", NULL); /* 9 lies outside */
+          "f32[2] 31 2", NULL); /* 9 is out of range: ignored */
     check("scatter_elements(%0, %1, %2) {axis=0, reduction=2}", "i32[2] 3 2", "i64[2] 0 0", "i32[2] 10 20", "->",
           "i32[2] 600 2", NULL);
     check("scatter_elements(%0, %1, %2) {axis=0, reduction=3}", "f32[2] 1 5", "i64[2] 0 1", "f32[2] nan 3", "->",
@@ -415,7 +415,7 @@ static void test_pool(void **state) {
     check("pool_avg(%0) {kernel=[3], strides=[1], dilations=[1], before=[1], sizes=[3], channels_last=0, after=[1], "
           "count_pad=1}",
           "f32[1,1,3] 1 2 4", "->", "f32[1,1,3] 1 2.33333333 2", NULL);
-    /* a window beyond the padding (ceil mode): what lies there counts for nothing */
+    /* a window that extends beyond the padding (ceil mode): elements beyond it are not counted */
     check("pool_avg(%0) {kernel=[2], strides=[2], dilations=[1], before=[0], sizes=[2], channels_last=0, after=[0], "
           "count_pad=1}",
           "f32[1,1,3] 1 3 5", "->", "f32[1,1,2] 2 5", NULL);
@@ -464,7 +464,7 @@ static void test_control(void **state) {
                          "  else {\n    input %0 \"x\": f32[2]\n    %1 = neg(%0): f32[2]\n    output \"y\" = %1\n  }";
     check(choose, "bool[] 1", "f32[2] 1 2", "->", "f32[2] 1 2", NULL);
     check(choose, "bool[] 0", "f32[2] 1 2", "->", "f32[2] -1 -2", NULL);
-    /* adds the iteration to what is carried; gives the iteration, and what it was before, as slices */
+    /* adds the iteration to the carried value; stacks the iteration and the value before */
     const char *loop =
         "loop(%0, %1, %2) {trip=3, carried=1}\n"
         "  body {\n    input %0 \"i\": i64[]\n    input %1 \"c\": bool[]\n    input %2 \"x\": i64[]\n"
@@ -481,7 +481,7 @@ static void test_control(void **state) {
     check(until, "i64[] 2", "bool[] 0", "f32[1] 3", "->", "f32[1] 3", NULL);
 }
 
-/* ---- Strided views behind each other, at sizes at which copies are tiled */
+/* ---- Chains of strided views, at sizes at which copies are tiled */
 
 static void fill_big(struct ig_job *job, void *argument) {
     (void)argument;
@@ -616,17 +616,17 @@ static void constants_body(struct ig_job *job, void *argument) {
     assert_int_equal(large.dims[0], 2);
     assert_true(((float *)large.data)[1] == 2 && ((float *)large.data)[N / 2] == 1);
     ig_const_release(g, t, &large);
-    struct ingot_tensor lent = ig_const_tensor(g, t); /* not released: the job does it */
+    struct ingot_tensor lent = ig_const_tensor(g, t); /* not released: the job releases it */
     assert_non_null(lent.data);
 
     ig_value sum = ig_build_reduce(g, IG_OP_reduce_sum, w, (const int64_t[]){0, 1}, 2);
     struct ingot_tensor small = ig_const_tensor(g, sum), again = ig_const_tensor(g, sum);
-    assert_ptr_equal(small.data, again.data); /* kept */
+    assert_ptr_equal(small.data, again.data); /* cached */
     assert_true(*(float *)small.data == (float)(N * (N - 1) / 2));
     ig_const_release(g, sum, &small);
     assert_true(*(float *)again.data == (float)(N * (N - 1) / 2));
 
-    memmove((char *)values + 1, values, N * sizeof *values); /* as in a file that aligns nothing */
+    memmove((char *)values + 1, values, N * sizeof *values); /* as in a file without alignment */
     *skewed = (struct ig_data){.bytes = (char *)values + 1, .size = N * sizeof *values};
     struct ingot_tensor moved = ig_const_tensor(g, ig_build_constant(g, INGOT_F32, 2, dims, skewed));
     assert_int_equal((uintptr_t)moved.data % sizeof(float), 0);

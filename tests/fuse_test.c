@@ -10,7 +10,7 @@ struct division {
     const char *text;
     bool join;
     uint32_t regions;
-    char families[16]; /* of the regions, in order: a letter each */
+    char families[16]; /* one letter per region, in order */
 };
 
 static char letter(enum ig_family family) {
@@ -21,7 +21,7 @@ static char letter(enum ig_family family) {
     return letters[family];
 }
 
-/* Every input of a region is constant, an input of the graph, or computed before (up to reshapes). */
+/* Every input of a region is constant, an input of the graph, or computed by an earlier region (up to reshapes). */
 static void check_order(struct ig_graph *g) {
     bool *ready = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
     for (uint32_t v = 0; v < g->values.count; v++)
@@ -70,7 +70,7 @@ static void expect(const char *text, bool join, const char *families) {
     assert_string_equal(d.families, families);
 }
 
-/* A contraction takes bias, residual and activation; the residual's own producer runs before. */
+/* A contraction fuses bias, residual and activation; the residual's own producer runs before it. */
 static const char residual[] = "graph {\n"
                                "  input %0 \"x\": f32[batch,64]\n"
                                "  input %1 \"w\": f32[64,64]\n"
@@ -89,7 +89,7 @@ static void test_epilogue(void **state) {
     expect(residual, false, "mcmmmm");
 }
 
-/* Softmax is one row kernel, and takes the elementwise work before and after it. */
+/* Softmax is one row kernel, which fuses the elementwise work before and after it. */
 static const char softmax[] = "graph {\n"
                               "  input %0 \"x\": f32[batch,n]\n"
                               "  input %1 \"mask\": f32[batch,n]\n"
@@ -106,7 +106,7 @@ static void test_row(void **state) {
     expect(softmax, true, "r");
 }
 
-/* Views are read through; one that is a result is stored, a reshape never. */
+/* Views are read through; a view that is a result is stored, a reshape never is. */
 static const char views[] = "graph {\n"
                             "  input %0 \"x\": f32[2,3,4]\n"
                             "  %1 = sqrt(%0): f32[2,3,4]\n"
@@ -135,7 +135,7 @@ static void test_axes(void **state) {
     expect(two_axes, true, "rr");
 }
 
-/* An elementwise prologue that only a matrix product reads goes into its panels. */
+/* An elementwise prologue that only a matrix product reads is computed while its panels are packed. */
 static const char prologue[] = "graph {\n"
                                "  input %0 \"x\": f32[8,16]\n"
                                "  input %1 \"w\": f32[16,4]\n"

@@ -51,7 +51,7 @@ struct collection {
     unsigned failures;
 };
 
-/* One model's share of it; has a job of its own, because it holds a whole network. */
+/* One model's kernels; in a job of its own, because it holds a whole network. */
 struct visit {
     struct collection *to;
     const char *name, *path, *precision;
@@ -63,7 +63,7 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* ---- Which models --------------------------------------------------------------------------------------------------------- */
+/* ---- Models --------------------------------------------------------------------------------------------------------------- */
 
 static void add_model(char *path) {
     models = realloc(models, (n_models + 1) * sizeof *models);
@@ -126,7 +126,7 @@ static bool is_letter(char c) {
     return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The text without what tells where it is from: the comment at its head, and the function's name. */
+/* The text without what depends on its model: the comment at its head, and the function's name. */
 static const char *bare(struct ig_job *job, const char *text, const char *symbol) {
     struct ig_text result;
     size_t length = strlen(symbol);
@@ -184,7 +184,7 @@ static void collect(struct ig_job *job, void *argument) {
     }
     ig_kernel_set_init(&set, job, &compiler, NULL);
     ig_plan_build(graph, &set, &plan);
-    if (set.refusals.count) ig_raise_error(job, set.refusals.at[0].error); /* a slower kernel took its place */
+    if (set.refusals.count) ig_raise_error(job, set.refusals.at[0].error); /* a slower kernel was used instead */
     for (uint32_t i = 0; i < set.kernels.count; i++)
         add_kernel(visit->to, visit->name, &set.kernels.at[i]);
 }

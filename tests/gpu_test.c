@@ -96,14 +96,14 @@ static void data_may_lie_anywhere(void **state) {
     run(context);
     assert_ptr_equal(result(context), pinned_result);
     check(context, 32);
-    /* The answers about 32 pictures, on the GPU, are 5 pictures. */
+    /* The results for 32 pictures have the size of 5 pictures, and serve as such, on the GPU. */
     must(ingot_context_set_output_in(context, 0, INGOT_CUDA, there, out, &error), &error);
     run(context);
     assert_ptr_equal(result(context), there);
     must(ingot_context_set_output(context, 0, NULL, 0, &error), &error);
     for (int crooked = 0; crooked < 2; crooked++) {
         float again[5 * CLASSES];
-        int64_t batch = 5 - crooked; /* the second time from an address that no vector can be loaded from */
+        int64_t batch = 5 - crooked; /* the second time, from an address that is not aligned for vector loads */
         bind(context, batch, (float *)there + crooked, INGOT_CUDA);
         run(context);
         memcpy(again, result(context), (size_t)batch * CLASSES * sizeof(float));
@@ -111,7 +111,7 @@ static void data_may_lie_anywhere(void **state) {
         run(context);
         assert_true(agree(result(context), again, batch));
     }
-    /* Memory that was there before. */
+    /* Memory of the caller's own, pinned. */
     must(ingot_context_pin(context, pixels, in, &error), &error);
     bind(context, 7, pixels, INGOT_PINNED);
     run(context);
@@ -140,7 +140,8 @@ static void check_many(const float *found, int turn) {
         assert_true(agree(found + (size_t)i * CLASSES, expected + (size_t)picture(i, turn) * CLASSES, 1));
 }
 
-/* Inputs travel while other runs are computed, and their memory is the caller's again at once; results come in parts. */
+/* Inputs are transferred while other runs are computed, and their memory is the caller's again at once; results arrive
+ * in parts. */
 static void much_travels_beside_other_runs(void **state) {
     struct ingot_context *context = make_context(NULL);
     struct ingot_error error;
@@ -183,7 +184,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Not asserted, since machines differ: what is asserted is what is asked of the driver, in cuda_run_test.c. */
+/* Prints times, which depend on the machine; cuda_run_test.c asserts the driver calls. */
 static void enqueueing_takes_microseconds(void **state) {
     struct ingot_context *context = make_context(NULL);
     struct ingot_error error;
@@ -293,7 +294,7 @@ static void runs_on_the_callers_streams(void **state) {
         int64_t batch = batches[turn % 5];
         bind(context, batch, pixels, INGOT_HOST);
         must(ingot_context_enqueue(context, streams[turn % 3], &error), &error);
-        if (turn % 4 == 3) continue; /* the next run comes behind it, on another stream */
+        if (turn % 4 == 3) continue; /* the next run follows without a wait, on another stream */
         must(ingot_context_wait(context, &error), &error);
         check(context, batch);
     }
@@ -345,7 +346,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* A GPU, and the library that compiles for it? */
+/* Are there a GPU and NVRTC? */
 static bool can_run(struct ingot_error *error) {
     struct ingot_gpu_info gpu;
     struct ingot_model *model;
@@ -359,10 +360,10 @@ static bool can_run(struct ingot_error *error) {
     enum ingot_status status = ingot_model_build_memory(model, &options, &data, &size, error);
     if (status == INGOT_OK) ingot_blob_release(model, data, size);
     ingot_model_destroy(model);
-    return status != INGOT_TOOLCHAIN; /* whatever else is wrong is for the tests to show */
+    return status != INGOT_TOOLCHAIN; /* other errors are for the tests to report */
 }
 
-/* The network's file may be given, where the sources are not. */
+/* An argument names the network's file, for machines without the sources. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_engine_runs_all_batches),    cmocka_unit_test(data_may_lie_anywhere),

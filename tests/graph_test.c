@@ -107,7 +107,7 @@ static void sharing_body(struct ig_job *j, void *argument) {
     static const float weights[4] = {1, 2, 3, 4};
     struct ig_data a = {.bytes = weights, .size = sizeof weights, .initializer = "a"}, b = a;
     int64_t shape[1] = {4};
-    b.initializer = "b"; /* refitted apart, so never merged */
+    b.initializer = "b"; /* refitted separately, so never merged */
     ig_value w = ig_build_constant(g, INGOT_F32, 1, shape, &a);
     assert_int_not_equal(w, ig_build_constant(g, INGOT_F32, 1, shape, &b));
     assert_int_equal(w, ig_build_constant(g, INGOT_F32, 1, shape, &a));
@@ -186,7 +186,7 @@ static void elements_more_body(struct ig_job *j, void *argument) {
     check_elements(ig_build_node(g, IG_OP_gather_nd, in, 2, 1, &zero, NULL), "[4,a]");
     struct ig_attr sum[3] = {ig_attr_of_int(0), ig_attr_of_int(0), ig_attr_of_int(0)};
     check_elements(ig_build_node(g, IG_OP_cumsum, &shape, 1, 1, sum, NULL), "[a,a+b,a+b+c,a+b+c+4]");
-    /* What does not fit its type, overflows, or is refused becomes unknown, and is no error. */
+    /* Contents that do not fit their type, overflow, or are too many become unknown, which is no error. */
     check_elements(ig_map1(g, IG_OP_neg, ig_build_cast(g, i64s(1, 3), INGOT_U8)), "unknown");
     ig_value huge = ig_build_scalar_int(g, INGOT_I64, INT64_MAX);
     check_elements(ig_map2(g, IG_OP_add, huge, huge), "unknown");
@@ -204,7 +204,7 @@ static void recipes_body(struct ig_job *j, void *argument) {
     ig_value w = ig_build_constant(g, INGOT_I32, 1, shape, &data);
     ig_value twice = ig_map2(g, IG_OP_add, w, w);
     check_elements(twice, "[6,8]");
-    assert_non_null(ig_def_op(g, twice, IG_OP_add)); /* a recipe: refitting changes it */
+    assert_non_null(ig_def_op(g, twice, IG_OP_add)); /* a recipe, because refitting changes it */
     ig_value sum = ig_map2(g, IG_OP_add, i64s(2, 1, 2), i64s(2, 3, 4));
     assert_non_null(ig_def_op(g, sum, IG_OP_constant));
     int64_t found[2];
@@ -252,7 +252,7 @@ static void inference_body(struct ig_job *j, void *argument) {
     check_type(ig_build_reshape(g, image, split, 3), "f32[n,h*w,64]");
 }
 
-/* A table of 512 positions limits the sequence; what is built afterwards knows it. */
+/* A table of 512 positions limits the sequence; later nodes know this limit. */
 static void narrowing_body(struct ig_job *j, void *argument) {
     int64_t lo, hi;
     start(j);
@@ -262,7 +262,7 @@ static void narrowing_body(struct ig_job *j, void *argument) {
     ig_map2(g, IG_OP_add, x, rows);
     ig_map2(g, IG_OP_add, x, input("f32[n,8]"));
     assert_int_equal(g->assumptions.count, 2);
-    /* At most one row: it is one row, and stretches. */
+    /* A slice of at most one row is taken to be one row, and broadcasts; so the batch is at least 1. */
     ig_value row = ig_build_slice_axis(g, input("f32[1,8]"), 0, d("0"), ig_dim_min(dims, d("batch"), d("1")), 1);
     check_type(ig_map2(g, IG_OP_add, input("f32[batch,8]"), row), "f32[batch,8]");
     ig_graph_assume_equal(g, d("past+2"), d("min(past+2,8)"));
@@ -282,7 +282,7 @@ static void narrowing_body(struct ig_job *j, void *argument) {
     check_type(again, "f32[seq,8]");
 }
 
-/* A text of one node that must be refused with a message that contains `message`. */
+/* A one-node text that must be refused, with a message that contains `message`. */
 struct refusal {
     const char *text, *message;
 };
@@ -345,7 +345,7 @@ static void messages(void **state) {
 
 /* ---- The text form */
 
-/* Every operator that is not elementwise; the elementwise ones are put before it. */
+/* Every operator that is not elementwise; make_everything adds the elementwise ones. */
 static const char all_ops[] =
     "  %4 \"flags\" = lt(%0, %0): bool[2,3]\n"
     "  %5 = where(%4, %0, %0): f32[2,3]\n"
@@ -430,7 +430,7 @@ static void append(const char *format, ...) {
     va_end(args);
 }
 
-/* all_ops, and every elementwise operator on operands that it takes. */
+/* all_ops, and every elementwise operator on operands of suitable types. */
 static void make_everything(void) {
     static const char *const operand[] = {"%0", "%3", "%0", "%4", "%3"};
     static const char *const type[] = {"f32[2,3]", "i64[2,3]", "f32[2,3]", "bool[2,3]", "i64[2,3]"};
@@ -490,7 +490,7 @@ static void data_body(struct ig_job *j, void *argument) {
     assert_string_equal(print(g, 0), brief);
 }
 
-/* Built, copied through the builder, and parsed: all print the same. */
+/* A graph that is parsed, and its copy through the builder, print the same. */
 static void copy_body(struct ig_job *j, void *argument) {
     make_everything();
     parse_body(j, everything);
@@ -510,7 +510,7 @@ static void copy_body(struct ig_job *j, void *argument) {
             map[node->out + i] = out + i;
     }
     ig_graph_verify(to, "copying");
-    assert_true(to->nodes.count < from->nodes.count); /* lt occurs twice; reduce_min over nothing does nothing */
+    assert_true(to->nodes.count < from->nodes.count); /* lt occurs twice; reduce_min over no axes is dropped */
 }
 
 static void damaged(void **state) {

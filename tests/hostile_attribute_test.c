@@ -16,7 +16,7 @@
 
 static char nvrtc[4096];
 
-/* Inputs: a letter and dims; "f" are inputs of the model, "i" constants with the numbers behind the bracket. */
+/* Inputs: a letter and dims; "f" is an input of the model, "i" a constant with the numbers after the bracket. */
 static const struct {
     const char *op;
     int opset;
@@ -168,7 +168,7 @@ static const char *const bad_lists[] = {"[]",
                                         "[1 -9223372036854775808]",
                                         "[2147483648 1]"};
 
-/* What `text` may be replaced with: the bad values of all types, its own first. */
+/* Replacements for `text`: the bad values of its own type, then one of each type. */
 static const char *replacement(const char *text, size_t length, size_t number) {
     static const struct {
         const char *const *at;
@@ -180,10 +180,10 @@ static const char *replacement(const char *text, size_t length, size_t number) {
     size_t own = text[0] == '\'' ? 2 : text[0] == '[' ? 3 : text[length - 1] == 'f' ? 1 : 0;
     if (number < lists[own].count) return lists[own].at[number];
     number -= lists[own].count;
-    return number < COUNT(lists) ? lists[number].at[1] : NULL; /* one of another type */
+    return number < COUNT(lists) ? lists[number].at[1] : NULL; /* one of each type */
 }
 
-/* The attributes with the value of one of them replaced; false where there are no more such changes. */
+/* Replaces the value of one attribute; returns false if there are no more such changes. */
 static bool change(const char *attributes, size_t attribute, size_t number, char *out) {
     const char *at = attributes;
     for (size_t i = 0; at && i < attribute; i++)

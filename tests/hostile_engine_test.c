@@ -27,13 +27,13 @@
 #include "support/text_code.h"
 
 #define MOST_MEMORY ((size_t)16 << 20)
-#define MOST_CALLS 4000 /* of the driver, by one mutant: then it fails */
+#define MOST_CALLS 4000 /* driver calls by one mutant; the last one fails */
 enum { MOST_PORTS = 8, MUTANTS = 700 };
 
 static struct fake_cuda *cuda;
 static struct fake_cublaslt *cublaslt;
 static struct fake_cudnn *cudnn;
-static char folder[4000]; /* of the stand-ins */
+static char folder[4000]; /* the stand-ins' folder */
 static long session_mutants, session_first;
 static uint64_t session_seed = 1;
 
@@ -69,7 +69,7 @@ static struct ingot_build_options options_for(const char *precision) {
     return options;
 }
 
-/* Generated kernels compute nothing here, so that tuning finds that only the library's results are right. */
+/* Generated kernels compute nothing here, so the tuner finds that only the library's results are right. */
 static void keep_tuned(const char *path) {
     struct ingot_error error = {0};
     struct ingot_model *model;
@@ -102,7 +102,7 @@ static Onnx__TensorProto *add_weight(struct test_model *m, const char *name, con
     return test_raw(m, NULL, name, TEST_FLOAT, dims, values, count * sizeof *values);
 }
 
-/* Products whose tiles the copy engine brings. */
+/* Products whose tiles TMA fetches. */
 static void keep_products(void) {
     struct test_model m;
     test_model_init(&m, 17);
@@ -116,7 +116,7 @@ static void keep_products(void) {
     keep_made("products", &m, "fp16", true);
 }
 
-/* Three projections, scores, their softmax, the sums by them, and one projection more. */
+/* Attention: three projections, scores, softmax, weighted sums, and a last projection. */
 static void keep_attention(void) {
     struct test_model m;
     test_model_init(&m, 17);
@@ -146,7 +146,7 @@ static void keep_attention(void) {
     keep_made("attention", &m, "fp16", false);
 }
 
-/* Small products that do not wait for each other. */
+/* Small independent products. */
 static void keep_branches(void) {
     struct test_model m;
     test_model_init(&m, 17);
@@ -167,7 +167,7 @@ static void keep_branches(void) {
     keep_made("branches", &m, "fp32", true);
 }
 
-/* Control flow, shapes from the elements of an input, and an input that is an output too. */
+/* Control flow, shapes from an input's elements, and an input that is also an output. */
 static void keep_control(void) {
     struct test_model m;
     test_model_init(&m, 17);
@@ -204,7 +204,7 @@ static void keep_control(void) {
 
 /* ---- One engine ---------------------------------------------------------------------------------------------------------- */
 
-/* Exact pieces, so that what lies beyond them is noticed, and none that a mutant should not want. */
+/* Blocks of exactly the requested size, so that AddressSanitizer detects accesses beyond them, up to a limit. */
 struct limited_allocator {
     struct ingot_allocator base;
     long live;
@@ -230,7 +230,7 @@ struct trial {
     struct ingot_error error;
 };
 
-/* Dims are n, and so are the integers, or 6. What is larger than anybody would have is not bound: so the run says. */
+/* Symbolic dims are n; integers are n or 6. An input that is too large stays unbound, and the run reports that. */
 static enum ingot_status bind(struct trial *t, size_t index, int64_t n) {
     struct ingot_tensor_info info;
     ingot_engine_input(t->engine, index, &info);
@@ -339,7 +339,7 @@ static const void *table_of(const struct subject *s, enum ig_part part) {
     return s->data + header.parts[part].offset;
 }
 
-/* What is not changed runs; and all that should be changed is there. */
+/* The unchanged engines run, and contain everything that mutations should change. */
 static void subjects_run(void **state) {
     struct ingot_error error;
     size_t n_calls = 0, n_maps = 0, n_lasting = 0, n_portable = 0, n_bodies = 0;
@@ -396,7 +396,8 @@ static void *state_of(const char *library, const char *function) {
     return state();
 }
 
-/* The stand-ins are found as the real ones are, by name: the loader reads where to look when a program begins. */
+/* The stand-ins are found by name, like the real libraries. The loader reads LD_LIBRARY_PATH only when a program
+ * starts, so this may restart it. */
 static void find_stand_ins(char **arguments) {
     static const char below[] = "emulator";
     ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - sizeof below);

@@ -1,6 +1,6 @@
 /*
- * ONNX operators, imported and evaluated by the reference: for each family a few with the attributes that are easily got
- * wrong. The expected numbers were computed by other implementations.
+ * ONNX operators, imported and evaluated by the reference: of each family a few, with the attributes that are easy to
+ * get wrong. The expected numbers were computed by other implementations.
  */
 #include "support/support.h"
 

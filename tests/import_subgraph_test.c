@@ -143,7 +143,7 @@ static void branches_capture(void **state) {
     assert_non_null(node);
     assert_int_equal(node->n_in, 3);
     for (int i = 0; i < 2; i++) {
-        /* Both have both captures; the weight is a constant inside. */
+        /* Both bodies have both captures as inputs; the weight is a constant inside. */
         assert_int_equal(node->body[i]->inputs.count, 2);
         assert_string_equal(node->body[i]->inputs.at[0].name, "x");
         assert_string_equal(node->body[i]->inputs.at[1].name, "z");
@@ -177,7 +177,7 @@ static void known_branches_are_taken(void **state) {
     test_model_deinit(&m);
 }
 
-/* if n == 1: squeeze(x) else: x, and then a product that needs rank 1. Only the first branch makes sense. */
+/* if n == 1: squeeze(x) else: x, followed by a product that requires rank 1: only the first branch is possible. */
 static void impossible_branches_are_not_taken(void **state) {
     struct test_model m;
     test_model_init(&m, 17);
@@ -235,7 +235,7 @@ static void loops_carry_and_scan(void **state) {
     test_model_deinit(&m);
 }
 
-/* if c: s = x; three times: s += x / 2; else: x. What the loop captures passes through the branch. */
+/* if c: s = x; three times: s += x / 2; else: x. What the loop captures is captured by the branch too. */
 static void captures_pass_through_bodies(void **state) {
     struct test_model m;
     test_model_init(&m, 17);
@@ -269,7 +269,7 @@ static void captures_pass_through_bodies(void **state) {
     test_model_deinit(&m);
 }
 
-/* A file of nothing but subgraphs in subgraphs: two bytes a level are too cheap to be followed by recursion. */
+/* A file of nothing but nested subgraphs: at two bytes a level, recursion could go arbitrarily deep. */
 static void hopeless_nesting_is_refused(void **state) {
     struct test_model m;
     test_model_init(&m, 17);

@@ -31,7 +31,7 @@ static void inputs_have_symbols(void **state) {
     assert_int_equal(graph->inputs.count, 3);
     test_assert_input(graph, 0, "a", "f32[batch,3,a.2,a.3,a.4]");
     test_assert_input(graph, 1, "b", "f32[batch,3,batch+1,1,1]");
-    /* No other input says what "past" is. */
+    /* No input defines "past" alone, so the dim gets a symbol of its own. */
     test_assert_input(graph, 2, "c", "f32[c.0]");
     assert_true(graph->outputs.at[0].value == graph->inputs.at[0].value);
     assert_string_equal(graph->outputs.at[1].name, "z");
@@ -52,7 +52,7 @@ static void small_integer_inputs_have_contents(void **state) {
     assert_true(ig_elements(graph, graph->inputs.at[1].value, &elements, &count));
     assert_int_equal(count, 2);
     assert_string_equal(ig_dim_text(graph->dims, elements[1]), "\"shape[1]\"");
-    /* What only the run can tell: a size, 0 (copied) or -1 (inferred). */
+    /* Known at run time only: a size, 0 (copied) or -1 (inferred). */
     float x[] = {1, 2, 3, 4, 5, 6};
     int64_t shapes[][2] = {{3, 2}, {-1, 1}, {0, 3}, {0, -1}, {1, -1}};
     int64_t results[][2] = {{3, 2}, {6, 1}, {2, 3}, {2, 3}, {1, 6}};
@@ -113,7 +113,7 @@ static void initialisers_are_constants(void **state) {
     struct test_model m;
     test_model_init(&m, 17);
     test_input(&m, NULL, "x", TEST_FLOAT, "2");
-    test_input(&m, NULL, "w", TEST_FLOAT, "2"); /* listed as an input too: a default, taken as it is */
+    test_input(&m, NULL, "w", TEST_FLOAT, "2"); /* also an input, with this default: a constant */
     test_floats(&m, NULL, "w", "2", "3 4");
     test_node(&m, NULL, "Add", "x w", "y");
     test_output(&m, NULL, "y");
@@ -133,7 +133,7 @@ static void initialisers_are_constants(void **state) {
     test_model_deinit(&m);
 }
 
-/* One constant of `type`, given in the typed field that the caller has filled, or raw; its elements as doubles. */
+/* Checks one constant, given raw or in the typed field that the caller filled, against its elements as doubles. */
 static void check_constant(struct test_model *m, Onnx__TensorProto *tensor, enum ingot_dtype dtype,
                            const double *values, int count) {
     test_output(m, NULL, tensor->name);
@@ -184,7 +184,7 @@ static void raw_data_are_read(void **state) {
     test_model_init(&m, 17);
     check_constant(&m, test_raw(&m, NULL, "c", TEST_FLOAT, "2 1", floats, sizeof floats), INGOT_F32,
                    (double[]){1.5, -2}, 2);
-    /* Bools are 0 or 1, whatever the file says. */
+    /* Bools become 0 or 1, whatever the file contains. */
     test_model_init(&m, 17);
     check_constant(&m, test_raw(&m, NULL, "c", TEST_BOOL, "3", "\0\1\7", 3), INGOT_BOOL, (double[]){0, 1, 1}, 3);
     test_model_init(&m, 17);
@@ -233,7 +233,7 @@ static struct folder make_folder(void) {
     FILE *stream = fopen(file, "wb");
     assert_non_null(stream);
     static const float data[] = {0, 1, 2, 3};
-    assert_int_equal(fwrite("x", 1, 1, stream), 1); /* so that what follows is not aligned */
+    assert_int_equal(fwrite("x", 1, 1, stream), 1); /* so that the data are not aligned */
     assert_int_equal(fwrite(data, sizeof data, 1, stream), 1);
     fclose(stream);
     return folder;
@@ -395,7 +395,7 @@ static void models_are_checked(void **state) {
     test_expect_error(&m, NULL, INGOT_UNSUPPORTED, "type string of input 'x' is not supported");
 }
 
-/* Whoever reads an input that cannot be is named; where nobody does, the input still is. */
+/* An unsupported input is refused at the node that reads it, or, if none does, by its own name. */
 static void inputs_are_refused_by_their_readers(void **state) {
     struct test_model m;
     test_model_init(&m, 17);
@@ -415,7 +415,7 @@ static void inputs_are_refused_by_their_readers(void **state) {
 
 /* ---- Mutations ---- */
 
-/* A file with a little of everything. */
+/* A model with a little of everything. */
 static void *make_rich_file(struct test_model *m, size_t *out_size) {
     test_model_init(m, 17);
     test_add_scale_function(m);
@@ -486,7 +486,7 @@ static void mutations_end_well_or_with_a_message(void **state) {
     uint64_t seed = 0x1d872b41c3f5a9e7u;
     int accepted = 0;
     for (int i = 0; i < 2000; i++) {
-        /* Of exactly its size, so that a read beyond it is seen. */
+        /* A block of exactly the file's size, so that AddressSanitizer detects reads beyond it. */
         uint8_t *bytes = malloc(size);
         assert_non_null(bytes);
         memcpy(bytes, file, size);

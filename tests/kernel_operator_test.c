@@ -21,12 +21,12 @@ static bool takes(const char *operands, enum ingot_dtype dtype) {
     return !strcmp(operands, "INT") || !strcmp(operands, "NUM");
 }
 
-/* mod of floats is a - b * floor(a / b), which means nothing where a / b has more digits than the type. */
+/* mod of floats is a - b * floor(a / b), which is meaningless if a / b has more digits than the type. */
 static bool is_hostile_safe(enum ig_op op, enum ingot_dtype dtype) {
     return !(op == IG_OP_mod && ig_dtype_is_float(dtype));
 }
 
-/* All operators of one type: an output each. */
+/* All operators on one type, one output each. */
 static void build_operators(struct ig_graph *g, const void *argument) {
     enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
     struct ig_type type = sized_type(g, dtype, 1, (const int64_t[]){2003});
@@ -77,7 +77,7 @@ static void build_casts(struct ig_graph *g, const void *argument) {
     }
 }
 
-/* Rounding to a narrower type and on in the same kernel must really round. */
+/* A cast to a narrower type and back within one kernel must round. */
 static void build_rounding(struct ig_graph *g, const void *argument) {
     (void)argument;
     struct ig_type type = sized_type(g, INGOT_F32, 1, (const int64_t[]){100});

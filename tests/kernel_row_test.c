@@ -33,7 +33,7 @@ enum { REDUCED = sizeof reduced / sizeof *reduced };
 static void build_reductions(struct ig_graph *g, const void *argument) {
     const struct reduced *r = argument;
     ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes);
-    /* What is computed from x is reduced in one kernel, x itself in a kernel for each. */
+    /* Reductions of a computed value share one kernel; those of x itself have a kernel each. */
     if (r > reduced + 4) x = ig_map1(g, IG_OP_abs, x);
     for (int i = 0; i < 4; i++) {
         ig_build_output(g, ig_op_info(reductions[i])->name, ig_build_reduce(g, reductions[i], x, r->axes, r->n_axes));
@@ -46,7 +46,7 @@ static void build_reductions(struct ig_graph *g, const void *argument) {
     }
 }
 
-/* Apart, because products of many numbers leave the range of float32, and when depends on the order. */
+/* Separate, because products of many numbers leave the range of float32, at a point that depends on the order. */
 static void build_products(struct ig_graph *g, const void *argument) {
     const struct reduced *r = argument;
     ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes);
@@ -98,7 +98,7 @@ static void build_norm(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "deviation", deviation);
 }
 
-/* An expensive value that three passes need, and an argmax between sums. */
+/* An expensive value that three passes need: a mean, the largest distance from it, and an elementwise result. */
 static void build_chain(struct ig_graph *g, const void *argument) {
     const struct reduced *r = argument;
     ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes);

@@ -1,4 +1,5 @@
-/* Movement in kernels: every view in shapes of all kinds, and random trees of views, elementwise operators and reductions. */
+/* Views in kernels: every kind, in all kinds of shapes, and random trees of views, elementwise operators and
+ * reductions. */
 #include <stdio.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static void build_slices(struct ig_graph *g, const void *argument) {
     ig_value x = input(g, "x", s->dtype, 3, s->sizes);
     const struct ig_type type = *ig_type_of(g, x);
     ig_dim one = number(g, 1);
-    /* Backwards, every second, and the inside. */
+    /* Reversed, every second element, and the inside. */
     ig_dim starts[3] = {ig_dim_sub(g->dims, type.dim[0], one), number(g, 0), number(g, 0)};
     ig_dim sizes[3] = {type.dim[0], ig_dim_ceil_div(g->dims, type.dim[1], number(g, 2)), type.dim[2]};
     ig_build_output(g, "y", ig_build_slice(g, x, starts, sizes, (const int64_t[]){-1, 2, 1}));
@@ -77,7 +78,7 @@ static void build_gathers(struct ig_graph *g, const void *argument) {
     ig_value x = input(g, "x", s->dtype, 3, s->sizes);
     ig_value index = input(g, "i", INGOT_I64, 2, (const int64_t[]){2, 9}),
              flat = input(g, "j", INGOT_I32, 1, (const int64_t[]){6});
-    if (s->sizes[0] == 0) { /* from the axes that have elements */
+    if (s->sizes[0] == 0) { /* only from axes with elements */
         ig_build_output(g, "y", ig_build_gather(g, x, flat, 1));
         return;
     }
@@ -95,7 +96,7 @@ static void build_gathers(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "nd", ig_build_node(g, IG_OP_gather_nd, (ig_value[]){x, tuples}, 2, 1, &batch, none));
 }
 
-/* Reshapes between movement, so that indices are really taken apart. */
+/* Reshapes between other views, so that indices must be split by division. */
 static void build_reshapes(struct ig_graph *g, const void *argument) {
     const struct shaped *s = argument;
     ig_value x = input(g, "x", s->dtype, 3, s->sizes);
@@ -153,7 +154,7 @@ static uint32_t dice(struct forest *f, uint32_t n) {
     return (f->state >> 10) % n;
 }
 
-/* The value made to have `type` by repetition or cutting: the first elements of each axis. */
+/* Repeats or cuts each axis of the value so that it has `type`. */
 static ig_value fitted(struct forest *f, ig_value v, const struct ig_type *type) {
     struct ig_graph *g = f->g;
     const struct ig_type own = *ig_type_of(g, v);

@@ -1,4 +1,4 @@
-/* The regions for which library calls are candidates, and the descriptions of these calls. */
+/* The regions for which library calls are candidates, and their call records. */
 #include "support/support.h"
 
 #include <stdio.h>
@@ -20,7 +20,8 @@ struct expectation {
 
 static const struct ig_target sm_90 = {.isa = IG_ISA_CUDA, .sm = 90, .vector_bytes = 16};
 
-/* Libraries' candidates are behind all others, in the order of their choices. The first of the library. */
+/* The library's first candidate. Checks that library calls come after all other candidates, in the order of their
+ * ranks. */
 static const struct ig_kernel *find(struct ig_graph *g, const struct ig_region *region, uint32_t library) {
     const struct ig_kernel *first[IG_LIBRARY_COUNT] = {0};
     uint32_t counts[IG_LIBRARY_COUNT] = {0};
@@ -86,7 +87,7 @@ static void products(void **state) {
                                  .is_candidate = true,
                                  .call = {.in_type = INGOT_F32, .out_type = INGOT_F32, .rounded = 1},
                                  .sizes = {1, -1, 32, 64, 64, 0, 0, 32, 0, 0}});
-    /* By a transposed second operand, in a batch. */
+    /* A transposed second operand, in a batch. */
     expect(&(struct expectation){.text = "graph {\n  input %0 \"x\": f16[6,9,16]\n  input %1 \"w\": f16[6,7,16]\n"
                                          "  %2 = transpose(%1) {perm=[0,2,1]}: f16[6,16,7]\n"
                                          "  %3 = matmul(%0, %2) " MATMUL
@@ -138,7 +139,7 @@ static void gelu(void **state) {
         .sizes = {1, 5, 6, 8, 8, 0, 0, 6, 0, 0}});
 }
 
-/* What the library does not do in one go. */
+/* Regions that one library call cannot compute. */
 static void nothing_else(void **state) {
     static const char *const texts[] = {
         /* another activation */
@@ -147,21 +148,21 @@ static void nothing_else(void **state) {
         /* SiLU, which looks like GELU */
         "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  %2 = matmul(%0, %1) " MATMUL ": f32[5,6]\n"
         "  %3 = sigmoid(%2): f32[5,6]\n  %4 = mul(%2, %3): f32[5,6]\n  output \"y\" = %4\n}\n",
-        /* a maximum with something else than 0 */
+        /* a maximum with a number other than 0 */
         "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  %2 = matmul(%0, %1) " MATMUL ": f32[5,6]\n"
         "  %3 = constant() {data=[1]}: f32[]\n  %4 = max(%2, %3): f32[5,6]\n  output \"y\" = %4\n}\n",
-        /* a summand for each row */
+        /* an addend per row */
         "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  input %2 \"b\": f32[5,1]\n"
         "  %3 = matmul(%0, %1) " MATMUL ": f32[5,6]\n  %4 = add(%3, %2): f32[5,6]\n  output \"y\" = %4\n}\n",
-        /* two summands of the same kind */
+        /* two addends of the same shape */
         "graph {\n  input %0 \"x\": f32[5,8]\n  input %1 \"w\": f32[8,6]\n  input %2 \"b\": f32[5,6]\n"
         "  input %3 \"c\": f32[5,6]\n  %4 = matmul(%0, %1) " MATMUL ": f32[5,6]\n  %5 = add(%4, %2): f32[5,6]\n"
         "  %6 = add(%5, %3): f32[5,6]\n  output \"y\" = %6\n}\n",
-        /* a bias of another type that is no constant */
+        /* a bias of another type that is not constant */
         "graph {\n  input %0 \"x\": f16[5,8]\n  input %1 \"w\": f16[8,6]\n  input %2 \"b\": f32[6]\n"
         "  %3 = matmul(%0, %1) " MATMUL ": f32[5,6]\n  %4 = add(%3, %2): f32[5,6]\n"
         "  %5 = cast(%4) {to=f16, saturate=0}: f16[5,6]\n  output \"y\" = %5\n}\n",
-        /* a depth that may be nothing */
+        /* a depth that may be 0 */
         "graph {\n  input %0 \"x\": f32[5,k]\n  input %1 \"w\": f32[k,6]\n  %2 = matmul(%0, %1) " MATMUL ": f32[5,6]\n"
         "  output \"y\" = %2\n}\n",
     };
@@ -191,7 +192,7 @@ static void pointwise_convolutions(void **state) {
 
 /* ---- cuDNN --------------------------------------------------------------------------------------------------------------- */
 
-/* x: f16[n,9,9,8] in groups, 8 filters of 3 x 3 as the pack pass leaves them, and what follows as `rest`. */
+/* x: f16[n,9,9,8] in groups, 8 filters of 3 x 3 in the form of the pack pass, followed by `rest`. */
 static void conv_text(char *out, size_t size, int groups, const char *rest) {
     int at = snprintf(out, size, "graph {\n  input %%0 \"x\": f16[n,9,9,8]\n  %%1 = constant() {data=[1");
     for (int i = 1; i < 576; i++)

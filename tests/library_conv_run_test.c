@@ -1,4 +1,4 @@
-/* A context whose plan calls cuDNN for a convolution of any number of images: on stand-ins for the driver and for cuDNN. */
+/* A context whose plan calls cuDNN for a convolution of any number of images, on stand-ins for the driver and cuDNN. */
 #include "support/support.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { SIZE = 5, CHANNELS = 2, FILTERS = 3, OUT = 3, LARGEST = 20 };
 
-/* y = relu(x convolved by w, 3 x 3, without padding, + b), f32[n,3,3,3]. */
+/* y = relu(conv(x, w) + b), 3 x 3 without padding, f32[n,3,3,3]. */
 static void begin(struct library_run *f) {
     const struct ig_library_call call = {
         .library = IG_LIBRARY_CUDNN, .operation = IG_LIBRARY_CONVOLUTION, .rounded = 1};
@@ -55,7 +55,7 @@ static void convolves_any_number_of_images(void **state) {
         for (int64_t i = 0; i < counts[k] * OUT * OUT * FILTERS; i++)
             assert_true(y[i] == expected(&f, i));
     }
-    assert_int_equal(f.on.cudnn->questions, 4); /* once for each number; nothing is asked for nothing */
+    assert_int_equal(f.on.cudnn->questions, 4); /* once per batch size; 0 images need no query */
     library_run_end(&f);
 }
 
@@ -74,7 +74,7 @@ static void says_what_library_it_needs(void **state) {
     library_run_end(&f);
 }
 
-/* What the library has no way for is said when the shapes are bound. */
+/* A convolution without an algorithm is refused when shapes are bound. */
 static void says_what_the_library_does_not_do(void **state) {
     static struct library_run f;
     begin(&f);

@@ -1,4 +1,4 @@
-/* Contexts whose plan calls a library: on stand-ins for the driver and for cuBLASLt, and on devices without libraries. */
+/* Contexts whose plan calls a library, on stand-ins for the driver and cuBLASLt, and on devices without libraries. */
 #include "support/support.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { DEPTH = 4, COLUMNS = 3, LARGEST = 50 };
 
-/* y = relu(x w + b), f32[n]; of y there are no more rows than rows_of_y, if that is not 0. */
+/* y = relu(x w + b) for n rows; y has at most rows_of_y rows, if that is not 0. */
 static void begin(struct library_run *f, int64_t rows_of_y) {
     uint32_t kernel = library_run_begin(f, (struct ig_library_call){.library = IG_LIBRARY_CUBLASLT});
     struct tiny_plan *t = &f->tiny;
@@ -49,7 +49,7 @@ static void runs_any_shape(void **state) {
         assert_int_equal(library_run(&f, sizes[i]), INGOT_OK);
         check(&f, sizes[i]);
     }
-    assert_int_equal(f.on.lt->questions, 4); /* once for each size; nothing is asked for nothing */
+    assert_int_equal(f.on.lt->questions, 4); /* once per size; 0 rows need no query */
     library_run_end(&f);
 }
 
@@ -63,7 +63,7 @@ static void says_what_library_it_needs(void **state) {
     library_run_end(&f);
 }
 
-/* Whatever an engine says, the library is not told to write beyond an operand. */
+/* Whatever the engine's sizes are, the library is never told to write beyond an operand. */
 static void refuses_sizes_that_do_not_fit(void **state) {
     static struct library_run f;
     begin(&f, 5);

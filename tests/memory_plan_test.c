@@ -1,4 +1,5 @@
-/* The memory planner: never an overlap, never below the bound, and close to it on the lifetimes of typical networks. */
+/* The memory planner: buffers never overlap, the size is never below the lower bound, and close to it for the lifetimes
+ * of typical networks. */
 #include "support/support.h"
 
 #include <stdlib.h>
@@ -94,7 +95,7 @@ static void plans_residual_networks(void **state) {
     check_close(&p);
 }
 
-/* Every layer's output lives to the end of its block. */
+/* Every layer's output lives until the end of its block. */
 static void plans_dense_networks(void **state) {
     struct problem p = {.count = 0};
     uint32_t step = 0, layers[] = {6, 12, 24, 16};

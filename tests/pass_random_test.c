@@ -75,7 +75,7 @@ static void fail_with_graphs(struct ig_graph *before, struct ig_graph *after, ui
 }
 
 static void run_passes(struct random_maker *m, uint64_t seed) {
-    /* Numbers are small integers, which no precision changes. */
+    /* Numbers are small integers, exact in every precision. */
     const struct ig_precisions precisions = {(enum ig_precision)(seed % IG_PRECISION_COUNT), NULL, 0};
     struct ig_pass_options options = {.target = &target, .precisions = &precisions};
     struct ingot_tensor inputs[2], expected[2], found[2];

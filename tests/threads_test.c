@@ -1,4 +1,5 @@
-/* One engine, eight threads with a context each, a thousand runs in all: bit-identical results. Run under ThreadSanitizer. */
+/* One engine, eight threads with a context each, a thousand runs in all: the results are bit-identical. Run under
+ * ThreadSanitizer. */
 #include <pthread.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ struct worker {
     pthread_t thread;
     struct ingot_engine *engine;
     const float *pixels;
-    float (*expected)[10 * n_pictures]; /* by batch size: the same shape gives the same bits */
+    float (*expected)[10 * n_pictures]; /* by batch size, which may change rounding */
     struct ingot_error error;
     enum ingot_status status;
     bool differs;

@@ -1,4 +1,4 @@
-/* Pooling in hostile shapes against the reference. */
+/* Pooling with extreme shapes and windows, against the reference. */
 #include <stdio.h>
 
 #include "support/graph_check.h"
@@ -53,8 +53,8 @@ static const struct pool pools[] = {
     {PLANE(INGOT_F32, 1, 64, 12, 13, 3, 2, 1, 1, 1)},
     {PLANE(INGOT_F32, 2, 5, 7, 6, 2, 2, 1, 0, 0), .epilogue = true},
     {PLANE(INGOT_F32, 1, 130, 5, 5, 3, 1, 2, 2, 2)},
-    {PLANE(INGOT_F32, 1, 3, 4, 4, 5, 3, 1, 4, 4)},                /* windows wholly outside */
-    {PLANE(INGOT_F32, 1, 2, 6, 6, 3, 2, 1, 0, 0), .out = {3, 3}}, /* rounded up: the last window hangs over */
+    {PLANE(INGOT_F32, 1, 3, 4, 4, 5, 3, 1, 4, 4)},                /* windows wholly in the padding */
+    {PLANE(INGOT_F32, 1, 2, 6, 6, 3, 2, 1, 0, 0), .out = {3, 3}}, /* rounded up: the last window extends beyond x */
     {PLANE(INGOT_F32, 1, 1, 1, 1, 1, 1, 1, 0, 0)},
     {PLANE(INGOT_F32, 1, 200, 7, 7, 7, 1, 1, 0, 0)},
     {PLANE(INGOT_F32, -1, 9, -2, -3, 3, 2, 1, 1, 1)},
@@ -87,7 +87,7 @@ static const struct pool pools[] = {
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
-/* Every pool in both layouts, as it comes, and once more with NaN and infinities in its input. */
+/* Every pool in both layouts, without the layout pass, each also with NaN and infinities in its input. */
 static void check_pools(enum ig_op op, bool flag) {
     static struct pool variants[2 * COUNT(pools)];
     struct graph_case cases[4 * COUNT(pools)] = {0};
