@@ -1,6 +1,6 @@
 /*
  * The passes, one rewrite per case: a graph in text form, the operators that remain, and equal results before and
- * after. Inputs hold NaN and infinities where the rewrite must preserve them. pass_random_test.c covers unforeseen
+ * after. Inputs contain NaN and infinities where the rewrite must preserve them. pass_random_test.c covers unforeseen
  * cases.
  */
 #include <stdio.h>
@@ -120,10 +120,10 @@ static const struct rewrite movements[] = {
     {"canonicalize",
      "  %3 = constant() {data=[1,0]}: i64[2]\n  %4 = gather(%0, %3) {axis=2}: f32[batch,4,2,5]\n" OUT(4),
      "gather f32[batch,4,2,5]", 0, POISON},
-    /* how many rows there are is not known: the index might lie outside */
+    /* the number of rows is unknown: the index might be out of range */
     {"canonicalize", "  %3 = constant() {data=[1]}: i64[]\n  %4 = gather(%0, %3) {axis=0}: f32[4,6,5]\n" OUT(4),
      "gather f32[4,6,5]", 0, POISON},
-    /* each element from its own place */
+    /* each element gathered from its own position */
     {"canonicalize",
      "  %3 = iota() {dims=[batch,1,seq,12,1], axis=0}: i64[batch,1,seq,12,1]\n"
      "  %4 = iota() {dims=[seq,12,1], axis=0}: i64[seq,12,1]\n"
@@ -140,7 +140,7 @@ static const struct rewrite movements[] = {
      "  %6 = gather_nd(%1, %5) {batch_dims=0}: f32[2,2]\n"
      OUT(6),
      "gather_nd f32[2,2]", 0, POISON},
-    /* what is broadcast is computed before */
+    /* computed before it is broadcast */
     {"canonicalize", "  %3 = broadcast(%2) {dims=[6,batch]}: i32[6,batch]\n  %4 = abs(%3): i32[6,batch]\n" OUT(4),
      "abs i32[batch]; broadcast i32[6,batch]", 0, 0},
     {"canonicalize",
@@ -154,7 +154,7 @@ static const struct rewrite movements[] = {
          "hannels_last=0, after=[0,0], count_pad=0}: f32[batch,4,1,1]\n"
      OUT(3),
      "reduce_mean f32[batch,4,1,1]", 1e-6, 0},
-    /* padding with zeros before a convolution is the convolution's */
+    /* padding with zeros moves into the convolution */
     {"canonicalize",
      DATA(3, "w", "[3,4,3,3]")
      "  %4 = pad(%0) {before=[0,0,1,0], after=[0,0,1,2], mode=0}: f32[batch,4,8,7]\n"
@@ -172,7 +172,7 @@ static void test_canonicalize(void **state) {
 
 /* ---- Folding ------------------------------------------------------------------------------------------------------ */
 
-/* How many constants there are, computed ones counted apart. */
+/* Counts constant values: `constant` nodes, and those computed from constants. */
 static void count_constants(struct ig_graph *g, int *out_plain, int *out_computed) {
     *out_plain = *out_computed = 0;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
@@ -197,11 +197,11 @@ static void check_folding(struct ig_job *job, void *argument) {
 
 static void test_fold_constants(void **state) {
     static const struct folding foldings[] = {
-        /* part of the model's logic */
+        /* not an initialiser */
         {"  %3 = constant() {data=[4,9]}: f32[2]\n  %4 = sqrt(%3): f32[2]\n  %5 = neg(%4): f32[2]\n" OUT(5), 1, 0},
-        /* an initialiser's: the recipe stays, so that it can be refitted */
+        /* computed from an initialiser: the recipe stays, for refitting */
         {"  %3 = constant() {data=[4,9], initializer=\"w\"}: f32[2]\n  %4 = sqrt(%3): f32[2]\n" OUT(4), 1, 1},
-        /* but scalars decide what the graph is */
+        /* but scalars are folded: the graph may depend on them */
         {"  %3 = constant() {data=[4], initializer=\"w\"}: f32[]\n  %4 = sqrt(%3): f32[]\n" OUT(4), 1, 0},
         /* too large */
         {"  %3 = constant() {data=[4]}: f32[]\n  %4 = broadcast(%3) {dims=[65,64]}: f32[65,64]\n" OUT(4), 1, 1},
@@ -292,7 +292,7 @@ static const struct rewrite reciprocals[] = {
     {"use-reciprocals", SCALAR(3, 3) "  %4 = div(%1, %3): " Y "\n" OUT(4), "mul " Y, 1e-6, POISON},
     /* too small for a reciprocal */
     {"use-reciprocals", SCALAR(3, 1e-39) "  %4 = div(%1, %3): " Y "\n" OUT(4), "div " Y, 0, POISON},
-    /* a quotient that is rounded may land on the other side of a half */
+    /* the reciprocal's error could round to another number */
     {"use-reciprocals", SCALAR(3, 3) "  %4 = div(%1, %3): " Y "\n  %5 = round(%4): " Y "\n" OUT(5),
      "div " Y "; round " Y, 0, POISON},
     /* softmax */
@@ -305,7 +305,7 @@ static const struct rewrite reciprocals[] = {
      OUT(7),
      "reduce_max f32[batch,seq,1]; sub " Y "; exp " Y "; reduce_sum f32[batch,seq,1]; div f32[batch,seq,1]; mul " Y,
      1e-6, 0},
-    /* a divisor that may be tiny */
+    /* a divisor that may be too small */
     {"use-reciprocals", "  %3 = reduce_sum(%1) {axes=[2]}: f32[batch,seq,1]\n  %4 = div(%1, %3): " Y "\n" OUT(4),
      "reduce_sum f32[batch,seq,1]; div " Y, 0, POISON},
     /* root mean square */
@@ -323,7 +323,7 @@ static const struct rewrite reciprocals[] = {
 };
 
 static const struct rewrite norms[] = {
-    /* batch normalisation behind a convolution without and with a bias */
+    /* batch normalisation after a convolution without and with a bias */
     {"fold-batch-norm",
      DATA(3, "w", "[8,4,3,3]")
      "  %4 = conv(%0, %3) " CONV_ATTRS("8", "3", "1", "1") ": f32[batch,8,6,5]\n"
@@ -333,7 +333,7 @@ static const struct rewrite norms[] = {
      "  %8 = add(%6, %7): f32[batch,8,6,5]\n"
      OUT(8),
      "conv f32[batch,8,6,5]", 1e-5, 0},
-    /* the product has another reader: it stays */
+    /* the convolution has another reader: the scale stays */
     {"fold-batch-norm",
      DATA(3, "w", "[8,4,3,3]")
      "  %4 = conv(%0, %3) " CONV_ATTRS("8", "3", "1", "1") ": f32[batch,8,6,5]\n"
@@ -342,7 +342,7 @@ static const struct rewrite norms[] = {
      "  %7 = add(%6, %4): f32[batch,8,6,5]\n"
      OUT(7),
      "conv f32[batch,8,6,5]; mul f32[batch,8,6,5]; add f32[batch,8,6,5]", 0, 0},
-    /* not by channel */
+    /* not per channel */
     {"fold-batch-norm",
      DATA(3, "w", "[8,4,3,3]")
      "  %4 = conv(%0, %3) " CONV_ATTRS("8", "3", "1", "1") ": f32[batch,8,6,5]\n"
@@ -350,7 +350,7 @@ static const struct rewrite norms[] = {
      "  %6 = mul(%4, %5): f32[batch,8,6,5]\n"
      OUT(6),
      "conv f32[batch,8,6,5]; mul f32[batch,8,6,5]", 0, 0},
-    /* before: scale and shift where nothing is padded, the scale alone where something is */
+    /* before the convolution: scale and shift fold without padding, only the scale with it */
     {"fold-batch-norm",
      DATA(3, "a", "[4,1,1]")
      "  %4 = mul(%0, %3): " X "\n"
@@ -473,7 +473,7 @@ static void test_algebra(void **state) {
 
 /* clang-format off */
 static const struct rewrite views[] = {
-    /* two transposes meet behind elementwise work and a per-channel constant */
+    /* two transposes cancel across elementwise work and a per-channel constant */
     {"move-views",
      "  %3 = transpose(%0) {perm=[0,2,3,1]}: f32[batch,6,5,4]\n"
      DATA(4, "a", "[4]")
@@ -482,7 +482,7 @@ static const struct rewrite views[] = {
      "  %7 = transpose(%6) {perm=[0,3,1,2]}: " X "\n"
      OUT(7),
      "add " X "; tanh " X, 0, POISON},
-    /* two around a reshape that merges, but not around one that splits */
+    /* two combine across a reshape that merges axes, but not across one that splits one */
     {"join-transposes",
      "  %3 = transpose(%0) {perm=[0,1,3,2]}: f32[batch,4,5,6]\n"
      "  %4 = reshape(%3) {dims=[batch,20,6]}: f32[batch,20,6]\n"
@@ -496,13 +496,13 @@ static const struct rewrite views[] = {
      "  %5 = transpose(%4) {perm=[0,2,1,3]}: f32[batch,15,4,2]\n"
      OUT(5),
      "transpose f32[batch,4,5,6]; reshape f32[batch,4,15,2]; transpose f32[batch,15,4,2]", 0, POISON},
-    /* one that moves only an axis of size 1 is a reshape */
+    /* a transpose that moves only an axis of size 1 is a reshape */
     {"move-views",
      "  %3 = reduce_sum(%1) {axes=[2]}: f32[batch,seq,1]\n"
      "  %4 = transpose(%3) {perm=[0,2,1]}: f32[batch,1,seq]\n"
      OUT(4),
      "reduce_sum f32[batch,seq,1]; reshape f32[batch,1,seq]", 0, POISON},
-    /* rows in another order, through a product and back */
+    /* rows transposed, through a product and back */
     {"move-views",
      "  %3 = transpose(%1) {perm=[1,0,2]}: f32[seq,batch,12]\n"
      DATA(4, "w", "[12,20]")
@@ -510,7 +510,7 @@ static const struct rewrite views[] = {
      "  %6 = transpose(%5) {perm=[1,0,2]}: f32[batch,seq,20]\n"
      OUT(6),
      "matmul f32[batch,seq,20]", 0, 0},
-    /* flattened rows, a product, a bias, and back: the bias stands behind the product */
+    /* flattened rows, a product, a bias, and back: the bias stays after the product */
     {"move-views",
      "  %3 = reshape(%1) {dims=[batch*seq,12]}: f32[batch*seq,12]\n"
      DATA(4, "w", "[12,20]")
@@ -520,7 +520,7 @@ static const struct rewrite views[] = {
      "  %8 = reshape(%7) {dims=[batch,seq,20]}: f32[batch,seq,20]\n"
      OUT(8),
      "matmul f32[batch,seq,20]; add f32[batch,seq,20]", 0, 0},
-    /* the keys of attention: heads split off, batches merged, transposed, split again */
+    /* attention's keys: heads split, batches merged, transposed, split again */
     {"move-views",
      "  %3 = reshape(%1) {dims=[batch,seq,3,4]}: f32[batch,seq,3,4]\n"
      "  %4 = transpose(%3) {perm=[0,2,1,3]}: f32[batch,3,seq,4]\n"
@@ -539,7 +539,7 @@ static const struct rewrite views[] = {
 };
 /* clang-format on */
 
-/* Convolution, relu, depthwise convolution, squeeze and excite, residual add, mean: one transpose, at the entry. */
+/* Convolution, relu, depthwise convolution, squeeze and excite, residual add, mean: one transpose, at the input. */
 /* clang-format off */
 static const char excite[] =
     DATA(3, "w0", "[8,4,3,3]")
@@ -559,7 +559,7 @@ static const char excite[] =
     OUT(16);
 /* clang-format on */
 
-/* A channel shuffle: the axes that are exchanged are the innermost ones then. */
+/* A channel shuffle: with channels last, the exchanged axes are the innermost ones. */
 /* clang-format off */
 static const char shuffle[] =
     DATA(3, "w0", "[4,4,1,1]")
@@ -571,7 +571,7 @@ static const char shuffle[] =
     OUT(8);
 /* clang-format on */
 
-/* Normalisation over groups of channels, in a view that merges them with the pixels. */
+/* Group normalisation: the view merges each group's channels with the pixels. */
 /* clang-format off */
 static const char groups[] =
     DATA(3, "w0", "[6,4,1,1]")
@@ -604,7 +604,7 @@ static const struct rewrite layouts[] = {
     {"layout pack", groups, NULL, 1e-6, 0},
 };
 
-/* ConvTranspose with kernel and stride 2, as it is imported: zeros between neighbours, then a convolution. */
+/* ConvTranspose with kernel and stride 2, as imported: zeros between neighbours, then a convolution. */
 /* clang-format off */
 static const char transposed[] =
     "  %3 = reshape(%0) {dims=[4*batch,6,1,5]}: f32[4*batch,6,1,5]\n"
@@ -630,7 +630,8 @@ static const struct rewrite phases[] = {
      1e-6, 0},
 };
 
-/* Pictures of 3 or 4 channels in f16, by windows of k columns (3 rows) which move by `stride` columns from `before` on. */
+/* f16 pictures of 3 or 4 channels, convolved by windows of 3 rows and k columns with stride `stride` and padding
+ * `before`. */
 #define PICTURE(k, stride, before, after, channels, out)                                                               \
     "  %3 = slice(%0) {starts=[0,0,0,0], sizes=[batch," channels ",6,5], steps=[1,1,1,1]}: f32[batch," channels        \
     ",6,5]\n  %4 = cast(%3) {to=f16, saturate=0}: f16[batch," channels                                                 \
@@ -642,7 +643,7 @@ static const struct rewrite phases[] = {
                                                        "]\n" OUT(7)
 
 static const struct rewrite pictures[] = {
-    /* five columns are three pairs, and a window that begins at an odd one is one longer */
+    /* five columns are three pairs, and a window that begins at an odd column is one longer */
     {"layout pack", PICTURE("3", "2", "1", "1", "3", "3"),
      "slice f32[batch,3,6,5]; cast f16[batch,3,6,5]; transpose f16[batch,6,5,3]; pad f16[batch,6,6,4]; "
      "reshape f16[batch,6,3,8]; conv f32[batch,6,3,8]; transpose f32[batch,8,6,3]",
@@ -652,7 +653,7 @@ static const struct rewrite pictures[] = {
     {"layout pack", PICTURE("2", "2", "0", "3", "4", "4"), NULL, 1e-3, ON_GPU},
     {"layout pack", PICTURE("5", "4", "3", "2", "3", "2"), NULL, 1e-3, ON_GPU},
     {"layout pack", PICTURE("1", "4", "0", "0", "3", "2"), NULL, 1e-3, ON_GPU},
-    {"layout pack", PICTURE("2", "4", "0", "0", "3", "1"), NULL, 1e-3, ON_GPU}, /* three columns are left over */
+    {"layout pack", PICTURE("2", "4", "0", "0", "3", "1"), NULL, 1e-3, ON_GPU}, /* three columns remain unused */
     {"layout pack", PICTURE("3", "3", "1", "1", "3", "2"), NULL, 1e-3, ON_GPU},
     {"layout pack", PICTURE("3", "1", "1", "1", "4", "5"), NULL, 1e-3, ON_GPU},
 };
@@ -687,7 +688,7 @@ static void check_packed_shapes(struct ig_job *job, void *argument) {
 static void test_pack(void **state) {
     /* clang-format off */
     static const struct rewrite odd[] = {
-        /* one column, a column more than a panel, exactly two panels */
+        /* one column, one more than a panel, exactly two panels */
         {"pack",
          DATA(3, "w", "[12,1]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,1]\n" OUT(4),
          "matmul f32[batch,seq,1]", 0, 0},
@@ -697,7 +698,7 @@ static void test_pack(void **state) {
         {"pack",
          DATA(3, "w", "[12,32]") "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: f32[batch,seq,32]\n" OUT(4),
          "matmul f32[batch,seq,32]", 0, 0},
-        /* groups of three channels, five outputs each */
+        /* two groups of two channels, five outputs each */
         {"canonicalize layout pack",
          DATA(3, "w", "[10,2,3,3]")
          "  %4 = conv(%0, %3) " CONV_ATTRS("10", "3", "1", "2") ": f32[batch,10,6,5]\n"
@@ -721,7 +722,7 @@ static void test_pack(void **state) {
 
 /* ---- The table ---------------------------------------------------------------------------------------------------- */
 
-/* Everything together, on all that is above. */
+/* All passes together, on all graphs above. */
 static void test_all_passes(void **state) {
     static const struct {
         const struct rewrite *rewrites;
@@ -753,7 +754,7 @@ static void test_all_passes(void **state) {
     }
 }
 
-/* docs/passes.md has a row for every pass, in this order, with the level and the switch. */
+/* docs/passes.md has a row for every pass, in this order, with its level and switch. */
 static void test_documentation(void **state) {
     FILE *file = fopen(TEST_SOURCE_DIR "/docs/passes.md", "r");
     char line[1024];

@@ -1,6 +1,6 @@
 /*
- * Precisions: which values become narrow, which stay wide and why, which nodes a pattern means; and the numbers, with the
- * kernels of every target, against the reference evaluator in f32.
+ * Precisions: which values become narrow, which stay wide and why, and which nodes a pattern matches; then the results,
+ * with the kernels of every target, against the reference evaluator in f32.
  */
 #include <math.h>
 #include <string.h>
@@ -18,10 +18,10 @@ static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .ve
 /* ---- What becomes narrow -------------------------------------------------------------------------------------------- */
 
 struct decision {
-    const char *nodes;     /* of a graph with the inputs x, y: f32[batch,8], z: i64[batch] and w: a constant f32[8,8] */
-    const char *precision; /* "fp16", and rules behind it, separated by spaces */
+    const char *nodes;     /* with inputs x, y: f32[batch,8] and z: i64[batch], and w, a constant f32[8,8] */
+    const char *precision; /* "fp16", then rules, separated by spaces */
     const char *runs;      /* the nodes that run: operator and type */
-    const char *kept;      /* the reasons, in the order of values */
+    const char *kept;      /* why values stayed wide, in the order of values */
 };
 
 #define W "  %4 = constant() {data=hash:0000000000000001, initializer=\"w\"}: f32[8,8]\n"
@@ -38,7 +38,7 @@ static const struct decision decisions[] = {
      "cast bf16[batch,8]; matmul " F "; cast bf16[batch,8]; matmul " F, ""},
     {W "  %5 = matmul(%0, %4)" MATMUL "  output \"o\" = %5\n", "fp32", "matmul " F, ""},
     {W "  %5 = matmul(%0, %4)" MATMUL "  output \"o\" = %5\n", "tf32", "matmul " F, ""},
-    /* What follows in the region sees f32; softmax reads the narrow value in f32 and gives a narrow one. */
+    /* The rest of the region uses f32; softmax reads the narrow value, computes in f32, and gives a narrow one. */
     {W "  %5 = matmul(%0, %4)" MATMUL "  %6 = add(%5, %1): " F "\n  %7 = reduce_max(%6)" ROW "  %8 = sub(%6, %7): " F
        "\n  %9 = exp(%8): " F "\n  %10 = reduce_sum(%9)" ROW "  %11 = div(%9, %10): " F
        "\n  %12 = matmul(%11, %4)" MATMUL "  output \"o\" = %12\n",
@@ -46,17 +46,17 @@ static const struct decision decisions[] = {
      "cast " H "; matmul " F "; add " F "; cast " H "; cast " F "; reduce_max f32[batch,1]; sub " F "; exp " F
      "; reduce_sum f32[batch,1]; div " F "; cast " H "; matmul " F,
      ""},
-    /* A mask of large numbers makes the sum large: it stays wide, and so does what reads an exponential. */
+    /* A mask of large numbers makes the sum large, so it stays wide; so does a product that reads an exponential. */
     {W "  %5 = constant() {data=[-3.4e38]}: f32[]\n  %6 = mul(%1, %5): " F "\n  %7 = matmul(%0, %4)" MATMUL
        "  %8 = add(%7, %6): " F "\n  %9 = reduce_max(%8)" ROW "  %10 = sub(%8, %9): " F "\n  output \"o\" = %10\n",
      "fp16", "mul " F "; cast " H "; matmul " F "; add " F "; reduce_max f32[batch,1]; sub " F,
      "large or exact numbers; large or exact numbers; an output"},
     {W "  %5 = matmul(%0, %4)" MATMUL "  %6 = exp(%5): " F "\n  %7 = matmul(%6, %4)" MATMUL "  output \"o\" = %7\n",
      "fp16", "cast " H "; matmul " F "; exp " F "; matmul " F, "large or exact numbers; an output"},
-    /* What is ordered, and what is rounded, is not narrowed before. */
+    /* Values that are ordered or rounded are not narrowed first. */
     {W "  %5 = matmul(%0, %4)" MATMUL "  %6 = argmax(%5) {axis=1, last=0}: i64[batch,1]\n  output \"o\" = %6\n", "fp16",
      "cast " H "; matmul " F "; argmax i64[batch,1]", "ordered or scattered"},
-    /* Patterns: by operator, by name, the last one counts. */
+    /* Patterns match operators or names; the last match counts. */
     {W "  %5 = matmul(%0, %4)" MATMUL "  output \"o\" = %5\n", "fp32 MatMul=bf16", "cast bf16[batch,8]; matmul " F, ""},
     {W "  %5 = matmul(%0, %4)" MATMUL "  output \"o\" = %5\n", "fp16 MatMul=bf16 p=fp32", "matmul " F, ""},
 };
@@ -68,7 +68,7 @@ static struct ig_graph *parse(struct ig_job *job, const char *nodes) {
     return ig_graph_parse(job, ig_dims_create(job), text, strlen(text));
 }
 
-/* "fp16 A=fp32 B=bf16" */
+/* Parses "fp16 A=fp32 B=bf16". */
 static void read_precisions(struct ig_graph *g, const char *text, struct ig_precisions *out) {
     const char *of[4], *base = NULL;
     size_t n_of = 0;
@@ -115,12 +115,12 @@ static void check_decision(struct ig_job *job, void *argument) {
     summarize(g, &runs, &kept);
     if (strcmp(runs.at, d->runs) != 0)
         fail_msg("%s:\n%sfound    %s\nexpected %s", d->precision, d->nodes, runs.at, d->runs);
-    /* Outputs that are asked to be narrow say that they are outputs. */
+    /* An empty `kept` is not compared: the reason of outputs that would be narrow is "an output". */
     if (*d->kept && strcmp(kept.at, d->kept) != 0) fail_msg("%s\nfound    %s\nexpected %s", d->nodes, kept.at, d->kept);
     for (uint32_t i = 0; i < g->outputs.count; i++)
         assert_int_equal(ig_type_of(g, g->outputs.at[i].value)->dtype,
                          ig_type_of(before, before->outputs.at[i].value)->dtype);
-    /* The casts leave the regions as they were, but for a cast of an input on its way to a convolution. */
+    /* The casts do not change the number of regions (a cast of a convolution's input would). */
     struct ig_pass_options options = {.target = &target};
     assert_int_equal(ig_pass_fuse(g, &options)->regions.count, ig_pass_fuse(before, &options)->regions.count);
 }
@@ -143,7 +143,7 @@ static void test_decisions(void **state) {
     }
 }
 
-/* TF32 is a way of multiplying, which GPUs have. */
+/* TF32 is an attribute of the product, and only on GPUs. */
 static void check_tf32(struct ig_job *job, void *argument) {
     const struct decision *d = &decisions[3];
     struct ig_graph *g = narrow(parse(job, d->nodes), "tf32", &gpu);
@@ -221,7 +221,7 @@ static ig_value layer_norm(struct ig_graph *g, ig_value x) {
     return ig_map2(g, IG_OP_div, d, ig_map1(g, IG_OP_sqrt, ig_map2(g, IG_OP_add, variance, scalar(g, 1e-5))));
 }
 
-/* Attention and a layer around it: products of constants and of values, views between them, a mask of -3.4e38. */
+/* A transformer layer: products with constants and of values, views between them, a mask of -3.4e38. */
 static void build_layer(struct ig_graph *g, const void *argument) {
     ig_value x = input(g, "x", INGOT_F32, 2, (int64_t[]){-2, 24}),
              mask = input(g, "mask", INGOT_F32, 2, (int64_t[]){1, -2});
@@ -262,7 +262,7 @@ static ig_value convolve(struct ig_graph *g, ig_value x, const struct convolutio
     return ig_map2(g, IG_OP_max, ig_build_node(g, IG_OP_conv, in, 3, 1, attrs, none), scalar(g, 0));
 }
 
-/* A block of a mobile network: pointwise, depthwise, a residual, a concatenation, a pool, a mean, a product. */
+/* A mobile network's block: pointwise and depthwise convolutions, residual, concatenation, pool, mean, product. */
 static void build_block(struct ig_graph *g, const void *argument) {
     ig_value x = input(g, "x", INGOT_F32, 4, (int64_t[]){1, 3, 14, 14});
     ig_value a = convolve(g, x, &(struct convolution){3, 16, 3, 1, 1, 1}, 1);
@@ -277,7 +277,7 @@ static void build_block(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "a", c);
 }
 
-/* A chain of products of odd sizes; the argument says how many columns. */
+/* A chain of products of odd sizes; the argument is the number of columns. */
 static void build_chain(struct ig_graph *g, const void *argument) {
     const int64_t *columns = argument;
     ig_value x = input(g, "x", INGOT_F32, 2, (int64_t[]){-1, 33});
@@ -285,7 +285,7 @@ static void build_chain(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", product(g, x, *columns, 7, 2));
 }
 
-/* Magnitudes that fp16 does not hold, kept wide by what is known of them. */
+/* Magnitudes beyond fp16, which stay wide because their ranges are known. */
 static void build_large(struct ig_graph *g, const void *argument) {
     ig_value x = input(g, "x", INGOT_F32, 2, (int64_t[]){-2, 16});
     int64_t axis = 1;

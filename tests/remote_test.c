@@ -1,7 +1,7 @@
 /*
  * Contexts on an asynchronous device with memory of its own: transfers of inputs and results, enqueued work and waits,
- * the caller's streams, weights. The device of support/remote_device.h detects accesses to memory of the wrong side and
- * missing synchronisation.
+ * the caller's streams, weights. The device of support/remote_device.h detects host accesses to device memory, device
+ * accesses to host memory, and missing synchronisation.
  */
 #include "support/support.h"
 
@@ -34,7 +34,7 @@ static struct remote_counts counts(struct fixture *f) {
     return remote_device_counts(f->device);
 }
 
-/* What the chain makes of x. */
+/* The chain's result for x. */
 static float expected(float x) {
     return -(2 * x + 10);
 }
@@ -65,7 +65,7 @@ static void a_run_is_one_list(void **state) {
     for (int turn = 0; turn < 5; turn++) {
         enqueue(f, NULL);
         struct remote_counts c = counts(f);
-        assert_int_equal(c.copies, 0); /* inputs go and results come with the list */
+        assert_int_equal(c.copies, 0); /* the list copies inputs and results */
         assert_int_equal(c.lists, 1);
         assert_int_equal(c.launches + c.patches + c.captures + c.allocations + c.waits + c.blocked, 0);
         wait_for(f);
@@ -75,7 +75,7 @@ static void a_run_is_one_list(void **state) {
         assert_int_equal(c.syncs, 1);
     }
     assert_int_equal(f->allocator.calls, calls);
-    wait_for(f); /* nothing is under way */
+    wait_for(f); /* nothing is in flight */
     assert_int_equal(counts(f).syncs, 0);
     end_plan(f);
 }
@@ -90,7 +90,7 @@ static void the_host_may_be_two_runs_ahead(void **state) {
             x[i] = (float)(turn * 1000 + i);
         set_input(f, 0, vector(x, 100));
         enqueue(f, NULL);
-        memset(x, 0xff, sizeof x); /* was read */
+        memset(x, 0xff, sizeof x); /* already staged */
         assert_int_equal(counts(f).blocked, turn >= 2);
     }
     wait_for(f);
@@ -105,7 +105,7 @@ static void alternating_shapes_patch_nothing(void **state) {
     for (int turn = 0; turn < 4; turn++)
         run_chain(f, sizes[turn]);
     for (int turn = 0; turn < 4; turn++)
-        run_chain(f, sizes[turn]); /* memory grew after the first ones were placed */
+        run_chain(f, sizes[turn]); /* memory grew after the first instances were recorded */
     counts(f);
     size_t calls = f->allocator.calls;
     for (int turn = 0; turn < 12; turn++)
@@ -126,7 +126,7 @@ static void large_inputs_go_in_pieces(void **state) {
     run(f);
     for (int64_t i = 0; i < n; i++)
         assert_true(((float *)output(f, 0).data)[i] == expected(x[i]));
-    assert_in_range(counts(f).copies, 1 + 1, 1 + 6); /* 5.7 MiB in pieces of one or more; back in one */
+    assert_in_range(counts(f).copies, 1 + 1, 1 + 6); /* 5.7 MiB in pieces of 1 MiB or more; results in one */
     free(x);
     end_plan(f);
 }
@@ -139,8 +139,8 @@ static void check_many(const float *y, const float *x) {
     }
 }
 
-/* While a run's are on their way, and the host writes the next, the runs before are computed. Results take such a way only
- * behind two runs that may be under way. */
+/* While large inputs are copied, and while the host stages the next ones, earlier runs are computed. Results leave on a
+ * stream of their own only when two earlier runs may be in flight. */
 static void large_inputs_go_beside_other_runs(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){.threads = 3});
     const size_t size = MANY * sizeof(float);
@@ -163,14 +163,14 @@ static void large_inputs_go_beside_other_runs(void **state) {
         struct remote_counts c = counts(f);
         if (turn == 0) calls = f->allocator.calls;
         if (turn > 0) {
-            static const unsigned waits[] = {1, 1, 2, 3}; /* inputs; results; those that left the same memory before */
+            static const unsigned waits[] = {1, 1, 2, 3}; /* inputs; results; earlier ones leaving that memory */
             bool beside = turn % 4 >= 2;
             assert_in_range(c.copies, 1 + beside, 6 + beside);
             assert_int_equal(c.lists, 1);
             assert_int_equal(c.waits, waits[turn % 4]);
-            assert_int_equal(c.skips, turn % 2 == 0); /* when that begins and when it has ended */
+            assert_int_equal(c.skips, turn % 2 == 0); /* when results begin to leave this way, and when they cease to */
             assert_int_equal(c.allocations + c.captures + c.launches, 0);
-            assert_int_equal(c.blocked, turn % 4 >= 2); /* the last but one run has not begun */
+            assert_int_equal(c.blocked, turn % 4 >= 2); /* the run before the last has not begun */
         }
         if (turn % 4 < 3) continue;
         wait_for(f);
@@ -188,7 +188,7 @@ static void large_inputs_go_beside_other_runs(void **state) {
     end_plan(f);
 }
 
-/* Results that leave on a stream of their own are there when a later run reads them. */
+/* Results that leave on a stream of their own have arrived when a later run reads them. */
 static void large_results_feed_later_runs(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){.threads = 2});
     const size_t size = MANY * sizeof(float);
@@ -209,7 +209,8 @@ static void large_results_feed_later_runs(void **state) {
             enqueue(f, NULL);
             assert_int_equal(counts(f).blocked, 0);
         }
-        /* Runs may be computed before any results have left, but for those that they read. */
+        /* Waiting for the run's stream computes all runs, before any results have left but those that later runs
+         * read. */
         if (round % 2) assert_int_equal(f->device->api->stream_wait(f->device, f->context->env.stream, &f->error), 0);
         wait_for(f);
         for (int turn = 0; turn < 6; turn++) {
@@ -227,7 +228,7 @@ static void large_results_feed_later_runs(void **state) {
     end_plan(f);
 }
 
-/* Runs that are waited for need one part of the memory only, at one address. */
+/* A caller that waits for each run uses one half of the memory only, at one address. */
 static void waiting_keeps_large_inputs_in_place(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){.threads = 2});
     float *x = malloc(MANY * sizeof *x);
@@ -259,9 +260,9 @@ static void large_results_come_in_parts(void **state) {
             fail_msg("%s", f->error.message);
         enqueue(f, NULL);
         struct remote_counts c = counts(f);
-        if (given) assert_in_range(c.copies, 6 + 1, 6 + 6); /* six back; as many there as the threads leave time for */
+        if (given) assert_in_range(c.copies, 6 + 1, 6 + 6); /* 6 for results; for inputs, it depends on timing */
         if (turn == 0) calls = f->allocator.calls;
-        if (turn % 4 == 1) enqueue(f, NULL); /* another on top; its results count */
+        if (turn % 4 == 1) enqueue(f, NULL); /* another run, whose results are checked */
         wait_for(f);
         check_many(given ? y + 1 : output(f, 0).data, x);
         if (turn == 2) assert_int_equal(f->allocator.calls, calls);
@@ -272,7 +273,7 @@ static void large_results_come_in_parts(void **state) {
     end_plan(f);
 }
 
-/* ---- Where data lie --------------------------------------------------------------------------------------------------------- */
+/* ---- Memory of inputs and results ------------------------------------------------------------------------------------------- */
 
 static void data_of_the_device_stay_there(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){0});
@@ -287,12 +288,12 @@ static void data_of_the_device_stay_there(void **state) {
         input.data = turn % 2 ? z : x;
         set_input(f, 0, input);
         enqueue(f, NULL);
-        struct ingot_tensor result = output(f, 0); /* may be used behind the run */
+        struct ingot_tensor result = output(f, 0); /* may be used by work enqueued after the run */
         assert_ptr_equal(result.data, y);
         assert_int_equal(result.memory, INGOT_CUDA);
         struct remote_counts c = counts(f);
         assert_int_equal(c.copies + c.syncs, 0);
-        assert_int_equal(c.patches, turn ? 2 : 0); /* x is used twice */
+        assert_int_equal(c.patches, turn ? 2 : 0); /* two uses of x */
         wait_for(f);
         counts(f);
         check_device(y, turn % 2 ? ramp + 100 : ramp, 100);
@@ -305,7 +306,7 @@ static void data_of_the_device_stay_there(void **state) {
     end_plan(f);
 }
 
-/* Kernels load several elements at once: addresses that do not allow it go through the context's memory. */
+/* Kernels use vector loads: data at unaligned addresses are copied through the context's memory. */
 static void crooked_addresses_are_copied(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){0});
     float *x = device_memory(f, ramp, 101), *y = device_memory(f, NULL, 101);
@@ -317,7 +318,7 @@ static void crooked_addresses_are_copied(void **state) {
         run(f);
         assert_ptr_equal(output(f, 0).data, y + 1);
         check_device(y + 1, ramp + 1, 100);
-        assert_int_equal(counts(f).copies, 0); /* the list does it */
+        assert_int_equal(counts(f).copies, 0); /* the list copies */
     }
     f->device->api->release(f->device, x, 404);
     f->device->api->release(f->device, y, 404);
@@ -370,7 +371,7 @@ static void results_come_to_the_callers_memory(void **state) {
     set_input(f, 0, vector(ramp, 40));
     assert_int_equal(ig_context_set_output(f->context, 0, INGOT_HOST, first, sizeof first, NULL), INGOT_OK);
     enqueue(f, NULL);
-    /* Bound anew while a run is under way: that run's result goes where it was to go. */
+    /* Rebound while a run is in flight: that run's result still goes to the old memory. */
     assert_int_equal(ig_context_set_output(f->context, 0, INGOT_HOST, second, sizeof second, NULL), INGOT_OK);
     wait_for(f);
     for (int i = 0; i < 40; i++)
@@ -406,10 +407,10 @@ static void shapes_may_lie_on_the_device(void **state) {
 
 /* ---- Streams ------------------------------------------------------------------------------------------------------------------ */
 
-/* Each run reads, on its stream, what the run before wrote on another. */
+/* Each run reads, on its stream, what the previous run wrote on another. */
 static void runs_follow_each_other_across_streams(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){0});
-    enum { STREAMS = 6 }; /* more than a context keeps */
+    enum { STREAMS = 6 }; /* more than a context caches */
     struct ig_stream *streams[STREAMS];
     for (int i = 0; i < STREAMS; i++)
         assert_int_equal(f->device->api->stream_create(f->device, &streams[i], NULL), INGOT_OK);
@@ -433,14 +434,14 @@ static void runs_follow_each_other_across_streams(void **state) {
     end_plan(f);
 }
 
-/* Inputs that travel beside runs may arrive before the run before has begun. */
+/* Lets inputs on a stream of their own arrive before the previous run has begun. */
 static void hurry_inputs(struct fixture *f) {
     struct ig_stream *beside = f->context->transfer.beside;
     if (beside) assert_int_equal(f->device->api->stream_wait(f->device, beside, &f->error), INGOT_OK);
 }
 
-/* Runs whose ends have events and runs whose ends have none, in all orders: inputs that the host copies must not overwrite
- * those of runs under way, and streams must follow each other. */
+/* Runs with and without end events, in all orders: inputs that the host stages must not overwrite those of runs in
+ * flight, and streams must be ordered. */
 static void kinds_of_inputs_may_change(void **state) {
     static const int64_t sizes[] = {MANY / 1000, MANY / 7, MANY / 2, MANY};
     struct fixture *f = ready_chain((struct ig_context_config){.threads = 2});
@@ -458,7 +459,7 @@ static void kinds_of_inputs_may_change(void **state) {
         for (unsigned i = 0; i < 4; i++) {
             unsigned kind = kinds >> 2 * i & 3;
             int64_t n = sizes[shapes >> 2 * i & 3];
-            float *from = kind & 1 ? pinned : given; /* pinned memory is read late: it is the same for all */
+            float *from = kind & 1 ? pinned : given; /* pinned memory is read late: the same for all */
             for (int k = 0; k < n; k++)
                 from[k] = (float)(k % 4093) + (kind & 1 ? 7.0f : (float)i);
             struct ingot_tensor input = vector(from, n);
@@ -489,7 +490,7 @@ static void new_shapes_wait_for_old_runs(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){.max_instances = 1});
     assert_int_equal(ig_context_set_output(f->context, 0, INGOT_CUDA, NULL, 0, NULL), INGOT_OK);
     for (int64_t n = 10; n < 20000; n *= 3) {
-        set_input(f, 0, vector(ramp, n)); /* takes the last one's place, and grows all memory */
+        set_input(f, 0, vector(ramp, n)); /* evicts the last instance and grows all memory */
         enqueue(f, NULL);
     }
     wait_for(f);
@@ -552,7 +553,7 @@ static void weights_are_brought_once(void **state) {
     free(back);
 }
 
-/* ---- What fails ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Failures -------------------------------------------------------------------------------------------------------------------- */
 
 static void says_what_memory_is_missing(void **state) {
     struct fixture *f = chain(0, INT32_MAX);
@@ -592,7 +593,7 @@ static void keeps_to_its_bytes(void **state) {
         struct fixture *f = ready_chain((struct ig_context_config){.max_instances = 100, .max_bytes = 1});
         run_chain(f, 5);
         size_t calls = f->allocator.calls;
-        run_chain(f, 5); /* one stays, however small the bound */
+        run_chain(f, 5); /* one instance stays, however small the bound */
         assert_int_equal(f->allocator.calls, calls);
         run_chain(f, 6);
         size_t live = f->allocator.live_count;
@@ -605,13 +606,13 @@ static void keeps_to_its_bytes(void **state) {
             run_chain(f, n);
         calls = f->allocator.calls;
         for (int64_t n = 1; n < 10; n++)
-            run_chain(f, n); /* all of them are still there */
+            run_chain(f, n); /* all are still cached */
         assert_int_equal(f->allocator.calls, calls);
         end_plan(f);
     }
 }
 
-/* ---- Clocks ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Timing ------------------------------------------------------------------------------------------------------------------------ */
 
 static void tells_how_long_a_run_took(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){.timing = true});
@@ -619,7 +620,7 @@ static void tells_how_long_a_run_took(void **state) {
     expect_refusal(f, ig_context_timing(f->context, &timing, &f->error), INGOT_INVALID_ARGUMENT, "no run");
     run_chain(f, 100);
     assert_int_equal(ig_context_timing(f->context, &timing, NULL), INGOT_OK);
-    /* The remote clock ticks once a piece of work: a microsecond each, and one for the event itself. */
+    /* The device's clock advances by a microsecond per operation, and one for the event itself. */
     assert_true(timing.input_ms > 0.0015 && timing.input_ms < 0.004);
     assert_true(timing.compute_ms > 0.0035 && timing.compute_ms < 0.0045);
     assert_true(timing.output_ms > 0.0015 && timing.output_ms < 0.0025);

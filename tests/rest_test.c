@@ -1,4 +1,4 @@
-/* Top-k and scatters in hostile shapes, types and indices against the reference. */
+/* Top-k and scatters with extreme shapes, types and indices, against the reference. */
 #include "support/kernel_cases.h"
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
@@ -9,7 +9,7 @@ static const int64_t symbols[4] = {2, 11, 8, 0}; /* sizes */
 
 struct topk {
     int rank, axis;
-    int64_t sizes[4], k; /* k < 0: a symbol, as sizes */
+    int64_t sizes[4], k; /* k < 0: a symbol, as for sizes */
     enum ingot_dtype dtype;
     bool smallest, only_values, only_indices, constant, rounded;
 };
@@ -18,7 +18,7 @@ static void build_topk(struct ig_graph *g, const void *argument) {
     const struct topk *t = argument;
     struct ig_type type = sized_type(g, t->dtype, t->rank, t->sizes), k = sized_type(g, t->dtype, 1, &t->k);
     ig_value x = t->constant ? random_constant(g, t->dtype, t->rank, t->sizes, 3) : ig_build_input(g, "x", &type);
-    /* Many equal elements, zeros of both signs among them. */
+    /* Makes many elements equal, among them zeros of both signs. */
     if (t->rounded) {
         ig_value two = ig_build_scalar(g, t->dtype, 2);
         x = ig_map1(g, IG_OP_round, ig_map2(g, IG_OP_mul, x, two));
@@ -111,7 +111,7 @@ static void build_scatter(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", ig_build_node(g, nd ? IG_OP_scatter_nd : IG_OP_scatter_elements, in, 3, 1, attrs, NULL));
 }
 
-/* Indices are -5 … 5: some lie outside, many occur several times. */
+/* Indices are -5 … 5: some are out of range, many are repeated. */
 #define ELEMENTS(axis_, r, d, i) \
     { .rank = r, .axis = axis_, .data = UNPACK d, .index_rank = r, .index = UNPACK i }
 #define ND(r, d, ir, i, ur, u)                                                                           \
@@ -151,7 +151,7 @@ static const struct scatter scatters[] = {
 
 static const enum ig_scatter ways[] = {IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX, IG_SCATTER_MIN};
 
-/* Sums of floats in double (the reference) and in float differ in their last bits. */
+/* Float sums in double (the reference) and in float differ in their last bits. */
 static double tolerance_for(enum ingot_dtype dtype, enum ig_scatter how) {
     if (!ig_dtype_is_float(dtype) || how == IG_SCATTER_SET || how == IG_SCATTER_MAX || how == IG_SCATTER_MIN) return 0;
     return dtype == INGOT_F64 ? 1e-14 : dtype == INGOT_F32 ? 1e-6 : dtype == INGOT_F16 ? 4e-3 : 4e-2;
@@ -207,7 +207,7 @@ static void test_scatter_of_types(void **state) {
     check_all();
 }
 
-/* Indices of all magnitudes: nearly all lie outside. */
+/* Indices of all magnitudes: nearly all are out of range. */
 static void test_scatter_far_outside(void **state) {
     static struct scatter variants[COUNT(scatters)];
     (void)state;

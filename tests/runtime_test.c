@@ -1,6 +1,6 @@
 /*
- * Contexts and plan instances on hand-written plans, whose kernels are C functions of this file. All tests run on the
- * CPU, then on a device with memory of its own; remote_test.c has those specific to such devices.
+ * Contexts and plan instances on hand-written plans, whose kernels are C functions (support/runtime_case.c). All tests
+ * run on the CPU, then on a device with memory of its own; remote_test.c has the tests for such devices alone.
  */
 #include "support/support.h"
 
@@ -61,7 +61,7 @@ static void keeps_the_most_recent_instances(void **state) {
     struct fixture *f = chain(0, 1000);
     make_context(f, 1, 2, false);
     for (int turn = 0; turn < 30; turn++)
-        run_chain(f, 1 + turn % 3); /* each evicted before it comes again */
+        run_chain(f, 1 + turn % 3); /* each is evicted before it is needed again */
     size_t live = f->allocator.live_count;
     for (int turn = 0; turn < 30; turn++)
         run_chain(f, 1 + turn % 3);
@@ -69,7 +69,7 @@ static void keeps_the_most_recent_instances(void **state) {
     run_chain(f, 5);
     run_chain(f, 6);
     run_chain(f, 5);
-    run_chain(f, 7); /* takes the place of 6 */
+    run_chain(f, 7); /* evicts 6 */
     size_t calls = f->allocator.calls;
     run_chain(f, 5);
     assert_int_equal(f->allocator.calls, calls);
@@ -104,7 +104,7 @@ static void outputs_are_kept_and_given(void **state) {
     run_chain(f, 101);
     assert_ptr_equal(output(f, 0).data, own);
     for (int i = 0; i < 101; i++)
-        assert_true(given[i] == 0); /* no longer ours */
+        assert_true(given[i] == 0); /* no longer bound */
     expect_refusal(f, ig_context_set_output(f->context, 1, INGOT_HOST, given, 4, &f->error), INGOT_INVALID_ARGUMENT,
                    "no output 1");
     expect_refusal(f, ig_context_set_output(f->context, 0, INGOT_HOST, (char *)given + 1, 4, &f->error),
@@ -207,7 +207,7 @@ static void null_device_sees_a_run(void **state) {
     end_plan(f);
 }
 
-/* ---- Steps side by side: y = -(x + x) + -(x + x) ---------------------------------------------------------------------------- */
+/* ---- Concurrent steps: y = -(x + x) + -(x + x) ------------------------------------------------------------------------------ */
 
 static struct fixture *two_branches(bool scratch) {
     struct fixture *f = begin_plan();
@@ -233,7 +233,7 @@ static void memory_with(struct fixture *f, unsigned processors, int64_t n, struc
     assert_int_equal(ig_context_memory(f->context, out_info, &f->error), INGOT_OK);
 }
 
-/* The order of launches, what each comes after, and that nothing shares memory with what runs beside it. */
+/* The order of launches, their dependencies, and that concurrent steps share no memory. */
 static void branches_run_side_by_side(void **state) {
     struct ingot_memory_info info;
     struct fixture *f = two_branches(false);
@@ -254,7 +254,7 @@ static void branches_run_side_by_side(void **state) {
     end_plan(f);
 }
 
-/* One after the other where the device knows no other way, where each step fills it, and where all want the same scratch
+/* Steps are not concurrent if the device cannot run them so, if each step fills it, or if all use the same scratch
  * memory. */
 static void branches_take_turns_where_that_is_no_loss(void **state) {
     struct ingot_memory_info info;
@@ -295,7 +295,7 @@ static void inputs_may_share_memory(void **state) {
     set_input(f, 1, vector(one, 100));
     run(f);
     assert_true(((float *)output(f, 0).data)[99] == 2);
-    set_input(f, 1, vector(two, 100)); /* must not move the first input too */
+    set_input(f, 1, vector(two, 100)); /* must not affect the first input */
     run(f);
     assert_true(((float *)output(f, 0).data)[99] == 100);
     assert_true(((float *)output(f, 1).data)[99] == 1);
@@ -316,7 +316,7 @@ static void inputs_must_agree(void **state) {
                    "input 'b': dim 0 is 99, wanted 100 ('n' with n=100)");
     set_input(f, 1, vector(ramp, 100));
     run(f);
-    set_input(f, 1, vector(ramp, 99)); /* also where the instance is there already */
+    set_input(f, 1, vector(ramp, 99)); /* also if the instance exists */
     expect_refusal(f, ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT, "input 'b': dim 0 is 99");
     set_input(f, 0, vector(ramp, 99));
     run(f);
@@ -324,7 +324,7 @@ static void inputs_must_agree(void **state) {
     end_plan(f);
 }
 
-/* ---- Shapes that come from data, and shapes that do not work ------------------------------------------------------------------- */
+/* ---- Shapes that come from data, and impossible shapes ------------------------------------------------------------------------- */
 
 static void shapes_may_come_from_data(void **state) {
     struct fixture *f = begin_plan();
@@ -355,7 +355,7 @@ static void shapes_may_come_from_data(void **state) {
     end_plan(f);
 }
 
-/* y f32[n - 5], of (n / (n - 7)) tiles; also huge * n bytes where n is large. */
+/* y f32[n - 5], of n / (n - 7) tiles; and an arena buffer of 1000 * n bytes. */
 static void refuses_impossible_shapes(void **state) {
     struct fixture *f = begin_plan();
     struct tiny_plan *t = &f->tiny;
@@ -390,7 +390,7 @@ static void refuses_impossible_shapes(void **state) {
     end_plan(f);
 }
 
-/* c = a + b, with a f32[n] and b f32[m]: the model took n and m to be equal. */
+/* c = a + b, with a f32[n] and b f32[m]: the model assumed n = m. */
 static void checks_what_the_model_assumes(void **state) {
     struct fixture *f = begin_plan();
     struct tiny_plan *t = &f->tiny;
@@ -427,7 +427,7 @@ static void follows_aliases(void **state) {
     uint32_t high = tiny_alias(t, view, bytes_for(t, n), bytes_for(t, n));
     uint32_t x_high = tiny_alias(t, x, bytes_for(t, n), bytes_for(t, n));
     LAUNCH(f, f->shift, n2, x, w, a);
-    LAUNCH(f, f->negate, n, x_high, z); /* a's memory must not be reused here */
+    LAUNCH(f, f->negate, n, x_high, z); /* a's memory must still be live */
     LAUNCH(f, f->add, n, low, high, y);
     make_context(f, 2, 3, false);
     for (int turn = 0; turn < 4; turn++) {
@@ -462,7 +462,7 @@ static void refuses_buffers_beyond_their_memory(void **state) {
     }
 }
 
-/* Copies to inputs, weights and parts of them: a weight on the CPU is a file that may not be written. */
+/* Copies to inputs, weights and aliases of them: on the CPU, weights are a read-only mapping of a file. */
 static void refuses_to_write_what_is_only_read(void **state) {
     static const char *const expected[] = {"copy: operand 1 is a result, but lies in an input",
                                            "copy: operand 1 is a result, but lies in the weights",
@@ -486,7 +486,7 @@ static void refuses_to_write_what_is_only_read(void **state) {
     }
 }
 
-/* A copy between parts that overlap is nonsense, but no harm. */
+/* A copy between overlapping parts is meaningless but harmless. */
 static void copies_what_overlaps(void **state) {
     struct fixture *f = begin_plan();
     struct tiny_plan *t = &f->tiny;
@@ -530,7 +530,7 @@ static struct fixture *choice(void) {
     return f;
 }
 
-/* A branch that takes n and m to be equal. Where they are not, the other branch may still be run. */
+/* A branch that assumes n = m: the check applies only if that branch runs. */
 static void checks_a_branch_when_it_is_run(void **state) {
     struct fixture *f = begin_plan();
     struct tiny_plan *t = &f->tiny;
@@ -590,7 +590,7 @@ static void chooses_a_branch(void **state) {
     }
 }
 
-/* ---- LOOP: state += x each turn, and each state is stacked; stops where the iteration reaches the limit --------------------------- */
+/* ---- LOOP: state += x per iteration, all states stacked; ends when the iteration reaches the limit -------------------------------- */
 
 struct loop_plan {
     bool with_trip, with_condition, scanned;
@@ -713,7 +713,7 @@ static void loops_keep_to_their_outputs(void **state) {
     run(f);
     check_loop(f, &in, 5, true);
     end_plan(f);
-    f = looping((struct loop_plan){.scanned = true}); /* no trip count: what is stacked has no end of its own */
+    f = looping((struct loop_plan){.scanned = true}); /* no trip count to bound the stacked results */
     make_context(f, 2, 3, false);
     in.limit = 9;
     set_loop(f, &in);

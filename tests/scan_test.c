@@ -1,4 +1,4 @@
-/* Recurrences and running totals in hostile shapes against the reference. */
+/* Recurrences and running totals with extreme shapes, against the reference. */
 #include "support/kernel_cases.h"
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
@@ -74,17 +74,17 @@ struct recurrence {
     int64_t time, batch, hidden;
     enum ingot_dtype dtype;
     bool reverse, lengths, peephole, bias, flag; /* flag: input_forget or linear_before_reset */
-    bool weights_given;                          /* as an input, so that the kernel packs them */
+    bool weights_given;                          /* given as inputs, so that the kernel packs them */
     enum ig_activation activations[3];
     double clip, alpha, beta;
-    unsigned outputs; /* bit o: wanted; 0: all */
-    bool twice;       /* in both directions, with weights of their own */
+    unsigned outputs; /* bit o: output o is wanted; 0: all */
+    bool twice;       /* both directions, with separate weights */
 };
 
 static ig_value weights(struct ig_graph *g, const struct recurrence *r, int gates, uint32_t seed) {
     const int64_t sizes[] = {gates * r->hidden, r->hidden};
     if (r->weights_given) return input(g, seed ? "r2" : "r", r->dtype, 2, sizes);
-    /* Small, so that the gates stay away from their limits. */
+    /* Small, so that the gates do not saturate. */
     ig_value all = random_constant(g, INGOT_F32, 2, sizes, 11 + seed);
     all = ig_map2(g, IG_OP_mul, all, ig_build_scalar(g, INGOT_F32, r->hidden > 16 ? 0.1 : 0.5));
     return ig_build_cast(g, all, r->dtype);
@@ -206,7 +206,8 @@ static void test_recurrences_of_types(void **state) {
     check_all();
 }
 
-/* NaN and infinities stay in their rows. Weights that the kernel packs: as constants, but left as they are. */
+/* NaN and infinities do not leave their rows. Raw: weights are constants that the passes have not packed, so the kernel
+ * does. */
 static void test_poisoned_recurrences(void **state) {
     static const int chosen[] = {2, 4, 14, 16, 19, 20, 27, 28};
     static struct recurrence variants[2 * COUNT(chosen)];

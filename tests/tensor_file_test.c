@@ -1,4 +1,4 @@
-/* Tensor files of the command line: .npy in all its forms, .npz, ONNX TensorProto, and 2,000 damaged .npy files. */
+/* The command line's tensor files: .npy in all variants, .npz, ONNX TensorProto, and 2,000 damaged .npy files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct file {
     size_t size;
 };
 
-/* A .npy of that version with that header text and data. */
+/* Composes a .npy file of a version from header text and data. */
 static void compose(struct file *file, int version, const char *header, const void *data, size_t size) {
     size_t start = version == 1 ? 10 : 12, length = strlen(header);
     memset(file, 0, sizeof *file);
@@ -161,7 +161,7 @@ static void test_round_trip(void **state) {
     }
 }
 
-/* Overwritten, inserted and deleted bytes, cuts, and repeated pieces; half of them in the header. */
+/* Overwrites, inserts or deletes bytes, truncates, or repeats pieces; half the time within the header. */
 static void mutate(struct file *file, uint32_t *seed) {
     *seed = *seed * 1664525u + 1013904223u;
     uint32_t random = *seed >> 7;
@@ -199,7 +199,7 @@ static void test_mutations(void **state) {
                 sizeof data);
         for (int n = i % 5; n >= 0 && file.size > 1; n--)
             mutate(&file, &seed);
-        /* An exact copy, so that reading beyond the end shows. */
+        /* A block of exactly the file's size, so that AddressSanitizer detects reads beyond it. */
         unsigned char *copy = malloc(file.size ? file.size : 1);
         memcpy(copy, file.bytes, file.size);
         if (npy_parse(copy, file.size, &tensor, &error) == INGOT_OK) {
@@ -242,7 +242,7 @@ static void test_npz(void **state) {
     assert_null(tensor_list_find(&list, "c"));
     tensor_list_free(&list);
 
-    /* Every byte damaged in turn: an error with a message, or the damage does not matter. */
+    /* Each byte is damaged in turn: the file is refused with a message, or the damage has no effect. */
     unsigned char *bytes;
     size_t size;
     assert_int_equal(file_read(path, &bytes, &size, &error), INGOT_OK);

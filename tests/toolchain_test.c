@@ -38,7 +38,7 @@ static void count_progress(void *user, unsigned done, unsigned total) {
     assert_int_equal(total, trial->count);
 }
 
-/* As the runtime does it: read-only and executable. */
+/* Maps code as the runtime does: read-only and executable. */
 static unsigned char *map_code(const struct ig_code *code) {
     void *memory = mmap(NULL, code->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(memory != MAP_FAILED);
@@ -81,7 +81,7 @@ static void expect_success(struct trial *trial) {
     if (run_body(trial_body, trial, &error) != INGOT_OK) fail_msg("%s", error.message);
 }
 
-/* Compiles one text whose function is "kernel"; it must be refused with a message that says `expected`. */
+/* Compiles a text whose function is "kernel"; it must be refused with a message that contains `expected`. */
 static void expect_refusal(const char *text, const char *expected) {
     struct ingot_error error;
     struct ig_source source = {"kernel", text};
@@ -98,14 +98,14 @@ static void expect_refusal(const char *text, const char *expected) {
     "void " name "(void *const *buf, const i64 *dim, i64 begin, i64 end, void *scratch)"
 
 static const struct ig_source working[] = {
-    /* Constants, a loop that is made into vectors, a static function. */
+    /* Constants, a vectorised loop, a static function. */
     {"scale", "static float half(float x) { return x * 0.5f + 3.25f; }\n" SIGNATURE(
                   "scale") "{\n"
                            "    const float *a = buf[0]; float *o = buf[1];\n"
                            "#pragma omp simd\n"
                            "    for (i64 i = begin; i < end; i++) o[i] = half(a[i]);\n"
                            "}\n"},
-    /* A jump table and a table of constants: addresses relative to the code. */
+    /* A jump table and a table of constants: position-independent addresses. */
     {"choose", "static const int table[] = {5, 7, 11, 13, 17, 19, 23, 29};\n" SIGNATURE(
                    "choose") "{\n"
                              "    int *o = buf[0];\n"
@@ -122,7 +122,7 @@ static const struct ig_source working[] = {
                              "        }\n"
                              "    }\n"
                              "}\n"},
-    /* The four functions, called and by address. */
+    /* The four memory functions, called directly and through pointers. */
     {"memory",
      "#pragma GCC visibility push(default)\n"
      "void *memcpy(void *, const void *, __SIZE_TYPE__); void *memmove(void *, const void *, __SIZE_TYPE__);\n"
@@ -142,7 +142,7 @@ static const struct ig_source working[] = {
                    "}\n"
                    "static void call(mover *f, void *to, const void *from, i64 n) { __asm__(\"\" : \"+r\"(f)); f(to, "
                    "from, n); }\n"},
-    /* The same names at file scope as another kernel's. */
+    /* The same file-scope names as another kernel. */
     {"other", "static float half(float x) { return x * 2.0f; }\n" SIGNATURE(
                   "other") "{\n"
                            "    float *o = buf[0];\n"
@@ -199,7 +199,7 @@ static void check_compiler(const char *cc, const char *flag) {
     again.jobs = 3;
     expect_success(&first);
     expect_success(&again);
-    assert_int_equal(first.size, again.size); /* the number of processes does not show */
+    assert_int_equal(first.size, again.size); /* the number of processes has no effect */
     assert_memory_equal(first.bytes, again.bytes, first.size);
     free(first.bytes);
     free(again.bytes);
@@ -212,7 +212,7 @@ static void test_default_compiler(void **state) {
 static void test_gcc(void **state) {
     if (access("/usr/bin/gcc", X_OK) != 0) skip();
     check_compiler("gcc", NULL);
-    check_compiler("gcc", "-fno-plt"); /* calls through the table that is not there */
+    check_compiler("gcc", "-fno-plt"); /* calls through a GOT, which does not exist here */
     check_compiler("gcc", "-Os");
 }
 
@@ -230,7 +230,7 @@ static void test_nothing_to_compile(void **state) {
     free(trial.bytes);
 }
 
-/* File names, the date and the folder of the moment do not reach the code. */
+/* File names, the date and the temporary folder do not affect the code. */
 static void test_place_does_not_show(void **state) {
     struct ig_source source = {"kernel", SIGNATURE("kernel") "{ __builtin_strcpy(buf[0], __FILE__ __BASE_FILE__); }\n"};
     struct trial first = {.jobs = 1, .sources = &source, .count = 1}, second = first;
@@ -332,7 +332,8 @@ static void abandon_body(struct ig_job *job, void *argument) {
     ig_process_start(processes, missing, no_environment, 0);
 }
 
-/* A failure kills and reaps what runs, grandchildren too, and removes the folder; at once, not after the children. */
+/* A failure kills and reaps running processes, grandchildren too, and removes the folder, without waiting for the
+ * children to finish. */
 static void test_failure_leaves_nothing(void **state) {
     struct ingot_error error;
     time_t start = time(NULL);
@@ -363,7 +364,7 @@ static void limited_release(void *user, void *memory, size_t size) {
     free(memory);
 }
 
-/* The arena asks for memory a few times only, so each of them can fail once. */
+/* The arena allocates only a few times, so each of these can fail in turn. */
 static void test_failing_allocator(void **state) {
     enum ingot_status status = INGOT_OUT_OF_MEMORY;
     for (size_t allowed = 0; status != INGOT_OK; allowed++) {
@@ -432,7 +433,7 @@ static void test_damaged_objects(void **state) {
     assert_int_equal(run_body(object_body, &trial, &error), INGOT_OK);
     uint64_t random = 1;
     for (int round = 0; round < 4000; round++) {
-        /* In a block of exactly its size, so that a sanitizer sees the first byte too many. */
+        /* A block of exactly the file's size, so that AddressSanitizer detects reads beyond it. */
         size_t size = round % 4 ? trial.size : (size_t)(next_random(&random) % trial.size);
         unsigned char *copy = malloc(size ? size : 1);
         memcpy(copy, trial.bytes, size);

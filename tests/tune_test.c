@@ -1,5 +1,5 @@
-/* Tuning without a compiler: candidates are stubs of this program, of which the test says how long they take and whether
- * they are right; then whole builds that measure on this machine's processor. */
+/* Tuning without a compiler: candidates are stubs of this program, whose duration and correctness the test chooses;
+ * then whole builds that measure on this machine's processor. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The worker that gets the first tile does all of them. */
+/* The worker that gets the first tile computes all of them. */
 static void multiply(void *const *buffers, int64_t begin, int64_t end, int64_t least_ns, float offset) {
     const float *a = buffers[0], *b = buffers[1];
     float *c = buffers[2];
@@ -72,16 +72,16 @@ struct fixture {
     const struct ig_region *region;
     struct ig_target target;
     struct ig_tune_options options;
-    uint32_t count;                /* candidates of the region */
-    const char *tactics[MOST + 1]; /* theirs */
+    uint32_t count;                /* number of the region's candidates */
+    const char *tactics[MOST + 1]; /* the candidates' tactics */
     enum behaviour behaviour[MOST + 1];
     char note[INGOT_ERROR_MESSAGE_SIZE];
-    unsigned compilations; /* calls */
-    const char *text;      /* the cache in the end */
+    unsigned compilations; /* number of compiler calls */
+    const char *text;      /* the final cache */
     void (*body)(struct fixture *f);
 };
 
-/* A candidate's number, which is also its source. */
+/* A candidate's source is its number. */
 static const char *print(void *user, const struct ig_kernel *kernel, const char *symbol) {
     struct fixture *f = user;
     for (uint32_t i = 0; i < f->count; i++) {
@@ -89,7 +89,7 @@ static const char *print(void *user, const struct ig_kernel *kernel, const char 
         if (f->behaviour[i] == NOT_PRINTED) ig_raise(&f->job, INGOT_INTERNAL, "no words for it");
         return ig_format(&f->job, "%u", i);
     }
-    return "0"; /* the plain one */
+    return "0"; /* the plain kernel */
 }
 
 static void compile(void *user, const struct ig_source *sources, unsigned count, struct ig_code *out_code) {
@@ -174,7 +174,7 @@ static void with_fixture(void (*body)(struct fixture *f)) {
     free(f);
 }
 
-/* What is known of the region after a tuner ran. */
+/* The tuner's result for the region, after it ran. */
 static const struct ig_tuned *tune(struct fixture *f, unsigned *out_measured) {
     struct ig_tuner *tuner = ig_tuner_create(&f->job, &f->options, &f->cache);
     f->note[0] = 0;
@@ -207,7 +207,7 @@ static void choose_fastest(struct fixture *f) {
     expect_rejected(tuned, 1, "wrong: of output 0, element 0 is ");
     expect_rejected(tuned, 3, "wrong: of output 0, element 0 is");
     expect_rejected(tuned, 4, "not compiled: syntax error");
-    /* Again, from the text of the cache alone: the same, and nothing is compiled. */
+    /* From the cache's text alone: the same result, without compiling. */
     const char *text = ig_timing_cache_text(&f->cache);
     ig_timing_cache_init(&f->cache, &f->job);
     ig_timing_cache_parse(&f->cache, "text", text, strlen(text));
@@ -229,7 +229,7 @@ static void test_choose_fastest(void **state) {
     with_fixture(choose_fastest);
 }
 
-/* Only what is missing is measured. */
+/* Only candidates missing from the cache are measured. */
 static void measure_missing(struct fixture *f) {
     unsigned measured;
     tune(f, &measured);
@@ -264,9 +264,9 @@ static void test_reject_all(void **state) {
 
 enum { ELEMENTS = 3000 };
 
-/* Element `at` is `expected` and should be no other than that. */
+/* Compares outputs that differ only in element `at`: `expected` and `got`. */
 static void expect_comparison(struct ig_subject *s, double expected, double got, int64_t at, bool same) {
-    static double wanted[ELEMENTS], found[ELEMENTS]; /* memory for the widest type */
+    static double wanted[ELEMENTS], found[ELEMENTS]; /* large enough for the widest type */
     enum ingot_dtype dtype = s->outputs[0].dtype;
     uint64_t seed = 7;
     for (int64_t i = 0; i < ELEMENTS; i++) {
@@ -342,7 +342,7 @@ static void lack_device(struct fixture *f) {
     assert_string_equal(f->note,
                         "not tuned, the first choices are taken: the target needs unknown, which this processor "
                         "lacks");
-    /* Times of another machine, made by the same version, count. */
+    /* Another machine's times count if the version is the same. */
     f->options.seconds = 0;
     ig_timing_cache_parse(&f->cache, "text", text, strlen(text));
     tuned = tune(f, &measured);
@@ -379,7 +379,7 @@ static const char *reprint(struct ig_job *job, const char *first, const char *se
 static void check_texts(struct ig_job *job, void *argument) {
     assert_string_equal(reprint(job, "", NULL), "");
     assert_string_equal(reprint(job, "\n  \t\n\n", NULL), "");
-    /* Sorted, the fastest first, rejected last, comments with their lines, no end of line needed. */
+    /* Sorted, fastest first, rejected ones last; comments stay with their lines; the last newline is optional. */
     assert_string_equal(
         reprint(job,
                 PRINT_2 " 7 \"t\"" REST "\n# of the slow one\n#and more\n" PRINT_1 "\t9  \"slow\"" REST "  \n" PRINT_1
@@ -387,14 +387,14 @@ static void check_texts(struct ig_job *job, void *argument) {
                 NULL),
         PRINT_1 " 3 \"quick\"" REST "\n# of the slow one\n#and more\n" PRINT_1 " 9 \"slow\"" REST "\n" PRINT_1
                 " rejected \"bad\"" REST " \"a \\\"reason\\\"\"\n" PRINT_2 " 7 \"t\"" REST "\n# the end\n");
-    /* Merging: the later one counts, comments stay. */
+    /* Merging: the later entry counts, comments stay. */
     const char *const a = "# mine\n" PRINT_1 " 5 \"t\"" REST "\n" PRINT_1 " rejected \"u\"" REST "\n";
     const char *const b = PRINT_1 " 4 \"t\"" REST "\n" PRINT_2 " 1 \"t\"" REST "\n";
     const char *const both =
         "# mine\n" PRINT_1 " 4 \"t\"" REST "\n" PRINT_1 " rejected \"u\"" REST "\n" PRINT_2 " 1 \"t\"" REST "\n";
     assert_string_equal(reprint(job, a, b), both);
     assert_string_equal(reprint(job, ig_format(job, "%s%s", a, b), NULL), both);
-    /* What is not asked for is kept. */
+    /* Entries that no build asks for are kept. */
     assert_string_equal(reprint(job, PRINT_1 " 0 \"no such tactic\" \"\" \"\" \"\"\n", NULL),
                         PRINT_1 " 0 \"no such tactic\" \"\" \"\" \"\"\n");
 }
@@ -409,7 +409,7 @@ static void test_cache_texts(void **state) {
 
 struct bad_text {
     const char *text;
-    size_t length; /* 0: its own */
+    size_t length; /* 0: the text's length */
     const char *message;
 };
 
@@ -451,7 +451,7 @@ static void test_malformed_texts(void **state) {
     }
 }
 
-/* Whatever became of a text, it is read or refused; what is read can be written and read again. */
+/* A mutated text is parsed or refused; a parsed one can be printed and parsed again. */
 static void parse_mutated(struct ig_job *job, void *argument) {
     const struct bad_text *text = argument;
     struct ig_timing_cache cache;
@@ -494,7 +494,7 @@ static void make_folder(char path[64]) {
     if (!mkdtemp(path)) fail_msg("no temporary folder");
 }
 
-/* Every line of the file as `change` wants it. */
+/* Rewrites a file, each line by `change`. */
 static void rewrite(const char *path, void (*change)(char *line, FILE *out)) {
     char *line = NULL, *copy = NULL;
     size_t capacity = 0, size;
@@ -537,7 +537,7 @@ static void test_builds(void **state) {
     assert_int_equal(again.size, tuned.size);
     assert_memory_equal(again.data, tuned.data, tuned.size);
     test_network_release(&again);
-    /* At level 0 the cache is not asked; where it says that nothing works, the kernels are those that always do. */
+    /* If the cache rejects all tactics, the plain kernels are used; at level 0 the cache is not read. */
     rewrite(path, reject_line);
     test_network_build(&again, TEST_DIGITS, &options);
     assert_false(again.size == tuned.size && memcmp(again.data, tuned.data, tuned.size) == 0);

@@ -19,7 +19,7 @@ static const char *model_path = TEST_DIGITS;
 static struct test_network network;
 static float pixels[LARGEST * PIXELS];
 
-/* The driver, as a caller has it. */
+/* The driver, used by the caller directly. */
 static struct {
     void *library;
     int (*retain)(void **context, int device);
@@ -31,7 +31,7 @@ static struct {
 struct user {
     pthread_t thread;
     int gpu;
-    unsigned moved; /* calls after which the current context was another */
+    unsigned moved; /* calls after which the current context had changed */
     struct ingot_error error;
     float results[LARGEST * CLASSES];
 };
@@ -127,7 +127,7 @@ static bool open_driver(void) {
     return driver.retain && driver.release && driver.set && driver.get;
 }
 
-/* The network's file may be given, where the sources are not. */
+/* An argument names the network's file, for machines without the sources. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(two_engines_run_at_once)};
     if (argc > 1) model_path = argv[1];
