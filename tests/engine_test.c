@@ -647,7 +647,7 @@ static void test_rules(void **state) {
     expect_broken(&plan, "uses what comes after it");
 }
 
-/* Plans that would take too long to plan memory for, within tables large enough. */
+/* Plans whose memory would take too long to plan, although their tables are complete. */
 static void test_limits(void **state) {
     enum { MANY = (1 << 17) + 1 };
     struct ig_plan plan = small_plan;

@@ -542,7 +542,7 @@ static void destroy_devices(struct run *run) {
         run->devices[d]->api->destroy(run->devices[d]);
 }
 
-/* On the emulator, with threads in ascending and in descending order. */
+/* On the emulator: threads in ascending order with immediate copies, and in descending order with late ones. */
 static void check_emulated(const struct graph_case *cases, int count) {
     struct run run = {.cases = cases, .count = count, .third = -1, .label = "the emulator", .arch = "sm_90a"};
     for (int d = 0; d < 2; d++)

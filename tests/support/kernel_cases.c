@@ -5,9 +5,9 @@
 
 /*
  * Tolerances, relative to each element.
- *   f32    the functions of the prelude are good to 3 units in the last place (2^-24 each), the exact operators to half
+ *   f32    the prelude's functions are accurate to 3 units in the last place (at most 2^-23 each), exact operators to half
  *   f64    pow multiplies the error of its logarithm by its exponent, up to 1000; the others: 4 units of 2^-53
- *   f16    computed in f32 and rounded once more: half a unit of 2^-11, and one where two roundings meet
+ *   f16    computed in f32 and rounded once more: half a unit (2^-11), or one where two roundings meet
  *   bf16   the same with 2^-8
  */
 double tolerance_of(enum ingot_dtype dtype) {
