@@ -89,8 +89,8 @@ static const struct conv convs[] = {
     {PLANE(1, 28, 28, 16, 200, 3, 1, 1), .relu = true},
     {PLANE(-1, 8, -2, 10, 20, 3, 1, 1), .bias = true, .relu = true},
     {PLANE(-1, -2, 14, 10, 20, 3, 1, 1), .bias = true, .relu = true}, /* lines of fixed length, any number of them */
-    {PLANE(2, 30, 30, 8, 40, 3, 1, 0), .bias = true},                 /* lines in place */
-    {PLANE(2, 9, 3, 20, 40, 3, 1, 1), .residual = true},              /* several lines in a block */
+    {PLANE(2, 30, 30, 8, 40, 3, 1, 0), .bias = true},                 /* lines read in place */
+    {PLANE(2, 9, 3, 20, 40, 3, 1, 1), .residual = true},              /* several lines per block */
     {F32, .spatial = 2, .batch = 1, .size = {20, 28}, .in = 6, .out = 10, .kernel = {3, 5}, .stride = {2, 1},
      .dilation = {3, 1}, .before = {2, 0}, .after = {1, 4}, .groups = 1, .last = true, .bias = true},
     {PLANE(-1, -2, -2, 12, 33, 1, 1, 0), .bias = true},
@@ -136,7 +136,7 @@ static const struct conv depthwise[] = {
     {DEEP(1, 4, 4, 144, 3, 2, 1, 1), .relu = true},
     {DEEP(1, 11, 12, 40, 3, 1, 3, 3), .bias = true},
     {DEEP(1, 2, 2, 33, 7, 1, 1, 3), .bias = true},   /* every window overlaps the padding */
-    {DEEP(1, 3, 5, 17, 3, 3, 2, 6), .bias = true},   /* windows wholly outside */
+    {DEEP(1, 3, 5, 17, 3, 3, 2, 6), .bias = true},   /* windows wholly in the padding */
     {DEEP(-1, -2, 5, 24, 7, 2, 1, 3), .bias = true}, /* row by row */
     {DEEP(1, 6, 6, 200, 3, 1, 1, 0)},
     {DEEP(1, 6, 6, 150, 3, 1, 1, 1)},
@@ -144,7 +144,7 @@ static const struct conv depthwise[] = {
     {F32, .spatial = 1, .batch = 1, .size = {40}, .in = 50, .out = 50, .kernel = {5}, .stride = {1}, .dilation = {1},
      .before = {4}, .after = {0}, .groups = 50, .last = true, .bias = true},
     {F32, .spatial = 2, .batch = 1, .size = {8, 8}, .in = 6, .out = 18, .kernel = {3, 3}, .stride = {1, 1},
-     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 6, .last = true}, /* three outputs a group */
+     .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 6, .last = true}, /* three outputs per group */
     {F32, .spatial = 3, .batch = 1, .size = {4, 4, 5}, .in = 6, .out = 6, .kernel = {3, 3, 3}, .stride = {1, 1, 1},
      .dilation = {1, 1, 1}, .before = {1, 1, 1}, .after = {1, 1, 1}, .groups = 6, .last = true},
     {.dtype = INGOT_F64,
@@ -252,7 +252,7 @@ static const struct product products[] = {
     {FLOATS, 2, 2, {1, 1}, {1, 1}, .constant = true},
     {FLOATS, 2, 2, {1, 300}, {300, 77}, .constant = true, .bias = true},
     {FLOATS, 2, 2, {128, 96}, {96, 100}, .constant = true, .bias = true, .gelu = true},
-    {FLOATS, 2, 2, {49, 1024}, {1024, 64}, .constant = true, .bias = true}, /* rows that share sets: copied */
+    {FLOATS, 2, 2, {49, 1024}, {1024, 64}, .constant = true, .bias = true}, /* rows that share cache sets: copied */
     {FLOATS, 2, 2, {37, 700}, {700, 513}, .constant = true},
     {FLOATS, 2, 2, {5, 1}, {1, 40}, .constant = true},
     {FLOATS, 2, 2, {3, 0}, {0, 8}, .constant = false, .bias = true},

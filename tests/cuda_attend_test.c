@@ -45,7 +45,7 @@ static ig_value heads_of(struct ig_graph *g, ig_value x, int64_t heads, int64_t 
     return ig_build_transpose(g, ig_build_reshape(g, x, dims, 4), (const int64_t[]){0, 2, 1, 3});
 }
 
-/* Each head repeated. */
+/* Repeats each head. */
 static ig_value repeated(struct ig_graph *g, ig_value x, int64_t times) {
     if (times <= 1) return x;
     const struct ig_type t = *ig_type_of(g, x);

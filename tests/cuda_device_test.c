@@ -1,6 +1,6 @@
 /*
- * The CUDA device on a stand-in for the driver: its error messages, its driver calls, and leaks. device_test.c checks
- * the results, and everything that needs a GPU.
+ * The CUDA device on a stand-in for the driver: error messages, driver calls and leaks. device_test.c checks results,
+ * and everything that needs a GPU.
  */
 #include "support/support.h"
 
@@ -321,7 +321,7 @@ static void checks_cubins(void **state) {
         }
     }
     memcpy(bytes, code.bytes, code.size);
-    bytes[8] = 7; /* as CUDA 12 writes them */
+    bytes[8] = 7; /* as CUDA 12 writes cubins */
     bytes[48] = 0x50;
     assert_int_equal(ig_cubin_architecture(bytes), 80);
     bytes[8] = 99;

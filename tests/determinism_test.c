@@ -14,7 +14,7 @@ static void test_same_bytes(void **state) {
     test_network_build(&b, TEST_DIGITS, &four);
     assert_int_equal(a.size, b.size);
     assert_memory_equal(a.data, b.data, a.size);
-    /* The same model built a second time. */
+    /* The same model object, built a second time. */
     void *again;
     size_t size;
     struct ingot_error error;

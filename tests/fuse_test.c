@@ -1,4 +1,5 @@
-/* The division into regions: which nodes fuse, which do not, and that regions read only values already computed. */
+/* The division into regions: which nodes are fused and which are not, and that regions read only values already
+ * computed. */
 #include <string.h>
 
 #include "ir/build.h"
@@ -121,7 +122,7 @@ static void test_views(void **state) {
     expect(views, true, "mmm");
 }
 
-/* Reductions over other axes do not share a kernel. */
+/* Reductions over different axes do not share a kernel. */
 static const char two_axes[] = "graph {\n"
                                "  input %0 \"x\": f32[5,7]\n"
                                "  %1 = exp(%0): f32[5,7]\n"

@@ -45,7 +45,7 @@ struct collection {
     struct ig_job job;
     int arch;
     struct ig_map by_text;
-    IG_VEC(struct ig_source) texts; /* of kernels called "kernel" */
+    IG_VEC(struct ig_source) texts; /* each kernel is called "kernel" */
     uint32_t n_kernels;
     size_t bytes;
     unsigned failures;

@@ -41,7 +41,7 @@ static ig_dim d(const char *text) {
     return dim;
 }
 
-/* An input of the type written as "f32[batch,3]". */
+/* Adds an input of the type written as "f32[batch,3]". */
 static ig_value input(const char *text) {
     struct ig_type type = {.rank = 0};
     char dtype[8] = "";
@@ -62,7 +62,7 @@ static void check_type(ig_value value, const char *expected) {
     assert_string_equal(text.at, expected);
 }
 
-/* The contents as "[a,b,?]", or "unknown". */
+/* Checks the symbolic contents, as "[a,b,?]" or "unknown". */
 static void check_elements(ig_value value, const char *expected) {
     const ig_dim *elements = ig_info(g, value)->elements;
     struct ig_text text;
@@ -475,7 +475,7 @@ static void data_body(struct ig_job *j, void *argument) {
     for (int i = 0; i < 251; i++)
         bytes[i] = (unsigned char)(i * 7);
     start(j);
-    for (int size = 17; size < 20; size++) { /* each remainder of base 64 */
+    for (int size = 17; size < 20; size++) { /* each remainder modulo 3, for base 64 */
         struct ig_data data = {.bytes = bytes, .size = (size_t)size};
         shape[0] = size;
         ig_build_output(g, "w", ig_build_constant(g, INGOT_U8, 1, shape, &data));

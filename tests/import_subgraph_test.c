@@ -117,7 +117,7 @@ static void functions_may_not_explode(void **state) {
 
 /* ---- Subgraphs ---- */
 
-/* An If on `condition` whose branches are -x and x + w (captured from outside). */
+/* An If on `condition` whose branches are -x and z + w; x, z and w are captured from outside. */
 static void add_if(struct test_model *m, const char *condition) {
     Onnx__GraphProto *then_branch = test_graph(m), *else_branch = test_graph(m);
     test_node(m, then_branch, "Neg", "x", "t");

@@ -1,6 +1,6 @@
 /*
- * Random graphs through all passes. They compute with small integers, on which every rewrite is exact, so each
- * pass must give the same bits as the graph before it. Sizes are odd, some are 1, one is symbolic.
+ * Random graphs through all passes. They compute with small integers, on which every rewrite is exact, so each pass
+ * must give the same bits as the graph before it. Sizes are small, some are 1; the batch is usually symbolic.
  */
 #include <stdlib.h>
 #include <string.h>

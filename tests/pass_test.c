@@ -85,7 +85,7 @@ static const struct rewrite choices[] = {
     {"canonicalize",
      "  %3 = constant() {data=[3]}: i32[]\n  %4 = lt(%2, %3): bool[batch]\n  %5 = not(%4): bool[batch]\n" OUT(5),
      "le bool[batch]", 0, 0},
-    /* casts that lose nothing, and one that does */
+    /* casts that are lossless, and one that is not */
     {"canonicalize",
      "  %3 = cast(%2) {to=i64, saturate=0}: i64[batch]\n  %4 = cast(%3) {to=i8, saturate=0}: i8[batch]\n" OUT(4),
      "cast i8[batch]", 0, 0},

@@ -300,7 +300,7 @@ static void inputs_may_share_memory(void **state) {
     assert_true(((float *)output(f, 0).data)[99] == 100);
     assert_true(((float *)output(f, 1).data)[99] == 1);
     set_input(f, 0, vector(two, 100));
-    set_input(f, 1, vector(one, 100)); /* exchanged */
+    set_input(f, 1, vector(one, 100)); /* swapped */
     run(f);
     assert_true(((float *)output(f, 0).data)[99] == 100);
     assert_true(((float *)output(f, 1).data)[99] == 99);
@@ -607,7 +607,7 @@ static struct fixture *looping(struct loop_plan what) {
     uint32_t last = tiny_output(t, "last", INGOT_F32, 1, &n), all = tiny_output(t, "all", INGOT_F32, 2, stacked);
     uint32_t numbers = tiny_output(t, "number", INGOT_F32, 1, &n);
     uint32_t begin = tiny_arena(t, bytes_for(t, n));
-    LAUNCH(f, f->negate, n, x, begin); /* from -x */
+    LAUNCH(f, f->negate, n, x, begin); /* begins with -x */
     uint32_t operands[] = {what.with_trip ? trip : IG_PLAN_NONE,
                            what.with_condition ? go : IG_PLAN_NONE,
                            begin,

@@ -21,7 +21,7 @@ struct kernel {
 enum kind { NULL_DEVICE, CPU, FAKE_GPU, GPU };
 struct subject {
     enum kind kind;
-    unsigned threads; /* CPU */
+    unsigned threads; /* of a CPU device */
 };
 
 /* A device under test. */

@@ -1,6 +1,6 @@
 /*
- * A CUDA device on the fakes of the driver and one vendor library, and a call of the library: for tests of bindings
- * and, without stream and operands, for tests of their callers (library_run.h).
+ * A CUDA device on the fake driver and one fake vendor library, and a call of that library: for tests of bindings and,
+ * without stream and operands, for tests of their callers (library_run.h).
  */
 #ifndef TESTS_LIBRARY_FIXTURE_H
 #define TESTS_LIBRARY_FIXTURE_H
@@ -18,7 +18,7 @@ struct fake_cudnn;
 struct library_fixture {
     struct counting_allocator allocator;
     struct fake_driver driver;
-    char path[4096];          /* the library's */
+    char path[4096];          /* of the library */
     struct fake_cublaslt *lt; /* the fake, if cuBLASLt */
     struct fake_cudnn *cudnn; /* the fake, if cuDNN */
     struct ig_device *device;
@@ -26,7 +26,7 @@ struct library_fixture {
     struct ig_stream *stream;
     struct ig_library_call call;
     int64_t sizes[IG_LIBRARY_CONV_SIZES];
-    uint32_t n_sizes; /* of the operation */
+    uint32_t n_sizes; /* as many as the operation has */
     void *operands[LIBRARY_OPERANDS];
     struct ingot_error error;
 };

@@ -43,7 +43,7 @@ void test_attr_int(struct test_model *model, Onnx__NodeProto *node, const char *
 void test_attr_float(struct test_model *model, Onnx__NodeProto *node, const char *name, float value);
 void test_attr_string(struct test_model *model, Onnx__NodeProto *node, const char *name, const char *value);
 void test_attr_ints(struct test_model *model, Onnx__NodeProto *node, const char *name, const char *values);
-/* Several, separated by ";": axis=1; alpha=0.5f; mode='linear'; pads=[1 1]. */
+/* Adds several attributes, separated by ";": axis=1; alpha=0.5f; mode='linear'; pads=[1 1]. */
 void test_attributes(struct test_model *model, Onnx__NodeProto *node, const char *text);
 void test_attr_graph(struct test_model *model, Onnx__NodeProto *node, const char *name, Onnx__GraphProto *graph);
 void test_attr_ref(struct test_model *model, Onnx__NodeProto *node, const char *name, const char *refers_to);

@@ -32,13 +32,13 @@ int64_t random_size(struct random_maker *m, ig_dim dim);
 int64_t random_elements(struct random_maker *m, const struct ig_type *type);
 /* A constant of small whole numbers; it may be an initialiser. */
 ig_value random_weights(struct random_maker *m, int rank, const int64_t *dims);
-/* To -8 … 8. */
+/* Clamps to -8 … 8. */
 ig_value random_clamp(struct random_maker *m, ig_value v);
 
 /* Builds a value from x, or returns x if the step does not apply. */
 typedef ig_value (*random_step)(struct random_maker *m, ig_value x);
 
-/* The first of these contain no sums. */
+/* This many of random_plain_steps, the first ones, contain no sums. */
 enum { RANDOM_PLAIN_MOVES = 12 };
 /* Steps for which every rewrite is exact on small whole numbers. */
 extern const random_step random_plain_steps[];

@@ -14,7 +14,7 @@
 
 struct remote_counts {
     unsigned copies, launches, lists, patches;
-    unsigned skips;          /* of copies in lists, either way */
+    unsigned skips;          /* list_skip calls, to skip or include a copy */
     unsigned records, waits; /* of events by streams */
     unsigned syncs;          /* by the host: of events and streams */
     unsigned blocked;        /* syncs that found work undone */
@@ -29,7 +29,7 @@ enum ingot_status remote_device_create(unsigned threads, const struct ingot_allo
 /* Counts since the device was created or since the last call. */
 struct remote_counts remote_device_counts(struct ig_device *device);
 
-/* From now on `memory` counts as pinned; size 0: no longer. */
+/* Registers `memory` as pinned; size 0: unregisters it. */
 void remote_device_pin(struct ig_device *device, const void *memory, size_t size);
 
 /* Reads or fills its memory, and waits. */

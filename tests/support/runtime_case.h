@@ -16,7 +16,7 @@ struct fixture {
     struct tiny_plan tiny;
     struct ig_engine_file file;
     struct counting_allocator allocator;
-    bool remote; /* a remote_device.h instead of the CPU */
+    bool remote; /* on a device of remote_device.h, not the CPU */
     struct ig_weight_store store;
     struct ig_device *device;
     struct ig_context *context;
@@ -24,7 +24,7 @@ struct fixture {
     uint32_t add, shift, negate, count_up, below, widen; /* kernels */
 };
 
-/* The common beginning of fixtures. */
+/* The `remote` of new fixtures. */
 extern bool test_remote;
 
 #define RAMP 100000

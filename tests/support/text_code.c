@@ -7,7 +7,7 @@
 enum { MOST_THREADS = 1024 };
 
 struct kernel {
-    struct fake_kernel base; /* first: the driver's handle is its address */
+    struct fake_kernel base; /* first: its address is the driver's handle */
     struct kernel *next;
     char name[];
 };
