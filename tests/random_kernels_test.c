@@ -41,6 +41,7 @@ struct trial {
     enum numbers numbers;
     const char *target, *precision, *cc, *pass, *dump;
     bool print, first; /* first: the cost model's first choices */
+    const char *text;  /* a network to be tried instead of a random one */
 };
 
 /* ---- Choices ------------------------------------------------------------------------------------------------------------- */
@@ -262,7 +263,11 @@ static void try_network(struct ig_job *job, void *argument) {
     struct ingot_engine *engine;
     struct memory memory;
     m.exact = m.whole;
-    random_network(&m, t->steps);
+    if (t->text) {
+        m.g = ig_graph_parse(job, m.g->dims, t->text, strlen(t->text));
+    } else {
+        random_network(&m, t->steps);
+    }
     if (t->print) print_graph(&m);
     ig_graph_verify(m.g, "construction");
     for (int b = 0; b < BINDINGS; b++) {
@@ -407,6 +412,40 @@ static void test_emulator(void **state) {
     try_some(true, 8);
 }
 
+/* Those in which something was wrong once. */
+static const struct trial known[] = {
+    /* Slices that begin anywhere, which kernels for GPUs wrote 16 bytes at a time. */
+    {.gpu = true,
+     .target = "cuda:sm_80",
+     .precision = "fp32",
+     .opt = 3,
+     .elements = 1000,
+     .text = "graph {\n"
+             "  input %0 \"x\": f32[length,3]\n"
+             "  %1 = constant() {data=[3]}: i64[]\n"
+             "  %2 = loop(%1, -, %0) {trip=3, carried=0}: f32[3,length,3]\n"
+             "  body {\n"
+             "    input %0 \"i\": i64[]\n"
+             "    input %1 \"going\": bool[]\n"
+             "    input %2 \"x\": f32[length,3]\n"
+             "    %3 = neg(%2): f32[length,3]\n"
+             "    output \"going\" = %1\n"
+             "    output \"again\" = %3\n"
+             "  }\n"
+             "  output \"all\" = %2\n"
+             "}\n"},
+};
+
+static void test_known(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        char text[INGOT_ERROR_MESSAGE_SIZE];
+        if (known[i].gpu && !emulated_is_present()) continue;
+        try_apart(&known[i], text, sizeof text);
+        if (*text) fail_msg("known network %zu: %s", i, text);
+    }
+}
+
 /* The emulator is found as a driver is, by name: the loader reads where to look when a program begins. */
 static void find_emulator(char **arguments) {
     static const char below[] = "emulator";
@@ -425,6 +464,7 @@ static void find_emulator(char **arguments) {
 int main(int count, char **arguments) {
     find_emulator(arguments);
     if (count > 1) return try_many(count, arguments);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_processors), cmocka_unit_test(test_emulator)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_known), cmocka_unit_test(test_processors),
+                                       cmocka_unit_test(test_emulator)};
     return cmocka_run_group_tests_name("random networks", tests, NULL, NULL);
 }

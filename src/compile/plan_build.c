@@ -31,12 +31,15 @@ struct level {
     struct tables *t;
     struct ig_graph *g;
     bool is_main;
-    uint32_t *buffer_of; /* by value; IG_PLAN_NONE: none yet */
+    uint32_t first_slice; /* outputs from here on are slices of a loop's stacked results */
+    uint32_t *buffer_of;  /* by value; IG_PLAN_NONE: none yet */
     IG_VEC(struct ig_plan_buffer) buffers;
     IG_VEC(struct ig_plan_step) steps;
 };
 
-static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main);
+enum { KERNEL_ALIGNMENT = 16 }; /* of buffers that kernels read or write, see kernel/loop.h */
+
+static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main, uint32_t first_slice);
 
 static ig_plan_string add_string(struct tables *t, const char *text) {
     uint32_t at;
@@ -208,12 +211,13 @@ static void add_kernel_step(struct level *l, const struct ig_region *region) {
 static void add_control_step(struct level *l, const struct ig_region *region) {
     struct ig_node node = l->g->nodes.at[region->anchor];
     bool is_if = node.op == IG_OP_if;
-    uint32_t a = build_level(l->t, node.body[0], false);
-    uint32_t b = is_if ? build_level(l->t, node.body[1], false) : IG_PLAN_NONE;
+    uint32_t carried = is_if ? 0 : (uint32_t)ig_attr_int(l->g, &node, IG_ATTR_carried);
+    uint32_t a = build_level(l->t, node.body[0], false, is_if ? IG_PLAN_NONE : 1 + carried);
+    uint32_t b = is_if ? build_level(l->t, node.body[1], false, IG_PLAN_NONE) : IG_PLAN_NONE;
     struct ig_plan_step step = begin_step(l, is_if ? IG_STEP_IF : IG_STEP_LOOP);
     step.a = a;
     step.b = b;
-    step.n_carried = is_if ? 0 : (uint32_t)ig_attr_int(l->g, &node, IG_ATTR_carried);
+    step.n_carried = carried;
     step.n_inputs = is_if ? node.n_in - 1 : node.n_in - 2 - step.n_carried;
     for (uint32_t i = 0; i < node.n_in; i++)
         add_operand(l, node.in[i]);
@@ -258,14 +262,24 @@ static void add_inputs(struct level *l) {
     }
 }
 
-/* Values that a kernel computes are written to the output's memory directly; an input, a constant or a value that is an
- * output already must be copied. Returns the outputs' buffers. */
+/* Is output i where a kernel can write it? Each slice begins where the one before ends. */
+static bool output_is_aligned(const struct level *l, uint32_t i) {
+    struct ig_dims *dims = l->g->dims;
+    const struct ig_type *type = ig_type_of(l->g, l->g->outputs.at[i].value);
+    int64_t group = KERNEL_ALIGNMENT / (int64_t)ingot_dtype_size(type->dtype);
+    if (i < l->first_slice) return true;
+    return ig_dim_mod(dims, ig_type_elements(dims, type), ig_dim_const(dims, group)) == ig_dim_const(dims, 0);
+}
+
+/* Values that a kernel computes are written to the output's memory directly; an input, a constant, a value that is an
+ * output already or one whose output is not aligned must be copied. Returns the outputs' buffers. */
 static uint32_t *add_outputs(struct level *l) {
     uint32_t *buffers = IG_NEW_ARRAY(l->t->job, uint32_t, l->g->outputs.count + 1);
     for (uint32_t i = 0; i < l->g->outputs.count; i++) {
         ig_value v = memory_of(l->g, l->g->outputs.at[i].value);
         buffers[i] = add_buffer(l, IG_PLAN_OUTPUT, i, bytes_of(l, v));
-        if (!ig_info(l->g, v)->is_const && l->buffer_of[v] == IG_PLAN_NONE) l->buffer_of[v] = buffers[i];
+        bool taken = ig_info(l->g, v)->is_const || l->buffer_of[v] != IG_PLAN_NONE;
+        if (!taken && output_is_aligned(l, i)) l->buffer_of[v] = buffers[i];
     }
     return buffers;
 }
@@ -298,8 +312,8 @@ static void add_checks(struct tables *t, const struct ig_graph *g, struct ig_sub
 /* ---- Levels --------------------------------------------------------------------------------------------------- */
 
 /* Bodies come before the step that runs them, so the subplan's place is reserved first: the main plan is number 0. */
-static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main) {
-    struct level l = {.t = t, .g = g, .is_main = is_main};
+static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main, uint32_t first_slice) {
+    struct level l = {.t = t, .g = g, .is_main = is_main, .first_slice = first_slice};
     uint32_t self = t->subplans.count;
     IG_PUSH(t->job, &t->subplans, (struct ig_subplan){0});
     l.buffer_of = IG_NEW_ARRAY(t->job, uint32_t, g->values.count + 1);
@@ -363,7 +377,7 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
     ig_slots_init(&t.slots, g);
     ig_text_init(&t.strings, g->job);
     ig_map_init(&t.string_of, g->job);
-    build_level(&t, g, true);
+    build_level(&t, g, true, IG_PLAN_NONE);
     for (uint32_t i = 0; i < t.slots.symbols.count; i++)
         t.slots.symbols.at[i].name = add_string(&t, t.slots.names.at[i]);
     struct ig_plan *p = &out_built->plan;

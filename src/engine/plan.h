@@ -70,7 +70,7 @@ struct ig_plan_buffer {
 
 enum ig_plan_step_kind {
     IG_STEP_KERNEL, /* kernel(bufs, dims, tiles) */
-    IG_STEP_COPY,   /* copies operand 0 to operand 1: for outputs that are an input or a constant */
+    IG_STEP_COPY,   /* copies operand 0 to operand 1: for outputs that are an input or a constant, or not aligned */
     /* Operand 0: condition (bool); runs plan `a` if true, else plan `b`. See below for the other operands. */
     IG_STEP_IF,
     /* Operands 0, 1: trip count (i64; IG_PLAN_NONE: unbounded), condition (bool; IG_PLAN_NONE: true); body plan `a`;
