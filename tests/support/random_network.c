@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_RANK = 6, MAX_DEPTH = 4096 };
+#include "support/random_steps.h"
+
+enum { MAX_DEPTH = 4096 };
 
 static const int64_t odd_sizes[] = {1, 2, 3, 5, 7, 8, 16, 17, 31, 33, 63, 64, 65, 127, 129};
 enum { ODD_SIZES = sizeof odd_sizes / sizeof *odd_sizes };
@@ -30,12 +32,12 @@ static ig_value to_float(struct random_maker *m, ig_value x) {
 }
 
 /* Small enough for odd sizes to be worth it, large enough to be more than one tile. */
-static int64_t odd_size(struct random_maker *m) {
+int64_t random_odd_size(struct random_maker *m) {
     return odd_sizes[random_pick(m, random_pick(m, 3) ? 8 : ODD_SIZES)];
 }
 
 /* Sums of `count` products or numbers, each of at most `each`, of either sign where `mixed`: four deviations then. */
-static void sum_up(struct random_maker *m, int64_t count, int64_t each, bool mixed) {
+void random_sum(struct random_maker *m, int64_t count, int64_t each, bool mixed) {
     double size = mixed ? 4 * sqrt((double)count) * (double)each : (double)count * (double)each;
     if (size > (double)m->largest) m->exact = false;
 }
@@ -53,24 +55,24 @@ static ig_value settled(struct random_maker *m, ig_value y, int64_t depth) {
 
 static ig_value step_wide_matmul(struct random_maker *m, ig_value x) {
     struct ig_type type = type_of(m, x);
-    int64_t k, dims[MAX_RANK] = {0};
+    int64_t k, dims[RANDOM_MAX_RANK] = {0};
     if (type.rank < 2 || !is_const(m, type.dim[type.rank - 1], &k) || k == 0) return x;
     int batches = random_pick(m, 3) ? 0 : type.rank - 2;
     for (int i = 0; i < batches; i++)
         if (!is_const(m, type.dim[i], &dims[i]) || random_pick(m, 2)) dims[i] = 1;
     dims[batches] = k;
-    dims[batches + 1] = odd_size(m);
+    dims[batches + 1] = random_odd_size(m);
     ig_value w = random_weights(m, batches + 2, dims);
     ig_value y = ig_build_matmul(m->g, x, w, INGOT_F32);
     if (random_pick(m, 2)) y = map2(m, IG_OP_add, y, random_weights(m, 1, &dims[batches + 1]));
-    sum_up(m, k, 6, true);
+    random_sum(m, k, 6, true);
     return settled(m, y, k);
 }
 
 /* x x^T, x^T x or x y, batched. */
 static ig_value step_own_matmul(struct random_maker *m, ig_value x) {
     struct ig_type type = type_of(m, x);
-    int64_t perm[MAX_RANK];
+    int64_t perm[RANDOM_MAX_RANK];
     if (type.rank < 2) return x;
     for (int i = 0; i < type.rank; i++)
         perm[i] = i < type.rank - 2 ? i : 2 * type.rank - 3 - i;
@@ -78,7 +80,7 @@ static ig_value step_own_matmul(struct random_maker *m, ig_value x) {
     bool first = random_pick(m, 2);
     ig_value y = ig_build_matmul(m->g, first ? x : t, first ? t : x, INGOT_F32);
     int64_t depth = random_size(m, type.dim[type.rank - (first ? 1 : 2)]);
-    sum_up(m, depth > 130 ? depth : 130, 64, false); /* it may be a symbol */
+    random_sum(m, depth > 130 ? depth : 130, 64, false); /* it may be a symbol */
     return settled(m, y, depth);
 }
 
@@ -92,10 +94,10 @@ static ig_value step_gemm(struct random_maker *m, ig_value x) {
                       ig_dim_product(m->g->dims, type.dim + kept, type.rank - kept)};
     if (!is_const(m, dims[1], &k) || k == 0 || k > MAX_DEPTH) return x;
     x = ig_build_reshape(m->g, x, dims, 2);
-    int64_t sizes[2] = {k, odd_size(m)}, turned[2] = {sizes[1], k};
+    int64_t sizes[2] = {k, random_odd_size(m)}, turned[2] = {sizes[1], k};
     static const int64_t swap[] = {1, 0};
     bool left = random_pick(m, 4) == 0;
-    sum_up(m, k, 6, true);
+    random_sum(m, k, 6, true);
     if (left)
         return settled(
             m, ig_build_matmul(m->g, random_weights(m, 2, turned), ig_build_transpose(m->g, x, swap), INGOT_F32), k);
@@ -154,7 +156,7 @@ static ig_value general_conv(struct random_maker *m, ig_value x, const struct wi
                               ig_attr_of_ints(dims + 2, spatial),
                               ig_attr_of_int(IG_MATH_EXACT)};
     ig_value in[3] = {x, random_weights(m, rank, dims), random_weights(m, 1, dims)};
-    sum_up(m, depth, 6, true);
+    random_sum(m, depth, 6, true);
     return settled(m, ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)random_pick(m, 2), 1, attrs, NULL), depth);
 }
 
@@ -164,7 +166,7 @@ static ig_value step_wide_conv(struct random_maker *m, ig_value x) {
     int64_t channels;
     if (type.rank < 3 || type.rank > 5 || !is_const(m, type.dim[1], &channels) || channels == 0) return x;
     if (!random_window(m, &type, false, &w)) return x;
-    int64_t groups = 1, each = odd_size(m);
+    int64_t groups = 1, each = random_odd_size(m);
     if (random_pick(m, 3) == 0) {
         groups = channels;
         each = random_pick(m, 3) ? 1 : 1 + random_pick(m, 3);
@@ -184,7 +186,7 @@ static ig_value step_residual(struct random_maker *m, ig_value x) {
     if (type.rank < 3 || type.rank > 5 || !is_const(m, type.dim[1], &channels) || channels == 0) return x;
     for (int i = 0; i < 3; i++)
         w.before[i] = w.after[i] = random_dim(m, 0);
-    int64_t middle = odd_size(m);
+    int64_t middle = random_odd_size(m);
     ig_value y = general_conv(m, x, &w, 1, channels, middle);
     if (random_pick(m, 2)) y = map2(m, IG_OP_max, y, scalar(m, 0));
     for (int i = 0; i < 3; i++) {
@@ -218,7 +220,7 @@ static ig_value step_wide_pool(struct random_maker *m, ig_value x) {
         m->exact = false;
         return ig_build_node(m->g, IG_OP_pool_avg, &x, 1, 1, attrs, NULL);
     case 1:
-        sum_up(m, 343, 8, false);
+        random_sum(m, 343, 8, false);
         return random_clamp(m, ig_build_node(m->g, IG_OP_pool_sum, &x, 1, 1, attrs, NULL));
     case 2:
         if (!m->exact) break;
@@ -231,7 +233,7 @@ static ig_value step_wide_pool(struct random_maker *m, ig_value x) {
     return ig_build_node(m->g, IG_OP_pool_max, &x, 1, 1, attrs, NULL);
 }
 
-static int random_axes(struct random_maker *m, int rank, int64_t *out_axes) {
+int random_axes(struct random_maker *m, int rank, int64_t *out_axes) {
     int count = 0;
     if (random_pick(m, 2)) { /* the last ones */
         for (int i = rank - 1 - (int)random_pick(m, rank > 2 ? 2 : 1); i < rank; i++)
@@ -245,7 +247,7 @@ static int random_axes(struct random_maker *m, int rank, int64_t *out_axes) {
 }
 
 static ig_value step_wide_reduce(struct random_maker *m, ig_value x) {
-    int64_t axes[MAX_RANK];
+    int64_t axes[RANDOM_MAX_RANK];
     int rank = ig_type_of(m->g, x)->rank;
     if (rank == 0) return x;
     int count = random_axes(m, rank, axes);
@@ -253,7 +255,7 @@ static ig_value step_wide_reduce(struct random_maker *m, ig_value x) {
     case 0: m->exact = false; return ig_build_reduce(m->g, IG_OP_reduce_mean, x, axes, count);
     case 1: return m->exact ? ig_build_reduce(m->g, IG_OP_reduce_prod, ig_map1(m->g, IG_OP_sign, x), axes, count) : x;
     case 2:
-        sum_up(m, m->max_elements, 8, false);
+        random_sum(m, m->max_elements, 8, false);
         return random_clamp(m, ig_build_reduce(m->g, IG_OP_reduce_sum, x, axes, count));
     case 3: return ig_build_reduce(m->g, IG_OP_reduce_max, x, axes, count);
     default: return ig_build_reduce(m->g, IG_OP_reduce_min, x, axes, count);
@@ -268,7 +270,7 @@ static ig_value softmax(struct random_maker *m, ig_value x, const int64_t *axes,
 }
 
 static ig_value step_softmax(struct random_maker *m, ig_value x) {
-    int64_t axes[MAX_RANK];
+    int64_t axes[RANDOM_MAX_RANK];
     int rank = ig_type_of(m->g, x)->rank;
     if (rank == 0) return x;
     int count = random_axes(m, rank, axes);
@@ -283,7 +285,7 @@ static ig_value step_softmax(struct random_maker *m, ig_value x) {
 static ig_value step_layer_norm(struct random_maker *m, ig_value x) {
     struct ig_graph *g = m->g;
     struct ig_type type = type_of(m, x);
-    int64_t axes[MAX_RANK], size;
+    int64_t axes[RANDOM_MAX_RANK], size;
     if (type.rank == 0) return x;
     int count = random_axes(m, type.rank, axes);
     m->exact = false;
@@ -392,7 +394,7 @@ static ig_value step_scan(struct random_maker *m, ig_value x) {
     if (rank == 0) return x;
     struct ig_attr attrs[] = {ig_attr_of_int(random_pick(m, rank)), ig_attr_of_int(random_pick(m, 2)),
                               ig_attr_of_int(random_pick(m, 2))};
-    sum_up(m, m->max_elements, 8, false);
+    random_sum(m, m->max_elements, 8, false);
     if (random_pick(m, 3) || !m->exact)
         return random_clamp(m, ig_build_node(m->g, IG_OP_cumsum, &x, 1, 1, attrs, NULL));
     x = ig_map1(m->g, IG_OP_sign, x);
@@ -450,7 +452,7 @@ static ig_value step_integers(struct random_maker *m, ig_value x) {
         if (random_pick(m, 2)) return ig_build_where(g, ig_map1(g, IG_OP_not, both), x, scalar(m, 2));
         return to_float(m, both);
     }
-    int64_t axes[MAX_RANK];
+    int64_t axes[RANDOM_MAX_RANK];
     int rank = ig_type_of(g, y)->rank;
     if (rank && random_pick(m, 3) == 0)
         y = ig_build_reduce(g, random_pick(m, 2) ? IG_OP_reduce_sum : IG_OP_reduce_max, y, axes,
@@ -516,7 +518,7 @@ static ig_value step_bytes(struct random_maker *m, ig_value x) {
     ig_value shifted = is_signed ? x : map2(m, IG_OP_add, x, scalar(m, 8));
     ig_value a = random_pick(m, 2) ? ig_build_cast_saturating(g, shifted, is_signed ? INGOT_I8 : INGOT_U8)
                                    : ig_build_cast(g, shifted, is_signed ? INGOT_I8 : INGOT_U8);
-    int64_t dims[2] = {k, odd_size(m)};
+    int64_t dims[2] = {k, random_odd_size(m)};
     ig_value b = ig_build_cast(g, random_weights(m, 2, dims), INGOT_I8);
     ig_value y = ig_build_matmul(g, a, b, INGOT_I32);
     if (random_pick(m, 2)) y = ig_map2(g, IG_OP_add, y, ig_build_cast(g, random_weights(m, 1, &dims[1]), INGOT_I32));
@@ -529,17 +531,17 @@ static ig_value step_typed(struct random_maker *m, ig_value x) {
     static const enum ingot_dtype types[] = {INGOT_F16, INGOT_BF16, INGOT_F64, INGOT_F16};
     struct ig_graph *g = m->g;
     struct ig_type t = type_of(m, x);
-    int64_t k, axes[MAX_RANK];
+    int64_t k, axes[RANDOM_MAX_RANK];
     enum ingot_dtype type = types[random_pick(m, 4)];
     ig_value y = ig_build_cast(g, x, type);
     if (!m->exact || !m->whole) return x;
     switch (random_pick(m, 4)) {
     case 0:
         if (t.rank < 2 || !is_const(m, t.dim[t.rank - 1], &k) || k == 0 || k > 129) return x;
-        int64_t dims[2] = {k, odd_size(m)};
+        int64_t dims[2] = {k, random_odd_size(m)};
         y = ig_build_matmul(g, y, ig_build_cast(g, random_weights(m, 2, dims), type),
                             type == INGOT_F64 ? type : INGOT_F32);
-        sum_up(m, k, 6, true);
+        random_sum(m, k, 6, true);
         return settled(m, to_float(m, y), k);
     case 1:
         if (t.rank == 0) return x;
@@ -589,7 +591,7 @@ static ig_value step_own_conv(struct random_maker *m, ig_value x) {
                               ig_attr_of_ints(w.kernel, spatial),
                               ig_attr_of_int(IG_MATH_EXACT)};
     ig_value in[2] = {x, filter};
-    sum_up(m, depth, 64, false);
+    random_sum(m, depth, 64, false);
     return settled(m, ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, NULL), depth);
 }
 
@@ -598,7 +600,7 @@ static ig_value step_own_conv(struct random_maker *m, ig_value x) {
 static ig_value step_wide_pad(struct random_maker *m, ig_value x) {
     static const enum ig_pad_mode modes[] = {IG_PAD_CONSTANT, IG_PAD_REFLECT, IG_PAD_EDGE, IG_PAD_WRAP};
     struct ig_type type = type_of(m, x);
-    ig_dim before[MAX_RANK], after[MAX_RANK];
+    ig_dim before[RANDOM_MAX_RANK], after[RANDOM_MAX_RANK];
     enum ig_pad_mode mode = modes[random_pick(m, 4)];
     for (int i = 0; i < type.rank; i++) {
         int64_t size, most = is_const(m, type.dim[i], &size) ? size : 1;
@@ -613,9 +615,9 @@ static ig_value step_wide_pad(struct random_maker *m, ig_value x) {
 /* Each element of an axis repeated, as an upsampling does it, or the whole axis. */
 static ig_value step_repeat(struct random_maker *m, ig_value x) {
     struct ig_type t = type_of(m, x);
-    if (t.rank == 0 || t.rank >= MAX_RANK) return x;
+    if (t.rank == 0 || t.rank >= RANDOM_MAX_RANK) return x;
     int axis = (int)random_pick(m, t.rank), at = axis + (int)random_pick(m, 2);
-    ig_dim apart[MAX_RANK + 1], times = random_dim(m, 2);
+    ig_dim apart[RANDOM_MAX_RANK + 1], times = random_dim(m, 2);
     for (int i = 0, k = 0; k <= t.rank; k++)
         apart[k] = k == at ? random_dim(m, 1) : t.dim[i++];
     x = ig_build_reshape(m->g, x, apart, t.rank + 1);
@@ -654,91 +656,12 @@ static ig_value step_three_axes(struct random_maker *m, ig_value x) {
     return ig_build_reshape(m->g, x, three, 3);
 }
 
-/* ---- Control flow -------------------------------------------------------------------------------------------------------- */
-
-enum { BODY_STEPS = 8 };
-static const random_step body_steps[BODY_STEPS];
-
-/* A few steps on `x` in the body's graph that give a value of its type. */
-static ig_value body_of(struct random_maker *m, struct ig_graph *body, ig_value x) {
-    struct random_maker inner = *m;
-    inner.g = body;
-    inner.pool.at = NULL;
-    inner.pool.count = inner.pool.capacity = 0;
-    IG_PUSH(m->job, &inner.pool, x);
-    struct ig_type type = type_of(&inner, x);
-    ig_value result = x;
-    for (int tries = 0; tries < 6; tries++) {
-        ig_value y = body_steps[random_pick(&inner, BODY_STEPS)](&inner, result);
-        struct ig_type t = type_of(&inner, y);
-        bool same = t.rank == type.rank;
-        for (int i = 0; same && i < t.rank; i++)
-            same = t.dim[i] == type.dim[i];
-        if (same) result = y;
-        if (same && random_pick(&inner, 3) == 0) break;
-    }
-    m->state = inner.state;
-    m->exact = m->exact && inner.exact;
-    m->initializers = inner.initializers;
-    return random_clamp(&inner, result);
-}
-
-/* The sum of all elements, i64[]. */
-static ig_value total(struct random_maker *m, ig_value x) {
-    int64_t axes[MAX_RANK] = {0, 1, 2, 3, 4, 5};
-    int rank = ig_type_of(m->g, x)->rank;
-    ig_value sum = rank ? ig_build_reduce(m->g, IG_OP_reduce_sum, ig_build_cast(m->g, x, INGOT_I64), axes, rank)
-                        : ig_build_cast(m->g, x, INGOT_I64);
-    return ig_build_reshape(m->g, sum, NULL, 0);
-}
-
-static ig_value step_branch(struct random_maker *m, ig_value x) {
-    struct ig_type type = type_of(m, x);
-    struct ig_graph *bodies[2];
-    if (!m->exact) return x;
-    ig_value condition =
-        ig_map2(m->g, IG_OP_lt, total(m, x), ig_build_scalar_int(m->g, INGOT_I64, random_pick(m, 9) - 4));
-    for (int i = 0; i < 2; i++) {
-        bodies[i] = ig_graph_create(m->job, m->g->dims);
-        ig_build_output(bodies[i], "y", body_of(m, bodies[i], ig_build_input(bodies[i], "x", &type)));
-    }
-    ig_value in[2] = {condition, x};
-    return ig_build_node(m->g, IG_OP_if, in, 2, 1, NULL, bodies);
-}
-
-/* Two to four times, or as often as the data say. */
-static ig_value step_loop(struct random_maker *m, ig_value x) {
-    struct ig_graph *g = m->g, *body = ig_graph_create(m->job, g->dims);
-    struct ig_type type = type_of(m, x), count = {.dtype = INGOT_I64}, flag = {.dtype = INGOT_BOOL};
-    if (!m->exact || type.rank >= MAX_RANK) return x;
-    bool known = random_pick(m, 2), scanned = known && random_pick(m, 2);
-    int64_t times = 2 + random_pick(m, 3);
-    ig_build_input(body, "i", &count);
-    ig_value going = ig_build_input(body, "going", &flag);
-    ig_value y = body_of(m, body, ig_build_input(body, "x", &type));
-    if (!known && random_pick(m, 2))
-        going = ig_map2(body, IG_OP_lt, total(&(struct random_maker){.g = body, .job = m->job}, y),
-                        ig_build_scalar_int(body, INGOT_I64, 5));
-    ig_build_output(body, "going", going);
-    ig_build_output(body, "y", y);
-    if (scanned) ig_build_output(body, "all", y);
-    ig_value trip = known ? ig_build_scalar_int(g, INGOT_I64, times)
-                          : ig_map2(g, IG_OP_mod, total(m, x), ig_build_scalar_int(g, INGOT_I64, times));
-    struct ig_attr attrs[] = {ig_attr_of_dim(known ? random_dim(m, times) : IG_DIM_NONE), ig_attr_of_int(1)};
-    ig_value in[3] = {trip, IG_NO_VALUE, x};
-    struct ig_graph *const only[2] = {body, NULL};
-    ig_value results = ig_build_node(g, IG_OP_loop, in, 3, scanned ? 2 : 1, attrs, only);
-    return scanned ? results + 1 : results;
-}
-
 static const random_step wide_steps[] = {
     step_wide_matmul, step_wide_matmul, step_own_matmul, step_gemm,        step_wide_conv,  step_wide_conv,
     step_wide_conv,   step_residual,    step_wide_pool,  step_wide_reduce, step_softmax,    step_layer_norm,
     step_activation,  step_attention,   step_attention,  step_scan,        step_recurrence, step_bytes,
-    step_branch,      step_loop,        step_typed,      step_own_conv,    step_integers,   step_integers,
-    step_positions,   step_indexed,     step_wide_pad,   step_repeat,      step_split,      step_three_axes};
-static const random_step body_steps[BODY_STEPS] = {step_wide_reduce, step_activation, step_softmax, step_layer_norm,
-                                                   step_scan,        step_residual,   step_split,   step_integers};
+    step_typed,       step_own_conv,    step_integers,   step_integers,    step_positions,  step_indexed,
+    step_wide_pad,    step_repeat,      step_split,      step_three_axes};
 enum { WIDE_STEPS = sizeof wide_steps / sizeof *wide_steps };
 
 /* ---- Networks ------------------------------------------------------------------------------------------------------------ */
@@ -758,7 +681,7 @@ static ig_value random_input(struct random_maker *m, const char *name, bool sequ
                                                                                     : 0;
     for (type.rank = 1; type.rank < rank;) {
         int k = type.rank++;
-        type.dim[k] = along == k ? length : random_dim(m, odd_size(m));
+        type.dim[k] = along == k ? length : random_dim(m, random_odd_size(m));
         if (too_large(m, &type)) type.dim[k] = random_dim(m, 1 + random_pick(m, 3));
     }
     return ig_build_input(m->g, name, &type);
@@ -771,14 +694,24 @@ static const random_step sequence_steps[] = {step_attention,  step_wide_matmul, 
                                              step_activation, step_softmax,     step_recurrence, step_scan};
 
 static random_step choose_step(struct random_maker *m, bool sequence) {
-    switch (random_pick(m, 3)) {
+    switch (random_pick(m, 10)) {
     case 0:
+    case 1: return random_control_steps[random_pick(m, random_control_step_count)];
+    case 2:
+    case 3: return random_data_steps[random_pick(m, random_data_step_count)];
+    case 4:
+    case 5:
         return sequence ? sequence_steps[random_pick(m, sizeof sequence_steps / sizeof *sequence_steps)]
                         : picture_steps[random_pick(m, sizeof picture_steps / sizeof *picture_steps)];
-    case 1: return wide_steps[random_pick(m, WIDE_STEPS)];
+    case 6:
+    case 7: return wide_steps[random_pick(m, WIDE_STEPS)];
     default:
         return random_plain_steps[random_pick(m, m->largest < 1 << 24 ? RANDOM_PLAIN_MOVES : random_plain_step_count)];
     }
+}
+
+ig_value random_body_step(struct random_maker *m, ig_value x) {
+    return choose_step(m, false)(m, x);
 }
 
 void random_network(struct random_maker *m, int steps) {
@@ -792,7 +725,8 @@ void random_network(struct random_maker *m, int steps) {
             m->exact = exact;
             y = choose_step(m, sequence)(m, x);
         }
-        if (random_elements(m, ig_type_of(m->g, y)) <= m->max_elements && ig_type_of(m->g, y)->rank <= MAX_RANK) {
+        if (random_elements(m, ig_type_of(m->g, y)) <= m->max_elements &&
+            ig_type_of(m->g, y)->rank <= RANDOM_MAX_RANK) {
             IG_PUSH(m->job, &m->pool, y);
         } else {
             m->exact = exact;

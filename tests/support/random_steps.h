@@ -1,0 +1,25 @@
+/* What the steps of random networks share, and those of them that have files of their own; see random_network.h. */
+#ifndef TESTS_SUPPORT_RANDOM_STEPS_H
+#define TESTS_SUPPORT_RANDOM_STEPS_H
+
+#include "support/random_graph.h"
+
+enum { RANDOM_MAX_RANK = 6 };
+
+/* Small enough for odd sizes to be worth it, large enough to be more than one tile. */
+int64_t random_odd_size(struct random_maker *m);
+/* Sums of `count` products or numbers, each of at most `each`, of either sign where `mixed`: four deviations then. */
+void random_sum(struct random_maker *m, int64_t count, int64_t each, bool mixed);
+/* The last axes, or any. */
+int random_axes(struct random_maker *m, int rank, int64_t *out_axes);
+/* Any step, on a value of a body. */
+ig_value random_body_step(struct random_maker *m, ig_value x);
+
+/* Branches, loops and scans. */
+extern const random_step random_control_steps[];
+extern const int random_control_step_count;
+/* Quantisation, indices, order, integers, resizing, functions. */
+extern const random_step random_data_steps[];
+extern const int random_data_step_count;
+
+#endif
