@@ -9,7 +9,4 @@
 
 #include <cmocka.h>
 
-/* The folder of models beside the checkout; NULL if it does not exist (tests then skip its models). */
-const char *test_shared_models(void);
-
 #endif
