@@ -314,7 +314,10 @@ static ig_value step_activation(struct random_maker *m, ig_value x) {
     case 2: return ig_map1(g, IG_OP_tanh, x);
     case 3: return ig_map1(g, IG_OP_sigmoid, x);
     case 4: return ig_map1(g, IG_OP_log1p, ig_map1(g, IG_OP_exp, random_clamp(m, x)));
-    default: return ig_map1(g, IG_OP_sqrt, ig_map1(g, IG_OP_abs, random_clamp(m, x)));
+    default: { /* not from 0 on, where it is steep */
+        ig_value size = ig_map1(g, IG_OP_abs, random_clamp(m, x));
+        return ig_map1(g, IG_OP_sqrt, map2(m, IG_OP_add, size, scalar(m, 0.25)));
+    }
     }
 }
 
