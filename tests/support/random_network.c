@@ -482,7 +482,7 @@ static ig_value step_positions(struct random_maker *m, ig_value x) {
         if (random_pick(m, 2)) return ig_build_node(g, IG_OP_gather_elements, in, 2, 1, best, NULL);
         return t.rank > 3 ? x : ig_build_gather(g, x, squeeze_axis(m, at, axis), axis);
     }
-    if (!is_const(m, t.dim[axis], &size)) return x;
+    if (!is_const(m, t.dim[axis], &size) || size == 0) return x;
     struct ig_attr top[] = {ig_attr_of_int(axis), ig_attr_of_dim(random_dim(m, 1 + random_pick(m, size))),
                             ig_attr_of_int(random_pick(m, 2))};
     ig_value v = ig_build_node(g, IG_OP_topk, &x, 1, 2, top, NULL);
