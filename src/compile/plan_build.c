@@ -37,8 +37,6 @@ struct level {
     IG_VEC(struct ig_plan_step) steps;
 };
 
-enum { KERNEL_ALIGNMENT = 16 }; /* of buffers that kernels read or write, see kernel/loop.h */
-
 static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main, uint32_t first_slice);
 
 static ig_plan_string add_string(struct tables *t, const char *text) {
@@ -262,12 +260,12 @@ static void add_inputs(struct level *l) {
     }
 }
 
-/* Is output i where a kernel can write it? Each slice begins where the one before ends. */
+/* Is output i where a kernel can write it? Slices lie end to end; only kernels for GPUs need aligned memory. */
 static bool output_is_aligned(const struct level *l, uint32_t i) {
+    if (i < l->first_slice || !ig_target_is_cuda(l->t->set->target)) return true;
     struct ig_dims *dims = l->g->dims;
     const struct ig_type *type = ig_type_of(l->g, l->g->outputs.at[i].value);
-    int64_t group = KERNEL_ALIGNMENT / (int64_t)ingot_dtype_size(type->dtype);
-    if (i < l->first_slice) return true;
+    int64_t group = IG_KERNEL_ALIGNMENT / (int64_t)ingot_dtype_size(type->dtype);
     return ig_dim_mod(dims, ig_type_elements(dims, type), ig_dim_const(dims, group)) == ig_dim_const(dims, 0);
 }
 

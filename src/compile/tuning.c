@@ -46,8 +46,8 @@ static void add_regions(struct ig_tuner *tuner, struct ig_graph *g) {
     }
 }
 
-/* The usual sizes; 128 for symbols that passes created, which had none yet when these were set. */
-static void find_sizes(struct ig_graph *g, struct ig_sizes *out_sizes) {
+/* Symbols that passes created had no usual sizes yet when these were set. */
+void ig_tuning_sizes(struct ig_graph *g, struct ig_sizes *out_sizes) {
     enum { OTHERS = 128 };
     ig_dim symbol;
     int64_t lo, hi, value;
@@ -82,7 +82,7 @@ const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_
                                 .progress = progress,
                                 .note = note,
                                 .user = t};
-    find_sizes(graph, &o.sizes);
+    ig_tuning_sizes(graph, &o.sizes);
     struct ig_tuner *tuner = ig_tuner_create(job, &o, cache);
     add_regions(tuner, graph);
     unsigned measured = ig_tuner_run(tuner);

@@ -12,6 +12,8 @@
 #include "base/tensor_map.h"
 
 #define IG_PLAN_NONE UINT32_MAX
+/* Kernels for GPUs access up to 16 bytes at once, and require buffers aligned to that. */
+#define IG_KERNEL_ALIGNMENT 16
 
 /* Offset of a NUL-terminated string in the plan's string table. */
 typedef uint32_t ig_plan_string;

@@ -11,9 +11,6 @@
 /* The size that an empty buffer still occupies, so that its address is its own. */
 #define IG_LINE 64
 
-/* Required of the caller's addresses that kernels access directly: they use vector loads. */
-#define IG_KERNEL_ALIGNMENT 16
-
 /* The input or output does not lie in the blocks of ig_transfer. */
 #define IG_NO_PLACE SIZE_MAX
 
