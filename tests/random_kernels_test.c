@@ -438,9 +438,9 @@ static const struct trial known[] = {
 
 static void test_known(void **state) {
     (void)state;
+    if (!emulated_is_present()) skip();
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         char text[INGOT_ERROR_MESSAGE_SIZE];
-        if (known[i].gpu && !emulated_is_present()) continue;
         try_apart(&known[i], text, sizeof text);
         if (*text) fail_msg("known network %zu: %s", i, text);
     }

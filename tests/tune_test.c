@@ -1,4 +1,4 @@
-/* Tuning without a compiler: candidates are stubs of this program, whose duration and correctness the test chooses;
+/* Tuning without a compiler: candidates are functions of this program, whose duration and correctness the test chooses;
  * then whole builds that measure on this machine's processor. */
 #include <math.h>
 #include <stdio.h>

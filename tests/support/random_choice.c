@@ -1,8 +1,7 @@
 #include "support/random_choice.h"
 
-#include "compile/kernels.h"
-#include "compile/options.h"
 #include "compile/specialize.h"
+#include "compile/tuning.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
 
@@ -23,16 +22,6 @@ static struct ig_graph *passed(struct ig_graph *g, const struct ingot_build_opti
     return g;
 }
 
-static void find_sizes(struct ig_graph *g, struct ig_sizes *out_sizes) {
-    ig_dim symbol;
-    int64_t lo, hi, value;
-    *out_sizes = (struct ig_sizes){.dims = g->dims};
-    for (uint32_t i = 0; ig_dim_symbol_at(g->dims, i, &symbol, &lo, &hi); i++) {
-        if (!ig_dim_usual(g->dims, symbol, &value)) value = 128 < lo ? lo : 128 > hi ? hi : 128;
-        ig_sizes_set(out_sizes, g->job, symbol, value);
-    }
-}
-
 void random_choices_write(struct ig_graph *graph, const struct ingot_build_options *options, uint64_t seed,
                           const char *path) {
     struct ig_job *job = graph->job;
@@ -46,7 +35,7 @@ void random_choices_write(struct ig_graph *graph, const struct ingot_build_optio
     o.compiler = ig_format(job, "ingot %s, %s", INGOT_VERSION, compiler.version);
     ig_timing_cache_init(&none, job);
     ig_timing_cache_init(&cache, job);
-    find_sizes(g, &o.sizes);
+    ig_tuning_sizes(g, &o.sizes);
     struct ig_tuner *tuner = ig_tuner_create(job, &o, &none);
     for (uint32_t r = 0; r < g->regions.count; r++)
         ig_tuner_add(tuner, g, &g->regions.at[r]);

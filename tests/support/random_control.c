@@ -3,10 +3,6 @@
 
 enum { MAX_DEPTH = 2, MAX_CAPTURES = 2, BODY_TRIES = 3 };
 
-static struct ig_type type_of(struct random_maker *m, ig_value x) {
-    return *ig_type_of(m->g, x);
-}
-
 static ig_value integer(struct random_maker *m, int64_t x) {
     return ig_build_scalar_int(m->g, INGOT_I64, x);
 }

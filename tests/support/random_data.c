@@ -3,22 +3,6 @@
 
 #include "support/random_steps.h"
 
-static struct ig_type type_of(struct random_maker *m, ig_value x) {
-    return *ig_type_of(m->g, x);
-}
-
-static ig_value scalar(struct random_maker *m, double x) {
-    return ig_build_scalar(m->g, INGOT_F32, x);
-}
-
-static ig_value map2(struct random_maker *m, enum ig_op op, ig_value a, ig_value b) {
-    return ig_map2(m->g, op, a, b);
-}
-
-static ig_value to_float(struct random_maker *m, ig_value x) {
-    return ig_build_cast(m->g, x, INGOT_F32);
-}
-
 /* An axis whose size is a number above zero. */
 static bool known_axis(struct random_maker *m, const struct ig_type *t, int *out_axis, int64_t *out_size) {
     if (t->rank == 0) return false;

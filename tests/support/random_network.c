@@ -15,22 +15,6 @@ static bool is_const(struct random_maker *m, ig_dim dim, int64_t *out_size) {
     return ig_dim_is_const(m->g->dims, dim, out_size);
 }
 
-static struct ig_type type_of(struct random_maker *m, ig_value x) {
-    return *ig_type_of(m->g, x);
-}
-
-static ig_value scalar(struct random_maker *m, double x) {
-    return ig_build_scalar(m->g, INGOT_F32, x);
-}
-
-static ig_value map2(struct random_maker *m, enum ig_op op, ig_value a, ig_value b) {
-    return ig_map2(m->g, op, a, b);
-}
-
-static ig_value to_float(struct random_maker *m, ig_value x) {
-    return ig_build_cast(m->g, x, INGOT_F32);
-}
-
 /* Small enough for odd sizes to be worth it, large enough to be more than one tile. */
 int64_t random_odd_size(struct random_maker *m) {
     return odd_sizes[random_pick(m, random_pick(m, 3) ? 8 : ODD_SIZES)];
