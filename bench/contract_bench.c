@@ -225,7 +225,7 @@ static int64_t number(const struct ig_graph *g, ig_dim d) {
 static void bench_layer(struct ig_job *job, const struct settings *s, const struct layer *l) {
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
     struct ig_region region = build_layer(g, l, ig_target_nr(&s->target));
-    struct ig_kernel *kernel = ig_kernel_candidate(g, &region, &s->target, 0);
+    struct ig_kernel *kernel = ig_kernel_candidate(g, &region, &s->target, NULL, 0);
     const char *text = ig_c_kernel(job, kernel, "kernel", &s->target);
     if (s->source) puts(text);
     struct ig_code code = compile(job, s, text);

@@ -213,7 +213,8 @@ static void compile(struct ig_job *job, void *argument) {
         const struct ig_region *region = &g->regions.at[g->regions.count - 1];
         assert_int_equal(region->family, IG_FAMILY_ATTEND);
         int most = i == 0 || target.sm_own ? INT_MAX : 3;
-        for (int choice = 0; choice < most && (kernel = ig_kernel_candidate(g, region, &target, choice)); choice++) {
+        for (int choice = 0; choice < most && (kernel = ig_kernel_candidate(g, region, &target, NULL, choice));
+             choice++) {
             const char *name = ig_format(job, "attend_%d_%d", i, choice);
             assert_non_null(kernel->attend);
             IG_PUSH(job, &sources, (struct ig_source){name, ig_cuda_kernel(job, kernel, "kernel", &target)});

@@ -27,7 +27,7 @@ static const struct ig_kernel *find(struct ig_graph *g, const struct ig_region *
     uint32_t counts[IG_LIBRARY_COUNT] = {0};
     bool any = false;
     for (int i = 0; i < 64; i++) {
-        const struct ig_kernel *k = ig_kernel_candidate(g, region, &sm_90, i);
+        const struct ig_kernel *k = ig_kernel_candidate(g, region, &sm_90, NULL, i);
         if (!k) break;
         assert_true(k->library || !any);
         assert_true(i > 0 || !k->library);

@@ -132,7 +132,7 @@ static struct ig_graph *make_graph(struct ig_job *job, const struct ig_target *t
 
 static void find_candidates(struct fixture *f) {
     for (int i = 0; i < MOST; i++) {
-        const struct ig_kernel *kernel = ig_kernel_candidate(f->graph, f->region, &f->target, i);
+        const struct ig_kernel *kernel = ig_kernel_candidate(f->graph, f->region, &f->target, NULL, i);
         if (!kernel) break;
         f->tactics[f->count++] = kernel->tactic;
     }

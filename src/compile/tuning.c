@@ -46,18 +46,6 @@ static void add_regions(struct ig_tuner *tuner, struct ig_graph *g) {
     }
 }
 
-/* Symbols that passes created had no usual sizes yet when these were set. */
-void ig_tuning_sizes(struct ig_graph *g, struct ig_sizes *out_sizes) {
-    enum { OTHERS = 128 };
-    ig_dim symbol;
-    int64_t lo, hi, value;
-    *out_sizes = (struct ig_sizes){.dims = g->dims};
-    for (uint32_t i = 0; ig_dim_symbol_at(g->dims, i, &symbol, &lo, &hi); i++) {
-        if (!ig_dim_usual(g->dims, symbol, &value)) value = OTHERS < lo ? lo : OTHERS > hi ? hi : OTHERS;
-        ig_sizes_set(out_sizes, g->job, symbol, value);
-    }
-}
-
 const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_build_options *options,
                                      const struct ig_target_choice *target, const struct ig_kernel_compiler *compiler) {
     struct ig_job *job = graph->job;
@@ -82,7 +70,7 @@ const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_
                                 .progress = progress,
                                 .note = note,
                                 .user = t};
-    ig_tuning_sizes(graph, &o.sizes);
+    ig_sizes_usual(graph->dims, job, &o.sizes);
     struct ig_tuner *tuner = ig_tuner_create(job, &o, cache);
     add_regions(tuner, graph);
     unsigned measured = ig_tuner_run(tuner);

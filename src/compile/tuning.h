@@ -6,9 +6,6 @@
 #include "compile/options.h"
 #include "tune/tune.h"
 
-/* The sizes to measure at: the usual ones, and 128 for symbols that passes created. */
-void ig_tuning_sizes(struct ig_graph *graph, struct ig_sizes *out_sizes);
-
 /*
  * NULL if the options request no tuning: neither seconds nor a timing cache, or optimisation level 0. Otherwise
  * measures within the budget, and rewrites the last timing cache if something was measured.

@@ -89,9 +89,9 @@ static void plain(struct ig_attention *a) {
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static struct ig_attention *begin(struct ig_graph *graph, const struct ig_region *region,
-                                  const struct ig_target *target) {
+                                  const struct ig_target *target, const struct ig_sizes *at) {
     struct ig_attention *a = IG_NEW(graph->job, struct ig_attention);
-    *a = (struct ig_attention){.graph = graph, .region = region, .target = target};
+    *a = (struct ig_attention){.graph = graph, .region = region, .target = target, .at = at};
     a->kernel = IG_NEW(graph->job, struct ig_kernel);
     a->kernel->family = IG_FAMILY_ATTEND;
     a->kernel->loops = a->k = ig_loops_create(graph->job, graph->dims);
@@ -110,12 +110,12 @@ static struct ig_attention *begin(struct ig_graph *graph, const struct ig_region
 }
 
 struct ig_kernel *ig_kernel_attend(struct ig_graph *graph, const struct ig_region *region,
-                                   const struct ig_target *target, int choice) {
-    struct ig_attention *a = begin(graph, region, target);
+                                   const struct ig_target *target, const struct ig_sizes *at, int choice) {
+    struct ig_attention *a = begin(graph, region, target, at);
     if (choice != IG_CHOICE_PLAIN && ig_target_is_cuda(target) && ig_attention_cuda(a, choice) && !a->astray)
         return a->kernel;
     if (choice > 0) return NULL;
-    a = begin(graph, region, target); /* start over: the schedule may have changed it */
+    a = begin(graph, region, target, at); /* start over: the schedule may have changed it */
     plain(a);
     return a->kernel;
 }

@@ -13,6 +13,7 @@ struct ig_attention {
     struct ig_graph *graph;
     const struct ig_region *region;
     const struct ig_target *target;
+    const struct ig_sizes *at; /* the sizes at which candidates are ordered */
     struct ig_kernel *kernel;
     struct ig_loops *k;
     struct ig_lower lower;

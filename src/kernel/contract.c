@@ -13,9 +13,10 @@ static ig_dim work(struct ig_contract *c) {
 }
 
 static struct ig_contract *begin(struct ig_graph *graph, const struct ig_region *region, const struct ig_target *target,
-                                 int choice) {
+                                 const struct ig_sizes *at, int choice) {
     struct ig_contract *c = IG_NEW(graph->job, struct ig_contract);
-    *c = (struct ig_contract){.graph = graph, .region = region, .target = target, .choice = choice, .choices = 1};
+    *c = (struct ig_contract){
+        .graph = graph, .region = region, .target = target, .at = at, .choice = choice, .choices = 1};
     c->kernel = IG_NEW(graph->job, struct ig_kernel);
     c->kernel->family = IG_FAMILY_CONTRACT;
     if (!ig_contract_init(c)) {
@@ -35,6 +36,7 @@ struct asked {
     struct ig_graph *graph;
     const struct ig_region *region;
     const struct ig_target *target;
+    const struct ig_sizes *at;
     int choice;   /* candidate, counted from the first of the schedules not yet tried */
     bool applied; /* has any schedule applied so far? */
 };
@@ -42,7 +44,7 @@ struct asked {
 /* Candidates are numbered schedule by schedule, over all schedules that apply. */
 static struct ig_kernel *take(struct asked *a, const ig_contract_schedule *schedules) {
     for (int i = 0; schedules[i]; i++) {
-        struct ig_contract *c = begin(a->graph, a->region, a->target, a->choice);
+        struct ig_contract *c = begin(a->graph, a->region, a->target, a->at, a->choice);
         if (!schedules[i](c)) continue; /* the next schedule begins with a new contraction */
         if (a->choice < c->choices) return end(c);
         a->choice -= c->choices;
@@ -53,18 +55,18 @@ static struct ig_kernel *take(struct asked *a, const ig_contract_schedule *sched
 
 /* Plain code is the fallback if no schedule applies, and the answer to IG_CHOICE_PLAIN. */
 struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_region *region,
-                                     const struct ig_target *target, int choice) {
+                                     const struct ig_target *target, const struct ig_sizes *at, int choice) {
     static const ig_contract_schedule cpu[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
     static const ig_contract_schedule cuda[] = {ig_cuda_contract_depthwise, ig_cuda_contract_gemm, NULL};
     static const ig_contract_schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
-    struct asked asked = {graph, region, target, choice, false};
+    struct asked asked = {graph, region, target, at, choice, false};
     bool is_cuda = ig_target_is_cuda(target);
     if (choice != IG_CHOICE_PLAIN) {
         struct ig_kernel *kernel = take(&asked, is_cuda ? cuda : cpu);
         if (!kernel && asked.applied && is_cuda) kernel = take(&asked, libraries);
         if (kernel || asked.applied || choice > 0) return kernel;
     }
-    struct ig_contract *c = begin(graph, region, target, 0);
+    struct ig_contract *c = begin(graph, region, target, at, 0);
     ig_contract_plain(c);
     return end(c);
 }

@@ -21,10 +21,11 @@ struct ig_contract {
     struct ig_loops *k;
     struct ig_lower lower;
     struct ig_kernel *kernel;
-    struct ig_node node;    /* the contraction, copied */
-    enum ingot_dtype dtype; /* accumulator type */
-    int choice;             /* the candidate of the schedule to make, from 0 */
-    int choices;            /* the number of candidates; set by the schedule */
+    struct ig_node node;       /* the contraction, copied */
+    enum ingot_dtype dtype;    /* accumulator type */
+    const struct ig_sizes *at; /* the sizes at which candidates are ordered */
+    int choice;                /* the candidate of the schedule to make, from 0 */
+    int choices;               /* the number of candidates; set by the schedule */
 
     /* The problem. `depth` is the product of depth_dim[], the last of which is innermost. */
     ig_dim batch, rows, columns, depth;

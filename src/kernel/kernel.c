@@ -9,9 +9,10 @@
 #include "kernel/lower.h"
 #include "kernel/schedules.h"
 
-typedef struct ig_kernel *(*schedule_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *);
+typedef struct ig_kernel *(*schedule_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *,
+                                         const struct ig_sizes *at);
 typedef struct ig_kernel *(*choice_fn)(struct ig_graph *, const struct ig_region *, const struct ig_target *,
-                                       int choice);
+                                       const struct ig_sizes *at, int choice);
 
 static const schedule_fn schedules[] = {
     [IG_FAMILY_MAP] = ig_kernel_map,   [IG_FAMILY_ROW] = ig_kernel_row,   [IG_FAMILY_WINDOW] = ig_kernel_window,
@@ -52,25 +53,35 @@ static const char *title(struct ig_graph *graph, const struct ig_region *region)
 }
 
 static struct ig_kernel *schedule(struct ig_graph *graph, const struct ig_region *region,
-                                  const struct ig_target *target, int choice) {
+                                  const struct ig_target *target, const struct ig_sizes *at, int choice) {
     enum ig_family family = region->family;
-    if ((size_t)family < N_CHOOSERS && choosers[family]) return choosers[family](graph, region, target, choice);
+    if ((size_t)family < N_CHOOSERS && choosers[family]) return choosers[family](graph, region, target, at, choice);
     IG_ASSERT(graph->job, (size_t)family < N_FAMILIES);
     schedule_fn only = (ig_target_is_cuda(target) ? cuda_schedules : schedules)[family];
     IG_ASSERT(graph->job, only != NULL);
-    return choice == 0 ? only(graph, region, target) : NULL;
+    return choice == 0 ? only(graph, region, target, at) : NULL;
 }
 
 struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region *region,
                                  const struct ig_target *target) {
-    struct ig_kernel *kernel = ig_kernel_candidate(graph, region, target, 0);
+    struct ig_kernel *kernel = ig_kernel_candidate(graph, region, target, NULL, 0);
     IG_ASSERT(graph->job, kernel != NULL);
     return kernel;
 }
 
+double ig_kernel_cost(const struct ig_kernel *kernel, const struct ig_sizes *at) {
+    int64_t sizes[IG_MODEL_SIZES];
+    if (!kernel->model.cost) return 0;
+    for (int i = 0; i < IG_MODEL_SIZES; i++)
+        sizes[i] = ig_sizes_guess(at, kernel->model.sizes[i]);
+    return kernel->model.cost(kernel, sizes);
+}
+
 struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
-                                      const struct ig_target *target, int choice) {
-    struct ig_kernel *kernel = schedule(graph, region, target, choice);
+                                      const struct ig_target *target, const struct ig_sizes *at, int choice) {
+    struct ig_sizes usual;
+    if (!at) ig_sizes_usual(graph->dims, graph->job, &usual);
+    struct ig_kernel *kernel = schedule(graph, region, target, at ? at : &usual, choice);
     if (!kernel) return NULL;
     kernel->family = region->family;
     kernel->title = title(graph, region);

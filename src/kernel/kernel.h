@@ -10,6 +10,16 @@
 #include "kernel/cuda/gemm_block.h"
 #include "kernel/loop.h"
 #include "kernel/micro.h"
+#include "kernel/sizes.h"
+
+/* How a cost model sees a kernel: the sizes that it depends on, and an estimate for their values. */
+struct ig_kernel;
+enum { IG_MODEL_SIZES = 4 };
+struct ig_kernel_model {
+    ig_dim sizes[IG_MODEL_SIZES];
+    const void *problem;
+    double (*cost)(const struct ig_kernel *kernel, const int64_t *sizes); /* microseconds; NULL: no model */
+};
 
 /* A kernel before compilation. Its parameters: buf = region inputs, then outputs; dim = dims. */
 struct ig_kernel {
@@ -36,22 +46,25 @@ struct ig_kernel {
     /* CUDA: no code, but a library call with the buffers as operands and the dims as sizes; NULL: code. */
     const struct ig_library_call *library;
     uint64_t adapted; /* bit i: the library call wants constant operand i in another form; see ig_library_adapt */
-    ig_dim work;      /* estimated vector operations, for choosing the number of threads */
+    struct ig_kernel_model model;
+    ig_dim work; /* estimated vector operations, for choosing the number of threads */
 };
 
-/* Schedules a region by its family's first choice. Always succeeds: every family has a schedule that applies to all of
+/* Schedules a region by its family's first choice at the usual sizes. Always succeeds: every family has a schedule that applies to all of
  * its regions. */
 struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region *region,
                                  const struct ig_target *target);
 /*
- * Candidate number `choice` for a region: 0 is ig_kernel_make's, the others follow in the order of the family's cost
- * model; NULL if there are no more. All compute the same within rounding; `tactic` tells them apart. Families without
- * alternatives have one candidate. IG_CHOICE_PLAIN: the simplest kernel, one element at a time, to check others
- * against; NULL if the family has none.
+ * Candidate number `choice` for a region, in the order of the family's cost model at the sizes `at` (NULL: the usual
+ * ones, for which candidate 0 is ig_kernel_make's); NULL if there are no more. All are right at all sizes and compute
+ * the same within rounding; `tactic` tells them apart. Families without alternatives have one candidate.
+ * IG_CHOICE_PLAIN: the simplest kernel, one element at a time, to check others against; NULL if the family has none.
  */
 enum { IG_CHOICE_PLAIN = -1 };
 struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
-                                      const struct ig_target *target, int choice);
+                                      const struct ig_target *target, const struct ig_sizes *at, int choice);
+/* The cost model's estimate of a kernel's time at some sizes, in microseconds; 0: no model for it. */
+double ig_kernel_cost(const struct ig_kernel *kernel, const struct ig_sizes *at);
 
 /* Operands of library calls that are needed in another form (a bias rounded to the type of the results, filters with
  * channels innermost): mark one, query the mark, build that form of value v. */

@@ -17,7 +17,7 @@ static ig_x dim(struct ig_mapping *m, ig_dim d) {
 
 static struct ig_part *new_part(struct ig_mapping *m, int capacity) {
     struct ig_part *p = IG_NEW(m->k->job, struct ig_part);
-    ig_nest_init(&p->nest, m->k);
+    ig_nest_init(&p->nest, m->k, m->at);
     p->buffer = IG_NEW_ARRAY(m->k->job, int, capacity);
     p->value = IG_NEW_ARRAY(m->k->job, int, capacity);
     p->position = IG_NEW_ARRAY(m->k->job, int, capacity);
@@ -178,8 +178,10 @@ ig_dim ig_mapping_work(struct ig_mapping *m, int lanes) {
     return ig_dim_ceil_div(dims, work, ig_dim_const(dims, lanes));
 }
 
-void ig_mapping_init(struct ig_mapping *m, struct ig_graph *graph, const struct ig_region *region) {
-    *m = (struct ig_mapping){.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};
+void ig_mapping_init(struct ig_mapping *m, struct ig_graph *graph, const struct ig_region *region,
+                     const struct ig_sizes *at) {
+    *m = (struct ig_mapping){.graph = graph, .region = region, .at = at};
+    m->kernel = IG_NEW(graph->job, struct ig_kernel);
     m->k = m->kernel->loops = ig_loops_create(graph->job, graph->dims);
     ig_lower_init(&m->lower, m->k, graph, region);
     add_outputs(m);

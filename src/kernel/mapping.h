@@ -29,12 +29,14 @@ struct ig_mapping {
     const struct ig_region *region;
     struct ig_kernel *kernel;
     struct ig_loops *k;
+    const struct ig_sizes *at; /* sizes for estimates */
     struct ig_lower lower;
     IG_VEC(struct ig_part *) parts;
 };
 
 /* Creates the kernel and its parts, simplified. */
-void ig_mapping_init(struct ig_mapping *m, struct ig_graph *graph, const struct ig_region *region);
+void ig_mapping_init(struct ig_mapping *m, struct ig_graph *graph, const struct ig_region *region,
+                     const struct ig_sizes *at);
 /* Emits the tile loop over the tiles of all parts, one part after the other; `emit` adds one tile of a part, numbered
  * within it. */
 void ig_mapping_emit(struct ig_mapping *m, void (*emit)(void *user, uint32_t part, struct ig_stmt *body, ig_x tile),

@@ -5,8 +5,8 @@
 
 #include "base/map.h"
 
-void ig_nest_init(struct ig_nest *nest, struct ig_loops *k) {
-    *nest = (struct ig_nest){.k = k};
+void ig_nest_init(struct ig_nest *nest, struct ig_loops *k, const struct ig_sizes *at) {
+    *nest = (struct ig_nest){.k = k, .at = at};
 }
 
 ig_x ig_nest_dim(struct ig_nest *nest, ig_dim extent) {
@@ -259,11 +259,7 @@ int ig_nest_store_vector(struct ig_nest *nest, const int *positions, const int *
 /* ---- Estimates --------------------------------------------------------------------------------------------------- */
 
 int64_t ig_nest_guess(const struct ig_nest *nest, int dim) {
-    enum { USUAL = 128 };
-    int64_t n, lo, hi;
-    if (ig_dim_is_const(nest->k->dims, nest->extent[dim], &n)) return n;
-    ig_dim_range(nest->k->dims, nest->extent[dim], &lo, &hi);
-    return hi < USUAL ? hi : lo > USUAL ? lo : USUAL;
+    return ig_sizes_guess(nest->at, nest->extent[dim]);
 }
 
 static int64_t op_cost(enum ig_op op) {

@@ -8,11 +8,13 @@
 #define IG_KERNEL_NEST_H
 
 #include "kernel/affine.h"
+#include "kernel/sizes.h"
 
 #define IG_NEST_DIMS 24
 
 struct ig_nest {
     struct ig_loops *k;
+    const struct ig_sizes *at; /* sizes for estimates */
     int rank;
     ig_dim extent[IG_NEST_DIMS];
     ig_x var[IG_NEST_DIMS];    /* free variables */
@@ -20,7 +22,7 @@ struct ig_nest {
     IG_VEC(ig_x) x;            /* the expressions; rewritten by the functions below */
 };
 
-void ig_nest_init(struct ig_nest *nest, struct ig_loops *k);
+void ig_nest_init(struct ig_nest *nest, struct ig_loops *k, const struct ig_sizes *at);
 /* Adds an innermost dim and returns its variable; an extent of 1 gets the constant 0 instead. */
 ig_x ig_nest_dim(struct ig_nest *nest, ig_dim extent);
 /* Adds an expression; returns its index in nest->x. */
@@ -39,7 +41,7 @@ int ig_nest_vector(struct ig_nest *nest, const int *positions, const int *buffer
 int ig_nest_store_vector(struct ig_nest *nest, const int *positions, const int *buffers, int count);
 /* nest->x[which] with the nest's variables replaced by `vars`. */
 ig_x ig_nest_bind(struct ig_nest *nest, int which, const ig_x *vars);
-/* An estimate of an extent, for choosing tiles: its value, or a typical one if symbolic. */
+/* An estimate of an extent, for choosing tiles. */
 int64_t ig_nest_guess(const struct ig_nest *nest, int dim);
 /* Cost of computing an expression once, in simple vector operations. */
 int64_t ig_x_cost(const struct ig_loops *k, ig_x x);

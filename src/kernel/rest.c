@@ -112,8 +112,8 @@ static struct ig_kernel *topk_kernel(struct ig_graph *graph, const struct ig_reg
     return t.kernel;
 }
 
-struct ig_kernel *ig_kernel_rest(struct ig_graph *graph, const struct ig_region *region,
-                                 const struct ig_target *target) {
+struct ig_kernel *ig_kernel_rest(struct ig_graph *graph, const struct ig_region *region, const struct ig_target *target,
+                                 const struct ig_sizes *at) {
     switch (graph->nodes.at[region->anchor].op) {
     case IG_OP_topk: return topk_kernel(graph, region);
     case IG_OP_scatter_elements:

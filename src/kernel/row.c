@@ -367,7 +367,7 @@ bool ig_row_prepare(struct ig_row *r, int lanes) {
     r->lower.known = known;
     r->lower.user = r;
     set_accumulators(r, lanes);
-    ig_nest_init(&r->nest, r->k);
+    ig_nest_init(&r->nest, r->k, r->at);
     for (int part = 0; part < 2; part++) {
         int first = r->nest.rank;
         for (int i = 0; i < r->space.rank; i++) {
@@ -394,8 +394,9 @@ bool ig_row_prepare(struct ig_row *r, int lanes) {
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region) {
-    *r = (struct ig_row){.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};
+void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at) {
+    *r = (struct ig_row){.graph = graph, .region = region, .at = at};
+    r->kernel = IG_NEW(graph->job, struct ig_kernel);
     r->regular = true;
     r->k = r->kernel->loops = ig_loops_create(graph->job, graph->dims);
     ig_lower_init(&r->lower, r->k, graph, region);

@@ -48,6 +48,7 @@ struct ig_row {
     const struct ig_region *region;
     struct ig_kernel *kernel;
     struct ig_loops *k;
+    const struct ig_sizes *at; /* sizes for estimates */
     struct ig_lower lower;
     struct ig_type space;
     bool reduced[INGOT_MAX_RANK];
@@ -93,7 +94,7 @@ ig_value ig_row_widen(const struct ig_row *r, const uint32_t *passes, ig_value v
 
 /* Divides the region into passes, or clears r->regular. The schedule may then choose what to cache (cache_of,
  * cache_pass). */
-void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region);
+void ig_row_init(struct ig_row *r, struct ig_graph *graph, const struct ig_region *region, const struct ig_sizes *at);
 /* Lowers everything over the nest and simplifies it; false if the region turns out not to be regular. `lanes`: columns
  * side by side, with an array of results per step; 0: results are accumulators. */
 bool ig_row_prepare(struct ig_row *r, int lanes);

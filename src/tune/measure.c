@@ -101,7 +101,7 @@ static struct ig_trials *make_trials(const struct ig_measuring *m, struct ig_tun
     }
     trials->is_heavy = !is_affordable(m, r, &m->options->sizes);
     if (!trials->is_heavy) return trials;
-    const struct ig_kernel *plain = ig_kernel_candidate(r->graph, r->region, m->options->target, IG_CHOICE_PLAIN);
+    const struct ig_kernel *plain = ig_kernel_candidate(r->graph, r->region, m->options->target, NULL, IG_CHOICE_PLAIN);
     trials->has_plain = plain != NULL;
     if (plain) add_trial(m, trials, plain, NULL);
     return trials;

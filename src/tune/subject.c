@@ -12,25 +12,6 @@
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
-void ig_sizes_set(struct ig_sizes *sizes, struct ig_job *job, ig_dim symbol, int64_t value) {
-    for (uint32_t i = 0; i < sizes->symbols.count; i++) {
-        if (sizes->symbols.at[i] != symbol) continue;
-        sizes->values.at[i] = value;
-        return;
-    }
-    IG_PUSH(job, &sizes->symbols, symbol);
-    IG_PUSH(job, &sizes->values, value);
-}
-
-int64_t ig_sizes_of(const struct ig_sizes *s, struct ig_job *job, ig_dim dim) {
-    int64_t value = 0;
-    if (dim == IG_DIM_NONE || !ig_dim_eval(s->dims, dim, s->symbols.at, s->values.at, (int)s->symbols.count, &value)) {
-        ig_raise(job, INGOT_UNSUPPORTED, "the size '%s' is not known before the model runs",
-                 dim == IG_DIM_NONE ? "?" : ig_dim_text(s->dims, dim));
-    }
-    return value;
-}
-
 struct naming {
     struct ig_job *job;
     const struct ig_sizes *sizes;

@@ -5,18 +5,7 @@
 #define IG_TUNE_SUBJECT_H
 
 #include "kernel/kernel.h"
-
-/* Values of symbols. */
-struct ig_sizes {
-    struct ig_dims *dims;
-    IG_VEC(ig_dim) symbols;
-    IG_VEC(int64_t) values;
-};
-
-/* Sets or replaces a value. */
-void ig_sizes_set(struct ig_sizes *sizes, struct ig_job *job, ig_dim symbol, int64_t value);
-/* The value of an expression; raises INGOT_UNSUPPORTED if a symbol has none. */
-int64_t ig_sizes_of(const struct ig_sizes *sizes, struct ig_job *job, ig_dim dim);
+#include "kernel/sizes.h"
 
 struct ig_subject {
     struct ig_job *job;

@@ -75,7 +75,8 @@ struct asking {
 
 static void ask(struct ig_job *job, void *argument) {
     struct asking *a = argument;
-    a->kernel = ig_kernel_candidate(a->region->graph, a->region->region, a->tuner->options.target, a->choice);
+    a->kernel = ig_kernel_candidate(a->region->graph, a->region->region, a->tuner->options.target,
+                                    &a->tuner->options.sizes, a->choice);
     (void)job;
 }
 

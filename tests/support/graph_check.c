@@ -236,7 +236,7 @@ static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const 
     struct ig_kernel *kernel;
     int choice = any ? left : 0;
     do {
-        kernel = ig_kernel_candidate(c->graph, region, target, choice++);
+        kernel = ig_kernel_candidate(c->graph, region, target, NULL, choice++);
     } while (!any && kernel && (kernel->n_maps == 0 || left-- > 0));
     return kernel ? kernel : ig_kernel_make(c->graph, region, target);
 }

@@ -35,7 +35,7 @@ void random_choices_write(struct ig_graph *graph, const struct ingot_build_optio
     o.compiler = ig_format(job, "ingot %s, %s", INGOT_VERSION, compiler.version);
     ig_timing_cache_init(&none, job);
     ig_timing_cache_init(&cache, job);
-    ig_tuning_sizes(g, &o.sizes);
+    ig_sizes_usual(g->dims, g->job, &o.sizes);
     struct ig_tuner *tuner = ig_tuner_create(job, &o, &none);
     for (uint32_t r = 0; r < g->regions.count; r++)
         ig_tuner_add(tuner, g, &g->regions.at[r]);

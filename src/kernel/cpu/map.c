@@ -160,11 +160,11 @@ static const char *tactic_of(struct ig_mapping *m) {
     return ig_format(m->k->job, "map, %d loop%s%s", p->nest.rank, p->nest.rank == 1 ? "" : "s", parts);
 }
 
-struct ig_kernel *ig_kernel_map(struct ig_graph *graph, const struct ig_region *region,
-                                const struct ig_target *target) {
+struct ig_kernel *ig_kernel_map(struct ig_graph *graph, const struct ig_region *region, const struct ig_target *target,
+                                const struct ig_sizes *at) {
     (void)target;
     struct ig_mapping m;
-    ig_mapping_init(&m, graph, region);
+    ig_mapping_init(&m, graph, region, at);
     for (uint32_t i = 0; i < m.parts.count; i++) {
         if (m.parts.at[i]->transposed >= 0) {
             choose_blocks(m.parts.at[i]);

@@ -30,14 +30,14 @@ static void choose_caches(struct ig_row *r) {
     }
 }
 
-struct ig_kernel *ig_kernel_row(struct ig_graph *graph, const struct ig_region *region,
-                                const struct ig_target *target) {
+struct ig_kernel *ig_kernel_row(struct ig_graph *graph, const struct ig_region *region, const struct ig_target *target,
+                                const struct ig_sizes *at) {
     (void)target;
     struct ig_row r;
-    ig_row_init(&r, graph, region);
+    ig_row_init(&r, graph, region, at);
     if (r.regular) choose_caches(&r);
     if (!ig_row_prepare(&r, r.columns ? IG_ROW_COLUMNS : 0)) {
-        ig_row_init(&r, graph, region);
+        ig_row_init(&r, graph, region, at);
         ig_row_staged(&r);
     } else if (r.columns) {
         ig_row_columns(&r);

@@ -70,7 +70,7 @@ static void emit_channels_first(struct ig_window *w) {
 }
 
 struct ig_kernel *ig_kernel_window(struct ig_graph *graph, const struct ig_region *region,
-                                   const struct ig_target *target) {
+                                   const struct ig_target *target, const struct ig_sizes *at) {
     struct ig_window *w = IG_NEW(graph->job, struct ig_window);
     ig_window_init(w, graph, region);
     w->kernel->tactic = w->last ? "window, vectors of channels" : "window, one by one";

@@ -46,12 +46,6 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
  * keys. */
 enum { LARGEST = 2, GROUP = 3, GROUP_OF_WIDE = 7, SPLIT = 4, SPLITS = 3 };
 
-static int64_t guess(struct ig_cuda_attention *s, ig_dim d, int64_t usual) {
-    int64_t lo, hi;
-    ig_dim_range(s->k->dims, d, &lo, &hi);
-    return hi < usual ? hi : lo > usual ? lo : usual;
-}
-
 /* Warpgroup instructions read lines of 64 bytes, or panels of 128. */
 static bool can_group(const struct ig_cuda_attention *s) {
     const struct ig_cuda_attend *t = s->t;
@@ -64,15 +58,21 @@ static bool can_split(const struct ig_cuda_attention *s) {
     return s->a->target->sm >= 90;
 }
 
+/* The problem as the choice sees it, and the shape that was chosen. */
+struct problem {
+    bool groups, wide, splits; /* can use warpgroups; has wide heads; can split the keys */
+    int64_t width;             /* elements of a query and a value */
+    int shape;
+};
+
 /* The shape expected to be best. Warpgroups, if at least half of their 64 queries are used; beside the results of a
  * wide head their registers hold fewer scores. Else the smallest tiles of queries that all run at once: small tiles
  * finish sooner, large ones read the keys less often. */
-static int best_shape(struct ig_cuda_attention *s) {
-    int64_t heads = guess(s, s->a->heads, 12), queries = guess(s, s->a->queries, 128);
-    int64_t keys = guess(s, s->a->keys, 128), tiles = heads * ((queries + 15) / 16);
-    if (can_group(s) && queries >= 32) return s->t->columns <= 64 ? GROUP : GROUP_OF_WIDE;
+static int best_shape(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
+    int64_t tiles = heads * ((queries + 15) / 16);
+    if (p->groups && queries >= 32) return p->wide ? GROUP_OF_WIDE : GROUP;
     /* If few blocks would read many keys, several blocks share them. */
-    for (int i = SPLIT; i < SPLIT + SPLITS && can_split(s); i++) {
+    for (int i = SPLIT; i < SPLIT + SPLITS && p->splits; i++) {
         if (tiles * shapes[i].split <= IG_CUDA_PROCESSORS && keys >= shapes[i].split * 128) return i;
     }
     for (int i = 0; i < LARGEST; i++) {
@@ -112,11 +112,38 @@ static bool can_be(const struct ig_cuda_attention *s, const struct shape *shape)
     return (!shape->warpgroups || can_group(s)) && (shape->split == 1 || can_split(s));
 }
 
+/* The rules above say which shape is best, not by how much: the others are taken to need a quarter more. The time
+ * itself matters where the kernels of a network are weighed against each other: products at half the peak of an H100,
+ * or one read of all operands. */
+static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
+    const struct problem *p = kernel->model.problem;
+    double heads = (double)sizes[0], queries = (double)sizes[1], keys = (double)sizes[2], width = (double)p->width;
+    double products = 2 * heads * queries * keys * width / (p->groups ? 4e8 : 5e7);
+    double bytes = heads * (queries + keys) * width * 2 / 2.5e6;
+    double time = 3 + (products > bytes ? products : bytes);
+    return best_shape(p, sizes[0], sizes[1], sizes[2]) == p->shape ? time : 1.25 * time;
+}
+
+static struct problem *make_model(struct ig_cuda_attention *s) {
+    const struct ig_attention *a = s->a;
+    struct problem *p = IG_NEW(s->k->job, struct problem);
+    *p = (struct problem){.groups = can_group(s),
+                          .wide = s->t->columns > 64,
+                          .splits = can_split(s),
+                          .width = s->t->depth + s->t->columns};
+    p->shape = best_shape(p, ig_sizes_guess(a->at, a->heads), ig_sizes_guess(a->at, a->queries),
+                          ig_sizes_guess(a->at, a->keys));
+    ig_dim one = ig_dim_const(s->k->dims, 1);
+    a->kernel->model = (struct ig_kernel_model){{a->heads, a->queries, a->keys, one}, p, cost};
+    return p;
+}
+
 /* The shape of a candidate: the best one first, then the others in order; -1: there are no more. */
 static int shape_of_choice(struct ig_cuda_attention *s, int choice) {
-    int best = best_shape(s);
+    struct problem *p = make_model(s);
+    int best = p->shape;
     for (int i = 0; i < N_SHAPES && choice > 0; i++) {
-        if (i != best && can_be(s, &shapes[i]) && --choice == 0) return i;
+        if (i != best && can_be(s, &shapes[i]) && --choice == 0) return p->shape = i;
     }
     return choice == 0 ? best : -1;
 }

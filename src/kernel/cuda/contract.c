@@ -48,16 +48,6 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_ki
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* An estimate of a size: the value itself, the usual one, or eight times the least it may be. */
-static int64_t guess(struct gemm *s, ig_dim d) {
-    int64_t lo, hi, usual;
-    ig_dim_range(s->k->dims, d, &lo, &hi);
-    if (lo == hi) return lo;
-    if (ig_dim_usual(s->k->dims, d, &usual) && usual >= lo && usual <= hi) return usual;
-    lo = lo < 1 ? 1 : lo > INT32_MAX ? INT32_MAX : lo;
-    return hi / 8 < lo ? hi : lo * 8;
-}
-
 /* Chooses the instructions; false if the template has none for the operand types. */
 static bool choose_math(struct gemm *s) {
     const struct ig_contract *c = s->c;
@@ -119,28 +109,45 @@ static bool is_heavy(const struct ig_contract *c) {
     return false;
 }
 
+static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
+    struct ig_cuda_problem p = *(const struct ig_cuda_problem *)kernel->model.problem;
+    p.batch = sizes[0];
+    p.rows = sizes[1];
+    p.columns = sizes[2];
+    p.depth = sizes[3];
+    return ig_cuda_gemm_cost(&p, kernel->gemm);
+}
+
+/* Sets up the cost model; returns the problem at the sizes c->at. */
+static const struct ig_cuda_problem *make_model(struct gemm *s) {
+    struct ig_contract *c = s->c;
+    struct ig_cuda_problem *p = IG_NEW(s->k->job, struct ig_cuda_problem);
+    *p = (struct ig_cuda_problem){.batch = ig_sizes_guess(c->at, s->batch),
+                                  .rows = ig_sizes_guess(c->at, s->rows),
+                                  .columns = ig_sizes_guess(c->at, c->columns),
+                                  .depth = ig_sizes_guess(c->at, c->depth),
+                                  .math = s->g->math,
+                                  .a = s->a.kind,
+                                  .b = s->b.kind,
+                                  .a_copy = s->a.copy,
+                                  .b_copy = s->b.copy,
+                                  .sm = c->target->sm,
+                                  .warpgroups = ig_target_has_warpgroups(c->target),
+                                  .heavy = is_heavy(c),
+                                  .mapped = can_map(s)};
+    c->kernel->model = (struct ig_kernel_model){{s->batch, s->rows, c->columns, c->depth}, p, cost};
+    return p;
+}
+
 /* Makes candidate c->choice; false if it is beyond the last. */
 static bool choose(struct gemm *s) {
     struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
     struct ig_contract *c = s->c;
     struct ig_cuda_gemm like = {.math = s->g->math, .a = s->a.kind, .b = s->b.kind, .stages = 1, .split = 1};
-    struct ig_cuda_problem p = {.batch = guess(s, s->batch),
-                                .rows = guess(s, s->rows),
-                                .columns = guess(s, c->columns),
-                                .depth = guess(s, c->depth),
-                                .math = s->g->math,
-                                .a = s->a.kind,
-                                .b = s->b.kind,
-                                .a_copy = s->a.copy,
-                                .b_copy = s->b.copy,
-                                .sm = c->target->sm,
-                                .warpgroups = ig_target_has_warpgroups(c->target)};
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
-    p.mapped = can_map(s);
-    p.heavy = is_heavy(c);
-    c->choices = ig_cuda_gemm_candidates(&p, &like, IG_CONTRACT_MOST_CHOICES, candidates);
+    c->choices = ig_cuda_gemm_candidates(make_model(s), &like, IG_CONTRACT_MOST_CHOICES, candidates);
     IG_ASSERT(s->k->job, c->choices > 0);
     if (c->choice >= c->choices) return false;
     *s->g = candidates[c->choice];

@@ -300,10 +300,10 @@ static const char *tactic_of(struct mapper *m) {
 }
 
 struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *graph, const struct ig_region *region,
-                                     const struct ig_target *target) {
+                                     const struct ig_target *target, const struct ig_sizes *at) {
     (void)target;
     struct mapper m;
-    ig_mapping_init(&m.m, graph, region);
+    ig_mapping_init(&m.m, graph, region, at);
     m.plans = IG_NEW_ARRAY(graph->job, struct plan, m.m.parts.count + 1);
     m.threads = m.m.kernel->threads = threads_of(&m);
     for (uint32_t i = 0; i < m.m.parts.count; i++) {

@@ -11,6 +11,8 @@
  */
 #include "kernel/cuda/row.h"
 
+#include <math.h>
+
 #include "kernel/schedules.h"
 
 enum {
@@ -69,13 +71,51 @@ static int64_t guess_rows(const struct ig_row *r) {
     return rows;
 }
 
-/* Teams share a block, as long as every multiprocessor has a block. */
-static void choose_team_threads(struct lines *l) {
+/* Threads of a block whose teams have `lanes`. Teams share a block, as long as every multiprocessor has a block. */
+static int team_threads(int lanes, int64_t rows) {
+    int threads = TEAM_THREADS;
+    while (threads > LANES && rows * lanes < (int64_t)threads * IG_CUDA_PROCESSORS)
+        threads /= 2;
+    return threads;
+}
+
+static bool are_few(int64_t rows, int threads) {
+    return rows * threads <= IG_CUDA_PROCESSORS * FEW;
+}
+
+/* What depends on the number of rows, and what the kernel is. */
+struct problem {
+    int lanes, threads;
+    bool few;
+    double row_bytes;
+};
+
+/* The rules above say which kernel is best; how much others lose is rounded from measurements on an H200: a kernel for
+ * few rows needs up to three times as long for many, one for many rows a tenth more for few. */
+static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
+    const struct problem *p = kernel->model.problem;
+    int threads = p->lanes ? team_threads(p->lanes, sizes[0]) : p->threads;
+    bool few = are_few(sizes[0], p->lanes ? p->lanes : threads);
+    double time = (double)sizes[0] * p->row_bytes / 2.5e6;
+    if (p->threads < threads) time *= sqrt((double)threads / p->threads);
+    if (p->few && !few) time *= 1.5;
+    double start = p->threads > threads || few > p->few ? 3.3 : 3;
+    return start + time;
+}
+
+static void make_model(struct lines *l) {
     struct ig_row *r = l->r;
-    int64_t rows = guess_rows(r);
-    r->kernel->threads = TEAM_THREADS;
-    while (r->kernel->threads > LANES && rows * l->lanes < (int64_t)r->kernel->threads * IG_CUDA_PROCESSORS)
-        r->kernel->threads /= 2;
+    struct ig_dims *dims = r->k->dims;
+    struct problem *p = IG_NEW(r->k->job, struct problem);
+    *p = (struct problem){.lanes = l->lanes, .threads = r->kernel->threads, .few = l->few};
+    for (uint32_t i = 0; i <= r->region->inputs.count; i++) {
+        bool is_input = i < r->region->inputs.count;
+        ig_value v = is_input ? r->region->inputs.at[i] : r->region->outputs.at[0];
+        if (is_input && !ig_row_is_space_shape(r, ig_type_of(r->graph, v))) continue;
+        p->row_bytes += (double)(l->n < 0 ? TEAM_ROW : l->n) * (double)ingot_dtype_size(ig_type_of(r->graph, v)->dtype);
+    }
+    ig_dim one = ig_dim_const(dims, 1), rows = ig_dim_product(dims, r->nest.extent, r->kept);
+    r->kernel->model = (struct ig_kernel_model){{rows, one, one, one}, p, cost};
 }
 
 /* ---- Values kept in registers ------------------------------------------------------------------------------------ */
@@ -337,8 +377,9 @@ static bool lines_prepare(struct lines *l, struct ig_row *r) {
     if (!ig_row_prepare(r, 0)) return false;
     l->vector = choose_vector(r);
     fit_lanes(l);
-    if (l->lanes) choose_team_threads(l);
-    l->few = guess_rows(r) * (l->lanes ? l->lanes : r->kernel->threads) <= IG_CUDA_PROCESSORS * FEW;
+    if (l->lanes) r->kernel->threads = team_threads(l->lanes, guess_rows(r));
+    l->few = are_few(guess_rows(r), l->lanes ? l->lanes : r->kernel->threads);
+    make_model(l);
     for (uint32_t i = 0; i < r->k->buffers.count; i++) {
         if (r->k->buffers.at[i].kind == IG_BUFFER_SPREAD) r->k->buffers.at[i].width = l->vector;
     }
@@ -346,22 +387,23 @@ static bool lines_prepare(struct lines *l, struct ig_row *r) {
 }
 
 struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_region *region,
-                                     const struct ig_target *target) {
+                                     const struct ig_target *target, const struct ig_sizes *at) {
     (void)target;
     struct ig_row r;
     struct lines l;
-    ig_row_init(&r, graph, region);
+    ig_row_init(&r, graph, region, at);
     if (r.regular && r.columns && ig_row_columns_cuda(&r)) {
         ig_row_finish(&r);
         return r.kernel;
     }
     if (lines_prepare(&l, &r)) {
         emit(&l);
-        const char *who = l.lanes ? ig_format(graph->job, "teams of %d", l.lanes) : "blocks";
-        r.kernel->tactic =
-            ig_format(graph->job, "rows, %d passes, %s, %d elements at once", r.passes + 1, who, l.vector);
+        const char *who = l.lanes ? ig_format(graph->job, "teams of %d in blocks of %d", l.lanes, r.kernel->threads)
+                                  : ig_format(graph->job, "blocks of %d", r.kernel->threads);
+        r.kernel->tactic = ig_format(graph->job, "rows, %d passes, %s, %d elements at once%s", r.passes + 1, who,
+                                     l.vector, l.n_early ? ", constants early" : "");
     } else {
-        ig_row_init(&r, graph, region);
+        ig_row_init(&r, graph, region, at);
         ig_row_staged(&r);
     }
     ig_row_finish(&r);

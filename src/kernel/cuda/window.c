@@ -70,7 +70,7 @@ static void emit(struct ig_window *w, int vector) {
 }
 
 struct ig_kernel *ig_kernel_window_cuda(struct ig_graph *graph, const struct ig_region *region,
-                                        const struct ig_target *target) {
+                                        const struct ig_target *target, const struct ig_sizes *at) {
     (void)target;
     struct ig_window *w = IG_NEW(graph->job, struct ig_window);
     ig_window_init(w, graph, region);
