@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""One engine for many shapes beside an engine built for each: times, build times and sizes of files.
+
+For every network, one engine is built with ranges for its symbols, and one for each of the sizes alone. Each round runs the
+two at each size in turn; medians over the rounds, and ratios of these, are printed and written to a report. For a GPU the
+time is the GPU's own, of a run behind another; for a CPU it is the latency. Nothing is tuned.
+"""
+import argparse
+import datetime
+import itertools
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from compare import ROOT, geometric_mean, materialize
+
+BATCHES = [1, 2, 4, 8, 16, 24, 32]
+LENGTHS = [16, 64, 128, 384, 512]
+# name: (network, symbols: (range, sizes))
+CASES = {
+    "resnet50": ("resnet50", {"batch": ("1:8:32", BATCHES)}),
+    "bert_base": ("bert_base", {"batch": ("1:8:32", BATCHES), "sequence": ("128", [128])}),
+    "bert_base by length": ("bert_base", {"batch": ("1:8:32", [1, 8, 32]), "sequence": ("16:128:512", LENGTHS)}),
+    "vit_b_16": ("vit_b_16", {"batch": ("1:8:32", BATCHES)}),
+    "mobilenet_v2": ("mobilenet_v2", {"batch": ("1:8:32", BATCHES)}),
+    "efficientnet_b0": ("efficientnet_b0", {"batch": ("1:8:32", BATCHES)}),
+}
+
+
+def options(args):
+    return ["--target", args.target] + (["--precision", args.precision] if args.precision else [])
+
+
+def build(args, model, engine, shapes):
+    """Seconds that the build took; the engine's bytes."""
+    command = [args.ingot, "build", model, "-o", engine, "-q", *options(args), *args.build_option]
+    for name, spec in shapes.items():
+        command += ["--shape", f"{name}={spec}"]
+    start = time.monotonic()
+    subprocess.run(list(map(str, command)), check=True)
+    return time.monotonic() - start, engine.stat().st_size
+
+
+def measure(args, engine, shapes):
+    command = [args.ingot, "bench", engine, "--json", "--seconds", args.seconds, "--threads", args.threads]
+    for name, size in shapes.items():
+        command += ["--shape", f"{name}={size}"]
+    figures = json.loads(subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout)
+    return figures["gpu_ms"]["p50"] if "gpu_ms" in figures else figures["latency_ms"]["p50"]
+
+
+def compare(args, name, folder):
+    network, symbols = CASES[name]
+    model = materialize(args, network, args.cache)
+    one = folder / "one.ingot"
+    seconds, size = build(args, model, one, {s: spec for s, (spec, _) in symbols.items()})
+    shapes = [dict(zip(symbols, values)) for values in itertools.product(*(sizes for _, sizes in symbols.values()))]
+    fixed = []
+    for i, shape in enumerate(shapes):
+        engine = folder / f"{i}.ingot"
+        fixed.append((engine, *build(args, model, engine, shape)))
+    rows = []
+    times = [([], []) for _ in shapes]
+    for _ in range(args.rounds):
+        for i, shape in enumerate(shapes):
+            times[i][0].append(measure(args, one, {s: v for s, v in shape.items() if ':' in symbols[s][0]}))
+            times[i][1].append(measure(args, fixed[i][0], {}))
+    for shape, (ours, alone) in zip(shapes, times):
+        rows.append((", ".join(f"{s}={v}" for s, v in shape.items()), statistics.median(ours), statistics.median(alone)))
+    for engine, _, _ in fixed:
+        engine.unlink()
+    return {"rows": rows, "seconds": seconds, "fixed_seconds": statistics.median(f[1] for f in fixed), "size": size,
+            "fixed_size": statistics.median(f[2] for f in fixed)}
+
+
+def report(args, results, out):
+    print(f"# One engine for every size beside one for each ({args.target})\n", file=out)
+    print(f"{datetime.date.today()}; {args.machine}; `bench/compare_shapes.py {' '.join(sys.argv[1:])}`; medians of "
+          f"{args.rounds} rounds.\n", file=out)
+    print("| network | sizes | geometric mean | largest | build, s | fixed, s | ratio | bytes ratio |", file=out)
+    print("|---|---|---|---|---|---|---|---|", file=out)
+    for name, r in results.items():
+        ratios = [a / b for _, a, b in r["rows"]]
+        print(f"| {name} | {len(ratios)} | {geometric_mean(ratios):.3f} | {max(ratios):.3f} | {r['seconds']:.1f} | "
+              f"{r['fixed_seconds']:.1f} | {r['seconds'] / r['fixed_seconds']:.2f} | "
+              f"{r['size'] / r['fixed_size']:.3f} |", file=out)
+    for name, r in results.items():
+        print(f"\n## {name}\n\n| size | one engine, ms | its own engine, ms | ratio |\n|---|---|---|---|", file=out)
+        for shape, ours, alone in r["rows"]:
+            print(f"| {shape} | {ours:.4f} | {alone:.4f} | {ours / alone:.3f} |", file=out)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ingot", type=pathlib.Path, default=ROOT / "build" / "ingot")
+    parser.add_argument("--models", type=pathlib.Path, default=ROOT.parent / "shared" / "models")
+    parser.add_argument("--cache", type=pathlib.Path, default=ROOT / "build" / "models", help="folder for filled models")
+    parser.add_argument("--target", default="cpu")
+    parser.add_argument("--precision", help="default: fp16 for a GPU, fp32 for a CPU")
+    parser.add_argument("--networks", default=",".join(CASES), help="default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.3, help="of each measurement")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--build-option", action="append", default=[], help="for ingot build; repeatable")
+    parser.add_argument("--machine", default="this machine")
+    parser.add_argument("--output", type=pathlib.Path, help="the report (default: standard output)")
+    args = parser.parse_args()
+    if not args.precision and args.target.startswith("cuda"):
+        args.precision = "fp16"
+    results = {}
+    for name in args.networks.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            results[name] = compare(args, name, pathlib.Path(folder))
+        with (open(args.output, "w") if args.output else open("/dev/null", "w")) as out:
+            report(args, results, out)
+    report(args, results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
