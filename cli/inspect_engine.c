@@ -108,6 +108,15 @@ static void print_refusals(const json_t *kernel) {
     }
 }
 
+/* The sizes at which a kernel runs that is one of several for its regions. */
+static void print_ranges(const json_t *region, size_t index) {
+    const json_t *variants = json_object_get(region, "variants");
+    for (size_t i = 0; i < json_array_size(variants); i++) {
+        const json_t *v = json_array_get(variants, i);
+        if ((size_t)json_number(v, "kernel") == index) printf("%16s where %s\n", "", json_text(v, "where"));
+    }
+}
+
 void inspect_kernels_print(const json_t *explanation) {
     const json_t *kernels = json_object_get(explanation, "kernels");
     int name = column_width(kernels, "name", 28), tactic = column_width(kernels, "tactic", 32);
@@ -121,6 +130,7 @@ void inspect_kernels_print(const json_t *explanation) {
                json_text(kernel, "name"), tactic, json_text(kernel, "tactic"), precision,
                json_text(region, "precision"), ops);
         free(ops);
+        print_ranges(region, i);
         print_candidates(kernel);
         print_refusals(kernel);
     }

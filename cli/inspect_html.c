@@ -80,21 +80,34 @@ static void put_facts(const struct inspected *engine, FILE *to) {
     fputs("</table>\n", to);
 }
 
+/* A region's kernels: one, or several with the sizes at which each runs. */
+static void put_kernel_links(const json_t *region, FILE *to) {
+    const json_t *kernel = json_object_get(region, "kernel"), *variants = json_object_get(region, "variants");
+    if (!json_is_integer(kernel)) return;
+    if (json_array_size(variants) == 0) {
+        long long number = (long long)json_integer_value(kernel);
+        fprintf(to, "<a href=\"#k%lld\">%lld</a>", number, number);
+    }
+    for (size_t i = 0; i < json_array_size(variants); i++) {
+        const json_t *v = json_array_get(variants, i);
+        long long number = (long long)json_number(v, "kernel");
+        fprintf(to, "%s<a href=\"#k%lld\">%lld</a> where ", i ? "<br>" : "", number, number);
+        put(to, json_text(v, "where"));
+    }
+}
+
 static void put_regions(const json_t *e, FILE *to) {
     const json_t *regions = json_object_get(e, "regions");
     fputs("<h2>Regions</h2>\n<table><tr><th>no.</th><th>from</th><th>operators</th><th>kernel</th></tr>\n", to);
     for (size_t i = 0; i < json_array_size(regions); i++) {
-        const json_t *region = json_array_get(regions, i), *kernel = json_object_get(region, "kernel");
+        const json_t *region = json_array_get(regions, i);
         char *ops = json_joined(json_object_get(region, "ops"));
         fprintf(to, "<tr><td class=\"n\">%zu</td><td>", i);
         put(to, json_text(region, "label"));
         fputs("</td><td>", to);
         put(to, ops);
         fputs("</td><td>", to);
-        if (json_is_integer(kernel)) {
-            long long number = (long long)json_integer_value(kernel);
-            fprintf(to, "<a href=\"#k%lld\">%lld</a>", number, number);
-        }
+        put_kernel_links(region, to);
         fputs("</td></tr>\n", to);
         free(ops);
     }

@@ -23,11 +23,19 @@ char *json_joined(const json_t *array) {
     return text;
 }
 
+static bool is_kernel(const json_t *object, size_t index) {
+    const json_t *kernel = json_object_get(object, "kernel");
+    return json_is_integer(kernel) && (size_t)json_integer_value(kernel) == index;
+}
+
 const json_t *region_of_kernel(const json_t *explanation, size_t index) {
     const json_t *regions = json_object_get(explanation, "regions");
     for (size_t i = 0; i < json_array_size(regions); i++) {
-        const json_t *region = json_array_get(regions, i), *kernel = json_object_get(region, "kernel");
-        if (json_is_integer(kernel) && (size_t)json_integer_value(kernel) == index) return region;
+        const json_t *region = json_array_get(regions, i), *variants = json_object_get(region, "variants");
+        if (is_kernel(region, index)) return region;
+        for (size_t k = 0; k < json_array_size(variants); k++) {
+            if (is_kernel(json_array_get(variants, k), index)) return region;
+        }
     }
     return NULL;
 }

@@ -61,6 +61,7 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->n_precision_of = arguments->precision_of.count;
     o->tune_seconds = arguments->tune;
     o->tactics = arguments->tactics;
+    o->variants = arguments->variants;
     o->timing_caches = arguments->timing_caches.at;
     o->n_timing_caches = arguments->timing_caches.count;
     o->dump_after = arguments->dump_after;

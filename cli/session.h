@@ -7,7 +7,7 @@
 /* The build options that all commands share. */
 struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
-    unsigned opt_level, jobs;
+    unsigned opt_level, jobs, variants;
     const char *precision, *tactics;
     struct option_list shapes, passes, precision_of, timing_caches;
     double tune;
@@ -67,6 +67,13 @@ struct build_arguments {
          "all|generated",                                                                                              \
          "CUDA: whether NVIDIA's cuBLASLt and cuDNN may be taken where\nthey were measured as faster (default: all)",  \
          &(b).tactics},                                                                                                \
+        {"variants",                                                                                                   \
+         0,                                                                                                            \
+         OPTION_UNSIGNED,                                                                                              \
+         "N",                                                                                                          \
+         "the most kernels for one part of the network, each for some\nof its sizes (default 6; 1: the one that is "   \
+         "best at OPT)",                                                                                               \
+         &(b).variants},                                                                                               \
         {"jobs", 'j', OPTION_UNSIGNED, "N", "kernels compiled at once (default: one per processor)", &(b).jobs}, {     \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }

@@ -85,13 +85,13 @@ static const uint32_t operands[] = {
 static const ig_slot dim_table[] = {BATCH, FOUR};
 #define NONE IG_PLAN_NONE
 static const struct ig_plan_step steps[] = {
-    {IG_STEP_KERNEL, 1, 0, 4, 0, 2, BATCH, SIXTY_FOUR, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K},
-    {IG_STEP_LOOP, NONE, 4, 4, 0, 0, NONE, NONE, NONE, 1, NONE, 0, 1, NAME_K},
-    {IG_STEP_IF, NONE, 8, 3, 0, 0, NONE, NONE, NONE, 2, 3, 1, 0, NAME_K},
-    {IG_STEP_COPY, NONE, 11, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
-    {IG_STEP_COPY, NONE, 13, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
-    {IG_STEP_COPY, NONE, 15, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
-    {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K},
+    {IG_STEP_KERNEL, 1, 0, 4, 0, 2, BATCH, SIXTY_FOUR, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
+    {IG_STEP_LOOP, NONE, 4, 4, 0, 0, NONE, NONE, NONE, 1, NONE, 0, 1, NAME_K, 0, 0, NONE},
+    {IG_STEP_IF, NONE, 8, 3, 0, 0, NONE, NONE, NONE, 2, 3, 1, 0, NAME_K, 0, 0, NONE},
+    {IG_STEP_COPY, NONE, 11, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
+    {IG_STEP_COPY, NONE, 13, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
+    {IG_STEP_COPY, NONE, 15, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
+    {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
 };
 static const struct ig_plan_kernel kernels[] = {
     {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0, 0, {{0}}, 0},

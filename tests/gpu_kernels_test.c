@@ -182,7 +182,7 @@ static void collect(struct ig_job *job, void *argument) {
     for (int i = 0; i < ig_pass_count; i++) {
         if (ig_pass_enabled(&options, i)) graph = ig_passes[i].run(graph, &pass_options);
     }
-    ig_kernel_set_init(&set, job, &compiler, NULL);
+    ig_kernel_set_init(&set, job, &compiler, NULL, NULL);
     ig_plan_build(graph, &set, &plan);
     if (set.refusals.count) ig_raise_error(job, set.refusals.at[0].error); /* a slower kernel was used instead */
     for (uint32_t i = 0; i < set.kernels.count; i++)

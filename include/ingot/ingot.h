@@ -435,11 +435,15 @@ struct ingot_build_options {
     /* "all" (or NULL) or "generated": whether calls of NVIDIA's libraries are candidates for kernels. They are chosen
      * only where they were measured to be faster. An engine with such a kernel needs the library at run time. */
     const char *tactics;
+    /* The most kernels for one region whose sizes depend on symbols: which of them runs is decided when shapes are bound.
+     * A further one is built only where it is estimated to save time. 0: the default (6). 1: the kernel that is best at
+     * OPT, for all sizes; then the results of a sample have the same bits at every size of the batch. */
+    unsigned variants;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL                                                    \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0                                                 \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

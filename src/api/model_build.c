@@ -8,6 +8,8 @@
 #include "compile/compile.h"
 #include "pass/pass.h"
 
+enum { DEFAULT_VARIANTS = 6 };
+
 static enum ingot_status read_options(const struct ingot_build_options *given, struct ingot_build_options *options,
                                       struct ingot_error *error) {
     IG_TRY(ig_options_read("ingot_build_options", given, sizeof *options, options, error));
@@ -27,6 +29,7 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "%g seconds for tuning, expected 0 or more",
                       options->tune_seconds);
     }
+    if (options->variants == 0) options->variants = DEFAULT_VARIANTS;
     return INGOT_OK;
 }
 

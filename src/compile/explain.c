@@ -101,6 +101,21 @@ static void put_precision(struct ig_text *t, struct ig_graph *g, const struct ig
     put_field(t, "precision", text.at);
 }
 
+/* Puts the kernels of a step with alternatives, and where each runs. */
+static void put_variants(struct ig_text *t, const struct ig_explanation *e, const struct ig_plan_step *step) {
+    const struct ig_plan *plan = &e->built->plan;
+    const struct ig_variants *variants = ig_kernel_set_variants(e->set, step->kernel);
+    ig_text_add(t, "\"variants\": [");
+    for (uint32_t i = 0; i < variants->ranges.count; i++) {
+        int number = variants->ranges.at[i].number;
+        uint32_t kernel = number ? plan->steps[step->alternatives + (uint32_t)number - 1].kernel : step->kernel;
+        ig_text_printf(t, "%s{\"kernel\": %u, ", i ? ", " : "", kernel);
+        put_field(t, "where", variants->ranges.at[i].where);
+        ig_text_add(t, "}");
+    }
+    ig_text_add(t, "], ");
+}
+
 /* Puts the steps of a level in order; a step is a region or a copy. */
 static void put_regions(struct ig_text *t, const struct ig_explanation *e, struct ig_graph *g, uint32_t subplan,
                         bool *first) {
@@ -112,6 +127,7 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
         ig_text_add(t, *first ? "\n    {" : ",\n    {");
         *first = false;
         if (step->kernel != IG_PLAN_NONE) ig_text_printf(t, "\"kernel\": %u, ", step->kernel);
+        if (step->n_alternatives) put_variants(t, e, step);
         put_field(t, "label", plan->strings + step->label);
         ig_text_add(t, ", ");
         put_ops(t, g, region);

@@ -8,14 +8,15 @@
 #include "codegen/cuda/print.h"
 
 void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_kernel_compiler *compiler,
-                        const struct ig_tuner *tuner) {
-    *set = (struct ig_kernel_set){.job = job, .target = compiler->target, .compiler = compiler, .tuner = tuner};
+                        const struct ig_tuner *tuner, const struct ig_variant_set *variants) {
+    *set = (struct ig_kernel_set){
+        .job = job, .target = compiler->target, .compiler = compiler, .tuner = tuner, .variants = variants};
     ig_map_init(&set->by_fingerprint, job);
 }
 
 void ig_kernel_set_restart(struct ig_kernel_set *set) {
     ig_map_init(&set->by_fingerprint, set->job);
-    set->kernels.count = 0;
+    set->kernels.count = set->groups.count = 0;
 }
 
 static const char *family_name(enum ig_family family) {
@@ -34,17 +35,17 @@ static bool is_refusal(enum ingot_status status) {
     return status == INGOT_TOOLCHAIN || status == INGOT_UNSUPPORTED || status == INGOT_INTERNAL;
 }
 
-static void refuse(struct ig_kernel_set *set, const struct ig_compiled_kernel *k, int choice,
-                   const struct ingot_error *error) {
+static void refuse(struct ig_kernel_set *set, const struct ig_compiled_kernel *k, const struct ingot_error *error) {
     const char *tactic = k->kernel && k->kernel->tactic ? k->kernel->tactic : "";
-    struct ig_refusal r = {k->fingerprint, tactic, choice, ig_memdup(set->job, error, sizeof *error)};
+    struct ig_refusal r = {k->fingerprint, tactic, k->at, k->choice, ig_memdup(set->job, error, sizeof *error)};
     IG_PUSH(set->job, &set->refusals, r);
 }
 
-static const struct ig_refusal *find_refusal(const struct ig_kernel_set *set, const char *fingerprint, int choice) {
+static const struct ig_refusal *find_refusal(const struct ig_kernel_set *set, const char *fingerprint,
+                                             const struct ig_sizes *at, int choice) {
     for (uint32_t i = 0; i < set->refusals.count; i++) {
         const struct ig_refusal *r = &set->refusals.at[i];
-        if (r->choice == choice && strcmp(r->fingerprint, fingerprint) == 0) return r;
+        if (r->at == at && r->choice == choice && strcmp(r->fingerprint, fingerprint) == 0) return r;
     }
     return NULL;
 }
@@ -52,54 +53,121 @@ static const struct ig_refusal *find_refusal(const struct ig_kernel_set *set, co
 struct printing {
     struct ig_kernel_set *set;
     struct ig_compiled_kernel *kernel;
-    int choice;
 };
 
 static void print_candidate(struct ig_job *job, void *argument) {
     struct printing *p = argument;
     struct ig_compiled_kernel *k = p->kernel;
-    k->choice = p->choice;
-    k->kernel = ig_kernel_candidate(k->graph, k->region, p->set->target, p->choice);
+    k->kernel = ig_kernel_candidate(k->graph, k->region, p->set->target, k->at, k->choice);
     k->source = NULL;
     if (k->kernel && !k->kernel->library)
         k->source = ig_kernel_compiler_print(job, p->set->compiler, k->kernel, k->symbol);
 }
 
+/* Makes the candidate `choice` at the sizes `at`; false if it is refused, or there is none. */
+static bool try_candidate(struct ig_kernel_set *set, struct ig_compiled_kernel *k, const struct ig_sizes *at,
+                          int choice) {
+    struct printing p = {set, k};
+    struct ingot_error error;
+    if (find_refusal(set, k->fingerprint, at, choice)) return false;
+    k->at = at;
+    k->choice = choice;
+    k->kernel = NULL;
+    enum ingot_status status = ig_job_run(set->job, print_candidate, &p, &error);
+    if (status == INGOT_OK) return k->kernel != NULL;
+    if (!is_refusal(status)) ig_raise_error(set->job, &error);
+    refuse(set, k, &error);
+    return false;
+}
+
 static void choose_candidate(struct ig_kernel_set *set, struct ig_compiled_kernel *k) {
     const int choices[] = {k->tuned ? k->tuned->choice : 0, 0, IG_CHOICE_PLAIN};
-    struct ingot_error error;
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
-        struct printing p = {set, k, choices[i]};
-        if (find_refusal(set, k->fingerprint, choices[i])) continue;
-        k->kernel = NULL;
-        enum ingot_status status = ig_job_run(set->job, print_candidate, &p, &error);
-        if (status == INGOT_OK && k->kernel) return;
-        if (status != INGOT_OK && !is_refusal(status)) ig_raise_error(set->job, &error);
-        if (status != INGOT_OK) refuse(set, k, choices[i], &error);
+        if (try_candidate(set, k, NULL, choices[i])) return;
     }
-    const struct ig_refusal *first = find_refusal(set, k->fingerprint, choices[0]);
+    const struct ig_refusal *first = find_refusal(set, k->fingerprint, NULL, choices[0]);
     IG_ASSERT(set->job, first != NULL);
     ig_raise_error(set->job, first->error);
 }
 
-uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region) {
+/* ---- Groups ------------------------------------------------------------------------------------------------------ */
+
+static void add_kernel(struct ig_kernel_set *set, struct ig_kernel_group *group, const struct ig_compiled_kernel *k) {
+    IG_PUSH(set->job, &group->kernels, set->kernels.count);
+    IG_PUSH(set->job, &set->kernels, *k);
+}
+
+static const char *new_symbol(const struct ig_kernel_set *set, const struct ig_region *region) {
+    return ig_format(set->job, "%s_%u", family_name(region->family), set->kernels.count);
+}
+
+/* A variant's tactic may turn out to be one that the group has, if the tuner chose that. */
+static bool find_tactic(const struct ig_kernel_set *set, const struct ig_kernel_group *group, const char *tactic,
+                        uint32_t *out_kernel) {
+    for (uint32_t i = 0; i < group->kernels.count; i++) {
+        *out_kernel = group->kernels.at[i];
+        const char *other = set->kernels.at[*out_kernel].kernel->tactic;
+        if (other && strcmp(other, tactic) == 0) return true;
+    }
+    return false;
+}
+
+static void add_variants(struct ig_kernel_set *set, struct ig_kernel_group *group,
+                         const struct ig_compiled_kernel *first) {
+    for (uint32_t i = 0; i < group->variants->at.count; i++) {
+        struct ig_compiled_kernel k = *first;
+        uint32_t known;
+        k.symbol = new_symbol(set, first->region);
+        if (!try_candidate(set, &k, group->variants->at.at[i], 0))
+            IG_PUSH(set->job, &group->kernels, group->kernels.at[0]);
+        else if (find_tactic(set, group, k.kernel->tactic, &known))
+            IG_PUSH(set->job, &group->kernels, known);
+        else
+            add_kernel(set, group, &k);
+    }
+}
+
+static const struct ig_kernel_group *use(struct ig_kernel_set *set, const struct ig_kernel_group *group) {
+    for (uint32_t i = 0; i < group->kernels.count; i++) {
+        bool again = false;
+        for (uint32_t j = 0; j < i && !again; j++)
+            again = group->kernels.at[j] == group->kernels.at[i];
+        if (!again) set->kernels.at[group->kernels.at[i]].uses++;
+    }
+    return group;
+}
+
+const struct ig_kernel_group *ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph,
+                                                const struct ig_region *region) {
     const char *text = ig_region_fingerprint(graph, region, set->target);
     uint32_t index;
-    if (ig_map_get_name(&set->by_fingerprint, text, &index)) {
-        set->kernels.at[index].uses++;
-        return index;
-    }
-    struct ig_compiled_kernel k = {.graph = graph, .region = region, .uses = 1};
+    if (ig_map_get_name(&set->by_fingerprint, text, &index)) return use(set, &set->groups.at[index]);
+    struct ig_compiled_kernel k = {
+        .graph = graph,
+        .region = region,
+    };
     char *digits = ig_alloc(set->job, 33);
     ig_hash128_print(ig_hash128(text, strlen(text)), digits);
     k.fingerprint = digits;
-    k.symbol = ig_format(set->job, "%s_%u", family_name(region->family), set->kernels.count);
+    k.symbol = new_symbol(set, region);
     k.tuned = set->tuner ? ig_tuner_get(set->tuner, digits) : NULL;
     choose_candidate(set, &k);
-    index = set->kernels.count;
-    IG_PUSH(set->job, &set->kernels, k);
-    ig_map_put_name(&set->by_fingerprint, text, index);
-    return index;
+    struct ig_kernel_group group = {
+        .fingerprint = digits,
+    };
+    if (set->variants) group.variants = ig_variants_get(set->variants, text);
+    add_kernel(set, &group, &k);
+    if (group.variants) add_variants(set, &group, &k);
+    ig_map_put_name(&set->by_fingerprint, text, set->groups.count);
+    IG_PUSH(set->job, &set->groups, group);
+    return use(set, &set->groups.at[set->groups.count - 1]);
+}
+
+const struct ig_variants *ig_kernel_set_variants(const struct ig_kernel_set *set, uint32_t first) {
+    for (uint32_t i = 0; i < set->groups.count; i++) {
+        if (set->groups.at[i].kernels.at[0] == first) return set->groups.at[i].variants;
+    }
+    return NULL;
 }
 
 void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
@@ -169,7 +237,7 @@ static void find_culprits(struct ig_kernel_set *set, const struct ig_source *sou
     if (!is_refusal(status)) ig_raise_error(set->job, &error);
     if (count == 1) {
         const struct ig_compiled_kernel *k = &set->kernels.at[owners[first]];
-        refuse(set, k, k->choice, &error);
+        refuse(set, k, &error);
         return;
     }
     find_culprits(set, sources, owners, first, count / 2);

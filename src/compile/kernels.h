@@ -4,6 +4,7 @@
 #define IG_COMPILE_KERNELS_H
 
 #include "base/map.h"
+#include "compile/variants.h"
 #include "kernel/kernel.h"
 #include "toolchain/nvrtc.h"
 #include "toolchain/toolchain.h"
@@ -34,7 +35,8 @@ void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler 
 /* A candidate that could not be printed or compiled, and was replaced by another. */
 struct ig_refusal {
     const char *fingerprint;
-    const char *tactic; /* "" if scheduling failed */
+    const char *tactic;        /* "" if scheduling failed */
+    const struct ig_sizes *at; /* as in ig_compiled_kernel */
     int choice;
     const struct ingot_error *error;
 };
@@ -45,31 +47,45 @@ struct ig_compiled_kernel {
     const struct ig_kernel *kernel; /* as scheduled for the first region that needed it */
     struct ig_graph *graph;         /* the graph of that region */
     const struct ig_region *region;
-    int choice;                   /* its candidate number */
+    const struct ig_sizes *at;    /* the sizes at which it is a candidate; NULL: the usual ones */
+    int choice;                   /* its candidate number there */
     const struct ig_tuned *tuned; /* its candidates and their times; NULL: not tuned */
     const char *source;           /* NULL: a library call */
     uint32_t code_index;          /* its entry in the set's code */
     uint32_t uses;                /* number of regions that share it */
 };
 
+/* The kernels for equal regions. */
+struct ig_kernel_group {
+    const char *fingerprint;
+    const struct ig_variants *variants; /* says which kernel runs at which sizes; NULL: there is one */
+    IG_VEC(uint32_t) kernels;           /* one more than variants; a variant that was refused is the first kernel */
+};
+
 struct ig_kernel_set {
     struct ig_job *job;
     const struct ig_target *target;
     const struct ig_kernel_compiler *compiler;
-    const struct ig_tuner *tuner; /* chooses among candidates; NULL: always the first */
+    const struct ig_tuner *tuner;          /* chooses among candidates; NULL: always the first */
+    const struct ig_variant_set *variants; /* NULL: a kernel for each region */
     struct ig_map by_fingerprint;
+    IG_VEC(struct ig_kernel_group) groups;
     IG_VEC(struct ig_compiled_kernel) kernels;
     IG_VEC(struct ig_refusal) refusals;
     struct ig_code code;
 };
 
 void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_kernel_compiler *compiler,
-                        const struct ig_tuner *tuner);
+                        const struct ig_tuner *tuner, const struct ig_variant_set *variants);
 /* Removes the kernels but remembers the refusals. */
 void ig_kernel_set_restart(struct ig_kernel_set *set);
-/* The index of the kernel for a region. On first sight schedules and prints it: the tuner's choice or, if that was
- * refused, the first candidate, or the plain one (one element at a time). Raises if all were refused. */
-uint32_t ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph, const struct ig_region *region);
+/* The kernels for a region; valid until the next call. On first sight schedules and prints them: first the tuner's
+ * choice or, if that was refused, the first candidate, or the plain one (one element at a time); then the variants.
+ * Raises if all were refused. */
+const struct ig_kernel_group *ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph,
+                                                const struct ig_region *region);
+/* The variants of the group whose first kernel this is; NULL: it is alone. */
+const struct ig_variants *ig_kernel_set_variants(const struct ig_kernel_set *set, uint32_t first);
 /* Compiles all kernels with source into one blob. False if some were refused: restart the set and fill it again. */
 bool ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
                            void *user);

@@ -24,6 +24,7 @@ struct build {
     struct ig_kernel_compiler compiler;
     struct ig_graph *graph;
     struct ig_precisions precisions;
+    struct ig_variant_set variants;
     struct ig_kernel_set kernels;
     struct ig_built_plan built;
     struct ig_explanation explanation;
@@ -93,7 +94,8 @@ static void note_refusals(const struct build *b) {
 
 static void make_code(struct build *b) {
     const struct ig_tuner *tuner = ig_tuning_run(b->graph, b->options, &b->target, &b->compiler);
-    ig_kernel_set_init(&b->kernels, b->job, &b->compiler, tuner);
+    ig_variants_choose(b->graph, &b->target.target, b->options->variants, &b->variants);
+    ig_kernel_set_init(&b->kernels, b->job, &b->compiler, tuner, &b->variants);
     ig_plan_build(b->graph, &b->kernels, &b->built);
     while (!ig_kernel_set_compile(&b->kernels, compile_progress, b)) {
         ig_kernel_set_restart(&b->kernels);

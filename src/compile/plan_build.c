@@ -22,6 +22,7 @@ struct tables {
     IG_VEC(uint32_t) operands;
     IG_VEC(ig_slot) dim_table;
     IG_VEC(struct ig_plan_step) steps;
+    IG_VEC(struct ig_plan_step) alternatives; /* come behind all steps */
     IG_VEC(struct ig_subplan) subplans;
     IG_VEC(struct ig_plan_check) checks;
 };
@@ -130,13 +131,18 @@ static struct ig_plan_step begin_step(struct level *l, enum ig_plan_step_kind ki
                                  .scratch = IG_PLAN_NONE,
                                  .work = IG_PLAN_NONE,
                                  .a = IG_PLAN_NONE,
-                                 .b = IG_PLAN_NONE};
+                                 .b = IG_PLAN_NONE,
+                                 .choice = IG_PLAN_NONE};
 }
 
-static void end_step(struct level *l, struct ig_plan_step *step, const char *label) {
+static void finish_step(struct level *l, struct ig_plan_step *step, const char *label) {
     step->n_operands = l->t->operands.count - step->operands;
     step->n_dims = l->t->dim_table.count - step->dims;
     step->label = add_string(l->t, label);
+}
+
+static void end_step(struct level *l, struct ig_plan_step *step, const char *label) {
+    finish_step(l, step, label);
     IG_PUSH(l->t->job, &l->steps, *step);
 }
 
@@ -190,11 +196,12 @@ static void add_inputs_of(struct level *l, const struct ig_compiled_kernel *k, c
     }
 }
 
-static void add_kernel_step(struct level *l, const struct ig_region *region) {
+/* A region's step by one of its kernels. */
+static struct ig_plan_step make_kernel_step(struct level *l, const struct ig_region *region, uint32_t kernel) {
     struct tables *t = l->t;
     struct ig_plan_step step = begin_step(l, IG_STEP_KERNEL);
-    step.kernel = ig_kernel_set_add(t->set, l->g, region);
-    const struct ig_compiled_kernel *k = &t->set->kernels.at[step.kernel];
+    step.kernel = kernel;
+    const struct ig_compiled_kernel *k = &t->set->kernels.at[kernel];
     add_inputs_of(l, k, region);
     for (uint32_t i = 0; i < region->outputs.count; i++)
         add_operand(l, region->outputs.at[i]);
@@ -203,7 +210,22 @@ static void add_kernel_step(struct level *l, const struct ig_region *region) {
     step.tiles = ig_slots_get(&t->slots, k->kernel->tiles);
     step.scratch = ig_slots_get(&t->slots, k->kernel->scratch_bytes);
     step.work = ig_slots_get(&t->slots, k->kernel->work);
-    end_step(l, &step, region_label(l->g, region));
+    finish_step(l, &step, region_label(l->g, region));
+    return step;
+}
+
+static void add_kernel_step(struct level *l, const struct ig_region *region) {
+    struct tables *t = l->t;
+    const struct ig_kernel_group *group = ig_kernel_set_add(t->set, l->g, region);
+    struct ig_plan_step step = make_kernel_step(l, region, group->kernels.at[0]);
+    step.alternatives = t->alternatives.count;
+    for (uint32_t i = 1; i < group->kernels.count; i++) {
+        struct ig_plan_step other = make_kernel_step(l, region, group->kernels.at[i]);
+        IG_PUSH(t->job, &t->alternatives, other);
+        step.n_alternatives++;
+    }
+    if (group->variants) step.choice = ig_slots_get(&t->slots, group->variants->choice);
+    IG_PUSH(t->job, &l->steps, step);
 }
 
 static void add_control_step(struct level *l, const struct ig_region *region) {
@@ -369,6 +391,15 @@ static void add_kernels(struct tables *t, struct ig_plan *plan) {
     plan->n_kernels = set->kernels.count;
 }
 
+/* Appends the alternatives to the steps. */
+static void add_alternatives(struct tables *t) {
+    uint32_t first = t->steps.count;
+    for (uint32_t i = 0; i < first; i++)
+        t->steps.at[i].alternatives += first;
+    for (uint32_t i = 0; i < t->alternatives.count; i++)
+        IG_PUSH(t->job, &t->steps, t->alternatives.at[i]);
+}
+
 void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_built_plan *out_built) {
     *out_built = (struct ig_built_plan){0};
     struct tables t = {.job = g->job, .dims = g->dims, .set = set, .built = out_built};
@@ -376,6 +407,7 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
     ig_text_init(&t.strings, g->job);
     ig_map_init(&t.string_of, g->job);
     build_level(&t, g, true, IG_PLAN_NONE);
+    add_alternatives(&t);
     for (uint32_t i = 0; i < t.slots.symbols.count; i++)
         t.slots.symbols.at[i].name = add_string(&t, t.slots.names.at[i]);
     struct ig_plan *p = &out_built->plan;

@@ -241,9 +241,8 @@ static enum ingot_status check_kernel_step(const struct checker *c, uint32_t ind
     return INGOT_OK;
 }
 
-static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t index) {
+static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t index, const struct ig_plan_step *step) {
     const struct ig_subplan *sub = &c->plan->subplans[own];
-    const struct ig_plan_step *step = &c->plan->steps[sub->steps + index];
     REQUIRE(c, is_string(c, step->label), "step %u has no label", index);
     REQUIRE(c, in_table(step->dims, step->n_dims, c->plan->n_dims), "step %u has no dims", index);
     REQUIRE(c, step->n_operands <= IG_PLAN_MAX_OPERANDS && step->n_dims <= IG_PLAN_MAX_DIMS,
@@ -260,6 +259,23 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
     case IG_STEP_LOOP: return check_loop(c, own, index, step);
     default: REQUIRE(c, false, "step %u is of the unknown kind %u", index, step->kind);
     }
+}
+
+/* An alternative is a kernel, in the place of its step, and has no alternatives of its own. */
+static enum ingot_status check_alternatives(struct checker *c, uint32_t own, uint32_t index) {
+    const struct ig_plan *p = c->plan;
+    const struct ig_plan_step *step = &p->steps[p->subplans[own].steps + index];
+    REQUIRE(c, in_table(step->alternatives, step->n_alternatives, p->n_steps), "step %u has no alternatives", index);
+    if (step->n_alternatives == 0) return INGOT_OK;
+    REQUIRE(c, step->kind == IG_STEP_KERNEL, "step %u has alternatives and is no kernel", index);
+    REQUIRE(c, step->choice < c->n_slots, "step %u has no choice among its alternatives", index);
+    for (uint32_t i = 0; i < step->n_alternatives; i++) {
+        const struct ig_plan_step *other = &p->steps[step->alternatives + i];
+        REQUIRE(c, other->kind == IG_STEP_KERNEL && other->n_alternatives == 0,
+                "step %u has an alternative that is no kernel, or has alternatives", index);
+        IG_TRY(check_step(c, own, index, other));
+    }
+    return INGOT_OK;
 }
 
 /* ---- Plans ---- */
@@ -287,8 +303,10 @@ static enum ingot_status check_subplan(struct checker *c, uint32_t index) {
         IG_TRY(check_tensor(c, sub, sub->outputs + i));
     for (uint32_t i = 0; i < sub->n_buffers; i++)
         IG_TRY(check_buffer(c, sub, i));
-    for (uint32_t i = 0; i < sub->n_steps; i++)
-        IG_TRY(check_step(c, index, i));
+    for (uint32_t i = 0; i < sub->n_steps; i++) {
+        IG_TRY(check_step(c, index, i, &c->plan->steps[sub->steps + i]));
+        IG_TRY(check_alternatives(c, index, i));
+    }
     return INGOT_OK;
 }
 
@@ -308,8 +326,9 @@ static enum ingot_status check_total(const struct checker *c) {
     for (uint32_t i = 0; i < p->n_steps; i++) {
         operands += p->steps[i].n_operands;
         dims += p->steps[i].n_dims;
+        steps += p->steps[i].n_alternatives;
     }
-    REQUIRE(c, operands <= p->n_operands && dims <= p->n_dims, "steps overlap");
+    REQUIRE(c, operands <= p->n_operands && dims <= p->n_dims && steps <= p->n_steps, "steps overlap");
     return INGOT_OK;
 }
 

@@ -95,6 +95,10 @@ struct ig_plan_step {
     uint32_t a, b;                /* subplans of the bodies */
     uint32_t n_inputs, n_carried; /* IF: number of captures; LOOP: number of captures, of carried values */
     ig_plan_string label;         /* ONNX nodes of the region, for profiles */
+    /* KERNEL: the same step by other kernels, as records of the step table that belong to no subplan; slot `choice` says
+     * which one runs: 0 is this one, i the alternative i - 1. */
+    uint32_t alternatives, n_alternatives;
+    ig_slot choice;
 };
 
 struct ig_plan_kernel {

@@ -274,6 +274,22 @@ static enum ingot_status make_step(struct ig_frame_env *env, struct ig_frame *fr
                   ig_frame_label(&env->file->plan, step->plan), step->plan->kind);
 }
 
+/* The record of step `s` that runs at these sizes. */
+static enum ingot_status choose_step(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t s,
+                                     const struct ig_plan_step **out_step, struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    const struct ig_plan_step *step = &plan->steps[frame->sub->steps + s];
+    int64_t choice = step->n_alternatives ? env->slots[step->choice] : 0;
+    if (choice < 0 || choice > step->n_alternatives) {
+        char symbols[IG_SHAPE_DESCRIPTION_SIZE];
+        return IG_ERR(error, INGOT_BAD_ENGINE, "%s: kernel %lld of %u would run with %s", ig_frame_label(plan, step),
+                      (long long)choice, step->n_alternatives + 1,
+                      ig_shape_describe(plan, env->slots, symbols, sizeof symbols));
+    }
+    *out_step = choice ? &plan->steps[step->alternatives + choice - 1] : step;
+    return INGOT_OK;
+}
+
 enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, struct ig_frame **out_frame,
                                   struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
@@ -290,7 +306,7 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
     frame->steps = ig_arena_alloc(env->memory, frame->sub->n_steps * sizeof *frame->steps);
     if (!frame->steps) return no_memory(error);
     for (uint32_t s = 0; s < frame->sub->n_steps; s++) {
-        frame->steps[s].plan = &plan->steps[frame->sub->steps + s];
+        IG_TRY(choose_step(env, frame, s, &frame->steps[s].plan, error));
         frame->steps[s].level = s;
         IG_TRY(make_step(env, frame, &frame->steps[s], error));
     }

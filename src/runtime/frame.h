@@ -26,11 +26,11 @@ struct ig_frame_use {
 };
 
 struct ig_frame_step {
-    const struct ig_plan_step *plan;
-    void **operands;         /* addresses; NULL for IG_PLAN_NONE */
-    struct ig_launch launch; /* of a KERNEL step */
-    size_t copy_bytes;       /* of a COPY step */
-    struct ig_list *list;    /* KERNEL, COPY: the list that holds it as `item`; NULL: not captured */
+    const struct ig_plan_step *plan; /* the alternative that runs at these sizes */
+    void **operands;                 /* addresses; NULL for IG_PLAN_NONE */
+    struct ig_launch launch;         /* of a KERNEL step */
+    size_t copy_bytes;               /* of a COPY step */
+    struct ig_list *list;            /* KERNEL, COPY: the list that holds it as `item`; NULL: not captured */
     uint32_t item;
     uint32_t level;        /* time in the memory plan: the step's number or, if steps run concurrently, its level */
     const uint32_t *after; /* steps it depends on, as offsets from the segment's first; NULL: all before it */

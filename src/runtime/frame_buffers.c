@@ -147,7 +147,7 @@ static void find_lifetimes(const struct ig_frame_env *env, const struct ig_frame
     for (uint32_t b = 0; b < sub->n_buffers; b++)
         lives[b].first = lives[b].last = UINT32_MAX;
     for (uint32_t s = 0; s < sub->n_steps; s++) {
-        const struct ig_plan_step *step = &plan->steps[sub->steps + s];
+        const struct ig_plan_step *step = frame->steps[s].plan;
         for (uint32_t k = 0; k < step->n_operands; k++) {
             uint32_t b = plan->operands[step->operands + k];
             if (b != IG_PLAN_NONE) extend(&lives[frame->root[b]], frame->steps[s].level);
