@@ -137,7 +137,7 @@ static void set_usual_sizes(struct ig_graph *g, const struct ingot_shape_spec *s
     }
 }
 
-/* ---- Rebuilding with numbers in place of symbols ---------------------------------------------------------------- */
+/* ---- Rebuilding with numbers in place of symbols, and within their ranges ---------------------------------------------------------------- */
 
 static ig_dim replace(const void *user, ig_dim dim) {
     const struct substitution *s = user;
@@ -153,15 +153,18 @@ static void rebuild_node(const struct substitution *s, struct ig_graph *in, stru
     for (uint32_t i = 0; i < n.n_in; i++)
         inputs[i] = n.in[i] == IG_NO_VALUE ? IG_NO_VALUE : map[n.in[i]];
     ig_build_origin(out, n.origin);
+    ig_value first;
     if (n.op == IG_OP_constant) {
-        map[n.out] = ig_build_copy(out, in, &n, inputs);
-        return;
+        first = ig_build_copy(out, in, &n, inputs);
+    } else {
+        struct ig_graph *body[2] = {n.body[0] ? rebuild(s, n.body[0]) : NULL, n.body[1] ? rebuild(s, n.body[1]) : NULL};
+        first = ig_build_node(out, n.op, inputs, n.n_in, n.n_out, ig_attrs_with_dims(in->job, &n, replace, s), body);
     }
-    struct ig_graph *body[2] = {n.body[0] ? rebuild(s, n.body[0]) : NULL, n.body[1] ? rebuild(s, n.body[1]) : NULL};
-    ig_value first =
-        ig_build_node(out, n.op, inputs, n.n_in, n.n_out, ig_attrs_with_dims(in->job, &n, replace, s), body);
-    for (uint32_t o = 0; o < n.n_out; o++)
+    for (uint32_t o = 0; o < n.n_out; o++) {
+        const char *name = ig_info(in, n.out + o)->name;
         map[n.out + o] = first + o;
+        if (name) ig_build_name(out, first + o, name);
+    }
 }
 
 static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *in) {
@@ -187,5 +190,5 @@ struct ig_graph *ig_specialize(struct ig_graph *graph, const struct ingot_shape_
     for (size_t i = 0; i < count; i++)
         apply(&s, &specs[i]);
     set_usual_sizes(graph, specs, count);
-    return s.symbols.count ? rebuild(&s, graph) : graph;
+    return rebuild(&s, graph); /* in any case: ranges may have been narrowed since it was built */
 }

@@ -5,8 +5,8 @@
 #include "ir/graph.h"
 
 /*
- * Returns the graph with the specs applied (the same graph if none fixes a dim). Raises INGOT_INVALID_ARGUMENT for a
- * name that is neither a symbol nor an input, or a spec that does not fit.
+ * Returns the graph with the specs applied and its dims simplified by all that is known of the symbols. Raises
+ * INGOT_INVALID_ARGUMENT for a name that is neither a symbol nor an input, or a spec that does not fit.
  *
  * Sets the usual value of every symbol: the OPT of its spec; else 1 along the first axis of an input (a batch) and 128
  * elsewhere, clamped to its range.
