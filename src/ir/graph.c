@@ -26,7 +26,7 @@ static const struct ig_op_info op_infos[IG_OP_COUNT] = {
                        .is_map = true,                            \
                        .operands = IG_OPERANDS_##operands_,       \
                        .result_bool = IG_RESULT_##result},
-#define IG_OP(name_, family_, min_in_, max_in_, outputs_, ...)                                                    \
+#define IG_OP(name_, family_, rows, min_in_, max_in_, outputs_, ...)                                              \
     [IG_OP_##name_] = {.name = #name_,                                                                            \
                        .family = IG_FAMILY_##family_,                                                             \
                        .min_in = min_in_,                                                                         \
