@@ -27,6 +27,8 @@ json_int_t json_number(const json_t *object, const char *key);
 char *json_joined(const json_t *array);
 /* The first region that runs kernel `index`, or NULL. */
 const json_t *region_of_kernel(const json_t *explanation, size_t index);
+/* Of an engine: "1 to 64, rows independent"; the caller frees it. */
+char *symbol_text(const json_t *symbol);
 /* "f32[batch,3,224,224]"; the caller frees it. */
 char *info_type_text(const struct ingot_tensor_info *info);
 

@@ -13,6 +13,15 @@ static void print_infos(const char *title, const struct ingot_tensor_info *infos
     }
 }
 
+static void print_symbols(const json_t *symbols) {
+    for (size_t i = 0; i < json_array_size(symbols); i++) {
+        const json_t *symbol = json_array_get(symbols, i);
+        char *text = symbol_text(symbol);
+        printf("symbol      '%s' %s\n", json_text(symbol, "name"), text);
+        free(text);
+    }
+}
+
 /* Prints nothing if no library is called: such an engine needs only the driver. */
 static void print_libraries(const json_t *libraries) {
     for (size_t i = 0; i < json_array_size(libraries); i++) {
@@ -67,6 +76,7 @@ void inspect_engine_print(const struct inspected *engine) {
     print_libraries(json_object_get(e, "libraries"));
     print_infos("input", engine->session.inputs, engine->session.n_inputs);
     print_infos("output", engine->session.outputs, engine->session.n_outputs);
+    print_symbols(json_object_get(e, "symbols"));
     printf("weights     %lld, %.2f MB\n", (long long)json_number(weights, "count"),
            (double)json_number(weights, "bytes") / 1e6);
     printf("regions     %zu, kernels compiled %zu\n", json_array_size(json_object_get(e, "regions")),

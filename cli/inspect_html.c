@@ -53,6 +53,15 @@ static void put_infos(FILE *to, const char *title, const struct ingot_tensor_inf
     }
 }
 
+static void put_symbols(FILE *to, const json_t *symbols) {
+    for (size_t i = 0; i < json_array_size(symbols); i++) {
+        const json_t *symbol = json_array_get(symbols, i);
+        char *text = symbol_text(symbol);
+        put_formatted(to, "symbol", cli_format("%s %s", json_text(symbol, "name"), text));
+        free(text);
+    }
+}
+
 static void put_facts(const struct inspected *engine, FILE *to) {
     const json_t *e = engine->explanation, *weights = json_object_get(e, "weights");
     const struct ingot_memory_info *m = &engine->memory;
@@ -62,6 +71,7 @@ static void put_facts(const struct inspected *engine, FILE *to) {
     put_formatted(to, "optimisation level", cli_format("%lld", (long long)json_number(e, "opt_level")));
     put_infos(to, "input", engine->session.inputs, engine->session.n_inputs);
     put_infos(to, "output", engine->session.outputs, engine->session.n_outputs);
+    put_symbols(to, json_object_get(e, "symbols"));
     put_formatted(to, "weights",
                   cli_format("%lld, %.2f MB", (long long)json_number(weights, "count"),
                              (double)json_number(weights, "bytes") / 1e6));

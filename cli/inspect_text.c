@@ -40,6 +40,12 @@ const json_t *region_of_kernel(const json_t *explanation, size_t index) {
     return NULL;
 }
 
+char *symbol_text(const json_t *symbol) {
+    long long lo = (long long)json_number(symbol, "lo"), hi = (long long)json_number(symbol, "hi");
+    if (!json_object_get(symbol, "mixes")) return cli_format("%lld to %lld, rows independent", lo, hi);
+    return cli_format("%lld to %lld, rows not independent: %s", lo, hi, json_text(symbol, "mixes"));
+}
+
 char *info_type_text(const struct ingot_tensor_info *info) {
     char *text = cli_format("%s[", ingot_dtype_name(info->dtype));
     for (int i = 0; i < info->rank; i++) {

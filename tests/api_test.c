@@ -164,6 +164,15 @@ static void describes_an_engine(void **state) {
     ingot_engine_output(engine, 1, &info);
     assert_true(info.dtype == INGOT_DTYPE_NONE && info.rank == 0);
     assert_string_equal(info.name, "");
+    struct ingot_symbol_info symbol;
+    assert_int_equal(ingot_engine_symbol_count(engine), 1);
+    assert_int_equal(ingot_engine_symbol_count(NULL), 0);
+    ingot_engine_symbol(engine, 0, &symbol);
+    assert_string_equal(symbol.name, "batch");
+    assert_true(symbol.lo == 0 && symbol.hi == 4096 && !symbol.mixes);
+    ingot_engine_symbol(engine, 1, &symbol);
+    assert_string_equal(symbol.name, "");
+    assert_string_equal(symbol.mixes, "");
     assert_string_equal(ingot_engine_explanation(engine), "{\"why\": \"because\"}");
     ingot_engine_release(engine);
     free(blob.data);

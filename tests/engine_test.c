@@ -24,8 +24,8 @@ enum { NOTHING = 0, NAME_X = 1, NAME_N = 3, NAME_Y = 5, NAME_BATCH = 7, NAME_4BA
 static const char strings[] = "\0x\0n\0y\0batch\0004*batch\0kernel";
 
 static const struct ig_plan_symbol symbols[] = {
-    {NAME_BATCH, 0, 0, 0, 1, 1000},
-    {NAME_N, 1, IG_PLAN_NONE, 0, 0, 99},
+    {NAME_BATCH, 0, 0, 0, 1, 1000, IG_PLAN_NONE, 0},
+    {NAME_N, 1, IG_PLAN_NONE, 0, 0, 99, NAME_K, 0},
 };
 static const struct ig_shape_instr instrs[] = {
     {IG_SHAPE_CONST, 0, 0, 0, 4}, {IG_SHAPE_MUL, FOUR, BATCH, 0, 0}, {IG_SHAPE_CONST, 0, 0, 0, 8},
@@ -474,6 +474,7 @@ static void follow(const struct ig_engine_file *file) {
     uint64_t sum = 0, n_slots = (uint64_t)p->n_symbols + p->n_instrs;
     for (uint32_t i = 0; i < p->n_symbols; i++) {
         sum += strlen(p->strings + p->symbols[i].name);
+        if (p->symbols[i].mixes != IG_PLAN_NONE) sum += strlen(p->strings + p->symbols[i].mixes);
         const struct ig_plan_tensor *input = &p->tensors[p->subplans[0].inputs + p->symbols[i].input];
         if (p->symbols[i].axis != IG_PLAN_NONE) sum += input->dims[p->symbols[i].axis];
     }
@@ -647,6 +648,24 @@ static void test_rules(void **state) {
     expect_broken(&plan, "uses what comes after it");
 }
 
+static void test_symbol_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_symbol other[COUNT(symbols)];
+    memcpy(other, symbols, sizeof other);
+    plan.symbols = other;
+    other[0].lo = 1001;
+    expect_broken(&plan, "symbol 0 has an empty range");
+    other[0] = symbols[0];
+    other[0].mixes = sizeof strings;
+    expect_broken(&plan, "symbol 0 has no reason to mix rows");
+    other[0] = symbols[0];
+    other[1].mixes = IG_PLAN_NONE;
+    expect_broken(&plan, "symbol 1 counts no rows");
+    other[1] = symbols[1];
+    other[1].reserved = 1;
+    expect_broken(&plan, "symbol 1 has something in its reserved field");
+}
+
 /* Plans whose memory would take too long to plan, although their tables are complete. */
 static void test_limits(void **state) {
     enum { MANY = (1 << 17) + 1 };
@@ -783,6 +802,7 @@ int main(void) {
         cmocka_unit_test(test_hostile_plans),
         cmocka_unit_test(test_hostile_headers),
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_symbol_rules),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_map_rules),

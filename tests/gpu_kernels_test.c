@@ -176,14 +176,14 @@ static void collect(struct ig_job *job, void *argument) {
     struct ig_built_plan plan;
     ig_target_parse(job, ig_format(job, "cuda:%s", archs[visit->to->arch]), &target);
     const struct ig_kernel_compiler compiler = {.target = &target.target, .arch = archs[visit->to->arch]};
-    struct ig_graph *graph = import(job, visit->path);
+    struct ig_graph *imported = import(job, visit->path), *graph = imported;
     ig_precisions_parse(graph, visit->precision, NULL, 0, &precisions);
     const struct ig_pass_options pass_options = {.target = &target.target, .precisions = &precisions};
     for (int i = 0; i < ig_pass_count; i++) {
         if (ig_pass_enabled(&options, i)) graph = ig_passes[i].run(graph, &pass_options);
     }
     ig_kernel_set_init(&set, job, &compiler, NULL, NULL);
-    ig_plan_build(graph, &set, &plan);
+    ig_plan_build(graph, imported, &set, &plan);
     if (set.refusals.count) ig_raise_error(job, set.refusals.at[0].error); /* a slower kernel was used instead */
     for (uint32_t i = 0; i < set.kernels.count; i++)
         add_kernel(visit->to, visit->name, &set.kernels.at[i]);

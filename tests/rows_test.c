@@ -10,6 +10,7 @@
 
 #include "ir/build.h"
 #include "ir/print.h"
+#include "support/onnx_model.h"
 #include "support/random_network.h"
 #include "support/rows_check.h"
 #include "support/support.h"
@@ -353,7 +354,66 @@ static void test_random_networks(void **state) {
     assert_in_range(t.accepted, t.inputs / 4, t.inputs * 9 / 10);
 }
 
+/* ---- Engines ----------------------------------------------------------------------------------------------------- */
+
+/* y = the mean over length of x + table[:batch], where the table has one line. */
+static struct ingot_model *make_model(void) {
+    struct test_model m;
+    struct ingot_model *model;
+    struct ingot_error error;
+    size_t size;
+    test_model_init(&m, 13);
+    test_input(&m, NULL, "x", TEST_FLOAT, "batch length 4");
+    test_floats(&m, NULL, "table", "1 1 4", "1 2 3 4");
+    test_ints(&m, NULL, "zero", "1", "0");
+    test_node(&m, NULL, "Shape", "x", "shape");
+    test_node(&m, NULL, "Gather", "shape zero", "count");
+    test_node(&m, NULL, "Slice", "table zero count zero", "lines");
+    test_node(&m, NULL, "Add", "x lines", "sum");
+    test_attributes(&m, test_node(&m, NULL, "ReduceMean", "sum", "y"), "axes=[1]; keepdims=0");
+    test_output(&m, NULL, "y");
+    const void *data = test_model_pack(&m, &size);
+    if (ingot_model_load_memory(data, size, NULL, NULL, &model, &error)) fail_msg("%s", error.message);
+    test_model_deinit(&m);
+    return model;
+}
+
+static void check_symbol(const struct ingot_engine *engine, size_t index, const char *name, int64_t lo, int64_t hi,
+                         const char *mixes) {
+    struct ingot_symbol_info info;
+    ingot_engine_symbol(engine, index, &info);
+    assert_string_equal(info.name, name);
+    assert_true(info.lo == lo && info.hi == hi);
+    if (!mixes) assert_null(info.mixes);
+    if (mixes && (!info.mixes || !strstr(info.mixes, mixes))) fail_msg("'%s' says nothing of %s", info.mixes, mixes);
+    if (mixes && !strstr(ingot_engine_explanation(engine), info.mixes)) fail_msg("unexplained: %s", info.mixes);
+}
+
+/* Ranges simplify what slices take: the table has as many lines as one sample, where there is one at least. */
+static void test_engine(void **state) {
+    static const struct ingot_shape_spec ranges[] = {{"batch", "2:2:8"}, {"length", "1:3:5"}};
+    for (size_t limited = 0; limited < 2; limited++) {
+        struct ingot_model *model = make_model();
+        struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+        struct ingot_engine *engine;
+        struct ingot_error error;
+        void *data;
+        size_t size;
+        if (limited) options.shapes = ranges, options.n_shapes = 2;
+        if (ingot_model_build_memory(model, &options, &data, &size, &error)) fail_msg("%s", error.message);
+        if (ingot_engine_load_memory(data, size, NULL, &engine, &error)) fail_msg("%s", error.message);
+        assert_int_equal(ingot_engine_symbol_count(engine), 2);
+        check_symbol(engine, 0, "batch", limited ? 2 : 1, limited ? 8 : INT32_MAX, NULL);
+        check_symbol(engine, 1, "length", limited ? 1 : 0, limited ? 5 : INT32_MAX,
+                     "ReduceMean 'y_node' mixes them (reduce_mean(f32[batch,length,4])");
+        ingot_engine_release(engine);
+        ingot_blob_release(model, data, size);
+        ingot_model_destroy(model);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules), cmocka_unit_test(test_random_networks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules), cmocka_unit_test(test_random_networks),
+                                       cmocka_unit_test(test_engine)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -209,6 +209,22 @@ INGOT_API size_t ingot_engine_output_count(const struct ingot_engine *engine);
 INGOT_API void ingot_engine_input(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info);
 INGOT_API void ingot_engine_output(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info);
 
+/*
+ * A size that the inputs decide, such as "batch", and whether the engine treats what it counts independently: batched
+ * samples, say. If it does, every input and output has the symbol along at most one axis, where it is the whole dim, and
+ * whatever is appended to the inputs along these axes, the results of what was there do not change, but for the rounding
+ * of sums whose order depends on the size. `lo` and `hi` are the range that the engine was built for. Strings live as
+ * long as the engine.
+ */
+struct ingot_symbol_info {
+    const char *name;
+    int64_t lo, hi;
+    const char *mixes; /* NULL: independently; else why not: "ReduceMean 'pool' mixes them (...)" */
+};
+INGOT_API size_t ingot_engine_symbol_count(const struct ingot_engine *engine);
+/* `index` must be below the count. */
+INGOT_API void ingot_engine_symbol(const struct ingot_engine *engine, size_t index, struct ingot_symbol_info *out_info);
+
 /* The target the engine was built for: "cpu:x86-64-v4", "cuda:sm_90a". Lives as long as the engine. */
 INGOT_API const char *ingot_engine_target(const struct ingot_engine *engine);
 

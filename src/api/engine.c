@@ -3,6 +3,7 @@
 
 #include "api/options.h"
 #include "base/memory.h"
+#include "runtime/shape.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
@@ -113,6 +114,21 @@ void ingot_engine_input(const struct ingot_engine *engine, size_t index, struct 
 void ingot_engine_output(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info) {
     describe(engine, engine ? engine->file.plan.subplans[0].outputs : 0, index, ingot_engine_output_count(engine),
              out_info);
+}
+
+size_t ingot_engine_symbol_count(const struct ingot_engine *engine) {
+    return engine ? engine->file.plan.n_symbols : 0;
+}
+
+void ingot_engine_symbol(const struct ingot_engine *engine, size_t index, struct ingot_symbol_info *out_info) {
+    if (!out_info) return;
+    *out_info = (struct ingot_symbol_info){.name = "", .mixes = ""}; /* for an index out of range */
+    if (index >= ingot_engine_symbol_count(engine)) return;
+    const struct ig_plan *plan = &engine->file.plan;
+    const struct ig_plan_symbol *symbol = &plan->symbols[index];
+    *out_info =
+        (struct ingot_symbol_info){.name = ig_plan_text(plan, symbol->name), .lo = symbol->lo, .hi = symbol->hi};
+    if (symbol->mixes != IG_PLAN_NONE) out_info->mixes = ig_plan_text(plan, symbol->mixes);
 }
 
 const char *ingot_engine_target(const struct ingot_engine *engine) {

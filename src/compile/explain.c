@@ -45,6 +45,22 @@ static void put_ports(struct ig_text *t, struct ig_graph *g, const char *name, c
     ig_text_add(t, "],\n");
 }
 
+static void put_symbols(struct ig_text *t, const struct ig_plan *plan) {
+    ig_text_add(t, "  \"symbols\": [");
+    for (uint32_t i = 0; i < plan->n_symbols; i++) {
+        const struct ig_plan_symbol *symbol = &plan->symbols[i];
+        ig_text_add(t, i ? ", {" : "{");
+        put_field(t, "name", plan->strings + symbol->name);
+        ig_text_printf(t, ", \"lo\": %lld, \"hi\": %lld", (long long)symbol->lo, (long long)symbol->hi);
+        if (symbol->mixes != IG_PLAN_NONE) {
+            ig_text_add(t, ", ");
+            put_field(t, "mixes", plan->strings + symbol->mixes);
+        }
+        ig_text_add(t, "}");
+    }
+    ig_text_add(t, "],\n");
+}
+
 static void put_passes(struct ig_text *t, const struct ig_explanation *e) {
     ig_text_add(t, "  \"passes\": [");
     for (uint32_t i = 0; i < e->passes.count; i++) {
@@ -246,6 +262,7 @@ const char *ig_explain(const struct ig_explanation *e) {
     put_libraries(&t, &e->built->plan);
     put_ports(&t, e->graph, "inputs", e->graph->inputs.at, e->graph->inputs.count);
     put_ports(&t, e->graph, "outputs", e->graph->outputs.at, e->graph->outputs.count);
+    put_symbols(&t, &e->built->plan);
     put_passes(&t, e);
     bool first = true;
     ig_text_add(&t, "  \"regions\": [");

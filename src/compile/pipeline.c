@@ -22,6 +22,7 @@ struct build {
     const struct ingot_build_options *options;
     struct ig_target_choice target;
     struct ig_kernel_compiler compiler;
+    struct ig_graph *imported; /* and specialised: what passes began with */
     struct ig_graph *graph;
     struct ig_precisions precisions;
     struct ig_variant_set variants;
@@ -96,10 +97,10 @@ static void make_code(struct build *b) {
     const struct ig_tuner *tuner = ig_tuning_run(b->graph, b->options, &b->target, &b->compiler);
     ig_variants_choose(b->graph, &b->target.target, b->options->variants, &b->variants);
     ig_kernel_set_init(&b->kernels, b->job, &b->compiler, tuner, &b->variants);
-    ig_plan_build(b->graph, &b->kernels, &b->built);
+    ig_plan_build(b->graph, b->imported, &b->kernels, &b->built);
     while (!ig_kernel_set_compile(&b->kernels, compile_progress, b)) {
         ig_kernel_set_restart(&b->kernels);
-        ig_plan_build(b->graph, &b->kernels, &b->built);
+        ig_plan_build(b->graph, b->imported, &b->kernels, &b->built);
     }
     note_refusals(b);
     ig_plan_set_entries(&b->built, &b->kernels);
@@ -175,7 +176,7 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     ig_target_parse(job, options->target, &b.target);
     ig_kernel_compiler_find(job, &b.target.target, options, &b.compiler);
     ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
-    b.graph = ig_specialize(graph, options->shapes, options->n_shapes);
+    b.graph = b.imported = ig_specialize(graph, options->shapes, options->n_shapes);
     run_passes(&b);
     make_code(&b);
     b.explanation.graph = b.graph;

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "compile/slots.h"
 #include "ir/build.h"
+#include "ir/rows.h"
 
 /* The tables of the plan as they grow. */
 struct tables {
@@ -400,7 +401,27 @@ static void add_alternatives(struct tables *t) {
         IG_PUSH(t->job, &t->steps, t->alternatives.at[i]);
 }
 
-void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_built_plan *out_built) {
+/* The symbols whose rows are examined; a walk over the graph each. */
+enum { MOST_EXAMINED = 64 };
+
+static const char *mixes(struct tables *t, struct ig_graph *imported, uint32_t symbol) {
+    if (symbol < MOST_EXAMINED) return ig_rows_mixed(imported, ig_dim_symbol(t->dims, t->slots.names.at[symbol]));
+    return ig_format(t->job, "not examined, being one of %u sizes", t->slots.symbols.count);
+}
+
+static void add_symbols(struct tables *t, struct ig_graph *imported, struct ig_plan *plan) {
+    for (uint32_t i = 0; i < t->slots.symbols.count; i++) {
+        struct ig_plan_symbol *symbol = &t->slots.symbols.at[i];
+        const char *reason = mixes(t, imported, i);
+        symbol->name = add_string(t, t->slots.names.at[i]);
+        symbol->mixes = reason ? add_string(t, reason) : IG_PLAN_NONE;
+    }
+    plan->symbols = t->slots.symbols.at;
+    plan->n_symbols = t->slots.symbols.count;
+}
+
+void ig_plan_build(struct ig_graph *g, struct ig_graph *imported, struct ig_kernel_set *set,
+                   struct ig_built_plan *out_built) {
     *out_built = (struct ig_built_plan){0};
     struct tables t = {.job = g->job, .dims = g->dims, .set = set, .built = out_built};
     ig_slots_init(&t.slots, g);
@@ -408,11 +429,9 @@ void ig_plan_build(struct ig_graph *g, struct ig_kernel_set *set, struct ig_buil
     ig_map_init(&t.string_of, g->job);
     build_level(&t, g, true, IG_PLAN_NONE);
     add_alternatives(&t);
-    for (uint32_t i = 0; i < t.slots.symbols.count; i++)
-        t.slots.symbols.at[i].name = add_string(&t, t.slots.names.at[i]);
     struct ig_plan *p = &out_built->plan;
+    add_symbols(&t, imported, p);
     add_kernels(&t, p);
-    p->symbols = t.slots.symbols.at, p->n_symbols = t.slots.symbols.count;
     p->instrs = t.slots.instrs.at, p->n_instrs = t.slots.instrs.count;
     p->tensors = t.tensors.at, p->n_tensors = t.tensors.count;
     p->buffers = t.buffers.at, p->n_buffers = t.buffers.count;

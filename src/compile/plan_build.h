@@ -18,8 +18,10 @@ struct ig_built_plan {
 };
 
 /* Adds a kernel for every region to `set`, bodies of control flow included. The set need not be compiled yet:
- * ig_plan_set_entries fills in the entries. */
-void ig_plan_build(struct ig_graph *graph, struct ig_kernel_set *set, struct ig_built_plan *out_built);
+ * ig_plan_set_entries fills in the entries. `imported` is the graph as it was before the passes: what is said of the
+ * symbols' rows names its nodes. */
+void ig_plan_build(struct ig_graph *graph, struct ig_graph *imported, struct ig_kernel_set *set,
+                   struct ig_built_plan *out_built);
 void ig_plan_set_entries(struct ig_built_plan *built, const struct ig_kernel_set *set);
 
 #endif

@@ -73,6 +73,10 @@ static enum ingot_status check_symbols(const struct checker *c) {
             REQUIRE(c, symbol->axis < input->rank, "symbol %u is dim %u of %u", i, symbol->axis, input->rank);
         }
         REQUIRE(c, symbol->lo <= symbol->hi, "symbol %u has an empty range", i);
+        REQUIRE(c, symbol->mixes == IG_PLAN_NONE || is_string(c, symbol->mixes), "symbol %u has no reason to mix rows",
+                i);
+        REQUIRE(c, symbol->mixes != IG_PLAN_NONE || symbol->axis != IG_PLAN_NONE, "symbol %u counts no rows", i);
+        REQUIRE(c, symbol->reserved == 0, "symbol %u has something in its reserved field", i);
     }
     return INGOT_OK;
 }

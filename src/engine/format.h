@@ -25,7 +25,7 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Incremented with every change of this file or plan.h. There is no backward compatibility: engines are rebuilt. */
-#define IG_ENGINE_FORMAT 6u
+#define IG_ENGINE_FORMAT 7u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */
@@ -77,7 +77,7 @@ struct ig_engine_header {
 
 _Static_assert(sizeof(struct ig_engine_header) == 136 + 24 * IG_PART_COUNT, "no padding in the header");
 _Static_assert(sizeof(struct ig_plan_tensor) == 16 + 8 * INGOT_MAX_RANK, "no padding in records");
-_Static_assert(sizeof(struct ig_plan_symbol) == 32 && sizeof(struct ig_shape_instr) == 24, "no padding in records");
+_Static_assert(sizeof(struct ig_plan_symbol) == 40 && sizeof(struct ig_shape_instr) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_step) == 68 && sizeof(struct ig_plan_kernel) == 112, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 56, "no padding in records");

@@ -43,6 +43,14 @@ struct ig_plan_symbol {
     uint32_t axis;
     uint32_t element;
     int64_t lo, hi; /* the range that the engine was built for */
+    /*
+     * IG_PLAN_NONE: the symbol counts rows that do not affect each other. Then the main plan's inputs and outputs have
+     * them along the axis whose dim is this symbol's slot, of which each has at most one, and their other dims do not
+     * depend on it; rows appended to the inputs, of any content, leave the first rows of the outputs as they were. Else
+     * the reason why that is not so, for people (ir/rows.h).
+     */
+    ig_plan_string mixes;
+    uint32_t reserved;
 };
 
 struct ig_plan_tensor { /* input or output of a subplan */

@@ -42,6 +42,7 @@ ig_slot tiny_symbol(struct tiny_plan *tiny, const char *name, uint32_t input, ui
     if (tiny->plan.n_instrs) abort();
     tiny->symbols[tiny->plan.n_symbols] =
         (struct ig_plan_symbol){.name = add_string(tiny, name), .input = input, .axis = axis, .lo = lo, .hi = hi};
+    if (axis != IG_PLAN_NONE) tiny->symbols[tiny->plan.n_symbols].mixes = IG_PLAN_NONE;
     return tiny->plan.n_symbols++;
 }
 
