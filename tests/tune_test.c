@@ -1,12 +1,13 @@
 /* Tuning without a compiler: candidates are functions of this program, whose duration and correctness the test chooses;
- * then whole builds that measure on this machine's processor. */
+ * then whole builds that measure on this machine's processor. Durations are told, not spent: a kernel advances a clock
+ * that the test's device and the tuner's budget go by, so that no result depends on how fast or busy the machine is. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "ir/build.h"
 #include "ir/eval.h"
@@ -17,23 +18,68 @@
 #include "support/support.h"
 #include "tune/tune.h"
 
-enum { ROWS = 200, DEPTH = 8, COLUMNS = 320, MOST = 24, NANOSECONDS_OF_A_SLOW_ONE = 6000000 };
+enum { ROWS = 200, DEPTH = 8, COLUMNS = 320, MOST = 24 };
+
+/* ---- The clock -------------------------------------------------------------------------------------------------------- */
+
+enum { NANOSECONDS_OF_A_SLOW_ONE = 6000000, NANOSECONDS_OF_A_FAST_ONE = 200000 };
+
+/* Advanced by kernels, of which one runs at a time, and by the tests. */
+static uint64_t clock_ns;
+
+static double now(void *user) {
+    return 1e-9 * (double)clock_ns;
+}
+
+struct ig_event {
+    uint64_t time;
+};
+
+static enum ingot_status event_create(struct ig_device *device, bool timed, struct ig_event **out_event,
+                                      struct ingot_error *error) {
+    *out_event = ig_allocate(device->allocator, sizeof **out_event, _Alignof(struct ig_event));
+    return *out_event ? INGOT_OK : INGOT_OUT_OF_MEMORY;
+}
+
+static void event_destroy(struct ig_device *device, struct ig_event *event) {
+    ig_release(device->allocator, event, sizeof *event);
+}
+
+/* The work before it is done: this device's streams are the host's. */
+static enum ingot_status event_record(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
+                                      struct ingot_error *error) {
+    event->time = clock_ns;
+    return INGOT_OK;
+}
+
+static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
+                                       uint64_t *out_nanoseconds, struct ingot_error *error) {
+    *out_nanoseconds = end->time - begin->time;
+    return INGOT_OK;
+}
+
+/* A CPU device with that clock. `api` outlives it. */
+static struct ig_device *open_device(const struct ingot_allocator *allocator, struct ig_device_api *api) {
+    struct ig_device *device;
+    struct ingot_error error;
+    if (ig_device_cpu_create(2, allocator, &device, &error) != INGOT_OK) fail_msg("%s", error.message);
+    *api = *device->api;
+    api->event_create = event_create;
+    api->event_destroy = event_destroy;
+    api->event_record = event_record;
+    api->event_elapsed = event_elapsed;
+    device->api = api;
+    return device;
+}
 
 /* ---- Candidates ------------------------------------------------------------------------------------------------------- */
 
 enum behaviour { FAST, SLOW, WRONG, UNWRITTEN, NOT_COMPILED, NOT_PRINTED };
 
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* The worker that gets the first tile computes all of them. */
-static void multiply(void *const *buffers, int64_t begin, int64_t end, int64_t least_ns, float offset) {
+static void multiply(void *const *buffers, int64_t begin, int64_t end, uint64_t nanoseconds, float offset) {
     const float *a = buffers[0], *b = buffers[1];
     float *c = buffers[2];
-    int64_t start = now_ns();
     if (begin > 0 || begin == end) return;
     for (int m = 0; m < ROWS; m++) {
         float sums[COLUMNS] = {0};
@@ -44,12 +90,11 @@ static void multiply(void *const *buffers, int64_t begin, int64_t end, int64_t l
         for (int n = 0; n < COLUMNS; n++)
             c[m * COLUMNS + n] = sums[n] + offset;
     }
-    while (now_ns() - start < least_ns) {
-    }
+    clock_ns += nanoseconds;
 }
 
 static void run_fast(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
-    multiply(buffers, begin, end, 0, 0);
+    multiply(buffers, begin, end, NANOSECONDS_OF_A_FAST_ONE, 0);
 }
 
 static void run_slow(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
@@ -57,7 +102,7 @@ static void run_slow(void *const *buffers, const int64_t *dims, int64_t begin, i
 }
 
 static void run_wrong(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
-    multiply(buffers, begin, end, 0, 1);
+    multiply(buffers, begin, end, NANOSECONDS_OF_A_FAST_ONE, 1);
 }
 
 static void run_nothing(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
@@ -72,11 +117,13 @@ struct fixture {
     const struct ig_region *region;
     struct ig_target target;
     struct ig_tune_options options;
+    struct ig_device *device;
     uint32_t count;                /* number of the region's candidates */
     const char *tactics[MOST + 1]; /* the candidates' tactics */
     enum behaviour behaviour[MOST + 1];
     char note[INGOT_ERROR_MESSAGE_SIZE];
     unsigned compilations; /* number of compiler calls */
+    uint64_t compile_ns;   /* how long a call takes */
     const char *text;      /* the final cache */
     void (*body)(struct fixture *f);
 };
@@ -98,6 +145,7 @@ static void compile(void *user, const struct ig_source *sources, unsigned count,
     struct fixture *f = user;
     struct stub_code *code = IG_NEW(&f->job, struct stub_code);
     f->compilations++;
+    clock_ns += f->compile_ns;
     *out_code = (struct ig_code){.bytes = code->bytes, .size = sizeof code->bytes};
     out_code->entries = IG_NEW_ARRAY(&f->job, uint64_t, count);
     for (unsigned i = 0; i < count; i++) {
@@ -153,7 +201,9 @@ static void run_body(struct ig_job *job, void *argument) {
                                           .print = print,
                                           .compile = compile,
                                           .note = note,
-                                          .user = f};
+                                          .now = now,
+                                          .user = f,
+                                          .device = f->device};
     ig_timing_cache_init(&f->cache, job);
     find_candidates(f);
     for (uint32_t i = 0; i < f->count; i++)
@@ -164,12 +214,15 @@ static void run_body(struct ig_job *job, void *argument) {
 static void with_fixture(void (*body)(struct fixture *f)) {
     struct fixture *f = calloc(1, sizeof *f);
     struct test_allocator allocator;
+    struct ig_device_api api;
     struct ingot_error error = {0};
     test_allocator_init(&allocator);
     ig_job_init(&f->job, &allocator.base);
+    f->device = open_device(&allocator.base, &api);
     f->body = body;
     if (ig_job_run(&f->job, run_body, f, &error) != INGOT_OK) fail_msg("%s", error.message);
     ig_job_deinit(&f->job);
+    f->device->api->destroy(f->device);
     assert_int_equal(allocator.live, 0);
     free(f);
 }
@@ -202,8 +255,8 @@ static void choose_fastest(struct fixture *f) {
     assert_int_equal(measured, f->count);
     assert_int_equal(tuned->rivals.count, f->count);
     assert_int_equal(tuned->choice, 2);
-    assert_true(tuned->rivals.at[2].nanoseconds > 0);
-    assert_true(tuned->rivals.at[0].nanoseconds >= NANOSECONDS_OF_A_SLOW_ONE);
+    assert_int_equal(tuned->rivals.at[2].nanoseconds, NANOSECONDS_OF_A_FAST_ONE);
+    assert_int_equal(tuned->rivals.at[0].nanoseconds, NANOSECONDS_OF_A_SLOW_ONE);
     expect_rejected(tuned, 1, "wrong: of output 0, element 0 is ");
     expect_rejected(tuned, 3, "wrong: of output 0, element 0 is");
     expect_rejected(tuned, 4, "not compiled: syntax error");
@@ -316,7 +369,7 @@ static void test_comparing(void **state) {
 
 static void run_out_of_time(struct fixture *f) {
     unsigned measured;
-    f->options.seconds = 1e-9;
+    f->compile_ns = 60000000000; /* all there is */
     const struct ig_tuned *tuned = tune(f, &measured);
     assert_int_equal(measured, 0);
     assert_int_equal(tuned->choice, 0);
@@ -326,6 +379,40 @@ static void run_out_of_time(struct fixture *f) {
 
 static void test_no_time(void **state) {
     with_fixture(run_out_of_time);
+}
+
+/* What it takes to measure the first candidate, in all its launches. */
+static double seconds_of_one(struct fixture *f) {
+    unsigned measured;
+    double begin = now(NULL);
+    for (uint32_t i = 1; i < f->count; i++)
+        f->behaviour[i] = NOT_COMPILED;
+    tune(f, &measured);
+    ig_timing_cache_init(&f->cache, &f->job);
+    for (uint32_t i = 1; i < f->count; i++)
+        f->behaviour[i] = SLOW;
+    return now(NULL) - begin;
+}
+
+/* The measurement under way at the end of the budget is completed; the next run continues where the last one ended. */
+static void run_out_of_time_midway(struct fixture *f) {
+    unsigned measured;
+    f->options.seconds = 1.01 * seconds_of_one(f);
+    f->behaviour[1] = FAST;
+    const struct ig_tuned *tuned = tune(f, &measured);
+    assert_int_equal(measured, 2);
+    assert_int_equal(tuned->choice, 1);
+    assert_int_equal(tuned->rivals.at[0].nanoseconds, NANOSECONDS_OF_A_SLOW_ONE);
+    assert_int_equal(tuned->rivals.at[2].nanoseconds, 0);
+    assert_string_equal(f->note, "1 of 1 kernels are not tuned, or in part: the time was up");
+    f->options.seconds = 60;
+    tune(f, &measured);
+    assert_int_equal(measured, f->count - 2);
+    assert_string_equal(f->note, "");
+}
+
+static void test_little_time(void **state) {
+    with_fixture(run_out_of_time_midway);
 }
 
 static void lack_device(struct fixture *f) {
@@ -530,7 +617,7 @@ static void test_builds(void **state) {
     struct test_network tuned, again, untuned;
     test_network_build(&untuned, TEST_DIGITS, &options);
     assert_int_equal(access(path, F_OK), -1); /* nothing was measured */
-    options.tune_seconds = 60;
+    options.tune_seconds = 1e6;               /* until all is measured, on any machine */
     test_network_build(&tuned, TEST_DIGITS, &options);
     options.tune_seconds = 0;
     test_network_build(&again, TEST_DIGITS, &options);
@@ -543,7 +630,7 @@ static void test_builds(void **state) {
     assert_false(again.size == tuned.size && memcmp(again.data, tuned.data, tuned.size) == 0);
     test_network_release(&again);
     options.opt_level = 0;
-    options.tune_seconds = 60;
+    options.tune_seconds = 1e6;
     test_network_build(&again, TEST_DIGITS, &options);
     options.n_timing_caches = 0;
     options.tune_seconds = 0;
@@ -560,11 +647,12 @@ static void test_builds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choose_fastest), cmocka_unit_test(test_measure_missing),
-        cmocka_unit_test(test_reject_all),     cmocka_unit_test(test_comparing),
-        cmocka_unit_test(test_no_time),        cmocka_unit_test(test_no_device),
-        cmocka_unit_test(test_cache_texts),    cmocka_unit_test(test_malformed_texts),
-        cmocka_unit_test(test_mutated_texts),  cmocka_unit_test(test_builds),
+        cmocka_unit_test(test_choose_fastest),  cmocka_unit_test(test_measure_missing),
+        cmocka_unit_test(test_reject_all),      cmocka_unit_test(test_comparing),
+        cmocka_unit_test(test_no_time),         cmocka_unit_test(test_little_time),
+        cmocka_unit_test(test_no_device),       cmocka_unit_test(test_cache_texts),
+        cmocka_unit_test(test_malformed_texts), cmocka_unit_test(test_mutated_texts),
+        cmocka_unit_test(test_builds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

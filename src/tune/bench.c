@@ -28,6 +28,7 @@ struct adapted {
 struct ig_bench {
     struct ig_job *job;
     struct ig_device *device;
+    bool borrowed; /* the device is not the bench's own */
     struct ig_stream *stream;
     struct ig_event *begin, *end;
     bool early; /* kernels start before their predecessors have ended, and wait by themselves */
@@ -107,17 +108,20 @@ static void close_bench(void *resource) {
     if (b->begin) b->device->api->event_destroy(b->device, b->begin);
     if (b->end) b->device->api->event_destroy(b->device, b->end);
     if (b->stream) b->device->api->stream_destroy(b->device, b->stream);
-    b->device->api->destroy(b->device);
+    if (!b->borrowed) b->device->api->destroy(b->device);
     b->device = NULL;
 }
 
-struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features, int ordinal) {
+struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features, int ordinal,
+                               struct ig_device *borrowed) {
     struct ig_bench *b = IG_NEW(job, struct ig_bench);
     struct ingot_error error;
     b->job = job;
     b->early = ig_target_has_early_start(target);
+    b->device = borrowed;
+    b->borrowed = borrowed != NULL;
     ig_defer(job, close_bench, b);
-    enum ingot_status status = open_device(job, target, features, ordinal, &b->device, &error);
+    enum ingot_status status = borrowed ? INGOT_OK : open_device(job, target, features, ordinal, &b->device, &error);
     if (status == INGOT_OK) status = b->device->api->stream_create(b->device, &b->stream, &error);
     if (status == INGOT_OK) status = b->device->api->event_create(b->device, true, &b->begin, &error);
     if (status == INGOT_OK) status = b->device->api->event_create(b->device, true, &b->end, &error);

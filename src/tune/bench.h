@@ -25,8 +25,10 @@ struct ig_bench;
 const char *ig_bench_device(struct ig_job *job, const struct ig_target *target, uint64_t features, int gpu,
                             const char **out_why);
 /* Opens the device; it is closed at the end of the job, or by ig_bench_close. Raises INGOT_DEVICE or
- * INGOT_INCOMPATIBLE, naming target and machine, if there is no device for the target. */
-struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features, int gpu);
+ * INGOT_INCOMPATIBLE, naming target and machine, if there is no device for the target. `borrowed`: measures on that
+ * device instead, and leaves it open. */
+struct ig_bench *ig_bench_open(struct ig_job *job, const struct ig_target *target, uint64_t features, int gpu,
+                               struct ig_device *borrowed);
 void ig_bench_close(struct ig_bench *bench);
 /* Can calls of a library be measured? If it is missing, the error names the files tried. */
 enum ingot_status ig_bench_need_library(struct ig_bench *bench, uint32_t library, struct ingot_error *error);

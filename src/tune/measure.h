@@ -42,9 +42,8 @@ struct ig_measuring {
     struct ig_job *job;
     const struct ig_tune_options *options;
     struct ig_bench *bench;
-    uint64_t weights; /* total bytes of the model's weights */
-    double end;       /* end of the budget, by now() */
-    double (*now)(void);
+    uint64_t weights;    /* total bytes of the model's weights */
+    double end;          /* end of the budget, by options->now */
     unsigned measured;   /* out: number of candidates measured */
     const char *failure; /* out: why the last region could not be measured; NULL: it could */
 };

@@ -22,12 +22,19 @@ struct ig_tuner {
     const char *no_device; /* why `device` is NULL */
 };
 
+static double system_now(void *user) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 /* ---- Regions ----------------------------------------------------------------------------------------------------- */
 
 struct ig_tuner *ig_tuner_create(struct ig_job *job, const struct ig_tune_options *options,
                                  struct ig_timing_cache *cache) {
     struct ig_tuner *t = IG_NEW(job, struct ig_tuner);
     *t = (struct ig_tuner){.job = job, .options = *options, .cache = cache};
+    if (!t->options.now) t->options.now = system_now;
     t->device = ig_bench_device(job, options->target, options->features, options->gpu, &t->no_device);
     ig_map_init(&t->by_fingerprint, job);
     ig_map_init(&t->counted, job);
@@ -193,10 +200,8 @@ static void choose(struct ig_tuner *t, struct ig_tuned_region *r) {
 
 /* ---- The budget -------------------------------------------------------------------------------------------------- */
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+static double now(const struct ig_tuner *t) {
+    return t->options.now(t->options.user);
 }
 
 struct sizing {
@@ -235,7 +240,7 @@ struct agenda {
 static void open_bench(struct ig_job *job, void *argument) {
     struct agenda *a = argument;
     const struct ig_tune_options *o = &a->tuner->options;
-    a->measuring.bench = ig_bench_open(job, o->target, o->features, o->gpu);
+    a->measuring.bench = ig_bench_open(job, o->target, o->features, o->gpu, o->device);
 }
 
 static void note(const struct ig_tuner *t, const char *text) {
@@ -300,7 +305,7 @@ static uint32_t count_missing(const struct ig_tuned_region *r) {
 /* The number of regions to compile together: enough for the compiler's jobs, but no more than there is time for. */
 static uint32_t batch_size(const struct agenda *a) {
     uint32_t count = 0, candidates = 0;
-    double left = a->end - now();
+    double left = a->end - now(a->tuner);
     while (left > 0 && a->next + count < a->regions.count && candidates < ROUNDS * a->tuner->options.jobs) {
         candidates += count_missing(a->regions.at[a->next + count]);
         if (a->rate * candidates > left) break;
@@ -311,11 +316,11 @@ static uint32_t batch_size(const struct agenda *a) {
 
 static void compile_batch(struct agenda *a, uint32_t count) {
     uint32_t candidates = 0;
-    double begin = now();
+    double begin = now(a->tuner);
     for (uint32_t i = 0; i < count; i++)
         candidates += count_missing(a->regions.at[a->next + i]);
     ig_measure_compile(&a->measuring, a->regions.at + a->next, count);
-    if (candidates) a->rate = (now() - begin) / candidates;
+    if (candidates) a->rate = (now(a->tuner) - begin) / candidates;
 }
 
 /* Notes what remains unmeasured. */
@@ -340,7 +345,7 @@ static void measure_agenda(struct agenda *a) {
     uint32_t count;
     while (usable && (count = batch_size(a)) > 0) {
         compile_batch(a, count);
-        for (uint32_t i = 0; i < count && usable && now() < a->end; i++) {
+        for (uint32_t i = 0; i < count && usable && now(t) < a->end; i++) {
             struct ig_tuned_region *r = a->regions.at[a->next + i];
             usable = ig_measure(&a->measuring, r);
             write_times(t, r);
@@ -354,7 +359,7 @@ static void measure_agenda(struct agenda *a) {
 
 /* Returns the number of candidates measured. */
 static unsigned measure_all(struct ig_tuner *t) {
-    struct agenda a = {.tuner = t, .end = now() + t->options.seconds};
+    struct agenda a = {.tuner = t, .end = now(t) + t->options.seconds};
     struct ingot_error error;
     make_agenda(&a);
     if (a.regions.count == 0) return 0;
@@ -366,12 +371,8 @@ static unsigned measure_all(struct ig_tuner *t) {
         note(t, ig_format(t->job, "not tuned, the first choices are taken: %s", error.message));
         return 0;
     }
-    a.measuring = (struct ig_measuring){.job = t->job,
-                                        .options = &t->options,
-                                        .bench = a.measuring.bench,
-                                        .weights = t->weights,
-                                        .end = a.end,
-                                        .now = now};
+    a.measuring = (struct ig_measuring){
+        .job = t->job, .options = &t->options, .bench = a.measuring.bench, .weights = t->weights, .end = a.end};
     find_libraries(&a);
     measure_agenda(&a);
     ig_bench_close(a.measuring.bench);

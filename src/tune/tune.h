@@ -16,6 +16,7 @@
 #ifndef IG_TUNE_TUNE_H
 #define IG_TUNE_TUNE_H
 
+#include "device/device.h"
 #include "toolchain/toolchain.h"
 #include "tune/cache.h"
 #include "tune/subject.h"
@@ -33,7 +34,10 @@ struct ig_tune_options {
     void (*compile)(void *user, const struct ig_source *sources, unsigned count, struct ig_code *out_code);
     void (*progress)(void *user, unsigned done, unsigned total); /* may be NULL */
     void (*note)(void *user, const char *text);                  /* reports what was skipped and why; may be NULL */
+    double (*now)(void *user); /* the clock of the budget, in seconds; NULL: the system's */
     void *user;
+    /* Measures on this device, by its own clock, as if it were this machine's. Borrowed. NULL: opens this machine's. */
+    struct ig_device *device;
 };
 
 struct ig_rival {
