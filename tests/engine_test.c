@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cpu.h"
@@ -11,6 +10,7 @@
 #include "engine/check.h"
 #include "engine/engine.h"
 #include "engine/format.h"
+#include "support/clock.h"
 #include "support/support.h"
 
 #define COUNT(array) (uint32_t)(sizeof(array) / sizeof *(array))
@@ -765,12 +765,6 @@ static void test_map_sizes(void **state) {
 
 /* ---- Speed ---- */
 
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Prints the speed of the weights' check; asserts only its result, since test machines are busy. */
 static void test_weights_speed(void **state) {
     size_t size = (size_t)256 << 20, chunks = size / IG_ENGINE_CHUNK;
@@ -780,9 +774,9 @@ static void test_weights_speed(void **state) {
     for (size_t i = 0; i < chunks; i++)
         checksums[i] = ig_hash64(weights, IG_ENGINE_CHUNK);
     struct ig_engine_file file = {.weights = weights, .weights_size = size, .weight_checksums = checksums};
-    double start = seconds();
+    uint64_t begin = test_now_ns();
     assert_int_equal(ig_engine_check_weights(&file, NULL), INGOT_OK);
-    print_message("weights are checked at %.1f GB/s\n", (double)size / (seconds() - start) * 1e-9);
+    print_message("weights are checked at %.1f GB/s\n", (double)size / (double)(test_now_ns() - begin));
     free(weights);
     free(checksums);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device/null/null.h"
+#include "support/clock.h"
 #include "support/runtime_case.h"
 
 static void runs_any_shape(void **state) {
@@ -163,18 +164,22 @@ static void fails_every_allocation_cleanly(void **state) {
     }
 }
 
+/* The remote device has a clock of its own; remote_test.c reads it. */
 static void profiles_steps(void **state) {
     struct fixture *f = chain(0, 1000);
     make_context(f, 2, 4, true);
+    uint64_t begin = test_now_ns();
     run_chain(f, 10);
     run_chain(f, 1000);
+    double most = (double)(test_now_ns() - begin) / 1e6;
     struct ingot_profile_row rows[3];
     assert_int_equal(ig_context_profile(f->context, NULL, 0), 3);
     assert_int_equal(ig_context_profile(f->context, rows, 3), 3);
     assert_string_equal(rows[0].kernel, "shift");
     assert_string_equal(rows[2].origin, "negate");
     for (int i = 0; i < 3; i++)
-        assert_true(rows[i].calls == 2 && rows[i].total_ms >= 0 && rows[i].total_ms < 1e4);
+        assert_true(rows[i].calls == 2 && rows[i].total_ms >= 0);
+    assert_true(f->remote || rows[0].total_ms + rows[1].total_ms + rows[2].total_ms <= most);
     end_plan(f);
 }
 
