@@ -7,11 +7,12 @@
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "support/clock.h"
 #include "support/network.h"
 
 enum { LARGEST = 128, PIXELS = 64, CLASSES = 10 };
@@ -173,37 +174,6 @@ static void much_travels_beside_other_runs(void **state) {
     ingot_context_destroy(context);
 }
 
-static double now_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* The limit is far above the few microseconds of one driver call, and far below an enqueue that waits or allocates;
- * cuda_run_test.c counts the calls. */
-static void enqueueing_takes_microseconds(void **state) {
-    struct ingot_context *context = make_context(NULL);
-    struct ingot_error error;
-    double us[1000];
-    bind(context, 1, pixels, INGOT_HOST);
-    for (int i = 0; i < 1000; i++) {
-        double before = now_us();
-        must(ingot_context_enqueue(context, NULL, &error), &error);
-        us[i] = now_us() - before;
-        must(ingot_context_wait(context, &error), &error);
-    }
-    check(context, 1);
-    qsort(us, 1000, sizeof *us, by_value);
-    assert_true(us[500] < 200);
-    printf("enqueue: median %.2f us, 90%% %.2f us\n", us[500], us[900]);
-    ingot_context_destroy(context);
-}
-
 static void times_and_profiles(void **state) {
     struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
     options.timing = options.profile = true;
@@ -212,15 +182,18 @@ static void times_and_profiles(void **state) {
     struct ingot_timing timing;
     struct ingot_profile_row rows[32];
     bind(context, 7, pixels, INGOT_HOST);
+    uint64_t begin = test_now_ns();
     for (int i = 0; i < 3; i++)
         run(context);
+    double most = (double)(test_now_ns() - begin) / 1e6;
     check(context, 7);
     must(ingot_context_timing(context, &timing, &error), &error);
-    assert_true(timing.input_ms > 0 && timing.compute_ms > 0 && timing.output_ms > 0 && timing.compute_ms < 100);
+    assert_true(timing.input_ms > 0 && timing.compute_ms > 0 && timing.output_ms > 0);
+    assert_true(timing.input_ms + timing.compute_ms + timing.output_ms < most);
     size_t n = ingot_context_profile(context, rows, 32);
     assert_true(n > 0 && n <= 32);
     for (size_t i = 0; i < n; i++)
-        assert_true(rows[i].calls == 3 && rows[i].total_ms > 0 && rows[i].total_ms < 100);
+        assert_true(rows[i].calls == 3 && rows[i].total_ms > 0 && rows[i].total_ms < most);
     ingot_context_destroy(context);
 }
 
@@ -267,6 +240,7 @@ struct driver {
     int (*stream_create)(void **stream, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_synchronize)(void *stream);
+    int (*launch_host_function)(void *stream, void (*function)(void *), void *argument);
 };
 
 static void open_driver(struct driver *d) {
@@ -278,6 +252,7 @@ static void open_driver(struct driver *d) {
     *(void **)&d->stream_create = dlsym(d->library, "cuStreamCreate");
     *(void **)&d->stream_destroy = dlsym(d->library, "cuStreamDestroy_v2");
     *(void **)&d->stream_synchronize = dlsym(d->library, "cuStreamSynchronize");
+    *(void **)&d->launch_host_function = dlsym(d->library, "cuLaunchHostFunc");
 }
 
 static void runs_on_the_callers_streams(void **state) {
@@ -306,6 +281,39 @@ static void runs_on_the_callers_streams(void **state) {
     ingot_context_destroy(context);
     for (int i = 0; i < 3; i++)
         assert_int_equal(d.stream_destroy(streams[i]), 0);
+    d.set(NULL);
+    dlclose(d.library);
+}
+
+static void await_semaphore(void *semaphore) {
+    while (sem_wait(semaphore) != 0)
+        continue;
+}
+
+/* While the stream is blocked, two runs can be enqueued on it; if that waited for the GPU, this test would not end. */
+static void enqueueing_does_not_wait(void **state) {
+    struct driver d;
+    void *own, *stream;
+    sem_t semaphore;
+    struct ingot_error error;
+    open_driver(&d);
+    struct ingot_context *context = make_context(NULL);
+    assert_int_equal(sem_init(&semaphore, 0, 0), 0);
+    assert_int_equal(d.retain(&own, 0), 0);
+    assert_int_equal(d.set(own), 0);
+    assert_int_equal(d.stream_create(&stream, 1), 0);
+    bind(context, 7, pixels, INGOT_HOST);
+    for (int turn = 0; turn < 5; turn++) {
+        if (turn > 0) assert_int_equal(d.launch_host_function(stream, await_semaphore, &semaphore), 0);
+        must(ingot_context_enqueue(context, stream, &error), &error);
+        must(ingot_context_enqueue(context, stream, &error), &error);
+        if (turn > 0) sem_post(&semaphore);
+        must(ingot_context_wait(context, &error), &error);
+        check(context, 7);
+    }
+    ingot_context_destroy(context);
+    assert_int_equal(d.stream_destroy(stream), 0);
+    sem_destroy(&semaphore);
     d.set(NULL);
     dlclose(d.library);
 }
@@ -368,10 +376,10 @@ static bool can_run(struct ingot_error *error) {
 /* An argument names the network's file, for machines without the sources. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_engine_runs_all_batches),    cmocka_unit_test(data_may_lie_anywhere),
-        cmocka_unit_test(enqueueing_takes_microseconds),  cmocka_unit_test(times_and_profiles),
-        cmocka_unit_test(much_travels_beside_other_runs), cmocka_unit_test(contexts_run_side_by_side),
-        cmocka_unit_test(runs_on_the_callers_streams),
+        cmocka_unit_test(one_engine_runs_all_batches), cmocka_unit_test(data_may_lie_anywhere),
+        cmocka_unit_test(times_and_profiles),          cmocka_unit_test(much_travels_beside_other_runs),
+        cmocka_unit_test(contexts_run_side_by_side),   cmocka_unit_test(runs_on_the_callers_streams),
+        cmocka_unit_test(enqueueing_does_not_wait),
     };
     struct ingot_error error = {0};
     if (argc > 1) model_path = argv[1];
