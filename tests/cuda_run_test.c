@@ -184,6 +184,31 @@ static void enqueueing_is_a_few_calls(void **state) {
     end(f, true);
 }
 
+/* The memory behind a result up to the next, which is copied along with it. */
+static void check_padding(struct fixture *f, int64_t n) {
+    struct ingot_tensor y;
+    if (ig_context_output(f->context, 0, &y, &f->error)) fail_msg("%s", f->error.message);
+    for (size_t i = (size_t)n * sizeof(float); i % 64; i++)
+        assert_int_equal(((unsigned char *)y.data)[i], 0);
+}
+
+/* The stand-in's new memory is full of 0xa5, of which nothing may reach the host. Sizes increase, so that no earlier
+ * result lies behind. */
+static void copies_only_what_was_written(void **state) {
+    static const int64_t sizes[] = {1, 5, 37, 100, 1001, LARGEST};
+    struct fixture *f = begin(true);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (int turn = 0; turn < 3; turn++) { /* the third leaves beside later runs, if it is large */
+            bind(f, sizes[i]);
+            if (ig_context_enqueue(f->context, NULL, &f->error)) fail_msg("%s", f->error.message);
+        }
+        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+        check(f, sizes[i]);
+        check_padding(f, sizes[i]);
+    }
+    end(f, true);
+}
+
 static void *memory_of(struct fixture *f, enum ingot_memory memory, size_t size) {
     void *result = NULL;
     enum ingot_status status = memory == INGOT_CUDA
@@ -439,6 +464,7 @@ static void runs_on_two_gpus_at_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(enqueueing_is_a_few_calls),
+        cmocka_unit_test(copies_only_what_was_written),
         cmocka_unit_test(data_that_gpus_reach_need_two_calls),
         cmocka_unit_test(large_results_need_one_call_but_in_long_rows),
         cmocka_unit_test(data_that_gpus_reach_need_one_call_on_the_own_stream),

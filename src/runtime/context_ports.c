@@ -137,7 +137,7 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
     IG_TRY(place_outputs(context, error));
     if (!ig_transfer_has_room(&context->transfer, &context->sizes)) {
         IG_TRY(ig_context_settle(context, error));
-        IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, error));
+        IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, context->env.stream, error));
     }
     /* A stream of their own costs the host several calls, which pay only if the caller does not wait for every run
      * or every other run. */

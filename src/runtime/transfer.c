@@ -129,9 +129,34 @@ static enum ingot_status reserve_means(struct ig_transfer *transfer, const struc
     return INGOT_OK;
 }
 
+/* Clears the part of a block of results that may be copied to the pinned one, from which the zeros come. */
+static enum ingot_status clear(struct ig_transfer *transfer, struct ig_stream *stream, char *block, size_t size,
+                               struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    size_t bytes = size < transfer->pinned_outputs_size ? size : transfer->pinned_outputs_size;
+    if (bytes == 0) return INGOT_OK;
+    return device->api->copy(device, stream, block, transfer->pinned_outputs, bytes, error);
+}
+
+static enum ingot_status clear_results(struct ig_transfer *transfer, struct ig_stream *stream,
+                                       struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    size_t half = half_of(transfer->outputs_twice_size);
+    if (transfer->pinned_outputs_size == 0) return INGOT_OK;
+    memset(transfer->pinned_outputs, 0, transfer->pinned_outputs_size);
+    IG_TRY(clear(transfer, stream, transfer->outputs, transfer->outputs_size, error));
+    for (size_t i = 0; half > 0 && i < 2; i++)
+        IG_TRY(clear(transfer, stream, transfer->outputs_twice + i * half, half, error));
+    return device->api->stream_wait(device, stream, error);
+}
+
+static size_t result_bytes(const struct ig_transfer *transfer) {
+    return transfer->outputs_size + transfer->outputs_twice_size + transfer->pinned_outputs_size;
+}
+
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
-                                      struct ingot_error *error) {
-    size_t twice, outputs_twice;
+                                      struct ig_stream *stream, struct ingot_error *error) {
+    size_t twice, outputs_twice, before = result_bytes(transfer);
     if (!ig_size_mul(sizes->pinned_inputs, 2, &twice) || !ig_size_mul(sizes->host_outputs, 2, &outputs_twice))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs and outputs of these shapes exceed the address space");
     IG_TRY(reserve_means(transfer, sizes, error));
@@ -142,13 +167,13 @@ enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct
         IG_TRY(grow(transfer, false, outputs_twice, &transfer->outputs_twice, &transfer->outputs_twice_size, error));
     IG_TRY(grow(transfer, false, sizes->outputs, &transfer->outputs, &transfer->outputs_size, error));
     IG_TRY(grow(transfer, true, twice, &transfer->pinned_inputs, &transfer->pinned_inputs_size, error));
-    return grow(transfer, true, sizes->pinned_outputs, &transfer->pinned_outputs, &transfer->pinned_outputs_size,
-                error);
+    IG_TRY(
+        grow(transfer, true, sizes->pinned_outputs, &transfer->pinned_outputs, &transfer->pinned_outputs_size, error));
+    return result_bytes(transfer) == before ? INGOT_OK : clear_results(transfer, stream, error);
 }
 
 size_t ig_transfer_bytes(const struct ig_transfer *transfer) {
-    return transfer->inputs_size + transfer->inputs_twice_size + transfer->outputs_twice_size + transfer->outputs_size +
-           transfer->pinned_inputs_size + transfer->pinned_outputs_size;
+    return transfer->inputs_size + transfer->inputs_twice_size + transfer->pinned_inputs_size + result_bytes(transfer);
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */

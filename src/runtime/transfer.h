@@ -67,9 +67,10 @@ void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device, un
 void ig_transfer_deinit(struct ig_transfer *transfer);
 
 bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes);
-/* Grows to these sizes; no run may be in flight. Memory that grows loses its contents and its address. */
+/* Grows to these sizes; no run may be in flight. Memory that grows loses its contents and its address. Blocks of results
+ * are cleared then, on `stream`: copies to the host include what lies between results and is never written. */
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
-                                      struct ingot_error *error);
+                                      struct ig_stream *stream, struct ingot_error *error);
 
 /* Chooses the half for the next run. `busy`: the last run may be in flight and using its half. */
 void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy);
