@@ -26,6 +26,11 @@ static ig_x index_node(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
     return ig_x_node_add(k, &node);
 }
 
+static void remove_term(struct ig_affine *sum, int at) {
+    sum->count--;
+    memmove(&sum->term[at], &sum->term[at + 1], (size_t)(sum->count - at) * sizeof sum->term[0]);
+}
+
 /* Adds factor * atom; false if all terms are taken. */
 static bool add_term(struct ig_loops *k, struct ig_affine *sum, ig_x atom, ig_dim factor) {
     int at = 0;
@@ -33,9 +38,7 @@ static bool add_term(struct ig_loops *k, struct ig_affine *sum, ig_x atom, ig_di
         at++;
     if (at < sum->count && sum->term[at].atom == atom) {
         sum->term[at].factor = ig_dim_add(k->dims, sum->term[at].factor, factor);
-        if (!is_zero(k, sum->term[at].factor)) return true;
-        sum->count--;
-        memmove(&sum->term[at], &sum->term[at + 1], (size_t)(sum->count - at) * sizeof sum->term[0]);
+        if (is_zero(k, sum->term[at].factor)) remove_term(sum, at);
         return true;
     }
     if (sum->count == IG_AFFINE_TERMS) return false;
@@ -45,9 +48,29 @@ static bool add_term(struct ig_loops *k, struct ig_affine *sum, ig_x atom, ig_di
     return true;
 }
 
+/* Finds the terms f * (x mod d) and f * d * floor(x / d), whose sum is f * x. */
+static bool find_parts(struct ig_loops *k, const struct ig_affine *sum, int *out_mod, int *out_div) {
+    for (int m = 0; m < sum->count; m++) {
+        const struct ig_x_node *mod = &k->x.at[sum->term[m].atom];
+        if (mod->kind != IG_X_MAP || mod->op != IG_OP_mod || mod->wraps) continue;
+        ig_dim by = as_dim(k, mod->args[1]);
+        for (int d = 0; d < sum->count && by != IG_DIM_NONE; d++) {
+            const struct ig_x_node *div = &k->x.at[sum->term[d].atom];
+            if (div->kind != IG_X_MAP || div->op != IG_OP_div || div->wraps) continue;
+            if (div->args[0] != mod->args[0] || div->args[1] != mod->args[1]) continue;
+            if (ig_dim_mul(k->dims, sum->term[m].factor, by) != sum->term[d].factor) continue;
+            *out_mod = m;
+            *out_div = d;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Adds factor * x; false if all terms are taken. */
 static bool add_scaled(struct ig_loops *k, struct ig_affine *sum, ig_x x, ig_dim factor) {
     ig_dim constant = as_dim(k, x);
+    int mod, div;
     if (constant != IG_DIM_NONE) {
         sum->constant = ig_dim_add(k->dims, sum->constant, ig_dim_mul(k->dims, constant, factor));
         return true;
@@ -60,7 +83,14 @@ static bool add_scaled(struct ig_loops *k, struct ig_affine *sum, ig_x x, ig_dim
         ig_dim by = as_dim(k, n.args[1]);
         if (by != IG_DIM_NONE) return add_scaled(k, sum, n.args[0], ig_dim_mul(k->dims, factor, by));
     }
-    return add_term(k, sum, x, factor);
+    if (!add_term(k, sum, x, factor)) return false;
+    bool is_part = n.kind == IG_X_MAP && (n.op == IG_OP_mod || n.op == IG_OP_div);
+    if (!is_part || !find_parts(k, sum, &mod, &div)) return true;
+    ig_x whole = k->x.at[sum->term[mod].atom].args[0];
+    factor = sum->term[mod].factor;
+    remove_term(sum, mod > div ? mod : div);
+    remove_term(sum, mod > div ? div : mod);
+    return add_scaled(k, sum, whole, factor);
 }
 
 void ig_affine_of(struct ig_loops *k, ig_x x, struct ig_affine *out_affine) {
