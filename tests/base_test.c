@@ -1,6 +1,9 @@
 /* base/: errors, memory, jobs, texts, maps, hashes, halves, files, the processor. */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -493,6 +496,41 @@ static void test_cpu(void **state) {
     if (features & IG_CPU_AMX_TILE) assert_true(ig_cpu_request_amx());
 }
 
+#if defined(__linux__)
+/* A thread bound to one processor may use just that one; its own affinity counts, not that of other threads. */
+static void *look_from_one_processor(void *argument) {
+    cpu_set_t all, one;
+    int processor = 0;
+    if (pthread_getaffinity_np(pthread_self(), sizeof all, &all) != 0) return NULL;
+    while (!CPU_ISSET(processor, &all))
+        processor++;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) == 0) ig_processors_read(argument);
+    return NULL;
+}
+
+static void test_processors_of_a_thread(void **state) {
+    struct ig_processors own, bound = {0};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, look_from_one_processor, &bound), 0);
+    pthread_join(thread, NULL);
+    ig_processors_read(&own);
+    unsigned bits = 0, common = 0;
+    for (int i = 0; i < IG_PROCESSOR_WORDS; i++) {
+        bits += (unsigned)__builtin_popcountll(bound.mask[i]);
+        common += (unsigned)__builtin_popcountll(bound.mask[i] & own.mask[i]);
+    }
+    assert_int_equal(bound.count, 1);
+    assert_int_equal(bits, 1);
+    assert_int_equal(common, 1);
+    assert_int_equal(ig_processors_usable(&bound), 1);
+    assert_true(ig_processors_usable(&own) == ig_cpu_processors());
+    bound = (struct ig_processors){.count = 8, .quota = 3};
+    assert_int_equal(ig_processors_usable(&bound), 3);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors),
@@ -513,6 +551,9 @@ int main(void) {
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_files_refused),
         cmocka_unit_test(test_cpu),
+#if defined(__linux__)
+        cmocka_unit_test(test_processors_of_a_thread),
+#endif
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -2,13 +2,16 @@
  * One conformance suite for all devices: the null device, CPU devices with several numbers of threads, a CUDA device on
  * a stand-in for the driver, and one on GPU 0 if there is a GPU.
  */
+#define _GNU_SOURCE
 #include "support/support.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "device/null/null.h"
 #include "support/clock.h"
 #include "support/device_fixture.h"
@@ -582,6 +585,30 @@ static void devices_are_independent(void **state) {
         pthread_join(threads[i], NULL);
 }
 
+/* The affinity of the thread that creates a device holds for the device's threads, and decides how many there are. */
+static void *create_on_one_processor(void *argument) {
+    cpu_set_t all, one;
+    int processor = 0;
+    if (pthread_getaffinity_np(pthread_self(), sizeof all, &all) != 0) return NULL;
+    while (!CPU_ISSET(processor, &all))
+        processor++;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    if (pthread_setaffinity_np(pthread_self(), sizeof one, &one) != 0) return NULL;
+    ig_device_cpu_create(0, &ig_libc_allocator, argument, NULL);
+    return NULL;
+}
+
+static void respects_affinity(void **state) {
+    struct ig_device *device = NULL;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, create_on_one_processor, &device), 0);
+    pthread_join(thread, NULL);
+    assert_non_null(device);
+    assert_int_equal(device->api->workers(device), 1);
+    device->api->destroy(device);
+}
+
 /* Held for the whole program, so that opening and closing the GPU in every test is quick. */
 static struct ingot_gpu *gpu;
 
@@ -623,6 +650,7 @@ int main(void) {
         cmocka_unit_test(leaves_the_callers_context),
         cmocka_unit_test(creation_fails_cleanly),
         cmocka_unit_test(devices_are_independent),
+        cmocka_unit_test(respects_affinity),
     };
     int failures = cmocka_run_group_tests_name("device", tests, NULL, NULL);
     ingot_gpu_release(gpu);

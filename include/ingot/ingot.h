@@ -234,8 +234,10 @@ INGOT_API const char *ingot_engine_explanation(const struct ingot_engine *engine
 struct ingot_context_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the context's life; NULL: the engine's */
-    /* Including the caller's; 0: as many as this process may use. CPU: threads that compute. GPU: threads that copy
-     * large inputs and results between the caller's memory and pinned memory, up to 4. */
+    /* Including the caller's; 0: as many as the calling thread may use, by its affinity and the process's cgroups. CPU:
+     * threads that compute; runs of several contexts at once that together want more than there are processors get a
+     * fair share each, and the other threads sleep. GPU: threads that copy large inputs and results between the
+     * caller's memory and pinned memory, up to 4. */
     unsigned threads;
     size_t max_plan_instances; /* how many sets of shapes stay prepared; 0: 16 */
     bool profile;              /* time every kernel; see ingot_context_profile */
@@ -247,7 +249,8 @@ struct ingot_context_options {
     { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false }
 
 /*
- * A context of a CPU engine runs on the calling thread and on threads of its own. A context of a CUDA engine runs on
+ * A context of a CPU engine runs on the calling thread and on threads of its own, which have the affinity of the thread
+ * that created it. A context of a CUDA engine runs on
  * the GPU options.device: INGOT_DEVICE where there is no driver or no such GPU, INGOT_INCOMPATIBLE where the engine has
  * no code for the GPU's architecture. The first context on a GPU uploads the weights; all of the engine's contexts
  * there share them until the engine is destroyed.

@@ -56,8 +56,18 @@ struct ig_cpu_caches {
 };
 struct ig_cpu_caches ig_cpu_caches(void);
 
-/* The number of processors available to this process: its affinity, limited by the quotas of its cgroups. At least
- * 1. */
+/* The processors that a thread, and the threads it starts, may use. */
+enum { IG_PROCESSOR_WORDS = 16 };
+struct ig_processors {
+    uint64_t mask[IG_PROCESSOR_WORDS]; /* its affinity, bit by processor; all bits where there are more processors */
+    unsigned count;                    /* in its affinity, at least 1 */
+    unsigned quota;                    /* what the time granted by the cgroups amounts to; UINT_MAX: no limit */
+};
+/* Those of the calling thread. Reads files. */
+void ig_processors_read(struct ig_processors *out_processors);
+/* How many can be used at once: `count`, limited by the quota. At least 1. */
+unsigned ig_processors_usable(const struct ig_processors *processors);
+/* The same for the calling thread. */
 unsigned ig_cpu_processors(void);
 
 #endif

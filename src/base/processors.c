@@ -1,10 +1,10 @@
 /*
- * The number of processors available to this process. Affinity says where its threads may run; the quota of a control
- * group (set by `docker run --cpus`) says how much time they get there. Both matter: threads beyond the quota are
- * throttled all at once, which is far slower than running fewer. Sources: sched(7), cgroups(7), the kernel's cgroup-v2
- * and sched-bwc documents.
+ * The processors available to this process. Affinity says where its threads may run; the quota of a control group (set
+ * by `docker run --cpus`) says how much time they get there. Both matter: threads beyond the quota are throttled all at
+ * once, which is far slower than running fewer. Sources: sched(7), cgroups(7), the kernel's cgroup-v2 and sched-bwc
+ * documents.
  */
-#define _GNU_SOURCE /* sched_getaffinity, CPU_ALLOC */
+#define _GNU_SOURCE /* sched_getaffinity, CPU_COUNT_S */
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -14,20 +14,23 @@
 
 #include "base/cpu.h"
 
-static unsigned by_affinity(void) {
+static void read_affinity(struct ig_processors *out_processors) {
+    memset(out_processors->mask, 0xff, sizeof out_processors->mask);
 #if defined(__linux__)
     /* 64 KiB of mask covers half a million processors; the call fails where the mask is too small. */
-    static const size_t sizes[] = {sizeof(cpu_set_t), 8192};
+    static const size_t sizes[] = {sizeof out_processors->mask, 8192};
     _Alignas(cpu_set_t) unsigned char mask[8192];
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (sched_getaffinity(0, sizes[i], (cpu_set_t *)(void *)mask) == 0) {
-            int count = CPU_COUNT_S(sizes[i], (cpu_set_t *)(void *)mask);
-            if (count > 0) return (unsigned)count;
-        }
+        if (sched_getaffinity(0, sizes[i], (cpu_set_t *)(void *)mask) != 0) continue;
+        int count = CPU_COUNT_S(sizes[i], (cpu_set_t *)(void *)mask);
+        if (count <= 0) continue;
+        out_processors->count = (unsigned)count;
+        if (i == 0) memcpy(out_processors->mask, mask, sizes[i]);
+        return;
     }
 #endif
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (unsigned)online : 1;
+    out_processors->count = online > 0 ? (unsigned)online : 1;
 }
 
 #if defined(__linux__)
@@ -125,8 +128,18 @@ static unsigned by_quota(void) {
 
 #endif
 
-unsigned ig_cpu_processors(void) {
-    unsigned affinity = by_affinity(), quota = by_quota();
-    unsigned count = affinity < quota ? affinity : quota;
+void ig_processors_read(struct ig_processors *out_processors) {
+    read_affinity(out_processors);
+    out_processors->quota = by_quota();
+}
+
+unsigned ig_processors_usable(const struct ig_processors *processors) {
+    unsigned count = processors->count < processors->quota ? processors->count : processors->quota;
     return count > 0 ? count : 1;
+}
+
+unsigned ig_cpu_processors(void) {
+    struct ig_processors processors;
+    ig_processors_read(&processors);
+    return ig_processors_usable(&processors);
 }

@@ -280,11 +280,13 @@ static const struct ig_device_api api = {
 
 enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allocator *allocator,
                                        struct ig_device **out_device, struct ingot_error *error) {
-    if (threads == 0) threads = ig_cpu_processors();
+    struct ig_processors processors;
+    ig_processors_read(&processors);
+    if (threads == 0) threads = ig_processors_usable(&processors);
     struct cpu_device *device = ig_allocate(allocator, sizeof *device, _Alignof(struct cpu_device));
     if (!device) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
     device->base = (struct ig_device){.api = &api, .allocator = allocator, .host_memory = true};
-    enum ingot_status status = ig_pool_create(threads, allocator, &device->pool, error);
+    enum ingot_status status = ig_pool_create(threads, &processors, allocator, &device->pool, error);
     if (status != INGOT_OK)
         ig_release(allocator, device, sizeof *device);
     else

@@ -5,6 +5,9 @@
  * be in its own cache when it reads it in the next item. A worker that has finished its range steals chunks from the
  * ranges of others (a processor may be busy with other work, and tiles may differ in cost).
  *
+ * A run uses as many workers as the ledger grants it (ledger.h). Where that changes in the middle of a run, the run goes
+ * on after the next barrier but one with another number of workers: it consists of stretches, each of one width.
+ *
  * Sleeping and waking follow the usual futex discipline ("Futexes Are Tricky", U. Drepper, 2011). All ordering comes
  * from atomics, none from fences, so that ThreadSanitizer sees it.
  */
@@ -21,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "device/cpu/ledger.h"
 
 #define CACHE_LINE 64
 /* Spins (40 to 140 cycles each, some ten microseconds in all) before a waiting worker yields its processor, which
@@ -59,10 +63,17 @@ struct ig_pool {
     uint32_t n_workers, n_started; /* n_started includes the caller */
     void *scratch;
     size_t scratch_bytes; /* per worker */
-    /* The current run: written by the caller before it starts the workers, read-only until all have met at its end. */
-    const struct ig_pool_item *items;
+    struct ig_claim claim;
+    /* Workers from here on are not wanted for now, and sleep. Read between runs: apart from what the caller writes. */
+    _Alignas(CACHE_LINE) atomic_uint limit;
+    /* The current stretch of a run: written by the caller before it starts the workers, read-only until all have met at
+     * its end. */
+    _Alignas(CACHE_LINE) const struct ig_pool_item *items;
     uint32_t n_items, width;
-    uint64_t barriers; /* number of barriers in all earlier runs; a barrier's number is never reused */
+    uint64_t barriers; /* number of barriers in all earlier stretches; a barrier's number is never reused */
+    /* The barrier that ends the stretch before its last item. Worker 0 writes it before the barrier before that one,
+     * so that all know of it in time. */
+    atomic_ullong ends_at;
     bool stopping;
 };
 
@@ -87,11 +98,15 @@ static struct range range_of(int64_t tiles, uint32_t n, uint32_t w) {
     return (struct range){begin, begin + each + (w < more)};
 }
 
+static uint32_t workers_of(const struct ig_pool *pool, const struct ig_pool_item *item) {
+    return item->workers < pool->width ? item->workers : pool->width;
+}
+
 /* Takes chunks of worker `victim`'s range until none are left. */
 static void take_from(struct ig_pool *pool, const struct ig_pool_item *item, uint32_t victim, unsigned phase,
                       int64_t chunk, void *scratch) {
     atomic_llong *taken = &pool->workers[victim].taken[phase & 1];
-    struct range range = range_of(item->tiles, item->workers, victim);
+    struct range range = range_of(item->tiles, workers_of(pool, item), victim);
     int64_t size = range.end - range.begin;
     while (atomic_load_explicit(taken, memory_order_relaxed) < size) {
         int64_t at = atomic_fetch_add_explicit(taken, chunk, memory_order_relaxed);
@@ -102,7 +117,7 @@ static void take_from(struct ig_pool *pool, const struct ig_pool_item *item, uin
 }
 
 static void do_share(struct ig_pool *pool, const struct ig_pool_item *item, uint32_t w, unsigned phase) {
-    uint32_t n = item->workers;
+    uint32_t n = workers_of(pool, item);
     if (w >= n) return;
     void *scratch = pool->workers[w].scratch;
     if (item->chunks <= 1 || item->tiles < 2 * (int64_t)n) {
@@ -173,20 +188,25 @@ static uint32_t do_phase(struct ig_pool *pool, uint32_t at, uint32_t w, unsigned
 }
 
 /*
- * Worker w's walk through the list. Its counter `taken` of a phase is cleared after the phase's barrier, when nobody
- * takes from it any more, and before the worker reaches the next barrier, which all pass before they use it again.
- * After the last barrier a worker touches nothing of the run, since the caller may have begun another.
+ * Worker w's walk through the list; returns where the stretch ends. Its counter `taken` of a phase is cleared after the
+ * phase's barrier, when nobody takes from it any more, and before the worker reaches the next barrier, which all pass
+ * before they use it again. After the last barrier a worker touches nothing of the stretch, since the caller may have
+ * begun another.
  */
-static void walk(struct ig_pool *pool, uint32_t w) {
+static uint32_t walk(struct ig_pool *pool, uint32_t w) {
     uint32_t at = 0, n = pool->n_items, width = pool->width;
     uint64_t barrier = pool->barriers;
-    for (unsigned phase = 0; at < n; phase++) {
+    bool last = false;
+    for (unsigned phase = 0; !last; phase++) {
         at = do_phase(pool, at, w, phase);
-        bool last = at == n;
+        last = at == n || atomic_load_explicit(&pool->ends_at, memory_order_relaxed) == barrier + 1;
+        if (w == 0 && !last && ig_ledger_review(&pool->claim) != width)
+            atomic_store_explicit(&pool->ends_at, barrier + 2, memory_order_relaxed);
         meet(pool, w, width, ++barrier, last);
         if (!last) atomic_store_explicit(&pool->workers[w].taken[phase & 1], 0, memory_order_relaxed);
     }
     if (w == 0) pool->barriers = barrier;
+    return at;
 }
 
 static void futex(atomic_uint *word, int operation, unsigned value) {
@@ -200,8 +220,12 @@ static void start_worker(struct worker *worker) {
     if (atomic_load(&worker->asleep)) futex(&worker->start, FUTEX_WAKE_PRIVATE, 1);
 }
 
+static bool is_wanted(const struct worker *worker) {
+    return worker->index < atomic_load_explicit(&worker->pool->limit, memory_order_relaxed);
+}
+
 static unsigned await_start(struct worker *worker, unsigned seen) {
-    for (unsigned i = 0; i < SPINS + YIELDS_BETWEEN_RUNS; i++) {
+    for (unsigned i = 0; i < SPINS + YIELDS_BETWEEN_RUNS && is_wanted(worker); i++) {
         unsigned number = atomic_load_explicit(&worker->start, memory_order_acquire);
         if (number != seen) return number;
         if (i < SPINS)
@@ -227,16 +251,16 @@ static void *worker_main(void *argument) {
     }
 }
 
-void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items) {
-    uint32_t width = 1;
+/* Without other workers, until the share has grown; returns the item behind the last one done. */
+static uint32_t run_alone(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items) {
     for (uint32_t i = 0; i < n_items; i++) {
-        if (items[i].workers > width) width = items[i].workers;
+        do_alone(pool, &items[i]);
+        if (ig_ledger_review(&pool->claim) > 1) return i + 1;
     }
-    if (width == 1) {
-        for (uint32_t i = 0; i < n_items; i++)
-            do_alone(pool, &items[i]);
-        return;
-    }
+    return n_items;
+}
+
+static uint32_t run_together(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items, uint32_t width) {
     pool->items = items;
     pool->n_items = n_items;
     pool->width = width;
@@ -246,7 +270,23 @@ void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_
     }
     for (uint32_t w = 1; w < width; w++)
         start_worker(&pool->workers[w]);
-    walk(pool, 0);
+    return walk(pool, 0);
+}
+
+void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items) {
+    uint32_t widest = 1, at = 0;
+    for (uint32_t i = 0; i < n_items; i++) {
+        if (items[i].workers > widest) widest = items[i].workers;
+    }
+    ig_ledger_begin(&pool->claim, widest);
+    while (at < n_items) {
+        uint32_t share = pool->claim.share, limit = pool->claim.limit;
+        if (atomic_load_explicit(&pool->limit, memory_order_relaxed) != limit)
+            atomic_store_explicit(&pool->limit, limit, memory_order_relaxed);
+        at +=
+            share > 1 ? run_together(pool, items + at, n_items - at, share) : run_alone(pool, items + at, n_items - at);
+    }
+    ig_ledger_end(&pool->claim);
 }
 
 /* ---- Creation and destruction ------------------------------------------------------------------------------------ */
@@ -283,7 +323,8 @@ static enum ingot_status make_workers(struct ig_pool *pool, struct ingot_error *
     return INGOT_OK;
 }
 
-enum ingot_status ig_pool_create(unsigned threads, const struct ingot_allocator *allocator, struct ig_pool **out_pool,
+enum ingot_status ig_pool_create(unsigned threads, const struct ig_processors *processors,
+                                 const struct ingot_allocator *allocator, struct ig_pool **out_pool,
                                  struct ingot_error *error) {
     if (threads < 1 || threads > MAX_WORKERS)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "%u threads: at least 1 and at most %d compute", threads,
@@ -293,6 +334,8 @@ enum ingot_status ig_pool_create(unsigned threads, const struct ingot_allocator 
     pool->allocator = allocator;
     pool->n_workers = threads;
     pool->n_started = 1;
+    atomic_init(&pool->limit, UINT32_MAX);
+    ig_ledger_join(&pool->claim, processors);
     enum ingot_status status = make_workers(pool, error);
     if (status == INGOT_OK) status = ig_pool_reserve_scratch(pool, MIN_SCRATCH, error);
     if (status == INGOT_OK) status = start_threads(pool, error);
@@ -310,6 +353,7 @@ void ig_pool_destroy(struct ig_pool *pool) {
         start_worker(&pool->workers[w]);
     for (uint32_t w = 1; w < pool->n_started; w++)
         pthread_join(pool->workers[w].thread, NULL);
+    ig_ledger_leave(&pool->claim);
     ig_release(pool->allocator, pool->scratch, pool->n_workers * pool->scratch_bytes);
     ig_release(pool->allocator, pool->workers, pool->n_workers * sizeof *pool->workers);
     ig_release(pool->allocator, pool, sizeof *pool);

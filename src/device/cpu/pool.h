@@ -9,6 +9,7 @@
 #ifndef IG_DEVICE_CPU_POOL_H
 #define IG_DEVICE_CPU_POOL_H
 
+#include "base/cpu.h"
 #include "base/error.h"
 
 /* Executes tiles begin … end-1. Workers call it concurrently with disjoint ranges. */
@@ -19,14 +20,15 @@ struct ig_pool_item {
     void *const *buffers;
     const int64_t *dims;
     int64_t tiles;
-    uint32_t workers; /* that share the tiles: 1 … ig_pool_size, and at most `tiles` */
+    uint32_t workers; /* that share the tiles, if the run has so many: 1 … ig_pool_size, and at most `tiles` */
     uint32_t chunks;  /* per worker's range, the unit of stealing; 0 or 1: the range is not shared */
 };
 
 struct ig_pool;
 
-/* `threads`: 1 to 1024, the caller's included. */
-enum ingot_status ig_pool_create(unsigned threads, const struct ingot_allocator *allocator, struct ig_pool **out_pool,
+/* `threads`: 1 to 1024, the caller's included. `processors`: those that they may use, shared with other pools. */
+enum ingot_status ig_pool_create(unsigned threads, const struct ig_processors *processors,
+                                 const struct ingot_allocator *allocator, struct ig_pool **out_pool,
                                  struct ingot_error *error);
 void ig_pool_destroy(struct ig_pool *pool);
 uint32_t ig_pool_size(const struct ig_pool *pool);
@@ -34,7 +36,8 @@ uint32_t ig_pool_size(const struct ig_pool *pool);
 /* Ensures at least `bytes` of scratch per worker, aligned to 64 bytes. */
 enum ingot_status ig_pool_reserve_scratch(struct ig_pool *pool, size_t bytes, struct ingot_error *error);
 
-/* Executes the items in order; each sees what those before it wrote. Allocates nothing. */
+/* Executes the items in order; each sees what those before it wrote. Allocates nothing. While other pools run on the
+ * same processors, it does so with a fair share of them (ledger.h). */
 void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items);
 
 #endif
