@@ -1,4 +1,5 @@
-/* ingot bench: latency, throughput, memory, time per kernel; bench_gpu.c adds the figures of GPUs. */
+/* ingot bench: latency, throughput, memory, time per kernel; bench_gpu.c adds the figures of GPUs, bench_contexts.c those
+ * of several contexts at once. */
 #include <jansson.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -6,6 +7,9 @@
 #include <string.h>
 
 #include "bench.h"
+
+#define MAX_CONTEXTS 1024
+#define MAX_INFLIGHT 1024
 
 /* ---- The machine */
 
@@ -44,7 +48,7 @@ static void reset_peak(void) {
     fclose(file);
 }
 
-static size_t peak_bytes(void) {
+size_t peak_bytes(void) {
     char *text = proc_field("/proc/self/status", "VmHWM");
     size_t bytes = text ? (size_t)strtoull(text, NULL, 10) * 1024 : 0;
     free(text);
@@ -95,12 +99,22 @@ static enum ingot_status measure_gpu(const struct bench_arguments *a, struct ses
     return INGOT_OK;
 }
 
+/* Otherwise one context runs singly, always with the same shapes. */
+static bool is_concurrent(const struct bench_arguments *a) {
+    return a->contexts > 1 || a->inflight > 1 || a->stream.given;
+}
+
 static enum ingot_status bench(const struct bench_arguments *a, struct session *session, struct tensor_list *given,
                                struct measurement *m, struct ingot_error *error) {
     struct ingot_tensor *tensors;
     bool gpu = session_is_gpu(session);
     CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, &a->inputs, &a->build.shapes, a->seed, given, &tensors,
                            error));
+    if (is_concurrent(a)) {
+        enum ingot_status result = bench_contexts(a, session, tensors, given, m, error);
+        free(tensors);
+        return result;
+    }
     enum ingot_status status =
         session_context(session, &a->context, a->profile && !gpu ? CLOCK_KERNELS : CLOCK_NONE, error);
     if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
@@ -136,9 +150,20 @@ static double average_ms(const struct measurement *m) {
     return m->total_ms / (double)m->latency.count;
 }
 
-static void print_samples(const char *title, const struct samples *s, const char *unit) {
-    printf("%-12smin %.3f  p50 %.3f  p90 %.3f  p99 %.3f %s", title, s->at[0], samples_part(s, 0.5),
-           samples_part(s, 0.9), samples_part(s, 0.99), unit);
+static void print_samples(const char *title, const struct samples *s, bool tail, const char *unit) {
+    printf("%-12smin %.3f  p50 %.3f  p90 %.3f  p99 %.3f", title, s->at[0], samples_part(s, 0.5), samples_part(s, 0.9),
+           samples_part(s, 0.99));
+    if (tail) printf("  p99.9 %.3f", samples_part(s, 0.999));
+    printf(" %s", unit);
+}
+
+static void print_contexts(const struct bench_arguments *a, const struct contexts_measurement *c) {
+    printf("contexts    %u, up to %u in flight each", a->contexts, a->inflight);
+    for (size_t i = 0; i < c->sizes.n_ranges; i++) {
+        const struct symbol_range *range = &c->sizes.ranges[i];
+        printf("%s%s from %lld to %lld", i ? ", " : "; ", range->name, (long long)range->lo, (long long)range->hi);
+    }
+    putchar('\n');
 }
 
 static void print_text(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
@@ -146,19 +171,23 @@ static void print_text(const struct bench_arguments *a, const struct session *se
     printf("device      %s\n", device);
     if (session->build_ms >= 0) printf("build       %.0f ms\n", session->build_ms);
     printf("load        %.2f ms\n", session->load_ms);
-    print_samples("latency", &m->latency, "ms");
+    if (is_concurrent(a)) print_contexts(a, &m->contexts);
+    print_samples("latency", &m->latency, is_concurrent(a), "ms");
     printf(" (%zu runs)\n", m->latency.count);
     if (m->gpu.compute.count) {
-        print_samples("pinned", &m->gpu.pinned, "ms, from pinned memory to pinned memory\n");
-        print_samples("gpu time", &m->gpu.compute, "ms\n");
+        print_samples("pinned", &m->gpu.pinned, false, "ms, from pinned memory to pinned memory\n");
+        print_samples("gpu time", &m->gpu.compute, false, "ms\n");
         printf("transfers   inputs %.4f ms, outputs %.4f ms\n", m->gpu.input_ms, m->gpu.output_ms);
-        print_samples("enqueue", &m->gpu.enqueue, "us of the host's time, behind a run under way\n");
-        print_samples("  in a row", &m->gpu.row, "us, behind two runs and more\n");
-        print_samples("  idle", &m->gpu.idle, "us, while the GPU has nothing to do\n");
+        print_samples("enqueue", &m->gpu.enqueue, false, "us of the host's time, behind a run under way\n");
+        print_samples("  in a row", &m->gpu.row, false, "us, behind two runs and more\n");
+        print_samples("  idle", &m->gpu.idle, false, "us, while the GPU has nothing to do\n");
     }
     printf("throughput  %.1f /s", 1e3 / average_ms(m));
     if (m->gpu.compute.count) printf(", enqueued in a row %.1f /s", m->gpu.row_per_s);
+    if (m->contexts.samples > 0) printf(", %.1f samples/s", 1e3 * m->contexts.samples / m->total_ms);
     putchar('\n');
+    if (a->contexts > 1)
+        printf("fairness    least served %zu runs, most served %zu\n", m->contexts.least, m->contexts.most);
     printf("memory      peak %.1f MB: weights %.1f, activations %.1f (lower bound %.1f), scratch %.1f MB\n",
            (double)m->peak_bytes / 1e6, (double)m->memory.weights_bytes / 1e6, (double)m->memory.arena_bytes / 1e6,
            (double)m->memory.lower_bound_bytes / 1e6, (double)m->memory.scratch_bytes / 1e6);
@@ -192,6 +221,24 @@ static void add_gpu_json(json_t *object, const struct gpu_measurement *gpu) {
                         json_pack("{s:f, s:f}", "inputs", gpu->input_ms, "outputs", gpu->output_ms));
 }
 
+static void add_contexts_json(json_t *object, const struct bench_arguments *a, const struct measurement *m) {
+    const struct contexts_measurement *c = &m->contexts;
+    json_object_set_new(json_object_get(object, "latency_ms"), "p99.9", json_real(samples_part(&m->latency, 0.999)));
+    json_object_set_new(object, "contexts", json_integer(a->contexts));
+    json_object_set_new(object, "inflight", json_integer(a->inflight));
+    json_object_set_new(object, "runs_per_context",
+                        json_pack("{s:I, s:I}", "least", (json_int_t)c->least, "most", (json_int_t)c->most));
+    if (c->samples > 0) json_object_set_new(object, "samples_per_s", json_real(1e3 * c->samples / m->total_ms));
+    if (!a->stream.given) return;
+    json_t *ranges = json_object();
+    for (size_t i = 0; i < c->sizes.n_ranges; i++) {
+        const struct symbol_range *range = &c->sizes.ranges[i];
+        json_object_set_new(ranges, range->name, json_pack("[I, I]", (json_int_t)range->lo, (json_int_t)range->hi));
+    }
+    json_object_set_new(object, "stream_of_sizes",
+                        json_pack("{s:I, s:o}", "seed", (json_int_t)a->stream.value, "ranges", ranges));
+}
+
 static void print_json(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
     char *device = device_name(a, session);
     json_t *object = json_pack(
@@ -203,6 +250,7 @@ static void print_json(const struct bench_arguments *a, const struct session *se
         "arena_bytes", (json_int_t)m->memory.arena_bytes, "lower_bound_bytes", (json_int_t)m->memory.lower_bound_bytes,
         "scratch_bytes", (json_int_t)m->memory.scratch_bytes);
     if (m->gpu.compute.count) add_gpu_json(object, &m->gpu);
+    if (is_concurrent(a)) add_contexts_json(object, a, m);
     if (a->profile) json_object_set_new(object, "profile", profile_json(m));
     json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');
@@ -218,16 +266,35 @@ static void measurement_free(struct measurement *m) {
     free(m->gpu.row.at);
     free(m->gpu.idle.at);
     free(m->profile);
+    sizes_deinit(&m->contexts.sizes);
+}
+
+/* What the options say together; EXIT_DONE if it makes sense. */
+static int check_options(const struct bench_arguments *a) {
+    if (a->contexts < 1 || a->contexts > MAX_CONTEXTS)
+        return cli_usage("bench", "--contexts: expected 1 to %d, got %u", MAX_CONTEXTS, a->contexts);
+    if (a->inflight < 1 || a->inflight > MAX_INFLIGHT)
+        return cli_usage("bench", "--inflight: expected 1 to %d, got %u", MAX_INFLIGHT, a->inflight);
+    if (a->profile && is_concurrent(a))
+        return cli_usage("bench", "--profile excludes --contexts, --inflight and --stream-of-sizes");
+    if (a->stream.given && a->inputs.count)
+        return cli_usage("bench", "--input excludes --stream-of-sizes, whose inputs are random numbers");
+    return EXIT_DONE;
 }
 
 int cmd_bench(int argc, char **argv) {
-    struct bench_arguments a = {.build = BUILD_ARGUMENTS_DEFAULT, .seconds = 3};
+    struct bench_arguments a = {.build = BUILD_ARGUMENTS_DEFAULT, .contexts = 1, .inflight = 1, .seconds = 3};
     const struct option_row rows[] = {
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol (batch=4) or input (image=1x3x224x224); repeatable",
          &a.build.shapes},
         {"input", 'i', OPTION_LIST, "NAME=FILE", "a tensor from .npy, .npz or ONNX .pb; repeatable", &a.inputs},
         CONTEXT_OPTION_ROWS(a.context),
         {"seconds", 0, OPTION_NUMBER, "S", "how long to measure (default 3)", &a.seconds},
+        {"contexts", 0, OPTION_UNSIGNED, "N", "that run at once, each with a thread of its own (default 1)",
+         &a.contexts},
+        {"inflight", 0, OPTION_UNSIGNED, "M", "runs that each enqueues before it waits (default 1)", &a.inflight},
+        {"stream-of-sizes", 0, OPTION_OPTIONAL, "SEED",
+         "every run has random sizes, from the ranges of --shape\nNAME=MIN:OPT:MAX or else of the engine", &a.stream},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         {"profile", 0, OPTION_FLAG, NULL, "time per kernel too", &a.profile},
         {"json", 0, OPTION_FLAG, NULL, "one JSON object", &a.json},
@@ -249,12 +316,19 @@ int cmd_bench(int argc, char **argv) {
                                        "and more (where large results leave beside the next run) and while the GPU is "
                                        "idle; and the throughput of runs\n"
                                        "that are enqueued in a row, so that inputs travel while the run before is "
-                                       "computed.\n",
+                                       "computed.\n"
+                                       "With --contexts, --inflight or --stream-of-sizes, what a server does: inputs "
+                                       "are in pinned memory, a run's latency\n"
+                                       "is from its enqueueing to the end of the wait behind it (on the CPU, to its "
+                                       "own end), throughput is that of all\n"
+                                       "contexts, and fairness says how many runs the least and the most served one "
+                                       "had.\n",
                                        rows};
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("bench", "expected one engine or model, got %d", count);
+    if (count == 1) status = check_options(&a);
     a.build.device = a.context.device;
-    if (count == 1) {
+    if (count == 1 && status == EXIT_DONE) {
         struct ingot_error error;
         struct session session;
         struct tensor_list given = {0};

@@ -3,12 +3,14 @@
 #define CLI_BENCH_H
 
 #include "session.h"
+#include "sizes.h"
 
 struct bench_arguments {
     struct build_arguments build;
     struct context_arguments context;
     struct option_list inputs;
-    unsigned seed;
+    unsigned seed, contexts, inflight;
+    struct option_number stream;
     double seconds;
     bool profile, json;
 };
@@ -18,6 +20,9 @@ struct samples {
     double *at;
     size_t count, capacity;
 };
+
+/* The peak of this process's resident memory. */
+size_t peak_bytes(void);
 
 /* Ensures room for another value; true if that took a while, because it allocated. */
 bool samples_make_room(struct samples *samples);
@@ -36,12 +41,20 @@ struct gpu_measurement {
     double row_per_s; /* runs per second from ordinary host memory, enqueued back to back */
 };
 
+/* What several contexts do at once. */
+struct contexts_measurement {
+    size_t least, most; /* runs of the least and the most served context */
+    double samples;     /* of all runs; 0 where they are not counted */
+    struct sizes sizes;
+};
+
 struct measurement {
     struct samples latency; /* ms, end to end */
     double total_ms;
     size_t peak_bytes;
     struct ingot_memory_info memory;
-    struct gpu_measurement gpu; /* empty on the CPU */
+    struct gpu_measurement gpu;           /* empty on the CPU */
+    struct contexts_measurement contexts; /* empty for one context that runs singly with one shape */
     struct ingot_profile_row *profile;
     size_t n_profile;
 };
@@ -54,5 +67,11 @@ enum ingot_status bench_enqueue(const struct bench_arguments *a, struct session 
 /* Measures GPU time by its own clock; the context was created with CLOCK_RUNS. */
 enum ingot_status bench_clock(const struct bench_arguments *a, struct session *session, struct gpu_measurement *out_gpu,
                               struct ingot_error *error);
+
+/* Measures what several contexts do at once, each with a thread of its own, which enqueues up to `inflight` runs before
+ * it waits. */
+enum ingot_status bench_contexts(const struct bench_arguments *a, struct session *session,
+                                 const struct ingot_tensor *tensors, struct tensor_list *given, struct measurement *m,
+                                 struct ingot_error *error);
 
 #endif

@@ -64,10 +64,12 @@ static bool set_number(double *target, const char *value) {
 
 static bool set(const struct option_row *row, const char *value) {
     struct option_list *list = row->target;
+    struct option_number *number = row->target;
     switch (row->kind) {
     case OPTION_FLAG: *(bool *)row->target = true; return true;
     case OPTION_TEXT: *(const char **)row->target = value; return true;
     case OPTION_UNSIGNED: return set_unsigned(row->target, value);
+    case OPTION_OPTIONAL: return number->given = set_unsigned(&number->value, value);
     case OPTION_NUMBER: return set_number(row->target, value);
     case OPTION_LIST:
         list->at = cli_resize(list->at, list->count + 1, sizeof *list->at);

@@ -11,10 +11,17 @@ struct option_list {
     size_t count;
 };
 
+/* A number that may be left out. */
+struct option_number {
+    bool given;
+    unsigned value;
+};
+
 enum option_kind {
     OPTION_FLAG,     /* bool */
     OPTION_TEXT,     /* const char * */
     OPTION_UNSIGNED, /* unsigned */
+    OPTION_OPTIONAL, /* struct option_number */
     OPTION_NUMBER,   /* double, at least 0 */
     OPTION_LIST,     /* struct option_list */
 };

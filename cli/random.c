@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-static uint64_t next(uint64_t *state) {
+uint64_t random_next(uint64_t *state) {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -12,7 +12,7 @@ static uint64_t next(uint64_t *state) {
 }
 
 static double uniform(uint64_t *state) {
-    return (double)(next(state) >> 11) * 0x1p-53;
+    return (double)(random_next(state) >> 11) * 0x1p-53;
 }
 
 static double normal(uint64_t *state) {
@@ -39,11 +39,11 @@ void random_fill(const struct ingot_tensor *tensor, const char *name, unsigned s
         if (dtype_is_float(tensor->dtype)) {
             tensor_set(tensor, i, normal(&state));
         } else if (tensor->dtype == INGOT_BOOL) {
-            tensor_set(tensor, i, (double)(next(&state) & 1));
+            tensor_set(tensor, i, (double)(random_next(&state) & 1));
         } else if (size == 1) {
-            ((unsigned char *)tensor->data)[i] = (unsigned char)next(&state);
+            ((unsigned char *)tensor->data)[i] = (unsigned char)random_next(&state);
         } else {
-            tensor_set(tensor, i, sizes ? 1 : (double)(next(&state) % bound));
+            tensor_set(tensor, i, sizes ? 1 : (double)(random_next(&state) % bound));
         }
     }
 }

@@ -4,6 +4,9 @@
 
 #include "tensor.h"
 
+/* The next of a sequence of numbers, uniform over 64 bits; any state begins one. */
+uint64_t random_next(uint64_t *state);
+
 /*
  * Fills a tensor by its type: floating types with standard normal numbers, bytes over their whole range, bool with coin
  * flips. Wider integers are mostly indices, lengths and masks, so they are small: 1 if there are at most 8 of them

@@ -163,16 +163,22 @@ enum ingot_status session_open(struct session *session, const char *path, const 
     return status;
 }
 
-enum ingot_status session_context(struct session *session, const struct context_arguments *arguments,
-                                  enum session_clock clock, struct ingot_error *error) {
+enum ingot_status session_context_create(const struct session *session, const struct context_arguments *arguments,
+                                         enum session_clock clock, struct ingot_context **out_context,
+                                         struct ingot_error *error) {
     struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
-    if (session->context) ingot_context_destroy(session->context);
-    session->context = NULL;
     options.threads = arguments->threads;
     options.device = number(arguments->device);
     options.profile = clock == CLOCK_KERNELS;
     options.timing = clock == CLOCK_RUNS;
-    return ingot_context_create(session->engine, &options, &session->context, error);
+    return ingot_context_create(session->engine, &options, out_context, error);
+}
+
+enum ingot_status session_context(struct session *session, const struct context_arguments *arguments,
+                                  enum session_clock clock, struct ingot_error *error) {
+    if (session->context) ingot_context_destroy(session->context);
+    session->context = NULL;
+    return session_context_create(session, arguments, clock, &session->context, error);
 }
 
 bool session_is_gpu(const struct session *session) {

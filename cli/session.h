@@ -126,7 +126,11 @@ enum ingot_status session_build(struct session *session, struct ingot_model *mod
                                 struct ingot_error *error);
 /* The measurements that a context is created for. */
 enum session_clock { CLOCK_NONE, CLOCK_KERNELS /* ingot_context_profile */, CLOCK_RUNS /* ingot_context_timing */ };
-/* Creates a context and replaces the previous one. */
+/* Creates a context of the session's engine. */
+enum ingot_status session_context_create(const struct session *session, const struct context_arguments *arguments,
+                                         enum session_clock clock, struct ingot_context **out_context,
+                                         struct ingot_error *error);
+/* Creates the session's own context and replaces the previous one. */
 enum ingot_status session_context(struct session *session, const struct context_arguments *arguments,
                                   enum session_clock clock, struct ingot_error *error);
 /* Does the engine run on a GPU? */

@@ -35,7 +35,11 @@ enum ingot_status shape_specs(const struct option_list *arguments, struct ingot_
 }
 
 /* "8" or "1:8:64", ascending and none over INT32_MAX, as builds want them: the middle one is what runs. */
-static bool read_size(const char **text, int64_t *out_size) {
+struct size_range {
+    int64_t min, opt, max;
+};
+
+static bool read_range(const char **text, struct size_range *out_range) {
     int64_t sizes[3];
     int count = 0;
     for (;;) {
@@ -48,20 +52,47 @@ static bool read_size(const char **text, int64_t *out_size) {
         if (**text != ':') break;
         (*text)++;
     }
-    *out_size = sizes[count == 3 ? 1 : 0];
+    *out_range = (struct size_range){sizes[0], sizes[count == 3 ? 1 : 0], sizes[count == 3 ? 2 : 0]};
     return count != 2;
 }
 
-static bool read_spec(const char *spec, int64_t *out_dims, int *out_rank) {
+static bool read_spec(const char *spec, struct size_range *out_ranges, int *out_rank) {
     int rank = 0;
     for (;;) {
-        if (rank == INGOT_MAX_RANK || !read_size(&spec, &out_dims[rank])) return false;
+        if (rank == INGOT_MAX_RANK || !read_range(&spec, &out_ranges[rank])) return false;
         rank++;
         if (*spec == 0) break;
         if (*spec++ != 'x') return false;
     }
     *out_rank = rank;
     return true;
+}
+
+/* The axis of `info` that is the symbol `name` alone; -1: none. */
+static int axis_of(const struct ingot_tensor_info *info, const char *name) {
+    for (int i = 0; i < info->rank; i++) {
+        char *symbol = info->dims[i] < 0 ? symbol_of(info->symbols[i]) : NULL;
+        bool found = symbol && strcmp(symbol, name) == 0;
+        free(symbol);
+        if (found) return i;
+    }
+    return -1;
+}
+
+void specs_range(const struct ingot_tensor_info *infos, size_t n, const struct ingot_shape_spec *specs, size_t n_specs,
+                 const char *symbol, int64_t *lo, int64_t *hi) {
+    struct size_range ranges[INGOT_MAX_RANK];
+    int rank;
+    for (size_t s = 0; s < n_specs; s++) {
+        if (!read_spec(specs[s].spec, ranges, &rank)) continue;
+        int axis = strcmp(specs[s].name, symbol) == 0 ? 0 : -1;
+        for (size_t i = 0; i < n; i++) {
+            if (strcmp(infos[i].name, specs[s].name) == 0) axis = axis_of(&infos[i], symbol);
+        }
+        if (axis < 0 || axis >= rank) continue;
+        *lo = ranges[axis].min;
+        *hi = ranges[axis].max;
+    }
 }
 
 /* ---- Binding */
@@ -89,14 +120,17 @@ static enum ingot_status bind_dims(const struct ingot_tensor_info *info, const c
 
 static enum ingot_status bind_spec(const struct ingot_tensor_info *infos, size_t n, const struct ingot_shape_spec *spec,
                                    struct symbol_table *symbols, struct ingot_error *error) {
+    struct size_range ranges[INGOT_MAX_RANK];
     int64_t dims[INGOT_MAX_RANK];
     int rank;
-    if (!read_spec(spec->spec, dims, &rank)) {
+    if (!read_spec(spec->spec, ranges, &rank)) {
         return cli_error(
             error, INGOT_INVALID_ARGUMENT,
             "--shape '%s=%s': expected a size, ascending MIN:OPT:MAX or sizes joined by 'x', none over 2147483647",
             spec->name, spec->spec);
     }
+    for (int i = 0; i < rank; i++)
+        dims[i] = ranges[i].opt;
     bool is_symbol = false;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(infos[i].name, spec->name) == 0) return bind_dims(&infos[i], "--shape", rank, dims, symbols, error);

@@ -28,6 +28,11 @@ char *symbol_of(const char *text);
 enum ingot_status shape_specs(const struct option_list *arguments, struct ingot_shape_spec **out_specs, void **out_text,
                               struct ingot_error *error);
 
+/* Sets the range of a symbol to what the specs say of it, as a symbol or along an axis of an input: MIN and MAX, or the
+ * size twice. Leaves it where they say nothing, and where they are wrong, of which shapes_settle tells. */
+void specs_range(const struct ingot_tensor_info *infos, size_t n, const struct ingot_shape_spec *specs, size_t n_specs,
+                 const char *symbol, int64_t *lo, int64_t *hi);
+
 /*
  * Determines the shapes of all inputs: given tensors (data not NULL) are checked against `infos` and determine their
  * symbols, then specs apply; symbols still open get symbol_default. Fills type and dims of tensors[i].

@@ -1,0 +1,135 @@
+/* The shapes of many runs; see sizes.h. */
+#include "sizes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "random.h"
+
+/* Shapes of a stream, drawn before anything is measured: many more than what a context keeps prepared. */
+#define STREAM_LENGTH 4096
+
+static void init(struct sizes *sizes, const struct session *session, const struct ingot_tensor *tensors, size_t count) {
+    size_t n = session->n_inputs;
+    *sizes = (struct sizes){.n_inputs = n,
+                            .count = count,
+                            .shapes = cli_alloc(count * n, sizeof *sizes->shapes),
+                            .largest = cli_alloc(n, sizeof *sizes->largest)};
+    if (n) memcpy(sizes->largest, tensors, n * sizeof *tensors);
+    const struct ingot_tensor_info *first = n ? &session->inputs[0] : NULL;
+    sizes->has_samples = first && first->rank > 0 && first->dims[0] < 0;
+}
+
+void sizes_init_fixed(struct sizes *sizes, const struct session *session, const struct ingot_tensor *tensors) {
+    init(sizes, session, tensors, 1);
+    if (sizes->n_inputs) memcpy(sizes->shapes, tensors, sizes->n_inputs * sizeof *tensors);
+}
+
+void sizes_deinit(struct sizes *sizes) {
+    free(sizes->shapes);
+    free(sizes->largest);
+    free(sizes->ranges);
+    *sizes = (struct sizes){0};
+}
+
+/* ---- Streams */
+
+/* Do the sizes of the inputs depend on the symbol? Some are the value of an input's element instead. */
+static bool is_size(const struct session *session, const char *symbol) {
+    for (size_t i = 0; i < session->n_inputs; i++) {
+        const struct ingot_tensor_info *info = &session->inputs[i];
+        for (int d = 0; d < info->rank; d++) {
+            char *name = info->dims[d] < 0 ? symbol_of(info->symbols[d]) : NULL;
+            bool found = name && strcmp(name, symbol) == 0;
+            free(name);
+            if (found) return true;
+        }
+    }
+    return false;
+}
+
+static enum ingot_status find_range(const struct session *session, const struct ingot_shape_spec *specs, size_t n_specs,
+                                    const struct ingot_symbol_info *symbol, struct symbol_range *out_range,
+                                    struct ingot_error *error) {
+    struct symbol_range range = {symbol->name, symbol->lo, symbol->hi};
+    specs_range(session->inputs, session->n_inputs, specs, n_specs, symbol->name, &range.lo, &range.hi);
+    if (range.lo < symbol->lo || range.hi > symbol->hi) {
+        return cli_error(error, INGOT_INVALID_ARGUMENT,
+                         "--shape gives '%s' sizes of %lld to %lld, but the engine was built for %lld to %lld",
+                         symbol->name, (long long)range.lo, (long long)range.hi, (long long)symbol->lo,
+                         (long long)symbol->hi);
+    }
+    if (range.hi >= INT32_MAX) {
+        return cli_error(error, INGOT_INVALID_ARGUMENT,
+                         "--stream-of-sizes: '%s' has no upper bound; give it by --shape '%s=MIN:OPT:MAX'",
+                         symbol->name, symbol->name);
+    }
+    *out_range = range;
+    return INGOT_OK;
+}
+
+static enum ingot_status find_ranges(struct sizes *sizes, const struct session *session,
+                                     const struct option_list *shapes, struct ingot_error *error) {
+    struct ingot_shape_spec *specs;
+    void *text;
+    enum ingot_status status = INGOT_OK;
+    size_t n_symbols = ingot_engine_symbol_count(session->engine);
+    sizes->ranges = cli_alloc(n_symbols, sizeof *sizes->ranges);
+    CLI_TRY(shape_specs(shapes, &specs, &text, error));
+    for (size_t i = 0; i < n_symbols && status == INGOT_OK; i++) {
+        struct ingot_symbol_info symbol;
+        ingot_engine_symbol(session->engine, i, &symbol);
+        if (!is_size(session, symbol.name)) continue;
+        status = find_range(session, specs, shapes->count, &symbol, &sizes->ranges[sizes->n_ranges++], error);
+    }
+    free(specs);
+    free(text);
+    if (status == INGOT_OK && sizes->n_ranges == 0)
+        status = cli_error(error, INGOT_INVALID_ARGUMENT, "--stream-of-sizes: all sizes of the inputs are fixed");
+    return status;
+}
+
+/* Draws the shapes of one run. */
+static enum ingot_status draw(const struct sizes *sizes, const struct session *session, uint64_t *random,
+                              struct ingot_tensor *out_shapes, struct ingot_error *error) {
+    struct symbol_table symbols = {0};
+    for (size_t i = 0; i < sizes->n_ranges; i++) {
+        const struct symbol_range *range = &sizes->ranges[i];
+        uint64_t count = (uint64_t)(range->hi - range->lo) + 1;
+        symbols_set(&symbols, range->name, range->lo + (int64_t)(random_next(random) % count));
+    }
+    enum ingot_status status = shapes_settle(session->inputs, session->n_inputs, NULL, 0, &symbols, out_shapes, error);
+    symbols_free(&symbols);
+    return status;
+}
+
+/* Ensures that the data of an input are enough for all its shapes. */
+static enum ingot_status make_room(struct sizes *sizes, const struct ingot_tensor_info *info, size_t input,
+                                   unsigned seed, struct tensor_list *given, struct ingot_error *error) {
+    const struct ingot_tensor *largest = &sizes->largest[input];
+    for (size_t i = 0; i < sizes->count; i++) {
+        const struct ingot_tensor *shape = &sizes->shapes[i * sizes->n_inputs + input];
+        if (ingot_tensor_elements(shape) > ingot_tensor_elements(largest)) largest = shape;
+    }
+    if (largest == &sizes->largest[input]) return INGOT_OK;
+    struct named_tensor made = {cli_strdup(info->name), *largest};
+    enum ingot_status status = tensor_allocate(&made.tensor, error);
+    if (status == INGOT_OK) random_fill(&made.tensor, info->name, seed);
+    sizes->largest[input] = made.tensor;
+    tensor_list_add(given, made);
+    return status;
+}
+
+enum ingot_status sizes_init_stream(struct sizes *sizes, const struct session *session,
+                                    const struct ingot_tensor *tensors, const struct option_list *shapes,
+                                    unsigned stream_seed, unsigned seed, struct tensor_list *given,
+                                    struct ingot_error *error) {
+    uint64_t random = stream_seed;
+    init(sizes, session, tensors, STREAM_LENGTH);
+    CLI_TRY(find_ranges(sizes, session, shapes, error));
+    for (size_t i = 0; i < sizes->count; i++)
+        CLI_TRY(draw(sizes, session, &random, &sizes->shapes[i * sizes->n_inputs], error));
+    for (size_t i = 0; i < sizes->n_inputs; i++)
+        CLI_TRY(make_room(sizes, &session->inputs[i], i, seed, given, error));
+    return INGOT_OK;
+}
