@@ -22,6 +22,7 @@
 struct fixture {
     uint32_t seed;
     float factor; /* y is this multiple of x */
+    size_t max_instances;
     struct tiny_plan tiny;
     struct gpu_code code;
     struct ig_engine_file file;
@@ -93,7 +94,7 @@ static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
     make_plan(f);
     /* No kernel reads weights, so host memory will do for them. */
     struct ig_context_config config = {
-        .allocator = &f->allocator.base, .device = f->device, .max_instances = 4, .max_bytes = SIZE_MAX};
+        .allocator = &f->allocator.base, .device = f->device, .max_instances = f->max_instances, .max_bytes = SIZE_MAX};
     if (ig_context_create(&f->file, &config, &f->context, &f->error)) fail_msg("%s", f->error.message);
     for (int i = 0; i < LARGEST; i++)
         f->x[i] = (float)i - 3;
@@ -101,14 +102,19 @@ static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
 }
 
 /* NULL if a real GPU is wanted and there is none. */
-static struct fixture *begin_seed(bool fake, uint32_t seed) {
+static struct fixture *begin_with(bool fake, uint32_t seed, size_t max_instances) {
     struct fixture *f = new_fixture();
     f->seed = seed;
+    f->max_instances = max_instances;
     if (fake) fake_driver_open(&f->driver);
     if (open_gpu(f, fake ? f->driver.path : NULL, 0)) return f;
     if (fake) fail_msg("%s", f->error.message);
     free(f);
     return NULL;
+}
+
+static struct fixture *begin_seed(bool fake, uint32_t seed) {
+    return begin_with(fake, seed, 4);
 }
 
 static struct fixture *begin(bool fake) {
@@ -206,6 +212,24 @@ static void copies_only_what_was_written(void **state) {
         check(f, sizes[i]);
         check_padding(f, sizes[i]);
     }
+    end(f, true);
+}
+
+/* Eight shapes in turn: eight graphs in all, and no allocation after the first rounds. */
+static void eight_shapes_are_eight_captures(void **state) {
+    static const int64_t sizes[] = {100, 37, 1, 64, 500, 333, 16, 17};
+    struct fixture *f = begin_with(true, 0, 0);
+    unsigned captures = 0;
+    size_t allocations = 0;
+    for (int turn = 0; turn < 10000; turn++) {
+        if (turn == 16) allocations = f->allocator.calls;
+        f->driver.cuda->log_size = 0;
+        f->driver.cuda->log[0] = 0;
+        run(f, sizes[turn % 8]);
+        captures += count(f->driver.cuda->log, "cuGraphInstantiate");
+    }
+    assert_int_equal(captures, 8);
+    assert_int_equal(f->allocator.calls, allocations);
     end(f, true);
 }
 
@@ -465,6 +489,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(enqueueing_is_a_few_calls),
         cmocka_unit_test(copies_only_what_was_written),
+        cmocka_unit_test(eight_shapes_are_eight_captures),
         cmocka_unit_test(data_that_gpus_reach_need_two_calls),
         cmocka_unit_test(large_results_need_one_call_but_in_long_rows),
         cmocka_unit_test(data_that_gpus_reach_need_one_call_on_the_own_stream),

@@ -239,7 +239,7 @@ struct ingot_context_options {
      * fair share each, and the other threads sleep. GPU: threads that copy large inputs and results between the
      * caller's memory and pinned memory, up to 4. */
     unsigned threads;
-    size_t max_plan_instances; /* how many sets of shapes stay prepared; 0: 16 */
+    size_t max_plan_instances; /* how many sets of shapes stay prepared; 0: as many as max_plan_bytes allows */
     bool profile;              /* time every kernel; see ingot_context_profile */
     int device;                /* engines for CUDA: the GPU's number */
     size_t max_plan_bytes;     /* bound on the bytes of all plan instances (one always stays); 0: 256 MiB */
@@ -361,6 +361,22 @@ struct ingot_memory_info {
 };
 INGOT_API enum ingot_status ingot_context_memory(struct ingot_context *context, struct ingot_memory_info *out_info,
                                                  struct ingot_error *error);
+
+/*
+ * The plan instances of a context: what is derived from one set of shapes, the captured launches included, is kept for
+ * the next run with these shapes. Beyond max_plan_bytes (or max_plan_instances) the least recently used ones go. Runs
+ * of shapes that are kept ("hits") allocate nothing.
+ */
+struct ingot_plans_info {
+    size_t instances;   /* kept */
+    size_t bytes;       /* of these, on host and device; of the driver's part an estimate */
+    uint64_t hits;      /* times that an instance was there */
+    uint64_t misses;    /* instances made */
+    uint64_t captures;  /* instances captured; more than misses where bindings changed what is captured */
+    uint64_t evictions; /* instances dropped */
+};
+INGOT_API enum ingot_status ingot_context_plans(const struct ingot_context *context, struct ingot_plans_info *out_info,
+                                                struct ingot_error *error);
 
 /* ---- Models and building (libingot) ---------------------------------------------------------------------------- */
 

@@ -5,7 +5,6 @@
 #include "base/cpu.h"
 #include "base/memory.h"
 
-#define DEFAULT_INSTANCES 16
 #define DEFAULT_INSTANCE_BYTES ((size_t)256 << 20)
 #define MAX_THREADS 1024
 /* Threads that copy inputs and results of a GPU; more do not make it faster. */
@@ -45,15 +44,14 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
                               struct ingot_error *error) {
     const void *weights = NULL;
     IG_TRY(open_device(context, options, &weights, error));
-    struct ig_context_config config = {
-        .allocator = context->allocator,
-        .device = context->device,
-        .threads = copying_threads(context, options),
-        .weights = weights,
-        .max_instances = options->max_plan_instances ? options->max_plan_instances : DEFAULT_INSTANCES,
-        .max_bytes = options->max_plan_bytes ? options->max_plan_bytes : DEFAULT_INSTANCE_BYTES,
-        .profile = options->profile,
-        .timing = options->timing};
+    struct ig_context_config config = {.allocator = context->allocator,
+                                       .device = context->device,
+                                       .threads = copying_threads(context, options),
+                                       .weights = weights,
+                                       .max_instances = options->max_plan_instances,
+                                       .max_bytes = options->max_plan_bytes,
+                                       .profile = options->profile,
+                                       .timing = options->timing};
     return ig_context_create(&context->engine->file, &config, &context->context, error);
 }
 
@@ -69,6 +67,7 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
     if (options.threads > MAX_THREADS)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "threads is %u, at most %d make sense", options.threads,
                       MAX_THREADS);
+    if (!options.max_plan_bytes) options.max_plan_bytes = DEFAULT_INSTANCE_BYTES;
     if (options.device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", options.device);
     IG_TRY(ig_machine_check(&engine->file, options.device, error));
     struct ingot_context *context = ig_allocate(allocator, sizeof *context, _Alignof(struct ingot_context));
@@ -205,4 +204,11 @@ enum ingot_status ingot_context_memory(struct ingot_context *context, struct ing
                                        struct ingot_error *error) {
     if (!context || !out_info) return refuse_null("ingot_context_memory", context ? "out_info" : "context", error);
     return ig_context_memory(context->context, out_info, error);
+}
+
+enum ingot_status ingot_context_plans(const struct ingot_context *context, struct ingot_plans_info *out_info,
+                                      struct ingot_error *error) {
+    if (!context || !out_info) return refuse_null("ingot_context_plans", context ? "out_info" : "context", error);
+    ig_context_plans(context->context, out_info);
+    return INGOT_OK;
 }

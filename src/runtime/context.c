@@ -291,6 +291,10 @@ enum ingot_status ig_context_timing(const struct ig_context *context, struct ing
     return INGOT_OK;
 }
 
+void ig_context_plans(const struct ig_context *context, struct ingot_plans_info *out_info) {
+    *out_info = context->cache.info;
+}
+
 enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_memory_info *out_info,
                                     struct ingot_error *error) {
     const struct ig_instance *before = context->current;

@@ -78,7 +78,7 @@ static enum ingot_status make_instance(struct ig_context *context, struct ig_ins
         ig_instance_destroy(instance, env);
         return status;
     }
-    ig_instance_cache_add(&context->cache, instance, env);
+    ig_instance_cache_add(&context->cache, instance, context->plan->n_symbols, env);
     *out_instance = instance;
     return INGOT_OK;
 }
@@ -102,6 +102,7 @@ enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_strea
 static enum ingot_status capture(struct ig_context *context, struct ingot_error *error) {
     if (context->current->captured) return INGOT_OK;
     IG_TRY(ig_instance_capture(context->current, &context->env, error));
+    context->cache.info.captures++;
     ig_instance_cache_trim(&context->cache, &context->env);
     return INGOT_OK;
 }

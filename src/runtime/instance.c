@@ -3,7 +3,11 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "runtime/shape.h"
+
+/* The buckets of a new cache: enough for the few shapes that most contexts see. */
+#define FIRST_BUCKETS 16
 
 static enum ingot_status fill(struct ig_instance *instance, struct ig_frame_env *env, const int64_t *symbols,
                               struct ingot_error *error) {
@@ -60,57 +64,108 @@ void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env
 
 /* ---- The cache --------------------------------------------------------------------------------------------------- */
 
-enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t capacity, size_t max_bytes,
+static struct ig_instance **new_buckets(const struct ingot_allocator *allocator, size_t count) {
+    return ig_allocate(allocator, count * sizeof(struct ig_instance *), _Alignof(struct ig_instance *));
+}
+
+static void release_buckets(const struct ig_instance_cache *cache) {
+    ig_release(cache->allocator, cache->buckets, cache->n_buckets * sizeof(struct ig_instance *));
+}
+
+enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t max_count, size_t max_bytes,
                                          const struct ingot_allocator *allocator, struct ingot_error *error) {
-    size_t bytes;
-    *cache = (struct ig_instance_cache){.capacity = capacity, .max_bytes = max_bytes};
-    if (ig_size_mul(capacity, sizeof(struct ig_instance *), &bytes))
-        cache->at = ig_allocate(allocator, bytes, _Alignof(struct ig_instance *));
-    if (!cache->at) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %zu plan instances", capacity);
-    return INGOT_OK;
+    *cache = (struct ig_instance_cache){
+        .allocator = allocator, .n_buckets = FIRST_BUCKETS, .max_count = max_count, .max_bytes = max_bytes};
+    cache->buckets = new_buckets(allocator, FIRST_BUCKETS);
+    return cache->buckets ? INGOT_OK : IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for plan instances");
 }
 
 void ig_instance_cache_deinit(struct ig_instance_cache *cache, const struct ig_frame_env *env) {
-    for (size_t i = 0; i < cache->count; i++)
-        ig_instance_destroy(cache->at[i], env);
-    ig_release(env->allocator, cache->at, cache->capacity * sizeof(struct ig_instance *));
+    for (struct ig_instance *at = cache->newest, *older; at; at = older) {
+        older = at->older;
+        ig_instance_destroy(at, env);
+    }
+    if (cache->buckets) release_buckets(cache);
+}
+
+static struct ig_instance **bucket_of(const struct ig_instance_cache *cache, uint64_t hash) {
+    return &cache->buckets[hash & (cache->n_buckets - 1)];
+}
+
+static void unlink_use(struct ig_instance_cache *cache, struct ig_instance *instance) {
+    *(instance->newer ? &instance->newer->older : &cache->newest) = instance->older;
+    *(instance->older ? &instance->older->newer : &cache->oldest) = instance->newer;
+}
+
+static void link_newest(struct ig_instance_cache *cache, struct ig_instance *instance) {
+    instance->newer = NULL;
+    instance->older = cache->newest;
+    *(cache->newest ? &cache->newest->newer : &cache->oldest) = instance;
+    cache->newest = instance;
+}
+
+static uint64_t hash_of(const int64_t *symbols, uint32_t n_symbols) {
+    return n_symbols ? ig_hash64(symbols, n_symbols * sizeof *symbols) : 0;
 }
 
 struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, const int64_t *symbols,
                                            uint32_t n_symbols) {
-    for (size_t i = 0; i < cache->count; i++) {
-        struct ig_instance *instance = cache->at[i];
-        if (n_symbols && memcmp(instance->slots, symbols, n_symbols * sizeof *symbols) != 0) continue;
-        instance->last_used = ++cache->clock;
-        return instance;
-    }
-    return NULL;
+    uint64_t hash = hash_of(symbols, n_symbols);
+    struct ig_instance *at = *bucket_of(cache, hash);
+    while (at && (at->hash != hash || (n_symbols && memcmp(at->slots, symbols, n_symbols * sizeof *symbols) != 0)))
+        at = at->chain;
+    if (!at) return NULL;
+    cache->info.hits++;
+    if (at == cache->newest) return at;
+    unlink_use(cache, at);
+    link_newest(cache, at);
+    return at;
 }
 
 static void drop_oldest(struct ig_instance_cache *cache, const struct ig_frame_env *env) {
-    size_t oldest = 0;
-    for (size_t i = 1; i < cache->count; i++) {
-        if (cache->at[i]->last_used < cache->at[oldest]->last_used) oldest = i;
+    struct ig_instance *oldest = cache->oldest, **link = bucket_of(cache, oldest->hash);
+    while (*link != oldest)
+        link = &(*link)->chain;
+    *link = oldest->chain;
+    unlink_use(cache, oldest);
+    cache->info.bytes -= oldest->counted;
+    cache->info.instances--;
+    cache->info.evictions++;
+    ig_instance_destroy(oldest, env);
+}
+
+/* Doubles the buckets. Without memory for it the chains stay longer, which only costs time. */
+static void grow(struct ig_instance_cache *cache) {
+    struct ig_instance **larger = new_buckets(cache->allocator, 2 * cache->n_buckets);
+    if (!larger) return;
+    release_buckets(cache);
+    cache->buckets = larger;
+    cache->n_buckets *= 2;
+    for (struct ig_instance *at = cache->newest; at; at = at->older) {
+        struct ig_instance **bucket = bucket_of(cache, at->hash);
+        at->chain = *bucket;
+        *bucket = at;
     }
-    ig_instance_destroy(cache->at[oldest], env);
-    cache->at[oldest] = cache->at[--cache->count];
-}
-
-void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance,
-                           const struct ig_frame_env *env) {
-    instance->last_used = ++cache->clock;
-    if (cache->count == cache->capacity) drop_oldest(cache, env);
-    cache->at[cache->count++] = instance;
-}
-
-static size_t bytes_of_all(const struct ig_instance_cache *cache) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < cache->count; i++)
-        bytes += cache->at[i]->bytes;
-    return bytes;
 }
 
 void ig_instance_cache_trim(struct ig_instance_cache *cache, const struct ig_frame_env *env) {
-    while (cache->count > 1 && bytes_of_all(cache) > cache->max_bytes)
+    struct ig_instance *newest = cache->newest;
+    cache->info.bytes += newest->bytes - newest->counted;
+    newest->counted = newest->bytes;
+    while (cache->info.instances > 1 && cache->info.bytes > cache->max_bytes)
         drop_oldest(cache, env);
+}
+
+void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance, uint32_t n_symbols,
+                           const struct ig_frame_env *env) {
+    if (cache->max_count && cache->info.instances == cache->max_count) drop_oldest(cache, env);
+    if (cache->info.instances == cache->n_buckets) grow(cache);
+    instance->hash = hash_of(instance->slots, n_symbols);
+    struct ig_instance **bucket = bucket_of(cache, instance->hash);
+    instance->chain = *bucket;
+    *bucket = instance;
+    link_newest(cache, instance);
+    cache->info.instances++;
+    cache->info.misses++;
+    ig_instance_cache_trim(cache, env);
 }

@@ -1,6 +1,7 @@
 /*
- * A plan instance: everything that a context derives from one set of shapes. Instances live in an LRU cache bounded in
- * number and in bytes.
+ * A plan instance: everything that a context derives from one set of shapes. Instances live in a cache that is bounded
+ * in bytes and, if asked for, in number: a hash table by the symbols' values, whose entries are also linked in the order
+ * of their last use.
  */
 #ifndef IG_RUNTIME_INSTANCE_H
 #define IG_RUNTIME_INSTANCE_H
@@ -15,7 +16,10 @@ struct ig_instance {
     size_t bytes;           /* total, lists included */
     size_t list_bytes;
     bool captured;
-    uint64_t last_used;
+    size_t counted;                    /* the part of `bytes` that is in the cache's total */
+    uint64_t hash;                     /* of the symbols */
+    struct ig_instance *chain;         /* the next in the same bucket */
+    struct ig_instance *older, *newer; /* by last use */
 };
 
 /* Evaluates the shape program and plans the memory; `symbols` have been checked. Assigns no addresses: see
@@ -30,21 +34,25 @@ void ig_instance_forget(struct ig_instance *instance);
 void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env *env);
 
 struct ig_instance_cache {
-    struct ig_instance **at;
-    size_t count, capacity;
-    size_t max_bytes;
-    uint64_t clock;
+    const struct ingot_allocator *allocator;
+    struct ig_instance **buckets;
+    size_t n_buckets; /* a power of two */
+    struct ig_instance *newest, *oldest;
+    size_t max_count, max_bytes;
+    struct ingot_plans_info info; /* `instances` and `bytes` are those in the cache */
 };
 
-enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t capacity, size_t max_bytes,
+/* `max_count` 0: no bound. */
+enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t max_count, size_t max_bytes,
                                          const struct ingot_allocator *allocator, struct ingot_error *error);
 void ig_instance_cache_deinit(struct ig_instance_cache *cache, const struct ig_frame_env *env);
 /* NULL if there is none for these symbols. Counts as a use. */
 struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, const int64_t *symbols, uint32_t n_symbols);
-/* Adds the instance, destroying the least recently used if the cache is full. */
-void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance,
+/* Adds the instance for `n_symbols` symbols, destroying the least recently used ones if the cache is full. */
+void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance, uint32_t n_symbols,
                            const struct ig_frame_env *env);
-/* Destroys the least recently used instances until the bytes are within the bound; always keeps the most recent. */
+/* Counts what the most recent instance has grown by since it was added, and destroys the least recently used ones until
+ * the bytes are within the bound; the most recent always stays. */
 void ig_instance_cache_trim(struct ig_instance_cache *cache, const struct ig_frame_env *env);
 
 #endif

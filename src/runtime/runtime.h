@@ -23,7 +23,7 @@ struct ig_context_config {
     struct ig_device *device; /* used by this context alone; outlives it */
     unsigned threads;         /* that copy large inputs and results, the caller's included */
     const void *weights;      /* as kernels see them; NULL: in the mapped file */
-    size_t max_instances;     /* sets of shapes kept prepared; at least 1 */
+    size_t max_instances;     /* sets of shapes kept prepared; 0: as many as max_bytes allows */
     size_t max_bytes;         /* of all instances; the most recent always stays */
     bool profile;
     bool timing; /* ignored unless the device has its own clock */
@@ -47,6 +47,7 @@ enum ingot_status ig_context_timing(const struct ig_context *context, struct ing
 enum ingot_status ig_context_output(const struct ig_context *context, size_t index, struct ingot_tensor *out_tensor,
                                     struct ingot_error *error);
 size_t ig_context_profile(const struct ig_context *context, struct ingot_profile_row *rows, size_t capacity);
+void ig_context_plans(const struct ig_context *context, struct ingot_plans_info *out_info);
 enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_memory_info *out_info,
                                     struct ingot_error *error);
 
