@@ -16,7 +16,7 @@
  *  - Option structs start with their size: set `struct_size = sizeof(...)`, zero the rest, and every field keeps its
  *    default; later versions add fields at the end. The INGOT_*_OPTIONS_INIT macros do so.
  *  - A pointer passed in is borrowed for the duration of the call unless stated otherwise.
- *  - Threads: a model or a context may be used by one thread at a time; an engine by any number at once.
+ *  - Threads: a model or a context may be used by one thread at a time; an engine or an arena by any number at once.
  *
  * Link with libingot to build and run. libingot-rt only runs engines: it has everything in this header but
  * ingot_model_*, ingot_blob_release and ingot_pass_list.
@@ -231,6 +231,56 @@ INGOT_API const char *ingot_engine_target(const struct ingot_engine *engine);
 /* What the engine contains and why, as one JSON object (docs/engine.md describes it). Lives as long as the engine. */
 INGOT_API const char *ingot_engine_explanation(const struct ingot_engine *engine);
 
+/*
+ * An arena: the memory that kernels write their intermediate results to. A context has one of its own unless it is given
+ * one to share. Any number of contexts share an arena, of any engines for the same device, and from any number of threads
+ * and streams: it belongs to one run at a time, so the memory is that of the largest run, not of all. On a GPU, runs are
+ * ordered there, by events: enqueueing a run waits for other threads that are enqueueing, but not for the GPU. On the
+ * CPU, and with control flow, where enqueueing a run takes as long as the run, it waits for other contexts' runs, in the
+ * order of asking.
+ *
+ * The arena is as large as the largest run since the last trim, not as the largest that could be. It grows when a run
+ * needs more, which blocks until the runs that use the old memory have ended. If it cannot, the run fails with
+ * INGOT_OUT_OF_MEMORY, and the message says how many bytes are missing and for which shapes; smaller runs go on.
+ *
+ * Any thread may call any of these functions at any time.
+ */
+struct ingot_arena;
+
+struct ingot_arena_options {
+    size_t struct_size;
+    const struct ingot_allocator *allocator; /* borrowed for the arena's life; NULL: the C library's */
+    enum ingot_memory memory;                /* INGOT_HOST: for engines for the CPU; INGOT_CUDA: for GPU `device` */
+    int device;
+    size_t max_bytes; /* it never grows beyond; 0: no bound */
+    /* The caller's memory of that kind instead, aligned to 64 bytes; the arena never grows. It must exist until the
+     * arena has been released by its owner and all its contexts. ingot_context_memory tells the size that is needed. */
+    void *data;
+    size_t size;
+};
+#define INGOT_ARENA_OPTIONS_INIT \
+    { sizeof(struct ingot_arena_options), NULL, INGOT_HOST, 0, 0, NULL, 0 }
+
+/* The caller owns one reference, and each context made with the arena holds one. */
+INGOT_API enum ingot_status ingot_arena_create(const struct ingot_arena_options *options,
+                                               struct ingot_arena **out_arena, struct ingot_error *error);
+INGOT_API void ingot_arena_retain(struct ingot_arena *arena);
+INGOT_API void ingot_arena_release(struct ingot_arena *arena);
+
+/* Shrinks the arena to what the largest run since the last trim needed; to nothing if there was no run. Waits for the
+ * runs that use it. Memory of the caller's stays as it is. */
+INGOT_API void ingot_arena_trim(struct ingot_arena *arena);
+
+struct ingot_arena_info {
+    size_t bytes;        /* held now */
+    size_t peak_bytes;   /* the most ever held */
+    size_t contexts;     /* that share it */
+    uint64_t executions; /* runs that used it */
+    uint64_t followed;   /* of these, runs that came after one of another context */
+};
+INGOT_API enum ingot_status ingot_arena_describe(struct ingot_arena *arena, struct ingot_arena_info *out_info,
+                                                 struct ingot_error *error);
+
 struct ingot_context_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the context's life; NULL: the engine's */
@@ -244,9 +294,10 @@ struct ingot_context_options {
     int device;                /* engines for CUDA: the GPU's number */
     size_t max_plan_bytes;     /* bound on the bytes of all plan instances (one always stays); 0: 256 MiB */
     bool timing;               /* GPU: measure transfers and computation; see ingot_context_timing */
+    struct ingot_arena *arena; /* to share; NULL: the context has its own */
 };
 #define INGOT_CONTEXT_OPTIONS_INIT \
-    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false }
+    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false, NULL }
 
 /*
  * A context of a CPU engine runs on the calling thread and on threads of its own, which have the affinity of the thread
@@ -346,11 +397,11 @@ struct ingot_timing {
 INGOT_API enum ingot_status ingot_context_timing(const struct ingot_context *context, struct ingot_timing *out_timing,
                                                  struct ingot_error *error);
 
-/* The memory that the bound shapes need. On a GPU all of it is GPU memory, except for the host's half of the
- * transfers. */
+/* The memory that the bound shapes need, whether or not it has been allocated: asking allocates none of it. On a GPU all
+ * of it is GPU memory, except for the host's half of the transfers. */
 struct ingot_memory_info {
     size_t weights_bytes;     /* CPU: mapped, shared between processes; GPU: shared by the engine's contexts */
-    size_t arena_bytes;       /* the activation arena, as planned */
+    size_t arena_bytes;       /* exactly what a run takes of its arena */
     size_t lower_bound_bytes; /* the largest sum of live activations at any step: no plan can be smaller */
     size_t scratch_bytes;     /* workspace of all threads or blocks */
     size_t transfer_bytes;    /* GPU: buffers for inputs and outputs, on the device and on the host */

@@ -1,4 +1,5 @@
-/* ingot_context_*: an engine, a device of its own, and the runtime's context. */
+/* ingot_context_*: an engine, a device of its own, perhaps a shared arena, and the runtime's context. */
+#include "api/arena.h"
 #include "api/device.h"
 #include "api/engine.h"
 #include "api/options.h"
@@ -13,6 +14,7 @@
 struct ingot_context {
     const struct ingot_allocator *allocator;
     struct ingot_engine *engine;
+    struct ingot_arena *arena; /* NULL: not shared */
     struct ig_device *device;
     struct ig_context *context;
 };
@@ -50,6 +52,7 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
                                        .weights = weights,
                                        .max_instances = options->max_plan_instances,
                                        .max_bytes = options->max_plan_bytes,
+                                       .activations = context->arena ? ig_arena_activations(context->arena) : NULL,
                                        .profile = options->profile,
                                        .timing = options->timing};
     return ig_context_create(&context->engine->file, &config, &context->context, error);
@@ -70,11 +73,15 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
     if (!options.max_plan_bytes) options.max_plan_bytes = DEFAULT_INSTANCE_BYTES;
     if (options.device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", options.device);
     IG_TRY(ig_machine_check(&engine->file, options.device, error));
+    if (options.arena)
+        IG_TRY(ig_arena_check(options.arena, ig_target_is_gpu(engine->file.target), options.device, error));
     struct ingot_context *context = ig_allocate(allocator, sizeof *context, _Alignof(struct ingot_context));
     if (!context) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
     context->allocator = allocator;
     context->engine = engine;
+    context->arena = options.arena;
     ingot_engine_retain(engine);
+    ingot_arena_retain(options.arena);
     enum ingot_status status = fill(context, &options, error);
     if (status != INGOT_OK)
         ingot_context_destroy(context);
@@ -87,6 +94,7 @@ void ingot_context_destroy(struct ingot_context *context) {
     if (!context) return;
     ig_context_destroy(context->context);
     if (context->device) context->device->api->destroy(context->device);
+    ingot_arena_release(context->arena);
     ingot_engine_release(context->engine);
     ig_release(context->allocator, context, sizeof *context);
 }

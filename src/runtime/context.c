@@ -93,6 +93,23 @@ static enum ingot_status need_libraries(const struct ig_context *context, struct
     return INGOT_OK;
 }
 
+static enum ingot_status init_activations(struct ig_context *context, const struct ig_context_config *config,
+                                          struct ingot_error *error) {
+    const struct ig_activations_config own = {.allocator = config->allocator, .device = config->device};
+    if (!config->activations) return ig_activations_create(&own, &context->activations, error);
+    context->activations = config->activations;
+    context->shares_activations = true;
+    ig_activations_join(context->activations);
+    return INGOT_OK;
+}
+
+static void deinit_activations(struct ig_context *context) {
+    if (context->shares_activations)
+        ig_activations_leave(context->activations);
+    else
+        ig_activations_destroy(context->activations);
+}
+
 static enum ingot_status init(struct ig_context *context, const struct ig_context_config *config,
                               struct ingot_error *error) {
     struct ig_frame_env *env = &context->env;
@@ -103,6 +120,7 @@ static enum ingot_status init(struct ig_context *context, const struct ig_contex
     IG_TRY(need_libraries(context, error));
     IG_TRY(api->module_create(env->device, env->file->code, env->file->code_size, &env->module, error));
     IG_TRY(api->stream_create(env->device, &env->stream, error));
+    IG_TRY(init_activations(context, config, error));
     IG_TRY(api->allocate(env->device, IG_LINE, &env->dummy, error));
     IG_TRY(api->allocate_host(env->device, 2 * IG_LINE, &context->scalars, error));
     return env->device->host_memory ? INGOT_OK : init_separate(context, config, error);
@@ -156,7 +174,7 @@ void ig_context_destroy(struct ig_context *context) {
     ig_instance_cache_deinit(&context->cache, env);
     for (uint32_t i = 0; context->outputs && i < context->n_outputs; i++)
         release_device_memory(context, context->outputs[i].own, context->outputs[i].own_size);
-    release_device_memory(context, context->arena, context->arena_size);
+    deinit_activations(context);
     release_device_memory(context, env->dummy, IG_LINE);
     if (context->scalars) api->release_host(env->device, context->scalars, 2 * IG_LINE);
     deinit_separate(context);

@@ -2,6 +2,7 @@
 #ifndef IG_RUNTIME_CONTEXT_H
 #define IG_RUNTIME_CONTEXT_H
 
+#include "runtime/activations.h"
 #include "runtime/instance.h"
 #include "runtime/runtime.h"
 #include "runtime/shape.h"
@@ -53,12 +54,12 @@ struct ig_context {
     /* By symbol: pinned copies of the elements that are symbols, of inputs in device memory. */
     int64_t *elements;
     struct ig_instance_cache cache;
-    struct ig_instance *current; /* of the last bound shapes; NULL: none yet, or the last binding failed */
-    bool inputs_changed;         /* since shapes were last bound */
-    void *arena;                 /* shared by all instances: as large as the largest needs */
-    size_t arena_size;
-    void *scalars;              /* pinned memory for the scalars of control flow; see walk.h */
-    struct ig_step_time *times; /* NULL: not profiling */
+    struct ig_instance *current;        /* of the last bound shapes; NULL: none yet, or the last binding failed */
+    bool inputs_changed;                /* since shapes were last bound */
+    struct ig_activations *activations; /* of all instances */
+    bool shares_activations;            /* with other contexts: they are not the context's own */
+    void *scalars;                      /* pinned memory for the scalars of control flow; see walk.h */
+    struct ig_step_time *times;         /* NULL: not profiling */
     struct ig_event **step_marks;
 
     /* Only for devices with memory of their own: */
@@ -85,8 +86,8 @@ const struct ig_plan_tensor *ig_context_input_tensor(const struct ig_context *co
 const struct ig_plan_tensor *ig_context_output_tensor(const struct ig_context *context, size_t index);
 const char *ig_context_tensor_name(const struct ig_context *context, const struct ig_plan_tensor *tensor);
 
-/* Finds or makes the instance for the bound inputs and places its memory. Symbols in device memory are read in order on
- * `stream`. */
+/* Finds or makes the instance for the bound inputs; allocates no device memory. Symbols in device memory are read in
+ * order on `stream`. */
 enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error);
 /* Blocks until the last run has completed, if it may be in flight; its results still need ig_context_wait. */
 enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error);

@@ -39,32 +39,6 @@ static enum ingot_status read_symbols(struct ig_context *context, struct ig_stre
 
 /* ---- Instances and memory ---------------------------------------------------------------------------------------- */
 
-static enum ingot_status grow_arena(struct ig_context *context, const struct ig_instance *instance, size_t needed,
-                                    struct ingot_error *error) {
-    if (needed <= context->arena_size) return INGOT_OK;
-    IG_TRY(ig_context_settle(context, error));
-    enum ingot_status status =
-        ig_device_grow(context->env.device, false, needed, &context->arena, &context->arena_size, error);
-    char shapes[IG_SHAPE_DESCRIPTION_SIZE];
-    if (status != INGOT_OK)
-        ig_error_prefix(error, "activations with %s",
-                        ig_shape_describe(context->plan, instance->slots, shapes, sizeof shapes));
-    return status;
-}
-
-static enum ingot_status make_room(struct ig_context *context, struct ig_instance *instance,
-                                   struct ingot_error *error) {
-    const struct ig_frame_env *env = &context->env;
-    IG_TRY(env->device->api->reserve_scratch(env->device, env->stream, instance->scratch, error));
-    /* One line more, so that an empty buffer placed at the end has an address of its own. */
-    size_t needed;
-    if (!ig_size_add(instance->frame->arena_bytes, IG_LINE, &needed))
-        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the activations of these shapes exceed the address space");
-    IG_TRY(grow_arena(context, instance, needed, error));
-    if (instance->frame->base != context->arena) ig_frame_place(env, instance->frame, context->arena);
-    return INGOT_OK;
-}
-
 static enum ingot_status make_instance(struct ig_context *context, struct ig_instance **out_instance,
                                        struct ingot_error *error) {
     const struct ig_frame_env *env = &context->env;
@@ -73,7 +47,6 @@ static enum ingot_status make_instance(struct ig_context *context, struct ig_ins
     IG_TRY(ig_context_settle(context, error));
     IG_TRY(ig_instance_create(env, context->symbols, &instance, error));
     enum ingot_status status = ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error);
-    if (status == INGOT_OK) status = make_room(context, instance, error);
     if (status != INGOT_OK) {
         ig_instance_destroy(instance, env);
         return status;
@@ -86,15 +59,38 @@ static enum ingot_status make_instance(struct ig_context *context, struct ig_ins
 enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     IG_TRY(read_symbols(context, stream, error));
     struct ig_instance *instance = ig_instance_cache_find(&context->cache, context->symbols, context->plan->n_symbols);
-    if (!instance) {
+    if (!instance)
         IG_TRY(make_instance(context, &instance, error));
-    } else {
-        if (context->inputs_changed || instance != context->current)
-            IG_TRY(ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error));
-        IG_TRY(make_room(context, instance, error));
-    }
+    else if (context->inputs_changed || instance != context->current)
+        IG_TRY(ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error));
     context->current = instance;
     context->inputs_changed = false;
+    return INGOT_OK;
+}
+
+static enum ingot_status say_shapes(const struct ig_context *context, enum ingot_status status,
+                                    struct ingot_error *error) {
+    char shapes[IG_SHAPE_DESCRIPTION_SIZE];
+    if (status == INGOT_OUT_OF_MEMORY)
+        ig_error_prefix(error, "activations with %s",
+                        ig_shape_describe(context->plan, context->current->slots, shapes, sizeof shapes));
+    return status;
+}
+
+/* Places the instance the first time, since capture needs addresses. If the activations move later, the next run places
+ * it again. */
+static enum ingot_status make_room(struct ig_context *context, struct ingot_error *error) {
+    const struct ig_frame_env *env = &context->env;
+    const struct ig_instance *instance = context->current;
+    char *base = env->dummy;
+    IG_TRY(env->device->api->reserve_scratch(env->device, env->stream, instance->scratch, error));
+    if (instance->frame->base) return INGOT_OK;
+    if (instance->frame->arena_bytes) {
+        enum ingot_status status =
+            ig_activations_reserve(context->activations, instance->frame->arena_bytes, &base, error);
+        IG_TRY(say_shapes(context, status, error));
+    }
+    ig_frame_place(env, instance->frame, base);
     return INGOT_OK;
 }
 
@@ -148,6 +144,28 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
     return ig_frame_run(&walk, context->current->frame, error);
 }
 
+/* What the device orders anyway: the caller's stream may be adopted by several contexts. */
+static const void *order_of(const struct ig_context *context, const struct ig_stream *stream) {
+    for (int i = 0; i < IG_ADOPTED_STREAMS; i++) {
+        if (context->adopted[i].stream == stream) return context->adopted[i].native;
+    }
+    return stream;
+}
+
+/* Runs the steps while the activations are this run's alone. */
+static enum ingot_status compute(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_frame *frame = context->current->frame;
+    if (frame->arena_bytes == 0) return walk(context, stream, error);
+    const struct ig_execution execution = {context, context->env.device, stream, order_of(context, stream)};
+    char *base = NULL;
+    enum ingot_status status = ig_activations_begin(context->activations, &execution, frame->arena_bytes, &base, error);
+    IG_TRY(say_shapes(context, status, error));
+    if (frame->base != base) ig_frame_place(&context->env, frame, base);
+    status = walk(context, stream, error);
+    enum ingot_status ended = ig_activations_end(context->activations, &execution, status == INGOT_OK ? error : NULL);
+    return status == INGOT_OK ? ended : status;
+}
+
 /* Orders `stream` after the context's last run, which was on another stream. */
 static enum ingot_status follow(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
@@ -179,7 +197,7 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
     IG_TRY(mark(context, stream, IG_MARK_BEGIN, error));
     IG_TRY(ig_context_send_inputs(context, stream, error));
     IG_TRY(mark(context, stream, IG_MARK_COMPUTE, error));
-    IG_TRY(walk(context, stream, error));
+    IG_TRY(compute(context, stream, error));
     IG_TRY(mark(context, stream, IG_MARK_OUTPUT, error));
     IG_TRY(ig_context_fetch_outputs(context, stream, error));
     IG_TRY(mark(context, stream, IG_MARK_END, error));
@@ -188,6 +206,7 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
 
 static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     IG_TRY(ig_context_prepare(context, stream, error));
+    IG_TRY(make_room(context, error));
     IG_TRY(ig_context_bind_ports(context, error));
     IG_TRY(ig_context_bind_copies(context, error));
     IG_TRY(capture(context, error));
@@ -195,7 +214,7 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
         context->outputs[i].bytes = context->current->frame->outputs[i].bytes;
     struct ig_device *device = context->env.device;
     enum ingot_status status =
-        device->host_memory ? walk(context, stream, error) : walk_separate(context, stream, error);
+        device->host_memory ? compute(context, stream, error) : walk_separate(context, stream, error);
     if (status == INGOT_OK) return INGOT_OK;
     /* Work enqueued before the failure, and the run before, must end before their memory is used again. */
     struct ingot_error ignored;

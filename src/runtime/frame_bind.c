@@ -25,14 +25,14 @@ void ig_frame_bind(struct ig_device *device, struct ig_frame *frame, struct ig_f
     }
 }
 
-/* The address of a buffer that is not a port; ig_frame_bind sets those of ports. */
+/* The address of a buffer that is not a port; ig_frame_bind sets those of ports. Empty buffers have none of their own:
+ * they may be placed behind the last byte of the arena. */
 static void *address_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
     uint32_t root = frame->root[b];
     const struct ig_plan_buffer *buffer = &env->file->plan.buffers[frame->sub->buffers + root];
-    if (buffer->kind == IG_PLAN_WEIGHT) {
-        uintptr_t weights = (uintptr_t)env->weights;
-        return frame->bytes[b] ? (void *)(weights + 64 * (size_t)buffer->index + frame->offset[b]) : env->dummy;
-    }
+    if (frame->bytes[b] == 0) return env->dummy;
+    if (buffer->kind == IG_PLAN_WEIGHT)
+        return (void *)((uintptr_t)env->weights + 64 * (size_t)buffer->index + frame->offset[b]);
     return frame->base + frame->place[root] + frame->offset[b];
 }
 

@@ -16,15 +16,17 @@
 #include "device/device.h"
 #include "engine/engine.h"
 
+struct ig_activations;
 struct ig_context;
 
 struct ig_context_config {
     const struct ingot_allocator *allocator;
-    struct ig_device *device; /* used by this context alone; outlives it */
-    unsigned threads;         /* that copy large inputs and results, the caller's included */
-    const void *weights;      /* as kernels see them; NULL: in the mapped file */
-    size_t max_instances;     /* sets of shapes kept prepared; 0: as many as max_bytes allows */
-    size_t max_bytes;         /* of all instances; the most recent always stays */
+    struct ig_device *device;           /* used by this context alone; outlives it */
+    unsigned threads;                   /* that copy large inputs and results, the caller's included */
+    const void *weights;                /* as kernels see them; NULL: in the mapped file */
+    size_t max_instances;               /* sets of shapes kept prepared; 0: as many as max_bytes allows */
+    size_t max_bytes;                   /* of all instances; the most recent always stays */
+    struct ig_activations *activations; /* shared, of the same device; outlives the context; NULL: its own */
     bool profile;
     bool timing; /* ignored unless the device has its own clock */
 };
