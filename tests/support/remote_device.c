@@ -11,6 +11,7 @@
 #include "base/memory.h"
 
 #define REGION ((size_t)1 << 30) /* of address space; untouched pages take no memory */
+#define PAGE 4096
 #define MAX_PINNED 64
 
 enum kind { COPY, LAUNCH, RECORD, WAIT };
@@ -37,10 +38,12 @@ struct ig_list {
 };
 
 struct ig_stream {
+    struct remote_device *owner;
     struct ops queue;
     size_t done; /* executed operations of the queue */
+    bool running;
     struct ig_list *recording;
-    struct ig_stream *next;
+    struct ig_stream *next; /* of all devices */
 };
 
 struct ig_event {
@@ -53,7 +56,6 @@ struct remote_device {
     struct ig_device base;
     struct ig_device *inner;
     struct ig_stream *inner_stream;
-    struct ig_stream *streams;
     struct remote_counts counts;
     struct {
         const char *memory;
@@ -63,11 +65,16 @@ struct remote_device {
     uint64_t clock;
 };
 
-/* The memory that all devices share. It is allocated from the region's beginning and never reused, so that accesses to
- * released memory are detected too. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/*
+ * What all devices share, as those of one GPU do: streams and events, and the memory, which is allocated in pages from
+ * the region's beginning and never reused, so that work that uses released memory is detected too.
+ */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* of this, and of all work */
+static struct ig_stream *streams;
+static bool interleaved;
+static bool released[REGION / PAGE];
 static char *region;
-static size_t region_used, live_bytes, limit_bytes;
+static size_t region_used, live_bytes, peak_bytes, limit_bytes;
 static unsigned open_count;
 
 static struct remote_device *self(const struct ig_device *device) {
@@ -79,14 +86,13 @@ static void end_test(const char *why) {
     abort();
 }
 
+/* From here to close_region, this thread works for all devices. */
 static void open_region(void) {
     pthread_mutex_lock(&lock);
     if (open_count++ == 0 && mprotect(region, REGION, PROT_READ | PROT_WRITE) != 0) end_test("cannot open its memory");
-    pthread_mutex_unlock(&lock);
 }
 
 static void close_region(void) {
-    pthread_mutex_lock(&lock);
     if (--open_count == 0 && mprotect(region, REGION, PROT_NONE) != 0) end_test("cannot close its memory");
     pthread_mutex_unlock(&lock);
 }
@@ -140,6 +146,16 @@ void remote_device_limit(size_t bytes) {
     limit_bytes = bytes;
 }
 
+void remote_device_interleave(bool on) {
+    interleaved = on;
+}
+
+size_t remote_device_peak(void) {
+    size_t peak = peak_bytes;
+    peak_bytes = live_bytes;
+    return peak;
+}
+
 /* ---- Queues ------------------------------------------------------------------------------------------------------------- */
 
 static void free_op(struct op *op) {
@@ -176,14 +192,28 @@ static void add_op(struct ops *ops, const struct op *op) {
 }
 
 static void submit(struct ig_stream *stream, const struct op *op) {
+    pthread_mutex_lock(&lock);
     add_op(stream->recording ? &stream->recording->ops : &stream->queue, op);
+    pthread_mutex_unlock(&lock);
 }
 
 static void run_until(struct remote_device *remote, const struct ig_event *event, struct ig_stream *source,
                       unsigned target);
 
+static void check_alive(const void *memory) {
+    if (is_ours(memory) && released[(size_t)((const char *)memory - region) / PAGE])
+        end_test("work uses memory that was released before it");
+}
+
+static void check_op(const struct op *op) {
+    if (op->kind == COPY && op->size) check_alive(op->to), check_alive(op->from);
+    for (uint32_t i = 0; op->kind == LAUNCH && op->launch.tiles > 0 && i < op->launch.n_buffers; i++)
+        check_alive(op->launch.buffers[i]);
+}
+
 static void run_op(struct remote_device *remote, struct op *op) {
     remote->clock++;
+    check_op(op);
     switch (op->kind) {
     case COPY: memmove(op->to, op->from, op->size); return;
     case LAUNCH:
@@ -198,12 +228,28 @@ static void run_op(struct remote_device *remote, struct op *op) {
     }
 }
 
-static void run_one(struct remote_device *remote, struct ig_stream *stream) {
+static void run_next(struct remote_device *remote, struct ig_stream *stream) {
     struct op op = stream->queue.at[stream->done++];
+    stream->running = true;
     run_op(remote, &op); /* may run other streams but not this one: no wait depends on later work */
+    stream->running = false;
     free_op(&op);
     if (stream->done < stream->queue.count) return;
     stream->queue.count = stream->done = 0;
+}
+
+static bool may_run(const struct ig_stream *stream) {
+    if (stream->running || stream->done == stream->queue.count) return false;
+    const struct op *op = &stream->queue.at[stream->done];
+    return op->kind != WAIT || op->event->reached >= op->target;
+}
+
+/* Runs the stream's next operation; if streams are interleaved, after one of each other stream that need not wait. */
+static void run_one(struct remote_device *remote, struct ig_stream *stream) {
+    for (struct ig_stream *other = streams; interleaved && other; other = other->next) {
+        if (other != stream && may_run(other)) run_next(remote, other);
+    }
+    if (stream->done < stream->queue.count) run_next(remote, stream);
 }
 
 static void run_until(struct remote_device *remote, const struct ig_event *event, struct ig_stream *source,
@@ -219,15 +265,16 @@ static void run_all(struct remote_device *remote, struct ig_stream *stream) {
 
 static void drain(struct remote_device *remote) {
     open_region();
-    for (struct ig_stream *stream = remote->streams; stream; stream = stream->next)
-        run_all(remote, stream);
+    for (struct ig_stream *stream = streams; stream; stream = stream->next) {
+        if (stream->owner == remote) run_all(remote, stream);
+    }
     close_region();
 }
 
 /* ---- Memory and code ---------------------------------------------------------------------------------------------------- */
 
 static enum ingot_status allocate(struct ig_device *device, size_t size, void **out_memory, struct ingot_error *error) {
-    size_t rounded = (size + 4096) / 4096 * 4096; /* a gap after each block */
+    size_t rounded = (size + PAGE) / PAGE * PAGE; /* a gap after each block */
     enum ingot_status status = INGOT_OK;
     self(device)->counts.allocations++;
     /* Lets the caller's allocator inject a failure. */
@@ -240,6 +287,7 @@ static enum ingot_status allocate(struct ig_device *device, size_t size, void **
         *out_memory = region + region_used;
         region_used += rounded;
         live_bytes += size;
+        if (live_bytes > peak_bytes) peak_bytes = live_bytes;
     }
     pthread_mutex_unlock(&lock);
     return status;
@@ -247,10 +295,12 @@ static enum ingot_status allocate(struct ig_device *device, size_t size, void **
 
 static void release(struct ig_device *device, void *memory, size_t size) {
     if (!is_ours(memory)) end_test("releases memory that it did not give out");
+    open_region();
     drain(self(device));
-    pthread_mutex_lock(&lock);
+    for (size_t page = (size_t)((char *)memory - region) / PAGE, end = page + size / PAGE; page <= end; page++)
+        released[page] = true;
     live_bytes -= size;
-    pthread_mutex_unlock(&lock);
+    close_region();
 }
 
 static enum ingot_status allocate_host(struct ig_device *device, size_t size, void **out_memory,
@@ -269,12 +319,13 @@ static bool uses(const struct op *op, const char *memory, size_t size) {
 }
 
 static void release_host(struct ig_device *device, void *memory, size_t size) {
-    struct remote_device *remote = self(device);
-    for (struct ig_stream *stream = remote->streams; stream; stream = stream->next) {
+    pthread_mutex_lock(&lock);
+    for (struct ig_stream *stream = streams; stream; stream = stream->next) {
         for (size_t i = stream->done; i < stream->queue.count; i++) {
             if (uses(&stream->queue.at[i], memory, size)) end_test("pinned memory is released that a copy will use");
         }
     }
+    pthread_mutex_unlock(&lock);
     remote_device_pin(device, memory, 0);
     ig_release(device->allocator, memory, size ? size : 1);
 }
@@ -304,8 +355,11 @@ static enum ingot_status stream_create(struct ig_device *device, struct ig_strea
                                        struct ingot_error *error) {
     struct ig_stream *stream = ig_allocate(device->allocator, sizeof *stream, _Alignof(struct ig_stream));
     if (!stream) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a stream");
-    stream->next = self(device)->streams;
-    self(device)->streams = stream;
+    stream->owner = self(device);
+    pthread_mutex_lock(&lock);
+    stream->next = streams;
+    streams = stream;
+    pthread_mutex_unlock(&lock);
     *out_stream = stream;
     return INGOT_OK;
 }
@@ -317,10 +371,12 @@ static enum ingot_status stream_adopt(struct ig_device *device, void *native, st
     return INGOT_OK;
 }
 
-static bool is_known(const struct remote_device *remote, const struct ig_stream *stream) {
-    const struct ig_stream *at = remote->streams;
+static bool is_known(const struct ig_stream *stream) {
+    pthread_mutex_lock(&lock);
+    const struct ig_stream *at = streams;
     while (at && at != stream)
         at = at->next;
+    pthread_mutex_unlock(&lock);
     return at != NULL;
 }
 
@@ -328,7 +384,7 @@ static bool is_known(const struct remote_device *remote, const struct ig_stream 
  * that outlives the context. Pending work is done first. */
 static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
     struct remote_device *remote = self(device);
-    if (!stream || !is_known(remote, stream)) return;
+    if (!stream || !is_known(stream)) return;
     drain(remote);
 }
 
@@ -342,8 +398,8 @@ static enum ingot_status host_wait(struct remote_device *remote, bool undone, st
 
 static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream *stream, struct ingot_error *error) {
     struct remote_device *remote = self(device);
-    bool undone = stream->done < stream->queue.count;
     open_region();
+    bool undone = stream->done < stream->queue.count;
     run_all(remote, stream);
     close_region();
     return host_wait(remote, undone, error);
@@ -366,9 +422,11 @@ static void event_destroy(struct ig_device *device, struct ig_event *event) {
 static enum ingot_status event_record(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
                                       struct ingot_error *error) {
     self(device)->counts.records++;
+    pthread_mutex_lock(&lock);
     event->stream = stream;
     event->recorded++;
     submit(stream, &(struct op){.kind = RECORD, .event = event});
+    pthread_mutex_unlock(&lock);
     return INGOT_OK;
 }
 
@@ -381,8 +439,8 @@ static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *
 
 static enum ingot_status event_sync(struct ig_device *device, struct ig_event *event, struct ingot_error *error) {
     struct remote_device *remote = self(device);
-    bool undone = event->reached < event->recorded;
     open_region();
+    bool undone = event->reached < event->recorded;
     run_until(remote, event, event->stream, event->recorded);
     close_region();
     return host_wait(remote, undone, error);
@@ -496,12 +554,18 @@ static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t i
 
 static void destroy(struct ig_device *device) {
     struct remote_device *remote = self(device);
-    for (struct ig_stream *stream = remote->streams, *next; stream; stream = next) {
-        next = stream->next;
+    pthread_mutex_lock(&lock);
+    for (struct ig_stream **link = &streams, *stream; (stream = *link);) {
+        if (stream->owner != remote) {
+            link = &stream->next;
+            continue;
+        }
+        *link = stream->next;
         if (stream->done < stream->queue.count) end_test("the device goes before its work is done");
         free_ops(&stream->queue);
         ig_release(device->allocator, stream, sizeof *stream);
     }
+    pthread_mutex_unlock(&lock);
     if (remote->inner_stream) remote->inner->api->stream_destroy(remote->inner, remote->inner_stream);
     if (remote->inner) remote->inner->api->destroy(remote->inner);
     ig_release(device->allocator, remote, sizeof *remote);

@@ -22,7 +22,7 @@ struct remote_counts {
     unsigned captures;
 };
 
-/* Kernels run with that many threads. All such devices share their memory. */
+/* Kernels run with that many threads. All such devices share their memory, and may await each other's events. */
 enum ingot_status remote_device_create(unsigned threads, const struct ingot_allocator *allocator,
                                        struct ig_device **out_device, struct ingot_error *error);
 
@@ -38,6 +38,11 @@ void remote_device_write(void *to, const void *from, size_t size);
 
 /* The host's next wait fails. */
 void remote_device_fail(struct ig_device *device);
+/* Whenever an operation of one stream is executed, one of each other stream is too that has nothing to wait for: a
+ * missing order between streams shows in what they do to each other's memory. */
+void remote_device_interleave(bool on);
+/* The most device memory held at once, in bytes, since the last call. */
+size_t remote_device_peak(void);
 /* Allocations that would make its memory exceed this fail; 0: unlimited. */
 void remote_device_limit(size_t bytes);
 
