@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "device/cuda/cuda.h"
+#include "runtime/activations.h"
 #include "runtime/runtime.h"
 #include "support/counting_allocator.h"
 #include "support/fake_driver.h"
@@ -23,6 +24,7 @@ struct fixture {
     uint32_t seed;
     float factor; /* y is this multiple of x */
     size_t max_instances;
+    struct ig_activations *activations; /* shared; NULL: none */
     struct tiny_plan tiny;
     struct gpu_code code;
     struct ig_engine_file file;
@@ -93,8 +95,11 @@ static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
     if (ig_device_cuda_create_with(library, ordinal, &f->allocator.base, &f->device, &f->error)) return false;
     make_plan(f);
     /* No kernel reads weights, so host memory will do for them. */
-    struct ig_context_config config = {
-        .allocator = &f->allocator.base, .device = f->device, .max_instances = f->max_instances, .max_bytes = SIZE_MAX};
+    struct ig_context_config config = {.allocator = &f->allocator.base,
+                                       .device = f->device,
+                                       .max_instances = f->max_instances,
+                                       .max_bytes = SIZE_MAX,
+                                       .activations = f->activations};
     if (ig_context_create(&f->file, &config, &f->context, &f->error)) fail_msg("%s", f->error.message);
     for (int i = 0; i < LARGEST; i++)
         f->x[i] = (float)i - 3;
@@ -443,6 +448,149 @@ static void runs_branches_on_a_gpu(void **state) {
 
 /* ---- Two GPUs at once --------------------------------------------------------------------------------------------------------- */
 
+/* ---- Two contexts that share an arena ------------------------------------------------------------------------------- */
+
+struct pair {
+    struct fake_driver driver;
+    struct counting_allocator allocator;
+    struct ig_device *device; /* the arena's */
+    struct ig_activations *activations;
+    struct ig_stream *callers; /* NULL: none */
+    struct fixture *f[2];
+};
+
+static void begin_pair(struct pair *p) {
+    struct ingot_error error;
+    p->callers = NULL;
+    fake_driver_open(&p->driver);
+    counting_allocator_init(&p->allocator);
+    if (ig_device_cuda_create_with(p->driver.path, 0, &p->allocator.base, &p->device, &error))
+        fail_msg("%s", error.message);
+    const struct ig_activations_config config = {.allocator = &p->allocator.base, .device = p->device, .shared = true};
+    assert_int_equal(ig_activations_create(&config, &p->activations, &error), INGOT_OK);
+    for (int i = 0; i < 2; i++) {
+        p->f[i] = new_fixture();
+        p->f[i]->activations = p->activations;
+        if (!open_gpu(p->f[i], p->driver.path, 0)) fail_msg("%s", p->f[i]->error.message);
+    }
+}
+
+static void end_pair(struct pair *p) {
+    for (int i = 0; i < 2; i++) {
+        close_gpu(p->f[i]);
+        free(p->f[i]);
+    }
+    ig_activations_destroy(p->activations);
+    p->device->api->stream_destroy(p->device, p->callers);
+    p->device->api->destroy(p->device);
+    assert_int_equal(p->allocator.live_count, 0);
+    assert_string_equal(p->driver.cuda->misuse, "");
+    assert_int_equal(p->driver.cuda->live, 0);
+}
+
+/* The driver calls of a run, without context changes. */
+static const char *calls_in_pair(struct pair *p, int who, void *native) {
+    static char calls[sizeof((struct fake_cuda *)0)->log];
+    p->driver.cuda->log_size = 0;
+    p->driver.cuda->log[0] = 0;
+    enqueue(p->f[who], native);
+    char *to = calls;
+    for (const char *at = p->driver.cuda->log, *end; (end = strchr(at, ' ')); at = end + 1) {
+        if (strncmp(at, "cuCtx", 5) == 0) continue;
+        memcpy(to, at, (size_t)(end + 1 - at));
+        to += end + 1 - at;
+    }
+    *to = 0;
+    return calls;
+}
+
+#define WAIT "cuStreamWaitEvent "
+#define LAUNCH "cuGraphLaunch "
+#define RECORD "cuEventRecord "
+
+/* A run waits on the GPU for the arena's last user, if that was on another stream, and marks its own use behind its
+ * kernels. The second record is the context's own, since it staged an input. */
+static void sharing_costs_two_calls(void **state) {
+    struct pair p;
+    begin_pair(&p);
+    for (int i = 0; i < 4; i++)
+        run(p.f[i % 2], 100);
+    bind(p.f[0], 100), bind(p.f[1], 100);
+    assert_string_equal(calls_in_pair(&p, 0, NULL), WAIT LAUNCH RECORD RECORD);
+    assert_string_equal(calls_in_pair(&p, 1, NULL), WAIT LAUNCH RECORD RECORD);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ig_context_wait(p.f[i]->context, NULL), INGOT_OK);
+    assert_string_equal(calls_in_pair(&p, 1, NULL), LAUNCH RECORD RECORD);
+    assert_string_equal(calls_in_pair(&p, 0, NULL), WAIT LAUNCH RECORD RECORD);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ig_context_wait(p.f[i]->context, NULL), INGOT_OK);
+    /* On one stream of the caller's there is nobody to wait for. */
+    void *native;
+    assert_int_equal(p.device->api->stream_create(p.device, &p.callers, NULL), INGOT_OK);
+    memcpy(&native, p.callers, sizeof native); /* an ig_stream begins with the driver's handle */
+    for (int i = 0; i < 2; i++) {
+        enqueue(p.f[i], native);
+        assert_int_equal(ig_context_wait(p.f[i]->context, NULL), INGOT_OK);
+    }
+    assert_string_equal(calls_in_pair(&p, 1, native), LAUNCH RECORD RECORD);
+    assert_string_equal(calls_in_pair(&p, 0, native), LAUNCH RECORD RECORD);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ig_context_wait(p.f[i]->context, NULL), INGOT_OK);
+        check(p.f[i], 100);
+    }
+    end_pair(&p);
+}
+
+/* The arena's stream waits for the last user, the free for the arena's stream, and the allocation for the free. */
+static void growth_frees_behind_the_last_user(void **state) {
+    struct pair p;
+    begin_pair(&p);
+    run(p.f[0], 100);
+    run(p.f[1], 50);
+    bind(p.f[1], 1000);
+    const char *calls = calls_in_pair(&p, 1, NULL);
+    if (!strstr(calls, WAIT RECORD WAIT "cuMemFreeAsync cuMemAllocFromPoolAsync cuStreamSynchronize ") ||
+        !strstr(calls, "cuGraphUpload " LAUNCH RECORD RECORD)) /* new memory has had no user to wait for */
+        fail_msg("%s", calls);
+    assert_int_equal(ig_context_wait(p.f[1]->context, NULL), INGOT_OK);
+    check(p.f[1], 1000);
+    bind(p.f[0], 100);
+    calls = calls_in_pair(&p, 0, NULL); /* two kernels' addresses are patched */
+    if (!strstr(calls, WAIT) || !strstr(calls, LAUNCH RECORD RECORD)) fail_msg("%s", calls);
+    assert_int_equal(count(calls, "Instantiate") + count(calls, "Synchronize") + count(calls, "Alloc"), 0);
+    assert_int_equal(ig_context_wait(p.f[0]->context, NULL), INGOT_OK);
+    check(p.f[0], 100);
+    end_pair(&p);
+}
+
+/* Calls of a shared run fail, each in turn: what follows is right. */
+static void driver_calls_may_fail(void **state) {
+    static const char *const functions[] = {"cuStreamWaitEvent",   "cuEventRecord", "cuMemAllocFromPoolAsync",
+                                            "cuStreamSynchronize", "cuGraphLaunch", "cuGraphInstantiateWithFlags",
+                                            "cuEventSynchronize",  "cuMemHostAlloc"};
+    for (unsigned n = 1, function = 0; function < sizeof functions / sizeof *functions; n++) {
+        struct pair p;
+        begin_pair(&p);
+        run(p.f[0], 100);
+        run(p.f[1], 50);
+        p.driver.cuda->fail = functions[function];
+        p.driver.cuda->fail_result = 999;
+        p.driver.cuda->fail_at = n;
+        for (int turn = 0; turn < 4; turn++) {
+            struct fixture *f = p.f[turn % 2];
+            bind(f, turn < 2 ? 1000 : 100);
+            if (ig_context_run(f->context, &f->error) == INGOT_OK) check(f, turn < 2 ? 1000 : 100);
+        }
+        bool over = p.driver.cuda->fail_at != 0;
+        p.driver.cuda->fail_at = 0;
+        for (int i = 0; i < 2; i++)
+            run(p.f[i], 1000 + i);
+        end_pair(&p);
+        if (over) function++, n = 0;
+        assert_true(n < 100);
+    }
+}
+
 struct user {
     pthread_t thread;
     const struct fake_driver *driver;
@@ -499,6 +647,9 @@ int main(void) {
         cmocka_unit_test(runs_branches_on_the_stand_in),
         cmocka_unit_test(runs_branches_on_a_gpu),
         cmocka_unit_test(runs_on_two_gpus_at_once),
+        cmocka_unit_test(sharing_costs_two_calls),
+        cmocka_unit_test(growth_frees_behind_the_last_user),
+        cmocka_unit_test(driver_calls_may_fail),
     };
     return cmocka_run_group_tests_name("contexts on CUDA", tests, NULL, NULL);
 }
