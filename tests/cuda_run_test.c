@@ -10,6 +10,7 @@
 
 #include "device/cuda/cuda.h"
 #include "runtime/activations.h"
+#include "runtime/resident.h"
 #include "runtime/runtime.h"
 #include "support/counting_allocator.h"
 #include "support/fake_driver.h"
@@ -25,6 +26,8 @@ struct fixture {
     float factor; /* y is this multiple of x */
     size_t max_instances;
     struct ig_activations *activations; /* shared; NULL: none */
+    const struct fixture *owner;        /* of the engine, and of `module`; NULL: this one */
+    struct ig_module *module;           /* shared; NULL: none */
     struct tiny_plan tiny;
     struct gpu_code code;
     struct ig_engine_file file;
@@ -93,12 +96,16 @@ static struct fixture *new_fixture(void) {
 /* Returns false if there is no such GPU. */
 static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
     if (ig_device_cuda_create_with(library, ordinal, &f->allocator.base, &f->device, &f->error)) return false;
-    make_plan(f);
+    if (f->owner)
+        f->file = f->owner->file, f->factor = f->owner->factor;
+    else
+        make_plan(f);
     /* No kernel reads weights, so host memory will do for them. */
     struct ig_context_config config = {.allocator = &f->allocator.base,
                                        .device = f->device,
                                        .max_instances = f->max_instances,
                                        .max_bytes = SIZE_MAX,
+                                       .module = f->module,
                                        .activations = f->activations};
     if (ig_context_create(&f->file, &config, &f->context, &f->error)) fail_msg("%s", f->error.message);
     for (int i = 0; i < LARGEST; i++)
@@ -633,6 +640,69 @@ static void runs_on_two_gpus_at_once(void **state) {
     assert_int_equal(driver.cuda->live, 0);
 }
 
+/* ---- Loaded code ---------------------------------------------------------------------------------------------------- */
+
+static const char *fake_path;
+
+static enum ingot_status open_fake(int ordinal, const struct ingot_allocator *allocator, struct ig_device **out_device,
+                                   struct ingot_error *error) {
+    return ig_device_cuda_create_with(fake_path, ordinal, allocator, out_device, error);
+}
+
+static void *use_shared(void *argument) {
+    struct fixture *f = argument;
+    if (!open_gpu(f, fake_path, 0)) fail_msg("%s", f->error.message);
+    for (int turn = 0; turn < 20; turn++)
+        run(f, 1 + turn * 37);
+    close_gpu(f);
+    return NULL;
+}
+
+/* The contexts of an engine load each kernel once, whichever comes first; and none unloads what others use. */
+static void contexts_share_loaded_code(void **state) {
+    enum { USERS = 4 };
+    struct fake_driver driver;
+    struct counting_allocator allocator;
+    struct ig_resident_store store;
+    struct ig_resident resident;
+    struct ingot_error error;
+    struct fixture *f[USERS], *owner = new_fixture();
+    pthread_t threads[USERS];
+    fake_driver_open(&driver);
+    fake_path = driver.path;
+    counting_allocator_init(&allocator);
+    make_plan(owner);
+    ig_resident_store_init(&store, &owner->file, &allocator.base);
+    assert_int_equal(ig_resident_store_get(&store, open_fake, 0, &resident, &error), INGOT_OK);
+    unsigned loads = 0;
+    for (int i = 0; i < 2 * USERS; i++) {
+        if (i < USERS) f[i] = new_fixture();
+        f[i % USERS]->owner = owner;
+        f[i % USERS]->module = resident.module;
+        driver.cuda->log_size = 0;
+        driver.cuda->log[0] = 0;
+        if (i < USERS) { /* first one after the other */
+            assert_true(open_gpu(f[i], fake_path, 0));
+            run(f[i], 100);
+            loads += count(driver.cuda->log, "cuModuleLoad");
+            assert_int_equal(count(driver.cuda->log, "cuModuleUnload"), 0);
+            close_gpu(f[i]);
+        } else { /* then all at once */
+            assert_int_equal(pthread_create(&threads[i - USERS], NULL, use_shared, f[i - USERS]), 0);
+        }
+    }
+    for (int i = 0; i < USERS; i++) {
+        pthread_join(threads[i], NULL);
+        free(f[i]);
+    }
+    assert_int_equal(loads, 1 + USERS); /* and each device its kernel for copies */
+    ig_resident_store_deinit(&store);
+    assert_int_equal(allocator.live_count, 0);
+    assert_string_equal(driver.cuda->misuse, "");
+    assert_int_equal(driver.cuda->live, 0);
+    free(owner);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(enqueueing_is_a_few_calls),
@@ -650,6 +720,7 @@ int main(void) {
         cmocka_unit_test(sharing_costs_two_calls),
         cmocka_unit_test(growth_frees_behind_the_last_user),
         cmocka_unit_test(driver_calls_may_fail),
+        cmocka_unit_test(contexts_share_loaded_code),
     };
     return cmocka_run_group_tests_name("contexts on CUDA", tests, NULL, NULL);
 }

@@ -510,14 +510,14 @@ static enum ingot_status open_remote(int ordinal, const struct ingot_allocator *
 
 struct asker {
     pthread_t thread;
-    struct ig_weight_store *store;
-    const void *found[3];
+    struct ig_resident_store *store;
+    struct ig_resident found[3];
 };
 
 static void *ask(void *argument) {
     struct asker *asker = argument;
     for (int i = 0; i < 30; i++)
-        assert_int_equal(ig_weight_store_get(asker->store, open_remote, i % 3, &asker->found[i % 3], NULL), INGOT_OK);
+        assert_int_equal(ig_resident_store_get(asker->store, open_remote, i % 3, &asker->found[i % 3], NULL), INGOT_OK);
     return NULL;
 }
 
@@ -530,8 +530,8 @@ static void weights_are_brought_once(void **state) {
         weights[i] = (unsigned char)(i * 31 + (i >> 13));
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         struct ig_engine_file file = {.weights = weights, .weights_size = sizes[s]};
-        struct ig_weight_store store;
-        ig_weight_store_init(&store, &file, &allocator.base);
+        struct ig_resident_store store;
+        ig_resident_store_init(&store, &file, &allocator.base);
         struct asker askers[4];
         for (int i = 0; i < 4; i++) {
             askers[i].store = &store;
@@ -541,15 +541,16 @@ static void weights_are_brought_once(void **state) {
             pthread_join(askers[i].thread, NULL);
         for (int d = 0; d < 3; d++) {
             for (int i = 1; i < 4; i++)
-                assert_ptr_equal(askers[i].found[d], askers[0].found[d]);
-            remote_device_read(back, askers[0].found[d], sizes[s]);
+                assert_memory_equal(&askers[i].found[d], &askers[0].found[d], sizeof askers[i].found[d]);
+            assert_non_null(askers[0].found[d].module);
+            remote_device_read(back, askers[0].found[d].weights, sizes[s]);
             assert_memory_equal(back, weights, sizes[s]);
         }
         struct ingot_error error = {0};
-        const void *none = NULL;
-        assert_int_equal(ig_weight_store_get(&store, open_remote, 9, &none, &error), INGOT_DEVICE);
-        assert_null(none);
-        ig_weight_store_deinit(&store);
+        struct ig_resident none = {0};
+        assert_int_equal(ig_resident_store_get(&store, open_remote, 9, &none, &error), INGOT_DEVICE);
+        assert_null(none.weights);
+        ig_resident_store_deinit(&store);
         assert_int_equal(allocator.live_count, 0);
     }
     free(weights);

@@ -303,8 +303,8 @@ struct ingot_context_options {
  * A context of a CPU engine runs on the calling thread and on threads of its own, which have the affinity of the thread
  * that created it. A context of a CUDA engine runs on
  * the GPU options.device: INGOT_DEVICE where there is no driver or no such GPU, INGOT_INCOMPATIBLE where the engine has
- * no code for the GPU's architecture. The first context on a GPU uploads the weights; all of the engine's contexts
- * there share them until the engine is destroyed.
+ * no code for the GPU's architecture. The first context on a GPU uploads the weights, and kernels are loaded when they
+ * are first needed; all of the engine's contexts there share both until the engine is destroyed.
  */
 INGOT_API enum ingot_status ingot_context_create(struct ingot_engine *engine,
                                                  const struct ingot_context_options *options,

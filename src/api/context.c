@@ -26,13 +26,21 @@ static enum ingot_status open_gpu(int ordinal, const struct ingot_allocator *all
     return ig_device_cuda_create(ordinal, allocator, out_device, error);
 }
 
+/* Of the engine: for its code, which needs no threads. */
+static enum ingot_status open_cpu(int ordinal, const struct ingot_allocator *allocator, struct ig_device **out_device,
+                                  struct ingot_error *error) {
+    return ig_device_cpu_create(1, allocator, out_device, error);
+}
+
 static enum ingot_status open_device(struct ingot_context *context, const struct ingot_context_options *options,
-                                     const void **out_weights, struct ingot_error *error) {
+                                     struct ig_resident *out_resident, struct ingot_error *error) {
     struct ingot_engine *engine = context->engine;
-    if (!ig_target_is_gpu(engine->file.target))
-        return ig_device_cpu_create(options->threads, context->allocator, &context->device, error);
+    if (!ig_target_is_gpu(engine->file.target)) {
+        IG_TRY(ig_device_cpu_create(options->threads, context->allocator, &context->device, error));
+        return ig_resident_store_get(&engine->resident, open_cpu, 0, out_resident, error);
+    }
     IG_TRY(open_gpu(options->device, context->allocator, &context->device, error));
-    return ig_weight_store_get(&engine->weights, open_gpu, options->device, out_weights, error);
+    return ig_resident_store_get(&engine->resident, open_gpu, options->device, out_resident, error);
 }
 
 /* Counts the processors only where needed, since that reads files. */
@@ -44,12 +52,13 @@ static unsigned copying_threads(const struct ingot_context *context, const struc
 
 static enum ingot_status fill(struct ingot_context *context, const struct ingot_context_options *options,
                               struct ingot_error *error) {
-    const void *weights = NULL;
-    IG_TRY(open_device(context, options, &weights, error));
+    struct ig_resident resident;
+    IG_TRY(open_device(context, options, &resident, error));
     struct ig_context_config config = {.allocator = context->allocator,
                                        .device = context->device,
                                        .threads = copying_threads(context, options),
-                                       .weights = weights,
+                                       .weights = resident.weights,
+                                       .module = resident.module,
                                        .max_instances = options->max_plan_instances,
                                        .max_bytes = options->max_plan_bytes,
                                        .activations = context->arena ? ig_arena_activations(context->arena) : NULL,

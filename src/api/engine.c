@@ -36,7 +36,7 @@ static enum ingot_status load(const struct source *source, const struct ingot_lo
         return status;
     }
     engine->allocator = allocator;
-    ig_weight_store_init(&engine->weights, &engine->file, allocator);
+    ig_resident_store_init(&engine->resident, &engine->file, allocator);
     atomic_init(&engine->references, 1);
     atomic_init(&engine->weights_state,
                 options.verify == INGOT_VERIFY_LATER ? IG_WEIGHTS_UNCHECKED : IG_WEIGHTS_TRUSTED);
@@ -70,7 +70,7 @@ void ingot_engine_retain(struct ingot_engine *engine) {
 void ingot_engine_release(struct ingot_engine *engine) {
     /* Acquire and release: whatever other threads did with the engine happens before it is closed. */
     if (!engine || atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) != 1) return;
-    ig_weight_store_deinit(&engine->weights);
+    ig_resident_store_deinit(&engine->resident);
     ig_engine_close(&engine->file);
     ig_release(engine->allocator, engine, sizeof *engine);
 }

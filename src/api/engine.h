@@ -1,19 +1,19 @@
 /* The public engine: a loaded file that contexts share. Immutable except for its reference count, the result of a
- * deferred weights check, and the copies of the weights on GPUs. */
+ * deferred weights check, and what it keeps on devices. */
 #ifndef IG_API_ENGINE_H
 #define IG_API_ENGINE_H
 
 #include <stdatomic.h>
 
+#include "runtime/resident.h"
 #include "runtime/runtime.h"
-#include "runtime/weights.h"
 
 struct ingot_engine {
     const struct ingot_allocator *allocator;
     struct ig_engine_file file;
     atomic_size_t references;
-    atomic_int weights_state;       /* an enum ig_weights_state */
-    struct ig_weight_store weights; /* copies on GPUs */
+    atomic_int weights_state; /* an enum ig_weights_state */
+    struct ig_resident_store resident;
 };
 
 enum ig_weights_state { IG_WEIGHTS_TRUSTED, IG_WEIGHTS_UNCHECKED, IG_WEIGHTS_BAD };

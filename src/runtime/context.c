@@ -118,7 +118,11 @@ static enum ingot_status init(struct ig_context *context, const struct ig_contex
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
     IG_TRY(ig_instance_cache_init(&context->cache, config->max_instances, config->max_bytes, env->allocator, error));
     IG_TRY(need_libraries(context, error));
-    IG_TRY(api->module_create(env->device, env->file->code, env->file->code_size, &env->module, error));
+    env->module = config->module;
+    if (!env->module) {
+        IG_TRY(api->module_create(env->device, env->file->code, env->file->code_size, &context->own_module, error));
+        env->module = context->own_module;
+    }
     IG_TRY(api->stream_create(env->device, &env->stream, error));
     IG_TRY(init_activations(context, config, error));
     IG_TRY(api->allocate(env->device, IG_LINE, &env->dummy, error));
@@ -179,7 +183,7 @@ void ig_context_destroy(struct ig_context *context) {
     if (context->scalars) api->release_host(env->device, context->scalars, 2 * IG_LINE);
     deinit_separate(context);
     api->stream_destroy(env->device, env->stream);
-    api->module_destroy(env->device, env->module);
+    api->module_destroy(env->device, context->own_module);
     release_table(context, context->tensors, context->n_inputs, sizeof *context->tensors);
     release_table(context, context->inputs, context->n_inputs, sizeof *context->inputs);
     release_table(context, context->outputs, context->n_outputs, sizeof *context->outputs);

@@ -152,7 +152,7 @@ void ig_instance_cache_trim(struct ig_instance_cache *cache, const struct ig_fra
     struct ig_instance *newest = cache->newest;
     cache->info.bytes += newest->bytes - newest->counted;
     newest->counted = newest->bytes;
-    while (cache->info.instances > 1 && cache->info.bytes > cache->max_bytes)
+    while (cache->oldest && cache->oldest != newest && cache->info.bytes > cache->max_bytes)
         drop_oldest(cache, env);
 }
 

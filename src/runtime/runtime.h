@@ -24,6 +24,7 @@ struct ig_context_config {
     struct ig_device *device;           /* used by this context alone; outlives it */
     unsigned threads;                   /* that copy large inputs and results, the caller's included */
     const void *weights;                /* as kernels see them; NULL: in the mapped file */
+    struct ig_module *module;           /* the engine's code, for all its contexts; NULL: loaded for this one */
     size_t max_instances;               /* sets of shapes kept prepared; 0: as many as max_bytes allows */
     size_t max_bytes;                   /* of all instances; the most recent always stays */
     struct ig_activations *activations; /* shared, of the same device; outlives the context; NULL: its own */

@@ -71,12 +71,15 @@ static enum ingot_status open_remote(int ordinal, const struct ingot_allocator *
 enum ingot_status try_context(struct fixture *f, struct ig_context_config config, unsigned threads) {
     config.allocator = &f->allocator.base;
     f->file = tiny_file(&f->tiny);
-    if (!f->store.file) ig_weight_store_init(&f->store, &f->file, &f->allocator.base);
+    if (!f->store.file) ig_resident_store_init(&f->store, &f->file, &f->allocator.base);
     if (threads == 0) {
         IG_TRY(ig_device_null_create(config.allocator, &f->device, &f->error));
     } else if (f->remote) {
         IG_TRY(remote_device_create(threads, config.allocator, &f->device, &f->error));
-        IG_TRY(ig_weight_store_get(&f->store, open_remote, 0, &config.weights, &f->error));
+        struct ig_resident resident;
+        IG_TRY(ig_resident_store_get(&f->store, open_remote, 0, &resident, &f->error));
+        config.weights = resident.weights;
+        config.module = resident.module;
     } else {
         IG_TRY(ig_device_cpu_create(threads, config.allocator, &f->device, &f->error));
     }
@@ -92,7 +95,7 @@ void make_context(struct fixture *f, unsigned threads, size_t max_instances, boo
 void end_plan(struct fixture *f) {
     ig_context_destroy(f->context);
     if (f->device) f->device->api->destroy(f->device);
-    if (f->store.file) ig_weight_store_deinit(&f->store);
+    if (f->store.file) ig_resident_store_deinit(&f->store);
     assert_int_equal(f->allocator.live_count, 0);
     assert_int_equal(f->allocator.wrong, 0);
     free(f);

@@ -5,8 +5,8 @@
 #ifndef TESTS_SUPPORT_RUNTIME_CASE_H
 #define TESTS_SUPPORT_RUNTIME_CASE_H
 
+#include "runtime/resident.h"
 #include "runtime/runtime.h"
-#include "runtime/weights.h"
 #include "support/counting_allocator.h"
 #include "support/tiny_plan.h"
 
@@ -17,7 +17,7 @@ struct fixture {
     struct ig_engine_file file;
     struct counting_allocator allocator;
     bool remote; /* on a device of remote_device.h, not the CPU */
-    struct ig_weight_store store;
+    struct ig_resident_store store;
     struct ig_device *device;
     struct ig_context *context;
     struct ingot_error error;

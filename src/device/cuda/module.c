@@ -1,6 +1,7 @@
 /* Loads functions; see module.h. */
 #include "device/cuda/module.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "device/cuda/cubin.h"
@@ -21,41 +22,52 @@ struct function {
     size_t map_at;
 };
 
+/* Open addressing by entry, at most three quarters full. */
+struct table {
+    struct function *functions;
+    size_t count, capacity;
+};
+
 struct ig_module {
+    const struct ingot_allocator *allocator;
     const unsigned char *code;
     size_t size;
-    struct function *functions; /* open-addressing hash table by entry, at most three quarters full */
-    size_t count, capacity;
+    pthread_mutex_t lock; /* of the table */
+    struct table table;
 };
 
 enum ingot_status ig_cuda_module_create(struct ig_cuda *cuda, const void *code, size_t size,
                                         struct ig_module **out_module, struct ingot_error *error) {
     struct ig_module *module = ig_allocate(cuda->base.allocator, sizeof *module, _Alignof(struct ig_module));
     if (!module) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a module");
+    module->allocator = cuda->base.allocator;
     module->code = code;
     module->size = size;
+    pthread_mutex_init(&module->lock, NULL);
     *out_module = module;
     return INGOT_OK;
 }
 
 void ig_cuda_module_destroy(struct ig_cuda *cuda, struct ig_module *module) {
     if (!module) return;
-    for (size_t i = 0; i < module->capacity; i++) {
-        if (module->functions[i].loaded_it) IG_CUDA(cuda, cuModuleUnload, module->functions[i].module);
+    const struct table *table = &module->table;
+    for (size_t i = 0; i < table->capacity; i++) {
+        if (table->functions[i].loaded_it) IG_CUDA(cuda, cuModuleUnload, table->functions[i].module);
     }
-    ig_release(cuda->base.allocator, module->functions, module->capacity * sizeof *module->functions);
-    ig_release(cuda->base.allocator, module, sizeof *module);
+    pthread_mutex_destroy(&module->lock);
+    ig_release(module->allocator, table->functions, table->capacity * sizeof *table->functions);
+    ig_release(module->allocator, module, sizeof *module);
 }
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
 /* The slot of (entry, name), or the free slot for it. `out_module`: the module loaded from this entry for another
  * name; NULL: none. At least one slot must be free. */
-static struct function *find(const struct ig_module *module, uint64_t entry, const char *name, CUmodule *out_module) {
-    size_t mask = module->capacity - 1, i = (size_t)((entry >> 6) * 0x9e3779b97f4a7c15u >> 32) & mask;
+static struct function *find(const struct table *table, uint64_t entry, const char *name, CUmodule *out_module) {
+    size_t mask = table->capacity - 1, i = (size_t)((entry >> 6) * 0x9e3779b97f4a7c15u >> 32) & mask;
     *out_module = NULL;
     for (;; i = (i + 1) & mask) {
-        struct function *function = &module->functions[i];
+        struct function *function = &table->functions[i];
         if (!function->name) return function;
         if (function->entry != entry) continue;
         *out_module = function->module;
@@ -63,20 +75,20 @@ static struct function *find(const struct ig_module *module, uint64_t entry, con
     }
 }
 
-static enum ingot_status make_room(struct ig_cuda *cuda, struct ig_module *module, struct ingot_error *error) {
-    if (4 * (module->count + 1) <= 3 * module->capacity) return INGOT_OK;
-    struct ig_module larger = *module;
-    larger.capacity = module->capacity ? 2 * module->capacity : 64;
+static enum ingot_status make_room(struct ig_module *module, struct ingot_error *error) {
+    struct table *table = &module->table, larger = *table;
+    if (4 * (table->count + 1) <= 3 * table->capacity) return INGOT_OK;
+    larger.capacity = table->capacity ? 2 * table->capacity : 64;
     larger.functions =
-        ig_allocate(cuda->base.allocator, larger.capacity * sizeof *larger.functions, _Alignof(struct function));
+        ig_allocate(module->allocator, larger.capacity * sizeof *larger.functions, _Alignof(struct function));
     if (!larger.functions) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a module's functions");
-    for (size_t i = 0; i < module->capacity; i++) {
-        const struct function *old = &module->functions[i];
+    for (size_t i = 0; i < table->capacity; i++) {
+        const struct function *old = &table->functions[i];
         CUmodule ignored;
         if (old->name) *find(&larger, old->entry, old->name, &ignored) = *old;
     }
-    ig_release(cuda->base.allocator, module->functions, module->capacity * sizeof *module->functions);
-    *module = larger;
+    ig_release(module->allocator, table->functions, table->capacity * sizeof *table->functions);
+    *table = larger;
     return INGOT_OK;
 }
 
@@ -180,14 +192,30 @@ static enum ingot_status add(struct ig_cuda *cuda, struct ig_module *module, con
         return status;
     }
     *function = made;
-    module->count++;
+    module->table.count++;
     return INGOT_OK;
+}
+
+/* The caller has the lock. */
+static enum ingot_status find_or_load(struct ig_cuda *cuda, const struct ig_launch *launch,
+                                      struct ig_cuda_function *out_function, struct ingot_error *error) {
+    struct ig_module *module = launch->module;
+    CUmodule loaded;
+    if (!module->table.capacity) IG_TRY(make_room(module, error));
+    struct function *function = find(&module->table, launch->entry, launch->name, &loaded);
+    if (!function->name) {
+        IG_TRY(make_room(module, error));
+        function = find(&module->table, launch->entry, launch->name, &loaded);
+        IG_TRY(add(cuda, module, launch, function, loaded, error));
+    }
+    IG_TRY(allow_shared(cuda, launch, function, error));
+    out_function->handle = function->handle;
+    return find_maps(cuda, launch, function, &out_function->maps_at, error);
 }
 
 enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_launch *launch,
                                           struct ig_cuda_function *out_function, struct ingot_error *error) {
     struct ig_module *module = launch->module;
-    CUmodule loaded;
     if (launch->entry >= module->size)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "kernel entry %llu lies outside the %zu bytes of code",
                       (unsigned long long)launch->entry, module->size);
@@ -195,14 +223,8 @@ enum ingot_status ig_cuda_module_function(struct ig_cuda *cuda, const struct ig_
     if (launch->threads == 0 || launch->threads > MOST_THREADS)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "kernel '%s' wants %u threads in a block, which has 1 to %u",
                       launch->name, launch->threads, MOST_THREADS);
-    if (!module->capacity) IG_TRY(make_room(cuda, module, error));
-    struct function *function = find(module, launch->entry, launch->name, &loaded);
-    if (!function->name) {
-        IG_TRY(make_room(cuda, module, error));
-        function = find(module, launch->entry, launch->name, &loaded);
-        IG_TRY(add(cuda, module, launch, function, loaded, error));
-    }
-    IG_TRY(allow_shared(cuda, launch, function, error));
-    out_function->handle = function->handle;
-    return find_maps(cuda, launch, function, &out_function->maps_at, error);
+    pthread_mutex_lock(&module->lock);
+    enum ingot_status status = find_or_load(cuda, launch, out_function, error);
+    pthread_mutex_unlock(&module->lock);
+    return status;
 }

@@ -1,6 +1,7 @@
 /*
  * Code for a GPU: the functions in an engine's code section. Each is loaded when it is first launched or captured: from
- * the cubin at its entry or, if that is for another GPU, from the PTX beside it.
+ * the cubin at its entry or, if that is for another GPU, from the PTX beside it. Devices of one GPU may share a module,
+ * on any threads: a lock is held while a function is looked up, not when a captured list is launched.
  */
 #ifndef IG_DEVICE_CUDA_MODULE_H
 #define IG_DEVICE_CUDA_MODULE_H

@@ -1,5 +1,5 @@
-/* Weights on devices; see weights.h. */
-#include "runtime/weights.h"
+/* Weights and code on devices; see resident.h. */
+#include "runtime/resident.h"
 
 #include <string.h>
 
@@ -8,12 +8,13 @@
 /* Size of a staging buffer. There are two in pinned memory: the host fills one while the other is in flight. */
 #define PIECE ((size_t)4 << 20)
 
-struct ig_weights {
+struct ig_residence {
     int ordinal;
     struct ig_device *device; /* owned, since the devices of contexts come and go */
-    void *memory;
+    void *memory;             /* of the weights; NULL: they are in the mapped file */
     size_t size;
-    struct ig_weights *next;
+    struct ig_resident resident;
+    struct ig_residence *next;
 };
 
 /* ---- Upload ------------------------------------------------------------------------------------------------------ */
@@ -76,68 +77,79 @@ static enum ingot_status bring(struct ig_device *device, void *to, const unsigne
 
 /* ---- The store --------------------------------------------------------------------------------------------------- */
 
-void ig_weight_store_init(struct ig_weight_store *store, const struct ig_engine_file *file,
-                          const struct ingot_allocator *allocator) {
-    *store = (struct ig_weight_store){.allocator = allocator, .file = file};
+void ig_resident_store_init(struct ig_resident_store *store, const struct ig_engine_file *file,
+                            const struct ingot_allocator *allocator) {
+    *store = (struct ig_resident_store){.allocator = allocator, .file = file};
     pthread_mutex_init(&store->lock, NULL);
 }
 
-static void destroy(const struct ig_weight_store *store, struct ig_weights *weights) {
-    struct ig_device *device = weights->device;
-    if (weights->memory) device->api->release(device, weights->memory, weights->size);
+static void destroy(const struct ig_resident_store *store, struct ig_residence *residence) {
+    struct ig_device *device = residence->device;
+    if (residence->resident.module) device->api->module_destroy(device, residence->resident.module);
+    if (residence->memory) device->api->release(device, residence->memory, residence->size);
     if (device) device->api->destroy(device);
-    ig_release(store->allocator, weights, sizeof *weights);
+    ig_release(store->allocator, residence, sizeof *residence);
 }
 
-void ig_weight_store_deinit(struct ig_weight_store *store) {
-    for (struct ig_weights *at = store->first, *next; at; at = next) {
+void ig_resident_store_deinit(struct ig_resident_store *store) {
+    for (struct ig_residence *at = store->first, *next; at; at = next) {
         next = at->next;
         destroy(store, at);
     }
     pthread_mutex_destroy(&store->lock);
 }
 
-static enum ingot_status fill(const struct ig_weight_store *store, struct ig_weights *weights, ig_device_opener open,
-                              struct ingot_error *error) {
-    const struct ig_engine_file *file = store->file;
-    IG_TRY(open(weights->ordinal, store->allocator, &weights->device, error));
-    struct ig_device *device = weights->device;
-    weights->size = file->weights_size ? file->weights_size : 64; /* never 0, so that there is an address */
-    enum ingot_status status = device->api->allocate(device, weights->size, &weights->memory, error);
+static enum ingot_status bring_weights(const struct ig_engine_file *file, struct ig_residence *residence,
+                                       struct ingot_error *error) {
+    struct ig_device *device = residence->device;
+    residence->resident.weights = file->weights;
+    if (device->host_memory) return INGOT_OK;
+    residence->size = file->weights_size ? file->weights_size : 64; /* never 0, so that there is an address */
+    enum ingot_status status = device->api->allocate(device, residence->size, &residence->memory, error);
     if (status != INGOT_OK) {
         ig_error_prefix(error, "weights of %zu bytes", file->weights_size);
         return status;
     }
-    return bring(device, weights->memory, file->weights, file->weights_size, error);
+    residence->resident.weights = residence->memory;
+    return bring(device, residence->memory, file->weights, file->weights_size, error);
 }
 
-static enum ingot_status add(struct ig_weight_store *store, ig_device_opener open, int ordinal,
+static enum ingot_status fill(const struct ig_resident_store *store, struct ig_residence *residence,
+                              ig_device_opener open, struct ingot_error *error) {
+    const struct ig_engine_file *file = store->file;
+    IG_TRY(open(residence->ordinal, store->allocator, &residence->device, error));
+    IG_TRY(bring_weights(file, residence, error));
+    struct ig_device *device = residence->device;
+    return device->api->module_create(device, file->code, file->code_size, &residence->resident.module, error);
+}
+
+static enum ingot_status add(struct ig_resident_store *store, ig_device_opener open, int ordinal,
                              struct ingot_error *error) {
-    struct ig_weights *weights = ig_allocate(store->allocator, sizeof *weights, _Alignof(struct ig_weights));
-    if (!weights) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine's weights");
-    weights->ordinal = ordinal;
-    enum ingot_status status = fill(store, weights, open, error);
+    struct ig_residence *residence = ig_allocate(store->allocator, sizeof *residence, _Alignof(struct ig_residence));
+    if (!residence) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine's weights");
+    residence->ordinal = ordinal;
+    enum ingot_status status = fill(store, residence, open, error);
     if (status != INGOT_OK) {
-        destroy(store, weights);
+        destroy(store, residence);
         return status;
     }
-    weights->next = store->first;
-    store->first = weights;
+    residence->next = store->first;
+    store->first = residence;
     return INGOT_OK;
 }
 
-static const struct ig_weights *find(const struct ig_weight_store *store, int ordinal) {
-    const struct ig_weights *at = store->first;
+static const struct ig_residence *find(const struct ig_resident_store *store, int ordinal) {
+    const struct ig_residence *at = store->first;
     while (at && at->ordinal != ordinal)
         at = at->next;
     return at;
 }
 
-enum ingot_status ig_weight_store_get(struct ig_weight_store *store, ig_device_opener open, int ordinal,
-                                      const void **out_weights, struct ingot_error *error) {
+enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_device_opener open, int ordinal,
+                                        struct ig_resident *out_resident, struct ingot_error *error) {
     pthread_mutex_lock(&store->lock);
     enum ingot_status status = find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, error);
-    if (status == INGOT_OK) *out_weights = find(store, ordinal)->memory;
+    if (status == INGOT_OK) *out_resident = find(store, ordinal)->resident;
     pthread_mutex_unlock(&store->lock);
     return status;
 }
