@@ -63,6 +63,16 @@ static void print_memory(const struct inspected *engine) {
                m->parallel_steps, 100 * m->parallel_gain, m->parallel_bytes);
 }
 
+/* Prints nothing if a run is one launch. */
+static void print_uncaptured(const struct ingot_engine *engine) {
+    size_t count = ingot_engine_uncaptured(engine, NULL, 0);
+    struct ingot_uncaptured_row *rows = cli_alloc(count, sizeof *rows);
+    ingot_engine_uncaptured(engine, rows, count);
+    for (size_t i = 0; i < count; i++)
+        printf("%-12s%s: %s\n", i ? "" : "uncaptured", rows[i].origin, rows[i].reason);
+    free(rows);
+}
+
 void inspect_engine_print(const struct inspected *engine) {
     const json_t *e = engine->explanation;
     const json_t *weights = json_object_get(e, "weights");
@@ -82,6 +92,7 @@ void inspect_engine_print(const struct inspected *engine) {
     printf("regions     %zu, kernels compiled %zu\n", json_array_size(json_object_get(e, "regions")),
            json_array_size(json_object_get(e, "kernels")));
     print_memory(engine);
+    print_uncaptured(engine->session.engine);
     print_passes(json_object_get(e, "passes"));
 }
 

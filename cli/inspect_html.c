@@ -62,6 +62,15 @@ static void put_symbols(FILE *to, const json_t *symbols) {
     }
 }
 
+static void put_uncaptured(const struct ingot_engine *engine, FILE *to) {
+    size_t count = ingot_engine_uncaptured(engine, NULL, 0);
+    struct ingot_uncaptured_row *rows = cli_alloc(count, sizeof *rows);
+    ingot_engine_uncaptured(engine, rows, count);
+    for (size_t i = 0; i < count; i++)
+        put_formatted(to, "uncaptured", cli_format("%s: %s", rows[i].origin, rows[i].reason));
+    free(rows);
+}
+
 static void put_facts(const struct inspected *engine, FILE *to) {
     const json_t *e = engine->explanation, *weights = json_object_get(e, "weights");
     const struct ingot_memory_info *m = &engine->memory;
@@ -87,6 +96,7 @@ static void put_facts(const struct inspected *engine, FILE *to) {
                           cli_format("%zu steps, saves %.1f %% of the time (estimated), takes %zu bytes",
                                      m->parallel_steps, 100 * m->parallel_gain, m->parallel_bytes));
     }
+    put_uncaptured(engine->session.engine, to);
     fputs("</table>\n", to);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device/null/null.h"
+#include "runtime/uncaptured.h"
 #include "support/clock.h"
 #include "support/runtime_case.h"
 
@@ -741,6 +742,29 @@ static void refuses_bodies_of_other_sizes(void **state) {
     end_plan(f);
 }
 
+static void names_what_is_not_captured(void **state) {
+    struct ingot_uncaptured_row rows[3] = {{"untouched", "untouched"}, {"untouched", "untouched"}};
+    struct fixture *f = chain(0, 10);
+    f->file = tiny_file(&f->tiny);
+    assert_int_equal(ig_plan_uncaptured(&f->file.plan, rows, 3), 0);
+    end_plan(f);
+    f = choice();
+    f->file = tiny_file(&f->tiny);
+    assert_int_equal(ig_plan_uncaptured(&f->file.plan, rows, 3), 1);
+    assert_string_equal(rows[0].origin, "choose");
+    assert_non_null(strstr(rows[0].reason, "condition"));
+    end_plan(f);
+    f = looping((struct loop_plan){.with_trip = true});
+    f->file = tiny_file(&f->tiny);
+    assert_int_equal(ig_plan_uncaptured(&f->file.plan, NULL, 0), 2);
+    assert_int_equal(ig_plan_uncaptured(&f->file.plan, rows, 1), 2);
+    assert_string_equal(rows[0].origin, "trip"); /* this plan's results are sized by it */
+    assert_string_equal(rows[1].origin, "untouched");
+    assert_int_equal(ig_plan_uncaptured(&f->file.plan, rows, 3), 2);
+    assert_string_equal(rows[1].origin, "loop 'l'");
+    end_plan(f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_any_shape),
@@ -770,6 +794,7 @@ int main(void) {
         cmocka_unit_test(loops_end_by_condition),
         cmocka_unit_test(loops_keep_to_their_outputs),
         cmocka_unit_test(refuses_bodies_of_other_sizes),
+        cmocka_unit_test(names_what_is_not_captured),
     };
     fill_ramp();
     int failed = cmocka_run_group_tests_name("runtime on the CPU", tests, NULL, NULL);

@@ -232,6 +232,19 @@ INGOT_API const char *ingot_engine_target(const struct ingot_engine *engine);
 INGOT_API const char *ingot_engine_explanation(const struct ingot_engine *engine);
 
 /*
+ * What a run cannot launch in one go, because values decide it that are known only on the device: one row per input
+ * whose elements are sizes and per step of control flow, also within others. There the host waits for the device;
+ * everything before, between and behind is captured and launched at once. Returns the number of rows, of which at most
+ * `capacity` are written; 0: one launch is the whole run. The strings live as long as the engine.
+ */
+struct ingot_uncaptured_row {
+    const char *origin; /* the ONNX nodes of the step, or the name of the input */
+    const char *reason;
+};
+INGOT_API size_t ingot_engine_uncaptured(const struct ingot_engine *engine, struct ingot_uncaptured_row *rows,
+                                         size_t capacity);
+
+/*
  * An arena: the memory that kernels write their intermediate results to. A context has one of its own unless it is given
  * one to share. Any number of contexts share an arena, of any engines for the same device, and from any number of threads
  * and streams: it belongs to one run at a time, so the memory is that of the largest run, not of all. On a GPU, runs are

@@ -4,6 +4,7 @@
 #include "api/options.h"
 #include "base/memory.h"
 #include "runtime/shape.h"
+#include "runtime/uncaptured.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
@@ -129,6 +130,10 @@ void ingot_engine_symbol(const struct ingot_engine *engine, size_t index, struct
     *out_info =
         (struct ingot_symbol_info){.name = ig_plan_text(plan, symbol->name), .lo = symbol->lo, .hi = symbol->hi};
     if (symbol->mixes != IG_PLAN_NONE) out_info->mixes = ig_plan_text(plan, symbol->mixes);
+}
+
+size_t ingot_engine_uncaptured(const struct ingot_engine *engine, struct ingot_uncaptured_row *rows, size_t capacity) {
+    return engine ? ig_plan_uncaptured(&engine->file.plan, rows, rows ? capacity : 0) : 0;
 }
 
 const char *ingot_engine_target(const struct ingot_engine *engine) {
