@@ -185,6 +185,42 @@ static void anything_may_go_first(void **state) {
     }
 }
 
+/* Returns INGOT_OK if all of it succeeded. */
+static enum ingot_status use_all(const struct ingot_allocator *allocator, struct ingot_error *error) {
+    struct ingot_arena_options of_arena = INGOT_ARENA_OPTIONS_INIT;
+    struct ingot_context_options options = INGOT_CONTEXT_OPTIONS_INIT;
+    struct ingot_context *context;
+    float out[LARGEST * CLASSES];
+    of_arena.allocator = options.allocator = allocator;
+    options.threads = 1;
+    enum ingot_status status = ingot_arena_create(&of_arena, &options.arena, error);
+    if (status) return status;
+    status = ingot_context_create(engines[0], &options, &context, error);
+    ingot_arena_release(options.arena);
+    if (status) return status;
+    for (int64_t batch = 1; !status && batch <= LARGEST; batch += 4) {
+        status = classify(context, batch, out, error);
+        if (status) assert_true(is_right(context, 0, batch)); /* only one allocation fails */
+    }
+    ingot_context_destroy(context);
+    return status;
+}
+
+static void every_allocation_may_fail(void **state) {
+    enum ingot_status status;
+    long n = 0;
+    do {
+        struct test_allocator allocator;
+        struct ingot_error error;
+        test_allocator_init(&allocator);
+        allocator.fail_at = ++n;
+        status = use_all(&allocator.base, &error);
+        if (status) assert_int_equal(status, INGOT_OUT_OF_MEMORY);
+        assert_int_equal(allocator.live, 0);
+    } while (status);
+    assert_true(n > 20);
+}
+
 /* ---- Threads ------------------------------------------------------------------------------------------------------------ */
 
 enum { THREADS = 8, EACH = 2, RUNS = 1500 };
@@ -251,7 +287,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nonsense_is_refused),          cmocka_unit_test(the_size_is_known_before),
         cmocka_unit_test(anything_may_go_first),        cmocka_unit_test(contexts_of_two_engines_share),
-        cmocka_unit_test(any_thread_may_call_anything),
+        cmocka_unit_test(any_thread_may_call_anything), cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
