@@ -6,6 +6,13 @@
 #include "base/memory.h"
 #include "runtime/transfer.h"
 
+/* A thread that waits for its turn. */
+struct waiter {
+    pthread_cond_t changed;
+    bool granted;
+    struct waiter *next;
+};
+
 struct ig_activations {
     struct ig_activations_config config;
     void *memory; /* NULL: none now */
@@ -20,29 +27,44 @@ struct ig_activations {
     /* All of the above belongs to the thread whose turn it is. Turns are taken in the order of asking: a mutex alone
      * would let a thread that runs again at once keep the others out. */
     pthread_mutex_t lock; /* of the following; held for a moment only */
-    pthread_cond_t passed;
-    uint64_t next_turn, turn;
-    struct ingot_arena_info shown; /* a copy of `info`, and the number of contexts */
+    bool taken;
+    struct waiter *line, **line_end; /* those who have asked, in that order */
+    struct ingot_arena_info shown;   /* a copy of `info`, and the number of contexts */
 };
 
 /* ---- Turns ------------------------------------------------------------------------------------------------------- */
 
+static void wait_in_line(struct ig_activations *a) {
+    struct waiter self = {.changed = PTHREAD_COND_INITIALIZER};
+    *a->line_end = &self;
+    a->line_end = &self.next;
+    while (!self.granted)
+        pthread_cond_wait(&self.changed, &a->lock);
+    pthread_cond_destroy(&self.changed);
+}
+
 static void take_turn(struct ig_activations *a) {
     if (!a->config.shared) return;
     pthread_mutex_lock(&a->lock);
-    uint64_t mine = a->next_turn++;
-    while (a->turn != mine)
-        pthread_cond_wait(&a->passed, &a->lock);
+    if (a->taken) wait_in_line(a);
+    a->taken = true;
     pthread_mutex_unlock(&a->lock);
 }
 
+/* To the first in line: it stays taken. */
 static void pass_turn(struct ig_activations *a) {
     if (!a->config.shared) return;
     pthread_mutex_lock(&a->lock);
-    a->turn++;
     a->info.contexts = a->shown.contexts;
     a->shown = a->info;
-    pthread_cond_broadcast(&a->passed);
+    struct waiter *next = a->line;
+    a->taken = next != NULL;
+    if (next) {
+        a->line = next->next;
+        if (!a->line) a->line_end = &a->line;
+        next->granted = true;
+        pthread_cond_signal(&next->changed);
+    }
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -65,7 +87,7 @@ enum ingot_status ig_activations_create(const struct ig_activations_config *conf
     a->info.bytes = a->info.peak_bytes = a->size;
     a->shown = a->info;
     pthread_mutex_init(&a->lock, NULL);
-    pthread_cond_init(&a->passed, NULL);
+    a->line_end = &a->line;
     enum ingot_status status = init(a, error);
     if (status != INGOT_OK)
         ig_activations_destroy(a);
@@ -92,7 +114,6 @@ void ig_activations_destroy(struct ig_activations *a) {
     drop(a);
     if (a->event) device->api->event_destroy(device, a->event);
     if (a->stream) device->api->stream_destroy(device, a->stream);
-    pthread_cond_destroy(&a->passed);
     pthread_mutex_destroy(&a->lock);
     ig_release(a->config.allocator, a, sizeof *a);
 }
