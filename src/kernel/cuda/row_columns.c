@@ -5,6 +5,8 @@
  */
 #include "kernel/cuda/row.h"
 
+#include <math.h>
+
 enum {
     THREADS = 256,
     MOST_THREADS = 1024, /* if there are few blocks, of long rows */
@@ -126,31 +128,67 @@ static void emit_pass(struct columns *c, struct ig_stmt *body, int pass) {
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* Blocks wide enough for whole memory transfers and narrow enough to be many, but no wider than there are columns. */
-static void choose_width(struct columns *c) {
-    struct ig_row *r = c->r;
-    int64_t columns = 1, n;
-    for (int d = 0; d < r->space.rank; d++) {
-        int64_t guess = ig_dim_is_const(r->k->dims, r->space.dim[d], &n) ? n : 128;
-        if (!r->reduced[d]) columns = columns > INT32_MAX / (guess + 1) ? INT32_MAX : columns * guess;
-    }
-    c->width = MOST_COLUMNS;
-    while (c->width > LEAST_COLUMNS && columns / c->width < ENOUGH_BLOCKS)
-        c->width /= 2;
-    while (c->width > 1 && c->width / 2 >= columns)
-        c->width /= 2;
-    c->shares = THREADS / c->width;
-    if (!ig_dim_is_const(r->k->dims, r->count, &n)) n = 128;
-    while (c->shares > 1 && c->shares * 2 > n)
-        c->shares /= 2;
-    int most = r->steps.count > 2 ? THREADS : MOST_THREADS; /* limited by the shared memory for partial results */
-    while (columns / c->width < ENOUGH_BLOCKS && c->width * c->shares < most && n / c->shares > LONG_SHARE)
-        c->shares *= 2;
+/* The shape of blocks for `columns` columns of `count` elements, by the number of reductions. Blocks are wide enough for
+ * whole memory transfers and narrow enough to be many, but no wider than there are columns. */
+struct shape {
+    int width, shares;
+};
+
+static struct shape choose_shape(int64_t columns, int64_t count, uint32_t n_steps) {
+    struct shape s = {.width = MOST_COLUMNS};
+    while (s.width > LEAST_COLUMNS && columns / s.width < ENOUGH_BLOCKS)
+        s.width /= 2;
+    while (s.width > 1 && s.width / 2 >= columns)
+        s.width /= 2;
+    s.shares = THREADS / s.width;
+    while (s.shares > 1 && s.shares * 2 > count)
+        s.shares /= 2;
+    int most = n_steps > 2 ? THREADS : MOST_THREADS; /* limited by the shared memory for partial results */
+    while (columns / s.width < ENOUGH_BLOCKS && s.width * s.shares < most && count / s.shares > LONG_SHARE)
+        s.shares *= 2;
     /* Short rows: take more columns instead. */
-    while (c->width * c->shares < 32)
-        c->width *= 2;
-    if (c->shares == 1 && columns >= THREADS / 2 * ENOUGH_BLOCKS) c->width = THREADS / 2;
+    while (s.width * s.shares < 32)
+        s.width *= 2;
+    if (s.shares == 1 && columns >= THREADS / 2 * ENOUGH_BLOCKS) s.width = THREADS / 2;
+    return s;
+}
+
+struct problem {
+    struct shape shape;
+    uint32_t n_steps;
+    double element; /* bytes */
+};
+
+/* Microseconds: a thread reads its share of a column, an element at a time, each some 40 ns after the one before; or the
+ * memory is read at 2.5 TB/s, if that takes longer. */
+static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
+    const struct problem *p = kernel->model.problem;
+    double columns = (double)sizes[0], count = (double)sizes[1], threads = p->shape.width * p->shape.shares;
+    double blocks = columns / p->shape.width, resident = 2048 / threads < 16 ? 2048 / threads : 16;
+    double turns = ceil(blocks / (IG_CUDA_PROCESSORS * (resident < 1 ? 1 : resident)));
+    double walk = turns * count / p->shape.shares * 0.04, bytes = columns * count * p->element / 2.5e6;
+    return 3.5 + (walk > bytes ? walk : bytes) + (p->shape.shares > 1 ? 0.5 : 0) + p->shape.shares * 0.002;
+}
+
+static ig_dim columns_of(const struct ig_row *r) {
+    ig_dim columns = ig_dim_const(r->k->dims, 1);
+    for (int d = 0; d < r->space.rank; d++) {
+        if (!r->reduced[d]) columns = ig_dim_mul(r->k->dims, columns, r->space.dim[d]);
+    }
+    return columns;
+}
+
+static void choose(struct columns *c) {
+    struct ig_row *r = c->r;
+    ig_dim columns = columns_of(r), one = ig_dim_const(r->k->dims, 1);
+    struct problem *p = IG_NEW(r->k->job, struct problem);
+    p->n_steps = r->steps.count;
+    p->element = (double)ingot_dtype_size(r->space.dtype);
+    p->shape = choose_shape(ig_sizes_guess(r->at, columns), ig_sizes_guess(r->at, r->count), p->n_steps);
+    c->width = p->shape.width;
+    c->shares = p->shape.shares;
     r->kernel->threads = c->width * c->shares;
+    r->kernel->model = (struct ig_kernel_model){{columns, r->count, one, one}, p, cost};
 }
 
 static void add_partials(struct columns *c) {
@@ -188,7 +226,7 @@ static struct ig_stmt *tile_loop(struct columns *c) {
 
 bool ig_row_columns_cuda(struct ig_row *r) {
     struct columns c = {.r = r};
-    choose_width(&c);
+    choose(&c);
     if (!ig_row_prepare(r, c.width)) return false;
     add_partials(&c);
     struct ig_stmt *body = tile_loop(&c);
