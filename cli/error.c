@@ -29,7 +29,9 @@ int cli_fail(const struct ingot_error *error) {
     case INGOT_OUT_OF_MEMORY:
     case INGOT_TOOLCHAIN:
     case INGOT_DEVICE:
-    case INGOT_INTERNAL: break;
+    case INGOT_INTERNAL:
+    case INGOT_TIMEOUT:
+    case INGOT_CANCELLED: break;
     }
     return EXIT_SYSTEM;
 }

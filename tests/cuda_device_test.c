@@ -637,6 +637,17 @@ static void leaves_the_callers_context(void **state) {
     assert_int_equal(f.api->event_record(f.device, f.stream, event, NULL), INGOT_OK);
     assert_int_equal(f.api->event_wait(f.device, f.stream, event, NULL), INGOT_OK);
     assert_int_equal(f.api->event_elapsed(f.device, event, event, &time, NULL), INGOT_OK);
+    bool done = false;
+    void *native;
+    memcpy(&native, f.stream, sizeof native); /* an ig_stream begins with the driver's handle */
+    assert_int_equal(f.api->event_record_native(f.device, native, event, NULL), INGOT_OK);
+    f.cuda->not_ready = 1;
+    assert_int_equal(f.api->event_await(f.device, event, false, &done, NULL), INGOT_OK);
+    assert_false(done);
+    assert_int_equal(f.api->event_await(f.device, event, false, &done, NULL), INGOT_OK);
+    assert_true(done);
+    assert_int_equal(f.api->event_await(f.device, event, true, &done, NULL), INGOT_OK);
+    assert_false(f.api->lost(f.device));
     assert_int_equal(time, 1500000);
     assert_int_equal(f.api->allocate_host(f.device, 10, &host, NULL), INGOT_OK);
     assert_int_equal(f.api->copy(f.device, f.stream, host, a, 10, NULL), INGOT_OK);

@@ -405,6 +405,176 @@ static void data_that_gpus_reach_need_two_calls(void **state) {
     }
 }
 
+/* ---- Leases and waits with a limit --------------------------------------------------------------------------------------------- */
+
+static void clear_log(struct fixture *f) {
+    f->driver.cuda->log_size = 0;
+    f->driver.cuda->log[0] = 0;
+}
+
+/* The driver calls since clear_log, without context changes and pointer queries. */
+static unsigned calls_logged(struct fixture *f) {
+    const char *log = f->driver.cuda->log;
+    return count(log, " ") - count(log, "cuCtx") - count(log, "cuPointer");
+}
+
+/* A lease on a run that is done costs no call, and one in flight an event. Two sets in turn cost one update of the
+ * graph a run, whose copy goes to the other set. */
+static void leases_are_a_few_calls(void **state) {
+    struct fixture *f = begin(true);
+    struct ig_results *last = NULL, *results;
+    struct ingot_tensor y;
+    size_t allocations = 0;
+    float *x = memory_of(f, INGOT_PINNED, 100 * sizeof *x);
+    struct ingot_tensor input = {INGOT_F32, 1, {100}, x, INGOT_PINNED};
+    memcpy(x, f->x, 100 * sizeof *x);
+    if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
+    for (int turn = 0; turn < 12; turn++) {
+        if (turn == 6) allocations = f->allocator.calls;
+        bool early = turn % 2;
+        x[7] = (float)turn;
+        clear_log(f);
+        enqueue(f, NULL);
+        if (turn > 2) assert_int_equal(calls_logged(f), 1 + 1);
+        if (!early && ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+        clear_log(f);
+        if (ig_context_lease(f->context, &results, &f->error)) fail_msg("%s", f->error.message);
+        if (turn > 2) assert_int_equal(calls_logged(f), early);
+        if (last) {
+            if (ig_results_wait(last, &f->error)) fail_msg("%s", f->error.message);
+            if (ig_results_output(last, 0, &y, &f->error)) fail_msg("%s", f->error.message);
+            assert_true(((float *)y.data)[7] == 3 * (float)(turn - 1));
+            ig_results_release(last);
+        }
+        last = results;
+    }
+    assert_int_equal(f->allocator.calls, allocations);
+    ig_context_destroy(f->context);
+    f->context = NULL;
+    if (ig_results_wait(last, &f->error)) fail_msg("%s", f->error.message);
+    ig_results_release(last);
+    release(f, INGOT_PINNED, x, 100 * sizeof *x);
+    end(f, true);
+}
+
+/* Asking costs an event, as the run has none of its own, and a call each time. */
+static void limited_waits_ask(void **state) {
+    struct fixture *f = begin(true);
+    run(f, 100);
+    enqueue(f, NULL);
+    f->driver.cuda->not_ready = 3;
+    clear_log(f);
+    assert_int_equal(ig_context_wait_for(f->context, 0, &f->error), INGOT_TIMEOUT);
+    assert_int_equal(count(f->driver.cuda->log, "cuEventQuery"), 1);
+    assert_int_equal(count(f->driver.cuda->log, "Synchronize"), 0);
+    if (ig_context_wait_for(f->context, 1e9, &f->error)) fail_msg("%s", f->error.message);
+    assert_int_equal(count(f->driver.cuda->log, "cuEventQuery"), 4);
+    check(f, 100);
+    end(f, true);
+}
+
+/* ---- A GPU that is lost -------------------------------------------------------------------------------------------------------- */
+
+static struct fake_driver shared_driver;
+
+static enum ingot_status open_shared(int ordinal, const struct ingot_allocator *allocator,
+                                     struct ig_device **out_device, struct ingot_error *error) {
+    return ig_device_cuda_create_with(shared_driver.path, ordinal, allocator, out_device, error);
+}
+
+/* A context and its hold on what the engine has there, as ingot_context_create makes them. */
+struct member {
+    struct ig_device *device;
+    struct ig_context *context;
+    bool has_resident;
+};
+
+static enum ingot_status join(struct fixture *f, struct ig_resident_store *store, struct member *out_member) {
+    struct ig_context_config config = {.allocator = &f->allocator.base, .max_instances = 4, .max_bytes = SIZE_MAX};
+    *out_member = (struct member){NULL, NULL, false};
+    ig_resident_store_drop_lost(store, 0);
+    enum ingot_status status = open_shared(0, config.allocator, &out_member->device, &f->error);
+    struct ig_resident resident = {NULL, NULL};
+    if (!status) status = ig_resident_store_get(store, open_shared, 0, &resident, &f->error);
+    config.weights = resident.weights;
+    config.module = resident.module;
+    out_member->has_resident = !status;
+    config.device = out_member->device;
+    if (!status) status = ig_context_create(&f->file, &config, &out_member->context, &f->error);
+    return status;
+}
+
+static void part(struct ig_resident_store *store, struct member *member) {
+    ig_context_destroy(member->context);
+    if (member->has_resident) ig_resident_store_put(store, 0);
+    ig_device_release(member->device);
+}
+
+static enum ingot_status try_run(struct fixture *f, struct member *member) {
+    struct ingot_tensor x = {INGOT_F32, 1, {100}, f->x, INGOT_HOST};
+    enum ingot_status status = ig_context_set_input(member->context, 0, &x, &f->error);
+    return status ? status : ig_context_run(member->context, &f->error);
+}
+
+static void must_say(struct fixture *f, enum ingot_status status, const char *text) {
+    assert_int_equal(status, INGOT_DEVICE);
+    if (!strstr(f->error.message, text)) fail_msg("'%s' does not say '%s'", f->error.message, text);
+}
+
+/* After an illegal access, all contexts fail, and new ones as long as anyone holds the GPU. Once the contexts and leases
+ * are gone, the engine's weights do not hold it either, and a new context works. */
+static void a_lost_gpu_comes_back(void **state) {
+    struct fixture *f = new_fixture();
+    struct ig_resident_store store;
+    struct member members[2], late;
+    struct ig_results *held;
+    fake_driver_open(&shared_driver);
+    make_plan(f);
+    f->file.weights = f->tiny.weights;
+    f->file.weights_size = sizeof f->tiny.weights;
+    ig_resident_store_init(&store, &f->file, &f->allocator.base);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 2; i++) {
+            if (join(f, &store, &members[i]) || try_run(f, &members[i])) fail_msg("%s", f->error.message);
+        }
+        if (ig_context_lease(members[0].context, &held, &f->error)) fail_msg("%s", f->error.message);
+        if (round == 2) break;
+        shared_driver.cuda->lost = 700;
+        for (int i = 0; i < 2; i++)
+            must_say(f, try_run(f, &members[i]),
+                     "CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access was encountered); no context in this "
+                     "process can use the GPU any more: destroy all contexts on it");
+        part(&store, &members[0]);
+        must_say(f, join(f, &store, &late), "destroy all contexts");
+        part(&store, &late);
+        part(&store, &members[1]);
+        must_say(f, join(f, &store, &late), "destroy all contexts"); /* the lease holds it */
+        part(&store, &late);
+        ig_results_release(held);
+        /* Weights whose users went before the GPU was lost. */
+        if (join(f, &store, &late) || try_run(f, &late)) fail_msg("%s", f->error.message);
+        part(&store, &late);
+        shared_driver.cuda->lost = 719;
+    }
+    /* Another failure is that context's own, and only for once. */
+    shared_driver.cuda->fail = "cuGraphLaunch";
+    shared_driver.cuda->fail_at = 1;
+    shared_driver.cuda->fail_result = 1;
+    must_say(f, try_run(f, &members[0]), "cannot launch a graph: error 1 of the NVIDIA driver");
+    assert_null(strstr(f->error.message, "any more"));
+    for (int i = 1; i >= 0; i--) {
+        if (try_run(f, &members[i])) fail_msg("%s", f->error.message);
+        part(&store, &members[i]);
+    }
+    assert_non_null(store.first); /* those of a sound GPU stay for later contexts */
+    ig_results_release(held);
+    ig_resident_store_deinit(&store);
+    assert_int_equal(f->allocator.live_count, 0);
+    assert_int_equal(shared_driver.cuda->live, 0);
+    assert_string_equal(shared_driver.cuda->misuse, "");
+    free(f);
+}
+
 static void runs_on(bool fake) {
     static const int64_t sizes[] = {1, 100, 0, 1000, 16, 17, 100, 1};
     struct fixture *f = begin(fake);
@@ -709,6 +879,9 @@ int main(void) {
         cmocka_unit_test(large_results_need_one_call_but_in_long_rows),
         cmocka_unit_test(data_that_gpus_reach_need_one_call_on_the_own_stream),
         cmocka_unit_test(copies_are_for_copy_engines_where_kernels_cannot),
+        cmocka_unit_test(leases_are_a_few_calls),
+        cmocka_unit_test(limited_waits_ask),
+        cmocka_unit_test(a_lost_gpu_comes_back),
         cmocka_unit_test(runs_any_shape_on_the_stand_in),
         cmocka_unit_test(runs_any_shape_on_a_gpu),
         cmocka_unit_test(runs_branches_on_the_stand_in),

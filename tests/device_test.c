@@ -190,6 +190,9 @@ static void orders_streams_by_events(void **state) {
         fixture_copy(&f, other, b, a, n * sizeof *a);
         assert_int_equal(f.api->event_record(f.device, other, event, NULL), INGOT_OK);
         assert_int_equal(f.api->event_sync(f.device, event, NULL), INGOT_OK);
+        bool done = false;
+        assert_int_equal(f.api->event_await(f.device, event, true, &done, NULL), INGOT_OK);
+        assert_true(done);
         fixture_expect(&f, b, n, 2);
         f.api->release(f.device, a, n * sizeof *a);
         f.api->release(f.device, b, n * sizeof *b);

@@ -51,7 +51,7 @@ struct run {
 
 static void *run_main(void *argument) {
     struct run *run = argument;
-    ig_pool_run(run->pool, run->items, run->n_items);
+    ig_pool_run(run->pool, run->items, run->n_items, NULL);
     return NULL;
 }
 
@@ -172,7 +172,7 @@ static void *user_main(void *argument) {
                 items[i] = (struct ig_pool_item){
                     .kernel = mark, .buffers = buffers, .tiles = n_marks, .workers = workers, .chunks = i % 3 * 2};
             }
-            ig_pool_run(pool, items, n);
+            ig_pool_run(pool, items, n, NULL);
             for (int i = 0; i < n_marks; i++)
                 user->wrong |= marks[i] != n;
         }

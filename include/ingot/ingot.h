@@ -16,7 +16,8 @@
  *  - Option structs start with their size: set `struct_size = sizeof(...)`, zero the rest, and every field keeps its
  *    default; later versions add fields at the end. The INGOT_*_OPTIONS_INIT macros do so.
  *  - A pointer passed in is borrowed for the duration of the call unless stated otherwise.
- *  - Threads: a model or a context may be used by one thread at a time; an engine or an arena by any number at once.
+ *  - Threads: a model, a context or a lease may be used by one thread at a time, an engine or an arena by any number at
+ *    once. A lease may be used while another thread uses its context, and ingot_context_cancel is for any thread.
  *
  * Link with libingot to build and run. libingot-rt only runs engines: it has everything in this header but
  * ingot_model_*, ingot_blob_release and ingot_pass_list.
@@ -58,6 +59,8 @@ enum ingot_status {
     INGOT_TOOLCHAIN,        /* no C compiler, or the compiler failed */
     INGOT_DEVICE,           /* the device or the operating system failed */
     INGOT_INTERNAL,         /* a defect in Ingot: please report it */
+    INGOT_TIMEOUT,          /* a time limit has passed */
+    INGOT_CANCELLED,        /* the run was cancelled */
 };
 
 #define INGOT_ERROR_MESSAGE_SIZE 1024
@@ -173,6 +176,7 @@ INGOT_API void ingot_gpu_release(struct ingot_gpu *gpu);
 
 struct ingot_engine;
 struct ingot_context;
+struct ingot_lease;
 
 enum ingot_verify {
     INGOT_VERIFY_ALL = 0, /* verify the checksum of every section before load returns */
@@ -296,7 +300,8 @@ INGOT_API enum ingot_status ingot_arena_describe(struct ingot_arena *arena, stru
 
 struct ingot_context_options {
     size_t struct_size;
-    const struct ingot_allocator *allocator; /* borrowed for the context's life; NULL: the engine's */
+    const struct ingot_allocator
+        *allocator; /* borrowed for the life of the context and its leases; NULL: the engine's */
     /* Including the caller's; 0: as many as the calling thread may use, by its affinity and the process's cgroups. CPU:
      * threads that compute; runs of several contexts at once that together want more than there are processors get a
      * fair share each, and the other threads sleep. GPU: threads that copy large inputs and results between the
@@ -318,6 +323,12 @@ struct ingot_context_options {
  * the GPU options.device: INGOT_DEVICE where there is no driver or no such GPU, INGOT_INCOMPATIBLE where the engine has
  * no code for the GPU's architecture. The first context on a GPU uploads the weights, and kernels are loaded when they
  * are first needed; all of the engine's contexts there share both until the engine is destroyed.
+ *
+ * An error of one context leaves the others as they were, with one exception: after an illegal access to memory and its
+ * like, a GPU serves nobody in the process any more, and the message of every INGOT_DEVICE says so. The way back is to
+ * destroy all contexts on that GPU, to release all arenas, leases and holds of it, and to destroy other engines that have
+ * had contexts there but have none now; after that, new contexts on the same engines work, unless others in the process
+ * (the CUDA runtime) still keep the GPU's context.
  */
 INGOT_API enum ingot_status ingot_context_create(struct ingot_engine *engine,
                                                  const struct ingot_context_options *options,
@@ -341,6 +352,11 @@ INGOT_API enum ingot_status ingot_context_set_output_in(struct ingot_context *co
                                                         enum ingot_memory memory, void *data, size_t size,
                                                         struct ingot_error *error);
 
+/* Puts output `index` into newly allocated memory in each run, which the caller may take: see ingot_context_take_output.
+ * Costs an allocation a run; for INGOT_PINNED, that of the driver takes longer than many a run. */
+INGOT_API enum ingot_status ingot_context_set_output_fresh(struct ingot_context *context, size_t index,
+                                                           enum ingot_memory memory, struct ingot_error *error);
+
 /* Runs once and waits: ingot_context_enqueue, then ingot_context_wait. Shapes may differ from the last run's. Shapes
  * seen before need no new plan, and further runs with them allocate nothing. */
 INGOT_API enum ingot_status ingot_context_run(struct ingot_context *context, struct ingot_error *error);
@@ -359,13 +375,36 @@ INGOT_API enum ingot_status ingot_context_run(struct ingot_context *context, str
  * INGOT_HOST memory and two runs are still in flight; where a plan has control flow, for the scalars that decide it;
  * and where inputs in GPU memory hold shapes. Profiled contexts wait for every run.
  *
- * On the CPU, the run is complete when this returns, and `stream` must be NULL.
+ * On the CPU, the run is complete when this returns, and `stream` must be NULL. INGOT_CANCELLED or INGOT_TIMEOUT if it
+ * was stopped (ingot_context_cancel, ingot_context_set_time_limit).
  */
 INGOT_API enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream,
                                                   struct ingot_error *error);
 
-/* Waits for all enqueued runs. Returns at once where there are none. */
+/* Waits for all enqueued runs. Returns at once where there are none. INGOT_CANCELLED, once, if the last of them was
+ * cancelled; INGOT_TIMEOUT if a time limit is set and has passed. */
 INGOT_API enum ingot_status ingot_context_wait(struct ingot_context *context, struct ingot_error *error);
+/* The same, for at most `seconds` (0: only asks; INFINITY: no limit). INGOT_TIMEOUT if the runs are not done by then;
+ * nothing is lost, and the caller may wait again. Asks the driver again and again, with growing pauses, so that it ends
+ * up to a sixteenth later than a wait without limit, and a millisecond at most. */
+INGOT_API enum ingot_status ingot_context_wait_for(struct ingot_context *context, double seconds,
+                                                   struct ingot_error *error);
+
+/* Limits how long runs may take; 0: no limit. GPU: ingot_context_wait and _run wait as ingot_context_wait_for does. CPU:
+ * a run that takes longer is stopped, between two kernels, and fails with INGOT_TIMEOUT. */
+INGOT_API enum ingot_status ingot_context_set_time_limit(struct ingot_context *context, double seconds,
+                                                         struct ingot_error *error);
+
+/*
+ * Gives up the results of all runs begun so far that nobody has waited for; without such runs it does nothing. May be
+ * called from any thread, at any time before the context is destroyed. The context may be used as before.
+ *
+ * CPU: a run in progress stops soon, between two kernels, and fails with INGOT_CANCELLED. GPU: the wait in progress, or
+ * the next one, returns INGOT_CANCELLED: a wait with a limit does so soon, one without when the GPU has done the work.
+ * The enqueued work itself is not stopped, and later runs are ordered behind it: it reads and writes the caller's memory
+ * until a later wait returns.
+ */
+INGOT_API void ingot_context_cancel(struct ingot_context *context);
 
 /* Memory for inputs and outputs of this context, for callers that do not use CUDA themselves: INGOT_PINNED, or
  * INGOT_CUDA on its GPU, aligned to 64 bytes; on the CPU and for INGOT_HOST, ordinary memory. Free it with the same
@@ -385,10 +424,46 @@ INGOT_API enum ingot_status ingot_context_pin(struct ingot_context *context, voi
                                               struct ingot_error *error);
 INGOT_API void ingot_context_unpin(struct ingot_context *context, void *data);
 
+/*
+ * Where results are, by output:
+ *  - in the context's memory, the default (also INGOT_CUDA memory that it owns): valid until the next run, or leased;
+ *  - in the caller's memory (ingot_context_set_output);
+ *  - in fresh memory (ingot_context_set_output_fresh).
+ */
+
 /* The result of the last run; `out_tensor->data` is valid until the next run or set_output of this context. Before
  * ingot_context_wait, only results that stay in GPU memory are available. */
 INGOT_API enum ingot_status ingot_context_output(const struct ingot_context *context, size_t index,
                                                  struct ingot_tensor *out_tensor, struct ingot_error *error);
+
+/* The same for an output in fresh memory, which becomes the caller's: free it with ingot_context_free, size being that of
+ * the tensor's elements, before the context is destroyed. What nobody takes, the context frees or uses again. */
+INGOT_API enum ingot_status ingot_context_take_output(struct ingot_context *context, size_t index,
+                                                      struct ingot_tensor *out_tensor, struct ingot_error *error);
+
+/*
+ * Takes a lease on the results of the last run: all outputs that are in the context's memory. No run writes to leased
+ * memory. Possible once a run, after it is enqueued; on a GPU also while it is in flight. With k leases held, the context
+ * has k + 1 sets of buffers; once these exist, leases and runs allocate nothing.
+ *
+ * The lease is the caller's until it is released. It outlives its context and engine. Destroying the context waits for
+ * its runs. A lease is not affected by ingot_context_cancel.
+ */
+INGOT_API enum ingot_status ingot_context_lease(struct ingot_context *context, struct ingot_lease **out_lease,
+                                                struct ingot_error *error);
+/* Waits for the leased run, not for later ones; returns its failure. */
+INGOT_API enum ingot_status ingot_lease_wait(struct ingot_lease *lease, struct ingot_error *error);
+/* `out_tensor->data` is valid until the lease is released. Before ingot_lease_wait (or a wait of the context for this
+ * run), only results in GPU memory are available. */
+INGOT_API enum ingot_status ingot_lease_output(const struct ingot_lease *lease, size_t index,
+                                               struct ingot_tensor *out_tensor, struct ingot_error *error);
+/* Returns the memory to the context, or frees it if that is destroyed. From any thread, in any order, also while the run
+ * is in flight. Nothing may read the memory any more. NULL does nothing. */
+INGOT_API void ingot_lease_release(struct ingot_lease *lease);
+/* The same, where work enqueued on `stream` (a CUstream of the GPU) still reads the memory: it is written or freed only
+ * after that work. On failure the lease is still held. */
+INGOT_API enum ingot_status ingot_lease_release_after(struct ingot_lease *lease, void *stream,
+                                                      struct ingot_error *error);
 
 /* One row per step of the plan of the last run. `origin` names the ONNX nodes that the kernel was made from. */
 struct ingot_profile_row {

@@ -17,6 +17,8 @@ struct ingot_context {
     struct ingot_arena *arena; /* NULL: not shared */
     struct ig_device *device;
     struct ig_context *context;
+    int ordinal;       /* of the GPU; 0 for the CPU */
+    bool has_resident; /* uses what the engine has there */
 };
 
 /* ---- Creation and destruction ------------------------------------------------------------------------------------ */
@@ -35,12 +37,17 @@ static enum ingot_status open_cpu(int ordinal, const struct ingot_allocator *all
 static enum ingot_status open_device(struct ingot_context *context, const struct ingot_context_options *options,
                                      struct ig_resident *out_resident, struct ingot_error *error) {
     struct ingot_engine *engine = context->engine;
+    context->ordinal = ig_target_is_gpu(engine->file.target) ? options->device : 0;
+    ig_resident_store_drop_lost(&engine->resident, context->ordinal);
     if (!ig_target_is_gpu(engine->file.target)) {
         IG_TRY(ig_device_cpu_create(options->threads, context->allocator, &context->device, error));
-        return ig_resident_store_get(&engine->resident, open_cpu, 0, out_resident, error);
+        IG_TRY(ig_resident_store_get(&engine->resident, open_cpu, 0, out_resident, error));
+    } else {
+        IG_TRY(open_gpu(options->device, context->allocator, &context->device, error));
+        IG_TRY(ig_resident_store_get(&engine->resident, open_gpu, options->device, out_resident, error));
     }
-    IG_TRY(open_gpu(options->device, context->allocator, &context->device, error));
-    return ig_resident_store_get(&engine->resident, open_gpu, options->device, out_resident, error);
+    context->has_resident = true;
+    return INGOT_OK;
 }
 
 /* Counts the processors only where needed, since that reads files. */
@@ -102,7 +109,8 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
 void ingot_context_destroy(struct ingot_context *context) {
     if (!context) return;
     ig_context_destroy(context->context);
-    if (context->device) context->device->api->destroy(context->device);
+    if (context->has_resident) ig_resident_store_put(&context->engine->resident, context->ordinal);
+    ig_device_release(context->device); /* leases may go on using it */
     ingot_arena_release(context->arena);
     ingot_engine_release(context->engine);
     ig_release(context->allocator, context, sizeof *context);
@@ -110,36 +118,16 @@ void ingot_context_destroy(struct ingot_context *context) {
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* A device whose memory is the host's allocates all kinds on the host. */
-static bool is_device_memory(const struct ingot_context *context, enum ingot_memory memory) {
-    return memory == INGOT_CUDA && !context->device->host_memory;
-}
-
 enum ingot_status ingot_context_allocate(struct ingot_context *context, enum ingot_memory memory, size_t size,
                                          void **out_data, struct ingot_error *error) {
     if (!context || !out_data)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_context_allocate: %s is NULL",
                       context ? "out_data" : "context");
-    if ((unsigned)memory > INGOT_CUDA)
-        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "memory is %d, which is no enum ingot_memory", (int)memory);
-    const struct ig_device_api *api = context->device->api;
-    if (is_device_memory(context, memory)) return api->allocate(context->device, size, out_data, error);
-    if (memory == INGOT_PINNED) return api->allocate_host(context->device, size, out_data, error);
-    void *data = ig_allocate(context->allocator, size ? size : 1, 64);
-    if (!data) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for %zu bytes", size);
-    *out_data = data;
-    return INGOT_OK;
+    return ig_context_allocate(context->context, memory, size, out_data, error);
 }
 
 void ingot_context_free(struct ingot_context *context, enum ingot_memory memory, void *data, size_t size) {
-    if (!context || !data) return;
-    const struct ig_device_api *api = context->device->api;
-    if (is_device_memory(context, memory))
-        api->release(context->device, data, size);
-    else if (memory == INGOT_PINNED)
-        api->release_host(context->device, data, size);
-    else
-        ig_release(context->allocator, data, size ? size : 1);
+    if (context && data) ig_context_free(context->context, memory, data, size);
 }
 
 enum ingot_status ingot_context_pin(struct ingot_context *context, void *data, size_t size, struct ingot_error *error) {
@@ -180,6 +168,12 @@ enum ingot_status ingot_context_set_output_in(struct ingot_context *context, siz
     return ig_context_set_output(context->context, index, memory, data, size, error);
 }
 
+enum ingot_status ingot_context_set_output_fresh(struct ingot_context *context, size_t index, enum ingot_memory memory,
+                                                 struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_set_output_fresh", "context", error);
+    return ig_context_set_output_fresh(context->context, index, memory, error);
+}
+
 enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_enqueue", "context", error);
     /* A deferred check of the weights follows the first run's launch, so that its kernels start at once. This is
@@ -192,6 +186,21 @@ enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *str
 enum ingot_status ingot_context_wait(struct ingot_context *context, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_wait", "context", error);
     return ig_context_wait(context->context, error);
+}
+
+enum ingot_status ingot_context_wait_for(struct ingot_context *context, double seconds, struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_wait_for", "context", error);
+    return ig_context_wait_for(context->context, seconds, error);
+}
+
+enum ingot_status ingot_context_set_time_limit(struct ingot_context *context, double seconds,
+                                               struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_set_time_limit", "context", error);
+    return ig_context_set_time_limit(context->context, seconds, error);
+}
+
+void ingot_context_cancel(struct ingot_context *context) {
+    if (context) ig_context_cancel(context->context);
 }
 
 enum ingot_status ingot_context_run(struct ingot_context *context, struct ingot_error *error) {
@@ -211,6 +220,51 @@ enum ingot_status ingot_context_output(const struct ingot_context *context, size
     if (!context || !out_tensor) return refuse_null("ingot_context_output", context ? "out_tensor" : "context", error);
     IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
     return ig_context_output(context->context, index, out_tensor, error);
+}
+
+enum ingot_status ingot_context_take_output(struct ingot_context *context, size_t index,
+                                            struct ingot_tensor *out_tensor, struct ingot_error *error) {
+    if (!context || !out_tensor)
+        return refuse_null("ingot_context_take_output", context ? "out_tensor" : "context", error);
+    IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
+    return ig_context_take_output(context->context, index, out_tensor, error);
+}
+
+/* ---- Leases ------------------------------------------------------------------------------------------------------ */
+
+/* An ingot_lease is an ig_results under another name. */
+static struct ig_results *results_of(const struct ingot_lease *lease) {
+    return (struct ig_results *)(uintptr_t)lease;
+}
+
+enum ingot_status ingot_context_lease(struct ingot_context *context, struct ingot_lease **out_lease,
+                                      struct ingot_error *error) {
+    struct ig_results *results;
+    if (!context || !out_lease) return refuse_null("ingot_context_lease", context ? "out_lease" : "context", error);
+    IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
+    IG_TRY(ig_context_lease(context->context, &results, error));
+    *out_lease = (struct ingot_lease *)results;
+    return INGOT_OK;
+}
+
+enum ingot_status ingot_lease_wait(struct ingot_lease *lease, struct ingot_error *error) {
+    if (!lease) return refuse_null("ingot_lease_wait", "lease", error);
+    return ig_results_wait(results_of(lease), error);
+}
+
+enum ingot_status ingot_lease_output(const struct ingot_lease *lease, size_t index, struct ingot_tensor *out_tensor,
+                                     struct ingot_error *error) {
+    if (!lease || !out_tensor) return refuse_null("ingot_lease_output", lease ? "out_tensor" : "lease", error);
+    return ig_results_output(results_of(lease), index, out_tensor, error);
+}
+
+void ingot_lease_release(struct ingot_lease *lease) {
+    if (lease) ig_results_release(results_of(lease));
+}
+
+enum ingot_status ingot_lease_release_after(struct ingot_lease *lease, void *stream, struct ingot_error *error) {
+    if (!lease) return refuse_null("ingot_lease_release_after", "lease", error);
+    return ig_results_release_after(results_of(lease), stream, error);
 }
 
 size_t ingot_context_profile(const struct ingot_context *context, struct ingot_profile_row *rows, size_t capacity) {

@@ -19,6 +19,8 @@ const char *ingot_status_name(enum ingot_status status) {
         [INGOT_TOOLCHAIN] = "toolchain error",
         [INGOT_DEVICE] = "device error",
         [INGOT_INTERNAL] = "internal error",
+        [INGOT_TIMEOUT] = "timeout",
+        [INGOT_CANCELLED] = "cancelled",
     };
     size_t index = (size_t)status;
     return index < sizeof names / sizeof *names ? names[index] : "unknown status";

@@ -2,15 +2,18 @@
  * A device: the memory that buffers live in and the code that runs on it, as one table of functions. null/ is the
  * commented example; cpu/ and cuda/ are the real ones. One conformance suite (tests/device_test.c) runs on all.
  *
- * Not thread-safe: a device and everything made from it belong to one thread at a time, so each context has a device of
- * its own. Devices of the same GPU, or of the host, may use each other's memory and modules, on several threads at once.
+ * Not thread-safe, except where stated: a device and everything made from it belong to one thread at a time, so each
+ * context has a device of its own. Devices of the same GPU, or of the host, may use each other's memory and modules, on several threads at once.
  * They may also record and await each other's events, on streams of their own; whoever shares an event sees to it that
  * only one thread at a time uses it (runtime/activations.h).
  */
 #ifndef IG_DEVICE_DEVICE_H
 #define IG_DEVICE_DEVICE_H
 
+#include <stdatomic.h>
+
 #include "base/library.h"
+#include "base/stop.h"
 #include "base/tensor_map.h"
 
 struct ig_device;
@@ -87,6 +90,12 @@ struct ig_device_api {
     /* Blocks the host until the work before the event's last record is done; returns at once if it was never recorded.
      * Failures of that work are reported by stream_wait, not here. */
     enum ingot_status (*event_sync)(struct ig_device *, struct ig_event *, struct ingot_error *);
+    /* From any thread, also while another uses the device: has the work before the event's last record been done? With
+     * `block`, waits for it. The last record must happen before the call. */
+    enum ingot_status (*event_await)(struct ig_device *, struct ig_event *, bool block, bool *out_done,
+                                     struct ingot_error *);
+    /* From any thread: event_record on a stream of the caller's; see stream_adopt. NULL where there are none. */
+    enum ingot_status (*event_record_native)(struct ig_device *, void *native, struct ig_event *, struct ingot_error *);
     /* The time between two timed events, by the device's clock. The caller has waited for both. */
     enum ingot_status (*event_elapsed)(struct ig_device *, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *);
@@ -123,6 +132,9 @@ struct ig_device_api {
     /* Excludes a recorded copy from later launches, or includes it again; its successors inherit its dependencies. NULL
      * where device memory is the host's. */
     void (*list_skip)(struct ig_device *, struct ig_list *, uint32_t item, bool skipped);
+    /* Has a failure made the device useless to this process, until all that use it have been destroyed? NULL where that
+     * cannot happen. */
+    bool (*lost)(struct ig_device *);
 };
 
 struct ig_device {
@@ -133,7 +145,22 @@ struct ig_device {
     bool host_memory;
     /* The number of multiprocessors, if lists run independent items concurrently; else 0. */
     uint32_t processors;
+    /* Devices that execute work within the call skip what is left once this asks them to; their memory then holds
+     * anything. Borrowed; NULL: nobody asks. */
+    const struct ig_stop *stop;
+    atomic_uint shares; /* owners beyond the first; see ig_device_retain */
 };
+
+/* Several owners: api->destroy is for a device that has one, these are for others. They may be called from any
+ * thread. */
+static inline void ig_device_retain(struct ig_device *device) {
+    atomic_fetch_add_explicit(&device->shares, 1, memory_order_relaxed);
+}
+
+static inline void ig_device_release(struct ig_device *device) {
+    if (device && atomic_fetch_sub_explicit(&device->shares, 1, memory_order_acq_rel) == 0)
+        device->api->destroy(device);
+}
 
 /* `threads` compute, the caller's included; 0: as many as this process may use (affinity, cgroup quota). */
 enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allocator *allocator,

@@ -116,6 +116,8 @@ static enum ingot_status init(struct ig_context *context, const struct ig_contex
     const struct ig_device_api *api = env->device->api;
     if (!allocate_tables(context, config->profile))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
+    IG_TRY(ig_results_pool_create(env->device, context->n_outputs, env->allocator, &context->pool, error));
+    env->device->stop = &context->stop;
     IG_TRY(ig_instance_cache_init(&context->cache, config->max_instances, config->max_bytes, env->allocator, error));
     IG_TRY(need_libraries(context, error));
     env->module = config->module;
@@ -174,16 +176,18 @@ void ig_context_destroy(struct ig_context *context) {
     struct ig_frame_env *env = &context->env;
     const struct ig_device_api *api = env->device->api;
     struct ingot_error ignored;
-    (void)ig_context_wait(context, &ignored); /* so that no memory in use is freed */
+    ig_context_finish(context); /* so that no memory in use is freed */
     ig_instance_cache_deinit(&context->cache, env);
     for (uint32_t i = 0; context->outputs && i < context->n_outputs; i++)
-        release_device_memory(context, context->outputs[i].own, context->outputs[i].own_size);
+        (void)ig_context_drop_fresh(context, &context->outputs[i], &ignored);
     deinit_activations(context);
     release_device_memory(context, env->dummy, IG_LINE);
     if (context->scalars) api->release_host(env->device, context->scalars, 2 * IG_LINE);
     deinit_separate(context);
     api->stream_destroy(env->device, env->stream);
     api->module_destroy(env->device, context->own_module);
+    env->device->stop = NULL;
+    ig_results_pool_drop(context->pool); /* the last use of the device by this thread */
     release_table(context, context->tensors, context->n_inputs, sizeof *context->tensors);
     release_table(context, context->inputs, context->n_inputs, sizeof *context->inputs);
     release_table(context, context->outputs, context->n_outputs, sizeof *context->outputs);
@@ -194,8 +198,8 @@ void ig_context_destroy(struct ig_context *context) {
 
 /* ---- Binding ----------------------------------------------------------------------------------------------------- */
 
-static enum ingot_status check_memory(const struct ig_context *context, const char *what, const char *name,
-                                      enum ingot_memory memory, struct ingot_error *error) {
+enum ingot_status ig_context_check_memory(const struct ig_context *context, const char *what, const char *name,
+                                          enum ingot_memory memory, struct ingot_error *error) {
     if (memory == INGOT_HOST || memory == INGOT_PINNED) return INGOT_OK;
     if (memory != INGOT_CUDA)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "%s '%s': memory is %d, which is no enum ingot_memory", what, name,
@@ -223,7 +227,7 @@ static enum ingot_status check_tensor(const struct ig_context *context, const st
             return IG_ERR(error, INGOT_INVALID_ARGUMENT, "input '%s': dim %u is %lld, wanted %lld", name, axis,
                           (long long)tensor->dims[axis], (long long)dim);
     }
-    IG_TRY(check_memory(context, "input", name, tensor->memory, error));
+    IG_TRY(ig_context_check_memory(context, "input", name, tensor->memory, error));
     if (!tensor->data && ingot_tensor_elements(tensor) != 0)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "input '%s': data is NULL", name);
     if ((uintptr_t)tensor->data % ingot_dtype_size(tensor->dtype) != 0)
@@ -252,11 +256,13 @@ enum ingot_status ig_context_set_output(struct ig_context *context, size_t index
     const struct ig_plan_tensor *tensor = ig_context_output_tensor(context, index);
     const char *name = ig_context_tensor_name(context, tensor);
     size_t element = ingot_dtype_size((enum ingot_dtype)tensor->dtype);
-    IG_TRY(check_memory(context, "output", name, memory, error));
+    IG_TRY(ig_context_check_memory(context, "output", name, memory, error));
     if ((uintptr_t)data % element != 0)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s': memory is not aligned to its elements of %zu bytes",
                       name, element);
     struct ig_output *output = &context->outputs[index];
+    IG_TRY(ig_context_drop_fresh(context, output, error));
+    output->fresh = false;
     output->given = data;
     output->given_size = data ? size : 0;
     output->memory = memory;
@@ -327,14 +333,15 @@ enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_mem
     IG_TRY(status);
     const struct ig_frame *frame = context->current->frame;
     struct ig_device *device = context->env.device;
-    *out_info =
-        (struct ingot_memory_info){.weights_bytes = context->env.file->weights_size,
-                                   .arena_bytes = frame->arena_bytes,
-                                   .lower_bound_bytes = frame->lower_bound,
-                                   .scratch_bytes = device->api->scratch_bytes(device, context->current->scratch),
-                                   .transfer_bytes = ig_transfer_bytes(&context->transfer),
-                                   .parallel_steps = frame->branches.steps,
-                                   .parallel_bytes = frame->branches.bytes,
-                                   .parallel_gain = frame->branches.gain};
+    *out_info = (struct ingot_memory_info){
+        .weights_bytes = context->env.file->weights_size,
+        .arena_bytes = frame->arena_bytes,
+        .lower_bound_bytes = frame->lower_bound,
+        .scratch_bytes = device->api->scratch_bytes(device, context->current->scratch),
+        .transfer_bytes =
+            device->host_memory ? 0 : ig_transfer_bytes(&context->transfer) + ig_results_pool_bytes(context->pool),
+        .parallel_steps = frame->branches.steps,
+        .parallel_bytes = frame->branches.bytes,
+        .parallel_gain = frame->branches.gain};
     return INGOT_OK;
 }

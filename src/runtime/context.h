@@ -4,6 +4,7 @@
 
 #include "runtime/activations.h"
 #include "runtime/instance.h"
+#include "runtime/results.h"
 #include "runtime/runtime.h"
 #include "runtime/shape.h"
 #include "runtime/transfer.h"
@@ -16,12 +17,12 @@
 #define IG_NO_PLACE SIZE_MAX
 
 struct ig_output {
-    void *own; /* the context's memory, if the device's is the host's */
-    size_t own_size;
-    void *given; /* the caller's memory */
+    void *given; /* the caller's memory, or memory made for this run */
     size_t given_size;
+    bool fresh;               /* `given` is made for each run, and the context's until it is taken */
     enum ingot_memory memory; /* kind of memory that the result is in, whoever owns it */
-    /* Offset in the transfer block; IG_NO_PLACE: kernels write directly to the destination. */
+    /* Offset in the block of the context's results that it is in, or in that for transfers; IG_NO_PLACE: kernels write
+     * directly to the destination. */
     size_t place;
     void *deliver_to; /* where the host copies it after the run; NULL: no copy */
     size_t bytes;     /* size in the last run */
@@ -59,8 +60,12 @@ struct ig_context {
     bool inputs_changed;                /* since shapes were last bound */
     struct ig_activations *activations; /* of all instances */
     bool shares_activations;            /* with other contexts: they are not the context's own */
-    void *scalars;                      /* pinned memory for the scalars of control flow; see walk.h */
-    struct ig_step_time *times;         /* NULL: not profiling */
+    struct ig_results_pool *pool;
+    struct ig_results *results; /* of the last bound run; NULL: none is in the context's own memory */
+    struct ig_stop stop;        /* requests to stop the run in progress; numbers the runs */
+    double time_limit;          /* seconds; 0: none */
+    void *scalars;              /* pinned memory for the scalars of control flow; see walk.h */
+    struct ig_step_time *times; /* NULL: not profiling */
     struct ig_event **step_marks;
 
     /* Only for devices with memory of their own: */
@@ -78,7 +83,8 @@ struct ig_context {
     bool pending[2]; /* the run may be in flight */
     /* The last run's end has no event: ig_context_settle waits for the context's own stream. */
     bool unmarked;
-    bool under_way;                   /* nobody has waited for the last run */
+    bool under_way;                   /* nobody has waited for the last run to end */
+    bool dropped;                     /* its results were given up, but it may be in flight */
     struct ig_event *marks[IG_MARKS]; /* NULL: no timing */
     bool timed;                       /* `marks` belong to a run that has completed successfully */
 };
@@ -93,6 +99,19 @@ enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_strea
 /* Blocks until the last run has completed, if it may be in flight; its results still need ig_context_wait. */
 enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error);
 
+/* Refuses memory of a kind that does not exist for the engine's target; `what` and `name` are for the message. */
+enum ingot_status ig_context_check_memory(const struct ig_context *context, const char *what, const char *name,
+                                          enum ingot_memory memory, struct ingot_error *error);
+/* context_results.c: */
+/* Chooses the set that this run's own results are written to, with room for so many bytes. */
+enum ingot_status ig_context_choose_results(struct ig_context *context, size_t host, size_t device,
+                                            struct ingot_error *error);
+/* Makes the memory of fresh results for the current shapes. */
+enum ingot_status ig_context_make_fresh(struct ig_context *context, struct ingot_error *error);
+/* Frees a fresh result that nobody took. */
+enum ingot_status ig_context_drop_fresh(struct ig_context *context, struct ig_output *output,
+                                        struct ingot_error *error);
+
 /* Decides where this run's inputs and results lie, ensures memory for them, and binds the frame's ports to it. */
 enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot_error *error);
 /* Puts the copies that the device can make by itself into the instance's list, if lists can hold them and no copy is to
@@ -105,6 +124,12 @@ enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig
                                            struct ingot_error *error);
 /* Copies results from pinned memory to the caller's. Results in parts may still be arriving: it waits for each part. */
 enum ingot_status ig_context_deliver(struct ig_context *context, struct ingot_error *error);
+/* Waits for all work, whatever the limits and requests, and ignores failures. */
+void ig_context_finish(struct ig_context *context);
+/* The last run's results are not given out any more. */
+void ig_context_drop_results(struct ig_context *context);
+/* INGOT_CANCELLED or INGOT_TIMEOUT if the run in progress, on a device that computes within the call, was stopped. */
+enum ingot_status ig_context_refuse_stopped(const struct ig_context *context, struct ingot_error *error);
 /* The address of output `index` once it is ready. */
 void *ig_context_result(const struct ig_context *context, size_t index);
 

@@ -15,6 +15,15 @@ static enum ingot_status check_given(const struct ig_context *context, uint32_t 
                   ig_context_tensor_name(context, ig_context_output_tensor(context, i)), bytes, output->given_size);
 }
 
+/* Gives out the next place in a block. */
+static enum ingot_status take(size_t *end, size_t bytes, size_t *out_place, struct ingot_error *error) {
+    size_t rounded;
+    *out_place = *end;
+    if (ig_size_add(bytes ? bytes : 1, IG_LINE - 1, &rounded) && ig_size_add(*end, rounded / IG_LINE * IG_LINE, end))
+        return INGOT_OK;
+    return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs and outputs of these shapes exceed the address space");
+}
+
 /* ---- Devices that use host memory -------------------------------------------------------------------------------- */
 
 static enum ingot_status bind_host(struct ig_context *context, struct ingot_error *error) {
@@ -24,25 +33,18 @@ static enum ingot_status bind_host(struct ig_context *context, struct ingot_erro
         void *data = context->tensors[i].data;
         ig_frame_bind(device, frame, &frame->inputs[i], input_bytes(context, i) ? data : context->env.dummy);
     }
+    size_t end = 0;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
-        struct ig_output *output = &context->outputs[i];
-        size_t bytes = frame->outputs[i].bytes, needed = bytes < IG_LINE ? IG_LINE : bytes;
         IG_TRY(check_given(context, i, error));
-        if (!output->given) IG_TRY(ig_device_grow(device, false, needed, &output->own, &output->own_size, error));
-        ig_frame_bind(device, frame, &frame->outputs[i], output->given ? output->given : output->own);
+        if (!context->outputs[i].given) IG_TRY(take(&end, frame->outputs[i].bytes, &context->outputs[i].place, error));
     }
+    IG_TRY(ig_context_choose_results(context, end, 0, error));
+    for (uint32_t i = 0; i < context->n_outputs; i++)
+        ig_frame_bind(device, frame, &frame->outputs[i], ig_context_result(context, i));
     return INGOT_OK;
 }
 
 /* ---- Devices with memory of their own: offsets in the transfer blocks -------------------------------------------- */
-
-static enum ingot_status take(size_t *end, size_t bytes, size_t *out_place, struct ingot_error *error) {
-    size_t rounded;
-    *out_place = *end;
-    if (ig_size_add(bytes ? bytes : 1, IG_LINE - 1, &rounded) && ig_size_add(*end, rounded / IG_LINE * IG_LINE, end))
-        return INGOT_OK;
-    return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs and outputs of these shapes exceed the address space");
-}
 
 static bool kernels_can_use(enum ingot_memory memory, const void *address) {
     return memory == INGOT_CUDA && address && (uintptr_t)address % IG_KERNEL_ALIGNMENT == 0;
@@ -108,10 +110,12 @@ static enum ingot_status place_outputs(struct ig_context *context, struct ingot_
     sizes->host_outputs = end;
     sizes->outputs_beside = end >= IG_TRANSFER_LARGE && !is_timed(context);
     sizes->outputs = sizes->outputs_beside ? 0 : end;
+    sizes->kept_outputs = 0;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         struct ig_output *output = &context->outputs[i];
         if (output->memory != INGOT_CUDA || kernels_can_use(output->memory, output->given)) continue;
-        IG_TRY(take(&sizes->outputs, frame->outputs[i].bytes, &output->place, error));
+        size_t *block = output->given ? &sizes->outputs : &sizes->kept_outputs;
+        IG_TRY(take(block, frame->outputs[i].bytes, &output->place, error));
     }
     return INGOT_OK;
 }
@@ -127,6 +131,7 @@ static void *address_of_input(const struct ig_context *context, uint32_t i) {
 static void *address_of_output(const struct ig_context *context, uint32_t i) {
     const struct ig_output *output = &context->outputs[i];
     if (output->place == IG_NO_PLACE) return output->given;
+    if (output->memory == INGOT_CUDA && !output->given) return context->results->device + output->place;
     return output->memory == INGOT_CUDA ? context->transfer.outputs + output->place
                                         : ig_transfer_output(&context->transfer, &context->sizes, output->place);
 }
@@ -137,7 +142,12 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
     IG_TRY(place_outputs(context, error));
     if (!ig_transfer_has_room(&context->transfer, &context->sizes)) {
         IG_TRY(ig_context_settle(context, error));
-        IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, context->env.stream, error));
+        IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, error));
+    }
+    IG_TRY(ig_context_choose_results(context, context->sizes.pinned_outputs, context->sizes.kept_outputs, error));
+    if (context->sizes.pinned_outputs > context->transfer.cleared) {
+        IG_TRY(ig_context_settle(context, error));
+        IG_TRY(ig_transfer_clear(&context->transfer, context->env.stream, error));
     }
     /* A stream of their own costs the host several calls, which pay only if the caller does not wait for every run
      * or every other run. */
@@ -152,6 +162,7 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
 }
 
 enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot_error *error) {
+    IG_TRY(ig_context_make_fresh(context, error));
     return context->env.device->host_memory ? bind_host(context, error) : bind_separate(context, error);
 }
 
@@ -264,6 +275,7 @@ static enum ingot_status follow_results(struct ig_context *context, struct ig_st
 enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_stream *stream,
                                          struct ingot_error *error) {
     IG_TRY(follow_results(context, stream, error));
+    if (context->results) IG_TRY(ig_results_follow_readers(context->results, stream, error));
     if (context->sizes.pinned_inputs > 0) IG_TRY(send_from_host(context, stream, error));
     return copy_apart(context, stream, 0, context->copies.n_before, error);
 }
@@ -309,6 +321,5 @@ enum ingot_status ig_context_deliver(struct ig_context *context, struct ingot_er
 void *ig_context_result(const struct ig_context *context, size_t index) {
     const struct ig_output *output = &context->outputs[index];
     if (output->given) return output->given;
-    if (context->env.device->host_memory) return output->own;
-    return (is_fetched(output) ? context->transfer.pinned_outputs : context->transfer.outputs) + output->place;
+    return (output->memory == INGOT_CUDA ? context->results->device : context->results->host) + output->place;
 }

@@ -140,8 +140,13 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
                            .stream = stream,
                            .scalars = context->scalars,
                            .times = context->times,
-                           .marks = context->step_marks};
-    return ig_frame_run(&walk, context->current->frame, error);
+                           .marks = context->step_marks,
+                           .stop = &context->stop};
+    enum ingot_status status = ig_frame_run(&walk, context->current->frame, error);
+    if (!context->env.device->host_memory && status != INGOT_CANCELLED) return status;
+    /* Where the device skipped steps, a later one may have failed on what it found. */
+    enum ingot_status stopped = ig_context_refuse_stopped(context, error);
+    return stopped != INGOT_OK ? stopped : status;
 }
 
 /* What the device orders anyway: the caller's stream may be adopted by several contexts. */
@@ -225,12 +230,19 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     return status;
 }
 
+/* Only runs that compute within the call can be stopped in time. */
+static void begin_number(struct ig_context *context) {
+    bool limited = context->env.device->host_memory && context->time_limit > 0;
+    context->stop.deadline = limited ? ig_clock_after(ig_clock(), context->time_limit) : 0;
+    atomic_fetch_add(&context->stop.run, 1);
+}
+
 static enum ingot_status enqueue(struct ig_context *context, void *native, struct ingot_error *error) {
     struct ig_stream *stream;
     IG_TRY(find_stream(context, native, &stream, error));
-    for (uint32_t i = 0; i < context->n_outputs; i++)
-        context->outputs[i].ready = false;
-    context->timed = false;
+    ig_context_drop_results(context);
+    begin_number(context);
+    context->timed = context->dropped = false;
     IG_TRY(begin_run(context, stream, error));
     for (uint32_t i = 0; i < context->n_outputs; i++)
         context->outputs[i].ready = true;
@@ -245,37 +257,6 @@ enum ingot_status ig_context_enqueue(struct ig_context *context, void *native, s
     enum ingot_status status = enqueue(context, native, error);
     device->api->leave(device);
     return status;
-}
-
-enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error) {
-    struct ig_device *device = context->env.device;
-    if (!context->under_way) return INGOT_OK;
-    if (device->host_memory || context->unmarked)
-        IG_TRY(device->api->stream_wait(device, context->env.stream, error));
-    else
-        IG_TRY(device->api->event_sync(device, context->end[context->turn], error));
-    context->pending[0] = context->pending[1] = context->unmarked = false;
-    ig_transfer_has_left(&context->transfer);
-    return INGOT_OK;
-}
-
-/* Results in parts are delivered while later parts are in flight. */
-static enum ingot_status receive(struct ig_context *context, struct ingot_error *error) {
-    bool early = context->transfer.part_bytes > 0;
-    if (early) IG_TRY(ig_context_deliver(context, error));
-    IG_TRY(ig_context_settle(context, error));
-    return early ? INGOT_OK : ig_context_deliver(context, error);
-}
-
-enum ingot_status ig_context_wait(struct ig_context *context, struct ingot_error *error) {
-    if (!context->under_way) return INGOT_OK;
-    enum ingot_status status = receive(context, error);
-    context->under_way = false;
-    for (uint32_t i = 0; status != INGOT_OK && i < context->n_outputs; i++)
-        context->outputs[i].ready = false;
-    if (status != INGOT_OK) return status;
-    context->timed = true;
-    return INGOT_OK;
 }
 
 enum ingot_status ig_context_run(struct ig_context *context, struct ingot_error *error) {

@@ -8,6 +8,8 @@
 
 #include "runtime/frame.h"
 
+struct ig_results;
+
 struct ig_instance {
     struct ig_arena memory; /* holds everything below; the struct itself comes from the allocator */
     int64_t *slots;         /* values of the shape program; the symbols come first and are the cache key */
@@ -15,6 +17,7 @@ struct ig_instance {
     size_t scratch;         /* bytes per worker */
     size_t bytes;           /* total, lists included */
     size_t list_bytes;
+    struct ig_results *results; /* that its lists were last bound to; NULL: none */
     bool captured;
     size_t counted;                    /* the part of `bytes` that is in the cache's total */
     uint64_t hash;                     /* of the symbols */

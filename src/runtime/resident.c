@@ -14,6 +14,7 @@ struct ig_residence {
     void *memory;             /* of the weights; NULL: they are in the mapped file */
     size_t size;
     struct ig_resident resident;
+    size_t users; /* contexts */
     struct ig_residence *next;
 };
 
@@ -138,18 +139,47 @@ static enum ingot_status add(struct ig_resident_store *store, ig_device_opener o
     return INGOT_OK;
 }
 
-static const struct ig_residence *find(const struct ig_resident_store *store, int ordinal) {
-    const struct ig_residence *at = store->first;
-    while (at && at->ordinal != ordinal)
-        at = at->next;
+/* The link that points to what is on the device, or the last one. */
+static struct ig_residence **find(struct ig_resident_store *store, int ordinal) {
+    struct ig_residence **at = &store->first;
+    while (*at && (*at)->ordinal != ordinal)
+        at = &(*at)->next;
     return at;
 }
 
 enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_device_opener open, int ordinal,
                                         struct ig_resident *out_resident, struct ingot_error *error) {
     pthread_mutex_lock(&store->lock);
-    enum ingot_status status = find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, error);
-    if (status == INGOT_OK) *out_resident = find(store, ordinal)->resident;
+    enum ingot_status status = *find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, error);
+    if (status == INGOT_OK) {
+        struct ig_residence *residence = *find(store, ordinal);
+        residence->users++;
+        *out_resident = residence->resident;
+    }
     pthread_mutex_unlock(&store->lock);
     return status;
+}
+
+/* What nobody uses, on a lost device, only keeps that device from being opened afresh. */
+static void drop_if_lost(struct ig_resident_store *store, int ordinal) {
+    struct ig_residence **link = find(store, ordinal), *residence = *link;
+    if (!residence || residence->users > 0) return;
+    struct ig_device *device = residence->device;
+    if (!device->api->lost || !device->api->lost(device)) return;
+    *link = residence->next;
+    destroy(store, residence);
+}
+
+void ig_resident_store_drop_lost(struct ig_resident_store *store, int ordinal) {
+    pthread_mutex_lock(&store->lock);
+    drop_if_lost(store, ordinal);
+    pthread_mutex_unlock(&store->lock);
+}
+
+void ig_resident_store_put(struct ig_resident_store *store, int ordinal) {
+    pthread_mutex_lock(&store->lock);
+    struct ig_residence *residence = *find(store, ordinal);
+    if (residence) residence->users--;
+    drop_if_lost(store, ordinal);
+    pthread_mutex_unlock(&store->lock);
 }

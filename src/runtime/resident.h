@@ -1,6 +1,7 @@
 /*
  * What all contexts of an engine on one device share, from the first context until the engine is destroyed: the weights,
- * uploaded once if the device has memory of its own, and the loaded code. Thread-safe.
+ * uploaded once if the device has memory of its own, and the loaded code. On a device that is lost they go with the last
+ * user, or before the next, so that the device can be opened afresh. Thread-safe.
  */
 #ifndef IG_RUNTIME_RESIDENT_H
 #define IG_RUNTIME_RESIDENT_H
@@ -33,8 +34,12 @@ void ig_resident_store_init(struct ig_resident_store *store, const struct ig_eng
 /* Nobody uses what it gave out any more. */
 void ig_resident_store_deinit(struct ig_resident_store *store);
 
-/* What is on device `ordinal`. Blocks while another thread brings it there. */
+/* What is on device `ordinal`, which gains a user. Blocks while another thread brings it there. */
 enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_device_opener open, int ordinal,
                                         struct ig_resident *out_resident, struct ingot_error *error);
+/* Call before device `ordinal` is opened for another user. */
+void ig_resident_store_drop_lost(struct ig_resident_store *store, int ordinal);
+/* What is on device `ordinal` loses a user. */
+void ig_resident_store_put(struct ig_resident_store *store, int ordinal);
 
 #endif

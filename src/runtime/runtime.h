@@ -5,7 +5,7 @@
  * the arena offset of each buffer, and the launches with their addresses, captured as lists of the device. A run looks
  * the instance up, patches addresses that the caller has changed, and launches.
  *
- * On a device with memory of its own, kernels access only that: weights are uploaded once (weights.h), inputs and
+ * On a device with memory of its own, kernels access only that: weights are uploaded once (resident.h), inputs and
  * results are copied (transfer.h), and the host continues while the device works.
  *
  * A context belongs to one thread at a time. Engines are read-only, so that any number of contexts share one.
@@ -15,13 +15,15 @@
 
 #include "device/device.h"
 #include "engine/engine.h"
+#include "runtime/results.h"
 
 struct ig_activations;
 struct ig_context;
 
 struct ig_context_config {
     const struct ingot_allocator *allocator;
-    struct ig_device *device;           /* used by this context alone; outlives it */
+    struct ig_device *device;           /* used by this context alone; outlives it and its leases unless they are
+                                         * released by ig_device_release */
     unsigned threads;                   /* that copy large inputs and results, the caller's included */
     const void *weights;                /* as kernels see them; NULL: in the mapped file */
     struct ig_module *module;           /* the engine's code, for all its contexts; NULL: loaded for this one */
@@ -42,9 +44,22 @@ enum ingot_status ig_context_set_input(struct ig_context *context, size_t index,
                                        struct ingot_error *error);
 enum ingot_status ig_context_set_output(struct ig_context *context, size_t index, enum ingot_memory memory, void *data,
                                         size_t size, struct ingot_error *error);
+enum ingot_status ig_context_set_output_fresh(struct ig_context *context, size_t index, enum ingot_memory memory,
+                                              struct ingot_error *error);
+enum ingot_status ig_context_take_output(struct ig_context *context, size_t index, struct ingot_tensor *out_tensor,
+                                         struct ingot_error *error);
+enum ingot_status ig_context_allocate(struct ig_context *context, enum ingot_memory memory, size_t size,
+                                      void **out_data, struct ingot_error *error);
+void ig_context_free(struct ig_context *context, enum ingot_memory memory, void *data, size_t size);
+enum ingot_status ig_context_lease(struct ig_context *context, struct ig_results **out_lease,
+                                   struct ingot_error *error);
 enum ingot_status ig_context_run(struct ig_context *context, struct ingot_error *error);
 enum ingot_status ig_context_enqueue(struct ig_context *context, void *stream, struct ingot_error *error);
 enum ingot_status ig_context_wait(struct ig_context *context, struct ingot_error *error);
+enum ingot_status ig_context_wait_for(struct ig_context *context, double seconds, struct ingot_error *error);
+enum ingot_status ig_context_set_time_limit(struct ig_context *context, double seconds, struct ingot_error *error);
+/* From any thread. */
+void ig_context_cancel(struct ig_context *context);
 enum ingot_status ig_context_timing(const struct ig_context *context, struct ingot_timing *out_timing,
                                     struct ingot_error *error);
 enum ingot_status ig_context_output(const struct ig_context *context, size_t index, struct ingot_tensor *out_tensor,

@@ -40,8 +40,6 @@ void ig_transfer_deinit(struct ig_transfer *transfer) {
     if (transfer->outputs) device->api->release(device, transfer->outputs, transfer->outputs_size);
     if (transfer->pinned_inputs)
         device->api->release_host(device, transfer->pinned_inputs, transfer->pinned_inputs_size);
-    if (transfer->pinned_outputs)
-        device->api->release_host(device, transfer->pinned_outputs, transfer->pinned_outputs_size);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -98,8 +96,7 @@ bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_tr
     return sizes->inputs <= transfer->inputs_size && sizes->outputs <= transfer->outputs_size &&
            (!sizes->outputs_beside || sizes->host_outputs <= half_of(transfer->outputs_twice_size)) &&
            (!sizes->inputs_beside || sizes->pinned_inputs <= half_of(transfer->inputs_twice_size)) &&
-           sizes->pinned_inputs <= half_of(transfer->pinned_inputs_size) &&
-           sizes->pinned_outputs <= transfer->pinned_outputs_size && has_means(transfer, sizes);
+           sizes->pinned_inputs <= half_of(transfer->pinned_inputs_size) && has_means(transfer, sizes);
 }
 
 static enum ingot_status reserve_away(struct ig_transfer *transfer, struct ingot_error *error) {
@@ -129,7 +126,6 @@ static enum ingot_status reserve_means(struct ig_transfer *transfer, const struc
     return INGOT_OK;
 }
 
-/* Clears the part of a block of results that may be copied to the pinned one, from which the zeros come. */
 static enum ingot_status clear(struct ig_transfer *transfer, struct ig_stream *stream, char *block, size_t size,
                                struct ingot_error *error) {
     struct ig_device *device = transfer->device;
@@ -138,27 +134,25 @@ static enum ingot_status clear(struct ig_transfer *transfer, struct ig_stream *s
     return device->api->copy(device, stream, block, transfer->pinned_outputs, bytes, error);
 }
 
-static enum ingot_status clear_results(struct ig_transfer *transfer, struct ig_stream *stream,
-                                       struct ingot_error *error) {
+/* The zeros come from the pinned block. */
+enum ingot_status ig_transfer_clear(struct ig_transfer *transfer, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = transfer->device;
     size_t half = half_of(transfer->outputs_twice_size);
-    if (transfer->pinned_outputs_size == 0) return INGOT_OK;
     memset(transfer->pinned_outputs, 0, transfer->pinned_outputs_size);
     IG_TRY(clear(transfer, stream, transfer->outputs, transfer->outputs_size, error));
     for (size_t i = 0; half > 0 && i < 2; i++)
         IG_TRY(clear(transfer, stream, transfer->outputs_twice + i * half, half, error));
-    return device->api->stream_wait(device, stream, error);
-}
-
-static size_t result_bytes(const struct ig_transfer *transfer) {
-    return transfer->outputs_size + transfer->outputs_twice_size + transfer->pinned_outputs_size;
+    IG_TRY(device->api->stream_wait(device, stream, error));
+    transfer->cleared = transfer->pinned_outputs_size;
+    return INGOT_OK;
 }
 
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
-                                      struct ig_stream *stream, struct ingot_error *error) {
-    size_t twice, outputs_twice, before = result_bytes(transfer);
+                                      struct ingot_error *error) {
+    size_t twice, outputs_twice;
     if (!ig_size_mul(sizes->pinned_inputs, 2, &twice) || !ig_size_mul(sizes->host_outputs, 2, &outputs_twice))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs and outputs of these shapes exceed the address space");
+    transfer->cleared = 0; /* the blocks of results may move, also if this fails midway */
     IG_TRY(reserve_means(transfer, sizes, error));
     IG_TRY(grow(transfer, false, sizes->inputs, &transfer->inputs, &transfer->inputs_size, error));
     if (sizes->inputs_beside)
@@ -166,14 +160,12 @@ enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct
     if (sizes->outputs_beside)
         IG_TRY(grow(transfer, false, outputs_twice, &transfer->outputs_twice, &transfer->outputs_twice_size, error));
     IG_TRY(grow(transfer, false, sizes->outputs, &transfer->outputs, &transfer->outputs_size, error));
-    IG_TRY(grow(transfer, true, twice, &transfer->pinned_inputs, &transfer->pinned_inputs_size, error));
-    IG_TRY(
-        grow(transfer, true, sizes->pinned_outputs, &transfer->pinned_outputs, &transfer->pinned_outputs_size, error));
-    return result_bytes(transfer) == before ? INGOT_OK : clear_results(transfer, stream, error);
+    return grow(transfer, true, twice, &transfer->pinned_inputs, &transfer->pinned_inputs_size, error);
 }
 
 size_t ig_transfer_bytes(const struct ig_transfer *transfer) {
-    return transfer->inputs_size + transfer->inputs_twice_size + transfer->pinned_inputs_size + result_bytes(transfer);
+    return transfer->inputs_size + transfer->inputs_twice_size + transfer->outputs_twice_size + transfer->outputs_size +
+           transfer->pinned_inputs_size;
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */

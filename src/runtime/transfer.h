@@ -9,7 +9,8 @@
  * Large inputs are staged by several threads and copied on a stream of their own, concurrently with the previous run,
  * into device memory that is double-buffered too. Large results leave in the same way during the next run, where a run
  * is enqueued behind two that may be in flight (a stream of their own costs the host several calls). Where the caller
- * wants them in other memory, they arrive in parts: the host copies one while the next is in flight.
+ * wants them in other memory, they arrive in parts: the host copies one while the next is in flight. The memory that
+ * results are staged in, or stay in, is that of results.h.
  */
 #ifndef IG_RUNTIME_TRANSFER_H
 #define IG_RUNTIME_TRANSFER_H
@@ -28,6 +29,7 @@ enum { IG_TRANSFER_PARTS = 8 };
 struct ig_transfer_sizes {
     size_t inputs, outputs;               /* of the device's blocks */
     size_t pinned_inputs, pinned_outputs; /* their parts that are staged in pinned memory */
+    size_t kept_outputs;                  /* results that stay in device memory that the context owns */
     /* Staged inputs are one copy, which the caller enqueues or captures. */
     bool inputs_at_once;
     bool inputs_beside;  /* staged inputs are copied on a stream of their own */
@@ -44,8 +46,11 @@ struct ig_transfer {
     size_t inputs_size, outputs_size;
     char *inputs_twice, *outputs_twice; /* double-buffered device blocks, for inputs_beside and outputs_beside */
     size_t inputs_twice_size, outputs_twice_size;
-    char *pinned_inputs, *pinned_outputs;
-    size_t pinned_inputs_size, pinned_outputs_size;
+    char *pinned_inputs;
+    size_t pinned_inputs_size;
+    char *pinned_outputs; /* the pinned block of this run's results, not owned: see results.h */
+    size_t pinned_outputs_size;
+    size_t cleared;             /* bytes of the blocks of results that have been written */
     unsigned half;              /* index of the half that this run uses */
     size_t written, on_the_way; /* bytes of inputs staged so far; of these, bytes whose copy is enqueued */
     /* NULL until first needed for something large. */
@@ -67,10 +72,13 @@ void ig_transfer_init(struct ig_transfer *transfer, struct ig_device *device, un
 void ig_transfer_deinit(struct ig_transfer *transfer);
 
 bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes);
-/* Grows to these sizes; no run may be in flight. Memory that grows loses its contents and its address. Blocks of results
- * are cleared then, on `stream`: copies to the host include what lies between results and is never written. */
+/* Grows to these sizes; no run may be in flight. Memory that grows loses its contents and its address. */
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
-                                      struct ig_stream *stream, struct ingot_error *error);
+                                      struct ingot_error *error);
+/* Clears the device's blocks of results, as far as they are copied to a pinned block of this size, and that block; no run
+ * may be in flight. For runs with more pinned_outputs than `cleared`: their copies to the host include what lies between
+ * results and is never written. */
+enum ingot_status ig_transfer_clear(struct ig_transfer *transfer, struct ig_stream *stream, struct ingot_error *error);
 
 /* Chooses the half for the next run. `busy`: the last run may be in flight and using its half. */
 void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy);

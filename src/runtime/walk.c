@@ -1,9 +1,7 @@
 /* Runs a frame; see walk.h. Each segment is one list launch; the host reads the scalars of control flow. */
-#define _GNU_SOURCE
 #include "runtime/walk.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "runtime/shape.h"
 
@@ -151,12 +149,6 @@ static enum ingot_status run_control(struct ig_walk *walk, struct ig_frame *fram
     return step->plan->kind == IG_STEP_IF ? run_if(walk, step, error) : run_loop(walk, frame, step, error);
 }
 
-static uint64_t now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 static enum ingot_status submit(struct ig_walk *walk, const struct ig_frame_step *step, struct ingot_error *error) {
     const struct ig_device_api *api = walk->device->api;
     if (step->plan->kind == IG_STEP_KERNEL) return api->launch(walk->device, walk->stream, &step->launch, error);
@@ -173,10 +165,10 @@ static void count_time(struct ig_walk *walk, const struct ig_frame_step *step, u
 /* Measures by the host's clock. A step of control flow counts its own time, without its inner steps. */
 static enum ingot_status time_by_host(struct ig_walk *walk, struct ig_frame *frame, struct ig_frame_step *step,
                                       bool control, struct ingot_error *error) {
-    uint64_t begin = now(), before = walk->total;
+    uint64_t begin = ig_clock(), before = walk->total;
     IG_TRY(control ? run_control(walk, frame, step, error) : submit(walk, step, error));
     IG_TRY(walk->device->api->stream_wait(walk->device, walk->stream, error));
-    uint64_t taken = now() - begin, within = walk->total - before;
+    uint64_t taken = ig_clock() - begin, within = walk->total - before;
     count_time(walk, step, taken > within ? taken - within : 0);
     return INGOT_OK;
 }
@@ -212,6 +204,7 @@ enum ingot_status ig_frame_run(struct ig_walk *walk, struct ig_frame *frame, str
     if (frame->failed_check) return ig_shape_refuse(walk->plan, frame->failed_check, walk->slots, error);
     for (uint32_t i = 0; i < frame->n_segments; i++) {
         const struct ig_frame_segment *segment = &frame->segments[i];
+        if (ig_stop_asked(walk->stop)) return IG_ERR(error, INGOT_CANCELLED, "the run was stopped");
         if (walk->times)
             IG_TRY(run_timed(walk, frame, segment, error));
         else if (segment->control)

@@ -18,9 +18,10 @@ struct ig_walk {
     struct ig_step_time *times; /* by plan step; NULL: not profiling. Otherwise steps are launched one by one */
     struct ig_event **marks;    /* timed events, one more than steps, if the device has its own clock */
     uint64_t total;             /* nanoseconds, all steps so far */
+    const struct ig_stop *stop; /* asked before every list and step of control flow */
 };
 
-/* All ports are bound and the frame is placed. Allocates nothing. */
+/* All ports are bound and the frame is placed. Allocates nothing. INGOT_CANCELLED if `stop` asks for it. */
 enum ingot_status ig_frame_run(struct ig_walk *walk, struct ig_frame *frame, struct ingot_error *error);
 
 #endif

@@ -61,7 +61,7 @@ static CUresult enter(const char *function, bool needs_context) {
     }
     if (needs_context && depth == 0) misuse(function, "no current context");
     bool fails = state.fail_at && (!state.fail || strcmp(state.fail, function) == 0) && --state.fail_at == 0;
-    int result = fails ? state.fail_result : CUDA_SUCCESS;
+    int result = fails ? state.fail_result : needs_context ? state.lost : CUDA_SUCCESS;
     pthread_mutex_unlock(&mutex);
     return result;
 }
@@ -170,16 +170,24 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     return CUDA_SUCCESS;
 }
 
+static unsigned retained; /* references to primary contexts */
+
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
     CALL(false);
     *context = &contexts[device];
     count(1);
+    pthread_mutex_lock(&mutex);
+    retained++;
+    pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     CUresult result = enter(__func__, false);
     count(-1);
+    pthread_mutex_lock(&mutex);
+    if (--retained == 0) state.lost = 0;
+    pthread_mutex_unlock(&mutex);
     return result;
 }
 
@@ -523,6 +531,16 @@ EXPORT CUresult cuEventSynchronize(CUevent event) {
     CALL(true);
     check(__func__, event, EVENT);
     return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuEventQuery(CUevent event) {
+    CALL(true);
+    check(__func__, event, EVENT);
+    pthread_mutex_lock(&mutex);
+    bool ready = state.not_ready == 0;
+    if (!ready) state.not_ready--;
+    pthread_mutex_unlock(&mutex);
+    return ready ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {

@@ -44,7 +44,11 @@ struct fake_cuda {
     const char *fail;
     uint64_t fail_at;
     int fail_result;
-    int later;          /* result of the next stream synchronisation: an error of enqueued work */
+    int later; /* result of the next stream synchronisation: an error of enqueued work */
+    /* Every call that needs a context fails with this, until the last reference to the GPU's context is released: a
+     * real driver's behaviour after a kernel's illegal access. */
+    int lost;
+    unsigned not_ready; /* so many queries of events say that the work is not done yet */
     const char *reason; /* text of error 700; NULL: the driver's */
     /* Observations. */
     uint64_t live, calls, programmatic_edges, edges;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "support/remote_device.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ struct remote_device {
         size_t size;
     } pinned[MAX_PINNED];
     bool fail;
+    unsigned hold; /* see remote_device_hold */
     uint64_t clock;
 };
 
@@ -140,6 +142,10 @@ struct remote_counts remote_device_counts(struct ig_device *device) {
 
 void remote_device_fail(struct ig_device *device) {
     self(device)->fail = true;
+}
+
+void remote_device_hold(struct ig_device *device, unsigned questions) {
+    self(device)->hold = questions;
 }
 
 void remote_device_limit(size_t bytes) {
@@ -446,6 +452,20 @@ static enum ingot_status event_sync(struct ig_device *device, struct ig_event *e
     return host_wait(remote, undone, error);
 }
 
+static enum ingot_status event_await(struct ig_device *device, struct ig_event *event, bool block, bool *out_done,
+                                     struct ingot_error *error) {
+    struct remote_device *remote = self(device);
+    *out_done = event->reached >= event->recorded || block;
+    if (!*out_done && remote->hold != UINT_MAX) *out_done = remote->hold == 0 || --remote->hold == 0;
+    return *out_done ? event_sync(device, event, error) : INGOT_OK;
+}
+
+/* A stream of a caller's is one of these; see stream_adopt. */
+static enum ingot_status event_record_native(struct ig_device *device, void *native, struct ig_event *event,
+                                             struct ingot_error *error) {
+    return event_record(device, native, event, error);
+}
+
 static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *error) {
     if (begin->reached < begin->recorded || end->reached < end->recorded) end_test("an event is asked too early");
@@ -596,6 +616,8 @@ static const struct ig_device_api api = {
     .event_record = event_record,
     .event_wait = event_wait,
     .event_sync = event_sync,
+    .event_await = event_await,
+    .event_record_native = event_record_native,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
@@ -620,6 +642,7 @@ enum ingot_status remote_device_create(unsigned threads, const struct ingot_allo
     struct remote_device *remote = ig_allocate(allocator, sizeof *remote, _Alignof(struct remote_device));
     if (!remote) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
     remote->base = (struct ig_device){.api = &api, .allocator = allocator};
+    remote->hold = UINT_MAX;
     enum ingot_status status = ig_device_cpu_create(threads, allocator, &remote->inner, error);
     if (status == INGOT_OK) status = remote->inner->api->stream_create(remote->inner, &remote->inner_stream, error);
     if (status != INGOT_OK)

@@ -38,6 +38,9 @@ void remote_device_write(void *to, const void *from, size_t size);
 
 /* The host's next wait fails. */
 void remote_device_fail(struct ig_device *device);
+/* Work is done, too, once the host has asked so many times whether it is (event_await without `block`); UINT_MAX, the
+ * default: never, only when the host waits for it. */
+void remote_device_hold(struct ig_device *device, unsigned questions);
 /* Whenever an operation of one stream is executed, one of each other stream is too that has nothing to wait for: a
  * missing order between streams shows in what they do to each other's memory. */
 void remote_device_interleave(bool on);

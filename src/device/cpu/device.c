@@ -120,9 +120,7 @@ static void event_destroy(struct ig_device *device, struct ig_event *event) {
 
 static enum ingot_status event_record(struct ig_device *device, struct ig_stream *stream, struct ig_event *event,
                                       struct ingot_error *error) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    event->time = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    event->time = ig_clock();
     return INGOT_OK;
 }
 
@@ -133,6 +131,12 @@ static enum ingot_status event_wait(struct ig_device *device, struct ig_stream *
 }
 
 static enum ingot_status event_sync(struct ig_device *device, struct ig_event *event, struct ingot_error *error) {
+    return INGOT_OK;
+}
+
+static enum ingot_status event_await(struct ig_device *device, struct ig_event *event, bool block, bool *out_done,
+                                     struct ingot_error *error) {
+    *out_done = true;
     return INGOT_OK;
 }
 
@@ -147,7 +151,7 @@ static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event
 static enum ingot_status submit(struct ig_device *device, struct ig_stream *stream, const struct ig_pool_item *item,
                                 uint32_t n_buffers, uint32_t n_dims, struct ingot_error *error) {
     if (stream->recording) return ig_list_add(stream->recording, item, n_buffers, n_dims, error);
-    ig_pool_run(pool_of(device), item, 1);
+    ig_pool_run(pool_of(device), item, 1, device->stop);
     return INGOT_OK;
 }
 
@@ -237,7 +241,7 @@ static size_t list_bytes(const struct ig_device *device, const struct ig_list *l
 static enum ingot_status list_launch(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
                                      struct ingot_error *error) {
     if (stream->recording) return IG_ERR(error, INGOT_UNSUPPORTED, "a list cannot be recorded into another");
-    ig_pool_run(pool_of(device), list->items, list->count);
+    ig_pool_run(pool_of(device), list->items, list->count, device->stop);
     return INGOT_OK;
 }
 
@@ -264,6 +268,7 @@ static const struct ig_device_api api = {
     .event_record = event_record,
     .event_wait = event_wait,
     .event_sync = event_sync,
+    .event_await = event_await,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,

@@ -14,8 +14,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/stop.h"
 
 #define CACHE_LINE 64
 #define MAX_SETS 64
@@ -49,12 +50,6 @@ static struct {
     uint32_t n_joined;
     struct set sets[MAX_SETS];
 } ledger = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static uint64_t monotonic(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 /* ---- Joining and leaving ----------------------------------------------------------------------------------------- */
 
@@ -109,7 +104,7 @@ void ig_ledger_join(struct ig_claim *claim, const struct ig_processors *processo
     pthread_mutex_lock(&ledger.lock);
     forget_parent();
     *claim = (struct ig_claim){
-        .set = find_set(processors), .number = ledger.n_joined++, .clock = monotonic, .limit = UINT32_MAX};
+        .set = find_set(processors), .number = ledger.n_joined++, .clock = ig_clock, .limit = UINT32_MAX};
     if (claim->set != NO_SET) {
         struct set *set = &ledger.sets[claim->set];
         atomic_store_explicit(&set->usable, ig_processors_usable(processors), memory_order_relaxed);

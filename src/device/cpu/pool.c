@@ -70,7 +70,8 @@ struct ig_pool {
      * its end. */
     _Alignas(CACHE_LINE) const struct ig_pool_item *items;
     uint32_t n_items, width;
-    uint64_t barriers; /* number of barriers in all earlier stretches; a barrier's number is never reused */
+    const struct ig_stop *stop; /* NULL: never */
+    uint64_t barriers;          /* number of barriers in all earlier stretches; a barrier's number is never reused */
     /* The barrier that ends the stretch before its last item. Worker 0 writes it before the barrier before that one,
      * so that all know of it in time. */
     atomic_ullong ends_at;
@@ -174,15 +175,20 @@ static void meet(struct ig_pool *pool, uint32_t w, uint32_t width, uint64_t barr
     }
 }
 
-/* Does the items from `at` up to the next barrier; returns the item behind it. */
+static bool is_stopped(const struct ig_pool *pool) {
+    return pool->stop && ig_stop_asked(pool->stop);
+}
+
+/* Does the items from `at` up to the next barrier; returns the item behind it. Workers that stop still walk the list
+ * and meet, since they need not agree on where to stop. */
 static uint32_t do_phase(struct ig_pool *pool, uint32_t at, uint32_t w, unsigned phase) {
     const struct ig_pool_item *items = pool->items;
     if (items[at].workers > 1) {
-        do_share(pool, &items[at], w, phase);
+        if (!is_stopped(pool)) do_share(pool, &items[at], w, phase);
         return at + 1;
     }
     for (; at < pool->n_items && items[at].workers <= 1; at++) {
-        if (w == 0) do_alone(pool, &items[at]);
+        if (w == 0 && !is_stopped(pool)) do_alone(pool, &items[at]);
     }
     return at;
 }
@@ -254,6 +260,7 @@ static void *worker_main(void *argument) {
 /* Without other workers, until the share has grown; returns the item behind the last one done. */
 static uint32_t run_alone(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items) {
     for (uint32_t i = 0; i < n_items; i++) {
+        if (is_stopped(pool)) return n_items;
         do_alone(pool, &items[i]);
         if (ig_ledger_review(&pool->claim) > 1) return i + 1;
     }
@@ -273,8 +280,9 @@ static uint32_t run_together(struct ig_pool *pool, const struct ig_pool_item *it
     return walk(pool, 0);
 }
 
-void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items) {
+void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items, const struct ig_stop *stop) {
     uint32_t widest = 1, at = 0;
+    pool->stop = stop;
     for (uint32_t i = 0; i < n_items; i++) {
         if (items[i].workers > widest) widest = items[i].workers;
     }

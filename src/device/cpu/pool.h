@@ -11,6 +11,7 @@
 
 #include "base/cpu.h"
 #include "base/error.h"
+#include "base/stop.h"
 
 /* Executes tiles begin … end-1. Workers call it concurrently with disjoint ranges. */
 typedef void (*ig_pool_kernel)(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch);
@@ -36,8 +37,9 @@ uint32_t ig_pool_size(const struct ig_pool *pool);
 /* Ensures at least `bytes` of scratch per worker, aligned to 64 bytes. */
 enum ingot_status ig_pool_reserve_scratch(struct ig_pool *pool, size_t bytes, struct ingot_error *error);
 
-/* Executes the items in order; each sees what those before it wrote. Allocates nothing. While other pools run on the
- * same processors, it does so with a fair share of them (ledger.h). */
-void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items);
+/* Executes the items in order; each sees what those before it wrote. Once `stop` (may be NULL) asks for it, skips the
+ * rest, each worker for itself: then some results of any item may be missing. Allocates nothing. While other pools run
+ * on the same processors, it does so with a fair share of them (ledger.h). */
+void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items, const struct ig_stop *stop);
 
 #endif

@@ -31,7 +31,7 @@ struct ig_cuda {
     struct ig_stream *streams; /* all streams of the device */
     uint64_t *block;           /* the reusable block of parameters of launches */
     size_t block_size;
-    uint64_t calls;                              /* driver calls made so far */
+    atomic_ullong calls;                         /* driver calls made so far, by any thread */
     unsigned entered;                            /* nesting depth of ig_cuda_enter */
     const char *library_files[IG_LIBRARY_COUNT]; /* NULL: the names of ig_library_files */
     bool copy_sought;                            /* the copy kernel was looked for; see copy.h */
@@ -54,7 +54,8 @@ static inline struct ig_cuda *ig_cuda_of(const struct ig_device *device) {
 }
 
 /* Calls a driver function. All calls go through this, because they are counted. */
-#define IG_CUDA(cuda, function, ...) ((cuda)->calls++, (cuda)->driver.function(__VA_ARGS__))
+#define IG_CUDA(cuda, function, ...) \
+    (atomic_fetch_add_explicit(&(cuda)->calls, 1, memory_order_relaxed), (cuda)->driver.function(__VA_ARGS__))
 /* The same, returning a status: IG_CUDA_TRY(cuda, error, "cannot …", cuStreamSynchronize, stream). Both require
  * ig_cuda_enter. */
 #define IG_CUDA_STATUS(cuda, error, what, function, ...) \

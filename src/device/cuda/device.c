@@ -41,7 +41,7 @@ static bool enter(struct ig_cuda *cuda) {
 }
 
 uint64_t ig_device_cuda_calls(const struct ig_device *device) {
-    return ig_cuda_of(device)->calls;
+    return atomic_load_explicit(&ig_cuda_of(device)->calls, memory_order_relaxed);
 }
 
 static uint32_t workers(const struct ig_device *device) {
@@ -170,6 +170,37 @@ static enum ingot_status event_sync(struct ig_device *device, struct ig_event *e
                          IG_CUDA_STATUS(cuda, error, WORK_FAILED, cuEventSynchronize, ig_cuda_event_handle(event)));
 }
 
+/* From any thread: `entered` counts the brackets of the device's own thread, so this pushes the context itself. */
+static enum ingot_status push(struct ig_cuda *cuda, struct ingot_error *error) {
+    return IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context);
+}
+
+static void pop(struct ig_cuda *cuda) {
+    CUcontext context;
+    IG_CUDA(cuda, cuCtxPopCurrent, &context);
+}
+
+static enum ingot_status event_await(struct ig_device *device, struct ig_event *event, bool block, bool *out_done,
+                                     struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    CUevent handle = ig_cuda_event_handle(event);
+    IG_TRY(push(cuda, error));
+    CUresult result = block ? IG_CUDA(cuda, cuEventSynchronize, handle) : IG_CUDA(cuda, cuEventQuery, handle);
+    pop(cuda);
+    *out_done = result != CUDA_ERROR_NOT_READY;
+    return *out_done ? ig_cuda_driver_check(&cuda->driver, result, error, WORK_FAILED) : INGOT_OK;
+}
+
+static enum ingot_status event_record_native(struct ig_device *device, void *native, struct ig_event *event,
+                                             struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(push(cuda, error));
+    enum ingot_status status = IG_CUDA_STATUS(cuda, error, "cannot record an event", cuEventRecord,
+                                              ig_cuda_event_handle(event), (CUstream)native);
+    pop(cuda);
+    return status;
+}
+
 static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
@@ -268,6 +299,18 @@ static void list_patch(struct ig_device *device, struct ig_list *list, uint32_t 
 
 static void list_skip(struct ig_device *device, struct ig_list *list, uint32_t item, bool skipped) {
     ig_cuda_list_skip(list, item, skipped);
+}
+
+/* Asks for something that needs no work: a GPU in that state answers nothing. */
+static bool lost(struct ig_device *device) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    size_t available, total;
+    CUresult result = IG_CUDA(cuda, cuCtxPushCurrent, cuda->context);
+    if (result == CUDA_SUCCESS) {
+        result = IG_CUDA(cuda, cuMemGetInfo, &available, &total);
+        pop(cuda);
+    }
+    return ig_cuda_driver_is_lost(result);
 }
 
 /* ---- Enumeration ------------------------------------------------------------------------------------------------- */
@@ -370,6 +413,8 @@ static const struct ig_device_api api = {
     .event_record = event_record,
     .event_wait = event_wait,
     .event_sync = event_sync,
+    .event_await = event_await,
+    .event_record_native = event_record_native,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
@@ -384,6 +429,7 @@ static const struct ig_device_api api = {
     .list_launch = list_launch,
     .list_patch = list_patch,
     .list_skip = list_skip,
+    .lost = lost,
 };
 
 static enum ingot_status init(struct ig_cuda *cuda, const char *library, int ordinal, struct ingot_error *error) {

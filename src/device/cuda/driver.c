@@ -54,6 +54,23 @@ enum ingot_status ig_cuda_driver_load(struct ig_cuda_driver *driver, const char 
     return ig_cuda_driver_check(driver, driver->cuInit(0), error, "cannot initialise the NVIDIA driver");
 }
 
+bool ig_cuda_driver_is_lost(CUresult result) {
+    switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT: return true;
+    default: return result >= CUDA_ERROR_HARDWARE_STACK_ERROR && result <= CUDA_ERROR_LAUNCH_FAILED;
+    }
+}
+
+/* What a caller must know about such a failure: it is not this context's alone, and there is a way back. */
+#define LOST                                                                                                     \
+    "; no context in this process can use the GPU any more: destroy all contexts on it and release all leases, " \
+    "arenas and holds of it, then create new ones"
+
 enum ingot_status ig_cuda_driver_check(const struct ig_cuda_driver *driver, CUresult result, struct ingot_error *error,
                                        const char *what, ...) {
     if (result == CUDA_SUCCESS) return INGOT_OK;
@@ -66,6 +83,9 @@ enum ingot_status ig_cuda_driver_check(const struct ig_cuda_driver *driver, CUre
     driver->cuGetErrorName(result, &name);
     driver->cuGetErrorString(result, &meaning);
     enum ingot_status status = result == CUDA_ERROR_OUT_OF_MEMORY ? INGOT_OUT_OF_MEMORY : INGOT_DEVICE;
-    if (!name) return IG_ERR(error, status, "%s: error %d of the NVIDIA driver", text, result);
-    return IG_ERR(error, status, "%s: %s (%s)", text, name, meaning ? meaning : "no text");
+    if (!name)
+        return IG_ERR(error, status, "%s: error %d of the NVIDIA driver%s", text, result,
+                      ig_cuda_driver_is_lost(result) ? LOST : "");
+    return IG_ERR(error, status, "%s: %s (%s)%s", text, name, meaning ? meaning : "no text",
+                  ig_cuda_driver_is_lost(result) ? LOST : "");
 }

@@ -33,7 +33,16 @@ enum {
     CUDA_ERROR_OUT_OF_MEMORY = 2,
     CUDA_ERROR_NO_DEVICE = 100,
     CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+    CUDA_ERROR_ECC_UNCORRECTABLE = 214,
+    CUDA_ERROR_NVLINK_UNCORRECTABLE = 220,
     CUDA_ERROR_NOT_FOUND = 500,
+    CUDA_ERROR_NOT_READY = 600,
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+    CUDA_ERROR_LAUNCH_TIMEOUT = 702,
+    CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+    CUDA_ERROR_ASSERT = 710,
+    CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
+    CUDA_ERROR_LAUNCH_FAILED = 719, /* 714 to 719: all of this kind */
 };
 
 enum { /* of cuDeviceGetAttribute */
@@ -163,6 +172,7 @@ typedef struct {
     F(cuEventDestroy, "cuEventDestroy_v2", (CUevent event))                                                            \
     F(cuEventRecord, "cuEventRecord", (CUevent event, CUstream stream))                                                \
     F(cuEventSynchronize, "cuEventSynchronize", (CUevent event))                                                       \
+    F(cuEventQuery, "cuEventQuery", (CUevent event))                                                                   \
     F(cuEventElapsedTime, "cuEventElapsedTime", (float *milliseconds, CUevent begin, CUevent end))                     \
     F(cuLaunchKernel, "cuLaunchKernel",                                                                                \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
@@ -212,6 +222,10 @@ struct ig_cuda_driver {
 /* Loads the driver's library (IG_CUDA_LIBRARY where `library` is NULL; it stays loaded as long as the process) and
  * initialises the driver. INGOT_DEVICE where it is missing or too old. */
 enum ingot_status ig_cuda_driver_load(struct ig_cuda_driver *driver, const char *library, struct ingot_error *error);
+
+/* Does this failure of work on the GPU make all later calls fail in the same way, until the GPU's context has been
+ * destroyed? */
+bool ig_cuda_driver_is_lost(CUresult result);
 
 /* INGOT_OK for CUDA_SUCCESS; else fills `error` with "<what>: CUDA_ERROR_… (the driver's text)". */
 enum ingot_status ig_cuda_driver_check(const struct ig_cuda_driver *driver, CUresult result, struct ingot_error *error,

@@ -1,0 +1,74 @@
+/*
+ * The results that a context owns: a pool of sets of buffers, one set a run. The context writes to a set that nobody
+ * holds. A caller may take a lease on the last run's set: from then on no run writes to it, until it is released, from
+ * any thread. With k leases held there are k + 1 sets; without leases one set serves all runs.
+ *
+ * The pool belongs to the context and to the leases, and the last of them destroys it. While the context exists, only
+ * its thread uses the pool's device, but for what device.h allows any thread.
+ */
+#ifndef IG_RUNTIME_RESULTS_H
+#define IG_RUNTIME_RESULTS_H
+
+#include <stdatomic.h>
+
+#include "device/device.h"
+
+struct ig_results_pool;
+
+/* What is known of the run whose results are leased. */
+enum ig_outcome { IG_OUTCOME_OPEN, IG_OUTCOME_GOOD, IG_OUTCOME_BAD };
+
+/* A set; once leased, also the lease. */
+struct ig_results {
+    struct ig_results_pool *pool;
+    struct ig_results *next;
+    char *host, *device; /* two blocks; `host` is pinned, `device` NULL unless the device has memory of its own */
+    size_t host_size, device_size;
+    bool taken;                /* the run whose results it has was leased; only the context's thread uses this */
+    atomic_bool leased;        /* somebody holds the lease */
+    atomic_bool read_later;    /* `released` marks work that reads the set and may be in flight */
+    atomic_int outcome;        /* an enum ig_outcome */
+    struct ig_event *end;      /* of the leased run; NULL: never leased while in flight */
+    struct ig_event *released; /* see ig_results_release_after */
+    /* By output, of the leased run: dtype INGOT_DTYPE_NONE if the result is not in the set. */
+    struct ingot_tensor *tensors;
+};
+
+/* `device` gains an owner. */
+enum ingot_status ig_results_pool_create(struct ig_device *device, size_t n_outputs,
+                                         const struct ingot_allocator *allocator, struct ig_results_pool **out_pool,
+                                         struct ingot_error *error);
+/* The context gives the pool up, once its work is done; it must not use its device any more. Accepts NULL. */
+void ig_results_pool_drop(struct ig_results_pool *pool);
+/* Bytes of all sets. */
+size_t ig_results_pool_bytes(const struct ig_results_pool *pool);
+/* The context has waited for all its runs, with this result. */
+void ig_results_pool_settle(struct ig_results_pool *pool, bool good);
+
+/* A set that nobody holds, with room for so many bytes if possible: `first`, else `second` (either may be NULL), else
+ * any, since patching addresses costs time. NULL if all are held. */
+struct ig_results *ig_results_find(const struct ig_results_pool *pool, struct ig_results *first,
+                                   struct ig_results *second, size_t host, size_t device);
+/* Adds a set without memory. */
+enum ingot_status ig_results_add(struct ig_results_pool *pool, struct ig_results **out_results,
+                                 struct ingot_error *error);
+bool ig_results_have_room(const struct ig_results *results, size_t host, size_t device);
+/* Grows a set that nobody holds; no run may be in flight. */
+enum ingot_status ig_results_reserve(struct ig_results *results, size_t host, size_t device, struct ingot_error *error);
+/* Orders work enqueued on `stream` from now on behind the readers of an earlier lease. */
+enum ingot_status ig_results_follow_readers(struct ig_results *results, struct ig_stream *stream,
+                                            struct ingot_error *error);
+
+/* Leases a set whose `tensors` are filled in. `stream`: where the run's last work was enqueued; NULL: nothing of it is
+ * in flight. */
+enum ingot_status ig_results_lease(struct ig_results *results, struct ig_stream *stream, struct ingot_error *error);
+
+/* ---- By a lease's holder, on any thread; documented in ingot.h ---- */
+
+enum ingot_status ig_results_wait(struct ig_results *results, struct ingot_error *error);
+enum ingot_status ig_results_output(const struct ig_results *results, size_t index, struct ingot_tensor *out_tensor,
+                                    struct ingot_error *error);
+void ig_results_release(struct ig_results *results);
+enum ingot_status ig_results_release_after(struct ig_results *results, void *native, struct ingot_error *error);
+
+#endif
