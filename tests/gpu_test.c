@@ -192,8 +192,10 @@ static void times_and_profiles(void **state) {
     assert_true(timing.input_ms + timing.compute_ms + timing.output_ms < most);
     size_t n = ingot_context_profile(context, rows, 32);
     assert_true(n > 0 && n <= 32);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].calls == 0) continue; /* a kernel for other sizes */
         assert_true(rows[i].calls == 3 && rows[i].total_ms > 0 && rows[i].total_ms < most);
+    }
     ingot_context_destroy(context);
 }
 

@@ -465,7 +465,8 @@ INGOT_API void ingot_lease_release(struct ingot_lease *lease);
 INGOT_API enum ingot_status ingot_lease_release_after(struct ingot_lease *lease, void *stream,
                                                       struct ingot_error *error);
 
-/* One row per step of the plan of the last run. `origin` names the ONNX nodes that the kernel was made from. */
+/* One row per step of the plan, and per kernel that does the same step at other sizes, without calls in this run.
+ * `origin` names the ONNX nodes that the kernel was made from. */
 struct ingot_profile_row {
     const char *kernel;
     const char *origin;

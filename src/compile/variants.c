@@ -8,14 +8,17 @@
 
 /* The most sample points, and the most values of one symbol. */
 enum { MOST_POINTS = 160, MOST_VALUES = 48 };
-/* Estimated microseconds of a region without a cost model. */
-#define OTHER_REGION 2.0
+/* Estimated microseconds of a region without a cost model, and of what a kernel's start costs in its model but not in a
+ * network, where it overlaps with the end of the kernel before. */
+#define OTHER_REGION 1.0
+#define OVERLAP 1.5
+#define LEAST 0.5
 /* Good enough: how far the network may be from its best on average (root mean square), and at any point. */
 #define CLOSE_MEAN 0.01
 #define CLOSE 0.025
 /* Compiling variants may take this much beside compiling the first kernels: a share of that, and some kernels more. */
-#define SHARE 0.7
-#define MORE 12.0
+#define SHARE 0.55
+#define MORE 10.0
 /* A tree's leaf may be this far from the best variant. */
 #define TOLERANCE 0.003
 enum { DEEPEST = 7 };
@@ -81,8 +84,9 @@ static void weigh(struct values *v) {
     }
 }
 
-/* All values of a small range; of a large one the ends, the usual value, and about equal ratios between. Beyond 64
- * times the usual value nothing changes much any more. */
+/* All values of a small range. Of a large one its ends, the usual value and round numbers (powers of two, and these times
+ * three), which most sizes in use are; then values at about equal ratios, as long as there is room. Beyond 64 times the
+ * usual value nothing changes much any more. */
 static void sample(struct values *v, int64_t lo, int64_t usual, int64_t hi, int most) {
     lo = lo < 1 ? 1 : lo;
     usual = usual < lo ? lo : usual;
@@ -92,8 +96,13 @@ static void sample(struct values *v, int64_t lo, int64_t usual, int64_t hi, int 
     add_value(v, usual);
     add_value(v, lo);
     add_value(v, hi);
-    double ratio = pow((double)hi / (double)lo, 1.0 / (most - 3)), at = (double)lo;
-    for (int i = 0; i < most - 3; i++, at *= ratio)
+    for (int64_t value = 1; value <= hi && v->count < most; value *= 2) {
+        if (value >= lo) add_value(v, value);
+        if (3 * value >= lo && 3 * value <= hi && v->count < most) add_value(v, 3 * value);
+    }
+    int room = most - v->count;
+    double ratio = room > 0 ? pow((double)hi / (double)lo, 1.0 / (room + 1)) : 1, at = (double)lo * ratio;
+    for (int i = 0; i < room; i++, at *= ratio)
         add_value(v, (int64_t)(at + 0.5));
     weigh(v);
 }
@@ -159,7 +168,7 @@ static bool same_sizes(const struct subject *s, uint32_t p, uint32_t q) {
 static double *cost_everywhere(struct chooser *c, const struct ig_kernel *kernel) {
     double *costs = IG_NEW_ARRAY(c->job, double, c->points.count);
     for (uint32_t p = 0; p < c->points.count; p++)
-        costs[p] = ig_kernel_cost(kernel, &c->points.at[p]);
+        costs[p] = fmax(ig_kernel_cost(kernel, &c->points.at[p]) - OVERLAP, LEAST);
     return costs;
 }
 
