@@ -108,8 +108,9 @@ int main(int argc, char **argv) {
     pthread_t threads[THREADS];
     unsigned seeds[THREADS];
     for (int b = 0; b < LARGEST; b++) {
-        for (int i = 0; i < PIXELS; i++)
-            pictures[b][i] = (float)(strchr(levels, picture[i / 8][i % 8]) - levels) / 8;
+        for (int y = 0; y < 8; y++)
+            for (int x = 0; x < 8; x++)
+                pictures[b][8 * y + x] = (float)(strchr(levels, picture[y][x]) - levels) / 8;
     }
     load(argc > 1 ? argv[1] : "examples/digits/digits.onnx", target);
     options.memory = strncmp(target, "cuda", 4) == 0 ? INGOT_CUDA : INGOT_HOST;
