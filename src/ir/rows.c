@@ -175,8 +175,13 @@ static const struct ig_rows_at *walk(struct ig_rows *x, const struct ig_rows_at 
     static const struct ig_rows_at none = {.axis = IG_ROWS_NONE};
     const struct ig_graph *g = x->graph;
     const bool *needed = needed_values(g);
-    struct ig_rows_at *at = IG_NEW_ARRAY(g->job, struct ig_rows_at, g->values.count + 1), few[8];
+    struct ig_rows_at *at = IG_NEW_ARRAY(g->job, struct ig_rows_at, g->values.count + 1);
+    uint32_t most = 0;
+    for (ig_node_id id = 0; id < g->nodes.count; id++)
+        most = g->nodes.at[id].n_in > most ? g->nodes.at[id].n_in : most;
+    struct ig_rows_at *operands = IG_NEW_ARRAY(g->job, struct ig_rows_at, most + 1);
     x->at = at;
+    x->in = operands;
     for (uint32_t i = 0; i < g->inputs.count; i++)
         at[g->inputs.at[i].value] = in[i];
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
@@ -184,11 +189,8 @@ static const struct ig_rows_at *walk(struct ig_rows *x, const struct ig_rows_at 
         for (uint32_t o = 0; o < x->node->n_out; o++)
             at[x->node->out + o] = none;
         if (x->node->n_out == 0 || !needed[x->node->out]) continue;
-        bool is_few = x->node->n_in <= sizeof few / sizeof *few;
-        struct ig_rows_at *operands = is_few ? few : IG_NEW_ARRAY(g->job, struct ig_rows_at, x->node->n_in);
         for (uint32_t i = 0; i < x->node->n_in; i++)
             operands[i] = x->node->in[i] == IG_NO_VALUE ? none : at[x->node->in[i]];
-        x->in = operands;
         x->out = &at[x->node->out];
         if (!visit_node(x)) return NULL;
     }
