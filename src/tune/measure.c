@@ -99,7 +99,7 @@ static struct ig_trials *make_trials(const struct ig_measuring *m, struct ig_tun
         if (ig_candidate_is_open(&r->candidates.at[i]))
             add_trial(m, trials, r->candidates.at[i].kernel, &r->candidates.at[i]);
     }
-    trials->is_heavy = !is_affordable(m, r, &m->options->sizes);
+    trials->is_heavy = !is_affordable(m, r, r->tuned.at);
     if (!trials->is_heavy) return trials;
     const struct ig_kernel *plain = ig_kernel_candidate(r->graph, r->region, m->options->target, NULL, IG_CHOICE_PLAIN);
     trials->has_plain = plain != NULL;
@@ -214,7 +214,7 @@ static void end(struct measure *x, struct ig_subject *s) {
 
 /* The sizes at which each symbol is the smallest allowed, but not 0. */
 static struct ig_sizes least_sizes(struct measure *x) {
-    const struct ig_sizes *given = &x->m->options->sizes;
+    const struct ig_sizes *given = x->region->tuned.at;
     struct ig_sizes least = {.dims = given->dims};
     for (uint32_t i = 0; i < given->symbols.count; i++) {
         int64_t lo, hi;
@@ -314,7 +314,7 @@ static void measure(struct ig_job *job, void *argument) {
     struct ig_tuned_region *r = x->region;
     ig_defer(job, drop_results, x);
     if (x->trials->is_heavy) check_small(x);
-    struct ig_subject *s = ig_subject_create(r->graph, r->region, &x->m->options->sizes);
+    struct ig_subject *s = ig_subject_create(r->graph, r->region, r->tuned.at);
     begin(x, s, x->m->weights);
     if (expect(x, s)) {
         time_all(x, s);

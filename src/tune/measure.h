@@ -25,14 +25,18 @@ static inline bool ig_candidate_is_open(const struct ig_tuned_candidate *candida
 
 struct ig_trials; /* the compiled candidates of one region */
 
+/* A region at certain sizes, those of `tuned`. */
 struct ig_tuned_region {
     struct ig_graph *graph;
     const struct ig_region *region;
     const char *fingerprint;
     uint32_t uses;
-    double work; /* total over all uses */
-    bool sized;  /* its symbols have values */
-    bool open;   /* still to be measured */
+    uint32_t further;   /* 0: at the usual sizes; i: at the further sizes i - 1 */
+    uint32_t usual;     /* the number of the same region at the usual sizes */
+    double work;        /* total over all uses */
+    bool sized;         /* its symbols have values */
+    bool open;          /* still to be measured */
+    const char *device; /* of a usual one: whose times decide at all sizes; NULL: there are none */
     struct ig_tuned tuned;
     IG_VEC(struct ig_tuned_candidate) candidates;
     struct ig_trials *trials; /* between compiling and measuring */

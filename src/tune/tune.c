@@ -1,4 +1,4 @@
-/* Regions, candidates, times and choices; see tune.h. measure.c measures one region. */
+/* Regions, candidates, times and choices; see tune.h. agenda.c measures. */
 #include "tune/tune.h"
 
 #include <string.h>
@@ -6,21 +6,10 @@
 
 #include "base/hash.h"
 #include "base/text.h"
-#include "tune/measure.h"
+#include "tune/tuner.h"
 
-enum { MOST_CANDIDATES = 48, ROUNDS = 2 /* candidates per compiler job in a batch */ };
-
-struct ig_tuner {
-    struct ig_job *job;
-    struct ig_tune_options options;
-    struct ig_timing_cache *cache;
-    struct ig_map by_fingerprint;
-    IG_VEC(struct ig_tuned_region) regions;
-    uint64_t weights;      /* bytes of all weights */
-    struct ig_map counted; /* weights already counted, by graph and value */
-    const char *device;    /* this machine's; NULL: it has none for the target */
-    const char *no_device; /* why `device` is NULL */
-};
+/* Candidates of a region; and, of the generated ones, those that are measured at further sizes. */
+enum { MOST_CANDIDATES = 48, FEW = 4 };
 
 static double system_now(void *user) {
     struct timespec time;
@@ -82,22 +71,37 @@ struct asking {
 
 static void ask(struct ig_job *job, void *argument) {
     struct asking *a = argument;
-    a->kernel = ig_kernel_candidate(a->region->graph, a->region->region, a->tuner->options.target,
-                                    &a->tuner->options.sizes, a->choice);
+    a->kernel = ig_kernel_candidate(a->region->graph, a->region->region, a->tuner->options.target, a->region->tuned.at,
+                                    a->choice);
     (void)job;
 }
 
+/* At further sizes, only the first few generated candidates and the first of each library are. */
+static bool is_wanted(const struct ig_tuner *t, const struct ig_tuned_region *r, const struct ig_kernel *kernel) {
+    if (!kernel->tactic || is_known(r, kernel->tactic)) return false;
+    if (kernel->library) return !t->options.generated && (r->further == 0 || kernel->library->choice == 0);
+    return r->further == 0 || r->candidates.count < FEW;
+}
+
+static bool has_libraries(const struct ig_tuned_region *r) {
+    for (uint32_t i = 0; i < r->candidates.count; i++) {
+        if (r->candidates.at[i].kernel->library) return true;
+    }
+    return false;
+}
+
 /* Stops at the first choice that fails. If that is number 0, there is no kernel, and whoever needs it reports the
- * error. */
+ * error. Libraries come behind the generated candidates. */
 static void find_candidates(struct ig_tuner *t, struct ig_tuned_region *r) {
     struct ingot_error error;
-    for (int i = 0; i < MOST_CANDIDATES; i++) {
+    bool all = r->further == 0 || has_libraries(&t->regions.at[r->usual]);
+    for (int i = 0; i < MOST_CANDIDATES && (all || r->candidates.count < FEW); i++) {
         struct asking a = {.tuner = t, .region = r, .choice = i};
         enum ingot_status status = ig_job_run(t->job, ask, &a, &error);
         if (status == INGOT_OUT_OF_MEMORY) ig_raise_error(t->job, &error);
         if (status != INGOT_OK || !a.kernel) return;
         const struct ig_kernel *kernel = a.kernel;
-        if (!kernel->tactic || is_known(r, kernel->tactic) || (kernel->library && t->options.generated)) continue;
+        if (!is_wanted(t, r, kernel)) continue;
         struct ig_tuned_candidate c = {.kernel = kernel, .choice = i};
         IG_PUSH(t->job, &r->candidates, c);
     }
@@ -111,7 +115,9 @@ void ig_tuner_add(struct ig_tuner *t, struct ig_graph *graph, const struct ig_re
         t->regions.at[at].uses++;
         return;
     }
-    struct ig_tuned_region r = {.graph = graph, .region = region, .fingerprint = fingerprint, .uses = 1};
+    struct ig_tuned_region r = {
+        .graph = graph, .region = region, .fingerprint = fingerprint, .uses = 1, .usual = t->regions.count};
+    r.tuned.at = &t->options.sizes;
     find_candidates(t, &r);
     ig_map_put_name(&t->by_fingerprint, fingerprint, t->regions.count);
     IG_PUSH(t->job, &t->regions, r);
@@ -119,8 +125,8 @@ void ig_tuner_add(struct ig_tuner *t, struct ig_graph *graph, const struct ig_re
 
 /* ---- Times ------------------------------------------------------------------------------------------------------- */
 
-static struct ig_timing key_of(const struct ig_tuner *t, const struct ig_tuned_region *r, const char *device,
-                               const struct ig_tuned_candidate *c) {
+struct ig_timing ig_tuner_key(const struct ig_tuner *t, const struct ig_tuned_region *r, const char *device,
+                              const struct ig_tuned_candidate *c) {
     return (struct ig_timing){.fingerprint = r->fingerprint,
                               .tactic = c->kernel->tactic,
                               .shapes = r->tuned.shapes,
@@ -130,7 +136,7 @@ static struct ig_timing key_of(const struct ig_tuner *t, const struct ig_tuned_r
 
 static bool has_times(const struct ig_tuner *t, const struct ig_tuned_region *r, const char *device) {
     for (uint32_t i = 0; i < r->candidates.count; i++) {
-        struct ig_timing key = key_of(t, r, device, &r->candidates.at[i]);
+        struct ig_timing key = ig_tuner_key(t, r, device, &r->candidates.at[i]);
         if (ig_timing_cache_get(t->cache, &key)) return true;
     }
     return false;
@@ -156,22 +162,11 @@ static void read_times(struct ig_tuner *t, struct ig_tuned_region *r, const char
         c->nanoseconds = 0;
         c->reason = NULL;
         if (!device) continue;
-        struct ig_timing key = key_of(t, r, device, c);
+        struct ig_timing key = ig_tuner_key(t, r, device, c);
         const struct ig_timing *timing = ig_timing_cache_get(t->cache, &key);
         if (!timing) continue;
         c->nanoseconds = timing->nanoseconds ? timing->nanoseconds : 1;
         c->reason = timing->reason;
-    }
-}
-
-static void write_times(struct ig_tuner *t, struct ig_tuned_region *r) {
-    for (uint32_t i = 0; i < r->candidates.count; i++) {
-        struct ig_tuned_candidate *c = &r->candidates.at[i];
-        if (!c->is_new) continue;
-        struct ig_timing timing = key_of(t, r, r->tuned.device, c);
-        timing.nanoseconds = c->nanoseconds;
-        timing.reason = c->reason;
-        ig_timing_cache_put(t->cache, &timing);
     }
 }
 
@@ -181,7 +176,7 @@ static void choose(struct ig_tuner *t, struct ig_tuned_region *r) {
     const struct ig_tuned_candidate *best = NULL, *first = NULL;
     for (uint32_t i = 0; i < r->candidates.count; i++) {
         const struct ig_tuned_candidate *c = &r->candidates.at[i];
-        struct ig_rival rival = {c->kernel->tactic, c->nanoseconds, c->reason};
+        struct ig_rival rival = {c->kernel, c->choice, c->kernel->tactic, c->nanoseconds, c->reason};
         IG_PUSH(t->job, &r->tuned.rivals, rival);
         if (c->nanoseconds == IG_TIMING_REJECTED) continue;
         if (!first && !c->kernel->library) first = c;
@@ -198,208 +193,111 @@ static void choose(struct ig_tuner *t, struct ig_tuned_region *r) {
     r->tuned.choice = has_plain ? IG_CHOICE_PLAIN : 0;
 }
 
-/* ---- The budget -------------------------------------------------------------------------------------------------- */
-
-static double now(const struct ig_tuner *t) {
-    return t->options.now(t->options.user);
-}
-
-struct sizing {
-    struct ig_tuner *tuner;
-    struct ig_tuned_region *region;
-};
-
-/* Raises if a size depends on more than the sizes of symbols. */
-static void size_region(struct ig_job *job, void *argument) {
-    struct sizing *z = argument;
-    struct ig_tuned_region *r = z->region;
-    const struct ig_sizes *sizes = &z->tuner->options.sizes;
-    r->tuned.shapes = ig_subject_shapes(r->graph, r->region, sizes);
-    r->work = (double)ig_sizes_of(sizes, job, r->candidates.at[0].kernel->work) * r->uses;
-}
-
-static bool is_complete(const struct ig_tuned_region *r) {
+bool ig_tuned_region_is_complete(const struct ig_tuned_region *r) {
     for (uint32_t i = 0; i < r->candidates.count; i++) {
         if (ig_candidate_is_open(&r->candidates.at[i])) return false;
     }
     return true;
 }
 
-/* ---- Measuring --------------------------------------------------------------------------------------------------- */
+/* ---- Further sizes ----------------------------------------------------------------------------------------------- */
 
-/* The regions to measure, those with the most work first. */
-struct agenda {
-    struct ig_tuner *tuner;
-    IG_VEC(struct ig_tuned_region *) regions;
-    uint32_t next; /* the first region not yet compiled */
-    double end;    /* when the budget is spent */
-    double rate;   /* seconds of compilation per candidate; 0: unknown */
-    struct ig_measuring measuring;
-};
-
-static void open_bench(struct ig_job *job, void *argument) {
-    struct agenda *a = argument;
-    const struct ig_tune_options *o = &a->tuner->options;
-    a->measuring.bench = ig_bench_open(job, o->target, o->features, o->gpu, o->device);
+/* Raises if a size depends on more than the sizes of symbols. */
+static void size_region(struct ig_job *job, void *argument) {
+    struct ig_tuned_region *r = argument;
+    const struct ig_sizes *sizes = r->tuned.at;
+    r->tuned.shapes = ig_subject_shapes(r->graph, r->region, sizes);
+    r->work = (double)ig_sizes_of(sizes, job, r->candidates.at[0].kernel->work) * r->uses;
 }
 
-static void note(const struct ig_tuner *t, const char *text) {
-    if (t->options.note) t->options.note(t->options.user, text);
+static void size(struct ig_tuner *t, struct ig_tuned_region *r) {
+    struct ingot_error error;
+    r->sized = r->candidates.count >= 2 && ig_job_run(t->job, size_region, r, &error) == INGOT_OK;
 }
 
-static void make_agenda(struct agenda *a) {
-    struct ig_tuner *t = a->tuner;
+/* Is there the region at the same sizes already? */
+static bool is_repeated(const struct ig_tuner *t, const struct ig_tuned_region *r) {
     for (uint32_t i = 0; i < t->regions.count; i++) {
-        struct ig_tuned_region *r = &t->regions.at[i];
-        if (!r->open) continue;
-        IG_PUSH(t->job, &a->regions, r);
-        uint32_t at = a->regions.count - 1;
-        for (; at > 0 && a->regions.at[at - 1]->work < r->work; at--)
-            a->regions.at[at] = a->regions.at[at - 1];
-        a->regions.at[at] = r;
-    }
-}
-
-/* Leaves out candidates that call a library which this machine lacks. Times they already have still count. */
-static void leave_out(struct agenda *a, uint32_t library, const char *why) {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < a->regions.count; i++) {
-        struct ig_tuned_region *r = a->regions.at[i];
-        for (uint32_t k = 0; k < r->candidates.count; k++) {
-            const struct ig_library_call *call = r->candidates.at[k].kernel->library;
-            if (call && call->library == library) r->candidates.at[k].is_absent = true;
-        }
-        if (!is_complete(r)) a->regions.at[kept++] = r;
-    }
-    a->regions.count = kept;
-    note(a->tuner, ig_format(a->tuner->job, "%s is not measured: %s", ig_library_name(library), why));
-}
-
-static bool wants_library(const struct agenda *a, uint32_t library) {
-    for (uint32_t i = 0; i < a->regions.count; i++) {
-        const struct ig_tuned_region *r = a->regions.at[i];
-        for (uint32_t k = 0; k < r->candidates.count; k++) {
-            const struct ig_tuned_candidate *c = &r->candidates.at[k];
-            if (!c->nanoseconds && c->kernel->library && c->kernel->library->library == library) return true;
-        }
+        const struct ig_tuned_region *other = &t->regions.at[i];
+        if (other->usual == r->usual && strcmp(other->tuned.shapes, r->tuned.shapes) == 0) return true;
     }
     return false;
 }
 
-static void find_libraries(struct agenda *a) {
-    struct ingot_error error;
-    for (uint32_t library = 0; library < IG_LIBRARY_COUNT; library++) {
-        if (!wants_library(a, library)) continue;
-        if (ig_bench_need_library(a->measuring.bench, library, &error) != INGOT_OK)
-            leave_out(a, library, error.message);
+/* Adds the regions whose cost depends on sizes at these sizes too. */
+static void add_further(struct ig_tuner *t) {
+    uint32_t count = t->regions.count;
+    for (uint32_t i = 0; i < count * t->options.n_further; i++) {
+        const struct ig_tuned_region *usual = &t->regions.at[i % count];
+        struct ig_tuned_region r = {.graph = usual->graph,
+                                    .region = usual->region,
+                                    .fingerprint = usual->fingerprint,
+                                    .uses = usual->uses,
+                                    .further = i / count + 1,
+                                    .usual = i % count};
+        if (!usual->sized || !usual->candidates.at[0].kernel->model.cost) continue;
+        r.tuned.at = &t->options.further[i / count];
+        r.tuned.shapes = ig_subject_shapes(r.graph, r.region, r.tuned.at);
+        if (is_repeated(t, &r)) continue;
+        find_candidates(t, &r);
+        size(t, &r);
+        if (r.sized) IG_PUSH(t->job, &t->regions, r);
     }
 }
 
-static uint32_t count_missing(const struct ig_tuned_region *r) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < r->candidates.count; i++)
-        count += ig_candidate_is_open(&r->candidates.at[i]);
-    return count;
+/* ---- The decision ------------------------------------------------------------------------------------------------ */
+
+/* Reads the times that decide, of one device at all sizes. */
+static void read_final_times(struct ig_tuner *t, struct ig_tuned_region *r) {
+    struct ig_tuned_region *usual = &t->regions.at[r->usual];
+    if (!usual->device) usual->device = choose_device(t, r);
+    read_times(t, r, usual->device && has_times(t, r, usual->device) ? usual->device : NULL);
 }
 
-/* The number of regions to compile together: enough for the compiler's jobs, but no more than there is time for. */
-static uint32_t batch_size(const struct agenda *a) {
-    uint32_t count = 0, candidates = 0;
-    double left = a->end - now(a->tuner);
-    while (left > 0 && a->next + count < a->regions.count && candidates < ROUNDS * a->tuner->options.jobs) {
-        candidates += count_missing(a->regions.at[a->next + count]);
-        if (a->rate * candidates > left) break;
-        count++;
-    }
-    return count;
-}
-
-static void compile_batch(struct agenda *a, uint32_t count) {
-    uint32_t candidates = 0;
-    double begin = now(a->tuner);
-    for (uint32_t i = 0; i < count; i++)
-        candidates += count_missing(a->regions.at[a->next + i]);
-    ig_measure_compile(&a->measuring, a->regions.at + a->next, count);
-    if (candidates) a->rate = (now(a->tuner) - begin) / candidates;
-}
-
-/* Notes what remains unmeasured. */
-static void conclude(const struct agenda *a, const char *failure) {
-    struct ig_tuner *t = a->tuner;
-    uint32_t missing = 0;
-    for (uint32_t i = 0; i < a->regions.count; i++)
-        missing += !is_complete(a->regions.at[i]);
-    if (!missing) return;
-    if (failure)
-        note(t,
-             ig_format(t->job, "%u of %u kernels are not tuned, or in part: %s", missing, a->regions.count, failure));
-    else
-        note(t, ig_format(t->job, "%u of %u kernels are not tuned, or in part: the time was up", missing,
-                          a->regions.count));
-}
-
-static void measure_agenda(struct agenda *a) {
-    struct ig_tuner *t = a->tuner;
-    const char *failure = NULL;
-    bool usable = true;
-    uint32_t count;
-    while (usable && (count = batch_size(a)) > 0) {
-        compile_batch(a, count);
-        for (uint32_t i = 0; i < count && usable && now(t) < a->end; i++) {
-            struct ig_tuned_region *r = a->regions.at[a->next + i];
-            usable = ig_measure(&a->measuring, r);
-            write_times(t, r);
-            if (!failure || !usable) failure = a->measuring.failure;
-            if (t->options.progress) t->options.progress(t->options.user, a->next + i + 1, a->regions.count);
+/* A candidate that was rejected at further sizes must not run at the usual ones: its kernel would serve all sizes. */
+static void reject_everywhere(struct ig_tuner *t, const struct ig_tuned_region *r) {
+    struct ig_tuned_region *usual = &t->regions.at[r->usual];
+    for (uint32_t i = 0; i < r->candidates.count; i++) {
+        const struct ig_tuned_candidate *c = &r->candidates.at[i];
+        for (uint32_t k = 0; k < usual->candidates.count && c->nanoseconds == IG_TIMING_REJECTED; k++) {
+            struct ig_tuned_candidate *same = &usual->candidates.at[k];
+            if (strcmp(same->kernel->tactic, c->kernel->tactic) != 0 || same->nanoseconds == IG_TIMING_REJECTED)
+                continue;
+            same->nanoseconds = IG_TIMING_REJECTED;
+            same->reason = ig_format(t->job, "at %s: %s", r->tuned.shapes, c->reason ? c->reason : "rejected");
         }
-        a->next += count;
     }
-    conclude(a, failure);
 }
 
-/* Returns the number of candidates measured. */
-static unsigned measure_all(struct ig_tuner *t) {
-    struct agenda a = {.tuner = t, .end = now(t) + t->options.seconds};
-    struct ingot_error error;
-    make_agenda(&a);
-    if (a.regions.count == 0) return 0;
-    if (!t->device) {
-        note(t, ig_format(t->job, "not tuned, the first choices are taken: %s", t->no_device));
-        return 0;
-    }
-    if (ig_job_run(t->job, open_bench, &a, &error) != INGOT_OK) {
-        note(t, ig_format(t->job, "not tuned, the first choices are taken: %s", error.message));
-        return 0;
-    }
-    a.measuring = (struct ig_measuring){
-        .job = t->job, .options = &t->options, .bench = a.measuring.bench, .weights = t->weights, .end = a.end};
-    find_libraries(&a);
-    measure_agenda(&a);
-    ig_bench_close(a.measuring.bench);
-    return a.measuring.measured;
-}
-
-unsigned ig_tuner_run(struct ig_tuner *t) {
-    unsigned count = 0;
-    for (uint32_t i = 0; i < t->regions.count; i++) {
-        struct ig_tuned_region *r = &t->regions.at[i];
-        struct sizing sizing = {t, r};
-        struct ingot_error error;
-        if (r->candidates.count < 2 || ig_job_run(t->job, size_region, &sizing, &error) != INGOT_OK) continue;
-        r->sized = true;
-        read_times(t, r, t->device);
-        r->open = t->options.seconds > 0 && !is_complete(r);
-    }
-    if (t->options.seconds > 0) count = measure_all(t);
-    /* Reads times from the cache even if just measured, so that the decision is the same when the cache is used
-     * again. */
+/* From the cache alone even if just measured, so that the decision is the same when the cache is used again. */
+static void decide(struct ig_tuner *t) {
     for (uint32_t i = 0; i < t->regions.count; i++) {
         struct ig_tuned_region *r = &t->regions.at[i];
         if (!r->sized) continue;
-        read_times(t, r, choose_device(t, r));
-        choose(t, r);
+        read_final_times(t, r);
+        if (r->further > 0) reject_everywhere(t, r);
     }
-    return count;
+    for (uint32_t i = 0; i < t->regions.count; i++) {
+        struct ig_tuned_region *r = &t->regions.at[i];
+        if (r->sized) choose(t, r);
+        if (r->further > 0 && r->tuned.device) IG_PUSH(t->job, &t->regions.at[r->usual].tuned.elsewhere, &r->tuned);
+    }
+}
+
+unsigned ig_tuner_run(struct ig_tuner *t) {
+    uint32_t count = t->regions.count;
+    for (uint32_t i = 0; i < count; i++)
+        size(t, &t->regions.at[i]);
+    add_further(t);
+    for (uint32_t i = 0; i < t->regions.count; i++) {
+        struct ig_tuned_region *r = &t->regions.at[i];
+        if (!r->sized) continue;
+        read_times(t, r, t->device);
+        r->open = t->options.seconds > 0 && !ig_tuned_region_is_complete(r);
+    }
+    unsigned measured = t->options.seconds > 0 ? ig_agenda_run(t) : 0;
+    decide(t);
+    return measured;
 }
 
 const struct ig_tuned *ig_tuner_get(const struct ig_tuner *t, const char *fingerprint) {

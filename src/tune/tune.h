@@ -2,7 +2,7 @@
  * Tuning: chooses a candidate (kernel/kernel.h) for each region.
  *
  * Choices depend only on the times in a timing cache, to which measuring adds: the fastest candidate with a time is
- * taken, or the cost model's first choice if none has one. So a build depends on its input, its options and the timing
+ * taken, or the cost model's first choice if none has one. A candidate that was rejected at any sizes is not taken. So a build depends on its input, its options and the timing
  * cache: once measured, it can be reproduced on any machine, bit for bit.
  *
  * Measuring has a budget of seconds, spent first on the regions with the largest share of the model's work; a
@@ -30,6 +30,10 @@ struct ig_tune_options {
     bool generated;        /* exclude candidates that call libraries */
     double seconds;        /* budget; 0: do not measure */
     struct ig_sizes sizes; /* values of all symbols to measure at */
+    /* Further values, the more important ones first: regions whose candidates have a cost model are measured at these
+     * too, with the few candidates that it puts first there, after all regions were at the sizes above. Borrowed. */
+    const struct ig_sizes *further;
+    uint32_t n_further;
     const char *(*print)(void *user, const struct ig_kernel *kernel, const char *symbol);
     void (*compile)(void *user, const struct ig_source *sources, unsigned count, struct ig_code *out_code);
     void (*progress)(void *user, unsigned done, unsigned total); /* may be NULL */
@@ -41,6 +45,8 @@ struct ig_tune_options {
 };
 
 struct ig_rival {
+    const struct ig_kernel *kernel;
+    int choice; /* its number for ig_kernel_candidate */
     const char *tactic;
     uint64_t nanoseconds; /* 0: not measured; or IG_TIMING_REJECTED */
     const char *reason;   /* for the rejection; NULL: unknown */
@@ -50,8 +56,11 @@ struct ig_rival {
 struct ig_tuned {
     int choice;                     /* the chosen candidate; may be IG_CHOICE_PLAIN */
     const char *device;             /* device of the times; NULL: there are no times */
-    const char *shapes;             /* sizes of the times */
+    const struct ig_sizes *at;      /* sizes of the times */
+    const char *shapes;             /* the same for people */
     IG_VEC(struct ig_rival) rivals; /* all candidates in the cost model's order, the chosen one included */
+    /* At further sizes for which the same device has times. */
+    IG_VEC(const struct ig_tuned *) elsewhere;
 };
 
 struct ig_tuner;
