@@ -122,11 +122,11 @@ static void put_variants(struct ig_text *t, const struct ig_explanation *e, cons
     const struct ig_plan *plan = &e->built->plan;
     const struct ig_variants *variants = ig_kernel_set_variants(e->set, step->kernel);
     ig_text_add(t, "\"variants\": [");
-    for (uint32_t i = 0; i < variants->ranges.count; i++) {
-        int number = variants->ranges.at[i].number;
-        uint32_t kernel = number ? plan->steps[step->alternatives + (uint32_t)number - 1].kernel : step->kernel;
+    for (uint32_t i = 0; i < variants->decision.ranges.count; i++) {
+        const struct ig_decision_range *range = &variants->decision.ranges.at[i];
+        uint32_t kernel = range->kernel ? plan->steps[step->alternatives + range->kernel - 1].kernel : step->kernel;
         ig_text_printf(t, "%s{\"kernel\": %u, ", i ? ", " : "", kernel);
-        put_field(t, "where", variants->ranges.at[i].where);
+        put_field(t, "where", range->where);
         ig_text_add(t, "}");
     }
     ig_text_add(t, "], ");

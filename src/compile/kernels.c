@@ -114,11 +114,13 @@ static bool find_tactic(const struct ig_kernel_set *set, const struct ig_kernel_
 
 static void add_variants(struct ig_kernel_set *set, struct ig_kernel_group *group,
                          const struct ig_compiled_kernel *first) {
-    for (uint32_t i = 0; i < group->variants->at.count; i++) {
+    for (uint32_t i = 0; i < group->variants->list.count; i++) {
+        const struct ig_variant *variant = &group->variants->list.at[i];
         struct ig_compiled_kernel k = *first;
         uint32_t known;
         k.symbol = new_symbol(set, first->region);
-        if (!try_candidate(set, &k, group->variants->at.at[i], 0))
+        k.tuned = NULL; /* the first kernel shows the times of all */
+        if (!try_candidate(set, &k, variant->at, variant->choice))
             IG_PUSH(set->job, &group->kernels, group->kernels.at[0]);
         else if (find_tactic(set, group, k.kernel->tactic, &known))
             IG_PUSH(set->job, &group->kernels, known);

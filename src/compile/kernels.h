@@ -49,7 +49,7 @@ struct ig_compiled_kernel {
     const struct ig_region *region;
     const struct ig_sizes *at;    /* the sizes at which it is a candidate; NULL: the usual ones */
     int choice;                   /* its candidate number there */
-    const struct ig_tuned *tuned; /* its candidates and their times; NULL: not tuned */
+    const struct ig_tuned *tuned; /* candidates and their times, of a group's first kernel; NULL: not tuned */
     const char *source;           /* NULL: a library call */
     uint32_t code_index;          /* its entry in the set's code */
     uint32_t uses;                /* number of regions that share it */

@@ -95,7 +95,7 @@ static void note_refusals(const struct build *b) {
 
 static void make_code(struct build *b) {
     const struct ig_tuner *tuner = ig_tuning_run(b->graph, b->options, &b->target, &b->compiler);
-    ig_variants_choose(b->graph, &b->target.target, b->options->variants, &b->variants);
+    ig_variants_choose(b->graph, &b->target.target, tuner, b->options->variants, &b->variants);
     ig_kernel_set_init(&b->kernels, b->job, &b->compiler, tuner, &b->variants);
     ig_plan_build(b->graph, b->imported, &b->kernels, &b->built);
     while (!ig_kernel_set_compile(&b->kernels, compile_progress, b)) {

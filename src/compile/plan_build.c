@@ -225,7 +225,7 @@ static void add_kernel_step(struct level *l, const struct ig_region *region) {
         IG_PUSH(t->job, &t->alternatives, other);
         step.n_alternatives++;
     }
-    if (group->variants) step.choice = ig_slots_get(&t->slots, group->variants->choice);
+    if (group->variants) step.choice = ig_slots_get(&t->slots, group->variants->decision.kernel);
     IG_PUSH(t->job, &l->steps, step);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cpu.h"
+#include "compile/samples.h"
 
 struct tuning {
     const struct ingot_build_options *options;
@@ -70,7 +71,13 @@ const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_
                                 .progress = progress,
                                 .note = note,
                                 .user = t};
-    ig_sizes_usual(graph->dims, job, &o.sizes);
+    struct ig_samples samples;
+    ig_samples_make_few(graph, &samples);
+    o.sizes = samples.points.at[0];
+    if (options->variants > 1) {
+        o.further = samples.points.at + 1;
+        o.n_further = samples.points.count - 1;
+    }
     struct ig_tuner *tuner = ig_tuner_create(job, &o, cache);
     add_regions(tuner, graph);
     unsigned measured = ig_tuner_run(tuner);
