@@ -2,7 +2,7 @@
  * Random networks through the whole compiler and the runtime, against the reference evaluator: on processors, with one, two
  * and five threads, and on the emulator of GPUs. Half of them compute with small whole numbers, on which float32 is exact, and
  * are compared bit by bit; the others have real numbers, and some have NaN and infinities here and there, or are larger.
- * Each engine runs with several sizes of its symbols.
+ * Each engine runs with several sizes of its symbols, and on GPUs some of its regions have a kernel for each of some of them.
  *
  *     random_kernels_test [cpu|gpu|all [FIRST [COUNT [OPTION...]]]]
  *
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@
 #include "support/random_network.h"
 #include "support/support.h"
 
-enum { MAX_INPUTS = 2, MAX_OUTPUTS = 2, BINDINGS = 3, SECONDS = 600 };
+enum { MAX_INPUTS = 2, MAX_OUTPUTS = 2, BINDINGS = 3, SECONDS = 600, MOST_VARIANTS = 4 };
 
 enum numbers { WHOLE, POISONED, REAL, SCALED };
 
@@ -44,6 +45,9 @@ struct trial {
     bool print, first; /* first: the cost model's first choices */
     const char *text;  /* a network to be tried instead of a random one */
 };
+
+/* How many networks had regions with several kernels: memory that the processes share. */
+static unsigned *varied;
 
 /* ---- Choices ------------------------------------------------------------------------------------------------------------- */
 
@@ -182,6 +186,7 @@ static void build(struct random_maker *m, const struct trial *t, struct memory *
     options.note = refuse;
     options.note_user = m->job;
     options.tactics = "generated";
+    options.variants = MOST_VARIANTS;
     char cache[64];
     const char *caches[] = {cache};
     if (!t->first && t->opt > 0) {
@@ -280,6 +285,7 @@ static void try_network(struct ig_job *job, void *argument) {
     build(&m, t, &memory);
     check(job, ingot_engine_load_memory(memory.data, memory.size, NULL, &engine, &error), &error);
     if (t->print) puts(ingot_engine_explanation(engine));
+    *varied += strstr(ingot_engine_explanation(engine), "\"variants\"") != NULL;
     static const unsigned threads[] = {1, 2, 5};
     for (int i = 0; i < (t->gpu ? 1 : 3); i++)
         run(&m, t, engine, threads[i], inputs, expected);
@@ -391,13 +397,14 @@ static int try_many(int count, char **arguments) {
             tried++;
         }
     }
-    printf("%u of %u failed\n", failed, tried);
+    printf("%u of %u failed, %u have variants\n", failed, tried, *varied);
     return failed > 0;
 }
 
 /* ---- A few of them ------------------------------------------------------------------------------------------------------- */
 
 static void try_some(bool gpu, uint64_t count) {
+    *varied = 0;
     for (uint64_t seed = 0; seed < count; seed++) {
         struct trial t = choose(seed, gpu);
         char text[INGOT_ERROR_MESSAGE_SIZE];
@@ -417,6 +424,8 @@ static void test_emulator(void **state) {
     (void)state;
     if (!emulated_is_present()) skip();
     try_some(true, 8);
+    print_message("%u of 8 networks have regions with several kernels\n", *varied);
+    assert_true(*varied > 0);
 }
 
 /* Those in which something was wrong once. */
@@ -470,6 +479,8 @@ static void find_emulator(char **arguments) {
 
 int main(int count, char **arguments) {
     find_emulator(arguments);
+    varied = mmap(NULL, sizeof *varied, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (varied == MAP_FAILED) abort();
     if (count > 1) return try_many(count, arguments);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_known), cmocka_unit_test(test_processors),
                                        cmocka_unit_test(test_emulator)};

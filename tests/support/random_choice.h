@@ -1,4 +1,5 @@
-/* A timing cache with random times: a build with it takes random candidates instead of the first ones. */
+/* A timing cache with random times: a build with it takes random candidates instead of the first ones, and others at
+ * other sizes. */
 #ifndef TESTS_SUPPORT_RANDOM_CHOICE_H
 #define TESTS_SUPPORT_RANDOM_CHOICE_H
 
