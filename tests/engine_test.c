@@ -81,17 +81,21 @@ static const uint32_t operands[] = {
     2, 4, /* loop body: two copies */
     0, 1,
     0, 1, /* then, else: a copy each */
+    0, 3,
+    4, 7, /* the kernel's alternative */
 };
-static const ig_slot dim_table[] = {BATCH, FOUR};
+static const ig_slot dim_table[] = {BATCH, FOUR, BATCH, FOUR};
 #define NONE IG_PLAN_NONE
 static const struct ig_plan_step steps[] = {
-    {IG_STEP_KERNEL, 1, 0, 4, 0, 2, BATCH, SIXTY_FOUR, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
+    {IG_STEP_KERNEL, 1, 0, 4, 0, 2, BATCH, SIXTY_FOUR, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 7, 1, ONE},
     {IG_STEP_LOOP, NONE, 4, 4, 0, 0, NONE, NONE, NONE, 1, NONE, 0, 1, NAME_K, 0, 0, NONE},
     {IG_STEP_IF, NONE, 8, 3, 0, 0, NONE, NONE, NONE, 2, 3, 1, 0, NAME_K, 0, 0, NONE},
     {IG_STEP_COPY, NONE, 11, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
     {IG_STEP_COPY, NONE, 13, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
     {IG_STEP_COPY, NONE, 15, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
     {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
+    /* The first step's alternative, which belongs to no plan. */
+    {IG_STEP_KERNEL, 1, 19, 4, 2, 2, FOUR, NONE, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
 };
 static const struct ig_plan_kernel kernels[] = {
     {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0, 0, {{0}}, 0},
@@ -467,6 +471,31 @@ static void test_versions(void **state) {
 
 /* ---- Plans that break a rule, with valid checksums ------------- */
 
+/* Follows a step of subplan `s`, or its alternative. */
+static uint64_t follow_step(const struct ig_engine_file *file, uint32_t s, const struct ig_plan_step *step) {
+    const struct ig_plan *p = &file->plan;
+    const struct ig_subplan *sub = &p->subplans[s];
+    uint64_t sum = 0, n_slots = (uint64_t)p->n_symbols + p->n_instrs;
+    sum += strlen(p->strings + step->label);
+    for (uint32_t k = 0; k < step->n_dims; k++)
+        assert_true(p->dims[step->dims + k] < n_slots);
+    for (uint32_t k = 0; k < step->n_operands; k++) {
+        uint32_t buffer = p->operands[step->operands + k];
+        while (buffer != IG_PLAN_NONE && p->buffers[sub->buffers + buffer].kind == IG_PLAN_ALIAS) {
+            buffer = p->buffers[sub->buffers + buffer].index;
+        }
+        if (buffer != IG_PLAN_NONE) assert_true(p->buffers[sub->buffers + buffer].bytes < n_slots);
+    }
+    uint32_t library = step->kind == IG_STEP_KERNEL ? p->kernels[step->kernel].library : 0;
+    if (library) assert_null(ig_library_use_error(&p->calls[library - 1], step->n_operands, step->n_dims));
+    if (step->kind == IG_STEP_KERNEL && !library)
+        sum += ((const unsigned char *)file->code)[p->kernels[step->kernel].entry];
+    for (uint32_t m = 0; step->kind == IG_STEP_KERNEL && m < p->kernels[step->kernel].n_maps; m++)
+        assert_null(ig_tensor_map_error(&p->kernels[step->kernel].maps[m], step->n_operands, step->n_dims));
+    if (step->kind == IG_STEP_IF || step->kind == IG_STEP_LOOP) assert_true(step->a > s && step->a < p->n_subplans);
+    return sum;
+}
+
 /* Every 32-bit field of the plan's tables gets hostile values, one at a time, with corrected checksums. If the plan is
  * accepted, every index that the runtime uses is followed here and must be valid. */
 static void follow(const struct ig_engine_file *file) {
@@ -487,24 +516,12 @@ static void follow(const struct ig_engine_file *file) {
         }
         for (uint32_t i = 0; i < sub->n_steps; i++) {
             const struct ig_plan_step *step = &p->steps[sub->steps + i];
-            sum += strlen(p->strings + step->label);
-            for (uint32_t k = 0; k < step->n_dims; k++)
-                assert_true(p->dims[step->dims + k] < n_slots);
-            for (uint32_t k = 0; k < step->n_operands; k++) {
-                uint32_t buffer = p->operands[step->operands + k];
-                while (buffer != IG_PLAN_NONE && p->buffers[sub->buffers + buffer].kind == IG_PLAN_ALIAS) {
-                    buffer = p->buffers[sub->buffers + buffer].index;
-                }
-                if (buffer != IG_PLAN_NONE) assert_true(p->buffers[sub->buffers + buffer].bytes < n_slots);
+            sum += follow_step(file, s, step);
+            if (step->n_alternatives) assert_true(step->choice < n_slots);
+            for (uint32_t k = 0; k < step->n_alternatives; k++) {
+                assert_int_equal(p->steps[step->alternatives + k].kind, IG_STEP_KERNEL);
+                sum += follow_step(file, s, &p->steps[step->alternatives + k]);
             }
-            uint32_t library = step->kind == IG_STEP_KERNEL ? p->kernels[step->kernel].library : 0;
-            if (library) assert_null(ig_library_use_error(&p->calls[library - 1], step->n_operands, step->n_dims));
-            if (step->kind == IG_STEP_KERNEL && !library)
-                sum += ((const unsigned char *)file->code)[p->kernels[step->kernel].entry];
-            for (uint32_t m = 0; step->kind == IG_STEP_KERNEL && m < p->kernels[step->kernel].n_maps; m++)
-                assert_null(ig_tensor_map_error(&p->kernels[step->kernel].maps[m], step->n_operands, step->n_dims));
-            if (step->kind == IG_STEP_IF || step->kind == IG_STEP_LOOP)
-                assert_true(step->a > s && step->a < p->n_subplans);
         }
     }
     (void)sum;
@@ -666,6 +683,52 @@ static void test_symbol_rules(void **state) {
     expect_broken(&plan, "symbol 1 has something in its reserved field");
 }
 
+static void test_alternative_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_step changed[COUNT(steps)];
+    memcpy(changed, steps, sizeof changed);
+    plan.steps = changed;
+    static const struct {
+        uint32_t alternatives, n;
+        ig_slot choice;
+        const char *expected;
+    } wrong[] = {
+        {7, 2, ONE, "step 0 has no alternatives"},
+        {8, 1, ONE, "step 0 has no alternatives"},
+        {UINT32_MAX, 1, ONE, "step 0 has no alternatives"},
+        {0, UINT32_MAX, ONE, "step 0 has no alternatives"},
+        {7, 1, COUNT(symbols) + COUNT(instrs), "step 0 has no choice among its alternatives"},
+        {7, 1, NONE, "step 0 has no choice among its alternatives"},
+        {1, 1, ONE, "step 0 has an alternative that is no kernel, or has alternatives"},
+        {0, 1, ONE, "step 0 has an alternative that is no kernel, or has alternatives"},
+    };
+    for (uint32_t i = 0; i < COUNT(wrong); i++) {
+        changed[0].alternatives = wrong[i].alternatives;
+        changed[0].n_alternatives = wrong[i].n;
+        changed[0].choice = wrong[i].choice;
+        expect_broken(&plan, wrong[i].expected);
+    }
+    changed[0] = steps[0];
+    changed[3].alternatives = 7, changed[3].n_alternatives = 1, changed[3].choice = ONE;
+    expect_broken(&plan, "steps overlap");
+    changed[0].n_alternatives = 0;
+    expect_broken(&plan, "step 0 has alternatives and is no kernel");
+    changed[0] = steps[0], changed[3] = steps[3];
+    /* The rules of steps hold for an alternative too, in the place of its step. */
+    changed[7].kernel = 3;
+    expect_broken(&plan, "step 0 runs kernel 3 of 3");
+    changed[7] = steps[7], changed[7].tiles = NONE;
+    expect_broken(&plan, "step 0 has no number of tiles");
+    changed[7] = steps[7], changed[7].operands = 20;
+    expect_broken(&plan, "step 0");
+    changed[7] = steps[7];
+    uint32_t dead[COUNT(operands)];
+    memcpy(dead, operands, sizeof dead);
+    plan.operands = dead;
+    dead[21] = 5; /* lives from step 1 on */
+    expect_broken(&plan, "step 0 uses buffer 5, which does not live then");
+}
+
 /* Plans whose memory would take too long to plan, although their tables are complete. */
 static void test_limits(void **state) {
     enum { MANY = (1 << 17) + 1 };
@@ -797,6 +860,7 @@ int main(void) {
         cmocka_unit_test(test_hostile_headers),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_symbol_rules),
+        cmocka_unit_test(test_alternative_rules),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_map_rules),

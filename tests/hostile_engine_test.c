@@ -342,7 +342,7 @@ static const void *table_of(const struct subject *s, enum ig_part part) {
 /* The unchanged engines run, and contain everything that mutations should change. */
 static void subjects_run(void **state) {
     struct ingot_error error;
-    size_t n_calls = 0, n_maps = 0, n_lasting = 0, n_portable = 0, n_bodies = 0;
+    size_t n_calls = 0, n_maps = 0, n_lasting = 0, n_portable = 0, n_bodies = 0, n_more = 0;
     for (size_t i = 0; i < n_subjects; i++) {
         const struct subject *s = &subjects[i];
         if (try_engine(s->data, s->size, 0, &error) || try_engine(s->data, s->size, 2, &error))
@@ -353,12 +353,16 @@ static void subjects_run(void **state) {
             n_lasting += kernels[k].lasting;
             n_portable += !kernels[k].library && kernels[k].portable != UINT64_MAX;
         }
+        const struct ig_plan_step *steps = table_of(s, IG_PART_STEPS);
+        for (size_t k = 0; k < count_of(s, IG_PART_STEPS); k++)
+            n_more += steps[k].n_alternatives;
         n_calls += count_of(s, IG_PART_CALLS);
         n_bodies += count_of(s, IG_PART_SUBPLANS) - 1;
     }
-    print_message("%zu library calls, %zu tensor maps, %zu kernels that last, %zu with PTX, %zu bodies\n", n_calls,
-                  n_maps, n_lasting, n_portable, n_bodies);
-    assert_true(n_calls > 2 && n_maps > 2 && n_lasting > 0 && n_portable > 2 && n_bodies > 2);
+    print_message(
+        "%zu library calls, %zu tensor maps, %zu kernels that last, %zu with PTX, %zu bodies, %zu alternatives\n",
+        n_calls, n_maps, n_lasting, n_portable, n_bodies, n_more);
+    assert_true(n_calls > 2 && n_maps > 2 && n_lasting > 0 && n_portable > 2 && n_bodies > 2 && n_more > 2);
 }
 
 static void mutants_do_no_harm(void **state) {

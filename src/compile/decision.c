@@ -152,6 +152,15 @@ static ig_dim is_at_least(struct ig_dims *dims, ig_dim size, int64_t threshold) 
     return ig_dim_min(dims, ig_dim_max(dims, over, ig_dim_const(dims, 0)), ig_dim_const(dims, 1));
 }
 
+/* `yes` if `is` is 1, `no` if it is 0; both are at least 0 and below `limit`. Minima, and no products: sums of products
+ * are multiplied out, and a deep tree would have thousands of terms. */
+static ig_dim choose(struct ig_dims *dims, ig_dim is, ig_dim yes, ig_dim no, int64_t limit) {
+    ig_dim most = ig_dim_const(dims, limit), not = ig_dim_sub(dims, ig_dim_const(dims, 1), is);
+    ig_dim a = ig_dim_min(dims, yes, ig_dim_mul(dims, most, is)),
+           b = ig_dim_min(dims, no, ig_dim_mul(dims, most, not ));
+    return yes == no ? yes : ig_dim_add(dims, a, b);
+}
+
 /* A leaf of the tree. */
 static ig_dim conclude(const struct part *part, uint32_t kernel) {
     struct ig_decision_range range = part->range;
@@ -168,8 +177,8 @@ static ig_dim decide(const struct part *part) {
     if (worst <= TOLERANCE || part->depth == DEEPEST || !best_division(part, &by)) return conclude(part, best);
     struct part below = take_side(part, &by, false), above = take_side(part, &by, true);
     ig_dim low = decide(&below), high = decide(&above);
-    ig_dim is = is_at_least(dims, part->tree->p->sizes[by.which], by.threshold);
-    return ig_dim_add(dims, low, ig_dim_mul(dims, is, ig_dim_sub(dims, high, low)));
+    return choose(dims, is_at_least(dims, part->tree->p->sizes[by.which], by.threshold), high, low,
+                  part->tree->p->n_kernels);
 }
 
 static void find_losses(struct tree *t) {
