@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "inspect.h"
 #include "session.h"
 
 static enum ingot_status build(const char *model_file, const char *engine_file, const struct build_arguments *arguments,
@@ -21,6 +22,24 @@ static enum ingot_status build(const char *model_file, const char *engine_file, 
     }
     ingot_model_destroy(model);
     return status;
+}
+
+/* What further kernels for some sizes cost, if there are any. */
+static void print_variants(const char *engine_file) {
+    struct ingot_engine *engine;
+    struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
+    options.verify = INGOT_VERIFY_NO_WEIGHTS;
+    if (ingot_engine_load(engine_file, &options, &engine, NULL) != INGOT_OK) return;
+    json_t *explanation = json_loads(ingot_engine_explanation(engine), 0, NULL);
+    const json_t *variants = json_object_get(explanation, "variants");
+    long long kernels = (long long)json_number(variants, "kernels");
+    if (kernels > 0) {
+        fprintf(stderr, "variants: %lld kernels more, for %lld of %zu regions, %.2f MB\n", kernels,
+                (long long)json_number(variants, "regions"), json_array_size(json_object_get(explanation, "regions")),
+                json_number(variants, "bytes") / 1e6);
+    }
+    json_decref(explanation);
+    ingot_engine_release(engine);
 }
 
 int cmd_build(int argc, char **argv) {
@@ -58,6 +77,7 @@ int cmd_build(int argc, char **argv) {
         if (status == EXIT_DONE && !arguments.quiet && stat(output, &info) == 0) {
             fprintf(stderr, "built '%s': %.2f MB in %.2f s\n", output, (double)info.st_size / 1e6,
                     (now_ms() - start) / 1e3);
+            print_variants(output);
         }
     }
     build_arguments_free(&arguments);

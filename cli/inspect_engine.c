@@ -105,7 +105,7 @@ static int column_width(const json_t *rows, const char *key, int least) {
     return least;
 }
 
-/* The time of the chosen candidate, and those of the others. */
+/* The time of the candidate that runs, and those of the others: of a kernel, or elsewhere. */
 static void print_candidates(const json_t *kernel) {
     const json_t *candidates = json_object_get(kernel, "candidates");
     for (size_t i = 0; i < json_array_size(candidates); i++) {
@@ -118,6 +118,16 @@ static void print_candidates(const json_t *kernel) {
                    json_text(c, "tactic"));
         else
             printf("%14s %c not timed    %s\n", "", chosen ? '*' : ' ', json_text(c, "tactic"));
+    }
+}
+
+/* The same at further sizes. */
+static void print_elsewhere(const json_t *kernel) {
+    const json_t *elsewhere = json_object_get(kernel, "elsewhere");
+    for (size_t i = 0; i < json_array_size(elsewhere); i++) {
+        const json_t *there = json_array_get(elsewhere, i);
+        printf("%16s at %s\n", "", json_text(there, "measured_at"));
+        print_candidates(there);
     }
 }
 
@@ -134,7 +144,9 @@ static void print_ranges(const json_t *region, size_t index) {
     const json_t *variants = json_object_get(region, "variants");
     for (size_t i = 0; i < json_array_size(variants); i++) {
         const json_t *v = json_array_get(variants, i);
-        if ((size_t)json_number(v, "kernel") == index) printf("%16s where %s\n", "", json_text(v, "where"));
+        const char *where = json_text(v, "where");
+        if ((size_t)json_number(v, "kernel") != index) continue;
+        printf("%16s %s%s\n", "", *where ? "where " : "everywhere", where);
     }
 }
 
@@ -153,6 +165,7 @@ void inspect_kernels_print(const json_t *explanation) {
         free(ops);
         print_ranges(region, i);
         print_candidates(kernel);
+        print_elsewhere(kernel);
         print_refusals(kernel);
     }
 }

@@ -111,8 +111,10 @@ static void put_kernel_links(const json_t *region, FILE *to) {
     for (size_t i = 0; i < json_array_size(variants); i++) {
         const json_t *v = json_array_get(variants, i);
         long long number = (long long)json_number(v, "kernel");
-        fprintf(to, "%s<a href=\"#k%lld\">%lld</a> where ", i ? "<br>" : "", number, number);
-        put(to, json_text(v, "where"));
+        const char *where = json_text(v, "where");
+        fprintf(to, "%s<a href=\"#k%lld\">%lld</a> %s", i ? "<br>" : "", number, number,
+                *where ? "where " : "everywhere");
+        put(to, where);
     }
 }
 

@@ -120,7 +120,7 @@ static void put_precision(struct ig_text *t, struct ig_graph *g, const struct ig
 /* Puts the kernels of a step with alternatives, and where each runs. */
 static void put_variants(struct ig_text *t, const struct ig_explanation *e, const struct ig_plan_step *step) {
     const struct ig_plan *plan = &e->built->plan;
-    const struct ig_variants *variants = ig_kernel_set_variants(e->set, step->kernel);
+    const struct ig_variants *variants = ig_kernel_set_group(e->set, step->kernel)->variants;
     ig_text_add(t, "\"variants\": [");
     for (uint32_t i = 0; i < variants->decision.ranges.count; i++) {
         const struct ig_decision_range *range = &variants->decision.ranges.at[i];
@@ -156,10 +156,7 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
     }
 }
 
-/* Puts the times of the chosen candidate and of the others. */
-static void put_rivals(struct ig_text *t, const struct ig_compiled_kernel *k) {
-    const struct ig_tuned *tuned = k->tuned;
-    if (!tuned || !tuned->device) return;
+static void put_candidates(struct ig_text *t, const struct ig_tuned *tuned) {
     put_field(t, "measured_on", tuned->device);
     ig_text_add(t, ", ");
     put_field(t, "measured_at", tuned->shapes);
@@ -173,6 +170,35 @@ static void put_rivals(struct ig_text *t, const struct ig_compiled_kernel *k) {
             put_field(t, "rejected", rival->reason ? rival->reason : "");
         } else if (rival->nanoseconds)
             ig_text_printf(t, ", \"ns\": %llu", (unsigned long long)rival->nanoseconds);
+        ig_text_add(t, "}");
+    }
+    ig_text_add(t, "]");
+}
+
+/* The tactic of the kernel of a group that runs at some sizes. */
+static const char *tactic_at(const struct ig_kernel_set *set, const struct ig_kernel_group *group,
+                             const struct ig_sizes *at) {
+    int64_t number = group->variants ? ig_sizes_guess(at, group->variants->decision.kernel) : 0;
+    const char *tactic = set->kernels.at[group->kernels.at[number]].kernel->tactic;
+    return tactic ? tactic : "";
+}
+
+/* Puts the times of the chosen candidate and of the others, at all sizes at which they were measured. */
+static void put_times(struct ig_text *t, const struct ig_kernel_set *set, uint32_t kernel) {
+    const struct ig_tuned *tuned = set->kernels.at[kernel].tuned;
+    const struct ig_kernel_group *group = ig_kernel_set_group(set, kernel);
+    if (tuned && tuned->device) {
+        put_candidates(t, tuned);
+        ig_text_add(t, ", ");
+    }
+    if (!tuned || tuned->elsewhere.count == 0) return;
+    ig_text_add(t, "\"elsewhere\": [");
+    for (uint32_t i = 0; i < tuned->elsewhere.count; i++) {
+        const struct ig_tuned *there = tuned->elsewhere.at[i];
+        ig_text_add(t, i ? ", {" : "{");
+        put_field(t, "tactic", tactic_at(set, group, there->at));
+        ig_text_add(t, ", ");
+        put_candidates(t, there);
         ig_text_add(t, "}");
     }
     ig_text_add(t, "], ");
@@ -216,7 +242,7 @@ static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
         ig_text_add(t, ", ");
         put_field(t, "tactic", k->kernel->tactic ? k->kernel->tactic : "");
         ig_text_printf(t, ", \"regions\": %u, ", k->uses);
-        put_rivals(t, k);
+        put_times(t, e->set, i);
         put_refusals(t, e->set, k);
         if (!k->source) {
             put_field(t, "library", ig_library_name(k->kernel->library->library));
@@ -226,6 +252,29 @@ static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
         ig_text_add(t, "}");
     }
     ig_text_add(t, "\n  ],\n");
+}
+
+/* Puts what regions with several kernels cost. */
+static void put_cost_of_variants(struct ig_text *t, const struct ig_explanation *e) {
+    const struct ig_plan *plan = &e->built->plan;
+    const struct ig_kernel_set *set = e->set;
+    uint32_t regions = 0, kernels = 0;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++)
+        regions += plan->steps[i].n_alternatives > 0;
+    for (uint32_t i = 0; i < set->groups.count; i++) {
+        const struct ig_kernel_group *group = &set->groups.at[i];
+        for (uint32_t k = 1; k < group->kernels.count; k++) {
+            bool again = false;
+            for (uint32_t j = 0; j < k && !again; j++)
+                again = group->kernels.at[j] == group->kernels.at[k];
+            if (again) continue;
+            kernels++;
+            bytes += ig_kernel_set_bytes(set, group->kernels.at[k]);
+        }
+    }
+    ig_text_printf(t, "  \"variants\": {\"regions\": %u, \"kernels\": %u, \"bytes\": %llu},\n", regions, kernels,
+                   (unsigned long long)bytes);
 }
 
 /* Puts the libraries that the engine needs besides the driver. */
@@ -269,6 +318,7 @@ const char *ig_explain(const struct ig_explanation *e) {
     put_regions(&t, e, e->graph, 0, &first);
     ig_text_add(&t, "\n  ],\n");
     put_kernels(&t, e);
+    put_cost_of_variants(&t, e);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < e->built->weights.count; i++)
         bytes += e->built->weights.at[i].size;

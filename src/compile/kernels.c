@@ -165,11 +165,33 @@ const struct ig_kernel_group *ig_kernel_set_add(struct ig_kernel_set *set, struc
     return use(set, &set->groups.at[set->groups.count - 1]);
 }
 
-const struct ig_variants *ig_kernel_set_variants(const struct ig_kernel_set *set, uint32_t first) {
+const struct ig_kernel_group *ig_kernel_set_group(const struct ig_kernel_set *set, uint32_t first) {
     for (uint32_t i = 0; i < set->groups.count; i++) {
-        if (set->groups.at[i].kernels.at[0] == first) return set->groups.at[i].variants;
+        if (set->groups.at[i].kernels.at[0] == first) return &set->groups.at[i];
     }
     return NULL;
+}
+
+/* From `start` to where the next piece of code begins. */
+static uint64_t bytes_from(const struct ig_kernel_set *set, uint64_t start) {
+    uint64_t end = set->code.size;
+    for (uint32_t i = 0; i < set->kernels.count; i++) {
+        const struct ig_compiled_kernel *k = &set->kernels.at[i];
+        if (!k->source) continue;
+        uint64_t entry = set->code.entries[k->code_index];
+        uint64_t portable = set->code.portable ? set->code.portable[k->code_index] : UINT64_MAX;
+        if (entry > start && entry < end) end = entry;
+        if (portable > start && portable < end) end = portable;
+    }
+    return end - start;
+}
+
+uint64_t ig_kernel_set_bytes(const struct ig_kernel_set *set, uint32_t kernel) {
+    const struct ig_compiled_kernel *k = &set->kernels.at[kernel];
+    if (!k->source) return 0;
+    uint64_t portable = set->code.portable ? set->code.portable[k->code_index] : UINT64_MAX;
+    uint64_t bytes = bytes_from(set, set->code.entries[k->code_index]);
+    return portable == UINT64_MAX ? bytes : bytes + bytes_from(set, portable);
 }
 
 void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,

@@ -84,8 +84,10 @@ void ig_kernel_set_restart(struct ig_kernel_set *set);
  * Raises if all were refused. */
 const struct ig_kernel_group *ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph,
                                                 const struct ig_region *region);
-/* The variants of the group whose first kernel this is; NULL: it is alone. */
-const struct ig_variants *ig_kernel_set_variants(const struct ig_kernel_set *set, uint32_t first);
+/* The group whose first kernel this is; NULL: it is none's. */
+const struct ig_kernel_group *ig_kernel_set_group(const struct ig_kernel_set *set, uint32_t first);
+/* Bytes of a compiled kernel's code, PTX included. */
+uint64_t ig_kernel_set_bytes(const struct ig_kernel_set *set, uint32_t kernel);
 /* Compiles all kernels with source into one blob. False if some were refused: restart the set and fill it again. */
 bool ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
                            void *user);

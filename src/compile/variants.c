@@ -350,24 +350,51 @@ static void take_variants(struct chooser *c) {
 
 /* ---- The result -------------------------------------------------------------------------------------------------- */
 
+/* The kernels of a region while it is decided which one runs where. */
+struct taken {
+    IG_VEC(const double *) costs;
+    IG_VEC(struct ig_variant) variants; /* one less: not of the first */
+};
+
+/* Drops variants that the decision never takes; false if there are none. */
+static bool drop_unused(struct taken *taken, const struct ig_decision *decision) {
+    uint32_t kept = 0, count = taken->variants.count;
+    for (uint32_t i = 0; i < count; i++) {
+        bool used = false;
+        for (uint32_t r = 0; r < decision->ranges.count; r++)
+            used = used || decision->ranges.at[r].kernel == i + 1;
+        if (!used) continue;
+        taken->variants.at[kept] = taken->variants.at[i];
+        taken->costs.at[++kept] = taken->costs.at[i + 1];
+    }
+    taken->variants.count = kept;
+    taken->costs.count = kept + 1;
+    return kept < count;
+}
+
 static void conclude(struct chooser *c, const struct subject *s, struct ig_variant_set *set) {
+    struct taken taken = {0};
     struct ig_variants v = {0};
-    IG_VEC(const double *) costs = {0};
-    if (s->n_taken == 1) return;
     for (uint32_t i = 0; i < s->rivals.count; i++) {
         const struct rival *r = &s->rivals.at[i];
         if (!r->taken) continue;
-        IG_PUSH(c->job, &costs, r->costs);
-        if (i > 0) IG_PUSH(c->job, &v.list, r->variant);
+        IG_PUSH(c->job, &taken.costs, r->costs);
+        if (i > 0) IG_PUSH(c->job, &taken.variants, r->variant);
     }
-    struct ig_decision_problem problem = {.job = c->job,
-                                          .dims = c->dims,
-                                          .sizes = s->costs.model.sizes,
-                                          .n_points = c->samples.points.count,
-                                          .values = s->costs.values,
-                                          .n_kernels = costs.count,
-                                          .costs = costs.at};
-    ig_decide(&problem, &v.decision);
+    while (taken.variants.count > 0) {
+        const struct ig_decision_problem problem = {.job = c->job,
+                                                    .dims = c->dims,
+                                                    .sizes = s->costs.model.sizes,
+                                                    .n_points = c->samples.points.count,
+                                                    .values = s->costs.values,
+                                                    .n_kernels = taken.costs.count,
+                                                    .costs = taken.costs.at};
+        ig_decide(&problem, &v.decision);
+        if (!drop_unused(&taken, &v.decision)) break;
+    }
+    if (taken.variants.count == 0) return;
+    for (uint32_t i = 0; i < taken.variants.count; i++)
+        IG_PUSH(c->job, &v.list, taken.variants.at[i]);
     ig_map_put_name(&set->by_fingerprint, s->fingerprint, set->variants.count);
     IG_PUSH(c->job, &set->variants, v);
 }
