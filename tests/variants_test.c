@@ -1,17 +1,21 @@
 /*
  * Variants: which kernels a region of symbolic sizes gets, and which of them runs where. Nothing is compiled: candidates
- * are scheduled for a GPU and judged by the cost model, or by times that the test makes up.
+ * are scheduled for a GPU and judged by the cost model, or by times that the test makes up. random_kernels_test runs some.
  */
 #include "compile/variants.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
+#include "compile/compile.h"
 #include "compile/costs.h"
 #include "compile/options.h"
 #include "compile/samples.h"
 #include "compile/specialize.h"
+#include "engine/engine.h"
 #include "ir/print.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
@@ -623,6 +627,120 @@ static void test_timings(void **state) {
     run_job(check_timings, NULL);
 }
 
+/* ---- Builds ---------------------------------------------------------------------------------------------------------------- */
+
+#define ONE_PRODUCT                                                                             \
+    "graph {\n  input %0 \"x\": f16[n,2048]\n  input %1 \"w\": f16[2048,2048]\n  %2 = " MATMUL( \
+        "%0, %1") "[n,2048]\n  output \"y\" = %2\n}\n"
+
+struct built {
+    unsigned char *data;
+    size_t size, capacity;
+    struct ig_engine_file file;
+    unsigned notes;
+};
+
+static enum ingot_status write_bytes(void *user, const void *data, size_t size, struct ingot_error *error) {
+    struct built *b = user;
+    if (b->size + size > b->capacity) {
+        void *grown = NULL;
+        b->capacity = 2 * (b->size + size);
+        assert_int_equal(posix_memalign(&grown, 4096, b->capacity), 0);
+        if (b->size) memcpy(grown, b->data, b->size);
+        free(b->data);
+        b->data = grown;
+    }
+    memcpy(b->data + b->size, data, size);
+    b->size += size;
+    return INGOT_OK;
+}
+
+static enum ingot_status patch_bytes(void *user, uint64_t offset, const void *data, size_t size,
+                                     struct ingot_error *error) {
+    struct built *b = user;
+    memcpy(b->data + offset, data, size);
+    return INGOT_OK;
+}
+
+static void count_note(void *user, const char *text) {
+    struct built *b = user;
+    assert_non_null(strstr(text, "a slower kernel was taken for one that failed, gemm "));
+    assert_non_null(strstr(text, "this is refused"));
+    b->notes++;
+}
+
+/* With the compiler that compiles nothing. */
+static void build(struct ig_job *job, const struct network *network, struct built *out) {
+    static const char compiler[] = "fake_nvrtc.so";
+    char path[4000];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof compiler);
+    assert_true(length > 0);
+    path[length] = 0;
+    strcpy(strrchr(path, '/') + 1, compiler);
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    options.target = "cuda:sm_90a";
+    options.precision = "fp16";
+    options.nvrtc = path;
+    options.shapes = network->specs;
+    options.n_shapes = (size_t)network->n_specs;
+    options.variants = MOST;
+    options.note = count_note;
+    options.note_user = out;
+    *out = (struct built){0};
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), network->text, strlen(network->text));
+    struct ig_engine_sink sink = {out, write_bytes, patch_bytes};
+    struct ingot_error error;
+    ig_compile(job, g, &options, &sink);
+    if (ig_engine_open_memory(out->data, out->size, INGOT_VERIFY_ALL, &out->file, &error) != INGOT_OK)
+        fail_msg("%s", error.message);
+}
+
+static void drop(struct built *b) {
+    ig_engine_close(&b->file);
+    free(b->data);
+}
+
+/* The first step with alternatives. */
+static const struct ig_plan_step *varied_step(const struct ig_plan *plan) {
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].n_alternatives) return &plan->steps[i];
+    }
+    fail_msg("no step has alternatives");
+    return NULL;
+}
+
+/* A variant that does not compile is replaced by the first kernel. */
+static void check_refused(struct ig_job *job, void *argument) {
+    const struct network network = {ONE_PRODUCT, {{"n", "1:8:8192"}}, 1};
+    struct built whole, lacking;
+    struct choice c = choose(job, &network, MOST);
+    const struct ig_variants *v = NULL;
+    for (uint32_t i = 0; i < c.graph->regions.count && !v; i++)
+        v = variants_of(&c, c.graph, i);
+    assert_non_null(v);
+    build(job, &network, &whole);
+    assert_int_equal(whole.notes, 0);
+    setenv("FAKE_NVRTC_REFUSES", tactic_of(&c, &v->list.at[0]), 1);
+    build(job, &network, &lacking);
+    unsetenv("FAKE_NVRTC_REFUSES");
+    assert_int_equal(lacking.notes, 1);
+    assert_non_null(strstr(lacking.file.explanation, "\"refused\": [{"));
+    const struct ig_plan_step *a = varied_step(&whole.file.plan), *b = varied_step(&lacking.file.plan);
+    assert_int_equal(a->n_alternatives, v->list.count);
+    assert_int_equal(b->n_alternatives, v->list.count);
+    assert_int_equal(lacking.file.plan.n_kernels + 1, whole.file.plan.n_kernels);
+    for (uint32_t i = 0; i < a->n_alternatives; i++) {
+        assert_int_not_equal(whole.file.plan.steps[a->alternatives + i].kernel, a->kernel);
+        assert_int_equal(lacking.file.plan.steps[b->alternatives + i].kernel == b->kernel, i == 0);
+    }
+    drop(&whole);
+    drop(&lacking);
+}
+
+static void test_refused(void **state) {
+    run_job(check_refused, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_best_runs),  cmocka_unit_test(test_limits),
@@ -631,7 +749,7 @@ int main(void) {
         cmocka_unit_test(test_samples),        cmocka_unit_test(test_few_samples),
         cmocka_unit_test(test_decisions),      cmocka_unit_test(test_random_decisions),
         cmocka_unit_test(test_measured_costs), cmocka_unit_test(test_rejected_costs),
-        cmocka_unit_test(test_timings),
+        cmocka_unit_test(test_timings),        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests_name("variants", tests, NULL, NULL);
 }

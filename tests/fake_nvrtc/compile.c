@@ -1,6 +1,7 @@
 /* Replaces emulator_compile, so that the emulator's stand-in for NVRTC (emulator/nvrtc.c) compiles in no time: the
- * cubin contains only the kernel's text, for support/text_code.h. */
+ * cubin contains only the kernel's text, for support/text_code.h. Texts that contain $FAKE_NVRTC_REFUSES do not compile. */
 #include <elf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +14,15 @@ struct cubin {
 };
 
 void *emulator_compile(const char *const *texts, unsigned count, int sm, size_t *out_size, char *log, size_t log_size) {
-    (void)log, (void)log_size;
+    const char *refused = getenv("FAKE_NVRTC_REFUSES");
     size_t length = 1, at = 0;
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
+        if (refused && strstr(texts[i], refused)) {
+            snprintf(log, log_size, "error: this is refused");
+            return NULL;
+        }
         length += strlen(texts[i]);
+    }
     struct cubin *cubin = calloc(1, sizeof *cubin + length);
     if (!cubin) return NULL;
     cubin->header =
