@@ -1,5 +1,6 @@
 /*
  * Every kernel of every shared model compiles for GPUs of every generation, in fp32 and in fp16: NVRTC needs no GPU.
+ * Regions of symbolic sizes have a kernel more for other sizes, in fp16 for sm_90a only, where schedules differ most.
  * These are thousands of kernels, so a text that several models share is compiled once, and support/nvrtc_check.h saves
  * time. If the models are not beside the project's folder, the example network replaces them; other models can be given
  * as arguments. Skipped without NVRTC (INGOT_NVRTC names it if the loader does not find it).
@@ -172,6 +173,7 @@ static void collect(struct ig_job *job, void *argument) {
     const struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     struct ig_target_choice target;
     struct ig_precisions precisions;
+    struct ig_variant_set variants;
     struct ig_kernel_set set;
     struct ig_built_plan plan;
     ig_target_parse(job, ig_format(job, "cuda:%s", archs[visit->to->arch]), &target);
@@ -182,7 +184,9 @@ static void collect(struct ig_job *job, void *argument) {
     for (int i = 0; i < ig_pass_count; i++) {
         if (ig_pass_enabled(&options, i)) graph = ig_passes[i].run(graph, &pass_options);
     }
-    ig_kernel_set_init(&set, job, &compiler, NULL, NULL);
+    bool varied = target.target.sm == 90 && strcmp(visit->precision, "fp16") == 0;
+    ig_variants_choose(graph, &target.target, NULL, varied ? 2 : 1, &variants);
+    ig_kernel_set_init(&set, job, &compiler, NULL, &variants);
     ig_plan_build(graph, imported, &set, &plan);
     if (set.refusals.count) ig_raise_error(job, set.refusals.at[0].error); /* a slower kernel was used instead */
     for (uint32_t i = 0; i < set.kernels.count; i++)
