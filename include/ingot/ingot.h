@@ -612,7 +612,8 @@ struct ingot_build_options {
     const char *tactics;
     /* The most kernels for one region whose sizes depend on symbols: which of them runs is decided when shapes are bound.
      * A further one is built only where it is estimated to save time. 0: the default (6). 1: the kernel that is best at
-     * OPT, for all sizes; then the results of a sample have the same bits at every size of the batch. */
+     * OPT, for all sizes; then the results of a sample on a GPU have the same bits at every size of the
+     * batch. */
     unsigned variants;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
