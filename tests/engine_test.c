@@ -693,10 +693,10 @@ static void test_alternative_rules(void **state) {
         ig_slot choice;
         const char *expected;
     } wrong[] = {
-        {7, 2, ONE, "step 0 has no alternatives"},
+        {7, 2, ONE, "steps overlap"},
         {8, 1, ONE, "step 0 has no alternatives"},
         {UINT32_MAX, 1, ONE, "step 0 has no alternatives"},
-        {0, UINT32_MAX, ONE, "step 0 has no alternatives"},
+        {0, UINT32_MAX, ONE, "steps overlap"},
         {7, 1, COUNT(symbols) + COUNT(instrs), "step 0 has no choice among its alternatives"},
         {7, 1, NONE, "step 0 has no choice among its alternatives"},
         {1, 1, ONE, "step 0 has an alternative that is no kernel, or has alternatives"},

@@ -123,13 +123,12 @@ static bool is_continued(const struct ig_decision_range *a, const struct ig_deci
 }
 
 static void add_range(struct tree *t, const struct ig_decision_range *range) {
-    struct ig_decision_range *last = t->out->ranges.count ? &t->out->ranges.at[t->out->ranges.count - 1] : NULL;
+    uint32_t count = t->out->ranges.count;
     int which = 0;
-    if (last && is_continued(last, range, &which)) {
-        last->hi[which] = range->hi[which];
-    } else {
+    if (count > 0 && is_continued(&t->out->ranges.at[count - 1], range, &which))
+        t->out->ranges.at[count - 1].hi[which] = range->hi[which];
+    else
         IG_PUSH(t->p->job, &t->out->ranges, *range);
-    }
 }
 
 static const char *bounds_text(const struct ig_decision_problem *p, const struct ig_decision_range *range) {
