@@ -10,6 +10,8 @@
 
 /* Candidates of a region; and, of the generated ones, those that are measured at further sizes. */
 enum { MOST_CANDIDATES = 48, FEW = 4 };
+/* Bytes of a region's operands at further sizes: ranges may be open, and so their ends far. */
+#define MOST_BYTES (1ll << 30)
 
 static double system_now(void *user) {
     struct timespec time;
@@ -202,11 +204,30 @@ bool ig_tuned_region_is_complete(const struct ig_tuned_region *r) {
 
 /* ---- Further sizes ----------------------------------------------------------------------------------------------- */
 
-/* Raises if a size depends on more than the sizes of symbols. */
+static double bytes_of(struct ig_graph *g, const struct ig_sizes *sizes, ig_value v) {
+    const struct ig_type *type = ig_type_of(g, v);
+    double bytes = (double)ingot_dtype_size(type->dtype);
+    for (int i = 0; i < type->rank; i++)
+        bytes *= (double)ig_sizes_of(sizes, g->job, type->dim[i]);
+    return bytes;
+}
+
+static double bytes_of_operands(const struct ig_tuned_region *r) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < r->region->inputs.count; i++)
+        bytes += bytes_of(r->graph, r->tuned.at, r->region->inputs.at[i]);
+    for (uint32_t i = 0; i < r->region->outputs.count; i++)
+        bytes += bytes_of(r->graph, r->tuned.at, r->region->outputs.at[i]);
+    return bytes;
+}
+
+/* Raises if a size depends on more than the sizes of symbols, or if further sizes are too large. */
 static void size_region(struct ig_job *job, void *argument) {
     struct ig_tuned_region *r = argument;
     const struct ig_sizes *sizes = r->tuned.at;
     r->tuned.shapes = ig_subject_shapes(r->graph, r->region, sizes);
+    if (r->further > 0 && bytes_of_operands(r) > (double)MOST_BYTES)
+        ig_raise(job, INGOT_UNSUPPORTED, "operands of more than %lld bytes", MOST_BYTES);
     r->work = (double)ig_sizes_of(sizes, job, r->candidates.at[0].kernel->work) * r->uses;
 }
 
