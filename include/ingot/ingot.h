@@ -518,6 +518,61 @@ struct ingot_plans_info {
 INGOT_API enum ingot_status ingot_context_plans(const struct ingot_context *context, struct ingot_plans_info *out_info,
                                                 struct ingot_error *error);
 
+/*
+ * Batches whose sizes vary: a plan instance for each size costs memory, and time when the size comes for the first time.
+ * A context can round the sizes of one symbol up instead, to the nearest of a list: a run of n rows then computes as
+ * many rows as the next size b has, and its time is that of b. The caller sees n rows only: no more are read, reported
+ * or copied to its memory. Results are those of b rows of which n are the caller's, bit by bit.
+ *
+ * Output memory of the caller's with room for b rows is written in place, and what it has behind the n rows is undefined
+ * afterwards; with room for n rows, the results are copied there. Inputs in INGOT_HOST memory cost no further copy on a
+ * GPU. Other inputs and results of n < b rows cost one each; where the copies of INGOT_PINNED or INGOT_CUDA memory depend
+ * on n, they are calls of their own and no part of the captured launch.
+ */
+struct ingot_batch_options {
+    size_t struct_size;
+    /* Whose sizes are rounded up: one that counts independent rows (ingot_engine_symbol), along the first axis of every
+     * input and output that has it. */
+    const char *symbol;
+    /* Ascending, within the symbol's range; copied. Sizes above the last one are not rounded. NULL: the powers of two in
+     * the range, and its end. */
+    const int64_t *sizes;
+    size_t n_sizes;
+};
+#define INGOT_BATCH_OPTIONS_INIT \
+    { sizeof(struct ingot_batch_options), NULL, NULL, 0 }
+
+/* For later runs. `options` NULL: sizes are taken as they are, the default. INGOT_UNSUPPORTED for a symbol whose rows
+ * affect each other, or cannot be padded; the message names the node or the input. */
+INGOT_API enum ingot_status ingot_context_set_batch(struct ingot_context *context,
+                                                    const struct ingot_batch_options *options,
+                                                    struct ingot_error *error);
+
+/* Since sizes were last set. The padded part of the work is (computed_rows - rows) / computed_rows. */
+struct ingot_batch_info {
+    const char *symbol;   /* NULL: nothing is rounded, and the rest is 0; lives as long as the engine */
+    const int64_t *sizes; /* valid until sizes are set again */
+    size_t n_sizes;
+    uint64_t runs;
+    uint64_t hits;     /* runs whose size was captured already */
+    uint64_t captures; /* the other runs */
+    uint64_t rows, computed_rows;
+    size_t plan_bytes;    /* of all plan instances of the context */
+    size_t padding_bytes; /* CPU: memory that stands in for the caller's; on a GPU it is part of transfer_bytes */
+};
+INGOT_API enum ingot_status ingot_context_batch(const struct ingot_context *context, struct ingot_batch_info *out_info,
+                                                struct ingot_error *error);
+
+/*
+ * Chooses at most `most` sizes for batches, given how often each size was observed: `counts[i]` times `observed[i]`, n
+ * pairs in any order, sizes at least 0. Each observed size is rounded up to the next chosen one, and no choice pads fewer
+ * rows in all. Plan instances of an engine have about the same size, whatever the sizes of their batches, so that a
+ * budget of bytes is one of numbers too: see plan_bytes. `out_sizes` has room for `most` sizes, and gets them ascending.
+ * INGOT_INVALID_ARGUMENT if all counts are 0, or the rows are over 2^63 in all.
+ */
+INGOT_API enum ingot_status ingot_choose_sizes(const int64_t *observed, const uint64_t *counts, size_t n, size_t most,
+                                               int64_t *out_sizes, size_t *out_n_sizes, struct ingot_error *error);
+
 /* ---- Models and building (libingot) ---------------------------------------------------------------------------- */
 
 struct ingot_model;

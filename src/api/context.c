@@ -283,3 +283,20 @@ enum ingot_status ingot_context_plans(const struct ingot_context *context, struc
     ig_context_plans(context->context, out_info);
     return INGOT_OK;
 }
+
+enum ingot_status ingot_context_set_batch(struct ingot_context *context, const struct ingot_batch_options *given,
+                                          struct ingot_error *error) {
+    struct ingot_batch_options options = INGOT_BATCH_OPTIONS_INIT;
+    if (!context) return refuse_null("ingot_context_set_batch", "context", error);
+    if (!given) return ig_context_set_batch(context->context, NULL, error);
+    IG_TRY(ig_options_read("ingot_batch_options", given, sizeof options, &options, error));
+    if (!options.symbol) return refuse_null("ingot_context_set_batch", "symbol", error);
+    return ig_context_set_batch(context->context, &options, error);
+}
+
+enum ingot_status ingot_context_batch(const struct ingot_context *context, struct ingot_batch_info *out_info,
+                                      struct ingot_error *error) {
+    if (!context || !out_info) return refuse_null("ingot_context_batch", context ? "out_info" : "context", error);
+    ig_context_batch(context->context, out_info);
+    return INGOT_OK;
+}

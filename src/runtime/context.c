@@ -142,6 +142,7 @@ enum ingot_status ig_context_create(const struct ig_engine_file *file, const str
                                          .allocator = config->allocator};
     context->plan = &file->plan;
     context->inputs_changed = true;
+    ig_batch_init(&context->batch);
     context->n_inputs = file->plan.subplans[0].n_inputs;
     context->n_outputs = file->plan.subplans[0].n_outputs;
     enum ingot_status status = init(context, config, error);
@@ -180,6 +181,7 @@ void ig_context_destroy(struct ig_context *context) {
     ig_instance_cache_deinit(&context->cache, env);
     for (uint32_t i = 0; context->outputs && i < context->n_outputs; i++)
         (void)ig_context_drop_fresh(context, &context->outputs[i], &ignored);
+    ig_batch_deinit(context);
     deinit_activations(context);
     release_device_memory(context, env->dummy, IG_LINE);
     if (context->scalars) api->release_host(env->device, context->scalars, 2 * IG_LINE);

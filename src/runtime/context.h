@@ -3,6 +3,7 @@
 #define IG_RUNTIME_CONTEXT_H
 
 #include "runtime/activations.h"
+#include "runtime/batch.h"
 #include "runtime/instance.h"
 #include "runtime/results.h"
 #include "runtime/runtime.h"
@@ -25,7 +26,7 @@ struct ig_output {
      * directly to the destination. */
     size_t place;
     void *deliver_to; /* where the host copies it after the run; NULL: no copy */
-    size_t bytes;     /* size in the last run */
+    size_t bytes;     /* the caller's, in the last run */
     bool ready;       /* the last run has produced it */
 };
 
@@ -58,6 +59,7 @@ struct ig_context {
     struct ig_instance_cache cache;
     struct ig_instance *current;        /* of the last bound shapes; NULL: none yet, or the last binding failed */
     bool inputs_changed;                /* since shapes were last bound */
+    struct ig_batch batch;              /* how sizes are rounded up */
     struct ig_activations *activations; /* of all instances */
     bool shares_activations;            /* with other contexts: they are not the context's own */
     struct ig_results_pool *pool;
@@ -112,6 +114,8 @@ enum ingot_status ig_context_make_fresh(struct ig_context *context, struct ingot
 enum ingot_status ig_context_drop_fresh(struct ig_context *context, struct ig_output *output,
                                         struct ingot_error *error);
 
+/* The caller's bytes of output i for the current shapes. */
+size_t ig_context_output_bytes(const struct ig_context *context, uint32_t i);
 /* Decides where this run's inputs and results lie, ensures memory for them, and binds the frame's ports to it. */
 enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot_error *error);
 /* Puts the copies that the device can make by itself into the instance's list, if lists can hold them and no copy is to

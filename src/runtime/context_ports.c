@@ -3,13 +3,22 @@
 
 #include "base/memory.h"
 
+/* Of the memory that kernels read; the caller's may be less. */
 static size_t input_bytes(const struct ig_context *context, uint32_t i) {
     return context->current->frame->inputs[i].bytes;
 }
 
+static size_t given_bytes(const struct ig_context *context, uint32_t i) {
+    return ig_batch_bytes(context, ig_context_input_tensor(context, i), input_bytes(context, i));
+}
+
+size_t ig_context_output_bytes(const struct ig_context *context, uint32_t i) {
+    return ig_batch_bytes(context, ig_context_output_tensor(context, i), context->current->frame->outputs[i].bytes);
+}
+
 static enum ingot_status check_given(const struct ig_context *context, uint32_t i, struct ingot_error *error) {
     const struct ig_output *output = &context->outputs[i];
-    size_t bytes = context->current->frame->outputs[i].bytes;
+    size_t bytes = ig_context_output_bytes(context, i);
     if (!output->given || output->given_size >= bytes) return INGOT_OK;
     return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' has %zu bytes, the memory given for it %zu",
                   ig_context_tensor_name(context, ig_context_output_tensor(context, i)), bytes, output->given_size);
@@ -30,8 +39,9 @@ static enum ingot_status bind_host(struct ig_context *context, struct ingot_erro
     struct ig_frame *frame = context->current->frame;
     struct ig_device *device = context->env.device;
     for (uint32_t i = 0; i < context->n_inputs; i++) {
-        void *data = context->tensors[i].data;
-        ig_frame_bind(device, frame, &frame->inputs[i], input_bytes(context, i) ? data : context->env.dummy);
+        void *data;
+        IG_TRY(ig_batch_pad_input(context, i, &data, error));
+        ig_frame_bind(device, frame, &frame->inputs[i], data);
     }
     size_t end = 0;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
@@ -39,8 +49,11 @@ static enum ingot_status bind_host(struct ig_context *context, struct ingot_erro
         if (!context->outputs[i].given) IG_TRY(take(&end, frame->outputs[i].bytes, &context->outputs[i].place, error));
     }
     IG_TRY(ig_context_choose_results(context, end, 0, error));
-    for (uint32_t i = 0; i < context->n_outputs; i++)
-        ig_frame_bind(device, frame, &frame->outputs[i], ig_context_result(context, i));
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        void *data = ig_context_result(context, i);
+        if (context->outputs[i].given) IG_TRY(ig_batch_pad_output(context, i, &data, error));
+        ig_frame_bind(device, frame, &frame->outputs[i], data);
+    }
     return INGOT_OK;
 }
 
@@ -48,6 +61,18 @@ static enum ingot_status bind_host(struct ig_context *context, struct ingot_erro
 
 static bool kernels_can_use(enum ingot_memory memory, const void *address) {
     return memory == INGOT_CUDA && address && (uintptr_t)address % IG_KERNEL_ALIGNMENT == 0;
+}
+
+/* Memory of the caller's without the rows that are added to a batch cannot be used in place. */
+static bool reads_in_place(const struct ig_context *context, uint32_t i) {
+    const struct ingot_tensor *tensor = &context->tensors[i];
+    return kernels_can_use(tensor->memory, tensor->data) && given_bytes(context, i) == input_bytes(context, i);
+}
+
+static bool writes_in_place(const struct ig_context *context, uint32_t i) {
+    const struct ig_output *output = &context->outputs[i];
+    return kernels_can_use(output->memory, output->given) &&
+           output->given_size >= context->current->frame->outputs[i].bytes;
 }
 
 static bool is_timed(const struct ig_context *context) {
@@ -70,8 +95,7 @@ static enum ingot_status place_inputs(struct ig_context *context, struct ingot_e
     sizes->inputs_beside = sizes->inputs >= IG_TRANSFER_LARGE && !is_timed(context);
     if (sizes->inputs_beside) sizes->inputs = 0; /* they have a block of their own */
     for (uint32_t i = 0; i < context->n_inputs; i++) {
-        const struct ingot_tensor *tensor = &context->tensors[i];
-        if (tensor->memory == INGOT_HOST || kernels_can_use(tensor->memory, tensor->data)) continue;
+        if (context->tensors[i].memory == INGOT_HOST || reads_in_place(context, i)) continue;
         if (input_bytes(context, i))
             IG_TRY(take(&sizes->inputs, input_bytes(context, i), &context->inputs[i].place, error));
     }
@@ -113,7 +137,7 @@ static enum ingot_status place_outputs(struct ig_context *context, struct ingot_
     sizes->kept_outputs = 0;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         struct ig_output *output = &context->outputs[i];
-        if (output->memory != INGOT_CUDA || kernels_can_use(output->memory, output->given)) continue;
+        if (output->memory != INGOT_CUDA || writes_in_place(context, i)) continue;
         size_t *block = output->given ? &sizes->outputs : &sizes->kept_outputs;
         IG_TRY(take(block, frame->outputs[i].bytes, &output->place, error));
     }
@@ -142,8 +166,10 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
     IG_TRY(place_outputs(context, error));
     if (!ig_transfer_has_room(&context->transfer, &context->sizes)) {
         IG_TRY(ig_context_settle(context, error));
+        context->batch.cleared = false;
         IG_TRY(ig_transfer_reserve(&context->transfer, &context->sizes, error));
     }
+    IG_TRY(ig_batch_clear(context, error));
     IG_TRY(ig_context_choose_results(context, context->sizes.pinned_outputs, context->sizes.kept_outputs, error));
     if (context->sizes.pinned_outputs > context->transfer.cleared) {
         IG_TRY(ig_context_settle(context, error));
@@ -170,7 +196,7 @@ enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot
 
 static struct ig_frame_copy input_copy(const struct ig_context *context, uint32_t i) {
     return (struct ig_frame_copy){context->tensors[i].data, context->transfer.inputs + context->inputs[i].place,
-                                  input_bytes(context, i)};
+                                  given_bytes(context, i)};
 }
 
 /* The input copies that the device can make by itself. */
@@ -182,8 +208,8 @@ static void find_input_copies(struct ig_context *context) {
         copies->at[copies->n_before++] =
             (struct ig_frame_copy){ig_transfer_pinned(transfer), transfer->inputs, sizes->pinned_inputs};
     for (uint32_t i = 0; i < context->n_inputs; i++) {
-        if (context->inputs[i].place != IG_NO_PLACE && context->tensors[i].memory != INGOT_HOST)
-            copies->at[copies->n_before++] = input_copy(context, i);
+        if (context->inputs[i].place == IG_NO_PLACE || context->tensors[i].memory == INGOT_HOST) continue;
+        if (given_bytes(context, i)) copies->at[copies->n_before++] = input_copy(context, i);
     }
 }
 
@@ -191,7 +217,7 @@ static void add_output_copies(struct ig_context *context, enum ingot_memory memo
     struct ig_frame_copies *copies = &context->copies;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         const struct ig_output *output = &context->outputs[i];
-        size_t bytes = context->current->frame->outputs[i].bytes;
+        size_t bytes = ig_context_output_bytes(context, i);
         if (output->memory != memory || output->place == IG_NO_PLACE || !output->given || !bytes) continue;
         copies->at[copies->n_before + copies->n_behind++] =
             (struct ig_frame_copy){address_of_output(context, i), output->given, bytes};
@@ -219,7 +245,8 @@ enum ingot_status ig_context_bind_copies(struct ig_context *context, struct ingo
     find_input_copies(context);
     find_output_copies(context);
     if (!ig_frame_takes_copies(instance->frame)) return INGOT_OK;
-    const struct ig_frame_copies *copies = is_timed(context) ? &none : &context->copies;
+    const struct ig_frame_copies *copies =
+        is_timed(context) || ig_batch_copies_vary(context) ? &none : &context->copies;
     if (ig_frame_patch_copies(instance->frame, context->env.device, copies)) return INGOT_OK;
     IG_TRY(ig_context_settle(context, error));
     ig_frame_replace_copies(instance->frame, context->env.device, copies);
@@ -253,7 +280,7 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
         const struct ingot_tensor *tensor = &context->tensors[i];
         size_t place = context->inputs[i].place;
         if (place != IG_NO_PLACE && tensor->memory == INGOT_HOST)
-            IG_TRY(ig_transfer_put(transfer, &context->sizes, stream, place, tensor->data, input_bytes(context, i),
+            IG_TRY(ig_transfer_put(transfer, &context->sizes, stream, place, tensor->data, given_bytes(context, i),
                                    error));
     }
     return ig_transfer_end(transfer, &context->sizes, stream, error);
@@ -267,7 +294,7 @@ static enum ingot_status follow_results(struct ig_context *context, struct ig_st
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         const struct ingot_tensor *tensor = &context->tensors[i];
         all |= tensor->memory == INGOT_PINNED &&
-               ig_transfer_leaves_to(&context->transfer, tensor->data, input_bytes(context, i));
+               ig_transfer_leaves_to(&context->transfer, tensor->data, given_bytes(context, i));
     }
     return ig_transfer_follow(&context->transfer, stream, all, error);
 }

@@ -31,7 +31,7 @@ static struct ingot_tensor describe(const struct ig_context *context, uint32_t i
     struct ingot_tensor result = {
         .dtype = (enum ingot_dtype)tensor->dtype, .rank = (int)tensor->rank, .memory = context->outputs[i].memory};
     for (uint32_t axis = 0; axis < tensor->rank; axis++)
-        result.dims[axis] = context->current->slots[tensor->dims[axis]];
+        result.dims[axis] = ig_batch_dim(context, tensor->dims[axis]);
     return result;
 }
 
@@ -119,7 +119,7 @@ enum ingot_status ig_context_drop_fresh(struct ig_context *context, struct ig_ou
 enum ingot_status ig_context_make_fresh(struct ig_context *context, struct ingot_error *error) {
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         struct ig_output *output = &context->outputs[i];
-        size_t bytes = context->current->frame->outputs[i].bytes;
+        size_t bytes = ig_context_output_bytes(context, i);
         if (!output->fresh || (output->given && output->given_size == bytes)) continue;
         IG_TRY(ig_context_drop_fresh(context, output, error));
         IG_TRY(ig_context_allocate(context, output->memory, bytes, &output->given, error));

@@ -34,7 +34,9 @@ static enum ingot_status read_symbols(struct ig_context *context, struct ig_stre
                           ig_context_tensor_name(context, ig_context_input_tensor(context, i)));
     }
     if (!context->env.device->host_memory) IG_TRY(fetch_elements(context, stream, error));
-    return ig_shape_read_symbols(context->plan, context->tensors, context->elements, context->symbols, error);
+    IG_TRY(ig_shape_read_symbols(context->plan, context->tensors, context->elements, context->symbols, error));
+    ig_batch_round(context);
+    return INGOT_OK;
 }
 
 /* ---- Instances and memory ---------------------------------------------------------------------------------------- */
@@ -46,7 +48,7 @@ static enum ingot_status make_instance(struct ig_context *context, struct ig_ins
     context->current = NULL; /* the cache may evict it */
     IG_TRY(ig_context_settle(context, error));
     IG_TRY(ig_instance_create(env, context->symbols, &instance, error));
-    enum ingot_status status = ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error);
+    enum ingot_status status = ig_batch_check_inputs(context, instance, error);
     if (status != INGOT_OK) {
         ig_instance_destroy(instance, env);
         return status;
@@ -62,7 +64,7 @@ enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_strea
     if (!instance)
         IG_TRY(make_instance(context, &instance, error));
     else if (context->inputs_changed || instance != context->current)
-        IG_TRY(ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error));
+        IG_TRY(ig_batch_check_inputs(context, instance, error));
     context->current = instance;
     context->inputs_changed = false;
     return INGOT_OK;
@@ -214,12 +216,15 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     IG_TRY(make_room(context, error));
     IG_TRY(ig_context_bind_ports(context, error));
     IG_TRY(ig_context_bind_copies(context, error));
+    bool captured = !context->current->captured;
     IG_TRY(capture(context, error));
+    ig_batch_count(context, captured);
     for (uint32_t i = 0; i < context->n_outputs; i++)
-        context->outputs[i].bytes = context->current->frame->outputs[i].bytes;
+        context->outputs[i].bytes = ig_context_output_bytes(context, i);
     struct ig_device *device = context->env.device;
     enum ingot_status status =
         device->host_memory ? compute(context, stream, error) : walk_separate(context, stream, error);
+    if (status == INGOT_OK && device->host_memory) ig_batch_deliver(context);
     if (status == INGOT_OK) return INGOT_OK;
     /* Work enqueued before the failure, and the run before, must end before their memory is used again. */
     struct ingot_error ignored;
@@ -282,6 +287,6 @@ enum ingot_status ig_context_output(const struct ig_context *context, size_t ind
                                         .data = ig_context_result(context, index),
                                         .memory = output->memory};
     for (uint32_t axis = 0; axis < tensor->rank; axis++)
-        out_tensor->dims[axis] = context->current->slots[tensor->dims[axis]];
+        out_tensor->dims[axis] = ig_batch_dim(context, tensor->dims[axis]);
     return INGOT_OK;
 }

@@ -66,6 +66,9 @@ enum ingot_status ig_context_output(const struct ig_context *context, size_t ind
                                     struct ingot_error *error);
 size_t ig_context_profile(const struct ig_context *context, struct ingot_profile_row *rows, size_t capacity);
 void ig_context_plans(const struct ig_context *context, struct ingot_plans_info *out_info);
+enum ingot_status ig_context_set_batch(struct ig_context *context, const struct ingot_batch_options *options,
+                                       struct ingot_error *error);
+void ig_context_batch(const struct ig_context *context, struct ingot_batch_info *out_info);
 enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_memory_info *out_info,
                                     struct ingot_error *error);
 
