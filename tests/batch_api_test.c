@@ -96,6 +96,28 @@ static void says_what_it_did(void **state) {
     assert_true(info.padding_bytes >= 9 * PIXELS * sizeof(float));
 }
 
+/* A context of its own, whose first runs find all sizes. */
+static void sizes_are_prepared_in_the_background(void **state) {
+    struct ingot_error error;
+    struct ingot_batch_info info;
+    struct ingot_context *shared = context;
+    float out[LARGEST * CLASSES];
+    must(ingot_context_create(engine, NULL, &context, &error), &error);
+    round_up((const int64_t[]){2, 4, 9}, 3);
+    for (int64_t n = 9; n > 1; n /= 2) {
+        const struct ingot_tensor input = {INGOT_F32, 4, {n, 1, 8, 8}, NULL, INGOT_HOST};
+        must(ingot_context_prepare(context, &input, 1, n == 4 ? 0 : INGOT_PREPARE_IN_BACKGROUND, &error), &error);
+    }
+    must(ingot_context_prepare_wait(context, &error), &error);
+    for (int64_t n = 1; n <= 9; n++)
+        classify(pixels, n, out);
+    must(ingot_context_batch(context, &info, &error), &error);
+    assert_int_equal(info.hits, 9);
+    assert_int_equal(info.captures, 0);
+    ingot_context_destroy(context);
+    context = shared;
+}
+
 static void nonsense_is_refused(void **state) {
     struct ingot_error error;
     struct ingot_batch_info info;
@@ -115,12 +137,18 @@ static void nonsense_is_refused(void **state) {
     assert_int_equal(ingot_context_set_batch(NULL, NULL, &error), INGOT_INVALID_ARGUMENT);
     assert_int_equal(ingot_context_batch(context, NULL, &error), INGOT_INVALID_ARGUMENT);
     assert_int_equal(ingot_context_batch(NULL, &info, &error), INGOT_INVALID_ARGUMENT);
+    assert_int_equal(ingot_context_prepare(NULL, NULL, 0, 0, &error), INGOT_INVALID_ARGUMENT);
+    assert_int_equal(ingot_context_prepare(context, NULL, 1, 0, &error), INGOT_INVALID_ARGUMENT);
+    assert_int_equal(ingot_context_prepare(context, NULL, 0, 2, &error), INGOT_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "flags are 0x2"));
+    assert_int_equal(ingot_context_prepare_wait(NULL, &error), INGOT_INVALID_ARGUMENT);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_the_rounded_size),
         cmocka_unit_test(says_what_it_did),
+        cmocka_unit_test(sizes_are_prepared_in_the_background),
         cmocka_unit_test(nonsense_is_refused),
     };
     return cmocka_run_group_tests_name("batches through the API", tests, set_up, tear_down);

@@ -1,4 +1,4 @@
-/* Batches rounded up on the CUDA device: the driver calls of a run, on a stand-in for the driver. */
+/* Batches rounded up and sizes prepared on the CUDA device: the driver calls of a run, on a stand-in for the driver. */
 #include "support/support.h"
 
 #include <stdlib.h>
@@ -157,10 +157,65 @@ static void other_memory_costs_a_copy(void **state) {
     end(f);
 }
 
+/* What is captured in the background serves the first run: two launches of the whole are prepared with their copies, and
+ * only addresses are patched. */
+static void prepared_sizes_are_captured_in_the_background(void **state) {
+    struct fixture *f = begin();
+    struct ig_device *device;
+    round_up(f);
+    must(f, ig_device_cuda_create_with(f->driver.path, 0, &f->allocator.base, &device, &f->error));
+    must(f, ig_context_use_preparer(f->context, device, &f->error));
+    for (int64_t n = 100; n >= 20; n -= 80) {
+        const struct ingot_tensor x = {INGOT_F32, 1, {n}, NULL, INGOT_HOST};
+        must(f, ig_context_prepare_shapes(f->context, &x, 1, true, &f->error));
+    }
+    must(f, ig_context_prepared(f->context, &f->error));
+    struct ingot_plans_info plans;
+    ig_context_plans(f->context, &plans);
+    assert_int_equal(plans.captures, 2);
+    size_t allocations = f->allocator.calls;
+    for (int64_t n = 100; n >= 1; n--) {
+        enqueue(f, INGOT_HOST, f->x, n);
+        assert_int_equal(count(f, "cuGraphLaunch"), 1);
+        assert_int_equal(count(f, "Instantiate") + count(f, "Alloc") + count(f, "cuMemcpy"), 0);
+        check(f, n);
+    }
+    assert_int_equal(f->allocator.calls, allocations);
+    ig_context_plans(f->context, &plans);
+    assert_int_equal(plans.captures, 2);
+    end(f);
+}
+
+/* A call of the driver that fails, on whichever thread, fails the preparation and nothing else. */
+static void driver_calls_may_fail_in_the_background(void **state) {
+    static const char *const calls[] = {"cuGraphCreate", "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags",
+                                        "cuGraphUpload"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct fixture *f = begin();
+        struct ig_device *device;
+        must(f, ig_device_cuda_create_with(f->driver.path, 0, &f->allocator.base, &device, &f->error));
+        must(f, ig_context_use_preparer(f->context, device, &f->error));
+        f->driver.cuda->fail = calls[i];
+        f->driver.cuda->fail_at = 1;
+        f->driver.cuda->fail_result = 2;
+        const struct ingot_tensor x = {INGOT_F32, 1, {50}, NULL, INGOT_HOST};
+        must(f, ig_context_prepare_shapes(f->context, &x, 1, true, &f->error));
+        if (ig_context_prepared(f->context, &f->error) == INGOT_OK) fail_msg("%s did not fail", calls[i]);
+        must(f, ig_context_prepared(f->context, &f->error)); /* told once */
+        f->driver.cuda->fail = NULL;
+        f->driver.cuda->fail_at = 0;
+        enqueue(f, INGOT_HOST, f->x, 50);
+        check(f, 50);
+        end(f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounded_sizes_are_captured_once),
         cmocka_unit_test(other_memory_costs_a_copy),
+        cmocka_unit_test(prepared_sizes_are_captured_in_the_background),
+        cmocka_unit_test(driver_calls_may_fail_in_the_background),
     };
     return cmocka_run_group_tests_name("rounded batches on the CUDA device", tests, NULL, NULL);
 }

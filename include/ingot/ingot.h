@@ -564,6 +564,28 @@ INGOT_API enum ingot_status ingot_context_batch(const struct ingot_context *cont
                                                 struct ingot_error *error);
 
 /*
+ * Prepares shapes before a run needs them: makes the plan instance, and captures what a run launches. `inputs` are the
+ * shapes of all inputs, in order, with the kinds of memory that runs will have; data are needed only where an input's
+ * elements are sizes, and then in host memory. With a batch policy, sizes are rounded up. Outputs are as they are bound,
+ * with room enough.
+ * Waits for enqueued runs first, as ingot_context_wait does; results of the last run in the context's own memory are then
+ * available only through a lease.
+ *
+ * With INGOT_PREPARE_IN_BACKGROUND the capture, most of the work, is done by a thread of the context's own, while the
+ * context runs other shapes: the instance serves runs once it is complete. A run that comes earlier does not wait, but
+ * prepares its shapes itself. Prepare the largest shapes first: memory that grows later costs the others' first runs some
+ * calls more. Instances count in max_plan_bytes like those of runs.
+ *
+ * Without data, inputs in INGOT_PINNED memory of exact sizes are prepared without the capture, which the first run makes.
+ */
+enum { INGOT_PREPARE_IN_BACKGROUND = 1 };
+INGOT_API enum ingot_status ingot_context_prepare(struct ingot_context *context, const struct ingot_tensor *inputs,
+                                                  size_t n_inputs, unsigned flags, struct ingot_error *error);
+/* Waits until all shapes are prepared. Returns the first failure in the background since the last call; a run with those
+ * shapes tries again. */
+INGOT_API enum ingot_status ingot_context_prepare_wait(struct ingot_context *context, struct ingot_error *error);
+
+/*
  * Chooses at most `most` sizes for batches, given how often each size was observed: `counts[i]` times `observed[i]`, n
  * pairs in any order, sizes at least 0. Each observed size is rounded up to the next chosen one, and no choice pads fewer
  * rows in all. Plan instances of an engine have about the same size, whatever the sizes of their batches, so that a

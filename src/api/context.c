@@ -300,3 +300,28 @@ enum ingot_status ingot_context_batch(const struct ingot_context *context, struc
     ig_context_batch(context->context, out_info);
     return INGOT_OK;
 }
+
+/* A device belongs to one thread, so the thread that prepares has another one. */
+static enum ingot_status start_preparer(struct ingot_context *context, struct ingot_error *error) {
+    struct ig_device *device;
+    ig_device_opener open = ig_target_is_gpu(context->engine->file.target) ? open_gpu : open_cpu;
+    if (ig_context_has_preparer(context->context)) return INGOT_OK;
+    IG_TRY(open(context->ordinal, context->allocator, &device, error));
+    return ig_context_use_preparer(context->context, device, error);
+}
+
+enum ingot_status ingot_context_prepare(struct ingot_context *context, const struct ingot_tensor *inputs,
+                                        size_t n_inputs, unsigned flags, struct ingot_error *error) {
+    const bool background = flags & INGOT_PREPARE_IN_BACKGROUND;
+    if (!context) return refuse_null("ingot_context_prepare", "context", error);
+    if (!inputs && n_inputs) return refuse_null("ingot_context_prepare", "inputs", error);
+    if (flags & ~(unsigned)INGOT_PREPARE_IN_BACKGROUND)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_context_prepare: flags are %#x", flags);
+    if (background) IG_TRY(start_preparer(context, error));
+    return ig_context_prepare_shapes(context->context, inputs, n_inputs, background, error);
+}
+
+enum ingot_status ingot_context_prepare_wait(struct ingot_context *context, struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_prepare_wait", "context", error);
+    return ig_context_prepared(context->context, error);
+}

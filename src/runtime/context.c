@@ -178,7 +178,9 @@ void ig_context_destroy(struct ig_context *context) {
     const struct ig_device_api *api = env->device->api;
     struct ingot_error ignored;
     ig_context_finish(context); /* so that no memory in use is freed */
+    ig_preparer_stop(context->preparer);
     ig_instance_cache_deinit(&context->cache, env);
+    ig_preparer_destroy(context->preparer);
     for (uint32_t i = 0; context->outputs && i < context->n_outputs; i++)
         (void)ig_context_drop_fresh(context, &context->outputs[i], &ignored);
     ig_batch_deinit(context);
@@ -211,8 +213,8 @@ enum ingot_status ig_context_check_memory(const struct ig_context *context, cons
                   name);
 }
 
-static enum ingot_status check_tensor(const struct ig_context *context, const struct ig_plan_tensor *wanted,
-                                      const struct ingot_tensor *tensor, struct ingot_error *error) {
+enum ingot_status ig_context_check_shape(const struct ig_context *context, const struct ig_plan_tensor *wanted,
+                                         const struct ingot_tensor *tensor, struct ingot_error *error) {
     const char *name = ig_context_tensor_name(context, wanted);
     if (tensor->dtype != (enum ingot_dtype)wanted->dtype)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "input '%s': type is %s, wanted %s", name,
@@ -229,7 +231,13 @@ static enum ingot_status check_tensor(const struct ig_context *context, const st
             return IG_ERR(error, INGOT_INVALID_ARGUMENT, "input '%s': dim %u is %lld, wanted %lld", name, axis,
                           (long long)tensor->dims[axis], (long long)dim);
     }
-    IG_TRY(ig_context_check_memory(context, "input", name, tensor->memory, error));
+    return ig_context_check_memory(context, "input", name, tensor->memory, error);
+}
+
+static enum ingot_status check_tensor(const struct ig_context *context, const struct ig_plan_tensor *wanted,
+                                      const struct ingot_tensor *tensor, struct ingot_error *error) {
+    const char *name = ig_context_tensor_name(context, wanted);
+    IG_TRY(ig_context_check_shape(context, wanted, tensor, error));
     if (!tensor->data && ingot_tensor_elements(tensor) != 0)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "input '%s': data is NULL", name);
     if ((uintptr_t)tensor->data % ingot_dtype_size(tensor->dtype) != 0)

@@ -5,6 +5,7 @@
 #include "runtime/activations.h"
 #include "runtime/batch.h"
 #include "runtime/instance.h"
+#include "runtime/preparer.h"
 #include "runtime/results.h"
 #include "runtime/runtime.h"
 #include "runtime/shape.h"
@@ -60,6 +61,7 @@ struct ig_context {
     struct ig_instance *current;        /* of the last bound shapes; NULL: none yet, or the last binding failed */
     bool inputs_changed;                /* since shapes were last bound */
     struct ig_batch batch;              /* how sizes are rounded up */
+    struct ig_preparer *preparer;       /* NULL: nothing has been prepared in the background */
     struct ig_activations *activations; /* of all instances */
     bool shares_activations;            /* with other contexts: they are not the context's own */
     struct ig_results_pool *pool;
@@ -98,9 +100,19 @@ const char *ig_context_tensor_name(const struct ig_context *context, const struc
 /* Finds or makes the instance for the bound inputs; allocates no device memory. Symbols in device memory are read in
  * order on `stream`. */
 enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error);
+/* Places the current instance the first time, since capture needs addresses. If the activations move later, the next run
+ * places it again. */
+enum ingot_status ig_context_make_room(struct ig_context *context, struct ingot_error *error);
+/* Runs once per instance, after its ports are bound. */
+enum ingot_status ig_context_capture(struct ig_context *context, struct ingot_error *error);
+/* Takes over the instances that the preparer has captured. */
+enum ingot_status ig_context_adopt(struct ig_context *context, struct ingot_error *error);
 /* Blocks until the last run has completed, if it may be in flight; its results still need ig_context_wait. */
 enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error);
 
+/* Refuses a tensor of another type, rank, fixed dim or kind of memory than `wanted`, an input's. */
+enum ingot_status ig_context_check_shape(const struct ig_context *context, const struct ig_plan_tensor *wanted,
+                                         const struct ingot_tensor *tensor, struct ingot_error *error);
 /* Refuses memory of a kind that does not exist for the engine's target; `what` and `name` are for the message. */
 enum ingot_status ig_context_check_memory(const struct ig_context *context, const char *what, const char *name,
                                           enum ingot_memory memory, struct ingot_error *error);

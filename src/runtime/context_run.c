@@ -79,9 +79,7 @@ static enum ingot_status say_shapes(const struct ig_context *context, enum ingot
     return status;
 }
 
-/* Places the instance the first time, since capture needs addresses. If the activations move later, the next run places
- * it again. */
-static enum ingot_status make_room(struct ig_context *context, struct ingot_error *error) {
+enum ingot_status ig_context_make_room(struct ig_context *context, struct ingot_error *error) {
     const struct ig_frame_env *env = &context->env;
     const struct ig_instance *instance = context->current;
     char *base = env->dummy;
@@ -96,8 +94,7 @@ static enum ingot_status make_room(struct ig_context *context, struct ingot_erro
     return INGOT_OK;
 }
 
-/* Runs once per instance, after its ports are bound. */
-static enum ingot_status capture(struct ig_context *context, struct ingot_error *error) {
+enum ingot_status ig_context_capture(struct ig_context *context, struct ingot_error *error) {
     if (context->current->captured) return INGOT_OK;
     IG_TRY(ig_instance_capture(context->current, &context->env, error));
     context->cache.info.captures++;
@@ -213,11 +210,11 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
 
 static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     IG_TRY(ig_context_prepare(context, stream, error));
-    IG_TRY(make_room(context, error));
+    IG_TRY(ig_context_make_room(context, error));
     IG_TRY(ig_context_bind_ports(context, error));
     IG_TRY(ig_context_bind_copies(context, error));
     bool captured = !context->current->captured;
-    IG_TRY(capture(context, error));
+    IG_TRY(ig_context_capture(context, error));
     ig_batch_count(context, captured);
     for (uint32_t i = 0; i < context->n_outputs; i++)
         context->outputs[i].bytes = ig_context_output_bytes(context, i);
@@ -248,6 +245,7 @@ static enum ingot_status enqueue(struct ig_context *context, void *native, struc
     ig_context_drop_results(context);
     begin_number(context);
     context->timed = context->dropped = false;
+    IG_TRY(ig_context_adopt(context, error));
     IG_TRY(begin_run(context, stream, error));
     for (uint32_t i = 0; i < context->n_outputs; i++)
         context->outputs[i].ready = true;

@@ -108,12 +108,18 @@ static uint64_t hash_of(const int64_t *symbols, uint32_t n_symbols) {
     return n_symbols ? ig_hash64(symbols, n_symbols * sizeof *symbols) : 0;
 }
 
-struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, const int64_t *symbols,
+struct ig_instance *ig_instance_cache_peek(const struct ig_instance_cache *cache, const int64_t *symbols,
                                            uint32_t n_symbols) {
     uint64_t hash = hash_of(symbols, n_symbols);
     struct ig_instance *at = *bucket_of(cache, hash);
     while (at && (at->hash != hash || (n_symbols && memcmp(at->slots, symbols, n_symbols * sizeof *symbols) != 0)))
         at = at->chain;
+    return at;
+}
+
+struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, const int64_t *symbols,
+                                           uint32_t n_symbols) {
+    struct ig_instance *at = ig_instance_cache_peek(cache, symbols, n_symbols);
     if (!at) return NULL;
     cache->info.hits++;
     if (at == cache->newest) return at;
@@ -154,6 +160,12 @@ void ig_instance_cache_trim(struct ig_instance_cache *cache, const struct ig_fra
     newest->counted = newest->bytes;
     while (cache->oldest && cache->oldest != newest && cache->info.bytes > cache->max_bytes)
         drop_oldest(cache, env);
+}
+
+bool ig_instance_cache_is_full(const struct ig_instance_cache *cache, const struct ig_instance *instance) {
+    bool many = cache->max_count && cache->info.instances == cache->max_count;
+    return cache->oldest &&
+           (many || instance->bytes > cache->max_bytes || cache->info.bytes > cache->max_bytes - instance->bytes);
 }
 
 void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance, uint32_t n_symbols,

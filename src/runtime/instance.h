@@ -21,7 +21,7 @@ struct ig_instance {
     bool captured;
     size_t counted;                    /* the part of `bytes` that is in the cache's total */
     uint64_t hash;                     /* of the symbols */
-    struct ig_instance *chain;         /* the next in the same bucket */
+    struct ig_instance *chain;         /* the next in the same bucket, or of those that preparer.h has */
     struct ig_instance *older, *newer; /* by last use */
 };
 
@@ -51,6 +51,11 @@ enum ingot_status ig_instance_cache_init(struct ig_instance_cache *cache, size_t
 void ig_instance_cache_deinit(struct ig_instance_cache *cache, const struct ig_frame_env *env);
 /* NULL if there is none for these symbols. Counts as a use. */
 struct ig_instance *ig_instance_cache_find(struct ig_instance_cache *cache, const int64_t *symbols, uint32_t n_symbols);
+/* The same without counting as a use. */
+struct ig_instance *ig_instance_cache_peek(const struct ig_instance_cache *cache, const int64_t *symbols,
+                                           uint32_t n_symbols);
+/* Would adding the instance destroy others? */
+bool ig_instance_cache_is_full(const struct ig_instance_cache *cache, const struct ig_instance *instance);
 /* Adds the instance for `n_symbols` symbols, destroying the least recently used ones if the cache is full. */
 void ig_instance_cache_add(struct ig_instance_cache *cache, struct ig_instance *instance, uint32_t n_symbols,
                            const struct ig_frame_env *env);

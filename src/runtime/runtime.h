@@ -66,6 +66,14 @@ enum ingot_status ig_context_output(const struct ig_context *context, size_t ind
                                     struct ingot_error *error);
 size_t ig_context_profile(const struct ig_context *context, struct ingot_profile_row *rows, size_t capacity);
 void ig_context_plans(const struct ig_context *context, struct ingot_plans_info *out_info);
+enum ingot_status ig_context_prepare_shapes(struct ig_context *context, const struct ingot_tensor *inputs,
+                                            size_t n_inputs, bool background, struct ingot_error *error);
+enum ingot_status ig_context_prepared(struct ig_context *context, struct ingot_error *error);
+/* What preparing in the background needs first, once: a device for its thread, of the same kind as the context's, which
+ * is the context's from now on, also on failure. */
+bool ig_context_has_preparer(const struct ig_context *context);
+enum ingot_status ig_context_use_preparer(struct ig_context *context, struct ig_device *device,
+                                          struct ingot_error *error);
 enum ingot_status ig_context_set_batch(struct ig_context *context, const struct ingot_batch_options *options,
                                        struct ingot_error *error);
 void ig_context_batch(const struct ig_context *context, struct ingot_batch_info *out_info);

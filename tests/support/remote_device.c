@@ -13,7 +13,7 @@
 
 #define REGION ((size_t)1 << 30) /* of address space; untouched pages take no memory */
 #define PAGE 4096
-#define MAX_PINNED 64
+#define MAX_PINNED 1024
 
 enum kind { COPY, LAUNCH, RECORD, WAIT };
 
@@ -58,10 +58,6 @@ struct remote_device {
     struct ig_device *inner;
     struct ig_stream *inner_stream;
     struct remote_counts counts;
-    struct {
-        const char *memory;
-        size_t size;
-    } pinned[MAX_PINNED];
     bool fail;
     unsigned hold; /* see remote_device_hold */
     uint64_t clock;
@@ -73,6 +69,10 @@ struct remote_device {
  */
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* of this, and of all work */
 static struct ig_stream *streams;
+static struct {
+    const char *memory;
+    size_t size;
+} pinned[MAX_PINNED];
 static bool interleaved;
 static bool released[REGION / PAGE];
 static char *region;
@@ -103,25 +103,28 @@ static bool is_ours(const void *memory) {
     return (uintptr_t)memory - (uintptr_t)region < REGION;
 }
 
-static bool is_pinned(const struct remote_device *remote, const void *memory, size_t size) {
-    for (int i = 0; i < MAX_PINNED; i++) {
-        uintptr_t offset = (uintptr_t)memory - (uintptr_t)remote->pinned[i].memory;
-        if (remote->pinned[i].memory && offset <= remote->pinned[i].size && size <= remote->pinned[i].size - offset)
-            return true;
+static bool is_pinned(const void *memory, size_t size) {
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < MAX_PINNED && !found; i++) {
+        uintptr_t offset = (uintptr_t)memory - (uintptr_t)pinned[i].memory;
+        found = pinned[i].memory && offset <= pinned[i].size && size <= pinned[i].size - offset;
     }
-    return false;
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 void remote_device_pin(struct ig_device *device, const void *memory, size_t size) {
-    struct remote_device *remote = self(device);
     int slot = -1;
+    pthread_mutex_lock(&lock);
     for (int i = 0; i < MAX_PINNED; i++) {
-        if (remote->pinned[i].memory == memory) slot = i;
-        if (slot < 0 && !remote->pinned[i].memory) slot = i;
+        if (pinned[i].memory == memory) slot = i;
+        if (slot < 0 && !pinned[i].memory) slot = i;
     }
     if (slot < 0) end_test("too much pinned memory");
-    remote->pinned[slot].memory = size ? memory : NULL;
-    remote->pinned[slot].size = size;
+    pinned[slot].memory = size ? memory : NULL;
+    pinned[slot].size = size;
+    pthread_mutex_unlock(&lock);
 }
 
 void remote_device_read(void *to, const void *from, size_t size) {
@@ -475,12 +478,16 @@ static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event
 
 /* ---- Work ------------------------------------------------------------------------------------------------------------------ */
 
+static void check_copy(const void *to, const void *from, size_t size) {
+    if (!is_ours(to) && !is_pinned(to, size)) end_test("copies to host memory that is not pinned");
+    if (!is_ours(from) && !is_pinned(from, size)) end_test("copies from host memory that is not pinned");
+}
+
+/* The addresses of recorded copies matter when they are launched. */
 static enum ingot_status copy(struct ig_device *device, struct ig_stream *stream, void *to, const void *from,
                               size_t size, struct ingot_error *error) {
-    struct remote_device *remote = self(device);
-    if (!is_ours(to) && !is_pinned(remote, to, size)) end_test("copies to host memory that is not pinned");
-    if (!is_ours(from) && !is_pinned(remote, from, size)) end_test("copies from host memory that is not pinned");
-    if (!stream->recording) remote->counts.copies++;
+    if (!stream->recording) check_copy(to, from, size);
+    if (!stream->recording) self(device)->counts.copies++;
     submit(stream, &(struct op){.kind = COPY, .to = to, .from = from, .size = size});
     return INGOT_OK;
 }
@@ -546,9 +553,11 @@ static enum ingot_status list_launch(struct ig_device *device, struct ig_stream 
                                      struct ingot_error *error) {
     self(device)->counts.lists++;
     for (size_t i = 0; i < list->ops.count; i++) {
-        if (list->ops.at[i].skipped) continue;
-        if (list->ops.at[i].kind == LAUNCH) check_buffers(&list->ops.at[i].launch);
-        submit(stream, &list->ops.at[i]);
+        const struct op *op = &list->ops.at[i];
+        if (op->skipped) continue;
+        if (op->kind == LAUNCH) check_buffers(&op->launch);
+        if (op->kind == COPY) check_copy(op->to, op->from, op->size);
+        submit(stream, op);
     }
     return INGOT_OK;
 }
