@@ -166,12 +166,22 @@ static void print_contexts(const struct bench_arguments *a, const struct context
     putchar('\n');
 }
 
+static void print_buckets(const struct buckets *buckets) {
+    const struct ingot_batch_info *info = &buckets->info;
+    printf("buckets     %s rounded up to ", buckets->symbol);
+    for (size_t i = 0; i < buckets->n_sizes; i++)
+        printf("%s%lld", i ? ", " : "", (long long)buckets->sizes[i]);
+    printf(": padding is %.1f%% of the rows; %llu of %llu runs captured first\n", 100 * buckets_padded(buckets),
+           (unsigned long long)info->captures, (unsigned long long)info->runs);
+}
+
 static void print_text(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
     char *device = device_name(a, session);
     printf("device      %s\n", device);
     if (session->build_ms >= 0) printf("build       %.0f ms\n", session->build_ms);
     printf("load        %.2f ms\n", session->load_ms);
     if (is_concurrent(a)) print_contexts(a, &m->contexts);
+    if (a->buckets) print_buckets(&m->contexts.buckets);
     print_samples("latency", &m->latency, is_concurrent(a), "ms");
     printf(" (%zu runs)\n", m->latency.count);
     if (m->gpu.compute.count) {
@@ -239,6 +249,16 @@ static void add_contexts_json(json_t *object, const struct bench_arguments *a, c
                         json_pack("{s:I, s:o}", "seed", (json_int_t)a->stream.value, "ranges", ranges));
 }
 
+static json_t *buckets_json(const struct buckets *buckets) {
+    const struct ingot_batch_info *info = &buckets->info;
+    json_t *sizes = json_array();
+    for (size_t i = 0; i < buckets->n_sizes; i++)
+        json_array_append_new(sizes, json_integer(buckets->sizes[i]));
+    return json_pack("{s:s, s:o, s:f, s:I, s:I, s:I, s:I}", "symbol", buckets->symbol, "sizes", sizes, "padded",
+                     buckets_padded(buckets), "runs", (json_int_t)info->runs, "captures", (json_int_t)info->captures,
+                     "plan_bytes", (json_int_t)info->plan_bytes, "padding_bytes", (json_int_t)info->padding_bytes);
+}
+
 static void print_json(const struct bench_arguments *a, const struct session *session, const struct measurement *m) {
     char *device = device_name(a, session);
     json_t *object = json_pack(
@@ -251,6 +271,7 @@ static void print_json(const struct bench_arguments *a, const struct session *se
         "scratch_bytes", (json_int_t)m->memory.scratch_bytes);
     if (m->gpu.compute.count) add_gpu_json(object, &m->gpu);
     if (is_concurrent(a)) add_contexts_json(object, a, m);
+    if (a->buckets) json_object_set_new(object, "buckets", buckets_json(&m->contexts.buckets));
     if (a->profile) json_object_set_new(object, "profile", profile_json(m));
     json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');
@@ -266,6 +287,7 @@ static void measurement_free(struct measurement *m) {
     free(m->gpu.row.at);
     free(m->gpu.idle.at);
     free(m->profile);
+    buckets_deinit(&m->contexts.buckets);
     sizes_deinit(&m->contexts.sizes);
 }
 
@@ -279,6 +301,7 @@ static int check_options(const struct bench_arguments *a) {
         return cli_usage("bench", "--profile excludes --contexts, --inflight and --stream-of-sizes");
     if (a->stream.given && a->inputs.count)
         return cli_usage("bench", "--input excludes --stream-of-sizes, whose inputs are random numbers");
+    if (a->buckets && !a->stream.given) return cli_usage("bench", "--buckets is for --stream-of-sizes");
     return EXIT_DONE;
 }
 
@@ -295,6 +318,8 @@ int cmd_bench(int argc, char **argv) {
         {"inflight", 0, OPTION_UNSIGNED, "M", "runs that each enqueues before it waits (default 1)", &a.inflight},
         {"stream-of-sizes", 0, OPTION_OPTIONAL, "SEED",
          "every run has random sizes, from the ranges of --shape\nNAME=MIN:OPT:MAX or else of the engine", &a.stream},
+        {"buckets", 0, OPTION_TEXT, "SPEC",
+         "batches are rounded up: pow2; 1,2,4: to these sizes; 8: to\nthe 8 sizes that pad least", &a.buckets},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         {"profile", 0, OPTION_FLAG, NULL, "time per kernel too", &a.profile},
         {"json", 0, OPTION_FLAG, NULL, "one JSON object", &a.json},

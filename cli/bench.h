@@ -2,6 +2,7 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
+#include "buckets.h"
 #include "session.h"
 #include "sizes.h"
 
@@ -11,6 +12,7 @@ struct bench_arguments {
     struct option_list inputs;
     unsigned seed, contexts, inflight;
     struct option_number stream;
+    const char *buckets;
     double seconds;
     bool profile, json;
 };
@@ -46,6 +48,7 @@ struct contexts_measurement {
     size_t least, most; /* runs of the least and the most served context */
     double samples;     /* of all runs; 0 where they are not counted */
     struct sizes sizes;
+    struct buckets buckets;
 };
 
 struct measurement {

@@ -24,6 +24,7 @@ struct lane {
 struct crew {
     const struct bench_arguments *arguments;
     const struct sizes *sizes;
+    const struct buckets *buckets;
     struct lane *lanes;
     bool waits; /* is a run over only after a wait? */
     atomic_bool failed;
@@ -111,6 +112,7 @@ static enum ingot_status lane_init(struct lane *lane, const struct session *sess
     lane->inputs = cli_alloc(sizes->n_inputs, sizeof *lane->inputs);
     lane->began = cli_alloc(a->inflight, sizeof *lane->began);
     CLI_TRY(session_context_create(session, &a->context, CLOCK_NONE, &lane->context, error));
+    CLI_TRY(buckets_set(lane->crew->buckets, lane->context, error));
     for (size_t i = 0; i < sizes->n_inputs; i++) {
         struct ingot_tensor pinned = sizes->largest[i];
         pinned.memory = INGOT_PINNED;
@@ -198,6 +200,8 @@ static enum ingot_status measure(struct crew *crew, const struct session *sessio
     }
     CLI_TRY(run_all(crew, error));
     take_results(crew, m);
+    for (size_t i = 0; i < n; i++)
+        CLI_TRY(buckets_add(&m->contexts.buckets, crew->lanes[i].context, error));
     m->peak_bytes = peak_bytes();
     return take_memory(&crew->lanes[0], m, error);
 }
@@ -210,8 +214,10 @@ enum ingot_status bench_contexts(const struct bench_arguments *a, struct session
         CLI_TRY(sizes_init_stream(sizes, session, tensors, &a->build.shapes, a->stream.value, a->seed, given, error));
     else
         sizes_init_fixed(sizes, session, tensors);
+    CLI_TRY(buckets_init(&m->contexts.buckets, a->buckets, session, sizes, error));
     struct crew crew = {.arguments = a,
                         .sizes = sizes,
+                        .buckets = &m->contexts.buckets,
                         .lanes = cli_alloc(a->contexts, sizeof *crew.lanes),
                         .waits = session_is_gpu(session),
                         .lock = PTHREAD_MUTEX_INITIALIZER,
