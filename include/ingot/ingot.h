@@ -249,6 +249,43 @@ INGOT_API size_t ingot_engine_uncaptured(const struct ingot_engine *engine, stru
                                          size_t capacity);
 
 /*
+ * Weights in several processes. On the CPU, the weights are pages of the engine's file, which all processes that load it
+ * share. On a GPU, one process exports them and others import them, so that the GPU holds them once:
+ *
+ *     exporting:  load the engine, ingot_engine_export_weights, send the handle and handle.fd
+ *     importing:  load the engine, set handle.fd to the descriptor received, ingot_engine_import_weights
+ *
+ * and then both create contexts. The handle is plain bytes but for `fd`, a file descriptor, which means something in the
+ * process that has it only: it is passed through a Unix socket (SCM_RIGHTS), or inherited by a child. The memory is freed
+ * when no process uses it and no descriptor of it is open, so the processes may end in any order, also by a crash. They
+ * must trust each other: each could write to it. A process may import from itself, into an engine loaded twice.
+ */
+struct ingot_weights_handle {
+    int fd; /* of the GPU's memory; close it when it has been passed on or imported */
+    /* What the memory is, so that an import that does not fit is refused. */
+    uint64_t bytes, checksum; /* of the weights */
+    unsigned char gpu[16];    /* the GPU's UUID */
+};
+
+/*
+ * Uploads the weights to GPU `device`, into memory that can be shared (a multiple of 2 MiB), and returns a handle whose
+ * `fd` is the caller's. The
+ * engine's contexts there use the same copy; the first such call comes before the first of them, and later calls return
+ * further descriptors. INGOT_INVALID_ARGUMENT if the weights are
+ * there already in other memory, or imported; INGOT_UNSUPPORTED for engines for the CPU, and where the driver cannot
+ * share memory. Thread-safe, like ingot_engine_import_weights.
+ */
+INGOT_API enum ingot_status ingot_engine_export_weights(struct ingot_engine *engine, int device,
+                                                        struct ingot_weights_handle *out_handle,
+                                                        struct ingot_error *error);
+/* Makes all of the engine's contexts on GPU `device` use the memory behind `handle`. Comes before the engine's first
+ * context there. INGOT_INVALID_ARGUMENT if the handle is for other weights or another GPU; INGOT_DEVICE, with the driver's
+ * message, if its `fd` is no such memory; after any failure, contexts upload weights of their own as usual. */
+INGOT_API enum ingot_status ingot_engine_import_weights(struct ingot_engine *engine, int device,
+                                                        const struct ingot_weights_handle *handle,
+                                                        struct ingot_error *error);
+
+/*
  * An arena: the memory that kernels write their intermediate results to. A context has one of its own unless it is given
  * one to share. Any number of contexts share an arena, of any engines for the same device, and from any number of threads
  * and streams: it belongs to one run at a time, so the memory is that of the largest run, not of all. On a GPU, runs are
@@ -489,7 +526,8 @@ INGOT_API enum ingot_status ingot_context_timing(const struct ingot_context *con
 /* The memory that the bound shapes need, whether or not it has been allocated: asking allocates none of it. On a GPU all
  * of it is GPU memory, except for the host's half of the transfers. */
 struct ingot_memory_info {
-    size_t weights_bytes;     /* CPU: mapped, shared between processes; GPU: shared by the engine's contexts */
+    /* CPU: mapped, shared between processes; GPU: shared by the engine's contexts, and by processes that import them */
+    size_t weights_bytes;
     size_t arena_bytes;       /* exactly what a run takes of its arena */
     size_t lower_bound_bytes; /* the largest sum of live activations at any step: no plan can be smaller */
     size_t scratch_bytes;     /* workspace of all threads or blocks */

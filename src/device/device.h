@@ -63,6 +63,17 @@ struct ig_device_api {
      * behind that work. */
     enum ingot_status (*allocate)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);
     void (*release)(struct ig_device *, void *memory, size_t size);
+    /* Device memory that several processes can use, aligned to 64 bytes; INGOT_UNSUPPORTED where this device has none. It
+     * exists as long as a process has it or a descriptor of it is open, whatever becomes of the others. These four are
+     * NULL where device memory is the host's. */
+    enum ingot_status (*allocate_shared)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);
+    /* A new file descriptor, the caller's, of memory from allocate_shared. */
+    enum ingot_status (*export_shared)(struct ig_device *, void *memory, int *out_descriptor, struct ingot_error *);
+    /* The memory behind a descriptor, which stays the caller's, for the same GPU and in the size that was allocated. */
+    enum ingot_status (*import_shared)(struct ig_device *, int descriptor, size_t size, void **out_memory,
+                                       struct ingot_error *);
+    /* Of memory from either, in this process. No enqueued work may use it. */
+    void (*release_shared)(struct ig_device *, void *memory, size_t size);
     /* Pinned host memory, aligned to 64 bytes: copies from and to it proceed while the host continues. No enqueued work
      * may use it when it is released. */
     enum ingot_status (*allocate_host)(struct ig_device *, size_t size, void **out_memory, struct ingot_error *);
@@ -184,6 +195,8 @@ struct ig_device_cuda_info {
     uint32_t shared;     /* the most bytes of dynamic shared memory per block */
     size_t memory;       /* total bytes */
     int driver;          /* the newest CUDA that the driver supports: 13000 is 13.0 */
+    /* The same in all processes. */
+    unsigned char uuid[16];
 };
 /* The number of GPUs that the driver reports; INGOT_DEVICE where there is no driver. */
 enum ingot_status ig_device_cuda_count(int *out_count, struct ingot_error *error);

@@ -57,6 +57,8 @@ enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, str
 enum ingot_status ig_engine_open_memory(const void *data, size_t size, enum ingot_verify verify,
                                         struct ig_engine_file *out_file, struct ingot_error *error);
 void ig_engine_close(struct ig_engine_file *file);
+/* Of all weights: equal for engines with the same ones. */
+uint64_t ig_engine_weights_checksum(const struct ig_engine_file *file);
 /* The check that INGOT_VERIFY_LATER defers. */
 enum ingot_status ig_engine_check_weights(const struct ig_engine_file *file, struct ingot_error *error);
 

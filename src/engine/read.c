@@ -200,6 +200,11 @@ void ig_engine_close(struct ig_engine_file *file) {
     *file = (struct ig_engine_file){0};
 }
 
+uint64_t ig_engine_weights_checksum(const struct ig_engine_file *file) {
+    size_t chunks = file->weights_size / IG_ENGINE_CHUNK + (file->weights_size % IG_ENGINE_CHUNK != 0);
+    return ig_hash64(file->weight_checksums, chunks * sizeof *file->weight_checksums);
+}
+
 enum ingot_status ig_engine_check_weights(const struct ig_engine_file *file, struct ingot_error *error) {
     for (size_t at = 0, chunk = 0; at < file->weights_size; at += IG_ENGINE_CHUNK, chunk++) {
         size_t left = file->weights_size - at, size = left < IG_ENGINE_CHUNK ? left : IG_ENGINE_CHUNK;

@@ -8,11 +8,16 @@
 /* Size of a staging buffer. There are two in pinned memory: the host fills one while the other is in flight. */
 #define PIECE ((size_t)4 << 20)
 
+/* The memory that weights lie in: ordinary, or this process's to share, or another's. */
+enum origin { ORDINARY, SHARED, IMPORTED };
+
 struct ig_residence {
     int ordinal;
     struct ig_device *device; /* owned, since the devices of contexts come and go */
     void *memory;             /* of the weights; NULL: they are in the mapped file */
     size_t size;
+    enum origin origin;
+    int descriptor; /* of imported memory, while it is opened */
     struct ig_resident resident;
     size_t users; /* contexts */
     struct ig_residence *next;
@@ -87,7 +92,9 @@ void ig_resident_store_init(struct ig_resident_store *store, const struct ig_eng
 static void destroy(const struct ig_resident_store *store, struct ig_residence *residence) {
     struct ig_device *device = residence->device;
     if (residence->resident.module) device->api->module_destroy(device, residence->resident.module);
-    if (residence->memory) device->api->release(device, residence->memory, residence->size);
+    if (residence->memory)
+        (residence->origin == ORDINARY ? device->api->release : device->api->release_shared)(device, residence->memory,
+                                                                                             residence->size);
     if (device) device->api->destroy(device);
     ig_release(store->allocator, residence, sizeof *residence);
 }
@@ -100,18 +107,29 @@ void ig_resident_store_deinit(struct ig_resident_store *store) {
     pthread_mutex_destroy(&store->lock);
 }
 
+static enum ingot_status take_memory(struct ig_residence *residence, struct ingot_error *error) {
+    struct ig_device *device = residence->device;
+    const struct ig_device_api *api = device->api;
+    if (residence->origin == ORDINARY) return api->allocate(device, residence->size, &residence->memory, error);
+    if (!api->allocate_shared)
+        return IG_ERR(error, INGOT_UNSUPPORTED, "the device '%s' has no memory that processes can share", api->name);
+    if (residence->origin == SHARED) return api->allocate_shared(device, residence->size, &residence->memory, error);
+    return api->import_shared(device, residence->descriptor, residence->size, &residence->memory, error);
+}
+
 static enum ingot_status bring_weights(const struct ig_engine_file *file, struct ig_residence *residence,
                                        struct ingot_error *error) {
     struct ig_device *device = residence->device;
     residence->resident.weights = file->weights;
     if (device->host_memory) return INGOT_OK;
     residence->size = file->weights_size ? file->weights_size : 64; /* never 0, so that there is an address */
-    enum ingot_status status = device->api->allocate(device, residence->size, &residence->memory, error);
+    enum ingot_status status = take_memory(residence, error);
     if (status != INGOT_OK) {
         ig_error_prefix(error, "weights of %zu bytes", file->weights_size);
         return status;
     }
     residence->resident.weights = residence->memory;
+    if (residence->origin == IMPORTED) return INGOT_OK;
     return bring(device, residence->memory, file->weights, file->weights_size, error);
 }
 
@@ -124,11 +142,13 @@ static enum ingot_status fill(const struct ig_resident_store *store, struct ig_r
     return device->api->module_create(device, file->code, file->code_size, &residence->resident.module, error);
 }
 
-static enum ingot_status add(struct ig_resident_store *store, ig_device_opener open, int ordinal,
-                             struct ingot_error *error) {
+static enum ingot_status add(struct ig_resident_store *store, ig_device_opener open, int ordinal, enum origin origin,
+                             int descriptor, struct ingot_error *error) {
     struct ig_residence *residence = ig_allocate(store->allocator, sizeof *residence, _Alignof(struct ig_residence));
     if (!residence) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine's weights");
     residence->ordinal = ordinal;
+    residence->origin = origin;
+    residence->descriptor = descriptor;
     enum ingot_status status = fill(store, residence, open, error);
     if (status != INGOT_OK) {
         destroy(store, residence);
@@ -150,7 +170,7 @@ static struct ig_residence **find(struct ig_resident_store *store, int ordinal) 
 enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_device_opener open, int ordinal,
                                         struct ig_resident *out_resident, struct ingot_error *error) {
     pthread_mutex_lock(&store->lock);
-    enum ingot_status status = *find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, error);
+    enum ingot_status status = *find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, ORDINARY, -1, error);
     if (status == INGOT_OK) {
         struct ig_residence *residence = *find(store, ordinal);
         residence->users++;
@@ -182,4 +202,43 @@ void ig_resident_store_put(struct ig_resident_store *store, int ordinal) {
     if (residence) residence->users--;
     drop_if_lost(store, ordinal);
     pthread_mutex_unlock(&store->lock);
+}
+
+/* ---- Sharing among processes ------------------------------------------------------------------------------------- */
+
+static enum ingot_status export(const struct ig_residence *residence, int *out_descriptor, struct ingot_error *error) {
+    struct ig_device *device = residence->device;
+    if (residence->origin == SHARED) return device->api->export_shared(device, residence->memory, out_descriptor,
+                                                                       error);
+    return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                  residence->origin == IMPORTED
+                      ? "the weights on GPU %d were imported: pass on the descriptor that they came with"
+                      : "the weights are on GPU %d already, in memory that cannot be shared: export them before the "
+                        "engine's first context there",
+                  residence->ordinal);
+}
+
+enum ingot_status ig_resident_store_export(struct ig_resident_store *store, ig_device_opener open, int ordinal,
+                                           int *out_descriptor, struct ingot_error *error) {
+    pthread_mutex_lock(&store->lock);
+    drop_if_lost(store, ordinal);
+    enum ingot_status status = *find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, SHARED, -1, error);
+    if (status == INGOT_OK) status = export(*find(store, ordinal), out_descriptor, error);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+enum ingot_status ig_resident_store_import(struct ig_resident_store *store, ig_device_opener open, int ordinal,
+                                           int descriptor, struct ingot_error *error) {
+    pthread_mutex_lock(&store->lock);
+    drop_if_lost(store, ordinal);
+    enum ingot_status status;
+    if (*find(store, ordinal))
+        status =
+            IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                   "the weights are on GPU %d already: import them before the engine's first context there", ordinal);
+    else
+        status = add(store, open, ordinal, IMPORTED, descriptor, error);
+    pthread_mutex_unlock(&store->lock);
+    return status;
 }

@@ -1,7 +1,7 @@
 /*
  * What all contexts of an engine on one device share, from the first context until the engine is destroyed: the weights,
- * uploaded once if the device has memory of its own, and the loaded code. On a device that is lost they go with the last
- * user, or before the next, so that the device can be opened afresh. Thread-safe.
+ * uploaded once if the device has memory of its own, or another process's copy there; and the loaded code. On a device
+ * that is lost they go with the last user, or before the next, so that the device can be opened afresh. Thread-safe.
  */
 #ifndef IG_RUNTIME_RESIDENT_H
 #define IG_RUNTIME_RESIDENT_H
@@ -41,5 +41,12 @@ enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_devi
 void ig_resident_store_drop_lost(struct ig_resident_store *store, int ordinal);
 /* What is on device `ordinal` loses a user. */
 void ig_resident_store_put(struct ig_resident_store *store, int ordinal);
+
+/* Share the weights on device `ordinal` with other processes; documented at ingot_engine_export_weights and _import_
+ * in ingot.h. `out_descriptor` is the caller's to close; `descriptor` stays the caller's. */
+enum ingot_status ig_resident_store_export(struct ig_resident_store *store, ig_device_opener open, int ordinal,
+                                           int *out_descriptor, struct ingot_error *error);
+enum ingot_status ig_resident_store_import(struct ig_resident_store *store, ig_device_opener open, int ordinal,
+                                           int descriptor, struct ingot_error *error);
 
 #endif

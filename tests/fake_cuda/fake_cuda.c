@@ -1,12 +1,14 @@
 /* A stand-in for NVIDIA's driver; see fake_cuda.h. */
 #include "fake_cuda/fake_cuda.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/cuda/driver.h"
+#include "fake_cuda/call.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define MAX_DEVICES 4
@@ -103,6 +105,21 @@ static CUresult destroy(const char *function, void *object, enum kind kind) {
     return result;
 }
 
+CUresult fake_call(const char *function, bool needs_context) {
+    return enter(function, needs_context);
+}
+
+void fake_misuse(const char *function, const char *what) {
+    misuse(function, what);
+}
+
+void fake_count(int change, int64_t bytes) {
+    count(change);
+    pthread_mutex_lock(&mutex);
+    state.used += (uint64_t)bytes;
+    pthread_mutex_unlock(&mutex);
+}
+
 /* ---- Devices and contexts --------------------------------------------------------------------------------------------- */
 
 struct CUctx_st {
@@ -159,6 +176,8 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 3; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = state.shared ? state.shared : 100000; break;
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = state.pools; break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: *value = !state.no_mapping; break;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *value = !state.no_descriptors; break;
     default: misuse(__func__, "unknown attribute");
     }
     return CUDA_SUCCESS;
@@ -167,6 +186,13 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
     CALL(false);
     *bytes = state.memory;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
+    CALL(false);
+    for (int i = 0; i < 16; i++)
+        uuid->bytes[i] = (char)(16 * device + i);
     return CUDA_SUCCESS;
 }
 
@@ -223,21 +249,21 @@ static CUresult take(CUdeviceptr *memory, size_t size) {
     memset(address, 0xa5, size);
     *memory = (uintptr_t)address;
     if (state.code.add_memory) state.code.add_memory(address, size);
-    count(1);
+    fake_count(1, (int64_t)malloc_usable_size(address));
     return CUDA_SUCCESS;
 }
 
 static CUresult give_back(const char *function, CUdeviceptr memory) {
     CUresult result = enter(function, true);
     if (state.code.remove_memory && memory) state.code.remove_memory((void *)(uintptr_t)memory);
+    fake_count(-1, -(int64_t)malloc_usable_size((void *)(uintptr_t)memory));
     free((void *)(uintptr_t)memory);
-    count(-1);
     return result;
 }
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
     CALL(true);
-    *available = state.memory / 2;
+    *available = state.memory / 2 - state.used;
     *total = state.memory;
     return CUDA_SUCCESS;
 }

@@ -35,7 +35,8 @@ struct fake_code {
 struct fake_cuda {
     /* The simulated machine. */
     int version, devices, sm, pools;
-    int shared; /* shared memory per block, in bytes; 0: 100,000 */
+    int no_mapping, no_descriptors; /* no virtual memory management; no descriptors of such memory */
+    int shared;                     /* shared memory per block, in bytes; 0: 100,000 */
     size_t memory;
     struct fake_kernel kernels[FAKE_KERNELS];
     struct fake_code code;
@@ -51,6 +52,7 @@ struct fake_cuda {
     unsigned not_ready; /* so many queries of events say that the work is not done yet */
     const char *reason; /* text of error 700; NULL: the driver's */
     /* Observations. */
+    uint64_t used; /* bytes of memory, which cuMemGetInfo takes from half of all */
     uint64_t live, calls, programmatic_edges, edges;
     unsigned shared_limit; /* the last limit set for a function's dynamic shared memory */
     char misuse[128];      /* the first call that a real driver would reject */

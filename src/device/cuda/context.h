@@ -29,6 +29,7 @@ struct ig_cuda {
     CUstream memory_stream;    /* the stream that pool allocations and frees are ordered on */
     CUevent fence;             /* orders frees behind work: recorded on every stream, awaited by `memory_stream` */
     struct ig_stream *streams; /* all streams of the device */
+    size_t shared_unit;        /* granularity of shared memory; 0: not asked yet */
     uint64_t *block;           /* the reusable block of parameters of launches */
     size_t block_size;
     atomic_ullong calls;                         /* driver calls made so far, by any thread */
@@ -88,5 +89,15 @@ enum ingot_status ig_cuda_reserve_workspace(struct ig_cuda *cuda, struct ig_stre
 size_t ig_cuda_scratch_bytes(const struct ig_cuda *cuda, size_t bytes);
 /* The most blocks that such a launch may have. */
 uint32_t ig_cuda_scratch_blocks(const struct ig_cuda *cuda, size_t bytes);
+
+/* ---- shared.c: documented in device.h; all but the last likewise */
+
+enum ingot_status ig_cuda_allocate_shared(struct ig_cuda *cuda, size_t size, void **out_memory,
+                                          struct ingot_error *error);
+enum ingot_status ig_cuda_export_shared(struct ig_cuda *cuda, void *memory, int *out_descriptor,
+                                        struct ingot_error *error);
+enum ingot_status ig_cuda_import_shared(struct ig_cuda *cuda, int descriptor, size_t size, void **out_memory,
+                                        struct ingot_error *error);
+void ig_cuda_release_shared(struct ig_cuda *cuda, void *memory, size_t size);
 
 #endif

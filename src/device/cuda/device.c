@@ -5,6 +5,7 @@
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "device/cuda/context.h"
 #include "device/cuda/copy.h"
@@ -61,6 +62,32 @@ static void release(struct ig_device *device, void *memory, size_t size) {
     if (!memory || !enter(cuda)) return;
     ig_cuda_release(cuda, memory);
     ig_cuda_leave(cuda, INGOT_OK);
+}
+
+static enum ingot_status allocate_shared(struct ig_device *device, size_t size, void **out_memory,
+                                         struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_allocate_shared(cuda, size, out_memory, error));
+}
+
+static enum ingot_status export_shared(struct ig_device *device, void *memory, int *out_descriptor,
+                                       struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_export_shared(cuda, memory, out_descriptor, error));
+}
+
+static enum ingot_status import_shared(struct ig_device *device, int descriptor, size_t size, void **out_memory,
+                                       struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_import_shared(cuda, descriptor, size, out_memory, error));
+}
+
+static void release_shared(struct ig_device *device, void *memory, size_t size) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    if (memory) ig_cuda_release_shared(cuda, memory, size);
 }
 
 static enum ingot_status allocate_host(struct ig_device *device, size_t size, void **out_memory,
@@ -334,6 +361,7 @@ static enum ingot_status describe(const struct ig_cuda_driver *driver, CUdevice 
                                   struct ig_device_cuda_info *out_info, struct ingot_error *error) {
     struct ig_device_cuda_info info = {.driver = driver->version};
     int major = 0, minor = 0, processors = 0, shared = 0;
+    CUuuid uuid = {{0}};
     const struct {
         int attribute, *value;
     } questions[] = {
@@ -344,9 +372,11 @@ static enum ingot_status describe(const struct ig_cuda_driver *driver, CUdevice 
     };
     CUresult result = driver->cuDeviceGetName(info.name, (int)sizeof info.name, device);
     if (result == CUDA_SUCCESS) result = driver->cuDeviceTotalMem(&info.memory, device);
+    if (result == CUDA_SUCCESS) result = driver->cuDeviceGetUuid(&uuid, device);
     for (size_t i = 0; result == CUDA_SUCCESS && i < sizeof questions / sizeof *questions; i++)
         result = driver->cuDeviceGetAttribute(questions[i].value, questions[i].attribute, device);
     IG_TRY(ig_cuda_driver_check(driver, result, error, "cannot ask a GPU what it is"));
+    memcpy(info.uuid, uuid.bytes, sizeof info.uuid);
     info.sm = 10 * major + minor;
     info.sm_own = info.sm >= 90;
     info.processors = processors > 0 ? (uint32_t)processors : 1;
@@ -398,6 +428,10 @@ static const struct ig_device_api api = {
     .workers = workers,
     .allocate = allocate,
     .release = release,
+    .allocate_shared = allocate_shared,
+    .export_shared = export_shared,
+    .import_shared = import_shared,
+    .release_shared = release_shared,
     .allocate_host = allocate_host,
     .release_host = release_host,
     .pin_host = pin_host,

@@ -26,6 +26,7 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUarray_st *CUarray;
+typedef unsigned long long CUmemGenericAllocationHandle;
 
 enum {
     CUDA_SUCCESS = 0,
@@ -50,6 +51,8 @@ enum { /* of cuDeviceGetAttribute */
        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102,
+       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
        CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
 };
 
@@ -64,6 +67,9 @@ enum { /* flags and attributes of the functions below */
        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
        CU_MEM_ALLOCATION_TYPE_PINNED = 1,
        CU_MEM_LOCATION_TYPE_DEVICE = 1,
+       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR = 1,
+       CU_MEM_ALLOC_GRANULARITY_MINIMUM = 0,
+       CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
        CU_MEMORYTYPE_UNIFIED = 4,
        CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1,
        CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
@@ -98,6 +104,30 @@ typedef struct {
     unsigned short usage;
     unsigned char reserved[54];
 } CUmemPoolProps;
+
+typedef struct {
+    int type, requestedHandleTypes;
+    struct {
+        int type, id;
+    } location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType, gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+
+typedef struct {
+    struct {
+        int type, id;
+    } location;
+    int flags;
+} CUmemAccessDesc;
+
+typedef struct {
+    char bytes[16];
+} CUuuid;
 
 typedef struct {
     CUfunction func;
@@ -141,6 +171,7 @@ typedef struct {
     F(cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                                   \
     F(cuDeviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, CUdevice device))                      \
     F(cuDeviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, CUdevice device))                                      \
+    F(cuDeviceGetUuid, "cuDeviceGetUuid_v2", (CUuuid * uuid, CUdevice device))                                         \
     F(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device))                    \
     F(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                                    \
     F(cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                                    \
@@ -158,6 +189,25 @@ typedef struct {
     F(cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync",                                                              \
       (CUdeviceptr * memory, size_t size, CUmemoryPool pool, CUstream stream))                                         \
     F(cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr memory, CUstream stream))                                         \
+    F(cuMemGetAllocationGranularity, "cuMemGetAllocationGranularity",                                                  \
+      (size_t * granularity, const CUmemAllocationProp *properties, int option))                                       \
+    F(cuMemCreate, "cuMemCreate",                                                                                      \
+      (CUmemGenericAllocationHandle * memory, size_t size, const CUmemAllocationProp *properties, uint64_t flags))     \
+    F(cuMemRelease, "cuMemRelease", (CUmemGenericAllocationHandle memory))                                             \
+    F(cuMemAddressReserve, "cuMemAddressReserve",                                                                      \
+      (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr wish, uint64_t flags))                        \
+    F(cuMemAddressFree, "cuMemAddressFree", (CUdeviceptr address, size_t size))                                        \
+    F(cuMemMap, "cuMemMap",                                                                                            \
+      (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle memory, uint64_t flags))          \
+    F(cuMemUnmap, "cuMemUnmap", (CUdeviceptr address, size_t size))                                                    \
+    F(cuMemSetAccess, "cuMemSetAccess",                                                                                \
+      (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count))                                 \
+    F(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle",                                                      \
+      (CUmemGenericAllocationHandle * memory, void *address))                                                          \
+    F(cuMemExportToShareableHandle, "cuMemExportToShareableHandle",                                                    \
+      (void *descriptor, CUmemGenericAllocationHandle memory, int type, uint64_t flags))                               \
+    F(cuMemImportFromShareableHandle, "cuMemImportFromShareableHandle",                                                \
+      (CUmemGenericAllocationHandle * memory, void *descriptor, int type))                                             \
     F(cuMemcpyAsync, "cuMemcpyAsync", (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream))                \
     F(cuModuleLoadDataEx, "cuModuleLoadDataEx",                                                                        \
       (CUmodule * module, const void *image, unsigned n_options, int *options, void **values))                         \
