@@ -96,12 +96,12 @@ enum ingot_status ig_activations_create(const struct ig_activations_config *conf
     return status;
 }
 
-/* Releases the memory behind its last user. A device that fails to order this has failed for good and has no user
- * left. */
+/* Releases the memory behind its last user; where the device cannot order this, the host waits. */
 static void drop(struct ig_activations *a) {
     struct ig_device *device = a->config.device;
     struct ingot_error ignored;
-    if (a->marked) (void)device->api->event_wait(device, a->stream, a->event, &ignored);
+    if (a->marked && device->api->event_wait(device, a->stream, a->event, &ignored) != INGOT_OK)
+        (void)device->api->event_sync(device, a->event, &ignored);
     if (a->memory && !a->config.data) device->api->release(device, a->memory, a->size);
     a->memory = NULL;
     a->size = a->info.bytes = 0;

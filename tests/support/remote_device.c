@@ -151,6 +151,12 @@ void remote_device_hold(struct ig_device *device, unsigned questions) {
     self(device)->hold = questions;
 }
 
+void remote_device_reuse(void) {
+    if (live_bytes) end_test("memory is to be reused that is not released");
+    memset(released, 0, sizeof released);
+    region_used = 0;
+}
+
 void remote_device_limit(size_t bytes) {
     limit_bytes = bytes;
 }

@@ -46,6 +46,8 @@ void remote_device_hold(struct ig_device *device, unsigned questions);
 void remote_device_interleave(bool on);
 /* The most device memory held at once, in bytes, since the last call. */
 size_t remote_device_peak(void);
+/* Gives memory out again that was released: for a test of many parts, none of which has any left. */
+void remote_device_reuse(void);
 /* Allocations that would make its memory exceed this fail; 0: unlimited. */
 void remote_device_limit(size_t bytes);
 
