@@ -211,6 +211,25 @@ static void refuses_bad_arguments(void **state) {
     free(blob.data);
 }
 
+/* On the CPU, the pages of the file are shared; tests/pages_test.c. */
+static void shares_weights_on_gpus_only(void **state) {
+    struct blob blob = make_engine("cpu", 0);
+    struct ingot_engine *engine = load(&blob, NULL);
+    struct ingot_weights_handle handle = {.fd = 77};
+    struct ingot_error error;
+    expect(ingot_engine_export_weights(NULL, 0, &handle, &error), INGOT_INVALID_ARGUMENT, &error, "engine is NULL");
+    expect(ingot_engine_export_weights(engine, 0, NULL, &error), INGOT_INVALID_ARGUMENT, &error, "out_handle is NULL");
+    expect(ingot_engine_import_weights(NULL, 0, &handle, &error), INGOT_INVALID_ARGUMENT, &error, "engine is NULL");
+    expect(ingot_engine_import_weights(engine, 0, NULL, &error), INGOT_INVALID_ARGUMENT, &error, "handle is NULL");
+    expect(ingot_engine_export_weights(engine, 0, &handle, &error), INGOT_UNSUPPORTED, &error,
+           "share its weights already");
+    expect(ingot_engine_import_weights(engine, 0, &handle, &error), INGOT_UNSUPPORTED, &error,
+           "share its weights already");
+    assert_int_equal(handle.fd, 77);
+    ingot_engine_release(engine);
+    free(blob.data);
+}
+
 static void reads_options_of_any_version(void **state) {
     struct blob blob = make_engine("cpu", 0);
     struct ingot_engine *engine = load(&blob, NULL);
@@ -386,6 +405,7 @@ int main(void) {
         cmocka_unit_test(counts_elements),
         cmocka_unit_test(describes_an_engine),
         cmocka_unit_test(refuses_bad_arguments),
+        cmocka_unit_test(shares_weights_on_gpus_only),
         cmocka_unit_test(reads_options_of_any_version),
         cmocka_unit_test(refuses_other_machines),
         cmocka_unit_test(runs_an_engine),

@@ -269,18 +269,17 @@ struct ingot_weights_handle {
 
 /*
  * Uploads the weights to GPU `device`, into memory that can be shared (a multiple of 2 MiB), and returns a handle whose
- * `fd` is the caller's. The
- * engine's contexts there use the same copy; the first such call comes before the first of them, and later calls return
- * further descriptors. INGOT_INVALID_ARGUMENT if the weights are
- * there already in other memory, or imported; INGOT_UNSUPPORTED for engines for the CPU, and where the driver cannot
- * share memory. Thread-safe, like ingot_engine_import_weights.
+ * `fd` is the caller's. The engine's contexts there use the same copy. The first such call comes before the first of
+ * them; later calls return further descriptors. INGOT_INVALID_ARGUMENT if the weights are there already in other memory,
+ * or imported; INGOT_UNSUPPORTED for engines for the CPU, and where the driver cannot share memory.
  */
 INGOT_API enum ingot_status ingot_engine_export_weights(struct ingot_engine *engine, int device,
                                                         struct ingot_weights_handle *out_handle,
                                                         struct ingot_error *error);
 /* Makes all of the engine's contexts on GPU `device` use the memory behind `handle`. Comes before the engine's first
  * context there. INGOT_INVALID_ARGUMENT if the handle is for other weights or another GPU; INGOT_DEVICE, with the driver's
- * message, if its `fd` is no such memory; after any failure, contexts upload weights of their own as usual. */
+ * message, if its `fd` is no such memory; after any failure, contexts upload weights of their own as usual. So they do
+ * after the GPU was lost in this process and found again (see ingot_context_create), unless the import is repeated. */
 INGOT_API enum ingot_status ingot_engine_import_weights(struct ingot_engine *engine, int device,
                                                         const struct ingot_weights_handle *handle,
                                                         struct ingot_error *error);
