@@ -451,37 +451,22 @@ static void any_allocation_may_fail(void **state) {
 
 /* ---- Main ------------------------------------------------------------------------------------------------------------ */
 
-static int on_the_cpu(void **state) {
-    test_remote = false;
-    return 0;
-}
-
-static int on_remote(void **state) {
-    test_remote = true;
-    return 0;
-}
-
-#define ON_BOTH(test)                                 \
-    {"cpu: " #test, test, on_the_cpu, NULL, NULL}, {  \
-        "remote: " #test, test, on_remote, NULL, NULL \
-    }
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_BOTH(rows_are_added_unseen),
-        ON_BOTH(warm_runs_allocate_nothing),
-        ON_BOTH(what_is_added_was_written),
-        ON_BOTH(roomy_results_are_written_in_place),
-        ON_BOTH(the_policy_may_change),
-        ON_BOTH(powers_of_two_up_to_the_end),
-        ON_BOTH(other_kinds_of_results),
-        cmocka_unit_test_setup(any_memory_has_n_rows, on_remote),
-        ON_BOTH(large_batches),
-        cmocka_unit_test_setup(results_leave_while_others_run, on_remote),
-        ON_BOTH(bad_sizes),
-        ON_BOTH(rows_that_cannot_be_padded),
-        ON_BOTH(inputs_must_have_as_many_rows),
-        ON_BOTH(any_allocation_may_fail),
+        TEST_ON_BOTH(rows_are_added_unseen),
+        TEST_ON_BOTH(warm_runs_allocate_nothing),
+        TEST_ON_BOTH(what_is_added_was_written),
+        TEST_ON_BOTH(roomy_results_are_written_in_place),
+        TEST_ON_BOTH(the_policy_may_change),
+        TEST_ON_BOTH(powers_of_two_up_to_the_end),
+        TEST_ON_BOTH(other_kinds_of_results),
+        cmocka_unit_test_setup(any_memory_has_n_rows, test_on_remote),
+        TEST_ON_BOTH(large_batches),
+        cmocka_unit_test_setup(results_leave_while_others_run, test_on_remote),
+        TEST_ON_BOTH(bad_sizes),
+        TEST_ON_BOTH(rows_that_cannot_be_padded),
+        TEST_ON_BOTH(inputs_must_have_as_many_rows),
+        TEST_ON_BOTH(any_allocation_may_fail),
     };
     fill_ramp();
     return cmocka_run_group_tests_name("batches rounded up", tests, NULL, NULL);

@@ -627,41 +627,31 @@ static void null_leases(void **state) {
     assert_int_equal(ingot_lease_release_after(NULL, NULL, &error), INGOT_INVALID_ARGUMENT);
 }
 
-static int on_remote(void **state) {
-    test_remote = true;
-    return 0;
-}
-
-static int on_cpu(void **state) {
-    test_remote = false;
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_last_results_stay, on_remote),
-        cmocka_unit_test_setup(the_last_results_stay, on_cpu),
-        cmocka_unit_test_setup(large_results_stay, on_remote),
-        cmocka_unit_test_setup(results_on_the_device_stay, on_remote),
-        cmocka_unit_test_setup(only_leases_keep_earlier_results, on_remote),
-        cmocka_unit_test_setup(only_leases_keep_earlier_results, on_cpu),
-        cmocka_unit_test_setup(leases_cost_one_patch, on_remote),
-        cmocka_unit_test_setup(shapes_change_while_leases_are_held, on_remote),
-        cmocka_unit_test_setup(shapes_change_while_leases_are_held, on_cpu),
-        cmocka_unit_test_setup(a_lease_is_on_the_contexts_own_memory, on_remote),
-        cmocka_unit_test_setup(a_lease_is_on_the_contexts_own_memory, on_cpu),
-        cmocka_unit_test_setup(memory_is_reused_behind_its_readers, on_remote),
+        cmocka_unit_test_setup(the_last_results_stay, test_on_remote),
+        cmocka_unit_test_setup(the_last_results_stay, test_on_cpu),
+        cmocka_unit_test_setup(large_results_stay, test_on_remote),
+        cmocka_unit_test_setup(results_on_the_device_stay, test_on_remote),
+        cmocka_unit_test_setup(only_leases_keep_earlier_results, test_on_remote),
+        cmocka_unit_test_setup(only_leases_keep_earlier_results, test_on_cpu),
+        cmocka_unit_test_setup(leases_cost_one_patch, test_on_remote),
+        cmocka_unit_test_setup(shapes_change_while_leases_are_held, test_on_remote),
+        cmocka_unit_test_setup(shapes_change_while_leases_are_held, test_on_cpu),
+        cmocka_unit_test_setup(a_lease_is_on_the_contexts_own_memory, test_on_remote),
+        cmocka_unit_test_setup(a_lease_is_on_the_contexts_own_memory, test_on_cpu),
+        cmocka_unit_test_setup(memory_is_reused_behind_its_readers, test_on_remote),
         cmocka_unit_test(memory_is_freed_behind_its_readers),
-        cmocka_unit_test_setup(the_cpu_has_no_streams_to_follow, on_cpu),
-        cmocka_unit_test_setup(leases_outlive_the_context, on_remote),
-        cmocka_unit_test_setup(leases_outlive_the_context, on_cpu),
-        cmocka_unit_test_setup(a_failed_run_fails_its_lease, on_remote),
-        cmocka_unit_test_setup(failing_allocations_leave_all_in_order, on_remote),
-        cmocka_unit_test_setup(failing_allocations_leave_all_in_order, on_cpu),
-        cmocka_unit_test_setup(fresh_results_are_the_callers, on_remote),
-        cmocka_unit_test_setup(fresh_results_are_the_callers, on_cpu),
-        cmocka_unit_test_setup(fresh_results_that_nobody_takes, on_remote),
-        cmocka_unit_test_setup(fresh_results_that_nobody_takes, on_cpu),
+        cmocka_unit_test_setup(the_cpu_has_no_streams_to_follow, test_on_cpu),
+        cmocka_unit_test_setup(leases_outlive_the_context, test_on_remote),
+        cmocka_unit_test_setup(leases_outlive_the_context, test_on_cpu),
+        cmocka_unit_test_setup(a_failed_run_fails_its_lease, test_on_remote),
+        cmocka_unit_test_setup(failing_allocations_leave_all_in_order, test_on_remote),
+        cmocka_unit_test_setup(failing_allocations_leave_all_in_order, test_on_cpu),
+        cmocka_unit_test_setup(fresh_results_are_the_callers, test_on_remote),
+        cmocka_unit_test_setup(fresh_results_are_the_callers, test_on_cpu),
+        cmocka_unit_test_setup(fresh_results_that_nobody_takes, test_on_remote),
+        cmocka_unit_test_setup(fresh_results_that_nobody_takes, test_on_cpu),
         cmocka_unit_test(other_threads_release),
         cmocka_unit_test(null_leases),
     };

@@ -263,33 +263,18 @@ static void any_allocation_may_fail(void **state) {
 
 /* ---- Main ------------------------------------------------------------------------------------------------------------ */
 
-static int on_the_cpu(void **state) {
-    test_remote = false;
-    return 0;
-}
-
-static int on_remote(void **state) {
-    test_remote = true;
-    return 0;
-}
-
-#define ON_BOTH(test)                                 \
-    {"cpu: " #test, test, on_the_cpu, NULL, NULL}, {  \
-        "remote: " #test, test, on_remote, NULL, NULL \
-    }
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        ON_BOTH(first_runs_capture_nothing),
-        ON_BOTH(rounded_sizes_are_prepared),
-        cmocka_unit_test_setup(other_memory_is_prepared, on_remote),
-        ON_BOTH(runs_go_on_meanwhile),
-        ON_BOTH(memory_may_grow_meanwhile),
-        ON_BOTH(pipelined_runs_end_first),
-        ON_BOTH(the_cache_stays_bounded),
-        ON_BOTH(contexts_may_be_destroyed_at_any_time),
-        ON_BOTH(nonsense_is_refused),
-        ON_BOTH(any_allocation_may_fail),
+        TEST_ON_BOTH(first_runs_capture_nothing),
+        TEST_ON_BOTH(rounded_sizes_are_prepared),
+        cmocka_unit_test_setup(other_memory_is_prepared, test_on_remote),
+        TEST_ON_BOTH(runs_go_on_meanwhile),
+        TEST_ON_BOTH(memory_may_grow_meanwhile),
+        TEST_ON_BOTH(pipelined_runs_end_first),
+        TEST_ON_BOTH(the_cache_stays_bounded),
+        TEST_ON_BOTH(contexts_may_be_destroyed_at_any_time),
+        TEST_ON_BOTH(nonsense_is_refused),
+        TEST_ON_BOTH(any_allocation_may_fail),
     };
     fill_ramp();
     return cmocka_run_group_tests_name("shapes prepared ahead", tests, NULL, NULL);

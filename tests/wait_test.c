@@ -435,33 +435,23 @@ static void the_public_api_says_the_same(void **state) {
     test_network_release(&network);
 }
 
-static int on_remote(void **state) {
-    test_remote = true;
-    return 0;
-}
-
-static int on_cpu(void **state) {
-    test_remote = false;
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_limit_loses_nothing, on_remote),
-        cmocka_unit_test_setup(a_context_may_have_a_limit, on_remote),
-        cmocka_unit_test_setup(failures_come_back_from_limited_waits, on_remote),
-        cmocka_unit_test_setup(the_cpu_stops_at_its_limit, on_cpu),
-        cmocka_unit_test_setup(the_cpu_stops_between_steps, on_cpu),
-        cmocka_unit_test_setup(the_cpu_leaves_loops, on_cpu),
-        cmocka_unit_test_setup(a_wait_is_told_once, on_remote),
-        cmocka_unit_test_setup(a_context_ends_after_its_work, on_remote),
-        cmocka_unit_test_setup(leases_are_not_cancelled, on_remote),
-        cmocka_unit_test_setup(large_results_are_cancelled, on_remote),
-        cmocka_unit_test_setup(another_thread_ends_a_wait, on_remote),
-        cmocka_unit_test_setup(threads_cancel_at_any_time, on_remote),
-        cmocka_unit_test_setup(threads_cancel_at_any_time, on_cpu),
-        cmocka_unit_test_setup(stopped_runs_pass_an_arena_on, on_remote),
-        cmocka_unit_test_setup(stopped_runs_pass_an_arena_on, on_cpu),
+        cmocka_unit_test_setup(a_limit_loses_nothing, test_on_remote),
+        cmocka_unit_test_setup(a_context_may_have_a_limit, test_on_remote),
+        cmocka_unit_test_setup(failures_come_back_from_limited_waits, test_on_remote),
+        cmocka_unit_test_setup(the_cpu_stops_at_its_limit, test_on_cpu),
+        cmocka_unit_test_setup(the_cpu_stops_between_steps, test_on_cpu),
+        cmocka_unit_test_setup(the_cpu_leaves_loops, test_on_cpu),
+        cmocka_unit_test_setup(a_wait_is_told_once, test_on_remote),
+        cmocka_unit_test_setup(a_context_ends_after_its_work, test_on_remote),
+        cmocka_unit_test_setup(leases_are_not_cancelled, test_on_remote),
+        cmocka_unit_test_setup(large_results_are_cancelled, test_on_remote),
+        cmocka_unit_test_setup(another_thread_ends_a_wait, test_on_remote),
+        cmocka_unit_test_setup(threads_cancel_at_any_time, test_on_remote),
+        cmocka_unit_test_setup(threads_cancel_at_any_time, test_on_cpu),
+        cmocka_unit_test_setup(stopped_runs_pass_an_arena_on, test_on_remote),
+        cmocka_unit_test_setup(stopped_runs_pass_an_arena_on, test_on_cpu),
         cmocka_unit_test(the_public_api_says_the_same),
     };
     fill_ramp();

@@ -145,6 +145,18 @@ void expect_refusal(struct fixture *f, enum ingot_status found, enum ingot_statu
 }
 
 bool test_remote;
+
+int test_on_cpu(void **state) {
+    (void)state;
+    test_remote = false;
+    return 0;
+}
+
+int test_on_remote(void **state) {
+    (void)state;
+    test_remote = true;
+    return 0;
+}
 float ramp[RAMP];
 
 void fill_ramp(void) {

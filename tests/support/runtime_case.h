@@ -26,6 +26,13 @@ struct fixture {
 
 /* The `remote` of new fixtures. */
 extern bool test_remote;
+/* Set-up functions that choose, and a test's two rows, one for each. */
+int test_on_cpu(void **state);
+int test_on_remote(void **state);
+#define TEST_ON_BOTH(test)                                 \
+    {"cpu: " #test, test, test_on_cpu, NULL, NULL}, {      \
+        "remote: " #test, test, test_on_remote, NULL, NULL \
+    }
 
 #define RAMP 100000
 extern float ramp[RAMP];
