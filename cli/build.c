@@ -30,7 +30,9 @@ static void print_variants(const char *engine_file) {
     struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
     options.verify = INGOT_VERIFY_NO_WEIGHTS;
     if (ingot_engine_load(engine_file, &options, &engine, NULL) != INGOT_OK) return;
-    json_t *explanation = json_loads(ingot_engine_explanation(engine), 0, NULL);
+    const char *text = "{}";
+    ingot_engine_explanation(engine, &text, NULL);
+    json_t *explanation = json_loads(text, 0, NULL);
     const json_t *variants = json_object_get(explanation, "variants");
     long long kernels = (long long)json_number(variants, "kernels");
     if (kernels > 0) {

@@ -75,9 +75,10 @@ static enum ingot_status write_html(const struct inspected *engine, const char *
 static enum ingot_status show_engine(const struct inspect_arguments *a, const char *path, struct ingot_error *error) {
     struct inspected engine = {.path = path};
     json_error_t problem;
+    const char *text = NULL;
     enum ingot_status status = session_open(&engine.session, path, &a->build, error);
+    if (status == INGOT_OK) status = ingot_engine_explanation(engine.session.engine, &text, error);
     if (status == INGOT_OK) {
-        const char *text = ingot_engine_explanation(engine.session.engine);
         engine.explanation = json_loads(text, 0, &problem);
         if (!engine.explanation) {
             status = cli_error(error, INGOT_BAD_ENGINE, "cannot read the explanation in '%s': %s", path, problem.text);

@@ -173,7 +173,13 @@ static void describes_an_engine(void **state) {
     ingot_engine_symbol(engine, 1, &symbol);
     assert_string_equal(symbol.name, "");
     assert_string_equal(symbol.mixes, "");
-    assert_string_equal(ingot_engine_explanation(engine), "{\"why\": \"because\"}");
+    const char *json = NULL, *again = NULL;
+    assert_int_equal(ingot_engine_explanation(engine, &json, NULL), INGOT_OK);
+    assert_string_equal(json, "{\"why\": \"because\"}");
+    assert_int_equal(ingot_engine_explanation(engine, &again, NULL), INGOT_OK);
+    assert_ptr_equal(json, again);
+    assert_int_equal(ingot_engine_explanation(NULL, &json, NULL), INGOT_INVALID_ARGUMENT);
+    assert_int_equal(ingot_engine_explanation(engine, NULL, NULL), INGOT_INVALID_ARGUMENT);
     ingot_engine_release(engine);
     free(blob.data);
 }

@@ -284,8 +284,10 @@ static void try_network(struct ig_job *job, void *argument) {
     }
     build(&m, t, &memory);
     check(job, ingot_engine_load_memory(memory.data, memory.size, NULL, &engine, &error), &error);
-    if (t->print) puts(ingot_engine_explanation(engine));
-    *varied += strstr(ingot_engine_explanation(engine), "\"variants\"") != NULL;
+    const char *explanation = NULL;
+    assert_int_equal(ingot_engine_explanation(engine, &explanation, NULL), INGOT_OK);
+    if (t->print) puts(explanation);
+    *varied += strstr(explanation, "\"variants\"") != NULL;
     static const unsigned threads[] = {1, 2, 5};
     for (int i = 0; i < (t->gpu ? 1 : 3); i++)
         run(&m, t, engine, threads[i], inputs, expected);

@@ -232,8 +232,11 @@ INGOT_API void ingot_engine_symbol(const struct ingot_engine *engine, size_t ind
 /* The target the engine was built for: "cpu:x86-64-v4", "cuda:sm_90a". Lives as long as the engine. */
 INGOT_API const char *ingot_engine_target(const struct ingot_engine *engine);
 
-/* What the engine contains and why, as one JSON object (docs/engine.md describes it). Lives as long as the engine. */
-INGOT_API const char *ingot_engine_explanation(const struct ingot_engine *engine);
+/* What the engine contains and why, as one JSON object (docs/engine.md describes it), which lives as long as the engine.
+ * The first call decompresses it; any thread may call. Errors: INGOT_INVALID_ARGUMENT (NULL), INGOT_OUT_OF_MEMORY,
+ * INGOT_BAD_ENGINE (it cannot be decompressed). */
+INGOT_API enum ingot_status ingot_engine_explanation(struct ingot_engine *engine, const char **out_json,
+                                                     struct ingot_error *error);
 
 /*
  * What a run cannot launch in one go, because values decide it that are known only on the device: one row per input

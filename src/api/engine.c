@@ -39,6 +39,7 @@ static enum ingot_status load(const struct source *source, const struct ingot_lo
     engine->allocator = allocator;
     ig_resident_store_init(&engine->resident, &engine->file, allocator);
     atomic_init(&engine->references, 1);
+    atomic_init(&engine->explanation, NULL);
     atomic_init(&engine->weights_state,
                 options.verify == INGOT_VERIFY_LATER ? IG_WEIGHTS_UNCHECKED : IG_WEIGHTS_TRUSTED);
     *out_engine = engine;
@@ -68,10 +69,17 @@ void ingot_engine_retain(struct ingot_engine *engine) {
     if (engine) atomic_fetch_add_explicit(&engine->references, 1, memory_order_relaxed);
 }
 
+static void release_text(const struct ingot_engine *engine, struct ig_engine_text *text) {
+    if (!text) return;
+    ig_release(engine->allocator, text->text, text->size);
+    ig_release(engine->allocator, text, sizeof *text);
+}
+
 void ingot_engine_release(struct ingot_engine *engine) {
     /* Acquire and release: whatever other threads did with the engine happens before it is closed. */
     if (!engine || atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) != 1) return;
     ig_resident_store_deinit(&engine->resident);
+    release_text(engine, atomic_load_explicit(&engine->explanation, memory_order_relaxed));
     ig_engine_close(&engine->file);
     ig_release(engine->allocator, engine, sizeof *engine);
 }
@@ -140,6 +148,35 @@ const char *ingot_engine_target(const struct ingot_engine *engine) {
     return engine ? engine->file.target : "";
 }
 
-const char *ingot_engine_explanation(const struct ingot_engine *engine) {
-    return engine ? engine->file.explanation : "{}";
+static enum ingot_status unpack(const struct ingot_engine *engine, struct ig_engine_text **out_text,
+                                struct ingot_error *error) {
+    struct ig_engine_text *text = ig_allocate(engine->allocator, sizeof *text, _Alignof(struct ig_engine_text));
+    if (!text) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for the engine's explanation");
+    enum ingot_status status =
+        ig_engine_unpack_explanation(&engine->file, engine->allocator, &text->text, &text->size, error);
+    if (status == INGOT_OK)
+        *out_text = text;
+    else
+        ig_release(engine->allocator, text, sizeof *text);
+    return status;
+}
+
+enum ingot_status ingot_engine_explanation(struct ingot_engine *engine, const char **out_json,
+                                           struct ingot_error *error) {
+    if (!engine || !out_json)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_engine_explanation: %s is NULL",
+                      engine ? "out_json" : "engine");
+    struct ig_engine_text *text = atomic_load_explicit(&engine->explanation, memory_order_acquire);
+    if (!text) {
+        struct ig_engine_text *mine = NULL;
+        IG_TRY(unpack(engine, &mine, error));
+        /* Several threads may unpack it at once: the first one's stays. */
+        if (atomic_compare_exchange_strong_explicit(&engine->explanation, &text, mine, memory_order_acq_rel,
+                                                    memory_order_acquire))
+            text = mine;
+        else
+            release_text(engine, mine);
+    }
+    *out_json = text->text;
+    return INGOT_OK;
 }

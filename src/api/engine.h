@@ -1,5 +1,5 @@
 /* The public engine: a loaded file that contexts share. Immutable except for its reference count, the result of a
- * deferred weights check, and what it keeps on devices. */
+ * deferred weights check, the explanation as text, and what it keeps on devices. */
 #ifndef IG_API_ENGINE_H
 #define IG_API_ENGINE_H
 
@@ -14,6 +14,12 @@ struct ingot_engine {
     atomic_size_t references;
     atomic_int weights_state; /* an enum ig_weights_state */
     struct ig_resident_store resident;
+    _Atomic(struct ig_engine_text *) explanation; /* NULL: nobody has asked yet */
+};
+
+struct ig_engine_text {
+    char *text;
+    size_t size;
 };
 
 enum ig_weights_state { IG_WEIGHTS_TRUSTED, IG_WEIGHTS_UNCHECKED, IG_WEIGHTS_BAD };

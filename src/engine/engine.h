@@ -48,7 +48,8 @@ struct ig_engine_file {
     size_t weights_size;
     const uint64_t *weight_checksums; /* one per IG_ENGINE_CHUNK bytes of weights */
     const char *recipes;              /* NUL-terminated */
-    const char *explanation;          /* NUL-terminated */
+    const void *explanation;          /* JSON, compressed */
+    size_t explanation_size;
 };
 /* Checks the header, all offsets, the checksums that `verify` selects, and every index and rule of the plan, so that no
  * access that follows the plan can leave its buffers. */
@@ -57,6 +58,11 @@ enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, str
 enum ingot_status ig_engine_open_memory(const void *data, size_t size, enum ingot_verify verify,
                                         struct ig_engine_file *out_file, struct ingot_error *error);
 void ig_engine_close(struct ig_engine_file *file);
+/* The explanation as JSON, NUL-terminated; the caller releases it, *out_size bytes. INGOT_BAD_ENGINE if it cannot be
+ * decompressed. */
+enum ingot_status ig_engine_unpack_explanation(const struct ig_engine_file *file,
+                                               const struct ingot_allocator *allocator, char **out_text,
+                                               size_t *out_size, struct ingot_error *error);
 /* Of all weights: equal for engines with the same ones. */
 uint64_t ig_engine_weights_checksum(const struct ig_engine_file *file);
 /* The check that INGOT_VERIFY_LATER defers. */

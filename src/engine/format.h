@@ -25,7 +25,7 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Incremented with every change of this file or plan.h. There is no backward compatibility: engines are rebuilt. */
-#define IG_ENGINE_FORMAT 7u
+#define IG_ENGINE_FORMAT 8u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */
@@ -44,7 +44,7 @@ enum ig_part {
     IG_PART_KERNELS,
     IG_PART_CALLS,
     IG_PART_RECIPES,
-    IG_PART_EXPLANATION,
+    IG_PART_EXPLANATION, /* compressed */
     IG_PART_CODE,
     IG_PART_WEIGHTS,
     IG_PART_WEIGHT_CHECKSUMS,

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "engine/check.h"
+#include "engine/compress.h"
 #include "engine/engine.h"
 #include "engine/format.h"
 
@@ -151,6 +152,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
     f->weight_checksums = PART(f, h, IG_PART_WEIGHT_CHECKSUMS);
     f->recipes = PART(f, h, IG_PART_RECIPES);
     f->explanation = PART(f, h, IG_PART_EXPLANATION);
+    f->explanation_size = (size_t)h->parts[IG_PART_EXPLANATION].size;
 }
 
 static enum ingot_status open_data(const void *data, size_t size, enum ingot_verify verify,
@@ -161,7 +163,6 @@ static enum ingot_status open_data(const void *data, size_t size, enum ingot_ver
     IG_TRY(check_places(data, size, &header, error));
     IG_TRY(check_checksums(data, &header, error));
     IG_TRY(check_text(&file, &header, IG_PART_RECIPES, error));
-    IG_TRY(check_text(&file, &header, IG_PART_EXPLANATION, error));
     point_into(&file, &header);
     if (ig_plan_check(&file.plan, file.code_size, file.weights_size, error) != INGOT_OK) {
         ig_error_prefix(error, "the engine's plan breaks a rule");
@@ -193,6 +194,13 @@ enum ingot_status ig_engine_open_memory(const void *data, size_t size, enum ingo
                       IG_ENGINE_ALIGNMENT);
     }
     return open_data(data, size, verify, out_file, error);
+}
+
+enum ingot_status ig_engine_unpack_explanation(const struct ig_engine_file *file,
+                                               const struct ingot_allocator *allocator, char **out_text,
+                                               size_t *out_size, struct ingot_error *error) {
+    return ig_decompress_text(file->explanation, file->explanation_size, "explanation", allocator, out_text, out_size,
+                              error);
 }
 
 void ig_engine_close(struct ig_engine_file *file) {

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "engine/check.h"
+#include "engine/compress.h"
 #include "engine/engine.h"
 #include "engine/format.h"
 
@@ -18,8 +19,9 @@ struct writer {
     uint64_t written;
     struct ig_engine_header header;
     const void *parts[IG_PART_COUNT]; /* contents; NULL for the weights */
-    uint64_t *checksums;              /* by chunk of weights */
-    unsigned char *chunk;             /* bytes not yet written */
+    struct ig_compressed explanation;
+    uint64_t *checksums;  /* by chunk of weights */
+    unsigned char *chunk; /* bytes not yet written */
     size_t chunk_used, chunks_done;
 };
 
@@ -104,7 +106,6 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     const struct ig_engine_image *image = w->image;
     const struct ig_plan *p = &image->plan;
     const char *recipes = image->recipes ? image->recipes : "";
-    const char *explanation = image->explanation ? image->explanation : "";
     set_part(w, IG_PART_STRINGS, p->strings, p->strings_size);
     set_part(w, IG_PART_TENSORS, p->tensors, p->n_tensors);
     set_part(w, IG_PART_SYMBOLS, p->symbols, p->n_symbols);
@@ -118,7 +119,7 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     set_part(w, IG_PART_KERNELS, p->kernels, p->n_kernels);
     set_part(w, IG_PART_CALLS, p->calls, p->n_calls);
     set_part(w, IG_PART_RECIPES, recipes, strlen(recipes) + 1);
-    set_part(w, IG_PART_EXPLANATION, explanation, strlen(explanation) + 1);
+    set_part(w, IG_PART_EXPLANATION, w->explanation.data, w->explanation.size);
     set_part(w, IG_PART_CODE, image->code, image->code_size);
     set_part(w, IG_PART_WEIGHTS, NULL, weights_size);
     set_part(w, IG_PART_WEIGHT_CHECKSUMS, w->checksums, (weights_size + IG_ENGINE_CHUNK - 1) / IG_ENGINE_CHUNK);
@@ -188,6 +189,7 @@ enum ingot_status ig_engine_write(const struct ig_engine_image *image, const str
         return INGOT_INTERNAL;
     }
     size_t checksums = (size_t)((weights_size + IG_ENGINE_CHUNK - 1) / IG_ENGINE_CHUNK) * sizeof *w.checksums;
+    IG_TRY(ig_compress_text(image->explanation ? image->explanation : "", allocator, &w.explanation, error));
     w.checksums = ig_allocate(allocator, checksums, 64);
     w.chunk = ig_allocate(allocator, IG_ENGINE_CHUNK, 64);
     enum ingot_status status = INGOT_OUT_OF_MEMORY;
@@ -197,6 +199,7 @@ enum ingot_status ig_engine_write(const struct ig_engine_image *image, const str
     } else {
         IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for writing an engine");
     }
+    ig_compressed_release(&w.explanation, allocator);
     ig_release(allocator, w.checksums, checksums);
     ig_release(allocator, w.chunk, IG_ENGINE_CHUNK);
     return status;
