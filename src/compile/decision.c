@@ -7,7 +7,7 @@
 
 /* A leaf's kernel may be this far from the best one. */
 #define TOLERANCE 0.003
-enum { DEEPEST = 7 };
+enum { DEEPEST = 9 };
 
 struct tree {
     const struct ig_decision_problem *p;

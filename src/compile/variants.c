@@ -9,12 +9,12 @@
 
 /* Estimated microseconds of a region without a cost model. */
 #define OTHER_REGION 1.0
-/* Good enough: how far the network may be from its best on average (root mean square), and at any point. */
-#define CLOSE_MEAN 0.01
-#define CLOSE 0.025
+/* Good enough: how far the network may be from its best on average (the cubic mean), and at any point. */
+#define CLOSE_MEAN 0.005
+#define CLOSE 0.012
 /* Compiling variants may take this much beside compiling the first kernels: a share of that, and some kernels more. */
-#define SHARE 0.55
-#define MORE 10.0
+#define SHARE 1.0
+#define MORE 16.0
 /* Making a candidate takes some 80 microseconds: networks of many regions are looked at in fewer points. */
 enum { MOST_LOOKS = 10000, MOST_EXCHANGES = 32 };
 
@@ -201,10 +201,10 @@ static void add_totals(struct chooser *c) {
 
 /* ---- Taking variants --------------------------------------------------------------------------------------------- */
 
-/* How far the network is from its best at a point, squared: so the worst sizes are mended first. */
+/* How far the network is from its best at a point, cubed: so the worst sizes are mended first. */
 static double regret(const struct chooser *c, uint32_t p, double total) {
     double above = total / c->best[p] - 1;
-    return c->samples.weights[p] * above * above;
+    return c->samples.weights[p] * above * above * above;
 }
 
 static double total_regret(const struct chooser *c) {
@@ -317,7 +317,7 @@ static bool is_close(const struct chooser *c) {
     for (uint32_t p = 0; p < c->samples.points.count; p++) {
         if (c->total[p] > (1 + CLOSE) * c->best[p]) return false;
     }
-    return total_regret(c) < CLOSE_MEAN * CLOSE_MEAN;
+    return total_regret(c) < CLOSE_MEAN * CLOSE_MEAN * CLOSE_MEAN;
 }
 
 /* Exchanges the least useful variant for another; false if that does not help. */
