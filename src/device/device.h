@@ -1,6 +1,6 @@
 /*
  * A device: the memory that buffers live in and the code that runs on it, as one table of functions. null/ is the
- * commented example; cpu/ and cuda/ are the real ones. One conformance suite (tests/device_test.c) runs on all.
+ * commented example; cpu/ and cuda/ are the real ones. One conformance suite (tests/device/device_test.c) runs on all.
  *
  * Not thread-safe, except where stated: a device and everything made from it belong to one thread at a time, so each
  * context has a device of its own. Devices of the same GPU, or of the host, may use each other's memory and modules, on

@@ -1,6 +1,6 @@
 /*
  * An engine's weights in memory that several processes share, on a stand-in for NVIDIA's driver: what is refused, every
- * driver call and allocation that fails, and how long the memory lives. tests/processes_test.c has real processes.
+ * driver call and allocation that fails, and how long the memory lives. tests/gpu/processes_test.c has real processes.
  */
 #include "support/support.h"
 

@@ -217,7 +217,7 @@ static void refuses_bad_arguments(void **state) {
     free(blob.data);
 }
 
-/* On the CPU, the pages of the file are shared; tests/pages_test.c. */
+/* On the CPU, the pages of the file are shared; tests/whole/pages_test.c. */
 static void shares_weights_on_gpus_only(void **state) {
     struct blob blob = make_engine("cpu", 0);
     struct ingot_engine *engine = load(&blob, NULL);

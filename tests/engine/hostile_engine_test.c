@@ -312,8 +312,8 @@ static enum ingot_status try_engine(const unsigned char *data, size_t size, uint
 /* ---- Tests --------------------------------------------------------------------------------------------------------------- */
 
 static int make_subjects(void **state) {
-    keep_tuned(TEST_SOURCE_DIR "/tests/library_build.onnx");
-    keep_tuned(TEST_SOURCE_DIR "/tests/library_build_conv.onnx");
+    keep_tuned(TEST_SOURCE_DIR "/tests/whole/library_build.onnx");
+    keep_tuned(TEST_SOURCE_DIR "/tests/whole/library_build_conv.onnx");
     keep_products();
     keep_attention();
     keep_branches();
