@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "support/counting_allocator.h"
-#include "support/tiny_plan.h"
+#include "support/plan/tiny_plan.h"
 
 #define TILE 16
 #define FIRST_WEIGHT 10.0f

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/network.h"
+#include "support/model/network.h"
 
 enum { ENGINES = 2, LARGEST = 9, PIXELS = 64, CLASSES = 10 };
 

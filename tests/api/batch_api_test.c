@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "support/network.h"
+#include "support/model/network.h"
 
 enum { LARGEST = 9, PIXELS = 64, CLASSES = 10 };
 

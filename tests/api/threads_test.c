@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "support/network.h"
+#include "support/model/network.h"
 #include "support/support.h"
 
 enum { n_threads = 8, n_runs = 125, n_pictures = 5 };

@@ -2,7 +2,7 @@
  * processes. */
 #include <string.h>
 
-#include "support/network.h"
+#include "support/model/network.h"
 #include "support/support.h"
 
 static void test_same_bytes(void **state) {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "ingot/ingot.h"
-#include "support/onnx_model.h"
+#include "support/model/onnx_model.h"
 #include "support/support.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))

@@ -6,7 +6,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cudnn.h"
 #include "fake_cudnn/fake_cudnn.h"
-#include "support/library_fixture.h"
+#include "support/device/library_fixture.h"
 
 enum { X, W, OUT, ADDEND, BIAS };
 

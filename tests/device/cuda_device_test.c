@@ -13,8 +13,8 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/driver.h"
 #include "support/counting_allocator.h"
-#include "support/fake_driver.h"
-#include "support/gpu_code.h"
+#include "support/device/fake_driver.h"
+#include "support/device/gpu_code.h"
 
 #define ILLEGAL_ADDRESS 700
 

@@ -6,7 +6,7 @@
 #include "device/cuda/cublaslt.h"
 #include "device/cuda/cuda.h"
 #include "fake_cublaslt/fake_cublaslt.h"
-#include "support/library_fixture.h"
+#include "support/device/library_fixture.h"
 
 enum { A, B, OUT, ADDEND, BIAS };
 enum { ROWS = 3, COLUMNS = 5, DEPTH = 4, BATCH = 2 };

@@ -14,7 +14,7 @@
 #include "base/memory.h"
 #include "device/null/null.h"
 #include "support/clock.h"
-#include "support/device_fixture.h"
+#include "support/device/device_fixture.h"
 
 static int64_t tiles_of(int64_t n) {
     return (n + TILE - 1) / TILE;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "support/emulated.h"
+#include "support/device/emulated.h"
 #include "support/support.h"
 
 #define HEAD "extern \"C\" __global__ void __launch_bounds__(64) "

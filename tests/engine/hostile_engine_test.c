@@ -1,8 +1,8 @@
 /*
- * Engines for CUDA with altered plans and matching checksums (support/mutation.h), loaded and run on stand-ins for the
+ * Engines for CUDA with altered plans and matching checksums (support/plan/mutation.h), loaded and run on stand-ins for the
  * driver, cuBLASLt and cuDNN. The runtime must either refuse an engine or run it. It must not access memory that is not
  * its own (checked by AddressSanitizer; kernels do nothing here, but libraries compute and tensor maps are read, see
- * support/text_code.h), make invalid driver calls, leak, or run for ever.
+ * support/device/text_code.h), make invalid driver calls, leak, or run for ever.
  *
  *     hostile_engine_test [MUTANTS [SEED [FIRST]]]
  *
@@ -20,11 +20,11 @@
 #include "fake_cublaslt/fake_cublaslt.h"
 #include "fake_cuda/fake_cuda.h"
 #include "fake_cudnn/fake_cudnn.h"
-#include "support/mutation.h"
-#include "support/network.h"
-#include "support/onnx_model.h"
+#include "support/device/text_code.h"
+#include "support/model/network.h"
+#include "support/model/onnx_model.h"
+#include "support/plan/mutation.h"
 #include "support/support.h"
-#include "support/text_code.h"
 
 #define MOST_MEMORY ((size_t)16 << 20)
 #define MOST_CALLS 4000 /* driver calls by one mutant; the last one fails */

@@ -1,5 +1,6 @@
 /* Replaces emulator_compile, so that the emulator's stand-in for NVRTC (emulator/nvrtc.c) compiles in no time: the
- * cubin contains only the kernel's text, for support/text_code.h. Texts that contain $FAKE_NVRTC_REFUSES do not compile. */
+ * cubin contains only the kernel's text, for support/device/text_code.h. Texts that contain $FAKE_NVRTC_REFUSES do not
+ * compile. */
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include "runtime/activations.h"
 #include "runtime/resident.h"
 #include "runtime/runtime.h"
-#include "support/network.h"
+#include "support/model/network.h"
 
 enum {
     SHORT = 1000,

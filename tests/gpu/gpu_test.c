@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "support/clock.h"
-#include "support/network.h"
+#include "support/model/network.h"
 
 enum { LARGEST = 128, PIXELS = 64, CLASSES = 10 };
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "support/table.h"
+#include "support/model/table.h"
 
 /* By how much the memory of two equal runs may differ. */
 #define LITTLE (TABLE_BYTES / 8)

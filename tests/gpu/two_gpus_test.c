@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/network.h"
+#include "support/model/network.h"
 
 enum { LARGEST = 128, PIXELS = 64, CLASSES = 10, TURNS = 200 };
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "ir/eval.h"
-#include "support/onnx_check.h"
+#include "support/check/onnx_check.h"
 
 /*
  * Attributes: axis=1; alpha=0.5f; mode='linear'; pads=[1 1]. Tensors: a letter for the type, dims, elements; "_" is an

@@ -10,7 +10,7 @@
 #include "ir/build.h"
 #include "ir/eval.h"
 #include "ir/print.h"
-#include "support/onnx_check.h"
+#include "support/check/onnx_check.h"
 
 /* ---- Order and names ---- */
 

@@ -10,9 +10,9 @@
 
 #include "ir/build.h"
 #include "ir/print.h"
-#include "support/onnx_model.h"
-#include "support/random_network.h"
-#include "support/rows_check.h"
+#include "support/check/rows_check.h"
+#include "support/model/onnx_model.h"
+#include "support/random/random_network.h"
 #include "support/support.h"
 
 /* ---- Operators --------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Matrix products and convolutions with extreme shapes, prologues and epilogues, against the reference. */
 #include <stdio.h>
 
-#include "support/graph_check.h"
+#include "support/check/graph_check.h"
 #include "support/support.h"
 
 /* ---- Convolutions ------------------------------------------------------------------------------------------------------ */

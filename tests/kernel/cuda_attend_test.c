@@ -11,8 +11,8 @@
 #include "kernel/kernel.h"
 #include "pass/passes.h"
 #include "pass/regions.h"
-#include "support/kernel_cases.h"
-#include "support/nvrtc_check.h"
+#include "support/check/kernel_cases.h"
+#include "support/check/nvrtc_check.h"
 
 enum mask {
     NO_MASK,

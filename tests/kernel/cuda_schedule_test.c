@@ -7,7 +7,7 @@
 
 #include "kernel/kernel.h"
 #include "pass/pass.h"
-#include "support/kernel_cases.h"
+#include "support/check/kernel_cases.h"
 
 /* ---- Rows ------------------------------------------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /*
  * Every kernel of every shared model compiles for GPUs of every generation, in fp32 and in fp16: NVRTC needs no GPU.
  * Regions of symbolic sizes have a kernel more for other sizes, in fp16 for sm_90a only, where schedules differ most.
- * These are thousands of kernels, so a text that several models share is compiled once, and support/nvrtc_check.h saves
+ * These are thousands of kernels, so a text that several models share is compiled once, and support/check/nvrtc_check.h saves
  * time. If the models are not beside the project's folder, the example network replaces them; other models can be given
  * as arguments. Skipped without NVRTC (INGOT_NVRTC names it if the loader does not find it).
  */
@@ -25,9 +25,9 @@
 #include "import/onnx/import.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
-#include "support/network.h"
-#include "support/nvrtc_check.h"
-#include "support/structure.h"
+#include "support/check/nvrtc_check.h"
+#include "support/model/network.h"
+#include "support/model/structure.h"
 
 #define MODELS TEST_SOURCE_DIR "/../shared/models"
 

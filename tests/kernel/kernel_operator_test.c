@@ -1,7 +1,7 @@
 /* Elementwise kernels: every operator and every cast in every type, on hostile numbers, against the reference. */
 #include <string.h>
 
-#include "support/kernel_cases.h"
+#include "support/check/kernel_cases.h"
 
 /* ---- Every elementwise operator ---------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* Row kernels: every reduction in every direction, size and type, and reductions in sequence, against the reference. */
-#include "support/kernel_cases.h"
+#include "support/check/kernel_cases.h"
 
 /* ---- Reductions ------------------------------------------------------------------------------------------------------------ */
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support/kernel_cases.h"
+#include "support/check/kernel_cases.h"
 
 /* ---- Movement ------------------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* Top-k and scatters with extreme shapes, types and indices, against the reference. */
-#include "support/kernel_cases.h"
+#include "support/check/kernel_cases.h"
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 

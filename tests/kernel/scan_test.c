@@ -1,5 +1,5 @@
 /* Recurrences and running totals with extreme shapes, against the reference. */
-#include "support/kernel_cases.h"
+#include "support/check/kernel_cases.h"
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 

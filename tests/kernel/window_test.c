@@ -1,7 +1,7 @@
 /* Pooling with extreme shapes and windows, against the reference. */
 #include <stdio.h>
 
-#include "support/graph_check.h"
+#include "support/check/graph_check.h"
 #include "support/support.h"
 
 struct pool {

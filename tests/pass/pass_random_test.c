@@ -10,7 +10,7 @@
 #include "ir/print.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
-#include "support/random_graph.h"
+#include "support/random/random_graph.h"
 #include "support/support.h"
 
 enum { GRAPHS = 400, STEPS = 14, MAX_ELEMENTS = 3000, BATCH = 2 };

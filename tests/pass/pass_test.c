@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pass/pass.h"
-#include "support/rewrite_check.h"
+#include "support/check/rewrite_check.h"
 #include "support/support.h"
 
 enum { POISON = REWRITE_POISON, ON_GPU = REWRITE_ON_GPU };

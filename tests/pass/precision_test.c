@@ -10,7 +10,7 @@
 #include "ir/print.h"
 #include "pass/precision.h"
 #include "pass/regions.h"
-#include "support/kernel_cases.h"
+#include "support/check/kernel_cases.h"
 
 static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
 static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90};

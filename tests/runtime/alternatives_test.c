@@ -1,6 +1,6 @@
 /*
- * Plans with alternatives: y = -(2*x), or something else, by several kernels (support/runtime_case.h). All tests run on the
- * CPU, then on a device with memory of its own.
+ * Plans with alternatives: y = -(2*x), or something else, by several kernels (support/plan/runtime_case.h). All tests run
+ * on the CPU, then on a device with memory of its own.
  */
 #include "support/support.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "device/null/null.h"
-#include "support/runtime_case.h"
+#include "support/plan/runtime_case.h"
 
 /* The first step is x + x below n = 10, x + w up to 100, and -x beyond: results tell which one ran. The alternatives need
  * no scratch memory of their own. `of`: n plus this is the choice's number, if it is not one of 0, 1, 2. */

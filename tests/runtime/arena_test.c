@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "runtime/activations.h"
-#include "support/remote_device.h"
-#include "support/runtime_case.h"
+#include "support/device/remote_device.h"
+#include "support/plan/runtime_case.h"
 
 /* ---- Engines: x f32[n] -> y f32[n]; of KINDS - 1, also a condition ---------------------------------------------------- */
 

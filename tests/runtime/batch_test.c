@@ -1,7 +1,7 @@
 /*
- * Batches rounded up (runtime/batch.h), on the CPU and on the device of support/remote_device.h: what callers see, what is
- * captured and allocated, and what is refused. Run under AddressSanitizer, which sees reads and writes beyond the caller's
- * rows.
+ * Batches rounded up (runtime/batch.h), on the CPU and on the device of support/device/remote_device.h: what callers see,
+ * what is captured and allocated, and what is refused. Run under AddressSanitizer, which sees reads and writes beyond the
+ * caller's rows.
  */
 #include "support/support.h"
 
@@ -10,8 +10,8 @@
 
 #include "base/memory.h"
 #include "runtime/context.h"
-#include "support/remote_device.h"
-#include "support/runtime_case.h"
+#include "support/device/remote_device.h"
+#include "support/plan/runtime_case.h"
 
 static const int64_t three_sizes[] = {4, 16, 100};
 

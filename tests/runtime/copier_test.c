@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "runtime/copier.h"
-#include "support/network.h"
+#include "support/model/network.h"
 
 #define LARGEST ((size_t)9 << 20)
 

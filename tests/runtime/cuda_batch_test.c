@@ -7,9 +7,9 @@
 #include "device/cuda/cuda.h"
 #include "runtime/runtime.h"
 #include "support/counting_allocator.h"
-#include "support/fake_driver.h"
-#include "support/gpu_code.h"
-#include "support/tiny_plan.h"
+#include "support/device/fake_driver.h"
+#include "support/device/gpu_code.h"
+#include "support/plan/tiny_plan.h"
 
 enum { TILE = 16, LARGEST = 1000 };
 

@@ -13,9 +13,9 @@
 #include "runtime/resident.h"
 #include "runtime/runtime.h"
 #include "support/counting_allocator.h"
-#include "support/fake_driver.h"
-#include "support/gpu_code.h"
-#include "support/tiny_plan.h"
+#include "support/device/fake_driver.h"
+#include "support/device/gpu_code.h"
+#include "support/plan/tiny_plan.h"
 
 #define TILE 16
 #define LARGEST 524289

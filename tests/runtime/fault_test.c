@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "runtime/activations.h"
-#include "support/faults.h"
-#include "support/remote_device.h"
-#include "support/runtime_case.h"
+#include "support/device/faults.h"
+#include "support/device/remote_device.h"
+#include "support/plan/runtime_case.h"
 
 enum { LARGE = 530000 /* is sent in pieces, beside other runs */, MOST = 400 };
 

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "runtime/context.h"
-#include "support/remote_device.h"
-#include "support/runtime_case.h"
+#include "support/device/remote_device.h"
+#include "support/plan/runtime_case.h"
 
 static struct fixture *ready_chain(size_t max_instances, size_t max_bytes) {
     struct fixture *f = chain(0, INT32_MAX);

@@ -1,5 +1,5 @@
 /*
- * Leases on results, on the CPU and on the device of support/remote_device.h, which works as late as it may: leased
+ * Leases on results, on the CPU and on the device of support/device/remote_device.h, which works as late as it may: leased
  * results stay what they are, whatever runs; they outlive their context; runs with leases allocate nothing. And results
  * in fresh memory.
  */
@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "runtime/context.h"
-#include "support/network.h"
-#include "support/remote_device.h"
-#include "support/runtime_case.h"
+#include "support/device/remote_device.h"
+#include "support/model/network.h"
+#include "support/plan/runtime_case.h"
 
 static struct fixture *ready_chain(void) {
     struct fixture *f = chain(0, INT32_MAX);

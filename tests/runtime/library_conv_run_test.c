@@ -5,7 +5,7 @@
 
 #include "device/cuda/cuda.h"
 #include "fake_cudnn/fake_cudnn.h"
-#include "support/library_run.h"
+#include "support/plan/library_run.h"
 
 enum { SIZE = 5, CHANNELS = 2, FILTERS = 3, OUT = 3, LARGEST = 20 };
 

@@ -6,7 +6,7 @@
 #include "device/cuda/cuda.h"
 #include "device/null/null.h"
 #include "fake_cublaslt/fake_cublaslt.h"
-#include "support/library_run.h"
+#include "support/plan/library_run.h"
 
 enum { DEPTH = 4, COLUMNS = 3, LARGEST = 50 };
 

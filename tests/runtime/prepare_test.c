@@ -1,6 +1,6 @@
 /*
  * Shapes prepared ahead (runtime/preparer.h), here and in the background, on the CPU and on the device of
- * support/remote_device.h: what the first run finds, what happens to runs in the meantime, and failures. Run under
+ * support/device/remote_device.h: what the first run finds, what happens to runs in the meantime, and failures. Run under
  * ThreadSanitizer and AddressSanitizer.
  */
 #include "support/support.h"
@@ -10,8 +10,8 @@
 
 #include "base/memory.h"
 #include "runtime/context.h"
-#include "support/remote_device.h"
-#include "support/runtime_case.h"
+#include "support/device/remote_device.h"
+#include "support/plan/runtime_case.h"
 
 static struct fixture *ready(size_t max_instances) {
     struct fixture *f = chain(0, INT32_MAX);

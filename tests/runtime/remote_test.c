@@ -1,6 +1,6 @@
 /*
  * Contexts on an asynchronous device with memory of its own: transfers of inputs and results, enqueued work and waits,
- * the caller's streams, weights. The device of support/remote_device.h detects host accesses to device memory, device
+ * the caller's streams, weights. The device of support/device/remote_device.h detects host accesses to device memory, device
  * accesses to host memory, and missing synchronisation.
  */
 #include "support/support.h"
@@ -11,8 +11,8 @@
 
 #include "base/memory.h"
 #include "runtime/context.h"
-#include "support/remote_device.h"
-#include "support/runtime_case.h"
+#include "support/device/remote_device.h"
+#include "support/plan/runtime_case.h"
 
 static struct fixture *ready_chain(struct ig_context_config config) {
     struct fixture *f = chain(0, INT32_MAX);

@@ -1,5 +1,5 @@
 /*
- * Contexts and plan instances on hand-written plans, whose kernels are C functions (support/runtime_case.c). All tests
+ * Contexts and plan instances on hand-written plans, whose kernels are C functions (support/plan/runtime_case.c). All tests
  * run on the CPU, then on a device with memory of its own; remote_test.c has the tests for such devices alone.
  */
 #include "support/support.h"
@@ -10,7 +10,7 @@
 #include "device/null/null.h"
 #include "runtime/uncaptured.h"
 #include "support/clock.h"
-#include "support/runtime_case.h"
+#include "support/plan/runtime_case.h"
 
 static void runs_any_shape(void **state) {
     static const int64_t sizes[] = {1, 5, 0, 1000, 31, 33, 100000, 2, 0};

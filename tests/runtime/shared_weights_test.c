@@ -12,8 +12,8 @@
 #include "device/cuda/cuda.h"
 #include "runtime/resident.h"
 #include "support/counting_allocator.h"
-#include "support/fake_driver.h"
-#include "support/gpu_code.h"
+#include "support/device/fake_driver.h"
+#include "support/device/gpu_code.h"
 
 enum { WEIGHTS = 3 << 20 };
 

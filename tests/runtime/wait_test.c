@@ -1,5 +1,5 @@
 /*
- * Waits with a limit and cancelled runs, on the CPU and on the device of support/remote_device.h, which holds work back
+ * Waits with a limit and cancelled runs, on the CPU and on the device of support/device/remote_device.h, which holds work back
  * until it is waited for, or asked for often enough.
  */
 #include "support/support.h"
@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "runtime/context.h"
-#include "support/network.h"
-#include "support/remote_device.h"
-#include "support/runtime_case.h"
+#include "support/device/remote_device.h"
+#include "support/model/network.h"
+#include "support/plan/runtime_case.h"
 
 static void expect_ok(struct fixture *f, enum ingot_status status) {
     if (status != INGOT_OK) fail_msg("%s", f->error.message);

@@ -13,8 +13,8 @@
 #include "ir/eval.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
-#include "support/network.h"
-#include "support/stub_code.h"
+#include "support/device/stub_code.h"
+#include "support/model/network.h"
 #include "support/support.h"
 #include "tune/tune.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/network.h"
+#include "support/model/network.h"
 #include "support/support.h"
 
 static _Atomic long malloc_calls;

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/network.h"
+#include "support/model/network.h"
 
 enum { LARGEST = 128, OTHER_DIMS = 128, MAX_PORTS = 8 };
 

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/table.h"
+#include "support/model/table.h"
 
 static char path[] = "/tmp/ingot-pages-XXXXXX";
 

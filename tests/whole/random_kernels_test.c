@@ -25,9 +25,9 @@
 #include "ir/eval.h"
 #include "ir/print.h"
 #include "pass/pass.h"
-#include "support/emulated.h"
-#include "support/random_choice.h"
-#include "support/random_network.h"
+#include "support/device/emulated.h"
+#include "support/random/random_choice.h"
+#include "support/random/random_network.h"
 #include "support/support.h"
 
 enum { MAX_INPUTS = 2, MAX_OUTPUTS = 2, BINDINGS = 3, SECONDS = 600, MOST_VARIANTS = 4 };

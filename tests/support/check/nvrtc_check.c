@@ -1,0 +1,58 @@
+#include "support/check/nvrtc_check.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "toolchain/nvrtc.h"
+#include "toolchain/nvrtc_api.h"
+
+enum { TOGETHER = 16 };
+
+struct check {
+    const char *arch;
+    const struct ig_source *sources;
+    unsigned count;
+    size_t bytes;
+};
+
+/* Gives each kernel a namespace and a name of its own, because kernels are extern "C". */
+static struct ig_source put_together(struct ig_job *job, const struct ig_source *sources, unsigned count) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    for (unsigned i = 0; i < count; i++)
+        ig_text_printf(&text, "#define kernel kernel_%u\nnamespace unit_%u {\n%s\n}\n#undef kernel\n", i, i,
+                       sources[i].text);
+    return (struct ig_source){sources[0].symbol, text.at};
+}
+
+static void compile_together(struct ig_job *job, void *argument) {
+    struct check *c = argument;
+    unsigned count = (c->count + TOGETHER - 1) / TOGETHER;
+    struct ig_source *programs = IG_NEW_ARRAY(job, struct ig_source, count);
+    for (unsigned i = 0; i < count; i++) {
+        unsigned left = c->count - i * TOGETHER;
+        programs[i] = put_together(job, c->sources + (size_t)i * TOGETHER, left < TOGETHER ? left : TOGETHER);
+    }
+    struct ig_nvrtc *nvrtc = ig_nvrtc_load(job, getenv("INGOT_NVRTC"));
+    struct ig_code code;
+    int major = 0, minor = 0;
+    nvrtc->get_version(&major, &minor);
+    if (major >= 13) nvrtc->option = "--Ofast-compile=mid"; /* older versions reject it */
+    ig_nvrtc_compile(job, nvrtc, c->arch, false, 0, programs, count, NULL, NULL, &code);
+    c->bytes = code.size;
+}
+
+size_t nvrtc_check(struct ig_job *job, const char *arch, const struct ig_source *sources, unsigned count) {
+    struct check check = {arch, sources, count, 0};
+    struct ig_job own;
+    struct ingot_error error;
+    struct ig_code code;
+    if (!count) return 0;
+    ig_job_init(&own, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&own, compile_together, &check, &error);
+    ig_job_deinit(&own);
+    if (status == INGOT_OK) return check.bytes;
+    ig_nvrtc_compile(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), arch, false, 0, sources, count, NULL, NULL, &code);
+    ig_raise_error(job, &error);
+}
