@@ -6,8 +6,8 @@
 #include "api/options.h"
 #include "base/file.h"
 #include "import/onnx/import.h"
-#include "ir/eval.h"
-#include "ir/print.h"
+#include "ir/eval/eval.h"
+#include "ir/text/print.h"
 
 static void release_results(struct ingot_model *model) {
     for (size_t i = 0; model->results && i < model->n_outputs; i++) {

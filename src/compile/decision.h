@@ -8,7 +8,7 @@
 #ifndef IG_COMPILE_DECISION_H
 #define IG_COMPILE_DECISION_H
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 #include "kernel/kernel.h"
 
 struct ig_decision_problem {

@@ -11,8 +11,8 @@
 #include "compile/recipes.h"
 #include "compile/specialize.h"
 #include "compile/tuning.h"
-#include "ir/eval.h"
-#include "ir/print.h"
+#include "ir/eval/eval.h"
+#include "ir/text/print.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
 

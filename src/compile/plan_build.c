@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "compile/slots.h"
 #include "ir/build.h"
-#include "ir/rows.h"
+#include "ir/rows/rows.h"
 
 /* The tables of the plan as they grow. */
 struct tables {

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 #include "ir/build.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 
 struct extraction {
     struct ig_graph *from, *to;

@@ -47,7 +47,7 @@ struct ig_plan_symbol {
      * IG_PLAN_NONE: the symbol counts rows that do not affect each other. Then the main plan's inputs and outputs have
      * them along the axis whose dim is this symbol's slot, of which each has at most one, and their other dims do not
      * depend on it; rows appended to the inputs, of any content, leave the first rows of the outputs as they were. Else
-     * the reason why that is not so, for people (ir/rows.h).
+     * the reason why that is not so, for people (ir/rows/rows.h).
      */
     ig_plan_string mixes;
     uint32_t reserved;

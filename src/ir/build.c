@@ -9,9 +9,9 @@
 
 #include "base/map.h"
 #include "ir/build_node.h"
-#include "ir/elements.h"
-#include "ir/eval.h"
-#include "ir/infer.h"
+#include "ir/eval/eval.h"
+#include "ir/infer/elements.h"
+#include "ir/infer/infer.h"
 
 /* ---- Identities */
 

@@ -3,7 +3,7 @@
  * replaced: recipes of weights, constants, and index ramps, which kernels compute faster than they read.
  */
 #include "ir/build_node.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 
 static bool contents_are_const(struct ig_graph *g, const ig_dim *elements, int64_t count) {
     for (int64_t i = 0; i < count; i++) {

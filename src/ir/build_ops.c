@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "ir/build_node.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 
 /* ---- Attributes */
 

@@ -2,7 +2,7 @@
 #ifndef IG_IR_TYPE_H
 #define IG_IR_TYPE_H
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 
 struct ig_type {
     enum ingot_dtype dtype;

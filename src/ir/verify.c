@@ -4,8 +4,8 @@
  */
 #include <stdio.h>
 
-#include "ir/infer.h"
-#include "ir/print.h"
+#include "ir/infer/infer.h"
+#include "ir/text/print.h"
 
 struct verifier {
     struct ig_job *job;

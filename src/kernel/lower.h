@@ -6,7 +6,7 @@
 #define IG_KERNEL_LOWER_H
 
 #include "base/map.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 #include "kernel/loop.h"
 
 struct ig_lower {

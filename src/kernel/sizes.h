@@ -2,7 +2,7 @@
 #ifndef IG_KERNEL_SIZES_H
 #define IG_KERNEL_SIZES_H
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 
 struct ig_sizes {
     struct ig_dims *dims;

@@ -7,7 +7,7 @@
  *             initialisers are folded too, since they decide the structure of the graph. Large constants stay lazy.
  */
 #include "ir/build.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 #include "pass/match.h"
 #include "pass/passes.h"
 

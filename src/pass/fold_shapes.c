@@ -6,7 +6,7 @@
  *             otherwise a `shape` node, cast and reshaped as needed; the arithmetic that led to it is dead.
  */
 #include "ir/build.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 #include "pass/match.h"
 #include "pass/passes.h"
 

@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "ir/build.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 #include "pass/match.h"
 #include "pass/precision.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/cpu.h"
 #include "ir/build.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 
 #define COLD_BYTES ((uint64_t)96 << 20)
 enum {

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 #include "tune/cache_header.h"
 
 void ig_timing_cache_init(struct ig_timing_cache *cache, struct ig_job *job) {

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 #include "tune/cache.h"
 #include "tune/cache_header.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 #include "tune/subject.h"
 
 enum { STRETCH = 1024 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 
 #define MOST_REFERENCE_PRODUCTS 5e8
 

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 #include "ir/build.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 #include "kernel/lower.h"
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */

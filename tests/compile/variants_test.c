@@ -17,7 +17,7 @@
 #include "compile/samples.h"
 #include "compile/specialize.h"
 #include "engine/engine.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
 #include "support/support.h"

@@ -11,8 +11,8 @@
 
 #include "import/onnx/import.h"
 #include "ir/build.h"
-#include "ir/eval.h"
-#include "ir/print.h"
+#include "ir/eval/eval.h"
+#include "ir/text/print.h"
 #include "support/check/onnx_check.h"
 
 /* ---- Types and symbols ---- */

@@ -1,5 +1,5 @@
 /* Symbolic integers: canonical form, division, ranges, text; random expressions against plain arithmetic. */
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 #include "support/support.h"
 
 #include <string.h>

@@ -11,8 +11,8 @@
 
 #include "base/half.h"
 #include "ir/build.h"
-#include "ir/eval.h"
-#include "ir/print.h"
+#include "ir/eval/eval.h"
+#include "ir/text/print.h"
 #include "support/support.h"
 
 enum { MAX_TENSORS = 8, MAX_ELEMENTS = 4096 };

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "ir/build.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "support/support.h"
 
 static struct ig_job job;

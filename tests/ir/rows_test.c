@@ -1,15 +1,15 @@
 /*
- * Which models treat the samples of a batch independently (ir/rows.h): one case or more for each kind of rule, and random
- * networks. Whatever is said to be independent is tried out, with garbage in further rows.
+ * Which models treat the samples of a batch independently (ir/rows/rows.h): one case or more for each kind of rule, and
+ * random networks. Whatever is said to be independent is tried out, with garbage in further rows.
  */
-#include "ir/rows.h"
+#include "ir/rows/rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ir/build.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "support/check/rows_check.h"
 #include "support/model/onnx_model.h"
 #include "support/random/random_network.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "codegen/cuda/print.h"
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "kernel/kernel.h"
 #include "pass/passes.h"
 #include "pass/regions.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/print.h"
+#include "ir/text/print.h"
 #include "kernel/kernel.h"
 #include "pass/pass.h"
 #include "pass/passes.h"

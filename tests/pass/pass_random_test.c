@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "ir/build.h"
-#include "ir/eval.h"
-#include "ir/print.h"
+#include "ir/eval/eval.h"
+#include "ir/text/print.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
 #include "support/random/random_graph.h"

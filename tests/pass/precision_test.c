@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "ir/eval.h"
-#include "ir/print.h"
+#include "ir/eval/eval.h"
+#include "ir/text/print.h"
 #include "pass/precision.h"
 #include "pass/regions.h"
 #include "support/check/kernel_cases.h"

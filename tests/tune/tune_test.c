@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "ir/build.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
 #include "support/device/stub_code.h"

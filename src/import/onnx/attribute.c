@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 
 /* AttributeProto.AttributeType. */
 enum { KIND_FLOAT = 1, KIND_INT, KIND_STRING, KIND_TENSOR, KIND_GRAPH, KIND_FLOATS, KIND_INTS };

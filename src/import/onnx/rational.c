@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "import/onnx/importer.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 
 enum { MAX_ELEMENTS = IG_ONNX_MAX_RATIOS, MAX_DEPTH = 32, MAX_WORK = 4096 };
 

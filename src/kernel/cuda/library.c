@@ -1,7 +1,7 @@
 /* The epilogues that vendor libraries support; see library.h. */
 #include "kernel/cuda/library.h"
 
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 
 /* ---- The epilogue ------------------------------------------------------------------------------------------------ */
 

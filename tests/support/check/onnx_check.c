@@ -1,7 +1,7 @@
 #include "support/check/onnx_check.h"
 
 #include "base/text.h"
-#include "ir/eval.h"
+#include "ir/eval/eval.h"
 #include "support/support.h"
 
 struct ig_graph *test_import(struct test_model *model) {

@@ -1,0 +1,205 @@
+/* Type inference of contractions and windows: matmul, conv, pooling. See infer.h and, for layouts, ops.def. */
+#include "ir/infer/infer.h"
+
+static bool is_byte(enum ingot_dtype dtype) {
+    return dtype == INGOT_I8 || dtype == INGOT_U8;
+}
+
+/* Checks the operands' types and returns the result's. */
+static enum ingot_dtype accumulator(struct ig_infer *x) {
+    enum ingot_dtype a = ig_infer_in(x, 0)->dtype, b = ig_infer_in(x, 1)->dtype;
+    int64_t acc = ig_infer_int(x, IG_ATTR_acc);
+    ig_infer_numeric(x, 0);
+    if (a != b && !(is_byte(a) && is_byte(b))) ig_infer_fail(x, "the operands have different types");
+    int64_t math = ig_infer_int(x, IG_ATTR_math);
+    if (math != IG_MATH_EXACT && math != IG_MATH_TF32) ig_infer_fail(x, "unknown math %lld", (long long)math);
+    bool is_type = acc > INGOT_DTYPE_NONE && acc < INGOT_DTYPE_COUNT;
+    if (!is_type || ig_dtype_is_float((enum ingot_dtype)acc) != ig_dtype_is_float(a) || acc == INGOT_BOOL)
+        ig_infer_fail(x, "type %s cannot be accumulated in %s", ingot_dtype_name(a),
+                      is_type ? ingot_dtype_name((enum ingot_dtype)acc) : "nothing");
+    return (enum ingot_dtype)acc;
+}
+
+/* The width of packed panels; 0: not packed. */
+static int64_t packed_width(struct ig_infer *x) {
+    int64_t packed = ig_infer_int(x, IG_ATTR_packed);
+    if (packed < 0 || packed > 1 << 20) ig_infer_fail(x, "panels of %lld columns", (long long)packed);
+    if (packed > 0 && ig_infer_int(x, IG_ATTR_n) < 0) ig_infer_fail(x, "n is negative");
+    return packed;
+}
+
+/* ---- Matrix products */
+
+static void matmul_packed(struct ig_infer *x, int64_t width) {
+    const struct ig_type *a = ig_infer_in(x, 0), *b = ig_infer_in(x, 1);
+    int64_t n = ig_infer_int(x, IG_ATTR_n);
+    ig_infer_rank(x, 1, 3);
+    ig_infer_unify(x, b->dim[0], ig_dim_const(x->dims, (n + width - 1) / width), "numbers of panels");
+    ig_infer_unify(x, b->dim[1], a->dim[a->rank - 1], "inner dims");
+    ig_infer_unify(x, b->dim[2], ig_dim_const(x->dims, width), "widths of panels");
+    x->out[0] = *a;
+    x->out[0].dim[a->rank - 1] = ig_dim_const(x->dims, n);
+}
+
+void ig_infer_matmul(struct ig_infer *x) {
+    const struct ig_type *a = ig_infer_in(x, 0), *b = ig_infer_in(x, 1);
+    enum ingot_dtype acc = accumulator(x);
+    int64_t width = packed_width(x);
+    ig_dim one = ig_dim_const(x->dims, 1);
+    if (a->rank < 2 || b->rank < 2) ig_infer_fail(x, "both operands must be of rank 2 or more");
+    if (width > 0) {
+        matmul_packed(x, width);
+    } else {
+        int rank = a->rank > b->rank ? a->rank : b->rank;
+        ig_infer_unify(x, a->dim[a->rank - 1], b->dim[b->rank - 2], "inner dims");
+        x->out[0].rank = rank;
+        for (int i = 0; i < rank - 2; i++) {
+            int in_a = i - (rank - a->rank), in_b = i - (rank - b->rank);
+            ig_dim p = in_a < 0 ? one : a->dim[in_a], q = in_b < 0 ? one : b->dim[in_b];
+            if (!ig_dims_broadcast(x->graph, p, q, &x->out[0].dim[i]))
+                ig_infer_fail(x, "batch dims %s and %s differ", ig_infer_dim_text(x, p), ig_infer_dim_text(x, q));
+        }
+        x->out[0].dim[rank - 2] = a->dim[a->rank - 2];
+        x->out[0].dim[rank - 1] = b->dim[b->rank - 1];
+    }
+    x->out[0].dtype = acc;
+}
+
+/* ---- Convolution */
+
+/* Axis positions in an image: [N, C, spatial…] or [N, spatial…, C]. */
+struct layout {
+    int channel, first_spatial, n_spatial;
+};
+
+static struct layout image_layout(struct ig_infer *x) {
+    int rank = ig_infer_in(x, 0)->rank;
+    bool last = ig_infer_int(x, IG_ATTR_channels_last) != 0;
+    if (rank < 3) ig_infer_fail(x, "input 0 has rank %d, an image has at least 3", rank);
+    return (struct layout){.channel = last ? rank - 1 : 1, .first_spatial = last ? 1 : 2, .n_spatial = rank - 2};
+}
+
+static void check_positive(struct ig_infer *x, enum ig_attr_name name, int count) {
+    const int64_t *values = ig_infer_ints(x, name, count);
+    for (int i = 0; i < count; i++) {
+        if (values[i] < 1 || values[i] > INT32_MAX)
+            ig_infer_fail(x, "attribute '%s' has the value %lld", ig_attr_name_text(name), (long long)values[i]);
+    }
+}
+
+static void unify_weight(struct ig_infer *x, int axis, ig_dim expected) {
+    ig_dim found = ig_infer_in(x, 1)->dim[axis], either;
+    if (!ig_dims_unify(x->graph, found, expected, &either))
+        ig_infer_fail(x, "dim %d of the weights is %s, expected %s", axis, ig_infer_dim_text(x, found),
+                      ig_infer_dim_text(x, expected));
+}
+
+/* Checks the weights against channels, groups, kernel and n. */
+static void check_weights(struct ig_infer *x, const struct layout *l, int64_t width) {
+    struct ig_dims *d = x->dims;
+    const int64_t *kernel = ig_infer_ints(x, IG_ATTR_kernel, l->n_spatial);
+    int64_t groups = ig_infer_int(x, IG_ATTR_groups), n = ig_infer_int(x, IG_ATTR_n);
+    ig_dim channels = ig_infer_in(x, 0)->dim[l->channel];
+    if (groups < 1 || n < 0 || n % groups != 0)
+        ig_infer_fail(x, "%lld output channels cannot be split into %lld groups", (long long)n, (long long)groups);
+    if (ig_dim_is_const(d, channels, NULL) && !ig_dim_divides(d, ig_dim_const(d, groups), channels))
+        ig_infer_fail(x, "%s channels cannot be split into %lld groups", ig_infer_dim_text(x, channels),
+                      (long long)groups);
+    ig_dim per_group = ig_dim_div(d, channels, ig_dim_const(d, groups));
+    bool depthwise = width == 1 && groups > 1;
+    int at = 0;
+    ig_infer_rank(x, 1, depthwise ? l->n_spatial + 1 : width > 0 ? l->n_spatial + 4 : l->n_spatial + 2);
+    if (width == 0) {
+        unify_weight(x, at++, ig_dim_const(d, n));
+        unify_weight(x, at++, per_group);
+    } else if (!depthwise) {
+        unify_weight(x, at++, ig_dim_const(d, groups));
+        unify_weight(x, at++, ig_dim_const(d, (n / groups + width - 1) / width));
+    }
+    for (int i = 0; i < l->n_spatial; i++)
+        unify_weight(x, at++, ig_dim_const(d, kernel[i]));
+    if (width == 0) return;
+    unify_weight(x, at++, depthwise ? channels : per_group);
+    if (!depthwise) unify_weight(x, at, ig_dim_const(d, width));
+}
+
+/* floor((in + before + after - dilation*(kernel-1) - 1) / stride) + 1 */
+static ig_dim window_count(struct ig_infer *x, ig_dim in, ig_dim before, ig_dim after, int64_t kernel, int64_t stride,
+                           int64_t dilation) {
+    struct ig_dims *d = x->dims;
+    int64_t span = dilation * (kernel - 1) + 1; /* both below 2^31 */
+    ig_dim room = ig_dim_sub(d, ig_dim_add(d, in, ig_dim_add(d, before, after)), ig_dim_const(d, span));
+    ig_dim count = ig_dim_add(d, ig_dim_div(d, room, ig_dim_const(d, stride)), ig_dim_const(d, 1));
+    int64_t lo, hi;
+    ig_dim_range(d, count, &lo, &hi);
+    if (hi < 0)
+        ig_infer_fail(x, "a window of %lld does not fit into %s padded by %s and %s", (long long)span,
+                      ig_infer_dim_text(x, in), ig_infer_dim_text(x, before), ig_infer_dim_text(x, after));
+    return count;
+}
+
+void ig_infer_conv(struct ig_infer *x) {
+    const struct ig_type *in = ig_infer_in(x, 0);
+    struct layout l = image_layout(x);
+    enum ingot_dtype acc = accumulator(x);
+    check_positive(x, IG_ATTR_kernel, l.n_spatial);
+    check_positive(x, IG_ATTR_strides, l.n_spatial);
+    check_positive(x, IG_ATTR_dilations, l.n_spatial);
+    check_weights(x, &l, packed_width(x));
+    const int64_t *kernel = ig_infer_ints(x, IG_ATTR_kernel, l.n_spatial);
+    const int64_t *strides = ig_infer_ints(x, IG_ATTR_strides, l.n_spatial);
+    const int64_t *dilations = ig_infer_ints(x, IG_ATTR_dilations, l.n_spatial);
+    const ig_dim *before = ig_infer_dims(x, IG_ATTR_before, l.n_spatial);
+    const ig_dim *after = ig_infer_dims(x, IG_ATTR_after, l.n_spatial);
+    ig_dim n = ig_dim_const(x->dims, ig_infer_int(x, IG_ATTR_n));
+    if (ig_infer_has(x, 2)) {
+        ig_infer_rank(x, 2, 1);
+        ig_infer_dtype(x, 2, acc);
+        ig_infer_unify(x, ig_infer_in(x, 2)->dim[0], n, "dims of bias and output channels");
+    }
+    x->out[0] = *in;
+    x->out[0].dtype = acc;
+    x->out[0].dim[l.channel] = n;
+    for (int i = 0; i < l.n_spatial; i++)
+        x->out[0].dim[l.first_spatial + i] =
+            window_count(x, in->dim[l.first_spatial + i], before[i], after[i], kernel[i], strides[i], dilations[i]);
+}
+
+/* ---- Pooling */
+
+static void pool(struct ig_infer *x) {
+    const struct ig_type *in = ig_infer_in(x, 0);
+    struct layout l = image_layout(x);
+    check_positive(x, IG_ATTR_kernel, l.n_spatial);
+    check_positive(x, IG_ATTR_strides, l.n_spatial);
+    check_positive(x, IG_ATTR_dilations, l.n_spatial);
+    ig_infer_dims(x, IG_ATTR_before, l.n_spatial);
+    const ig_dim *sizes = ig_infer_dims(x, IG_ATTR_sizes, l.n_spatial);
+    x->out[0] = *in;
+    for (int i = 0; i < l.n_spatial; i++) {
+        ig_infer_not_negative(x, sizes[i], "size");
+        x->out[0].dim[l.first_spatial + i] = sizes[i];
+    }
+}
+
+void ig_infer_pool_max(struct ig_infer *x) {
+    ig_infer_numeric(x, 0);
+    pool(x);
+}
+
+void ig_infer_pool_argmax(struct ig_infer *x) {
+    ig_infer_numeric(x, 0);
+    pool(x);
+    x->out[0].dtype = INGOT_I64;
+}
+
+void ig_infer_pool_sum(struct ig_infer *x) {
+    ig_infer_numeric(x, 0);
+    pool(x);
+}
+
+void ig_infer_pool_avg(struct ig_infer *x) {
+    ig_infer_numeric(x, 0);
+    pool(x);
+    ig_infer_dims(x, IG_ATTR_after, ig_infer_in(x, 0)->rank - 2);
+}
