@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../cli/bench.h"
+#include "../cli/bench/bench.h"
 #include "../cli/cli.h"
 
 enum { FRESH = 32, SHAPES = 8, RUNS = 2000, ROUNDS = 5 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "inspect.h"
+#include "inspect/inspect.h"
 #include "session.h"
 
 static enum ingot_status build(const char *model_file, const char *engine_file, const struct build_arguments *arguments,

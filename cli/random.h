@@ -2,7 +2,7 @@
 #ifndef CLI_RANDOM_H
 #define CLI_RANDOM_H
 
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 /* The next of a sequence of numbers, uniform over 64 bits; any state begins one. */
 uint64_t random_next(uint64_t *state);

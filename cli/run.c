@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "image.h"
 #include "session.h"
+#include "tensor/image.h"
 
 struct run_arguments {
     struct build_arguments build;

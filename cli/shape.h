@@ -3,7 +3,7 @@
 #define CLI_SHAPE_H
 
 #include "options.h"
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 struct symbol_table {
     struct symbol {

@@ -6,7 +6,7 @@
 #include <zip.h>
 
 #include "support/support.h"
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 /* ---- .npy */
 

@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
-#include "compare.h"
 #include "compile/compile.h"
 #include "ir/eval/eval.h"
 #include "ir/text/print.h"
@@ -29,6 +28,7 @@
 #include "support/random/random_choice.h"
 #include "support/random/random_network.h"
 #include "support/support.h"
+#include "verify/compare.h"
 
 enum { MAX_INPUTS = 2, MAX_OUTPUTS = 2, BINDINGS = 3, SECONDS = 600, MOST_VARIANTS = 4 };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 /* ---- Types */
 

@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <sys/types.h>
 
-#include "verify.h"
+#include "verify/verify.h"
 
 struct outcome {
     enum verdict verdict;

@@ -3,7 +3,7 @@
 #define CLI_IMAGE_H
 
 #include "options.h"
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 struct image_arguments {
     const char *file, *labels;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "verify_worker.h"
+#include "verify/verify_worker.h"
 
 struct result {
     bool over, printed, again; /* again: repeated in a new process; until `over`, `outcome` is the first one */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "image.h"
+#include "tensor/image.h"
 
 /* Splits a text into lines, in place. */
 static char **split_lines(char *text, size_t *out_count) {

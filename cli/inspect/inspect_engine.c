@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 static void print_infos(const char *title, const struct ingot_tensor_info *infos, size_t n) {
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 /* Test data of a folder; see dataset.h. */
-#include "dataset.h"
+#include "verify/dataset.h"
 
 #include <dirent.h>
 #include <errno.h>

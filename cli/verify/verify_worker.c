@@ -3,7 +3,7 @@
  * NVIDIA's compiler, is opened once. It ends after a failed case, because a crash, a sticky error of a GPU's context or
  * a memory fault could affect later cases.
  */
-#include "verify_worker.h"
+#include "verify/verify_worker.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* Batches rounded up; see buckets.h. */
-#include "buckets.h"
+#include "bench/buckets.h"
 
 #include <errno.h>
 #include <stdlib.h>

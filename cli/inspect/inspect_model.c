@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 /* The graph's text arrives in pieces; lines are parsed when complete. */
 struct counting {

@@ -1,5 +1,5 @@
 /* Comparison within tolerances; see compare.h. */
-#include "compare.h"
+#include "verify/compare.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* JSON lookups and the text of types, for the parts of `ingot inspect`. */
 #include <stdlib.h>
 
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 const char *json_text(const json_t *object, const char *key) {
     const char *text = json_string_value(json_object_get(object, key));

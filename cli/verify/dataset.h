@@ -2,7 +2,7 @@
 #ifndef CLI_DATASET_H
 #define CLI_DATASET_H
 
-#include "compare.h"
+#include "verify/compare.h"
 
 /* The input and output sets of one folder: test_data_set_N/{input,output}_K.pb, and io.npz, whose arrays are named like
  * the model's inputs and outputs. */

@@ -2,7 +2,7 @@
 #ifndef CLI_BUCKETS_H
 #define CLI_BUCKETS_H
 
-#include "sizes.h"
+#include "bench/sizes.h"
 
 struct buckets {
     const char *symbol; /* the engine's; NULL: sizes are taken as they are */

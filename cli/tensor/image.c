@@ -1,5 +1,5 @@
 /* Images: decoded by stb_image, resized by stb_image_resize, laid out as the network expects. */
-#include "image.h"
+#include "tensor/image.h"
 
 #include <math.h>
 #include <stb_image.h>

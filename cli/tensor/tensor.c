@@ -1,5 +1,5 @@
 /* Tensors in memory: element access with conversion, types as text. */
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dataset.h"
-#include "verify.h"
+#include "verify/dataset.h"
+#include "verify/verify.h"
 
 struct trial {
     const struct verify_arguments *arguments;

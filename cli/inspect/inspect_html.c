@@ -1,7 +1,7 @@
 /* Prints an engine as one self-contained HTML page. */
 #include <stdlib.h>
 
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 static const char head[] =
     "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"

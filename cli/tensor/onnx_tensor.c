@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "onnx.pb-c.h"
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 /* TensorProto.DataType */
 static const enum ingot_dtype dtypes[] = {

@@ -1,5 +1,5 @@
 /* The shapes of many runs; see sizes.h. */
-#include "sizes.h"
+#include "bench/sizes.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench.h"
+#include "bench/bench.h"
 
 #define MAX_CONTEXTS 1024
 #define MAX_INFLIGHT 1024

@@ -2,8 +2,8 @@
 #ifndef CLI_VERIFY_H
 #define CLI_VERIFY_H
 
-#include "compare.h"
 #include "session.h"
+#include "verify/compare.h"
 
 struct verify_arguments {
     struct build_arguments build;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <zip.h>
 
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 /* A member's bytes. Its declared size is not trusted: memory grows with the bytes actually read. */
 static enum ingot_status read_member(zip_file_t *file, zip_uint64_t claimed, unsigned char **out_data, size_t *out_size,

@@ -3,7 +3,7 @@
 #define CLI_COMPARE_H
 
 #include "options.h"
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 /*
  * Passes if |got - want| <= atol + share * max|want| + rtol * |want| for every element, the mean of |got - want| is at

@@ -2,9 +2,9 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
-#include "buckets.h"
+#include "bench/buckets.h"
+#include "bench/sizes.h"
 #include "session.h"
-#include "sizes.h"
 
 struct bench_arguments {
     struct build_arguments build;

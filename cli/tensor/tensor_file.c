@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 enum ingot_status file_read(const char *path, unsigned char **out_data, size_t *out_size, struct ingot_error *error) {
     struct stat info;

@@ -1,5 +1,5 @@
 /* ingot inspect: prints what a model or engine contains, and why. */
-#include "inspect.h"
+#include "inspect/inspect.h"
 
 #include <errno.h>
 #include <stdlib.h>
