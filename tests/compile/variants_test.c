@@ -18,8 +18,8 @@
 #include "compile/specialize.h"
 #include "engine/engine.h"
 #include "ir/text/print.h"
-#include "pass/pass.h"
 #include "pass/precision.h"
+#include "support/check/passes.h"
 #include "support/support.h"
 
 enum { MOST = 6, SPECS = 3 };
@@ -70,9 +70,7 @@ static struct ig_graph *prepare(struct ig_job *job, const struct network *networ
     ig_target_parse(job, "cuda:sm_90a", out_target);
     const struct ig_pass_options options = {.target = &out_target->target, .precisions = &precisions};
     g = ig_specialize(g, network->specs, (size_t)network->n_specs);
-    for (int i = 0; i < ig_pass_count; i++)
-        g = ig_passes[i].run(g, &options);
-    return g;
+    return passes_of_build(g, &(struct ingot_build_options)INGOT_BUILD_OPTIONS_INIT, &options);
 }
 
 static struct choice choose(struct ig_job *job, const struct network *network, uint32_t most) {

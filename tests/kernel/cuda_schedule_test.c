@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "kernel/kernel.h"
-#include "pass/pass.h"
 #include "support/check/kernel_cases.h"
+#include "support/check/passes.h"
 
 /* ---- Rows ------------------------------------------------------------------------------------------------------------ */
 
@@ -292,9 +292,7 @@ static void check_kernels(struct ig_job *job, builder *build, const void *argume
     struct ig_pass_options options = {.target = &target};
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
     build(g, argument);
-    for (int i = 0; i < ig_pass_count; i++) {
-        if (!strcmp(ig_passes[i].name, "fuse")) g = ig_passes[i].run(g, &options);
-    }
+    g = passes_named(g, "fuse", &options);
     for (uint32_t r = 0; r < g->regions.count; r++) {
         const struct ig_kernel *kernel = ig_kernel_make(g, &g->regions.at[r], &target);
         struct checked c = {.kernel = kernel};
@@ -372,10 +370,7 @@ static void check_choices(struct ig_job *job, void *argument) {
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
         choices[i].build(g, &choices[i].shape);
-        for (int p = 0; p < ig_pass_count; p++) {
-            bool regions = !strcmp(ig_passes[p].name, "fuse") || !strcmp(ig_passes[p].name, "partition");
-            if (regions) g = ig_passes[p].run(g, &options);
-        }
+        g = passes_named(g, "fuse partition", &options);
         IG_ASSERT(job, g->regions.count == 1);
         assert_string_equal(ig_kernel_make(g, &g->regions.at[0], &target)->tactic, choices[i].tactic);
     }

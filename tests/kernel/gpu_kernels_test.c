@@ -23,9 +23,9 @@
 #include "compile/options.h"
 #include "compile/plan_build.h"
 #include "import/onnx/import.h"
-#include "pass/pass.h"
 #include "pass/precision.h"
 #include "support/check/nvrtc_check.h"
+#include "support/check/passes.h"
 #include "support/model/network.h"
 #include "support/model/structure.h"
 
@@ -181,9 +181,7 @@ static void collect(struct ig_job *job, void *argument) {
     struct ig_graph *imported = import(job, visit->path), *graph = imported;
     ig_precisions_parse(graph, visit->precision, NULL, 0, &precisions);
     const struct ig_pass_options pass_options = {.target = &target.target, .precisions = &precisions};
-    for (int i = 0; i < ig_pass_count; i++) {
-        if (ig_pass_enabled(&options, i)) graph = ig_passes[i].run(graph, &pass_options);
-    }
+    graph = passes_of_build(graph, &options, &pass_options);
     bool varied = target.target.sm == 90 && strcmp(visit->precision, "fp16") == 0;
     ig_variants_choose(graph, &target.target, NULL, varied ? 2 : 1, &variants);
     ig_kernel_set_init(&set, job, &compiler, NULL, &variants);

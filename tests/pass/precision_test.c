@@ -11,6 +11,7 @@
 #include "pass/precision.h"
 #include "pass/regions.h"
 #include "support/check/kernel_cases.h"
+#include "support/check/passes.h"
 
 static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
 static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90};
@@ -86,11 +87,7 @@ static struct ig_graph *narrow(struct ig_graph *g, const char *precision, const 
     struct ig_precisions precisions;
     read_precisions(g, precision, &precisions);
     struct ig_pass_options options = {.target = to, .precisions = &precisions};
-    for (int i = 0; i < ig_pass_count; i++) {
-        if (strcmp(ig_passes[i].name, "precision") == 0) g = ig_passes[i].run(g, &options);
-    }
-    ig_graph_verify(g, "precision");
-    return g;
+    return passes_named(g, "precision", &options);
 }
 
 static void summarize(struct ig_graph *g, struct ig_text *runs, struct ig_text *kept) {

@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "ir/build.h"
 #include "ir/eval/eval.h"
-#include "pass/pass.h"
 #include "pass/precision.h"
+#include "support/check/passes.h"
 #include "support/device/stub_code.h"
 #include "support/model/network.h"
 #include "support/support.h"
@@ -172,10 +172,7 @@ static struct ig_graph *make_graph(struct ig_job *job, const struct ig_target *t
     b.dim[1] = ig_dim_const(g->dims, COLUMNS);
     ig_value left = ig_build_input(g, "a", &a), right = ig_build_input(g, "b", &b);
     ig_build_output(g, "c", ig_build_matmul(g, left, right, INGOT_F32));
-    for (int i = 0; i < ig_pass_count; i++) {
-        if (ig_passes[i].required) g = ig_passes[i].run(g, &options);
-    }
-    return g;
+    return passes_named(g, "partition", &options);
 }
 
 static void find_candidates(struct fixture *f) {

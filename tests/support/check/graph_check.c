@@ -11,8 +11,8 @@
 #include "device/device.h"
 #include "ir/eval/eval.h"
 #include "ir/text/print.h"
-#include "pass/pass.h"
 #include "pass/precision.h"
+#include "support/check/passes.h"
 #include "support/device/emulated.h"
 #include "support/support.h"
 #include "toolchain/nvrtc.h"
@@ -246,14 +246,10 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
     const struct ig_precisions precisions = {c->given->flags & GRAPH_FP16 ? IG_PRECISION_FP16 : IG_PRECISION_BF16, NULL,
                                              0};
     struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target, .precisions = &precisions};
-    c->graph = c->reference;
-    for (int i = 0; i < ig_pass_count; i++) {
-        const char *name = ig_passes[i].name;
-        bool layout = !strcmp(name, "layout") || !strcmp(name, "pack");
-        bool regions = !strcmp(name, "attend") || !strcmp(name, "fuse") || !strcmp(name, "partition");
-        if (narrow && !strcmp(name, "precision")) c->graph = ig_passes[i].run(c->graph, &options);
-        if (regions || (layout && !(c->given->flags & GRAPH_RAW))) c->graph = ig_passes[i].run(c->graph, &options);
-    }
+    bool raw = c->given->flags & GRAPH_RAW;
+    const char *passes = ig_format(job, "%sattend %s%sfuse partition", raw ? "" : "layout ", narrow ? "precision " : "",
+                                   raw ? "" : "pack ");
+    c->graph = passes_named(c->reference, passes, &options);
     c->kernels = IG_NEW_ARRAY(job, struct ig_kernel *, c->graph->regions.count + 1);
     for (uint32_t r = 0; r < c->graph->regions.count; r++) {
         /* Contractions are templates in the printer's language, so they need a schedule for the same target. */

@@ -6,7 +6,7 @@
 
 #include "ir/eval/eval.h"
 #include "ir/text/print.h"
-#include "pass/pass.h"
+#include "support/check/passes.h"
 #include "support/support.h"
 
 enum { MAX_PORTS = 8 };
@@ -82,20 +82,8 @@ static const char *summarize(struct ig_graph *g) {
 /* ---- Running a case ----------------------------------------------------------------------------------------------- */
 
 static struct ig_graph *run_passes_for(const struct ig_target *wanted, struct ig_graph *g, const char *names) {
-    struct ig_pass_options options = {.target = wanted};
-    for (const char *at = names; *at; at += strspn(at, " ")) {
-        size_t length = strcspn(at, " ");
-        bool known = false;
-        for (int i = 0; i < ig_pass_count; i++) {
-            if (strlen(ig_passes[i].name) != length || strncmp(ig_passes[i].name, at, length) != 0) continue;
-            g = ig_passes[i].run(g, &options);
-            ig_graph_verify(g, ig_passes[i].name);
-            known = true;
-        }
-        if (!known) fail_msg("there is no pass '%s'", at);
-        at += length;
-    }
-    return g;
+    const struct ig_pass_options options = {.target = wanted};
+    return passes_named(g, names, &options);
 }
 
 struct ig_graph *rewrite_by_passes(struct ig_graph *g, const char *names) {

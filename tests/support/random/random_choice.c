@@ -3,8 +3,8 @@
 #include "compile/samples.h"
 #include "compile/specialize.h"
 #include "compile/tuning.h"
-#include "pass/pass.h"
 #include "pass/precision.h"
+#include "support/check/passes.h"
 
 static uint64_t next(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -17,10 +17,7 @@ static struct ig_graph *passed(struct ig_graph *g, const struct ingot_build_opti
     struct ig_precisions precisions;
     struct ig_pass_options o = {.target = target, .precisions = &precisions};
     ig_precisions_parse(g, options->precision, NULL, 0, &precisions);
-    g = ig_specialize(g, NULL, 0);
-    for (int i = 0; i < ig_pass_count; i++)
-        if (ig_pass_enabled(options, i)) g = ig_passes[i].run(g, &o);
-    return g;
+    return passes_of_build(ig_specialize(g, NULL, 0), options, &o);
 }
 
 /* Adds random times of all candidates of the graph's regions at some sizes. */
