@@ -11,201 +11,50 @@
 #include "device/cuda/cuda.h"
 #include "runtime/activations.h"
 #include "runtime/resident.h"
-#include "runtime/runtime.h"
-#include "support/counting_allocator.h"
-#include "support/device/fake_driver.h"
-#include "support/device/gpu_code.h"
-#include "support/plan/tiny_plan.h"
+#include "support/plan/cuda_case.h"
 
-#define TILE 16
-#define LARGEST 524289
-
-/* y = (x + x) + x, f32[n]; with a seed, a random sum of many steps, some of them independent. */
-struct fixture {
-    uint32_t seed;
-    float factor; /* y is this multiple of x */
-    size_t max_instances;
-    struct ig_activations *activations; /* shared; NULL: none */
-    const struct fixture *owner;        /* of the engine, and of `module`; NULL: this one */
-    struct ig_module *module;           /* shared; NULL: none */
-    struct tiny_plan tiny;
-    struct gpu_code code;
-    struct ig_engine_file file;
-    struct counting_allocator allocator;
-    struct fake_driver driver;
-    struct ig_device *device;
-    struct ig_context *context;
-    struct ingot_error error;
-    float x[LARGEST];
-};
-
-enum { STEPS = 24 };
-
-/* Each step adds two earlier values, chosen at random; the last one adds the last two, giving y. */
-static void add_random_steps(struct fixture *f, uint32_t kernel, ig_slot tiles, ig_slot n, uint32_t x, uint32_t y) {
-    struct tiny_plan *t = &f->tiny;
-    ig_slot bytes = tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float)));
-    uint32_t values[STEPS + 1] = {x};
-    double factors[STEPS + 1] = {1}; /* multiples of x */
-    uint32_t seed = f->seed;
-    for (uint32_t i = 1; i <= STEPS; i++) {
-        seed = seed * 1664525u + 1013904223u;
-        uint32_t nearest = i > 6 ? i - 6 : 0, a = nearest + seed / 65536 % (i - nearest),
-                 b = nearest + seed / 1024 % (i - nearest);
-        if (i == STEPS) a = i - 1, b = i - 2;
-        values[i] = i == STEPS ? y : tiny_arena(t, bytes);
-        factors[i] = factors[a] + factors[b];
-        struct ig_plan_step *step =
-            tiny_launch(t, kernel, tiles, (const uint32_t[]){values[a], values[b], values[i]}, 3, &n, 1);
-        step->scratch = IG_PLAN_NONE;
-    }
-    f->factor = (float)factors[STEPS];
+static struct cuda_case *begin_seed(bool fake, uint32_t seed) {
+    return cuda_begin(fake, seed, 4);
 }
 
-static void make_plan(struct fixture *f) {
-    struct tiny_plan *t = &f->tiny;
-    tiny_init(t);
-    uint32_t kernel = tiny_kernel(t, "add", NULL);
-    t->kernels[kernel].entry = gpu_code_add_cubin(&f->code, 80); /* another generation's, so that the PTX runs */
-    t->kernels[kernel].portable = gpu_code_add_text(&f->code, gpu_code_ptx);
-    t->kernels[kernel].threads = TILE;
-    ig_slot n = tiny_symbol(t, "n", 0, 0, 0, LARGEST);
-    ig_slot tiles = tiny_op(t, IG_SHAPE_DIV, tiny_op(t, IG_SHAPE_ADD, n, tiny_const(t, TILE - 1)), tiny_const(t, TILE));
-    tiny_subplan(t);
-    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &n), y = tiny_output(t, "y", INGOT_F32, 1, &n);
-    if (f->seed) {
-        add_random_steps(f, kernel, tiles, n, x, y);
-    } else {
-        uint32_t a = tiny_arena(t, tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float))));
-        tiny_launch(t, kernel, tiles, (const uint32_t[]){x, x, a}, 3, &n, 1);
-        tiny_launch(t, kernel, tiles, (const uint32_t[]){a, x, y}, 3, &n, 1);
-        f->factor = 3;
-    }
-    f->file = tiny_file(t);
-    f->file.code = f->code.bytes;
-    f->file.code_size = f->code.size;
-}
-
-static struct fixture *new_fixture(void) {
-    struct fixture *f = aligned_alloc(64, (sizeof *f + 63) / 64 * 64);
-    memset(f, 0, sizeof *f);
-    counting_allocator_init(&f->allocator);
-    return f;
-}
-
-/* Returns false if there is no such GPU. */
-static bool open_gpu(struct fixture *f, const char *library, int ordinal) {
-    if (ig_device_cuda_create_with(library, ordinal, &f->allocator.base, &f->device, &f->error)) return false;
-    if (f->owner)
-        f->file = f->owner->file, f->factor = f->owner->factor;
-    else
-        make_plan(f);
-    /* No kernel reads weights, so host memory will do for them. */
-    struct ig_context_config config = {.allocator = &f->allocator.base,
-                                       .device = f->device,
-                                       .max_instances = f->max_instances,
-                                       .max_bytes = SIZE_MAX,
-                                       .module = f->module,
-                                       .activations = f->activations};
-    if (ig_context_create(&f->file, &config, &f->context, &f->error)) fail_msg("%s", f->error.message);
-    for (int i = 0; i < LARGEST; i++)
-        f->x[i] = (float)i - 3;
-    return true;
-}
-
-/* NULL if a real GPU is wanted and there is none. */
-static struct fixture *begin_with(bool fake, uint32_t seed, size_t max_instances) {
-    struct fixture *f = new_fixture();
-    f->seed = seed;
-    f->max_instances = max_instances;
-    if (fake) fake_driver_open(&f->driver);
-    if (open_gpu(f, fake ? f->driver.path : NULL, 0)) return f;
-    if (fake) fail_msg("%s", f->error.message);
-    free(f);
-    return NULL;
-}
-
-static struct fixture *begin_seed(bool fake, uint32_t seed) {
-    return begin_with(fake, seed, 4);
-}
-
-static struct fixture *begin(bool fake) {
+static struct cuda_case *begin(bool fake) {
     return begin_seed(fake, 0);
-}
-
-static void close_gpu(struct fixture *f) {
-    ig_context_destroy(f->context);
-    f->device->api->destroy(f->device);
-    assert_int_equal(f->allocator.live_count, 0);
-}
-
-static void end(struct fixture *f, bool fake) {
-    close_gpu(f);
-    if (fake) assert_string_equal(f->driver.cuda->misuse, "");
-    if (fake) assert_int_equal(f->driver.cuda->live, 0);
-    free(f);
-}
-
-static void bind(struct fixture *f, int64_t n) {
-    struct ingot_tensor x = {INGOT_F32, 1, {n}, f->x, INGOT_HOST};
-    if (ig_context_set_input(f->context, 0, &x, &f->error)) fail_msg("%s", f->error.message);
-}
-
-static void check(struct fixture *f, int64_t n) {
-    struct ingot_tensor y;
-    if (ig_context_output(f->context, 0, &y, &f->error)) fail_msg("%s", f->error.message);
-    assert_int_equal(y.dims[0], n);
-    for (int64_t i = 0; i < n; i++)
-        assert_true(((float *)y.data)[i] == f->factor * f->x[i]);
-}
-
-static void run(struct fixture *f, int64_t n) {
-    bind(f, n);
-    if (ig_context_run(f->context, &f->error)) fail_msg("%s", f->error.message);
-    check(f, n);
-}
-
-static unsigned count(const char *log, const char *name) {
-    unsigned found = 0;
-    for (const char *at = log; (at = strstr(at, name)); at++)
-        found++;
-    return found;
 }
 
 /* With shapes seen before and inputs in host memory, a run is one graph launch and one event record, whatever the
  * number of kernels; the host neither blocks nor allocates. */
 static void enqueueing_is_a_few_calls(void **state) {
-    struct fixture *f = begin(true);
-    run(f, 100);
-    run(f, 37);
+    struct cuda_case *f = begin(true);
+    cuda_run(f, 100);
+    cuda_run(f, 37);
     size_t allocations = f->allocator.calls;
     for (int turn = 0; turn < 4; turn++) {
-        bind(f, turn % 2 ? 37 : 100);
-        f->driver.cuda->log_size = 0;
-        f->driver.cuda->log[0] = 0;
+        cuda_set_x(f, turn % 2 ? 37 : 100);
+        cuda_clear_log(f);
         uint64_t before = ig_device_cuda_calls(f->device);
-        if (ig_context_enqueue(f->context, NULL, &f->error)) fail_msg("%s", f->error.message);
+        cuda_must(f, ig_context_enqueue(f->context, NULL, &f->error));
         uint64_t calls = ig_device_cuda_calls(f->device) - before;
         const char *log = f->driver.cuda->log;
-        assert_int_equal(count(log, "cuGraphLaunch"), 1);
-        assert_int_equal(count(log, "cuMemcpy"), 0);
-        assert_int_equal(count(log, "cuEventRecord"), 1);
-        assert_int_equal(count(log, "cuEventSynchronize"), 0);
-        assert_int_equal(count(log, "cuStreamSynchronize") + count(log, "cuCtxSynchronize"), 0);
-        assert_int_equal(count(log, "Alloc") + count(log, "Free") + count(log, "Instantiate") + count(log, "Module"),
+        assert_int_equal(cuda_count(log, "cuGraphLaunch"), 1);
+        assert_int_equal(cuda_count(log, "cuMemcpy"), 0);
+        assert_int_equal(cuda_count(log, "cuEventRecord"), 1);
+        assert_int_equal(cuda_count(log, "cuEventSynchronize"), 0);
+        assert_int_equal(cuda_count(log, "cuStreamSynchronize") + cuda_count(log, "cuCtxSynchronize"), 0);
+        assert_int_equal(cuda_count(log, "Alloc") + cuda_count(log, "Free") + cuda_count(log, "Instantiate") +
+                             cuda_count(log, "Module"),
                          0);
         assert_int_equal(calls, 2 + 2); /* pushing and popping the context */
-        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-        check(f, turn % 2 ? 37 : 100);
+        cuda_must(f, ig_context_wait(f->context, &f->error));
+        cuda_check(f, turn % 2 ? 37 : 100);
     }
     assert_int_equal(f->allocator.calls, allocations);
-    end(f, true);
+    cuda_end(f, true);
 }
 
 /* The memory behind a result up to the next, which is copied along with it. */
-static void check_padding(struct fixture *f, int64_t n) {
+static void check_padding(struct cuda_case *f, int64_t n) {
     struct ingot_tensor y;
-    if (ig_context_output(f->context, 0, &y, &f->error)) fail_msg("%s", f->error.message);
+    cuda_must(f, ig_context_output(f->context, 0, &y, &f->error));
     for (size_t i = (size_t)n * sizeof(float); i % 64; i++)
         assert_int_equal(((unsigned char *)y.data)[i], 0);
 }
@@ -214,38 +63,37 @@ static void check_padding(struct fixture *f, int64_t n) {
  * result lies behind. */
 static void copies_only_what_was_written(void **state) {
     static const int64_t sizes[] = {1, 5, 37, 100, 1001, LARGEST};
-    struct fixture *f = begin(true);
+    struct cuda_case *f = begin(true);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         for (int turn = 0; turn < 3; turn++) { /* the third leaves beside later runs, if it is large */
-            bind(f, sizes[i]);
-            if (ig_context_enqueue(f->context, NULL, &f->error)) fail_msg("%s", f->error.message);
+            cuda_set_x(f, sizes[i]);
+            cuda_must(f, ig_context_enqueue(f->context, NULL, &f->error));
         }
-        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-        check(f, sizes[i]);
+        cuda_must(f, ig_context_wait(f->context, &f->error));
+        cuda_check(f, sizes[i]);
         check_padding(f, sizes[i]);
     }
-    end(f, true);
+    cuda_end(f, true);
 }
 
 /* Eight shapes in turn: eight graphs in all, and no allocation after the first rounds. */
 static void eight_shapes_are_eight_captures(void **state) {
     static const int64_t sizes[] = {100, 37, 1, 64, 500, 333, 16, 17};
-    struct fixture *f = begin_with(true, 0, 0);
+    struct cuda_case *f = cuda_begin(true, 0, 0);
     unsigned captures = 0;
     size_t allocations = 0;
     for (int turn = 0; turn < 10000; turn++) {
         if (turn == 16) allocations = f->allocator.calls;
-        f->driver.cuda->log_size = 0;
-        f->driver.cuda->log[0] = 0;
-        run(f, sizes[turn % 8]);
-        captures += count(f->driver.cuda->log, "cuGraphInstantiate");
+        cuda_clear_log(f);
+        cuda_run(f, sizes[turn % 8]);
+        captures += cuda_count(f->driver.cuda->log, "cuGraphInstantiate");
     }
     assert_int_equal(captures, 8);
     assert_int_equal(f->allocator.calls, allocations);
-    end(f, true);
+    cuda_end(f, true);
 }
 
-static void *memory_of(struct fixture *f, enum ingot_memory memory, size_t size) {
+static void *memory_of(struct cuda_case *f, enum ingot_memory memory, size_t size) {
     void *result = NULL;
     enum ingot_status status = memory == INGOT_CUDA
                                    ? f->device->api->allocate(f->device, size, &result, &f->error)
@@ -254,48 +102,43 @@ static void *memory_of(struct fixture *f, enum ingot_memory memory, size_t size)
     return result;
 }
 
-static void release(struct fixture *f, enum ingot_memory memory, void *at, size_t size) {
+static void release(struct cuda_case *f, enum ingot_memory memory, void *at, size_t size) {
     (memory == INGOT_CUDA ? f->device->api->release : f->device->api->release_host)(f->device, at, size);
 }
 
-static void enqueue(struct fixture *f, void *native) {
-    if (ig_context_enqueue(f->context, native, &f->error)) fail_msg("%s", f->error.message);
-}
-
 /* The driver calls of a run on `native`, without context changes and pointer queries. */
-static uint64_t calls_of_run(struct fixture *f, void *native) {
+static uint64_t calls_of_run(struct cuda_case *f, void *native) {
     const char *log = f->driver.cuda->log;
     uint64_t before = ig_device_cuda_calls(f->device);
-    f->driver.cuda->log_size = 0;
-    f->driver.cuda->log[0] = 0;
-    enqueue(f, native);
-    assert_int_equal(count(log, "Synchronize") + count(log, "Alloc"), 0);
-    return ig_device_cuda_calls(f->device) - before - count(log, "cuCtx") - count(log, "cuPointer");
+    cuda_clear_log(f);
+    cuda_enqueue(f, native);
+    assert_int_equal(cuda_count(log, "Synchronize") + cuda_count(log, "Alloc"), 0);
+    return ig_device_cuda_calls(f->device) - before - cuda_count(log, "cuCtx") - cuda_count(log, "cuPointer");
 }
 
 /* On the context's own stream a run needs no event of its own: the graph launch is the only call. */
 static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
-    struct fixture *f = begin(true);
+    struct cuda_case *f = begin(true);
     const size_t size = 100 * sizeof(float);
     float *x = memory_of(f, INGOT_PINNED, size);
     memcpy(x, f->x, size);
     struct ingot_tensor input = {INGOT_F32, 1, {100}, x, INGOT_PINNED};
-    if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
-    f->driver.cuda->log_size = 0;
-    enqueue(f, NULL);
-    assert_int_equal(count(f->driver.cuda->log, "cuGraphAddKernelNode"), 2 + 2); /* small copies are kernels */
-    assert_int_equal(count(f->driver.cuda->log, "cuGraphAddMemcpyNode"), 0);
+    cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
+    cuda_clear_log(f);
+    cuda_enqueue(f, NULL);
+    assert_int_equal(cuda_count(f->driver.cuda->log, "cuGraphAddKernelNode"), 2 + 2); /* small copies are kernels */
+    assert_int_equal(cuda_count(f->driver.cuda->log, "cuGraphAddMemcpyNode"), 0);
     size_t allocations = f->allocator.calls;
     for (int turn = 0; turn < 4; turn++) {
         assert_int_equal(calls_of_run(f, NULL), 1);
         if (turn % 2) continue;
-        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-        check(f, 100);
+        cuda_must(f, ig_context_wait(f->context, &f->error));
+        cuda_check(f, 100);
     }
     assert_int_equal(f->allocator.calls, allocations);
-    if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+    cuda_must(f, ig_context_wait(f->context, &f->error));
     release(f, INGOT_PINNED, x, size);
-    end(f, true);
+    cuda_end(f, true);
 }
 
 /* Large results are copied by the graph too, unless two earlier runs may be in flight: then they leave on a stream of
@@ -304,32 +147,32 @@ static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
  * writes the results to the other half. The graph's own copy is skipped meanwhile; afterwards it is enabled again, and
  * all addresses are the first half's. */
 static void large_results_need_one_call_but_in_long_rows(void **state) {
-    struct fixture *f = begin(true);
+    struct cuda_case *f = begin(true);
     const int64_t n = LARGEST;
     const size_t size = (size_t)n * sizeof(float);
     float *x = memory_of(f, INGOT_CUDA, size);
     memcpy(x, f->x, size);
     struct ingot_tensor input = {INGOT_F32, 1, {n}, x, INGOT_CUDA};
-    if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
-    enqueue(f, NULL);
-    if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+    cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
+    cuda_enqueue(f, NULL);
+    cuda_must(f, ig_context_wait(f->context, &f->error));
     size_t allocations = f->allocator.calls;
     for (int row = 0; row < 2; row++) {
         for (int turn = 0; turn < 5; turn++) {
             static const uint64_t calls[] = {1, 1, 1 + 1 + 5, 1 + 6, 1 + 6};
             assert_int_equal(calls_of_run(f, NULL), calls[turn]);
         }
-        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-        check(f, n);
+        cuda_must(f, ig_context_wait(f->context, &f->error));
+        cuda_check(f, n);
         for (int turn = 0; turn < 3; turn++) {
             assert_int_equal(calls_of_run(f, NULL), turn ? 1 : 1 + 3);
-            if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-            check(f, n);
+            cuda_must(f, ig_context_wait(f->context, &f->error));
+            cuda_check(f, n);
         }
     }
     assert_int_equal(f->allocator.calls, allocations);
     release(f, INGOT_CUDA, x, size);
-    end(f, true);
+    cuda_end(f, true);
 }
 
 /* Pinned memory for which the driver gives no device address, discovered when the graph is built or when it is
@@ -337,7 +180,7 @@ static void large_results_need_one_call_but_in_long_rows(void **state) {
 static void copies_are_for_copy_engines_where_kernels_cannot(void **state) {
     const size_t size = 100 * sizeof(float);
     for (int late = 0; late < 2; late++) {
-        struct fixture *f = begin(true);
+        struct cuda_case *f = begin(true);
         struct fake_cuda *cuda = f->driver.cuda;
         float *x[2] = {memory_of(f, INGOT_PINNED, size), memory_of(f, INGOT_PINNED, size)};
         cuda->fail = "cuPointerGetAttribute";
@@ -345,19 +188,19 @@ static void copies_are_for_copy_engines_where_kernels_cannot(void **state) {
         for (int turn = 0; turn < 4; turn++) {
             memcpy(x[turn % 2], f->x, size);
             struct ingot_tensor input = {INGOT_F32, 1, {100}, x[turn % 2], INGOT_PINNED};
-            if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
+            cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
             cuda->fail_at = turn == late;
             cuda->log_size = 0;
-            enqueue(f, NULL);
-            if (turn == 0) assert_int_equal(count(cuda->log, "cuGraphAddMemcpyNode"), !late);
-            if (turn == late) assert_int_equal(count(cuda->log, "cuGraphInstantiate"), 1);
-            if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-            check(f, 100);
+            cuda_enqueue(f, NULL);
+            if (turn == 0) assert_int_equal(cuda_count(cuda->log, "cuGraphAddMemcpyNode"), !late);
+            if (turn == late) assert_int_equal(cuda_count(cuda->log, "cuGraphInstantiate"), 1);
+            cuda_must(f, ig_context_wait(f->context, &f->error));
+            cuda_check(f, 100);
             memset(x[turn % 2], 0, size);
         }
         release(f, INGOT_PINNED, x[0], size);
         release(f, INGOT_PINNED, x[1], size);
-        end(f, true);
+        cuda_end(f, true);
     }
 }
 
@@ -371,22 +214,22 @@ static void data_that_gpus_reach_need_two_calls(void **state) {
     const size_t size = 100 * sizeof(float);
     for (int k = 0; k < 2; k++) {
         enum ingot_memory memory = kinds[k].memory;
-        struct fixture *f = begin(true);
+        struct cuda_case *f = begin(true);
         float *x[2] = {memory_of(f, memory, size), memory_of(f, memory, size)}, *y = memory_of(f, memory, size);
         struct ig_stream *callers;
         void *native;
-        if (f->device->api->stream_create(f->device, &callers, &f->error)) fail_msg("%s", f->error.message);
+        cuda_must(f, f->device->api->stream_create(f->device, &callers, &f->error));
         memcpy(&native, callers, sizeof native); /* an ig_stream begins with the driver's handle */
         memcpy(x[0], f->x, size);
         memcpy(x[1], f->x, size);
-        if (ig_context_set_output(f->context, 0, memory, y, size, &f->error)) fail_msg("%s", f->error.message);
+        cuda_must(f, ig_context_set_output(f->context, 0, memory, y, size, &f->error));
         size_t allocations = 0;
         for (int turn = 0; turn < 8; turn++) {
             struct ingot_tensor input = {INGOT_F32, 1, {100}, x[turn / 4], memory};
-            if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
+            cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
             memset(y, 0, size);
             if (turn == 0) {
-                enqueue(f, native);
+                cuda_enqueue(f, native);
                 allocations = f->allocator.calls;
             } else {
                 assert_int_equal(calls_of_run(f, native), turn == 4 ? 2 + kinds[k].uses : 2);
@@ -394,55 +237,50 @@ static void data_that_gpus_reach_need_two_calls(void **state) {
             assert_true(y[99] == 3 * f->x[99]);
         }
         assert_int_equal(f->allocator.calls, allocations);
-        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+        cuda_must(f, ig_context_wait(f->context, &f->error));
         release(f, memory, x[0], size);
         release(f, memory, x[1], size);
         release(f, memory, y, size);
         ig_context_destroy(f->context);
         f->context = NULL;
         f->device->api->stream_destroy(f->device, callers);
-        end(f, true);
+        cuda_end(f, true);
     }
 }
 
 /* ---- Leases and waits with a limit --------------------------------------------------------------------------------------------- */
 
-static void clear_log(struct fixture *f) {
-    f->driver.cuda->log_size = 0;
-    f->driver.cuda->log[0] = 0;
-}
-
-/* The driver calls since clear_log, without context changes and pointer queries. */
-static unsigned calls_logged(struct fixture *f) {
+/* The driver calls since cuda_clear_log, without context changes and pointer queries. */
+static unsigned calls_logged(struct cuda_case *f) {
     const char *log = f->driver.cuda->log;
-    return count(log, " ") - count(log, "cuCtx") - count(log, "cuPointer");
+    return cuda_count(log, " ") - cuda_count(log, "cuCtx") - cuda_count(log, "cuPointer");
 }
 
 /* A lease on a run that is done costs no call, and one in flight an event. Two sets in turn cost one update of the
  * graph a run, whose copy goes to the other set. */
 static void leases_are_a_few_calls(void **state) {
-    struct fixture *f = begin(true);
+    struct cuda_case *f = begin(true);
     struct ig_results *last = NULL, *results;
     struct ingot_tensor y;
     size_t allocations = 0;
     float *x = memory_of(f, INGOT_PINNED, 100 * sizeof *x);
     struct ingot_tensor input = {INGOT_F32, 1, {100}, x, INGOT_PINNED};
     memcpy(x, f->x, 100 * sizeof *x);
-    if (ig_context_set_input(f->context, 0, &input, &f->error)) fail_msg("%s", f->error.message);
+    cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
     for (int turn = 0; turn < 12; turn++) {
         if (turn == 6) allocations = f->allocator.calls;
         bool early = turn % 2;
         x[7] = (float)turn;
-        clear_log(f);
-        enqueue(f, NULL);
+        cuda_clear_log(f);
+        cuda_enqueue(f, NULL);
         if (turn > 2) assert_int_equal(calls_logged(f), 1 + 1);
         if (!early && ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-        clear_log(f);
-        if (ig_context_lease(f->context, &results, &f->error)) fail_msg("%s", f->error.message);
+        cuda_clear_log(f);
+        cuda_must(f, ig_context_lease(f->context, &results, &f->error));
         if (turn > 2) assert_int_equal(calls_logged(f), early);
         if (last) {
-            if (ig_results_wait(last, &f->error)) fail_msg("%s", f->error.message);
-            if (ig_results_output(last, 0, &y, &f->error)) fail_msg("%s", f->error.message);
+            cuda_must(f, ig_results_wait(last, &f->error));
+            cuda_must(f, ig_results_output(last, 0, &y, &f->error));
             assert_true(((float *)y.data)[7] == 3 * (float)(turn - 1));
             ig_results_release(last);
         }
@@ -451,26 +289,26 @@ static void leases_are_a_few_calls(void **state) {
     assert_int_equal(f->allocator.calls, allocations);
     ig_context_destroy(f->context);
     f->context = NULL;
-    if (ig_results_wait(last, &f->error)) fail_msg("%s", f->error.message);
+    cuda_must(f, ig_results_wait(last, &f->error));
     ig_results_release(last);
     release(f, INGOT_PINNED, x, 100 * sizeof *x);
-    end(f, true);
+    cuda_end(f, true);
 }
 
 /* Asking costs an event, as the run has none of its own, and a call each time. */
 static void limited_waits_ask(void **state) {
-    struct fixture *f = begin(true);
-    run(f, 100);
-    enqueue(f, NULL);
+    struct cuda_case *f = begin(true);
+    cuda_run(f, 100);
+    cuda_enqueue(f, NULL);
     f->driver.cuda->not_ready = 3;
-    clear_log(f);
+    cuda_clear_log(f);
     assert_int_equal(ig_context_wait_for(f->context, 0, &f->error), INGOT_TIMEOUT);
-    assert_int_equal(count(f->driver.cuda->log, "cuEventQuery"), 1);
-    assert_int_equal(count(f->driver.cuda->log, "Synchronize"), 0);
-    if (ig_context_wait_for(f->context, 1e9, &f->error)) fail_msg("%s", f->error.message);
-    assert_int_equal(count(f->driver.cuda->log, "cuEventQuery"), 4);
-    check(f, 100);
-    end(f, true);
+    assert_int_equal(cuda_count(f->driver.cuda->log, "cuEventQuery"), 1);
+    assert_int_equal(cuda_count(f->driver.cuda->log, "Synchronize"), 0);
+    cuda_must(f, ig_context_wait_for(f->context, 1e9, &f->error));
+    assert_int_equal(cuda_count(f->driver.cuda->log, "cuEventQuery"), 4);
+    cuda_check(f, 100);
+    cuda_end(f, true);
 }
 
 /* ---- A GPU that is lost -------------------------------------------------------------------------------------------------------- */
@@ -489,7 +327,7 @@ struct member {
     bool has_resident;
 };
 
-static enum ingot_status join(struct fixture *f, struct ig_resident_store *store, struct member *out_member) {
+static enum ingot_status join(struct cuda_case *f, struct ig_resident_store *store, struct member *out_member) {
     struct ig_context_config config = {.allocator = &f->allocator.base, .max_instances = 4, .max_bytes = SIZE_MAX};
     *out_member = (struct member){NULL, NULL, false};
     ig_resident_store_drop_lost(store, 0);
@@ -510,13 +348,13 @@ static void part(struct ig_resident_store *store, struct member *member) {
     ig_device_release(member->device);
 }
 
-static enum ingot_status try_run(struct fixture *f, struct member *member) {
+static enum ingot_status try_run(struct cuda_case *f, struct member *member) {
     struct ingot_tensor x = {INGOT_F32, 1, {100}, f->x, INGOT_HOST};
     enum ingot_status status = ig_context_set_input(member->context, 0, &x, &f->error);
     return status ? status : ig_context_run(member->context, &f->error);
 }
 
-static void must_say(struct fixture *f, enum ingot_status status, const char *text) {
+static void must_say(struct cuda_case *f, enum ingot_status status, const char *text) {
     assert_int_equal(status, INGOT_DEVICE);
     if (!strstr(f->error.message, text)) fail_msg("'%s' does not say '%s'", f->error.message, text);
 }
@@ -524,12 +362,12 @@ static void must_say(struct fixture *f, enum ingot_status status, const char *te
 /* After an illegal access, all contexts fail, and new ones as long as anyone holds the GPU. Once the contexts and leases
  * are gone, the engine's weights do not hold it either, and a new context works. */
 static void a_lost_gpu_comes_back(void **state) {
-    struct fixture *f = new_fixture();
+    struct cuda_case *f = cuda_new();
     struct ig_resident_store store;
     struct member members[2], late;
     struct ig_results *held;
     fake_driver_open(&shared_driver);
-    make_plan(f);
+    cuda_plan(f);
     f->file.weights = f->tiny.weights;
     f->file.weights_size = sizeof f->tiny.weights;
     ig_resident_store_init(&store, &f->file, &f->allocator.base);
@@ -537,7 +375,7 @@ static void a_lost_gpu_comes_back(void **state) {
         for (int i = 0; i < 2; i++) {
             if (join(f, &store, &members[i]) || try_run(f, &members[i])) fail_msg("%s", f->error.message);
         }
-        if (ig_context_lease(members[0].context, &held, &f->error)) fail_msg("%s", f->error.message);
+        cuda_must(f, ig_context_lease(members[0].context, &held, &f->error));
         if (round == 2) break;
         shared_driver.cuda->lost = 700;
         for (int i = 0; i < 2; i++)
@@ -577,15 +415,15 @@ static void a_lost_gpu_comes_back(void **state) {
 
 static void runs_on(bool fake) {
     static const int64_t sizes[] = {1, 100, 0, 1000, 16, 17, 100, 1};
-    struct fixture *f = begin(fake);
+    struct cuda_case *f = begin(fake);
     if (!f) skip();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        run(f, sizes[i]);
+        cuda_run(f, sizes[i]);
     size_t allocations = f->allocator.calls;
     for (int i = 0; i < 20; i++)
-        run(f, i % 2 ? 100 : 17);
+        cuda_run(f, i % 2 ? 100 : 17);
     assert_int_equal(f->allocator.calls, allocations);
-    end(f, fake);
+    cuda_end(f, fake);
 }
 
 static void runs_any_shape_on_the_stand_in(void **state) {
@@ -601,16 +439,16 @@ static void runs_branches(bool fake) {
     static const int64_t sizes[] = {16, 1, 0, 1000, 32};
     size_t beside = 0;
     for (uint32_t seed = 1; seed <= (fake ? 200 : 20); seed++) {
-        struct fixture *f = begin_seed(fake, seed);
+        struct cuda_case *f = begin_seed(fake, seed);
         struct ingot_memory_info info;
         if (!f) skip();
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            run(f, sizes[i]);
+            cuda_run(f, sizes[i]);
             assert_int_equal(ig_context_memory(f->context, &info, &f->error), INGOT_OK);
             beside += info.parallel_steps;
         }
-        run(f, 16);
-        end(f, fake);
+        cuda_run(f, 16);
+        cuda_end(f, fake);
     }
     assert_true(beside > (fake ? 1000 : 0));
 }
@@ -631,7 +469,7 @@ struct pair {
     struct ig_device *device; /* the arena's */
     struct ig_activations *activations;
     struct ig_stream *callers; /* NULL: none */
-    struct fixture *f[2];
+    struct cuda_case *f[2];
 };
 
 static void begin_pair(struct pair *p, bool shared) {
@@ -644,15 +482,15 @@ static void begin_pair(struct pair *p, bool shared) {
     const struct ig_activations_config config = {.allocator = &p->allocator.base, .device = p->device, .shared = true};
     assert_int_equal(ig_activations_create(&config, &p->activations, &error), INGOT_OK);
     for (int i = 0; i < 2; i++) {
-        p->f[i] = new_fixture();
+        p->f[i] = cuda_new();
         if (shared) p->f[i]->activations = p->activations;
-        if (!open_gpu(p->f[i], p->driver.path, 0)) fail_msg("%s", p->f[i]->error.message);
+        if (!cuda_open(p->f[i], p->driver.path, 0)) fail_msg("%s", p->f[i]->error.message);
     }
 }
 
 static void end_pair(struct pair *p) {
     for (int i = 0; i < 2; i++) {
-        close_gpu(p->f[i]);
+        cuda_close(p->f[i]);
         free(p->f[i]);
     }
     ig_activations_destroy(p->activations);
@@ -668,7 +506,7 @@ static const char *calls_in_pair(struct pair *p, int who, void *native) {
     static char calls[sizeof((struct fake_cuda *)0)->log];
     p->driver.cuda->log_size = 0;
     p->driver.cuda->log[0] = 0;
-    enqueue(p->f[who], native);
+    cuda_enqueue(p->f[who], native);
     char *to = calls;
     for (const char *at = p->driver.cuda->log, *end; (end = strchr(at, ' ')); at = end + 1) {
         if (strncmp(at, "cuCtx", 5) == 0) continue;
@@ -689,8 +527,8 @@ static void sharing_costs_two_calls(void **state) {
     struct pair p;
     begin_pair(&p, true);
     for (int i = 0; i < 4; i++)
-        run(p.f[i % 2], 100);
-    bind(p.f[0], 100), bind(p.f[1], 100);
+        cuda_run(p.f[i % 2], 100);
+    cuda_set_x(p.f[0], 100), cuda_set_x(p.f[1], 100);
     assert_string_equal(calls_in_pair(&p, 0, NULL), WAIT LAUNCH RECORD RECORD);
     assert_string_equal(calls_in_pair(&p, 1, NULL), WAIT LAUNCH RECORD RECORD);
     for (int i = 0; i < 2; i++)
@@ -704,14 +542,14 @@ static void sharing_costs_two_calls(void **state) {
     assert_int_equal(p.device->api->stream_create(p.device, &p.callers, NULL), INGOT_OK);
     memcpy(&native, p.callers, sizeof native); /* an ig_stream begins with the driver's handle */
     for (int i = 0; i < 2; i++) {
-        enqueue(p.f[i], native);
+        cuda_enqueue(p.f[i], native);
         assert_int_equal(ig_context_wait(p.f[i]->context, NULL), INGOT_OK);
     }
     assert_string_equal(calls_in_pair(&p, 1, native), LAUNCH RECORD RECORD);
     assert_string_equal(calls_in_pair(&p, 0, native), LAUNCH RECORD RECORD);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(ig_context_wait(p.f[i]->context, NULL), INGOT_OK);
-        check(p.f[i], 100);
+        cuda_check(p.f[i], 100);
     }
     end_pair(&p);
 }
@@ -720,21 +558,22 @@ static void sharing_costs_two_calls(void **state) {
 static void growth_frees_behind_the_last_user(void **state) {
     struct pair p;
     begin_pair(&p, true);
-    run(p.f[0], 100);
-    run(p.f[1], 50);
-    bind(p.f[1], 1000);
+    cuda_run(p.f[0], 100);
+    cuda_run(p.f[1], 50);
+    cuda_set_x(p.f[1], 1000);
     const char *calls = calls_in_pair(&p, 1, NULL);
     if (!strstr(calls, WAIT RECORD WAIT "cuMemFreeAsync cuMemAllocFromPoolAsync cuStreamSynchronize ") ||
         !strstr(calls, "cuGraphUpload " LAUNCH RECORD RECORD)) /* new memory has had no user to wait for */
         fail_msg("%s", calls);
     assert_int_equal(ig_context_wait(p.f[1]->context, NULL), INGOT_OK);
-    check(p.f[1], 1000);
-    bind(p.f[0], 100);
+    cuda_check(p.f[1], 1000);
+    cuda_set_x(p.f[0], 100);
     calls = calls_in_pair(&p, 0, NULL); /* two kernels' addresses are patched */
     if (!strstr(calls, WAIT) || !strstr(calls, LAUNCH RECORD RECORD)) fail_msg("%s", calls);
-    assert_int_equal(count(calls, "Instantiate") + count(calls, "Synchronize") + count(calls, "Alloc"), 0);
+    assert_int_equal(cuda_count(calls, "Instantiate") + cuda_count(calls, "Synchronize") + cuda_count(calls, "Alloc"),
+                     0);
     assert_int_equal(ig_context_wait(p.f[0]->context, NULL), INGOT_OK);
-    check(p.f[0], 100);
+    cuda_check(p.f[0], 100);
     end_pair(&p);
 }
 
@@ -743,20 +582,20 @@ static void growth_frees_behind_the_last_user(void **state) {
 static bool driver_call_fails(const char *function, unsigned n, bool shared) {
     struct pair p;
     begin_pair(&p, shared);
-    run(p.f[0], 100), run(p.f[1], 50);
+    cuda_run(p.f[0], 100), cuda_run(p.f[1], 50);
     p.driver.cuda->fail = function, p.driver.cuda->fail_result = 999, p.driver.cuda->fail_at = n;
     for (int turn = 0; turn < 4; turn++) {
-        struct fixture *f = p.f[turn % 2];
+        struct cuda_case *f = p.f[turn % 2];
         bool before = p.driver.cuda->fail_at == 0;
-        bind(f, turn < 2 ? 1000 : 100);
+        cuda_set_x(f, turn < 2 ? 1000 : 100);
         bool failed = ig_context_run(f->context, &f->error) != INGOT_OK;
-        if (!failed) check(f, turn < 2 ? 1000 : 100);
+        if (!failed) cuda_check(f, turn < 2 ? 1000 : 100);
         if (failed && (before || p.driver.cuda->fail_at || !strstr(f->error.message, "error 999 of the NVIDIA driver")))
             fail_msg("a run fails, but not of %s: %s", function, f->error.message);
     }
     bool struck = p.driver.cuda->fail_at == 0;
     p.driver.cuda->fail_at = 0;
-    run(p.f[0], 1000), run(p.f[1], 1001);
+    cuda_run(p.f[0], 1000), cuda_run(p.f[1], 1001);
     end_pair(&p);
     return struck;
 }
@@ -785,13 +624,13 @@ static void *use(void *argument) {
     int own;
     void *popped;
     user->driver->push(&own);
-    struct fixture *f = new_fixture();
-    if (!open_gpu(f, user->driver->path, user->ordinal)) fail_msg("%s", f->error.message);
+    struct cuda_case *f = cuda_new();
+    if (!cuda_open(f, user->driver->path, user->ordinal)) fail_msg("%s", f->error.message);
     for (int turn = 0; turn < 50; turn++) {
-        run(f, turn % 3 * 31 + 1);
+        cuda_run(f, turn % 3 * 31 + 1);
         user->wrong += user->driver->current() != &own || user->driver->depth() != 1;
     }
-    close_gpu(f);
+    cuda_close(f);
     user->wrong += user->driver->current() != &own || user->driver->depth() != 1;
     user->driver->pop(&popped);
     free(f);
@@ -824,11 +663,11 @@ static enum ingot_status open_fake(int ordinal, const struct ingot_allocator *al
 }
 
 static void *use_shared(void *argument) {
-    struct fixture *f = argument;
-    if (!open_gpu(f, fake_path, 0)) fail_msg("%s", f->error.message);
+    struct cuda_case *f = argument;
+    if (!cuda_open(f, fake_path, 0)) fail_msg("%s", f->error.message);
     for (int turn = 0; turn < 20; turn++)
-        run(f, 1 + turn * 37);
-    close_gpu(f);
+        cuda_run(f, 1 + turn * 37);
+    cuda_close(f);
     return NULL;
 }
 
@@ -840,25 +679,25 @@ static void contexts_share_loaded_code(void **state) {
     struct ig_resident_store store;
     struct ig_resident resident;
     struct ingot_error error;
-    struct fixture *f[USERS], *owner = new_fixture();
+    struct cuda_case *f[USERS], *owner = cuda_new();
     pthread_t threads[USERS];
     fake_driver_open(&driver);
     fake_path = driver.path;
     counting_allocator_init(&allocator);
-    make_plan(owner);
+    cuda_plan(owner);
     ig_resident_store_init(&store, &owner->file, &allocator.base);
     assert_int_equal(ig_resident_store_get(&store, open_fake, 0, &resident, &error), INGOT_OK);
     unsigned loads = 0;
     for (int i = 0; i < USERS; i++) { /* first one after the other */
-        f[i] = new_fixture();
+        f[i] = cuda_new();
         f[i]->owner = owner;
         f[i]->module = resident.module;
         driver.cuda->log_size = 0;
         driver.cuda->log[0] = 0;
-        assert_true(open_gpu(f[i], fake_path, 0));
-        run(f[i], 100);
-        loads += count(driver.cuda->log, "cuModuleLoad");
-        close_gpu(f[i]);
+        assert_true(cuda_open(f[i], fake_path, 0));
+        cuda_run(f[i], 100);
+        loads += cuda_count(driver.cuda->log, "cuModuleLoad");
+        cuda_close(f[i]);
     }
     for (int i = 0; i < USERS; i++) /* then all at once */
         assert_int_equal(pthread_create(&threads[i], NULL, use_shared, f[i]), 0);
