@@ -11,7 +11,6 @@
 #include "engine/compress.h"
 #include "engine/engine.h"
 #include "engine/format.h"
-#include "support/clock.h"
 #include "support/support.h"
 
 #define COUNT(array) (uint32_t)(sizeof(array) / sizeof *(array))
@@ -877,24 +876,6 @@ static void test_map_sizes(void **state) {
         assert_non_null(ig_tensor_map_sizes_error(&map, wrong[i], 1000));
 }
 
-/* ---- Speed ---- */
-
-/* Prints the speed of the weights' check; asserts only its result, since test machines are busy. */
-static void test_weights_speed(void **state) {
-    size_t size = (size_t)256 << 20, chunks = size / IG_ENGINE_CHUNK;
-    unsigned char *weights = malloc(size);
-    uint64_t *checksums = calloc(chunks, sizeof *checksums);
-    memset(weights, 1, size);
-    for (size_t i = 0; i < chunks; i++)
-        checksums[i] = ig_hash64(weights, IG_ENGINE_CHUNK);
-    struct ig_engine_file file = {.weights = weights, .weights_size = size, .weight_checksums = checksums};
-    uint64_t begin = test_now_ns();
-    assert_int_equal(ig_engine_check_weights(&file, NULL), INGOT_OK);
-    print_message("weights are checked at %.1f GB/s\n", (double)size / (double)(test_now_ns() - begin));
-    free(weights);
-    free(checksums);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compressed_text),
@@ -917,7 +898,6 @@ int main(void) {
         cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_map_sizes),
-        cmocka_unit_test(test_weights_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
