@@ -76,7 +76,8 @@ static struct {
 static bool interleaved;
 static bool released[REGION / PAGE];
 static char *region;
-static size_t region_used, live_bytes, peak_bytes, limit_bytes;
+static size_t region_begin, region_used, live_bytes, peak_bytes, limit_bytes; /* all before the beginning is released */
+static size_t open_from;
 static unsigned open_count;
 
 static struct remote_device *self(const struct ig_device *device) {
@@ -88,14 +89,20 @@ static void end_test(const char *why) {
     abort();
 }
 
+static void protect_region(int protection) {
+    if (mprotect(region + open_from, REGION - open_from, protection) != 0) end_test("cannot open or close its memory");
+}
+
 /* From here to close_region, this thread works for all devices. */
 static void open_region(void) {
     pthread_mutex_lock(&lock);
-    if (open_count++ == 0 && mprotect(region, REGION, PROT_READ | PROT_WRITE) != 0) end_test("cannot open its memory");
+    if (open_count++ > 0) return;
+    open_from = region_begin;
+    protect_region(PROT_READ | PROT_WRITE);
 }
 
 static void close_region(void) {
-    if (--open_count == 0 && mprotect(region, REGION, PROT_NONE) != 0) end_test("cannot close its memory");
+    if (--open_count == 0) protect_region(PROT_NONE);
     pthread_mutex_unlock(&lock);
 }
 
@@ -154,7 +161,7 @@ void remote_device_hold(struct ig_device *device, unsigned questions) {
 void remote_device_reuse(void) {
     if (live_bytes) end_test("memory is to be reused that is not released");
     memset(released, 0, sizeof released);
-    region_used = 0;
+    region_begin = region_used = 0;
 }
 
 void remote_device_limit(size_t bytes) {
@@ -314,6 +321,10 @@ static void release(struct ig_device *device, void *memory, size_t size) {
     drain(self(device));
     for (size_t page = (size_t)((char *)memory - region) / PAGE, end = page + size / PAGE; page <= end; page++)
         released[page] = true;
+    /* Protecting memory takes time for each page that was touched. */
+    madvise(memory, size, MADV_DONTNEED);
+    while (region_begin < region_used && released[region_begin / PAGE])
+        region_begin += PAGE;
     live_bytes -= size;
     close_region();
 }
