@@ -1,9 +1,9 @@
 /*
  * Compiles whole graphs (passes, kernels, compilers) and checks their results against the reference evaluator, with one
  * thread and with three: for every instruction set of this machine and every installed C compiler. The first compiler,
- * gcc, takes every case; the second, clang, takes a third of a list longer than eight, a different third per
- * instruction set. Kernels with equal texts are compiled once per list, so a list should group cases that differ only
- * in inputs or passes.
+ * gcc, takes every case; the second, clang, which needs four times as long for each, takes a ninth of a list longer than
+ * eight, a different ninth per instruction set. Kernels with equal texts are compiled once per list, so a list should
+ * group cases that differ only in inputs or passes.
  *
  * The schedules for GPUs are checked too: their text runs on the GPU emulator, with threads in ascending and in
  * descending order (without a C++ compiler for that, their loops are printed as C), and on GPU 0, if there is one.
