@@ -11,7 +11,7 @@
 
 #include "support/model/network.h"
 
-enum { ENGINES = 2, LARGEST = 9, PIXELS = 64, CLASSES = 10 };
+enum { ENGINES = 2, LARGEST = 9 };
 
 static struct test_network networks[ENGINES];
 static struct ingot_engine *engines[ENGINES];
@@ -64,9 +64,7 @@ static struct ingot_arena_info describe(struct ingot_arena *arena) {
 
 static int set_up(void **state) {
     struct ingot_error error;
-    uint64_t seed = 9;
-    for (int i = 0; i < LARGEST * PIXELS; i++)
-        pixels[i] = test_random(&seed);
+    test_pictures(pixels, LARGEST);
     for (int e = 0; e < ENGINES; e++) {
         struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
         options.opt_level = e ? 1 : 3;

@@ -9,7 +9,7 @@
 
 #include "support/model/network.h"
 
-enum { LARGEST = 9, PIXELS = 64, CLASSES = 10 };
+enum { LARGEST = 9 };
 
 static struct test_network network;
 static struct ingot_engine *engine;
@@ -24,9 +24,7 @@ static int set_up(void **state) {
     struct ingot_error error;
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     const struct ingot_shape_spec shape = {"batch", "1:4:9"};
-    uint64_t seed = 9;
-    for (int i = 0; i < LARGEST * PIXELS; i++)
-        pixels[i] = test_random(&seed);
+    test_pictures(pixels, LARGEST);
     options.shapes = &shape;
     options.n_shapes = 1;
     test_network_build(&network, TEST_DIGITS, &options);

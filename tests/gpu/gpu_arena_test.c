@@ -17,16 +17,7 @@
 #include "runtime/runtime.h"
 #include "support/model/network.h"
 
-enum {
-    SHORT = 1000,
-    ENGINES = 4,
-    THREADS = 8,
-    CONTEXTS = 16,
-    EACH = CONTEXTS / THREADS,
-    LARGEST = 64,
-    PIXELS = 64,
-    CLASSES = 10
-};
+enum { SHORT = 1000, ENGINES = 4, THREADS = 8, CONTEXTS = 16, EACH = CONTEXTS / THREADS, LARGEST = 64 };
 
 static const char *model_path = TEST_DIGITS;
 static int runs = 20000;
@@ -197,9 +188,7 @@ static void compute_alone(int engine) {
 static int set_up(void **state) {
     static const char *const precisions[ENGINES] = {"fp32", "tf32", "fp16", "bf16"};
     struct ingot_error error;
-    uint64_t seed = 1;
-    for (int i = 0; i < LARGEST * PIXELS; i++)
-        pixels[i] = test_random(&seed);
+    test_pictures(pixels, LARGEST);
     for (int e = 0; e < ENGINES; e++) {
         struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
         options.target = "cuda";
@@ -221,22 +210,6 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Are there a GPU and NVRTC? */
-static bool can_run(struct ingot_error *error) {
-    struct ingot_gpu_info gpu;
-    struct ingot_model *model;
-    void *data;
-    size_t size;
-    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
-    options.target = "cuda";
-    if (ingot_gpu_describe(0, &gpu, error)) return false;
-    if (ingot_model_load(model_path, NULL, &model, error)) return false;
-    enum ingot_status status = ingot_model_build_memory(model, &options, &data, &size, error);
-    if (status == INGOT_OK) ingot_blob_release(model, data, size);
-    ingot_model_destroy(model);
-    return status != INGOT_TOOLCHAIN; /* other errors are for the tests to report */
-}
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_a_context_alone),
@@ -245,7 +218,7 @@ int main(int argc, char **argv) {
     struct ingot_error error = {0};
     if (argc > 1) runs = atoi(argv[1]);
     if (argc > 2) model_path = argv[2];
-    if (!can_run(&error)) {
+    if (!test_network_fits_gpu(model_path, &error)) {
         printf("skipped: %s\n", error.message);
         return 77;
     }

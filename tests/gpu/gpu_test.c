@@ -15,7 +15,7 @@
 #include "support/clock.h"
 #include "support/model/network.h"
 
-enum { LARGEST = 128, PIXELS = 64, CLASSES = 10 };
+enum { LARGEST = 128 };
 
 static const char *model_path = TEST_DIGITS;
 static struct test_network on_cpu, on_gpu;
@@ -340,9 +340,7 @@ static void run_on_cpu(void) {
 static int set_up(void **state) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     struct ingot_error error;
-    uint64_t seed = 1;
-    for (int i = 0; i < LARGEST * PIXELS; i++)
-        pixels[i] = test_random(&seed);
+    test_pictures(pixels, LARGEST);
     test_network_build(&on_cpu, model_path, NULL);
     run_on_cpu();
     options.target = "cuda";
@@ -358,23 +356,6 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Are there a GPU and NVRTC? */
-static bool can_run(struct ingot_error *error) {
-    struct ingot_gpu_info gpu;
-    struct ingot_model *model;
-    void *data;
-    size_t size;
-    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
-    options.target = "cuda";
-    if (ingot_gpu_describe(0, &gpu, error)) return false;
-    printf("GPU 0: %s, %s\n", gpu.name, gpu.target);
-    if (ingot_model_load(model_path, NULL, &model, error)) return false;
-    enum ingot_status status = ingot_model_build_memory(model, &options, &data, &size, error);
-    if (status == INGOT_OK) ingot_blob_release(model, data, size);
-    ingot_model_destroy(model);
-    return status != INGOT_TOOLCHAIN; /* other errors are for the tests to report */
-}
-
 /* An argument names the network's file, for machines without the sources. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
@@ -385,7 +366,7 @@ int main(int argc, char **argv) {
     };
     struct ingot_error error = {0};
     if (argc > 1) model_path = argv[1];
-    if (!can_run(&error)) {
+    if (!test_network_fits_gpu(model_path, &error)) {
         printf("skipped: %s\n", error.message);
         return 77;
     }

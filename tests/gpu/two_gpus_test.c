@@ -13,7 +13,7 @@
 
 #include "support/model/network.h"
 
-enum { LARGEST = 128, PIXELS = 64, CLASSES = 10, TURNS = 200 };
+enum { LARGEST = 128, TURNS = 200 };
 
 static const char *model_path = TEST_DIGITS;
 static struct test_network network;
@@ -101,9 +101,7 @@ static void two_engines_run_at_once(void **state) {
 
 static int set_up(void **state) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
-    uint64_t seed = 1;
-    for (int i = 0; i < LARGEST * PIXELS; i++)
-        pixels[i] = test_random(&seed);
+    test_pictures(pixels, LARGEST);
     options.target = "cuda";
     test_network_build(&network, model_path, &options);
     return 0;

@@ -1,5 +1,6 @@
 #include "support/model/network.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,28 @@ void test_network_build(struct test_network *n, const char *path, const struct i
 void test_network_release(struct test_network *n) {
     ingot_blob_release(n->model, n->data, n->size);
     ingot_model_destroy(n->model);
+}
+
+bool test_network_fits_gpu(const char *path, struct ingot_error *error) {
+    struct ingot_gpu_info gpu;
+    struct ingot_model *model;
+    void *data;
+    size_t size;
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    options.target = "cuda";
+    if (ingot_gpu_describe(0, &gpu, error)) return false;
+    printf("GPU 0: %s, %s\n", gpu.name, gpu.target);
+    if (ingot_model_load(path, NULL, &model, error)) return false;
+    enum ingot_status status = ingot_model_build_memory(model, &options, &data, &size, error);
+    if (status == INGOT_OK) ingot_blob_release(model, data, size);
+    ingot_model_destroy(model);
+    return status != INGOT_TOOLCHAIN;
+}
+
+void test_pictures(float *pixels, int count) {
+    uint64_t seed = 1;
+    for (int i = 0; i < count * PIXELS; i++)
+        pixels[i] = test_random(&seed);
 }
 
 static void *counted_alloc(void *user, size_t size, size_t alignment) {

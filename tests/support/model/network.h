@@ -5,6 +5,7 @@
 #include "ingot/ingot.h"
 
 #define TEST_DIGITS TEST_SOURCE_DIR "/examples/digits/digits.onnx"
+enum { PIXELS = 64, CLASSES = 10 }; /* floats of a picture and of its result */
 
 /* An engine in memory. */
 struct test_network {
@@ -15,6 +16,12 @@ struct test_network {
 /* Fails the test with the error's message on failure. `options` may be NULL. */
 void test_network_build(struct test_network *network, const char *path, const struct ingot_build_options *options);
 void test_network_release(struct test_network *network);
+
+/* Are there GPU 0 and NVRTC, to build the network at `path` for it? Other errors of the build are for the tests to report. */
+bool test_network_fits_gpu(const char *path, struct ingot_error *error);
+
+/* Random pictures, always the same. */
+void test_pictures(float *pixels, int count);
 
 /* An allocator that counts and can fail: allocation number fail_at (from 1) fails; 0: none. Thread-safe. */
 struct test_allocator {
