@@ -52,7 +52,7 @@ struct collection {
     struct ig_job job;
     int arch;
     struct ig_map by_text, by_schedule; /* by_schedule: how many there are */
-    IG_VEC(struct ig_source) texts; /* each kernel is called "kernel" */
+    IG_VEC(struct ig_source) texts;     /* each kernel is called "kernel" */
     uint32_t n_kernels, n_texts;
     size_t bytes;
     unsigned failures;
