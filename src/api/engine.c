@@ -168,14 +168,13 @@ enum ingot_status ingot_engine_explanation(struct ingot_engine *engine, const ch
                       engine ? "out_json" : "engine");
     struct ig_engine_text *text = atomic_load_explicit(&engine->explanation, memory_order_acquire);
     if (!text) {
-        struct ig_engine_text *mine = NULL;
+        struct ig_engine_text *mine = NULL, *none = NULL;
         IG_TRY(unpack(engine, &mine, error));
         /* Several threads may unpack it at once: the first one's stays. */
-        if (atomic_compare_exchange_strong_explicit(&engine->explanation, &text, mine, memory_order_acq_rel,
-                                                    memory_order_acquire))
-            text = mine;
-        else
+        if (!atomic_compare_exchange_strong_explicit(&engine->explanation, &none, mine, memory_order_release,
+                                                     memory_order_relaxed))
             release_text(engine, mine);
+        text = atomic_load_explicit(&engine->explanation, memory_order_acquire);
     }
     *out_json = text->text;
     return INGOT_OK;
