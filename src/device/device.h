@@ -134,6 +134,9 @@ struct ig_device_api {
                                     struct ingot_error *);
     enum ingot_status (*list_end)(struct ig_device *, struct ig_stream *, struct ig_list **out_list,
                                   struct ingot_error *);
+    /* Does once what makes further launches of the list cheap (CUDA: makes its graph). A list can be launched before: its
+     * items are then enqueued one by one. NULL where lists need nothing of the kind. */
+    enum ingot_status (*list_ready)(struct ig_device *, struct ig_stream *, struct ig_list *, struct ingot_error *);
     void (*list_destroy)(struct ig_device *, struct ig_list *);
     /* The host and device memory that the list takes; an estimate where only the driver knows. */
     size_t (*list_bytes)(const struct ig_device *, const struct ig_list *);

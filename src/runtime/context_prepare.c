@@ -93,9 +93,11 @@ static enum ingot_status bind(struct ig_context *context, bool *out_known, struc
 static enum ingot_status prepare_here(struct ig_context *context, struct ingot_error *error) {
     bool known;
     IG_TRY(ig_context_prepare(context, context->env.stream, error));
-    if (context->current->captured) return INGOT_OK;
+    if (context->current->ready) return INGOT_OK;
     IG_TRY(bind(context, &known, error));
-    return known ? ig_context_capture(context, error) : INGOT_OK;
+    if (!known) return INGOT_OK;
+    IG_TRY(ig_context_capture(context, error));
+    return ig_instance_make_ready(context->current, context->env.device, context->env.stream, error);
 }
 
 /* The instance is in no cache until it is captured, so that no run captures it at the same time. */

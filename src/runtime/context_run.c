@@ -208,6 +208,16 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
     return mark_end(context, stream, error);
 }
 
+/* The first run of an instance enqueues its work item by item, and its list is made ready while the device computes; or
+ * before, if control flow may launch lists many times. */
+static enum ingot_status run_current(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_instance *instance = context->current;
+    struct ig_device *device = context->env.device;
+    if (!ig_frame_is_straight(instance->frame)) IG_TRY(ig_instance_make_ready(instance, device, stream, error));
+    IG_TRY(device->host_memory ? compute(context, stream, error) : walk_separate(context, stream, error));
+    return ig_instance_make_ready(instance, device, stream, error);
+}
+
 static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     IG_TRY(ig_context_prepare(context, stream, error));
     IG_TRY(ig_context_make_room(context, error));
@@ -219,8 +229,7 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     for (uint32_t i = 0; i < context->n_outputs; i++)
         context->outputs[i].bytes = ig_context_output_bytes(context, i);
     struct ig_device *device = context->env.device;
-    enum ingot_status status =
-        device->host_memory ? compute(context, stream, error) : walk_separate(context, stream, error);
+    enum ingot_status status = run_current(context, stream, error);
     if (status == INGOT_OK && device->host_memory) ig_batch_deliver(context);
     if (status == INGOT_OK) return INGOT_OK;
     /* Work enqueued before the failure, and the run before, must end before their memory is used again. */

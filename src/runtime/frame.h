@@ -126,6 +126,11 @@ void *ig_frame_carried(const struct ig_frame *outer, const struct ig_frame_step 
 /* Captures the segments that are not captured yet, bodies included. The frame is placed and its ports are bound, since
  * a device may look at addresses. */
 enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
+/* Makes the captured lists ready for many launches, bodies included. */
+enum ingot_status ig_frame_make_ready(struct ig_device *device, struct ig_stream *stream, struct ig_frame *frame,
+                                      struct ingot_error *error);
+/* Is all of it one list, launched once in a run? */
+bool ig_frame_is_straight(const struct ig_frame *frame);
 /* Can copies be recorded in the same list as the steps? Only if control flow does not split them. */
 bool ig_frame_takes_copies(const struct ig_frame *frame);
 /* Changes the captured copies to these and skips those to be skipped. False if the frame is not captured or has copies

@@ -201,8 +201,12 @@ static enum ingot_status capture_segment(const struct ig_frame_env *env, struct 
 
 /* ---- Copies captured with the steps ------------------------------------------------------------------------------ */
 
+bool ig_frame_is_straight(const struct ig_frame *frame) {
+    return frame->n_segments == 1 && !frame->segments[0].control;
+}
+
 bool ig_frame_takes_copies(const struct ig_frame *frame) {
-    return frame->copies.at && frame->n_segments == 1 && !frame->segments[0].control;
+    return frame->copies.at && ig_frame_is_straight(frame);
 }
 
 static bool same_sizes(const struct ig_frame_copies *a, const struct ig_frame_copies *b) {
@@ -293,6 +297,19 @@ enum ingot_status ig_frame_capture(const struct ig_frame_env *env, struct ig_fra
             IG_TRY(capture_bodies(env, frame, &frame->steps[segment->first], error));
         else if (!segment->list)
             IG_TRY(capture_segment(env, frame, segment, error));
+    }
+    return INGOT_OK;
+}
+
+enum ingot_status ig_frame_make_ready(struct ig_device *device, struct ig_stream *stream, struct ig_frame *frame,
+                                      struct ingot_error *error) {
+    for (uint32_t i = 0; device->api->list_ready && i < frame->n_segments; i++) {
+        const struct ig_frame_segment *segment = &frame->segments[i];
+        if (segment->list) IG_TRY(device->api->list_ready(device, stream, segment->list, error));
+        for (int b = 0; segment->control && b < 2; b++) {
+            struct ig_frame *body = frame->steps[segment->first].body[b];
+            if (body) IG_TRY(ig_frame_make_ready(device, stream, body, error));
+        }
     }
     return INGOT_OK;
 }

@@ -49,10 +49,18 @@ enum ingot_status ig_instance_capture(struct ig_instance *instance, const struct
     return INGOT_OK;
 }
 
+enum ingot_status ig_instance_make_ready(struct ig_instance *instance, struct ig_device *device,
+                                         struct ig_stream *stream, struct ingot_error *error) {
+    if (instance->ready) return INGOT_OK;
+    IG_TRY(ig_frame_make_ready(device, stream, instance->frame, error));
+    instance->ready = true;
+    return INGOT_OK;
+}
+
 void ig_instance_forget(struct ig_instance *instance) {
     instance->bytes -= instance->list_bytes;
     instance->list_bytes = 0;
-    instance->captured = false;
+    instance->captured = instance->ready = false;
 }
 
 void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env *env) {

@@ -17,8 +17,8 @@ struct ig_instance {
     size_t scratch;         /* bytes per worker */
     size_t bytes;           /* total, lists included */
     size_t list_bytes;
-    struct ig_results *results; /* that its lists were last bound to; NULL: none */
-    bool captured;
+    struct ig_results *results;        /* that its lists were last bound to; NULL: none */
+    bool captured, ready;              /* ready: its lists are made for many launches, not one */
     size_t counted;                    /* the part of `bytes` that is in the cache's total */
     uint64_t hash;                     /* of the symbols */
     struct ig_instance *chain;         /* the next in the same bucket, or of those that preparer.h has */
@@ -32,6 +32,9 @@ enum ingot_status ig_instance_create(const struct ig_frame_env *env, const int64
 /* Captures the lists, once per instance; for preconditions see ig_frame_capture. */
 enum ingot_status ig_instance_capture(struct ig_instance *instance, const struct ig_frame_env *env,
                                       struct ingot_error *error);
+/* Makes the captured lists ready for many launches, once per instance; see list_ready in device.h. */
+enum ingot_status ig_instance_make_ready(struct ig_instance *instance, struct ig_device *device,
+                                         struct ig_stream *stream, struct ingot_error *error);
 /* Notes that the captured lists are stale and have been destroyed. */
 void ig_instance_forget(struct ig_instance *instance);
 void ig_instance_destroy(struct ig_instance *instance, const struct ig_frame_env *env);

@@ -58,7 +58,9 @@ static void *prepare(void *argument) {
     struct ig_preparer *p = argument;
     for (struct ig_instance *instance; (instance = next(p)); hand_over(p, instance)) {
         struct ingot_error error;
-        if (ig_instance_capture(instance, &p->env, &error) != INGOT_OK) note_failure(p, &error);
+        enum ingot_status status = ig_instance_capture(instance, &p->env, &error);
+        if (status == INGOT_OK) status = ig_instance_make_ready(instance, p->env.device, p->env.stream, &error);
+        if (status != INGOT_OK) note_failure(p, &error);
     }
     return NULL;
 }

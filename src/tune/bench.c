@@ -376,6 +376,7 @@ static enum ingot_status record(struct ig_bench *b, struct launches *l, uint32_t
     struct ingot_error second;
     enum ingot_status ended = api->list_end(b->device, b->stream, &list, status == INGOT_OK ? error : &second);
     if (status == INGOT_OK) status = ended;
+    if (status == INGOT_OK && api->list_ready) status = api->list_ready(b->device, b->stream, list, error);
     if (status != INGOT_OK && ended == INGOT_OK) api->list_destroy(b->device, list);
     if (status == INGOT_OK) *out_list = list;
     return status;

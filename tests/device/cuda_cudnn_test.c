@@ -197,6 +197,7 @@ static void runs_in_lists(void **state) {
     assert_int_equal(f.api->list_begin(f.device, f.stream, &f.error), INGOT_OK);
     assert_int_equal(f.api->launch(f.device, f.stream, &l, &f.error), INGOT_OK);
     assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
+    assert_int_equal(f.api->list_ready(f.device, f.stream, list, &f.error), INGOT_OK);
     assert_int_equal(f.cudnn->convolutions, 0);
     uint64_t calls = ig_device_cuda_calls(f.device);
     assert_int_equal(f.api->list_launch(f.device, f.stream, list, &f.error), INGOT_OK);

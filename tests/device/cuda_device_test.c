@@ -258,6 +258,14 @@ static void asks_for_much_shared_memory(void **state) {
     end(&f);
 }
 
+static enum ingot_status run(struct fixture *f, struct ig_list *list) {
+    return f->api->list_launch(f->device, f->stream, list, &f->error);
+}
+
+static enum ingot_status make_ready(struct fixture *f, struct ig_list *list) {
+    return f->api->list_ready(f->device, f->stream, list, &f->error);
+}
+
 /* If a kernel takes more parameters than the plan has, nothing beyond the plan's is read (checked by AddressSanitizer);
  * a plan with more parameters than the kernel is refused. */
 static void passes_no_more_parameters_than_there_are(void **state) {
@@ -278,8 +286,12 @@ static void passes_no_more_parameters_than_there_are(void **state) {
     assert_says(&f, "cannot launch kernel 'twice'");
     assert_int_equal(f.api->list_begin(f.device, f.stream, &f.error), INGOT_OK);
     assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
-    assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_DEVICE);
+    assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
+    assert_int_equal(run(&f, list), INGOT_DEVICE);
+    assert_says(&f, "cannot launch item 0 of 1: error 1");
+    assert_int_equal(make_ready(&f, list), INGOT_DEVICE);
     assert_says(&f, "cannot add launch 0 of 1 to a graph: error 1");
+    f.api->list_destroy(f.device, list);
     launch.name = "map"; /* 7 parameters of 8 bytes and a tensor map */
     launch.n_dims = 1;
     launch.n_maps = 1;
@@ -370,17 +382,14 @@ static enum ingot_status try_to_record(struct fixture *f, float *a, uint32_t cou
 
 static struct ig_list *record_twice(struct fixture *f, float *a, uint32_t count, bool waits, size_t scratch) {
     struct ig_list *list = NULL;
-    if (try_to_record(f, a, count, waits, scratch, &list) != INGOT_OK) fail_msg("%s", f->error.message);
+    if (try_to_record(f, a, count, waits, scratch, &list) != INGOT_OK || make_ready(f, list) != INGOT_OK)
+        fail_msg("%s", f->error.message);
     return list;
 }
 
 static void start_log(struct fixture *f) {
     f->cuda->log_size = 0;
     f->cuda->log[0] = '\0';
-}
-
-static enum ingot_status run(struct fixture *f, struct ig_list *list) {
-    return f->api->list_launch(f->device, f->stream, list, &f->error);
 }
 
 /* A warm run: its driver calls, and that nothing is allocated. */
@@ -416,6 +425,53 @@ static void launches_a_list_with_one_call(void **state) {
     end(&f);
 }
 
+/* Until it is ready, a list is launched item by item; without what a graph has for them, copies that are left out, say. */
+static void launches_the_items_of_a_new_list(void **state) {
+    static const struct { int sm, early; } machines[] = {{80, 0}, {90, 2}};
+    for (size_t i = 0; i < sizeof machines / sizeof *machines; i++) {
+        struct fixture f;
+        const int64_t dims[] = {16};
+        prepare(&f);
+        f.cuda->sm = machines[i].sm;
+        open_device(&f);
+        f.fitting_cubin = f.cuda->sm == 80 ? f.old_cubin : f.fitting_cubin;
+        float *a = allocate(&f, 64), *b = allocate(&f, 64);
+        struct ig_list *list;
+        a[0] = b[0] = 1;
+        assert_int_equal(f.api->list_begin(f.device, f.stream, &f.error), INGOT_OK);
+        for (int k = 0; k < 5; k++) {
+            struct ig_launch launch = twice(&f, (void *[]){a}, dims, k != 2);
+            launch.waits = k != 4;
+            assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
+        }
+        assert_int_equal(f.api->copy(f.device, f.stream, b, a, 64, &f.error), INGOT_OK);
+        assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
+        f.api->list_skip(f.device, list, 5, true);
+        size_t allocations = f.allocator.calls;
+        start_log(&f);
+        assert_int_equal(run(&f, list), INGOT_OK);
+        assert_string_equal(f.cuda->log, "cuCtxPushCurrent_v2 cuLaunchKernelEx cuLaunchKernelEx cuLaunchKernelEx "
+                                         "cuLaunchKernelEx cuCtxPopCurrent_v2 ");
+        assert_int_equal(f.cuda->early_launches, machines[i].early); /* the second and the fourth */
+        assert_int_equal(f.allocator.calls, allocations);
+        assert_true(a[0] == 16 && b[0] == 1);
+        f.api->list_skip(f.device, list, 5, false);
+        assert_int_equal(run(&f, list), INGOT_OK);
+        assert_true(a[0] == 256 && b[0] == 256);
+        assert_int_equal(make_ready(&f, list), INGOT_OK);
+        start_log(&f);
+        assert_int_equal(make_ready(&f, list), INGOT_OK); /* it is */
+        assert_int_equal(run(&f, list), INGOT_OK);
+        assert_string_equal(f.cuda->log, "cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 cuCtxPushCurrent_v2 cuGraphLaunch "
+                                         "cuCtxPopCurrent_v2 ");
+        assert_true(b[0] == 4096);
+        f.api->list_destroy(f.device, list);
+        f.api->release(f.device, a, 64);
+        f.api->release(f.device, b, 64);
+        end(&f);
+    }
+}
+
 /* A list that copies a to c, followed by an empty copy; a holds 1 and b holds 2. */
 struct copying {
     size_t size;
@@ -430,6 +486,7 @@ static struct copying record_copy(struct fixture *f, size_t size) {
     assert_int_equal(f->api->copy(f->device, f->stream, r.c, r.a, size, NULL), INGOT_OK);
     assert_int_equal(f->api->copy(f->device, f->stream, r.c, r.a, 0, NULL), INGOT_OK);
     assert_int_equal(f->api->list_end(f->device, f->stream, &r.list, NULL), INGOT_OK);
+    assert_int_equal(make_ready(f, r.list), INGOT_OK);
     return r;
 }
 
@@ -555,6 +612,13 @@ static void gives_kernels_tensor_maps(void **state) {
     assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
     assert_int_equal(run(&f, list), INGOT_OK);
     expect_lines(out, 4);
+    f.api->list_patch(f.device, list, 0, 0, in + 12);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    expect_lines(out, 12);
+    f.api->list_patch(f.device, list, 0, 0, in + 4);
+    assert_int_equal(make_ready(&f, list), INGOT_OK);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    expect_lines(out, 4);
     start_log(&f);
     f.api->list_patch(f.device, list, 0, 0, in + 8);
     assert_int_equal(run(&f, list), INGOT_OK);
@@ -565,7 +629,9 @@ static void gives_kernels_tensor_maps(void **state) {
     assert_int_equal(run(&f, list), INGOT_DEVICE);
     assert_says(&f, "cannot describe a matrix of 3 lines of 4 elements to the copy engine");
     f.api->list_patch(f.device, list, 0, 0, in);
+    start_log(&f);
     assert_int_equal(run(&f, list), INGOT_OK);
+    assert_non_null(strstr(f.cuda->log, "cuGraphInstantiateWithFlags ")); /* once ready, it stays a graph */
     expect_lines(out, 0);
     f.api->list_destroy(f.device, list);
     f.api->release(f.device, in, 256);
@@ -586,6 +652,7 @@ static void lists_fail_cleanly(void **state) {
         f.cuda->fail_result = 1;
         enum ingot_status status = try_to_record(&f, a, 3, true, 1000, &list);
         if (status == INGOT_OK) status = run(&f, list);
+        if (status == INGOT_OK) status = make_ready(&f, list);
         if (status == INGOT_OK) {
             f.api->list_patch(f.device, list, 1, 0, b);
             status = run(&f, list);
@@ -743,6 +810,7 @@ int main(void) {
         cmocka_unit_test(checks_cubins),
         cmocka_unit_test(says_how_much_memory_there_is),
         cmocka_unit_test(launches_a_list_with_one_call),
+        cmocka_unit_test(launches_the_items_of_a_new_list),
         cmocka_unit_test(leaves_copies_out),
         cmocka_unit_test(makes_a_graph_anew),
         cmocka_unit_test(lets_kernels_start_early),

@@ -129,7 +129,9 @@ static struct ig_list *record(struct library_fixture *f) {
     assert_int_equal(f->api->launch(f->device, f->stream, &l, &f->error), INGOT_OK);
     assert_int_equal(f->api->copy(f->device, f->stream, f->operands[ADDEND], f->operands[OUT], 4, &f->error), INGOT_OK);
     if (f->api->list_end(f->device, f->stream, &list, &f->error)) return NULL;
-    return list;
+    if (f->api->list_ready(f->device, f->stream, list, &f->error) == INGOT_OK) return list;
+    f->api->list_destroy(f->device, list);
+    return NULL;
 }
 
 static enum ingot_status replay(struct library_fixture *f, struct ig_list *list) {
@@ -232,6 +234,8 @@ static void gives_everything_back(void **state) {
             if (status == INGOT_OK) status = f.api->launch(f.device, f.stream, &l, &f.error);
             bool ended = f.api->list_end(f.device, f.stream, &list, status ? &ignored : &f.error) == INGOT_OK;
             if (status == INGOT_OK && !ended) status = f.error.status;
+            if (ended && status == INGOT_OK) status = replay(&f, list);
+            if (ended && status == INGOT_OK) status = f.api->list_ready(f.device, f.stream, list, &f.error);
             if (ended && status == INGOT_OK) status = replay(&f, list);
             failed = which ? f.driver.cuda->fail_at == 0 : f.lt->fail_at == 0;
             if (failed && !which) assert_int_equal(status, INGOT_OUT_OF_MEMORY);

@@ -479,6 +479,21 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **separate, void **extra) {
+    struct parameters parameters;
+    CALL(true);
+    check(__func__, config->hStream, STREAM);
+    if (config->gridDimX == 0 || config->blockDimX == 0) misuse(__func__, "an empty launch");
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        if (attribute->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) misuse(__func__, "an attribute");
+        state.early_launches += attribute->value.programmaticStreamSerializationAllowed == 1;
+    }
+    if (!take_parameters((const struct fake_kernel *)function, extra, &parameters)) return CUDA_ERROR_INVALID_VALUE;
+    run_kernel(function, config->gridDimX, config->blockDimX, config->sharedMemBytes, &parameters);
+    return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, CUdeviceptr memory,
                                        const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
                                        const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {

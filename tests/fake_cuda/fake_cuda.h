@@ -54,9 +54,10 @@ struct fake_cuda {
     /* Observations. */
     uint64_t used; /* bytes of memory, which cuMemGetInfo takes from half of all */
     uint64_t live, calls, programmatic_edges, edges;
-    unsigned shared_limit; /* the last limit set for a function's dynamic shared memory */
-    char misuse[128];      /* the first call that a real driver would reject */
-    char log[4096];        /* names of calls, each followed by a space, until it is full */
+    uint64_t early_launches; /* launches that may start before their predecessors end */
+    unsigned shared_limit;   /* the last limit set for a function's dynamic shared memory */
+    char misuse[128];        /* the first call that a real driver would reject */
+    char log[4096];          /* names of calls, each followed by a space, until it is full */
     size_t log_size;
 };
 

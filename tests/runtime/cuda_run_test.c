@@ -554,7 +554,7 @@ static void sharing_costs_two_calls(void **state) {
     end_pair(&p);
 }
 
-/* The arena's stream waits for the last user, the free for the arena's stream, and the allocation for the free. */
+/* The arena's stream waits for the last user, the free for it, the allocation for the free; nobody for a new graph. */
 static void growth_frees_behind_the_last_user(void **state) {
     struct pair p;
     begin_pair(&p, true);
@@ -563,7 +563,7 @@ static void growth_frees_behind_the_last_user(void **state) {
     cuda_set_x(p.f[1], 1000);
     const char *calls = calls_in_pair(&p, 1, NULL);
     if (!strstr(calls, WAIT RECORD WAIT "cuMemFreeAsync cuMemAllocFromPoolAsync cuStreamSynchronize ") ||
-        !strstr(calls, "cuGraphUpload " LAUNCH RECORD RECORD)) /* new memory has had no user to wait for */
+        cuda_count(strstr(calls, "cuMemcpyAsync "), WAIT) || !strstr(calls, "Ex " RECORD RECORD "cuGraphCreate "))
         fail_msg("%s", calls);
     assert_int_equal(ig_context_wait(p.f[1]->context, NULL), INGOT_OK);
     cuda_check(p.f[1], 1000);
@@ -601,10 +601,11 @@ static bool driver_call_fails(const char *function, unsigned n, bool shared) {
 }
 
 static void driver_calls_may_fail(void **state) {
-    char functions[] = "cuStreamWaitEvent cuEventRecord cuMemAllocFromPoolAsync cuStreamSynchronize cuGraphCreate "
-                       "cuGraphAddKernelNode_v2 cuGraphAddMemcpyNode cuGraphAddDependencies_v2 cuGraphUpload "
-                       "cuGraphExecKernelNodeSetParams_v2 cuGraphExecMemcpyNodeSetParams cuGraphInstantiateWithFlags "
-                       "cuGraphLaunch cuEventSynchronize cuMemHostAlloc cuMemcpyAsync cuPointerGetAttribute";
+    char functions[] =
+        "cuStreamWaitEvent cuEventRecord cuMemAllocFromPoolAsync cuStreamSynchronize cuGraphCreate "
+        "cuGraphAddKernelNode_v2 cuGraphAddMemcpyNode cuGraphAddDependencies_v2 cuGraphUpload "
+        "cuGraphExecKernelNodeSetParams_v2 cuGraphExecMemcpyNodeSetParams cuGraphInstantiateWithFlags "
+        "cuGraphLaunch cuEventSynchronize cuMemHostAlloc cuMemcpyAsync cuPointerGetAttribute cuLaunchKernelEx";
     for (const char *function = strtok(functions, " "); function; function = strtok(NULL, " ")) {
         for (unsigned n = 1; driver_call_fails(function, n, false) | driver_call_fails(function, n, true);)
             assert_in_range(n++, 1, 100);

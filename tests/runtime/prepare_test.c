@@ -70,6 +70,7 @@ static void first_runs_capture_nothing(void **state) {
         if (test_remote) {
             struct remote_counts counts = remote_device_counts(f->device);
             assert_int_equal(counts.captures + counts.allocations + counts.copies + counts.launches, 0);
+            assert_int_equal(counts.ready + counts.unready, 0);
             assert_int_equal(f->allocator.calls, calls);
         }
         prepare(f, 70, background); /* is there */

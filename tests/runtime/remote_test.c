@@ -80,6 +80,24 @@ static void a_run_is_one_list(void **state) {
     end_plan(f);
 }
 
+/* A first run does not wait until its list is ready; later ones find it so. */
+static void first_runs_precede_their_lists(void **state) {
+    static const int64_t sizes[] = {70, 1000, 0};
+    struct fixture *f = ready_chain((struct ig_context_config){0});
+    for (int i = 0; i < 3; i++) {
+        for (int turn = 0; turn < 3; turn++) {
+            counts(f);
+            run_chain(f, sizes[i]);
+            struct remote_counts c = counts(f);
+            assert_int_equal(c.lists, 1);
+            assert_int_equal(c.captures, turn == 0);
+            assert_int_equal(c.ready, turn == 0);
+            assert_int_equal(c.unready, turn == 0);
+        }
+    }
+    end_plan(f);
+}
+
 static void the_host_may_be_two_runs_ahead(void **state) {
     struct fixture *f = ready_chain((struct ig_context_config){0});
     run_chain(f, 100);
@@ -681,6 +699,7 @@ static int on_remote(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_run_is_one_list, on_remote),
+        cmocka_unit_test_setup(first_runs_precede_their_lists, on_remote),
         cmocka_unit_test_setup(the_host_may_be_two_runs_ahead, on_remote),
         cmocka_unit_test_setup(alternating_shapes_patch_nothing, on_remote),
         cmocka_unit_test_setup(large_inputs_go_in_pieces, on_remote),

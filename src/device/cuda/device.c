@@ -301,6 +301,13 @@ static enum ingot_status list_end(struct ig_device *device, struct ig_stream *st
     return ig_cuda_leave(cuda, status);
 }
 
+static enum ingot_status list_ready(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
+                                    struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    IG_TRY(ig_cuda_enter(cuda, error));
+    return ig_cuda_leave(cuda, ig_cuda_list_ready(cuda, list, stream, error));
+}
+
 static void list_destroy(struct ig_device *device, struct ig_list *list) {
     struct ig_cuda *cuda = ig_cuda_of(device);
     bool entered = enter(cuda);
@@ -458,6 +465,7 @@ static const struct ig_device_api api = {
     .list_begin = list_begin,
     .list_after = list_after,
     .list_end = list_end,
+    .list_ready = list_ready,
     .list_destroy = list_destroy,
     .list_bytes = list_bytes,
     .list_launch = list_launch,

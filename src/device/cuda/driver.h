@@ -73,6 +73,7 @@ enum { /* flags and attributes of the functions below */
        CU_MEMORYTYPE_UNIFIED = 4,
        CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1,
        CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
+       CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
        CU_STREAM_CAPTURE_MODE_RELAXED = 2,
        CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1,
        CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
@@ -136,6 +137,22 @@ typedef struct {
     CUkernel kern;
     CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct {
+    int id;
+    char pad[4];
+    union {
+        char pad[64];
+        int programmaticStreamSerializationAllowed;
+    } value;
+} CUlaunchAttribute;
+
+typedef struct {
+    unsigned gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute *attrs;
+    unsigned numAttrs;
+} CUlaunchConfig;
 
 typedef struct {
     size_t srcXInBytes, srcY, srcZ, srcLOD;
@@ -227,6 +244,8 @@ typedef struct {
     F(cuLaunchKernel, "cuLaunchKernel",                                                                                \
       (CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,     \
        unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra))                           \
+    F(cuLaunchKernelEx, "cuLaunchKernelEx",                                                                            \
+      (const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra))                            \
     F(cuGraphCreate, "cuGraphCreate", (CUgraph * graph, unsigned flags))                                               \
     F(cuGraphDestroy, "cuGraphDestroy", (CUgraph graph))                                                               \
     F(cuGraphAddKernelNode, "cuGraphAddKernelNode_v2",                                                                 \

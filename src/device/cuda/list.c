@@ -35,7 +35,7 @@ struct item {
     size_t scratch; /* bytes per block; LIBRARY: total bytes */
     size_t size;    /* of a copy */
     bool waits;
-    bool changed;           /* `values` differ from the node's */
+    bool changed;           /* `values` differ from `block`, and from the node's */
     bool skipped, disabled; /* skipped: leave this copy out; disabled: the executable does so */
     bool dirty;             /* linked into the list of nodes to update */
     uint32_t next_dirty;
@@ -54,7 +54,8 @@ struct ig_list {
     bool ordered;           /* some item has an explicit `after` */
     CUgraphNode *nodes;     /* room for the dependencies of one node */
     void *scratch_memory;   /* the address that the nodes were given */
-    CUgraph graph;          /* NULL: not built, or nothing to do */
+    bool ready;             /* launches are of the graph, not of the items */
+    CUgraph graph;          /* NULL: not built */
     CUgraphExec executable; /* NULL: must be instantiated (again) */
 };
 
@@ -117,6 +118,7 @@ static struct item *add(struct ig_list *list, enum kind kind, uint32_t n_values,
                           .n_values = n_values,
                           .after = list->next_after,
                           .n_after = list->n_next_after,
+                          .changed = true,
                           .next_dirty = NONE};
     list->next_after = NULL;
     return item;
@@ -207,8 +209,6 @@ enum ingot_status ig_cuda_list_add_library(struct ig_list *list, const struct ig
     return INGOT_OK;
 }
 
-/* ---- The graph --------------------------------------------------------------------------------------------------- */
-
 static CUDA_KERNEL_NODE_PARAMS kernel_parameters(const struct item *item, struct ig_cuda_extra *extra) {
     return (CUDA_KERNEL_NODE_PARAMS){.func = item->function,
                                      .gridDimX = item->grid,
@@ -244,6 +244,8 @@ static void set_scratch(struct item *item, void *memory) {
     if (item->kind == KERNEL) item->values[item->n_values - 1] = item->scratch ? address(memory) : 0;
 }
 
+/* ---- Parameters -------------------------------------------------------------------------------------------------- */
+
 static enum ingot_status encode_maps(struct ig_cuda *cuda, const struct item *item, struct ingot_error *error) {
     char *map = (char *)item->block + item->maps_at;
     for (uint32_t i = 0; i < item->n_maps && item->grid > 0; i++, map += sizeof(CUtensorMap))
@@ -251,6 +253,22 @@ static enum ingot_status encode_maps(struct ig_cuda *cuda, const struct item *it
                                          (const int64_t *)item->values + item->n_buffers, map, error));
     return INGOT_OK;
 }
+
+/* Sets the parameters of the copy kernel; false if it cannot do this copy. */
+static bool prepare_copy(struct ig_cuda *cuda, const struct item *item) {
+    return ig_cuda_copy_parameters(cuda, item->values[0], item->values[1], item->size, item->block);
+}
+
+/* Adds to the block of parameters what follows from the values: tensor maps, or what the copy kernel takes. */
+static enum ingot_status complete(struct ig_cuda *cuda, struct item *item, struct ingot_error *error) {
+    if (!item->changed || does_nothing(item)) return INGOT_OK;
+    if (item->kind == COPY) item->function = prepare_copy(cuda, item) ? ig_cuda_copy_kernel(cuda) : NULL;
+    if (item->kind == KERNEL) IG_TRY(encode_maps(cuda, item, error));
+    item->changed = false;
+    return INGOT_OK;
+}
+
+/* ---- The graph --------------------------------------------------------------------------------------------------- */
 
 static bool has_programmatic_edges(const struct ig_cuda *cuda) {
     return cuda->info.sm >= 90;
@@ -305,15 +323,10 @@ static enum ingot_status add_library_node(struct ig_cuda *cuda, struct ig_list *
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add a call of a library to a graph");
 }
 
-/* Sets the parameters of the copy kernel; false if it cannot do this copy. */
-static bool prepare_copy(struct ig_cuda *cuda, const struct item *item) {
-    return ig_cuda_copy_parameters(cuda, item->values[0], item->values[1], item->size, item->block);
-}
-
 static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, struct item *item,
                                   const struct place *place, struct ingot_error *error) {
+    IG_TRY(complete(cuda, item, error));
     if (item->kind == LIBRARY && !does_nothing(item)) return add_library_node(cuda, list, item, place, error);
-    if (item->kind == COPY) item->function = prepare_copy(cuda, item) ? ig_cuda_copy_kernel(cuda) : NULL;
     CUresult result;
     if (does_nothing(item)) {
         result = IG_CUDA(cuda, cuGraphAddEmptyNode, &item->node, list->graph, place->after, place->n_after);
@@ -322,7 +335,6 @@ static enum ingot_status add_node(struct ig_cuda *cuda, struct ig_list *list, st
         result = IG_CUDA(cuda, cuGraphAddMemcpyNode, &item->node, list->graph, place->after, place->n_after, &copy,
                          cuda->context);
     } else {
-        IG_TRY(encode_maps(cuda, item, error));
         result = add_kernel_node(cuda, list->graph, item, place);
     }
     return ig_cuda_driver_check(&cuda->driver, result, error, "cannot add launch %u of %u to a graph",
@@ -336,8 +348,7 @@ static enum ingot_status fill_graph(struct ig_cuda *cuda, struct ig_list *list, 
     for (uint32_t i = 0; i < list->count; i++) {
         struct item *item = &list->items[i];
         item->node = NULL;
-        item->dirty = item->changed = item->disabled = false;
-        set_scratch(item, list->scratch_memory);
+        item->dirty = item->disabled = false;
         if (does_nothing(item) && !list->ordered) continue;
         const struct place place = place_of(list, item, before);
         IG_TRY(add_node(cuda, list, item, &place, error));
@@ -396,10 +407,19 @@ enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list
     IG_TRY(find_workspace(cuda, list, error));
     IG_TRY(reserve(cuda, list, stream, error));
     list->scratch_memory = stream->scratch;
+    for (uint32_t i = 0; i < list->count; i++)
+        set_scratch(&list->items[i], list->scratch_memory);
     if (!list->nodes) list->nodes = ig_arena_alloc(&list->arena, list->count * sizeof *list->nodes);
-    if (!list->nodes) return no_memory(error);
+    return list->nodes ? INGOT_OK : no_memory(error);
+}
+
+enum ingot_status ig_cuda_list_ready(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
+                                     struct ingot_error *error) {
+    if (list->count == 0 || list->executable) return INGOT_OK;
+    IG_TRY(ig_cuda_list_finish(cuda, list, stream, error)); /* operands may have changed */
     enum ingot_status status = make_graph(cuda, list, stream, error);
     if (status != INGOT_OK) destroy_graph(cuda, list);
+    list->ready |= status == INGOT_OK;
     return status;
 }
 
@@ -462,7 +482,7 @@ static bool tell_node(struct ig_cuda *cuda, struct ig_list *list, const struct i
 static void replace_scratch(struct ig_list *list, void *memory) {
     list->scratch_memory = memory;
     for (uint32_t i = 0; i < list->count; i++) {
-        if (!list->items[i].scratch || !list->items[i].node) continue;
+        if (!list->items[i].scratch) continue;
         set_scratch(&list->items[i], memory);
         list->items[i].changed = true;
         mark(list, i);
@@ -483,16 +503,64 @@ static bool tell_nodes(struct ig_cuda *cuda, struct ig_list *list) {
     return true;
 }
 
+/* A kernel that waits for its predecessor itself may be started early, as by a programmatic edge. */
+static CUresult launch_kernel(struct ig_cuda *cuda, const struct item *item, bool early, CUstream stream) {
+    struct ig_cuda_extra extra;
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   .value = {.programmaticStreamSerializationAllowed = 1}};
+    const CUlaunchConfig config = {.gridDimX = item->grid,
+                                   .gridDimY = 1,
+                                   .gridDimZ = 1,
+                                   .blockDimX = item->threads,
+                                   .blockDimY = 1,
+                                   .blockDimZ = 1,
+                                   .sharedMemBytes = item->shared,
+                                   .hStream = stream,
+                                   .attrs = &attribute,
+                                   .numAttrs = early ? 1 : 0};
+    return IG_CUDA(cuda, cuLaunchKernelEx, &config, item->function, NULL,
+                   ig_cuda_pass(&extra, item->block, item->block_size));
+}
+
+static enum ingot_status launch_item(struct ig_cuda *cuda, const struct ig_list *list, struct item *item, bool early,
+                                     const struct ig_stream *stream, struct ingot_error *error) {
+    if (item->kind == LIBRARY)
+        return ig_cuda_library_enqueue(cuda, item->call, item->sizes, item->operands, list->scratch_memory,
+                                       stream->handle, error);
+    IG_TRY(complete(cuda, item, error));
+    CUresult result = item->function
+                          ? launch_kernel(cuda, item, early, stream->handle)
+                          : IG_CUDA(cuda, cuMemcpyAsync, item->values[1], item->values[0], item->size, stream->handle);
+    return ig_cuda_driver_check(&cuda->driver, result, error, "cannot launch item %u of %u",
+                                (unsigned)(item - list->items), list->count);
+}
+
+/* Without a graph: in the order of recording, which respects all dependencies. */
+static enum ingot_status launch_items(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
+                                      struct ingot_error *error) {
+    const struct item *before = NULL;
+    for (uint32_t i = 0; i < list->count; i++) {
+        struct item *item = &list->items[i];
+        if (does_nothing(item) || item->skipped) continue;
+        bool early = before && before->function && item->waits && has_programmatic_edges(cuda);
+        IG_TRY(launch_item(cuda, list, item, early, stream, error));
+        before = item;
+    }
+    return INGOT_OK;
+}
+
 enum ingot_status ig_cuda_list_launch(struct ig_cuda *cuda, struct ig_list *list, struct ig_stream *stream,
                                       struct ingot_error *error) {
     if (list->count == 0) return INGOT_OK;
+    if (!list->ready) IG_TRY(find_workspace(cuda, list, error));
     if (list->scratch || list->workspace) {
         IG_TRY(reserve(cuda, list, stream, error));
         if (list->scratch_memory != stream->scratch) replace_scratch(list, stream->scratch);
     }
+    if (!list->ready) return launch_items(cuda, list, stream, error);
     if (!list->executable || !tell_nodes(cuda, list)) {
         destroy_graph(cuda, list);
-        IG_TRY(ig_cuda_list_finish(cuda, list, stream, error));
+        IG_TRY(ig_cuda_list_ready(cuda, list, stream, error));
     }
     return IG_CUDA_STATUS(cuda, error, "cannot launch a graph", cuGraphLaunch, list->executable, stream->handle);
 }

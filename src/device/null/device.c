@@ -337,6 +337,12 @@ static enum ingot_status list_end(struct ig_device *device, struct ig_stream *st
     return INGOT_OK;
 }
 
+static enum ingot_status list_ready(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
+                                    struct ingot_error *error) {
+    note(self(device), "list_ready s%u l%u\n", stream->number, list->number);
+    return INGOT_OK;
+}
+
 static void list_destroy(struct ig_device *device, struct ig_list *list) {
     if (!list) return;
     note(self(device), "list_destroy l%u\n", list->number);
@@ -407,6 +413,7 @@ static const struct ig_device_api api = {
     .list_begin = list_begin,
     .list_after = list_after,
     .list_end = list_end,
+    .list_ready = list_ready,
     .list_destroy = list_destroy,
     .list_bytes = list_bytes,
     .list_launch = list_launch,

@@ -78,6 +78,7 @@ void fixture_begin(struct fixture *f, struct subject subject) {
     counting_allocator_init(&f->allocator);
     if (subject.kind == FAKE_GPU) fake_driver_open(&f->driver);
     f->computes = subject.kind != NULL_DEVICE;
+    f->unready = subject.unready;
     if (create_device(f, subject, &error) != INGOT_OK) fail_msg("%s", error.message);
     f->api = f->device->api;
     assert_int_equal(f->device->host_memory, !gpu);
@@ -105,6 +106,14 @@ void *fixture_allocate(struct fixture *f, size_t size) {
     assert_non_null(memory);
     assert_int_equal((uintptr_t)memory % 64, 0);
     return memory;
+}
+
+struct ig_list *fixture_end_list(struct fixture *f) {
+    struct ig_list *list = NULL;
+    assert_int_equal(f->api->list_end(f->device, f->stream, &list, NULL), INGOT_OK);
+    if (f->api->list_ready && !f->unready)
+        assert_int_equal(f->api->list_ready(f->device, f->stream, list, NULL), INGOT_OK);
+    return list;
 }
 
 void fixture_wait(struct fixture *f) {

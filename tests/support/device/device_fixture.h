@@ -22,6 +22,7 @@ enum kind { NULL_DEVICE, CPU, FAKE_GPU, GPU };
 struct subject {
     enum kind kind;
     unsigned threads; /* of a CPU device */
+    bool unready;     /* lists are launched without being made ready */
 };
 
 /* A device under test. */
@@ -36,7 +37,7 @@ struct fixture {
     struct gpu_code gpu_code;
     uint64_t portable, late_portable;
     struct kernel add, twice, mark, pair, late; /* late: like twice, but waits for its predecessor on GPUs */
-    bool computes;
+    bool computes, unready;
 };
 
 void fixture_begin(struct fixture *f, struct subject subject);
@@ -47,6 +48,9 @@ void *fixture_allocate(struct fixture *f, size_t size);
 float *fixture_floats(struct fixture *f, int64_t n, float value);
 /* If the device computes: checks that all n elements are `value`. */
 void fixture_expect(struct fixture *f, const float *memory, int64_t n, float value);
+
+/* Ends the list that is recorded on the stream and, as the subject wants, makes it ready. */
+struct ig_list *fixture_end_list(struct fixture *f);
 
 void fixture_wait(struct fixture *f);
 void fixture_copy(struct fixture *f, struct ig_stream *stream, void *to, const void *from, size_t size);

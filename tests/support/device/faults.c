@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 
-const char *const fault_names[FAULT_COUNT] = {"allocate",   "allocate_host", "list_begin",  "list_end",
-                                              "launch",     "copy",          "list_launch", "event_record",
-                                              "event_wait", "event_sync",    "stream_wait"};
+const char *const fault_names[FAULT_COUNT] = {"allocate",     "allocate_host", "list_begin", "list_end",
+                                              "list_ready",   "launch",        "copy",       "list_launch",
+                                              "event_record", "event_wait",    "event_sync", "stream_wait"};
 
 static const struct ig_device_api *original;
 static struct ig_device_api altered;
@@ -45,6 +45,12 @@ static enum ingot_status list_end(struct ig_device *device, struct ig_stream *st
     if (!strikes(FAULT_LIST_END)) return original->list_end(device, stream, out_list, error);
     if (original->list_end(device, stream, &list, error) == INGOT_OK) original->list_destroy(device, list);
     return refuse(FAULT_LIST_END, error);
+}
+
+static enum ingot_status list_ready(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
+                                    struct ingot_error *error) {
+    BEFORE(FAULT_LIST_READY);
+    return original->list_ready(device, stream, list, error);
 }
 
 static enum ingot_status launch(struct ig_device *device, struct ig_stream *stream, const struct ig_launch *launch,
@@ -97,6 +103,7 @@ void faults_add(struct ig_device *device) {
     altered.allocate_host = allocate_host;
     altered.list_begin = list_begin;
     altered.list_end = list_end;
+    if (original->list_ready) altered.list_ready = list_ready;
     altered.launch = launch;
     altered.copy = copy;
     altered.list_launch = list_launch;

@@ -9,6 +9,7 @@ enum fault {
     FAULT_ALLOCATE_HOST,
     FAULT_LIST_BEGIN,
     FAULT_LIST_END,
+    FAULT_LIST_READY,
     FAULT_LAUNCH, /* also while recorded; like copies */
     FAULT_COPY,
     FAULT_LIST_LAUNCH,

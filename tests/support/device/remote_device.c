@@ -36,6 +36,7 @@ struct ops {
 
 struct ig_list {
     struct ops ops;
+    bool ready;
 };
 
 struct ig_stream {
@@ -555,6 +556,14 @@ static enum ingot_status list_end(struct ig_device *device, struct ig_stream *st
     return INGOT_OK;
 }
 
+static enum ingot_status list_ready(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
+                                    struct ingot_error *error) {
+    if (list->ready) end_test("a list is made ready twice");
+    list->ready = true;
+    self(device)->counts.ready++;
+    return INGOT_OK;
+}
+
 static void list_destroy(struct ig_device *device, struct ig_list *list) {
     if (!list) return;
     free_ops(&list->ops);
@@ -569,6 +578,7 @@ static size_t list_bytes(const struct ig_device *device, const struct ig_list *l
 static enum ingot_status list_launch(struct ig_device *device, struct ig_stream *stream, struct ig_list *list,
                                      struct ingot_error *error) {
     self(device)->counts.lists++;
+    self(device)->counts.unready += !list->ready;
     for (size_t i = 0; i < list->ops.count; i++) {
         const struct op *op = &list->ops.at[i];
         if (op->skipped) continue;
@@ -652,6 +662,7 @@ static const struct ig_device_api api = {
     .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,
     .list_end = list_end,
+    .list_ready = list_ready,
     .list_destroy = list_destroy,
     .list_bytes = list_bytes,
     .list_launch = list_launch,

@@ -20,6 +20,8 @@ struct remote_counts {
     unsigned blocked;        /* syncs that found work undone */
     unsigned allocations;    /* of both kinds of memory */
     unsigned captures;
+    unsigned ready;   /* lists made ready */
+    unsigned unready; /* launches of lists that were not */
 };
 
 /* Kernels run with that many threads. All such devices share their memory, and may await each other's events. */
