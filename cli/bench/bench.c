@@ -57,15 +57,20 @@ size_t peak_bytes(void) {
 
 /* ---- Measuring */
 
-static enum ingot_status measure(const struct bench_arguments *a, struct session *session, struct measurement *m,
-                                 struct ingot_error *error) {
+static enum ingot_status run_and_take(struct session *session, struct taker *taker, struct ingot_error *error) {
+    CLI_TRY(ingot_context_run(session->context, error));
+    return taker_take(taker, error);
+}
+
+static enum ingot_status measure(const struct bench_arguments *a, struct session *session, struct taker *taker,
+                                 struct measurement *m, struct ingot_error *error) {
     for (double warm = now_ms(), runs = 0; runs < 3 || (runs < 50 && now_ms() - warm < 100 * a->seconds); runs++) {
-        CLI_TRY(ingot_context_run(session->context, error));
+        CLI_TRY(run_and_take(session, taker, error));
     }
     double start = now_ms(), last = start;
     while (last - start < 1e3 * a->seconds || m->latency.count < 5) {
         if (samples_make_room(&m->latency)) last = now_ms();
-        CLI_TRY(ingot_context_run(session->context, error));
+        CLI_TRY(run_and_take(session, taker, error));
         double now = now_ms();
         samples_add(&m->latency, now - last);
         last = now;
@@ -82,21 +87,40 @@ static void take_profile(struct session *session, struct measurement *m) {
     ingot_context_profile(session->context, m->profile, m->n_profile);
 }
 
-/* Timing a whole run does not disturb the GPU, profiling its parts does: each measurement has its own context. */
-static enum ingot_status measure_gpu(const struct bench_arguments *a, struct session *session,
-                                     const struct ingot_tensor *tensors, struct measurement *m,
+static enum ingot_status measure_host(const struct bench_arguments *a, struct session *session,
+                                      const struct outputs *outputs, struct measurement *m,
+                                      struct ingot_error *error) {
+    struct taker taker;
+    enum ingot_status status = taker_init(&taker, outputs, session->context, INGOT_HOST, 1, error);
+    if (status == INGOT_OK) status = measure(a, session, &taker, m, error);
+    taker_deinit(&taker);
+    return status;
+}
+
+static enum ingot_status run_kernels(const struct bench_arguments *a, struct session *session,
                                      struct ingot_error *error) {
-    CLI_TRY(bench_enqueue(a, session, tensors, &m->gpu, error));
-    CLI_TRY(session_context(session, &a->context, CLOCK_RUNS, error));
-    CLI_TRY(inputs_bind(session, tensors, error));
-    CLI_TRY(bench_clock(a, session, &m->gpu, error));
-    if (!a->profile) return INGOT_OK;
-    CLI_TRY(session_context(session, &a->context, CLOCK_KERNELS, error));
-    CLI_TRY(inputs_bind(session, tensors, error));
     double start = now_ms();
     for (int runs = 0; runs < 5 || (runs < 1000 && now_ms() - start < 500 * a->seconds); runs++)
         CLI_TRY(ingot_context_run(session->context, error));
     return INGOT_OK;
+}
+
+/* Timing a whole run does not disturb the GPU, profiling its parts does: each measurement has its own context. */
+static enum ingot_status measure_gpu(const struct bench_arguments *a, struct session *session,
+                                     const struct ingot_tensor *tensors, const struct outputs *outputs,
+                                     struct measurement *m, struct ingot_error *error) {
+    struct taker taker;
+    CLI_TRY(bench_enqueue(a, session, tensors, outputs, &m->gpu, error));
+    CLI_TRY(session_context(session, &a->context, CLOCK_RUNS, error));
+    CLI_TRY(inputs_bind(session, tensors, error));
+    enum ingot_status status = taker_init(&taker, outputs, session->context, INGOT_HOST, 1, error);
+    if (status == INGOT_OK) status = bench_clock(a, session, &m->gpu, error);
+    taker_deinit(&taker);
+    CLI_TRY(status);
+    if (!a->profile) return INGOT_OK;
+    CLI_TRY(session_context(session, &a->context, CLOCK_KERNELS, error));
+    CLI_TRY(inputs_bind(session, tensors, error));
+    return run_kernels(a, session, error);
 }
 
 /* Otherwise one context runs singly, always with the same shapes. */
@@ -104,24 +128,31 @@ static bool is_concurrent(const struct bench_arguments *a) {
     return a->contexts > 1 || a->inflight > 1 || a->stream.given;
 }
 
+static enum ingot_status bench_singly(const struct bench_arguments *a, struct session *session,
+                                      const struct ingot_tensor *tensors, struct measurement *m,
+                                      struct ingot_error *error) {
+    struct outputs outputs;
+    bool gpu = session_is_gpu(session);
+    sizes_init_fixed(&m->contexts.sizes, session, tensors);
+    enum ingot_status status = outputs_init(&outputs, a->mode, session, &m->contexts.sizes, error);
+    if (status == INGOT_OK)
+        status = session_context(session, &a->context, a->profile && !gpu ? CLOCK_KERNELS : CLOCK_NONE, error);
+    if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
+    if (status == INGOT_OK) status = measure_host(a, session, &outputs, m, error);
+    if (status == INGOT_OK && gpu) status = measure_gpu(a, session, tensors, &outputs, m, error);
+    outputs_deinit(&outputs);
+    if (status == INGOT_OK && a->profile) take_profile(session, m);
+    return status;
+}
+
 static enum ingot_status bench(const struct bench_arguments *a, struct session *session, struct tensor_list *given,
                                struct measurement *m, struct ingot_error *error) {
     struct ingot_tensor *tensors;
-    bool gpu = session_is_gpu(session);
     CLI_TRY(inputs_prepare(session->inputs, session->n_inputs, &a->inputs, &a->build.shapes, a->seed, given, &tensors,
                            error));
-    if (is_concurrent(a)) {
-        enum ingot_status result = bench_contexts(a, session, tensors, given, m, error);
-        free(tensors);
-        return result;
-    }
-    enum ingot_status status =
-        session_context(session, &a->context, a->profile && !gpu ? CLOCK_KERNELS : CLOCK_NONE, error);
-    if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
-    if (status == INGOT_OK) status = measure(a, session, m, error);
-    if (status == INGOT_OK && gpu) status = measure_gpu(a, session, tensors, m, error);
+    enum ingot_status status = is_concurrent(a) ? bench_contexts(a, session, tensors, given, m, error)
+                                                : bench_singly(a, session, tensors, m, error);
     free(tensors);
-    if (status == INGOT_OK && a->profile) take_profile(session, m);
     return status;
 }
 
@@ -182,6 +213,7 @@ static void print_text(const struct bench_arguments *a, const struct session *se
     printf("load        %.2f ms\n", session->load_ms);
     if (is_concurrent(a)) print_contexts(a, &m->contexts);
     if (a->buckets) print_buckets(&m->contexts.buckets);
+    printf("outputs     %s\n", outputs_mode_name(a->mode));
     print_samples("latency", &m->latency, is_concurrent(a), "ms");
     printf(" (%zu runs)\n", m->latency.count);
     if (m->gpu.compute.count) {
@@ -269,6 +301,7 @@ static void print_json(const struct bench_arguments *a, const struct session *se
         "runs", (json_int_t)m->latency.count, "memory", "weights_bytes", (json_int_t)m->memory.weights_bytes,
         "arena_bytes", (json_int_t)m->memory.arena_bytes, "lower_bound_bytes", (json_int_t)m->memory.lower_bound_bytes,
         "scratch_bytes", (json_int_t)m->memory.scratch_bytes);
+    json_object_set_new(object, "outputs", json_string(outputs_mode_name(a->mode)));
     if (m->gpu.compute.count) add_gpu_json(object, &m->gpu);
     if (is_concurrent(a)) add_contexts_json(object, a, m);
     if (a->buckets) json_object_set_new(object, "buckets", buckets_json(&m->contexts.buckets));
@@ -292,7 +325,11 @@ static void measurement_free(struct measurement *m) {
 }
 
 /* What the options say together; EXIT_DONE if it makes sense. */
-static int check_options(const struct bench_arguments *a) {
+static int check_options(struct bench_arguments *a) {
+    if (!outputs_mode_read(a->outputs, &a->mode))
+        return cli_usage("bench", "--outputs: expected leased, given or fresh, got '%s'", a->outputs);
+    if (a->mode == OUTPUTS_FRESH && a->inflight > 1)
+        return cli_usage("bench", "--outputs fresh excludes --inflight: only the last run's results can be taken");
     if (a->contexts < 1 || a->contexts > MAX_CONTEXTS)
         return cli_usage("bench", "--contexts: expected 1 to %d, got %u", MAX_CONTEXTS, a->contexts);
     if (a->inflight < 1 || a->inflight > MAX_INFLIGHT)
@@ -306,7 +343,7 @@ static int check_options(const struct bench_arguments *a) {
 }
 
 int cmd_bench(int argc, char **argv) {
-    struct bench_arguments a = {.build = BUILD_ARGUMENTS_DEFAULT, .contexts = 1, .inflight = 1, .seconds = 3};
+    struct bench_arguments a = {.build = BUILD_ARGUMENTS_DEFAULT, .contexts = 1, .inflight = 1, .outputs = "leased", .seconds = 3};
     const struct option_row rows[] = {
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol (batch=4) or input (image=1x3x224x224); repeatable",
          &a.build.shapes},
@@ -320,6 +357,8 @@ int cmd_bench(int argc, char **argv) {
          "every run has random sizes, from the ranges of --shape\nNAME=MIN:OPT:MAX or else of the engine", &a.stream},
         {"buckets", 0, OPTION_TEXT, "SPEC",
          "batches are rounded up: pow2; 1,2,4: to these sizes; 8: to\nthe 8 sizes that pad least", &a.buckets},
+        {"outputs", 0, OPTION_TEXT, "MODE",
+         "how results are taken: leased (the default), in memory given\nby the caller, or fresh for each run", &a.outputs},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         {"profile", 0, OPTION_FLAG, NULL, "time per kernel too", &a.profile},
         {"json", 0, OPTION_FLAG, NULL, "one JSON object", &a.json},

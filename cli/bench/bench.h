@@ -3,6 +3,7 @@
 #define CLI_BENCH_H
 
 #include "bench/buckets.h"
+#include "bench/outputs.h"
 #include "bench/sizes.h"
 #include "session.h"
 
@@ -12,7 +13,8 @@ struct bench_arguments {
     struct option_list inputs;
     unsigned seed, contexts, inflight;
     struct option_number stream;
-    const char *buckets;
+    const char *buckets, *outputs;
+    enum outputs_mode mode; /* that `outputs` names */
     double seconds;
     bool profile, json;
 };
@@ -65,8 +67,8 @@ struct measurement {
 /* Measures the host time to enqueue a run, and the end-to-end time, both with inputs and results in pinned memory; and
  * the runs per second when enqueued back to back. The context has run before. */
 enum ingot_status bench_enqueue(const struct bench_arguments *a, struct session *session,
-                                const struct ingot_tensor *tensors, struct gpu_measurement *out_gpu,
-                                struct ingot_error *error);
+                                const struct ingot_tensor *tensors, const struct outputs *outputs,
+                                struct gpu_measurement *out_gpu, struct ingot_error *error);
 /* Measures GPU time by its own clock; the context was created with CLOCK_RUNS. */
 enum ingot_status bench_clock(const struct bench_arguments *a, struct session *session, struct gpu_measurement *out_gpu,
                               struct ingot_error *error);

@@ -13,7 +13,8 @@ struct lane {
     struct ingot_context *context;
     struct ingot_tensor *inputs; /* in memory of the context; with the sizes of the next run */
     size_t next;                 /* in the stream of sizes */
-    double *began;               /* by run in flight */
+    struct taker taker;
+    double *began; /* by run in flight */
     /* What it measured. */
     struct samples latency;
     double start, end, samples;
@@ -25,6 +26,7 @@ struct crew {
     const struct bench_arguments *arguments;
     const struct sizes *sizes;
     const struct buckets *buckets;
+    const struct outputs *outputs;
     struct lane *lanes;
     bool waits; /* is a run over only after a wait? */
     atomic_bool failed;
@@ -59,11 +61,12 @@ static enum ingot_status run_row(struct lane *lane, bool measure, struct ingot_e
     for (unsigned i = 0; i < n; i++) {
         lane->began[i] = now_ms();
         CLI_TRY(bind_next(lane, error));
-        CLI_TRY(ingot_context_enqueue(lane->context, NULL, error));
+        CLI_TRY(n > 1 ? taker_enqueue(&lane->taker, error) : ingot_context_enqueue(lane->context, NULL, error));
         if (measure && crew->sizes->has_samples) lane->samples += (double)lane->inputs[0].dims[0];
         if (measure && !crew->waits) samples_add(&lane->latency, now_ms() - lane->began[i]);
     }
     CLI_TRY(ingot_context_wait(lane->context, error));
+    CLI_TRY(taker_take(&lane->taker, error));
     double now = now_ms();
     for (unsigned i = 0; i < n && measure && crew->waits; i++)
         samples_add(&lane->latency, now - lane->began[i]);
@@ -121,12 +124,13 @@ static enum ingot_status lane_init(struct lane *lane, const struct session *sess
         lane->inputs[i] = pinned;
         CLI_TRY(ingot_context_set_input(lane->context, i, &pinned, error));
     }
-    return INGOT_OK;
+    return taker_init(&lane->taker, lane->crew->outputs, lane->context, INGOT_PINNED, a->inflight, error);
 }
 
 static void lane_deinit(struct lane *lane) {
     const struct sizes *sizes = lane->crew->sizes;
     if (lane->context) ingot_context_wait(lane->context, NULL); /* a failed lane may have runs in flight */
+    taker_deinit(&lane->taker);
     for (size_t i = 0; lane->inputs && i < sizes->n_inputs; i++) {
         if (lane->inputs[i].data)
             ingot_context_free(lane->context, INGOT_PINNED, lane->inputs[i].data, bytes_of(&sizes->largest[i]));
@@ -210,22 +214,26 @@ enum ingot_status bench_contexts(const struct bench_arguments *a, struct session
                                  const struct ingot_tensor *tensors, struct tensor_list *given, struct measurement *m,
                                  struct ingot_error *error) {
     struct sizes *sizes = &m->contexts.sizes;
+    struct outputs outputs;
     if (a->stream.given)
         CLI_TRY(sizes_init_stream(sizes, session, tensors, &a->build.shapes, a->stream.value, a->seed, given, error));
     else
         sizes_init_fixed(sizes, session, tensors);
     CLI_TRY(buckets_init(&m->contexts.buckets, a->buckets, session, sizes, error));
+    enum ingot_status status = outputs_init(&outputs, a->mode, session, sizes, error);
     struct crew crew = {.arguments = a,
                         .sizes = sizes,
                         .buckets = &m->contexts.buckets,
+                        .outputs = &outputs,
                         .lanes = cli_alloc(a->contexts, sizeof *crew.lanes),
                         .waits = session_is_gpu(session),
                         .lock = PTHREAD_MUTEX_INITIALIZER,
                         .changed = PTHREAD_COND_INITIALIZER};
-    enum ingot_status status = measure(&crew, session, m, error);
+    if (status == INGOT_OK) status = measure(&crew, session, m, error);
     for (size_t i = 0; i < a->contexts; i++) {
         if (crew.lanes[i].crew) lane_deinit(&crew.lanes[i]);
     }
     free(crew.lanes);
+    outputs_deinit(&outputs);
     return status;
 }

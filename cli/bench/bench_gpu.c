@@ -64,15 +64,17 @@ static bool goes_on(const struct bench_arguments *a, double start, int runs) {
 }
 
 /* Waits for each run: every enqueue finds the GPU idle. */
-static enum ingot_status run_singly(const struct bench_arguments *a, struct session *session,
+static enum ingot_status run_singly(const struct bench_arguments *a, struct session *session, struct taker *taker,
                                     struct gpu_measurement *out_gpu, struct ingot_error *error) {
     double start = now_ms();
     CLI_TRY(ingot_context_run(session->context, error)); /* patches the changed addresses, outside the measurement */
+    CLI_TRY(taker_take(taker, error));
     for (int runs = 0; goes_on(a, start, runs); runs++) {
         double before = now_ms();
         CLI_TRY(ingot_context_enqueue(session->context, NULL, error));
         double between = now_ms();
         CLI_TRY(ingot_context_wait(session->context, error));
+        CLI_TRY(taker_take(taker, error));
         samples_add(&out_gpu->pinned, now_ms() - before);
         samples_add(&out_gpu->idle, 1e3 * (between - before));
     }
@@ -81,8 +83,8 @@ static enum ingot_status run_singly(const struct bench_arguments *a, struct sess
     return INGOT_OK;
 }
 
-/* Enqueues several runs per wait, as a server with pending work does. */
-static enum ingot_status run_in_rows(const struct bench_arguments *a, struct session *session,
+/* Enqueues several runs per wait, as a server with pending work does; the last one's results are taken. */
+static enum ingot_status run_in_rows(const struct bench_arguments *a, struct session *session, struct taker *taker,
                                      struct gpu_measurement *out_gpu, struct ingot_error *error) {
     double start = now_ms();
     for (int runs = 0; goes_on(a, start, runs); runs += ROW) {
@@ -92,6 +94,7 @@ static enum ingot_status run_in_rows(const struct bench_arguments *a, struct ses
             if (i > 0) samples_add(i > 1 ? &out_gpu->row : &out_gpu->enqueue, 1e3 * (now_ms() - before));
         }
         CLI_TRY(ingot_context_wait(session->context, error));
+        CLI_TRY(taker_take(taker, error));
     }
     samples_sort(&out_gpu->enqueue);
     samples_sort(&out_gpu->row);
@@ -113,15 +116,35 @@ static enum ingot_status run_in_a_row(const struct bench_arguments *a, struct se
     return INGOT_OK;
 }
 
+static enum ingot_status measure_pinned(const struct bench_arguments *a, struct session *session,
+                                        const struct outputs *outputs, struct gpu_measurement *out_gpu,
+                                        struct ingot_error *error) {
+    struct taker taker;
+    enum ingot_status status = taker_init(&taker, outputs, session->context, INGOT_PINNED, 1, error);
+    if (status == INGOT_OK) status = run_singly(a, session, &taker, out_gpu, error);
+    if (status == INGOT_OK) status = run_in_rows(a, session, &taker, out_gpu, error);
+    taker_deinit(&taker);
+    return status;
+}
+
+static enum ingot_status measure_ordinary(const struct bench_arguments *a, struct session *session,
+                                          const struct outputs *outputs, struct gpu_measurement *out_gpu,
+                                          struct ingot_error *error) {
+    struct taker taker;
+    enum ingot_status status = taker_init(&taker, outputs, session->context, INGOT_HOST, 1, error);
+    if (status == INGOT_OK) status = run_in_a_row(a, session, out_gpu, error);
+    taker_deinit(&taker);
+    return status;
+}
+
 enum ingot_status bench_enqueue(const struct bench_arguments *a, struct session *session,
-                                const struct ingot_tensor *tensors, struct gpu_measurement *out_gpu,
-                                struct ingot_error *error) {
+                                const struct ingot_tensor *tensors, const struct outputs *outputs,
+                                struct gpu_measurement *out_gpu, struct ingot_error *error) {
     struct ingot_tensor *pinned = cli_alloc(session->n_inputs, sizeof *pinned);
     enum ingot_status status = pin_inputs(session, tensors, pinned, error);
-    if (status == INGOT_OK) status = run_singly(a, session, out_gpu, error);
-    if (status == INGOT_OK) status = run_in_rows(a, session, out_gpu, error);
+    if (status == INGOT_OK) status = measure_pinned(a, session, outputs, out_gpu, error);
     if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
-    if (status == INGOT_OK) status = run_in_a_row(a, session, out_gpu, error);
+    if (status == INGOT_OK) status = measure_ordinary(a, session, outputs, out_gpu, error);
     unpin_inputs(session, pinned);
     free(pinned);
     return status;
