@@ -402,8 +402,9 @@ INGOT_API enum ingot_status ingot_context_run(struct ingot_context *context, str
 
 /*
  * Enqueues a run. `stream` is a CUstream (cudaStream_t) of the context's GPU, and the run is ordered after the work
- * already on it; NULL: the context's own stream. A caller's stream must exist until the next call of ingot_context_wait
- * or until the context is destroyed.
+ * already on it; NULL: the context's own stream. A caller's stream must exist until a wait of the context has
+ * returned, other than with INGOT_TIMEOUT or INGOT_CANCELLED, or until the context is destroyed; then it is not used any
+ * more.
  *
  * Runs of one context execute in order, whatever their streams. When this returns, inputs in INGOT_HOST memory have
  * been read; inputs in INGOT_PINNED or INGOT_CUDA memory are read in stream order. Results in GPU memory may be used by
@@ -492,6 +493,9 @@ INGOT_API enum ingot_status ingot_context_lease(struct ingot_context *context, s
                                                 struct ingot_error *error);
 /* Waits for the leased run, not for later ones; returns its failure. */
 INGOT_API enum ingot_status ingot_lease_wait(struct ingot_lease *lease, struct ingot_error *error);
+/* The same, for at most `seconds`, as ingot_context_wait_for: INGOT_TIMEOUT if the run is not done by then, and the lease
+ * is still held. */
+INGOT_API enum ingot_status ingot_lease_wait_for(struct ingot_lease *lease, double seconds, struct ingot_error *error);
 /* `out_tensor->data` is valid until the lease is released. Before ingot_lease_wait (or a wait of the context for this
  * run), only results in GPU memory are available. */
 INGOT_API enum ingot_status ingot_lease_output(const struct ingot_lease *lease, size_t index,
@@ -503,6 +507,16 @@ INGOT_API void ingot_lease_release(struct ingot_lease *lease);
  * after that work. On failure the lease is still held. */
 INGOT_API enum ingot_status ingot_lease_release_after(struct ingot_lease *lease, void *stream,
                                                       struct ingot_error *error);
+
+/*
+ * Gives back the memory that grew with the runs of a context: sets of result buffers that are not leased, buffers for
+ * transfers and padding, fresh results that nobody took, and the context's own arena; a shared one has ingot_arena_trim.
+ * Plan instances and workspaces stay. The next run allocates what it needs.
+ *
+ * Waits for enqueued runs first, as ingot_context_wait does; if that fails, nothing is given back. Afterwards results of
+ * the last run in the context's own memory are available only through a lease.
+ */
+INGOT_API enum ingot_status ingot_context_trim(struct ingot_context *context, struct ingot_error *error);
 
 /* One row per step of the plan, and per kernel that does the same step at other sizes, without calls in this run.
  * `origin` names the ONNX nodes that the kernel was made from. */

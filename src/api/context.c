@@ -252,6 +252,11 @@ enum ingot_status ingot_lease_wait(struct ingot_lease *lease, struct ingot_error
     return ig_results_wait(results_of(lease), error);
 }
 
+enum ingot_status ingot_lease_wait_for(struct ingot_lease *lease, double seconds, struct ingot_error *error) {
+    if (!lease) return refuse_null("ingot_lease_wait_for", "lease", error);
+    return ig_results_wait_for(results_of(lease), seconds, error);
+}
+
 enum ingot_status ingot_lease_output(const struct ingot_lease *lease, size_t index, struct ingot_tensor *out_tensor,
                                      struct ingot_error *error) {
     if (!lease || !out_tensor) return refuse_null("ingot_lease_output", lease ? "out_tensor" : "lease", error);
@@ -265,6 +270,11 @@ void ingot_lease_release(struct ingot_lease *lease) {
 enum ingot_status ingot_lease_release_after(struct ingot_lease *lease, void *stream, struct ingot_error *error) {
     if (!lease) return refuse_null("ingot_lease_release_after", "lease", error);
     return ig_results_release_after(results_of(lease), stream, error);
+}
+
+enum ingot_status ingot_context_trim(struct ingot_context *context, struct ingot_error *error) {
+    if (!context) return refuse_null("ingot_context_trim", "context", error);
+    return ig_context_trim(context->context, error);
 }
 
 size_t ingot_context_profile(const struct ingot_context *context, struct ingot_profile_row *rows, size_t capacity) {

@@ -87,10 +87,14 @@ struct ig_device_api {
                                        struct ingot_error *);
     void (*module_destroy)(struct ig_device *, struct ig_module *module);
     enum ingot_status (*stream_create)(struct ig_device *, struct ig_stream **out_stream, struct ingot_error *);
-    /* Wraps a stream of the caller's (CUDA: a CUstream of this GPU's primary context), which must outlive the ig_stream
-     * and is not destroyed with it. INGOT_UNSUPPORTED where a device has no native streams. */
-    enum ingot_status (*stream_adopt)(struct ig_device *, void *native, struct ig_stream **out_stream,
+    /* Wraps a stream of the caller's (CUDA: a CUstream of this GPU's primary context), which must exist until it is let
+     * go and is not destroyed with the ig_stream. `*stream` is NULL, or an ig_stream that was let go, to be used again
+     * with what it has allocated. INGOT_UNSUPPORTED where a device has no native streams. */
+    enum ingot_status (*stream_adopt)(struct ig_device *, void *native, struct ig_stream **stream,
                                       struct ingot_error *);
+    /* Never uses the caller's stream again, whose work has been done: the caller may destroy it. NULL where there are
+     * none. */
+    void (*stream_let_go)(struct ig_device *, struct ig_stream *stream);
     void (*stream_destroy)(struct ig_device *, struct ig_stream *stream);
     /* Blocks until all enqueued work is done; returns the first failure since the last wait. */
     enum ingot_status (*stream_wait)(struct ig_device *, struct ig_stream *stream, struct ingot_error *);

@@ -100,6 +100,7 @@ static enum ingot_status clear_blocks(struct ig_context *context, void *zeros, s
     if (transfer->pinned_inputs_size) memset(transfer->pinned_inputs, 0, transfer->pinned_inputs_size);
     IG_TRY(clear(context, zeros, n_zeros, transfer->inputs, transfer->inputs_size, error));
     IG_TRY(clear(context, zeros, n_zeros, transfer->inputs_twice, transfer->inputs_twice_size, error));
+    IG_TRY(clear(context, zeros, n_zeros, transfer->direct_twice, transfer->direct_twice_size, error));
     return device->api->stream_wait(device, context->env.stream, error);
 }
 
@@ -108,6 +109,7 @@ enum ingot_status ig_batch_clear(struct ig_context *context, struct ingot_error 
     const struct ig_transfer *transfer = &context->transfer;
     size_t most =
         transfer->inputs_size > transfer->inputs_twice_size ? transfer->inputs_size : transfer->inputs_twice_size;
+    if (transfer->direct_twice_size > most) most = transfer->direct_twice_size;
     size_t n_zeros = most < PIECE ? most : PIECE;
     void *zeros;
     if (context->batch.symbol == IG_PLAN_NONE || context->batch.cleared) return INGOT_OK;

@@ -35,6 +35,8 @@ struct ig_batch {
 
 void ig_batch_init(struct ig_batch *batch);
 void ig_batch_deinit(struct ig_context *context);
+/* Frees the memory that stands in for the caller's. */
+void ig_batch_trim(struct ig_context *context);
 
 /* Rounds the symbols that were read from the inputs. */
 void ig_batch_round(struct ig_context *context);

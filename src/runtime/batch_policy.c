@@ -19,12 +19,18 @@ static void release_sizes(const struct ig_context *context, int64_t *sizes, size
     ig_release(context->env.allocator, sizes, n_sizes * sizeof *sizes);
 }
 
+void ig_batch_trim(struct ig_context *context) {
+    struct ig_device *device = context->env.device;
+    for (size_t i = 0; context->batch.padding && i < n_ports(context); i++) {
+        struct ig_padding *padding = &context->batch.padding[i];
+        if (padding->memory) device->api->release(device, padding->memory, padding->size);
+        *padding = (struct ig_padding){0};
+    }
+}
+
 void ig_batch_deinit(struct ig_context *context) {
     struct ig_batch *batch = &context->batch;
-    struct ig_device *device = context->env.device;
-    for (size_t i = 0; batch->padding && i < n_ports(context); i++) {
-        if (batch->padding[i].memory) device->api->release(device, batch->padding[i].memory, batch->padding[i].size);
-    }
+    ig_batch_trim(context);
     ig_release(context->env.allocator, batch->padding, n_ports(context) * sizeof *batch->padding);
     release_sizes(context, batch->sizes, batch->n_sizes);
 }

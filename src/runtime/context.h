@@ -36,12 +36,19 @@ struct ig_input {
     size_t place; /* as in ig_output */
 };
 
-/* A wrapped stream of the caller's, cached because most callers use few of them. */
+/* A wrapped stream of the caller's, cached because most callers use few of them. Once its work has been waited for, the
+ * caller may destroy it. */
 struct ig_adopted {
-    void *native;
+    void *native; /* NULL: none now; `stream` is ready for the next one */
     struct ig_stream *stream;
 };
 enum { IG_ADOPTED_STREAMS = 4 };
+
+/* Pinned memory that results in flight may be written to, for inputs that could come before. */
+struct ig_range {
+    const char *begin, *end;
+};
+enum { IG_RANGES = 8 };
 
 /* Events on the device's clock: start of the run, inputs copied, outputs about to be copied, end. */
 enum { IG_MARK_BEGIN, IG_MARK_COMPUTE, IG_MARK_OUTPUT, IG_MARK_END, IG_MARKS };
@@ -77,11 +84,15 @@ struct ig_context {
     struct ig_transfer_sizes sizes; /* of the current bindings */
     struct ig_frame_copies copies;  /* this run's copies; those skipped in the list leave on another stream */
     bool results_beside;            /* this run's results leave on a stream of their own */
+    bool inputs_ahead;              /* this run's direct inputs come on a stream of their own */
+    struct ig_range written[IG_RANGES]; /* since all work was waited for; the last one encloses what does not fit */
+    unsigned n_written;
     struct ig_adopted adopted[IG_ADOPTED_STREAMS];
-    unsigned next_adopted;    /* index of the next entry to evict */
+    unsigned next_adopted;    /* index of the next entry to evict, if all are in use */
     struct ig_stream *last;   /* the stream of the last run */
     struct ig_event *done[2]; /* mark the ends of the last two runs */
-    /* The event that marks each run's end: one of `done`, or the transfer's where results leave on their own stream. */
+    /* The event that marks each run's end: one of `done`, the transfer's where results leave on their own stream, or the
+     * next run's if this one recorded none. */
     struct ig_event *end[2];
     unsigned turn;   /* index of the last run in these pairs */
     bool pending[2]; /* the run may be in flight */
@@ -100,7 +111,7 @@ const char *ig_context_tensor_name(const struct ig_context *context, const struc
 /* Finds or makes the instance for the bound inputs; allocates no device memory. Symbols in device memory are read in
  * order on `stream`. */
 enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error);
-/* Places the current instance the first time, since capture needs addresses. If the activations move later, the next run
+/* Places the current instance before it is captured, which needs addresses. If the activations move later, the next run
  * places it again. */
 enum ingot_status ig_context_make_room(struct ig_context *context, struct ingot_error *error);
 /* Runs once per instance, after its ports are bound. */
@@ -109,6 +120,8 @@ enum ingot_status ig_context_capture(struct ig_context *context, struct ingot_er
 enum ingot_status ig_context_adopt(struct ig_context *context, struct ingot_error *error);
 /* Blocks until the last run has completed, if it may be in flight; its results still need ig_context_wait. */
 enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_error *error);
+/* Lets the caller's streams go, when all runs have been waited for. */
+void ig_context_let_streams_go(struct ig_context *context);
 
 /* Refuses a tensor of another type, rank, fixed dim or kind of memory than `wanted`, an input's. */
 enum ingot_status ig_context_check_shape(const struct ig_context *context, const struct ig_plan_tensor *wanted,
@@ -128,8 +141,10 @@ enum ingot_status ig_context_drop_fresh(struct ig_context *context, struct ig_ou
 
 /* The caller's bytes of output i for the current shapes. */
 size_t ig_context_output_bytes(const struct ig_context *context, uint32_t i);
-/* Decides where this run's inputs and results lie, ensures memory for them, and binds the frame's ports to it. */
-enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot_error *error);
+/* Decides where the inputs and results of this run, on `stream`, lie, ensures memory for them, and binds the frame's ports
+ * to it. */
+enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ig_stream *stream,
+                                        struct ingot_error *error);
 /* Puts the copies that the device can make by itself into the instance's list, if lists can hold them and no copy is to
  * be timed. */
 enum ingot_status ig_context_bind_copies(struct ig_context *context, struct ingot_error *error);

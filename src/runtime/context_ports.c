@@ -79,6 +79,12 @@ static bool is_timed(const struct ig_context *context) {
     return context->marks[0] || context->times;
 }
 
+/* The caller's pinned memory, copied while the last run is computed if possible. */
+static bool is_direct(const struct ig_context *context, uint32_t i) {
+    return context->tensors[i].memory == INGOT_PINNED && input_bytes(context, i) >= IG_TRANSFER_LARGE &&
+           !is_timed(context);
+}
+
 /* Inputs that the host stages come first, so that they are contiguous; then those that the device copies to the
  * block. */
 static enum ingot_status place_inputs(struct ig_context *context, struct ingot_error *error) {
@@ -94,10 +100,12 @@ static enum ingot_status place_inputs(struct ig_context *context, struct ingot_e
     /* Where copies are timed, they must be on the run's stream. */
     sizes->inputs_beside = sizes->inputs >= IG_TRANSFER_LARGE && !is_timed(context);
     if (sizes->inputs_beside) sizes->inputs = 0; /* they have a block of their own */
+    sizes->direct_inputs = 0;
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         if (context->tensors[i].memory == INGOT_HOST || reads_in_place(context, i)) continue;
+        size_t *block = is_direct(context, i) ? &sizes->direct_inputs : &sizes->inputs;
         if (input_bytes(context, i))
-            IG_TRY(take(&sizes->inputs, input_bytes(context, i), &context->inputs[i].place, error));
+            IG_TRY(take(block, input_bytes(context, i), &context->inputs[i].place, error));
     }
     return INGOT_OK;
 }
@@ -148,8 +156,8 @@ static void *address_of_input(const struct ig_context *context, uint32_t i) {
     const struct ig_transfer *transfer = &context->transfer;
     size_t place = context->inputs[i].place;
     if (place == IG_NO_PLACE) return input_bytes(context, i) ? context->tensors[i].data : context->env.dummy;
-    return context->tensors[i].memory == INGOT_HOST ? ig_transfer_input(transfer, &context->sizes, place)
-                                                    : transfer->inputs + place;
+    if (context->tensors[i].memory == INGOT_HOST) return ig_transfer_input(transfer, &context->sizes, place);
+    return is_direct(context, i) ? ig_transfer_direct(transfer, place) : transfer->inputs + place;
 }
 
 static void *address_of_output(const struct ig_context *context, uint32_t i) {
@@ -160,7 +168,26 @@ static void *address_of_output(const struct ig_context *context, uint32_t i) {
                                         : ig_transfer_output(&context->transfer, &context->sizes, output->place);
 }
 
-static enum ingot_status bind_separate(struct ig_context *context, struct ingot_error *error) {
+/* Results in flight have to arrive first, if inputs are read from where they are written to. */
+static bool reads_results(const struct ig_context *context) {
+    for (uint32_t i = 0; i < context->n_inputs; i++) {
+        const char *from = context->tensors[i].data;
+        for (unsigned k = 0; is_direct(context, i) && k < context->n_written; k++) {
+            const struct ig_range *range = &context->written[k];
+            if (from < range->end && range->begin < from + given_bytes(context, i)) return true;
+        }
+    }
+    return false;
+}
+
+/* On the caller's stream, inputs may be written by work that comes before. */
+static bool may_come_ahead(const struct ig_context *context, const struct ig_stream *stream) {
+    return context->sizes.direct_inputs > 0 && stream == context->env.stream && context->pending[context->turn] &&
+           !reads_results(context);
+}
+
+static enum ingot_status bind_separate(struct ig_context *context, struct ig_stream *stream,
+                                       struct ingot_error *error) {
     struct ig_frame *frame = context->current->frame;
     IG_TRY(place_inputs(context, error));
     IG_TRY(place_outputs(context, error));
@@ -178,7 +205,8 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
     /* A stream of their own costs the host several calls, which pay only if the caller does not wait for every run
      * or every other run. */
     context->results_beside = context->sizes.outputs_beside && context->pending[0] && context->pending[1];
-    bool twice = context->sizes.pinned_inputs > 0 || context->results_beside;
+    context->inputs_ahead = may_come_ahead(context, stream);
+    bool twice = context->sizes.pinned_inputs > 0 || context->inputs_ahead || context->results_beside;
     ig_transfer_choose_half(&context->transfer, twice && context->pending[context->turn]);
     for (uint32_t i = 0; i < context->n_inputs; i++)
         ig_frame_bind(context->env.device, frame, &frame->inputs[i], address_of_input(context, i));
@@ -187,29 +215,37 @@ static enum ingot_status bind_separate(struct ig_context *context, struct ingot_
     return INGOT_OK;
 }
 
-enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ingot_error *error) {
+enum ingot_status ig_context_bind_ports(struct ig_context *context, struct ig_stream *stream,
+                                        struct ingot_error *error) {
     IG_TRY(ig_context_make_fresh(context, error));
-    return context->env.device->host_memory ? bind_host(context, error) : bind_separate(context, error);
+    return context->env.device->host_memory ? bind_host(context, error) : bind_separate(context, stream, error);
 }
 
 /* ---- Copies ------------------------------------------------------------------------------------------------------ */
 
 static struct ig_frame_copy input_copy(const struct ig_context *context, uint32_t i) {
-    return (struct ig_frame_copy){context->tensors[i].data, context->transfer.inputs + context->inputs[i].place,
-                                  given_bytes(context, i)};
+    return (struct ig_frame_copy){context->tensors[i].data, address_of_input(context, i), given_bytes(context, i)};
 }
 
-/* The input copies that the device can make by itself. */
+static bool is_copied(const struct ig_context *context, uint32_t i) {
+    return context->inputs[i].place != IG_NO_PLACE && context->tensors[i].memory != INGOT_HOST &&
+           given_bytes(context, i) > 0;
+}
+
+/* The input copies that the device can make by itself. Direct ones come first: the list skips them when they come ahead. */
 static void find_input_copies(struct ig_context *context) {
     const struct ig_transfer *transfer = &context->transfer;
     const struct ig_transfer_sizes *sizes = &context->sizes;
     struct ig_frame_copies *copies = &context->copies;
+    for (uint32_t i = 0; i < context->n_inputs; i++) {
+        if (is_copied(context, i) && is_direct(context, i)) copies->at[copies->n_before++] = input_copy(context, i);
+    }
+    copies->n_ahead = context->inputs_ahead ? copies->n_before : 0;
     if (sizes->inputs_at_once)
         copies->at[copies->n_before++] =
             (struct ig_frame_copy){ig_transfer_pinned(transfer), transfer->inputs, sizes->pinned_inputs};
     for (uint32_t i = 0; i < context->n_inputs; i++) {
-        if (context->inputs[i].place == IG_NO_PLACE || context->tensors[i].memory == INGOT_HOST) continue;
-        if (given_bytes(context, i)) copies->at[copies->n_before++] = input_copy(context, i);
+        if (is_copied(context, i) && !is_direct(context, i)) copies->at[copies->n_before++] = input_copy(context, i);
     }
 }
 
@@ -286,6 +322,24 @@ static enum ingot_status send_from_host(struct ig_context *context, struct ig_st
     return ig_transfer_end(transfer, &context->sizes, stream, error);
 }
 
+/* Direct inputs overwrite those of the run before the last, while the last one is computed. */
+static enum ingot_status send_ahead(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_transfer *transfer = &context->transfer;
+    struct ig_device *device = context->env.device;
+    struct ig_event *after = context->pending[context->turn] ? context->end[context->turn] : NULL;
+    if (after && context->unmarked) { /* nor has the run before the last recorded an event, perhaps */
+        after = context->end[context->turn ^ 1];
+        IG_TRY(device->api->event_record(device, context->env.stream, after, error));
+        context->unmarked = false;
+    }
+    IG_TRY(ig_transfer_begin_direct(transfer, after, error));
+    for (uint32_t i = 0; i < context->copies.n_ahead; i++) {
+        const struct ig_frame_copy *copy = &context->copies.at[i];
+        IG_TRY(ig_transfer_send_direct(transfer, copy->to, copy->from, copy->bytes, error));
+    }
+    return ig_transfer_end_direct(transfer, stream, error);
+}
+
 /* Results of earlier runs may be leaving. This run waits for those in the half that it will overwrite; for all of
  * them if an input is the memory that they are written to, or if this run's end event must cover them too. */
 static enum ingot_status follow_results(struct ig_context *context, struct ig_stream *stream,
@@ -303,8 +357,10 @@ enum ingot_status ig_context_send_inputs(struct ig_context *context, struct ig_s
                                          struct ingot_error *error) {
     IG_TRY(follow_results(context, stream, error));
     if (context->results) IG_TRY(ig_results_follow_readers(context->results, stream, error));
+    if (context->inputs_ahead) IG_TRY(send_ahead(context, stream, error));
     if (context->sizes.pinned_inputs > 0) IG_TRY(send_from_host(context, stream, error));
-    return copy_apart(context, stream, 0, context->copies.n_before, error);
+    const struct ig_frame_copies *copies = &context->copies;
+    return copy_apart(context, stream, copies->n_ahead, copies->n_before - copies->n_ahead, error);
 }
 
 static enum ingot_status send_results(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
@@ -319,20 +375,43 @@ static enum ingot_status send_results(struct ig_context *context, struct ig_stre
     return ig_transfer_end_leaving(transfer, error);
 }
 
+static void note_range(struct ig_context *context, const char *begin, size_t bytes) {
+    struct ig_range *last = &context->written[IG_RANGES - 1];
+    for (unsigned i = 0; i < context->n_written; i++) {
+        if (context->written[i].begin <= begin && begin + bytes <= context->written[i].end) return;
+    }
+    if (context->n_written < IG_RANGES) {
+        context->written[context->n_written++] = (struct ig_range){begin, begin + bytes};
+        return;
+    }
+    if (begin < last->begin) last->begin = begin;
+    if (begin + bytes > last->end) last->end = begin + bytes;
+}
+
+static void note_written(struct ig_context *context) {
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        if (is_brought(&context->outputs[i]))
+            note_range(context, context->outputs[i].given, ig_context_output_bytes(context, i));
+    }
+    if (context->sizes.pinned_outputs) note_range(context, context->results->host, context->sizes.pinned_outputs);
+}
+
 enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig_stream *stream,
                                            struct ingot_error *error) {
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         struct ig_output *output = &context->outputs[i];
         output->deliver_to = is_fetched(output) ? output->given : NULL;
     }
+    note_written(context);
     context->transfer.part_bytes = 0;
-    if (context->results_beside)
-        IG_TRY(send_results(context, stream, error));
-    else if (context->sizes.outputs_in_parts)
-        IG_TRY(ig_transfer_fetch_parts(&context->transfer, &context->sizes, stream, error));
+    /* Copies on this run's stream come first: results on a stream of their own end with the event that ends the run. */
     const struct ig_frame_copies *copies = &context->copies;
-    return copy_apart(context, stream, copies->n_before + copies->n_skipped, copies->n_behind - copies->n_skipped,
-                      error);
+    IG_TRY(copy_apart(context, stream, copies->n_before + copies->n_skipped, copies->n_behind - copies->n_skipped,
+                      error));
+    if (context->results_beside) return send_results(context, stream, error);
+    return context->sizes.outputs_in_parts
+               ? ig_transfer_fetch_parts(&context->transfer, &context->sizes, stream, error)
+               : INGOT_OK;
 }
 
 enum ingot_status ig_context_deliver(struct ig_context *context, struct ingot_error *error) {

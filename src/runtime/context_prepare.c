@@ -86,7 +86,7 @@ static enum ingot_status bind(struct ig_context *context, bool *out_known, struc
         return INGOT_OK;
     }
     *out_known = ig_batch_copies_vary(context) || knows_copies(context);
-    IG_TRY(ig_context_bind_ports(context, error));
+    IG_TRY(ig_context_bind_ports(context, context->env.stream, error));
     return ig_context_bind_copies(context, error);
 }
 

@@ -23,6 +23,29 @@ enum ingot_status ig_context_choose_results(struct ig_context *context, size_t h
     return INGOT_OK;
 }
 
+/* ---- Giving memory back ------------------------------------------------------------------------------------------ */
+
+static enum ingot_status trim(struct ig_context *context, struct ingot_error *error) {
+    ig_context_drop_results(context);
+    for (uint32_t i = 0; i < context->n_outputs; i++)
+        IG_TRY(ig_context_drop_fresh(context, &context->outputs[i], error));
+    ig_results_pool_trim(context->pool);
+    ig_transfer_trim(&context->transfer);
+    ig_batch_trim(context);
+    if (!context->shares_activations) ig_activations_trim(context->activations);
+    return INGOT_OK;
+}
+
+enum ingot_status ig_context_trim(struct ig_context *context, struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
+    IG_TRY(ig_context_wait(context, error));
+    if (!device->api->enter) return trim(context, error);
+    IG_TRY(device->api->enter(device, error));
+    enum ingot_status status = trim(context, error);
+    device->api->leave(device);
+    return status;
+}
+
 /* ---- Leases ------------------------------------------------------------------------------------------------------ */
 
 /* The shape of output i in the last run. */

@@ -84,13 +84,13 @@ enum ingot_status ig_context_make_room(struct ig_context *context, struct ingot_
     const struct ig_instance *instance = context->current;
     char *base = env->dummy;
     IG_TRY(env->device->api->reserve_scratch(env->device, env->stream, instance->scratch, error));
-    if (instance->frame->base) return INGOT_OK;
+    if (instance->captured) return INGOT_OK; /* placed again when it runs, if the memory has moved */
     if (instance->frame->arena_bytes) {
         enum ingot_status status =
             ig_activations_reserve(context->activations, instance->frame->arena_bytes, &base, error);
         IG_TRY(say_shapes(context, status, error));
     }
-    ig_frame_place(env, instance->frame, base);
+    if (instance->frame->base != base) ig_frame_place(env, instance->frame, base);
     return INGOT_OK;
 }
 
@@ -104,24 +104,41 @@ enum ingot_status ig_context_capture(struct ig_context *context, struct ingot_er
 
 /* ---- Streams ----------------------------------------------------------------------------------------------------- */
 
+static struct ig_adopted *evict_stream(struct ig_context *context) {
+    struct ig_device *device = context->env.device;
+    struct ig_adopted *slot = &context->adopted[context->next_adopted++ % IG_ADOPTED_STREAMS];
+    if (context->last == slot->stream) context->last = NULL;
+    device->api->stream_destroy(device, slot->stream);
+    *slot = (struct ig_adopted){0};
+    return slot;
+}
+
 /* The caller's stream; the context's own if `native` is NULL. */
 static enum ingot_status find_stream(struct ig_context *context, void *native, struct ig_stream **out_stream,
                                      struct ingot_error *error) {
     struct ig_device *device = context->env.device;
+    struct ig_adopted *slot = NULL;
     *out_stream = context->env.stream;
     if (!native) return INGOT_OK;
-    for (int i = 0; i < IG_ADOPTED_STREAMS; i++) {
-        *out_stream = context->adopted[i].stream;
-        if (*out_stream && context->adopted[i].native == native) return INGOT_OK;
+    for (int i = IG_ADOPTED_STREAMS - 1; i >= 0; i--) {
+        struct ig_adopted *adopted = &context->adopted[i];
+        *out_stream = adopted->stream;
+        if (adopted->native == native) return INGOT_OK;
+        if (!adopted->native) slot = adopted;
     }
-    IG_TRY(device->api->stream_adopt(device, native, out_stream, error));
-    struct ig_adopted *slot = &context->adopted[context->next_adopted++ % IG_ADOPTED_STREAMS];
-    if (slot->stream) {
-        if (context->last == slot->stream) context->last = NULL;
-        device->api->stream_destroy(device, slot->stream);
-    }
-    *slot = (struct ig_adopted){native, *out_stream};
+    if (!slot) slot = evict_stream(context);
+    IG_TRY(device->api->stream_adopt(device, native, &slot->stream, error));
+    slot->native = native;
+    *out_stream = slot->stream;
     return INGOT_OK;
+}
+
+void ig_context_let_streams_go(struct ig_context *context) {
+    struct ig_device *device = context->env.device;
+    for (int i = 0; i < IG_ADOPTED_STREAMS; i++) {
+        if (context->adopted[i].native) device->api->stream_let_go(device, context->adopted[i].stream);
+        context->adopted[i].native = NULL;
+    }
 }
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
@@ -151,7 +168,8 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
 /* What the device orders anyway: the caller's stream may be adopted by several contexts. */
 static const void *order_of(const struct ig_context *context, const struct ig_stream *stream) {
     for (int i = 0; i < IG_ADOPTED_STREAMS; i++) {
-        if (context->adopted[i].stream == stream) return context->adopted[i].native;
+        const struct ig_adopted *adopted = &context->adopted[i];
+        if (adopted->native && adopted->stream == stream) return adopted->native;
     }
     return stream;
 }
@@ -180,14 +198,17 @@ static enum ingot_status follow(struct ig_context *context, struct ig_stream *st
 }
 
 /* Recording an event costs a driver call. It can be left out on the context's own stream, which can be waited for as
- * a whole, unless this run has staged inputs: a later run that reuses their half waits for this one alone. */
+ * a whole, unless this run has double-buffered inputs: a later run that reuses their half waits for this one alone. */
 static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
     unsigned turn = context->turn;
     bool beside = context->results_beside; /* their copies end with an event already */
+    bool buffered = context->sizes.pinned_inputs > 0 || context->sizes.direct_inputs > 0;
+    bool covers = context->unmarked;
     context->pending[turn] = true;
-    context->unmarked = !beside && stream == context->env.stream && context->sizes.pinned_inputs == 0;
+    context->unmarked = !beside && stream == context->env.stream && !buffered;
     context->end[turn] = beside ? context->transfer.left[context->transfer.half] : context->done[turn];
+    if (covers && !context->unmarked) context->end[turn ^ 1] = context->end[turn];
     return beside || context->unmarked ? INGOT_OK
                                        : device->api->event_record(device, stream, context->end[turn], error);
 }
@@ -221,7 +242,7 @@ static enum ingot_status run_current(struct ig_context *context, struct ig_strea
 static enum ingot_status begin_run(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     IG_TRY(ig_context_prepare(context, stream, error));
     IG_TRY(ig_context_make_room(context, error));
-    IG_TRY(ig_context_bind_ports(context, error));
+    IG_TRY(ig_context_bind_ports(context, stream, error));
     IG_TRY(ig_context_bind_copies(context, error));
     bool captured = !context->current->captured;
     IG_TRY(ig_context_capture(context, error));

@@ -9,6 +9,7 @@ enum ingot_status ig_context_settle(struct ig_context *context, struct ingot_err
     else
         IG_TRY(device->api->event_sync(device, context->end[context->turn], error));
     context->pending[0] = context->pending[1] = context->unmarked = false;
+    context->n_written = 0;
     ig_transfer_has_left(&context->transfer);
     return INGOT_OK;
 }
@@ -88,6 +89,7 @@ static enum ingot_status finish(struct ig_context *context, enum ingot_status as
     enum ingot_status status = receive(context, asked == INGOT_OK ? error : NULL);
     if (asked != INGOT_OK) status = asked;
     context->under_way = false;
+    ig_context_let_streams_go(context);
     ig_results_pool_settle(context->pool, status == INGOT_OK);
     if (status == INGOT_OK && is_cancelled(context)) status = give_up(context, error);
     if (status != INGOT_OK) ig_context_drop_results(context);
@@ -100,10 +102,16 @@ void ig_context_finish(struct ig_context *context) {
     if (context->under_way) (void)finish(context, INGOT_OK, &ignored);
 }
 
+/* A run that failed while it was enqueued has been waited for. */
+static enum ingot_status find_nothing(struct ig_context *context) {
+    ig_context_let_streams_go(context);
+    return INGOT_OK;
+}
+
 enum ingot_status ig_context_wait_for(struct ig_context *context, double seconds, struct ingot_error *error) {
     if (!(seconds >= 0))
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a wait for %g seconds: at least 0 wanted", seconds);
-    if (!context->under_way) return INGOT_OK;
+    if (!context->under_way) return find_nothing(context);
     if (is_cancelled(context)) return give_up(context, error);
     enum ingot_status asked = context->env.device->host_memory ? INGOT_OK : ask_until(context, seconds, error);
     if (asked == INGOT_TIMEOUT) return asked;
@@ -113,7 +121,7 @@ enum ingot_status ig_context_wait_for(struct ig_context *context, double seconds
 
 enum ingot_status ig_context_wait(struct ig_context *context, struct ingot_error *error) {
     if (context->time_limit > 0) return ig_context_wait_for(context, context->time_limit, error);
-    if (!context->under_way) return INGOT_OK;
+    if (!context->under_way) return find_nothing(context);
     return is_cancelled(context) ? give_up(context, error) : finish(context, INGOT_OK, error);
 }
 

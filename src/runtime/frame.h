@@ -67,7 +67,9 @@ struct ig_frame_copy {
 struct ig_frame_copies {
     struct ig_frame_copy *at; /* capacity: one more than there are ports; those before the steps come first */
     uint32_t n_before, n_behind;
-    uint32_t n_skipped; /* the first n_skipped of n_behind are skipped in this run: they are copied on another stream */
+    /* Skipped in this run, because another stream copies them: the first n_ahead of n_before, the first n_skipped of
+     * n_behind. */
+    uint32_t n_ahead, n_skipped;
 };
 
 struct ig_frame {

@@ -194,6 +194,8 @@ static enum ingot_status capture_segment(const struct ig_frame_env *env, struct 
         r.steps[i].list = segment->list;
         r.steps[i].item = n_before + i;
     }
+    for (uint32_t i = 0; status == INGOT_OK && r.copies && i < r.copies->n_ahead; i++)
+        r.api->list_skip(env->device, segment->list, i, true);
     for (uint32_t i = 0; status == INGOT_OK && r.copies && i < r.copies->n_skipped; i++)
         r.api->list_skip(env->device, segment->list, n_before + segment->count + i, true);
     return status;
@@ -226,21 +228,21 @@ static void forget_list(struct ig_frame *frame, struct ig_device *device) {
         frame->steps[segment->first + i].list = NULL;
 }
 
-/* Makes the list skip the first `n_skipped` of the copies behind the steps, and include the others. */
-static void skip(struct ig_device *device, const struct ig_frame_segment *segment, struct ig_frame_copies *copies,
-                 uint32_t n_skipped) {
-    uint32_t first = copies->n_before + segment->count;
-    for (uint32_t i = copies->n_skipped; i < n_skipped; i++)
-        device->api->list_skip(device, segment->list, first + i, true);
-    for (uint32_t i = n_skipped; i < copies->n_skipped; i++)
-        device->api->list_skip(device, segment->list, first + i, false);
-    copies->n_skipped = n_skipped;
+/* Makes the list skip the first `wanted` copies from item `first` on instead of the first `*skipped`. */
+static void skip(struct ig_device *device, struct ig_list *list, uint32_t first, uint32_t *skipped, uint32_t wanted) {
+    for (uint32_t i = *skipped; i < wanted; i++)
+        device->api->list_skip(device, list, first + i, true);
+    for (uint32_t i = wanted; i < *skipped; i++)
+        device->api->list_skip(device, list, first + i, false);
+    *skipped = wanted;
 }
 
 bool ig_frame_patch_copies(struct ig_frame *frame, struct ig_device *device, const struct ig_frame_copies *copies) {
     const struct ig_frame_segment *segment = &frame->segments[0];
     if (!segment->list || !same_sizes(&frame->copies, copies)) return false;
-    skip(device, segment, &frame->copies, copies->n_skipped);
+    const uint32_t behind = copies->n_before + segment->count;
+    skip(device, segment->list, 0, &frame->copies.n_ahead, copies->n_ahead);
+    skip(device, segment->list, behind, &frame->copies.n_skipped, copies->n_skipped);
     for (uint32_t i = 0; i < copies->n_before + copies->n_behind; i++) {
         struct ig_frame_copy *old = &frame->copies.at[i];
         const struct ig_frame_copy *new = &copies->at[i];
@@ -259,6 +261,7 @@ void ig_frame_replace_copies(struct ig_frame *frame, struct ig_device *device, c
         frame->copies.at[i] = copies->at[i];
     frame->copies.n_before = copies->n_before;
     frame->copies.n_behind = copies->n_behind;
+    frame->copies.n_ahead = copies->n_ahead;
     frame->copies.n_skipped = copies->n_skipped;
 }
 

@@ -2,13 +2,14 @@
 #include "runtime/results.h"
 
 #include "base/memory.h"
+#include "base/stop.h"
 #include "runtime/transfer.h"
 
 struct ig_results_pool {
     struct ig_device *device;
     const struct ingot_allocator *allocator;
     size_t n_outputs;
-    struct ig_results *first; /* sets are added but never removed */
+    struct ig_results *first; /* sets are added but never removed: instances refer to them */
     atomic_size_t owners;     /* the context and the leases */
 };
 
@@ -43,18 +44,21 @@ static void await_readers(struct ig_results *results) {
     atomic_store_explicit(&results->read_later, false, memory_order_relaxed);
 }
 
-static void release_host(struct ig_results *results) {
+static void release_memory(struct ig_results *results) {
     struct ig_device *device = results->pool->device;
-    if (!results->host) return;
-    (device->host_memory ? device->api->release : device->api->release_host)(device, results->host, results->host_size);
+    await_readers(results);
+    if (results->host)
+        (device->host_memory ? device->api->release : device->api->release_host)(device, results->host,
+                                                                                 results->host_size);
+    if (results->device) device->api->release(device, results->device, results->device_size);
+    results->host = results->device = NULL;
+    results->host_size = results->device_size = 0;
 }
 
 static void destroy_set(struct ig_results *results) {
     struct ig_results_pool *pool = results->pool;
     struct ig_device *device = pool->device;
-    await_readers(results);
-    release_host(results);
-    if (results->device) device->api->release(device, results->device, results->device_size);
+    release_memory(results);
     if (results->end) device->api->event_destroy(device, results->end);
     if (results->released) device->api->event_destroy(device, results->released);
     ig_release(pool->allocator, results->tensors, tensors_size(pool));
@@ -99,6 +103,12 @@ bool ig_results_have_room(const struct ig_results *results, size_t host, size_t 
 /* The release that it reads from: whoever held the lease has finished with the buffers. */
 static bool is_free(const struct ig_results *results) {
     return results && !atomic_load_explicit(&results->leased, memory_order_acquire);
+}
+
+void ig_results_pool_trim(struct ig_results_pool *pool) {
+    for (struct ig_results *at = pool->first; at; at = at->next) {
+        if (is_free(at)) release_memory(at);
+    }
 }
 
 struct ig_results *ig_results_find(const struct ig_results_pool *pool, struct ig_results *first,
@@ -178,16 +188,41 @@ enum ingot_status ig_results_lease(struct ig_results *results, struct ig_stream 
     return INGOT_OK;
 }
 
+/* The device's answer to a wait. */
+static enum ingot_status answer(struct ig_results *results, enum ingot_status status, struct ingot_error *error) {
+    conclude(results, status == INGOT_OK);
+    if (status != INGOT_OK || atomic_load(&results->outcome) == IG_OUTCOME_GOOD) return status;
+    return IG_ERR(error, INGOT_DEVICE, "the leased run failed, as a wait has told before");
+}
+
 enum ingot_status ig_results_wait(struct ig_results *results, struct ingot_error *error) {
     struct ig_device *device = results->pool->device;
     enum ingot_status status = INGOT_OK;
-    if (atomic_load(&results->outcome) == IG_OUTCOME_OPEN) {
-        bool done;
+    bool done;
+    if (atomic_load(&results->outcome) == IG_OUTCOME_OPEN)
         status = device->api->event_await(device, results->end, true, &done, error);
-        conclude(results, status == INGOT_OK);
+    return answer(results, status, error);
+}
+
+/* INGOT_TIMEOUT if the device has no answer by then. */
+static enum ingot_status ask_until(struct ig_results *results, double seconds, struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    uint64_t begin = ig_clock(), deadline = ig_clock_after(begin, seconds);
+    for (bool done;;) {
+        IG_TRY(device->api->event_await(device, results->end, false, &done, error));
+        if (done) return INGOT_OK;
+        if (ig_clock() >= deadline)
+            return IG_ERR(error, INGOT_TIMEOUT, "the leased run is not done after %g seconds", seconds);
+        ig_clock_pause(begin);
     }
-    if (status != INGOT_OK || atomic_load(&results->outcome) == IG_OUTCOME_GOOD) return status;
-    return IG_ERR(error, INGOT_DEVICE, "the leased run failed, as a wait has told before");
+}
+
+enum ingot_status ig_results_wait_for(struct ig_results *results, double seconds, struct ingot_error *error) {
+    enum ingot_status status = INGOT_OK;
+    if (!(seconds >= 0))
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a wait for %g seconds: at least 0 wanted", seconds);
+    if (atomic_load(&results->outcome) == IG_OUTCOME_OPEN) status = ask_until(results, seconds, error);
+    return status == INGOT_TIMEOUT ? status : answer(results, status, error);
 }
 
 enum ingot_status ig_results_output(const struct ig_results *results, size_t index, struct ingot_tensor *out_tensor,

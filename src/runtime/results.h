@@ -42,6 +42,8 @@ enum ingot_status ig_results_pool_create(struct ig_device *device, size_t n_outp
 void ig_results_pool_drop(struct ig_results_pool *pool);
 /* Bytes of all sets. */
 size_t ig_results_pool_bytes(const struct ig_results_pool *pool);
+/* Frees the memory of the sets that nobody holds; no run may be in flight. */
+void ig_results_pool_trim(struct ig_results_pool *pool);
 /* The context has waited for all its runs, with this result. */
 void ig_results_pool_settle(struct ig_results_pool *pool, bool good);
 
@@ -66,6 +68,7 @@ enum ingot_status ig_results_lease(struct ig_results *results, struct ig_stream 
 /* ---- By a lease's holder, on any thread; documented in ingot.h ---- */
 
 enum ingot_status ig_results_wait(struct ig_results *results, struct ingot_error *error);
+enum ingot_status ig_results_wait_for(struct ig_results *results, double seconds, struct ingot_error *error);
 enum ingot_status ig_results_output(const struct ig_results *results, size_t index, struct ingot_tensor *out_tensor,
                                     struct ingot_error *error);
 void ig_results_release(struct ig_results *results);

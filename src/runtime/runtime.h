@@ -53,6 +53,7 @@ enum ingot_status ig_context_allocate(struct ig_context *context, enum ingot_mem
 void ig_context_free(struct ig_context *context, enum ingot_memory memory, void *data, size_t size);
 enum ingot_status ig_context_lease(struct ig_context *context, struct ig_results **out_lease,
                                    struct ingot_error *error);
+enum ingot_status ig_context_trim(struct ig_context *context, struct ingot_error *error);
 enum ingot_status ig_context_run(struct ig_context *context, struct ingot_error *error);
 enum ingot_status ig_context_enqueue(struct ig_context *context, void *stream, struct ingot_error *error);
 enum ingot_status ig_context_wait(struct ig_context *context, struct ingot_error *error);

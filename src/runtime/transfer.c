@@ -30,16 +30,28 @@ static void release_large(struct ig_transfer *transfer) {
     }
 }
 
-void ig_transfer_deinit(struct ig_transfer *transfer) {
+static void release_block(struct ig_transfer *transfer, bool pinned, char **block, size_t *size) {
     struct ig_device *device = transfer->device;
-    if (!device) return;
+    if (*block) (pinned ? device->api->release_host : device->api->release)(device, *block, *size);
+    *block = NULL;
+    *size = 0;
+}
+
+void ig_transfer_trim(struct ig_transfer *transfer) {
+    if (!transfer->device) return;
+    release_block(transfer, false, &transfer->inputs, &transfer->inputs_size);
+    release_block(transfer, false, &transfer->inputs_twice, &transfer->inputs_twice_size);
+    release_block(transfer, false, &transfer->direct_twice, &transfer->direct_twice_size);
+    release_block(transfer, false, &transfer->outputs_twice, &transfer->outputs_twice_size);
+    release_block(transfer, false, &transfer->outputs, &transfer->outputs_size);
+    release_block(transfer, true, &transfer->pinned_inputs, &transfer->pinned_inputs_size);
+    transfer->cleared = 0;
+}
+
+void ig_transfer_deinit(struct ig_transfer *transfer) {
+    if (!transfer->device) return;
     release_large(transfer);
-    if (transfer->inputs) device->api->release(device, transfer->inputs, transfer->inputs_size);
-    if (transfer->inputs_twice) device->api->release(device, transfer->inputs_twice, transfer->inputs_twice_size);
-    if (transfer->outputs_twice) device->api->release(device, transfer->outputs_twice, transfer->outputs_twice_size);
-    if (transfer->outputs) device->api->release(device, transfer->outputs, transfer->outputs_size);
-    if (transfer->pinned_inputs)
-        device->api->release_host(device, transfer->pinned_inputs, transfer->pinned_inputs_size);
+    ig_transfer_trim(transfer);
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -85,8 +97,12 @@ static bool wants_copier(const struct ig_transfer_sizes *sizes) {
     return sizes->inputs_beside || sizes->outputs_in_parts;
 }
 
+static bool wants_beside(const struct ig_transfer_sizes *sizes) {
+    return sizes->inputs_beside || sizes->direct_inputs;
+}
+
 static bool has_means(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes) {
-    if (sizes->inputs_beside && !transfer->arrived) return false;
+    if (wants_beside(sizes) && !transfer->arrived) return false;
     if (sizes->outputs_beside && !transfer->left[1]) return false;
     if (sizes->outputs_in_parts && !transfer->parts[IG_TRANSFER_PARTS - 1]) return false;
     return transfer->copier || !wants_copier(sizes);
@@ -96,6 +112,7 @@ bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_tr
     return sizes->inputs <= transfer->inputs_size && sizes->outputs <= transfer->outputs_size &&
            (!sizes->outputs_beside || sizes->host_outputs <= half_of(transfer->outputs_twice_size)) &&
            (!sizes->inputs_beside || sizes->pinned_inputs <= half_of(transfer->inputs_twice_size)) &&
+           sizes->direct_inputs <= half_of(transfer->direct_twice_size) &&
            sizes->pinned_inputs <= half_of(transfer->pinned_inputs_size) && has_means(transfer, sizes);
 }
 
@@ -117,8 +134,8 @@ static enum ingot_status reserve_means(struct ig_transfer *transfer, const struc
     if (sizes->outputs_beside) IG_TRY(reserve_away(transfer, error));
     if (wants_copier(sizes) && !transfer->copier)
         IG_TRY(ig_copier_create(transfer->threads, device->allocator, &transfer->copier, error));
-    if (sizes->inputs_beside && !transfer->beside) IG_TRY(device->api->stream_create(device, &transfer->beside, error));
-    if (sizes->inputs_beside && !transfer->arrived)
+    if (wants_beside(sizes) && !transfer->beside) IG_TRY(device->api->stream_create(device, &transfer->beside, error));
+    if (wants_beside(sizes) && !transfer->arrived)
         IG_TRY(device->api->event_create(device, false, &transfer->arrived, error));
     for (int i = 0; sizes->outputs_in_parts && i < IG_TRANSFER_PARTS; i++) {
         if (!transfer->parts[i]) IG_TRY(device->api->event_create(device, false, &transfer->parts[i], error));
@@ -149,14 +166,16 @@ enum ingot_status ig_transfer_clear(struct ig_transfer *transfer, struct ig_stre
 
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                       struct ingot_error *error) {
-    size_t twice, outputs_twice;
-    if (!ig_size_mul(sizes->pinned_inputs, 2, &twice) || !ig_size_mul(sizes->host_outputs, 2, &outputs_twice))
+    size_t twice, direct_twice, outputs_twice;
+    if (!ig_size_mul(sizes->pinned_inputs, 2, &twice) || !ig_size_mul(sizes->direct_inputs, 2, &direct_twice) ||
+        !ig_size_mul(sizes->host_outputs, 2, &outputs_twice))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "the inputs and outputs of these shapes exceed the address space");
     transfer->cleared = 0; /* the blocks of results may move, also if this fails midway */
     IG_TRY(reserve_means(transfer, sizes, error));
     IG_TRY(grow(transfer, false, sizes->inputs, &transfer->inputs, &transfer->inputs_size, error));
     if (sizes->inputs_beside)
         IG_TRY(grow(transfer, false, twice, &transfer->inputs_twice, &transfer->inputs_twice_size, error));
+    IG_TRY(grow(transfer, false, direct_twice, &transfer->direct_twice, &transfer->direct_twice_size, error));
     if (sizes->outputs_beside)
         IG_TRY(grow(transfer, false, outputs_twice, &transfer->outputs_twice, &transfer->outputs_twice_size, error));
     IG_TRY(grow(transfer, false, sizes->outputs, &transfer->outputs, &transfer->outputs_size, error));
@@ -164,8 +183,8 @@ enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct
 }
 
 size_t ig_transfer_bytes(const struct ig_transfer *transfer) {
-    return transfer->inputs_size + transfer->inputs_twice_size + transfer->outputs_twice_size + transfer->outputs_size +
-           transfer->pinned_inputs_size;
+    return transfer->inputs_size + transfer->inputs_twice_size + transfer->direct_twice_size +
+           transfer->outputs_twice_size + transfer->outputs_size + transfer->pinned_inputs_size;
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */
@@ -234,14 +253,40 @@ enum ingot_status ig_transfer_put(struct ig_transfer *transfer, const struct ig_
     return INGOT_OK;
 }
 
-enum ingot_status ig_transfer_end(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
-                                  struct ig_stream *stream, struct ingot_error *error) {
+/* Orders `stream` behind the inputs on the stream of their own. */
+static enum ingot_status follow_arrival(struct ig_transfer *transfer, struct ig_stream *stream,
+                                        struct ingot_error *error) {
     struct ig_device *device = transfer->device;
-    if (sizes->inputs_at_once) return INGOT_OK;
-    IG_TRY(send(transfer, sizes, stream, error));
-    if (!sizes->inputs_beside) return INGOT_OK;
     IG_TRY(device->api->event_record(device, transfer->beside, transfer->arrived, error));
     return device->api->event_wait(device, stream, transfer->arrived, error);
+}
+
+enum ingot_status ig_transfer_end(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
+                                  struct ig_stream *stream, struct ingot_error *error) {
+    if (sizes->inputs_at_once) return INGOT_OK;
+    IG_TRY(send(transfer, sizes, stream, error));
+    return sizes->inputs_beside ? follow_arrival(transfer, stream, error) : INGOT_OK;
+}
+
+char *ig_transfer_direct(const struct ig_transfer *transfer, size_t place) {
+    return transfer->direct_twice + place + (transfer->half ? half_of(transfer->direct_twice_size) : 0);
+}
+
+enum ingot_status ig_transfer_begin_direct(struct ig_transfer *transfer, struct ig_event *after,
+                                           struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    return after ? device->api->event_wait(device, transfer->beside, after, error) : INGOT_OK;
+}
+
+enum ingot_status ig_transfer_send_direct(struct ig_transfer *transfer, void *to, const void *from, size_t bytes,
+                                          struct ingot_error *error) {
+    struct ig_device *device = transfer->device;
+    return device->api->copy(device, transfer->beside, to, from, bytes, error);
+}
+
+enum ingot_status ig_transfer_end_direct(struct ig_transfer *transfer, struct ig_stream *stream,
+                                         struct ingot_error *error) {
+    return follow_arrival(transfer, stream, error);
 }
 
 void ig_transfer_settle(struct ig_transfer *transfer) {

@@ -7,7 +7,8 @@
  * so that a run's inputs can be staged while the last run's are in use.
  *
  * Large inputs are staged by several threads and copied on a stream of their own, concurrently with the previous run,
- * into device memory that is double-buffered too. Large results leave in the same way during the next run, where a run
+ * into device memory that is double-buffered too; from the caller's pinned memory they are copied in the same way, where
+ * a run is in flight. Large results leave in the same way during the next run, where a run
  * is enqueued behind two that may be in flight (a stream of their own costs the host several calls). Where the caller
  * wants them in other memory, they arrive in parts: the host copies one while the next is in flight. The memory that
  * results are staged in, or stay in, is that of results.h.
@@ -33,6 +34,7 @@ struct ig_transfer_sizes {
     /* Staged inputs are one copy, which the caller enqueues or captures. */
     bool inputs_at_once;
     bool inputs_beside;  /* staged inputs are copied on a stream of their own */
+    size_t direct_inputs; /* large inputs in the caller's pinned memory: double-buffered on the device */
     size_t host_outputs; /* all results that go to the host, staged or not */
     /* Those results are double-buffered on the device and may leave on a stream of their own. */
     bool outputs_beside;
@@ -44,8 +46,9 @@ struct ig_transfer {
     unsigned threads;       /* for large host copies, the caller's included */
     char *inputs, *outputs; /* device blocks */
     size_t inputs_size, outputs_size;
-    char *inputs_twice, *outputs_twice; /* double-buffered device blocks, for inputs_beside and outputs_beside */
-    size_t inputs_twice_size, outputs_twice_size;
+    /* Double-buffered device blocks, for inputs_beside, direct_inputs and outputs_beside. */
+    char *inputs_twice, *direct_twice, *outputs_twice;
+    size_t inputs_twice_size, direct_twice_size, outputs_twice_size;
     char *pinned_inputs;
     size_t pinned_inputs_size;
     char *pinned_outputs; /* the pinned block of this run's results, not owned: see results.h */
@@ -75,6 +78,8 @@ bool ig_transfer_has_room(const struct ig_transfer *transfer, const struct ig_tr
 /* Grows to these sizes; no run may be in flight. Memory that grows loses its contents and its address. */
 enum ingot_status ig_transfer_reserve(struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes,
                                       struct ingot_error *error);
+/* Frees all blocks; no run may be in flight. */
+void ig_transfer_trim(struct ig_transfer *transfer);
 /* Clears the device's blocks of results, as far as they are copied to a pinned block of this size, and that block; no run
  * may be in flight. For runs with more pinned_outputs than `cleared`: their copies to the host include what lies between
  * results and is never written. */
@@ -86,6 +91,17 @@ void ig_transfer_choose_half(struct ig_transfer *transfer, bool busy);
 char *ig_transfer_pinned(const struct ig_transfer *transfer);
 /* The device address of the staged input at offset `place`. */
 char *ig_transfer_input(const struct ig_transfer *transfer, const struct ig_transfer_sizes *sizes, size_t place);
+
+/* The device address of the direct input at offset `place`. */
+char *ig_transfer_direct(const struct ig_transfer *transfer, size_t place);
+/* Direct inputs on a stream of their own, behind `after` (NULL: nothing): begin; enqueue each copy; end. Work enqueued on
+ * `stream` afterwards finds them on the device. */
+enum ingot_status ig_transfer_begin_direct(struct ig_transfer *transfer, struct ig_event *after,
+                                           struct ingot_error *error);
+enum ingot_status ig_transfer_send_direct(struct ig_transfer *transfer, void *to, const void *from, size_t bytes,
+                                          struct ingot_error *error);
+enum ingot_status ig_transfer_end_direct(struct ig_transfer *transfer, struct ig_stream *stream,
+                                         struct ingot_error *error);
 
 /* Inputs: begin, once no run uses the chosen half; put each staged input in the order of their offsets; end. Work
  * enqueued on `stream` afterwards finds them on the device. */

@@ -461,6 +461,85 @@ static void hurry_inputs(struct fixture *f) {
     if (beside) assert_int_equal(f->device->api->stream_wait(f->device, beside, &f->error), INGOT_OK);
 }
 
+/* Large inputs in pinned memory are copied while the run before is computed, if there is one in flight; on the caller's
+ * stream, whose earlier work may write to them, behind it. */
+static void large_pinned_inputs_come_ahead(void **state) {
+    struct fixture *f = ready_chain((struct ig_context_config){.threads = 2});
+    const size_t size = MANY * sizeof(float);
+    struct ig_stream *callers;
+    float *x[4], *y[4];
+    size_t calls = 0;
+    assert_int_equal(f->device->api->stream_create(f->device, &callers, NULL), INGOT_OK);
+    for (int i = 0; i < 4; i++) {
+        remote_device_pin(f->device, x[i] = malloc(size), size);
+        remote_device_pin(f->device, y[i] = malloc(size), size);
+    }
+    for (int round = 0; round < 6; round++) {
+        bool own = round != 4;
+        if (round == 1) calls = f->allocator.calls;
+        for (int i = 0; i < 4; i++) {
+            for (int k = 0; k < MANY; k++)
+                x[i][k] = (float)(k % 4093 + 100 * i + round);
+            struct ingot_tensor input = vector(x[i], MANY);
+            input.memory = INGOT_PINNED;
+            set_input(f, 0, input);
+            assert_int_equal(ig_context_set_output(f->context, 0, INGOT_PINNED, y[i], size, NULL), INGOT_OK);
+            enqueue(f, own ? NULL : callers);
+            struct remote_counts c = counts(f);
+            bool ahead = own && i > 0;
+            assert_int_equal(f->context->inputs_ahead, ahead);
+            if (round > 0) assert_int_equal(c.copies, ahead + (i > 1)); /* and results that leave */
+            if (round > 0) assert_int_equal(c.blocked + c.captures + c.allocations, 0);
+            if (round % 2) hurry_inputs(f);
+            counts(f);
+        }
+        wait_for(f);
+        for (int i = 0; i < 4; i++)
+            check_many(y[i], x[i]);
+        counts(f);
+    }
+    assert_int_equal(f->allocator.calls, calls);
+    for (int i = 0; i < 4; i++) {
+        remote_device_pin(f->device, x[i], 0);
+        remote_device_pin(f->device, y[i], 0);
+        free(x[i]);
+        free(y[i]);
+    }
+    end_plan(f);
+}
+
+/* More results in flight than are remembered one by one, each the next run's input. */
+static void pinned_inputs_wait_for_results_in_flight(void **state) {
+    enum { BUFFERS = IG_RANGES + 4, LENGTH = 1 << 19 };
+    struct fixture *f = ready_chain((struct ig_context_config){.threads = 2});
+    const size_t size = LENGTH * sizeof(float);
+    float *at[BUFFERS];
+    for (int i = 0; i < BUFFERS; i++)
+        remote_device_pin(f->device, at[i] = malloc(size), size);
+    for (int round = 0; round < 2; round++) {
+        for (int k = 0; k < LENGTH; k++)
+            at[0][k] = (float)(3 + round);
+        for (int i = 0; i + 1 < BUFFERS; i++) {
+            struct ingot_tensor input = vector(at[i], LENGTH);
+            input.memory = INGOT_PINNED;
+            set_input(f, 0, input);
+            assert_int_equal(ig_context_set_output(f->context, 0, INGOT_PINNED, at[i + 1], size, NULL), INGOT_OK);
+            enqueue(f, NULL);
+            assert_false(f->context->inputs_ahead);
+        }
+        wait_for(f);
+        for (int i = 1; i < BUFFERS; i++) {
+            assert_true(at[i][LENGTH - 1] == expected(at[i - 1][LENGTH - 1]));
+            assert_true(at[i][0] == at[i][LENGTH - 1]);
+        }
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        remote_device_pin(f->device, at[i], 0);
+        free(at[i]);
+    }
+    end_plan(f);
+}
+
 /* Runs with and without end events, in all orders: inputs that the host stages must not overwrite those of runs in
  * flight, and streams must be ordered. */
 static void kinds_of_inputs_may_change(void **state) {
@@ -504,6 +583,86 @@ static void kinds_of_inputs_may_change(void **state) {
     }
     free(pinned);
     free(given);
+    end_plan(f);
+}
+
+/* A staged run, one that leaves no event, one whose results leave on a stream of their own, and another staged run, which
+ * must not overwrite what the first has staged. */
+static void staged_inputs_wait_for_all_who_read_them(void **state) {
+    static const int64_t sizes[] = {1600, 1600, MANY, 1600};
+    struct fixture *f = ready_chain((struct ig_context_config){.threads = 2});
+    const size_t size = MANY * sizeof(float);
+    float *x[4], *y[4];
+    for (int i = 0; i < 4; i++) {
+        x[i] = malloc(size);
+        y[i] = malloc(size);
+        remote_device_pin(f->device, y[i], size);
+        if (i == 1 || i == 2) remote_device_pin(f->device, x[i], size);
+    }
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 4; i++) {
+            for (int k = 0; k < sizes[i]; k++)
+                x[i][k] = (float)(k % 4093 + 1000 * i + round);
+            struct ingot_tensor input = vector(x[i], sizes[i]);
+            input.memory = i == 1 || i == 2 ? INGOT_PINNED : INGOT_HOST;
+            set_input(f, 0, input);
+            assert_int_equal(ig_context_set_output(f->context, 0, INGOT_PINNED, y[i], size, NULL), INGOT_OK);
+            enqueue(f, NULL);
+            if (round == 0) wait_for(f); /* all memory is there */
+        }
+        wait_for(f);
+        for (int i = 0; i < 4; i++) {
+            for (int k = 0; k < sizes[i]; k++)
+                assert_true(y[i][k] == expected(x[i][k]));
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        if (i == 1 || i == 2) remote_device_pin(f->device, x[i], 0);
+        remote_device_pin(f->device, y[i], 0);
+        free(x[i]);
+        free(y[i]);
+    }
+    end_plan(f);
+}
+
+/* Rounded up, a result for memory on the device is a copy of its own; a wait waits for it even where large results leave on
+ * a stream of their own. */
+static void copies_on_the_device_end_before_a_wait(void **state) {
+    const int64_t rows[] = {MANY};
+    const struct ingot_batch_options options = {sizeof options, "n", rows, 1};
+    const int64_t n = MANY - 1;
+    const size_t size = (size_t)n * sizeof(float);
+    struct fixture *f = begin_plan();
+    struct tiny_plan *t = &f->tiny;
+    ig_slot symbol = tiny_symbol(t, "n", 0, 0, 0, INT32_MAX);
+    tiny_subplan(t);
+    uint32_t x = tiny_input(t, "x", INGOT_F32, 1, &symbol), y = tiny_output(t, "y", INGOT_F32, 1, &symbol);
+    uint32_t z = tiny_output(t, "z", INGOT_F32, 1, &symbol);
+    LAUNCH(f, f->add, symbol, x, x, y);
+    LAUNCH(f, f->negate, symbol, x, z);
+    make_context(f, 2, 4, false);
+    float *from = malloc(size), *pinned = malloc(size), *found = malloc(size);
+    void *kept = device_memory(f, NULL, (size_t)n);
+    remote_device_pin(f->device, pinned, size);
+    assert_int_equal(ig_context_set_batch(f->context, &options, &f->error), INGOT_OK);
+    assert_int_equal(ig_context_set_output(f->context, 0, INGOT_PINNED, pinned, size, NULL), INGOT_OK);
+    assert_int_equal(ig_context_set_output(f->context, 1, INGOT_CUDA, kept, size, NULL), INGOT_OK);
+    for (int turn = 0; turn < 5; turn++) {
+        for (int k = 0; k < n; k++)
+            from[k] = (float)(k % 4093 + turn);
+        set_input(f, 0, vector(from, n));
+        enqueue(f, NULL);
+        if (turn > 1) assert_true(f->context->results_beside);
+    }
+    wait_for(f);
+    remote_device_read(found, kept, size);
+    for (int k = 0; k < n; k++)
+        assert_true(pinned[k] == 2 * from[k] && found[k] == -from[k]);
+    remote_device_pin(f->device, pinned, 0);
+    f->device->api->release(f->device, kept, size);
+    free(from);
+    free(pinned);
+    free(found);
     end_plan(f);
 }
 
@@ -714,7 +873,11 @@ int main(void) {
         cmocka_unit_test_setup(results_come_to_the_callers_memory, on_remote),
         cmocka_unit_test_setup(shapes_may_lie_on_the_device, on_remote),
         cmocka_unit_test_setup(runs_follow_each_other_across_streams, on_remote),
+        cmocka_unit_test_setup(large_pinned_inputs_come_ahead, on_remote),
+        cmocka_unit_test_setup(pinned_inputs_wait_for_results_in_flight, on_remote),
         cmocka_unit_test_setup(kinds_of_inputs_may_change, on_remote),
+        cmocka_unit_test_setup(staged_inputs_wait_for_all_who_read_them, on_remote),
+        cmocka_unit_test_setup(copies_on_the_device_end_before_a_wait, on_remote),
         cmocka_unit_test_setup(new_shapes_wait_for_old_runs, on_remote),
         cmocka_unit_test_setup(weights_are_brought_once, on_remote),
         cmocka_unit_test_setup(says_what_memory_is_missing, on_remote),

@@ -91,7 +91,7 @@ static enum ingot_status stream_create(struct ig_device *device, struct ig_strea
     return INGOT_OK;
 }
 
-static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
+static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **stream,
                                       struct ingot_error *error) {
     return IG_ERR(error, INGOT_UNSUPPORTED, "a CPU device has no streams but its own");
 }

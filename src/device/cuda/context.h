@@ -42,7 +42,7 @@ struct ig_cuda {
 };
 
 struct ig_stream {
-    CUstream handle;
+    CUstream handle;           /* NULL: the caller's stream was let go, and may not exist any more */
     bool adopted;              /* the caller's stream */
     struct ig_list *recording; /* list being captured; NULL: launches run */
     void *scratch;

@@ -12,6 +12,9 @@
 /* Above this size copy engines are faster, and launch time is negligible. */
 #define IG_CUDA_COPY_LIMIT ((size_t)8 << 20)
 #define IG_CUDA_COPY_THREADS 256
+/* From this size, copies may be left out of launches (ig_device_api.list_skip), and starting the next kernel early gains
+ * nothing. */
+#define IG_CUDA_COPY_LARGE ((size_t)1 << 20)
 
 /* The kernel, correct for any grid; NULL if the driver cannot compile it. */
 CUfunction ig_cuda_copy_kernel(struct ig_cuda *cuda);

@@ -140,11 +140,17 @@ static enum ingot_status stream_create(struct ig_device *device, struct ig_strea
     return ig_cuda_leave(cuda, ig_cuda_stream_create(cuda, NULL, out_stream, error));
 }
 
-static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
+static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **stream,
                                       struct ingot_error *error) {
     if (!native)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the default stream cannot be adopted, only a created one");
-    return ig_cuda_stream_create(ig_cuda_of(device), native, out_stream, error);
+    if (!*stream) return ig_cuda_stream_create(ig_cuda_of(device), native, stream, error);
+    (*stream)->handle = native;
+    return INGOT_OK;
+}
+
+static void stream_let_go(struct ig_device *device, struct ig_stream *stream) {
+    stream->handle = NULL;
 }
 
 static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
@@ -447,6 +453,7 @@ static const struct ig_device_api api = {
     .module_destroy = module_destroy,
     .stream_create = stream_create,
     .stream_adopt = stream_adopt,
+    .stream_let_go = stream_let_go,
     .stream_destroy = stream_destroy,
     .stream_wait = stream_wait,
     .event_create = event_create,

@@ -307,7 +307,7 @@ static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item
     struct ig_cuda_extra extra;
     const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item, &extra);
     bool early = place->only && place->only->function && !does_nothing(place->only) && item->waits &&
-                 has_programmatic_edges(cuda);
+                 place->only->size < IG_CUDA_COPY_LARGE && has_programmatic_edges(cuda);
     CUresult result =
         IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, place->after, early ? 0 : place->n_after, &kernel);
     return result == CUDA_SUCCESS && early ? add_programmatic_edge(cuda, graph, place->only->node, item->node) : result;

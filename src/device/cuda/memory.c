@@ -65,6 +65,7 @@ void ig_cuda_release(struct ig_cuda *cuda, void *memory) {
         return;
     }
     for (const struct ig_stream *stream = cuda->streams; stream; stream = stream->next) {
+        if (!stream->handle) continue;
         IG_CUDA(cuda, cuEventRecord, cuda->fence, stream->handle);
         IG_CUDA(cuda, cuStreamWaitEvent, cuda->memory_stream, cuda->fence, 0);
     }

@@ -36,7 +36,7 @@ enum ingot_status ig_cuda_stream_create(struct ig_cuda *cuda, CUstream native, s
 /* Waits for the stream: once it has left the list of streams, ig_cuda_release cannot order frees after its work. */
 void ig_cuda_stream_destroy(struct ig_cuda *cuda, struct ig_stream *stream) {
     if (!stream) return;
-    IG_CUDA(cuda, cuStreamSynchronize, stream->handle);
+    if (stream->handle) IG_CUDA(cuda, cuStreamSynchronize, stream->handle);
     ig_cuda_list_destroy(cuda, stream->recording);
     *stream->link = stream->next;
     if (stream->next) stream->next->link = stream->link;
@@ -46,8 +46,9 @@ void ig_cuda_stream_destroy(struct ig_cuda *cuda, struct ig_stream *stream) {
 }
 
 void ig_cuda_stream_wait_all(struct ig_cuda *cuda) {
-    for (const struct ig_stream *stream = cuda->streams; stream; stream = stream->next)
-        IG_CUDA(cuda, cuStreamSynchronize, stream->handle);
+    for (const struct ig_stream *stream = cuda->streams; stream; stream = stream->next) {
+        if (stream->handle) IG_CUDA(cuda, cuStreamSynchronize, stream->handle);
+    }
 }
 
 /* ---- Events ------------------------------------------------------------------------------------------------------ */

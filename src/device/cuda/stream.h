@@ -4,7 +4,7 @@
 
 #include "device/cuda/context.h"
 
-/* `native`: a stream of the caller's to wrap; NULL: creates one. */
+/* `native`: a stream of the caller's to wrap; NULL: creates one. An adopted stream that was let go has no handle. */
 enum ingot_status ig_cuda_stream_create(struct ig_cuda *cuda, CUstream native, struct ig_stream **out_stream,
                                         struct ingot_error *error);
 void ig_cuda_stream_destroy(struct ig_cuda *cuda, struct ig_stream *stream);

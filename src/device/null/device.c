@@ -185,9 +185,12 @@ static enum ingot_status stream_create(struct ig_device *device, struct ig_strea
     return INGOT_OK;
 }
 
-static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
+static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **stream,
                                       struct ingot_error *error) {
-    return stream_create(device, out_stream, error);
+    return *stream ? INGOT_OK : stream_create(device, stream, error);
+}
+
+static void stream_let_go(struct ig_device *device, struct ig_stream *stream) {
 }
 
 static void free_list(struct ig_device *device, struct ig_list *list) {
@@ -396,6 +399,7 @@ static const struct ig_device_api api = {
     .module_destroy = module_destroy,
     .stream_create = stream_create,
     .stream_adopt = stream_adopt,
+    .stream_let_go = stream_let_go,
     .stream_destroy = stream_destroy,
     .stream_wait = stream_wait,
     .event_create = event_create,

@@ -392,10 +392,13 @@ static enum ingot_status stream_create(struct ig_device *device, struct ig_strea
 }
 
 /* A caller's stream was made by this device, and all who adopt it share its queue: adopting returns the same stream. */
-static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **out_stream,
+static enum ingot_status stream_adopt(struct ig_device *device, void *native, struct ig_stream **stream,
                                       struct ingot_error *error) {
-    *out_stream = native;
+    *stream = native;
     return INGOT_OK;
+}
+
+static void stream_let_go(struct ig_device *device, struct ig_stream *stream) {
 }
 
 static bool is_known(const struct ig_stream *stream) {
@@ -645,6 +648,7 @@ static const struct ig_device_api api = {
     .module_destroy = module_destroy,
     .stream_create = stream_create,
     .stream_adopt = stream_adopt,
+    .stream_let_go = stream_let_go,
     .stream_destroy = stream_destroy,
     .stream_wait = stream_wait,
     .event_create = event_create,
