@@ -5,8 +5,8 @@
  *  - fresh: the first and the second run of shapes never seen, and the time until all are ready;
  *  - order: runs that alternate at random between eight shapes beside the same runs sorted by shape, in turns, with the
  *    captures, and the allocations once all eight are known;
- *  - background: runs of the smallest shape while all others are prepared in the background beside as many runs without
- *    that, in turns;
+ *  - background: runs of the smallest shape of eight while the others are prepared in the background beside as many runs
+ *    without that, in turns;
  *  - pipeline, on a GPU: runs of the largest shape enqueued in a row beside the larger of the GPU's time to compute and to
  *    copy the inputs, both by its own clock.
  * Inputs and results are in pinned memory, and every run is waited for, but for what `pipeline` says.
@@ -19,7 +19,7 @@
 #include "../cli/bench/bench.h"
 #include "../cli/cli.h"
 
-enum { FRESH = 32, SHAPES = 8, RUNS = 2000, ROUNDS = 5, BACKGROUND_ROUNDS = 24, ROW = 24 };
+enum { FRESH = 32, SHAPES = 8, RUNS = 2000, ROUNDS = 5, MOST_ROUNDS = 64, ROW = 24 };
 
 static atomic_ullong allocations;
 
@@ -220,15 +220,16 @@ static void print_latency(const char *what, struct samples *samples) {
 
 static void measure_background(size_t *shapes, size_t n) {
     struct samples beside = {0}, quiet = {0};
-    double ready[BACKGROUND_ROUNDS];
+    double ready[MOST_ROUNDS], start = now_ms();
+    size_t rounds = 0;
     put_smallest_first(shapes, n);
     close_context();
-    for (int round = 0; round < BACKGROUND_ROUNDS; round++) {
+    for (; rounds < 3 || (rounds < MOST_ROUNDS && beside.count < RUNS && now_ms() - start < 8000); rounds++) {
         open_context(false);
         for (int i = 0; i < 50; i++)
             run(shapes[0]);
         size_t before = beside.count;
-        ready[round] = run_beside(shapes, n, &beside);
+        ready[rounds] = run_beside(shapes, n, &beside);
         for (size_t i = beside.count - before; i > 0; i--)
             samples_add(&quiet, run(shapes[0]));
         close_context();
@@ -237,7 +238,7 @@ static void measure_background(size_t *shapes, size_t n) {
     print_latency("; without", &quiet);
     printf("; ratio of p99 %.3f (%zu runs each); %zu shapes ready after %.1f ms\n",
            samples_part(&beside, 0.99) / samples_part(&quiet, 0.99), beside.count, n - 1,
-           median(ready, BACKGROUND_ROUNDS));
+           median(ready, rounds));
     open_context(false);
 }
 
@@ -333,7 +334,7 @@ int main(int argc, char **argv) {
     }
     if (wanted(only, "fresh")) measure_fresh(distinct, n);
     if (wanted(only, "order")) measure_order(distinct, n < SHAPES ? n : SHAPES);
-    if (wanted(only, "background")) measure_background(distinct, n);
+    if (wanted(only, "background")) measure_background(distinct, n < SHAPES ? n : SHAPES);
     if (wanted(only, "pipeline")) measure_pipeline(distinct, n);
     return 0; /* the process ends, and with it everything that it holds */
 }

@@ -627,7 +627,9 @@ INGOT_API enum ingot_status ingot_context_batch(const struct ingot_context *cont
  *
  * With INGOT_PREPARE_IN_BACKGROUND the capture, most of the work, is done by a thread of the context's own, while the
  * context runs other shapes: the instance serves runs once it is complete. A run that comes earlier does not wait, but
- * prepares its shapes itself. Prepare the largest shapes first: memory that grows later costs the others' first runs some
+ * prepares its shapes itself. A capture delays runs that are enqueued meanwhile, since the driver does one thing at a time;
+ * so while the context is run, the thread works for less than a hundredth of the time, but without rest while
+ * ingot_context_prepare_wait waits. Prepare the largest shapes first: memory that grows later costs the others' first runs some
  * calls more. Instances count in max_plan_bytes like those of runs.
  *
  * Without data, inputs in INGOT_PINNED memory of exact sizes are prepared without the capture, which the first run makes.

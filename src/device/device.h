@@ -132,6 +132,9 @@ struct ig_device_api {
      * Launching a list neither allocates nor blocks. A list may be launched on any stream, but be in flight on one at a
      * time. */
     enum ingot_status (*list_begin)(struct ig_device *, struct ig_stream *, struct ingot_error *);
+    /* The lists captured on `stream` are for `launcher`, of another device of the same GPU, and are captured with its scratch
+     * memory; `stream` needs none then. NULL where lists do not depend on it. */
+    void (*list_for)(struct ig_device *, struct ig_stream *stream, const struct ig_stream *launcher);
     /* Makes the next recorded item depend on the items with these numbers only; without this call it depends on all
      * before it. NULL where lists are strictly sequential. */
     enum ingot_status (*list_after)(struct ig_device *, struct ig_stream *, const uint32_t *items, uint32_t count,

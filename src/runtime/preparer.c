@@ -1,21 +1,29 @@
 /* The thread that captures instances; see preparer.h. */
 #include "runtime/preparer.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 
 /* The driver instantiates graphs on this stack. */
 #define STACK_BYTES ((size_t)1 << 20)
+#define SECOND 1000000000u
+#define LONGEST_REST ((uint64_t)INT32_MAX * SECOND)
 
 struct ig_preparer {
     struct ig_frame_env env; /* the context's, with this device and stream */
     pthread_t thread;
     bool started;
-    pthread_mutex_t lock; /* of what follows, up to `error` */
+    const struct ig_stop *stop; /* the context's, which numbers its runs */
+    unsigned long long run; /* the last one when the thread began its last work */
+    uint64_t until;         /* it rests, if there was another since */
+    pthread_mutex_t lock;   /* of what follows, up to `error` */
     pthread_cond_t changed;
     struct ig_instance *first, **last; /* to be captured, linked by `chain` */
-    bool busy, stopping;
+    bool busy, stopping, awaited;
+    unsigned rest;
     struct ingot_error error; /* the first failure; status INGOT_OK: none */
     /* Captured, the last one first: the context's thread looks here before every run. */
     _Atomic(struct ig_instance *) done;
@@ -23,14 +31,27 @@ struct ig_preparer {
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
 
+static bool rests(const struct ig_preparer *p) {
+    return !p->awaited && atomic_load_explicit(&p->stop->run, memory_order_relaxed) != p->run && ig_clock() < p->until;
+}
+
+static void sleep_until(struct ig_preparer *p, uint64_t until) {
+    const struct timespec time = {.tv_sec = (time_t)(until / SECOND), .tv_nsec = (long)(until % SECOND)};
+    pthread_cond_timedwait(&p->changed, &p->lock, &time);
+}
+
 /* The next instance to capture; NULL: stop. */
 static struct ig_instance *next(struct ig_preparer *p) {
     struct ig_instance *instance = NULL;
     pthread_mutex_lock(&p->lock);
     p->busy = false;
     pthread_cond_broadcast(&p->changed);
-    while (!p->first && !p->stopping)
-        pthread_cond_wait(&p->changed, &p->lock);
+    while (!p->stopping && (!p->first || rests(p))) {
+        if (p->first)
+            sleep_until(p, p->until);
+        else
+            pthread_cond_wait(&p->changed, &p->lock);
+    }
     if (!p->stopping) {
         instance = p->first;
         p->first = instance->chain;
@@ -54,14 +75,23 @@ static void hand_over(struct ig_preparer *p, struct ig_instance *instance) {
         continue;
 }
 
+static void capture(struct ig_preparer *p, struct ig_instance *instance) {
+    struct ingot_error error;
+    uint64_t begin = ig_clock();
+    p->run = atomic_load_explicit(&p->stop->run, memory_order_relaxed);
+    enum ingot_status status = ig_instance_capture(instance, &p->env, &error);
+    if (status == INGOT_OK) status = ig_instance_make_ready(instance, p->env.device, p->env.stream, &error);
+    if (status != INGOT_OK) note_failure(p, &error);
+    pthread_mutex_lock(&p->lock);
+    uint64_t end = ig_clock();
+    p->until = p->rest == UINT_MAX ? LONGEST_REST : end + (end - begin) * p->rest;
+    pthread_mutex_unlock(&p->lock);
+}
+
 static void *prepare(void *argument) {
     struct ig_preparer *p = argument;
-    for (struct ig_instance *instance; (instance = next(p)); hand_over(p, instance)) {
-        struct ingot_error error;
-        enum ingot_status status = ig_instance_capture(instance, &p->env, &error);
-        if (status == INGOT_OK) status = ig_instance_make_ready(instance, p->env.device, p->env.stream, &error);
-        if (status != INGOT_OK) note_failure(p, &error);
-    }
+    for (struct ig_instance *instance; (instance = next(p)); hand_over(p, instance))
+        capture(p, instance);
     return NULL;
 }
 
@@ -84,6 +114,16 @@ static enum ingot_status start(struct ig_preparer *p, struct ingot_error *error)
 
 /* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
+/* Rests are measured by ig_clock. */
+static void init_lock(struct ig_preparer *p) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
 enum ingot_status ig_preparer_create(const struct ig_frame_env *env, struct ig_device *device,
                                      struct ig_preparer **out_preparer, struct ingot_error *error) {
     struct ig_preparer *p = ig_allocate(env->allocator, sizeof *p, _Alignof(struct ig_preparer));
@@ -94,10 +134,12 @@ enum ingot_status ig_preparer_create(const struct ig_frame_env *env, struct ig_d
     p->env = *env;
     p->env.device = device;
     p->env.stream = NULL;
+    p->stop = env->device->stop;
+    p->rest = IG_PREPARER_REST;
     p->last = &p->first;
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->changed, NULL);
+    init_lock(p);
     enum ingot_status status = device->api->stream_create(device, &p->env.stream, error);
+    if (status == INGOT_OK && device->api->list_for) device->api->list_for(device, p->env.stream, env->stream);
     if (status == INGOT_OK) status = start(p, error);
     if (status != INGOT_OK) {
         ig_preparer_destroy(p);
@@ -139,6 +181,12 @@ void ig_preparer_destroy(struct ig_preparer *p) {
 
 /* ---- The context's side ------------------------------------------------------------------------------------------ */
 
+void ig_preparer_set_rest(struct ig_preparer *p, unsigned rest) {
+    pthread_mutex_lock(&p->lock);
+    p->rest = rest;
+    pthread_mutex_unlock(&p->lock);
+}
+
 void ig_preparer_add(struct ig_preparer *p, struct ig_instance *instance) {
     instance->chain = NULL;
     pthread_mutex_lock(&p->lock);
@@ -155,8 +203,11 @@ struct ig_instance *ig_preparer_take(struct ig_preparer *p) {
 
 enum ingot_status ig_preparer_wait(struct ig_preparer *p, struct ingot_error *error) {
     pthread_mutex_lock(&p->lock);
+    p->awaited = true;
+    pthread_cond_broadcast(&p->changed);
     while (p->first || p->busy)
         pthread_cond_wait(&p->changed, &p->lock);
+    p->awaited = false;
     enum ingot_status status = p->error.status;
     if (status != INGOT_OK && error) *error = p->error;
     p->error.status = INGOT_OK;

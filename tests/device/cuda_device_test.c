@@ -695,7 +695,7 @@ static void leaves_the_callers_context(void **state) {
     begin(&f);
     float *a = allocate(&f, 64);
     struct ig_event *event;
-    struct ig_stream *adopted;
+    struct ig_stream *adopted = NULL;
     void *host;
     uint64_t time;
     struct ig_list *list = record_twice(&f, a, 2, false, 100);
@@ -740,7 +740,7 @@ static void leaves_the_callers_context(void **state) {
 /* A caller's stream is used but not destroyed. */
 static void adopts_streams(void **state) {
     struct fixture f;
-    struct ig_stream *adopted;
+    struct ig_stream *adopted = NULL;
     begin(&f);
     /* An ig_stream begins with the driver's handle. */
     CUstream native;

@@ -5,6 +5,7 @@
  */
 #include "support/support.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +45,11 @@ static struct ingot_plans_info plans_of(struct fixture *f) {
     struct ingot_plans_info info;
     ig_context_plans(f->context, &info);
     return info;
+}
+
+/* Takes over what is captured, as a run does, without one. */
+static void take_over(struct fixture *f) {
+    if (ig_context_adopt(f->context, &f->error) != INGOT_OK) fail_msg("%s", f->error.message);
 }
 
 /* ---- What the first run finds ---------------------------------------------------------------------------------------- */
@@ -176,6 +182,27 @@ static void memory_may_grow_meanwhile(void **state) {
     end_plan(f);
 }
 
+/* While runs go on the thread rests, here for ever; whoever waits for it, or ends the context, ends the rest. */
+static void the_thread_rests_while_runs_go_on(void **state) {
+    for (int ends = 0; ends < 2; ends++) {
+        struct fixture *f = ready(0);
+        use_preparer(f);
+        ig_preparer_set_rest(f->context->preparer, UINT_MAX);
+        for (int64_t n = 100; n < 110; n++)
+            prepare(f, n, true); /* without runs, all of them are captured */
+        while (plans_of(f).instances < 10)
+            take_over(f);
+        run_chain(f, 5);
+        prepare(f, 200, true);
+        for (int turn = 0; turn < 200; turn++)
+            run_chain(f, 5);
+        assert_int_equal(plans_of(f).instances, 11);
+        if (ends) wait_for_preparer(f);
+        if (ends) assert_int_equal(plans_of(f).instances, 12);
+        end_plan(f);
+    }
+}
+
 static void pipelined_runs_end_first(void **state) {
     struct fixture *f = ready(0);
     static float y[5000];
@@ -271,6 +298,7 @@ int main(void) {
         cmocka_unit_test_setup(other_memory_is_prepared, test_on_remote),
         TEST_ON_BOTH(runs_go_on_meanwhile),
         TEST_ON_BOTH(memory_may_grow_meanwhile),
+        TEST_ON_BOTH(the_thread_rests_while_runs_go_on),
         TEST_ON_BOTH(pipelined_runs_end_first),
         TEST_ON_BOTH(the_cache_stays_bounded),
         TEST_ON_BOTH(contexts_may_be_destroyed_at_any_time),

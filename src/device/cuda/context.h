@@ -36,8 +36,7 @@ struct ig_cuda {
     unsigned entered;                            /* nesting depth of ig_cuda_enter */
     const char *library_files[IG_LIBRARY_COUNT]; /* NULL: the names of ig_library_files */
     bool copy_sought;                            /* the copy kernel was looked for; see copy.h */
-    CUmodule copy_module;
-    CUfunction copy_kernel;
+    struct ig_cuda_copy *copy;                   /* NULL: not used so far, or not possible */
     struct ig_cuda_libraries *libraries; /* NULL: none used yet */
 };
 
@@ -45,8 +44,9 @@ struct ig_stream {
     CUstream handle;           /* NULL: the caller's stream was let go, and may not exist any more */
     bool adopted;              /* the caller's stream */
     struct ig_list *recording; /* list being captured; NULL: launches run */
-    void *scratch;
+    void *_Atomic scratch;     /* also read by the threads that capture lists for this stream */
     size_t scratch_size;
+    const struct ig_stream *launcher; /* of the lists captured here; NULL: this stream */
     struct ig_stream *next, **link; /* in the device's list of streams */
 };
 

@@ -1,6 +1,8 @@
 /* The copy kernel; see copy.h. It is PTX, which the driver compiles (and caches on disk) for any GPU. */
 #include "device/cuda/copy.h"
 
+#include <pthread.h>
+
 #define NAME "ingot_copy"
 
 /* Each thread copies vectors of 16 bytes in a grid-stride loop, then the remaining bytes. */
@@ -49,16 +51,55 @@ static const char text[] = ".version 7.0\n"
                            "  ret;\n"
                            "}\n";
 
-CUfunction ig_cuda_copy_kernel(struct ig_cuda *cuda) {
-    if (cuda->copy_sought) return cuda->copy_kernel;
-    cuda->copy_sought = true;
-    if (IG_CUDA(cuda, cuModuleLoadDataEx, &cuda->copy_module, text, 0, NULL, NULL) != CUDA_SUCCESS) {
-        cuda->copy_module = NULL;
-        return NULL;
+/* Compiling takes milliseconds, in which the driver serves nobody: the devices of a GPU share the kernel. */
+struct ig_cuda_copy {
+    CUcontext context;
+    CUmodule module;
+    CUfunction kernel;
+    size_t users;
+};
+enum { MOST_GPUS = 64 };
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of this table */
+static struct ig_cuda_copy copies[MOST_GPUS];
+
+static bool load(struct ig_cuda *cuda, struct ig_cuda_copy *copy) {
+    if (IG_CUDA(cuda, cuModuleLoadDataEx, &copy->module, text, 0, NULL, NULL) != CUDA_SUCCESS) return false;
+    if (IG_CUDA(cuda, cuModuleGetFunction, &copy->kernel, copy->module, NAME) == CUDA_SUCCESS) return true;
+    IG_CUDA(cuda, cuModuleUnload, copy->module);
+    return false;
+}
+
+/* The primary context's entry, which exists as long as a device uses it; else a free one. */
+static struct ig_cuda_copy *find_entry(const struct ig_cuda *cuda) {
+    struct ig_cuda_copy *free = NULL;
+    for (int i = 0; i < MOST_GPUS; i++) {
+        if (copies[i].users && copies[i].context == cuda->context) return &copies[i];
+        if (!copies[i].users && !free) free = &copies[i];
     }
-    if (IG_CUDA(cuda, cuModuleGetFunction, &cuda->copy_kernel, cuda->copy_module, NAME) != CUDA_SUCCESS)
-        cuda->copy_kernel = NULL;
-    return cuda->copy_kernel;
+    return free;
+}
+
+static struct ig_cuda_copy *join(struct ig_cuda *cuda) {
+    pthread_mutex_lock(&lock);
+    struct ig_cuda_copy *copy = find_entry(cuda);
+    if (copy && !copy->users && !load(cuda, copy)) copy = NULL;
+    if (copy) copy->context = cuda->context;
+    if (copy) copy->users++;
+    pthread_mutex_unlock(&lock);
+    return copy;
+}
+
+CUfunction ig_cuda_copy_kernel(struct ig_cuda *cuda) {
+    if (!cuda->copy_sought) cuda->copy = join(cuda);
+    cuda->copy_sought = true;
+    return cuda->copy ? cuda->copy->kernel : NULL;
+}
+
+void ig_cuda_copy_deinit(struct ig_cuda *cuda) {
+    if (!cuda->copy) return;
+    pthread_mutex_lock(&lock);
+    if (--cuda->copy->users == 0) IG_CUDA(cuda, cuModuleUnload, cuda->copy->module);
+    pthread_mutex_unlock(&lock);
 }
 
 uint32_t ig_cuda_copy_blocks(size_t bytes) {
@@ -81,8 +122,4 @@ bool ig_cuda_copy_parameters(struct ig_cuda *cuda, uint64_t from, uint64_t to, s
     out_parameters[2] = bytes;
     return bytes > 0 && bytes <= IG_CUDA_COPY_LIMIT && find(cuda, from, &out_parameters[0]) &&
            find(cuda, to, &out_parameters[1]);
-}
-
-void ig_cuda_copy_deinit(struct ig_cuda *cuda) {
-    if (cuda->copy_module) IG_CUDA(cuda, cuModuleUnload, cuda->copy_module);
 }

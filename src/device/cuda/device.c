@@ -286,6 +286,10 @@ static enum ingot_status list_begin(struct ig_device *device, struct ig_stream *
     return ig_cuda_list_create(ig_cuda_of(device), &stream->recording, error);
 }
 
+static void list_for(struct ig_device *device, struct ig_stream *stream, const struct ig_stream *launcher) {
+    stream->launcher = launcher;
+}
+
 static enum ingot_status list_after(struct ig_device *device, struct ig_stream *stream, const uint32_t *items,
                                     uint32_t count, struct ingot_error *error) {
     if (!stream->recording) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the stream is not recording a list");
@@ -470,6 +474,7 @@ static const struct ig_device_api api = {
     .reserve_scratch = reserve_scratch,
     .scratch_bytes = scratch_bytes,
     .list_begin = list_begin,
+    .list_for = list_for,
     .list_after = list_after,
     .list_end = list_end,
     .list_ready = list_ready,

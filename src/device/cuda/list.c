@@ -405,8 +405,8 @@ enum ingot_status ig_cuda_list_finish(struct ig_cuda *cuda, struct ig_list *list
                                       struct ingot_error *error) {
     if (list->count == 0) return INGOT_OK;
     IG_TRY(find_workspace(cuda, list, error));
-    IG_TRY(reserve(cuda, list, stream, error));
-    list->scratch_memory = stream->scratch;
+    if (!stream->launcher) IG_TRY(reserve(cuda, list, stream, error));
+    list->scratch_memory = stream->launcher ? stream->launcher->scratch : stream->scratch;
     for (uint32_t i = 0; i < list->count; i++)
         set_scratch(&list->items[i], list->scratch_memory);
     if (!list->nodes) list->nodes = ig_arena_alloc(&list->arena, list->count * sizeof *list->nodes);
