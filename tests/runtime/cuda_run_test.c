@@ -248,6 +248,89 @@ static void data_that_gpus_reach_need_two_calls(void **state) {
     }
 }
 
+/* After a wait the caller may destroy its streams: no later call uses them, neither to free memory nor at the end; others
+ * take their places, also at the same address. The stand-in detects handles of what is gone. */
+static void streams_are_let_go_after_a_wait(void **state) {
+    enum { MOST = 6 }; /* more than a context keeps */
+    struct fixture *f = begin(true);
+    for (int round = 0; round < 4; round++) {
+        struct ig_stream *callers[MOST];
+        int n = round < 2 ? 1 : MOST;
+        bind(f, round % 2 ? 1000 : 100);
+        for (int i = 0; i < n; i++) {
+            void *native;
+            if (f->device->api->stream_create(f->device, &callers[i], &f->error)) fail_msg("%s", f->error.message);
+            memcpy(&native, callers[i], sizeof native); /* an ig_stream begins with the driver's handle */
+            enqueue(f, native);
+        }
+        if (round < 3 && ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+        for (int i = 0; i < n && round < 3; i++)
+            f->device->api->stream_destroy(f->device, callers[i]);
+        if (round < 3) check(f, round % 2 ? 1000 : 100);
+        bind(f, LARGEST - round); /* memory grows, which is freed behind all streams */
+        if (round < 3 && (ig_context_run(f->context, &f->error) || ig_context_trim(f->context, &f->error)))
+            fail_msg("%s", f->error.message);
+        if (round < 3) continue;
+        ig_context_destroy(f->context); /* in flight: the streams must exist until now */
+        f->context = NULL;
+        for (int i = 0; i < n; i++)
+            f->device->api->stream_destroy(f->device, callers[i]);
+    }
+    end(f, true);
+}
+
+/* One stream of the caller's for each run, each gone before the next: nothing is allocated for it. */
+static void a_stream_for_each_run_costs_nothing(void **state) {
+    struct fixture *f = begin(true);
+    size_t allocations = 0;
+    bind(f, 100);
+    for (int turn = 0; turn < 8; turn++) {
+        struct ig_stream *callers;
+        void *native;
+        if (f->device->api->stream_create(f->device, &callers, &f->error)) fail_msg("%s", f->error.message);
+        memcpy(&native, callers, sizeof native);
+        allocations = f->allocator.calls;
+        enqueue(f, native);
+        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+        if (turn > 0) assert_int_equal(f->allocator.calls, allocations);
+        check(f, 100);
+        f->device->api->stream_destroy(f->device, callers);
+    }
+    end(f, true);
+}
+
+/* Fresh results in pinned memory are one call of the driver each; leased and given ones none. */
+static void only_fresh_results_are_allocated(void **state) {
+    const size_t size = 100 * sizeof(float);
+    struct fixture *f = begin(true);
+    float *y = memory_of(f, INGOT_PINNED, size);
+    struct ig_results *results;
+    struct ingot_tensor tensor;
+    bind(f, 100);
+    for (int mode = 0; mode < 3; mode++) {
+        enum ingot_status status =
+            mode == 2 ? ig_context_set_output_fresh(f->context, 0, INGOT_PINNED, &f->error)
+                      : ig_context_set_output(f->context, 0, INGOT_PINNED, mode ? y : NULL, size, &f->error);
+        if (status) fail_msg("%s", f->error.message);
+        for (int turn = 0; turn < 6; turn++) {
+            size_t allocations = f->allocator.calls;
+            f->driver.cuda->log_size = 0;
+            f->driver.cuda->log[0] = 0;
+            enqueue(f, NULL);
+            if (mode == 0 && ig_context_lease(f->context, &results, &f->error)) fail_msg("%s", f->error.message);
+            if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
+            if (mode == 0) ig_results_release(results);
+            if (turn > 0) assert_int_equal(count(f->driver.cuda->log, "Alloc"), mode == 2);
+            if (turn > 0) assert_int_equal(f->allocator.calls, allocations);
+            if (mode == 2 && ig_context_take_output(f->context, 0, &tensor, &f->error))
+                fail_msg("%s", f->error.message);
+            if (mode == 2) ig_context_free(f->context, tensor.memory, tensor.data, size);
+        }
+    }
+    release(f, INGOT_PINNED, y, size);
+    end(f, true);
+}
+
 /* ---- Leases and waits with a limit --------------------------------------------------------------------------------------------- */
 
 /* The driver calls since cuda_clear_log, without context changes and pointer queries. */
@@ -720,6 +803,9 @@ int main(void) {
         cmocka_unit_test(copies_only_what_was_written),
         cmocka_unit_test(eight_shapes_are_eight_captures),
         cmocka_unit_test(data_that_gpus_reach_need_two_calls),
+        cmocka_unit_test(streams_are_let_go_after_a_wait),
+        cmocka_unit_test(a_stream_for_each_run_costs_nothing),
+        cmocka_unit_test(only_fresh_results_are_allocated),
         cmocka_unit_test(large_results_need_one_call_but_in_long_rows),
         cmocka_unit_test(data_that_gpus_reach_need_one_call_on_the_own_stream),
         cmocka_unit_test(copies_are_for_copy_engines_where_kernels_cannot),

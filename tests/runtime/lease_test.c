@@ -511,6 +511,173 @@ static void fresh_results_that_nobody_takes(void **state) {
     }
 }
 
+/* ---- What a run allocates, and what is given back ----------------------------------------------------------------------------------- */
+
+enum mode { LEASED, GIVEN, FRESH };
+
+/* Leased and given results cost no allocation, fresh ones one each. */
+static void runs_allocate(enum mode mode, enum ingot_memory memory, bool waits) {
+    struct fixture *f = two_outputs();
+    struct ingot_tensor tensor;
+    void *given[2] = {NULL};
+    float x[SMALL];
+    for (int i = 0; i < 2; i++) {
+        if (mode == GIVEN) expect_ok(f, ig_context_allocate(f->context, memory, sizeof x, &given[i], &f->error));
+        if (mode == FRESH)
+            expect_ok(f, ig_context_set_output_fresh(f->context, (size_t)i, memory, &f->error));
+        else
+            expect_ok(f, ig_context_set_output(f->context, (size_t)i, memory, given[i], sizeof x, &f->error));
+    }
+    for (int turn = 0; turn < 8; turn++) {
+        size_t calls = f->allocator.calls;
+        if (f->remote) remote_device_counts(f->device);
+        enqueue_number(f, x, SMALL, turn);
+        struct ig_results *results = mode == LEASED && !waits ? lease(f) : NULL;
+        expect_ok(f, ig_context_wait(f->context, &f->error));
+        if (mode == LEASED && waits) results = lease(f);
+        if (results) ig_results_release(results);
+        /* Memory of the device or pinned is asked for through the device. */
+        size_t made = f->remote && memory == INGOT_CUDA ? remote_device_counts(f->device).allocations
+                                                        : f->allocator.calls - calls;
+        if (turn > 1) assert_int_equal(made, mode == FRESH ? 2 : 0);
+        for (size_t i = 0; mode == FRESH && i < 2; i++) {
+            expect_ok(f, ig_context_take_output(f->context, i, &tensor, &f->error));
+            ig_context_free(f->context, tensor.memory, tensor.data, sizeof x);
+        }
+    }
+    for (int i = 0; mode == GIVEN && i < 2; i++)
+        ig_context_free(f->context, memory, given[i], sizeof x);
+    end_plan(f);
+}
+
+static void only_fresh_results_cost_allocations(void **state) {
+    for (enum mode mode = LEASED; mode <= FRESH; mode++) {
+        for (int waits = 0; waits < 2; waits++) {
+            runs_allocate(mode, INGOT_HOST, waits);
+            runs_allocate(mode, INGOT_PINNED, waits);
+            if (test_remote) runs_allocate(mode, INGOT_CUDA, waits);
+        }
+    }
+}
+
+static void trim(struct fixture *f) {
+    expect_ok(f, ig_context_trim(f->context, &f->error));
+}
+
+static size_t pool_bytes(struct fixture *f) {
+    return ig_results_pool_bytes(f->context->pool);
+}
+
+/* The sets that are not leased go; the leased one stays what it is. */
+static void sets_are_given_back(void **state) {
+    static const enum ingot_memory memories[] = {INGOT_HOST, INGOT_CUDA};
+    for (int kind = 0; kind < (test_remote ? 2 : 1); kind++) {
+        struct fixture *f = ready_chain();
+        struct ig_results *leases[MOST_HELD];
+        struct ingot_tensor y;
+        float x[SMALL];
+        trim(f); /* before any run */
+        expect_ok(f, ig_context_set_output(f->context, 0, memories[kind], NULL, 0, &f->error));
+        for (int i = 0; i < MOST_HELD; i++) {
+            enqueue_number(f, x, SMALL, i);
+            leases[i] = lease(f);
+        }
+        enqueue_number(f, x, SMALL, MOST_HELD);
+        size_t one = pool_bytes(f) / (MOST_HELD + 1);
+        for (int i = 1; i < MOST_HELD; i++)
+            ig_results_release(leases[i]);
+        assert_int_equal(pool_bytes(f), (MOST_HELD + 1) * one);
+        trim(f); /* also waits for the run in flight, whose results go */
+        assert_int_equal(pool_bytes(f), one);
+        expect_refusal(f, ig_context_output(f->context, 0, &y, &f->error), INGOT_INVALID_ARGUMENT, "no result");
+        check_lease(f, leases[0], SMALL, 0);
+        for (int turn = 0; turn < 3; turn++) {
+            enqueue_number(f, x, SMALL, 10 + turn);
+            leases[1] = lease(f);
+            check_lease(f, leases[1], SMALL, 10 + turn);
+            ig_results_release(leases[1]);
+            expect_ok(f, ig_context_wait(f->context, &f->error));
+            assert_int_equal(pool_bytes(f), 2 * one);
+        }
+        ig_results_release(leases[0]);
+        trim(f);
+        assert_int_equal(pool_bytes(f), 0);
+        end_plan(f);
+    }
+}
+
+/* Bytes of the remote device's memory in use. */
+static size_t device_bytes(void) {
+    (void)remote_device_peak();
+    return remote_device_peak();
+}
+
+/* Everything that grows with runs goes, and what is captured serves on. */
+static void all_memory_is_given_back(void **state) {
+    struct fixture *f = ready_chain();
+    struct ingot_memory_info memory;
+    struct ingot_plans_info plans;
+    const size_t room = LARGE * sizeof(float), before = device_bytes();
+    float *x = malloc(room), *y = malloc(room);
+    for (int turn = 0; turn < 6; turn++) {
+        int64_t n = turn % 2 ? LARGE : SMALL; /* large inputs have a stream of their own, results come in parts */
+        enum mode mode = turn == 3 ? GIVEN : turn == 4 ? FRESH : LEASED;
+        if (mode == FRESH)
+            expect_ok(f, ig_context_set_output_fresh(f->context, 0, INGOT_HOST, &f->error));
+        else
+            expect_ok(f, ig_context_set_output(f->context, 0, INGOT_HOST, mode == GIVEN ? y : NULL, room, &f->error));
+        enqueue_number(f, x, n, turn);
+        expect_ok(f, ig_context_wait(f->context, &f->error));
+        assert_true(((float *)output(f, 0).data)[n - 1] == expected(x[n - 1]));
+        size_t held = f->allocator.live_bytes;
+        trim(f);
+        assert_true(f->allocator.live_bytes + (size_t)n * sizeof *x <= held);
+        if (!test_remote) continue;
+        assert_int_equal(device_bytes(), before);
+        expect_ok(f, ig_context_memory(f->context, &memory, &f->error));
+        assert_int_equal(memory.transfer_bytes, 0);
+    }
+    ig_context_plans(f->context, &plans);
+    assert_int_equal(plans.misses, 2);
+    free(x);
+    free(y);
+    end_plan(f);
+}
+
+/* An instance that was prepared but not captured is placed anew. */
+static void prepared_shapes_survive_a_trim(void **state) {
+    struct fixture *f = ready_chain();
+    struct ingot_tensor x = vector(NULL, SMALL);
+    x.memory = INGOT_PINNED;
+    expect_ok(f, ig_context_prepare_shapes(f->context, &x, 1, false, &f->error));
+    trim(f);
+    void *pinned;
+    expect_ok(f, ig_context_allocate(f->context, INGOT_PINNED, SMALL * sizeof *ramp, &pinned, &f->error));
+    memcpy(pinned, ramp, SMALL * sizeof *ramp);
+    x.data = pinned;
+    set_input(f, 0, x);
+    run(f);
+    check_chain(f, SMALL);
+    ig_context_free(f->context, INGOT_PINNED, pinned, SMALL * sizeof *ramp);
+    end_plan(f);
+}
+
+static void a_failed_wait_gives_nothing_back(void **state) {
+    struct fixture *f = ready_chain();
+    float x[SMALL];
+    enqueue_number(f, x, SMALL, 1);
+    size_t bytes = pool_bytes(f);
+    ig_context_cancel(f->context);
+    expect_refusal(f, ig_context_trim(f->context, &f->error), INGOT_CANCELLED, "");
+    assert_int_equal(pool_bytes(f), bytes);
+    expect_ok(f, ig_context_set_time_limit(f->context, 1e-6, &f->error));
+    expect_refusal(f, ig_context_trim(f->context, &f->error), INGOT_TIMEOUT, "");
+    expect_ok(f, ig_context_set_time_limit(f->context, 0, &f->error));
+    trim(f);
+    assert_int_equal(pool_bytes(f), 0);
+    end_plan(f);
+}
+
 /* ---- Threads (under ThreadSanitizer) ------------------------------------------------------------------------------------------------ */
 
 enum { READERS = 3, QUEUE = 8, RUNS = 600 };
@@ -652,6 +819,11 @@ int main(void) {
         cmocka_unit_test_setup(fresh_results_are_the_callers, test_on_cpu),
         cmocka_unit_test_setup(fresh_results_that_nobody_takes, test_on_remote),
         cmocka_unit_test_setup(fresh_results_that_nobody_takes, test_on_cpu),
+        TEST_ON_BOTH(only_fresh_results_cost_allocations),
+        TEST_ON_BOTH(sets_are_given_back),
+        TEST_ON_BOTH(all_memory_is_given_back),
+        TEST_ON_BOTH(prepared_shapes_survive_a_trim),
+        cmocka_unit_test_setup(a_failed_wait_gives_nothing_back, test_on_remote),
         cmocka_unit_test(other_threads_release),
         cmocka_unit_test(null_leases),
     };

@@ -287,6 +287,54 @@ static void leases_are_not_cancelled(void **state) {
     end_plan(f);
 }
 
+static void leases_are_waited_for_with_a_limit(void **state) {
+    struct fixture *f = ready_chain();
+    struct ig_results *results;
+    struct ingot_tensor y;
+    run(f);
+    remote_device_counts(f->device);
+    size_t calls = 0;
+    for (int turn = 0; turn < 3; turn++) {
+        enqueue(f);
+        expect_ok(f, ig_context_lease(f->context, &results, &f->error));
+        if (turn == 1) calls = f->allocator.calls;
+        remote_device_counts(f->device);
+        expect_refusal(f, ig_results_wait_for(results, turn * 1e-6, &f->error), INGOT_TIMEOUT, "not done after");
+        assert_int_equal(remote_device_counts(f->device).blocked, 0);
+        expect_refusal(f, ig_results_output(results, 0, &y, &f->error), INGOT_INVALID_ARGUMENT, "under way");
+        remote_device_hold(f->device, 5); /* done when asked for the fifth time */
+        expect_ok(f, ig_results_wait_for(results, INFINITY, &f->error));
+        remote_device_hold(f->device, UINT_MAX);
+        expect_ok(f, ig_results_wait_for(results, 0, &f->error)); /* known */
+        expect_ok(f, ig_results_output(results, 0, &y, &f->error));
+        assert_true(((float *)y.data)[7] == -(2 * ramp[7] + 10));
+        ig_results_release(results);
+        expect_ok(f, ig_context_wait(f->context, &f->error));
+    }
+    assert_int_equal(f->allocator.calls, calls);
+    enqueue(f);
+    expect_ok(f, ig_context_lease(f->context, &results, &f->error));
+    expect_refusal(f, ig_results_wait_for(results, -1, &f->error), INGOT_INVALID_ARGUMENT, "at least 0");
+    expect_refusal(f, ig_results_wait_for(results, (double)NAN, &f->error), INGOT_INVALID_ARGUMENT, "at least 0");
+    remote_device_hold(f->device, 2);
+    remote_device_fail(f->device);
+    expect_refusal(f, ig_results_wait_for(results, INFINITY, &f->error), INGOT_DEVICE, "the remote device failed");
+    expect_refusal(f, ig_results_wait_for(results, 0, &f->error), INGOT_DEVICE, "the leased run failed");
+    ig_results_release(results);
+    end_plan(f);
+}
+
+static void leases_on_the_cpu_are_done(void **state) {
+    struct fixture *f = ready_chain();
+    struct ig_results *results;
+    run(f);
+    expect_ok(f, ig_context_lease(f->context, &results, &f->error));
+    expect_ok(f, ig_results_wait_for(results, 0, &f->error));
+    expect_refusal(f, ig_results_wait_for(results, -1, &f->error), INGOT_INVALID_ARGUMENT, "at least 0");
+    ig_results_release(results);
+    end_plan(f);
+}
+
 /* Cancelled results in parts, and what they leave behind. */
 static void large_results_are_cancelled(void **state) {
     enum { LARGE = 1500000 };
@@ -407,6 +455,8 @@ static void the_public_api_says_the_same(void **state) {
     ingot_context_cancel(NULL);
     assert_int_equal(ingot_context_wait_for(NULL, 1, &error), INGOT_INVALID_ARGUMENT);
     assert_int_equal(ingot_context_set_time_limit(NULL, 1, &error), INGOT_INVALID_ARGUMENT);
+    assert_int_equal(ingot_lease_wait_for(NULL, 1, &error), INGOT_INVALID_ARGUMENT);
+    assert_int_equal(ingot_context_trim(NULL, &error), INGOT_INVALID_ARGUMENT);
     assert_int_equal(ingot_context_set_output_fresh(NULL, 0, INGOT_HOST, &error), INGOT_INVALID_ARGUMENT);
     test_network_build(&network, TEST_DIGITS, NULL);
     assert_int_equal(ingot_engine_load_memory(network.data, network.size, NULL, &engine, &error), INGOT_OK);
@@ -446,6 +496,8 @@ int main(void) {
         cmocka_unit_test_setup(a_wait_is_told_once, test_on_remote),
         cmocka_unit_test_setup(a_context_ends_after_its_work, test_on_remote),
         cmocka_unit_test_setup(leases_are_not_cancelled, test_on_remote),
+        cmocka_unit_test_setup(leases_are_waited_for_with_a_limit, test_on_remote),
+        cmocka_unit_test_setup(leases_on_the_cpu_are_done, test_on_cpu),
         cmocka_unit_test_setup(large_results_are_cancelled, test_on_remote),
         cmocka_unit_test_setup(another_thread_ends_a_wait, test_on_remote),
         cmocka_unit_test_setup(threads_cancel_at_any_time, test_on_remote),
