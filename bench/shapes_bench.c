@@ -237,8 +237,7 @@ static void measure_background(size_t *shapes, size_t n) {
     print_latency("background     runs beside", &beside);
     print_latency("; without", &quiet);
     printf("; ratio of p99 %.3f (%zu runs each); %zu shapes ready after %.1f ms\n",
-           samples_part(&beside, 0.99) / samples_part(&quiet, 0.99), beside.count, n - 1,
-           median(ready, rounds));
+           samples_part(&beside, 0.99) / samples_part(&quiet, 0.99), beside.count, n - 1, median(ready, rounds));
     open_context(false);
 }
 

@@ -88,8 +88,7 @@ static void take_profile(struct session *session, struct measurement *m) {
 }
 
 static enum ingot_status measure_host(const struct bench_arguments *a, struct session *session,
-                                      const struct outputs *outputs, struct measurement *m,
-                                      struct ingot_error *error) {
+                                      const struct outputs *outputs, struct measurement *m, struct ingot_error *error) {
     struct taker taker;
     enum ingot_status status = taker_init(&taker, outputs, session->context, INGOT_HOST, 1, error);
     if (status == INGOT_OK) status = measure(a, session, &taker, m, error);
@@ -343,7 +342,8 @@ static int check_options(struct bench_arguments *a) {
 }
 
 int cmd_bench(int argc, char **argv) {
-    struct bench_arguments a = {.build = BUILD_ARGUMENTS_DEFAULT, .contexts = 1, .inflight = 1, .outputs = "leased", .seconds = 3};
+    struct bench_arguments a = {
+        .build = BUILD_ARGUMENTS_DEFAULT, .contexts = 1, .inflight = 1, .outputs = "leased", .seconds = 3};
     const struct option_row rows[] = {
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol (batch=4) or input (image=1x3x224x224); repeatable",
          &a.build.shapes},
@@ -358,7 +358,8 @@ int cmd_bench(int argc, char **argv) {
         {"buckets", 0, OPTION_TEXT, "SPEC",
          "batches are rounded up: pow2; 1,2,4: to these sizes; 8: to\nthe 8 sizes that pad least", &a.buckets},
         {"outputs", 0, OPTION_TEXT, "MODE",
-         "how results are taken: leased (the default), in memory given\nby the caller, or fresh for each run", &a.outputs},
+         "how results are taken: leased (the default), in memory given\nby the caller, or fresh for each run",
+         &a.outputs},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
         {"profile", 0, OPTION_FLAG, NULL, "time per kernel too", &a.profile},
         {"json", 0, OPTION_FLAG, NULL, "one JSON object", &a.json},

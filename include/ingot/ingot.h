@@ -407,9 +407,10 @@ INGOT_API enum ingot_status ingot_context_run(struct ingot_context *context, str
  * more.
  *
  * Runs of one context execute in order, whatever their streams. When this returns, inputs in INGOT_HOST memory have
- * been read; inputs in INGOT_PINNED or INGOT_CUDA memory are read in stream order. Results in GPU memory may be used by
- * work enqueued later on the same stream. All other results are ready when ingot_context_wait returns; after several
- * runs, only those of the last. A failure on the device is also reported there.
+ * been read; inputs in INGOT_PINNED or INGOT_CUDA memory are read in stream order, but on the context's own stream those
+ * in INGOT_PINNED memory may be read at once, while earlier runs are under way, unless these have results to write there.
+ * Results in GPU memory may be used by work enqueued later on the same stream. All other results are ready when
+ * ingot_context_wait returns; after several runs, only those of the last. A failure on the device is also reported there.
  *
  * With shapes seen before, this neither blocks nor allocates, with three exceptions. It blocks where inputs come from
  * INGOT_HOST memory and two runs are still in flight; where a plan has control flow, for the scalars that decide it;

@@ -81,10 +81,10 @@ struct ig_context {
 
     /* Only for devices with memory of their own: */
     struct ig_transfer transfer;
-    struct ig_transfer_sizes sizes; /* of the current bindings */
-    struct ig_frame_copies copies;  /* this run's copies; those skipped in the list leave on another stream */
-    bool results_beside;            /* this run's results leave on a stream of their own */
-    bool inputs_ahead;              /* this run's direct inputs come on a stream of their own */
+    struct ig_transfer_sizes sizes;     /* of the current bindings */
+    struct ig_frame_copies copies;      /* this run's copies; those skipped in the list leave on another stream */
+    bool results_beside;                /* this run's results leave on a stream of their own */
+    bool inputs_ahead;                  /* this run's direct inputs come on a stream of their own */
     struct ig_range written[IG_RANGES]; /* since all work was waited for; the last one encloses what does not fit */
     unsigned n_written;
     struct ig_adopted adopted[IG_ADOPTED_STREAMS];

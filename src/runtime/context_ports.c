@@ -104,8 +104,7 @@ static enum ingot_status place_inputs(struct ig_context *context, struct ingot_e
     for (uint32_t i = 0; i < context->n_inputs; i++) {
         if (context->tensors[i].memory == INGOT_HOST || reads_in_place(context, i)) continue;
         size_t *block = is_direct(context, i) ? &sizes->direct_inputs : &sizes->inputs;
-        if (input_bytes(context, i))
-            IG_TRY(take(block, input_bytes(context, i), &context->inputs[i].place, error));
+        if (input_bytes(context, i)) IG_TRY(take(block, input_bytes(context, i), &context->inputs[i].place, error));
     }
     return INGOT_OK;
 }
@@ -406,12 +405,11 @@ enum ingot_status ig_context_fetch_outputs(struct ig_context *context, struct ig
     context->transfer.part_bytes = 0;
     /* Copies on this run's stream come first: results on a stream of their own end with the event that ends the run. */
     const struct ig_frame_copies *copies = &context->copies;
-    IG_TRY(copy_apart(context, stream, copies->n_before + copies->n_skipped, copies->n_behind - copies->n_skipped,
-                      error));
+    IG_TRY(
+        copy_apart(context, stream, copies->n_before + copies->n_skipped, copies->n_behind - copies->n_skipped, error));
     if (context->results_beside) return send_results(context, stream, error);
-    return context->sizes.outputs_in_parts
-               ? ig_transfer_fetch_parts(&context->transfer, &context->sizes, stream, error)
-               : INGOT_OK;
+    return context->sizes.outputs_in_parts ? ig_transfer_fetch_parts(&context->transfer, &context->sizes, stream, error)
+                                           : INGOT_OK;
 }
 
 enum ingot_status ig_context_deliver(struct ig_context *context, struct ingot_error *error) {

@@ -17,9 +17,9 @@ struct ig_preparer {
     pthread_t thread;
     bool started;
     const struct ig_stop *stop; /* the context's, which numbers its runs */
-    unsigned long long run; /* the last one when the thread began its last work */
-    uint64_t until;         /* it rests, if there was another since */
-    pthread_mutex_t lock;   /* of what follows, up to `error` */
+    unsigned long long run;     /* the last one when the thread began its last work */
+    uint64_t until;             /* it rests, if there was another since */
+    pthread_mutex_t lock;       /* of what follows, up to `error` */
     pthread_cond_t changed;
     struct ig_instance *first, **last; /* to be captured, linked by `chain` */
     bool busy, stopping, awaited;

@@ -33,9 +33,9 @@ struct ig_transfer_sizes {
     size_t kept_outputs;                  /* results that stay in device memory that the context owns */
     /* Staged inputs are one copy, which the caller enqueues or captures. */
     bool inputs_at_once;
-    bool inputs_beside;  /* staged inputs are copied on a stream of their own */
+    bool inputs_beside;   /* staged inputs are copied on a stream of their own */
     size_t direct_inputs; /* large inputs in the caller's pinned memory: double-buffered on the device */
-    size_t host_outputs; /* all results that go to the host, staged or not */
+    size_t host_outputs;  /* all results that go to the host, staged or not */
     /* Those results are double-buffered on the device and may leave on a stream of their own. */
     bool outputs_beside;
     bool outputs_in_parts;

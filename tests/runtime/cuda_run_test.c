@@ -93,19 +93,6 @@ static void eight_shapes_are_eight_captures(void **state) {
     cuda_end(f, true);
 }
 
-static void *memory_of(struct cuda_case *f, enum ingot_memory memory, size_t size) {
-    void *result = NULL;
-    enum ingot_status status = memory == INGOT_CUDA
-                                   ? f->device->api->allocate(f->device, size, &result, &f->error)
-                                   : f->device->api->allocate_host(f->device, size, &result, &f->error);
-    if (status) fail_msg("%s", f->error.message);
-    return result;
-}
-
-static void release(struct cuda_case *f, enum ingot_memory memory, void *at, size_t size) {
-    (memory == INGOT_CUDA ? f->device->api->release : f->device->api->release_host)(f->device, at, size);
-}
-
 /* The driver calls of a run on `native`, without context changes and pointer queries. */
 static uint64_t calls_of_run(struct cuda_case *f, void *native) {
     const char *log = f->driver.cuda->log;
@@ -120,7 +107,7 @@ static uint64_t calls_of_run(struct cuda_case *f, void *native) {
 static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
     struct cuda_case *f = begin(true);
     const size_t size = 100 * sizeof(float);
-    float *x = memory_of(f, INGOT_PINNED, size);
+    float *x = cuda_memory(f, INGOT_PINNED, size);
     memcpy(x, f->x, size);
     struct ingot_tensor input = {INGOT_F32, 1, {100}, x, INGOT_PINNED};
     cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
@@ -137,7 +124,7 @@ static void data_that_gpus_reach_need_one_call_on_the_own_stream(void **state) {
     }
     assert_int_equal(f->allocator.calls, allocations);
     cuda_must(f, ig_context_wait(f->context, &f->error));
-    release(f, INGOT_PINNED, x, size);
+    cuda_release(f, INGOT_PINNED, x, size);
     cuda_end(f, true);
 }
 
@@ -150,7 +137,7 @@ static void large_results_need_one_call_but_in_long_rows(void **state) {
     struct cuda_case *f = begin(true);
     const int64_t n = LARGEST;
     const size_t size = (size_t)n * sizeof(float);
-    float *x = memory_of(f, INGOT_CUDA, size);
+    float *x = cuda_memory(f, INGOT_CUDA, size);
     memcpy(x, f->x, size);
     struct ingot_tensor input = {INGOT_F32, 1, {n}, x, INGOT_CUDA};
     cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
@@ -171,7 +158,7 @@ static void large_results_need_one_call_but_in_long_rows(void **state) {
         }
     }
     assert_int_equal(f->allocator.calls, allocations);
-    release(f, INGOT_CUDA, x, size);
+    cuda_release(f, INGOT_CUDA, x, size);
     cuda_end(f, true);
 }
 
@@ -182,7 +169,7 @@ static void copies_are_for_copy_engines_where_kernels_cannot(void **state) {
     for (int late = 0; late < 2; late++) {
         struct cuda_case *f = begin(true);
         struct fake_cuda *cuda = f->driver.cuda;
-        float *x[2] = {memory_of(f, INGOT_PINNED, size), memory_of(f, INGOT_PINNED, size)};
+        float *x[2] = {cuda_memory(f, INGOT_PINNED, size), cuda_memory(f, INGOT_PINNED, size)};
         cuda->fail = "cuPointerGetAttribute";
         cuda->fail_result = 1;
         for (int turn = 0; turn < 4; turn++) {
@@ -198,8 +185,8 @@ static void copies_are_for_copy_engines_where_kernels_cannot(void **state) {
             cuda_check(f, 100);
             memset(x[turn % 2], 0, size);
         }
-        release(f, INGOT_PINNED, x[0], size);
-        release(f, INGOT_PINNED, x[1], size);
+        cuda_release(f, INGOT_PINNED, x[0], size);
+        cuda_release(f, INGOT_PINNED, x[1], size);
         cuda_end(f, true);
     }
 }
@@ -215,7 +202,7 @@ static void data_that_gpus_reach_need_two_calls(void **state) {
     for (int k = 0; k < 2; k++) {
         enum ingot_memory memory = kinds[k].memory;
         struct cuda_case *f = begin(true);
-        float *x[2] = {memory_of(f, memory, size), memory_of(f, memory, size)}, *y = memory_of(f, memory, size);
+        float *x[2] = {cuda_memory(f, memory, size), cuda_memory(f, memory, size)}, *y = cuda_memory(f, memory, size);
         struct ig_stream *callers;
         void *native;
         cuda_must(f, f->device->api->stream_create(f->device, &callers, &f->error));
@@ -238,97 +225,14 @@ static void data_that_gpus_reach_need_two_calls(void **state) {
         }
         assert_int_equal(f->allocator.calls, allocations);
         cuda_must(f, ig_context_wait(f->context, &f->error));
-        release(f, memory, x[0], size);
-        release(f, memory, x[1], size);
-        release(f, memory, y, size);
+        cuda_release(f, memory, x[0], size);
+        cuda_release(f, memory, x[1], size);
+        cuda_release(f, memory, y, size);
         ig_context_destroy(f->context);
         f->context = NULL;
         f->device->api->stream_destroy(f->device, callers);
         cuda_end(f, true);
     }
-}
-
-/* After a wait the caller may destroy its streams: no later call uses them, neither to free memory nor at the end; others
- * take their places, also at the same address. The stand-in detects handles of what is gone. */
-static void streams_are_let_go_after_a_wait(void **state) {
-    enum { MOST = 6 }; /* more than a context keeps */
-    struct fixture *f = begin(true);
-    for (int round = 0; round < 4; round++) {
-        struct ig_stream *callers[MOST];
-        int n = round < 2 ? 1 : MOST;
-        bind(f, round % 2 ? 1000 : 100);
-        for (int i = 0; i < n; i++) {
-            void *native;
-            if (f->device->api->stream_create(f->device, &callers[i], &f->error)) fail_msg("%s", f->error.message);
-            memcpy(&native, callers[i], sizeof native); /* an ig_stream begins with the driver's handle */
-            enqueue(f, native);
-        }
-        if (round < 3 && ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-        for (int i = 0; i < n && round < 3; i++)
-            f->device->api->stream_destroy(f->device, callers[i]);
-        if (round < 3) check(f, round % 2 ? 1000 : 100);
-        bind(f, LARGEST - round); /* memory grows, which is freed behind all streams */
-        if (round < 3 && (ig_context_run(f->context, &f->error) || ig_context_trim(f->context, &f->error)))
-            fail_msg("%s", f->error.message);
-        if (round < 3) continue;
-        ig_context_destroy(f->context); /* in flight: the streams must exist until now */
-        f->context = NULL;
-        for (int i = 0; i < n; i++)
-            f->device->api->stream_destroy(f->device, callers[i]);
-    }
-    end(f, true);
-}
-
-/* One stream of the caller's for each run, each gone before the next: nothing is allocated for it. */
-static void a_stream_for_each_run_costs_nothing(void **state) {
-    struct fixture *f = begin(true);
-    size_t allocations = 0;
-    bind(f, 100);
-    for (int turn = 0; turn < 8; turn++) {
-        struct ig_stream *callers;
-        void *native;
-        if (f->device->api->stream_create(f->device, &callers, &f->error)) fail_msg("%s", f->error.message);
-        memcpy(&native, callers, sizeof native);
-        allocations = f->allocator.calls;
-        enqueue(f, native);
-        if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-        if (turn > 0) assert_int_equal(f->allocator.calls, allocations);
-        check(f, 100);
-        f->device->api->stream_destroy(f->device, callers);
-    }
-    end(f, true);
-}
-
-/* Fresh results in pinned memory are one call of the driver each; leased and given ones none. */
-static void only_fresh_results_are_allocated(void **state) {
-    const size_t size = 100 * sizeof(float);
-    struct fixture *f = begin(true);
-    float *y = memory_of(f, INGOT_PINNED, size);
-    struct ig_results *results;
-    struct ingot_tensor tensor;
-    bind(f, 100);
-    for (int mode = 0; mode < 3; mode++) {
-        enum ingot_status status =
-            mode == 2 ? ig_context_set_output_fresh(f->context, 0, INGOT_PINNED, &f->error)
-                      : ig_context_set_output(f->context, 0, INGOT_PINNED, mode ? y : NULL, size, &f->error);
-        if (status) fail_msg("%s", f->error.message);
-        for (int turn = 0; turn < 6; turn++) {
-            size_t allocations = f->allocator.calls;
-            f->driver.cuda->log_size = 0;
-            f->driver.cuda->log[0] = 0;
-            enqueue(f, NULL);
-            if (mode == 0 && ig_context_lease(f->context, &results, &f->error)) fail_msg("%s", f->error.message);
-            if (ig_context_wait(f->context, &f->error)) fail_msg("%s", f->error.message);
-            if (mode == 0) ig_results_release(results);
-            if (turn > 0) assert_int_equal(count(f->driver.cuda->log, "Alloc"), mode == 2);
-            if (turn > 0) assert_int_equal(f->allocator.calls, allocations);
-            if (mode == 2 && ig_context_take_output(f->context, 0, &tensor, &f->error))
-                fail_msg("%s", f->error.message);
-            if (mode == 2) ig_context_free(f->context, tensor.memory, tensor.data, size);
-        }
-    }
-    release(f, INGOT_PINNED, y, size);
-    end(f, true);
 }
 
 /* ---- Leases and waits with a limit --------------------------------------------------------------------------------------------- */
@@ -346,7 +250,7 @@ static void leases_are_a_few_calls(void **state) {
     struct ig_results *last = NULL, *results;
     struct ingot_tensor y;
     size_t allocations = 0;
-    float *x = memory_of(f, INGOT_PINNED, 100 * sizeof *x);
+    float *x = cuda_memory(f, INGOT_PINNED, 100 * sizeof *x);
     struct ingot_tensor input = {INGOT_F32, 1, {100}, x, INGOT_PINNED};
     memcpy(x, f->x, 100 * sizeof *x);
     cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
@@ -374,7 +278,7 @@ static void leases_are_a_few_calls(void **state) {
     f->context = NULL;
     cuda_must(f, ig_results_wait(last, &f->error));
     ig_results_release(last);
-    release(f, INGOT_PINNED, x, 100 * sizeof *x);
+    cuda_release(f, INGOT_PINNED, x, 100 * sizeof *x);
     cuda_end(f, true);
 }
 
@@ -803,9 +707,6 @@ int main(void) {
         cmocka_unit_test(copies_only_what_was_written),
         cmocka_unit_test(eight_shapes_are_eight_captures),
         cmocka_unit_test(data_that_gpus_reach_need_two_calls),
-        cmocka_unit_test(streams_are_let_go_after_a_wait),
-        cmocka_unit_test(a_stream_for_each_run_costs_nothing),
-        cmocka_unit_test(only_fresh_results_are_allocated),
         cmocka_unit_test(large_results_need_one_call_but_in_long_rows),
         cmocka_unit_test(data_that_gpus_reach_need_one_call_on_the_own_stream),
         cmocka_unit_test(copies_are_for_copy_engines_where_kernels_cannot),

@@ -37,7 +37,7 @@ struct ig_cuda {
     const char *library_files[IG_LIBRARY_COUNT]; /* NULL: the names of ig_library_files */
     bool copy_sought;                            /* the copy kernel was looked for; see copy.h */
     struct ig_cuda_copy *copy;                   /* NULL: not used so far, or not possible */
-    struct ig_cuda_libraries *libraries; /* NULL: none used yet */
+    struct ig_cuda_libraries *libraries;         /* NULL: none used yet */
 };
 
 struct ig_stream {
@@ -47,7 +47,7 @@ struct ig_stream {
     void *_Atomic scratch;     /* also read by the threads that capture lists for this stream */
     size_t scratch_size;
     const struct ig_stream *launcher; /* of the lists captured here; NULL: this stream */
-    struct ig_stream *next, **link; /* in the device's list of streams */
+    struct ig_stream *next, **link;   /* in the device's list of streams */
 };
 
 static inline struct ig_cuda *ig_cuda_of(const struct ig_device *device) {

@@ -141,3 +141,16 @@ void cuda_clear_log(struct cuda_case *f) {
     f->driver.cuda->log_size = 0;
     f->driver.cuda->log[0] = 0;
 }
+
+void *cuda_memory(struct cuda_case *f, enum ingot_memory memory, size_t size) {
+    void *result = NULL;
+    enum ingot_status status = memory == INGOT_CUDA
+                                   ? f->device->api->allocate(f->device, size, &result, &f->error)
+                                   : f->device->api->allocate_host(f->device, size, &result, &f->error);
+    if (status) fail_msg("%s", f->error.message);
+    return result;
+}
+
+void cuda_release(struct cuda_case *f, enum ingot_memory memory, void *at, size_t size) {
+    (memory == INGOT_CUDA ? f->device->api->release : f->device->api->release_host)(f->device, at, size);
+}

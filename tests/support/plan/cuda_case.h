@@ -49,6 +49,10 @@ void cuda_enqueue(struct cuda_case *f, void *native);
 void cuda_check(struct cuda_case *f, int64_t n);
 void cuda_run(struct cuda_case *f, int64_t n);
 
+/* On the device, or pinned. */
+void *cuda_memory(struct cuda_case *f, enum ingot_memory memory, size_t size);
+void cuda_release(struct cuda_case *f, enum ingot_memory memory, void *at, size_t size);
+
 /* The driver calls since cuda_clear_log. */
 void cuda_clear_log(struct cuda_case *f);
 unsigned cuda_count(const char *log, const char *name);

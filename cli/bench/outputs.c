@@ -1,5 +1,5 @@
 /* The ways to take results; see outputs.h. */
-#include "outputs.h"
+#include "bench/outputs.h"
 
 #include <stdlib.h>
 #include <string.h>
