@@ -22,6 +22,7 @@ enum mask {
     CAUSAL,     /* by a comparison of positions */
     ADDED_CAUSAL,
     CAPPED, /* tanh(score / 4) * 4 */
+    EACH,   /* adds a matrix: 0 or the lowest float per query and key */
 };
 
 struct attention {
@@ -71,10 +72,11 @@ static ig_value changed(struct ig_graph *g, const struct attention *a, ig_value 
         ig_value later = ig_build_where(g, seen, scalar(g, s, 0), scalar(g, s, -3.4028235e38));
         return ig_map2(g, IG_OP_add, s, later);
     }
-    struct ig_type row = {.dtype = INGOT_F32, .rank = 4, .dim = {type.dim[0], number(g, 1), number(g, 1), type.dim[3]}};
+    ig_dim lines = a->mask == EACH ? type.dim[2] : number(g, 1);
+    struct ig_type row = {.dtype = INGOT_F32, .rank = 4, .dim = {type.dim[0], number(g, 1), lines, type.dim[3]}};
     ig_value x = ig_build_input(g, "mask", &row);
     ig_value seen = ig_map2(g, IG_OP_lt, x, ig_build_scalar(g, INGOT_F32, a->mask == ALL_MASKED ? -1e30 : 0));
-    if (a->mask != ADDED) return ig_build_where(g, seen, s, scalar(g, s, -INFINITY));
+    if (a->mask != ADDED && a->mask != EACH) return ig_build_where(g, seen, s, scalar(g, s, -INFINITY));
     return ig_map2(g, IG_OP_add, s, ig_build_where(g, seen, scalar(g, s, 0), scalar(g, s, -3.4028235e38)));
 }
 
@@ -315,10 +317,36 @@ static void test_choices(void **state) {
     check_graphs_for_cuda(all, SHAPES * CHOICES);
 }
 
+/* Sizes that are symbols, so that whole steps and tiles are told from partial ones at run time: some of both, only
+ * partial ones, only whole ones. */
+static void test_partial(void **state) {
+    (void)state;
+    static const struct attention shapes[] = {
+        {INGOT_F16, -1, 2, 1, -2, -3, 64, 64, ADDED, .joint = false},
+        {INGOT_F16, -1, 1, 1, -2, -3, 32, 64, EACH, .repaired = true, .joint = false},
+        {INGOT_BF16, -1, 2, 1, -4, -4, 64, 64, CHOSEN, .joint = true},
+        {INGOT_F32, 1, 2, 1, -2, -3, 40, 64, EACH, .joint = false},
+        {INGOT_F16, 1, 2, 1, -2, -3, 128, 64, NO_MASK, .joint = false},
+    };
+    static const int64_t sizes[][4] = {{2, 70, 150, 190}, {1, 33, 40, 96}, {2, 64, 256, 128}, {1, 130, 129, 1}};
+    enum { SHAPES = sizeof shapes / sizeof *shapes, SIZES = sizeof sizes / sizeof *sizes, CHOICES = 3 };
+    struct graph_case all[SHAPES * SIZES * CHOICES];
+    int count = 0;
+    for (unsigned choice = 0; choice < CHOICES; choice++) {
+        for (int i = 0; i < SHAPES * SIZES; i++) {
+            const struct attention *a = &shapes[i % SHAPES];
+            double tolerance = a->dtype == INGOT_F32 ? 1e-5 : a->dtype == INGOT_F16 ? 4e-3 : 3e-2;
+            all[count] = (struct graph_case){"attention", build, a, tolerance, GRAPH_RAW | choice * GRAPH_CHOICE, {0}};
+            memcpy(all[count++].sizes, sizes[i / SHAPES], sizeof *sizes);
+        }
+    }
+    check_graphs_for_cuda(all, count);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_single),
-        cmocka_unit_test(test_half),        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_half),        cmocka_unit_test(test_choices),  cmocka_unit_test(test_partial),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,19 +46,28 @@ __device__ __forceinline__ unsigned shared_address(int byte) {
     return (unsigned)__cvta_generic_to_shared(memory()) + byte;
 }
 
-// Copies LINES lines, `ld` elements apart, of which `bytes` bytes exist; zero-fills beyond them and beyond `left`
-// lines. Executed by threads thread, thread + COUNT, ….
-template <int LINES, int BYTES, int COUNT>
-__device__ __forceinline__ void copy(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
+// Copies LINES lines, `ld` elements apart, of which `bytes` bytes exist; zero-fills beyond them and, unless ALL exist,
+// beyond `left` lines. Executed by threads thread, thread + COUNT, ….
+template <int LINES, int BYTES, int COUNT, bool ALL>
+__device__ __forceinline__ void copy_lines(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
     constexpr int units = BYTES / 16;
 #pragma unroll
     for (int i = 0; i < (LINES * units + COUNT - 1) / COUNT; i++) {
         const int unit = thread + i * COUNT, line = unit / units, byte = unit % units * 16;
-        const bool inside = line < left && byte < bytes;
+        const bool inside = (ALL || line < left) && byte < bytes;
         if (LINES * units % COUNT == 0 || unit < LINES * units)
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to + place_copied<LINES, BYTES>(line, byte)),
                          "l"(from + (inside ? line * ld * ELEMENT + byte : 0)), "r"(inside ? 16 : 0));
     }
+}
+
+// Most sets are complete.
+template <int LINES, int BYTES, int COUNT>
+__device__ __forceinline__ void copy(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
+    if (left >= LINES)
+        copy_lines<LINES, BYTES, COUNT, true>(to, from, ld, left, bytes, thread);
+    else
+        copy_lines<LINES, BYTES, COUNT, false>(to, from, ld, left, bytes, thread);
 }
 
 __device__ __forceinline__ void close_copies() {

@@ -191,11 +191,11 @@ static void store_results(struct ig_cuda_attention *s, struct ig_stmt *body) {
     int vector = vector_of(s), across = s->t->column_bytes / s->element / vector;
     int line = s->t->columns + IG_CUDA_ATTEND_PAD;
     ig_x slot, j = num(s, 0), factors[MOST_PARTS] = {0}, sum = IG_NO_X;
+    body = loop(s, body, IG_FOR_SIMD, (int64_t)s->rows * across, &slot);
+    ig_x row = ig_x_div(k, slot, num(s, across)), column = ig_x_mod(k, slot, num(s, across));
     ig_x left = ig_x_sub(k, dim(s, s->a->queries), s->first_query);
     bool exact = ig_dim_divides(k->dims, constant(s, s->rows), s->a->queries);
-    ig_x rows = exact ? num(s, s->rows) : ig_x_min(k, num(s, s->rows), left);
-    body = ig_s_for(k, body, IG_FOR_SIMD, num(s, 0), ig_x_mul(k, rows, num(s, across)), num(s, 1), &slot);
-    ig_x row = ig_x_div(k, slot, num(s, across)), column = ig_x_mod(k, slot, num(s, across));
+    if (!exact) body = ig_s_if(k, body, ig_x_less(k, row, left));
     ig_x total = bring_together(s, row, factors);
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, vector, &j);
     column = ig_x_add(k, ig_x_mul(k, column, num(s, vector)), j);

@@ -19,7 +19,7 @@ struct ig_attention_source {
     ig_dim line;
 };
 
-/* A load that the change of the scores needs, and the register buffer it is prefetched to. */
+/* A load that the change of the scores needs, at at_query and at_key, and the register buffer it is prefetched to. */
 struct ig_attention_load {
     ig_x load;
     int buffer;
@@ -43,6 +43,7 @@ struct ig_cuda_attention {
     int tile, maxima, totals; /* shared-memory buffers */
     struct ig_attention_load early[IG_ATTENTION_LOADS];
     int n_early;
+    bool late; /* there are too many loads to prefetch them */
 };
 
 /* Fills in the description `t` for a choice; false if there is no such candidate. */

@@ -64,32 +64,6 @@ static ig_x last(struct ig_cuda_attention *s, ig_dim d) {
     return dim(s, ig_dim_sub(s->k->dims, d, constant(s, 1)));
 }
 
-void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
-    struct ig_loops *k = s->k;
-    s->at_query = ig_x_free_var(k, s->a->queries);
-    s->at_key = ig_x_free_var(k, s->a->keys);
-    s->slot = ig_x_free_var(k, constant(s, (int64_t)s->threads * ig_cuda_attention_places(s)));
-    ig_x score = ig_x_load(k, s->scores, s->slot), keys = dim(s, s->a->keys);
-    ig_x x = ig_attention_changed(s->a, s->head, s->at_query, s->at_key, score);
-    s->rest = x;
-    s->diagonal = ig_attention_diagonal(s->a, x, score, s->at_query, s->at_key, &s->rest, &s->offset);
-    s->seen = keys;
-    if (!s->diagonal) return;
-    /* Tiles whose queries see the most keys come first. */
-    ig_dim blocks = ig_dim_ceil_div(k->dims, s->a->queries, constant(s, s->rows));
-    ig_x end = ig_x_mul(k, dim(s, ig_dim_sub(k->dims, blocks, constant(s, 1))), num(s, s->rows));
-    s->first_query = ig_x_sub(k, end, s->first_query);
-    ig_dim from_first = ig_dim_add(k->dims, s->offset, constant(s, s->rows));
-    s->seen = ig_x_min(k, keys, ig_x_add(k, s->first_query, dim(s, from_first)));
-}
-
-/* The changed score of an element. Beyond the last query or key, loads read at the last one. */
-static ig_x changed(struct ig_cuda_attention *s, const struct element *e) {
-    ig_x from[] = {s->at_query, s->at_key, s->slot}, to[] = {ig_x_min(s->k, e->query, last(s, s->a->queries)),
-                                                             ig_x_min(s->k, e->key, last(s, s->a->keys)), e->slot};
-    return ig_x_substitute(s->k, s->rest, from, to, 3);
-}
-
 /* Collects the outermost loads of parameters in x; false if there are too many. */
 static bool collect_loads(struct ig_cuda_attention *s, ig_x x) {
     const struct ig_x_node n = *ig_x_look(s->k, x);
@@ -108,31 +82,107 @@ static bool collect_loads(struct ig_cuda_attention *s, ig_x x) {
     return true;
 }
 
-void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
-    struct element e;
-    struct ig_stmt *loops = each_score(s, body, step, &e);
-    if (!collect_loads(s, changed(s, &e))) s->n_early = 0;
-    for (int i = 0; i < s->n_early; i++) {
-        enum ingot_dtype dtype = ig_x_look(s->k, s->early[i].load)->dtype;
-        s->early[i].buffer =
-            ig_loops_spread(s->k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(s->k->job, "early%d", i));
-        ig_s_store(s->k, loops, s->early[i].buffer, e.slot, s->early[i].load);
-    }
-    if (s->n_early == 0) body->body.count--; /* remove the empty loop */
+void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
+    struct ig_loops *k = s->k;
+    s->at_query = ig_x_free_var(k, s->a->queries);
+    s->at_key = ig_x_free_var(k, s->a->keys);
+    s->slot = ig_x_free_var(k, constant(s, (int64_t)s->threads * ig_cuda_attention_places(s)));
+    ig_x score = ig_x_load(k, s->scores, s->slot), keys = dim(s, s->a->keys);
+    ig_x x = ig_attention_changed(s->a, s->head, s->at_query, s->at_key, score);
+    s->rest = x;
+    s->diagonal = ig_attention_diagonal(s->a, x, score, s->at_query, s->at_key, &s->rest, &s->offset);
+    s->late = !collect_loads(s, s->rest);
+    if (s->late) s->n_early = 0;
+    s->seen = keys;
+    if (!s->diagonal) return;
+    /* Tiles whose queries see the most keys come first. */
+    ig_dim blocks = ig_dim_ceil_div(k->dims, s->a->queries, constant(s, s->rows));
+    ig_x end = ig_x_mul(k, dim(s, ig_dim_sub(k->dims, blocks, constant(s, 1))), num(s, s->rows));
+    s->first_query = ig_x_sub(k, end, s->first_query);
+    ig_dim from_first = ig_dim_add(k->dims, s->offset, constant(s, s->rows));
+    s->seen = ig_x_min(k, keys, ig_x_add(k, s->first_query, dim(s, from_first)));
 }
 
-/* Replaces the loads in x, which have the same order as those of load_early, by the registers that hold them. */
-static ig_x take_early(struct ig_cuda_attention *s, ig_x x, ig_x slot) {
-    struct ig_cuda_attention again = *s;
-    ig_x from[IG_ATTENTION_LOADS], to[IG_ATTENTION_LOADS];
-    if (s->n_early == 0) return x;
-    again.n_early = 0;
-    IG_ASSERT(s->k->job, collect_loads(&again, x) && again.n_early == s->n_early);
+/* ---- Loads ------------------------------------------------------------------------------------------------------- */
+
+/* Where loads are made: at the element or, beyond the last query or key, at the last one. */
+static struct element clamped(struct ig_cuda_attention *s, const struct element *e) {
+    return (struct element){e->slot, ig_x_min(s->k, e->query, last(s, s->a->queries)),
+                            ig_x_min(s->k, e->key, last(s, s->a->keys))};
+}
+
+static ig_x load_at(struct ig_cuda_attention *s, int i, const struct element *e) {
+    ig_x from[] = {s->at_query, s->at_key}, to[] = {e->query, e->key};
+    return ig_x_substitute(s->k, s->early[i].load, from, to, 2);
+}
+
+/* Does clamping the queries (or the keys) change any load? */
+static bool is_clamped(struct ig_cuda_attention *s, const struct element *e, bool by_query) {
+    struct element safe = clamped(s, e), part = *e;
+    if (by_query)
+        part.query = safe.query;
+    else
+        part.key = safe.key;
     for (int i = 0; i < s->n_early; i++) {
-        from[i] = again.early[i].load;
-        to[i] = ig_x_load(s->k, s->early[i].buffer, slot);
+        if (load_at(s, i, &part) != load_at(s, i, e)) return true;
     }
-    return ig_x_substitute(s->k, x, from, to, s->n_early);
+    return false;
+}
+
+static void store_loads(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, bool safe) {
+    struct element e;
+    body = each_score(s, body, step, &e);
+    struct element at = safe ? clamped(s, &e) : e;
+    for (int i = 0; i < s->n_early; i++)
+        ig_s_store(s->k, body, s->early[i].buffer, e.slot, load_at(s, i, &at));
+}
+
+/* Most steps have all their keys, and most tiles all their queries; there the loads need no clamps, and their
+ * addresses differ by constants. */
+void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+    struct ig_loops *k = s->k;
+    if (s->n_early == 0) return;
+    for (int i = 0; i < s->n_early; i++) {
+        enum ingot_dtype dtype = ig_x_look(k, s->early[i].load)->dtype;
+        s->early[i].buffer =
+            ig_loops_spread(k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(k->job, "early%d", i));
+    }
+    struct element e;
+    each_score(s, body, step, &e);
+    body->body.count--; /* remove the empty loop */
+    ig_x last_key = ig_x_add(k, ig_x_mul(k, step, num(s, s->step)), num(s, s->step - 1));
+    ig_x last_query = ig_x_add(k, s->first_query, num(s, s->rows - 1)), whole = IG_NO_X, partial = IG_NO_X;
+    if (is_clamped(s, &e, false)) {
+        whole = ig_x_less(k, last_key, dim(s, s->a->keys));
+        partial = ig_x_less(k, last(s, s->a->keys), last_key);
+    }
+    if (is_clamped(s, &e, true)) {
+        ig_x all = ig_x_less(k, last_query, dim(s, s->a->queries));
+        ig_x some = ig_x_less(k, last(s, s->a->queries), last_query);
+        whole = whole == IG_NO_X ? all : ig_x_and(k, whole, all);
+        partial = partial == IG_NO_X ? some : ig_x_map2(k, IG_OP_or, partial, some);
+    }
+    if (whole == IG_NO_X) {
+        store_loads(s, body, step, false);
+        return;
+    }
+    store_loads(s, ig_s_if(k, body, whole), step, false);
+    store_loads(s, ig_s_if(k, body, partial), step, true);
+}
+
+/* ---- Scores ------------------------------------------------------------------------------------------------------ */
+
+/* The changed score of an element: from the registers that hold the loads or, if these are too many, the memory. */
+static ig_x changed(struct ig_cuda_attention *s, const struct element *e) {
+    enum { PLACES = 3 };
+    struct element at = s->late ? clamped(s, e) : *e;
+    ig_x from[PLACES + IG_ATTENTION_LOADS] = {s->at_query, s->at_key, s->slot},
+                       to[PLACES + IG_ATTENTION_LOADS] = {at.query, at.key, at.slot};
+    for (int i = 0; i < s->n_early; i++) {
+        from[PLACES + i] = s->early[i].load;
+        to[PLACES + i] = ig_x_load(s->k, s->early[i].buffer, e->slot);
+    }
+    return ig_x_substitute(s->k, s->rest, from, to, PLACES + s->n_early);
 }
 
 /* Is x the score, possibly times a positive constant? Sets s->scale. */
@@ -178,7 +228,7 @@ static void drop_missing_keys(struct ig_cuda_attention *s, struct ig_stmt *body,
 void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
     struct element e;
     struct ig_stmt *loops = each_score(s, body, step, &e);
-    ig_x x = take_early(s, changed(s, &e), e.slot);
+    ig_x x = changed(s, &e);
     if (find_scale(s, x, ig_x_load(s->k, s->scores, e.slot))) {
         body->body.count--; /* remove the empty loop */
     } else {
