@@ -42,9 +42,9 @@ static const struct shape {
               {8, 1, 128, true, 1}, {8, 1, 64, true, 1},  {2, 4, 32, false, 1}, {1, 8, 16, false, 1},
               {4, 2, 32, false, 1}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
-/* Indices in `shapes`: the largest plain one to choose; warpgroups for narrow and for wide heads; those that split the
- * keys. */
-enum { LARGEST = 2, GROUP = 3, GROUP_OF_WIDE = 7, SPLIT = 4, SPLITS = 3 };
+/* Indices in `shapes`: the largest plain one to choose; warpgroups with long steps and with short ones; those that split
+ * the keys. */
+enum { LARGEST = 2, GROUP = 3, SHORT_GROUP = 7, SPLIT = 4, SPLITS = 3 };
 
 /* Warpgroup instructions read lines of 64 bytes, or panels of 128. */
 static bool can_group(const struct ig_cuda_attention *s) {
@@ -61,16 +61,33 @@ static bool can_split(const struct ig_cuda_attention *s) {
 /* The problem as the choice sees it, and the shape that was chosen. */
 struct problem {
     bool groups, wide, splits; /* can use warpgroups; has wide heads; can split the keys */
+    bool known, at_once;       /* the number of keys; then steps divide it, and all keys may be loaded at once */
     int64_t width;             /* elements of a query and a value */
     int shape;
 };
 
-/* The shape expected to be best. Warpgroups, if at least half of their 64 queries are used; beside the results of a
- * wide head their registers hold fewer scores. Else the smallest tiles of queries that all run at once: small tiles
- * finish sooner, large ones read the keys less often. */
+/* The work of warpgroups, in keys: those of whole steps. With short steps four blocks fit on a processor instead of
+ * two, which hides what each waits for; where there are not that many blocks, or nothing to wait for, long steps are
+ * better. */
+static double work(const struct problem *p, int shape, int64_t heads, int64_t queries, int64_t keys) {
+    int64_t step = shapes[shape].keys, blocks = heads * ((queries + 63) / 64);
+    double all = p->known ? (double)keys : (double)((keys + step - 1) / step * step);
+    if (shape == GROUP) return all;
+    return blocks > 2 * IG_CUDA_PROCESSORS && !p->at_once ? 0.9 * all : 1.1 * all;
+}
+
+/* Beside the results of a wide head, the registers of a warpgroup hold the scores of short steps only. */
+static int best_group(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
+    if (p->wide) return SHORT_GROUP;
+    double of_short = work(p, SHORT_GROUP, heads, queries, keys);
+    return of_short < work(p, GROUP, heads, queries, keys) ? SHORT_GROUP : GROUP;
+}
+
+/* The shape expected to be best. Warpgroups, if at least half of their 64 queries are used. Else the smallest tiles of
+ * queries that all run at once: small tiles finish sooner, large ones read the keys less often. */
 static int best_shape(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
     int64_t tiles = heads * ((queries + 15) / 16);
-    if (p->groups && queries >= 32) return p->wide ? GROUP_OF_WIDE : GROUP;
+    if (p->groups && queries >= 32) return best_group(p, heads, queries, keys);
     /* If few blocks would read many keys, several blocks share them. */
     for (int i = SPLIT; i < SPLIT + SPLITS && p->splits; i++) {
         if (tiles * shapes[i].split <= IG_CUDA_PROCESSORS && keys >= shapes[i].split * 128) return i;
@@ -112,24 +129,32 @@ static bool can_be(const struct ig_cuda_attention *s, const struct shape *shape)
     return (!shape->warpgroups || can_group(s)) && (shape->split == 1 || can_split(s));
 }
 
-/* The rules above say which shape is best, not by how much: the others are taken to need a quarter more. The time
- * itself matters where the kernels of a network are weighed against each other: products at half the peak of an H100,
- * or one read of all operands. */
+/* The rules above say which shape is best, not by how much: the others are taken to need a quarter more, but for short
+ * and long steps. The time itself matters where the kernels of a network are weighed against each other: products at a
+ * fifth of the peak of an H100, or one read of all operands; the lesser of the two is mostly hidden. */
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     const struct problem *p = kernel->model.problem;
+    int best = best_shape(p, sizes[0], sizes[1], sizes[2]);
+    bool group = p->shape == SHORT_GROUP || (p->shape == GROUP && !p->wide);
+    bool close = p->shape == best || (group && (best == GROUP || best == SHORT_GROUP));
     double heads = (double)sizes[0], queries = (double)sizes[1], keys = (double)sizes[2], width = (double)p->width;
-    double products = 2 * heads * queries * keys * width / (p->groups ? 4e8 : 5e7);
+    double all = group ? work(p, p->shape, sizes[0], sizes[1], sizes[2]) : keys;
+    double products = 2 * heads * queries * all * width / (p->groups ? 2e8 : 5e7);
     double bytes = heads * (queries + keys) * width * 2 / 2.5e6;
-    double time = 3 + (products > bytes ? products : bytes);
-    return best_shape(p, sizes[0], sizes[1], sizes[2]) == p->shape ? time : 1.25 * time;
+    double time = 3 + (products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products);
+    return close ? time : 1.25 * time;
 }
 
 static struct problem *make_model(struct ig_cuda_attention *s) {
     const struct ig_attention *a = s->a;
     struct problem *p = IG_NEW(s->k->job, struct problem);
+    int64_t keys = 0, lines = 64 * s->t->depth;
+    bool known = ig_dim_is_const(s->k->dims, a->keys, &keys);
     *p = (struct problem){.groups = can_group(s),
                           .wide = s->t->columns > 64,
                           .splits = can_split(s),
+                          .known = known,
+                          .at_once = known && (lines + keys * (s->t->depth + s->t->columns)) * s->element <= WHOLE,
                           .width = s->t->depth + s->t->columns};
     p->shape = best_shape(p, ig_sizes_guess(a->at, a->heads), ig_sizes_guess(a->at, a->queries),
                           ig_sizes_guess(a->at, a->keys));
