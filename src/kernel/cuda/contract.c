@@ -376,18 +376,13 @@ static int vector_of(struct gemm *s) {
     return vector;
 }
 
-/* Columns beyond the last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so
- * they stay inside. */
-static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
+/* The epilogue of the block's first `count` rows, which begin at `first`, `above` rows into the tile. Columns beyond the
+ * last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay inside. */
+static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x above, ig_x count) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
     int width = s->g->producer ? s->g->part : s->g->bn, vector = vector_of(s), across = width / vector;
-    int rows = s->g->producer ? IG_CUDA_SHOWN_ROWS : s->g->bm / s->g->split;
     ig_x slot, once, j = num(s, 0), b, m;
-    ig_x above = ig_x_mul(k, s->share, num(s, rows)), first = ig_x_add(k, s->first_row, above);
-    ig_x left = ig_x_sub(k, dim(s, s->rows), first);
-    bool exact = ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows);
-    ig_x count = exact ? num(s, rows) : ig_x_max(k, ig_x_min(k, num(s, rows), left), num(s, 0));
     body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
     ig_x row = ig_x_div(k, slot, num(s, across)),
          column = ig_x_mul(k, ig_x_mod(k, slot, num(s, across)), num(s, vector));
@@ -409,6 +404,22 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
 }
 
+/* All but the last tiles have all their rows; their loop has constant bounds, so that it is unrolled and its loads are
+ * in flight together. */
+static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
+    struct ig_loops *k = s->k;
+    int rows = s->g->producer ? IG_CUDA_SHOWN_ROWS : s->g->bm / s->g->split;
+    ig_x above = ig_x_mul(k, s->share, num(s, rows)), first = ig_x_add(k, s->first_row, above);
+    if (ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
+        emit_rows(s, body, first, above, num(s, rows));
+        return;
+    }
+    ig_x left = ig_x_sub(k, dim(s, s->rows), first);
+    emit_rows(s, ig_s_if(k, body, ig_x_less(k, num(s, rows - 1), left)), first, above, num(s, rows));
+    body = ig_s_if(k, body, ig_x_less(k, left, num(s, rows)));
+    emit_rows(s, body, first, above, ig_x_max(k, left, num(s, 0)));
+}
+
 /* Each warp writes its sums to shared memory part by part, and runs the epilogue on its own part. */
 static void emit_parts(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
@@ -425,20 +436,40 @@ static void emit_parts(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     emit_epilogue(s, body);
 }
 
+/* Divides `within` by the height of its band: IG_CUDA_BAND, or `last` for those from `full` tile rows on. If the
+ * quotients are small, by multiplying with 2^SHIFT / height + 1, since the threads that multiply wait for the result. */
+static ig_x divide_by_height(struct gemm *s, ig_x within, ig_x is_full, ig_dim last, ig_dim column_blocks,
+                             ig_x *out_rest) {
+    enum { SHIFT = 17, MOST = (1 << SHIFT) / IG_CUDA_BAND / IG_CUDA_BAND };
+    struct ig_loops *k = s->k;
+    struct ig_dims *dims = k->dims;
+    int64_t lo, hi;
+    ig_dim_range(dims, column_blocks, &lo, &hi);
+    ig_x height = ig_x_select(k, is_full, num(s, IG_CUDA_BAND), dim(s, last));
+    if (hi > MOST || ig_x_look(k, height)->kind == IG_X_INT) {
+        *out_rest = ig_x_mod(k, within, height);
+        return ig_x_div(k, within, height);
+    }
+    ig_dim inverse = ig_dim_add(dims, ig_dim_div(dims, constant(s, 1 << SHIFT), last), constant(s, 1));
+    ig_x factor = ig_x_select(k, is_full, num(s, (1 << SHIFT) / IG_CUDA_BAND + 1), dim(s, inverse));
+    ig_x quotient = ig_x_div(k, ig_x_mul(k, within, factor), num(s, 1 << SHIFT));
+    ig_x rest = ig_x_sub(k, within, ig_x_mul(k, quotient, height));
+    *out_rest = ig_x_min(k, ig_x_max(k, rest, num(s, 0)), num(s, IG_CUDA_BAND - 1)); /* tells its range */
+    return quotient;
+}
+
 /* With a producer, tiles are ordered by bands of IG_CUDA_BAND tile rows; within a band, column by column. */
 static void locate_in_bands(struct gemm *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
     struct ig_loops *k = s->k;
-    int64_t lo, hi;
-    ig_x first = num(s, 0), height = dim(s, row_blocks), within = tile;
-    ig_dim_range(k->dims, row_blocks, &lo, &hi);
-    if (hi > IG_CUDA_BAND) {
-        ig_x columns = dim(s, column_blocks), band = ig_x_div(k, tile, ig_x_mul(k, columns, num(s, IG_CUDA_BAND)));
-        first = ig_x_mul(k, band, num(s, IG_CUDA_BAND));
-        height = ig_x_min(k, num(s, IG_CUDA_BAND), ig_x_sub(k, height, first));
-        within = ig_x_sub(k, tile, ig_x_mul(k, first, columns));
-    }
-    s->first_row = ig_x_mul(k, ig_x_add(k, first, ig_x_mod(k, within, height)), num(s, s->g->bm));
-    s->first_column = ig_x_mul(k, ig_x_div(k, within, height), num(s, s->g->bn));
+    struct ig_dims *dims = k->dims;
+    ig_dim before = ig_dim_sub(dims, ig_dim_ceil_div(dims, row_blocks, constant(s, IG_CUDA_BAND)), constant(s, 1));
+    ig_dim last = ig_dim_sub(dims, row_blocks, ig_dim_mul(dims, before, constant(s, IG_CUDA_BAND)));
+    ig_x whole = ig_x_mul(k, dim(s, column_blocks), num(s, IG_CUDA_BAND)), rest;
+    ig_x band = ig_x_div(k, tile, whole), within = ig_x_mod(k, tile, whole);
+    ig_x is_full = ig_x_less(k, band, dim(s, before));
+    ig_x column = divide_by_height(s, within, is_full, ig_dim_max(dims, last, constant(s, 1)), column_blocks, &rest);
+    s->first_row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, band, num(s, IG_CUDA_BAND)), rest), num(s, s->g->bm));
+    s->first_column = ig_x_mul(k, column, num(s, s->g->bn));
     s->at = num(s, 0);
 }
 
