@@ -364,14 +364,22 @@ static void test_producers(void **state) {
         {FLOATS, 2, 2, {1181, 8}, {8, 136}, .constant = true},
         {FLOATS, 2, 2, {72, 280}, {72, 136}, .turned = true, .bias = true},
     };
-    enum { CHOICES = 9 };
+    /* Tiles in more than one band of 16 rows of tiles, the last one of another height. */
+    static const struct product banded = {FLOATS, 2, 2, {-3, 8}, {8, 264}, .constant = true};
+    enum { CHOICES = 9, BANDED = 2 };
     for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
         int size = i / CHOICES;
         unsigned flags = GRAPH_FP16 + GRAPH_MAPS + (i % 2 ? GRAPH_POISON : 0u) + (unsigned)(i % CHOICES) * GRAPH_CHOICE;
         snprintf(names[i], sizeof names[i], "product %d, producer %d", size, i % CHOICES);
         cases[i] = (struct graph_case){names[i], build_product, &sizes[size], 3e-3, flags, {0, 301}};
     }
-    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
+    for (int i = 0; i < BANDED; i++) {
+        unsigned flags = GRAPH_FP16 + GRAPH_MAPS + (unsigned)i * GRAPH_CHOICE;
+        int at = COUNT(sizes) * CHOICES + i;
+        snprintf(names[at], sizeof names[at], "bands, producer %d", i);
+        cases[at] = (struct graph_case){names[at], build_product, &banded, 3e-3, flags, {0, 0, 2410}};
+    }
+    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES + BANDED);
 }
 
 /* contract_test [PATTERN]: runs only the tests whose names match. */
