@@ -23,6 +23,28 @@ PEERS = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 NETWORKS = ["resnet50", "mobilenet_v2", "efficientnet_b0", "densenet121", "bert_base", "vit_b_16", "gpt2"]
 
 
+class Child:
+    """A process that is told lines, and answers in lines of JSON objects."""
+
+    def __init__(self, command):
+        self.name = " ".join(map(str, command))
+        self.process = subprocess.Popen(list(map(str, command)), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def tell(self, line):
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        for line in self.process.stdout:
+            if line.startswith("{"):  # libraries print too
+                return json.loads(line)
+        raise RuntimeError(f"{self.name} ended with status {self.process.wait()}")
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
 def peer_main(engine, model, data, threads, seconds):
     """Runs in a child process: prints the median latency in ms of one peer on one model."""
     import time

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from compare import ROOT, geometric_mean, materialize
+from compare import ROOT, Child, geometric_mean, materialize
 
 # network, batch
 CASES = [("resnet50", 1), ("mobilenet_v2", 1), ("bert_base", 1), ("vit_b_16", 1), ("gpt2", 1), ("mlp_16x512", 1),
@@ -52,8 +52,20 @@ def peer_network(name, batch):
     return Logits(), (ids,)
 
 
+def to_gpu(network, inputs):
+    """In fp16, images with their channels innermost."""
+    import torch
+
+    network = network.cuda().half().eval()
+    inputs = [x.cuda().half() if x.is_floating_point() else x.cuda() for x in inputs]
+    if inputs[0].dim() == 4:
+        network = network.to(memory_format=torch.channels_last)
+        inputs = [x.to(memory_format=torch.channels_last) for x in inputs]
+    return network, inputs
+
+
 def peer_main(name, batch):
-    """Compiles, prints "ready", and then answers each line (a number of seconds) with a median in ms."""
+    """Compiles, says that it is ready, and then answers each line (a number of seconds) with a median in ms."""
     import time
 
     import torch
@@ -61,12 +73,7 @@ def peer_main(name, batch):
 
     config.freezing = True
     torch.backends.cudnn.benchmark = True
-    network, inputs = peer_network(name, batch)
-    network = network.cuda().half().eval()
-    inputs = [x.cuda().half() if x.is_floating_point() else x.cuda() for x in inputs]
-    if inputs[0].dim() == 4:
-        network = network.to(memory_format=torch.channels_last)
-        inputs = [x.to(memory_format=torch.channels_last) for x in inputs]
+    network, inputs = to_gpu(*peer_network(name, batch))
     with torch.inference_mode():
         compiled = torch.compile(network)
         side = torch.cuda.Stream()
@@ -77,7 +84,7 @@ def peer_main(name, batch):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             compiled(*inputs)
-    print("ready", flush=True)
+    print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         times, end = [], time.perf_counter() + float(line)
         while time.perf_counter() < end or len(times) < 20:
@@ -87,29 +94,18 @@ def peer_main(name, batch):
             stop.record()
             stop.synchronize()
             times.append(start.elapsed_time(stop))
-        print(statistics.median(times), flush=True)
+        print(json.dumps({"ms": statistics.median(times)}), flush=True)
 
 
-class Peer:
+class Peer(Child):
     """Starts compiling at once, in parallel with others; measuring begins when all are ready."""
 
     def __init__(self, name, batch):
-        self.name = name
-        self.process = subprocess.Popen([sys.executable, __file__, "--peer", name, str(batch)], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def wait(self):
-        if self.process.stdout.readline().strip() != "ready":
-            raise RuntimeError(f"PyTorch cannot run {self.name}")
+        super().__init__([sys.executable, __file__, "--peer", name, batch])
 
     def measure(self, seconds):
-        self.process.stdin.write(f"{seconds}\n")
-        self.process.stdin.flush()
-        return float(self.process.stdout.readline())
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
+        self.tell(seconds)
+        return self.hear()["ms"]
 
 
 def write_mlp(folder):
@@ -213,7 +209,7 @@ def main():
     peers = [None if args.no_peer else Peer(*case) for case in cases]
     for peer in peers:
         if peer:
-            peer.wait()
+            peer.hear()
     engines = [build(*case, args) for case in cases]
     for (name, batch), engine, peer in zip(cases, engines, peers):
         ingot, other, host, library = compare(engine, peer, args)

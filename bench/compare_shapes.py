@@ -2,21 +2,25 @@
 """One engine for many shapes beside an engine built for each: times, build times and sizes of files.
 
 For every network, one engine is built with ranges for its symbols, and one for each of the sizes alone. Each round runs the
-two at each size in turn; medians over the rounds, and ratios of these, are printed and written to a report. For a GPU the
-time is the GPU's own, of a run behind another; for a CPU it is the latency. Nothing is tuned.
+two at each size in turn; medians over the rounds, and the median of the rounds' ratios, are printed and written to a report.
+For a GPU the time is the GPU's own, of a run behind another; for a CPU it is the latency, measured by two processes that
+take turns of --seconds each, or of one run. On the CPU several sizes can be measured at once, each on processors of its own
+(--cpus). Nothing is tuned.
 """
 import argparse
+import concurrent.futures
 import datetime
 import itertools
 import json
 import pathlib
+import queue
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-from compare import ROOT, geometric_mean, materialize
+from compare import ROOT, Child, geometric_mean, materialize
 
 BATCHES = [1, 2, 4, 8, 16, 24, 32]
 LENGTHS = [16, 64, 128, 384, 512]
@@ -35,46 +39,89 @@ def options(args):
     return ["--target", args.target] + (["--precision", args.precision] if args.precision else [])
 
 
-def build(args, model, engine, shapes):
+def pinned(cpus, command):
+    return (["taskset", "-c", cpus] if cpus else []) + [str(part) for part in command]
+
+
+def build(args, model, engine, shapes, cpus):
     """Seconds that the build took; the engine's bytes."""
     command = [args.ingot, "build", model, "-o", engine, "-q", *options(args), *args.build_option]
     for name, spec in shapes.items():
         command += ["--shape", f"{name}={spec}"]
     start = time.monotonic()
-    subprocess.run(list(map(str, command)), check=True)
+    subprocess.run(pinned(cpus, command), check=True)
     return time.monotonic() - start, engine.stat().st_size
 
 
-def measure(args, engine, shapes):
-    command = [args.ingot, "bench", engine, "--json", "--seconds", args.seconds, "--threads", args.threads]
+def measure_gpu(args, engine, shapes):
+    command = [args.ingot, "bench", engine, "--json", "--seconds", args.seconds]
     for name, size in shapes.items():
         command += ["--shape", f"{name}={size}"]
     figures = json.loads(subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout)
-    return figures["gpu_ms"]["p50"] if "gpu_ms" in figures else figures["latency_ms"]["p50"]
+    return figures["gpu_ms"]["p50"]
+
+
+class Server(Child):
+    """Runs an engine with one set of shapes."""
+
+    def __init__(self, args, engine, shapes, cpus):
+        bench = pathlib.Path(args.ingot).parent / "bench" / "size_server"
+        super().__init__(pinned(cpus, [bench, args.threads, engine, *(f"{s}={n}" for s, n in shapes.items())]))
+        self.hear()
+        self.tell("")
+        self.hear()
+
+    def run(self, size, runs):
+        self.tell(f"{size} " * runs)
+        return self.hear()["ms"]
+
+
+def measure_turns(args, engines, size, cpus):
+    """The rounds' times of two engines with their shapes, whose first axis is `size`."""
+    servers = [Server(args, *engine, cpus) for engine in engines]
+    runs = max(1, int(1e3 * args.seconds / max(server.run(size, 1) for server in servers)))
+    times = []
+    for i in range(args.rounds):
+        turn = [(server, server.run(size, runs)) for server in (servers if i % 2 else servers[::-1])]
+        times.append([dict(turn)[server] for server in servers])
+    for server in servers:
+        server.close()
+    return times
+
+
+def compare_size(args, model, one, folder, i, shape, symbols, places):
+    """The rounds' times of both engines, and what the one for this size took to build and has."""
+    cpus = places.get()
+    alone = folder / f"{i}.ingot"
+    seconds, size = build(args, model, alone, shape, cpus)
+    bound = {s: v for s, v in shape.items() if ":" in symbols[s][0]}
+    if args.target.startswith("cuda"):
+        times = [[measure_gpu(args, one, bound), measure_gpu(args, alone, {})] for _ in range(args.rounds)]
+    else:
+        times = measure_turns(args, [(one, bound), (alone, {})], next(iter(shape.values())), cpus)
+    alone.unlink()
+    places.put(cpus)
+    return times, seconds, size
 
 
 def compare(args, name, folder):
     network, symbols = CASES[name]
-    model = materialize(args, network, args.cache)
+    model = materialize(args, network, args.cache) / "model.onnx"
     one = folder / "one.ingot"
-    seconds, size = build(args, model, one, {s: spec for s, (spec, _) in symbols.items()})
+    places = queue.SimpleQueue()
+    for cpus in args.cpus or [""]:
+        places.put(cpus)
+    first = args.cpus[0] if args.cpus else ""
+    seconds, size = build(args, model, one, {s: spec for s, (spec, _) in symbols.items()}, first)
     shapes = [dict(zip(symbols, values)) for values in itertools.product(*(sizes for _, sizes in symbols.values()))]
-    fixed = []
-    for i, shape in enumerate(shapes):
-        engine = folder / f"{i}.ingot"
-        fixed.append((engine, *build(args, model, engine, shape)))
-    rows = []
-    times = [([], []) for _ in shapes]
-    for _ in range(args.rounds):
-        for i, shape in enumerate(shapes):
-            times[i][0].append(measure(args, one, {s: v for s, v in shape.items() if ':' in symbols[s][0]}))
-            times[i][1].append(measure(args, fixed[i][0], {}))
-    for shape, (ours, alone) in zip(shapes, times):
-        rows.append((", ".join(f"{s}={v}" for s, v in shape.items()), statistics.median(ours), statistics.median(alone)))
-    for engine, _, _ in fixed:
-        engine.unlink()
-    return {"rows": rows, "seconds": seconds, "fixed_seconds": statistics.median(f[1] for f in fixed), "size": size,
-            "fixed_size": statistics.median(f[2] for f in fixed)}
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(args.cpus or [""])) as pool:
+        jobs = [pool.submit(compare_size, args, model, one, folder, i, shape, symbols, places)
+                for i, shape in reversed(list(enumerate(shapes)))]  # the largest take longest
+        results = [job.result() for job in reversed(jobs)]
+    rows = [(", ".join(f"{s}={v}" for s, v in shape.items()), *map(statistics.median, zip(*times)),
+             statistics.median(a / b for a, b in times)) for shape, (times, _, _) in zip(shapes, results)]
+    return {"rows": rows, "seconds": seconds, "fixed_seconds": statistics.median(r[1] for r in results),
+            "size": size, "fixed_size": statistics.median(r[2] for r in results)}
 
 
 def report(args, results, out):
@@ -84,14 +131,14 @@ def report(args, results, out):
     print("| network | sizes | geometric mean | largest | build, s | fixed, s | ratio | bytes ratio |", file=out)
     print("|---|---|---|---|---|---|---|---|", file=out)
     for name, r in results.items():
-        ratios = [a / b for _, a, b in r["rows"]]
+        ratios = [ratio for *_, ratio in r["rows"]]
         print(f"| {name} | {len(ratios)} | {geometric_mean(ratios):.3f} | {max(ratios):.3f} | {r['seconds']:.1f} | "
               f"{r['fixed_seconds']:.1f} | {r['seconds'] / r['fixed_seconds']:.2f} | "
               f"{r['size'] / r['fixed_size']:.3f} |", file=out)
     for name, r in results.items():
         print(f"\n## {name}\n\n| size | one engine, ms | its own engine, ms | ratio |\n|---|---|---|---|", file=out)
-        for shape, ours, alone in r["rows"]:
-            print(f"| {shape} | {ours:.4f} | {alone:.4f} | {ours / alone:.3f} |", file=out)
+        for shape, ours, alone, ratio in r["rows"]:
+            print(f"| {shape} | {ours:.4f} | {alone:.4f} | {ratio:.3f} |", file=out)
 
 
 def main():
@@ -105,6 +152,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="of each measurement")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpus", action="append", help="CPU: processors to build and to measure on, such as 2,3; repeatable: "
+                        "sizes are measured on each at the same time")
     parser.add_argument("--build-option", action="append", default=[], help="for ingot build; repeatable")
     parser.add_argument("--machine", default="this machine")
     parser.add_argument("--output", type=pathlib.Path, help="the report (default: standard output)")
