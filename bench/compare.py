@@ -13,10 +13,12 @@ import json
 import math
 import pathlib
 import platform
+import select
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
@@ -28,17 +30,21 @@ class Child:
 
     def __init__(self, command):
         self.name = " ".join(map(str, command))
-        self.process = subprocess.Popen(list(map(str, command)), text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(list(map(str, command)), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def tell(self, line):
-        self.process.stdin.write(f"{line}\n")
-        self.process.stdin.flush()
+        self.process.stdin.write(f"{line}\n".encode())
 
-    def hear(self):
-        for line in self.process.stdout:
-            if line.startswith("{"):  # libraries print too
+    def hear(self, until=None):
+        """`until`: when to give up, by time.monotonic."""
+        while until is None or select.select([self.process.stdout], [], [], max(0, until - time.monotonic()))[0]:
+            line = self.process.stdout.readline()
+            if line.startswith(b"{"):  # libraries print too
                 return json.loads(line)
-        raise RuntimeError(f"{self.name} ended with status {self.process.wait()}")
+            if not line:
+                raise RuntimeError(f"{self.name} ended with status {self.process.wait()}")
+        self.process.kill()
+        raise RuntimeError(f"{self.name} took too long")
 
     def close(self):
         self.process.stdin.close()
@@ -47,8 +53,6 @@ class Child:
 
 def peer_main(engine, model, data, threads, seconds):
     """Runs in a child process: prints the median latency in ms of one peer on one model."""
-    import time
-
     import numpy as np
     import onnx
     from onnx import numpy_helper

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Contexts of one engine at once on the CPU: throughput beside that of one context, and of processes kept apart.
 
-Every round runs each case in turn. `apart` is one process with one thread on each processor, pinned there, which share
-nothing of Ingot's: more than that, the machine does not give. Then the threads that a context takes by default are counted,
+Every round runs each case in turn. As many processes as processors, of one thread each, share nothing of Ingot's: more than
+they do, the machine does not give. Then the threads that a context takes by default are counted,
 where affinity allows three processors and where a control group's quota allows some.
 """
 import argparse
@@ -48,13 +48,16 @@ def count_threads(process):
 
 def measure_rounds(args, engine, processors):
     n = len(processors)
+    def processes(places):
+        return sum(map(finish, [start(args, engine, "--threads", 1, cpus=cpus) for cpus in places]))
+
     cases = {
         "1 context": lambda: finish(start(args, engine, "--contexts", 1)),
         "4 contexts": lambda: finish(start(args, engine, "--contexts", 4)),
         "1 context, 1 thread": lambda: finish(start(args, engine, "--contexts", 1, "--threads", 1)),
         f"{n} contexts, 1 thread each": lambda: finish(start(args, engine, "--contexts", n, "--threads", 1)),
-        f"{n} processes apart, 1 thread each": lambda: sum(map(finish, [
-            start(args, engine, "--threads", 1, cpus=str(cpu)) for cpu in processors])),
+        f"{n} processes, 1 thread each": lambda: processes([None] * n),
+        f"{n} processes, each pinned": lambda: processes(map(str, processors)),
     }
     figures = {title: [] for title in cases}
     for _ in range(args.rounds):
@@ -109,7 +112,7 @@ def ratio(figures, a, b):
 
 
 def report(args, figures, limited):
-    one, four, single, many, apart = figures
+    one, four, single, many, apart, pinned = figures
     lines = [f"# Contexts at once on the CPU, {args.network}, fp32, batch 1, {datetime.date.today()}", "",
              f"Machine: {machine()}, {os.cpu_count()} processors", "",
              f"Command: `bench/compare_contexts.py {' '.join(sys.argv[1:])}`; {args.rounds} interleaved rounds of "
@@ -118,7 +121,7 @@ def report(args, figures, limited):
               for title, values in figures.items()]
     lines += ["", "| ratio, round by round | median |", "|---|---|"]
     lines += [f"| {a} / {b} | {ratio(figures, a, b):.3f} |"
-              for a, b in ((four, one), (many, single), (apart, single), (many, apart))]
+              for a, b in ((four, one), (many, single), (apart, single), (pinned, single), (many, apart), (many, pinned))]
     lines += ["", "| one context, where | threads of the process | runs a second |", "|---|---|---|"]
     lines += [f"| {place} | {threads} | {rate:.1f} |" for place, threads, rate in limited]
     return "\n".join(lines) + "\n"

@@ -9,6 +9,7 @@ take turns of --seconds each, or of one run. On the CPU several sizes can be mea
 """
 import argparse
 import concurrent.futures
+import contextlib
 import datetime
 import itertools
 import json
@@ -89,39 +90,64 @@ def measure_turns(args, engines, size, cpus):
     return times
 
 
-def compare_size(args, model, one, folder, i, shape, symbols, places):
+class Places:
+    """Processors to work on, each pair of engines on its own, and threads that do so."""
+
+    def __init__(self, args):
+        cpus = args.cpus or [""]
+        self.free = queue.SimpleQueue()
+        self.pool = concurrent.futures.ThreadPoolExecutor(max_workers=len(cpus))
+        for place in cpus:
+            self.free.put(place)
+
+    @contextlib.contextmanager
+    def take(self):
+        cpus = self.free.get()
+        try:
+            yield cpus
+        finally:
+            self.free.put(cpus)
+
+
+def name_of(shape):
+    return ", ".join(f"{s}={v}" for s, v in shape.items())
+
+
+def compare_size(args, places, case, one, alone, shape):
     """The rounds' times of both engines, and what the one for this size took to build and has."""
-    cpus = places.get()
-    alone = folder / f"{i}.ingot"
-    seconds, size = build(args, model, alone, shape, cpus)
+    network, symbols = CASES[case]
     bound = {s: v for s, v in shape.items() if ":" in symbols[s][0]}
-    if args.target.startswith("cuda"):
-        times = [[measure_gpu(args, one, bound), measure_gpu(args, alone, {})] for _ in range(args.rounds)]
-    else:
-        times = measure_turns(args, [(one, bound), (alone, {})], next(iter(shape.values())), cpus)
+    with places.take() as cpus:
+        seconds, size = build(args, args.cache / network / "model.onnx", alone, shape, cpus)
+        if args.target.startswith("cuda"):
+            times = [[measure_gpu(args, one, bound), measure_gpu(args, alone, {})] for _ in range(args.rounds)]
+        else:
+            times = measure_turns(args, [(one, bound), (alone, {})], next(iter(shape.values())), cpus)
     alone.unlink()
-    places.put(cpus)
+    print(f"{case}, {name_of(shape)}: {statistics.median(a / b for a, b in times):.3f}", file=sys.stderr, flush=True)
     return times, seconds, size
 
 
-def compare(args, name, folder):
-    network, symbols = CASES[name]
-    model = materialize(args, network, args.cache) / "model.onnx"
-    one = folder / "one.ingot"
-    places = queue.SimpleQueue()
-    for cpus in args.cpus or [""]:
-        places.put(cpus)
-    first = args.cpus[0] if args.cpus else ""
-    seconds, size = build(args, model, one, {s: spec for s, (spec, _) in symbols.items()}, first)
-    shapes = [dict(zip(symbols, values)) for values in itertools.product(*(sizes for _, sizes in symbols.values()))]
-    with concurrent.futures.ThreadPoolExecutor(max_workers=len(args.cpus or [""])) as pool:
-        jobs = [pool.submit(compare_size, args, model, one, folder, i, shape, symbols, places)
-                for i, shape in reversed(list(enumerate(shapes)))]  # the largest take longest
-        results = [job.result() for job in reversed(jobs)]
-    rows = [(", ".join(f"{s}={v}" for s, v in shape.items()), *map(statistics.median, zip(*times)),
-             statistics.median(a / b for a, b in times)) for shape, (times, _, _) in zip(shapes, results)]
-    return {"rows": rows, "seconds": seconds, "fixed_seconds": statistics.median(r[1] for r in results),
-            "size": size, "fixed_size": statistics.median(r[2] for r in results)}
+class Case:
+    """All sizes of a network, measured as places become free."""
+
+    def __init__(self, args, places, name, folder):
+        network, symbols = CASES[name]
+        folder.mkdir()
+        one = folder / "one.ingot"
+        with places.take() as cpus:
+            model = materialize(args, network, args.cache) / "model.onnx"
+            self.seconds, self.size = build(args, model, one, {s: spec for s, (spec, _) in symbols.items()}, cpus)
+        self.shapes = [dict(zip(symbols, values)) for values in itertools.product(*(sizes for _, sizes in symbols.values()))]
+        self.jobs = [places.pool.submit(compare_size, args, places, name, one, folder / f"{i}.ingot", shape)
+                     for i, shape in reversed(list(enumerate(self.shapes)))]  # the largest take longest
+
+    def results(self):
+        results = [job.result() for job in reversed(self.jobs)]
+        rows = [(name_of(shape), *map(statistics.median, zip(*times)), statistics.median(a / b for a, b in times))
+                for shape, (times, _, _) in zip(self.shapes, results)]
+        return {"rows": rows, "seconds": self.seconds, "fixed_seconds": statistics.median(r[1] for r in results),
+                "size": self.size, "fixed_size": statistics.median(r[2] for r in results)}
 
 
 def report(args, results, out):
@@ -160,12 +186,14 @@ def main():
     args = parser.parse_args()
     if not args.precision and args.target.startswith("cuda"):
         args.precision = "fp16"
-    results = {}
-    for name in args.networks.split(","):
-        with tempfile.TemporaryDirectory() as folder:
-            results[name] = compare(args, name, pathlib.Path(folder))
-        with (open(args.output, "w") if args.output else open("/dev/null", "w")) as out:
-            report(args, results, out)
+    places, results = Places(args), {}
+    with tempfile.TemporaryDirectory() as folder:
+        cases = {name: Case(args, places, name, pathlib.Path(folder) / str(i))
+                 for i, name in enumerate(args.networks.split(","))}
+        for name, case in cases.items():
+            results[name] = case.results()
+            with (open(args.output, "w") if args.output else open("/dev/null", "w")) as out:
+                report(args, results, out)
     report(args, results, sys.stdout)
 
 

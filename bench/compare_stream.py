@@ -3,7 +3,8 @@
 
 Every run of the stream has a batch of its own, drawn uniformly; the same stream is measured sorted too. On a GPU (fp16) the
 peers are PyTorch's Inductor with dynamic shapes, once with a CUDA graph captured by hand for every size, all in one memory
-pool, and once with Inductor's own graph trees; on the CPU (fp32), ONNX Runtime with one session.
+pool, and once with Inductor's own graph trees; both also where it is told that only the batch is dynamic. On the CPU (fp32)
+the peer is ONNX Runtime with one session.
 
 The protocol is the same for all: each engine is a process that has prepared every size and then answers streams. It
 enqueues a run for each size and waits for the last one only; inputs and results stay in the GPU's memory (on the CPU, in
@@ -28,8 +29,10 @@ from compare_gpu import SEQUENCE, gpu, peer_network, to_gpu
 LARGEST = 32
 SIZES = range(LARGEST, 0, -1)
 NETWORKS = {"cuda": ["resnet50", "bert_base"], "cpu": ["resnet50", "bert_base", "mobilenet_v2"]}
-WAYS = {"captured": "PyTorch, graphs captured by hand", "trees": "PyTorch, graph trees", "onnxruntime": "ONNX Runtime"}
-PEERS = {"cuda": ["captured", "trees"], "cpu": ["onnxruntime"]}
+WAYS = {"captured": "PyTorch, graphs captured by hand", "trees": "PyTorch, graph trees",
+        "captured-batch": "PyTorch, graphs captured by hand, only the batch dynamic",
+        "trees-batch": "PyTorch, graph trees, only the batch dynamic", "onnxruntime": "ONNX Runtime"}
+PEERS = {"cuda": ["captured", "trees", "captured-batch", "trees-batch"], "cpu": ["onnxruntime"]}
 MIB = 1 << 20
 
 # ---- The peers' processes
@@ -84,7 +87,7 @@ def record(compiled, inputs):
     return run
 
 
-def torch_main(way, name, options):
+def torch_main(way, name):
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()  # others' compilations are there otherwise
     import torch
     import torch._inductor.config as config
@@ -99,10 +102,9 @@ def torch_main(way, name, options):
     sys.stdin.readline()
     network, inputs = to_gpu(*peer_network(name, LARGEST))
     views = {n: [x[:n] for x in inputs] for n in SIZES}
-    if options["batch_only"]:
-        for xs in views.values():
-            for x in xs:
-                torch._dynamo.mark_static(x, list(range(1, x.dim())))
+    way, _, only = way.partition("-")
+    for x in sum(views.values(), []) if only else []:
+        torch._dynamo.mark_static(x, list(range(1, x.dim())))
     torch.cuda.synchronize()
     start = time.perf_counter()
     with torch.inference_mode():
@@ -142,11 +144,11 @@ def onnxruntime_main(model, threads):
     answer(lambda n: session.run(None, feeds[n]), lambda: None)
 
 
-def peer_main(way, network, options):
+def peer_main(way, network, threads):
     if way == "onnxruntime":
-        onnxruntime_main(network, options["threads"])
+        onnxruntime_main(network, threads)
     else:
-        torch_main(way, network, options)
+        torch_main(way, network)
 
 
 # ---- Both sides
@@ -183,8 +185,8 @@ class Engine(Child):
         self.bare = gpu_bytes(self.process.pid) if self.on_gpu else None
         self.tell("")
 
-    def become_ready(self):
-        self.figures = self.hear()
+    def become_ready(self, until=None):
+        self.figures = self.hear(until)
         if not self.on_gpu:
             return
         if self.bare is not None:
@@ -195,6 +197,7 @@ class Engine(Child):
             self.memory, self.counted = self.figures["reserved_bytes"], "reserved"
 
     def measure(self, order, stream):
+        """Adds the ms of a run."""
         self.tell(" ".join(map(str, stream)))
         figures = self.hear()
         if figures.get("captures"):
@@ -225,11 +228,8 @@ def start_ingot(args, name, model):
 
 
 def start_peer(args, way, name, model):
-    options = json.dumps({"threads": args.threads, "batch_only": args.batch_only})
-    command = [sys.executable, __file__, "--peer", way, model if args.cpu else name, options]
-    engine = Engine(WAYS[way], command, args, not args.cpu)
-    engine.go()
-    return engine
+    command = [sys.executable, __file__, "--peer", way, model if args.cpu else name, args.threads]
+    return Engine(WAYS[way], command, args, not args.cpu)
 
 
 def start_all(args, names):
@@ -238,16 +238,21 @@ def start_all(args, names):
     models = {name: materialize(args, name, args.work) / "model.onnx" for name in names}
     engines = {name: [start_ingot(args, name, models[name])] for name in names}
     peers = [(name, start_peer(args, way, name, models[name])) for name in names for way in args.peers]
+    for _, peer in peers:
+        peer.go()
+    until = time.monotonic() + args.patience
     for name, peer in peers:
         try:
-            peer.become_ready()
+            peer.become_ready(until)
             engines[name].append(peer)
+            print(f"{name}, {peer.title}: ready", file=sys.stderr, flush=True)
         except RuntimeError as failure:
             print(failure, file=sys.stderr)
     return engines
 
 
 def compare(args, engines):
+    print("measuring", file=sys.stderr, flush=True)
     draw = random.Random(args.seed)
     stream = [draw.randint(1, LARGEST) for _ in range(args.runs)]
     orders = {"random": stream, "sorted": sorted(stream)}
@@ -315,7 +320,7 @@ def report(args, engines, stream):
 
 def main():
     if sys.argv[1:2] == ["--peer"]:
-        peer_main(sys.argv[2], sys.argv[3], json.loads(sys.argv[4]))
+        peer_main(sys.argv[2], sys.argv[3], int(sys.argv[4]))
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ingot", default=str(ROOT / "build" / "ingot"))
@@ -324,7 +329,7 @@ def main():
     parser.add_argument("--target", default="cuda", help="cuda or cpu, with or without an architecture")
     parser.add_argument("--networks", help="default: all that the target has")
     parser.add_argument("--peers", help="of " + ", ".join(WAYS) + "; default: all of the target; '': none")
-    parser.add_argument("--batch-only", action="store_true", help="PyTorch: all sizes but the batch are known when it compiles")
+    parser.add_argument("--patience", type=float, default=600, help="seconds; peers that compile for longer are left out")
     parser.add_argument("--runs", type=int, help="of a stream (default: 1000 on a GPU, 32 on the CPU)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
