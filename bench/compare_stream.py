@@ -272,8 +272,8 @@ def compare(args, engines):
 
 
 def table(engines):
-    lines = ["| network | engine | built in, s | all 32 sizes ready, s | random order, ms a run | sorted, ms a run | memory, MiB "
-             "| counted by |", "|---" * 8 + "|"]
+    lines = ["| network | engine | built in, s | all 32 sizes ready, s | random order, ms a run | sorted, ms a run "
+             "| memory, MiB | counted by |", "|---" * 8 + "|"]
     for name, rivals in engines.items():
         for e in rivals:
             lines.append(f"| {name} | {e.title} | {'-' if e.build_s is None else f'{e.build_s:.1f}'} | "
@@ -289,7 +289,8 @@ def ratios(engines):
         for peer in peers:
             by_order = [statistics.median(b / a for a, b in zip(ingot.ms[order], peer.ms[order])) for order in ingot.ms]
             times.append(by_order[0])
-            lines.append(f"| {name} | {peer.title} | {by_order[0]:.3f} | {by_order[1]:.3f} | {peer.memory / ingot.memory:.2f} |")
+            lines.append(f"| {name} | {peer.title} | {by_order[0]:.3f} | {by_order[1]:.3f} | "
+                         f"{peer.memory / ingot.memory:.2f} |")
     if times:
         lines.append(f"\nGeometric mean of the random orders: **{geometric_mean(times):.3f}**, least {min(times):.3f}.")
     return lines
@@ -307,15 +308,16 @@ def report(args, engines, stream):
     counted = sorted({e.counted for rivals in engines.values() for e in rivals})
     where = machine() if args.cpu else gpu()
     threads = f", {args.threads} threads" if args.cpu else ""
-    ingot = [f"- {name}: loaded in {f['load_ms']:.1f} ms, context {f['create_ms']:.1f} ms, sizes {f['prepare_ms']:.1f} ms; plans "
-             f"{f['plan_bytes'] / MIB:.1f} MiB" for name, f in ((name, rivals[0].figures) for name, rivals in engines.items())]
-    return "\n".join([
-        f"# A stream of batch sizes, {args.target}{threads}, {datetime.date.today()}", "", f"Machine: {where}, {os.cpu_count()} "
-        f"cores{f', pinned to {args.cpus}' if args.cpus else ''}", "",
-        f"Command: `bench/compare_stream.py {shlex.join(sys.argv[1:])}`", "",
-        f"{len(stream)} runs a stream, sizes 1 to {LARGEST}, seed {args.seed}, {statistics.mean(stream):.1f} on average; "
-        f"{args.rounds} interleaved rounds, medians.", "", *table(engines), "", *ratios(engines), "", "Memory is counted by:",
-        *(f"- {COUNTED[c]}" for c in counted), "", "Ingot's time until all sizes are ready:", *ingot]) + "\n"
+    ingot = [f"- {name}: loaded in {f['load_ms']:.1f} ms, context {f['create_ms']:.1f} ms, sizes {f['prepare_ms']:.1f} ms; "
+             f"plans {f['plan_bytes'] / MIB:.1f} MiB" for name, f in ((name, e[0].figures) for name, e in engines.items())]
+    lines = [f"# A stream of batch sizes, {args.target}{threads}, {datetime.date.today()}", "",
+             f"Machine: {where}, {os.cpu_count()} cores{f', pinned to {args.cpus}' if args.cpus else ''}", "",
+             f"Command: `bench/compare_stream.py {shlex.join(sys.argv[1:])}`", "",
+             f"{len(stream)} runs a stream, sizes 1 to {LARGEST}, seed {args.seed}, {statistics.mean(stream):.1f} on average; "
+             f"{args.rounds} interleaved rounds, medians.", "", *table(engines), "", *ratios(engines), "",
+             "Memory is counted by:",
+             *(f"- {COUNTED[c]}" for c in counted), "", "Ingot's time until all sizes are ready:", *ingot]
+    return "\n".join(lines) + "\n"
 
 
 def main():
