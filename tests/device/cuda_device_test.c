@@ -574,6 +574,35 @@ static void lets_kernels_start_early(void **state) {
     }
 }
 
+/* A few large blocks behind large ones are not crowded where there is room first. */
+static void spreads_large_blocks(void **state) {
+    static const struct {
+        uint32_t shared, blocks;
+    } kernels[] = {{60000, 2}, {60000, 2}, {0, 2}, {60000, 2}, {60000, 3}};
+    struct fixture f;
+    const int64_t dims[] = {16};
+    begin(&f);
+    float *a = allocate(&f, 64);
+    struct ig_list *list;
+    assert_int_equal(f.api->list_begin(f.device, f.stream, &f.error), INGOT_OK);
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        struct ig_launch launch = twice(&f, (void *[]){a}, dims, kernels[i].blocks);
+        launch.shared = kernels[i].shared;
+        launch.waits = true;
+        assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
+    }
+    assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    assert_int_equal(f.cuda->early_launches, 3); /* all but the first two; the fake GPU has three multiprocessors */
+    uint64_t edges = f.cuda->edges, early = f.cuda->programmatic_edges;
+    assert_int_equal(make_ready(&f, list), INGOT_OK);
+    assert_int_equal(f.cuda->programmatic_edges - early, 3);
+    assert_int_equal(f.cuda->edges - edges, 1);
+    f.api->list_destroy(f.device, list);
+    f.api->release(f.device, a, 64);
+    end(&f);
+}
+
 /* in: 3 rows of 4 floats, 8 apart; out: these rows, dense, then the number of blocks. */
 static struct ig_launch launch_of_map(struct fixture *f, void *const *buffers) {
     static const struct ig_tensor_map map = {0, 0, 1, 2, 32, 8, 4};
@@ -814,6 +843,7 @@ int main(void) {
         cmocka_unit_test(leaves_copies_out),
         cmocka_unit_test(makes_a_graph_anew),
         cmocka_unit_test(lets_kernels_start_early),
+        cmocka_unit_test(spreads_large_blocks),
         cmocka_unit_test(gives_kernels_tensor_maps),
         cmocka_unit_test(lists_fail_cleanly),
         cmocka_unit_test(reports_failures_at_the_wait),

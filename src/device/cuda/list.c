@@ -274,6 +274,22 @@ static bool has_programmatic_edges(const struct ig_cuda *cuda) {
     return cuda->info.sm >= 90;
 }
 
+/* More shared memory than this: a few such blocks fill a multiprocessor. */
+#define LARGE_BLOCK (48u << 10)
+
+/* Blocks that start early go where there is room: several to each multiprocessor that their predecessor leaves idle,
+ * where they stay. Where there are fewer than multiprocessors, and large ones, the time of a run is that of the most
+ * crowded multiprocessor; after the predecessor's end they are spread evenly. */
+static bool would_crowd(const struct ig_cuda *cuda, const struct item *before, const struct item *item) {
+    return item->grid < cuda->info.processors && item->shared > LARGE_BLOCK && before->shared > LARGE_BLOCK;
+}
+
+/* May the item be scheduled while `before`, its only predecessor or NULL, drains? */
+static bool starts_early(const struct ig_cuda *cuda, const struct item *before, const struct item *item) {
+    return has_programmatic_edges(cuda) && item->waits && before && before->function && !does_nothing(before) &&
+           before->size < IG_CUDA_COPY_LARGE && !would_crowd(cuda, before, item);
+}
+
 static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgraphNode from, CUgraphNode to) {
     const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
@@ -306,8 +322,7 @@ static struct place place_of(const struct ig_list *list, const struct item *item
 static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item *item, const struct place *place) {
     struct ig_cuda_extra extra;
     const CUDA_KERNEL_NODE_PARAMS kernel = kernel_parameters(item, &extra);
-    bool early = place->only && place->only->function && !does_nothing(place->only) && item->waits &&
-                 place->only->size < IG_CUDA_COPY_LARGE && has_programmatic_edges(cuda);
+    bool early = starts_early(cuda, place->only, item);
     CUresult result =
         IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, place->after, early ? 0 : place->n_after, &kernel);
     return result == CUDA_SUCCESS && early ? add_programmatic_edge(cuda, graph, place->only->node, item->node) : result;
@@ -542,8 +557,7 @@ static enum ingot_status launch_items(struct ig_cuda *cuda, struct ig_list *list
     for (uint32_t i = 0; i < list->count; i++) {
         struct item *item = &list->items[i];
         if (does_nothing(item) || item->skipped) continue;
-        bool early = before && before->function && item->waits && has_programmatic_edges(cuda);
-        IG_TRY(launch_item(cuda, list, item, early, stream, error));
+        IG_TRY(launch_item(cuda, list, item, starts_early(cuda, before, item), stream, error));
         before = item;
     }
     return INGOT_OK;

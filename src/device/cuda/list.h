@@ -8,7 +8,7 @@
  *
  * If a kernel with one predecessor waits for it by itself (griddepcontrol.wait), the edge between them is programmatic
  * (sm_90 and up), and so is its launch without a graph: the kernel is scheduled while its predecessor drains (CUDA
- * Programming Guide, "Programmatic Dependent Launch").
+ * Programming Guide, "Programmatic Dependent Launch"). Kernels of few large blocks are an exception.
  */
 #ifndef IG_DEVICE_CUDA_LIST_H
 #define IG_DEVICE_CUDA_LIST_H
