@@ -603,6 +603,30 @@ static void spreads_large_blocks(void **state) {
     end(&f);
 }
 
+/* Kernels of up to two blocks for each of the fake GPU's three multiprocessors prefer shared memory to cache, alone and in a
+ * graph. */
+static void small_kernels_prefer_shared_memory(void **state) {
+    static const uint32_t blocks[] = {1, 6, 7, 100};
+    struct fixture f;
+    const int64_t dims[] = {16};
+    begin(&f);
+    float *a = allocate(&f, 64);
+    struct ig_list *list;
+    assert_int_equal(f.api->list_begin(f.device, f.stream, &f.error), INGOT_OK);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        struct ig_launch launch = twice(&f, (void *[]){a}, dims, blocks[i]);
+        assert_int_equal(f.api->launch(f.device, f.stream, &launch, &f.error), INGOT_OK);
+    }
+    assert_int_equal(f.api->list_end(f.device, f.stream, &list, &f.error), INGOT_OK);
+    assert_int_equal(run(&f, list), INGOT_OK);
+    assert_int_equal(f.cuda->carveouts, 2);
+    assert_int_equal(make_ready(&f, list), INGOT_OK);
+    assert_int_equal(f.cuda->carveouts, 4);
+    f.api->list_destroy(f.device, list);
+    f.api->release(f.device, a, 64);
+    end(&f);
+}
+
 /* in: 3 rows of 4 floats, 8 apart; out: these rows, dense, then the number of blocks. */
 static struct ig_launch launch_of_map(struct fixture *f, void *const *buffers) {
     static const struct ig_tensor_map map = {0, 0, 1, 2, 32, 8, 4};
@@ -844,6 +868,7 @@ int main(void) {
         cmocka_unit_test(makes_a_graph_anew),
         cmocka_unit_test(lets_kernels_start_early),
         cmocka_unit_test(spreads_large_blocks),
+        cmocka_unit_test(small_kernels_prefer_shared_memory),
         cmocka_unit_test(gives_kernels_tensor_maps),
         cmocka_unit_test(lists_fail_cleanly),
         cmocka_unit_test(reports_failures_at_the_wait),

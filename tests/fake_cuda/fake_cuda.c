@@ -479,6 +479,11 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
     return CUDA_SUCCESS;
 }
 
+static void note_carveout(const char *function, int attribute, const CUlaunchAttributeValue *value) {
+    if (attribute != CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) misuse(function, "an attribute");
+    state.carveouts += value->sharedMemCarveout == 100;
+}
+
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **separate, void **extra) {
     struct parameters parameters;
     CALL(true);
@@ -486,8 +491,10 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
     if (config->gridDimX == 0 || config->blockDimX == 0) misuse(__func__, "an empty launch");
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *attribute = &config->attrs[i];
-        if (attribute->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) misuse(__func__, "an attribute");
-        state.early_launches += attribute->value.programmaticStreamSerializationAllowed == 1;
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            state.early_launches += attribute->value.programmaticStreamSerializationAllowed == 1;
+        else
+            note_carveout(__func__, attribute->id, &attribute->value);
     }
     if (!take_parameters((const struct fake_kernel *)function, extra, &parameters)) return CUDA_ERROR_INVALID_VALUE;
     run_kernel(function, config->gridDimX, config->blockDimX, config->sharedMemBytes, &parameters);
@@ -823,6 +830,13 @@ EXPORT CUresult cuGraphNodeSetEnabled(CUgraphExec executable, CUgraphNode node, 
     CUgraphNode own = node_of(__func__, executable, node);
     if (!own->function && !own->size) misuse(__func__, "neither a kernel nor a copy");
     own->disabled = !enabled;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, int attribute, const CUlaunchAttributeValue *value) {
+    CALL(true);
+    if (!node->function) misuse(__func__, "no kernel");
+    note_carveout(__func__, attribute, value);
     return CUDA_SUCCESS;
 }
 

@@ -54,6 +54,7 @@ struct fake_cuda {
     /* Observations. */
     uint64_t used; /* bytes of memory, which cuMemGetInfo takes from half of all */
     uint64_t live, calls, programmatic_edges, edges;
+    uint64_t carveouts;      /* nodes and launches that prefer shared memory to L1 cache */
     uint64_t early_launches; /* launches that may start before their predecessors end */
     unsigned shared_limit;   /* the last limit set for a function's dynamic shared memory */
     char misuse[128];        /* the first call that a real driver would reject */

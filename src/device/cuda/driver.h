@@ -74,6 +74,8 @@ enum { /* flags and attributes of the functions below */
        CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1,
        CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1,
        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+       CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT = 14,
+       CU_SHAREDMEM_CARVEOUT_MAX_SHARED = 100,
        CU_STREAM_CAPTURE_MODE_RELAXED = 2,
        CU_TENSOR_MAP_DATA_TYPE_UINT16 = 1,
        CU_TENSOR_MAP_DATA_TYPE_UINT32 = 2,
@@ -138,13 +140,16 @@ typedef struct {
     CUcontext ctx;
 } CUDA_KERNEL_NODE_PARAMS;
 
+typedef union {
+    char pad[64];
+    int programmaticStreamSerializationAllowed;
+    unsigned sharedMemCarveout;
+} CUlaunchAttributeValue;
+
 typedef struct {
     int id;
     char pad[4];
-    union {
-        char pad[64];
-        int programmaticStreamSerializationAllowed;
-    } value;
+    CUlaunchAttributeValue value;
 } CUlaunchAttribute;
 
 typedef struct {
@@ -269,6 +274,8 @@ typedef struct {
       (CUgraphExec executable, CUgraphNode node, const CUDA_MEMCPY3D *parameters, CUcontext context))                  \
     F(cuGraphExecChildGraphNodeSetParams, "cuGraphExecChildGraphNodeSetParams",                                        \
       (CUgraphExec executable, CUgraphNode node, CUgraph child))                                                       \
+    F(cuGraphKernelNodeSetAttribute, "cuGraphKernelNodeSetAttribute",                                                  \
+      (CUgraphNode node, int attribute, const CUlaunchAttributeValue *value))                                          \
     F(cuGraphNodeSetEnabled, "cuGraphNodeSetEnabled", (CUgraphExec executable, CUgraphNode node, unsigned enabled))    \
     F(cuGraphAddDependencies, "cuGraphAddDependencies_v2",                                                             \
       (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edges, size_t count))     \

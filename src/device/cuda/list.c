@@ -290,6 +290,13 @@ static bool starts_early(const struct ig_cuda *cuda, const struct item *before, 
            before->size < IG_CUDA_COPY_LARGE && !would_crowd(cuda, before, item);
 }
 
+/* A multiprocessor divides its memory between shared memory and L1 cache as the kernel on it prefers, and changes that only
+ * when it is idle. Small kernels, which last some microseconds, all prefer the same division, so that they run side by side
+ * and begin while others end; large ones lose more by less cache. */
+static bool prefers_shared_memory(const struct ig_cuda *cuda, const struct item *item) {
+    return item->grid <= 2 * cuda->info.processors;
+}
+
 static CUresult add_programmatic_edge(struct ig_cuda *cuda, CUgraph graph, CUgraphNode from, CUgraphNode to) {
     const CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                   .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
@@ -325,6 +332,11 @@ static CUresult add_kernel_node(struct ig_cuda *cuda, CUgraph graph, struct item
     bool early = starts_early(cuda, place->only, item);
     CUresult result =
         IG_CUDA(cuda, cuGraphAddKernelNode, &item->node, graph, place->after, early ? 0 : place->n_after, &kernel);
+    if (result == CUDA_SUCCESS && prefers_shared_memory(cuda, item)) {
+        const CUlaunchAttributeValue most = {.sharedMemCarveout = CU_SHAREDMEM_CARVEOUT_MAX_SHARED};
+        (void)IG_CUDA(cuda, cuGraphKernelNodeSetAttribute, item->node, /* a hint: failing does no harm */
+                      CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, &most);
+    }
     return result == CUDA_SUCCESS && early ? add_programmatic_edge(cuda, graph, place->only->node, item->node) : result;
 }
 
@@ -521,8 +533,14 @@ static bool tell_nodes(struct ig_cuda *cuda, struct ig_list *list) {
 /* A kernel that waits for its predecessor itself may be started early, as by a programmatic edge. */
 static CUresult launch_kernel(struct ig_cuda *cuda, const struct item *item, bool early, CUstream stream) {
     struct ig_cuda_extra extra;
-    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-                                   .value = {.programmaticStreamSerializationAllowed = 1}};
+    CUlaunchAttribute attributes[2];
+    unsigned count = 0;
+    if (early)
+        attributes[count++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                                  .value = {.programmaticStreamSerializationAllowed = 1}};
+    if (prefers_shared_memory(cuda, item))
+        attributes[count++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                                                  .value = {.sharedMemCarveout = CU_SHAREDMEM_CARVEOUT_MAX_SHARED}};
     const CUlaunchConfig config = {.gridDimX = item->grid,
                                    .gridDimY = 1,
                                    .gridDimZ = 1,
@@ -531,8 +549,8 @@ static CUresult launch_kernel(struct ig_cuda *cuda, const struct item *item, boo
                                    .blockDimZ = 1,
                                    .sharedMemBytes = item->shared,
                                    .hStream = stream,
-                                   .attrs = &attribute,
-                                   .numAttrs = early ? 1 : 0};
+                                   .attrs = attributes,
+                                   .numAttrs = count};
     return IG_CUDA(cuda, cuLaunchKernelEx, &config, item->function, NULL,
                    ig_cuda_pass(&extra, item->block, item->block_size));
 }
