@@ -166,6 +166,10 @@ struct ig_device {
     /* The host can access buffers, and kernels any memory of the process. If false, the host must use `copy`, and
      * kernels take memory from `allocate` only. */
     bool host_memory;
+    /* Threads among which a kernel's tiles are divided, and bytes of cache that they have together; 0: not known, or it
+     * does not matter. */
+    uint32_t threads;
+    size_t cache_bytes;
     /* The number of multiprocessors, if lists run independent items concurrently; else 0. */
     uint32_t processors;
     /* Devices that execute work within the call skip what is left once this asks them to; their memory then holds

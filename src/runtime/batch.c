@@ -8,6 +8,7 @@
 
 void ig_batch_round(struct ig_context *context) {
     struct ig_batch *batch = &context->batch;
+    batch->by = batch->symbol;
     if (batch->symbol == IG_PLAN_NONE) return;
     int64_t *rows = &context->symbols[batch->symbol];
     batch->rows = *rows;
@@ -26,40 +27,41 @@ void ig_batch_round(struct ig_context *context) {
 enum ingot_status ig_batch_check_inputs(struct ig_context *context, const struct ig_instance *instance,
                                         struct ingot_error *error) {
     const struct ig_batch *batch = &context->batch;
-    if (batch->symbol == IG_PLAN_NONE)
+    if (batch->by == IG_PLAN_NONE)
         return ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error);
-    int64_t *slot = &instance->slots[batch->symbol], rounded = *slot;
+    int64_t *slot = &instance->slots[batch->by], own = *slot;
     *slot = batch->rows;
     enum ingot_status status = ig_shape_check_inputs(context->plan, instance->slots, context->tensors, error);
-    *slot = rounded;
+    *slot = own;
     return status;
 }
 
-static bool has_rows(const struct ig_batch *batch, const struct ig_plan_tensor *tensor) {
-    return batch->symbol != IG_PLAN_NONE && tensor->rank > 0 && tensor->dims[0] == batch->symbol;
+bool ig_batch_has_rows(const struct ig_batch *batch, const struct ig_plan_tensor *tensor) {
+    return batch->by != IG_PLAN_NONE && tensor->rank > 0 && tensor->dims[0] == batch->by;
 }
 
 size_t ig_batch_bytes(const struct ig_context *context, const struct ig_plan_tensor *tensor, size_t bytes) {
     const struct ig_batch *batch = &context->batch;
-    if (!has_rows(batch, tensor) || bytes == 0) return bytes;
-    return bytes / (size_t)context->current->slots[batch->symbol] * (size_t)batch->rows;
+    if (!ig_batch_has_rows(batch, tensor) || bytes == 0) return bytes;
+    return bytes / (size_t)context->current->slots[batch->by] * (size_t)batch->rows;
 }
 
 int64_t ig_batch_dim(const struct ig_context *context, ig_slot slot) {
     const struct ig_batch *batch = &context->batch;
-    return slot == batch->ran_symbol ? batch->ran_rows : context->current->slots[slot];
+    return slot == batch->ran_by ? batch->ran_rows : context->current->slots[slot];
 }
 
 bool ig_batch_copies_vary(const struct ig_context *context) {
     const struct ig_batch *batch = &context->batch;
     if (batch->symbol == IG_PLAN_NONE) return false;
     for (uint32_t i = 0; i < context->n_inputs; i++) {
-        if (context->tensors[i].memory != INGOT_HOST && has_rows(batch, ig_context_input_tensor(context, i)))
+        if (context->tensors[i].memory != INGOT_HOST && ig_batch_has_rows(batch, ig_context_input_tensor(context, i)))
             return true;
     }
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         const struct ig_output *output = &context->outputs[i];
-        if (output->given && output->memory != INGOT_HOST && has_rows(batch, ig_context_output_tensor(context, i)))
+        if (output->given && output->memory != INGOT_HOST &&
+            ig_batch_has_rows(batch, ig_context_output_tensor(context, i)))
             return true;
     }
     return false;
@@ -67,7 +69,7 @@ bool ig_batch_copies_vary(const struct ig_context *context) {
 
 void ig_batch_count(struct ig_context *context, bool captured) {
     struct ig_batch *batch = &context->batch;
-    batch->ran_symbol = batch->symbol;
+    batch->ran_by = batch->by;
     batch->ran_rows = batch->rows;
     if (batch->symbol == IG_PLAN_NONE) return;
     batch->info.runs++;
@@ -148,7 +150,7 @@ enum ingot_status ig_batch_pad_input(struct ig_context *context, uint32_t i, voi
     size_t bytes = context->current->frame->inputs[i].bytes;
     size_t given = ig_batch_bytes(context, ig_context_input_tensor(context, i), bytes);
     *out_data = bytes ? tensor->data : context->env.dummy;
-    if (given == bytes) return INGOT_OK;
+    if (given >= bytes) return INGOT_OK;
     struct ig_padding *padding = padding_of(context, i, false);
     IG_TRY(make_room(context, padding, bytes, error));
     if (given) memcpy(padding->memory, tensor->data, given);

@@ -22,12 +22,15 @@ struct ig_padding {
 };
 
 struct ig_batch {
-    uint32_t symbol; /* IG_PLAN_NONE: sizes are taken as they are */
+    uint32_t symbol; /* that is rounded; IG_PLAN_NONE: sizes are taken as they are */
     int64_t *sizes;  /* ascending */
     size_t n_sizes;
-    int64_t rows;        /* of the bound inputs, before rounding */
-    uint32_t ran_symbol; /* `symbol` and `rows` of the last run, for its results */
+    /* The symbol of which the current instance has another value than the bound inputs; IG_PLAN_NONE: none. And theirs. */
+    uint32_t by;
+    int64_t rows;
+    uint32_t ran_by; /* `by` and `rows` of the last run, for its results */
     int64_t ran_rows;
+    uint32_t parts_symbol;      /* that may be divided; IG_PLAN_NONE: none; see parts.h */
     struct ig_padding *padding; /* by input, then by output; NULL: not needed so far */
     bool cleared;               /* nothing in the transfer's blocks of inputs is uninitialised */
     struct ingot_batch_info info;
@@ -38,11 +41,15 @@ void ig_batch_deinit(struct ig_context *context);
 /* Frees the memory that stands in for the caller's. */
 void ig_batch_trim(struct ig_context *context);
 
+/* The first symbol whose rows are independent and lie along the first axis of inputs and outputs; IG_PLAN_NONE: none. */
+enum ingot_status ig_batch_find_symbol(const struct ig_context *context, uint32_t *out_symbol,
+                                       struct ingot_error *error);
 /* Rounds the symbols that were read from the inputs. */
 void ig_batch_round(struct ig_context *context);
 /* ig_shape_check_inputs for inputs of `rows` rows and an instance of the rounded size. */
 enum ingot_status ig_batch_check_inputs(struct ig_context *context, const struct ig_instance *instance,
                                         struct ingot_error *error);
+bool ig_batch_has_rows(const struct ig_batch *batch, const struct ig_plan_tensor *tensor);
 /* The caller's bytes of an input or output that has `bytes` in the current instance. */
 size_t ig_batch_bytes(const struct ig_context *context, const struct ig_plan_tensor *tensor, size_t bytes);
 /* A dim of a result of the last run. */

@@ -8,7 +8,8 @@
 #include "runtime/context.h"
 
 void ig_batch_init(struct ig_batch *batch) {
-    *batch = (struct ig_batch){.symbol = IG_PLAN_NONE, .ran_symbol = IG_PLAN_NONE};
+    *batch = (struct ig_batch){
+        .symbol = IG_PLAN_NONE, .by = IG_PLAN_NONE, .ran_by = IG_PLAN_NONE, .parts_symbol = IG_PLAN_NONE};
 }
 
 static size_t n_ports(const struct ig_context *context) {
@@ -103,6 +104,17 @@ static enum ingot_status check_symbol(const struct ig_context *context, uint32_t
         return IG_ERR(error, INGOT_UNSUPPORTED, "'%s' cannot be rounded up, since its rows affect each other: %s", name,
                       ig_plan_text(plan, symbol->mixes));
     return check_ports(context, index, error);
+}
+
+enum ingot_status ig_batch_find_symbol(const struct ig_context *context, uint32_t *out_symbol,
+                                       struct ingot_error *error) {
+    enum ingot_status status = INGOT_UNSUPPORTED;
+    *out_symbol = IG_PLAN_NONE;
+    for (uint32_t i = 0; i < context->plan->n_symbols && status == INGOT_UNSUPPORTED; i++) {
+        status = check_symbol(context, i, error);
+        if (status == INGOT_OK) *out_symbol = i;
+    }
+    return status == INGOT_UNSUPPORTED ? INGOT_OK : status;
 }
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */

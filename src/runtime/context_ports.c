@@ -46,7 +46,9 @@ static enum ingot_status bind_host(struct ig_context *context, struct ingot_erro
     size_t end = 0;
     for (uint32_t i = 0; i < context->n_outputs; i++) {
         IG_TRY(check_given(context, i, error));
-        if (!context->outputs[i].given) IG_TRY(take(&end, frame->outputs[i].bytes, &context->outputs[i].place, error));
+        size_t bytes = frame->outputs[i].bytes, all = ig_context_output_bytes(context, i); /* of several parts */
+        if (!context->outputs[i].given)
+            IG_TRY(take(&end, bytes > all ? bytes : all, &context->outputs[i].place, error));
     }
     IG_TRY(ig_context_choose_results(context, end, 0, error));
     for (uint32_t i = 0; i < context->n_outputs; i++) {

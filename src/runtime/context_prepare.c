@@ -5,6 +5,7 @@
  */
 #include "base/memory.h"
 #include "runtime/context.h"
+#include "runtime/parts.h"
 
 /* ---- Taking over what is done ------------------------------------------------------------------------------------ */
 
@@ -100,13 +101,34 @@ static enum ingot_status prepare_here(struct ig_context *context, struct ingot_e
     return ig_instance_make_ready(context->current, context->env.device, context->env.stream, error);
 }
 
+/* Makes an instance that is in no cache, if none of these symbols is in it; sets `current` to NULL then. */
+static enum ingot_status make_apart(struct ig_context *context, struct ingot_error *error) {
+    context->current = NULL;
+    if (ig_instance_cache_peek(&context->cache, context->symbols, context->plan->n_symbols)) return INGOT_OK;
+    return ig_instance_create(&context->env, context->symbols, &context->current, error);
+}
+
+/* The same for what runs: where batches are computed in parts, the whole one's instance only says so. */
+static enum ingot_status make_parts_apart(struct ig_context *context, struct ingot_error *error) {
+    struct ig_instance_cache *cache = &context->cache;
+    IG_TRY(make_apart(context, error));
+    struct ig_instance *made = context->current;
+    if (!made) context->current = ig_instance_cache_peek(cache, context->symbols, context->plan->n_symbols);
+    int64_t part = context->current->part = ig_parts_choose(context);
+    context->current = made;
+    if (part == 0) return INGOT_OK;
+    if (made) IG_TRY(adopt(context, made, error));
+    ig_parts_take(context, part);
+    return make_apart(context, error);
+}
+
 /* The instance is in no cache until it is captured, so that no run captures it at the same time. */
 static enum ingot_status prepare_apart(struct ig_context *context, struct ingot_error *error) {
     bool known = false;
     IG_TRY(ig_shape_read_symbols(context->plan, context->tensors, context->elements, context->symbols, error));
     ig_batch_round(context);
-    if (ig_instance_cache_peek(&context->cache, context->symbols, context->plan->n_symbols)) return INGOT_OK;
-    IG_TRY(ig_instance_create(&context->env, context->symbols, &context->current, error));
+    IG_TRY(make_parts_apart(context, error));
+    if (!context->current) return INGOT_OK;
     enum ingot_status status = ig_batch_check_inputs(context, context->current, error);
     if (status == INGOT_OK) status = bind(context, &known, error);
     if (status != INGOT_OK)

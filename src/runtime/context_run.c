@@ -6,6 +6,7 @@
 #include "runtime/context.h"
 
 #include "base/memory.h"
+#include "runtime/parts.h"
 
 /* ---- Shapes ------------------------------------------------------------------------------------------------------ */
 
@@ -58,14 +59,25 @@ static enum ingot_status make_instance(struct ig_context *context, struct ig_ins
     return INGOT_OK;
 }
 
-enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
-    IG_TRY(read_symbols(context, stream, error));
+/* Makes the instance of the symbols current. */
+static enum ingot_status find_instance(struct ig_context *context, struct ingot_error *error) {
     struct ig_instance *instance = ig_instance_cache_find(&context->cache, context->symbols, context->plan->n_symbols);
     if (!instance)
         IG_TRY(make_instance(context, &instance, error));
     else if (context->inputs_changed || instance != context->current)
         IG_TRY(ig_batch_check_inputs(context, instance, error));
     context->current = instance;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_context_prepare(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    IG_TRY(read_symbols(context, stream, error));
+    IG_TRY(find_instance(context, error));
+    if (context->current->part < 0) context->current->part = ig_parts_choose(context);
+    if (context->current->part > 0) {
+        ig_parts_take(context, context->current->part);
+        IG_TRY(find_instance(context, error));
+    }
     context->inputs_changed = false;
     return INGOT_OK;
 }
@@ -174,16 +186,26 @@ static const void *order_of(const struct ig_context *context, const struct ig_st
     return stream;
 }
 
+static enum ingot_status walk_parts(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
+    int64_t count = ig_parts_count(context);
+    IG_TRY(walk(context, stream, error));
+    for (int64_t part = 1; part < count; part++) {
+        ig_parts_bind(context, part);
+        IG_TRY(walk(context, stream, error));
+    }
+    return INGOT_OK;
+}
+
 /* Runs the steps while the activations are this run's alone. */
 static enum ingot_status compute(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_frame *frame = context->current->frame;
-    if (frame->arena_bytes == 0) return walk(context, stream, error);
+    if (frame->arena_bytes == 0) return walk_parts(context, stream, error);
     const struct ig_execution execution = {context, context->env.device, stream, order_of(context, stream)};
     char *base = NULL;
     enum ingot_status status = ig_activations_begin(context->activations, &execution, frame->arena_bytes, &base, error);
     IG_TRY(say_shapes(context, status, error));
     if (frame->base != base) ig_frame_place(&context->env, frame, base);
-    status = walk(context, stream, error);
+    status = walk_parts(context, stream, error);
     enum ingot_status ended = ig_activations_end(context->activations, &execution, status == INGOT_OK ? error : NULL);
     return status == INGOT_OK ? ended : status;
 }

@@ -30,6 +30,7 @@ enum ingot_status ig_instance_create(const struct ig_frame_env *env, const int64
     struct ig_instance *instance = ig_allocate(env->allocator, sizeof *instance, _Alignof(struct ig_instance));
     if (!instance) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a plan instance");
     ig_arena_init(&instance->memory, env->allocator);
+    instance->part = -1;
     struct ig_frame_env own = *env;
     enum ingot_status status = fill(instance, &own, symbols, error);
     if (status != INGOT_OK)

@@ -17,11 +17,12 @@ struct ig_instance {
     size_t scratch;         /* bytes per worker */
     size_t bytes;           /* total, lists included */
     size_t list_bytes;
-    struct ig_results *results;        /* that its lists were last bound to; NULL: none */
-    bool captured, ready;              /* ready: its lists are made for many launches, not one */
-    size_t counted;                    /* the part of `bytes` that is in the cache's total */
-    uint64_t hash;                     /* of the symbols */
-    struct ig_instance *chain;         /* the next in the same bucket, or of those that preparer.h has */
+    struct ig_results *results; /* that its lists were last bound to; NULL: none */
+    int64_t part;               /* rows of the parts that these shapes are computed in; 0: whole; -1: undecided */
+    bool captured, ready;       /* ready: its lists are made for many launches, not one */
+    size_t counted;             /* the part of `bytes` that is in the cache's total */
+    uint64_t hash;              /* of the symbols */
+    struct ig_instance *chain;  /* the next in the same bucket, or of those that preparer.h has */
     struct ig_instance *older, *newer; /* by last use */
 };
 

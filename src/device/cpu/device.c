@@ -283,6 +283,15 @@ static const struct ig_device_api api = {
     .list_patch = list_patch,
 };
 
+/* Each thread's second-level cache, and what a processor core mostly has of the third, which virtual machines report as a
+ * whole although they share it with others. */
+static size_t cache_of(unsigned threads) {
+    enum { SHARE = 4 << 20 };
+    struct ig_cpu_caches caches = ig_cpu_caches();
+    size_t share = caches.l3 < (size_t)SHARE * threads ? caches.l3 : (size_t)SHARE * threads;
+    return threads * caches.l2 + share;
+}
+
 enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allocator *allocator,
                                        struct ig_device **out_device, struct ingot_error *error) {
     struct ig_processors processors;
@@ -290,7 +299,8 @@ enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allo
     if (threads == 0) threads = ig_processors_usable(&processors);
     struct cpu_device *device = ig_allocate(allocator, sizeof *device, _Alignof(struct cpu_device));
     if (!device) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a device");
-    device->base = (struct ig_device){.api = &api, .allocator = allocator, .host_memory = true};
+    device->base = (struct ig_device){
+        .api = &api, .allocator = allocator, .host_memory = true, .threads = threads, .cache_bytes = cache_of(threads)};
     enum ingot_status status = ig_pool_create(threads, &processors, allocator, &device->pool, error);
     if (status != INGOT_OK)
         ig_release(allocator, device, sizeof *device);

@@ -84,7 +84,9 @@ enum ingot_status try_context(struct fixture *f, struct ig_context_config config
         IG_TRY(ig_device_cpu_create(threads, config.allocator, &f->device, &f->error));
     }
     config.device = f->device;
-    return ig_context_create(&f->file, &config, &f->context, &f->error);
+    enum ingot_status status = ig_context_create(&f->file, &config, &f->context, &f->error);
+    f->device->cache_bytes = 0; /* this machine's caches would decide whether batches are computed in parts */
+    return status;
 }
 
 void make_context(struct fixture *f, unsigned threads, size_t max_instances, bool profile) {
