@@ -352,9 +352,12 @@ struct ingot_context_options {
     size_t max_plan_bytes;     /* bound on the bytes of all plan instances (one always stays); 0: 256 MiB */
     bool timing;               /* GPU: measure transfers and computation; see ingot_context_timing */
     struct ingot_arena *arena; /* to share; NULL: the context has its own */
+    /* CPU: compute batches at once that would be computed in parts whose activations fit the caches. Slower, but the last
+     * bits of a sample, which may depend on how many are computed together, do not depend on threads and caches. */
+    bool whole_batches;
 };
 #define INGOT_CONTEXT_OPTIONS_INIT \
-    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false, NULL }
+    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false, NULL, false }
 
 /*
  * A context of a CPU engine runs on the calling thread and on threads of its own, which have the affinity of the thread

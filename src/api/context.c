@@ -70,6 +70,7 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
                                        .max_bytes = options->max_plan_bytes,
                                        .activations = context->arena ? ig_arena_activations(context->arena) : NULL,
                                        .profile = options->profile,
+                                       .whole_batches = options->whole_batches,
                                        .timing = options->timing};
     return ig_context_create(&context->engine->file, &config, &context->context, error);
 }

@@ -2,7 +2,7 @@
  * Large batches in parts, where the device uses host memory: if the samples of a batch do not affect each other and its
  * activations do not fit the caches, a run of n rows is several runs, in turn, of an instance for fewer rows, each on the
  * next rows of the caller's inputs and outputs. The last part begins where it ends with the last row, so that one instance
- * serves; rows that it computes again get the same values. Arenas are as large as a part needs.
+ * serves. Arenas are as large as a part needs. How many rows are computed together may show in the last bits.
  *
  * Every part reads all weights. So the batch stays whole if that would move more memory than the activations do.
  */

@@ -31,7 +31,8 @@ struct ig_context_config {
     size_t max_bytes;                   /* of all instances; the most recent always stays */
     struct ig_activations *activations; /* shared, of the same device; outlives the context; NULL: its own */
     bool profile;
-    bool timing; /* ignored unless the device has its own clock */
+    bool whole_batches; /* none is computed in parts; see parts.h */
+    bool timing;        /* ignored unless the device has its own clock */
 };
 
 /* `file` must outlive the context. */

@@ -481,7 +481,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
 
 static void note_carveout(const char *function, int attribute, const CUlaunchAttributeValue *value) {
     if (attribute != CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) misuse(function, "an attribute");
-    state.carveouts += value->sharedMemCarveout == 100;
+    __atomic_fetch_add(&state.carveouts, value->sharedMemCarveout == 100, __ATOMIC_RELAXED);
 }
 
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **separate, void **extra) {
@@ -492,7 +492,8 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *attribute = &config->attrs[i];
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-            state.early_launches += attribute->value.programmaticStreamSerializationAllowed == 1;
+            __atomic_fetch_add(&state.early_launches, attribute->value.programmaticStreamSerializationAllowed == 1,
+                               __ATOMIC_RELAXED);
         else
             note_carveout(__func__, attribute->id, &attribute->value);
     }

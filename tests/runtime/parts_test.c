@@ -180,6 +180,14 @@ static void expect_whole(struct fixture *f, int64_t n) {
     end_plan(f);
 }
 
+static void batches_stay_whole_on_request(void **state) {
+    struct fixture *f = chain(1, INT32_MAX);
+    struct ig_context_config config = {.max_bytes = SIZE_MAX, .whole_batches = true};
+    assert_int_equal(try_context(f, config, 2), INGOT_OK);
+    f->device->cache_bytes = 64;
+    expect_whole(f, 1000);
+}
+
 static void small_batches_stay_whole(void **state) {
     expect_whole(ready(1, INT32_MAX, 8 * 1024, 1), 1024);
     expect_whole(ready(1, INT32_MAX, 0, 1), 100000);   /* nobody knows the caches */
@@ -232,11 +240,17 @@ static void weights_are_not_read_too_often(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_rows_are_computed),      cmocka_unit_test(few_rows_are_computed_twice),
-        cmocka_unit_test(warm_runs_allocate_nothing), cmocka_unit_test(leases_and_fresh_results_have_all_rows),
-        cmocka_unit_test(other_inputs_stay),          cmocka_unit_test(prepared_parts_are_found),
-        cmocka_unit_test(small_batches_stay_whole),   cmocka_unit_test(rows_that_mix_stay_together),
-        cmocka_unit_test(the_callers_sizes_count),    cmocka_unit_test(weights_are_not_read_too_often),
+        cmocka_unit_test(all_rows_are_computed),
+        cmocka_unit_test(few_rows_are_computed_twice),
+        cmocka_unit_test(warm_runs_allocate_nothing),
+        cmocka_unit_test(leases_and_fresh_results_have_all_rows),
+        cmocka_unit_test(other_inputs_stay),
+        cmocka_unit_test(prepared_parts_are_found),
+        cmocka_unit_test(batches_stay_whole_on_request),
+        cmocka_unit_test(small_batches_stay_whole),
+        cmocka_unit_test(rows_that_mix_stay_together),
+        cmocka_unit_test(the_callers_sizes_count),
+        cmocka_unit_test(weights_are_not_read_too_often),
     };
     fill_ramp();
     return cmocka_run_group_tests_name("batches in parts", tests, NULL, NULL);
