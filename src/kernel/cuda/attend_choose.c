@@ -70,8 +70,8 @@ struct problem {
  * two, which hides what each waits for; where there are not that many blocks, or nothing to wait for, long steps are
  * better. */
 static double work(const struct problem *p, int shape, int64_t heads, int64_t queries, int64_t keys) {
-    int64_t step = shapes[shape].keys, blocks = heads * ((queries + 63) / 64);
-    double all = p->known ? (double)keys : (double)((keys + step - 1) / step * step);
+    int64_t step = shapes[shape].keys, whole = (keys + step - 1) / step * step, blocks = heads * ((queries + 63) / 64);
+    double all = (double)(p->known ? keys : whole);
     if (shape == GROUP) return all;
     return blocks > 2 * IG_CUDA_PROCESSORS && !p->at_once ? 0.9 * all : 1.1 * all;
 }
