@@ -92,27 +92,6 @@ static void close_context(void) {
     free(inputs);
 }
 
-static bool same_shape(size_t a, size_t b) {
-    for (size_t i = 0; i < sizes.n_inputs; i++) {
-        const struct ingot_tensor *x = &sizes.shapes[a * sizes.n_inputs + i],
-                                  *y = &sizes.shapes[b * sizes.n_inputs + i];
-        if (memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) != 0) return false;
-    }
-    return true;
-}
-
-/* The first distinct shapes of the stream. */
-static size_t find_distinct(size_t *out, size_t most) {
-    size_t n = 0;
-    for (size_t s = 0; s < sizes.count && n < most; s++) {
-        bool known = false;
-        for (size_t i = 0; i < n && !known; i++)
-            known = same_shape(out[i], s);
-        if (!known) out[n++] = s;
-    }
-    return n;
-}
-
 static int compare_doubles(const void *a, const void *b) {
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
@@ -327,7 +306,7 @@ int main(int argc, char **argv) {
     must(inputs_prepare(session.inputs, session.n_inputs, &none, &none, 1, &given, &tensors, &error), &error);
     must(sizes_init_stream(&sizes, &session, tensors, &shapes, 7, 1, &given, &error), &error);
     open_context(false);
-    size_t n = find_distinct(distinct, FRESH);
+    size_t n = sizes_find_distinct(&sizes, FRESH, distinct);
     if (n < 2) {
         fputs("the engine's shapes are fixed\n", stderr);
         return 2;

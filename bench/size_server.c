@@ -43,27 +43,6 @@ static void bind(size_t shape) {
         must(ingot_context_set_input(context, i, &inputs[i], &error), &error);
 }
 
-static bool same_shape(size_t a, size_t b) {
-    for (size_t i = 0; i < sizes.n_inputs; i++) {
-        const struct ingot_tensor *x = &sizes.shapes[a * sizes.n_inputs + i],
-                                  *y = &sizes.shapes[b * sizes.n_inputs + i];
-        if (memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) != 0) return false;
-    }
-    return true;
-}
-
-/* The first distinct shapes of the stream. */
-static size_t find_distinct(size_t *out, size_t most) {
-    size_t n = 0;
-    for (size_t s = 0; s < sizes.count && n < most; s++) {
-        bool known = false;
-        for (size_t i = 0; i < n && !known; i++)
-            known = same_shape(out[i], s);
-        if (!known) out[n++] = s;
-    }
-    return n;
-}
-
 /* What ingot.h has no function for; resolved where there is a driver. */
 static struct {
     int (*retain)(void **out_context, int device);
@@ -230,6 +209,6 @@ int main(int argc, char **argv) {
         sizes_init_fixed(&sizes, &session, tensors);
     else
         must(sizes_init_stream(&sizes, &session, tensors, &shapes, 7, 1, &given, &error), &error);
-    serve(argv[2], threads, distinct, find_distinct(distinct, MAX_SIZES));
+    serve(argv[2], threads, distinct, sizes_find_distinct(&sizes, MAX_SIZES, distinct));
     return 0; /* the process ends, and with it everything that it holds */
 }

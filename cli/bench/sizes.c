@@ -133,3 +133,23 @@ enum ingot_status sizes_init_stream(struct sizes *sizes, const struct session *s
         CLI_TRY(make_room(sizes, &session->inputs[i], i, seed, given, error));
     return INGOT_OK;
 }
+
+static bool same_shape(const struct sizes *sizes, size_t a, size_t b) {
+    for (size_t i = 0; i < sizes->n_inputs; i++) {
+        const struct ingot_tensor *x = &sizes->shapes[a * sizes->n_inputs + i],
+                                  *y = &sizes->shapes[b * sizes->n_inputs + i];
+        if (memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) != 0) return false;
+    }
+    return true;
+}
+
+size_t sizes_find_distinct(const struct sizes *sizes, size_t most, size_t *out) {
+    size_t n = 0;
+    for (size_t s = 0; s < sizes->count && n < most; s++) {
+        bool known = false;
+        for (size_t i = 0; i < n && !known; i++)
+            known = same_shape(sizes, out[i], s);
+        if (!known) out[n++] = s;
+    }
+    return n;
+}

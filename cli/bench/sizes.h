@@ -30,4 +30,7 @@ enum ingot_status sizes_init_stream(struct sizes *sizes, const struct session *s
                                     struct ingot_error *error);
 void sizes_deinit(struct sizes *sizes);
 
+/* The first distinct shapes, as indices, at most `most`. Returns how many. */
+size_t sizes_find_distinct(const struct sizes *sizes, size_t most, size_t *out);
+
 #endif
