@@ -353,7 +353,8 @@ struct ingot_context_options {
     bool timing;               /* GPU: measure transfers and computation; see ingot_context_timing */
     struct ingot_arena *arena; /* to share; NULL: the context has its own */
     /* CPU: compute batches at once that would be computed in parts whose activations fit the caches. Slower, but the last
-     * bits of a sample, which may depend on how many are computed together, do not depend on threads and caches. */
+     * bits of a sample, which may depend on how many are computed together, do not depend on threads and caches. So it is
+     * also with a bound on the number of plan instances, since parts have one of their own. */
     bool whole_batches;
 };
 #define INGOT_CONTEXT_OPTIONS_INIT \

@@ -125,7 +125,9 @@ static enum ingot_status init(struct ig_context *context, const struct ig_contex
         IG_TRY(api->module_create(env->device, env->file->code, env->file->code_size, &context->own_module, error));
         env->module = context->own_module;
     }
-    if (env->device->host_memory && env->device->cache_bytes && !config->whole_batches)
+    /* Parts need two instances for a shape, which a bound on their number does not expect. */
+    bool parts = !config->whole_batches && config->max_instances == 0;
+    if (env->device->host_memory && env->device->cache_bytes && parts)
         IG_TRY(ig_batch_find_symbol(context, &context->batch.parts_symbol, error));
     IG_TRY(api->stream_create(env->device, &env->stream, error));
     IG_TRY(init_activations(context, config, error));

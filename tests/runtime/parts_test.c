@@ -186,6 +186,14 @@ static void batches_stay_whole_on_request(void **state) {
     assert_int_equal(try_context(f, config, 2), INGOT_OK);
     f->device->cache_bytes = 64;
     expect_whole(f, 1000);
+    f = chain(1, INT32_MAX);
+    make_context(f, 2, 1, false); /* one instance for one shape: no run after the first makes any */
+    f->device->cache_bytes = 64;
+    run_exactly(f, 1000, 0, false);
+    size_t calls = f->allocator.calls;
+    run_exactly(f, 1000, 1, false);
+    assert_int_equal(f->allocator.calls, calls);
+    expect_whole(f, 1000);
 }
 
 static void small_batches_stay_whole(void **state) {
