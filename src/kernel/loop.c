@@ -286,6 +286,11 @@ int ig_loops_spread(struct ig_loops *k, enum ingot_dtype dtype, int64_t iteratio
     return buffer;
 }
 
+void ig_loops_store_once(struct ig_loops *k) {
+    for (uint32_t i = 0; i < k->buffers.count; i++)
+        k->buffers.at[i].once = k->buffers.at[i].kind == IG_BUFFER_PARAM;
+}
+
 /* ---- Statements -------------------------------------------------------------------------------------------------- */
 
 static struct ig_stmt *append(struct ig_loops *k, struct ig_stmt *body, enum ig_stmt_kind kind) {

@@ -180,6 +180,8 @@ int ig_loops_scratch(struct ig_loops *k, enum ingot_dtype dtype, ig_x offset, co
 int ig_loops_local(struct ig_loops *k, enum ingot_dtype dtype, int64_t elements, const char *name);
 int ig_loops_shared(struct ig_loops *k, enum ingot_dtype dtype, int64_t offset, const char *name);
 int ig_loops_spread(struct ig_loops *k, enum ingot_dtype dtype, int64_t iterations, int64_t width, const char *name);
+/* Tells of all parameters that the kernel stores no element more than once. */
+void ig_loops_store_once(struct ig_loops *k);
 
 /* Statements, appended to `body` (FOR or IF; NULL: the FOR becomes `top`). The tile loop's hi must be ig_x_dim(k,
  * tiles); its text runs from begin to end. */

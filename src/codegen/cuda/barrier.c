@@ -199,8 +199,6 @@ static void find_tracked(struct walk *w) {
         w->tracked[b] = buffer->written && !w->p->is_private[b];
         bool once = buffer->once || (o.count[b] <= 1 && !o.again[b]);
         if (buffer->kind == IG_BUFFER_PARAM && once && !o.read[b]) w->tracked[b] = false;
-        /* With a producer, each warp has its own sums; the template and the team loop synchronise these. */
-        if (buffer->kind == IG_BUFFER_SHARED && w->p->meet) w->tracked[b] = false;
     }
 }
 

@@ -1,16 +1,16 @@
 // Products on the tensor cores of sm_90a with a specialised producer: one warp has the copy engine (TMA) fetch tiles of
-// both operands by their tensor maps, for all tiles of the block in turn, STAGES steps ahead. Warp groups consume them:
-// two or three share the rows of each tile (GROUPS), or two take tiles in turns (GROUPS 1), so that one multiplies
-// while the other runs the epilogue on its sums.
+// both operands by their tensor maps, for all tiles of the block in turn, STAGES steps ahead. Two warp groups consume
+// them: they share the rows of each tile, or they take tiles in turns (TURNS), so that one multiplies while the other
+// runs the epilogue on its sums.
 //
 // Each stage has two barriers in shared memory: `full` completes when the copies have arrived, `empty` when all warps
 // that read the stage are done with it. Barriers are reused: a wait names the parity of its round, which distinguishes
 // that round from the previous one only. So groups that take turns also wait for each other: each has a barrier `turn`,
 // which completes when the other group has received all of its tile.
 //
-// The sums go through shared memory PART columns at a time, which leaves most of it to the stages.
+// The sums stay in registers; the epilogue runs on those of the thread's own rows.
 
-enum { WORKERS = 128 * GROUPS, CONSUMERS = GROUPS == 1 ? 256 : WORKERS, FULL_AT = BARRIERS_AT, EMPTY_AT = BARRIERS_AT + 8 * STAGES, TURNS_AT = BARRIERS_AT + 16 * STAGES };
+enum { GROUP = 128, CONSUMERS = 2 * GROUP, GROUPS = TURNS ? 1 : 2, FULL_AT = BARRIERS_AT, EMPTY_AT = BARRIERS_AT + 8 * STAGES, TURNS_AT = BARRIERS_AT + 16 * STAGES };
 
 struct __align__(64) tensor_map {
     unsigned long long opaque[16];
@@ -23,39 +23,26 @@ __device__ __forceinline__ bool is_producer() {
 }
 
 __device__ __forceinline__ int group() {
-    return threadIdx.x / 128;
+    return threadIdx.x / GROUP;
 }
 
 // The tiles of a consumer: every second one of the block's if groups take turns.
 __device__ __forceinline__ int first_tile() {
-    return (int)(blockIdx.x + (GROUPS == 1 ? group() * gridDim.x : 0));
+    return (int)(blockIdx.x + (TURNS ? group() * gridDim.x : 0));
 }
 
 __device__ __forceinline__ int next_tile() {
-    return (int)((GROUPS == 1 ? 2 : 1) * gridDim.x);
+    return (int)((TURNS ? 2 : 1) * gridDim.x);
 }
 
-// Offset of the shared-memory tile of the thread's group, from the first one.
-__device__ __forceinline__ int own_tile() {
-    return GROUPS == 1 ? group() * BM * TILE_ROW * 4 : 0;
-}
-
-// A barrier between the consumers of a tile.
-__device__ __forceinline__ void meet() {
-    if constexpr (GROUPS > 1)
-        asm volatile("bar.sync %0, %1;" ::"r"(1), "n"((int)WORKERS) : "memory");
-    else
-        asm volatile("bar.sync %0, %1;" ::"r"(1 + group()), "n"((int)WORKERS) : "memory");
-}
-
-// Three consumer groups and a producer, then also a group, have only 128 registers per thread: the producer gives most
-// of its own to the consumers.
+// The producer, whose group only has one warp with work, gives registers to the consumers, who have sums in most of
+// theirs.
 __device__ __forceinline__ void give_registers() {
-    if constexpr (GROUPS == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(32));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(24));
 }
 
 __device__ __forceinline__ void take_registers() {
-    if constexpr (GROUPS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(160));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(240));
 }
 
 // Locates a tile: its first row and column. Tiles that run concurrently lie in a band of BAND times as many, for reuse
@@ -195,8 +182,9 @@ struct sums {
     static constexpr int blocks = BM / 64 / GROUPS;
     float c[blocks][BN / 8][4];
 
-    __device__ __forceinline__ static int first_row() {
-        return GROUPS > 1 ? group() * (BM / GROUPS) : 0;
+    // Groups that share a tile have every second 64 of its rows.
+    __device__ __forceinline__ static int row(int block) {
+        return block * 64 * GROUPS + (TURNS ? 0 : group() * 64);
     }
 
     __device__ __forceinline__ void clear() {
@@ -216,7 +204,7 @@ struct sums {
         for (int depth = 0; depth < DEPTH; depth += 16)
 #pragma unroll
             for (int i = 0; i < blocks; i++)
-                multiply_add(c[i], part<A_ACROSS, BM>(a_from, first_row() + i * 64, depth),
+                multiply_add(c[i], part<A_ACROSS, BM>(a_from, row(i), depth),
                              part<B_ACROSS, BN>(b_from, 0, depth));
         close_products();
     }
@@ -229,7 +217,7 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
     place p = {before % STAGES, before / STAGES & 1};
     unsigned last = 0;
     c.clear();
-    if constexpr (GROUPS == 1) wait(shared_memory() + TURNS_AT + 8 * group(), tiles / 2 + (tiles + 1) % 2 & 1);
+    if constexpr (TURNS) wait(shared_memory() + TURNS_AT + 8 * group(), tiles / 2 + (tiles + 1) % 2 & 1);
     for (int s = 0; s < steps; s++, p.advance()) {
         wait(p.full(), p.parity);
         c.step(p.memory(), p.memory() + A_BYTES);
@@ -237,27 +225,35 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
         if (s > 0) arrive(last);
         last = p.empty();
     }
-    if constexpr (GROUPS == 1) arrive(shared_memory() + TURNS_AT + 8 * (1 - group()));
+    if constexpr (TURNS) arrive(shared_memory() + TURNS_AT + 8 * (1 - group()));
     wait_for_products<0>();
     arrive(last);
 }
 
-// Writes to shared memory this warp's sums of 16 rows from 16 * rows on, and PART columns from PART * number on.
-__device__ __forceinline__ void show(const sums &c, float *tile, int rows, int number) {
-    const int lane = threadIdx.x % 32;
-    float *own = tile + (rows * 16 + lane / 4) * TILE_ROW + lane % 4 * 2;
-    __syncwarp();
+// Exchanges registers with the thread AWAY lanes away: the one whose bit AWAY is not set gives its `high` for the
+// other's `low`.
+template <int AWAY> __device__ __forceinline__ void exchange(float &low, float &high) {
+    const bool upper = threadIdx.x & AWAY;
+    const float got = __shfl_xor_sync(0xffffffffu, upper ? low : high, AWAY);
+    if (upper) low = got;
+    else high = got;
+}
+
+// The sums of eight neighbouring columns in a row of the tile. wgmma leaves each thread two columns of eight, in each
+// of two rows of every 64; here the four threads of a row exchange those of 32 columns, number `columns`, so that
+// each has eight in a row: number threadIdx.x % 4. The row is one of two, `half`, in number `rows` of the group's 64.
+__device__ __forceinline__ void own_sums(const sums &c, float *to, int rows, int columns, int half) {
 #pragma unroll
-    for (int i = 0; i < sums::blocks; i++)
+    for (int i = 0; i < 4; i++) {
+        to[2 * i] = c.c[rows][4 * columns + i][2 * half];
+        to[2 * i + 1] = c.c[rows][4 * columns + i][2 * half + 1];
+    }
 #pragma unroll
-        for (int first = 0; first < BN / PART; first++) {
-            if ((sums::blocks > 1 && rows / 4 != i) || first != number) continue;
+    for (int i = 0; i < 2; i++) {
+        exchange<1>(to[i], to[2 + i]);
+        exchange<1>(to[4 + i], to[6 + i]);
+    }
 #pragma unroll
-            for (int j = 0; j < PART / 8; j++) {
-                const float *from = c.c[i][first * (PART / 8) + j];
-                *(float2 *)(own + j * 8) = make_float2(from[0], from[1]);
-                *(float2 *)(own + j * 8 + 8 * TILE_ROW) = make_float2(from[2], from[3]);
-            }
-        }
-    __syncwarp();
+    for (int i = 0; i < 4; i++)
+        exchange<2>(to[i], to[4 + i]);
 }

@@ -131,8 +131,8 @@ static void print_memory(struct ig_cuda_printer *c, const struct ig_buffer *b, b
                      scratch_size(p), ig_code_plain_text(p, b->offset));
         break;
     case IG_BUFFER_SHARED:
-        ig_code_line(p, "%s *const %s = (%s *)(ig_shared + %s%s);", type, b->name, type,
-                     ig_code_plain_text(p, b->offset), c->turns ? " + gemm::own_tile()" : "");
+        ig_code_line(p, "%s *const %s = (%s *)(ig_shared + %s);", type, b->name, type,
+                     ig_code_plain_text(p, b->offset));
         break;
     case IG_BUFFER_SPREAD:
     case IG_BUFFER_LOCAL:
@@ -140,7 +140,7 @@ static void print_memory(struct ig_cuda_printer *c, const struct ig_buffer *b, b
             ig_code_line(p, "__align__(16) %s %s[%lld];", type, b->name, (long long)private_elements(c, b, p->k->top));
             break;
         }
-        if (c->turns) ig_raise(p->job, INGOT_INTERNAL, "an array that groups share which take turns");
+        if (c->producer) ig_raise(p->job, INGOT_INTERNAL, "an array that the threads share beside a producer");
         *shared_bytes += local_bytes(b);
         ig_code_line(p, "__shared__ __align__(16) %s %s[%lld];", type, b->name, (long long)b->elements);
         break;
@@ -271,8 +271,8 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
     struct ig_cuda_printer c = {.level = IG_CUDA_BLOCK, .threads = kernel->threads, .spread_var = -1};
     if (kernel->gemm) {
         c.threads = ig_cuda_gemm_workers(kernel->gemm);
-        c.meet = kernel->gemm->producer ? "gemm::meet();" : NULL;
-        c.turns = kernel->gemm->producer && kernel->gemm->groups == 1;
+        c.producer = kernel->gemm->producer;
+        c.turns = kernel->gemm->turns;
     }
     struct ig_code_printer *p = &c.base;
     ig_cuda_vectorize(kernel->loops);

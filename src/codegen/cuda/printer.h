@@ -19,12 +19,11 @@ struct ig_cuda_printer {
     struct ig_code_printer base; /* first: hooks of the language receive its address */
     enum ig_cuda_level level;
     int threads, lanes; /* of the block that work on one tile; per team */
-    /* Text of the barrier between the threads of a tile; NULL: that of the whole block. */
-    const char *meet;
-    bool turns;       /* the block has several groups of `threads`, which do tiles in turns */
-    bool *fence;      /* by place: a barrier precedes it */
-    bool *is_private; /* by buffer: every thread has its own copy */
-    int spread_var;   /* SPREAD buffers: variable of the current loop; -1: none */
+    bool producer;      /* a warp of the block only fetches, so that the block cannot meet */
+    bool turns;         /* the block has several groups of `threads`, which do tiles in turns */
+    bool *fence;        /* by place: a barrier precedes it */
+    bool *is_private;   /* by buffer: every thread has its own copy */
+    int spread_var;     /* SPREAD buffers: variable of the current loop; -1: none */
     const char *spread_slot;
 };
 

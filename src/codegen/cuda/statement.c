@@ -85,7 +85,7 @@ static void close_reductions(struct ig_cuda_printer *c, const struct ig_code_red
         const char *type = ingot_dtype_name(u->dtype), *op = operator_name(u->op);
         bool team = c->level == IG_CUDA_TEAM;
         const char *name = ig_format(p->job, "ig_%s_%s_%s", team ? "team" : "block", op, type);
-        IG_ASSERT(p->job, team || !c->meet); /* a block reduction makes the whole block wait */
+        IG_ASSERT(p->job, team || !c->producer);
         ig_code_prelude_use(&p->prelude, name);
         p->stands_for[u->var] = NULL;
         const char *all = team ? ig_format(p->job, "%s(part%d, %d)", name, u->var, c->lanes)
@@ -249,8 +249,8 @@ static void print_for(struct ig_cuda_printer *c, const struct ig_stmt *s, uint32
     }
     const char *head;
     if (s->for_kind == IG_FOR_TILE) {
-        head = c->meet ? ig_code_loop_head(p, s, "gemm::first_tile()", "tiles", "gemm::next_tile()")
-                       : ig_code_loop_head(p, s, "(int)blockIdx.x", "tiles", "(int)gridDim.x");
+        head = c->producer ? ig_code_loop_head(p, s, "gemm::first_tile()", "tiles", "gemm::next_tile()")
+                           : ig_code_loop_head(p, s, "(int)blockIdx.x", "tiles", "(int)gridDim.x");
     } else {
         const char *lo = ig_code_text_of(p, s->lo, IG_CODE_SELECT), *hi = ig_code_text_of(p, s->hi, IG_CODE_ADD);
         head = ig_code_loop_head(p, s, lo, hi, step_text(p, s));
@@ -293,7 +293,10 @@ static void print_call(struct ig_cuda_printer *c, const struct ig_stmt *s) {
 void ig_cuda_stmt(struct ig_cuda_printer *c, const struct ig_stmt *s, uint32_t *next) {
     struct ig_code_printer *p = &c->base;
     uint32_t place = (*next)++;
-    if (c->fence[place]) ig_code_line(p, "%s", c->meet ? c->meet : "__syncthreads();");
+    if (c->fence[place]) {
+        IG_ASSERT(p->job, !c->producer);
+        ig_code_line(p, "__syncthreads();");
+    }
     ig_code_compute_before(p, place);
     switch (s->kind) {
     case IG_S_FOR: print_for(c, s, place, next); break;

@@ -162,7 +162,7 @@ static const char *tactic(struct gemm *s) {
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
-                     g->producer     ? g->groups == 1 ? " tma in turns" : " tma"
+                     g->producer     ? g->turns ? " tma in turns" : " tma"
                      : g->warpgroups ? " wgmma"
                                      : "",
                      g->bm, g->bn, g->bk, ig_cuda_gemm_threads(g), g->stages, operands[g->a], operands[g->b], split);
@@ -215,7 +215,8 @@ static void make_buffers(struct gemm *s) {
     struct ig_kernel *kernel = s->c->kernel;
     struct ig_cuda_gemm *g = s->g;
     g->early = is_early(s);
-    s->tile = ig_loops_shared(s->k, INGOT_F32, ig_cuda_gemm_tile_at(g), "sums");
+    s->tile = g->producer ? ig_loops_local(s->k, INGOT_F32, IG_CUDA_OWN_COLUMNS, "sums")
+                          : ig_loops_shared(s->k, INGOT_F32, 0, "sums");
     if (g->a == IG_CUDA_LISTED) s->list = ig_loops_shared(s->k, INGOT_I64, ig_cuda_gemm_list(g), "list");
     if (g->a == IG_CUDA_FILLED) {
         int a_bytes = g->bm * ig_cuda_gemm_line(g) * ig_cuda_gemm_element(g);
@@ -376,26 +377,18 @@ static int vector_of(struct gemm *s) {
     return vector;
 }
 
-/* The epilogue of the block's first `count` rows, which begin at `first`, `above` rows into the tile. Columns beyond the
- * last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay inside. */
-static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x above, ig_x count) {
+/* Stores the results of `vector` columns from `column` on in row m, whose sums are in the tile at `at`. Columns beyond
+ * the last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay inside. */
+static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x column, int vector, ig_x at) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    int width = s->g->producer ? s->g->part : s->g->bn, vector = vector_of(s), across = width / vector;
-    ig_x slot, once, j = num(s, 0), b, m;
-    body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
-    ig_x row = ig_x_div(k, slot, num(s, across)),
-         column = ig_x_mul(k, ig_x_mod(k, slot, num(s, across)), num(s, vector));
-    ig_x at = ig_x_add(k, above, row);
-    at = ig_x_add(k, ig_x_mul(k, at, num(s, ig_cuda_gemm_tile_row(s->g))), column);
-    column = ig_x_add(k, s->first_column, column);
+    ig_x once, j = num(s, 0), b;
     if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns)) {
         ig_x inside = ig_x_less(k, column, dim(s, c->columns));
         body = loop(s, body, IG_FOR_SERIAL, ig_x_select(k, inside, num(s, 1), num(s, 0)), &once);
         column = ig_x_add(k, column, ig_x_mul(k, once, num(s, vector)));
     }
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, num(s, vector), &j);
-    m = ig_x_add(k, first, row);
     column = ig_x_add(k, column, j);
     ig_x group = ig_x_mul(k, s->at, dim(s, c->columns)), all = dim(s, ig_dim_mul(k->dims, s->batch, c->columns));
     if (c->spatial) c->linear = ig_x_add(k, ig_x_mul(k, m, all), ig_x_add(k, group, column));
@@ -404,11 +397,24 @@ static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x abo
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
 }
 
+/* The epilogue of the block's first `count` rows, which begin at `first`, `above` rows into the tile. */
+static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x above, ig_x count) {
+    struct ig_loops *k = s->k;
+    int vector = vector_of(s), across = s->g->bn / vector;
+    ig_x slot;
+    body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
+    ig_x row = ig_x_div(k, slot, num(s, across)),
+         column = ig_x_mul(k, ig_x_mod(k, slot, num(s, across)), num(s, vector));
+    ig_x at = ig_x_mul(k, ig_x_add(k, above, row), num(s, ig_cuda_gemm_tile_row(s->g)));
+    emit_columns(s, body, ig_x_add(k, first, row), ig_x_add(k, s->first_column, column), vector,
+                 ig_x_add(k, at, column));
+}
+
 /* All but the last tiles have all their rows; their loop has constant bounds, so that it is unrolled and its loads are
  * in flight together. */
 static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
-    int rows = s->g->producer ? IG_CUDA_SHOWN_ROWS : s->g->bm / s->g->split;
+    int rows = s->g->bm / s->g->split;
     ig_x above = ig_x_mul(k, s->share, num(s, rows)), first = ig_x_add(k, s->first_row, above);
     if (ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
         emit_rows(s, body, first, above, num(s, rows));
@@ -420,20 +426,54 @@ static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     emit_rows(s, body, first, above, ig_x_max(k, left, num(s, 0)));
 }
 
-/* Each warp writes its sums to shared memory part by part, and runs the epilogue on its own part. */
-static void emit_parts(struct gemm *s, struct ig_stmt *body, ig_x tile) {
+static struct ig_stmt *unroll(struct gemm *s, struct ig_stmt *body, int count, ig_x *out_var) {
+    *out_var = num(s, 0);
+    return count == 1 ? body : loop(s, body, IG_FOR_UNROLL, num(s, count), out_var);
+}
+
+/* The epilogue of a thread's own sums, whose places follow from wgmma's (gemm::own_sums): of every 16 rows a warp has,
+ * two are its own, and eight of every 32 columns. All loops are unrolled, because registers cannot be indexed. */
+static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane, bool is_whole) {
+    enum { WARP_ROWS = 16, LANES_PER_ROW = 4, COLUMNS = IG_CUDA_OWN_COLUMNS * LANES_PER_ROW };
     struct ig_loops *k = s->k;
-    int parts = s->g->bn / s->g->part;
-    ig_x part = num(s, 0);
+    int vector = vector_of(s) < IG_CUDA_OWN_COLUMNS ? vector_of(s) : IG_CUDA_OWN_COLUMNS;
+    int warps = ig_cuda_gemm_workers(s->g) / 32;
+    ig_x rows, columns, half, piece;
+    body = unroll(s, body, s->g->bm / WARP_ROWS / warps, &rows);
+    body = unroll(s, body, s->g->bn / COLUMNS, &columns);
+    body = unroll(s, body, 2, &half);
+    ig_s_text(k, body,
+              ig_format(k->job, "gemm::own_sums(registers, sums, @%u, @%u, @%u);", (unsigned)rows, (unsigned)columns,
+                        (unsigned)half));
+    ig_x row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, rows, num(s, warps)), warp), num(s, WARP_ROWS));
+    row = ig_x_add(k, row, ig_x_mul(k, half, num(s, WARP_ROWS / 2)));
+    row = ig_x_add(k, s->first_row, ig_x_add(k, row, ig_x_div(k, lane, num(s, LANES_PER_ROW))));
+    if (!is_whole) body = ig_s_if(k, body, ig_x_less(k, row, dim(s, s->rows)));
+    body = unroll(s, body, IG_CUDA_OWN_COLUMNS / vector, &piece);
+    ig_x at = ig_x_mul(k, piece, num(s, vector)), column = ig_x_mul(k, columns, num(s, COLUMNS));
+    ig_x own = ig_x_mul(k, ig_x_mod(k, lane, num(s, LANES_PER_ROW)), num(s, IG_CUDA_OWN_COLUMNS));
+    column = ig_x_add(k, s->first_column, ig_x_add(k, column, ig_x_add(k, own, at)));
+    emit_columns(s, body, row, column, vector, at);
+}
+
+/* With a producer, each thread runs the epilogue on its own sums. As above, whole tiles need no comparisons. */
+static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
+    struct ig_loops *k = s->k;
+    ig_x warp, lane;
     ig_s_text(k, body,
               ig_format(k->job, "gemm::sums registers;\ngemm::multiply(registers, @%u, @%u);", (unsigned)tile,
                         (unsigned)dim(s, s->c->depth)));
-    body = loop(s, body, IG_FOR_TEAM, num(s, s->g->bm / IG_CUDA_SHOWN_ROWS), &s->share);
+    body = loop(s, body, IG_FOR_TEAM, num(s, ig_cuda_gemm_workers(s->g) / 32), &warp);
     body->lanes = 32;
-    if (parts > 1) body = loop(s, body, IG_FOR_SERIAL, num(s, parts), &part);
-    ig_s_text(k, body, ig_format(k->job, "gemm::show(registers, sums, @%u, @%u);", (unsigned)s->share, (unsigned)part));
-    s->first_column = ig_x_add(k, s->first_column, ig_x_mul(k, part, num(s, s->g->part)));
-    emit_epilogue(s, body);
+    body = loop(s, body, IG_FOR_SIMD, num(s, 32), &lane);
+    if (ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
+        emit_own(s, body, warp, lane, true);
+        return;
+    }
+    ig_x end = ig_x_add(k, s->first_row, num(s, s->g->bm - 1));
+    emit_own(s, ig_s_if(k, body, ig_x_less(k, end, dim(s, s->rows))), warp, lane, true);
+    body = ig_s_if(k, body, ig_x_less(k, dim(s, s->rows), ig_x_add(k, end, num(s, 1))));
+    emit_own(s, body, warp, lane, false);
 }
 
 /* Divides `within` by the height of its band: IG_CUDA_BAND, or `last` for those from `full` tile rows on. If the
@@ -489,7 +529,7 @@ static void emit(struct gemm *s) {
     if (s->g->producer) {
         s->share = num(s, 0);
         locate_in_bands(s, tile, row_blocks, column_blocks);
-        emit_parts(s, body, tile);
+        emit_owners(s, body, tile);
         return;
     }
     s->share = ig_x_split_off(c->k, &rest, constant(s, s->g->split));
@@ -518,5 +558,6 @@ bool ig_cuda_contract_gemm(struct ig_contract *c) {
     if (!choose(&s)) return true;
     make_buffers(&s);
     emit(&s);
+    ig_loops_store_once(s.k);
     return !c->astray;
 }

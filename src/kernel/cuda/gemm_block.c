@@ -10,10 +10,10 @@ bool ig_cuda_math_of(enum ingot_dtype dtype, bool rounded, enum ig_cuda_math *ou
     }
 }
 
-enum { GROUP = 128, PRODUCER = 32 }; /* threads */
+enum { GROUP = 128 }; /* threads of a warp group */
 
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
-    if (gemm->producer) return gemm->groups == 3 ? 4 * GROUP : 2 * GROUP + PRODUCER;
+    if (gemm->producer) return 3 * GROUP;
     if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
     return 32 * gemm->warps_m * gemm->warps_n;
 }
@@ -35,24 +35,15 @@ int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm) {
 }
 
 int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm) {
-    return gemm->producer ? gemm->groups * GROUP : ig_cuda_gemm_threads(gemm);
+    return gemm->producer ? (gemm->turns ? 1 : 2) * GROUP : ig_cuda_gemm_threads(gemm);
 }
 
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm) {
-    return (gemm->producer ? gemm->part : gemm->bn) + IG_CUDA_TILE_PAD;
-}
-
-static int stages_bytes(const struct ig_cuda_gemm *gemm) {
-    return gemm->stages * (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
-}
-
-int ig_cuda_gemm_tile_at(const struct ig_cuda_gemm *gemm) {
-    return gemm->producer ? stages_bytes(gemm) : 0;
+    return gemm->bn + IG_CUDA_TILE_PAD;
 }
 
 int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm) {
-    int tile = gemm->bm * ig_cuda_gemm_tile_row(gemm) * (int)sizeof(float);
-    return stages_bytes(gemm) + (gemm->groups == 1 ? 2 : 1) * tile;
+    return gemm->stages * (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
 }
 
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {

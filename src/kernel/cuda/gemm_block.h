@@ -9,9 +9,8 @@
  * of the tile's rows.
  *
  * With a producer, one warp of a persistent block only fetches, by the copy engine (TMA), for all of the block's tiles
- * in turn. Two or three consumer warp groups (of four warps) multiply: they share each tile, or two of them take tiles
- * in turns. Their sums stay in registers and are shown to the epilogue `part` columns at a time, each warp's to itself,
- * in a tile in shared memory behind the stages; consumers that take turns have one each.
+ * in turn. Two consumer warp groups (of four warps) multiply: they share each tile, or they take tiles in turns. Their
+ * sums stay in registers: each thread runs the epilogue on those of its own rows, IG_CUDA_OWN_COLUMNS at a time.
  */
 #ifndef IG_KERNEL_CUDA_GEMM_BLOCK_H
 #define IG_KERNEL_CUDA_GEMM_BLOCK_H
@@ -21,7 +20,7 @@
 
 #include "ingot/ingot.h"
 
-enum { IG_CUDA_TILE_PAD = 8, IG_CUDA_BAND = 16, IG_CUDA_SHOWN_ROWS = 16 };
+enum { IG_CUDA_TILE_PAD = 8, IG_CUDA_BAND = 16, IG_CUDA_OWN_COLUMNS = 8 };
 
 /* The instructions that multiply. */
 enum ig_cuda_math {
@@ -54,9 +53,7 @@ struct ig_cuda_gemm {
     /* A producer warp fetches. Requires warpgroups, both operands ALONG or ACROSS, and no split; tensor maps 0 and 1 are
      * those of A and B. */
     bool producer;
-    /* Consumer warp groups that share the rows of each tile: 2 or 3. 1: two groups that take tiles in turns. */
-    int groups;
-    int part;               /* columns of the tile shown to the epilogue at once */
+    bool turns;             /* producer: the two groups take tiles in turns; otherwise they share the rows of each */
     int thread_m, thread_n; /* CUDA cores: results per thread; thread_n is a multiple of 4 */
     int stages;
     /* B is constant and is copied before the kernel waits for the preceding one; `multiply` waits. */
@@ -76,11 +73,10 @@ struct ig_cuda_gemm {
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm);
-/* Threads that run the epilogue of a tile; row stride of the tile in elements; offset of the tile in bytes. */
+/* Threads that run the epilogue of a tile; row stride of the tile in elements. */
 int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm);
-int ig_cuda_gemm_tile_at(const struct ig_cuda_gemm *gemm);
-/* Offset of a producer's barriers, behind everything else. */
+/* Offset of a producer's barriers, behind the stages. */
 int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm);
 /* LISTED: offset of the list in dynamic shared memory, in bytes. */
 int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm);

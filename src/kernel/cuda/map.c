@@ -315,8 +315,7 @@ struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *graph, const struct ig_reg
         }
     }
     ig_mapping_emit(&m.m, emit_part, &m);
-    for (uint32_t i = 0; i < m.m.k->buffers.count; i++)
-        m.m.k->buffers.at[i].once = m.m.k->buffers.at[i].kind == IG_BUFFER_PARAM;
+    ig_loops_store_once(m.m.k);
     m.m.kernel->tactic = tactic_of(&m);
     m.m.kernel->work = ig_mapping_work(&m.m, LANES);
     return m.m.kernel;
