@@ -75,6 +75,11 @@ def of_square(f, power):
     return lambda z: f(mp.sqrt(z)) / mp.sqrt(z) ** power
 
 
+def normal_tail(a):
+    """The standard normal distribution function of -a."""
+    return mp.erfc(a / ROOT) / 2
+
+
 QUARTER = mp.pi / 4
 TARGETS = {
     # name: function, from, to, degree, weight
@@ -84,6 +89,10 @@ TARGETS = {
     "log_f64": (near_zero(atanh_tail, mp.mpf(2) / 3), mp.mpf(0), (3 - 2 * ROOT)**2, 6, ONE),
     "erf_f32": (near_zero(of_square(mp.erf, 1), 2 / mp.sqrt(mp.pi)), mp.mpf(0), mp.mpf(1), 6, ONE),
     "erfc_f32": (lambda a: mp.log(mp.erfc(a)) / a, mp.mpf(1), mp.mpf(4), 6, lambda a: a * mp.erfc(a)),
+    "exp2_f32": (near_zero(lambda r: (2**r - 1) / r, mp.log(2)), mp.mpf(-1) / 2, mp.mpf(1) / 2, 4, lambda r: abs(r) / 2**r + mp.mpf(10)**-6),
+    # The weight is the error of a times the function, as in GELU, until that becomes small.
+    "normcdf_f32": (near_zero(lambda a: (mp.log(normal_tail(a), 2) + 1) / a, -mp.sqrt(2 / mp.pi) / mp.log(2)), mp.mpf(0), mp.mpf(6), 7,
+                    lambda a: a * max(normal_tail(a) * (1 + a), mp.mpf(10)**-6)),
     "erf_f64": (near_zero(of_square(mp.erf, 1), 2 / mp.sqrt(mp.pi)), mp.mpf(0), mp.mpf(1), 11, ONE),
     "erfc_f64": (lambda t: erfcx(2 * (1 + t) / (1 - t)), mp.mpf(-1) / 3, mp.mpf(1) / 2, 12,
                  lambda t: mp.exp(-(2 * (1 + t) / (1 - t))**2)),

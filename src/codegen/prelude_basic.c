@@ -1,6 +1,7 @@
 /*
  * The prelude's exact operators: extrema, signs, rounding, integer division, powers and shifts, remainders, and the
- * order-preserving integer keys that vector loops use for the minimum and maximum of floats.
+ * order-preserving integer keys that vector loops use for the minimum and maximum of floats. Also the normal
+ * distribution function, which both languages compute from a power of two (coefficients: tools/minimax.py).
  */
 #include "codegen/prelude.h"
 
@@ -118,6 +119,24 @@ const struct ig_code_function ig_code_functions_basic[] = {
      "}\n"},
     {"ig_fmod_f32", NULL, "ig_fmod_f64",
      "static float ig_fmod_f32(float a, float b) { return (float)ig_fmod_f64((double)a, (double)b); }\n"},
+    /* The smaller tail is 2^p(|a|). p falls everywhere, so that no argument needs a bound, and is fitted for GELU: the */
+    /* largest absolute errors are 1.2e-7 on CPUs and 1.5e-7 on GPUs, no more than those of 0.5 + 0.5 erf, and the */
+    /* relative error is 5e-4 down to -5, where 0.5 + 0.5 erf has lost all digits. */
+    {"ig_normcdf_f32", NULL, "ig_exp2_f32",
+     "INLINE float ig_normcdf_f32(float a) {\n"
+     "    const float size = __builtin_fabsf(a);\n"
+     "    float p = -1.79401922e-06f;\n"
+     "    p = p * size + 2.75869033e-05f;\n"
+     "    p = p * size - 0.000133569152f;\n"
+     "    p = p * size - 0.000255164319f;\n"
+     "    p = p * size + 0.00720522812f;\n"
+     "    p = p * size - 0.0525845256f;\n"
+     "    p = p * size - 0.459182825f;\n"
+     "    p = p * size - 1.15110761f;\n"
+     "    p = p * size - 1.0f;\n"
+     "    const float tail = ig_exp2_f32(p);\n"
+     "    return a < 0.0f ? tail : 1.0f - tail;\n"
+     "}\n"},
     /* By squaring; wraps. A negative power, 1/a^-b, truncates to 0 unless a is 1 or -1. */
     {"ig_pow_", "i8 i16 i32 i64 u8 u16 u32 u64", NULL,
      "static $T ig_pow_$S($T a, $T b) {\n"

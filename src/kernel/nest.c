@@ -269,6 +269,7 @@ static int64_t op_cost(enum ig_op op) {
     case IG_OP_mod: return 8;
     case IG_OP_exp:
     case IG_OP_sigmoid:
+    case IG_OP_normcdf:
     case IG_OP_log: return 12;
     case IG_OP_erf:
     case IG_OP_tanh: return 16;

@@ -102,6 +102,7 @@ static struct bounds bounds_of_node(struct ig_graph *g, const struct ig_node *n,
     if (in[0] != IG_NO_VALUE) a = find_bounds(g, in[0], depth - 1);
     if (in[1] != IG_NO_VALUE) b = find_bounds(g, in[1], depth - 1);
     switch (n->op) {
+    case IG_OP_normcdf:
     case IG_OP_sigmoid: return (struct bounds){0, 1};
     case IG_OP_tanh:
     case IG_OP_sin:

@@ -64,6 +64,7 @@ static const enum effect effects[IG_OP_COUNT] = {
     [IG_OP_atan] = BOUNDS,
     [IG_OP_tanh] = BOUNDS,
     [IG_OP_erf] = BOUNDS,
+    [IG_OP_normcdf] = BOUNDS,
     [IG_OP_sigmoid] = BOUNDS,
     [IG_OP_log] = BOUNDS,
     [IG_OP_log1p] = BOUNDS,

@@ -30,7 +30,7 @@ typedef __SIZE_TYPE__ size_t;
 typedef __UINTPTR_TYPE__ uintptr_t;
 
 extern "C" {
-double exp(double), log(double), log1p(double), tanh(double), erf(double), sin(double), cos(double), tan(double);
+double exp(double), log(double), log1p(double), tanh(double), erf(double), erfc(double), sin(double), cos(double), tan(double);
 double asin(double), acos(double), atan(double), sinh(double), cosh(double), asinh(double), acosh(double);
 double atanh(double), pow(double, double), fmod(double, double), fabs(double), floor(double), ceil(double);
 double trunc(double), rint(double), sqrt(double), copysign(double, double), fma(double, double, double), exp2(double);

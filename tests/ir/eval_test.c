@@ -152,6 +152,8 @@ static void test_float_unary(void **state) {
     check("log(%0)", "f32[4] 1 2.71828183 0 -1", "->", "f32[4] 0 1 -inf nan", NULL);
     check("log1p(%0)", "f64[2] 1e-9 1", "->", "f64[2] 1e-9 0.69314718056", NULL);
     check("erf(%0)", "f32[4] 0 0.5 -2 inf", "->", "f32[4] 0 0.520499878 -0.995322265 1", NULL);
+    check("normcdf(%0)", "f32[6] 0 1 -2 -inf inf nan", "->", "f32[6] 0.5 0.841344746 0.0227501319 0 1 nan", NULL);
+    check("normcdf(%0)", "f64[2] -10 10", "->", "f64[2] 7.6198530241605e-24 1", NULL);
     check("sigmoid(%0)", "f32[4] 0 2 -100 100", "->", "f32[4] 0.5 0.880797078 0 1", NULL);
     check("isnan(%0)", "f32[3] nan inf 0", "->", "bool[3] 1 0 0", NULL);
     check("isinf(%0)", "f32[4] nan inf -inf 0", "->", "bool[4] 0 1 1 0", NULL);

@@ -171,9 +171,9 @@ static ig_value fitted(struct forest *f, ig_value v, const struct ig_type *type)
 
 static ig_value grow_map(struct forest *f, ig_value a, ig_value b) {
     static const enum ig_op unary[] = {IG_OP_neg,   IG_OP_abs, IG_OP_tanh, IG_OP_sigmoid,
-                                       IG_OP_floor, IG_OP_erf, IG_OP_sin};
+                                       IG_OP_floor, IG_OP_erf, IG_OP_sin,  IG_OP_normcdf};
     static const enum ig_op binary[] = {IG_OP_add, IG_OP_sub, IG_OP_mul, IG_OP_min, IG_OP_max};
-    if (dice(f, 3) == 0) return ig_map1(f->g, unary[dice(f, 7)], a);
+    if (dice(f, 3) == 0) return ig_map1(f->g, unary[dice(f, 8)], a);
     const struct ig_type type = *ig_type_of(f->g, a);
     b = fitted(f, b, &type);
     if (dice(f, 6) == 0) return ig_build_where(f->g, ig_map2(f->g, IG_OP_lt, a, b), b, ig_map1(f->g, IG_OP_neg, a));

@@ -102,6 +102,20 @@ const struct ig_code_function ig_c_functions_f32[] = {
      "    const float far = __builtin_copysignf(1.0f - ig_exp_f32(x * large), a);\n"
      "    return size < 1.0f ? a * small : far;\n"
      "}\n"},
+    /* For a up to 127, with an error of a unit and a half; results below 2^-126 become 0. */
+    {"ig_exp2_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
+     "INLINE float ig_exp2_f32(float a) {\n"
+     "    const float x = a < -127.0f ? -127.0f : a;\n"
+     "    const float shifted = x + 0x1.8p23f;\n"
+     "    const float r = x - (shifted - 0x1.8p23f);\n"
+     "    float p = 0.00132647249f;\n"
+     "    p = p * r + 0.00967151092f;\n"
+     "    p = p * r + 0.0555073375f;\n"
+     "    p = p * r + 0.240222421f;\n"
+     "    p = p * r + 0.693146978f;\n"
+     "    p = p * r + 1.0f;\n"
+     "    return p * ig_of_bits_f32((int32_t)(((uint32_t)ig_bits_f32(shifted) << 23) + 0x3f800000u));\n"
+     "}\n"},
     {"ig_log1p_f32", NULL, "ig_log1p_f64",
      "INLINE float ig_log1p_f32(float a) { return (float)ig_log1p_f64((double)a); }\n"},
     {"ig_asin_f32", NULL, "ig_asin_f64",

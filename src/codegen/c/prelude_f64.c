@@ -122,39 +122,58 @@ const struct ig_code_function ig_c_functions_f64[] = {
      "    const double twice = ig_log1p_f64(2.0 * size / (1.0 - size));\n"
      "    return __builtin_copysign(0.5 * twice, a);\n"
      "}\n"},
-    /* Below 1 a polynomial in a^2; above, e^(-a^2) times a polynomial in t = (a - 2) / (a + 2). */
-    {"ig_erf_f64", NULL, "ig_exp_f64",
-     "INLINE double ig_erf_f64(double a) {\n"
-     "    const double size = __builtin_fabs(a), z = a * a;\n"
-     "    double small = -7.8011945728887973e-10;\n"
-     "    small = small * z + 1.3722978065719944e-08;\n"
-     "    small = small * z - 1.6209175996683016e-07;\n"
-     "    small = small * z + 1.6447517639512486e-06;\n"
-     "    small = small * z - 1.492474465563391e-05;\n"
-     "    small = small * z + 0.000120552953198177;\n"
-     "    small = small * z - 0.00085483259896633229;\n"
-     "    small = small * z + 0.0052239776074224946;\n"
-     "    small = small * z - 0.026866170643276056;\n"
-     "    small = small * z + 0.11283791670945252;\n"
-     "    small = small * z - 0.37612638903183548;\n"
-     "    small = small * z + 1.1283791670955126;\n"
-     "    const double x = size > 6.0 ? 6.0 : size;\n"
+    /* erf for |a| up to 1: a polynomial in a^2. */
+    {"ig_erf_near_f64", NULL, NULL,
+     "INLINE double ig_erf_near_f64(double a) {\n"
+     "    const double z = a * a;\n"
+     "    double p = -7.8011945728887973e-10;\n"
+     "    p = p * z + 1.3722978065719944e-08;\n"
+     "    p = p * z - 1.6209175996683016e-07;\n"
+     "    p = p * z + 1.6447517639512486e-06;\n"
+     "    p = p * z - 1.492474465563391e-05;\n"
+     "    p = p * z + 0.000120552953198177;\n"
+     "    p = p * z - 0.00085483259896633229;\n"
+     "    p = p * z + 0.0052239776074224946;\n"
+     "    p = p * z - 0.026866170643276056;\n"
+     "    p = p * z + 0.11283791670945252;\n"
+     "    p = p * z - 0.37612638903183548;\n"
+     "    p = p * z + 1.1283791670955126;\n"
+     "    return a * p;\n"
+     "}\n"},
+    /* 1 - erf(a) for a of at least 1: e^(-a^2) times a polynomial in t = (a - 2) / (a + 2), which ends where the result */
+    /* is less than half a unit of 1. */
+    {"ig_erfc_far_f64", NULL, "ig_exp_f64",
+     "INLINE double ig_erfc_far_f64(double a) {\n"
+     "    const double x = a > 6.0 ? 6.0 : a;\n"
      "    const double t = (x - 2.0) / (x + 2.0);\n"
-     "    double large = -1.2644135712711967e-05;\n"
-     "    large = large * t - 2.6611536742734734e-05;\n"
-     "    large = large * t + 2.7623160336512669e-05;\n"
-     "    large = large * t + 0.00017428846873755635;\n"
-     "    large = large * t + 4.3536162196754513e-05;\n"
-     "    large = large * t - 0.00098197647879451171;\n"
-     "    large = large * t - 0.0008471425904890788;\n"
-     "    large = large * t + 0.0069974617856450143;\n"
-     "    large = large * t + 0.0037328923985376046;\n"
-     "    large = large * t - 0.078978581016415528;\n"
-     "    large = large * t + 0.24165819424246882;\n"
-     "    large = large * t - 0.42718584741395682;\n"
-     "    large = large * t + 0.25539567631050575;\n"
-     "    const double far = __builtin_copysign(1.0 - ig_exp_f64(-x * x) * large, a);\n"
-     "    return size < 1.0 ? a * small : far;\n"
+     "    double p = -1.2644135712711967e-05;\n"
+     "    p = p * t - 2.6611536742734734e-05;\n"
+     "    p = p * t + 2.7623160336512669e-05;\n"
+     "    p = p * t + 0.00017428846873755635;\n"
+     "    p = p * t + 4.3536162196754513e-05;\n"
+     "    p = p * t - 0.00098197647879451171;\n"
+     "    p = p * t - 0.0008471425904890788;\n"
+     "    p = p * t + 0.0069974617856450143;\n"
+     "    p = p * t + 0.0037328923985376046;\n"
+     "    p = p * t - 0.078978581016415528;\n"
+     "    p = p * t + 0.24165819424246882;\n"
+     "    p = p * t - 0.42718584741395682;\n"
+     "    p = p * t + 0.25539567631050575;\n"
+     "    return ig_exp_f64(-a * a) * p;\n"
+     "}\n"},
+    {"ig_erf_f64", NULL, "ig_erf_near_f64 ig_erfc_far_f64",
+     "INLINE double ig_erf_f64(double a) {\n"
+     "    const double size = __builtin_fabs(a);\n"
+     "    const double far = __builtin_copysign(1.0 - ig_erfc_far_f64(size), a);\n"
+     "    return size < 1.0 ? ig_erf_near_f64(a) : far;\n"
+     "}\n"},
+    /* Digits of the smaller tail are lost as its logarithm grows, and all of them below -8; the absolute error stays */
+    /* below a unit of 1. */
+    {"ig_normcdf_f64", NULL, "ig_erf_near_f64 ig_erfc_far_f64",
+     "INLINE double ig_normcdf_f64(double a) {\n"
+     "    const double size = __builtin_fabs(a) * 0x1.6a09e667f3bcdp-1;\n"
+     "    const double tail = 0.5 * (size < 1.0 ? 1.0 - ig_erf_near_f64(size) : ig_erfc_far_f64(size));\n"
+     "    return a < 0.0 ? tail : 1.0 - tail;\n"
      "}\n"},
     /* |a|^b = e^(b log |a|), log |a| with twice the digits: its error is multiplied by up to 1000. Then the special */
     /* cases of IEEE 754: what is 1 in spite of NaN, signs of odd powers, no roots of negative numbers. */

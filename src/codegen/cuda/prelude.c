@@ -136,6 +136,15 @@ const struct ig_code_function ig_cuda_functions[] = {
     MATH("asinh", "asinhf", "asinh"),
     MATH("acosh", "acoshf", "acosh"),
     MATH("atanh", "atanhf", "atanh"),
+    /* Accurate to 2^-22; results below 2^-126 become 0. */
+    {"ig_exp2_f32", NULL, NULL,
+     "INLINE float ig_exp2_f32(float a) {\n"
+     "    float b;\n"
+     "    asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(b) : \"f\"(a));\n"
+     "    return b;\n"
+     "}\n"},
+    {"ig_normcdf_f64", NULL, NULL,
+     "INLINE double ig_normcdf_f64(double a) { return 0.5 * erfc(a * -0x1.6a09e667f3bcdp-1); }\n"},
     /* By the exponential that does not overflow, so that small results are denormal and not zero. */
     {"ig_sigmoid_f32", NULL, NULL,
      "INLINE float ig_sigmoid_f32(float a) {\n"

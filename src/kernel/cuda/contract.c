@@ -103,7 +103,8 @@ static bool can_map(struct gemm *s) {
 static bool is_heavy(const struct ig_contract *c) {
     for (uint32_t i = 0; i < c->region->nodes.count; i++) {
         enum ig_op op = c->graph->nodes.at[c->region->nodes.at[i]].op;
-        if (op == IG_OP_erf || op == IG_OP_tanh || op == IG_OP_exp || op == IG_OP_sigmoid || op == IG_OP_pow)
+        if (op == IG_OP_erf || op == IG_OP_normcdf || op == IG_OP_tanh || op == IG_OP_exp || op == IG_OP_sigmoid ||
+            op == IG_OP_pow)
             return true;
     }
     return false;

@@ -301,7 +301,8 @@ static ig_value step_rounding(struct random_maker *m, ig_value x) {
 
 /* Where they are not steep. */
 static ig_value step_function(struct random_maker *m, ig_value x) {
-    static const enum ig_op wide[] = {IG_OP_sin, IG_OP_cos, IG_OP_atan, IG_OP_asinh, IG_OP_tanh, IG_OP_erf},
+    static const enum ig_op wide[] = {IG_OP_sin,  IG_OP_cos, IG_OP_atan,   IG_OP_asinh,
+                                      IG_OP_tanh, IG_OP_erf, IG_OP_normcdf},
                             narrow[] = {IG_OP_tan,  IG_OP_asin,  IG_OP_acos, IG_OP_sinh,
                                         IG_OP_cosh, IG_OP_atanh, IG_OP_exp},
                             above[] = {IG_OP_acosh, IG_OP_log, IG_OP_log1p, IG_OP_sqrt};
@@ -315,7 +316,7 @@ static ig_value step_function(struct random_maker *m, ig_value x) {
         ig_value base = map2(m, IG_OP_add, ig_map1(m->g, IG_OP_abs, x), scalar(m, 1));
         return map2(m, IG_OP_pow, base, scalar(m, random_pick(m, 2) ? -0.5 : 0.75));
     }
-    default: return ig_map1(m->g, wide[random_pick(m, 6)], x);
+    default: return ig_map1(m->g, wide[random_pick(m, 7)], x);
     }
 }
 
