@@ -262,7 +262,7 @@ static const struct rewrite recognized[] = {
      "  %9 = mul(%8, %1): " Y "\n"
      "  %10 = mul(%9, %7): " Y "\n"
      OUT(10),
-     "mul " Y "; erf " Y "; mul " Y "; add " Y "; mul " Y, 1e-6, 0},
+     "normcdf " Y "; mul " Y, 1e-6, 0},
     {"canonicalize recognize",
      SCALAR(3, 0.70710677)
      "  %4 = mul(%1, %3): " Y "\n"
@@ -273,7 +273,48 @@ static const struct rewrite recognized[] = {
      "  %9 = mul(%1, %7): " Y "\n"
      "  %10 = mul(%9, %8): " Y "\n"
      OUT(10),
-     "mul " Y "; erf " Y "; mul " Y "; add " Y "; mul " Y, 1e-6, 0},
+     "normcdf " Y "; mul " Y, 1e-6, 0},
+    /* by a quotient, as f * 0.5 + 0.5 */
+    {"canonicalize recognize",
+     SCALAR(3, 1.4142135)
+     "  %4 = div(%1, %3): " Y "\n"
+     "  %5 = erf(%4): " Y "\n"
+     SCALAR(6, 0.5)
+     "  %7 = mul(%5, %6): " Y "\n"
+     "  %8 = add(%6, %7): " Y "\n"
+     "  %9 = mul(%1, %8): " Y "\n"
+     OUT(9),
+     "normcdf " Y "; mul " Y, 1e-6, 0},
+    /* the gate alone, of another multiple: the constants become one */
+    {"canonicalize recognize",
+     SCALAR(3, 0.70711)
+     "  %4 = mul(%1, %3): " Y "\n"
+     "  %5 = erf(%4): " Y "\n"
+     SCALAR(6, 1)
+     "  %7 = add(%5, %6): " Y "\n"
+     SCALAR(8, 0.5)
+     "  %9 = mul(%7, %8): " Y "\n"
+     OUT(9),
+     "mul " Y "; normcdf " Y, 1e-6, 0},
+    /* of no multiple, and of one that leaves the type's range if its constant is merged */
+    {"canonicalize recognize",
+     "  %3 = erf(%1): " Y "\n"
+     SCALAR(4, 1)
+     "  %5 = add(%3, %4): " Y "\n"
+     SCALAR(6, 0.5)
+     "  %7 = mul(%5, %6): " Y "\n"
+     OUT(7),
+     "mul " Y "; normcdf " Y, 1e-6, POISON},
+    {"canonicalize recognize",
+     SCALAR(3, 1e-39)
+     "  %4 = div(%1, %3): " Y "\n"
+     "  %5 = erf(%4): " Y "\n"
+     SCALAR(6, 1)
+     "  %7 = add(%5, %6): " Y "\n"
+     SCALAR(8, 0.5)
+     "  %9 = mul(%7, %8): " Y "\n"
+     OUT(9),
+     "div " Y "; mul " Y "; normcdf " Y, 1e-6, 0},
     /* with tanh */
     {"canonicalize recognize",
      SCALAR(3, 0.79)
