@@ -103,6 +103,10 @@ EMULATED static long long __double_as_longlong(double f) {
     return emulated_bits<long long>(f);
 }
 
+EMULATED static float __fdividef(float a, float b) {
+    return a / b;
+}
+
 /* ---- Threads ---------------------------------------------------------------------------------------------------------------- */
 
 struct emulated_index {

@@ -145,11 +145,12 @@ const struct ig_code_function ig_cuda_functions[] = {
      "}\n"},
     {"ig_normcdf_f64", NULL, NULL,
      "INLINE double ig_normcdf_f64(double a) { return 0.5 * erfc(a * -0x1.6a09e667f3bcdp-1); }\n"},
-    /* By the exponential that does not overflow, so that small results are denormal and not zero. */
+    /* By the exponential that does not overflow, so that small results are denormal and not zero. __fdividef */
+    /* is accurate to two units where the divisor is neither tiny nor huge; here it lies between 1 and 2. */
     {"ig_sigmoid_f32", NULL, NULL,
      "INLINE float ig_sigmoid_f32(float a) {\n"
      "    const float e = expf(-fabsf(a));\n"
-     "    return (a < 0.0f ? e : 1.0f) / (1.0f + e);\n"
+     "    return __fdividef(a < 0.0f ? e : 1.0f, 1.0f + e);\n"
      "}\n"},
     {"ig_sigmoid_f64", NULL, NULL,
      "INLINE double ig_sigmoid_f64(double a) {\n"
