@@ -42,6 +42,7 @@ struct ig_contract {
     ig_x sum;                      /* the element itself, if it is not in a tile; else IG_NO_X */
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
     ig_x linear;                   /* its offset in memory as a simpler expression than from the index, or IG_NO_X */
+    ig_x inside;                   /* whether it exists: otherwise it is not stored; IG_NO_X: it does */
     bool astray;                   /* the epilogue requested another element: the schedule does not apply */
 };
 

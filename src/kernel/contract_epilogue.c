@@ -63,7 +63,8 @@ void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig
         ig_x value = ig_lower_value(&c->lower, v, c->position);
         ig_x at = c->linear;
         if (at == IG_NO_X) at = ig_lower_linear(&c->lower, ig_type_of(c->graph, v), c->position);
-        ig_s_store(c->k, body, c->lower.buffer_of[v], at, value);
+        struct ig_stmt *to = c->inside == IG_NO_X ? body : ig_s_if(c->k, body, c->inside);
+        ig_s_store(c->k, to, c->lower.buffer_of[v], at, value);
     }
     c->lower.known = NULL;
 }

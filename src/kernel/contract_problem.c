@@ -21,7 +21,7 @@ bool ig_contract_init(struct ig_contract *c) {
     c->k = ig_loops_create(c->graph->job, c->graph->dims);
     c->kernel->loops = c->k;
     c->kernel->scratch_bytes = ig_dim_const(c->graph->dims, 0);
-    c->linear = c->sum = IG_NO_X;
+    c->linear = c->sum = c->inside = IG_NO_X;
     ig_lower_init(&c->lower, c->k, c->graph, c->region);
     c->dtype = ig_dtype_compute((enum ingot_dtype)ig_contract_attr_int(c, IG_ATTR_acc));
     if (c->node.op == IG_OP_conv) return ig_conv_init(c);

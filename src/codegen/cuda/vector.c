@@ -50,6 +50,12 @@ static bool contains(const struct ig_loops *k, ig_x x, ig_x what) {
     return false;
 }
 
+/* The statement itself, or the store that is all that an IF has inside and whose condition is that of all iterations. */
+static struct ig_stmt *without_condition(const struct vectors *v, struct ig_stmt *s) {
+    bool one = s->kind == IG_S_IF && s->body.count == 1 && s->body.at[0]->kind == IG_S_STORE;
+    return one && !contains(v->k, s->value, v->var) ? s->body.at[0] : s;
+}
+
 /* Is x the loop variable plus something that does not change with it? */
 static bool steps_by_one(const struct vectors *v, ig_x x) {
     const struct ig_x_node *n = &v->k->x.at[x];
@@ -154,15 +160,29 @@ static void vectorize_loads(struct vectors *v, ig_x x) {
         vectorize_loads(v, n.args[i]);
 }
 
-static void vectorize_store(struct vectors *v, struct ig_stmt *s, uint32_t n_buffers) {
+/* The statement, executed if the condition of `like` holds, if that has one. */
+static struct ig_stmt *with_condition(const struct vectors *v, const struct ig_stmt *like, struct ig_stmt *s) {
+    if (like->kind != IG_S_IF) return s;
+    struct ig_stmt *condition = ig_memdup(v->k->job, like, sizeof *like);
+    condition->body.at = NULL;
+    condition->body.count = condition->body.capacity = 0;
+    IG_PUSH(v->k->job, &condition->body, s);
+    return condition;
+}
+
+/* A store that has a condition is made to registers without it. */
+static void vectorize_store(struct vectors *v, struct ig_stmt **at, uint32_t n_buffers) {
+    struct ig_stmt *s = without_condition(v, *at);
     int buffer = s->buffer;
     IG_ASSERT(v->k->job, (uint32_t)buffer < n_buffers);
     ig_x first = in_memory(v, buffer) && !v->loads[buffer] ? first_of(v, s->index) : IG_NO_X;
     if (first == IG_NO_X) return;
     int local = registers(v, buffer);
-    IG_PUSH(v->k->job, &v->after, new_call(v, bytes_of(v, buffer), buffer, first, local, ig_x_index(v->k, 0)));
+    struct ig_stmt *copy = new_call(v, bytes_of(v, buffer), buffer, first, local, ig_x_index(v->k, 0));
+    IG_PUSH(v->k->job, &v->after, with_condition(v, *at, copy));
     s->buffer = local;
     s->index = v->var;
+    *at = s;
 }
 
 static void count_loads(struct vectors *v, ig_x x) {
@@ -176,7 +196,7 @@ static void count_loads(struct vectors *v, ig_x x) {
 /* Can this file handle the loop? Its statements must have no bodies, and each buffer may be stored to only once. */
 static bool is_plain(struct vectors *v, const struct ig_stmt *s) {
     for (uint32_t i = 0; i < s->body.count; i++) {
-        const struct ig_stmt *c = s->body.at[i];
+        const struct ig_stmt *c = without_condition(v, s->body.at[i]);
         if (c->kind != IG_S_STORE && c->kind != IG_S_UPDATE && c->kind != IG_S_ACC) return false;
         if (c->kind == IG_S_STORE && v->written[c->buffer]) return false;
         if (c->kind == IG_S_STORE) v->written[c->buffer] = true;
@@ -188,7 +208,7 @@ static bool is_plain(struct vectors *v, const struct ig_stmt *s) {
 
 static void substitute_all(struct vectors *v, struct ig_stmt *s) {
     for (uint32_t i = 0; i < s->body.count && v->from.count > 0; i++) {
-        struct ig_stmt *c = s->body.at[i];
+        struct ig_stmt *c = without_condition(v, s->body.at[i]);
         int count = (int)v->from.count;
         if (c->value != IG_NO_X) c->value = ig_x_substitute(v->k, c->value, v->from.at, v->to.at, count);
         if (c->index != IG_NO_X) c->index = ig_x_substitute(v->k, c->index, v->from.at, v->to.at, count);
@@ -212,12 +232,12 @@ static void vectorize(struct ig_loops *k, struct ig_stmt *parent, uint32_t *at) 
     if (!begin(&v, k, s)) return;
     uint32_t n_buffers = k->buffers.count;
     for (uint32_t i = 0; i < s->body.count; i++) {
-        vectorize_loads(&v, s->body.at[i]->value);
-        vectorize_loads(&v, s->body.at[i]->index);
+        vectorize_loads(&v, without_condition(&v, s->body.at[i])->value);
+        vectorize_loads(&v, without_condition(&v, s->body.at[i])->index);
     }
     substitute_all(&v, s);
     for (uint32_t i = 0; i < s->body.count; i++) {
-        if (s->body.at[i]->kind == IG_S_STORE) vectorize_store(&v, s->body.at[i], n_buffers);
+        if (without_condition(&v, s->body.at[i])->kind == IG_S_STORE) vectorize_store(&v, &s->body.at[i], n_buffers);
     }
     const struct ig_stmt old = *parent;
     parent->body.at = NULL;

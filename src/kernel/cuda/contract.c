@@ -433,8 +433,9 @@ static struct ig_stmt *unroll(struct gemm *s, struct ig_stmt *body, int count, i
 }
 
 /* The epilogue of a thread's own sums, whose places follow from wgmma's (gemm::own_sums): of every 16 rows a warp has,
- * two are its own, and eight of every 32 columns. All loops are unrolled, because registers cannot be indexed. */
-static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane, bool is_whole) {
+ * two are its own, and eight of every 32 columns. All loops are unrolled, because registers cannot be indexed. Rows
+ * beyond the last are computed like the last one and not stored, so that loads need not wait for comparisons. */
+static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane) {
     enum { WARP_ROWS = 16, LANES_PER_ROW = 4, COLUMNS = IG_CUDA_OWN_COLUMNS * LANES_PER_ROW };
     struct ig_loops *k = s->k;
     int vector = vector_of(s) < IG_CUDA_OWN_COLUMNS ? vector_of(s) : IG_CUDA_OWN_COLUMNS;
@@ -449,7 +450,10 @@ static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane,
     ig_x row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, rows, num(s, warps)), warp), num(s, WARP_ROWS));
     row = ig_x_add(k, row, ig_x_mul(k, half, num(s, WARP_ROWS / 2)));
     row = ig_x_add(k, s->first_row, ig_x_add(k, row, ig_x_div(k, lane, num(s, LANES_PER_ROW))));
-    if (!is_whole) body = ig_s_if(k, body, ig_x_less(k, row, dim(s, s->rows)));
+    if (!ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
+        s->c->inside = ig_x_less(k, row, dim(s, s->rows));
+        row = ig_x_min(k, row, last_of(s, s->rows));
+    }
     body = unroll(s, body, IG_CUDA_OWN_COLUMNS / vector, &piece);
     ig_x at = ig_x_mul(k, piece, num(s, vector)), column = ig_x_mul(k, columns, num(s, COLUMNS));
     ig_x own = ig_x_mul(k, ig_x_mod(k, lane, num(s, LANES_PER_ROW)), num(s, IG_CUDA_OWN_COLUMNS));
@@ -457,7 +461,7 @@ static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane,
     emit_columns(s, body, row, column, vector, at);
 }
 
-/* With a producer, each thread runs the epilogue on its own sums. As above, whole tiles need no comparisons. */
+/* With a producer, each thread runs the epilogue on its own sums. */
 static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
     ig_x warp, lane;
@@ -467,14 +471,7 @@ static void emit_owners(struct gemm *s, struct ig_stmt *body, ig_x tile) {
     body = loop(s, body, IG_FOR_TEAM, num(s, ig_cuda_gemm_workers(s->g) / 32), &warp);
     body->lanes = 32;
     body = loop(s, body, IG_FOR_SIMD, num(s, 32), &lane);
-    if (ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
-        emit_own(s, body, warp, lane, true);
-        return;
-    }
-    ig_x end = ig_x_add(k, s->first_row, num(s, s->g->bm - 1));
-    emit_own(s, ig_s_if(k, body, ig_x_less(k, end, dim(s, s->rows))), warp, lane, true);
-    body = ig_s_if(k, body, ig_x_less(k, dim(s, s->rows), ig_x_add(k, end, num(s, 1))));
-    emit_own(s, body, warp, lane, false);
+    emit_own(s, body, warp, lane);
 }
 
 /* Divides `within` by the height of its band: IG_CUDA_BAND, or `last` for those from `full` tile rows on. If the
