@@ -2,9 +2,10 @@
  * Tiles for contractions on a GPU: the candidates, and their cost model.
  *
  * The model follows one multiprocessor through its share of the work. A block waits once for its first copies, then
- * walks: a step takes the longest of its products, its copies and the wait between barriers, where blocks resident on
- * the same multiprocessor share the throughput of products and copies. The constants are fitted to the times of 240
- * products in f16 on an H100: on average the model is 8% off, and its choice 2% slower than the best.
+ * walks: a step takes the longest of its products, its copies and the wait for copies, where blocks resident on the same
+ * multiprocessor share the throughput of products and copies. The constants are fitted to 6,000 times of products and
+ * convolutions in f16 on an H200, half of them with weights that come from memory and not from the cache (bench/
+ * product_bench): the model is 10% off, and its choice 4% slower than the best.
  */
 #include <math.h>
 
@@ -76,57 +77,56 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
         double share = results >= 64 ? 0.75 : results >= 32 ? 0.7 : results >= 16 ? 0.5 : results >= 8 ? 0.3 : 0.17;
         return 225 * share * (warps > 4 ? 1 : 0.6);
     }
-    double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.7;
-    if (g->warpgroups) return 3050 * alone * n / (n + 40);
-    return (g->math == IG_CUDA_TF32 ? 920 : 1840) * alone * (m * n / (m + n)) / (m * n / (m + n) + 7.5);
+    double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.9;
+    if (g->warpgroups) return 4110 * alone * n / (n + 92);
+    return (g->math == IG_CUDA_TF32 ? 1600 : 3190) * alone * (m * n / (m + n)) / (m * n / (m + n) + 41);
+}
+
+/* Nanoseconds per step that a walk of so many steps waits for copies, of which all stages but one or two are under way.
+ * The first of them began before the walk. */
+static double wait_time(const struct ig_cuda_gemm *g, double steps) {
+    double ahead = g->stages - (g->warpgroups ? 2 : 1), first = ahead / steps;
+    if (g->a == IG_CUDA_FILLED) return 1200;
+    return (g->warpgroups ? 430 : 635) / ahead * (first < 1 ? 1 - first : 0);
 }
 
 /* Nanoseconds per step if `together` blocks share the multiprocessor. */
-static double step_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, int together) {
+static double step_time(const struct ig_cuda_gemm *g, double steps, int together) {
     double step = (double)g->bk * ig_cuda_gemm_element(g) * together; /* bytes per line, of all blocks */
     double products = (double)g->bm * g->bn * g->bk * together / rate(g, ig_cuda_gemm_threads(g) / 32 * together);
-    double copies = (g->bm + g->bn) * step / 105;
-    double issue = ((double)g->bm / p->a_copy + (double)g->bn / p->b_copy) * step / 32 * 4;
-    double latency = g->a == IG_CUDA_FILLED ? 1200 : g->warpgroups ? 310.0 / (g->stages - 2) : 350.0 / (g->stages - 1);
-    return larger(larger(products, copies), larger(latency, issue)) + 48;
+    double copies = (g->bm + g->bn) * step / 128;
+    return larger(larger(products, copies), wait_time(g, steps)) + 79;
 }
-
-/* Nanoseconds per element of an epilogue with functions like erf. */
-#define HEAVY 0.11
 
 /* Persistent blocks, each of which does its share of the tiles in turn. The second-level cache serves fewer blocks
  * better. Of groups that take turns, one's epilogue overlaps with the other's products; it takes longer, since half as
- * many threads work on it, and beyond the products it delays the next tile. Fitted to 2,100 products with a bias, or a
- * bias and a GELU: 5% off, and the choice among them 0.6% slower than the best. */
+ * many threads work on it, and beyond the products it delays the next tile. */
 static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, IG_CUDA_PROCESSORS);
     double area = (double)g->bm * g->bn, bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g);
-    double busy = tiles < IG_CUDA_PROCESSORS ? 0.09 + 0.91 * (double)tiles / IG_CUDA_PROCESSORS : 1;
-    double products = area * g->bk / 4270, copies = bytes / 160 * busy;
-    double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 40);
-    double finish = g->turns ? area * 0.0843 - 360 : area * 0.0663 + 85, wait = 0;
-    if (p->heavy) finish += g->turns ? area * 0.166 - 616 : area * 0.0342 + 172;
-    if (g->turns && each == 1) finish *= 1.2; /* it overlaps with nothing */
-    if (g->turns) wait = 2.56 * (double)((each - 1) / 2) * larger(0, finish - walk);
+    double busy = tiles < IG_CUDA_PROCESSORS ? 0.21 + 0.79 * (double)tiles / IG_CUDA_PROCESSORS : 1;
+    double products = area * g->bk / 4190, copies = bytes / 194 * busy;
+    double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 49);
+    double finish = g->turns ? area * (p->heavy ? 0.192 : 0.094) : area * 0.0577 + (p->heavy ? 1480 : 738);
+    double wait = 1.77 * (double)((each - 1) / 2) * larger(0, finish - walk);
     double all = g->turns ? (double)each * walk + wait + finish : (double)each * (walk + finish);
-    return (1720 + all) / 1000;
+    return (1630 + all) / 1000;
 }
 
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     if (g->producer) return producer_cost(p, g);
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
-    int64_t steps = ceil_div(ceil_div(p->depth, g->bk), g->split);
-    int64_t at_once = (int64_t)IG_CUDA_PROCESSORS * resident(p, g);
-    int64_t waves = ceil_div(blocks, at_once);
-    int64_t last = blocks - (waves - 1) * at_once;
-    int full = resident(p, g), rest = (int)ceil_div(last, IG_CUDA_PROCESSORS);
-    double around = 2600, finish = (double)g->bm * g->bn / g->split * (p->heavy ? HEAVY : 0.007);
+    double steps = (double)ceil_div(ceil_div(p->depth, g->bk), g->split);
+    int full = resident(p, g);
+    int64_t at_once = (int64_t)IG_CUDA_PROCESSORS * full, waves = ceil_div(blocks, at_once);
+    int last = (int)ceil_div(blocks - (waves - 1) * at_once, IG_CUDA_PROCESSORS);
+    double around = 1190, finish = (double)g->bm * g->bn / g->split * (p->heavy ? 0.146 : 0.108);
     if (g->split > 1) { /* starting a cluster, and adding up through distributed shared memory */
-        around += 600 + 40 * g->split;
-        finish += 195 + (double)g->bm * g->bn * 0.08;
+        around += 620 + 153 * g->split;
+        finish += 40 + (double)g->bm * g->bn * 0.1375;
     }
-    double time = (double)(waves - 1) * ((double)steps * step_time(p, g, full) + finish * full + 2950.0 / full);
-    time += (double)steps * step_time(p, g, rest) + finish * rest + around;
+    double time = (double)(waves - 1) * (steps * step_time(g, steps, full) + finish * full + 455.0 / full);
+    time += steps * step_time(g, steps, last) + finish * last + around;
     return time / 1000;
 }
 
