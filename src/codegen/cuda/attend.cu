@@ -45,7 +45,7 @@ __device__ __forceinline__ void begin(float *sums, float *state, const void *q, 
     copy<ROWS, LINE, THREADS>(shared_address(0), (const char *)q, ldq, queries < ROWS ? (int)queries : ROWS, DEPTH_BYTES,
                               threadIdx.x);
 #pragma unroll
-    for (int s = 0; s < AHEAD; s++)
+    for (int s = 0; s < STAGES; s++)
         copy_step(s, k, ldk, v, ldv, keys);
 #pragma unroll
     for (int e = 0; e < BLOCKS_V * R * CV; e++)
@@ -55,15 +55,18 @@ __device__ __forceinline__ void begin(float *sums, float *state, const void *q, 
         state[r] = -infinity(), state[R + r] = 0;
 }
 
-// Computes the scores of a step, and issues the copies of step + AHEAD.
+// Computes the scores of a step, and issues the copies of the one that takes the place of the step before.
 __device__ __forceinline__ void multiply(float *scores, long long step, const void *k, long long ldk, const void *v,
                                          long long ldv, long long keys) {
 #pragma unroll
     for (int e = 0; e < BLOCKS * R * C; e++)
         scores[e] = 0;
-    wait_for_copies<2 * AHEAD - 1>();
+    if (WHOLE || step == 0)
+        wait_for_copies<2 * STAGES - 1>();
+    else
+        wait_for_copies<2 * AHEAD - 1>();
     meet(step == 0);
-    copy_step(step + AHEAD, k, ldk, v, ldv, keys);
+    if (WHOLE || step > 0) copy_step(step + AHEAD, k, ldk, v, ldv, keys);
     score(scores, KEYS_AT + (int)(step % STAGES) * STAGE);
 }
 

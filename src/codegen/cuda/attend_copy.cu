@@ -96,8 +96,8 @@ __device__ __forceinline__ void copy_keys(int at, const void *from, long long ld
         copy<STEP, BYTES, THREADS>(shared_address(at), line, ld, some, bytes, threadIdx.x);
 }
 
-// Issues the copies of a step: one group for the keys, one for the values. Copies run AHEAD steps ahead: STAGES - 1, or
-// STAGES if there are no more steps than that.
+// Issues the copies of a step: one group for the keys, one for the values. Those of the first STAGES steps are issued at
+// once; later ones run AHEAD steps ahead: STAGES - 1, or STAGES if there are no more steps (WHOLE), whose groups are empty.
 __device__ __forceinline__ void copy_step(long long step, const void *k, long long ldk, const void *v, long long ldv,
                                           long long keys) {
     const int at = KEYS_AT + (int)(step % STAGES) * STAGE;
