@@ -266,6 +266,10 @@ static const struct product products[] = {
     {FLOATS, 4, 4, {2, 3, 17, 20}, {2, 3, 35, 20}, .transposed = true},
     {FLOATS, 4, 4, {2, 3, -2, 20}, {2, 3, -3, 20}, .transposed = true},
     {FLOATS, 4, 4, {-1, 3, -2, -3}, {-1, 3, -3, 20}},
+    /* Several tiles along all axes, of which one is symbolic, or two. */
+    {FLOATS, 4, 4, {-1, 3, 70, 20}, {-1, 3, 20, 150}},
+    {FLOATS, 4, 4, {2, 3, -2, 20}, {2, 3, 20, 150}},
+    {FLOATS, 4, 4, {-1, 3, -2, 20}, {-1, 3, 20, 150}},
     {FLOATS, 4, 4, {2, 1, 4, 8}, {1, 3, 8, 5}},
     {FLOATS, 2, 3, {4, 8}, {3, 8, 5}},
     {FLOATS, 4, 2, {2, 4, 10, 16}, {64, 70}, .constant = true, .heads = 4, .bias = true},

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codegen/cuda/print.h"
 #include "kernel/kernel.h"
 #include "support/check/kernel_cases.h"
 #include "support/check/passes.h"
@@ -381,12 +382,42 @@ static void test_choices(void **state) {
     run_job(check_choices, NULL);
 }
 
+/* ---- Tiles of products --------------------------------------------------------------------------------------------------- */
+
+static void build_rows_by_weights(struct ig_graph *g, const void *argument) {
+    const int64_t *sizes = argument, a[2] = {-1, sizes[0]};
+    ig_value x = input(g, "x", INGOT_F16, 2, a), w = input(g, "w", INGOT_F16, 2, sizes);
+    ig_build_output(g, "y", ig_build_matmul(g, x, w, INGOT_F32));
+}
+
+static bool divides_by_rows(struct ig_job *job, const int64_t *sizes) {
+    const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 80};
+    struct ig_pass_options options = {.target = &target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    build_rows_by_weights(g, sizes);
+    g = passes_named(g, "fuse partition", &options);
+    IG_ASSERT(job, g->regions.count == 1);
+    const struct ig_kernel *kernel = ig_kernel_make(g, &g->regions.at[0], &target);
+    return strstr(ig_cuda_kernel(job, kernel, "kernel", &target), " % d") != NULL;
+}
+
+/* The number of a tile is divided by a symbolic number only if the weights are large, for which tiles are ordered column
+ * by column. */
+static void check_divisions(struct ig_job *job, void *argument) {
+    (void)argument;
+    assert_false(divides_by_rows(job, (const int64_t[]){512, 512}));
+    assert_true(divides_by_rows(job, (const int64_t[]){4096, 4096}));
+}
+
+static void test_divisions(void **state) {
+    (void)state;
+    run_job(check_divisions, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_maps),
-        cmocka_unit_test(test_promises),
-        cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_rows),    cmocka_unit_test(test_maps),      cmocka_unit_test(test_promises),
+        cmocka_unit_test(test_choices), cmocka_unit_test(test_divisions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
