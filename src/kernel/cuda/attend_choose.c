@@ -1,4 +1,6 @@
 /* Attention on GPUs: chooses the instructions, and how heads are divided among warps and blocks. See attend.h. */
+#include <math.h>
+
 #include "kernel/cuda/attend.h"
 
 enum { WHOLE = 80 << 10 /* bytes of shared memory up to which all keys are loaded at once */ };
@@ -129,9 +131,20 @@ static bool can_be(const struct ig_cuda_attention *s, const struct shape *shape)
     return (!shape->warpgroups || can_group(s)) && (shape->split == 1 || can_split(s));
 }
 
+/* Microseconds that blocks take for their steps in turn, if nothing else limits them: a step waits for its products, its
+ * loads and the other threads, the longer the more keys a warp has. */
+static double latency(const struct shape *shape, int64_t heads, int64_t queries, int64_t keys) {
+    int64_t rows = 16 * shape->m, step = (int64_t)shape->keys * shape->n * shape->split;
+    int64_t resident = shape->keys > 64 ? 2 : 4, at_once = IG_CUDA_PROCESSORS * resident;
+    int64_t blocks = heads * ((queries + rows - 1) / rows) * shape->split;
+    int64_t rounds = (blocks + at_once - 1) / at_once, steps = (keys + step - 1) / step;
+    return (double)(rounds * steps) * (0.5 + 0.0075 * shape->keys);
+}
+
 /* The rules above say which shape is best, not by how much: the others are taken to need a quarter more, but for short
  * and long steps. The time itself matters where the kernels of a network are weighed against each other: products at a
- * fifth of the peak of an H100, or one read of all operands; the lesser of the two is mostly hidden. */
+ * fifth of the peak of an H100, or one read of all operands, of which the lesser is mostly hidden; with few blocks, what
+ * their steps take in turn. */
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     const struct problem *p = kernel->model.problem;
     int best = best_shape(p, sizes[0], sizes[1], sizes[2]);
@@ -141,7 +154,8 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     double all = group ? work(p, p->shape, sizes[0], sizes[1], sizes[2]) : keys;
     double products = 2 * heads * queries * all * width / (p->groups ? 2e8 : 5e7);
     double bytes = heads * (queries + keys) * width * 2 / 2.5e6;
-    double time = 3 + (products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products);
+    double busy = 1.4 + (products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products);
+    double time = 1.6 + fmax(busy, latency(&shapes[p->shape], sizes[0], sizes[1], sizes[2]));
     return close ? time : 1.25 * time;
 }
 
