@@ -1,0 +1,301 @@
+/*
+ * Small products and convolutions in f16 on the first GPU, by all kernels that the cost model ranks among its first at
+ * any number of rows: what each takes, beside what the model says (kernel/cuda/contract_choose.c). From these its constants
+ * are fitted.
+ *
+ *     product_bench [--only SUBSTRING] [--first N] [--source]
+ *
+ * A line is: name, rows, estimate, time with weights in memory, time with weights in the cache, tactic; times in
+ * microseconds, of a launch among many that start early. --first: candidates at each number of rows (default 12);
+ * --source prints the kernels and runs nothing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "codegen/cuda/print.h"
+#include "device/device.h"
+#include "ir/build.h"
+#include "kernel/lower.h"
+#include "pass/pass.h"
+#include "toolchain/nvrtc.h"
+
+enum { BUFFERS = 4, LAUNCHES = 48, ROUNDS = 5, FLUSH = 128 << 20, SIZES = 6 };
+
+struct product {
+    const char *name;
+    int64_t depth, columns;
+    int64_t side;         /* of the image of a 3x3 convolution; 0: a matrix product */
+    int64_t sizes[SIZES]; /* rows, or images */
+};
+
+static const struct product products[] = {
+    {"256x64", 256, 64, 0, {16, 49, 196, 784, 3136}},       {"64x256", 64, 256, 0, {16, 49, 196, 784, 3136}},
+    {"576x96", 576, 96, 0, {1, 16, 49, 196, 784}},          {"160x960", 160, 960, 0, {1, 16, 49, 98, 196, 784}},
+    {"960x320", 960, 320, 0, {1, 16, 49, 98, 196}},         {"256x1024", 256, 1024, 0, {1, 16, 49, 196, 392}},
+    {"1024x256", 1024, 256, 0, {1, 16, 49, 196, 392}},      {"512x2048", 512, 2048, 0, {1, 16, 49, 98, 196, 392}},
+    {"2048x512", 2048, 512, 0, {1, 16, 49, 98, 196, 392}},  {"768x768", 768, 768, 0, {1, 16, 64, 128, 197, 256}},
+    {"768x2304", 768, 2304, 0, {1, 16, 64, 128, 197, 256}}, {"768x3072", 768, 3072, 0, {1, 16, 64, 128, 197, 256}},
+    {"3072x768", 3072, 768, 0, {1, 16, 64, 128, 197, 256}}, {"3x3 512 at 7x7", 512, 512, 7, {1, 2, 4}},
+    {"3x3 256 at 14x14", 256, 256, 14, {1, 2, 4}},          {"3x3 128 at 28x28", 128, 128, 28, {1, 2, 4}},
+};
+enum { PRODUCTS = sizeof products / sizeof *products };
+
+struct candidate {
+    const struct product *product;
+    const struct ig_kernel *kernel;
+    ig_dim symbol;
+};
+
+struct bench {
+    const char *only, *arch;
+    int first;
+    bool source;
+    struct ig_target target;
+    struct ig_device *device;
+    struct ig_stream *stream;
+    struct ig_event *begin, *end;
+    void *flush, *buffer[BUFFERS];
+    struct ig_module *module;
+    IG_VEC(struct candidate) candidates;
+    IG_VEC(struct ig_source) sources;
+};
+
+/* ---- Kernels ----------------------------------------------------------------------------------------------------- */
+
+static ig_value weights(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims) {
+    size_t size = ingot_dtype_size(dtype);
+    for (int i = 0; i < rank; i++)
+        size *= (size_t)dims[i];
+    unsigned char *bytes = ig_alloc_array(g->job, size + 16, 1);
+    struct ig_data data = {.bytes = bytes, .size = size, .initializer = "weights"};
+    memset(bytes, 0x21, size);
+    return ig_build_constant(g, dtype, rank, dims, ig_memdup(g->job, &data, sizeof data));
+}
+
+static ig_value build_conv(struct ig_graph *g, const struct product *p, ig_value x) {
+    const int64_t filter[] = {1, 1, 3, 3, p->depth, p->columns}, ones[] = {1, 1}, taps[] = {3, 3};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    ig_dim one[] = {ig_dim_const(g->dims, 1), ig_dim_const(g->dims, 1)};
+    struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2), ig_attr_of_ints(ones, 2),   ig_attr_of_dims(one, 2),
+                              ig_attr_of_dims(one, 2),  ig_attr_of_int(1),          ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),        ig_attr_of_int(p->columns), ig_attr_of_int(p->columns),
+                              ig_attr_of_ints(taps, 2), ig_attr_of_int(0)};
+    ig_value in[] = {x, weights(g, INGOT_F16, 6, filter)};
+    return ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);
+}
+
+static ig_value build_product(struct ig_graph *g, const struct product *p, ig_value x) {
+    const int64_t matrix[] = {p->depth, p->columns};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(0), ig_attr_of_int(0), ig_attr_of_int(0)};
+    ig_value in[] = {x, weights(g, INGOT_F16, 2, matrix)};
+    return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
+}
+
+static struct ig_graph *build(struct ig_job *job, const struct bench *b, const struct product *p, ig_dim *out_symbol) {
+    struct ig_pass_options options = {.target = &b->target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    ig_dim side = ig_dim_const(g->dims, p->side), depth = ig_dim_const(g->dims, p->depth);
+    *out_symbol = ig_dim_symbol(g->dims, "rows");
+    ig_dim_set_range(g->dims, *out_symbol, 1, 16384);
+    const ig_dim image[] = {*out_symbol, side, side, depth}, matrix[] = {*out_symbol, depth};
+    struct ig_type type = p->side ? ig_type_make(INGOT_F16, 4, image) : ig_type_make(INGOT_F16, 2, matrix);
+    ig_value x = ig_build_input(g, "x", &type);
+    ig_value y = p->side ? build_conv(g, p, x) : build_product(g, p, x);
+    y = ig_map2(g, IG_OP_add, y, weights(g, INGOT_F32, 1, &p->columns));
+    y = ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
+    ig_build_output(g, "y", ig_build_cast(g, y, INGOT_F16));
+    for (int i = 0; i < ig_pass_count; i++) {
+        bool regions = !strcmp(ig_passes[i].name, "fuse") || !strcmp(ig_passes[i].name, "partition");
+        if (regions) g = ig_passes[i].run(g, &options);
+    }
+    IG_ASSERT(job, g->regions.count == 1);
+    return g;
+}
+
+static struct ig_sizes sizes_of(struct ig_job *job, struct ig_dims *dims, ig_dim symbol, int64_t rows) {
+    struct ig_sizes at;
+    ig_sizes_usual(dims, job, &at);
+    ig_sizes_set(&at, job, symbol, rows);
+    return at;
+}
+
+static void add(struct ig_job *job, struct bench *b, const struct product *p, const struct ig_kernel *kernel,
+                ig_dim symbol) {
+    for (uint32_t i = 0; i < b->candidates.count; i++) {
+        const struct candidate *c = &b->candidates.at[i];
+        if (c->product == p && !strcmp(c->kernel->tactic, kernel->tactic)) return;
+    }
+    struct ig_source source = {.symbol = ig_format(job, "kernel_%u", b->sources.count)};
+    source.text = ig_cuda_kernel(job, kernel, source.symbol, &b->target);
+    if (b->source) printf("// %s\n%s\n", p->name, source.text);
+    IG_PUSH(job, &b->candidates, (struct candidate){p, kernel, symbol});
+    IG_PUSH(job, &b->sources, source);
+}
+
+static void prepare(struct ig_job *job, struct bench *b, const struct product *p) {
+    ig_dim symbol;
+    struct ig_graph *g = build(job, b, p, &symbol);
+    for (int s = 0; s < SIZES && p->sizes[s]; s++) {
+        struct ig_sizes *at = IG_NEW(job, struct ig_sizes);
+        *at = sizes_of(job, g->dims, symbol, p->sizes[s]);
+        for (int choice = 0; choice < b->first; choice++) {
+            struct ig_kernel *k = ig_kernel_candidate(g, &g->regions.at[0], &b->target, at, choice);
+            if (k && !k->library) add(job, b, p, k, symbol);
+        }
+    }
+}
+
+/* ---- Measuring --------------------------------------------------------------------------------------------------- */
+
+static void must(struct ig_job *job, enum ingot_status status, const struct ingot_error *error) {
+    if (status != INGOT_OK) ig_raise_error(job, error);
+}
+
+static int compare(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The median time of a list in nanoseconds; `cold`: when the cache has been filled with other data. */
+static double time_of(struct ig_job *job, struct bench *b, struct ig_list *list, bool cold) {
+    const struct ig_device_api *api = b->device->api;
+    struct ingot_error error;
+    uint64_t times[ROUNDS + 1];
+    for (int i = 0; i <= ROUNDS; i++) {
+        if (cold) must(job, api->copy(b->device, b->stream, b->flush, (char *)b->flush + FLUSH, FLUSH, &error), &error);
+        must(job, api->event_record(b->device, b->stream, b->begin, &error), &error);
+        must(job, api->list_launch(b->device, b->stream, list, &error), &error);
+        must(job, api->event_record(b->device, b->stream, b->end, &error), &error);
+        must(job, api->stream_wait(b->device, b->stream, &error), &error);
+        must(job, api->event_elapsed(b->device, b->begin, b->end, &times[i], &error), &error);
+    }
+    qsort(times + 1, ROUNDS, sizeof *times, compare);
+    return (double)times[1 + ROUNDS / 2];
+}
+
+/* Microseconds of a launch, each with weights of its own or all with the same. */
+static double measure(struct ig_job *job, struct bench *b, struct ig_launch *launch, size_t weights_size, bool cold) {
+    const struct ig_device_api *api = b->device->api;
+    struct ingot_error error;
+    struct ig_list *list;
+    void *buffers[BUFFERS] = {b->buffer[0], NULL, b->buffer[2], b->buffer[3]};
+    launch->buffers = buffers;
+    must(job, api->list_begin(b->device, b->stream, &error), &error);
+    for (int i = 0; i < LAUNCHES; i++) {
+        buffers[1] = (char *)b->buffer[1] + (cold ? (size_t)i * weights_size : 0);
+        must(job, api->launch(b->device, b->stream, launch, &error), &error);
+    }
+    must(job, api->list_end(b->device, b->stream, &list, &error), &error);
+    if (api->list_ready) must(job, api->list_ready(b->device, b->stream, list, &error), &error);
+    double time = time_of(job, b, list, cold) / LAUNCHES / 1000;
+    api->list_destroy(b->device, list);
+    return time;
+}
+
+static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, uint64_t entry) {
+    const struct candidate *c = &b->candidates.at[i];
+    const struct product *p = c->product;
+    const struct ig_kernel *k = c->kernel;
+    struct ig_launch launch = {.module = b->module,
+                               .entry = entry,
+                               .portable = UINT64_MAX,
+                               .name = b->sources.at[i].symbol,
+                               .threads = (uint32_t)k->threads,
+                               .shared = (uint32_t)k->shared_bytes,
+                               .waits = true,
+                               .lasting = k->lasting,
+                               .maps = k->maps,
+                               .n_maps = (uint32_t)k->n_maps,
+                               .n_buffers = BUFFERS,
+                               .n_dims = k->dims.count};
+    size_t size = (size_t)(p->depth * p->columns * 2 * (p->side ? 9 : 1));
+    for (int s = 0; s < SIZES && p->sizes[s]; s++) {
+        struct ig_sizes at = sizes_of(job, k->loops->dims, c->symbol, p->sizes[s]);
+        int64_t *dims = IG_NEW_ARRAY(job, int64_t, k->dims.count + 1);
+        for (uint32_t d = 0; d < k->dims.count; d++)
+            dims[d] = ig_sizes_of(&at, job, k->dims.at[d]);
+        launch.dims = dims;
+        launch.tiles = ig_sizes_of(&at, job, k->tiles);
+        double cold = measure(job, b, &launch, size, true), warm = measure(job, b, &launch, size, false);
+        printf("%s\t%lld\t%.2f\t%.2f\t%.2f\t%s\n", p->name, (long long)p->sizes[s], ig_kernel_cost(k, &at), cold, warm,
+               k->tactic);
+    }
+}
+
+static void allocate(struct ig_job *job, struct bench *b, size_t size, void **out) {
+    struct ingot_error error;
+    must(job, b->device->api->allocate(b->device, size, out, &error), &error);
+    for (size_t at = 0; at < size; at += FLUSH) { /* zeros, from the host */
+        static char zeros[FLUSH];
+        size_t some = size - at < FLUSH ? size - at : FLUSH;
+        must(job, b->device->api->copy(b->device, b->stream, (char *)*out + at, zeros, some, &error), &error);
+    }
+}
+
+static void open_device(struct ig_job *job, struct bench *b) {
+    struct ig_device_cuda_info info;
+    struct ingot_error error;
+    size_t most = (size_t)9 * 512 * 512 * 2 * LAUNCHES, most_rows = (size_t)3136 * 3072 * 2;
+    must(job, ig_device_cuda_describe(0, &info, &error), &error);
+    must(job, ig_device_cuda_create(0, &ig_libc_allocator, &b->device, &error), &error);
+    must(job, b->device->api->stream_create(b->device, &b->stream, &error), &error);
+    must(job, b->device->api->event_create(b->device, true, &b->begin, &error), &error);
+    must(job, b->device->api->event_create(b->device, true, &b->end, &error), &error);
+    allocate(job, b, (size_t)2 * FLUSH, &b->flush);
+    allocate(job, b, most_rows, &b->buffer[0]);
+    allocate(job, b, most, &b->buffer[1]);
+    allocate(job, b, 1 << 20, &b->buffer[2]);
+    allocate(job, b, most_rows, &b->buffer[3]);
+    b->arch = ig_strdup(job, info.arch);
+}
+
+static void run(struct ig_job *job, void *argument) {
+    struct bench *b = argument;
+    struct ingot_error error;
+    struct ig_code code;
+    if (!b->source) open_device(job, b);
+    for (int i = 0; i < PRODUCTS; i++) {
+        if (!b->only || strstr(products[i].name, b->only)) prepare(job, b, &products[i]);
+    }
+    fprintf(stderr, "%u kernels\n", b->candidates.count);
+    if (b->source || b->candidates.count == 0) return;
+    ig_nvrtc_compile(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), b->arch, false, 0, b->sources.at, b->sources.count,
+                     NULL, NULL, &code);
+    fprintf(stderr, "compiled\n");
+    must(job, b->device->api->module_create(b->device, code.bytes, code.size, &b->module, &error), &error);
+    for (uint32_t i = 0; i < b->candidates.count; i++)
+        measure_candidate(job, b, i, code.entries[i]);
+}
+
+int main(int argc, char **argv) {
+    struct bench *b = calloc(1, sizeof *b);
+    struct ingot_error error = {0};
+    if (!b) return 4;
+    b->first = 12;
+    b->target =
+        (struct ig_target){.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90, .sm_own = true};
+    for (int i = 1; i < argc; i++) {
+        bool has_value = i + 1 < argc;
+        if (!strcmp(argv[i], "--source")) {
+            b->source = true;
+        } else if (!strcmp(argv[i], "--only") && has_value) {
+            b->only = argv[++i];
+        } else if (!strcmp(argv[i], "--first") && has_value) {
+            b->first = atoi(argv[++i]);
+        } else {
+            fprintf(stderr, "usage: product_bench [--only SUBSTRING] [--first N] [--source]\n");
+            free(b);
+            return 2;
+        }
+    }
+    struct ig_job job;
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, run, b, &error);
+    ig_job_deinit(&job);
+    free(b);
+    if (status == INGOT_OK) return 0;
+    fprintf(stderr, "product_bench: %s\n", error.message);
+    return 4;
+}
