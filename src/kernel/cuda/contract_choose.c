@@ -77,9 +77,9 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
         double share = results >= 64 ? 0.75 : results >= 32 ? 0.7 : results >= 16 ? 0.5 : results >= 8 ? 0.3 : 0.17;
         return 225 * share * (warps > 4 ? 1 : 0.6);
     }
-    double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.9;
-    if (g->warpgroups) return 4110 * alone * n / (n + 92);
-    return (g->math == IG_CUDA_TF32 ? 1600 : 3190) * alone * (m * n / (m + n)) / (m * n / (m + n) + 41);
+    double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.88;
+    if (g->warpgroups) return 3550 * alone * n / (n + 73);
+    return (g->math == IG_CUDA_TF32 ? 1320 : 2640) * alone * (m * n / (m + n)) / (m * n / (m + n) + 28);
 }
 
 /* Nanoseconds per step that a walk of so many steps waits for copies, of which all stages but one or two are under way.
@@ -87,15 +87,15 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
 static double wait_time(const struct ig_cuda_gemm *g, double steps) {
     double ahead = g->stages - (g->warpgroups ? 2 : 1), first = ahead / steps;
     if (g->a == IG_CUDA_FILLED) return 1200;
-    return (g->warpgroups ? 430 : 635) / ahead * (first < 1 ? 1 - first : 0);
+    return (g->warpgroups ? 220 : 510) / ahead * (first < 1 ? 1 - first : 0);
 }
 
 /* Nanoseconds per step if `together` blocks share the multiprocessor. */
 static double step_time(const struct ig_cuda_gemm *g, double steps, int together) {
     double step = (double)g->bk * ig_cuda_gemm_element(g) * together; /* bytes per line, of all blocks */
     double products = (double)g->bm * g->bn * g->bk * together / rate(g, ig_cuda_gemm_threads(g) / 32 * together);
-    double copies = (g->bm + g->bn) * step / 128;
-    return larger(larger(products, copies), wait_time(g, steps)) + 79;
+    double copies = (g->bm + g->bn) * step / 124;
+    return larger(larger(products, copies), wait_time(g, steps)) + 90;
 }
 
 /* Persistent blocks, each of which does its share of the tiles in turn. The second-level cache serves fewer blocks
@@ -104,13 +104,14 @@ static double step_time(const struct ig_cuda_gemm *g, double steps, int together
 static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, IG_CUDA_PROCESSORS);
     double area = (double)g->bm * g->bn, bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g);
-    double busy = tiles < IG_CUDA_PROCESSORS ? 0.21 + 0.79 * (double)tiles / IG_CUDA_PROCESSORS : 1;
-    double products = area * g->bk / 4190, copies = bytes / 194 * busy;
-    double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 49);
-    double finish = g->turns ? area * (p->heavy ? 0.192 : 0.094) : area * 0.0577 + (p->heavy ? 1480 : 738);
-    double wait = 1.77 * (double)((each - 1) / 2) * larger(0, finish - walk);
+    double busy = tiles < IG_CUDA_PROCESSORS ? 0.2 + 0.8 * (double)tiles / IG_CUDA_PROCESSORS : 1;
+    double products = area * g->bk / 3910, copies = bytes / 240 * busy;
+    double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 52);
+    double finish = g->turns ? area * (p->heavy ? 0.15 : 0.063) : area * 0.041 + (p->heavy ? 1500 : 780);
+    if (g->turns && each == 1) finish *= 1.45; /* it overlaps with nothing */
+    double wait = 4.2 * (double)((each - 1) / 2) * larger(0, finish - walk);
     double all = g->turns ? (double)each * walk + wait + finish : (double)each * (walk + finish);
-    return (1630 + all) / 1000;
+    return (1810 + all) / 1000;
 }
 
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
@@ -118,16 +119,19 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     double steps = (double)ceil_div(ceil_div(p->depth, g->bk), g->split);
     int full = resident(p, g);
-    int64_t at_once = (int64_t)IG_CUDA_PROCESSORS * full, waves = ceil_div(blocks, at_once);
+    int64_t at_once = (int64_t)IG_CUDA_PROCESSORS * full;
+    if (g->split > 1) at_once -= at_once / 10; /* clusters do not find room everywhere */
+    int64_t waves = ceil_div(blocks, at_once);
     int last = (int)ceil_div(blocks - (waves - 1) * at_once, IG_CUDA_PROCESSORS);
-    double around = 1190, finish = (double)g->bm * g->bn / g->split * (p->heavy ? 0.146 : 0.108);
+    double around = 1300, finish = (double)g->bm * g->bn / g->split * (p->heavy ? 0.116 : 0.095);
     if (g->split > 1) { /* starting a cluster, and adding up through distributed shared memory */
-        around += 620 + 153 * g->split;
-        finish += 40 + (double)g->bm * g->bn * 0.1375;
+        around += 720 + 144 * g->split;
+        finish += (double)g->bm * g->bn * 0.104;
     }
-    double time = (double)(waves - 1) * (steps * step_time(g, steps, full) + finish * full + 455.0 / full);
+    double time = (double)(waves - 1) * (steps * step_time(g, steps, full) + finish * full + 293.0 / full);
     time += steps * step_time(g, steps, last) + finish * last + around;
-    return time / 1000;
+    double weights = (double)p->batch * (double)p->depth * (double)p->columns * ig_cuda_gemm_element(g);
+    return larger(time, around + weights / 3340) / 1000;
 }
 
 /* As many stages as the steps can use and shared memory holds; false if even the fewest do not fit. */
