@@ -349,6 +349,13 @@ EMULATED static void ptx_setmaxnreg_inc_sync_aligned_u32(int) {
 EMULATED static void ptx_setmaxnreg_dec_sync_aligned_u32(int) {
 }
 
+/* @inside st.global: a store under a condition. */
+template <class... WORDS> EMULATED static void ptx__inside(int inside, void *to, WORDS... words) {
+    const unsigned all[] = {words...};
+    for (unsigned i = 0; inside && i < sizeof all / sizeof *all; i++)
+        ((unsigned *)to)[i] = all[i];
+}
+
 /* ---- Instructions: matrices (PTX ISA, "Matrix fragments for mma.m16n8k16" and its neighbours) ----------------------------------- */
 
 /* Lane 8*i + j has the address of row j of matrix i. */

@@ -110,7 +110,7 @@ static void print_instruction(FILE *out, const char *instruction, const struct a
 }
 
 static bool does_nothing(const char *instruction) {
-    static const char *const prefixes[] = {".reg", "setp.ne.b32 add", "selp.b32 %0, 1, 0, over"};
+    static const char *const prefixes[] = {".reg", "setp.ne.b32 add", "setp.ne.b32 inside", "selp.b32 %0, 1, 0, over"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         if (strncmp(instruction, prefixes[i], strlen(prefixes[i])) == 0) return true;
     }

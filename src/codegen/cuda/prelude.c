@@ -105,6 +105,27 @@ const struct ig_code_function ig_cuda_functions[] = {
     COPY("4", "unsigned"),
     COPY("8", "uint2"),
     COPY("16", "uint4"),
+    /* In assembly, since compilers make branches of conditions, across which they do not move loads. */
+    {"ig_copy_if_4", NULL, NULL,
+     "INLINE void ig_copy_if_4(void *to, const void *from, bool inside) {\n"
+     "    const unsigned a = *(const unsigned *)from;\n"
+     "    asm volatile(\"{\\n.reg .pred inside;\\nsetp.ne.b32 inside, %0, 0;\\n@inside st.global.b32 [%1], %2;\\n}\"\n"
+     "                 ::\"r\"((int)inside), \"l\"(to), \"r\"(a));\n"
+     "}\n"},
+    {"ig_copy_if_8", NULL, NULL,
+     "INLINE void ig_copy_if_8(void *to, const void *from, bool inside) {\n"
+     "    const uint2 a = *(const uint2 *)from;\n"
+     "    asm volatile(\"{\\n.reg .pred inside;\\nsetp.ne.b32 inside, %0, 0;\\n@inside st.global.v2.b32 [%1], {%2, "
+     "%3};\\n}\"\n"
+     "                 ::\"r\"((int)inside), \"l\"(to), \"r\"(a.x), \"r\"(a.y));\n"
+     "}\n"},
+    {"ig_copy_if_16", NULL, NULL,
+     "INLINE void ig_copy_if_16(void *to, const void *from, bool inside) {\n"
+     "    const uint4 a = *(const uint4 *)from;\n"
+     "    asm volatile(\"{\\n.reg .pred inside;\\nsetp.ne.b32 inside, %0, 0;\\n\"\n"
+     "                 \"@inside st.global.v4.b32 [%1], {%2, %3, %4, %5};\\n}\"\n"
+     "                 ::\"r\"((int)inside), \"l\"(to), \"r\"(a.x), \"r\"(a.y), \"r\"(a.z), \"r\"(a.w));\n"
+     "}\n"},
     {"ig_copy_32", NULL, "ig_copy_16",
      "INLINE void ig_copy_32(void *to, const void *from) {\n"
      "    ig_copy_16(to, from);\n"

@@ -20,16 +20,19 @@ struct vectors {
     int *loads;    /* by buffer: loads in the loop */
 };
 
-static struct ig_stmt *new_call(struct vectors *v, int64_t bytes, int to, ig_x to_index, int from, ig_x from_index) {
+/* A copy, executed if `condition` holds; IG_NO_X: always. */
+static struct ig_stmt *new_call(struct vectors *v, int64_t bytes, int to, ig_x to_index, int from, ig_x from_index,
+                                ig_x condition) {
     struct ig_job *job = v->k->job;
     struct ig_stmt *s = IG_NEW(job, struct ig_stmt);
-    struct ig_call_arg *args = IG_NEW_ARRAY(job, struct ig_call_arg, 2);
+    struct ig_call_arg *args = IG_NEW_ARRAY(job, struct ig_call_arg, 3);
     args[0] = (struct ig_call_arg){to, to_index};
     args[1] = (struct ig_call_arg){from, from_index};
+    args[2] = (struct ig_call_arg){-1, condition};
     *s = (struct ig_stmt){.kind = IG_S_CALL,
-                          .text = ig_format(job, "ig_copy_%lld", (long long)bytes),
+                          .text = ig_format(job, "ig_copy_%s%lld", condition == IG_NO_X ? "" : "if_", (long long)bytes),
                           .args = args,
-                          .n_args = 2,
+                          .n_args = condition == IG_NO_X ? 2 : 3,
                           .lo = IG_NO_X,
                           .hi = IG_NO_X,
                           .step = IG_NO_X,
@@ -128,6 +131,11 @@ static bool in_memory(const struct vectors *v, int buffer) {
     return (kind == IG_BUFFER_PARAM || kind == IG_BUFFER_SCRATCH) && bytes <= 128;
 }
 
+/* Is there an instruction that copies so many bytes if a condition holds? */
+static bool may_have_condition(int64_t bytes) {
+    return bytes == 4 || bytes == 8 || bytes == 16;
+}
+
 static int registers(struct vectors *v, int buffer) {
     const struct ig_buffer b = v->k->buffers.at[buffer];
     return ig_loops_local(v->k, b.dtype, v->count, ig_format(v->k->job, "%sv%u", b.name, v->k->buffers.count));
@@ -150,7 +158,7 @@ static void vectorize_loads(struct vectors *v, ig_x x) {
         if (first != IG_NO_X) {
             int local = registers(v, (int)n.i);
             IG_PUSH(v->k->job, &v->before,
-                    new_call(v, bytes_of(v, (int)n.i), local, ig_x_index(v->k, 0), (int)n.i, first));
+                    new_call(v, bytes_of(v, (int)n.i), local, ig_x_index(v->k, 0), (int)n.i, first, IG_NO_X));
             IG_PUSH(v->k->job, &v->from, x);
             IG_PUSH(v->k->job, &v->to, ig_x_load(v->k, local, v->var));
             return;
@@ -160,26 +168,17 @@ static void vectorize_loads(struct vectors *v, ig_x x) {
         vectorize_loads(v, n.args[i]);
 }
 
-/* The statement, executed if the condition of `like` holds, if that has one. */
-static struct ig_stmt *with_condition(const struct vectors *v, const struct ig_stmt *like, struct ig_stmt *s) {
-    if (like->kind != IG_S_IF) return s;
-    struct ig_stmt *condition = ig_memdup(v->k->job, like, sizeof *like);
-    condition->body.at = NULL;
-    condition->body.count = condition->body.capacity = 0;
-    IG_PUSH(v->k->job, &condition->body, s);
-    return condition;
-}
-
-/* A store that has a condition is made to registers without it. */
+/* A store that has a condition is made to registers without it; then the copy has it. */
 static void vectorize_store(struct vectors *v, struct ig_stmt **at, uint32_t n_buffers) {
     struct ig_stmt *s = without_condition(v, *at);
     int buffer = s->buffer;
     IG_ASSERT(v->k->job, (uint32_t)buffer < n_buffers);
     ig_x first = in_memory(v, buffer) && !v->loads[buffer] ? first_of(v, s->index) : IG_NO_X;
-    if (first == IG_NO_X) return;
+    if (first == IG_NO_X || (s != *at && !may_have_condition(bytes_of(v, buffer)))) return;
     int local = registers(v, buffer);
-    struct ig_stmt *copy = new_call(v, bytes_of(v, buffer), buffer, first, local, ig_x_index(v->k, 0));
-    IG_PUSH(v->k->job, &v->after, with_condition(v, *at, copy));
+    ig_x condition = s == *at ? IG_NO_X : (*at)->value;
+    IG_PUSH(v->k->job, &v->after,
+            new_call(v, bytes_of(v, buffer), buffer, first, local, ig_x_index(v->k, 0), condition));
     s->buffer = local;
     s->index = v->var;
     *at = s;

@@ -109,7 +109,8 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 52);
     double finish = g->turns ? area * (p->heavy ? 0.15 : 0.063) : area * 0.041 + (p->heavy ? 1500 : 780);
     if (g->turns && each == 1) finish *= 1.45; /* it overlaps with nothing */
-    double wait = 4.2 * (double)((each - 1) / 2) * larger(0, finish - walk);
+    int64_t others = (each - 1) / 2; /* that wait for the same group's epilogue */
+    double wait = 4.2 * (double)others * larger(0, finish - walk);
     double all = g->turns ? (double)each * walk + wait + finish : (double)each * (walk + finish);
     return (1810 + all) / 1000;
 }
