@@ -1,6 +1,6 @@
 /*
  * Contractions on CPUs: the schedules, and what they share. contract_panel.c reads A and B in place or copies them into
- * panels, contract_columns.c has the panels of B and the register block; contract.c tries the schedules in turn.
+ * panels, contract_columns.c has the panels of B and the register block, contract_rows.c blocks of rows; contract.c tries the schedules in turn.
  */
 #ifndef IG_KERNEL_CPU_CONTRACT_H
 #define IG_KERNEL_CPU_CONTRACT_H
@@ -36,6 +36,19 @@ void ig_contract_copy_a(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_
 /* Copies the panel of B that starts at column panel*nr to `buffer` as [depth][nr], zero-padded past the last column. */
 void ig_contract_copy_b(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x panel, int nr, int buffer);
 
+/* Rows divided evenly over blocks of up to mr, so that no block works on rows that do not exist. */
+struct ig_row_blocks {
+    ig_dim count;
+    ig_dim each, more; /* `more` blocks have each + 1 rows, the others `each` */
+};
+void ig_row_blocks_init(struct ig_contract *c, ig_dim rows, int mr, struct ig_row_blocks *out_blocks);
+/* The numbers of rows that blocks may have, for ig_micro.rows. If the number of rows is a symbolic multiple of mr, blocks
+ * have one known size, though their number is unknown. */
+uint32_t ig_row_blocks_set(const struct ig_contract *c, const struct ig_row_blocks *blocks, int mr);
+/* The first row of a block, and how many it has. */
+ig_x ig_row_blocks_start(struct ig_contract *c, const struct ig_row_blocks *blocks, ig_x block);
+ig_x ig_row_blocks_rows(struct ig_contract *c, const struct ig_row_blocks *blocks, ig_x block);
+
 /* The columns of a product in panels of nr, and the register block of mr rows. */
 struct ig_columns {
     ig_dim panels;
@@ -46,6 +59,8 @@ struct ig_columns {
 void ig_columns_init(struct ig_contract *c, struct ig_columns *out_columns);
 /* Do mr rows, `stride` elements apart, crowd few sets of the first cache (64 sets of at least 8 lines)? */
 bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride);
+/* A stride for rows of `depth` elements that do not: an odd number of cache lines. */
+int64_t ig_columns_copied_stride(const struct ig_columns *p, int64_t depth);
 /* The number of vectors of a panel that have columns, all except in the last panel: as an argument of the micro-kernel,
  * and as the bit set for its description. `whole`: always the whole panel. */
 ig_x ig_columns_vectors(struct ig_contract *c, const struct ig_columns *p, ig_x panel, bool whole);

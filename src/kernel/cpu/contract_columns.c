@@ -33,6 +33,11 @@ bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride) {
     return (p->mr + period - 1) / period > 7;
 }
 
+int64_t ig_columns_copied_stride(const struct ig_columns *p, int64_t depth) {
+    int64_t line = 64 / p->element;
+    return ((depth + line - 1) / line | 1) * line;
+}
+
 /* Columns of the last panel; nr if the number of columns is unknown. */
 static int64_t last_columns(const struct ig_contract *c, const struct ig_columns *p) {
     int64_t columns = known(c, c->columns, 0);

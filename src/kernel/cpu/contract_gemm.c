@@ -28,14 +28,13 @@ struct gemm {
     struct ig_contract *c;
     struct ig_loops *k;
     struct ig_columns p;
-    ig_dim blocks;          /* blocks of rows of A */
-    ig_dim chunks;          /* columns first: chunks of blocks */
-    int64_t chunk_blocks;   /* blocks per chunk, at most */
-    ig_dim groups;          /* columns first: groups of panels */
-    int64_t group_panels;   /* panels per group, at most */
-    ig_dim per_block, more; /* `more` blocks have per_block + 1 rows, the others per_block */
-    ig_dim steps;           /* steps along the depth */
-    int64_t step;           /* depth of a step */
+    struct ig_row_blocks blocks; /* of A */
+    ig_dim chunks;               /* columns first: chunks of blocks */
+    int64_t chunk_blocks;        /* blocks per chunk, at most */
+    ig_dim groups;               /* columns first: groups of panels */
+    int64_t group_panels;        /* panels per group, at most */
+    ig_dim steps;                /* steps along the depth */
+    int64_t step;                /* depth of a step */
     bool columns_first;
     bool copy_a, copy_b;
     int64_t b_element; /* bytes per element of B in memory */
@@ -69,22 +68,14 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, ig_x hi, ig_x 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 static void choose_shape(struct gemm *s) {
-    struct ig_contract *c = s->c;
-    struct ig_dims *dims = s->k->dims;
-    ig_columns_init(c, &s->p);
-    s->blocks = ig_dim_ceil_div(dims, c->rows, constant(s, s->p.mr));
-    ig_dim blocks = ig_dim_max(dims, s->blocks, constant(s, 1));
-    s->per_block = ig_dim_div(dims, c->rows, blocks);
-    s->more = ig_dim_sub(dims, c->rows, ig_dim_mul(dims, s->per_block, blocks));
+    ig_columns_init(s->c, &s->p);
+    ig_row_blocks_init(s->c, s->c->rows, s->p.mr, &s->blocks);
 }
 
 /* The row stride of a copy: an odd number of cache lines, so that rows do not compete for the same sets. */
 static ig_dim copied_stride(struct gemm *s) {
     int64_t line = 64 / s->p.element, depth = known(s, s->c->depth, -1);
-    if (depth >= 0) {
-        int64_t lines = (depth + line - 1) / line;
-        return constant(s, (lines | 1) * line);
-    }
+    if (depth >= 0) return constant(s, ig_columns_copied_stride(&s->p, depth));
     struct ig_dims *dims = s->k->dims;
     ig_dim pairs = ig_dim_ceil_div(dims, s->c->depth, constant(s, 2 * line));
     return ig_dim_add(dims, ig_dim_mul(dims, pairs, constant(s, 2 * line)), constant(s, line));
@@ -121,7 +112,7 @@ static double tile_cost(const struct gemm *s, double rows, double columns) {
 /* The time that all tiles take with two threads, which dominates the cost, and with eight. */
 static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
     int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
-    double each = tile_cost(s, (double)(chunk * (known(s, s->per_block, 0) + 1)), (double)(group * s->p.nr));
+    double each = tile_cost(s, (double)(chunk * (known(s, s->blocks.each, 0) + 1)), (double)(group * s->p.nr));
     int64_t two = (tiles + 1) / 2, many = (tiles + 7) / 8;
     return each * (double)(2 * two + 2 * many);
 }
@@ -163,7 +154,7 @@ static void keep(struct tiling *tilings, int *count, const struct tiling *t) {
  * each with its best group size, cheapest first; with unknown sizes, one division that suits most. */
 static bool choose_tiles(struct gemm *s) {
     struct tiling tilings[IG_CONTRACT_MOST_CHOICES];
-    int64_t fit = fitting_blocks(s), blocks = known(s, s->blocks, -1), panels = known(s, s->p.panels, -1);
+    int64_t fit = fitting_blocks(s), blocks = known(s, s->blocks.count, -1), panels = known(s, s->p.panels, -1);
     int64_t usual = s->copy_a ? 128 / s->p.nr + 1 : 1, last = 0;
     struct tiling rows_first = {.columns_first = false, .chunk = 1, .group = usual};
     int count = 0;
@@ -220,7 +211,7 @@ static bool choose(struct gemm *s) {
     choose_order(s);
     if (!choose_tiles(s)) return false;
     choose_step(s);
-    s->chunks = ig_dim_ceil_div(dims, s->blocks, constant(s, s->chunk_blocks));
+    s->chunks = ig_dim_ceil_div(dims, s->blocks.count, constant(s, s->chunk_blocks));
     s->groups = ig_dim_ceil_div(dims, s->p.panels, constant(s, s->group_panels));
     s->c->kernel->tactic = tactic(s);
     return true;
@@ -261,21 +252,9 @@ static int64_t fetch_rate(const struct gemm *s) {
     return (rate + 3) / 4 * 4;
 }
 
-/* The set of row counts that blocks may have. If the number of rows is a symbolic multiple of mr, blocks have one known
- * size, though their number is unknown. */
-static uint32_t row_set(const struct gemm *s) {
-    int64_t per_block = known(s, s->per_block, -1), more = known(s, s->more, -1);
-    uint32_t set = 0;
-    for (int r = 1; r <= s->p.mr; r++) {
-        bool all_longer = more >= 0 && more == known(s, s->blocks, -1);
-        if (per_block < 0 || (r == per_block && !all_longer) || (r == per_block + 1 && more != 0)) set |= 1u << r;
-    }
-    return set;
-}
-
 static void make_micro(struct gemm *s) {
     struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = s->c->dtype, .nr = s->p.nr};
-    micro.rows = row_set(s);
+    micro.rows = ig_row_blocks_set(s->c, &s->blocks, s->p.mr);
     micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
     if (!s->copy_b) micro.half = ig_contract_half(ig_contract_in(s->c, 1)->dtype);
     int64_t lda = known(s, s->lda, 0);
@@ -288,12 +267,11 @@ static void make_micro(struct gemm *s) {
 
 /* First row and number of rows of a block. */
 static ig_x block_start(struct gemm *s, ig_x block) {
-    return ig_x_add(s->k, ig_x_mul(s->k, block, dim(s, s->per_block)), ig_x_min(s->k, block, dim(s, s->more)));
+    return ig_row_blocks_start(s->c, &s->blocks, block);
 }
 
 static ig_x block_rows(struct gemm *s, ig_x block) {
-    ig_x longer = ig_x_select(s->k, ig_x_less(s->k, block, dim(s, s->more)), num(s, 1), num(s, 0));
-    return ig_x_add(s->k, dim(s, s->per_block), longer);
+    return ig_row_blocks_rows(s->c, &s->blocks, block);
 }
 
 /* The position of B's row depth_at in the current panel. `group` here is that of a grouped convolution: the panels of
@@ -355,7 +333,7 @@ static void emit_columns_first(struct gemm *s, struct ig_stmt *body, ig_x tile) 
     struct ig_loops *k = s->k;
     ig_x block, nth, step, zero = num(s, 0);
     ig_x first = ig_x_mul(k, s->chunk, num(s, s->chunk_blocks));
-    ig_x end = ig_x_min(k, ig_x_add(k, first, num(s, s->chunk_blocks)), dim(s, s->blocks));
+    ig_x end = ig_x_min(k, ig_x_add(k, first, num(s, s->chunk_blocks)), dim(s, s->blocks.count));
     ig_x count = ig_x_sub(k, end, first), start = block_start(s, first);
     ig_x rows = ig_x_sub(k, block_start(s, end), start);
     if (s->copy_a) {
@@ -394,7 +372,8 @@ bool ig_contract_gemm(struct ig_contract *c) {
     make_buffers(&s);
     make_micro(&s);
     ig_x tile, rest;
-    c->kernel->tiles = ig_dim_mul(dims, c->batch, s.columns_first ? ig_dim_mul(dims, s.chunks, s.groups) : s.blocks);
+    c->kernel->tiles =
+        ig_dim_mul(dims, c->batch, s.columns_first ? ig_dim_mul(dims, s.chunks, s.groups) : s.blocks.count);
     struct ig_stmt *body = ig_s_for(c->k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, c->kernel->tiles), num(&s, 1), &tile);
     bool one_batch = known(&s, c->batch, 0) == 1;
     rest = tile;
@@ -404,7 +383,7 @@ bool ig_contract_gemm(struct ig_contract *c) {
         s.batch = one_batch ? num(&s, 0) : rest;
         emit_columns_first(&s, body, tile);
     } else {
-        ig_x block = one_batch ? tile : ig_x_split_off(c->k, &rest, s.blocks);
+        ig_x block = one_batch ? tile : ig_x_split_off(c->k, &rest, s.blocks.count);
         s.batch = one_batch ? num(&s, 0) : rest;
         emit_rows_first(&s, body, block);
     }
