@@ -1,6 +1,7 @@
 /* Contractions: chooses among the schedules and the vendor libraries. The problem is in contract_problem.c. */
 #include "kernel/contract.h"
 
+#include "ir/winograd.h"
 #include "kernel/cpu/contract.h"
 #include "kernel/cuda/contract.h"
 #include "kernel/schedules.h"
@@ -59,10 +60,14 @@ struct ig_kernel *ig_kernel_contract(struct ig_graph *graph, const struct ig_reg
     static const ig_contract_schedule cpu[] = {ig_contract_depthwise, ig_contract_lines, ig_contract_gemm, NULL};
     static const ig_contract_schedule cuda[] = {ig_cuda_contract_depthwise, ig_cuda_contract_gemm, NULL};
     static const ig_contract_schedule libraries[] = {ig_cuda_contract_product, ig_cuda_contract_convolution, NULL};
+    static const ig_contract_schedule winograd[] = {ig_contract_winograd, NULL}, none[] = {NULL};
     struct asked asked = {graph, region, target, at, choice, false};
-    bool is_cuda = ig_target_is_cuda(target);
+    bool is_cuda =
+        ig_target_is_cuda(target); /* The others read filters, which only plain code recovers from transformed ones. */
+    bool transformed = ig_winograd_of(graph, &graph->nodes.at[region->anchor]) > 0;
     if (choice != IG_CHOICE_PLAIN) {
-        struct ig_kernel *kernel = take(&asked, is_cuda ? cuda : cpu);
+        const ig_contract_schedule *usual = is_cuda ? cuda : cpu, *special = is_cuda ? none : winograd;
+        struct ig_kernel *kernel = take(&asked, transformed ? special : usual);
         if (!kernel && asked.applied && is_cuda) kernel = take(&asked, libraries);
         if (kernel || asked.applied || choice > 0) return kernel;
     }

@@ -35,6 +35,7 @@ struct ig_contract {
     bool merged;    /* matmul: all axes of A but the last form the rows */
     int64_t groups; /* conv */
     int spatial;    /* conv: number of spatial axes; 0: matmul */
+    int winograd;   /* conv: m if B is transformed for F(m x m, 3 x 3) (ir/winograd.h); else 0 */
 
     /* State during the epilogue: element (row, column) of C is `tile` at tile_at. */
     int tile;

@@ -1,6 +1,7 @@
 /* Convolutions as contractions: see contract_problem.h. */
 #include <string.h>
 
+#include "ir/winograd.h"
 #include "kernel/contract_problem.h"
 
 static bool channels_last(const struct ig_contract *c) {
@@ -21,6 +22,7 @@ bool ig_conv_init(struct ig_contract *c) {
     if (c->spatial < 1 || c->spatial >= IG_CONTRACT_DEPTH) return false;
     c->groups = ig_contract_attr_int(c, IG_ATTR_groups);
     c->packed = ig_contract_is_packed(c);
+    c->winograd = ig_winograd_of(c->graph, &c->node);
     c->batch = ig_dim_mul(dims, out->dim[0], ig_contract_as_dim(c, c->groups));
     c->columns = ig_dim_div(dims, out->dim[conv_axis(c, -1)], ig_contract_as_dim(c, c->groups));
     c->rows = ig_contract_as_dim(c, 1);
@@ -114,9 +116,62 @@ ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
     return ig_contract_padded(c) ? ig_x_select(k, inside, value, zero(c, x->dtype)) : value;
 }
 
+/* ---- Transformed filters ----------------------------------------------------------------------------------------- */
+
+/* Element (i, j) of the transformed filter of column n and a channel. */
+static ig_x transformed(struct ig_contract *c, ig_x n, ig_x channel, ig_x i, ig_x j) {
+    struct ig_loops *k = c->k;
+    int64_t t = c->winograd + IG_WINOGRAD_KERNEL - 1, nr = ig_contract_attr_int(c, IG_ATTR_packed);
+    if (nr == 0) return ig_lower_value(&c->lower, c->node.in[1], (const ig_x[]){n, channel, i, j});
+    ig_x at = ig_x_add(k, ig_x_mul(k, ig_x_div(k, n, ig_contract_int(c, nr)), ig_contract_int(c, t)), i);
+    at = ig_x_add(k, ig_x_mul(k, at, ig_contract_int(c, t)), j);
+    at = ig_x_add(k, ig_x_mul(k, at, ig_contract_dim(c, c->depth_dim[2])), channel);
+    at = ig_x_add(k, ig_x_mul(k, at, ig_contract_int(c, nr)), ig_x_mod(k, n, ig_contract_int(c, nr)));
+    return ig_x_load(k, c->lower.buffer_of[c->node.in[1]], at);
+}
+
+/* by[position], position 0 … 2 */
+static ig_x one_of(struct ig_contract *c, ig_x position, ig_x first, ig_x second, ig_x third) {
+    ig_x others = ig_x_select(c->k, ig_x_less(c->k, position, ig_contract_int(c, 2)), second, third);
+    return ig_x_select(c->k, ig_x_less(c->k, position, ig_contract_int(c, 1)), first, others);
+}
+
+/* Undoes the transform along one axis: g[0] = f0 * u[0], g[1] = f1 * (u[1] - u[2]), g[2] = u[t - 1]. */
+struct undoing {
+    ig_x from, factor, second; /* position in u, factor, and 1 if u[2] is subtracted, else 0 */
+};
+
+static struct undoing undo(struct ig_contract *c, ig_x position) {
+    struct ig_winograd w;
+    ig_winograd_init(&w, c->winograd);
+    ig_x zero = ig_x_float(c->k, c->dtype, 0), one = ig_x_float(c->k, c->dtype, 1);
+    return (struct undoing){
+        one_of(c, position, ig_contract_int(c, 0), ig_contract_int(c, 1), ig_contract_int(c, w.t - 1)),
+        one_of(c, position, ig_x_float(c->k, c->dtype, w.inverse[0][0]), ig_x_float(c->k, c->dtype, w.inverse[1][1]),
+               one),
+        one_of(c, position, zero, one, zero)};
+}
+
+/* The element of the filter itself. */
+static ig_x recovered(struct ig_contract *c, ig_x n, const ig_x *depth) {
+    struct ig_loops *k = c->k;
+    struct undoing y = undo(c, depth[0]), x = undo(c, depth[1]);
+    ig_x two = ig_contract_int(c, 2), line[2];
+    for (int i = 0; i < 2; i++) {
+        ig_x at = i == 0 ? y.from : two;
+        ig_x second = ig_x_map2(k, IG_OP_mul, transformed(c, n, depth[2], at, two), x.second);
+        line[i] = ig_x_map2(k, IG_OP_sub, transformed(c, n, depth[2], at, x.from), second);
+    }
+    ig_x both = ig_x_map2(k, IG_OP_sub, line[0], ig_x_map2(k, IG_OP_mul, line[1], y.second));
+    return ig_x_map2(k, IG_OP_mul, ig_x_map2(k, IG_OP_mul, both, x.factor), y.factor);
+}
+
+/* ---- Elements of C ----------------------------------------------------------------------------------------------- */
+
 ig_x ig_conv_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     ig_x group, index[INGOT_MAX_RANK];
     conv_image(c, b, &group);
+    if (c->winograd) return recovered(c, n, depth);
     int64_t packed = ig_contract_attr_int(c, IG_ATTR_packed);
     if (packed == 1 && c->groups > 1) { /* depthwise weights: [kernel..., C] */
         for (int i = 0; i < c->spatial; i++)

@@ -21,6 +21,7 @@ struct ig_graph *ig_pass_join_transposes(struct ig_graph *in, const struct ig_pa
 struct ig_graph *ig_pass_attend(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_precision(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_widen(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_winograd(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_pack(struct ig_graph *in, const struct ig_pass_options *options);
 
 #endif

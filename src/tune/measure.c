@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "ir/eval/eval.h"
+#include "ir/winograd.h"
 
 #define MOST_REFERENCE_PRODUCTS 5e8
 
@@ -101,6 +102,8 @@ static struct ig_trials *make_trials(const struct ig_measuring *m, struct ig_tun
     }
     trials->is_heavy = !is_affordable(m, r, r->tuned.at);
     if (!trials->is_heavy) return trials;
+    /* Plain code recovers transformed filters. Random numbers, which stand for large weights, are none. */
+    if (ig_winograd_of(r->graph, &r->graph->nodes.at[r->region->anchor])) return trials;
     const struct ig_kernel *plain = ig_kernel_candidate(r->graph, r->region, m->options->target, NULL, IG_CHOICE_PLAIN);
     trials->has_plain = plain != NULL;
     if (plain) add_trial(m, trials, plain, NULL);

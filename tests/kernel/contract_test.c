@@ -1,6 +1,7 @@
 /* Matrix products and convolutions with extreme shapes, prologues and epilogues, against the reference. */
 #include <stdio.h>
 
+#include "pass/winograd.h"
 #include "support/check/graph_check.h"
 #include "support/support.h"
 
@@ -11,6 +12,7 @@ struct conv {
     int spatial;
     int64_t batch, size[3], in, out, kernel[3], stride[3], dilation[3], before[3], after[3], groups;
     bool last, bias, residual, relu, prologue, dynamic_weights;
+    int winograd; /* m, if filters are transformed for F(m x m, 3 x 3) */
 };
 
 static ig_value scalar(struct ig_graph *g, enum ingot_dtype dtype, double value) {
@@ -43,6 +45,7 @@ static void build_conv(struct ig_graph *g, const void *argument) {
     struct ig_type weight = sized_type(g, c->dtype, rank, dims);
     ig_value in[3] = {x, IG_NO_VALUE, IG_NO_VALUE};
     in[1] = c->dynamic_weights ? ig_build_input(g, "w", &weight) : random_constant(g, c->dtype, rank, dims, 11);
+    if (c->winograd) in[1] = ig_winograd_filters(g, in[1], c->winograd);
     if (c->bias) in[2] = random_constant(g, c->acc, 1, &c->out, 12);
     struct ig_attr attrs[] = {ig_attr_of_ints(c->stride, c->spatial),
                               ig_attr_of_ints(c->dilation, c->spatial),
@@ -163,6 +166,35 @@ static const struct conv depthwise[] = {
      .last = true},
 };
 
+/* Filters transformed for F(m x m, 3 x 3), with padding p on all sides. */
+#define TRANSFORMED(m, n, h, w, i, o, p) PLANE(n, h, w, i, o, 3, 1, p), .winograd = m
+
+static const struct conv transformed[] = {
+    {TRANSFORMED(4, 1, 8, 8, 16, 32, 1), .bias = true, .relu = true}, /* whole tiles */
+    {TRANSFORMED(2, 1, 8, 8, 16, 32, 1), .bias = true, .relu = true},
+    {TRANSFORMED(4, 1, 1, 1, 1, 1, 1)}, /* one output of one tile */
+    {TRANSFORMED(2, 1, 1, 1, 1, 1, 1)},
+    {TRANSFORMED(4, 1, 3, 3, 5, 7, 0), .bias = true},
+    {TRANSFORMED(4, 2, 13, 6, 33, 65, 1), .bias = true, .residual = true, .relu = true},
+    {TRANSFORMED(2, 2, 13, 6, 33, 65, 1), .bias = true, .residual = true, .relu = true},
+    {TRANSFORMED(4, 1, 14, 15, 20, 40, 0), .residual = true}, /* no zeros around the image */
+    {TRANSFORMED(2, 3, 3, 4, 6, 17, 4), .bias = true},        /* tiles wholly in the padding */
+    {TRANSFORMED(4, 1, 3, 4, 6, 17, 7), .bias = true},
+    {TRANSFORMED(4, 3, 7, 7, 600, 70, 1), .bias = true}, /* more than the second cache holds */
+    {TRANSFORMED(2, 1, 7, 7, 600, 70, 1), .bias = true},
+    {TRANSFORMED(4, 1, 60, 29, 8, 200, 1), .relu = true}, /* many tiles */
+    {TRANSFORMED(4, -1, 10, 9, 24, 48, 1), .bias = true, .residual = true},
+    {TRANSFORMED(2, -1, 5, 9, 24, 48, 1), .bias = true},
+    {TRANSFORMED(4, 0, 8, 8, 8, 8, 1)},
+    {F32, .spatial = 2, .batch = 1, .size = {9, 10}, .in = 6, .out = 10, .kernel = {3, 3}, .stride = {1, 1},
+     .dilation = {1, 1}, .before = {2, 0}, .after = {0, 3}, .groups = 1, .last = true, .bias = true, .winograd = 4},
+};
+static const struct conv recovered[] = {
+    {TRANSFORMED(4, -1, -2, 9, 6, 33, 1), .bias = true}, /* any number of lines */
+    {TRANSFORMED(2, 1, 8, -3, 5, 7, 1), .relu = true},
+    {TRANSFORMED(4, 2, 9, 10, 12, 20, 1), .bias = true, .residual = true},
+};
+
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))
 
 /* Every list is checked three times: laid out and packed by the passes; the same with NaN and infinities in the inputs
@@ -175,15 +207,21 @@ enum { MOST = 128 };
 static struct graph_case cases[MOST];
 static char names[MOST][64];
 
-static void check_convs(const struct conv *list, int count) {
-    assert_true(COUNT(ways) * count <= MOST);
-    for (int i = 0; i < COUNT(ways) * count; i++) {
+/* Fills cases[] with the list in each of `n` ways from number `first` on. Returns how many there are. */
+static int make_convs(const struct conv *list, int count, int first, int n) {
+    assert_true(n * count <= MOST);
+    for (int i = 0; i < n * count; i++) {
         const struct conv *c = &list[i % count];
-        snprintf(names[i], sizeof names[i], "convolution %d%s", i % count, ways[i / count].name);
-        double tolerance = c->dtype == INGOT_F64 ? 1e-14 : 2e-6;
-        cases[i] = (struct graph_case){names[i], build_conv, c, tolerance, ways[i / count].flags, {2, 9, 13, 0}};
+        int way = first + i / count;
+        snprintf(names[i], sizeof names[i], "convolution %d%s", i % count, ways[way].name);
+        double tolerance = c->dtype == INGOT_F64 ? 1e-14 : c->winograd ? 4e-6 : 2e-6;
+        cases[i] = (struct graph_case){names[i], build_conv, c, tolerance, ways[way].flags, {2, 9, 13, 0}};
     }
-    check_graphs(cases, COUNT(ways) * count);
+    return n * count;
+}
+
+static void check_convs(const struct conv *list, int count) {
+    check_graphs(cases, make_convs(list, count, 0, COUNT(ways)));
 }
 
 static void test_convolutions(void **state) {
@@ -194,6 +232,19 @@ static void test_convolutions(void **state) {
 static void test_depthwise(void **state) {
     (void)state;
     check_convs(depthwise, COUNT(depthwise));
+}
+
+/* Kernels that compute with transformed filters spread NaN as the reference does. Plain ones, on GPUs and where sizes are
+ * not known, do not: they recover the filters. */
+static void test_transformed(void **state) {
+    (void)state;
+    check_graphs_for_cpu(cases, make_convs(transformed, COUNT(transformed), 0, 2));
+}
+
+static void test_recovered(void **state) {
+    (void)state;
+    check_graphs(cases, make_convs(recovered, COUNT(recovered), 0, 1));
+    check_graphs(cases, make_convs(recovered, COUNT(recovered), 2, 1));
 }
 
 /* ---- Matrix products --------------------------------------------------------------------------------------------------- */
@@ -389,8 +440,9 @@ static void test_producers(void **state) {
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),
-        cmocka_unit_test(test_multiples), cmocka_unit_test(test_tiles),        cmocka_unit_test(test_producers),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_transformed), cmocka_unit_test(test_recovered),    cmocka_unit_test(test_multiples),
+        cmocka_unit_test(test_tiles),       cmocka_unit_test(test_producers),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "ir/eval/eval_contract.h"
+#include "ir/eval/eval_conv.h"
+#include "ir/winograd.h"
 
 enum { MAX_SPATIAL = INGOT_MAX_RANK - 2 };
 
@@ -18,6 +20,7 @@ struct conv {
     int64_t before[MAX_SPATIAL], out_dims[MAX_SPATIAL], after[MAX_SPATIAL];
     int64_t groups, group, channels; /* input channels of a group */
     int64_t packed;
+    int winograd; /* m, if the weights are transformed for F(m x m, 3 x 3); else 0 */
 };
 
 /* The input pixel that the row's window reads at kernel position `position`; NULL in the padding. */
@@ -139,7 +142,7 @@ static void check_weights(struct ig_eval *ev, const struct conv *c, int64_t colu
     if (!c->packed) want[rank++] = columns * c->groups, want[rank++] = c->channels;
     if (c->packed && !depthwise_packed) want[rank++] = c->groups, want[rank++] = panels;
     for (int i = 0; i < c->spatial; i++)
-        want[rank++] = c->kernel[i];
+        want[rank++] = c->kernel[i] + (c->winograd ? c->winograd - 1 : 0);
     if (depthwise_packed) want[rank++] = c->groups;
     if (c->packed && !depthwise_packed) want[rank++] = c->channels, want[rank++] = c->packed;
     bool fits = c->w.rank == rank;
@@ -183,6 +186,7 @@ IG_EVAL(conv) {
     if (in[0].rank < 2) ig_eval_raise(ev, "the input has rank %d", in[0].rank);
     struct ig_view x = last ? in[0] : ig_view_move_channels(&in[0], true);
     struct conv c = {.x = ig_view_dense(ev, &x), .w = in[1], .packed = ig_attr_int(graph, node, IG_ATTR_packed)};
+    c.winograd = ig_winograd_of(graph, node);
     conv_shape(ev, graph, node, &c);
     c.base.result = (enum ingot_dtype)ig_attr_int(graph, node, IG_ATTR_acc);
     c.base.fetch_row = conv_row;
@@ -192,7 +196,9 @@ IG_EVAL(conv) {
     memcpy(dims + 1, c.out_dims, (size_t)c.spatial * sizeof *dims);
     dims[x.rank - 1] = c.base.columns * c.groups;
     out[0] = ig_view_new(ev, c.base.result, x.rank, dims);
-    if (ig_view_elements(&out[0]) != 0) {
+    if (c.winograd) {
+        ig_eval_winograd(ev, c.winograd, &c.x, &c.w, c.packed, c.before, bias, &out[0]);
+    } else if (ig_view_elements(&out[0]) != 0) {
         bool as_double = ig_cells_are_float(c.x.dtype) || ingot_dtype_size(c.x.dtype) <= 2;
         bool one = c.packed == 0 && c.channels == 1 && c.base.columns == 1 && as_double;
         (c.packed == 1 || one ? depthwise : convolve)(ev, &c, bias, &out[0]);

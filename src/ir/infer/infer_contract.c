@@ -1,5 +1,6 @@
 /* Type inference of contractions and windows: matmul, conv, pooling. See infer.h and, for layouts, ops.def. */
 #include "ir/infer/infer.h"
+#include "ir/winograd.h"
 
 static bool is_byte(enum ingot_dtype dtype) {
     return dtype == INGOT_I8 || dtype == INGOT_U8;
@@ -94,6 +95,27 @@ static void unify_weight(struct ig_infer *x, int axis, ig_dim expected) {
                       ig_infer_dim_text(x, expected));
 }
 
+static bool are_ones(const int64_t *values, int count) {
+    for (int i = 0; i < count; i++) {
+        if (values[i] != 1) return false;
+    }
+    return true;
+}
+
+/* The positions by which transformed weights exceed the kernel along each axis (winograd.h); 0 for others. */
+static int64_t transformed(struct ig_infer *x, const struct layout *l) {
+    const struct ig_type *w = ig_infer_in(x, 1);
+    const int64_t *kernel = ig_infer_ints(x, IG_ATTR_kernel, l->n_spatial);
+    int64_t positions = 0;
+    bool suits = l->n_spatial == 2 && w->rank >= 4 && ig_infer_int(x, IG_ATTR_groups) == 1 &&
+                 kernel[0] == IG_WINOGRAD_KERNEL && kernel[1] == IG_WINOGRAD_KERNEL && w->dtype == INGOT_F32 &&
+                 are_ones(ig_infer_ints(x, IG_ATTR_strides, 2), 2) &&
+                 are_ones(ig_infer_ints(x, IG_ATTR_dilations, 2), 2);
+    if (!suits || !ig_dim_is_const(x->dims, w->dim[2], &positions)) return 0;
+    int m = ig_winograd_of_positions(positions);
+    return m > 0 ? m - 1 : 0;
+}
+
 /* Checks the weights against channels, groups, kernel and n. */
 static void check_weights(struct ig_infer *x, const struct layout *l, int64_t width) {
     struct ig_dims *d = x->dims;
@@ -107,6 +129,7 @@ static void check_weights(struct ig_infer *x, const struct layout *l, int64_t wi
                       (long long)groups);
     ig_dim per_group = ig_dim_div(d, channels, ig_dim_const(d, groups));
     bool depthwise = width == 1 && groups > 1;
+    int64_t more = transformed(x, l);
     int at = 0;
     ig_infer_rank(x, 1, depthwise ? l->n_spatial + 1 : width > 0 ? l->n_spatial + 4 : l->n_spatial + 2);
     if (width == 0) {
@@ -117,7 +140,7 @@ static void check_weights(struct ig_infer *x, const struct layout *l, int64_t wi
         unify_weight(x, at++, ig_dim_const(d, (n / groups + width - 1) / width));
     }
     for (int i = 0; i < l->n_spatial; i++)
-        unify_weight(x, at++, ig_dim_const(d, kernel[i]));
+        unify_weight(x, at++, ig_dim_const(d, kernel[i] + more));
     if (width == 0) return;
     unify_weight(x, at++, depthwise ? channels : per_group);
     if (!depthwise) unify_weight(x, at, ig_dim_const(d, width));

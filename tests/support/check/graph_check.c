@@ -595,7 +595,7 @@ void check_graphs_for_cuda(const struct graph_case *cases, int count) {
     destroy_devices(&run);
 }
 
-static void check_cpu(const struct graph_case *cases, int count) {
+void check_graphs_for_cpu(const struct graph_case *cases, int count) {
     static const struct ig_target targets[] = {{.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16},
                                                {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}};
     static const char *const compilers[] = {"gcc", "clang"};
@@ -618,6 +618,6 @@ static void check_cpu(const struct graph_case *cases, int count) {
 }
 
 void check_graphs(const struct graph_case *cases, int count) {
-    if (!on_gpu_alone()) check_cpu(cases, count);
+    if (!on_gpu_alone()) check_graphs_for_cpu(cases, count);
     check_graphs_for_cuda(cases, count);
 }

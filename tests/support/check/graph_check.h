@@ -36,6 +36,8 @@ struct graph_case {
 
 /* Fails the running cmocka test at the first element that differs, naming case, target and compiler. */
 void check_graphs(const struct graph_case *cases, int count);
+/* Only the schedules for CPUs. */
+void check_graphs_for_cpu(const struct graph_case *cases, int count);
 /* Only the schedules for GPUs. */
 void check_graphs_for_cuda(const struct graph_case *cases, int count);
 
