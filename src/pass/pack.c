@@ -4,7 +4,8 @@
  * Requires:   layout (convolutions in channels-last form).
  * Guarantees: matrices [k, n] of f32, f16 or bf16 that are the constant second operand of a matmul become [ceil(n/NR),
  *             k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
- *             C/groups, NR], and [kernel..., C] if depthwise; the attribute `packed` records it (NR, or 1). NR is the
+ *             C/groups, NR], and [kernel..., C] if depthwise; transformed filters (winograd.c) have their positions in the
+ *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
  *             target's panel width. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. Convolutions of
