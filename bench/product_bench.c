@@ -1,6 +1,6 @@
 /*
- * Small products and convolutions in f16 on the first GPU, by all kernels that the cost model ranks among its first at
- * any number of rows: what each takes, beside what the model says (kernel/cuda/contract_choose.c). From these its constants
+ * Products and convolutions in f16 on the first GPU, by all kernels that the cost model ranks among its first at any
+ * number of rows: what each takes, beside what the model says (kernel/cuda/contract_choose.c). From these its constants
  * are fitted.
  *
  *     product_bench [--only SUBSTRING] [--first N] [--source]
@@ -9,6 +9,7 @@
  * microseconds, of a launch among many that start early. --first: candidates at each number of rows (default 12);
  * --source prints the kernels and runs nothing.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,24 +21,45 @@
 #include "pass/pass.h"
 #include "toolchain/nvrtc.h"
 
-enum { BUFFERS = 4, LAUNCHES = 48, ROUNDS = 5, FLUSH = 128 << 20, SIZES = 6 };
+enum { BUFFERS = 4, LAUNCHES = 24, ROUNDS = 3, FLUSH = 128 << 20, SIZES = 12 };
+
+/* Kernels whose estimate is this far from the least are not measured. */
+#define FAR 2.6
 
 struct product {
     const char *name;
     int64_t depth, columns;
     int64_t side;         /* of the image of a 3x3 convolution; 0: a matrix product */
     int64_t sizes[SIZES]; /* rows, or images */
+    bool gelu;            /* behind it; otherwise ReLU */
 };
 
 static const struct product products[] = {
-    {"256x64", 256, 64, 0, {16, 49, 196, 784, 3136}},       {"64x256", 64, 256, 0, {16, 49, 196, 784, 3136}},
-    {"576x96", 576, 96, 0, {1, 16, 49, 196, 784}},          {"160x960", 160, 960, 0, {1, 16, 49, 98, 196, 784}},
-    {"960x320", 960, 320, 0, {1, 16, 49, 98, 196}},         {"256x1024", 256, 1024, 0, {1, 16, 49, 196, 392}},
-    {"1024x256", 1024, 256, 0, {1, 16, 49, 196, 392}},      {"512x2048", 512, 2048, 0, {1, 16, 49, 98, 196, 392}},
-    {"2048x512", 2048, 512, 0, {1, 16, 49, 98, 196, 392}},  {"768x768", 768, 768, 0, {1, 16, 64, 128, 197, 256}},
-    {"768x2304", 768, 2304, 0, {1, 16, 64, 128, 197, 256}}, {"768x3072", 768, 3072, 0, {1, 16, 64, 128, 197, 256}},
-    {"3072x768", 3072, 768, 0, {1, 16, 64, 128, 197, 256}}, {"3x3 512 at 7x7", 512, 512, 7, {1, 2, 4}},
-    {"3x3 256 at 14x14", 256, 256, 14, {1, 2, 4}},          {"3x3 128 at 28x28", 128, 128, 28, {1, 2, 4}},
+    {"768x2304", 768, 2304, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, false},
+    {"768x768", 768, 768, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, false},
+    {"3072x768", 3072, 768, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, false},
+    {"1024x1024", 1024, 1024, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, false},
+    {"768x3072 gelu", 768, 3072, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, true},
+    {"64x256", 64, 256, 0, {3136, 6272, 12544, 25088, 50176, 100352}, false},
+    {"256x64", 256, 64, 0, {3136, 6272, 12544, 25088, 50176, 100352}, false},
+    {"128x512", 128, 512, 0, {784, 1568, 3136, 6272, 12544, 25088}, false},
+    {"512x128", 512, 128, 0, {784, 1568, 3136, 6272, 12544, 25088}, false},
+    {"256x1024", 256, 1024, 0, {196, 392, 784, 1568, 3136, 6272}, false},
+    {"1024x256", 1024, 256, 0, {196, 392, 784, 1568, 3136, 6272}, false},
+    {"512x2048", 512, 2048, 0, {49, 98, 196, 392, 784, 1568}, false},
+    {"2048x512", 2048, 512, 0, {49, 98, 196, 392, 784, 1568}, false},
+    {"96x24", 96, 24, 0, {3136, 6272, 12544, 50176}, false},
+    {"144x32", 144, 32, 0, {784, 1568, 3136, 12544}, false},
+    {"64x384", 64, 384, 0, {196, 392, 784, 3136}, false},
+    {"384x64", 384, 64, 0, {196, 392, 784, 3136}, false},
+    {"576x96", 576, 96, 0, {196, 392, 784, 3136}, false},
+    {"160x960", 160, 960, 0, {49, 98, 196, 784}, false},
+    {"960x320", 960, 320, 0, {49, 98, 196, 784}, false},
+    {"320x1280", 320, 1280, 0, {49, 98, 196, 784}, false},
+    {"3x3 64 at 56x56", 64, 64, 56, {1, 2, 4, 8, 16, 32}, false},
+    {"3x3 128 at 28x28", 128, 128, 28, {1, 2, 4, 8, 16, 32}, false},
+    {"3x3 256 at 14x14", 256, 256, 14, {1, 2, 4, 8, 16, 32}, false},
+    {"3x3 512 at 7x7", 512, 512, 7, {1, 2, 4, 8, 16, 32}, false},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
@@ -104,7 +126,8 @@ static struct ig_graph *build(struct ig_job *job, const struct bench *b, const s
     ig_value x = ig_build_input(g, "x", &type);
     ig_value y = p->side ? build_conv(g, p, x) : build_product(g, p, x);
     y = ig_map2(g, IG_OP_add, y, weights(g, INGOT_F32, 1, &p->columns));
-    y = ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
+    y = p->gelu ? ig_map2(g, IG_OP_mul, y, ig_map1(g, IG_OP_normcdf, y))
+                : ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
     ig_build_output(g, "y", ig_build_cast(g, y, INGOT_F16));
     for (int i = 0; i < ig_pass_count; i++) {
         bool regions = !strcmp(ig_passes[i].name, "fuse") || !strcmp(ig_passes[i].name, "partition");
@@ -194,6 +217,18 @@ static double measure(struct ig_job *job, struct bench *b, struct ig_launch *lau
     return time;
 }
 
+/* The least estimate of all candidates for so many rows. */
+static double least_cost(struct ig_job *job, const struct bench *b, const struct product *p, int64_t rows) {
+    double least = INFINITY;
+    for (uint32_t i = 0; i < b->candidates.count; i++) {
+        const struct candidate *c = &b->candidates.at[i];
+        if (c->product != p) continue;
+        struct ig_sizes at = sizes_of(job, c->kernel->loops->dims, c->symbol, rows);
+        least = fmin(least, ig_kernel_cost(c->kernel, &at));
+    }
+    return least;
+}
+
 static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, uint64_t entry) {
     const struct candidate *c = &b->candidates.at[i];
     const struct product *p = c->product;
@@ -213,6 +248,7 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
     size_t size = (size_t)(p->depth * p->columns * 2 * (p->side ? 9 : 1));
     for (int s = 0; s < SIZES && p->sizes[s]; s++) {
         struct ig_sizes at = sizes_of(job, k->loops->dims, c->symbol, p->sizes[s]);
+        if (ig_kernel_cost(k, &at) > FAR * least_cost(job, b, p, p->sizes[s])) continue;
         int64_t *dims = IG_NEW_ARRAY(job, int64_t, k->dims.count + 1);
         for (uint32_t d = 0; d < k->dims.count; d++)
             dims[d] = ig_sizes_of(&at, job, k->dims.at[d]);
@@ -237,7 +273,7 @@ static void allocate(struct ig_job *job, struct bench *b, size_t size, void **ou
 static void open_device(struct ig_job *job, struct bench *b) {
     struct ig_device_cuda_info info;
     struct ingot_error error;
-    size_t most = (size_t)9 * 512 * 512 * 2 * LAUNCHES, most_rows = (size_t)3136 * 3072 * 2;
+    size_t most = (size_t)9 * 512 * 512 * 2 * LAUNCHES, most_rows = (size_t)128 << 20;
     must(job, ig_device_cuda_describe(0, &info, &error), &error);
     must(job, ig_device_cuda_create(0, &ig_libc_allocator, &b->device, &error), &error);
     must(job, b->device->api->stream_create(b->device, &b->stream, &error), &error);
