@@ -299,12 +299,14 @@ int main(int argc, char **argv) {
     int n_options = only ? 4 : 2;
     struct option_list shapes = {(const char **)argv + n_options, (size_t)(argc - n_options)}, none = {0};
     struct build_arguments build = BUILD_ARGUMENTS_DEFAULT;
+    struct context_arguments defaults = {0};
+    struct stream stream = {&shapes, &defaults, .seed = 7, .data_seed = 1};
     struct tensor_list given = {0};
     struct ingot_tensor *tensors;
     size_t distinct[FRESH];
     must(session_open(&session, argv[1], &build, &error), &error);
     must(inputs_prepare(session.inputs, session.n_inputs, &none, &none, 1, &given, &tensors, &error), &error);
-    must(sizes_init_stream(&sizes, &session, tensors, &shapes, 7, 1, &given, &error), &error);
+    must(sizes_init_stream(&sizes, &session, tensors, &stream, &given, &error), &error);
     open_context(false);
     size_t n = sizes_find_distinct(&sizes, FRESH, distinct);
     if (n < 2) {

@@ -200,6 +200,8 @@ int main(int argc, char **argv) {
     }
     struct option_list shapes = {(const char **)argv + 3, (size_t)(argc - 3)}, none = {0};
     struct build_arguments build = BUILD_ARGUMENTS_DEFAULT;
+    struct context_arguments defaults = {0};
+    struct stream stream = {&shapes, &defaults, .seed = 7, .data_seed = 1};
     struct tensor_list given = {0};
     struct ingot_tensor *tensors;
     size_t distinct[MAX_SIZES];
@@ -208,7 +210,7 @@ int main(int argc, char **argv) {
     if (ingot_engine_symbol_count(session.engine) == 0)
         sizes_init_fixed(&sizes, &session, tensors);
     else
-        must(sizes_init_stream(&sizes, &session, tensors, &shapes, 7, 1, &given, &error), &error);
+        must(sizes_init_stream(&sizes, &session, tensors, &stream, &given, &error), &error);
     serve(argv[2], threads, distinct, sizes_find_distinct(&sizes, MAX_SIZES, distinct));
     return 0; /* the process ends, and with it everything that it holds */
 }

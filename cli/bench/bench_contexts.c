@@ -215,8 +215,9 @@ enum ingot_status bench_contexts(const struct bench_arguments *a, struct session
                                  struct ingot_error *error) {
     struct sizes *sizes = &m->contexts.sizes;
     struct outputs outputs;
+    struct stream stream = {&a->build.shapes, &a->context, a->stream.value, a->seed};
     if (a->stream.given)
-        CLI_TRY(sizes_init_stream(sizes, session, tensors, &a->build.shapes, a->stream.value, a->seed, given, error));
+        CLI_TRY(sizes_init_stream(sizes, session, tensors, &stream, given, error));
     else
         sizes_init_fixed(sizes, session, tensors);
     CLI_TRY(buckets_init(&m->contexts.buckets, a->buckets, session, sizes, error));

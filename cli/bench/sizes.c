@@ -8,6 +8,8 @@
 
 /* Shapes of a stream, drawn before anything is measured: many more than what a context keeps prepared. */
 #define STREAM_LENGTH 4096
+/* So many are tried whether the model takes them; the largest step between sizes. */
+enum { TRIALS = 16, MOST_STEP = 64 };
 
 static void init(struct sizes *sizes, const struct session *session, const struct ingot_tensor *tensors, size_t count) {
     size_t n = session->n_inputs;
@@ -51,7 +53,7 @@ static bool is_size(const struct session *session, const char *symbol) {
 static enum ingot_status find_range(const struct session *session, const struct ingot_shape_spec *specs, size_t n_specs,
                                     const struct ingot_symbol_info *symbol, struct symbol_range *out_range,
                                     struct ingot_error *error) {
-    struct symbol_range range = {symbol->name, symbol->lo, symbol->hi};
+    struct symbol_range range = {symbol->name, symbol->lo, symbol->hi, 1};
     specs_range(session->inputs, session->n_inputs, specs, n_specs, symbol->name, &range.lo, &range.hi);
     if (range.lo < symbol->lo || range.hi > symbol->hi) {
         return cli_error(error, INGOT_INVALID_ARGUMENT,
@@ -95,8 +97,9 @@ static enum ingot_status draw(const struct sizes *sizes, const struct session *s
     struct symbol_table symbols = {0};
     for (size_t i = 0; i < sizes->n_ranges; i++) {
         const struct symbol_range *range = &sizes->ranges[i];
-        uint64_t count = (uint64_t)(range->hi - range->lo) + 1;
-        symbols_set(&symbols, range->name, range->lo + (int64_t)(random_next(random) % count));
+        int64_t first = (range->lo + range->step - 1) / range->step, last = range->hi / range->step;
+        uint64_t count = (uint64_t)(last - first) + 1;
+        symbols_set(&symbols, range->name, range->step * (first + (int64_t)(random_next(random) % count)));
     }
     enum ingot_status status = shapes_settle(session->inputs, session->n_inputs, NULL, 0, &symbols, out_shapes, error);
     symbols_free(&symbols);
@@ -120,18 +123,57 @@ static enum ingot_status make_room(struct sizes *sizes, const struct ingot_tenso
     return status;
 }
 
-enum ingot_status sizes_init_stream(struct sizes *sizes, const struct session *session,
-                                    const struct ingot_tensor *tensors, const struct option_list *shapes,
-                                    unsigned stream_seed, unsigned seed, struct tensor_list *given,
-                                    struct ingot_error *error) {
-    uint64_t random = stream_seed;
-    init(sizes, session, tensors, STREAM_LENGTH);
-    CLI_TRY(find_ranges(sizes, session, shapes, error));
+/* Draws all shapes; fails if the context's engine does not take the first of them. */
+static enum ingot_status draw_all(struct sizes *sizes, const struct session *session, unsigned seed,
+                                  struct ingot_context *context, struct ingot_error *error) {
+    uint64_t random = seed;
     for (size_t i = 0; i < sizes->count; i++)
         CLI_TRY(draw(sizes, session, &random, &sizes->shapes[i * sizes->n_inputs], error));
-    for (size_t i = 0; i < sizes->n_inputs; i++)
-        CLI_TRY(make_room(sizes, &session->inputs[i], i, seed, given, error));
+    for (size_t s = 0; s < TRIALS; s++) {
+        for (size_t i = 0; i < sizes->n_inputs; i++) {
+            struct ingot_tensor input = sizes->largest[i]; /* whose data, not enough perhaps, nobody reads */
+            memcpy(input.dims, sizes->shapes[s * sizes->n_inputs + i].dims, sizeof input.dims);
+            CLI_TRY(ingot_context_set_input(context, i, &input, error));
+        }
+        struct ingot_memory_info memory;
+        CLI_TRY(ingot_context_memory(context, &memory, error)); /* binds the shapes */
+    }
     return INGOT_OK;
+}
+
+/* Doubles the step between sizes until the engine takes them, and goes back to 1 for the symbols that need none: a model
+ * that halves an image some times, and joins the parts again, takes multiples of a power of two, but any batch. */
+static enum ingot_status draw_accepted(struct sizes *sizes, const struct session *session, unsigned seed,
+                                       struct ingot_context *context, struct ingot_error *error) {
+    enum ingot_status status = draw_all(sizes, session, seed, context, error);
+    if (status != INGOT_INVALID_ARGUMENT) return status;
+    for (int64_t step = 2; step <= MOST_STEP && status == INGOT_INVALID_ARGUMENT; step *= 2) {
+        for (size_t i = 0; i < sizes->n_ranges; i++) {
+            struct symbol_range *range = &sizes->ranges[i];
+            if (range->hi / step * step >= range->lo) range->step = step;
+        }
+        status = draw_all(sizes, session, seed, context, error);
+    }
+    for (size_t i = 0; i < sizes->n_ranges && status == INGOT_OK; i++) {
+        int64_t step = sizes->ranges[i].step;
+        sizes->ranges[i].step = 1;
+        if (draw_all(sizes, session, seed, context, error) != INGOT_OK) sizes->ranges[i].step = step;
+    }
+    return status == INGOT_OK ? draw_all(sizes, session, seed, context, error) : status;
+}
+
+enum ingot_status sizes_init_stream(struct sizes *sizes, const struct session *session,
+                                    const struct ingot_tensor *tensors, const struct stream *stream,
+                                    struct tensor_list *given, struct ingot_error *error) {
+    struct ingot_context *context;
+    init(sizes, session, tensors, STREAM_LENGTH);
+    CLI_TRY(find_ranges(sizes, session, stream->shapes, error));
+    CLI_TRY(session_context_create(session, stream->context, CLOCK_NONE, &context, error));
+    enum ingot_status status = draw_accepted(sizes, session, stream->seed, context, error);
+    ingot_context_destroy(context);
+    for (size_t i = 0; i < sizes->n_inputs && status == INGOT_OK; i++)
+        status = make_room(sizes, &session->inputs[i], i, stream->data_seed, given, error);
+    return status;
 }
 
 static bool same_shape(const struct sizes *sizes, size_t a, size_t b) {

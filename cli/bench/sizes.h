@@ -7,6 +7,7 @@
 struct symbol_range {
     const char *name; /* the engine's */
     int64_t lo, hi;
+    int64_t step; /* sizes are multiples of it */
 };
 
 struct sizes {
@@ -20,14 +21,20 @@ struct sizes {
 
 /* Every run has the shapes and data of `tensors`, by inputs_prepare. */
 void sizes_init_fixed(struct sizes *sizes, const struct session *session, const struct ingot_tensor *tensors);
+struct stream {
+    const struct option_list *shapes;        /* --shape: ranges narrower than the engine's */
+    const struct context_arguments *context; /* of a context that tries some of the shapes */
+    unsigned seed;                           /* equal seeds give equal streams */
+    unsigned data_seed;                      /* of the inputs' data */
+};
+
 /*
- * For every run, draws each symbol uniformly from its range: the engine's, or a narrower one of `shapes` (--shape).
- * Equal seeds give equal streams. Inputs of changing size get random data, which `given` owns.
+ * For every run, draws each symbol uniformly from its range. If the model refuses such shapes, sizes are multiples of the
+ * smallest power of two, up to 64, with which it takes them. Inputs of changing size get random data, which `given` owns.
  */
 enum ingot_status sizes_init_stream(struct sizes *sizes, const struct session *session,
-                                    const struct ingot_tensor *tensors, const struct option_list *shapes,
-                                    unsigned stream_seed, unsigned seed, struct tensor_list *given,
-                                    struct ingot_error *error);
+                                    const struct ingot_tensor *tensors, const struct stream *stream,
+                                    struct tensor_list *given, struct ingot_error *error);
 void sizes_deinit(struct sizes *sizes);
 
 /* The first distinct shapes, as indices, at most `most`. Returns how many. */
