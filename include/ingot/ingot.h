@@ -749,7 +749,7 @@ struct ingot_build_options {
      * only where they were measured to be faster. An engine with such a kernel needs the library at run time. */
     const char *tactics;
     /* The most kernels for one region whose sizes depend on symbols: which of them runs is decided when shapes are bound.
-     * A further one is built only where it is estimated to save time. 0: the default (6). 1: the kernel that is best at
+     * A further one is built only where it is estimated to save time. 0: the default (12). 1: the kernel that is best at
      * OPT, for all sizes; then the results of a sample on a GPU have the same bits at every size of the
      * batch. */
     unsigned variants;

@@ -8,7 +8,7 @@
 #include "compile/compile.h"
 #include "pass/pass.h"
 
-enum { DEFAULT_VARIANTS = 6 };
+enum { DEFAULT_VARIANTS = 12 };
 
 static enum ingot_status read_options(const struct ingot_build_options *given, struct ingot_build_options *options,
                                       struct ingot_error *error) {

@@ -13,8 +13,8 @@
 #define CLOSE_MEAN 0.005
 #define CLOSE 0.012
 /* Compiling variants may take this much beside compiling the first kernels: a share of that, and some kernels more. */
-#define SHARE 1.0
-#define MORE 16.0
+#define SHARE 0.3
+#define MORE 36.0
 /* Making a candidate takes some 80 microseconds: networks of many regions are looked at in fewer points. */
 enum { MOST_LOOKS = 10000, MOST_EXCHANGES = 32 };
 
