@@ -275,8 +275,9 @@ static void add_contexts_json(json_t *object, const struct bench_arguments *a, c
     json_t *ranges = json_object();
     for (size_t i = 0; i < c->sizes.n_ranges; i++) {
         const struct symbol_range *range = &c->sizes.ranges[i];
-        json_object_set_new(ranges, range->name, json_pack("[I, I, I]", (json_int_t)range->lo, (json_int_t)range->hi,
-                                                           (json_int_t)range->step));
+        json_object_set_new(
+            ranges, range->name,
+            json_pack("[I, I, I]", (json_int_t)range->lo, (json_int_t)range->hi, (json_int_t)range->step));
     }
     json_object_set_new(object, "stream_of_sizes",
                         json_pack("{s:I, s:o}", "seed", (json_int_t)a->stream.value, "ranges", ranges));
@@ -356,7 +357,9 @@ int cmd_bench(int argc, char **argv) {
          &a.contexts},
         {"inflight", 0, OPTION_UNSIGNED, "M", "runs that each enqueues before it waits (default 1)", &a.inflight},
         {"stream-of-sizes", 0, OPTION_OPTIONAL, "SEED",
-         "every run has random sizes, from the ranges of --shape\nNAME=MIN:OPT:MAX or else of the engine; in steps of a power\nof two where the model takes no others", &a.stream},
+         "every run has random sizes, from the ranges of --shape\nNAME=MIN:OPT:MAX or else of the engine; in steps of "
+         "a power\nof two where the model takes no others",
+         &a.stream},
         {"buckets", 0, OPTION_TEXT, "SPEC",
          "batches are rounded up: pow2; 1,2,4: to these sizes; 8: to\nthe 8 sizes that pad least", &a.buckets},
         {"outputs", 0, OPTION_TEXT, "MODE",
