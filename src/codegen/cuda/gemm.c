@@ -3,12 +3,21 @@
 
 #include "codegen/cuda/templates.h"
 
+enum { MOST_UNROLLED = 12 /* steps */, MOST_SUMS = 16 /* of a thread */ };
+
+/* A walk of few steps over a small tile is unrolled: it is over soon, so that what each step decides anew would count. With
+ * larger tiles many blocks run, or long; then registers and the cache of instructions count for more. */
+static bool is_unrolled(const struct ig_cuda_gemm *g) {
+    return g->steps > 0 && g->steps <= MOST_UNROLLED && g->bm * g->bn <= MOST_SUMS * ig_cuda_gemm_threads(g);
+}
+
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
     int element = ig_cuda_gemm_element(g), line = ig_cuda_gemm_line(g);
     ig_text_printf(text, "enum { FMA, TF32, F16, BF16, MATH = %d };\n", (int)g->math);
     ig_text_printf(text, "enum { BM = %d, BN = %d, DEPTH = %d, ELEMENT = %d };\n", g->bm, g->bn, g->bk, element);
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
+    ig_text_printf(text, "enum { STEPS = %d, UNROLLED = %d };\n", g->steps, is_unrolled(g));
     if (g->math == IG_CUDA_FMA)
         ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d, WARPGROUPS = 0 };\n", g->thread_m, g->thread_n);
     else if (!g->producer)

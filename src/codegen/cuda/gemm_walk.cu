@@ -9,6 +9,25 @@ template <int LEFT> __device__ __forceinline__ void receive() {
     __syncthreads();
 }
 
+// Multiplies step s, whose copies arrive in stage `now`, and issues those of the step that is STAGES - 1 further, into
+// stage `next`.
+template <class LOAD_A, class LOAD_B>
+__device__ __forceinline__ void take_step(sums &c, unsigned memory, const LOAD_A &load_a, const LOAD_B &load_b, int s,
+                                          int end, long long depth, int &now, int &next) {
+    const unsigned from = memory + now * STAGE_BYTES;
+    if constexpr (WARPGROUPS) {
+        c.step(from, from + A_BYTES);
+        c.wait<1>(); // the previous step's, whose stage is filled next
+        receive<STAGES - 3>();
+    } else {
+        receive<STAGES - 2>();
+    }
+    copy_step(memory + next * STAGE_BYTES, load_a, load_b, s + STAGES - 1, end, depth);
+    if constexpr (!WARPGROUPS) c.step(from, from + A_BYTES);
+    now = now + 1 == STAGES ? 0 : now + 1;
+    next = next + 1 == STAGES ? 0 : next + 1;
+}
+
 template <class LOAD_A, class LOAD_B>
 __device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LOAD_B &load_b, long long depth) {
     const unsigned memory = (unsigned)__cvta_generic_to_shared(tile);
@@ -20,19 +39,13 @@ __device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LO
     c.clear();
     int now = 0, next = STAGES - 1;
     if constexpr (WARPGROUPS) receive<STAGES - 2>();
-    for (int s = first; s < end; s++) {
-        const unsigned from = memory + now * STAGE_BYTES;
-        if constexpr (WARPGROUPS) {
-            c.step(from, from + A_BYTES);
-            c.wait<1>(); // the previous step's, whose stage is filled next
-            receive<STAGES - 3>();
-        } else {
-            receive<STAGES - 2>();
-        }
-        copy_step(memory + next * STAGE_BYTES, load_a, load_b, s + STAGES - 1, end, depth);
-        if constexpr (!WARPGROUPS) c.step(from, from + A_BYTES);
-        now = now + 1 == STAGES ? 0 : now + 1;
-        next = next + 1 == STAGES ? 0 : next + 1;
+    if constexpr (UNROLLED) { // stages, and which copies are left to issue, are constants then
+#pragma unroll
+        for (int i = 0; i < STEPS; i++)
+            take_step(c, memory, load_a, load_b, first + i, end, depth, now, next);
+    } else {
+        for (int s = first; s < end; s++)
+            take_step(c, memory, load_a, load_b, s, end, depth, now, next);
     }
     c.wait<0>();
     wait_for_copies<0>();

@@ -140,6 +140,14 @@ static const struct ig_cuda_problem *make_model(struct gemm *s) {
     return p;
 }
 
+/* The steps of each block along the depth; 0: not known, or not the same for all. */
+static int steps_of(const struct gemm *s) {
+    int64_t depth, steps;
+    if (!ig_dim_is_const(s->k->dims, s->c->depth, &depth)) return 0;
+    steps = (depth + s->g->bk - 1) / s->g->bk;
+    return steps % s->g->split == 0 && steps <= INT32_MAX ? (int)(steps / s->g->split) : 0;
+}
+
 /* Makes candidate c->choice; false if it is beyond the last. */
 static bool choose(struct gemm *s) {
     struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
@@ -153,6 +161,7 @@ static bool choose(struct gemm *s) {
     if (c->choice >= c->choices) return false;
     *s->g = candidates[c->choice];
     s->g->whole_depth = ig_dim_divides(s->k->dims, constant(s, s->g->bk), c->depth);
+    s->g->steps = steps_of(s);
     if (s->a.kind == IG_CUDA_WINDOWS) describe_windows(s);
     return true;
 }

@@ -60,6 +60,7 @@ struct ig_cuda_gemm {
     bool early;
     bool whole_depth; /* the depth is a multiple of bk: no bounds checks */
     int split;        /* blocks of a cluster that split the depth (split-K); 1: none */
+    int steps;        /* of each block, if that is known and the same for all; else 0 */
     enum ig_cuda_operand a, b;
     /* Bytes per copy: 16, 8, 4 or 2. They divide all addresses and strides. */
     int a_copy, b_copy;
