@@ -1,8 +1,10 @@
-/* Files by POSIX calls. See file.h. */
+/* Files by POSIX calls and Linux's nameless files (open(2), O_TMPFILE). See file.h. */
+#define _GNU_SOURCE /* O_TMPFILE, sync_file_range */
 #include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -42,6 +44,8 @@ void ig_file_unmap(struct ig_mapping *mapping) {
 
 /* Room for ".tmp-", a process id, a number and the terminator. */
 #define SUFFIX_SIZE 40u
+/* Bytes after which the system is told to begin writing to the disk: that the last sync waits for little. */
+#define WRITE_BEHIND ((uint64_t)32 << 20)
 
 static void forget(struct ig_file_writer *writer) {
     if (writer->fd >= 0) close(writer->fd);
@@ -53,14 +57,56 @@ static void forget(struct ig_file_writer *writer) {
     *writer = (struct ig_file_writer){.fd = -1};
 }
 
-/* Creates the first free name of a numbered series. Not mkstemp, which would make the finished file readable by its
- * owner only. */
-static int create_temporary(struct ig_file_writer *writer) {
+/* The folder of a path, to be opened; a path that is too long for it fails elsewhere. */
+static int open_folder(const char *path, int flags) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) + 1 : 1;
+    if (length >= sizeof folder) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(folder, slash ? path : ".", length);
+    folder[length] = '\0';
+    return open(folder, flags | O_CLOEXEC, 0666);
+}
+
+/* The name under which /proc has a file that is open. */
+static void name_of_open(int fd, char out_name[32]) {
+    snprintf(out_name, 32, "/proc/self/fd/%d", fd);
+}
+
+/* A file without a name, which ends with the process; -1 where the file system or the lack of /proc, by which it gets
+ * its name in the end, does not allow it. */
+static int create_nameless(const char *path) {
+    char name[32];
+    int fd = open_folder(path, O_TMPFILE | O_WRONLY);
+    if (fd < 0) return -1;
+    name_of_open(fd, name);
+    if (access(name, F_OK) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+/* Gives the open file `fd` a name, or creates the file if `fd` is negative: the first name of a numbered series that is
+ * free. Not mkstemp, which would make the finished file readable by its owner only. Returns the descriptor; -1: see
+ * errno. */
+static int name_temporary(struct ig_file_writer *writer, int fd) {
+    char open_name[32];
+    if (fd >= 0) name_of_open(fd, open_name);
     for (unsigned attempt = 0; attempt < 1000; attempt++) {
+        int result = fd;
         snprintf(writer->temporary, strlen(writer->path) + SUFFIX_SIZE, "%s.tmp-%ld-%u", writer->path, (long)getpid(),
                  attempt);
-        int fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST) return fd;
+        if (fd < 0) {
+            result = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        } else if (linkat(AT_FDCWD, open_name, AT_FDCWD, writer->temporary, AT_SYMLINK_FOLLOW) != 0) {
+            result = -1;
+        }
+        if (result >= 0 || errno != EEXIST) {
+            writer->is_named = result >= 0;
+            return result;
+        }
     }
     return -1;
 }
@@ -82,7 +128,8 @@ enum ingot_status ig_file_writer_open(struct ig_file_writer *writer, const char 
         forget(writer);
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
     }
-    writer->fd = create_temporary(writer);
+    writer->fd = create_nameless(path);
+    if (writer->fd < 0) writer->fd = name_temporary(writer, -1);
     if (writer->fd < 0) {
         enum ingot_status status =
             IG_ERR(error, INGOT_IO, "cannot create '%s': %s", writer->temporary, strerror(errno));
@@ -114,6 +161,12 @@ enum ingot_status ig_file_writer_write(struct ig_file_writer *writer, const void
                                        struct ingot_error *error) {
     IG_TRY(write_at(writer, writer->written, data, size, error));
     writer->written += size;
+    if (writer->written - writer->begun >= WRITE_BEHIND) {
+        /* Only a hint: what goes wrong is reported by the sync. */
+        (void)sync_file_range(writer->fd, (off_t)writer->begun, (off_t)(writer->written - writer->begun),
+                              SYNC_FILE_RANGE_WRITE);
+        writer->begun = writer->written;
+    }
     return INGOT_OK;
 }
 
@@ -127,35 +180,42 @@ enum ingot_status ig_file_writer_patch(struct ig_file_writer *writer, uint64_t o
 
 /* Makes the rename itself durable. Some file systems cannot sync a folder: not worth failing for. */
 static void sync_folder(const char *path) {
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) + 1 : 1;
-    if (length >= sizeof folder) return;
-    memcpy(folder, slash ? path : ".", length);
-    folder[length] = '\0';
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_folder(path, O_RDONLY | O_DIRECTORY);
     if (fd < 0) return;
     fsync(fd);
     close(fd);
+}
+
+/* A nameless file gets the target's name at once, if that is free: then nothing is left behind, whenever the process
+ * ends. A link cannot replace a file, so otherwise it gets a temporary name first, for as long as a rename takes. */
+static enum ingot_status take_name(struct ig_file_writer *writer, struct ingot_error *error) {
+    char open_name[32];
+    if (!writer->is_named) {
+        name_of_open(writer->fd, open_name);
+        if (linkat(AT_FDCWD, open_name, AT_FDCWD, writer->path, AT_SYMLINK_FOLLOW) == 0) return INGOT_OK;
+        if (errno != EEXIST || name_temporary(writer, writer->fd) < 0) {
+            return IG_ERR(error, INGOT_IO, "cannot create '%s': %s", writer->path, strerror(errno));
+        }
+    }
+    if (rename(writer->temporary, writer->path) != 0) {
+        return IG_ERR(error, INGOT_IO, "cannot rename '%s' to '%s': %s", writer->temporary, writer->path,
+                      strerror(errno));
+    }
+    writer->is_named = false;
+    return INGOT_OK;
 }
 
 enum ingot_status ig_file_writer_commit(struct ig_file_writer *writer, struct ingot_error *error) {
     if (fsync(writer->fd) != 0) {
         return IG_ERR(error, INGOT_IO, "cannot write '%s': %s", writer->path, strerror(errno));
     }
-    int fd = writer->fd;
-    writer->fd = -1;
-    if (close(fd) != 0) return IG_ERR(error, INGOT_IO, "cannot write '%s': %s", writer->path, strerror(errno));
-    if (rename(writer->temporary, writer->path) != 0) {
-        return IG_ERR(error, INGOT_IO, "cannot rename '%s' to '%s': %s", writer->temporary, writer->path,
-                      strerror(errno));
-    }
+    IG_TRY(take_name(writer, error));
     sync_folder(writer->path);
     forget(writer);
     return INGOT_OK;
 }
 
 void ig_file_writer_abort(struct ig_file_writer *writer) {
-    if (writer->temporary) unlink(writer->temporary);
+    if (writer->is_named) unlink(writer->temporary);
     forget(writer);
 }

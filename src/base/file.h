@@ -13,13 +13,18 @@ struct ig_mapping {
 enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, struct ingot_error *error);
 void ig_file_unmap(struct ig_mapping *mapping);
 
-/* Writes a temporary file beside `path`, syncs it, and renames it on commit: readers see the old file or the complete
- * new one. */
+/*
+ * Writes a file that gets its name on commit, after a sync: readers see the old file or the complete new one. Until
+ * then it has no name (O_TMPFILE), so that nothing is left of it when the process is killed. Where the file system
+ * cannot do that, or /proc is not mounted, it is a temporary file beside `path`, which a killed process leaves.
+ */
 struct ig_file_writer {
     char *path, *temporary;
     const struct ingot_allocator *allocator;
     int fd;
+    bool is_named; /* a file of the name `temporary` exists */
     uint64_t written;
+    uint64_t begun; /* bytes that the system was told to write to the disk */
 };
 enum ingot_status ig_file_writer_open(struct ig_file_writer *writer, const char *path,
                                       const struct ingot_allocator *allocator, struct ingot_error *error);
@@ -29,7 +34,7 @@ enum ingot_status ig_file_writer_write(struct ig_file_writer *writer, const void
 enum ingot_status ig_file_writer_patch(struct ig_file_writer *writer, uint64_t offset, const void *data, size_t size,
                                        struct ingot_error *error);
 enum ingot_status ig_file_writer_commit(struct ig_file_writer *writer, struct ingot_error *error);
-/* Removes the temporary file; harmless after a commit. */
+/* Drops what was written; harmless after a commit. */
 void ig_file_writer_abort(struct ig_file_writer *writer);
 
 #endif

@@ -1,13 +1,16 @@
 /* base/: errors, memory, jobs, texts, maps, hashes, halves, files, the processor. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -470,6 +473,98 @@ static void test_files_refused(void **state) {
     }
 }
 
+static unsigned count_files(const char *path) {
+    unsigned count = 0;
+    DIR *listing = opendir(path);
+    assert_non_null(listing);
+    for (struct dirent *entry; (entry = readdir(listing));)
+        count += entry->d_name[0] != '.';
+    closedir(listing);
+    return count;
+}
+
+/* Runs `write` in a process of its own, which must end by the signal (0: by itself, with success). */
+static void in_process(void (*write)(const char *path), const char *path, int signal) {
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        write(path);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WIFSIGNALED(status) ? WTERMSIG(status) : 0, signal);
+    assert_true(signal || WEXITSTATUS(status) == 0);
+}
+
+static void write_and_die(const char *path) {
+    struct ingot_error error;
+    struct ig_file_writer writer;
+    char bytes[4096] = {0};
+    if (ig_file_writer_open(&writer, path, &ig_libc_allocator, &error) != INGOT_OK) _exit(1);
+    if (writer.is_named) raise(SIGKILL); /* no nameless files here: then something remains */
+    for (int i = 0; i < 100; i++)
+        ig_file_writer_write(&writer, bytes, sizeof bytes, &error);
+    raise(SIGKILL);
+}
+
+static void test_killed_writer(void **state) {
+    char path[256], temporary[300];
+    struct ingot_error error;
+    struct ig_file_writer writer;
+    snprintf(path, sizeof path, "%s/engine", folder);
+    assert_int_equal(ig_file_writer_open(&writer, path, &ig_libc_allocator, &error), INGOT_OK);
+    bool is_nameless = !writer.is_named;
+    assert_int_equal(count_files(folder), is_nameless ? 0 : 1);
+    ig_file_writer_abort(&writer);
+    if (!is_nameless) skip();
+    in_process(write_and_die, path, SIGKILL);
+    assert_int_equal(count_files(folder), 0);
+
+    /* A file is replaced although somebody has taken the first temporary name. */
+    for (int i = 0; i < 3; i++) {
+        char digit = (char)('0' + i);
+        struct ig_mapping mapping;
+        snprintf(temporary, sizeof temporary, "%s.tmp-%ld-0", path, (long)getpid());
+        FILE *file = fopen(temporary, "w");
+        assert_non_null(file);
+        fclose(file);
+        assert_int_equal(ig_file_writer_open(&writer, path, &ig_libc_allocator, &error), INGOT_OK);
+        assert_int_equal(ig_file_writer_write(&writer, &digit, 1, &error), INGOT_OK);
+        assert_int_equal(ig_file_writer_commit(&writer, &error), INGOT_OK);
+        assert_int_equal(ig_file_map(path, &mapping, &error), INGOT_OK);
+        assert_int_equal(mapping.size, 1);
+        assert_int_equal(*(const char *)mapping.data, digit);
+        ig_file_unmap(&mapping);
+        unlink(temporary);
+        assert_int_equal(count_files(folder), 1);
+    }
+    struct stat info;
+    mode_t mask = umask(0);
+    umask(mask);
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0666 & ~mask);
+    unlink(path);
+}
+
+/* Without /proc a nameless file could get no name. */
+static void write_without_proc(const char *path) {
+    struct ingot_error error;
+    struct ig_file_writer writer;
+    if (chroot(path) != 0 || chdir("/") != 0) _exit(0); /* only the superuser may */
+    if (ig_file_writer_open(&writer, "/engine", &ig_libc_allocator, &error) != INGOT_OK || !writer.is_named ||
+        ig_file_writer_write(&writer, "whole", 5, &error) != INGOT_OK ||
+        ig_file_writer_commit(&writer, &error) != INGOT_OK || access("/engine", F_OK) != 0 || unlink("/engine") != 0 ||
+        ig_file_writer_open(&writer, "engine", &ig_libc_allocator, &error) != INGOT_OK)
+        _exit(1);
+    ig_file_writer_abort(&writer);
+}
+
+static void test_writer_without_proc(void **state) {
+    in_process(write_without_proc, folder, 0);
+    assert_int_equal(count_files(folder), 0);
+}
+
 /* ---- The processor ---- */
 
 static void test_cpu(void **state) {
@@ -550,6 +645,8 @@ int main(void) {
         cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_files_refused),
+        cmocka_unit_test(test_killed_writer),
+        cmocka_unit_test(test_writer_without_proc),
         cmocka_unit_test(test_cpu),
 #if defined(__linux__)
         cmocka_unit_test(test_processors_of_a_thread),
