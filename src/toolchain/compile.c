@@ -54,6 +54,7 @@ struct compilation {
     const struct ig_toolchain *toolchain;
     const char *const *flags; /* of the target */
     struct ig_folder *folder;
+    struct ig_processes *processes;
     const char *const *environment;
 };
 
@@ -169,21 +170,30 @@ static void compile_all(const struct compilation *c, const struct ig_source *sou
         tasks[i] = (struct task){&sources[i], i, strlen(sources[i].text)};
     qsort(tasks, count, sizeof *tasks, longer_first);
 
-    unsigned at_once = c->toolchain->jobs < count ? c->toolchain->jobs : count;
-    struct ig_processes *processes = ig_processes_create(c->job, at_once);
     for (unsigned started = 0, done = 0; done < count;) {
-        if (started < count && ig_processes_running(processes) < at_once) {
+        if (started < count && ig_processes_running(c->processes) < c->toolchain->jobs) {
             unsigned index = tasks[started++].index;
             write_source(c, index, sources[index].text);
-            ig_process_start(processes, command_line(c, index), c->environment, index);
+            ig_process_start(c->processes, command_line(c, index), c->environment, index);
             continue;
         }
-        struct ig_process_end end = ig_process_wait(processes);
+        struct ig_process_end end = ig_process_wait(c->processes);
         if (end.exit_status != 0) refuse(c, sources[end.tag].symbol, &end);
         done++;
         if (progress) progress(user, done, count);
     }
-    ig_processes_destroy(processes);
+}
+
+/* The folder exists as long as the processes that guard it. */
+static void open_compilation(struct compilation *c) {
+    c->folder = ig_folder_create(c->job);
+    c->processes = ig_processes_create(c->job, c->toolchain->jobs, c->folder->path);
+    c->environment = ig_compiler_environment(c->job, c->folder->path);
+}
+
+static void close_compilation(struct compilation *c) {
+    ig_folder_remove(c->folder);
+    ig_processes_destroy(c->processes);
 }
 
 void ig_toolchain_compile(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags,
@@ -192,8 +202,8 @@ void ig_toolchain_compile(struct ig_job *job, const struct ig_toolchain *toolcha
                           struct ig_code *out_code) {
     *out_code = (struct ig_code){0};
     if (!count) return;
-    struct ig_folder *folder = ig_folder_create(job);
-    struct compilation c = {job, toolchain, flags, folder, ig_compiler_environment(job, folder->path)};
+    struct compilation c = {.job = job, .toolchain = toolchain, .flags = flags};
+    open_compilation(&c);
     compile_all(&c, sources, count, progress, user);
 
     struct ig_object *objects = IG_NEW_ARRAY(job, struct ig_object, count);
@@ -206,13 +216,13 @@ void ig_toolchain_compile(struct ig_job *job, const struct ig_toolchain *toolcha
     }
     struct ig_object support;
     if (needs_support) {
-        struct ig_folder *apart = ig_folder_create(job);
-        struct compilation s = {job, toolchain, flags, apart, ig_compiler_environment(job, apart->path)};
+        struct compilation s = {.job = job, .toolchain = toolchain, .flags = flags};
         const struct ig_source source = {"memcpy", ig_support_text};
+        open_compilation(&s);
         compile_all(&s, &source, 1, NULL, NULL);
         read_object(&s, 0, "memcpy", &support);
-        ig_folder_remove(apart);
+        close_compilation(&s);
     }
-    ig_folder_remove(folder);
+    close_compilation(&c);
     ig_link(job, objects, symbols, count, needs_support ? &support : NULL, out_code);
 }

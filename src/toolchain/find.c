@@ -41,7 +41,7 @@ static const char *find_compiler(struct ig_job *job, const char *cc) {
 
 static const char *ask_version(struct ig_job *job, const char *cc) {
     const char *const argv[] = {cc, "--version", NULL};
-    struct ig_processes *processes = ig_processes_create(job, 1);
+    struct ig_processes *processes = ig_processes_create(job, 1, NULL);
     ig_process_start(processes, argv, ig_compiler_environment(job, NULL), 0);
     struct ig_process_end end = ig_process_wait(processes);
     ig_processes_destroy(processes);

@@ -1,4 +1,11 @@
-/* Children started by posix_spawn and watched by poll; see process.h. */
+/*
+ * Children started by posix_spawn and watched by poll; see process.h.
+ *
+ * All children of one call are a process group, and its leader is a guard: a shell that waits for the end of a pipe
+ * that only this process can write to. When this process ends in whatever way, the guard ends the group and removes the
+ * folder. prctl(PR_SET_PDEATHSIG) would end compiler drivers but not the compilers that they started, and would remove
+ * nothing.
+ */
 #define _GNU_SOURCE /* pipe2 */
 #include "toolchain/process.h"
 
@@ -12,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "toolchain/environment.h"
 
 #define OUTPUT_LIMIT ((size_t)64 << 10)
 
@@ -24,6 +32,8 @@ struct child {
 
 struct ig_processes {
     struct ig_job *job;
+    pid_t guard; /* the leader of the children's process group; 0: none, and each child leads its own */
+    int leash;   /* the end of the pipe that the guard's input comes from */
     unsigned count, capacity;
     struct child *children; /* running ones first */
     struct pollfd *polls;
@@ -47,11 +57,59 @@ static void await_end(int output) {
         continue;
 }
 
-/* Kills what still runs. Each child leads a process group, so that the compiler's own children end with it. */
+/* A descriptor of the child, or /dev/null where `fd` is negative. */
+static int give(posix_spawn_file_actions_t *actions, int fd, int as) {
+    return fd < 0 ? posix_spawn_file_actions_addopen(actions, as, "/dev/null", O_RDWR, 0)
+                  : posix_spawn_file_actions_adddup2(actions, fd, as);
+}
+
+/* Sets up the child's files, group and signals; returns an errno. */
+static int prepare(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, int input, int output,
+                   pid_t group) {
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    int failure = give(actions, input, STDIN_FILENO);
+    if (!failure) failure = give(actions, output, STDOUT_FILENO);
+    if (!failure) failure = give(actions, output, STDERR_FILENO);
+    if (!failure) failure = posix_spawnattr_setpgroup(attributes, group);
+    if (!failure) failure = posix_spawnattr_setsigmask(attributes, &none);
+    if (!failure) failure = posix_spawnattr_setsigdefault(attributes, &all);
+    short flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+    return failure ? failure : posix_spawnattr_setflags(attributes, flags);
+}
+
+/* Starts a process in a group (0: that it leads itself); returns an errno. */
+static int spawn(pid_t *out_pid, int input, int output, pid_t group, const char *const *argv,
+                 const char *const *environment) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int failure = posix_spawn_file_actions_init(&actions);
+    if (failure) return failure;
+    failure = posix_spawnattr_init(&attributes);
+    if (!failure) {
+        failure = prepare(&actions, &attributes, input, output, group);
+        if (!failure) {
+            failure = posix_spawn(out_pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv,
+                                  (char *const *)(uintptr_t)environment);
+        }
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return failure;
+}
+
+/* Kills what still runs, the compilers' own children and the guard included. */
 static void kill_all(void *resource) {
     struct ig_processes *processes = resource;
+    if (processes->guard) {
+        kill(-processes->guard, SIGKILL);
+        reap(processes->guard);
+        close(processes->leash);
+        processes->guard = 0;
+    }
     for (unsigned i = 0; i < processes->count; i++) {
-        kill(-processes->children[i].pid, SIGKILL);
+        kill(-processes->children[i].pid, SIGKILL); /* nothing where it was of the guard's group */
         await_end(processes->children[i].output);
         close(processes->children[i].output);
         reap(processes->children[i].pid);
@@ -59,13 +117,34 @@ static void kill_all(void *resource) {
     processes->count = 0;
 }
 
-struct ig_processes *ig_processes_create(struct ig_job *job, unsigned capacity) {
+/* Starts the guard. Without a shell there is none: then compilers that run when this process is killed end by
+ * themselves, and their folder remains. */
+static void start_guard(struct ig_processes *processes, const char *folder) {
+    /* Ignores the signal by which it ends the group. Removes the folder again if a compiler was still writing to it. */
+    static const char watch[] = "trap '' TERM; read none; kill -TERM 0; test -z \"$0\" || rm -rf \"$0\" || "
+                                "{ sleep 1; rm -rf \"$0\"; }";
+    const char *const argv[] = {"/bin/sh", "-c", watch, folder ? folder : "", NULL};
+    const char *const *environment = ig_compiler_environment(processes->job, NULL);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return;
+    int failure = spawn(&processes->guard, ends[0], -1, 0, argv, environment);
+    close(ends[0]);
+    if (!failure) {
+        processes->leash = ends[1];
+        return;
+    }
+    processes->guard = 0;
+    close(ends[1]);
+}
+
+struct ig_processes *ig_processes_create(struct ig_job *job, unsigned capacity, const char *folder) {
     struct ig_processes *processes = IG_NEW(job, struct ig_processes);
     processes->job = job;
     processes->capacity = capacity ? capacity : 1;
     processes->children = IG_NEW_ARRAY(job, struct child, processes->capacity);
     processes->polls = IG_NEW_ARRAY(job, struct pollfd, processes->capacity);
     ig_defer(job, kill_all, processes);
+    start_guard(processes, folder);
     return processes;
 }
 
@@ -78,39 +157,6 @@ unsigned ig_processes_running(const struct ig_processes *processes) {
     return processes->count;
 }
 
-/* Sets up the child's files, group and signals; returns an errno. */
-static int prepare(posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes, int output) {
-    sigset_t none, all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    int failure = posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    if (!failure) failure = posix_spawn_file_actions_adddup2(actions, output, STDOUT_FILENO);
-    if (!failure) failure = posix_spawn_file_actions_adddup2(actions, output, STDERR_FILENO);
-    if (!failure) failure = posix_spawnattr_setpgroup(attributes, 0);
-    if (!failure) failure = posix_spawnattr_setsigmask(attributes, &none);
-    if (!failure) failure = posix_spawnattr_setsigdefault(attributes, &all);
-    short flags = POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
-    return failure ? failure : posix_spawnattr_setflags(attributes, flags);
-}
-
-static int spawn(pid_t *out_pid, int output, const char *const *argv, const char *const *environment) {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    int failure = posix_spawn_file_actions_init(&actions);
-    if (failure) return failure;
-    failure = posix_spawnattr_init(&attributes);
-    if (!failure) {
-        failure = prepare(&actions, &attributes, output);
-        if (!failure) {
-            failure = posix_spawn(out_pid, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv,
-                                  (char *const *)(uintptr_t)environment);
-        }
-        posix_spawnattr_destroy(&attributes);
-    }
-    posix_spawn_file_actions_destroy(&actions);
-    return failure;
-}
-
 void ig_process_start(struct ig_processes *processes, const char *const *argv, const char *const *environment,
                       unsigned tag) {
     struct ig_job *job = processes->job;
@@ -119,7 +165,7 @@ void ig_process_start(struct ig_processes *processes, const char *const *argv, c
     if (pipe2(ends, O_CLOEXEC) != 0) ig_raise(job, INGOT_DEVICE, "cannot make a pipe: %s", strerror(errno));
     struct child child = {.output = ends[0], .tag = tag};
     ig_text_init(&child.text, job);
-    int failure = spawn(&child.pid, ends[1], argv, environment);
+    int failure = spawn(&child.pid, -1, ends[1], processes->guard, argv, environment);
     close(ends[1]);
     if (failure) {
         close(ends[0]);

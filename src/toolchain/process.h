@@ -9,8 +9,10 @@
 
 struct ig_processes;
 
-/* For at most `capacity` children at once. If the job fails first, they are killed and reaped. */
-struct ig_processes *ig_processes_create(struct ig_job *job, unsigned capacity);
+/* For at most `capacity` children at once. If the job fails first, they are killed and reaped. If this process is killed,
+ * they and their own children are ended, and `folder` (an absolute path; NULL: none) is removed with its contents, by a
+ * process that waits for that. */
+struct ig_processes *ig_processes_create(struct ig_job *job, unsigned capacity, const char *folder);
 /* Removes the registration with the job; no child may be running. */
 void ig_processes_destroy(struct ig_processes *processes);
 

@@ -291,7 +291,7 @@ static const char *const no_environment[] = {NULL};
 static char kept_path[64];
 
 static void talk_body(struct ig_job *job, void *argument) {
-    struct ig_processes *processes = ig_processes_create(job, 4);
+    struct ig_processes *processes = ig_processes_create(job, 4, NULL);
     ig_process_start(processes, shell_talk, no_environment, 0);
     ig_process_start(processes, shell_shout, ig_compiler_environment(job, NULL), 1);
     ig_process_start(processes, shell_die, no_environment, 2);
@@ -325,7 +325,7 @@ static void abandon_body(struct ig_job *job, void *argument) {
     FILE *file = fopen(ig_format(job, "%s/leftover", folder->path), "w");
     assert_non_null(file);
     fclose(file);
-    struct ig_processes *processes = ig_processes_create(job, 4);
+    struct ig_processes *processes = ig_processes_create(job, 4, NULL);
     for (int i = 0; i < 3; i++)
         ig_process_start(processes, shell_sleep, ig_compiler_environment(job, NULL), 0);
     const char *const missing[] = {"/no/such/program", NULL};
@@ -346,6 +346,42 @@ static void test_failure_leaves_nothing(void **state) {
     close(ends[1]);
     assert_int_equal(read(ends[0], &byte, 1), 0);
     close(ends[0]);
+}
+
+/* In a process of its own: starts compilers that never end, with a folder, and is killed. */
+static void doomed_body(struct ig_job *job, void *argument) {
+    int *told = argument;
+    struct ig_folder *made = ig_folder_create(job);
+    FILE *file = fopen(ig_format(job, "%s/leftover", made->path), "w");
+    if (file) fclose(file);
+    struct ig_processes *processes = ig_processes_create(job, 4, made->path);
+    for (int i = 0; i < 3; i++)
+        ig_process_start(processes, shell_sleep, ig_compiler_environment(job, NULL), 0);
+    if (write(told[1], made->path, strlen(made->path)) > 0) raise(SIGKILL);
+}
+
+/* All processes hold the write end of `alive`, so that its end is theirs, and that of the removal. */
+static void test_killed_process_leaves_nothing(void **state) {
+    struct ingot_error error;
+    int told[2], alive[2], status;
+    char path[64] = {0}, byte;
+    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(alive), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        run_body(doomed_body, told, &error);
+        _exit(1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    assert_true(read(told[0], path, sizeof path - 1) > 0);
+    close(alive[1]);
+    assert_int_equal(read(alive[0], &byte, 1), 0);
+    assert_int_equal(access(path, F_OK), -1);
+    close(alive[0]);
+    close(told[0]);
+    close(told[1]);
 }
 
 /* ---- Memory that runs out ---- */
@@ -398,7 +434,7 @@ static void object_body(struct ig_job *job, void *argument) {
     fputs(trial->sources->text, file);
     fclose(file);
     const char *const argv[] = {trial->cc, "-O2", "-fPIC", "-w", "-c", source, "-o", object, NULL};
-    struct ig_processes *processes = ig_processes_create(job, 1);
+    struct ig_processes *processes = ig_processes_create(job, 1, NULL);
     ig_process_start(processes, argv, ig_compiler_environment(job, folder->path), 0);
     assert_int_equal(ig_process_wait(processes).exit_status, 0);
     struct ingot_error error;
@@ -465,6 +501,7 @@ int main(void) {
         cmocka_unit_test(test_missing_compilers),
         cmocka_unit_test(test_processes),
         cmocka_unit_test(test_failure_leaves_nothing),
+        cmocka_unit_test(test_killed_process_leaves_nothing),
         cmocka_unit_test(test_failing_allocator),
         cmocka_unit_test(test_damaged_objects),
     };
