@@ -40,6 +40,11 @@ void ig_file_unmap(struct ig_mapping *mapping) {
     *mapping = (struct ig_mapping){NULL, 0};
 }
 
+void ig_file_prefetch(const void *data, size_t size) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)data & ~(page - 1);
+    if (size > 0) (void)madvise((void *)begin, (uintptr_t)data + size - begin, MADV_WILLNEED);
+}
+
 /* ---- Writing ---- */
 
 /* Room for ".tmp-", a process id, a number and the terminator. */

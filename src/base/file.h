@@ -12,6 +12,8 @@ struct ig_mapping {
 /* Maps a regular file for reading. */
 enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, struct ingot_error *error);
 void ig_file_unmap(struct ig_mapping *mapping);
+/* Asks the system to read what of these bytes lies in files; a hint, for any memory. */
+void ig_file_prefetch(const void *data, size_t size);
 
 /*
  * Writes a file that gets its name on commit, after a sync: readers see the old file or the complete new one. Until

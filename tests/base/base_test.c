@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,10 @@
 #include <xxhash.h>
 
 #include "base/cpu.h"
+#include "base/crew.h"
 #include "base/file.h"
 #include "base/half.h"
+#include "base/half_row.h"
 #include "base/hash.h"
 #include "base/job.h"
 #include "base/map.h"
@@ -565,6 +568,57 @@ static void test_writer_without_proc(void **state) {
     assert_int_equal(count_files(folder), 0);
 }
 
+/* ---- Crews ---- */
+
+enum { CREW_ITEMS = 500, CREW_AHEAD = 7 };
+
+struct crew_test {
+    struct ig_job job;
+    unsigned threads;
+    uint32_t stop_after;
+    atomic_uint begun;
+    unsigned values[CREW_ITEMS];
+};
+
+static void crew_work(void *user, uint32_t item) {
+    struct crew_test *t = user;
+    atomic_fetch_add(&t->begun, 1);
+    for (volatile unsigned spin = 0; spin < item % 17 * 100; spin++)
+        continue;
+    t->values[item] = item * item + 1;
+}
+
+static void crew_body(struct ig_job *job, void *argument) {
+    struct crew_test *t = argument;
+    struct ig_crew *crew = ig_crew_create(job, t->threads, crew_work, t);
+    for (uint32_t i = 0; i < CREW_ITEMS; i++) {
+        if (i == t->stop_after) ig_raise(job, INGOT_CANCELLED, "enough");
+        ig_crew_offer(crew, i + CREW_AHEAD < CREW_ITEMS ? i + CREW_AHEAD : CREW_ITEMS);
+        ig_crew_wait(crew, i);
+        assert_int_equal(t->values[i], i * i + 1);
+    }
+    assert_int_equal(t->begun, CREW_ITEMS);
+    ig_crew_destroy(crew);
+}
+
+static void test_crew(void **state) {
+    static const unsigned threads[] = {1, 2, 5, 1000, 0};
+    for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
+        for (uint32_t stop_after = 0; stop_after <= CREW_ITEMS; stop_after += CREW_ITEMS / 4) {
+            struct ingot_error error;
+            struct crew_test *t = calloc(1, sizeof *t);
+            t->threads = threads[i];
+            t->stop_after = stop_after;
+            ig_job_init(&t->job, &ig_libc_allocator);
+            enum ingot_status status = ig_job_run(&t->job, crew_body, t, &error);
+            ig_job_deinit(&t->job);
+            assert_int_equal(status, stop_after < CREW_ITEMS ? INGOT_CANCELLED : INGOT_OK);
+            assert_true(t->begun <= CREW_ITEMS);
+            free(t);
+        }
+    }
+}
+
 /* ---- The processor ---- */
 
 static void test_cpu(void **state) {
@@ -626,6 +680,69 @@ static void test_processors_of_a_thread(void **state) {
 }
 #endif
 
+/* ---- Rows of halves ---- */
+
+enum { ROW_LENGTH = 37 }; /* odd, and more than several vectors */
+
+static float float_of(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* What any arithmetic gives for the element, NaN included. */
+static uint32_t widened(float value) {
+    volatile double wide = value;
+    return bits_of((float)wide);
+}
+
+static void test_half_rows_widen(void **state) {
+    uint16_t from[ROW_LENGTH + 1];
+    float f16[ROW_LENGTH + 1], bf16[ROW_LENGTH + 1];
+    for (uint32_t first = 0; first < 65536; first += ROW_LENGTH - 3) {
+        for (uint32_t skew = 0; skew < 2; skew++) { /* aligned and not */
+            size_t count = ROW_LENGTH - first % 11;
+            for (uint32_t i = 0; i < count; i++)
+                from[skew + i] = (uint16_t)(first + i);
+            f16[skew + count] = bf16[skew + count] = 7;
+            ig_f16_to_f32_row(from + skew, f16 + skew, count);
+            ig_bf16_to_f32_row(from + skew, bf16 + skew, count);
+            for (uint32_t i = skew; i < skew + count; i++) {
+                assert_int_equal(bits_of(f16[i]), widened(ig_f16_to_f32(from[i])));
+                assert_int_equal(bits_of(bf16[i]), widened(ig_bf16_to_f32(from[i])));
+            }
+            if (skew + count <= ROW_LENGTH) assert_true(f16[skew + count] == 7 && bf16[skew + count] == 7);
+        }
+    }
+}
+
+/* All upper halves of floats, with lower halves that are about to be rounded up, down and to even. */
+static void test_half_rows_narrow(void **state) {
+    static const uint32_t low[] = {0,      1,      0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000,
+                                   0x2fff, 0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xefff,
+                                   0xf000, 0xf001, 0xffff, 0x0800, 0x0400, 0x5555, 0xaaaa};
+    enum { LOW = sizeof low / sizeof *low };
+    float from[LOW + 1];
+    uint16_t f16[LOW + 1], bf16[LOW + 1];
+    for (uint32_t high = 0; high < 65536; high++) {
+        uint32_t skew = high & 1;
+        for (uint32_t i = 0; i < LOW; i++)
+            from[skew + i] = float_of(high << 16 | low[i]);
+        ig_f32_to_f16_row(from + skew, f16 + skew, LOW);
+        ig_f32_to_bf16_row(from + skew, bf16 + skew, LOW);
+        for (uint32_t i = skew; i < skew + LOW; i++) {
+            assert_int_equal(f16[i], ig_f32_to_f16(from[i]));
+            assert_int_equal(bf16[i], ig_f32_to_bf16(from[i]));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors),
@@ -647,6 +764,9 @@ int main(void) {
         cmocka_unit_test(test_files_refused),
         cmocka_unit_test(test_killed_writer),
         cmocka_unit_test(test_writer_without_proc),
+        cmocka_unit_test(test_crew),
+        cmocka_unit_test(test_half_rows_widen),
+        cmocka_unit_test(test_half_rows_narrow),
         cmocka_unit_test(test_cpu),
 #if defined(__linux__)
         cmocka_unit_test(test_processors_of_a_thread),
