@@ -5,8 +5,6 @@
 
 #include "base/cpu.h"
 
-enum { MAX_THREADS = 64 };
-
 struct ig_crew {
     struct ig_job *job;
     void (*work)(void *user, uint32_t item);
@@ -14,9 +12,9 @@ struct ig_crew {
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t offered, finished;
     uint32_t n_offered, n_taken;
-    uint32_t working[MAX_THREADS]; /* the item of each thread; UINT32_MAX: none */
+    uint32_t working[IG_CREW_MOST]; /* the item of each thread; UINT32_MAX: none */
     bool stopped;
-    pthread_t threads[MAX_THREADS]; /* the first is the caller's, and not here */
+    pthread_t threads[IG_CREW_MOST]; /* the first is the caller's, and not here */
     unsigned n_threads;
 };
 
@@ -68,9 +66,9 @@ struct ig_crew *ig_crew_create(struct ig_job *job, unsigned threads, void (*work
     struct ig_crew *c = IG_NEW(job, struct ig_crew);
     *c = (struct ig_crew){.job = job, .work = work, .user = user, .n_threads = 1};
     if (threads == 0) threads = ig_cpu_processors();
-    if (threads > MAX_THREADS) threads = MAX_THREADS;
+    if (threads > IG_CREW_MOST) threads = IG_CREW_MOST;
     struct member *members = IG_NEW_ARRAY(job, struct member, threads);
-    for (unsigned i = 0; i < MAX_THREADS; i++)
+    for (unsigned i = 0; i < IG_CREW_MOST; i++)
         c->working[i] = UINT32_MAX;
     pthread_mutex_init(&c->mutex, NULL);
     pthread_cond_init(&c->offered, NULL);

@@ -8,9 +8,11 @@
 #include "base/job.h"
 
 struct ig_crew;
+enum { IG_CREW_MOST = 64 }; /* threads */
 
 /*
- * `threads` in all, with that of the caller; 0: one per processor that it may use. Fewer if the system refuses more.
+ * `threads` in all, with that of the caller, at most IG_CREW_MOST; 0: one per processor that the caller may use. Fewer if
+ * the system refuses more.
  * work(user, item) is called by any of them, once for each item; it must not touch the job. If the job ends first, items
  * in progress are finished, and no others are begun.
  */

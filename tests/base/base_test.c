@@ -23,6 +23,7 @@
 #include "base/hash.h"
 #include "base/job.h"
 #include "base/map.h"
+#include "base/spare.h"
 #include "base/text.h"
 #include "support/support.h"
 
@@ -568,6 +569,47 @@ static void test_writer_without_proc(void **state) {
     assert_int_equal(count_files(folder), 0);
 }
 
+/* ---- Spares ---- */
+
+static void test_spares(void **state) {
+    struct counting c;
+    struct ig_spares spares;
+    char *blocks[40] = {0};
+    size_t sizes[40] = {0};
+    uint64_t random = 1;
+    counting_init(&c, 0);
+    ig_spares_init(&spares, &c.allocator);
+    const struct ingot_allocator *a = &spares.allocator;
+    char *first = a->alloc(a->user, 3 << 20, 64), *second = a->alloc(a->user, 3 << 20, 64);
+    a->release(a->user, first, 3 << 20);
+    assert_ptr_equal(a->alloc(a->user, 2 << 20, 64), first); /* kept */
+    a->release(a->user, first, 2 << 20);
+    a->release(a->user, second, 3 << 20);
+    for (int i = 0; i < 5000; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        size_t at = (random >> 33) % 40;
+        if (blocks[at]) { /* nobody else has written to it */
+            assert_true(blocks[at][0] == (char)at && blocks[at][sizes[at] - 1] == (char)at);
+            a->release(a->user, blocks[at], sizes[at]);
+            blocks[at] = NULL;
+            continue;
+        }
+        sizes[at] = (size_t)1 << (random >> 40) % 23;
+        if (random >> 60 == 3) c.fail_at = c.calls + 1;
+        blocks[at] = a->alloc(a->user, sizes[at], 64);
+        if (!blocks[at]) continue;
+        assert_int_equal((uintptr_t)blocks[at] % 64, 0);
+        blocks[at][0] = blocks[at][sizes[at] - 1] = (char)at;
+        assert_true(c.live <= 40 + 9);
+    }
+    for (int i = 0; i < 40; i++) {
+        if (blocks[i]) a->release(a->user, blocks[i], sizes[i]);
+    }
+    ig_spares_deinit(&spares);
+    assert_int_equal(c.live, 0);
+    assert_int_equal(c.live_bytes, 0);
+}
+
 /* ---- Crews ---- */
 
 enum { CREW_ITEMS = 500, CREW_AHEAD = 7 };
@@ -764,6 +806,7 @@ int main(void) {
         cmocka_unit_test(test_files_refused),
         cmocka_unit_test(test_killed_writer),
         cmocka_unit_test(test_writer_without_proc),
+        cmocka_unit_test(test_spares),
         cmocka_unit_test(test_crew),
         cmocka_unit_test(test_half_rows_widen),
         cmocka_unit_test(test_half_rows_narrow),
