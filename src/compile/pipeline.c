@@ -11,7 +11,7 @@
 #include "compile/recipes.h"
 #include "compile/specialize.h"
 #include "compile/tuning.h"
-#include "ir/eval/eval.h"
+#include "compile/weights.h"
 #include "ir/text/print.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
@@ -108,36 +108,29 @@ static void make_code(struct build *b) {
 
 /* ---- The engine ----------------------------------------------------------------------------------------------- */
 
-/* Computes weights as the writer asks for them, one alive at a time. */
+/* Gives the writer the weights' bytes. */
 struct weight_source {
     struct build *build;
+    struct ig_weight_reader *reader;
     uint32_t index;
-    bool held;
-    struct ingot_tensor tensor;
+    const void *data;
+    size_t size;
 };
 
-static void drop_weight(struct weight_source *s) {
-    if (!s->held) return;
-    const struct ig_weight *w = &s->build->built.weights.at[s->index];
-    ig_const_release(w->graph, w->value, &s->tensor);
-    s->held = false;
-}
-
-static void evaluate_weight(struct ig_job *job, void *argument) {
+static void read_piece(struct ig_job *job, void *argument) {
     struct weight_source *s = argument;
-    const struct ig_weight *w = &s->build->built.weights.at[s->index];
-    s->tensor = ig_const_tensor(w->graph, w->value);
-    s->held = true;
+    s->data = ig_weights_read(s->reader, s->index, &s->size);
 }
 
 /* Called by the writer, which must not be left by a raise: so a nested job call turns a raise into a status. */
-static enum ingot_status fill_weight(void *user, uint32_t index, const void **out_data, struct ingot_error *error) {
+static enum ingot_status read_weight(void *user, uint32_t index, const void **out_data, size_t *out_size,
+                                     struct ingot_error *error) {
     struct weight_source *s = user;
-    drop_weight(s);
     s->index = index;
     report(s->build, "weights", index + 1, s->build->built.weights.count);
-    IG_TRY(ig_job_run(s->build->job, evaluate_weight, s, error));
-    *out_data = s->tensor.data;
+    IG_TRY(ig_job_run(s->build->job, read_piece, s, error));
+    *out_data = s->data;
+    *out_size = s->size;
     return INGOT_OK;
 }
 
@@ -149,6 +142,7 @@ static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
         sizes[i] = b->built.weights.at[i].size;
     }
     struct weight_source source = {.build = b};
+    source.reader = ig_weights_open(b->job, b->built.weights.at, count, b->options->jobs);
     struct ig_engine_image image = {
         .target = b->target.name,
         .required_features = b->target.required_features,
@@ -158,14 +152,14 @@ static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
         .n_weights = count,
         .weight_offsets = offsets,
         .weight_sizes = sizes,
-        .weight_fill = fill_weight,
+        .weight_read = read_weight,
         .weight_user = &source,
         .recipes = ig_recipes_text(b->job, &b->built),
         .explanation = ig_explain(&b->explanation),
     };
     struct ingot_error error;
     enum ingot_status status = ig_engine_write(&image, sink, b->job->allocator, &error);
-    drop_weight(&source);
+    ig_weights_close(source.reader);
     if (status != INGOT_OK) ig_raise_error(b->job, &error);
 }
 

@@ -21,12 +21,14 @@ struct ig_engine_image {
     struct ig_plan plan;
     const void *code;
     size_t code_size;
-    /* Weights are produced one at a time, so that the writer never holds all of them. Weight i has weight_sizes[i]
-     * bytes at the 64-byte aligned offset weight_offsets[i] (ascending, not overlapping). weight_fill(user, i, &data,
-     * error) computes it; the data stay valid until the next call. */
+    /* Weights are produced piece by piece, so that the writer never holds all of them. Weight i has weight_sizes[i] bytes
+     * at the 64-byte aligned offset weight_offsets[i] (ascending, not overlapping). weight_read(user, i, &data, &size,
+     * error) gives its next bytes, at least one, and is called until all have come; the data stay valid until the next
+     * call. Long pieces are not copied. */
     uint32_t n_weights;
     const uint64_t *weight_offsets, *weight_sizes;
-    enum ingot_status (*weight_fill)(void *user, uint32_t index, const void **out_data, struct ingot_error *error);
+    enum ingot_status (*weight_read)(void *user, uint32_t index, const void **out_data, size_t *out_size,
+                                     struct ingot_error *error);
     void *weight_user;
     const char *recipes;     /* the constant subgraph that weights are computed from, in text form */
     const char *explanation; /* JSON */

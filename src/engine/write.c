@@ -1,6 +1,6 @@
 /*
- * The engine writer: reserves the header, writes the parts in order, then the header. Weights pass through a buffer of
- * one chunk, so that an engine of any size takes a megabyte of memory and few calls to write.
+ * The engine writer: reserves the header, writes the parts in order, then the header. Weights are hashed and written by
+ * chunks; only chunks that several pieces make up pass through a buffer.
  */
 #include <string.h>
 
@@ -40,26 +40,47 @@ static enum ingot_status pad_to(struct writer *w, uint64_t offset) {
 
 /* ---- Weights ---- */
 
+static enum ingot_status put_chunk(struct writer *w, const unsigned char *bytes, size_t size) {
+    w->checksums[w->chunks_done++] = ig_hash64(bytes, size);
+    return put(w, bytes, size);
+}
+
 static enum ingot_status flush_chunk(struct writer *w) {
-    w->checksums[w->chunks_done++] = ig_hash64(w->chunk, w->chunk_used);
     size_t size = w->chunk_used;
     w->chunk_used = 0;
-    return put(w, w->chunk, size);
+    return put_chunk(w, w->chunk, size);
 }
 
 /* Appends bytes; NULL: zeroes. */
 static enum ingot_status add_bytes(struct writer *w, const unsigned char *bytes, uint64_t size) {
     while (size > 0) {
         size_t room = IG_ENGINE_CHUNK - w->chunk_used, piece = size < room ? (size_t)size : room;
-        if (bytes) {
+        if (bytes && piece == IG_ENGINE_CHUNK) {
+            IG_TRY(put_chunk(w, bytes, piece));
+        } else if (bytes) {
             memcpy(w->chunk + w->chunk_used, bytes, piece);
-            bytes += piece;
+            w->chunk_used += piece;
         } else {
             memset(w->chunk + w->chunk_used, 0, piece);
+            w->chunk_used += piece;
         }
-        w->chunk_used += piece;
+        if (bytes) bytes += piece;
         size -= piece;
         if (w->chunk_used == IG_ENGINE_CHUNK) IG_TRY(flush_chunk(w));
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status write_weight(struct writer *w, uint32_t index) {
+    const struct ig_engine_image *image = w->image;
+    for (uint64_t left = image->weight_sizes[index]; left > 0;) {
+        const void *data = NULL;
+        size_t size = 0;
+        IG_TRY(image->weight_read(image->weight_user, index, &data, &size, w->error));
+        if (size == 0 || size > left)
+            return IG_ERR(w->error, INGOT_INTERNAL, "cannot write an engine: weight %u has another size", index);
+        IG_TRY(add_bytes(w, data, size));
+        left -= size;
     }
     return INGOT_OK;
 }
@@ -68,12 +89,8 @@ static enum ingot_status write_weights(struct writer *w) {
     const struct ig_engine_image *image = w->image;
     uint64_t at = 0;
     for (uint32_t i = 0; i < image->n_weights; i++) {
-        const void *data = NULL;
         IG_TRY(add_bytes(w, NULL, image->weight_offsets[i] - at));
-        if (image->weight_sizes[i]) {
-            IG_TRY(image->weight_fill(image->weight_user, i, &data, w->error));
-            IG_TRY(add_bytes(w, data, image->weight_sizes[i]));
-        }
+        IG_TRY(write_weight(w, i));
         at = image->weight_offsets[i] + image->weight_sizes[i];
     }
     IG_TRY(add_bytes(w, NULL, w->header.parts[IG_PART_WEIGHTS].size - at));

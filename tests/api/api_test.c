@@ -40,8 +40,11 @@ static enum ingot_status blob_patch(void *user, uint64_t offset, const void *dat
     return INGOT_OK;
 }
 
-static enum ingot_status fill_weight(void *user, uint32_t index, const void **out_data, struct ingot_error *error) {
-    *out_data = ((struct tiny_plan *)user)->weights;
+static enum ingot_status read_weight(void *user, uint32_t index, const void **out_data, size_t *out_size,
+                                     struct ingot_error *error) {
+    const struct tiny_plan *t = user;
+    *out_data = t->weights;
+    *out_size = sizeof t->weights;
     return INGOT_OK;
 }
 
@@ -69,7 +72,7 @@ static struct blob make_engine(const char *target, uint64_t required_features) {
                                     .n_weights = 1,
                                     .weight_offsets = offsets,
                                     .weight_sizes = sizes,
-                                    .weight_fill = fill_weight,
+                                    .weight_read = read_weight,
                                     .weight_user = tiny,
                                     .recipes = "",
                                     .explanation = "{\"why\": \"because\"}"};

@@ -144,9 +144,18 @@ static uint64_t weight_offsets[] = {0, 64, 192, 4096};
 static uint64_t weight_sizes[] = {10, 100, 0, sizeof weight_bytes - 5};
 static _Alignas(64) unsigned char code[8192];
 
-static enum ingot_status fill(void *user, uint32_t index, const void **out_data, struct ingot_error *error) {
+/* Pieces of many sizes: parts of chunks, and several of them. */
+static enum ingot_status read_weight(void *user, uint32_t index, const void **out_data, size_t *out_size,
+                                     struct ingot_error *error) {
+    static uint64_t done, next_size = 1;
+    static uint32_t last;
     if (user && *(int *)user == (int)index) return IG_ERR(error, INGOT_BAD_MODEL, "weight %u cannot be had", index);
-    *out_data = weight_bytes;
+    if (index != last || done == weight_sizes[index]) done = 0;
+    last = index;
+    next_size = next_size < sizeof weight_bytes ? 3 * next_size + 1 : 1;
+    *out_size = weight_sizes[index] - done < next_size ? weight_sizes[index] - done : next_size;
+    *out_data = weight_bytes + done;
+    done += *out_size;
     return INGOT_OK;
 }
 
@@ -196,7 +205,7 @@ static struct ig_engine_image small_image(void) {
         .n_weights = 3,
         .weight_offsets = weight_offsets,
         .weight_sizes = weight_sizes,
-        .weight_fill = fill,
+        .weight_read = read_weight,
         .recipes = "recipe",
         .explanation = "{\"why\": 1}",
     };

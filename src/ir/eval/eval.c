@@ -99,7 +99,7 @@ int ig_eval_attr_dims(struct ig_eval *ev, const struct ig_attr *attr, int64_t *o
 
 /* ---- Inputs and outputs */
 
-static struct ig_view view_of_tensor(const struct ingot_tensor *tensor) {
+struct ig_view ig_view_of_tensor(const struct ingot_tensor *tensor) {
     struct ig_view view = {.dtype = tensor->dtype, .rank = tensor->rank, .data = tensor->data};
     memcpy(view.dims, tensor->dims, sizeof view.dims);
     ig_dense_strides(tensor->rank, tensor->dims, view.strides);
@@ -147,7 +147,7 @@ void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingo
     ig_value *wanted = ig_eval_scratch(ev, n_out, sizeof *wanted);
     for (uint32_t i = 0; i < n_in; i++) {
         check_input(ev, &graph->inputs.at[i], ig_type_of(graph, graph->inputs.at[i].value), &inputs[i]);
-        in[i] = view_of_tensor(&inputs[i]);
+        in[i] = ig_view_of_tensor(&inputs[i]);
     }
     ev->root_inputs = in;
     bind_inputs(ev, graph, in);
@@ -170,6 +170,6 @@ void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingo
 }
 
 void ig_eval_release(struct ig_job *job, struct ingot_tensor *tensor) {
-    ig_eval_free_detached(job, tensor->data);
+    ig_eval_free_detached(job->allocator, tensor->data);
     tensor->data = NULL;
 }

@@ -58,7 +58,7 @@ static bool in_place(struct ig_graph *graph, ig_value value, struct ingot_tensor
 
 static void free_lent(void *resource) {
     struct lent *lent = resource;
-    ig_eval_free_detached(lent->job, lent->data);
+    ig_eval_free_detached(lent->job->allocator, lent->data);
     lent->data = NULL;
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/half_row.h"
 #include "ir/eval/eval_op.h"
 
 /* Elements per piece of a row: pieces stay in the L1 cache. */
@@ -129,22 +130,31 @@ static int broadcast_dims(struct ig_eval *ev, const struct ig_view *in, int n, i
     return rank; /* ig_view_broadcast raises on dims that do not match */
 }
 
+/* The axes of a view from the largest stride to the smallest; false if one is reversed or broadcast. */
+static bool memory_order(const struct ig_view *view, int *out_axes) {
+    for (int i = 0; i < view->rank; i++) {
+        if (view->dims[i] > 1 && view->strides[i] <= 0) return false;
+        int at = i;
+        for (; at > 0 && view->strides[out_axes[at - 1]] < view->strides[i]; at--)
+            out_axes[at] = out_axes[at - 1];
+        out_axes[at] = i;
+    }
+    return true;
+}
+
 /* The result, in the memory order of the first operand that has its shape: channels-last stays channels-last, and the
- * walk is one long row. */
+ * walk is one of long rows. */
 static struct ig_view new_like(struct ig_eval *ev, enum ingot_dtype dtype, int rank, const int64_t *dims,
                                const struct ig_view *operands, int n) {
     struct ig_view out = ig_view_new(ev, dtype, rank, dims);
+    int axes[INGOT_MAX_RANK];
     for (int v = 0; v < n; v++) {
-        struct ig_view ordered = operands[v];
-        for (int i = 1; i < rank; i++) { /* by decreasing stride */
-            for (int j = i; j > 0 && ordered.strides[j - 1] < ordered.strides[j]; j--) {
-                int64_t stride = ordered.strides[j], dim = ordered.dims[j];
-                ordered.strides[j] = ordered.strides[j - 1], ordered.dims[j] = ordered.dims[j - 1];
-                ordered.strides[j - 1] = stride, ordered.dims[j - 1] = dim;
-            }
+        if (!memory_order(&operands[v], axes)) continue;
+        uint64_t stride = 1; /* unsigned: as in ig_dense_strides */
+        for (int i = rank - 1; i >= 0; i--) {
+            out.strides[axes[i]] = (int64_t)stride;
+            stride *= (uint64_t)dims[axes[i]];
         }
-        if (!ig_view_is_dense(&ordered)) continue;
-        memcpy(out.strides, operands[v].strides, sizeof out.strides);
         break;
     }
     return out;
@@ -159,17 +169,11 @@ struct row_job {
     bool saturate;
 };
 
-static struct ig_view run_rows(struct ig_eval *ev, const struct row_job *job, enum ingot_dtype dtype,
-                               const struct ig_view *in) {
-    int64_t dims[INGOT_MAX_RANK] = {0};
-    int rank = broadcast_dims(ev, in, job->arity, dims);
-    struct ig_view operands[3];
-    for (int v = 0; v < job->arity; v++)
-        operands[v] = ig_view_broadcast(ev, &in[v], rank, dims);
-    struct ig_view out = new_like(ev, dtype, rank, dims, operands, job->arity);
-    const struct ig_view *views[IG_NEST_VIEWS] = {&out, &operands[0], &operands[1], &operands[2]};
+/* `out` and the operands have equal dims. */
+static void run_rows(const struct row_job *job, const struct ig_view *out, const struct ig_view *operands) {
+    const struct ig_view *views[IG_NEST_VIEWS] = {out, &operands[0], &operands[1], &operands[2]};
     struct ig_nest nest;
-    if (!ig_nest_begin(&nest, views, 1 + job->arity)) return out;
+    if (!ig_nest_begin(&nest, views, 1 + job->arity)) return;
     union ig_cell result[ROW], cells[3][ROW], *const rows[3] = {cells[0], cells[1], cells[2]};
     memset(cells[1], 0, sizeof cells[1]); /* the absent operand of unary functions */
     int last = nest.rank - 1;
@@ -178,12 +182,23 @@ static struct ig_view run_rows(struct ig_eval *ev, const struct row_job *job, en
             int n = nest.dims[last] - at < ROW ? (int)(nest.dims[last] - at) : ROW;
             for (int v = 0; v < job->arity; v++) {
                 int64_t stride = nest.strides[1 + v][last];
-                ig_cells_load(in[v].dtype, nest.data[1 + v] + at * stride, stride, n, cells[v]);
+                ig_cells_load(operands[v].dtype, nest.data[1 + v] + at * stride, stride, n, cells[v]);
             }
             job->compute(job, result, rows, n);
-            ig_cells_store(dtype, nest.data[0] + at * nest.strides[0][last], nest.strides[0][last], n, result);
+            ig_cells_store(out->dtype, nest.data[0] + at * nest.strides[0][last], nest.strides[0][last], n, result);
         }
     } while (ig_nest_next(&nest));
+}
+
+static struct ig_view run_elementwise(struct ig_eval *ev, const struct row_job *job, enum ingot_dtype dtype,
+                                      const struct ig_view *in) {
+    int64_t dims[INGOT_MAX_RANK] = {0};
+    int rank = broadcast_dims(ev, in, job->arity, dims);
+    struct ig_view operands[3];
+    for (int v = 0; v < job->arity; v++)
+        operands[v] = ig_view_broadcast(ev, &in[v], rank, dims);
+    struct ig_view out = new_like(ev, dtype, rank, dims, operands, job->arity);
+    run_rows(job, &out, operands);
     return out;
 }
 
@@ -207,7 +222,7 @@ IG_EVAL(map) {
     job.function = ig_cells_are_float(dtype) ? of->of_float : is_signed ? of->of_signed : of->of_unsigned;
     if (!job.function) ig_eval_raise(ev, "not defined for %s", ingot_dtype_name(dtype));
     if (node->op == IG_OP_shl || node->op == IG_OP_shr) job.compute = compute_shift;
-    out[0] = run_rows(ev, &job, ig_op_info(node->op)->result_bool ? INGOT_BOOL : dtype, in);
+    out[0] = run_elementwise(ev, &job, ig_op_info(node->op)->result_bool ? INGOT_BOOL : dtype, in);
 }
 
 static void compute_where(const struct row_job *job, union ig_cell *restrict out, union ig_cell *const *in, int n) {
@@ -217,7 +232,7 @@ static void compute_where(const struct row_job *job, union ig_cell *restrict out
 
 IG_EVAL(where) {
     struct row_job job = {.compute = compute_where, .arity = 3};
-    out[0] = run_rows(ev, &job, in[1].dtype, in);
+    out[0] = run_elementwise(ev, &job, in[1].dtype, in);
 }
 
 /* ---- Casts */
@@ -274,13 +289,50 @@ static void compute_cast(const struct row_job *job, union ig_cell *restrict out,
     }
 }
 
+/* Conversions of rows without cells; what they give is the same. */
+typedef void (*convert_fn)(const void *from, void *to, size_t count);
+
+#define CONVERT(name, from_type, to_type)                               \
+    static void name(const void *from, void *to, size_t count) {        \
+        ig_##name##_row((const from_type *)from, (to_type *)to, count); \
+    }
+CONVERT(f32_to_f16, float, uint16_t)
+CONVERT(f32_to_bf16, float, uint16_t)
+CONVERT(f16_to_f32, uint16_t, float)
+CONVERT(bf16_to_f32, uint16_t, float)
+
+static convert_fn conversion(enum ingot_dtype from, enum ingot_dtype to) {
+    if (from == INGOT_F32 && to == INGOT_F16) return f32_to_f16;
+    if (from == INGOT_F32 && to == INGOT_BF16) return f32_to_bf16;
+    if (from == INGOT_F16 && to == INGOT_F32) return f16_to_f32;
+    if (from == INGOT_BF16 && to == INGOT_F32) return bf16_to_f32;
+    return NULL;
+}
+
+/* False, and nothing done, where rows are not contiguous. */
+static bool convert_rows(convert_fn convert, const struct ig_view *out, const struct ig_view *in) {
+    const struct ig_view *views[] = {out, in};
+    struct ig_nest nest;
+    if (!ig_nest_begin(&nest, views, 2)) return true;
+    int last = nest.rank - 1;
+    if (nest.dims[last] > 1 && (nest.strides[0][last] != (int64_t)ingot_dtype_size(out->dtype) ||
+                                nest.strides[1][last] != (int64_t)ingot_dtype_size(in->dtype)))
+        return false;
+    do {
+        convert(nest.data[1], nest.data[0], (size_t)nest.dims[last]);
+    } while (ig_nest_next(&nest));
+    return true;
+}
+
 IG_EVAL(cast) {
     struct row_job job = {.compute = compute_cast,
                           .arity = 1,
                           .from = in[0].dtype,
                           .to = (enum ingot_dtype)ig_attr_int(graph, node, IG_ATTR_to),
                           .saturate = ig_attr_int(graph, node, IG_ATTR_saturate) != 0};
-    out[0] = run_rows(ev, &job, job.to, in);
+    convert_fn convert = conversion(job.from, job.to);
+    out[0] = new_like(ev, job.to, in[0].rank, in[0].dims, in, 1);
+    if (!convert || !convert_rows(convert, &out[0], &in[0])) run_rows(&job, &out[0], in);
 }
 
 IG_EVAL(iota) {

@@ -41,14 +41,14 @@ static void block_unlink(struct ig_eval_block *block) {
     block->memory = NULL;
 }
 
-static void block_free(struct ig_job *job, struct ig_eval_block *block) {
-    ig_release(job->allocator, block, block->size);
+static void block_free(const struct ingot_allocator *allocator, struct ig_eval_block *block) {
+    ig_release(allocator, block, block->size);
 }
 
 static void block_drop(struct ig_eval *ev, struct ig_eval_block *block) {
     if (--block->references > 0) return;
     block_unlink(block);
-    block_free(ev->job, block);
+    block_free(ev->job->allocator, block);
 }
 
 void ig_eval_free_all(void *memory) {
@@ -56,7 +56,7 @@ void ig_eval_free_all(void *memory) {
     while (m->blocks) {
         struct ig_eval_block *block = m->blocks;
         block_unlink(block);
-        block_free(m->job, block);
+        block_free(m->job->allocator, block);
     }
 }
 
@@ -193,6 +193,6 @@ void *ig_eval_detach(struct ig_view *view) {
     return data;
 }
 
-void ig_eval_free_detached(struct ig_job *job, void *data) {
-    if (data) block_free(job, (struct ig_eval_block *)((char *)data - HEADER));
+void ig_eval_free_detached(const struct ingot_allocator *allocator, void *data) {
+    if (data) block_free(allocator, (struct ig_eval_block *)((char *)data - HEADER));
 }

@@ -74,30 +74,32 @@ static bool reshape_strides(const struct ig_view *view, int rank, const int64_t 
     return from == old.rank;
 }
 
-IG_EVAL(reshape) {
-    int64_t dims[INGOT_MAX_RANK];
-    int rank = ig_eval_attr_dims(ev, ig_attr(graph, node, IG_ATTR_dims), dims, INGOT_MAX_RANK);
+struct ig_view ig_view_shaped(struct ig_eval *ev, const struct ig_view *from, int rank, const int64_t *dims) {
     struct ig_view shape = {.rank = rank};
     for (int i = 0; i < rank; i++) {
         if (dims[i] < 0) ig_eval_raise(ev, "axis %d has the negative size %lld", i, (long long)dims[i]);
         shape.dims[i] = dims[i];
     }
     int64_t elements = ig_view_elements(&shape);
-    if (elements != ig_view_elements(&in[0])) {
-        ig_eval_raise(ev, "%lld elements cannot take a shape of %lld", (long long)ig_view_elements(&in[0]),
+    if (elements != ig_view_elements(from)) {
+        ig_eval_raise(ev, "%lld elements cannot take a shape of %lld", (long long)ig_view_elements(from),
                       (long long)elements);
     }
-    struct ig_view view = in[0];
-    if (elements != 0 && reshape_strides(&in[0], rank, dims, view.strides)) {
-        ig_view_retain(&in[0]);
-    } else {
-        view = ig_view_dense(ev, &in[0]);
+    struct ig_view view = *from;
+    if (elements == 0 || !reshape_strides(from, rank, dims, view.strides)) {
+        view = ig_view_dense(ev, from);
         ig_dense_strides(rank, dims, view.strides);
-        ig_view_retain(&view);
     }
     view.rank = rank;
-    memcpy(view.dims, dims, sizeof view.dims);
-    out[0] = view;
+    memcpy(view.dims, shape.dims, sizeof view.dims);
+    return view;
+}
+
+IG_EVAL(reshape) {
+    int64_t dims[INGOT_MAX_RANK];
+    int rank = ig_eval_attr_dims(ev, ig_attr(graph, node, IG_ATTR_dims), dims, INGOT_MAX_RANK);
+    out[0] = ig_view_shaped(ev, &in[0], rank, dims);
+    ig_view_retain(&out[0]);
 }
 
 IG_EVAL(transpose) {
@@ -112,8 +114,7 @@ IG_EVAL(broadcast) {
     ig_view_retain(&out[0]);
 }
 
-/* Restricts an axis to `size` elements from `start` on, every step-th. */
-static void slice_axis(struct ig_eval *ev, struct ig_view *view, int axis, int64_t start, int64_t size, int64_t step) {
+void ig_view_cut(struct ig_eval *ev, struct ig_view *view, int axis, int64_t start, int64_t size, int64_t step) {
     int64_t dim = view->dims[axis];
     __int128 last = (__int128)start + (__int128)(size - 1) * step;
     if (size < 0 || (size > 0 && (start < 0 || start >= dim || last < 0 || last >= dim))) {
@@ -132,30 +133,33 @@ IG_EVAL(slice) {
     const int64_t *steps = ig_attr(graph, node, IG_ATTR_steps)->ints;
     out[0] = in[0];
     for (int i = 0; i < in[0].rank; i++)
-        slice_axis(ev, &out[0], i, starts[i], sizes[i], steps[i]);
+        ig_view_cut(ev, &out[0], i, starts[i], sizes[i], steps[i]);
     ig_view_retain(&out[0]);
 }
 
 /* ---- Concat and pad */
 
-IG_EVAL(concat) {
-    int axis = (int)ig_attr_int(graph, node, IG_ATTR_axis);
+struct ig_view ig_view_joined(struct ig_eval *ev, const struct ig_view *in, uint32_t count, int axis) {
     int64_t dims[INGOT_MAX_RANK];
     memcpy(dims, in[0].dims, sizeof dims);
-    for (uint32_t p = 1; p < node->n_in; p++) {
+    for (uint32_t p = 1; p < count; p++) {
         for (int i = 0; i < in[0].rank; i++) {
             if (in[p].rank == in[0].rank && (i == axis || in[p].dims[i] == dims[i])) continue;
             ig_eval_raise(ev, "part %u does not fit the first one along axis %d", p, i);
         }
         dims[axis] += in[p].dims[axis];
     }
-    out[0] = ig_view_new(ev, in[0].dtype, in[0].rank, dims);
-    struct ig_view part = out[0];
-    for (uint32_t p = 0; p < node->n_in; p++) {
+    struct ig_view out = ig_view_new(ev, in[0].dtype, in[0].rank, dims), part = out;
+    for (uint32_t p = 0; p < count; p++) {
         part.dims[axis] = in[p].dims[axis];
         ig_view_copy(&in[p], &part);
         part.data += part.dims[axis] * part.strides[axis] * (int64_t)ingot_dtype_size(part.dtype);
     }
+    return out;
+}
+
+IG_EVAL(concat) {
+    out[0] = ig_view_joined(ev, in, node->n_in, (int)ig_attr_int(graph, node, IG_ATTR_axis));
 }
 
 /* The element that position i of a padded axis copies, counted from the inner part, which has `size` > 0 elements. */
@@ -188,35 +192,40 @@ static void fill_border(struct ig_eval *ev, const struct ig_view *whole, const s
     ig_view_fill(whole, value && value->dtype != INGOT_DTYPE_NONE ? (const void *)value->data : &zero);
 }
 
-IG_EVAL(pad) {
-    enum ig_pad_mode mode = (enum ig_pad_mode)ig_attr_int(graph, node, IG_ATTR_mode);
-    int64_t before[INGOT_MAX_RANK], after[INGOT_MAX_RANK], dims[INGOT_MAX_RANK] = {0};
-    ig_eval_attr_dims(ev, ig_attr(graph, node, IG_ATTR_before), before, INGOT_MAX_RANK);
-    ig_eval_attr_dims(ev, ig_attr(graph, node, IG_ATTR_after), after, INGOT_MAX_RANK);
-    bool padded = false, empty = ig_view_elements(&in[0]) == 0;
-    for (int i = 0; i < in[0].rank; i++) {
-        if (before[i] < 0 || after[i] < 0 || __builtin_add_overflow(in[0].dims[i], before[i], &dims[i]) ||
+struct ig_view ig_view_padded(struct ig_eval *ev, const struct ig_view *in, const struct ig_view *value,
+                              enum ig_pad_mode mode, const int64_t *before, const int64_t *after) {
+    int64_t dims[INGOT_MAX_RANK] = {0};
+    bool padded = false, empty = ig_view_elements(in) == 0;
+    for (int i = 0; i < in->rank; i++) {
+        if (before[i] < 0 || after[i] < 0 || __builtin_add_overflow(in->dims[i], before[i], &dims[i]) ||
             __builtin_add_overflow(dims[i], after[i], &dims[i])) {
             ig_eval_raise(ev, "cannot pad axis %d by %lld and %lld", i, (long long)before[i], (long long)after[i]);
         }
-        padded |= dims[i] != in[0].dims[i];
+        padded |= dims[i] != in->dims[i];
     }
-    out[0] = ig_view_new(ev, in[0].dtype, in[0].rank, dims);
-    if (mode == IG_PAD_CONSTANT || empty) {
-        if (padded) fill_border(ev, &out[0], node->n_in > 1 && mode == IG_PAD_CONSTANT ? &in[1] : NULL);
-    }
-    if (empty) return;
-    struct ig_view inner = out[0];
+    struct ig_view out = ig_view_new(ev, in->dtype, in->rank, dims);
+    if (padded && (mode == IG_PAD_CONSTANT || empty)) fill_border(ev, &out, mode == IG_PAD_CONSTANT ? value : NULL);
+    if (empty) return out;
+    struct ig_view inner = out;
     for (int i = 0; i < inner.rank; i++)
-        slice_axis(ev, &inner, i, before[i], in[0].dims[i], 1);
-    ig_view_copy(&in[0], &inner);
-    if (mode == IG_PAD_CONSTANT) return;
-    for (int i = 0; i < inner.rank; i++) { /* axis by axis, the filled part grows to the whole */
+        ig_view_cut(ev, &inner, i, before[i], in->dims[i], 1);
+    ig_view_copy(in, &inner);
+    for (int i = 0; mode != IG_PAD_CONSTANT && i < inner.rank; i++) {
+        /* axis by axis, the filled part grows to the whole */
         struct ig_view grown = inner;
-        grown.data -= before[i] * out[0].strides[i] * (int64_t)ingot_dtype_size(out[0].dtype);
+        grown.data -= before[i] * out.strides[i] * (int64_t)ingot_dtype_size(out.dtype);
         grown.dims[i] = dims[i];
-        grown.strides[i] = out[0].strides[i];
-        pad_axis(&grown, i, before[i], in[0].dims[i], mode);
+        grown.strides[i] = out.strides[i];
+        pad_axis(&grown, i, before[i], in->dims[i], mode);
         inner = grown;
     }
+    return out;
+}
+
+IG_EVAL(pad) {
+    int64_t before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    ig_eval_attr_dims(ev, ig_attr(graph, node, IG_ATTR_before), before, INGOT_MAX_RANK);
+    ig_eval_attr_dims(ev, ig_attr(graph, node, IG_ATTR_after), after, INGOT_MAX_RANK);
+    out[0] = ig_view_padded(ev, &in[0], node->n_in > 1 ? &in[1] : NULL,
+                            (enum ig_pad_mode)ig_attr_int(graph, node, IG_ATTR_mode), before, after);
 }

@@ -56,6 +56,8 @@ IG_EVAL(map); /* all IG_MAP rows */
 struct ig_view ig_view_new(struct ig_eval *ev, enum ingot_dtype dtype, int rank, const int64_t *dims);
 /* An array that lives until the current node is done. */
 void *ig_eval_scratch(struct ig_eval *ev, int64_t count, size_t size);
+/* Of memory that the caller keeps. */
+struct ig_view ig_view_of_tensor(const struct ingot_tensor *tensor);
 void ig_view_retain(const struct ig_view *view);
 void ig_view_drop(struct ig_eval *ev, struct ig_view *view);
 /* The same elements, dense in row-major order: `view` itself, or a copy that lives until the current node is done. */
@@ -75,11 +77,22 @@ char *ig_view_at(const struct ig_view *view, const int64_t *index);
  * that its elements belong to the caller; free_detached frees them. */
 void ig_eval_make_own(struct ig_eval *ev, struct ig_view *view);
 void *ig_eval_detach(struct ig_view *view);
-void ig_eval_free_detached(struct ig_job *job, void *data);
+void ig_eval_free_detached(const struct ingot_allocator *allocator, void *data);
 /* Frees every block of an evaluation (a struct ig_eval_memory), for ig_defer. */
 void ig_eval_free_all(void *memory);
 /* Releases the newest temporaries until `keep` are left. */
 void ig_eval_drop_temporaries(struct ig_eval *ev, uint32_t keep);
+
+/* ---- eval_move.c: no reference is taken to a view returned */
+
+/* In place if strides allow, else a copy that lives until the current node is done. */
+struct ig_view ig_view_shaped(struct ig_eval *ev, const struct ig_view *view, int rank, const int64_t *dims);
+/* Restricts an axis to `size` elements from `start` on, every step-th. */
+void ig_view_cut(struct ig_eval *ev, struct ig_view *view, int axis, int64_t start, int64_t size, int64_t step);
+/* New views with one reference. `value`: what to pad with, a scalar; NULL: zero. */
+struct ig_view ig_view_joined(struct ig_eval *ev, const struct ig_view *parts, uint32_t count, int axis);
+struct ig_view ig_view_padded(struct ig_eval *ev, const struct ig_view *view, const struct ig_view *value,
+                              enum ig_pad_mode mode, const int64_t *before, const int64_t *after);
 
 /* ---- eval_copy.c */
 
