@@ -220,7 +220,7 @@ static void prepare(struct ig_job *job, struct bench *b, const struct kernel_cas
     p->source.symbol = ig_format(job, "kernel_%u", b->count);
     p->source.text = ig_cuda_kernel(job, p->kernel, p->source.symbol, &b->target);
     for (uint32_t i = 0; i < region->inputs.count; i++) {
-        if (!ig_lower_is_literal(g, region->inputs.at[i])) add_buffer(job, p, g, region->inputs.at[i]);
+        if (!ig_is_literal(g, region->inputs.at[i])) add_buffer(job, p, g, region->inputs.at[i]);
     }
     for (uint32_t i = 0; i < region->outputs.count; i++)
         add_buffer(job, p, g, region->outputs.at[i]);

@@ -19,15 +19,6 @@ void ig_kernel_set_restart(struct ig_kernel_set *set) {
     set->kernels.count = set->groups.count = 0;
 }
 
-static const char *family_name(enum ig_family family) {
-    static const char *const names[] = {
-        [IG_FAMILY_MAP] = "map",       [IG_FAMILY_ROW] = "row",       [IG_FAMILY_CONTRACT] = "contract",
-        [IG_FAMILY_ATTEND] = "attend", [IG_FAMILY_WINDOW] = "window", [IG_FAMILY_SCAN] = "scan",
-        [IG_FAMILY_REST] = "rest",
-    };
-    return names[family] ? names[family] : "kernel";
-}
-
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
 /* Is the error a candidate's fault? All others end the build. */
@@ -98,7 +89,7 @@ static void add_kernel(struct ig_kernel_set *set, struct ig_kernel_group *group,
 }
 
 static const char *new_symbol(const struct ig_kernel_set *set, const struct ig_region *region) {
-    return ig_format(set->job, "%s_%u", family_name(region->family), set->kernels.count);
+    return ig_format(set->job, "%s_%u", ig_family_name(region->family), set->kernels.count);
 }
 
 /* A variant's tactic may turn out to be one that the group has, if the tuner chose that. */
@@ -129,7 +120,9 @@ static void add_variants(struct ig_kernel_set *set, struct ig_kernel_group *grou
     }
 }
 
-static const struct ig_kernel_group *use(struct ig_kernel_set *set, const struct ig_kernel_group *group) {
+static const struct ig_kernel_group *use(struct ig_kernel_set *set, struct ig_kernel_group *group,
+                                         const struct ig_fingerprint *fingerprint) {
+    group->latest = *fingerprint;
     for (uint32_t i = 0; i < group->kernels.count; i++) {
         bool again = false;
         for (uint32_t j = 0; j < i && !again; j++)
@@ -141,9 +134,10 @@ static const struct ig_kernel_group *use(struct ig_kernel_set *set, const struct
 
 const struct ig_kernel_group *ig_kernel_set_add(struct ig_kernel_set *set, struct ig_graph *graph,
                                                 const struct ig_region *region) {
-    const char *text = ig_region_fingerprint(graph, region, set->target);
+    const struct ig_fingerprint fingerprint = ig_region_fingerprint(graph, region, set->target);
+    const char *text = fingerprint.text;
     uint32_t index;
-    if (ig_map_get_name(&set->by_fingerprint, text, &index)) return use(set, &set->groups.at[index]);
+    if (ig_map_get_name(&set->by_fingerprint, text, &index)) return use(set, &set->groups.at[index], &fingerprint);
     struct ig_compiled_kernel k = {
         .graph = graph,
         .region = region,
@@ -154,15 +148,13 @@ const struct ig_kernel_group *ig_kernel_set_add(struct ig_kernel_set *set, struc
     k.symbol = new_symbol(set, region);
     k.tuned = set->tuner ? ig_tuner_get(set->tuner, digits) : NULL;
     choose_candidate(set, &k);
-    struct ig_kernel_group group = {
-        .fingerprint = digits,
-    };
+    struct ig_kernel_group group = {.fingerprint = digits, .first = fingerprint};
     if (set->variants) group.variants = ig_variants_get(set->variants, text);
     add_kernel(set, &group, &k);
     if (group.variants) add_variants(set, &group, &k);
     ig_map_put_name(&set->by_fingerprint, text, set->groups.count);
     IG_PUSH(set->job, &set->groups, group);
-    return use(set, &set->groups.at[set->groups.count - 1]);
+    return use(set, &set->groups.at[set->groups.count - 1], &fingerprint);
 }
 
 const struct ig_kernel_group *ig_kernel_set_group(const struct ig_kernel_set *set, uint32_t first) {

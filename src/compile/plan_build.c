@@ -197,8 +197,18 @@ static void add_inputs_of(struct level *l, const struct ig_compiled_kernel *k, c
     }
 }
 
-/* A region's step by one of its kernels. */
-static struct ig_plan_step make_kernel_step(struct level *l, const struct ig_region *region, uint32_t kernel) {
+/* The slot of a size of a group's kernels, for the region that was added to the group last. */
+static ig_slot slot_for(struct tables *t, const struct ig_kernel_group *group, ig_dim dim) {
+    const struct ig_fingerprint *from = &group->first, *to = &group->latest;
+    IG_ASSERT(t->job, from->n_symbols == to->n_symbols);
+    if (from->n_symbols && memcmp(from->symbols, to->symbols, from->n_symbols * sizeof *from->symbols) != 0)
+        dim = ig_dim_substitute(t->dims, dim, from->symbols, to->symbols, (int)from->n_symbols);
+    return ig_slots_get(&t->slots, dim);
+}
+
+/* A region's step by one of the kernels of its group. */
+static struct ig_plan_step make_kernel_step(struct level *l, const struct ig_region *region,
+                                            const struct ig_kernel_group *group, uint32_t kernel) {
     struct tables *t = l->t;
     struct ig_plan_step step = begin_step(l, IG_STEP_KERNEL);
     step.kernel = kernel;
@@ -207,10 +217,10 @@ static struct ig_plan_step make_kernel_step(struct level *l, const struct ig_reg
     for (uint32_t i = 0; i < region->outputs.count; i++)
         add_operand(l, region->outputs.at[i]);
     for (uint32_t i = 0; i < k->kernel->dims.count; i++)
-        IG_PUSH(t->job, &t->dim_table, ig_slots_get(&t->slots, k->kernel->dims.at[i]));
-    step.tiles = ig_slots_get(&t->slots, k->kernel->tiles);
-    step.scratch = ig_slots_get(&t->slots, k->kernel->scratch_bytes);
-    step.work = ig_slots_get(&t->slots, k->kernel->work);
+        IG_PUSH(t->job, &t->dim_table, slot_for(t, group, k->kernel->dims.at[i]));
+    step.tiles = slot_for(t, group, k->kernel->tiles);
+    step.scratch = slot_for(t, group, k->kernel->scratch_bytes);
+    step.work = slot_for(t, group, k->kernel->work);
     finish_step(l, &step, region_label(l->g, region));
     return step;
 }
@@ -218,14 +228,14 @@ static struct ig_plan_step make_kernel_step(struct level *l, const struct ig_reg
 static void add_kernel_step(struct level *l, const struct ig_region *region) {
     struct tables *t = l->t;
     const struct ig_kernel_group *group = ig_kernel_set_add(t->set, l->g, region);
-    struct ig_plan_step step = make_kernel_step(l, region, group->kernels.at[0]);
+    struct ig_plan_step step = make_kernel_step(l, region, group, group->kernels.at[0]);
     step.alternatives = t->alternatives.count;
     for (uint32_t i = 1; i < group->kernels.count; i++) {
-        struct ig_plan_step other = make_kernel_step(l, region, group->kernels.at[i]);
+        struct ig_plan_step other = make_kernel_step(l, region, group, group->kernels.at[i]);
         IG_PUSH(t->job, &t->alternatives, other);
         step.n_alternatives++;
     }
-    if (group->variants) step.choice = ig_slots_get(&t->slots, group->variants->decision.kernel);
+    if (group->variants) step.choice = slot_for(t, group, group->variants->decision.kernel);
     IG_PUSH(t->job, &l->steps, step);
 }
 

@@ -66,7 +66,7 @@ static double weight_of(const struct ig_region *region) {
 /* ---- Regions ----------------------------------------------------------------------------------------------------- */
 
 static void add_region(struct chooser *c, struct ig_graph *g, const struct ig_region *region) {
-    const char *fingerprint = ig_region_fingerprint(g, region, c->target);
+    const char *fingerprint = ig_region_fingerprint(g, region, c->target).text;
     uint32_t at;
     if (ig_map_get_name(&c->by_fingerprint, fingerprint, &at)) {
         if (at == UINT32_MAX)

@@ -48,6 +48,16 @@ const struct ig_op_info *ig_op_info(enum ig_op op) {
     return &op_infos[op];
 }
 
+const char *ig_family_name(enum ig_family family) {
+    static const char *const names[] = {
+        [IG_FAMILY_SOURCE] = "source",   [IG_FAMILY_VIEW] = "view",         [IG_FAMILY_MAP] = "map",
+        [IG_FAMILY_ROW] = "row",         [IG_FAMILY_CONTRACT] = "contract", [IG_FAMILY_ATTEND] = "attend",
+        [IG_FAMILY_WINDOW] = "window",   [IG_FAMILY_SCAN] = "scan",         [IG_FAMILY_REST] = "rest",
+        [IG_FAMILY_CONTROL] = "control",
+    };
+    return names[family];
+}
+
 enum ig_op ig_op_parse(const char *name) {
     for (int op = 0; op < IG_OP_COUNT; op++) {
         if (strcmp(op_infos[op].name, name) == 0) return (enum ig_op)op;

@@ -42,6 +42,9 @@ enum ig_family {
     IG_FAMILY_CONTROL,
 };
 
+/* "map", "contract" */
+const char *ig_family_name(enum ig_family family);
+
 enum ig_pad_mode { IG_PAD_CONSTANT, IG_PAD_REFLECT, IG_PAD_EDGE, IG_PAD_WRAP };
 enum ig_scatter { IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX, IG_SCATTER_MIN };
 /* Permission to round the operands of an f32 contraction, for kernels that gain by it. */
@@ -169,8 +172,8 @@ struct ig_region {
     enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, ATTEND, WINDOW, SCAN, REST, CONTROL */
     ig_node_id anchor;     /* the contraction, window, … that determines the family; for MAP and ROW the last node */
     IG_VEC(ig_node_id) nodes;
-    IG_VEC(ig_value) inputs;  /* read from memory, unique, in order of first use; weights included */
-    IG_VEC(ig_value) outputs; /* written to memory */
+    IG_VEC(ig_value) inputs;  /* read from memory, unique; weights included */
+    IG_VEC(ig_value) outputs; /* written to memory; the order of both follows from the region alone (canonical.h) */
 };
 
 /* Two dims that a shape rule assumed equal without proof: a model adds f32[n] to f32[m]. They are checked when the

@@ -91,7 +91,7 @@ struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_re
     kernel->literals.count = 0;
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];
-        if (ig_lower_is_literal(graph, v)) IG_PUSH(graph->job, &kernel->literals, v);
+        if (ig_is_literal(graph, v)) IG_PUSH(graph->job, &kernel->literals, v);
     }
     kernel->dims.count = 0;
     for (uint32_t i = 0; i < kernel->loops->dim_params.count; i++)

@@ -72,10 +72,18 @@ void ig_library_adapt(struct ig_kernel *kernel, uint32_t operand);
 bool ig_library_is_adapted(const struct ig_kernel *kernel, uint32_t operand);
 ig_value ig_library_adapted(struct ig_graph *graph, const struct ig_kernel *kernel, uint32_t operand, ig_value v);
 
-/* Canonical text of a region: operators, attributes, edges, shapes in their symbols, dtypes, values of literals,
- * target; no names, no weight values. Regions with equal texts may share a kernel, and their dims are the same
- * expressions. */
-const char *ig_region_fingerprint(struct ig_graph *graph, const struct ig_region *region,
-                                  const struct ig_target *target);
+/*
+ * Canonical text of a region (fingerprint.c): operators, attributes, edges, shapes in their symbols, the symbols' ranges
+ * and usual values, dtypes, values of literals, target; no names, no order of nodes, no weight values. Regions with equal
+ * texts share a kernel: their inputs and outputs correspond by position, and their symbols by number, so that a size of
+ * one region's kernel is a size of the other's after ig_dim_substitute.
+ */
+struct ig_fingerprint {
+    const char *text;
+    const ig_dim *symbols; /* by number */
+    uint32_t n_symbols;
+};
+struct ig_fingerprint ig_region_fingerprint(struct ig_graph *graph, const struct ig_region *region,
+                                            const struct ig_target *target);
 
 #endif

@@ -13,21 +13,6 @@
 
 /* ---- Setting up -------------------------------------------------------------------------------------------------- */
 
-static bool is_one_element(const struct ig_graph *g, ig_value v) {
-    const struct ig_type *type = ig_type_of(g, v);
-    for (int i = 0; i < type->rank; i++) {
-        int64_t n;
-        if (!ig_dim_is_const(g->dims, type->dim[i], &n) || n != 1) return false;
-    }
-    return true;
-}
-
-bool ig_lower_is_literal(const struct ig_graph *g, ig_value v) {
-    const struct ig_value_info *info = ig_info(g, v);
-    return is_one_element(g, v) &&
-           (info->is_const || (info->elements && info->elements[0] != IG_DIM_NONE && info->type.dtype == INGOT_I64));
-}
-
 void ig_lower_init(struct ig_lower *lower, struct ig_loops *loops, struct ig_graph *graph,
                    const struct ig_region *region) {
     struct ig_job *job = loops->job;
@@ -42,7 +27,7 @@ void ig_lower_init(struct ig_lower *lower, struct ig_loops *loops, struct ig_gra
     int param = 0;
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];
-        if (ig_lower_is_literal(graph, v)) continue;
+        if (ig_is_literal(graph, v)) continue;
         lower->is_input[v] = true;
         lower->buffer_of[v] =
             ig_loops_param(loops, param, ig_type_of(graph, v)->dtype, false, ig_format(job, "x%d", param));
@@ -422,7 +407,7 @@ static const lower_fn lowerings[IG_OP_COUNT] = {
 /* ---- The recursion ----------------------------------------------------------------------------------------------- */
 
 static ig_x lower_new(struct ig_lower *l, ig_value v, const ig_x *index) {
-    if (ig_lower_is_literal(l->graph, v)) return literal(l, v);
+    if (ig_is_literal(l->graph, v)) return literal(l, v);
     if (l->is_input[v]) return load_input(l, v, index);
     const struct ig_node *n = ig_def(l->graph, v);
     IG_ASSERT(l->loops->job, n != NULL);

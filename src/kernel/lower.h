@@ -6,6 +6,7 @@
 #define IG_KERNEL_LOWER_H
 
 #include "base/map.h"
+#include "ir/canonical.h"
 #include "ir/eval/eval.h"
 #include "kernel/loop.h"
 
@@ -37,7 +38,4 @@ void ig_lower_split(struct ig_lower *lower, const struct ig_type *type, ig_x lin
  * equal products are mapped separately, so that only what is really regrouped costs divisions. */
 void ig_lower_reindex(struct ig_lower *lower, const struct ig_type *from, const ig_x *index, const struct ig_type *to,
                       ig_x *out_index);
-/* Does this region input become a literal in the text (ig_kernel.literals)? */
-bool ig_lower_is_literal(const struct ig_graph *graph, ig_value value);
-
 #endif

@@ -88,7 +88,7 @@ static void emit(struct topk *t) {
     t->kernel->tiles = ig_dim_mul(dims, t->outer, t->inner);
     struct ig_stmt *body = ig_s_for(t->k, NULL, IG_FOR_TILE, num(t, 0), dim(t, t->kernel->tiles), num(t, 1), &tile);
     ig_s_name(t->k, tile, "row");
-    if (ig_lower_is_literal(t->graph, t->node.in[0])) {
+    if (ig_is_literal(t->graph, t->node.in[0])) {
         emit_literal(t, body);
         return;
     }

@@ -124,7 +124,7 @@ static void emit_copy(struct scatter *s, struct ig_stmt *body) {
     int buffer = s->lower.buffer_of[s->node.in[0]];
     for (int i = 0; i < s->data.rank; i++)
         index[i] = num(s, 0);
-    bool literal = ig_lower_is_literal(s->graph, s->node.in[0]);
+    bool literal = ig_is_literal(s->graph, s->node.in[0]);
     ig_s_store(k, body, s->out, at,
                literal ? ig_lower_value(&s->lower, s->node.in[0], index) : ig_x_load(k, buffer, at));
 }
@@ -261,7 +261,7 @@ static void move_halves_as_integers(struct scatter *s) {
     ig_value data = s->node.in[0], updates = s->node.in[2];
     bool half = s->data.dtype == INGOT_F16 || s->data.dtype == INGOT_BF16;
     if (!half || s->how != IG_SCATTER_SET) return;
-    if (ig_lower_is_literal(s->graph, data) || ig_lower_is_literal(s->graph, updates)) return;
+    if (ig_is_literal(s->graph, data) || ig_is_literal(s->graph, updates)) return;
     s->k->buffers.at[s->lower.buffer_of[data]].dtype = INGOT_U16;
     s->k->buffers.at[s->lower.buffer_of[updates]].dtype = INGOT_U16;
     s->k->buffers.at[s->out].dtype = INGOT_U16;

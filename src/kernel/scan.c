@@ -71,7 +71,7 @@ static ig_x position(struct cumulation *c, ig_x outer, ig_x step, ig_x inner) {
 
 static ig_x element(struct cumulation *c, ig_x at) {
     ig_x index[INGOT_MAX_RANK], x;
-    if (ig_lower_is_literal(c->graph, c->node.in[0])) {
+    if (ig_is_literal(c->graph, c->node.in[0])) {
         for (int i = 0; i < c->type.rank; i++)
             index[i] = num(c, 0);
         x = ig_lower_value(&c->lower, c->node.in[0], index);

@@ -20,6 +20,7 @@
  */
 #include "pass/regions.h"
 
+#include "ir/canonical.h"
 #include "pass/attend.h"
 
 struct fuser {
@@ -530,6 +531,7 @@ static void emit_region(struct fuser *f, struct gathering *w, uint32_t r) {
     }
     if (region.family == IG_FAMILY_MAP || region.family == IG_FAMILY_ROW)
         region.anchor = region.nodes.at[region.nodes.count - 1];
+    ig_region_arrange(g, &region);
     IG_PUSH(g->job, &g->regions, region);
     for (uint32_t i = 0; i < w->touched_nodes.count; i++)
         w->node_seen[w->touched_nodes.at[i]] = false;

@@ -98,7 +98,7 @@ static ig_value extract(struct extraction *x, ig_value v) {
     if (x->map[v] != IG_NO_VALUE) return x->map[v];
     const struct ig_node *def = ig_def(x->s->graph, v);
     if (!def) {
-        IG_ASSERT(x->s->job, ig_lower_is_literal(x->s->graph, v));
+        IG_ASSERT(x->s->job, ig_is_literal(x->s->graph, v));
         return x->map[v] = given_size(x, v);
     }
     struct ig_node n = *def;
@@ -205,7 +205,7 @@ struct ig_subject *ig_subject_create(struct ig_graph *graph, const struct ig_reg
     ig_value *passed = IG_NEW_ARRAY(job, ig_value, region->inputs.count + 1);
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];
-        if (ig_lower_is_literal(graph, v)) continue;
+        if (ig_is_literal(graph, v)) continue;
         struct ig_type type = static_type(&x, v);
         x.map[v] = ig_build_input(s->alone, ig_format(job, "x%u", s->n_inputs), &type);
         passed[s->n_inputs++] = v;

@@ -34,7 +34,7 @@ struct ig_tuner *ig_tuner_create(struct ig_job *job, const struct ig_tune_option
 
 const char *ig_tuner_fingerprint(struct ig_graph *graph, const struct ig_region *region,
                                  const struct ig_target *target) {
-    const char *text = ig_region_fingerprint(graph, region, target);
+    const char *text = ig_region_fingerprint(graph, region, target).text;
     char *digits = ig_alloc(graph->job, 33);
     ig_hash128_print(ig_hash128(text, strlen(text)), digits);
     return digits;

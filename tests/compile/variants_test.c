@@ -98,7 +98,7 @@ static uint32_t count_more(const struct choice *c) {
 }
 
 static const struct ig_variants *variants_of(const struct choice *c, struct ig_graph *g, uint32_t region) {
-    return ig_variants_get(&c->set, ig_region_fingerprint(g, &g->regions.at[region], &c->target.target));
+    return ig_variants_get(&c->set, ig_region_fingerprint(g, &g->regions.at[region], &c->target.target).text);
 }
 
 static int64_t decide(const struct ig_variants *v, const struct ig_sizes *at) {
@@ -691,7 +691,8 @@ static void build(struct ig_job *job, const struct network *network, struct buil
     struct ig_engine_sink sink = {out, write_bytes, patch_bytes};
     struct ingot_error error;
     ig_compile(job, g, &options, &sink);
-    if (ig_engine_open_memory(out->data, out->size, INGOT_VERIFY_ALL, &out->file, &error) != INGOT_OK)
+    if (ig_engine_open_memory(out->data, out->size, INGOT_VERIFY_ALL, &ig_libc_allocator, &out->file, &error) !=
+        INGOT_OK)
         fail_msg("%s", error.message);
 }
 

@@ -18,7 +18,7 @@ static ig_value uncast(const struct ig_library_region *p, ig_value v) {
 static bool is_scalar(const struct ig_library_region *p, ig_value v, double wanted) {
     struct ig_graph *g = p->c->graph;
     v = uncast(p, v);
-    if (!ig_info(g, v)->is_const || !ig_lower_is_literal(g, v)) return false;
+    if (!ig_info(g, v)->is_const || !ig_is_literal(g, v)) return false;
     struct ingot_tensor t = ig_const_tensor(g, v);
     double found = ig_load_f64(t.dtype, t.data, 0), difference = found - wanted;
     ig_const_release(g, v, &t);
@@ -90,7 +90,7 @@ static bool is_bias(const struct ig_library_region *p, ig_value v) {
 /* Takes v as bias or addend if it is a region input and the first of its kind. */
 static bool take_summand(struct ig_library_region *p, ig_value v) {
     v = uncast(p, v);
-    if (!p->c->lower.is_input[v] || ig_lower_is_literal(p->c->graph, v)) return false;
+    if (!p->c->lower.is_input[v] || ig_is_literal(p->c->graph, v)) return false;
     if (p->bias == IG_NO_VALUE && is_bias(p, v)) {
         p->bias = v;
         return true;

@@ -16,7 +16,7 @@ static ig_x num(struct ig_window *w, int64_t i) {
 static int vector_of(struct ig_window *w) {
     struct ig_dims *dims = w->k->dims;
     const struct ig_type *in = ig_type_of(w->graph, w->node.in[0]), *out = ig_type_of(w->graph, w->node.out);
-    if (!w->last || ig_lower_is_literal(w->graph, w->node.in[0])) return 1;
+    if (!w->last || ig_is_literal(w->graph, w->node.in[0])) return 1;
     int bytes = (int)ingot_dtype_size(in->dtype), most = 8;
     while (most > 1 && (most * bytes > 16 || !ig_dim_divides(dims, ig_dim_const(dims, most), out->dim[w->spatial + 1])))
         most /= 2;
