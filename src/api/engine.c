@@ -15,9 +15,10 @@ struct source {
 };
 
 static enum ingot_status open_source(const struct source *source, enum ingot_verify verify,
-                                     struct ig_engine_file *out_file, struct ingot_error *error) {
-    if (source->path) return ig_engine_open(source->path, verify, out_file, error);
-    return ig_engine_open_memory(source->data, source->size, verify, out_file, error);
+                                     const struct ingot_allocator *allocator, struct ig_engine_file *out_file,
+                                     struct ingot_error *error) {
+    if (source->path) return ig_engine_open(source->path, verify, allocator, out_file, error);
+    return ig_engine_open_memory(source->data, source->size, verify, allocator, out_file, error);
 }
 
 static enum ingot_status load(const struct source *source, const struct ingot_load_options *given,
@@ -31,7 +32,7 @@ static enum ingot_status load(const struct source *source, const struct ingot_lo
                       (int)options.verify);
     struct ingot_engine *engine = ig_allocate(allocator, sizeof *engine, _Alignof(struct ingot_engine));
     if (!engine) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine");
-    enum ingot_status status = open_source(source, options.verify, &engine->file, error);
+    enum ingot_status status = open_source(source, options.verify, allocator, &engine->file, error);
     if (status != INGOT_OK) {
         ig_release(allocator, engine, sizeof *engine);
         return status;

@@ -43,7 +43,12 @@ struct ig_engine_file {
     size_t size;
     const char *target;
     uint64_t required_features;
-    struct ig_plan plan; /* points into data */
+    struct ig_plan plan; /* points into data, and to what follows */
+    const struct ingot_allocator *allocator;
+    char *strings; /* decompressed */
+    size_t strings_size;
+    void *unfolded; /* tables of the plan that are folded in the file (fold.h); NULL: none is */
+    size_t unfolded_size;
     const void *code;
     size_t code_size;
     const unsigned char *weights;
@@ -55,10 +60,11 @@ struct ig_engine_file {
 };
 /* Checks the header, all offsets, the checksums that `verify` selects, and every index and rule of the plan, so that no
  * access that follows the plan can leave its buffers. */
-enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, struct ig_engine_file *out_file,
-                                 struct ingot_error *error);
+enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, const struct ingot_allocator *allocator,
+                                 struct ig_engine_file *out_file, struct ingot_error *error);
 enum ingot_status ig_engine_open_memory(const void *data, size_t size, enum ingot_verify verify,
-                                        struct ig_engine_file *out_file, struct ingot_error *error);
+                                        const struct ingot_allocator *allocator, struct ig_engine_file *out_file,
+                                        struct ingot_error *error);
 void ig_engine_close(struct ig_engine_file *file);
 /* The explanation as JSON, NUL-terminated; the caller releases it, *out_size bytes. INGOT_BAD_ENGINE if it cannot be
  * decompressed. */

@@ -25,13 +25,13 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Incremented with every change of this file or plan.h. There is no backward compatibility: engines are rebuilt. */
-#define IG_ENGINE_FORMAT 8u
+#define IG_ENGINE_FORMAT 9u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */
 
 enum ig_part {
-    IG_PART_STRINGS,
+    IG_PART_STRINGS, /* compressed */
     IG_PART_TENSORS, /* inputs and outputs of all subplans */
     IG_PART_SYMBOLS,
     IG_PART_SHAPE_PROGRAM,
@@ -43,12 +43,23 @@ enum ig_part {
     IG_PART_CHECKS,
     IG_PART_KERNELS,
     IG_PART_CALLS,
+    IG_PART_RUNS,   /* repetitions in the tables above: fold.h */
+    IG_PART_LISTED, /* words of theirs */
     IG_PART_RECIPES,
     IG_PART_EXPLANATION, /* compressed */
     IG_PART_CODE,
     IG_PART_WEIGHTS,
     IG_PART_WEIGHT_CHECKSUMS,
     IG_PART_COUNT
+};
+
+/* Records of a table in iterations (fold.h), of which the file has the first two. */
+struct ig_plan_run {
+    uint32_t part;    /* the table: an enum ig_part */
+    uint32_t first;   /* record of the whole table */
+    uint32_t period;  /* records per iteration */
+    uint32_t count;   /* iterations, at least 3 */
+    uint32_t columns; /* words of an iteration that are listed: the word, then its value in each from the third on */
 };
 
 struct ig_part_rule {
@@ -80,6 +91,7 @@ _Static_assert(sizeof(struct ig_plan_tensor) == 16 + 8 * INGOT_MAX_RANK, "no pad
 _Static_assert(sizeof(struct ig_plan_symbol) == 40 && sizeof(struct ig_shape_instr) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_step) == 68 && sizeof(struct ig_plan_kernel) == 112, "no padding in records");
+_Static_assert(sizeof(struct ig_plan_run) == 20, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 56, "no padding in records");
 
 /* The first valid offset after `end` for a part; false if it does not fit in 64 bits. */

@@ -1,6 +1,7 @@
 /*
- * The engine reader. Nothing is copied: the plan's tables are used in place in the mapping. So everything is checked
- * before any of it is followed: header, offsets, checksums, then the plan's own rules (check.h).
+ * The engine reader. What is large is not copied: code, weights and tables without repetitions are used in place in the
+ * mapping. So everything is checked before any of it is followed: header, offsets, checksums, repetitions (fold.h), then
+ * the plan's own rules (check.h).
  */
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "engine/check.h"
 #include "engine/compress.h"
 #include "engine/engine.h"
+#include "engine/fold.h"
 #include "engine/format.h"
 
 static bool is_padded_text(const char *text, size_t capacity) {
@@ -64,7 +66,7 @@ static bool is_in_place(enum ig_part part, const struct ig_part_entry *entry, ui
     uint64_t offset, record = ig_part_rules[part].record;
     if (!ig_part_place(part, end, &offset) || entry->offset != offset) return false;
     if (offset > size || entry->size > size - offset || entry->size % record) return false;
-    return part > IG_PART_CALLS || entry->size / record <= UINT32_MAX;
+    return part > IG_PART_LISTED || entry->size / record <= UINT32_MAX;
 }
 
 static enum ingot_status check_places(const unsigned char *data, size_t size, const struct ig_engine_header *header,
@@ -131,7 +133,6 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .n_calls = RECORDS(h, IG_PART_CALLS),
         .n_subplans = RECORDS(h, IG_PART_SUBPLANS),
         .n_checks = RECORDS(h, IG_PART_CHECKS),
-        .strings_size = RECORDS(h, IG_PART_STRINGS),
         .symbols = PART(f, h, IG_PART_SYMBOLS),
         .instrs = PART(f, h, IG_PART_SHAPE_PROGRAM),
         .tensors = PART(f, h, IG_PART_TENSORS),
@@ -143,7 +144,6 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .calls = PART(f, h, IG_PART_CALLS),
         .subplans = PART(f, h, IG_PART_SUBPLANS),
         .checks = PART(f, h, IG_PART_CHECKS),
-        .strings = PART(f, h, IG_PART_STRINGS),
     };
     f->code = PART(f, h, IG_PART_CODE);
     f->code_size = (size_t)h->parts[IG_PART_CODE].size;
@@ -155,29 +155,57 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
     f->explanation_size = (size_t)h->parts[IG_PART_EXPLANATION].size;
 }
 
+static void release_plan(struct ig_engine_file *f) {
+    ig_release(f->allocator, f->strings, f->strings_size);
+    ig_release(f->allocator, f->unfolded, f->unfolded_size);
+}
+
+/* Decompresses the strings, unfolds the tables, and checks the plan. Leaves the memory to the caller. */
+static enum ingot_status make_plan(struct ig_engine_file *f, const struct ig_engine_header *h,
+                                   struct ingot_error *error) {
+    const struct ig_part_entry *strings = &h->parts[IG_PART_STRINGS];
+    IG_TRY(ig_decompress_texts(PART(f, h, IG_PART_STRINGS), (size_t)strings->size, "table of strings", f->allocator,
+                               &f->strings, &f->strings_size, error));
+    f->plan.strings = f->strings;
+    f->plan.strings_size = (uint32_t)(f->strings_size - 1);
+    const struct ig_folded folded = {.plan = f->plan,
+                                     .runs = PART(f, h, IG_PART_RUNS),
+                                     .n_runs = RECORDS(h, IG_PART_RUNS),
+                                     .listed = PART(f, h, IG_PART_LISTED),
+                                     .n_listed = RECORDS(h, IG_PART_LISTED)};
+    IG_TRY(ig_plan_unfold(&folded, f->allocator, &f->plan, &f->unfolded, &f->unfolded_size, error));
+    if (ig_plan_check(&f->plan, f->code_size, f->weights_size, error) != INGOT_OK) {
+        ig_error_prefix(error, "the engine's plan breaks a rule");
+        return INGOT_BAD_ENGINE;
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status open_data(const void *data, size_t size, enum ingot_verify verify,
-                                   struct ig_engine_file *out_file, struct ingot_error *error) {
+                                   const struct ingot_allocator *allocator, struct ig_engine_file *out_file,
+                                   struct ingot_error *error) {
     struct ig_engine_header header = {0};
-    struct ig_engine_file file = {.data = data, .size = size};
+    struct ig_engine_file file = {.data = data, .size = size, .allocator = allocator};
     IG_TRY(read_header(data, size, &header, error));
     IG_TRY(check_places(data, size, &header, error));
     IG_TRY(check_checksums(data, &header, error));
     IG_TRY(check_text(&file, &header, IG_PART_RECIPES, error));
     point_into(&file, &header);
-    if (ig_plan_check(&file.plan, file.code_size, file.weights_size, error) != INGOT_OK) {
-        ig_error_prefix(error, "the engine's plan breaks a rule");
-        return INGOT_BAD_ENGINE;
+    enum ingot_status status = make_plan(&file, &header, error);
+    if (status == INGOT_OK && verify == INGOT_VERIFY_ALL) status = ig_engine_check_weights(&file, error);
+    if (status != INGOT_OK) {
+        release_plan(&file);
+        return status;
     }
-    if (verify == INGOT_VERIFY_ALL) IG_TRY(ig_engine_check_weights(&file, error));
     *out_file = file;
     return INGOT_OK;
 }
 
-enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, struct ig_engine_file *out_file,
-                                 struct ingot_error *error) {
+enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, const struct ingot_allocator *allocator,
+                                 struct ig_engine_file *out_file, struct ingot_error *error) {
     struct ig_mapping mapping;
     IG_TRY(ig_file_map(path, &mapping, error));
-    enum ingot_status status = open_data(mapping.data, mapping.size, verify, out_file, error);
+    enum ingot_status status = open_data(mapping.data, mapping.size, verify, allocator, out_file, error);
     if (status != INGOT_OK) {
         ig_error_prefix(error, "cannot load engine '%s'", path);
         ig_file_unmap(&mapping);
@@ -188,12 +216,13 @@ enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, str
 }
 
 enum ingot_status ig_engine_open_memory(const void *data, size_t size, enum ingot_verify verify,
-                                        struct ig_engine_file *out_file, struct ingot_error *error) {
+                                        const struct ingot_allocator *allocator, struct ig_engine_file *out_file,
+                                        struct ingot_error *error) {
     if ((uintptr_t)data % IG_ENGINE_ALIGNMENT) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "an engine in memory must be aligned to %u bytes",
                       IG_ENGINE_ALIGNMENT);
     }
-    return open_data(data, size, verify, out_file, error);
+    return open_data(data, size, verify, allocator, out_file, error);
 }
 
 enum ingot_status ig_engine_unpack_explanation(const struct ig_engine_file *file,
@@ -204,6 +233,7 @@ enum ingot_status ig_engine_unpack_explanation(const struct ig_engine_file *file
 }
 
 void ig_engine_close(struct ig_engine_file *file) {
+    if (file->data) release_plan(file);
     ig_file_unmap(&file->mapping);
     *file = (struct ig_engine_file){0};
 }

@@ -9,6 +9,7 @@
 #include "engine/check.h"
 #include "engine/compress.h"
 #include "engine/engine.h"
+#include "engine/fold.h"
 #include "engine/format.h"
 
 struct writer {
@@ -19,7 +20,8 @@ struct writer {
     uint64_t written;
     struct ig_engine_header header;
     const void *parts[IG_PART_COUNT]; /* contents; NULL for the weights */
-    struct ig_compressed explanation;
+    struct ig_folded folded;
+    struct ig_compressed strings, explanation;
     uint64_t *checksums;  /* by chunk of weights */
     unsigned char *chunk; /* bytes not yet written */
     size_t chunk_used, chunks_done;
@@ -121,9 +123,9 @@ static void set_part(struct writer *w, enum ig_part part, const void *data, uint
 
 static void collect_parts(struct writer *w, uint64_t weights_size) {
     const struct ig_engine_image *image = w->image;
-    const struct ig_plan *p = &image->plan;
+    const struct ig_plan *p = &w->folded.plan;
     const char *recipes = image->recipes ? image->recipes : "";
-    set_part(w, IG_PART_STRINGS, p->strings, p->strings_size);
+    set_part(w, IG_PART_STRINGS, w->strings.data, w->strings.size);
     set_part(w, IG_PART_TENSORS, p->tensors, p->n_tensors);
     set_part(w, IG_PART_SYMBOLS, p->symbols, p->n_symbols);
     set_part(w, IG_PART_SHAPE_PROGRAM, p->instrs, p->n_instrs);
@@ -135,6 +137,8 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     set_part(w, IG_PART_CHECKS, p->checks, p->n_checks);
     set_part(w, IG_PART_KERNELS, p->kernels, p->n_kernels);
     set_part(w, IG_PART_CALLS, p->calls, p->n_calls);
+    set_part(w, IG_PART_RUNS, w->folded.runs, w->folded.n_runs);
+    set_part(w, IG_PART_LISTED, w->folded.listed, w->folded.n_listed);
     set_part(w, IG_PART_RECIPES, recipes, strlen(recipes) + 1);
     set_part(w, IG_PART_EXPLANATION, w->explanation.data, w->explanation.size);
     set_part(w, IG_PART_CODE, image->code, image->code_size);
@@ -195,6 +199,28 @@ static enum ingot_status write_all(struct writer *w) {
     return w->sink->patch(w->sink->user, 0, &w->header, sizeof w->header, w->error);
 }
 
+/* Leaves what it makes of the parts to the caller to release. */
+static enum ingot_status pack_and_write(struct writer *w, uint64_t weights_size) {
+    const struct ig_engine_image *image = w->image;
+    const char *explanation = image->explanation ? image->explanation : "";
+    size_t checksums = (size_t)((weights_size + IG_ENGINE_CHUNK - 1) / IG_ENGINE_CHUNK) * sizeof *w->checksums;
+    IG_TRY(ig_plan_fold(&image->plan, w->allocator, &w->folded, w->error));
+    IG_TRY(ig_compress_texts(image->plan.strings, image->plan.strings_size, w->allocator, &w->strings, w->error));
+    IG_TRY(ig_compress_text(explanation, w->allocator, &w->explanation, w->error));
+    w->checksums = ig_allocate(w->allocator, checksums, 64);
+    w->chunk = ig_allocate(w->allocator, IG_ENGINE_CHUNK, 64);
+    enum ingot_status status = INGOT_OUT_OF_MEMORY;
+    if (w->checksums && w->chunk) {
+        collect_parts(w, weights_size);
+        status = write_all(w);
+    } else {
+        IG_ERR(w->error, INGOT_OUT_OF_MEMORY, "out of memory for writing an engine");
+    }
+    ig_release(w->allocator, w->checksums, checksums);
+    ig_release(w->allocator, w->chunk, IG_ENGINE_CHUNK);
+    return status;
+}
+
 enum ingot_status ig_engine_write(const struct ig_engine_image *image, const struct ig_engine_sink *sink,
                                   const struct ingot_allocator *allocator, struct ingot_error *error) {
     struct writer w = {.image = image, .sink = sink, .allocator = allocator, .error = error};
@@ -205,19 +231,9 @@ enum ingot_status ig_engine_write(const struct ig_engine_image *image, const str
         if (error) error->status = INGOT_INTERNAL;
         return INGOT_INTERNAL;
     }
-    size_t checksums = (size_t)((weights_size + IG_ENGINE_CHUNK - 1) / IG_ENGINE_CHUNK) * sizeof *w.checksums;
-    IG_TRY(ig_compress_text(image->explanation ? image->explanation : "", allocator, &w.explanation, error));
-    w.checksums = ig_allocate(allocator, checksums, 64);
-    w.chunk = ig_allocate(allocator, IG_ENGINE_CHUNK, 64);
-    enum ingot_status status = INGOT_OUT_OF_MEMORY;
-    if (w.checksums && w.chunk) {
-        collect_parts(&w, weights_size);
-        status = write_all(&w);
-    } else {
-        IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for writing an engine");
-    }
+    enum ingot_status status = pack_and_write(&w, weights_size);
+    ig_folded_release(&w.folded, allocator);
+    ig_compressed_release(&w.strings, allocator);
     ig_compressed_release(&w.explanation, allocator);
-    ig_release(allocator, w.checksums, checksums);
-    ig_release(allocator, w.chunk, IG_ENGINE_CHUNK);
     return status;
 }

@@ -268,7 +268,8 @@ static void test_round_trip(void **state) {
         assert_int_equal(memory.size, again.size);
         assert_memory_equal(memory.data, again.data, memory.size);
         struct ig_engine_file file;
-        enum ingot_status status = ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_ALL, &file, &error);
+        enum ingot_status status =
+            ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error);
         if (status != INGOT_OK) fail_msg("%s", error.message);
         check_contents(&file, image.n_weights);
         ig_engine_close(&file);
@@ -298,18 +299,18 @@ static void test_files(void **state) {
     assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_OK);
     assert_int_equal(ig_file_writer_commit(&writer, &error), INGOT_OK);
     struct ig_engine_file file;
-    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &file, &error), INGOT_OK);
+    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error), INGOT_OK);
     check_contents(&file, 3);
     ig_engine_close(&file);
     ig_engine_close(&file);
     assert_int_equal(truncate(path, 5000), 0);
-    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &file, &error), INGOT_BAD_ENGINE);
+    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error), INGOT_BAD_ENGINE);
     assert_non_null(strstr(error.message, path));
     assert_int_equal(truncate(path, 0), 0);
-    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &file, &error), INGOT_BAD_ENGINE);
+    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error), INGOT_BAD_ENGINE);
     assert_non_null(strstr(error.message, "not an Ingot engine"));
     unlink(path);
-    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &file, &error), INGOT_IO);
+    assert_int_equal(ig_engine_open(path, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error), INGOT_IO);
     rmdir(folder);
 }
 
@@ -388,7 +389,7 @@ static enum ingot_status open_bytes(const unsigned char *data, size_t size, enum
                                     struct ingot_error *error) {
     struct ig_engine_file file;
     memset(error, 0, sizeof *error);
-    enum ingot_status status = ig_engine_open_memory(data, size, verify, &file, error);
+    enum ingot_status status = ig_engine_open_memory(data, size, verify, &ig_libc_allocator, &file, error);
     if (status == INGOT_OK) ig_engine_close(&file);
     if (status != INGOT_OK) assert_true(strlen(error->message) > 10);
     return status;
@@ -457,7 +458,9 @@ static void test_weights_later(void **state) {
     image.n_weights = 4;
     struct memory memory = write_image(&image);
     struct ig_engine_file file;
-    assert_int_equal(ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_LATER, &file, &error), INGOT_OK);
+    assert_int_equal(
+        ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_LATER, &ig_libc_allocator, &file, &error),
+        INGOT_OK);
     assert_int_equal(ig_engine_check_weights(&file, &error), INGOT_OK);
     size_t first = (size_t)(file.weights - memory.data);
     memory.data[first + (2 << 20)] ^= 1;
@@ -477,8 +480,9 @@ static void test_versions(void **state) {
     assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_ALL, &error), INGOT_INCOMPATIBLE);
     assert_non_null(strstr(error.message, "build it again"));
     struct ig_engine_file file;
-    assert_int_equal(ig_engine_open_memory(memory.data + 1, memory.size - 1, INGOT_VERIFY_ALL, &file, &error),
-                     INGOT_INVALID_ARGUMENT);
+    assert_int_equal(
+        ig_engine_open_memory(memory.data + 1, memory.size - 1, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error),
+        INGOT_INVALID_ARGUMENT);
     free(memory.data);
 }
 
@@ -569,7 +573,8 @@ static void test_hostile_plans(void **state) {
             memcpy(memory.data + at, &values[v], 4);
             fix_checksums(memory.data);
             struct ig_engine_file file;
-            if (ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_NO_WEIGHTS, &file, &error) == INGOT_OK) {
+            if (ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_NO_WEIGHTS, &ig_libc_allocator, &file,
+                                      &error) == INGOT_OK) {
                 follow(&file);
                 accepted++;
             } else {

@@ -194,7 +194,9 @@ static int set_up(void **state) {
         options.target = "cuda";
         options.precision = precisions[e];
         test_network_build(&networks[e], model_path, &options);
-        must(ig_engine_open_memory(networks[e].data, networks[e].size, INGOT_VERIFY_ALL, &files[e], &error), &error);
+        must(ig_engine_open_memory(networks[e].data, networks[e].size, INGOT_VERIFY_ALL, &ig_libc_allocator, &files[e],
+                                   &error),
+             &error);
         ig_resident_store_init(&stores[e], &files[e], &ig_libc_allocator);
         compute_alone(e);
     }
