@@ -241,7 +241,8 @@ static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
         put_field(t, "fingerprint", k->fingerprint);
         ig_text_add(t, ", ");
         put_field(t, "tactic", k->kernel->tactic ? k->kernel->tactic : "");
-        ig_text_printf(t, ", \"regions\": %u, ", k->uses);
+        ig_text_printf(t, ", \"regions\": %u, \"bytes\": %llu, ", k->uses,
+                       (unsigned long long)ig_kernel_set_bytes(e->set, i));
         put_times(t, e->set, i);
         put_refusals(t, e->set, k);
         if (!k->source) {
@@ -249,6 +250,19 @@ static void put_kernels(struct ig_text *t, const struct ig_explanation *e) {
             ig_text_add(t, ", ");
         }
         put_field(t, "source", k->source ? k->source : call_text(t->job, k->kernel->library));
+        ig_text_add(t, "}");
+    }
+    ig_text_add(t, "\n  ],\n");
+}
+
+/* Puts the groups of equal regions: the first of their kernels, which is that of their regions, and what the regions
+ * have in common. */
+static void put_groups(struct ig_text *t, const struct ig_kernel_set *set) {
+    ig_text_add(t, "  \"groups\": [");
+    for (uint32_t i = 0; i < set->groups.count; i++) {
+        const struct ig_kernel_group *group = &set->groups.at[i];
+        ig_text_printf(t, "%s\n    {\"kernel\": %u, ", i ? "," : "", group->kernels.at[0]);
+        put_field(t, "text", group->first.text);
         ig_text_add(t, "}");
     }
     ig_text_add(t, "\n  ],\n");
@@ -318,6 +332,7 @@ const char *ig_explain(const struct ig_explanation *e) {
     put_regions(&t, e, e->graph, 0, &first);
     ig_text_add(&t, "\n  ],\n");
     put_kernels(&t, e);
+    put_groups(&t, e->set);
     put_cost_of_variants(&t, e);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < e->built->weights.count; i++)

@@ -2,6 +2,7 @@
 #include "ir/canonical.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,8 +159,14 @@ void ig_canon_literal(struct ig_canon *c, ig_value v, struct ig_text *text) {
         return;
     }
     struct ingot_tensor t = ig_const_tensor(c->graph, v);
-    for (size_t i = 0; i < ingot_dtype_size(t.dtype); i++)
-        ig_text_printf(text, "%02x", ((const unsigned char *)t.data)[i]);
+    double number = ig_dtype_is_float(t.dtype) ? ig_load_f64(t.dtype, t.data, 0) : 0;
+    if (!ig_dtype_is_float(t.dtype))
+        ig_text_printf(text, "%" PRId64, ig_load_i64(t.dtype, t.data, 0));
+    else if (isfinite(number))
+        ig_text_printf(text, "%.*g", t.dtype == INGOT_F64 ? 17 : 9, number); /* tells all numbers of the type apart */
+    else
+        for (size_t i = 0; i < ingot_dtype_size(t.dtype); i++)
+            ig_text_printf(text, "%02x", ((const unsigned char *)t.data)[i]);
     ig_const_release(c->graph, v, &t);
 }
 

@@ -19,7 +19,7 @@ void ig_canon_dim(struct ig_canon *canon, ig_dim dim, struct ig_text *text);
 void ig_canon_type(struct ig_canon *canon, const struct ig_type *type, struct ig_text *text);
 /* " {axes=[1], last=0}"; nothing if there are none. */
 void ig_canon_attrs(struct ig_canon *canon, const struct ig_node *node, struct ig_text *text);
-/* " = 0000803f": a literal's bytes, or its expression. */
+/* " = 0.5": a literal's value, or its expression; the bytes of what is not finite. */
 void ig_canon_literal(struct ig_canon *canon, ig_value value, struct ig_text *text);
 /* "1 to 32, usually 8": all that is known of a symbol besides its name. */
 void ig_canon_symbol(struct ig_canon *canon, ig_dim symbol, struct ig_text *text);
