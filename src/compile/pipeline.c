@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "compile/compile.h"
 #include "compile/explain.h"
+#include "compile/literals.h"
 #include "compile/options.h"
 #include "compile/plan_build.h"
 #include "compile/recipes.h"
@@ -172,6 +173,7 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
     b.graph = b.imported = ig_specialize(graph, options->shapes, options->n_shapes);
     run_passes(&b);
+    ig_literals_to_memory(b.graph, &b.target.target);
     make_code(&b);
     b.explanation.graph = b.graph;
     b.explanation.set = &b.kernels;

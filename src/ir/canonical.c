@@ -147,7 +147,7 @@ static bool is_one_element(const struct ig_graph *g, ig_value v) {
 
 bool ig_is_literal(const struct ig_graph *g, ig_value v) {
     const struct ig_value_info *info = ig_info(g, v);
-    return is_one_element(g, v) &&
+    return !info->in_memory && is_one_element(g, v) &&
            (info->is_const || (info->elements && info->elements[0] != IG_DIM_NONE && info->type.dtype == INGOT_I64));
 }
 
