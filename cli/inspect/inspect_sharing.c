@@ -147,7 +147,7 @@ static json_t *sharing_json(const json_t *explanation) {
 static void print_shared(const json_t *s, size_t n_groups) {
     long long regions = (long long)json_number(s, "regions"), kernels = (long long)json_number(s, "kernels");
     long long alone = (long long)json_number(s, "kernels_alone");
-    printf("regions     %lld in %zu groups of equal ones\n", regions, n_groups);
+    printf("regions     %lld in %zu group%s of equal ones\n", regions, n_groups, n_groups == 1 ? "" : "s");
     printf("kernels     %lld compiled, %lld without sharing", kernels, alone);
     if (alone > kernels) printf(": %.0f %% fewer", 100 * (1 - (double)kernels / (double)alone));
     printf("\ncode        %lld bytes, %lld without sharing\n", (long long)json_number(s, "bytes"),
