@@ -65,6 +65,14 @@ struct place {
     int index;           /* of the element of a list, or of the dim */
 };
 
+/* "symbol s0: 1 to 32, usually 8" */
+static void name_bound(struct place *p, struct token t) {
+    p->in_type = false;
+    if (is_token(t, ":")) p->attr = (struct token){"least", 5};
+    if (is_token(t, "to")) p->attr = (struct token){"most", 4};
+    if (is_token(t, "usually")) p->attr = (struct token){"usually", 7};
+}
+
 static void advance(struct place *p, struct token t, struct token before) {
     if (!p->head.length)
         p->head = t;
@@ -76,6 +84,7 @@ static void advance(struct place *p, struct token t, struct token before) {
     if (is_token(t, "]")) p->in_dims = false;
     if (is_token(t, ",")) p->index++;
     if (is_token(t, ":")) p->in_type = true, p->attr.length = 0;
+    if (is_token(p->head, "symbol")) name_bound(p, t);
 }
 
 static char *where(const struct place *p) {
@@ -86,7 +95,7 @@ static char *where(const struct place *p) {
     char *text;
     if (p->in_type && p->in_dims)
         text = cli_format("%s, dim %d", thing, p->index);
-    else if (p->in_type && !is_token(p->head, "symbol"))
+    else if (p->in_type)
         text = cli_format("%s, type", thing);
     else if (p->attr.length && p->in_dims)
         text = cli_format("%s, %.*s %d", thing, p->attr.length, p->attr.at, p->index);
