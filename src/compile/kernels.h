@@ -58,8 +58,8 @@ struct ig_compiled_kernel {
 /* The kernels for equal regions. */
 struct ig_kernel_group {
     const char *fingerprint;
-    struct ig_fingerprint first;  /* of the region that the kernels were made for */
-    struct ig_fingerprint latest; /* of the region that was added last: its symbols may have other names */
+    struct ig_fingerprint first;        /* of the region that the kernels were made for */
+    struct ig_fingerprint latest;       /* of the region that was added last: its symbols may have other names */
     const struct ig_variants *variants; /* says which kernel runs at which sizes; NULL: there is one */
     IG_VEC(uint32_t) kernels;           /* one more than variants; a variant that was refused is the first kernel */
 };

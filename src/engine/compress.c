@@ -34,8 +34,8 @@ void ig_compressed_release(struct ig_compressed *compressed, const struct ingot_
     *compressed = (struct ig_compressed){0};
 }
 
-/* The memory has *out_size bytes; beyond the `length` decompressed ones there is a NUL. */
-static enum ingot_status decompress(const void *data, size_t size, const char *what,
+/* One text, or several, each with its NUL. The memory has one byte more than was decompressed, a NUL. */
+static enum ingot_status decompress(const void *data, size_t size, bool several, const char *what,
                                     const struct ingot_allocator *allocator, char **out_text, size_t *out_size,
                                     struct ingot_error *error) {
     unsigned long long length = ZSTD_getFrameContentSize(data, size);
@@ -43,7 +43,8 @@ static enum ingot_status decompress(const void *data, size_t size, const char *w
     if (length > MOST) return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's %s has no valid size", what);
     char *text = ig_allocate(allocator, (size_t)length + 1, 1);
     if (!text) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for the engine's %s", what);
-    if (ZSTD_decompress(text, (size_t)length, data, size) != length) {
+    size_t got = ZSTD_decompress(text, (size_t)length, data, size);
+    if (got != length || (!several && memchr(text, 0, (size_t)length))) {
         ig_release(allocator, text, (size_t)length + 1);
         return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's %s cannot be decompressed", what);
     }
@@ -56,20 +57,11 @@ static enum ingot_status decompress(const void *data, size_t size, const char *w
 enum ingot_status ig_decompress_text(const void *data, size_t size, const char *what,
                                      const struct ingot_allocator *allocator, char **out_text, size_t *out_size,
                                      struct ingot_error *error) {
-    char *text;
-    size_t text_size;
-    IG_TRY(decompress(data, size, what, allocator, &text, &text_size, error));
-    if (memchr(text, 0, text_size - 1)) {
-        ig_release(allocator, text, text_size);
-        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's %s cannot be decompressed", what);
-    }
-    *out_text = text;
-    *out_size = text_size;
-    return INGOT_OK;
+    return decompress(data, size, false, what, allocator, out_text, out_size, error);
 }
 
 enum ingot_status ig_decompress_texts(const void *data, size_t size, const char *what,
                                       const struct ingot_allocator *allocator, char **out_texts, size_t *out_size,
                                       struct ingot_error *error) {
-    return decompress(data, size, what, allocator, out_texts, out_size, error);
+    return decompress(data, size, true, what, allocator, out_texts, out_size, error);
 }
