@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "toolchain/environment.h"
+#include "toolchain/find.h"
 #include "toolchain/link.h"
 #include "toolchain/process.h"
 #include "toolchain/support.h"
@@ -56,29 +58,47 @@ struct compilation {
     struct ig_folder *folder;
     struct ig_processes *processes;
     const char *const *environment;
+    const struct ig_source *sources;
+    unsigned count;
+    ig_compiled *compiled;
+    void *user;
 };
 
 static const char *path_of(const struct compilation *c, unsigned index, const char *suffix) {
     return ig_format(c->job, "%s/%u.%s", c->folder->path, index, suffix);
 }
 
-static const char *const *command_line(const struct compilation *c, unsigned index) {
-    bool is_clang = strstr(c->toolchain->version, "clang") != NULL;
-    IG_VEC(const char *) argv = {0};
-    IG_PUSH(c->job, &argv, c->toolchain->cc);
+struct words {
+    struct ig_job *job;
+    IG_VEC(const char *) list;
+};
+
+static void add_word(struct words *w, const char *word) {
+    IG_PUSH(w->job, &w->list, word);
+}
+
+/* All that the code depends on. */
+static void add_flags(struct words *w, const struct ig_toolchain *toolchain, const char *const *flags) {
+    bool is_clang = strstr(toolchain->version, "clang") != NULL;
     for (size_t i = 0; i < COUNT(common_flags); i++)
-        IG_PUSH(c->job, &argv, common_flags[i]);
+        add_word(w, common_flags[i]);
     for (size_t i = 0; !is_clang && i < COUNT(gcc_flags); i++)
-        IG_PUSH(c->job, &argv, gcc_flags[i]);
-    for (size_t i = 0; c->flags && c->flags[i]; i++)
-        IG_PUSH(c->job, &argv, c->flags[i]);
-    IG_PUSH(c->job, &argv, ig_format(c->job, "-ffile-prefix-map=%s=.", c->folder->path));
-    IG_PUSH(c->job, &argv, "-c");
-    IG_PUSH(c->job, &argv, path_of(c, index, "c"));
-    IG_PUSH(c->job, &argv, "-o");
-    IG_PUSH(c->job, &argv, path_of(c, index, "o"));
-    IG_PUSH(c->job, &argv, NULL);
-    return argv.at;
+        add_word(w, gcc_flags[i]);
+    for (size_t i = 0; flags && flags[i]; i++)
+        add_word(w, flags[i]);
+}
+
+static const char *const *command_line(const struct compilation *c, unsigned index) {
+    struct words w = {.job = c->job};
+    add_word(&w, c->toolchain->cc);
+    add_flags(&w, c->toolchain, c->flags);
+    add_word(&w, ig_format(c->job, "-ffile-prefix-map=%s=.", c->folder->path));
+    add_word(&w, "-c");
+    add_word(&w, path_of(c, index, "c"));
+    add_word(&w, "-o");
+    add_word(&w, path_of(c, index, "o"));
+    add_word(&w, NULL);
+    return w.list.at;
 }
 
 /* Returns an errno; must not raise while the descriptor is open. */
@@ -105,17 +125,16 @@ static void unmap(void *resource) {
     ig_file_unmap(resource);
 }
 
-/* Copies the object file into the arena and parses it. */
-static void read_object(const struct compilation *c, unsigned index, const char *label, struct ig_object *out_object) {
+/* Copies the object file into the arena. */
+static struct ig_object_code read_object(const struct compilation *c, unsigned index) {
     struct ingot_error error;
     struct ig_mapping *mapping = IG_NEW(c->job, struct ig_mapping);
     if (ig_file_map(path_of(c, index, "o"), mapping, &error) != INGOT_OK) ig_raise_error(c->job, &error);
     ig_defer(c->job, unmap, mapping);
-    const void *bytes = ig_memdup(c->job, mapping->data, mapping->size);
-    size_t size = mapping->size;
+    struct ig_object_code object = {ig_memdup(c->job, mapping->data, mapping->size), mapping->size};
     ig_file_unmap(mapping);
     ig_undefer(c->job, mapping);
-    ig_object_read(c->job, bytes, size, label, out_object);
+    return object;
 }
 
 /* ---- Failures ---- */
@@ -163,66 +182,111 @@ static int longer_first(const void *a, const void *b) {
     return x->index < y->index ? -1 : 1;
 }
 
-static void compile_all(const struct compilation *c, const struct ig_source *sources, unsigned count,
-                        void (*progress)(void *user, unsigned done, unsigned total), void *user) {
-    struct task *tasks = IG_NEW_ARRAY(c->job, struct task, count);
-    for (unsigned i = 0; i < count; i++)
-        tasks[i] = (struct task){&sources[i], i, strlen(sources[i].text)};
-    qsort(tasks, count, sizeof *tasks, longer_first);
+static void compile_all(const struct compilation *c) {
+    struct task *tasks = IG_NEW_ARRAY(c->job, struct task, c->count);
+    for (unsigned i = 0; i < c->count; i++)
+        tasks[i] = (struct task){&c->sources[i], i, strlen(c->sources[i].text)};
+    qsort(tasks, c->count, sizeof *tasks, longer_first);
 
-    for (unsigned started = 0, done = 0; done < count;) {
-        if (started < count && ig_processes_running(c->processes) < c->toolchain->jobs) {
+    for (unsigned started = 0, done = 0; done < c->count;) {
+        if (started < c->count && ig_processes_running(c->processes) < c->toolchain->jobs) {
             unsigned index = tasks[started++].index;
-            write_source(c, index, sources[index].text);
+            write_source(c, index, c->sources[index].text);
             ig_process_start(c->processes, command_line(c, index), c->environment, index);
             continue;
         }
         struct ig_process_end end = ig_process_wait(c->processes);
-        if (end.exit_status != 0) refuse(c, sources[end.tag].symbol, &end);
+        if (end.exit_status != 0) refuse(c, c->sources[end.tag].symbol, &end);
+        struct ig_object_code object = read_object(c, end.tag);
+        c->compiled(c->user, end.tag, &object);
         done++;
-        if (progress) progress(user, done, count);
     }
 }
 
-/* The folder exists as long as the processes that guard it. */
-static void open_compilation(struct compilation *c) {
-    c->folder = ig_folder_create(c->job);
-    c->processes = ig_processes_create(c->job, c->toolchain->jobs, c->folder->path);
-    c->environment = ig_compiler_environment(c->job, c->folder->path);
+void ig_toolchain_objects(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags,
+                          const struct ig_source *sources, unsigned count, ig_compiled *compiled, void *user) {
+    if (!count) return;
+    struct compilation c = {.job = job,
+                            .toolchain = toolchain,
+                            .flags = flags,
+                            .sources = sources,
+                            .count = count,
+                            .compiled = compiled,
+                            .user = user};
+    /* The folder exists as long as the processes that guard it. */
+    c.folder = ig_folder_create(job);
+    c.processes = ig_processes_create(job, toolchain->jobs, c.folder->path);
+    c.environment = ig_compiler_environment(job, c.folder->path);
+    compile_all(&c);
+    ig_folder_remove(c.folder);
+    ig_processes_destroy(c.processes);
 }
 
-static void close_compilation(struct compilation *c) {
-    ig_folder_remove(c->folder);
-    ig_processes_destroy(c->processes);
+const char *ig_toolchain_identity(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags) {
+    struct words w = {.job = job};
+    struct ig_text text;
+    ig_text_init(&text, job);
+    ig_text_printf(&text, "%s\n%s\n", toolchain->report, ig_toolchain_programs(job, toolchain));
+    add_flags(&w, toolchain, flags);
+    for (uint32_t i = 0; i < w.list.count; i++)
+        ig_text_printf(&text, "%s\n", w.list.at[i]);
+    return text.at;
+}
+
+/* ---- Linking ---- */
+
+const struct ig_source ig_toolchain_support = {"memcpy", ig_support_text};
+
+bool ig_toolchain_needs_support(struct ig_job *job, const struct ig_object_code *objects, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        struct ig_object object;
+        ig_object_read(job, objects[i].bytes, objects[i].size, "object", &object);
+        if (ig_link_needs_support(&object)) return true;
+    }
+    return false;
+}
+
+void ig_toolchain_link(struct ig_job *job, const struct ig_object_code *objects, const char *const *labels,
+                       const char *const *symbols, unsigned count, const struct ig_object_code *support,
+                       struct ig_code *out_code) {
+    struct ig_object *read = IG_NEW_ARRAY(job, struct ig_object, count + 1);
+    *out_code = (struct ig_code){0};
+    if (!count) return;
+    for (unsigned i = 0; i < count; i++)
+        ig_object_read(job, objects[i].bytes, objects[i].size, labels[i], &read[i]);
+    if (support) ig_object_read(job, support->bytes, support->size, ig_toolchain_support.symbol, &read[count]);
+    ig_link(job, read, symbols, count, support ? &read[count] : NULL, out_code);
+}
+
+/* ---- All at once ---- */
+
+struct collecting {
+    struct ig_object_code *objects;
+    unsigned done, count;
+    void (*progress)(void *user, unsigned done, unsigned total);
+    void *user;
+};
+
+static void collect(void *user, unsigned index, const struct ig_object_code *object) {
+    struct collecting *c = user;
+    c->objects[index] = *object;
+    c->done++;
+    if (c->progress) c->progress(c->user, c->done, c->count);
 }
 
 void ig_toolchain_compile(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags,
                           const struct ig_source *sources, unsigned count,
                           void (*progress)(void *user, unsigned done, unsigned total), void *user,
                           struct ig_code *out_code) {
-    *out_code = (struct ig_code){0};
-    if (!count) return;
-    struct compilation c = {.job = job, .toolchain = toolchain, .flags = flags};
-    open_compilation(&c);
-    compile_all(&c, sources, count, progress, user);
-
-    struct ig_object *objects = IG_NEW_ARRAY(job, struct ig_object, count);
-    const char **symbols = IG_NEW_ARRAY(job, const char *, count);
-    bool needs_support = false;
-    for (unsigned i = 0; i < count; i++) {
+    struct collecting c = {IG_NEW_ARRAY(job, struct ig_object_code, count + 1), 0, count, progress, user};
+    const char **symbols = IG_NEW_ARRAY(job, const char *, count + 1);
+    ig_toolchain_objects(job, toolchain, flags, sources, count, collect, &c);
+    for (unsigned i = 0; i < count; i++)
         symbols[i] = sources[i].symbol;
-        read_object(&c, i, sources[i].symbol, &objects[i]);
-        if (ig_link_needs_support(&objects[i])) needs_support = true;
+    struct ig_object_code support, *needed = NULL;
+    if (ig_toolchain_needs_support(job, c.objects, count)) {
+        struct collecting s = {.objects = needed = &support, .count = 1};
+        ig_toolchain_objects(job, toolchain, flags, &ig_toolchain_support, 1, collect, &s);
     }
-    struct ig_object support;
-    if (needs_support) {
-        struct compilation s = {.job = job, .toolchain = toolchain, .flags = flags};
-        const struct ig_source source = {"memcpy", ig_support_text};
-        open_compilation(&s);
-        compile_all(&s, &source, 1, NULL, NULL);
-        read_object(&s, 0, "memcpy", &support);
-        close_compilation(&s);
-    }
-    close_compilation(&c);
-    ig_link(job, objects, symbols, count, needs_support ? &support : NULL, out_code);
+    ig_toolchain_link(job, c.objects, symbols, symbols, count, needed, out_code);
 }

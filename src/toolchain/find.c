@@ -3,7 +3,11 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/text.h"
 #include "toolchain/environment.h"
+#include "toolchain/find.h"
 #include "toolchain/process.h"
 #include "toolchain/toolchain.h"
 
@@ -39,21 +43,43 @@ static const char *find_compiler(struct ig_job *job, const char *cc) {
              IG_SEARCH_PATH);
 }
 
-static const char *ask_version(struct ig_job *job, const char *cc) {
-    const char *const argv[] = {cc, "--version", NULL};
+/* What the compiler prints when asked; NULL if it fails. */
+static const char *ask(struct ig_job *job, const char *cc, const char *option) {
+    const char *const argv[] = {cc, option, NULL};
     struct ig_processes *processes = ig_processes_create(job, 1, NULL);
     ig_process_start(processes, argv, ig_compiler_environment(job, NULL), 0);
     struct ig_process_end end = ig_process_wait(processes);
     ig_processes_destroy(processes);
-    size_t length = strcspn(end.output, "\n");
-    if (end.exit_status != 0 || !length) {
-        ig_raise(job, INGOT_TOOLCHAIN, "'%s' is no C compiler: '%s --version' failed", cc, cc);
-    }
-    return ig_strndup(job, end.output, length);
+    return end.exit_status == 0 ? end.output : NULL;
 }
 
 void ig_toolchain_find(struct ig_job *job, const char *cc, unsigned jobs, struct ig_toolchain *out_toolchain) {
-    const char *path = find_compiler(job, cc);
-    const char *version = ask_version(job, path);
-    *out_toolchain = (struct ig_toolchain){path, version, jobs ? jobs : ig_cpu_processors()};
+    const char *path = find_compiler(job, cc), *report = ask(job, path, "--version");
+    size_t length = report ? strcspn(report, "\n") : 0;
+    if (!length) ig_raise(job, INGOT_TOOLCHAIN, "'%s' is no C compiler: '%s --version' failed", path, path);
+    *out_toolchain =
+        (struct ig_toolchain){path, ig_strndup(job, report, length), report, jobs ? jobs : ig_cpu_processors()};
+}
+
+/* ---- Identity ---- */
+
+static void add_program(struct ig_text *text, const char *path) {
+    struct ig_mapping file;
+    char digits[33] = "-";
+    if (path && ig_file_map(path, &file, NULL) == INGOT_OK) {
+        ig_hash128_print(ig_hash128(file.data, file.size), digits);
+        ig_file_unmap(&file);
+    }
+    ig_text_printf(text, "%s\n", digits);
+}
+
+const char *ig_toolchain_programs(struct ig_job *job, const struct ig_toolchain *toolchain) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    add_program(&text, toolchain->cc);
+    const char *cc1 = ask(job, toolchain->cc, "-print-prog-name=cc1");
+    cc1 = cc1 && *cc1 == '/' ? ig_strndup(job, cc1, strcspn(cc1, "\n")) : NULL; /* clang has none */
+    add_program(&text, cc1);
+    add_program(&text, find_in_path(job, "as"));
+    return text.at;
 }

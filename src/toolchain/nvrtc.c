@@ -1,12 +1,15 @@
 /*
  * Finds and loads NVRTC; see nvrtc.h. nvrtc_compile.c uses it.
  */
+#define _GNU_SOURCE /* dladdr */
 #include "toolchain/nvrtc.h"
 
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "toolchain/nvrtc_api.h"
 
@@ -108,4 +111,17 @@ struct ig_nvrtc *ig_nvrtc_load(struct ig_job *job, const char *path) {
 
 const char *ig_nvrtc_version(const struct ig_nvrtc *nvrtc) {
     return nvrtc->version;
+}
+
+/* `path` may be a name that the loader found somewhere. */
+const char *ig_nvrtc_program(struct ig_job *job, const struct ig_nvrtc *nvrtc) {
+    Dl_info info;
+    struct ig_mapping file;
+    char *digits = ig_alloc(job, 33);
+    void *function;
+    memcpy(&function, &nvrtc->get_version, sizeof function);
+    if (!dladdr(function, &info) || !info.dli_fname || ig_file_map(info.dli_fname, &file, NULL) != INGOT_OK) return "-";
+    ig_hash128_print(ig_hash128(file.data, file.size), digits);
+    ig_file_unmap(&file);
+    return digits;
 }

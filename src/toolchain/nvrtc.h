@@ -15,7 +15,20 @@ struct ig_nvrtc *ig_nvrtc_load(struct ig_job *job, const char *path);
 /* "NVRTC 13.0"; recorded, since reproducibility depends on it. */
 const char *ig_nvrtc_version(const struct ig_nvrtc *nvrtc);
 
-/* Compiles each source to a cubin for `arch` ("sm_90a") and, if `portable`, also to PTX; `jobs` in parallel (0: one per
+/*
+ * Compiles each source to a cubin for `arch` ("sm_90a") or, if `is_portable`, to PTX, `jobs` in parallel (0: one per
+ * processor). `compiled` gets them one by one. Raises INGOT_TOOLCHAIN with the compiler's first error.
+ */
+void ig_nvrtc_objects(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool is_portable,
+                      unsigned jobs, const struct ig_source *sources, unsigned count, ig_compiled *compiled,
+                      void *user);
+/* What a cubin, or PTX, depends on besides the source, as text: version and hash of the library, and options. */
+const char *ig_nvrtc_identity(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool is_portable);
+/* Puts cubins, and the PTX of each (NULL: none), into one blob. */
+void ig_nvrtc_lay_out(struct ig_job *job, const struct ig_object_code *cubins, const struct ig_object_code *portable,
+                      unsigned count, struct ig_code *out_code);
+
+/* All of it: compiles each source to a cubin for `arch` ("sm_90a") and, if `portable`, also to PTX; `jobs` in parallel (0: one per
  * processor). The result depends on the sources, the arch and the compiler only. Raises INGOT_TOOLCHAIN with the
  * compiler's first error. */
 void ig_nvrtc_compile(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool portable, unsigned jobs,

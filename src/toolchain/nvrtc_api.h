@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+#include "base/job.h"
+
 struct ig_nvrtc_program; /* opaque, as nvrtcProgram is */
 
 enum { IG_NVRTC_SUCCESS = 0, IG_NVRTC_OUT_OF_MEMORY = 1, IG_NVRTC_COMPILATION = 6 };
@@ -29,5 +31,8 @@ struct ig_nvrtc {
     int (*get_ptx_size)(struct ig_nvrtc_program *program, size_t *out_size); /* includes the terminator */
     int (*get_ptx)(struct ig_nvrtc_program *program, char *out_ptx);
 };
+
+/* The hash of the library's file, in hexadecimal digits. */
+const char *ig_nvrtc_program(struct ig_job *job, const struct ig_nvrtc *nvrtc);
 
 #endif

@@ -19,8 +19,6 @@ enum { MAX_THREADS = 64, ALIGNMENT = 64, PAGE = 4096 };
 /* Compiles one source to a cubin or to PTX. */
 struct task {
     const struct ig_source *source;
-    const char *file; /* its name in messages */
-    bool is_ptx;
     size_t length;
     unsigned order;
     /* Used by the thread that took the task, until `done`. */
@@ -35,7 +33,8 @@ struct task {
 struct pool {
     struct ig_job *job;
     const struct ig_nvrtc *nvrtc;
-    const char *cubin_option, *ptx_option;
+    bool is_portable;
+    const char *architecture; /* the option that chooses it */
     struct task *tasks;
     unsigned count;
     pthread_mutex_t mutex; /* guards what follows, and tasks[].done */
@@ -48,11 +47,15 @@ struct pool {
 
 /* ---- Worker threads ---------------------------------------------------------------------------------------------- */
 
+static const char *const common_options[] = {"--std=c++17", "--disable-warnings", "--no-source-include"};
+enum { COMMON = sizeof common_options / sizeof *common_options };
+
 static void compile(const struct pool *p, struct task *t) {
-    const char *const options[] = {t->is_ptx ? p->ptx_option : p->cubin_option, "--std=c++17", "--disable-warnings",
-                                   "--no-source-include", p->nvrtc->option};
-    int count = (int)(sizeof options / sizeof *options) - !p->nvrtc->option;
-    t->result = p->nvrtc->create_program(&t->program, t->source->text, t->file, 0, NULL, NULL);
+    const char *options[COMMON + 2] = {p->architecture};
+    memcpy(options + 1, common_options, sizeof common_options);
+    options[COMMON + 1] = p->nvrtc->option;
+    int count = COMMON + 1 + (p->nvrtc->option != NULL);
+    t->result = p->nvrtc->create_program(&t->program, t->source->text, "kernel.cu", 0, NULL, NULL);
     if (t->result) {
         t->program = NULL;
         return;
@@ -115,17 +118,17 @@ static _Noreturn void refuse(struct pool *p, struct task *t) {
     if (!line) line = p->nvrtc->get_error_string(t->result);
     enum ingot_status status = t->result == IG_NVRTC_OUT_OF_MEMORY ? INGOT_OUT_OF_MEMORY : INGOT_TOOLCHAIN;
     ig_raise(p->job, status, "%s cannot compile '%s' with %s: %s", p->nvrtc->version, t->source->symbol,
-             t->is_ptx ? p->ptx_option : p->cubin_option, line);
+             p->architecture, line);
 }
 
 /* Copies a task's result into the arena. */
 static void fetch(struct pool *p, struct task *t) {
     const struct ig_nvrtc *n = p->nvrtc;
     if (t->result) refuse(p, t);
-    t->result = t->is_ptx ? n->get_ptx_size(t->program, &t->size) : n->get_cubin_size(t->program, &t->size);
+    t->result = p->is_portable ? n->get_ptx_size(t->program, &t->size) : n->get_cubin_size(t->program, &t->size);
     if (t->result) refuse(p, t);
     t->bytes = ig_alloc(p->job, t->size + 1);
-    t->result = t->is_ptx ? n->get_ptx(t->program, t->bytes) : n->get_cubin(t->program, t->bytes);
+    t->result = p->is_portable ? n->get_ptx(t->program, t->bytes) : n->get_cubin(t->program, t->bytes);
     if (t->result) refuse(p, t);
     n->destroy_program(&t->program);
     t->program = NULL;
@@ -168,60 +171,100 @@ static size_t rounded(size_t size, size_t to) {
     return (size + to - 1) / to * to;
 }
 
-static void lay_out(struct pool *p, unsigned count, bool portable, struct ig_code *out) {
-    size_t size = 0;
-    for (unsigned i = 0; i < p->count; i++)
-        size += rounded(p->tasks[i].size, ALIGNMENT);
-    out->size = rounded(size, PAGE);
-    char *bytes = ig_alloc(p->job, out->size + PAGE);
-    bytes += rounded((size_t)bytes, PAGE) - (size_t)bytes;
-    out->bytes = bytes;
-    out->entries = IG_NEW_ARRAY(p->job, uint64_t, count);
-    if (portable) out->portable = IG_NEW_ARRAY(p->job, uint64_t, count);
-    struct task **at = IG_NEW_ARRAY(p->job, struct task *, p->count);
-    for (unsigned i = 0; i < p->count; i++)
-        at[p->tasks[i].order] = &p->tasks[i];
-    size = 0;
-    for (unsigned i = 0; i < p->count; i++) {
-        memcpy(bytes + size, at[i]->bytes, at[i]->size);
-        if (i < count) {
-            out->entries[i] = size;
-        } else {
-            out->portable[i - count] = size;
-        }
-        size += rounded(at[i]->size, ALIGNMENT);
+/* The option that chooses the architecture. PTX is for later GPUs: it must not use what only one has, as "sm_90a". */
+static const char *architecture(struct ig_job *job, const char *arch, bool is_portable) {
+    IG_ASSERT(job, strncmp(arch, "sm_", 3) == 0);
+    if (!is_portable) return ig_format(job, "--gpu-architecture=%s", arch);
+    return ig_format(job, "--gpu-architecture=compute_%.*s", (int)strspn(arch + 3, "0123456789"), arch + 3);
+}
+
+void ig_nvrtc_objects(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool is_portable,
+                      unsigned jobs, const struct ig_source *sources, unsigned count, ig_compiled *compiled,
+                      void *user) {
+    if (!count) return;
+    struct pool *p = IG_NEW(job, struct pool);
+    p->job = job;
+    p->nvrtc = nvrtc;
+    p->count = count;
+    p->tasks = IG_NEW_ARRAY(job, struct task, count);
+    p->is_portable = is_portable;
+    p->architecture = architecture(job, arch, is_portable);
+    for (unsigned i = 0; i < count; i++)
+        p->tasks[i] = (struct task){.source = &sources[i], .length = strlen(sources[i].text), .order = i};
+    qsort(p->tasks, count, sizeof *p->tasks, longer_first);
+    start(p, jobs);
+    for (unsigned i = 0; i < count; i++) {
+        struct task *t = &p->tasks[i];
+        wait_for(p, t);
+        fetch(p, t);
+        compiled(user, t->order, &(struct ig_object_code){t->bytes, t->size});
     }
+    ig_undefer(job, p);
+    stop(p);
+}
+
+const char *ig_nvrtc_identity(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool is_portable) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    ig_text_printf(&text, "%s\n%s\n%s\n", nvrtc->version, ig_nvrtc_program(job, nvrtc),
+                   architecture(job, arch, is_portable));
+    for (int i = 0; i < COMMON; i++)
+        ig_text_printf(&text, "%s\n", common_options[i]);
+    if (nvrtc->option) ig_text_printf(&text, "%s\n", nvrtc->option);
+    return text.at;
+}
+
+/* ---- Laying out -------------------------------------------------------------------------------------------------- */
+
+static size_t place(const struct ig_object_code *objects, unsigned count, size_t at, char *bytes,
+                    uint64_t *out_places) {
+    for (unsigned i = 0; i < count; i++) {
+        if (bytes) memcpy(bytes + at, objects[i].bytes, objects[i].size);
+        if (out_places) out_places[i] = at;
+        at += rounded(objects[i].size, ALIGNMENT);
+    }
+    return at;
+}
+
+void ig_nvrtc_lay_out(struct ig_job *job, const struct ig_object_code *cubins, const struct ig_object_code *portable,
+                      unsigned count, struct ig_code *out_code) {
+    *out_code = (struct ig_code){0};
+    if (!count) return;
+    size_t cubins_end = place(cubins, count, 0, NULL, NULL);
+    out_code->size = rounded(portable ? place(portable, count, cubins_end, NULL, NULL) : cubins_end, PAGE);
+    char *bytes = ig_alloc(job, out_code->size + PAGE);
+    bytes += rounded((size_t)bytes, PAGE) - (size_t)bytes;
+    out_code->bytes = bytes;
+    out_code->entries = IG_NEW_ARRAY(job, uint64_t, count);
+    place(cubins, count, 0, bytes, out_code->entries);
+    if (!portable) return;
+    out_code->portable = IG_NEW_ARRAY(job, uint64_t, count);
+    place(portable, count, cubins_end, bytes, out_code->portable);
+}
+
+/* ---- All at once ------------------------------------------------------------------------------------------------- */
+
+struct collecting {
+    struct ig_object_code *objects;
+    unsigned done, count;
+    void (*progress)(void *user, unsigned done, unsigned total);
+    void *user;
+};
+
+static void collect(void *user, unsigned index, const struct ig_object_code *object) {
+    struct collecting *c = user;
+    c->objects[index] = *object;
+    c->done++;
+    if (c->progress) c->progress(c->user, c->done, c->count);
 }
 
 void ig_nvrtc_compile(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool portable, unsigned jobs,
                       const struct ig_source *sources, unsigned count,
                       void (*progress)(void *user, unsigned done, unsigned total), void *user,
                       struct ig_code *out_code) {
-    *out_code = (struct ig_code){0};
-    if (!count) return;
-    struct pool *p = IG_NEW(job, struct pool);
-    p->job = job;
-    p->nvrtc = nvrtc;
-    p->cubin_option = ig_format(job, "--gpu-architecture=%s", arch);
-    /* Without the "a" of "sm_90a", whose features only that architecture has: PTX is for later GPUs. */
-    IG_ASSERT(job, strncmp(arch, "sm_", 3) == 0);
-    p->ptx_option = ig_format(job, "--gpu-architecture=compute_%.*s", (int)strspn(arch + 3, "0123456789"), arch + 3);
-    p->count = portable ? 2 * count : count;
-    p->tasks = IG_NEW_ARRAY(job, struct task, p->count);
-    for (unsigned i = 0; i < p->count; i++) {
-        const struct ig_source *source = &sources[i % count];
-        p->tasks[i] = (struct task){.source = source, .is_ptx = i >= count, .length = strlen(source->text), .order = i};
-        p->tasks[i].file = ig_format(job, "%s.cu", source->symbol);
-    }
-    qsort(p->tasks, p->count, sizeof *p->tasks, longer_first);
-    start(p, jobs);
-    for (unsigned i = 0; i < p->count; i++) {
-        wait_for(p, &p->tasks[i]);
-        fetch(p, &p->tasks[i]);
-        if (progress && (i + 1) * count / p->count > i * count / p->count)
-            progress(user, (i + 1) * count / p->count, count);
-    }
-    ig_undefer(job, p);
-    stop(p);
-    lay_out(p, count, portable, out_code);
+    struct collecting cubins = {IG_NEW_ARRAY(job, struct ig_object_code, count + 1), 0, count, progress, user};
+    struct collecting texts = {.objects = IG_NEW_ARRAY(job, struct ig_object_code, count + 1)};
+    ig_nvrtc_objects(job, nvrtc, arch, false, jobs, sources, count, collect, &cubins);
+    if (portable) ig_nvrtc_objects(job, nvrtc, arch, true, jobs, sources, count, collect, &texts);
+    ig_nvrtc_lay_out(job, cubins.objects, portable ? texts.objects : NULL, count, out_code);
 }

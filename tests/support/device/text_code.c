@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "toolchain/rename.h"
+
 enum { MOST_THREADS = 1024 };
 
 struct kernel {
@@ -58,6 +60,7 @@ static const char *find_parameters(const char *text, const char *name) {
 static const struct fake_kernel *find(void *module, const char *name) {
     struct loaded *l = module;
     const char *at = find_parameters(l->text, name);
+    if (!at) at = find_parameters(l->text, IG_ANY_KERNEL); /* the text is no string table, in which it was renamed */
     if (!at) return NULL;
     struct kernel *k = calloc(1, sizeof *k + strlen(name) + 1);
     if (!k) abort();

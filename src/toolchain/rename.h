@@ -1,0 +1,21 @@
+/*
+ * Names in compiled code. Kernels are compiled under one name, so that equal texts are equal whatever the kernels are
+ * called, and what is cached fits all of them. The names come in afterwards.
+ */
+#ifndef IG_TOOLCHAIN_RENAME_H
+#define IG_TOOLCHAIN_RENAME_H
+
+#include "toolchain/toolchain.h"
+
+/* The name that kernels are compiled under; no shorter than any that they get. */
+#define IG_ANY_KERNEL "ig_kernel_of_any_name"
+
+/* The text with every identifier `from` replaced. */
+const char *ig_text_rename(struct ig_job *job, const char *text, const char *from, const char *to);
+/* A copy of a cubin whose kernel is not called IG_ANY_KERNEL but `name`. Names stand in string tables only (ELF-64),
+ * alone or at the end of a section's (".text.NAME"): the new one takes the old one's place, and zeroes what is left. */
+struct ig_object_code ig_cubin_rename(struct ig_job *job, const struct ig_object_code *cubin, const char *name);
+/* The same for PTX, which derives the names of parameters and variables from the kernel's. */
+struct ig_object_code ig_ptx_rename(struct ig_job *job, const struct ig_object_code *ptx, const char *name);
+
+#endif
