@@ -20,7 +20,7 @@
  *    once. A lease may be used while another thread uses its context, and ingot_context_cancel is for any thread.
  *
  * Link with libingot to build and run. libingot-rt only runs engines: it has everything in this header but
- * ingot_model_*, ingot_blob_release and ingot_pass_list.
+ * ingot_model_*, ingot_cache_*, ingot_blob_release and ingot_pass_list.
  */
 #ifndef INGOT_INGOT_H
 #define INGOT_INGOT_H
@@ -698,6 +698,79 @@ INGOT_API enum ingot_status ingot_model_evaluate(struct ingot_model *model, cons
                                                  size_t n_inputs, struct ingot_tensor *out_outputs, size_t n_outputs,
                                                  struct ingot_error *error);
 
+/*
+ * A cache of what builds make, so that nothing is made twice: the compiled code of kernels, found again by other models
+ * with equal parts, too (docs/reuse.md). It holds what was used last in memory, and all of it in a folder, which any number
+ * of processes use at once. What two of them need at the same time is built by one, and the other waits for it.
+ *
+ * A cache is never needed. A full disk, a read-only folder or a damaged entry is reported by `note` of the build options,
+ * and the build goes on. Entries are code: whoever can write to the folder can make those run code who build with it.
+ *
+ * Any thread may use a cache at any time, and any number of builds at once.
+ */
+struct ingot_cache;
+
+struct ingot_cache_options {
+    size_t struct_size;
+    const struct ingot_allocator *allocator; /* borrowed for the cache's life */
+    const char *folder;                      /* made if it is missing, for its owner alone; NULL: memory only */
+    uint64_t max_bytes;                      /* of the folder's entries, least recently used out first; 0: 10^10 */
+    size_t max_memory_bytes;                 /* of the entries in memory; 0: 64 MiB */
+};
+#define INGOT_CACHE_OPTIONS_INIT \
+    { sizeof(struct ingot_cache_options), NULL, NULL, 0, 0 }
+
+/* INGOT_IO where there is no such folder and it cannot be made, or everybody may write to it. */
+INGOT_API enum ingot_status ingot_cache_open(const struct ingot_cache_options *options, struct ingot_cache **out_cache,
+                                             struct ingot_error *error);
+/* After all builds that use it. NULL does nothing. */
+INGOT_API void ingot_cache_close(struct ingot_cache *cache);
+
+/* An entry in the folder. Strings are valid during the call that passes them. */
+struct ingot_cache_entry {
+    const char *kind;        /* "kernel", "structure", "engine" */
+    const char *key;         /* 32 hexadecimal digits */
+    const char *label;       /* what it is, for people; NULL if it is damaged */
+    const char *damage;      /* what is wrong; NULL: nothing */
+    uint64_t bytes;          /* of its file */
+    uint64_t contents_bytes; /* of what it holds, not compressed; 0 if it is damaged */
+    int64_t used;            /* last use, in seconds since 1970 */
+};
+/* Reads and checks every entry of the folder, those that were used last first. Damaged ones are removed. */
+INGOT_API enum ingot_status ingot_cache_list(struct ingot_cache *cache,
+                                             void (*entry)(void *user, const struct ingot_cache_entry *entry),
+                                             void *user, struct ingot_error *error);
+
+/* The rest of these functions are about the folder, too: INGOT_INVALID_ARGUMENT where there is none. */
+struct ingot_cache_info {
+    const char *folder; /* lives as long as the cache */
+    uint64_t max_bytes;
+    uint64_t entries, bytes;
+    uint64_t kernels, structures, engines; /* entries by kind */
+    uint64_t kernel_bytes, structure_bytes, engine_bytes;
+};
+INGOT_API enum ingot_status ingot_cache_describe(struct ingot_cache *cache, struct ingot_cache_info *out_info,
+                                                 struct ingot_error *error);
+/* Removes the entries that were used longest ago until at most `max_bytes` are left. Each out_ may be NULL. */
+INGOT_API enum ingot_status ingot_cache_prune(struct ingot_cache *cache, uint64_t max_bytes, uint64_t *out_entries,
+                                              uint64_t *out_bytes, struct ingot_error *error);
+/* Writes all sound entries to one file. */
+INGOT_API enum ingot_status ingot_cache_export(struct ingot_cache *cache, const char *path, uint64_t *out_entries,
+                                               struct ingot_error *error);
+/* Adds the entries of such a file, each checked against damage; import only what you trust. `out_new`: of these, the
+ * ones that were not there. On failure the entries before the damaged one are kept. */
+INGOT_API enum ingot_status ingot_cache_import(struct ingot_cache *cache, const char *path, uint64_t *out_entries,
+                                               uint64_t *out_new, struct ingot_error *error);
+
+/* What a build did. */
+struct ingot_build_report {
+    size_t struct_size;
+    unsigned kernels_cached;   /* taken from the cache */
+    unsigned kernels_compiled; /* candidates that were measured are among both */
+};
+#define INGOT_BUILD_REPORT_INIT \
+    { sizeof(struct ingot_build_report), 0, 0 }
+
 /* Restricts one dynamic dim, or the dims of one input, before building. `name` is a symbol ("batch") or an input's
  * name. `spec` is "4" or "1:8:64" (min:opt:max) for a symbol, and "1x3x224x224", possibly with ranges, for an input. */
 struct ingot_shape_spec {
@@ -753,11 +826,13 @@ struct ingot_build_options {
      * OPT, for all sizes; then the results of a sample on a GPU have the same bits at every size of the
      * batch. */
     unsigned variants;
+    struct ingot_cache *cache;         /* NULL: none */
+    struct ingot_build_report *report; /* filled when the build succeeds; NULL: not asked for */
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0                                                 \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL                                     \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "codegen/c/print.h"
-#include "codegen/cuda/print.h"
 
 void ig_kernel_set_init(struct ig_kernel_set *set, struct ig_job *job, const struct ig_kernel_compiler *compiler,
                         const struct ig_tuner *tuner, const struct ig_variant_set *variants) {
@@ -184,48 +182,6 @@ uint64_t ig_kernel_set_bytes(const struct ig_kernel_set *set, uint32_t kernel) {
     uint64_t portable = set->code.portable ? set->code.portable[k->code_index] : UINT64_MAX;
     uint64_t bytes = bytes_from(set, set->code.entries[k->code_index]);
     return portable == UINT64_MAX ? bytes : bytes + bytes_from(set, portable);
-}
-
-void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
-                             const struct ingot_build_options *options, struct ig_kernel_compiler *out) {
-    *out = (struct ig_kernel_compiler){.target = target, .jobs = options->jobs, .portable = options->portable};
-    if (ig_target_is_cuda(target)) {
-        out->nvrtc = ig_nvrtc_load(job, options->nvrtc);
-        out->version = ig_nvrtc_version(out->nvrtc);
-        out->arch = ig_format(job, "sm_%d%s", target->sm, target->sm_own ? "a" : "");
-        return;
-    }
-    if (options->portable)
-        ig_raise(job, INGOT_INVALID_ARGUMENT,
-                 "portable code is for CUDA targets: a CPU engine runs on its level and up");
-    ig_toolchain_find(job, options->cc, options->jobs, &out->c);
-    out->version = out->c.version;
-}
-
-/* The target's share of the compiler's command line. */
-static const char *const *target_flags(const struct ig_target *target) {
-    static const char *const v3[] = {"-march=x86-64-v3", NULL};
-    static const char *const v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
-    return target->isa == IG_ISA_X86_64_V3 ? v3 : v4;
-}
-
-const char *ig_kernel_compiler_print(struct ig_job *job, const struct ig_kernel_compiler *compiler,
-                                     const struct ig_kernel *kernel, const char *symbol) {
-    const struct ig_target *target = compiler->target;
-    return ig_target_is_cuda(target) ? ig_cuda_kernel(job, kernel, symbol, target)
-                                     : ig_c_kernel(job, kernel, symbol, target);
-}
-
-void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler *compiler,
-                            const struct ig_source *sources, unsigned count,
-                            void (*progress)(void *user, unsigned done, unsigned total), void *user,
-                            struct ig_code *out_code) {
-    if (ig_target_is_cuda(compiler->target)) {
-        ig_nvrtc_compile(job, compiler->nvrtc, compiler->arch, compiler->portable, compiler->jobs, sources, count,
-                         progress, user, out_code);
-        return;
-    }
-    ig_toolchain_compile(job, &compiler->c, target_flags(compiler->target), sources, count, progress, user, out_code);
 }
 
 /* Some kernels of a set, compiled to find those that do not compile. */

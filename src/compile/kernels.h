@@ -4,33 +4,9 @@
 #define IG_COMPILE_KERNELS_H
 
 #include "base/map.h"
+#include "compile/compiler.h"
 #include "compile/variants.h"
-#include "kernel/kernel.h"
-#include "toolchain/nvrtc.h"
-#include "toolchain/toolchain.h"
 #include "tune/tune.h"
-
-/* The compiler of a target: a C compiler or NVRTC. */
-struct ig_kernel_compiler {
-    const struct ig_target *target;
-    const char *version;          /* recorded, since reproducibility depends on it */
-    struct ig_toolchain c;        /* CPUs */
-    const struct ig_nvrtc *nvrtc; /* CUDA */
-    const char *arch;             /* CUDA: "sm_90a" */
-    bool portable;                /* CUDA: also emit PTX */
-    unsigned jobs;
-};
-
-/* Finds the compiler. Raises INGOT_TOOLCHAIN. */
-void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
-                             const struct ingot_build_options *options, struct ig_kernel_compiler *out_compiler);
-/* Prints a kernel; compiles texts to machine code. */
-const char *ig_kernel_compiler_print(struct ig_job *job, const struct ig_kernel_compiler *compiler,
-                                     const struct ig_kernel *kernel, const char *symbol);
-void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler *compiler,
-                            const struct ig_source *sources, unsigned count,
-                            void (*progress)(void *user, unsigned done, unsigned total), void *user,
-                            struct ig_code *out_code);
 
 /* A candidate that could not be printed or compiled, and was replaced by another. */
 struct ig_refusal {

@@ -7,6 +7,7 @@
 #include "compile/compile.h"
 #include "compile/explain.h"
 #include "compile/literals.h"
+#include "compile/objects.h"
 #include "compile/options.h"
 #include "compile/plan_build.h"
 #include "compile/recipes.h"
@@ -183,4 +184,6 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     b.explanation.opt_level = options->opt_level;
     b.explanation.precision = ig_precisions_text(job, &b.precisions);
     write_engine(&b, sink);
+    if (options->report)
+        ig_objects_count(b.compiler.objects, &options->report->kernels_cached, &options->report->kernels_compiled);
 }
