@@ -136,7 +136,7 @@ def build(name, batch, args):
     else:
         folder = materialize(args, name, args.work)
     engine = args.work / f"{name}-{batch}.ingot"
-    command = [args.ingot, "build", str(folder / "model.onnx"), "-o", str(engine), "--target", args.target,
+    command = [args.ingot, "build", str(folder / "model.onnx"), "-o", str(engine), "--cache", "off", "--target", args.target,
                "--precision", args.precision, "--shape", f"batch={batch}"]
     if name in ("bert_base", "gpt2"):
         command += ["--shape", f"sequence={SEQUENCE}"]

@@ -46,7 +46,7 @@ def pinned(cpus, command):
 
 def build(args, model, engine, shapes, cpus):
     """Seconds that the build took; the engine's bytes."""
-    command = [args.ingot, "build", model, "-o", engine, "-q", *options(args), *args.build_option]
+    command = [args.ingot, "build", model, "-o", engine, "-q", "--cache", "off", *options(args), *args.build_option]
     for name, spec in shapes.items():
         command += ["--shape", f"{name}={spec}"]
     start = time.monotonic()

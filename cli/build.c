@@ -6,8 +6,14 @@
 #include "inspect/inspect.h"
 #include "session.h"
 
+/* What is printed about a build that is done. */
+struct summary {
+    bool has_cache;
+    struct ingot_build_report report;
+};
+
 static enum ingot_status build(const char *model_file, const char *engine_file, const struct build_arguments *arguments,
-                               struct ingot_error *error) {
+                               struct summary *out_summary, struct ingot_error *error) {
     struct ingot_model *model;
     struct build_job job;
     char *path = model_path(model_file);
@@ -18,6 +24,7 @@ static enum ingot_status build(const char *model_file, const char *engine_file, 
     if (status == INGOT_OK) {
         status = ingot_model_build(model, &job.options, engine_file, error);
         if (status == INGOT_IO) error->status = status = INGOT_DEVICE; /* a failed write is not the fault of an input */
+        *out_summary = (struct summary){job.options.cache != NULL, job.report};
         build_job_end(&job);
     }
     ingot_model_destroy(model);
@@ -74,11 +81,15 @@ int cmd_build(int argc, char **argv) {
     } else if (!is_engine_path(output)) {
         status = cli_usage("build", "the engine file '%s' does not end in .ingot", output);
     } else {
+        struct summary summary = {0};
         double start = now_ms();
-        status = build(argv[0], output, &arguments, &error) == INGOT_OK ? EXIT_DONE : cli_fail(&error);
+        status = build(argv[0], output, &arguments, &summary, &error) == INGOT_OK ? EXIT_DONE : cli_fail(&error);
         if (status == EXIT_DONE && !arguments.quiet && stat(output, &info) == 0) {
             fprintf(stderr, "built '%s': %.2f MB in %.2f s\n", output, (double)info.st_size / 1e6,
                     (now_ms() - start) / 1e3);
+            if (summary.has_cache)
+                fprintf(stderr, "kernels: %u from the cache, %u compiled\n", summary.report.kernels_cached,
+                        summary.report.kernels_compiled);
             print_variants(output);
         }
     }

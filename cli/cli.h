@@ -2,7 +2,8 @@
  * The command line: a table of commands, one file each. A client of ingot/ingot.h and of nothing else in Ingot.
  *
  * Data go to stdout, messages to stderr. Environment variables are read here and nowhere else: INGOT_CC (as --cc),
- * INGOT_NVRTC (as --nvrtc), INGOT_JOBS (as --jobs), and TMPDIR, where temporary engines are built.
+ * INGOT_NVRTC (as --nvrtc), INGOT_JOBS (as --jobs), INGOT_CACHE (as --cache) and INGOT_CACHE_GB (its bound), XDG_CACHE_HOME
+ * and HOME, where the cache is by default, and TMPDIR, where temporary engines are built.
  */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
@@ -28,6 +29,7 @@ int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
+int cmd_cache(int argc, char **argv);
 
 /* ---- error.c */
 

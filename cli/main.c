@@ -10,6 +10,7 @@ static const struct command commands[] = {
     {"bench", "measure latency, throughput and memory", cmd_bench},
     {"inspect", "show what is inside, and why", cmd_inspect},
     {"verify", "compare with expected outputs or with the reference evaluator", cmd_verify},
+    {"cache", "what builds keep for later ones", cmd_cache},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 

@@ -45,6 +45,15 @@ static int number(unsigned value) {
     return value > INT_MAX ? INT_MAX : (int)value;
 }
 
+/* Builds need no cache. */
+static void open_cache(const struct build_arguments *arguments, struct build_job *job) {
+    struct ingot_error error;
+    if (cache_open(arguments->cache, &job->options.cache, &error) == INGOT_OK) return;
+    char *text = cli_format("the cache is not used: %s", error.message);
+    progress_note(job->progress, text);
+    free(text);
+}
+
 enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job,
                                   struct ingot_error *error) {
     *job = (struct build_job){.options = INGOT_BUILD_OPTIONS_INIT, .dump = {NULL, write_stdout}};
@@ -79,10 +88,14 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     }
     o->note = progress_note;
     o->note_user = job->progress;
+    job->report = (struct ingot_build_report)INGOT_BUILD_REPORT_INIT;
+    o->report = &job->report;
+    open_cache(arguments, job);
     return INGOT_OK;
 }
 
 void build_job_end(struct build_job *job) {
+    ingot_cache_close(job->options.cache);
     progress_destroy(job->progress);
     free(job->specs);
     free(job->text);

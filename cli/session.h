@@ -2,13 +2,14 @@
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
+#include "folder.h"
 #include "shape.h"
 
 /* The build options that all commands share. */
 struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
     unsigned opt_level, jobs, variants;
-    const char *precision, *tactics;
+    const char *precision, *tactics, *cache;
     struct option_list shapes, passes, precision_of, timing_caches;
     double tune;
     bool portable, verify_passes, quiet;
@@ -74,6 +75,7 @@ struct build_arguments {
          "the most kernels for one part of the network, each for some\nof its sizes (default 6; 1: the one that is "   \
          "best at OPT)",                                                                                               \
          &(b).variants},                                                                                               \
+        {"cache", 0, OPTION_TEXT, "DIR|off", CACHE_OPTION_HELP, &(b).cache},                                           \
         {"jobs", 'j', OPTION_UNSIGNED, "N", "kernels compiled at once (default: one per processor)", &(b).jobs}, {     \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }
@@ -99,6 +101,7 @@ struct build_job {
     void *text;
     struct ingot_sink dump;
     struct progress *progress;
+    struct ingot_build_report report;
 };
 /* Fills `job` for ingot_model_build; dumps go to stdout. */
 enum ingot_status build_job_begin(const struct build_arguments *arguments, struct build_job *job,

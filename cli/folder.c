@@ -1,0 +1,43 @@
+/* Finds and opens the cache; see folder.h. */
+#include "folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *environment(const char *name) {
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+/* By the XDG base directory specification, which says that relative paths are to be ignored. NULL: there is none. The
+ * caller frees it. */
+static char *default_folder(void) {
+    const char *caches = environment("XDG_CACHE_HOME"), *home = environment("HOME");
+    if (caches && *caches == '/') return cli_format("%s/ingot", caches);
+    return home && *home == '/' ? cli_format("%s/.cache/ingot", home) : NULL;
+}
+
+static enum ingot_status read_bound(uint64_t *out_bytes, struct ingot_error *error) {
+    const char *text = environment("INGOT_CACHE_GB");
+    char *end;
+    if (!text) return INGOT_OK;
+    double gigabytes = strtod(text, &end);
+    if (*end || !(gigabytes > 0) || gigabytes > 1e9)
+        return cli_error(error, INGOT_INVALID_ARGUMENT, "INGOT_CACHE_GB: '%s' is no number of gigabytes over 0", text);
+    *out_bytes = (uint64_t)(gigabytes * 1e9) + 1;
+    return INGOT_OK;
+}
+
+enum ingot_status cache_open(const char *argument, struct ingot_cache **out_cache, struct ingot_error *error) {
+    struct ingot_cache_options options = INGOT_CACHE_OPTIONS_INIT;
+    const char *given = argument ? argument : environment("INGOT_CACHE");
+    *out_cache = NULL;
+    if (given && strcmp(given, "off") == 0) return INGOT_OK;
+    CLI_TRY(read_bound(&options.max_bytes, error));
+    char *folder = given ? cli_strdup(given) : default_folder();
+    enum ingot_status status = INGOT_OK;
+    options.folder = folder;
+    if (folder) status = ingot_cache_open(&options, out_cache, error);
+    free(folder);
+    return status;
+}
