@@ -78,7 +78,7 @@ static void report(struct ig_cache_level *disk, const struct ig_disk_entry *e,
 enum ingot_status ingot_cache_list(struct ingot_cache *cache,
                                    void (*entry)(void *user, const struct ingot_cache_entry *entry), void *user,
                                    struct ingot_error *error) {
-    struct ig_disk_list list;
+    struct ig_disk_list list = {0};
     IG_TRY(need_folder(cache, "ingot_cache_list", error));
     if (!entry) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_cache_list: NULL argument");
     IG_TRY(ig_disk_list(cache->disk, &list, error));
@@ -90,7 +90,7 @@ enum ingot_status ingot_cache_list(struct ingot_cache *cache,
 
 enum ingot_status ingot_cache_describe(struct ingot_cache *cache, struct ingot_cache_info *out_info,
                                        struct ingot_error *error) {
-    struct ig_disk_list list;
+    struct ig_disk_list list = {0};
     IG_TRY(need_folder(cache, "ingot_cache_describe", error));
     if (!out_info) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_cache_describe: NULL argument");
     IG_TRY(ig_disk_list(cache->disk, &list, error));
@@ -119,8 +119,8 @@ enum ingot_status ingot_cache_describe(struct ingot_cache *cache, struct ingot_c
 
 enum ingot_status ingot_cache_prune(struct ingot_cache *cache, uint64_t max_bytes, uint64_t *out_entries,
                                     uint64_t *out_bytes, struct ingot_error *error) {
-    size_t entries;
-    uint64_t bytes;
+    size_t entries = 0;
+    uint64_t bytes = 0;
     IG_TRY(need_folder(cache, "ingot_cache_prune", error));
     IG_TRY(ig_disk_prune(cache->disk, max_bytes, &entries, &bytes, error));
     if (out_entries) *out_entries = entries;
@@ -130,7 +130,7 @@ enum ingot_status ingot_cache_prune(struct ingot_cache *cache, uint64_t max_byte
 
 enum ingot_status ingot_cache_export(struct ingot_cache *cache, const char *path, uint64_t *out_entries,
                                      struct ingot_error *error) {
-    size_t entries;
+    size_t entries = 0;
     IG_TRY(need_folder(cache, "ingot_cache_export", error));
     if (!path) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_cache_export: NULL argument");
     IG_TRY(ig_disk_export(cache->disk, path, &entries, error));
@@ -140,7 +140,7 @@ enum ingot_status ingot_cache_export(struct ingot_cache *cache, const char *path
 
 enum ingot_status ingot_cache_import(struct ingot_cache *cache, const char *path, uint64_t *out_entries,
                                      uint64_t *out_new, struct ingot_error *error) {
-    size_t entries, new;
+    size_t entries = 0, new = 0;
     IG_TRY(need_folder(cache, "ingot_cache_import", error));
     if (!path) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_cache_import: NULL argument");
     IG_TRY(ig_disk_import(cache->disk, path, &entries, &new, error));

@@ -137,7 +137,7 @@ enum ig_cache_answer ig_disk_check(struct ig_cache_level *level, const struct ig
 static enum ingot_status put(struct ig_cache_level *level, const struct ig_cache_id *id,
                              const struct ig_cache_content *content, struct ingot_error *error) {
     struct ig_disk *d = (struct ig_disk *)level;
-    struct ig_disk_file f;
+    struct ig_disk_file f = {.fd = -1};
     uint64_t size = 0;
     if (content->body_size > d->max_bytes || content->head_size > d->max_bytes - content->body_size) return INGOT_OK;
     IG_TRY(ig_disk_new(d, id, &f, error));

@@ -19,7 +19,7 @@ static enum ingot_status export_entry(struct ig_disk *d, const struct ig_cache_i
                                       uint64_t *count, struct ingot_error *error) {
     char name[IG_DISK_NAME];
     struct ig_cache_found found;
-    struct ig_mapping file;
+    struct ig_mapping file = {0};
     struct ingot_error damage;
     char path[4096];
     ig_disk_name(id, name);
@@ -47,7 +47,7 @@ static enum ingot_status export_all(struct ig_disk *d, const struct ig_disk_list
 enum ingot_status ig_disk_export(struct ig_cache_level *level, const char *path, size_t *out_entries,
                                  struct ingot_error *error) {
     struct ig_disk *d = (struct ig_disk *)level;
-    struct ig_disk_list list;
+    struct ig_disk_list list = {0};
     struct ig_file_writer writer;
     uint64_t count = 0;
     IG_TRY(ig_disk_list(level, &list, error));
@@ -94,7 +94,7 @@ static enum ingot_status fill(struct ig_disk *d, const struct ig_disk_file *f, c
 static enum ingot_status import_entry(struct ig_disk *d, const unsigned char *bytes, uint64_t size, bool *out_new,
                                       struct ingot_error *error) {
     struct ig_entry_header header;
-    struct ig_disk_file f;
+    struct ig_disk_file f = {.fd = -1};
     memcpy(&header, bytes, sizeof header);
     const struct ig_cache_id id = {(enum ig_cache_kind)header.kind, {.high = header.key_high, .low = header.key_low}};
     IG_TRY(ig_disk_new(d, &id, &f, error));
@@ -132,7 +132,7 @@ static enum ingot_status import_all(struct ig_disk *d, const struct ig_mapping *
 
 enum ingot_status ig_disk_import(struct ig_cache_level *level, const char *path, size_t *out_entries, size_t *out_new,
                                  struct ingot_error *error) {
-    struct ig_mapping file;
+    struct ig_mapping file = {0};
     IG_TRY(ig_file_map(path, &file, error));
     *out_entries = *out_new = 0;
     enum ingot_status status = import_all((struct ig_disk *)level, &file, out_entries, out_new, error);

@@ -119,7 +119,7 @@ static bool evict(const struct ig_disk *d, const struct ig_disk_entry *entry) {
 /* *out_left: the bytes that remain. */
 static enum ingot_status prune(struct ig_disk *d, uint64_t max_bytes, size_t *out_entries, uint64_t *out_bytes,
                                uint64_t *out_left, struct ingot_error *error) {
-    struct ig_disk_list list;
+    struct ig_disk_list list = {0};
     IG_TRY(ig_disk_list(&d->base, &list, error));
     uint64_t left = list.bytes;
     size_t entries = 0;
@@ -137,7 +137,7 @@ static enum ingot_status prune(struct ig_disk *d, uint64_t max_bytes, size_t *ou
 
 enum ingot_status ig_disk_prune(struct ig_cache_level *level, uint64_t max_bytes, size_t *out_entries,
                                 uint64_t *out_bytes, struct ingot_error *error) {
-    uint64_t left;
+    uint64_t left = 0;
     return prune((struct ig_disk *)level, max_bytes, out_entries, out_bytes, &left, error);
 }
 

@@ -232,7 +232,7 @@ enum ig_cache_answer ig_entry_read(int fd, const struct ig_cache_id *id, const s
     struct reader r = {.fd = fd, .allocator = allocator, .error = error};
     struct loaded *l = NULL;
     ig_hash_stream_begin(&r.hash);
-    if (load(&r, id, &l) != INGOT_OK) return IG_CACHE_TROUBLE;
+    if (load(&r, id, &l) != INGOT_OK || !l) return IG_CACHE_TROUBLE;
     const struct ig_entry_header *h = &r.header;
     l->fd = fd;
     if (out_id) *out_id = (struct ig_cache_id){(enum ig_cache_kind)h->kind, {.low = h->key_low, .high = h->key_high}};

@@ -11,19 +11,59 @@ static bool is_word(char c) {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-const char *ig_text_rename(struct ig_job *job, const char *text, const char *from, const char *to) {
-    struct ig_text out;
-    size_t length = strlen(from);
-    ig_text_init(&out, job);
-    ig_text_add(&out, "");
-    const char *done = text;
-    for (const char *at = text; (at = strstr(at, from)); at += length) {
-        if ((at > text && is_word(at[-1])) || is_word(at[length])) continue;
-        ig_text_add_n(&out, done, (size_t)(at - done));
-        ig_text_add(&out, to);
-        done = at + length;
+/* The length of the comment at `at`, or 0. */
+static size_t comment_length(const char *at) {
+    if (at[0] != '/') return 0;
+    if (at[1] == '/') return strcspn(at, "\n");
+    if (at[1] != '*') return 0;
+    const char *end = strstr(at + 2, "*/");
+    return end ? (size_t)(end - at) + 2 : strlen(at);
+}
+
+/* The length of the string or character constant at `at`, or 0. */
+static size_t constant_length(const char *at) {
+    const char quote = *at;
+    if (quote != '"' && quote != '\'') return 0;
+    const char *end = at + 1;
+    while (*end && *end != quote && *end != '\n')
+        end += end[0] == '\\' && end[1] ? 2 : 1;
+    return (size_t)(end - at) + (*end == quote);
+}
+
+static size_t word_length(const char *at) {
+    size_t length = 0;
+    while (is_word(at[length]))
+        length++;
+    return length;
+}
+
+/* A space, as the language has it, and its line ends. */
+static void add_comment(struct ig_text *out, const char *comment, size_t length) {
+    ig_text_add(out, " ");
+    for (size_t i = 0; i < length; i++) {
+        if (comment[i] == '\n') ig_text_add(out, "\n");
     }
-    ig_text_add(&out, done);
+}
+
+const char *ig_source_anonymous(struct ig_job *job, const char *text, const char *symbol) {
+    struct ig_text out;
+    const size_t of_symbol = strlen(symbol);
+    const char *kept = text; /* from here on, what is not yet in `out` */
+    ig_text_init(&out, job);
+    for (size_t length; *text; text += length) {
+        bool is_comment = (length = comment_length(text)) > 0;
+        if (!length) length = word_length(text);
+        bool is_symbol = length == of_symbol && memcmp(text, symbol, length) == 0;
+        if (is_comment || is_symbol) {
+            ig_text_add_n(&out, kept, (size_t)(text - kept));
+            kept = text + length;
+        }
+        if (is_comment) add_comment(&out, text, length);
+        if (is_symbol) ig_text_add(&out, IG_ANY_KERNEL);
+        if (!length) length = constant_length(text);
+        if (!length) length = 1;
+    }
+    ig_text_add(&out, kept);
     return out.at;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Names in compiled code. Kernels are compiled under one name, so that equal texts are equal whatever the kernels are
- * called, and what is cached fits all of them. The names come in afterwards.
+ * Names in compiled code. Kernels are compiled under one name, and what is compiled fits all equal kernels, whatever they are
+ * called. The names come in afterwards.
  */
 #ifndef IG_TOOLCHAIN_RENAME_H
 #define IG_TOOLCHAIN_RENAME_H
@@ -10,8 +10,9 @@
 /* The name that kernels are compiled under; no shorter than any that they get. */
 #define IG_ANY_KERNEL "ig_kernel_of_any_name"
 
-/* The text with every identifier `from` replaced. */
-const char *ig_text_rename(struct ig_job *job, const char *text, const char *from, const char *to);
+/* A kernel's source without what says which model it is from, so that sources are equal where kernels are: without
+ * comments (their line ends stay, for messages), and with IG_ANY_KERNEL for the identifier `symbol`. */
+const char *ig_source_anonymous(struct ig_job *job, const char *text, const char *symbol);
 /* A copy of a cubin whose kernel is not called IG_ANY_KERNEL but `name`. Names stand in string tables only (ELF-64),
  * alone or at the end of a section's (".text.NAME"): the new one takes the old one's place, and zeroes what is left. */
 struct ig_object_code ig_cubin_rename(struct ig_job *job, const struct ig_object_code *cubin, const char *name);

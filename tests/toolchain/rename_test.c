@@ -21,10 +21,24 @@ static void in_job(void (*body)(struct ig_job *job, void *argument), void *argum
 
 static void rename_texts(struct ig_job *job, void *argument) {
     (void)argument;
-    assert_string_equal(ig_text_rename(job, "", "a", "b"), "");
-    assert_string_equal(ig_text_rename(job, "a", "a", "bb"), "bb");
-    assert_string_equal(ig_text_rename(job, "a(aa a_ _a a1 1a; a)", "a", "kernel"), "kernel(aa a_ _a a1 1a; kernel)");
-    assert_string_equal(ig_text_rename(job, "row_1 row_10 row_1", "row_1", "x"), "x row_10 x");
+#define ANY IG_ANY_KERNEL
+    static const char *const texts[][2] = {
+        {"", ""},
+        {"a", ANY},
+        {"a(aa a_ _a a1 1a; a)", ANY "(aa a_ _a a1 1a; " ANY ")"},
+        {"x /* a */ y/**/z", "x   y z"},
+        {"/* one\n * two\n */\na // a\n/ a", " \n\n\n" ANY "  \n/ " ANY},
+        {"\"a /* a\" '\"' /* ' */ '\\'' a", "\"a /* a\" '\"'   '\\'' " ANY},
+        {"\"\\\" a // \" a // end", "\"\\\" a // \" " ANY "  "},
+        {"/* open a", " "},
+        {"\"open a", "\"open a"},
+        {"\"open\na", "\"open\n" ANY},
+        {"/", "/"},
+        {"'\\", "'\\"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_string_equal(ig_source_anonymous(job, texts[i][0], "a"), texts[i][1]);
+    assert_string_equal(ig_source_anonymous(job, "row_1 row_10", "row_1"), ANY " row_10");
     static const char ptx[] = ".entry " IG_ANY_KERNEL "(.param " IG_ANY_KERNEL "_param_0)";
     struct ig_object_code out = ig_ptx_rename(job, &(struct ig_object_code){ptx, sizeof ptx}, "row_1");
     assert_string_equal(out.bytes, ".entry row_1(.param row_1_param_0)");
