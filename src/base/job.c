@@ -27,6 +27,13 @@ static void run_defers(struct ig_job *job, const struct ig_defer *mark) {
     }
 }
 
+static void unlink_defer(struct ig_job *job, const struct ig_defer *defer) {
+    struct ig_defer **link = &job->defers;
+    while (*link != defer)
+        link = &(*link)->older;
+    *link = defer->older;
+}
+
 void ig_job_deinit(struct ig_job *job) {
     run_defers(job, NULL);
     ig_arena_deinit(&job->arena);
@@ -34,21 +41,24 @@ void ig_job_deinit(struct ig_job *job) {
 
 enum ingot_status ig_job_run(struct ig_job *job, void (*body)(struct ig_job *job, void *argument), void *argument,
                              struct ingot_error *error) {
-    /* None of these changes after setjmp, so they are intact after the longjmp. */
+    /* None of these changes after setjmp, so they are intact after the longjmp; but for `mark`, which the list refers to. */
     jmp_buf here;
     jmp_buf *const outer_landing = job->landing;
     struct ingot_error *const outer_error = job->error;
-    struct ig_defer *const mark = job->defers;
     const struct ig_where *const where = job->where;
+    struct ig_defer mark = {.older = job->defers, .resource = &mark};
 
+    /* An element of its own, since the body may undefer what was registered before. */
+    job->defers = &mark;
     job->raised = INGOT_OK;
     if (setjmp(here) == 0) {
         job->landing = &here;
         job->error = error;
         body(job, argument);
     } else {
-        run_defers(job, mark);
+        run_defers(job, &mark);
     }
+    unlink_defer(job, &mark);
     enum ingot_status status = job->raised;
     job->raised = INGOT_OK;
     job->landing = outer_landing;

@@ -189,6 +189,28 @@ static void test_nested_jobs(void **state) {
     assert_string_equal(order, "cacayxyx");
 }
 
+/* Takes over what was registered before it was called, and fails if asked to. */
+static void takes_over(struct ig_job *job, void *argument) {
+    ig_undefer(job, "outer");
+    ig_defer(job, note, "i");
+    if (argument) ig_raise(job, INGOT_BAD_MODEL, "failed");
+}
+
+static void test_undefer_in_a_nested_job(void **state) {
+    struct ig_job job;
+    struct ingot_error error;
+    order[0] = '\0';
+    ig_job_init(&job, &ig_libc_allocator);
+    ig_defer(&job, note, "z");
+    ig_defer(&job, note, "outer");
+    assert_int_equal(ig_job_run(&job, takes_over, "fail", &error), INGOT_BAD_MODEL);
+    assert_string_equal(order, "i");
+    ig_defer(&job, note, "outer");
+    assert_int_equal(ig_job_run(&job, takes_over, NULL, &error), INGOT_OK);
+    ig_job_deinit(&job);
+    assert_string_equal(order, "iiz");
+}
+
 static void deep_scopes(struct ig_job *job, void *argument) {
     char name[4000];
     memset(name, 'n', sizeof name - 1);
@@ -793,6 +815,7 @@ int main(void) {
         cmocka_unit_test(test_arena),
         cmocka_unit_test(test_raise),
         cmocka_unit_test(test_nested_jobs),
+        cmocka_unit_test(test_undefer_in_a_nested_job),
         cmocka_unit_test(test_deep_scopes_keep_the_point),
         cmocka_unit_test(test_failing_allocator),
         cmocka_unit_test(test_defer_without_memory_does_not_leak),
