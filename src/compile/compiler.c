@@ -93,7 +93,7 @@ void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler 
     struct ig_object_code *objects = IG_NEW_ARRAY(job, struct ig_object_code, count + 1);
     for (unsigned i = 0; i < count; i++) {
         const char *symbol = sources[i].symbol;
-        nameless[i] = (struct ig_source){symbol, ig_source_anonymous(job, sources[i].text, symbol)};
+        nameless[i] = (struct ig_source){symbol, ig_source_rename(job, sources[i].text, symbol, IG_ANY_KERNEL)};
     }
     ig_objects_get(job, compiler->objects, false, nameless, count, progress, user, objects);
     if (compiler->nvrtc) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "toolchain/rename.h"
 
 /* One source of the build. */
 struct slot {
@@ -66,7 +67,7 @@ static struct ig_cache_id id_of(struct ig_objects *o, bool is_portable, const st
     add(&stream, "ingot " INGOT_VERSION);
     add(&stream, is_portable ? "portable" : "");
     add(&stream, identity(o, is_portable));
-    add(&stream, source->text);
+    add(&stream, ig_source_strip(o->job, source->text));
     return (struct ig_cache_id){IG_CACHE_KERNEL, ig_hash_stream_end(&stream)};
 }
 

@@ -1,7 +1,7 @@
 /*
  * Compiled code of kernels: from the cache, or compiled and added to it. Within a build, nothing is compiled twice.
  *
- * A key is the hash of the source, in which the kernel has no name of its own (toolchain/rename.h), of Ingot's version,
+ * A key is the hash of the source without comments, in which the kernel has no name of its own, of Ingot's version,
  * and of what the compiler says that its output depends on: its version, the hashes of its programs, and its options with
  * the target among them. So equal kernels of other models are found, and nothing else is.
  */

@@ -30,38 +30,35 @@ static size_t constant_length(const char *at) {
     return (size_t)(end - at) + (*end == quote);
 }
 
-static size_t word_length(const char *at) {
-    size_t length = 0;
-    while (is_word(at[length]))
-        length++;
-    return length;
-}
-
-/* A space, as the language has it, and its line ends. */
-static void add_comment(struct ig_text *out, const char *comment, size_t length) {
-    ig_text_add(out, " ");
-    for (size_t i = 0; i < length; i++) {
-        if (comment[i] == '\n') ig_text_add(out, "\n");
-    }
-}
-
-const char *ig_source_anonymous(struct ig_job *job, const char *text, const char *symbol) {
+const char *ig_source_rename(struct ig_job *job, const char *text, const char *from, const char *to) {
     struct ig_text out;
-    const size_t of_symbol = strlen(symbol);
+    const size_t of_from = strlen(from);
     const char *kept = text; /* from here on, what is not yet in `out` */
     ig_text_init(&out, job);
+    for (const char *at = text; (at = strstr(at, from)); at += of_from) {
+        if ((at > text && is_word(at[-1])) || is_word(at[of_from])) continue;
+        ig_text_add_n(&out, kept, (size_t)(at - kept));
+        ig_text_add(&out, to);
+        kept = at + of_from;
+    }
+    ig_text_add(&out, kept);
+    return out.at;
+}
+
+const char *ig_source_strip(struct ig_job *job, const char *text) {
+    struct ig_text out;
+    const char *kept = text;
+    ig_text_init(&out, job);
     for (size_t length; *text; text += length) {
-        bool is_comment = (length = comment_length(text)) > 0;
-        if (!length) length = word_length(text);
-        bool is_symbol = length == of_symbol && memcmp(text, symbol, length) == 0;
-        if (is_comment || is_symbol) {
+        length = comment_length(text);
+        if (length) {
             ig_text_add_n(&out, kept, (size_t)(text - kept));
+            ig_text_add(&out, " "); /* as the language has it */
             kept = text + length;
+        } else {
+            length = constant_length(text);
+            if (!length) length = 1;
         }
-        if (is_comment) add_comment(&out, text, length);
-        if (is_symbol) ig_text_add(&out, IG_ANY_KERNEL);
-        if (!length) length = constant_length(text);
-        if (!length) length = 1;
     }
     ig_text_add(&out, kept);
     return out.at;

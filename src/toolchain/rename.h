@@ -10,9 +10,10 @@
 /* The name that kernels are compiled under; no shorter than any that they get. */
 #define IG_ANY_KERNEL "ig_kernel_of_any_name"
 
-/* A kernel's source without what says which model it is from, so that sources are equal where kernels are: without
- * comments (their line ends stay, for messages), and with IG_ANY_KERNEL for the identifier `symbol`. */
-const char *ig_source_anonymous(struct ig_job *job, const char *text, const char *symbol);
+/* The source with every identifier `from` replaced. */
+const char *ig_source_rename(struct ig_job *job, const char *text, const char *from, const char *to);
+/* The source without comments, which say which model it is from: no compiler's output depends on them. */
+const char *ig_source_strip(struct ig_job *job, const char *text);
 /* A copy of a cubin whose kernel is not called IG_ANY_KERNEL but `name`. Names stand in string tables only (ELF-64),
  * alone or at the end of a section's (".text.NAME"): the new one takes the old one's place, and zeroes what is left. */
 struct ig_object_code ig_cubin_rename(struct ig_job *job, const struct ig_object_code *cubin, const char *name);

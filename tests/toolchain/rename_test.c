@@ -21,24 +21,28 @@ static void in_job(void (*body)(struct ig_job *job, void *argument), void *argum
 
 static void rename_texts(struct ig_job *job, void *argument) {
     (void)argument;
-#define ANY IG_ANY_KERNEL
-    static const char *const texts[][2] = {
+    static const char *const renamed[][2] = {
         {"", ""},
-        {"a", ANY},
-        {"a(aa a_ _a a1 1a; a)", ANY "(aa a_ _a a1 1a; " ANY ")"},
+        {"a", "kernel"},
+        {"a(aa a_ _a a1 1a; a)", "kernel(aa a_ _a a1 1a; kernel)"},
+    };
+    static const char *const stripped[][2] = {
+        {"", ""},
         {"x /* a */ y/**/z", "x   y z"},
-        {"/* one\n * two\n */\na // a\n/ a", " \n\n\n" ANY "  \n/ " ANY},
-        {"\"a /* a\" '\"' /* ' */ '\\'' a", "\"a /* a\" '\"'   '\\'' " ANY},
-        {"\"\\\" a // \" a // end", "\"\\\" a // \" " ANY "  "},
+        {"/* one\n * two\n */\na // a\n/ a", " \na  \n/ a"},
+        {"\"a /* a\" '\"' /* ' */ '\\'' a", "\"a /* a\" '\"'   '\\'' a"},
+        {"\"\\\" a // \" a // end", "\"\\\" a // \" a  "},
         {"/* open a", " "},
         {"\"open a", "\"open a"},
-        {"\"open\na", "\"open\n" ANY},
+        {"\"open\n/**/a", "\"open\n a"},
         {"/", "/"},
         {"'\\", "'\\"},
     };
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        assert_string_equal(ig_source_anonymous(job, texts[i][0], "a"), texts[i][1]);
-    assert_string_equal(ig_source_anonymous(job, "row_1 row_10", "row_1"), ANY " row_10");
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        assert_string_equal(ig_source_rename(job, renamed[i][0], "a", "kernel"), renamed[i][1]);
+    for (size_t i = 0; i < sizeof stripped / sizeof *stripped; i++)
+        assert_string_equal(ig_source_strip(job, stripped[i][0]), stripped[i][1]);
+    assert_string_equal(ig_source_rename(job, "row_1 row_10 row_1", "row_1", "x"), "x row_10 x");
     static const char ptx[] = ".entry " IG_ANY_KERNEL "(.param " IG_ANY_KERNEL "_param_0)";
     struct ig_object_code out = ig_ptx_rename(job, &(struct ig_object_code){ptx, sizeof ptx}, "row_1");
     assert_string_equal(out.bytes, ".entry row_1(.param row_1_param_0)");
