@@ -45,7 +45,7 @@ struct ig_engine_file {
     uint64_t required_features;
     struct ig_plan plan; /* points into data, and to what follows */
     const struct ingot_allocator *allocator;
-    char *strings; /* decompressed */
+    char *strings; /* decompressed; NULL: they are not compressed in the file */
     size_t strings_size;
     void *unfolded; /* tables of the plan that are folded in the file (fold.h); NULL: none is */
     size_t unfolded_size;

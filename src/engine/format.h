@@ -31,7 +31,7 @@
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */
 
 enum ig_part {
-    IG_PART_STRINGS, /* compressed */
+    IG_PART_STRINGS, /* compressed if there are repetitions, since labels then repeat too */
     IG_PART_TENSORS, /* inputs and outputs of all subplans */
     IG_PART_SYMBOLS,
     IG_PART_SHAPE_PROGRAM,

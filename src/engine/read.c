@@ -163,11 +163,14 @@ static void release_plan(struct ig_engine_file *f) {
 /* Decompresses the strings, unfolds the tables, and checks the plan. Leaves the memory to the caller. */
 static enum ingot_status make_plan(struct ig_engine_file *f, const struct ig_engine_header *h,
                                    struct ingot_error *error) {
-    const struct ig_part_entry *strings = &h->parts[IG_PART_STRINGS];
-    IG_TRY(ig_decompress_texts(PART(f, h, IG_PART_STRINGS), (size_t)strings->size, "table of strings", f->allocator,
-                               &f->strings, &f->strings_size, error));
-    f->plan.strings = f->strings;
-    f->plan.strings_size = (uint32_t)(f->strings_size - 1);
+    f->plan.strings = PART(f, h, IG_PART_STRINGS);
+    f->plan.strings_size = RECORDS(h, IG_PART_STRINGS);
+    if (RECORDS(h, IG_PART_RUNS)) {
+        IG_TRY(ig_decompress_texts(f->plan.strings, f->plan.strings_size, "table of strings", f->allocator, &f->strings,
+                                   &f->strings_size, error));
+        f->plan.strings = f->strings;
+        f->plan.strings_size = (uint32_t)(f->strings_size - 1);
+    }
     const struct ig_folded folded = {.plan = f->plan,
                                      .runs = PART(f, h, IG_PART_RUNS),
                                      .n_runs = RECORDS(h, IG_PART_RUNS),

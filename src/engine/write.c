@@ -125,7 +125,10 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     const struct ig_engine_image *image = w->image;
     const struct ig_plan *p = &w->folded.plan;
     const char *recipes = image->recipes ? image->recipes : "";
-    set_part(w, IG_PART_STRINGS, w->strings.data, w->strings.size);
+    if (w->strings.data)
+        set_part(w, IG_PART_STRINGS, w->strings.data, w->strings.size);
+    else
+        set_part(w, IG_PART_STRINGS, p->strings, p->strings_size);
     set_part(w, IG_PART_TENSORS, p->tensors, p->n_tensors);
     set_part(w, IG_PART_SYMBOLS, p->symbols, p->n_symbols);
     set_part(w, IG_PART_SHAPE_PROGRAM, p->instrs, p->n_instrs);
@@ -205,7 +208,8 @@ static enum ingot_status pack_and_write(struct writer *w, uint64_t weights_size)
     const char *explanation = image->explanation ? image->explanation : "";
     size_t checksums = (size_t)((weights_size + IG_ENGINE_CHUNK - 1) / IG_ENGINE_CHUNK) * sizeof *w->checksums;
     IG_TRY(ig_plan_fold(&image->plan, w->allocator, &w->folded, w->error));
-    IG_TRY(ig_compress_texts(image->plan.strings, image->plan.strings_size, w->allocator, &w->strings, w->error));
+    if (w->folded.n_runs)
+        IG_TRY(ig_compress_texts(image->plan.strings, image->plan.strings_size, w->allocator, &w->strings, w->error));
     IG_TRY(ig_compress_text(explanation, w->allocator, &w->explanation, w->error));
     w->checksums = ig_allocate(w->allocator, checksums, 64);
     w->chunk = ig_allocate(w->allocator, IG_ENGINE_CHUNK, 64);
