@@ -26,9 +26,24 @@ static const struct ig_plan_symbol symbols[] = {
     {NAME_BATCH, 0, 0, 0, 1, 1000, IG_PLAN_NONE, 0},
     {NAME_N, 1, IG_PLAN_NONE, 0, 0, 99, NAME_K, 0},
 };
+#define CONSTANTS(i)                                                                                               \
+    {IG_SHAPE_CONST, 0, 0, 0, 70 + (i)}, {IG_SHAPE_CONST, 0, 0, 0, 71 + (i)}, {IG_SHAPE_CONST, 0, 0, 0, 72 + (i)}, \
+        {IG_SHAPE_CONST, 0, 0, 0, 73 + (i)}, {                                                                     \
+        IG_SHAPE_CONST, 0, 0, 0, 74 + (i)                                                                          \
+    }
 static const struct ig_shape_instr instrs[] = {
-    {IG_SHAPE_CONST, 0, 0, 0, 4}, {IG_SHAPE_MUL, FOUR, BATCH, 0, 0}, {IG_SHAPE_CONST, 0, 0, 0, 8},
-    {IG_SHAPE_CONST, 0, 0, 0, 1}, {IG_SHAPE_CONST, 0, 0, 0, 64},
+    {IG_SHAPE_CONST, 0, 0, 0, 4},
+    {IG_SHAPE_MUL, FOUR, BATCH, 0, 0},
+    {IG_SHAPE_CONST, 0, 0, 0, 8},
+    {IG_SHAPE_CONST, 0, 0, 0, 1},
+    {IG_SHAPE_CONST, 0, 0, 0, 64},
+    /* Of no use, but in constant stride: the file has them as a repetition, and its strings compressed. */
+    CONSTANTS(0),
+    CONSTANTS(5),
+    CONSTANTS(10),
+    CONSTANTS(15),
+    CONSTANTS(20),
+    CONSTANTS(25),
 };
 static const struct ig_plan_tensor tensors[] = {
     /* The main plan's inputs and output. */
