@@ -2,6 +2,7 @@
 #include "compile/decision.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/text.h"
 
@@ -131,15 +132,16 @@ static void add_range(struct tree *t, const struct ig_decision_range *range) {
         IG_PUSH(t->p->job, &t->out->ranges, *range);
 }
 
-static const char *bounds_text(const struct ig_decision_problem *p, const struct ig_decision_range *range) {
+const char *ig_decision_where(struct ig_job *job, const struct ig_dims *dims, const ig_dim *sizes,
+                              const struct ig_decision_range *range) {
     struct ig_text text;
-    ig_text_init(&text, p->job);
+    ig_text_init(&text, job);
     ig_text_add(&text, "");
     for (int i = 0; i < IG_MODEL_SIZES; i++) {
         if (!range->lo[i] && !range->hi[i]) continue;
         if (text.length) ig_text_add(&text, " and ");
         if (range->lo[i]) ig_text_printf(&text, "%lld <= ", (long long)range->lo[i]);
-        ig_dim_print(p->dims, p->sizes[i], &text);
+        ig_dim_print(dims, sizes[i], &text);
         if (range->hi[i]) ig_text_printf(&text, " < %lld", (long long)range->hi[i]);
     }
     return text.at;
@@ -198,6 +200,7 @@ void ig_decide(const struct ig_decision_problem *p, struct ig_decision *out) {
     struct tree tree = {.p = p, .out = out};
     struct part all = {.tree = &tree, .points = IG_NEW_ARRAY(p->job, uint32_t, p->n_points), .count = p->n_points};
     *out = (struct ig_decision){0};
+    memcpy(out->sizes, p->sizes, sizeof out->sizes);
     tree.sums = IG_NEW_ARRAY(p->job, double, p->n_kernels);
     tree.least_to = IG_NEW_ARRAY(p->job, double, p->n_points);
     tree.least_from = IG_NEW_ARRAY(p->job, double, p->n_points);
@@ -205,6 +208,4 @@ void ig_decide(const struct ig_decision_problem *p, struct ig_decision *out) {
     for (uint32_t k = 0; k < p->n_points; k++)
         all.points[k] = k;
     out->kernel = decide(&all);
-    for (uint32_t i = 0; i < out->ranges.count; i++)
-        out->ranges.at[i].where = bounds_text(p, &out->ranges.at[i]);
 }

@@ -25,13 +25,18 @@ struct ig_decision_problem {
 struct ig_decision_range {
     uint32_t kernel;
     int64_t lo[IG_MODEL_SIZES], hi[IG_MODEL_SIZES]; /* lo <= size < hi; 0: no bound */
-    const char *where;                              /* for people: "3136 <= 3136*batch < 9408"; "" if everywhere */
 };
 
 struct ig_decision {
+    ig_dim sizes[IG_MODEL_SIZES];            /* those of the problem */
     ig_dim kernel;                           /* its number, whatever the values of the symbols */
     IG_VEC(struct ig_decision_range) ranges; /* a kernel may have several */
 };
+
+/* A range for people: "3136 <= 3136*batch < 9408"; "" if it is everywhere. The sizes are the decision's, or those of
+ * another region in their place. */
+const char *ig_decision_where(struct ig_job *job, const struct ig_dims *dims, const ig_dim *sizes,
+                              const struct ig_decision_range *range);
 
 /* At a sample point the kernel is at most 0.3% slower than the best, unless the tree would become too deep. */
 void ig_decide(const struct ig_decision_problem *problem, struct ig_decision *out_decision);

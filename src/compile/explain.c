@@ -117,16 +117,23 @@ static void put_precision(struct ig_text *t, struct ig_graph *g, const struct ig
     put_field(t, "precision", text.at);
 }
 
-/* Puts the kernels of a step with alternatives, and where each runs. */
-static void put_variants(struct ig_text *t, const struct ig_explanation *e, const struct ig_plan_step *step) {
+/* Puts the kernels of a step with alternatives, and where each runs: by the region's own symbols, which may have other
+ * names than those of the region that the kernels were made for. */
+static void put_variants(struct ig_text *t, const struct ig_explanation *e, struct ig_graph *g,
+                         const struct ig_region *region, const struct ig_plan_step *step) {
     const struct ig_plan *plan = &e->built->plan;
-    const struct ig_variants *variants = ig_kernel_set_group(e->set, step->kernel)->variants;
+    const struct ig_kernel_group *group = ig_kernel_set_group(e->set, step->kernel);
+    const struct ig_fingerprint own = ig_region_fingerprint(g, region, e->set->target);
+    ig_dim sizes[IG_MODEL_SIZES];
+    for (int i = 0; i < IG_MODEL_SIZES; i++)
+        sizes[i] = ig_dim_substitute(g->dims, group->variants->decision.sizes[i], group->first.symbols, own.symbols,
+                                     (int)own.n_symbols);
     ig_text_add(t, "\"variants\": [");
-    for (uint32_t i = 0; i < variants->decision.ranges.count; i++) {
-        const struct ig_decision_range *range = &variants->decision.ranges.at[i];
+    for (uint32_t i = 0; i < group->variants->decision.ranges.count; i++) {
+        const struct ig_decision_range *range = &group->variants->decision.ranges.at[i];
         uint32_t kernel = range->kernel ? plan->steps[step->alternatives + range->kernel - 1].kernel : step->kernel;
         ig_text_printf(t, "%s{\"kernel\": %u, ", i ? ", " : "", kernel);
-        put_field(t, "where", range->where);
+        put_field(t, "where", ig_decision_where(t->job, g->dims, sizes, range));
         ig_text_add(t, "}");
     }
     ig_text_add(t, "], ");
@@ -143,7 +150,7 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
         ig_text_add(t, *first ? "\n    {" : ",\n    {");
         *first = false;
         if (step->kernel != IG_PLAN_NONE) ig_text_printf(t, "\"kernel\": %u, ", step->kernel);
-        if (step->n_alternatives) put_variants(t, e, step);
+        if (step->n_alternatives) put_variants(t, e, g, region, step);
         put_field(t, "label", plan->strings + step->label);
         ig_text_add(t, ", ");
         put_ops(t, g, region);
