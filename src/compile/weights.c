@@ -12,8 +12,9 @@
 /* A slab should fit the caches with what it is made of; what a weight holds counts from there on. */
 enum { SLAB_BYTES = 2 << 20, MOST_HOLDING = 2 };
 
-/* A weight of which not all has been read. */
+/* A weight whose slabs are read, or have been. */
 struct opened {
+    struct opened *older;
     struct ig_slabs *slabs;
     uint32_t index;
     bool is_holding;
@@ -69,13 +70,15 @@ static bool open_next(struct ig_weight_reader *r) {
     if (r->next == r->count || r->n_holding == MOST_HOLDING) return false;
     const struct ig_weight *w = &r->weights[r->next];
     struct opened *opened = IG_NEW(r->job, struct opened);
-    *opened = (struct opened){.slabs = ig_slabs_open(w->graph, w->value, SLAB_BYTES), .index = r->next++};
-    IG_ASSERT(r->job, (uint64_t)opened->slabs->dim * opened->slabs->row_bytes == w->size);
+    opened->older = r->newest;
+    opened->index = r->next++;
+    opened->slabs = ig_slabs_open(w->graph, w->value, SLAB_BYTES);
     opened->is_holding = opened->slabs->held > SLAB_BYTES;
-    r->n_holding += opened->is_holding;
-    ig_slabs_prefetch(opened->slabs);
     r->newest = opened;
     r->next_slab = 0;
+    r->n_holding += opened->is_holding;
+    IG_ASSERT(r->job, (uint64_t)opened->slabs->dim * opened->slabs->row_bytes == w->size);
+    ig_slabs_prefetch(opened->slabs);
     return true;
 }
 
@@ -94,13 +97,16 @@ static void end_item(struct ig_weight_reader *r) {
     if (item->slab + 1 == item->weight->slabs->count) {
         ig_slabs_close(item->weight->slabs);
         r->n_holding -= item->weight->is_holding;
+        item->weight->is_holding = false;
     }
     r->is_reading = false;
 }
 
-/* Frees what the crew left; the graph's own memory is freed with the job. */
+/* When the crew has ended. */
 static void drop(void *resource) {
     struct ig_weight_reader *r = resource;
+    for (struct opened *opened = r->newest; opened; opened = opened->older)
+        ig_slabs_close(opened->slabs); /* harmless for one that is closed */
     for (uint32_t i = 0; i < r->ahead; i++)
         ig_slab_free(&r->spares.allocator, &r->items[i].result);
     ig_spares_deinit(&r->spares);

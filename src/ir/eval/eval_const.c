@@ -98,16 +98,26 @@ struct ingot_tensor ig_const_tensor(struct ig_graph *graph, ig_value value) {
     return tensor;
 }
 
-void ig_const_release(struct ig_graph *graph, ig_value value, struct ingot_tensor *tensor) {
+/* The lender's entry for these elements, removed from the job; NULL: they are not lent. */
+static struct lent *take_lent(struct ig_graph *graph, const void *data) {
     struct ig_const_cache *cache = graph->constants;
-    (void)value; /* the pointer to the elements identifies their owner */
-    for (uint32_t i = 0; cache && tensor->data && i < cache->lent.count; i++) {
+    for (uint32_t i = 0; cache && data && i < cache->lent.count; i++) {
         struct lent *lent = cache->lent.at[i];
-        if (lent->data != tensor->data) continue;
+        if (lent->data != data) continue;
         ig_undefer(graph->job, lent);
-        free_lent(lent);
         cache->lent.at[i] = cache->lent.at[--cache->lent.count];
-        break;
+        return lent;
     }
+    return NULL;
+}
+
+void *ig_const_take(struct ig_graph *graph, const struct ingot_tensor *tensor) {
+    return take_lent(graph, tensor->data) ? tensor->data : NULL;
+}
+
+void ig_const_release(struct ig_graph *graph, ig_value value, struct ingot_tensor *tensor) {
+    (void)value; /* the pointer to the elements identifies their owner */
+    struct lent *lent = take_lent(graph, tensor->data);
+    if (lent) free_lent(lent);
     tensor->data = NULL;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "ir/eval/eval_const.h"
 #include "ir/eval/eval_op.h"
 
 /* Values of fewer bytes are evaluated as a whole. More than MOST_VALUES values are no recipe for slabs. */
@@ -23,6 +24,7 @@ struct ig_slab_value {
     int64_t dims[INGOT_MAX_RANK];
     bool is_whole;
     struct ingot_tensor tensor; /* if whole */
+    void *owned;                /* its elements; NULL: they belong to the graph */
     uint32_t n_in;
     struct ig_slab_value **in;
     /* Pad: amounts. Slice: starts (before) and steps. */
@@ -37,7 +39,6 @@ struct ig_slab_value {
 
 struct planner {
     struct ig_graph *graph;
-    struct ig_slabs *slabs;
     struct ig_slab_value *values;
     uint32_t n_values;
 };
@@ -48,9 +49,6 @@ static struct ig_slab_value *plan(struct planner *p, ig_value value, int axis);
 static void make_whole(struct planner *p, struct ig_slab_value *v) {
     v->is_whole = true;
     v->tensor = ig_const_tensor(p->graph, v->value);
-    if (!ig_def_op(p->graph, v->value, IG_OP_constant)) {
-        p->slabs->held += (size_t)ingot_tensor_elements(&v->tensor) * ingot_dtype_size(v->dtype);
-    }
 }
 
 static void plan_operand(struct planner *p, struct ig_slab_value *v, uint32_t operand, int axis) {
@@ -185,13 +183,14 @@ static struct ig_slab_value *plan(struct planner *p, ig_value value, int axis) {
 
 void ig_slabs_close(struct ig_slabs *slabs) {
     for (struct ig_slab_value *v = slabs->values; v; v = v->next) {
-        if (v->is_whole) ig_const_release(slabs->graph, v->value, &v->tensor);
+        ig_eval_free_detached(slabs->graph->job->allocator, v->owned);
+        v->owned = NULL;
     }
 }
 
 struct ig_slabs *ig_slabs_open(struct ig_graph *graph, ig_value value, size_t bytes) {
     struct ig_slabs *slabs = IG_NEW(graph->job, struct ig_slabs);
-    struct planner p = {.graph = graph, .slabs = slabs};
+    struct planner p = {.graph = graph};
     const struct ig_type *type = ig_type_of(graph, value);
     int64_t dims[INGOT_MAX_RANK];
     *slabs = (struct ig_slabs){.graph = graph, .count = 1, .axis = -1, .rows = 1, .dim = 1};
@@ -205,6 +204,10 @@ struct ig_slabs *ig_slabs_open(struct ig_graph *graph, ig_value value, size_t by
     }
     slabs->root = plan(&p, value, slabs->axis);
     slabs->values = p.values;
+    for (struct ig_slab_value *v = p.values; v; v = v->next) { /* nothing can fail from here on */
+        if (v->is_whole) v->owned = ig_const_take(graph, &v->tensor);
+        if (v->owned) slabs->held += (size_t)ingot_tensor_elements(&v->tensor) * ingot_dtype_size(v->dtype);
+    }
     size_t rows = slabs->row_bytes ? bytes / slabs->row_bytes : 1;
     slabs->rows = rows == 0 ? 1 : rows < (size_t)slabs->dim ? (int64_t)rows : slabs->dim;
     if (slabs->dim > 0) slabs->count = (uint32_t)((slabs->dim + slabs->rows - 1) / slabs->rows);

@@ -23,7 +23,8 @@ struct ig_slabs {
 
 /*
  * Divides `value`, a constant, into slabs of about `bytes` bytes. What they need that cannot be divided is evaluated
- * now, and so is all of a constant of which no part can be. To be called by the job's thread; raises.
+ * now, and so is all of a constant of which no part can be. To be called by the job's thread; raises. The memory of
+ * these values is not the job's: only ig_slabs_close frees it.
  */
 struct ig_slabs *ig_slabs_open(struct ig_graph *graph, ig_value value, size_t bytes);
 void ig_slabs_close(struct ig_slabs *slabs);
