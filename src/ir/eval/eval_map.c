@@ -147,7 +147,7 @@ static bool memory_order(const struct ig_view *view, int *out_axes) {
 static struct ig_view new_like(struct ig_eval *ev, enum ingot_dtype dtype, int rank, const int64_t *dims,
                                const struct ig_view *operands, int n) {
     struct ig_view out = ig_view_new(ev, dtype, rank, dims);
-    int axes[INGOT_MAX_RANK];
+    int axes[INGOT_MAX_RANK] = {0};
     for (int v = 0; v < n; v++) {
         if (!memory_order(&operands[v], axes)) continue;
         uint64_t stride = 1; /* unsigned: as in ig_dense_strides */
