@@ -828,11 +828,14 @@ struct ingot_build_options {
     unsigned variants;
     struct ingot_cache *cache;         /* NULL: none */
     struct ingot_build_report *report; /* filled when the build succeeds; NULL: not asked for */
+    /* Leave out the weights that depend on the model's initialisers: the engine is completed by refitting it (see
+     * ingot_engine_file_refit), or given its weights when it is loaded. */
+    bool strip_weights;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL                                     \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false                              \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

@@ -24,7 +24,8 @@ struct build {
     const struct ingot_build_options *options;
     struct ig_target_choice target;
     struct ig_kernel_compiler compiler;
-    struct ig_graph *imported; /* and specialised: what passes began with */
+    struct ig_initializers *initializers; /* of the model */
+    struct ig_graph *imported;            /* and specialised: what passes began with */
     struct ig_graph *graph;
     struct ig_precisions precisions;
     struct ig_variant_set variants;
@@ -114,6 +115,7 @@ static void make_code(struct build *b) {
 struct weight_source {
     struct build *build;
     struct ig_weight_reader *reader;
+    uint32_t *place; /* by weight: its number among those that are written */
     uint32_t index;
     const void *data;
     size_t size;
@@ -121,7 +123,7 @@ struct weight_source {
 
 static void read_piece(struct ig_job *job, void *argument) {
     struct weight_source *s = argument;
-    s->data = ig_weights_read(s->reader, s->index, &s->size);
+    s->data = ig_weights_read(s->reader, s->place[s->index], &s->size);
 }
 
 /* Called by the writer, which must not be left by a raise: so a nested job call turns a raise into a status. */
@@ -136,29 +138,35 @@ static enum ingot_status read_weight(void *user, uint32_t index, const void **ou
     return INGOT_OK;
 }
 
-static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
-    uint32_t count = b->built.weights.count;
-    uint64_t *offsets = IG_NEW_ARRAY(b->job, uint64_t, count + 1), *sizes = IG_NEW_ARRAY(b->job, uint64_t, count + 1);
+/* Of an engine without weights, only those that depend on no initialiser are evaluated. */
+static void open_weights(struct weight_source *s, const struct ig_engine_image *image) {
+    struct build *b = s->build;
+    uint32_t count = b->built.weights.count, written = 0;
+    struct ig_weight *weights = IG_NEW_ARRAY(b->job, struct ig_weight, count + 1);
+    s->place = IG_NEW_ARRAY(b->job, uint32_t, count + 1);
     for (uint32_t i = 0; i < count; i++) {
-        offsets[i] = b->built.weights.at[i].offset;
-        sizes[i] = b->built.weights.at[i].size;
+        if (image->stripped && image->refit.weights[i].recipe_size) continue;
+        s->place[i] = written;
+        weights[written++] = b->built.weights.at[i];
     }
+    s->reader = ig_weights_open(b->job, weights, written, b->options->jobs);
+}
+
+static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
     struct weight_source source = {.build = b};
-    source.reader = ig_weights_open(b->job, b->built.weights.at, count, b->options->jobs);
     struct ig_engine_image image = {
         .target = b->target.name,
         .required_features = b->target.required_features,
         .plan = b->built.plan,
         .code = b->kernels.code.bytes,
         .code_size = b->kernels.code.size,
-        .n_weights = count,
-        .weight_offsets = offsets,
-        .weight_sizes = sizes,
+        .stripped = b->options->strip_weights,
         .weight_read = read_weight,
         .weight_user = &source,
-        .recipes = ig_recipes_text(b->job, &b->built),
         .explanation = ig_explain(&b->explanation),
     };
+    ig_recipes_make(b->job, b->initializers, &b->built, image.stripped, &image.refit);
+    open_weights(&source, &image);
     struct ingot_error error;
     enum ingot_status status = ig_engine_write(&image, sink, b->job->allocator, &error);
     ig_weights_close(source.reader);
@@ -167,7 +175,8 @@ static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
 
 void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
                 const struct ig_engine_sink *sink) {
-    struct build b = {.job = job, .options = options};
+    struct build b = {.job = job, .options = options, .initializers = graph->initializers};
+    if (b.initializers) ig_initializers_begin_build(b.initializers);
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
     ig_kernel_compiler_find(job, &b.target.target, options, &b.compiler);

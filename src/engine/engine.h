@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "engine/plan.h"
+#include "engine/refit.h"
 
 /* The destination of an engine: a file that is created atomically, or memory. */
 struct ig_engine_sink {
@@ -21,16 +22,14 @@ struct ig_engine_image {
     struct ig_plan plan;
     const void *code;
     size_t code_size;
-    /* Weights are produced piece by piece, so that the writer never holds all of them. Weight i has weight_sizes[i] bytes
-     * at the 64-byte aligned offset weight_offsets[i] (ascending, not overlapping). weight_read(user, i, &data, &size,
-     * error) gives its next bytes, at least one, and is called until all have come; the data stay valid until the next
-     * call. Long pieces are not copied. */
-    uint32_t n_weights;
-    const uint64_t *weight_offsets, *weight_sizes;
+    struct ig_refit_tables refit;
+    bool stripped; /* leave out the weights that have a recipe; weight_read is asked for the others only */
+    /* Weights are produced piece by piece, so that the writer never holds all of them. weight_read(user, i, &data, &size,
+     * error) gives the next bytes of number i of the table, at least one, and is called until all have come; the data
+     * stay valid until the next call. Long pieces are not copied. */
     enum ingot_status (*weight_read)(void *user, uint32_t index, const void **out_data, size_t *out_size,
                                      struct ingot_error *error);
     void *weight_user;
-    const char *recipes;     /* the constant subgraph that weights are computed from, in text form */
     const char *explanation; /* JSON */
 };
 /* Deterministic: the bytes depend on the image alone. A plan that breaks its rules gives INGOT_INTERNAL. */
@@ -51,10 +50,11 @@ struct ig_engine_file {
     size_t unfolded_size;
     const void *code;
     size_t code_size;
+    struct ig_refit_tables refit;
+    bool stripped; /* it cannot run: `weights` are only those without a recipe, one behind the other */
     const unsigned char *weights;
     size_t weights_size;
     const uint64_t *weight_checksums; /* one per IG_ENGINE_CHUNK bytes of weights */
-    const char *recipes;              /* NUL-terminated */
     const void *explanation;          /* JSON, compressed */
     size_t explanation_size;
 };

@@ -16,6 +16,7 @@
 #define IG_ENGINE_FORMAT_H
 
 #include "engine/plan.h"
+#include "engine/refit.h"
 
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "engines are used as they lie in the file, which is little-endian"
@@ -25,7 +26,7 @@
 #define IG_ENGINE_MAGIC "\x89INGOT\r\n"
 #define IG_ENGINE_MAGIC_SIZE 8
 /* Incremented with every change of this file or plan.h. There is no backward compatibility: engines are rebuilt. */
-#define IG_ENGINE_FORMAT 9u
+#define IG_ENGINE_FORMAT 10u
 #define IG_ENGINE_ALIGNMENT 64u
 #define IG_ENGINE_PAGE 4096u
 #define IG_ENGINE_CHUNK ((size_t)1 << 20) /* bytes of weights per checksum */
@@ -45,6 +46,10 @@ enum ig_part {
     IG_PART_CALLS,
     IG_PART_RUNS,   /* repetitions in the tables above: fold.h */
     IG_PART_LISTED, /* words of theirs */
+    IG_PART_WEIGHT_TABLE,
+    IG_PART_INITIALIZERS,
+    IG_PART_SOURCES,
+    IG_PART_NAMES, /* of initialisers, and other texts about them */
     IG_PART_RECIPES,
     IG_PART_EXPLANATION, /* compressed */
     IG_PART_CODE,
@@ -82,16 +87,19 @@ struct ig_engine_header {
     char target[64];
     uint64_t file_size;
     uint64_t required_features; /* IG_CPU_* */
+    uint64_t stripped;          /* 1: of the weights, only those that depend on no initialiser are there (refit.h) */
     struct ig_part_entry parts[IG_PART_COUNT];
     uint64_t checksum; /* of all bytes before it */
 };
 
-_Static_assert(sizeof(struct ig_engine_header) == 136 + 24 * IG_PART_COUNT, "no padding in the header");
+_Static_assert(sizeof(struct ig_engine_header) == 144 + 24 * IG_PART_COUNT, "no padding in the header");
 _Static_assert(sizeof(struct ig_plan_tensor) == 16 + 8 * INGOT_MAX_RANK, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_symbol) == 40 && sizeof(struct ig_shape_instr) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_step) == 68 && sizeof(struct ig_plan_kernel) == 112, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_run) == 20, "no padding in records");
+_Static_assert(sizeof(struct ig_weight_entry) == 32, "no padding in records");
+_Static_assert(sizeof(struct ig_initializer_entry) == 40 + 8 * INGOT_MAX_RANK, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 56, "no padding in records");
 
 /* The first valid offset after `end` for a part; false if it does not fit in 64 bits. */

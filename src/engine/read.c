@@ -66,7 +66,7 @@ static bool is_in_place(enum ig_part part, const struct ig_part_entry *entry, ui
     uint64_t offset, record = ig_part_rules[part].record;
     if (!ig_part_place(part, end, &offset) || entry->offset != offset) return false;
     if (offset > size || entry->size > size - offset || entry->size % record) return false;
-    return part > IG_PART_LISTED || entry->size / record <= UINT32_MAX;
+    return part > IG_PART_NAMES || entry->size / record <= UINT32_MAX;
 }
 
 static enum ingot_status check_places(const unsigned char *data, size_t size, const struct ig_engine_header *header,
@@ -101,16 +101,6 @@ static enum ingot_status check_checksums(const unsigned char *data, const struct
             return IG_ERR(error, INGOT_BAD_ENGINE, "the engine is damaged: its %s do not match their checksum",
                           ig_part_rules[part].name);
         }
-    }
-    return INGOT_OK;
-}
-
-static enum ingot_status check_text(const struct ig_engine_file *file, const struct ig_engine_header *header,
-                                    enum ig_part part, struct ingot_error *error) {
-    const struct ig_part_entry *entry = &header->parts[part];
-    const unsigned char *text = file->data + entry->offset;
-    if (entry->size == 0 || memchr(text, 0, (size_t)entry->size) != text + entry->size - 1) {
-        return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's %s is no terminated text", ig_part_rules[part].name);
     }
     return INGOT_OK;
 }
@@ -150,9 +140,31 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
     f->weights = PART(f, h, IG_PART_WEIGHTS);
     f->weights_size = (size_t)h->parts[IG_PART_WEIGHTS].size;
     f->weight_checksums = PART(f, h, IG_PART_WEIGHT_CHECKSUMS);
-    f->recipes = PART(f, h, IG_PART_RECIPES);
+    f->refit = (struct ig_refit_tables){
+        .n_weights = RECORDS(h, IG_PART_WEIGHT_TABLE),
+        .n_initializers = RECORDS(h, IG_PART_INITIALIZERS),
+        .n_sources = RECORDS(h, IG_PART_SOURCES),
+        .names_size = RECORDS(h, IG_PART_NAMES),
+        .recipes_size = h->parts[IG_PART_RECIPES].size,
+        .weights = PART(f, h, IG_PART_WEIGHT_TABLE),
+        .initializers = PART(f, h, IG_PART_INITIALIZERS),
+        .sources = PART(f, h, IG_PART_SOURCES),
+        .names = PART(f, h, IG_PART_NAMES),
+        .recipes = PART(f, h, IG_PART_RECIPES),
+    };
+    f->stripped = h->stripped != 0;
     f->explanation = PART(f, h, IG_PART_EXPLANATION);
     f->explanation_size = (size_t)h->parts[IG_PART_EXPLANATION].size;
+}
+
+static enum ingot_status check_plan(const struct ig_engine_file *file, struct ingot_error *error) {
+    const struct ig_refit_tables *refit = &file->refit;
+    IG_TRY(ig_refit_check(refit, INT64_MAX - IG_ENGINE_ALIGNMENT, error));
+    uint64_t size = ig_refit_weights_size(refit);
+    if (file->weights_size != (file->stripped ? ig_refit_kept_size(refit) : size))
+        return IG_ERR(error, INGOT_BAD_ENGINE, "there are %zu bytes of weights, which is not what the table says",
+                      file->weights_size);
+    return ig_plan_check(&file->plan, file->code_size, size, error);
 }
 
 static void release_plan(struct ig_engine_file *f) {
@@ -177,7 +189,7 @@ static enum ingot_status make_plan(struct ig_engine_file *f, const struct ig_eng
                                      .listed = PART(f, h, IG_PART_LISTED),
                                      .n_listed = RECORDS(h, IG_PART_LISTED)};
     IG_TRY(ig_plan_unfold(&folded, f->allocator, &f->plan, &f->unfolded, &f->unfolded_size, error));
-    if (ig_plan_check(&f->plan, f->code_size, f->weights_size, error) != INGOT_OK) {
+    if (check_plan(f, error) != INGOT_OK) {
         ig_error_prefix(error, "the engine's plan breaks a rule");
         return INGOT_BAD_ENGINE;
     }
@@ -192,7 +204,7 @@ static enum ingot_status open_data(const void *data, size_t size, enum ingot_ver
     IG_TRY(read_header(data, size, &header, error));
     IG_TRY(check_places(data, size, &header, error));
     IG_TRY(check_checksums(data, &header, error));
-    IG_TRY(check_text(&file, &header, IG_PART_RECIPES, error));
+    if (header.stripped > 1) return IG_ERR(error, INGOT_BAD_ENGINE, "the engine's header has an unknown flag");
     point_into(&file, &header);
     enum ingot_status status = make_plan(&file, &header, error);
     if (status == INGOT_OK && verify == INGOT_VERIFY_ALL) status = ig_engine_check_weights(&file, error);

@@ -75,7 +75,7 @@ static enum ingot_status add_bytes(struct writer *w, const unsigned char *bytes,
 
 static enum ingot_status write_weight(struct writer *w, uint32_t index) {
     const struct ig_engine_image *image = w->image;
-    for (uint64_t left = image->weight_sizes[index]; left > 0;) {
+    for (uint64_t left = image->refit.weights[index].size; left > 0;) {
         const void *data = NULL;
         size_t size = 0;
         IG_TRY(image->weight_read(image->weight_user, index, &data, &size, w->error));
@@ -90,28 +90,18 @@ static enum ingot_status write_weight(struct writer *w, uint32_t index) {
 static enum ingot_status write_weights(struct writer *w) {
     const struct ig_engine_image *image = w->image;
     uint64_t at = 0;
-    for (uint32_t i = 0; i < image->n_weights; i++) {
-        IG_TRY(add_bytes(w, NULL, image->weight_offsets[i] - at));
+    for (uint32_t i = 0; i < image->refit.n_weights; i++) {
+        const struct ig_weight_entry *weight = &image->refit.weights[i];
+        if (image->stripped && weight->recipe_size) continue;
+        /* Without the others, weights follow each other. */
+        uint64_t offset = image->stripped ? (at + IG_ENGINE_ALIGNMENT - 1) & ~(uint64_t)(IG_ENGINE_ALIGNMENT - 1)
+                                          : weight->offset;
+        IG_TRY(add_bytes(w, NULL, offset - at));
         IG_TRY(write_weight(w, i));
-        at = image->weight_offsets[i] + image->weight_sizes[i];
+        at = offset + weight->size;
     }
     IG_TRY(add_bytes(w, NULL, w->header.parts[IG_PART_WEIGHTS].size - at));
     return w->chunk_used ? flush_chunk(w) : INGOT_OK;
-}
-
-/* The total size, rounded up to the weights' alignment; checks that they are in order and do not overlap. */
-static enum ingot_status measure_weights(struct writer *w, uint64_t *out_size) {
-    const struct ig_engine_image *image = w->image;
-    uint64_t end = 0;
-    for (uint32_t i = 0; i < image->n_weights; i++) {
-        uint64_t offset = image->weight_offsets[i], size = image->weight_sizes[i];
-        if (offset < end || offset % IG_ENGINE_ALIGNMENT || size > INT64_MAX - offset - IG_ENGINE_ALIGNMENT) {
-            return IG_ERR(w->error, INGOT_INTERNAL, "cannot write an engine: weight %u has no place of its own", i);
-        }
-        end = offset + size;
-    }
-    *out_size = (end + IG_ENGINE_ALIGNMENT - 1) & ~(uint64_t)(IG_ENGINE_ALIGNMENT - 1);
-    return INGOT_OK;
 }
 
 /* ---- Parts ---- */
@@ -124,7 +114,7 @@ static void set_part(struct writer *w, enum ig_part part, const void *data, uint
 static void collect_parts(struct writer *w, uint64_t weights_size) {
     const struct ig_engine_image *image = w->image;
     const struct ig_plan *p = &w->folded.plan;
-    const char *recipes = image->recipes ? image->recipes : "";
+    const struct ig_refit_tables *refit = &image->refit;
     if (w->strings.data)
         set_part(w, IG_PART_STRINGS, w->strings.data, w->strings.size);
     else
@@ -142,7 +132,11 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     set_part(w, IG_PART_CALLS, p->calls, p->n_calls);
     set_part(w, IG_PART_RUNS, w->folded.runs, w->folded.n_runs);
     set_part(w, IG_PART_LISTED, w->folded.listed, w->folded.n_listed);
-    set_part(w, IG_PART_RECIPES, recipes, strlen(recipes) + 1);
+    set_part(w, IG_PART_WEIGHT_TABLE, refit->weights, refit->n_weights);
+    set_part(w, IG_PART_INITIALIZERS, refit->initializers, refit->n_initializers);
+    set_part(w, IG_PART_SOURCES, refit->sources, refit->n_sources);
+    set_part(w, IG_PART_NAMES, refit->names, refit->names_size);
+    set_part(w, IG_PART_RECIPES, refit->recipes, refit->recipes_size);
     set_part(w, IG_PART_EXPLANATION, w->explanation.data, w->explanation.size);
     set_part(w, IG_PART_CODE, image->code, image->code_size);
     set_part(w, IG_PART_WEIGHTS, NULL, weights_size);
@@ -190,6 +184,7 @@ static enum ingot_status fill_header(struct writer *w) {
     }
     memcpy(header->target, w->image->target, length + 1);
     header->required_features = w->image->required_features;
+    header->stripped = w->image->stripped;
     return INGOT_OK;
 }
 
@@ -225,16 +220,21 @@ static enum ingot_status pack_and_write(struct writer *w, uint64_t weights_size)
     return status;
 }
 
+static enum ingot_status check(const struct ig_engine_image *image, struct ingot_error *error) {
+    enum ingot_status status = ig_refit_check(&image->refit, INT64_MAX - IG_ENGINE_ALIGNMENT, error);
+    uint64_t size = status == INGOT_OK ? ig_refit_weights_size(&image->refit) : 0;
+    if (status == INGOT_OK) status = ig_plan_check(&image->plan, image->code_size, size, error);
+    if (status == INGOT_OK) return INGOT_OK;
+    ig_error_prefix(error, "cannot write an engine: its plan breaks a rule");
+    if (error) error->status = INGOT_INTERNAL;
+    return INGOT_INTERNAL;
+}
+
 enum ingot_status ig_engine_write(const struct ig_engine_image *image, const struct ig_engine_sink *sink,
                                   const struct ingot_allocator *allocator, struct ingot_error *error) {
     struct writer w = {.image = image, .sink = sink, .allocator = allocator, .error = error};
-    uint64_t weights_size = 0;
-    IG_TRY(measure_weights(&w, &weights_size));
-    if (ig_plan_check(&image->plan, image->code_size, weights_size, error) != INGOT_OK) {
-        ig_error_prefix(error, "cannot write an engine: its plan breaks a rule");
-        if (error) error->status = INGOT_INTERNAL;
-        return INGOT_INTERNAL;
-    }
+    IG_TRY(check(image, error));
+    uint64_t weights_size = image->stripped ? ig_refit_kept_size(&image->refit) : ig_refit_weights_size(&image->refit);
     enum ingot_status status = pack_and_write(&w, weights_size);
     ig_folded_release(&w.folded, allocator);
     ig_compressed_release(&w.strings, allocator);

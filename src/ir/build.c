@@ -96,6 +96,13 @@ static bool is_constant(struct ig_graph *g, const struct ig_node *node, bool *ou
     return true;
 }
 
+/* Contents that depend on sizes are free to be read; constants that they are computed from decide what they are. */
+static void note_contents(struct ig_graph *g, const struct ig_node *node, const struct ig_value_info *facts) {
+    for (uint32_t i = 0; facts->elements && !facts->is_const && i < node->n_in; i++) {
+        if (node->in[i] != IG_NO_VALUE) ig_const_decides(g, node->in[i]);
+    }
+}
+
 static struct ig_attr own_attr(struct ig_job *job, struct ig_attr attr) {
     size_t count = (size_t)attr.count;
     if (attr.kind == IG_KIND_INTS) attr.ints = ig_memdup(job, attr.ints, count * sizeof *attr.ints);
@@ -137,6 +144,7 @@ ig_value ig_build_verbatim(struct ig_graph *g, const struct ig_node *node, struc
     facts.is_const = is_constant(g, node, &facts.is_refittable);
     facts.is_refittable = facts.is_refittable && facts.is_const;
     facts.elements = node->n_out == 1 ? ig_elements_compute(g, node, types) : NULL;
+    note_contents(g, node, &facts);
     ig_value value = append(g, node, types, &facts);
     if (node->body[0] != NULL) return value;
     ig_key_make(&key, g, node, types);
@@ -188,6 +196,7 @@ static ig_value build(struct ig_graph *g, const struct ig_node *proto, struct ig
     facts.is_const = is_constant(g, node, &facts.is_refittable);
     facts.is_refittable = facts.is_refittable && facts.is_const;
     facts.elements = node->n_out == 1 ? ig_elements_compute(g, node, types) : NULL;
+    note_contents(g, node, &facts);
     ig_value value = plain ? IG_NO_VALUE : ig_build_known(g, node, types, &facts);
     if (value == IG_NO_VALUE) value = append(g, node, types, &facts);
     if (node->body[0] == NULL) ig_map_put(g->cse, key.at, key.count * sizeof *key.at, value);

@@ -249,6 +249,7 @@ bool ig_elements(struct ig_graph *g, ig_value value, const ig_dim **out_elements
     const ig_dim *elements = ig_info(g, value)->elements;
     int64_t count;
     if (elements == NULL || !element_count(g, value, &count)) return false;
+    ig_const_decides(g, value);
     for (int64_t i = 0; i < count; i++) {
         if (elements[i] == IG_DIM_NONE) return false;
     }

@@ -13,6 +13,7 @@
 #ifndef IG_IR_GRAPH_H
 #define IG_IR_GRAPH_H
 
+#include "ir/initializer.h"
 #include "ir/type.h"
 
 typedef uint32_t ig_value;
@@ -98,6 +99,7 @@ struct ig_data {
     const void *bytes;
     size_t size;
     const char *initializer; /* its ONNX initialiser, for refitting; NULL: part of the model's logic */
+    struct ig_initializer *record; /* of the initialiser; NULL in graphs that come from no model */
     uint64_t absent;         /* not 0: hash of data omitted from a text; `bytes` are zeros instead */
 };
 
@@ -197,6 +199,7 @@ struct ig_graph {
     const char *origin;                     /* given to nodes appended from now on */
     struct ig_map *cse;                     /* node contents -> node; see build.h */
     struct ig_const_cache *constants;       /* evaluated small constants */
+    struct ig_initializers *initializers;   /* of a model's main graph, as imported; else NULL */
 };
 
 struct ig_graph *ig_graph_create(struct ig_job *job, struct ig_dims *dims);

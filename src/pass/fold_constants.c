@@ -3,7 +3,7 @@
  *
  * Requires:   nothing.
  * Guarantees: a computed constant of at most 4096 elements becomes a plain constant, unless it derives from a named
- *             initialiser: that stays a recipe, for refitting. Scalars, indices and flags derived from named
+ *             initialiser: that stays a recipe, for refitting. Scalars, indices (i64) and flags derived from named
  *             initialisers are folded too, since they decide the structure of the graph. Large constants stay lazy.
  */
 #include "ir/build.h"
@@ -14,7 +14,7 @@
 enum { MAX_ELEMENTS = 4096 };
 
 static bool is_shape_like(enum ingot_dtype dtype) {
-    return dtype == INGOT_I64 || dtype == INGOT_I32 || dtype == INGOT_BOOL;
+    return dtype == INGOT_I64 || dtype == INGOT_BOOL;
 }
 
 static ig_value fold(struct ig_graph *from, struct ig_graph *to, ig_value v) {

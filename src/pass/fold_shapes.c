@@ -3,7 +3,8 @@
  *
  * Requires:   nothing. The builder has found the expressions (ir/build.h) while appending the nodes.
  * Guarantees: an i64 or i32 value whose elements are all known expressions is a constant if all are numbers, and
- *             otherwise a `shape` node, cast and reshaped as needed; the arithmetic that led to it is dead.
+ *             otherwise a `shape` node, cast and reshaped as needed; the arithmetic that led to it is dead. Recipes of
+ *             weights stay (see fold-constants).
  */
 #include "ir/build.h"
 #include "ir/eval/eval.h"
@@ -15,7 +16,7 @@ enum { MAX_ELEMENTS = 4096 };
 /* The number of elements of a value if all of them are known, else -1. */
 static int known_elements(const struct ig_graph *g, const struct ig_value_info *info) {
     int64_t count = 1, dim;
-    if (!info->elements) return -1;
+    if (!info->elements || info->is_refittable) return -1;
     for (int i = 0; i < info->type.rank; i++) {
         if (!ig_dim_is_const(g->dims, info->type.dim[i], &dim) || dim > MAX_ELEMENTS) return -1;
         count *= dim;

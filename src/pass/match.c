@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "ir/eval/eval.h"
 #include "pass/view.h"
 
 bool ig_match_scalar(struct ig_graph *g, ig_value v, double *out_value) {
@@ -96,6 +97,11 @@ static struct bounds bounds_of_elements(const struct ig_graph *g, const struct i
     return count > 0 ? b : anything;
 }
 
+/* Weights may be replaced, whatever they are now. Indices and flags belong to the model's logic. */
+static bool decides_bounds(const struct ig_value_info *info) {
+    return !info->is_refittable || info->type.dtype == INGOT_I64 || info->type.dtype == INGOT_BOOL;
+}
+
 static struct bounds bounds_of_node(struct ig_graph *g, const struct ig_node *n, int depth) {
     struct bounds a = anything, b = anything;
     ig_value in[2] = {n->n_in > 0 ? n->in[0] : IG_NO_VALUE, n->n_in > 1 ? n->in[1] : IG_NO_VALUE};
@@ -133,7 +139,10 @@ static struct bounds find_bounds(struct ig_graph *g, ig_value v, int depth) {
     struct ig_value_info info = *ig_info(g, v);
     double scalar;
     if (ig_match_scalar(g, v, &scalar)) return isnan(scalar) ? anything : (struct bounds){scalar, scalar};
-    if (info.elements) return bounds_of_elements(g, &info);
+    if (info.elements && decides_bounds(&info)) {
+        ig_const_decides(g, v);
+        return bounds_of_elements(g, &info);
+    }
     const struct ig_node *n = ig_def(g, v);
     struct bounds b = n && depth > 0 ? bounds_of_node(g, n, depth) : anything;
     bool is_float = ig_dtype_is_float(info.type.dtype);

@@ -149,7 +149,7 @@ static void fill(struct ig_subject *s, struct filling *f, ig_value v, struct ing
     t->memory = INGOT_HOST;
     bool is_const = ig_info(s->graph, v)->is_const;
     if (is_const && (count <= MOST_EVALUATED || !ig_dtype_is_float(t->dtype))) {
-        struct ingot_tensor value = ig_const_tensor(s->graph, v);
+        struct ingot_tensor value = ig_const_weight(s->graph, v);
         memcpy(t->data, value.data, size);
         ig_const_release(s->graph, v, &value);
         return;

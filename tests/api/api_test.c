@@ -63,18 +63,15 @@ static void make_plan(struct tiny_plan *t) {
 static struct blob make_engine(const char *target, uint64_t required_features) {
     struct tiny_plan *tiny = malloc(sizeof *tiny);
     make_plan(tiny);
-    static const uint64_t offsets[] = {0}, sizes[] = {sizeof tiny->weights};
+    static const struct ig_weight_entry weight = {.size = sizeof tiny->weights};
     struct ig_engine_image image = {.target = target,
                                     .required_features = required_features,
                                     .plan = tiny->plan,
                                     .code = tiny->code.bytes,
                                     .code_size = tiny->code.size,
-                                    .n_weights = 1,
-                                    .weight_offsets = offsets,
-                                    .weight_sizes = sizes,
+                                    .refit = {.n_weights = 1, .weights = &weight},
                                     .weight_read = read_weight,
                                     .weight_user = tiny,
-                                    .recipes = "",
                                     .explanation = "{\"why\": \"because\"}"};
     struct blob blob = {.capacity = 1 << 20};
     blob.data = aligned_alloc(64, blob.capacity);

@@ -155,8 +155,19 @@ static const struct ig_plan small_plan = {
 };
 
 static unsigned char weight_bytes[3 << 20];
-static uint64_t weight_offsets[] = {0, 64, 192, 4096};
-static uint64_t weight_sizes[] = {10, 100, 0, sizeof weight_bytes - 5};
+static const struct ig_weight_entry weights[] = {
+    {.offset = 0, .size = 10},
+    {.offset = 64, .size = 100, .recipe_size = 6, .n_sources = 2},
+    {.offset = 192, .size = 0},
+    {.offset = 4096, .size = sizeof weight_bytes - 5, .recipe = 1, .recipe_size = 2, .sources = 1, .n_sources = 1},
+};
+static const struct ig_initializer_entry initializers[] = {
+    {.name = 0, .alias = 2, .reason = IG_PLAN_NONE, .dtype = INGOT_F32, .rank = 2, .dims = {3, 4}, .hash = {1, 2}},
+    {.name = 2, .alias = IG_PLAN_NONE, .reason = 0, .kind = IG_INITIALIZER_STRUCTURAL, .dtype = INGOT_I64},
+    {.name = 4, .alias = IG_PLAN_NONE, .reason = IG_PLAN_NONE, .kind = IG_INITIALIZER_UNUSED, .dtype = INGOT_U8},
+};
+static const uint32_t sources[] = {0, 0};
+static const char names[] = "a\0b\0c";
 static _Alignas(64) unsigned char code[8192];
 
 /* Pieces of many sizes: parts of chunks, and several of them. */
@@ -165,10 +176,10 @@ static enum ingot_status read_weight(void *user, uint32_t index, const void **ou
     static uint64_t done, next_size = 1;
     static uint32_t last;
     if (user && *(int *)user == (int)index) return IG_ERR(error, INGOT_BAD_MODEL, "weight %u cannot be had", index);
-    if (index != last || done == weight_sizes[index]) done = 0;
+    if (index != last || done == weights[index].size) done = 0;
     last = index;
     next_size = next_size < sizeof weight_bytes ? 3 * next_size + 1 : 1;
-    *out_size = weight_sizes[index] - done < next_size ? weight_sizes[index] - done : next_size;
+    *out_size = weights[index].size - done < next_size ? weights[index].size - done : next_size;
     *out_data = weight_bytes + done;
     done += *out_size;
     return INGOT_OK;
@@ -217,11 +228,17 @@ static struct ig_engine_image small_image(void) {
         .plan = small_plan,
         .code = code,
         .code_size = sizeof code,
-        .n_weights = 3,
-        .weight_offsets = weight_offsets,
-        .weight_sizes = weight_sizes,
+        .refit = {.n_weights = 3,
+                  .n_initializers = COUNT(initializers),
+                  .n_sources = COUNT(sources),
+                  .names_size = sizeof names,
+                  .recipes_size = 6,
+                  .weights = weights,
+                  .initializers = initializers,
+                  .sources = sources,
+                  .names = names,
+                  .recipes = "recipe"},
         .weight_read = read_weight,
-        .recipes = "recipe",
         .explanation = "{\"why\": 1}",
     };
 }
@@ -239,7 +256,15 @@ static struct memory write_image(const struct ig_engine_image *image) {
 static void check_contents(const struct ig_engine_file *file, uint32_t n_weights) {
     assert_string_equal(file->target, "cpu:x86-64-v3");
     assert_true(file->required_features == IG_CPU_X86_64_V3);
-    assert_string_equal(file->recipes, "recipe");
+    assert_int_equal(file->refit.recipes_size, 6);
+    assert_memory_equal(file->refit.recipes, "recipe", 6);
+    assert_int_equal(file->refit.n_weights, n_weights);
+    assert_memory_equal(file->refit.weights, weights, n_weights * sizeof *weights);
+    assert_int_equal(file->refit.n_initializers, COUNT(initializers));
+    assert_memory_equal(file->refit.initializers, initializers, sizeof initializers);
+    assert_int_equal(file->refit.n_sources, COUNT(sources));
+    assert_memory_equal(file->refit.sources, sources, sizeof sources);
+    assert_memory_equal(file->refit.names, names, sizeof names);
     char *text;
     size_t size;
     assert_int_equal(ig_engine_unpack_explanation(file, &ig_libc_allocator, &text, &size, NULL), INGOT_OK);
@@ -267,10 +292,10 @@ static void check_contents(const struct ig_engine_file *file, uint32_t n_weights
     SAME(strings_size, strings, strings);
     uint64_t end = 0;
     for (uint32_t i = 0; i < n_weights; i++) {
-        for (; end < weight_offsets[i]; end++)
+        for (; end < weights[i].offset; end++)
             assert_int_equal(file->weights[end], 0);
-        assert_memory_equal(file->weights + weight_offsets[i], weight_bytes, weight_sizes[i]);
-        end = weight_offsets[i] + weight_sizes[i];
+        assert_memory_equal(file->weights + weights[i].offset, weight_bytes, weights[i].size);
+        end = weights[i].offset + weights[i].size;
     }
     assert_int_equal(file->weights_size, (end + 63) / 64 * 64);
 }
@@ -278,7 +303,7 @@ static void check_contents(const struct ig_engine_file *file, uint32_t n_weights
 static void test_round_trip(void **state) {
     struct ingot_error error;
     struct ig_engine_image image = small_image();
-    for (image.n_weights = 1; image.n_weights <= 4; image.n_weights++) { /* the plan uses weight 1 */
+    for (image.refit.n_weights = 1; image.refit.n_weights <= 4; image.refit.n_weights++) { /* the plan uses weight 1 */
         struct memory memory = write_image(&image), again = write_image(&image);
         assert_int_equal(memory.size, again.size);
         assert_memory_equal(memory.data, again.data, memory.size);
@@ -286,7 +311,7 @@ static void test_round_trip(void **state) {
         enum ingot_status status =
             ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error);
         if (status != INGOT_OK) fail_msg("%s", error.message);
-        check_contents(&file, image.n_weights);
+        check_contents(&file, image.refit.n_weights);
         ig_engine_close(&file);
         free(memory.data);
         free(again.data);
@@ -381,11 +406,11 @@ static void test_defects_are_not_written(void **state) {
     assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
     assert_non_null(strstr(error.message, "kernel 1"));
     image = small_image();
-    uint64_t overlapping[] = {0, 0, 64};
-    image.weight_offsets = overlapping;
+    const struct ig_weight_entry overlapping[] = {{.size = 10}, {.size = 100}, {.offset = 64}};
+    image.refit.weights = overlapping;
     assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
-    uint64_t crooked[] = {0, 72, 192};
-    image.weight_offsets = crooked;
+    const struct ig_weight_entry crooked[] = {{.size = 10}, {.offset = 72, .size = 100}, {.offset = 192}};
+    image.refit.weights = crooked;
     assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
     image = small_image();
     image.target = "a target whose name is so long that it cannot have been meant seriously by anybody";
@@ -470,7 +495,7 @@ static void test_mutations(void **state) {
 static void test_weights_later(void **state) {
     struct ingot_error error;
     struct ig_engine_image image = small_image();
-    image.n_weights = 4;
+    image.refit.n_weights = 4;
     struct memory memory = write_image(&image);
     struct ig_engine_file file;
     assert_int_equal(

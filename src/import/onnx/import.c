@@ -178,6 +178,17 @@ static void import_inputs(struct ig_onnx_scope *scope) {
 
 /* ---- The import ---- */
 
+static void add_unused(struct ig_onnx *import, const Onnx__GraphProto *graph) {
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const Onnx__TensorProto *proto = graph->initializer[i];
+        ig_onnx_add_unused(import, proto, proto->n_dims, proto->dims);
+    }
+    for (size_t i = 0; i < graph->n_sparse_initializer; i++) {
+        const Onnx__SparseTensorProto *sparse = graph->sparse_initializer[i];
+        if (sparse->values) ig_onnx_add_unused(import, sparse->values, sparse->n_dims, sparse->dims);
+    }
+}
+
 static struct ig_graph *import_model(struct ig_onnx *import) {
     struct ig_job *job = import->job;
     import->dims = ig_dims_create(job);
@@ -186,6 +197,8 @@ static struct ig_graph *import_model(struct ig_onnx *import) {
     ig_map_init(&import->refused, job);
     import->refusals.count = 0;
     struct ig_graph *graph = ig_graph_create(job, import->dims);
+    graph->initializers = import->initializers = ig_initializers_create(job);
+    ig_map_init(&import->records, job);
     struct ig_onnx_scope scope;
     ig_onnx_scope_init(&scope, import, graph, NULL, import->model->graph);
     scope.n_opsets = import->model->n_opset_import;
@@ -198,6 +211,8 @@ static struct ig_graph *import_model(struct ig_onnx *import) {
         ig_build_output(graph, scope.proto->output[i]->name, value);
     }
     if (import->refusals.count) ig_raise(job, INGOT_UNSUPPORTED, "%s", import->refusals.at[0]);
+    add_unused(import, scope.proto);
+    ig_initializers_end_import(graph->initializers);
     return graph;
 }
 

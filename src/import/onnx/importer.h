@@ -45,6 +45,8 @@ struct ig_onnx {
     struct ig_map plain;     /* names of inputs whose elements do not become symbols */
     struct ig_map refused;   /* name of an unsupported input -> index in refusals */
     IG_VEC(const char *) refusals;
+    struct ig_initializers *initializers;
+    struct ig_map records; /* address of an initialiser's TensorProto -> index in initializers */
     struct ig_onnx_file *files;
     int nesting;
     int forks;
@@ -184,6 +186,8 @@ ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx
                           const char *initializer);
 ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__SparseTensorProto *tensor,
                                  const char *initializer);
+/* Lists an initialiser that no node has used. */
+void ig_onnx_add_unused(struct ig_onnx *import, const Onnx__TensorProto *proto, size_t rank, const int64_t *dims);
 /* The bytes of a tensor stored in another file. */
 const void *ig_onnx_external(struct ig_onnx *import, const Onnx__TensorProto *tensor, size_t size);
 void ig_onnx_release_files(void *import);

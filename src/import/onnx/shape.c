@@ -6,6 +6,7 @@
 
 #include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "ir/eval/eval.h"
 
 /* ---- Shapes as data ---- */
 
@@ -121,6 +122,7 @@ static const ig_dim *target_elements(struct ig_onnx_node *n, int *out_rank) {
     int64_t rank = ig_onnx_static_dim(n, target, 0, "the rank of the result");
     if (rank > INGOT_MAX_RANK) ig_onnx_refuse(n, "the result has rank %lld", (long long)rank);
     *out_rank = (int)rank;
+    ig_const_decides(n->g, target);
     elements = ig_info(n->g, target)->elements;
     if (!elements && rank > 1) ig_onnx_elements(n, 1, "shape", out_rank);
     return elements ? elements : IG_NEW_ARRAY(n->job, ig_dim, (size_t)rank);

@@ -148,10 +148,23 @@ static const void *elements(struct ig_onnx *import, const Onnx__TensorProto *t, 
     return dtype == INGOT_BOOL ? normalize_bools(job, bytes, count) : bytes;
 }
 
-static ig_value make_constant(struct ig_graph *g, enum ingot_dtype dtype, size_t rank, const int64_t *dims,
-                              const void *bytes, size_t size, const char *initializer) {
+/* The record of the initialiser that `proto` is: one, also if bodies are imported several times. */
+static struct ig_initializer *record_of(struct ig_onnx *import, const Onnx__TensorProto *proto, const char *name,
+                                        enum ingot_dtype dtype, size_t rank, const int64_t *dims, const void *bytes,
+                                        size_t size) {
+    struct ig_initializers *all = import->initializers;
+    uint32_t index;
+    if (ig_map_get(&import->records, &proto, sizeof proto, &index)) return all->list.at[index];
+    ig_map_put(&import->records, &proto, sizeof proto, all->list.count);
+    return ig_initializers_add(all, name, dtype, rank, dims, bytes, size);
+}
+
+static ig_value make_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__TensorProto *proto,
+                              enum ingot_dtype dtype, size_t rank, const int64_t *dims, const void *bytes, size_t size,
+                              const char *initializer) {
     struct ig_data *data = IG_NEW(g->job, struct ig_data);
     *data = (struct ig_data){.bytes = bytes, .size = size, .initializer = initializer};
+    if (initializer) data->record = record_of(import, proto, initializer, dtype, rank, dims, bytes, size);
     return ig_build_constant(g, dtype, (int)rank, dims, data);
 }
 
@@ -161,7 +174,16 @@ ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx
     enum ingot_dtype dtype = ig_onnx_dtype(import->job, tensor->data_type, what);
     size_t count = check_dims(import->job, tensor->dims, tensor->n_dims, ingot_dtype_size(dtype), what);
     const void *bytes = elements(import, tensor, dtype, count, what);
-    return make_constant(g, dtype, tensor->n_dims, tensor->dims, bytes, count * ingot_dtype_size(dtype), initializer);
+    return make_constant(import, g, tensor, dtype, tensor->n_dims, tensor->dims, bytes,
+                         count * ingot_dtype_size(dtype), initializer);
+}
+
+void ig_onnx_add_unused(struct ig_onnx *import, const Onnx__TensorProto *proto, size_t rank, const int64_t *dims) {
+    uint32_t known;
+    bool fits = proto->data_type > 0 && proto->data_type < ONNX_TYPE_COUNT && rank <= INGOT_MAX_RANK;
+    if (!fits || !dtypes[proto->data_type] || !proto->name) return;
+    if (ig_map_get(&import->records, &proto, sizeof proto, &known)) return;
+    ig_initializers_add(import->initializers, proto->name, dtypes[proto->data_type], rank, dims, NULL, 0);
 }
 
 /* ---- Sparse tensors, made dense ---- */
@@ -207,5 +229,5 @@ ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, con
     for (size_t i = 0; i < n; i++) {
         memcpy(dense + size * sparse_position(job, sparse, where, i, count, what), from + size * i, size);
     }
-    return make_constant(g, dtype, sparse->n_dims, sparse->dims, dense, count * size, initializer);
+    return make_constant(import, g, values, dtype, sparse->n_dims, sparse->dims, dense, count * size, initializer);
 }

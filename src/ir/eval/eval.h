@@ -17,12 +17,19 @@ void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingo
 void ig_eval_release(struct ig_job *job, struct ingot_tensor *tensor);
 
 /*
- * The contents of a constant value. Small ones are cached. A large one is evaluated anew and belongs to the caller
+ * The contents of a constant value, on which the caller decides something: the initialisers that it is computed from
+ * become structural (ig_const_decides). ig_const_weight is for contents that are stored and decide nothing.
+ *
+ * Small ones are cached. A large one is evaluated anew and belongs to the caller
  * until ig_const_release (harmless for a cached one) or the end of the job. A plain `constant` node gives its own data
  * without a copy, unless they are not aligned to their element size.
  */
 struct ingot_tensor ig_const_tensor(struct ig_graph *graph, ig_value value);
+struct ingot_tensor ig_const_weight(struct ig_graph *graph, ig_value value);
 void ig_const_release(struct ig_graph *graph, ig_value value, struct ingot_tensor *tensor);
+/* Notes at the initialisers that `value` is computed from that something depends on their values, and where: with others,
+ * the graph, a kernel's code or the plan could be different. Harmless for values that are not constant. */
+void ig_const_decides(struct ig_graph *graph, ig_value value);
 
 /* Element access with conversion, for evaluators, folding and tests. */
 double ig_load_f64(enum ingot_dtype dtype, const void *data, int64_t index);

@@ -56,6 +56,44 @@ static bool in_place(struct ig_graph *graph, ig_value value, struct ingot_tensor
     return true;
 }
 
+/* ---- Decisions ---- */
+
+/* What is being done: "import node 'r1' (Reshape)". Behind the passes it is always kernels, whose order may vary. */
+static const char *activity(struct ig_job *job) {
+    const struct ig_where *where = job->where;
+    bool in_order = where && (strcmp(where->verb, "import node") == 0 || strcmp(where->verb, "run pass") == 0);
+    if (!in_order) return "compile a kernel";
+    const char *kind = where->kind ? ig_format(job, " (%.60s)", where->kind) : "";
+    return ig_format(job, "%s '%.200s'%s", where->verb, where->name ? where->name : "", kind);
+}
+
+static bool note_constant(struct ig_graph *graph, const struct ig_node *node) {
+    if (node->op != IG_OP_constant) return false;
+    struct ig_initializer *record = ig_attr(graph, node, IG_ATTR_data)->data->record;
+    if (record && !record->decided) record->decided = activity(graph->job);
+    return true;
+}
+
+void ig_const_decides(struct ig_graph *graph, ig_value value) {
+    IG_VEC(ig_value) pending = {0};
+    uint32_t generation;
+    if (!ig_info(graph, value)->is_refittable || note_constant(graph, ig_def(graph, value))) return;
+    uint64_t *marks = ig_const_marks(graph, &generation), mark = (uint64_t)generation << 32;
+    IG_PUSH(graph->job, &pending, value);
+    while (pending.count) {
+        const struct ig_node *node = ig_def(graph, pending.at[--pending.count]);
+        if (note_constant(graph, node)) continue;
+        for (uint32_t i = 0; i < node->n_in; i++) {
+            ig_value in = node->in[i];
+            if (in == IG_NO_VALUE || marks[in] == mark || !ig_info(graph, in)->is_refittable) continue;
+            marks[in] = mark;
+            IG_PUSH(graph->job, &pending, in);
+        }
+    }
+}
+
+/* ---- Contents ---- */
+
 static void free_lent(void *resource) {
     struct lent *lent = resource;
     ig_eval_free_detached(lent->job->allocator, lent->data);
@@ -71,6 +109,11 @@ static void *lend(struct ig_graph *graph, struct ig_view *view) {
 }
 
 struct ingot_tensor ig_const_tensor(struct ig_graph *graph, ig_value value) {
+    ig_const_decides(graph, value);
+    return ig_const_weight(graph, value);
+}
+
+struct ingot_tensor ig_const_weight(struct ig_graph *graph, ig_value value) {
     struct ingot_tensor tensor;
     if (in_place(graph, value, &tensor)) return tensor;
     struct ig_const_cache *cache = cache_of(graph);

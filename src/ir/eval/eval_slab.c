@@ -48,7 +48,7 @@ static struct ig_slab_value *plan(struct planner *p, ig_value value, int axis);
 /* Is evaluated as a whole; `axis` is then divided by slicing. */
 static void make_whole(struct planner *p, struct ig_slab_value *v) {
     v->is_whole = true;
-    v->tensor = ig_const_tensor(p->graph, v->value);
+    v->tensor = ig_const_weight(p->graph, v->value);
 }
 
 static void plan_operand(struct planner *p, struct ig_slab_value *v, uint32_t operand, int axis) {

@@ -21,6 +21,7 @@ struct parser {
     const char *counted; /* newlines before this are counted in `row` */
     int row;
     int depth;
+    struct ig_initializers *initializers; /* of the outermost graph */
 };
 
 /* A graph under construction. */
@@ -240,6 +241,16 @@ static const struct ig_attr *parse_attrs(struct parser *p, enum ig_op op, struct
     return attrs;
 }
 
+/* One record for all constants of a name. */
+static struct ig_initializer *record_of(struct parser *p, const struct ig_type *type, const struct ig_data *data) {
+    int64_t dims[INGOT_MAX_RANK];
+    uint32_t index;
+    if (ig_map_get_name(&p->initializers->by_name, data->initializer, &index)) return p->initializers->list.at[index];
+    IG_ASSERT(p->job, ig_type_is_static(p->dims, type, dims));
+    return ig_initializers_add(p->initializers, data->initializer, type->dtype, (size_t)type->rank, dims, data->bytes,
+                               data->size);
+}
+
 static void read_data(struct parser *p, const struct pending_data *pending, const struct ig_type *type,
                       struct ig_attr *attr) {
     const char *at = pending->at;
@@ -251,6 +262,7 @@ static void read_data(struct parser *p, const struct pending_data *pending, cons
     if (parsed == NULL) fail(p, pending->at, "the data do not fit the type");
     data = ig_memdup(p->job, parsed, sizeof *parsed);
     data->initializer = pending->initializer;
+    if (data->initializer) data->record = record_of(p, type, data);
     attr->data = data;
 }
 
@@ -448,6 +460,7 @@ static void parse_symbol(struct parser *p) {
 struct ig_graph *ig_graph_parse(struct ig_job *job, struct ig_dims *dims, const char *text, size_t length) {
     struct parser p = {.job = job, .dims = dims, .start = ig_strndup(job, text, length), .row = 1};
     struct ig_graph *graph = ig_graph_create(job, dims);
+    graph->initializers = p.initializers = ig_initializers_create(job);
     p.at = p.counted = p.start;
     p.end = p.start + strlen(p.start);
     while (accept_word(&p, "symbol"))

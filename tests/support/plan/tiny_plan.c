@@ -34,7 +34,6 @@ struct ig_engine_file tiny_file(const struct tiny_plan *tiny) {
                                    .code_size = tiny->code.size,
                                    .weights = tiny->weights,
                                    .weights_size = sizeof tiny->weights,
-                                   .recipes = "",
                                    .explanation = "{}"};
 }
 
