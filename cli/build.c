@@ -62,6 +62,8 @@ int cmd_build(int argc, char **argv) {
          "limits a symbol (batch=4, batch=1:8:64 for MIN:OPT:MAX)\nor an input (image=1x3x224x224); repeatable",
          &arguments.shapes},
         {"dump-after", 0, OPTION_TEXT, "PASS|all", "prints the graph after a pass to stdout", &arguments.dump_after},
+        {"strip-weights", 0, OPTION_FLAG, NULL, "leaves out the weights that 'ingot refit' can put in later",
+         &arguments.strip_weights},
         {"verify-passes", 0, OPTION_FLAG, NULL, "checks the graph after every pass", &arguments.verify_passes},
         {0},
     };

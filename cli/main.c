@@ -8,6 +8,7 @@ static const struct command commands[] = {
     {"build", "compile a model into an engine", cmd_build},
     {"run", "run an engine or a model once", cmd_run},
     {"bench", "measure latency, throughput and memory", cmd_bench},
+    {"refit", "replace the weights of an engine", cmd_refit},
     {"inspect", "show what is inside, and why", cmd_inspect},
     {"verify", "compare with expected outputs or with the reference evaluator", cmd_verify},
     {"cache", "what builds keep for later ones", cmd_cache},

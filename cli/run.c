@@ -42,7 +42,7 @@ static enum ingot_status write_output(const char *folder, const char *name, cons
     for (char *c = path + strlen(folder) + 1; *c; c++) {
         if (*c == '/' || *c == '\\' || (unsigned char)*c < 0x20) *c = '_';
     }
-    enum ingot_status status = tensor_file_write_npy(path, tensor, error);
+    enum ingot_status status = ingot_tensors_write_npy(path, tensor, error);
     if (error && status == INGOT_IO) error->status = status = INGOT_DEVICE; /* a failed write is not an input's fault */
     free(path);
     return status;

@@ -81,6 +81,7 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->device = number(arguments->device);
     o->jobs = arguments->jobs ? arguments->jobs : jobs_of_environment();
     o->verify_passes = arguments->verify_passes;
+    o->strip_weights = arguments->strip_weights;
     if (!arguments->quiet) {
         job->progress = progress_create();
         o->progress = progress_update;

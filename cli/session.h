@@ -12,7 +12,7 @@ struct build_arguments {
     const char *precision, *tactics, *cache;
     struct option_list shapes, passes, precision_of, timing_caches;
     double tune;
-    bool portable, verify_passes, quiet;
+    bool portable, verify_passes, strip_weights, quiet;
     unsigned device; /* the GPU that the target "cuda" means */
 };
 #define BUILD_ARGUMENTS_DEFAULT \

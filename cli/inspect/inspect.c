@@ -7,7 +7,7 @@
 
 struct inspect_arguments {
     struct build_arguments build;
-    bool json, graph, kernels, sharing;
+    bool json, graph, kernels, sharing, initializers;
     const char *html, *source;
 };
 
@@ -84,6 +84,8 @@ static enum ingot_status show_engine(const struct inspect_arguments *a, const ch
             status = cli_error(error, INGOT_BAD_ENGINE, "cannot read the explanation in '%s': %s", path, problem.text);
         } else if (a->sharing) {
             inspect_sharing_print(engine.explanation, a->json);
+        } else if (a->initializers) {
+            inspect_initializers_print(engine.session.engine, a->json);
         } else if (a->json) {
             fputs(text, stdout);
         } else if (a->kernels) {
@@ -114,6 +116,8 @@ int cmd_inspect(int argc, char **argv) {
         {"graph", 0, OPTION_FLAG, NULL, "the graph of a model in its text form", &a.graph},
         {"kernels", 0, OPTION_FLAG, NULL, "the table of kernels", &a.kernels},
         {"sharing", 0, OPTION_FLAG, NULL, "equal regions and repeated layers; with --json as JSON", &a.sharing},
+        {"initializers", 0, OPTION_FLAG, NULL,
+         "which of the model's initialisers 'ingot refit' can replace;\nwith --json as JSON", &a.initializers},
         {"source", 0, OPTION_TEXT, "K", "the C or CUDA text of a kernel, by its number or name", &a.source},
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "for which memory is told; repeatable", &a.build.shapes},
         BUILD_OPTION_ROWS(a.build),
@@ -122,18 +126,21 @@ int cmd_inspect(int argc, char **argv) {
     const struct option_table table = {
         "inspect", "ENGINE|MODEL [OPTION...]",
         "Shows what an engine holds: what it was built from and how, regions and kernels, memory and its lower bound.\n"
-        "Of a model: inputs, outputs and operators; with --html, --kernels, --sharing or --source it is built first.\n",
+        "Of a model: inputs, outputs and operators; with --html, --kernels, --sharing, --initializers or --source it is\n"
+        "built first.\n",
         rows};
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("inspect", "expected one engine or model, got %d", count);
-    if (count == 1 &&
-        (a.json && !a.sharing) + a.graph + a.kernels + a.sharing + (a.html != NULL) + (a.source != NULL) > 1) {
-        status = cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing and --source exclude each other");
+    int shown = a.graph + a.kernels + a.sharing + a.initializers + (a.html != NULL) + (a.source != NULL);
+    bool json_alone = a.json && !a.sharing && !a.initializers;
+    if (count == 1 && shown + json_alone > 1) {
+        status = cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers and --source exclude "
+                                      "each other");
     } else if (count == 1 && a.graph && is_engine_path(argv[0])) {
         status = cli_usage("inspect", "an engine holds no graph; give the model it was built from");
     } else if (count == 1) {
         struct ingot_error error;
-        bool engine = is_engine_path(argv[0]) || a.html || a.kernels || a.sharing || a.source;
+        bool engine = is_engine_path(argv[0]) || a.html || a.kernels || a.sharing || a.initializers || a.source;
         enum ingot_status result = engine ? show_engine(&a, argv[0], &error) : show_model(&a, argv[0], &error);
         if (result != INGOT_OK) status = cli_fail(&error);
     }

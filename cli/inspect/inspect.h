@@ -35,6 +35,7 @@ char *info_type_text(const struct ingot_tensor_info *info);
 /* ---- The parts: inspect_engine.c, inspect_html.c, inspect_model.c, inspect_sharing.c, inspect_difference.c */
 
 void inspect_engine_print(const struct inspected *engine);
+void inspect_initializers_print(const struct ingot_engine *engine, bool json);
 void inspect_kernels_print(const json_t *explanation);
 /* `which` is a kernel's number or name; false if there is none. */
 bool inspect_source_print(const json_t *explanation, const char *which);

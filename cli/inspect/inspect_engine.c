@@ -73,6 +73,17 @@ static void print_uncaptured(const struct ingot_engine *engine) {
     free(rows);
 }
 
+static void print_initializers(const struct ingot_engine *engine) {
+    size_t counts[3] = {0};
+    for (size_t i = 0; i < ingot_engine_initializer_count(engine); i++) {
+        struct ingot_initializer_info info;
+        ingot_engine_initializer(engine, i, &info);
+        counts[info.kind]++;
+    }
+    printf("refit       %zu initialisers, %zu structural, %zu unused\n", counts[INGOT_REFITTABLE],
+           counts[INGOT_STRUCTURAL], counts[INGOT_UNUSED]);
+}
+
 void inspect_engine_print(const struct inspected *engine) {
     const json_t *e = engine->explanation;
     const json_t *weights = json_object_get(e, "weights");
@@ -89,6 +100,7 @@ void inspect_engine_print(const struct inspected *engine) {
     print_symbols(json_object_get(e, "symbols"));
     printf("weights     %lld, %.2f MB\n", (long long)json_number(weights, "count"),
            (double)json_number(weights, "bytes") / 1e6);
+    print_initializers(engine->session.engine);
     printf("regions     %zu, kernels compiled %zu\n", json_array_size(json_object_get(e, "regions")),
            json_array_size(json_object_get(e, "kernels")));
     print_memory(engine);

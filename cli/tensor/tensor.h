@@ -30,21 +30,12 @@ void tensor_set(const struct ingot_tensor *tensor, int64_t index, double value);
 bool dtype_is_float(enum ingot_dtype dtype);
 
 /*
- * Reads a file of one tensor (.npy; .pb: an ONNX TensorProto) or several (.npz), by its extension, and adds them to the
- * list. Every error names the file.
+ * Reads a file of one tensor (.npy; .pb: an ONNX TensorProto) or several (.npz, .safetensors), by its extension, and adds
+ * them to the list. Every error names the file.
  */
 enum ingot_status tensor_file_read(const char *path, struct tensor_list *list, struct ingot_error *error);
-enum ingot_status tensor_file_write_npy(const char *path, const struct ingot_tensor *tensor, struct ingot_error *error);
 
-/* ---- Parsers of the formats, from memory; errors do not name the file */
-
-/* npy.c: versions 1 to 3, either byte order, either storage order. */
-enum ingot_status npy_parse(const void *data, size_t size, struct ingot_tensor *out_tensor, struct ingot_error *error);
-/* The header that precedes the data; *out_size bytes, which the caller frees. */
-char *npy_header(const struct ingot_tensor *tensor, size_t *out_size);
-/* npz.c */
-enum ingot_status npz_read(const char *path, struct tensor_list *list, struct ingot_error *error);
-/* onnx_tensor.c */
+/* An ONNX TensorProto from memory; errors do not name the file. */
 enum ingot_status onnx_tensor_parse(const void *data, size_t size, struct named_tensor *out_tensor,
                                     struct ingot_error *error);
 

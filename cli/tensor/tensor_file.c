@@ -1,4 +1,4 @@
-/* Tensor files: the format that a name implies, reading whole files, writing .npy. */
+/* Tensor files: the format that a name implies, reading whole files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,35 +40,40 @@ static enum ingot_status name_file(const char *path, struct ingot_error *error, 
     return cli_error(error, status, "cannot read '%.300s': %.700s", path, inner.message);
 }
 
+/* Copies the tensors of a file that the library reads. */
+static enum ingot_status read_named(const char *path, struct tensor_list *list, struct ingot_error *error) {
+    struct ingot_tensors *file;
+    size_t count;
+    enum ingot_status status = INGOT_OK;
+    CLI_TRY(ingot_tensors_open(path, NULL, &file, error));
+    const struct ingot_named_tensor *tensors = ingot_tensors_list(file, &count);
+    for (size_t i = 0; i < count && status == INGOT_OK; i++) {
+        struct named_tensor copy = {.tensor = tensors[i].tensor};
+        status = tensor_allocate(&copy.tensor, error);
+        if (status != INGOT_OK) break;
+        size_t size = (size_t)ingot_tensor_elements(&copy.tensor) * ingot_dtype_size(copy.tensor.dtype);
+        if (size > 0) memcpy(copy.tensor.data, tensors[i].tensor.data, size);
+        if (*tensors[i].name) copy.name = cli_strdup(tensors[i].name);
+        tensor_list_add(list, copy);
+    }
+    ingot_tensors_close(file);
+    return status;
+}
+
 enum ingot_status tensor_file_read(const char *path, struct tensor_list *list, struct ingot_error *error) {
-    if (ends_with(path, ".npz")) return npz_read(path, list, error);
-    bool npy = ends_with(path, ".npy");
-    if (!npy && !ends_with(path, ".pb")) {
-        return cli_error(error, INGOT_BAD_TENSOR, "cannot read '%s': its name ends neither in .npy, .npz nor .pb",
-                         path);
+    if (ends_with(path, ".npy") || ends_with(path, ".npz") || ends_with(path, ".safetensors"))
+        return read_named(path, list, error);
+    if (!ends_with(path, ".pb")) {
+        return cli_error(error, INGOT_BAD_TENSOR,
+                         "cannot read '%s': its name ends neither in .npy, .npz, .safetensors nor .pb", path);
     }
     unsigned char *data = NULL;
     size_t size = 0;
     struct named_tensor tensor = {0};
     CLI_TRY(file_read(path, &data, &size, error));
-    enum ingot_status status =
-        npy ? npy_parse(data, size, &tensor.tensor, error) : onnx_tensor_parse(data, size, &tensor, error);
+    enum ingot_status status = onnx_tensor_parse(data, size, &tensor, error);
     free(data);
     if (status != INGOT_OK) return name_file(path, error, status);
     tensor_list_add(list, tensor);
-    return INGOT_OK;
-}
-
-enum ingot_status tensor_file_write_npy(const char *path, const struct ingot_tensor *tensor,
-                                        struct ingot_error *error) {
-    size_t header_size, size = (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
-    FILE *file = fopen(path, "wb");
-    if (!file) return cli_error(error, INGOT_IO, "cannot create '%s': %s", path, strerror(errno));
-    char *header = npy_header(tensor, &header_size);
-    bool written = fwrite(header, 1, header_size, file) == header_size &&
-                   (size == 0 || fwrite(tensor->data, 1, size, file) == size);
-    free(header);
-    if (fclose(file) != 0 || !written)
-        return cli_error(error, INGOT_IO, "cannot write '%s': %s", path, strerror(errno));
     return INGOT_OK;
 }

@@ -98,7 +98,7 @@ enum ingot_status datasets_read(const char *folder, const struct ingot_tensor_in
             if (status == INGOT_OK) status = read_numbered(path, "output", &set->outputs, error);
         } else {
             struct tensor_list all = {0};
-            status = npz_read(path, &all, error);
+            status = tensor_file_read(path, &all, error);
             if (status == INGOT_OK) status = take_named(path, &all, inputs, n_inputs, false, &set->inputs, error);
             if (status == INGOT_OK) status = take_named(path, &all, outputs, n_outputs, true, &set->outputs, error);
             tensor_list_free(&all);

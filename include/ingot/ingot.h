@@ -20,7 +20,8 @@
  *    once. A lease may be used while another thread uses its context, and ingot_context_cancel is for any thread.
  *
  * Link with libingot to build and run. libingot-rt only runs engines: it has everything in this header but
- * ingot_model_*, ingot_cache_*, ingot_blob_release and ingot_pass_list.
+ * ingot_model_*, ingot_cache_*, ingot_tensors_*, ingot_refit_file, ingot_engine_refit, ingot_blob_release and
+ * ingot_pass_list.
  */
 #ifndef INGOT_INGOT_H
 #define INGOT_INGOT_H
@@ -231,6 +232,29 @@ INGOT_API void ingot_engine_symbol(const struct ingot_engine *engine, size_t ind
 
 /* The target the engine was built for: "cpu:x86-64-v4", "cuda:sm_90a". Lives as long as the engine. */
 INGOT_API const char *ingot_engine_target(const struct ingot_engine *engine);
+
+/*
+ * The initialisers of the model that the engine was built from: its weights, by the names that the ONNX file gives them.
+ * Refitting (below, and docs/refit.md) replaces the values of those that decided nothing when the engine was built.
+ */
+enum ingot_initializer_kind {
+    INGOT_REFITTABLE = 0, /* the engine's weights are computed from it */
+    INGOT_STRUCTURAL,     /* its value decided something: a shape, an attribute, a number in a kernel's code */
+    INGOT_UNUSED,         /* nothing in the engine depends on it */
+};
+struct ingot_initializer_info {
+    const char *name;
+    const char *alias; /* another name, where the model's metadata tell one; or NULL */
+    enum ingot_initializer_kind kind;
+    const char *reason; /* of a structural one: what needed its value: "import node 'r1' (Reshape)"; else NULL */
+    enum ingot_dtype dtype;
+    int rank;
+    int64_t dims[INGOT_MAX_RANK];
+};
+INGOT_API size_t ingot_engine_initializer_count(const struct ingot_engine *engine);
+/* `index` must be below the count; the strings live as long as the engine. */
+INGOT_API void ingot_engine_initializer(const struct ingot_engine *engine, size_t index,
+                                        struct ingot_initializer_info *out_info);
 
 /* What the engine contains and why, as one JSON object (docs/engine.md describes it), which lives as long as the engine.
  * The first call decompresses it; any thread may call. Errors: INGOT_INVALID_ARGUMENT (NULL), INGOT_OUT_OF_MEMORY,
@@ -828,8 +852,8 @@ struct ingot_build_options {
     unsigned variants;
     struct ingot_cache *cache;         /* NULL: none */
     struct ingot_build_report *report; /* filled when the build succeeds; NULL: not asked for */
-    /* Leave out the weights that depend on the model's initialisers: the engine is completed by refitting it (see
-     * ingot_engine_file_refit), or given its weights when it is loaded. */
+    /* Leave out the weights that depend on the model's initialisers: the engine does not run until refitting has put them
+     * in (ingot_refit_file). */
     bool strip_weights;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
@@ -855,6 +879,95 @@ struct ingot_pass_info {
     int level; /* runs at this opt_level and above */
 };
 INGOT_API size_t ingot_pass_list(struct ingot_pass_info *passes, size_t capacity);
+
+/* ---- Tensor files (libingot) ----------------------------------------------------------------------------------- */
+
+struct ingot_named_tensor {
+    const char *name;
+    struct ingot_tensor tensor;
+};
+
+/* The tensors of a file. Read-only; any number of threads may use it. */
+struct ingot_tensors;
+
+/*
+ * Reads the tensors of a file by the end of its name: the initialisers of an .onnx model (its operators need not be
+ * supported), .safetensors, NumPy's .npz, or the one tensor of an .npy file, whose name is "". Large ones are mapped where
+ * the format allows, so the file must not change meanwhile. `allocator` is borrowed for the object's life; NULL: the C
+ * library's. INGOT_IO if the file cannot be read, INGOT_BAD_TENSOR or INGOT_BAD_MODEL if it is malformed,
+ * INGOT_UNSUPPORTED for types that Ingot does not have.
+ */
+INGOT_API enum ingot_status ingot_tensors_open(const char *path, const struct ingot_allocator *allocator,
+                                               struct ingot_tensors **out_tensors, struct ingot_error *error);
+/* In the file's order; they live as long as the object. */
+INGOT_API const struct ingot_named_tensor *ingot_tensors_list(const struct ingot_tensors *tensors, size_t *out_count);
+INGOT_API void ingot_tensors_close(struct ingot_tensors *tensors);
+/* Writes one tensor in host memory as .npy. */
+INGOT_API enum ingot_status ingot_tensors_write_npy(const char *path, const struct ingot_tensor *tensor,
+                                                    struct ingot_error *error);
+
+/* ---- Refitting (libingot) -------------------------------------------------------------------------------------- */
+
+/*
+ * Refitting gives an engine other weights without building it again: whatever the compiler computed from the
+ * initialisers that change (folded, transposed, converted, packed) is computed again, and nothing else. The result has
+ * the bytes of an engine that is built from the model with these weights by the same version of Ingot.
+ */
+struct ingot_refit_options {
+    size_t struct_size;
+    const struct ingot_allocator *allocator; /* borrowed for the call */
+    /* Patterns of names (fnmatch: * and ?): other tensors that are given replace nothing. Initialisers that match none
+     * keep their values. NULL: all. */
+    const char *const *only;
+    size_t n_only;
+    /* Initialisers for which no tensor is given keep their values. Else each that can be replaced must be given. */
+    bool partial;
+    bool ignore_unknown; /* skip tensors that are no initialisers of the engine's model; else they are an error */
+    /* Progress, called on the calling thread: `done` of `total` weights. NULL: silent. */
+    void (*progress)(void *user, const char *what, unsigned done, unsigned total);
+    void *progress_user;
+};
+#define INGOT_REFIT_OPTIONS_INIT \
+    { sizeof(struct ingot_refit_options), NULL, NULL, 0, false, false, NULL, NULL }
+
+struct ingot_refit_info {
+    size_t changed, unchanged; /* initialisers given whose values differ from the engine's, or not */
+    size_t weights;            /* of the engine, that follow from those that changed */
+    uint64_t weight_bytes;
+};
+
+/*
+ * Writes the engine file `path` with the values of `tensors` (in host memory) to `out_path`, atomically; that may be `path`
+ * itself, which processes that have loaded it do not notice. With `out_path` NULL only `out_info` is filled: nothing would
+ * change if `changed` is 0. `out_info` may be NULL.
+ *
+ * Of several tensors with one name the last is taken. INGOT_INVALID_ARGUMENT, with the name, what was expected and what was
+ * found: a tensor is missing, unknown or of another type or shape; it is a structural initialiser with another value; or
+ * the engine has an initialiser that changes combined with one that is not given (a convolution with its batch
+ * normalisation), whose present value is then needed too. An engine without weights (strip_weights) becomes whole.
+ */
+INGOT_API enum ingot_status ingot_refit_file(const char *path, const struct ingot_named_tensor *tensors,
+                                             size_t n_tensors, const struct ingot_refit_options *options,
+                                             const char *out_path, struct ingot_refit_info *out_info,
+                                             struct ingot_error *error);
+
+/*
+ * The same for an engine that is loaded, while any number of threads run its contexts: runs in flight end with the weights
+ * that they began with, each run that begins after the return has the new ones, and none sees both. Runs take no lock for
+ * that. An engine without weights runs from then on.
+ *
+ * The new weights are made beside the old ones: on a GPU that takes the size of the weights once more, on the CPU that of
+ * the pages that change. A context is bound to the weights of its last run, and its next run waits for its runs in flight
+ * before it takes newer ones. So memory for a third set is needed where a context does not run between two refits. The next
+ * refit writes to the set that is no longer used. The file stays as it is, and so do the engine's other instances.
+ *
+ * Any thread may call; calls for one engine follow each other. Fails as ingot_refit_file does, and with INGOT_UNSUPPORTED
+ * for weights that are shared with other processes (ingot_engine_export_weights), INGOT_DEVICE or INGOT_OUT_OF_MEMORY: then
+ * the weights are what they were.
+ */
+INGOT_API enum ingot_status ingot_engine_refit(struct ingot_engine *engine, const struct ingot_named_tensor *tensors,
+                                               size_t n_tensors, const struct ingot_refit_options *options,
+                                               struct ingot_refit_info *out_info, struct ingot_error *error);
 
 #ifdef __cplusplus
 }

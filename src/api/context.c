@@ -17,7 +17,8 @@ struct ingot_context {
     struct ingot_arena *arena; /* NULL: not shared */
     struct ig_device *device;
     struct ig_context *context;
-    int ordinal;       /* of the GPU; 0 for the CPU */
+    int ordinal; /* of the GPU; 0 for the CPU */
+    struct ig_resident resident;
     bool has_resident; /* uses what the engine has there */
 };
 
@@ -35,16 +36,17 @@ static enum ingot_status open_cpu(int ordinal, const struct ingot_allocator *all
 }
 
 static enum ingot_status open_device(struct ingot_context *context, const struct ingot_context_options *options,
-                                     struct ig_resident *out_resident, struct ingot_error *error) {
+                                     struct ingot_error *error) {
     struct ingot_engine *engine = context->engine;
+    struct ig_resident *resident = &context->resident;
     context->ordinal = ig_target_is_gpu(engine->file.target) ? options->device : 0;
     ig_resident_store_drop_lost(&engine->resident, context->ordinal);
     if (!ig_target_is_gpu(engine->file.target)) {
         IG_TRY(ig_device_cpu_create(options->threads, context->allocator, &context->device, error));
-        IG_TRY(ig_resident_store_get(&engine->resident, open_cpu, 0, out_resident, error));
+        IG_TRY(ig_resident_store_get(&engine->resident, open_cpu, 0, resident, error));
     } else {
         IG_TRY(open_gpu(options->device, context->allocator, &context->device, error));
-        IG_TRY(ig_resident_store_get(&engine->resident, open_gpu, options->device, out_resident, error));
+        IG_TRY(ig_resident_store_get(&engine->resident, open_gpu, options->device, resident, error));
     }
     context->has_resident = true;
     return INGOT_OK;
@@ -59,13 +61,12 @@ static unsigned copying_threads(const struct ingot_context *context, const struc
 
 static enum ingot_status fill(struct ingot_context *context, const struct ingot_context_options *options,
                               struct ingot_error *error) {
-    struct ig_resident resident;
-    IG_TRY(open_device(context, options, &resident, error));
+    IG_TRY(open_device(context, options, error));
     struct ig_context_config config = {.allocator = context->allocator,
                                        .device = context->device,
                                        .threads = copying_threads(context, options),
-                                       .weights = resident.weights,
-                                       .module = resident.module,
+                                       .weights = context->resident.weights,
+                                       .module = context->resident.module,
                                        .max_instances = options->max_plan_instances,
                                        .max_bytes = options->max_plan_bytes,
                                        .activations = context->arena ? ig_arena_activations(context->arena) : NULL,
@@ -110,7 +111,7 @@ enum ingot_status ingot_context_create(struct ingot_engine *engine, const struct
 void ingot_context_destroy(struct ingot_context *context) {
     if (!context) return;
     ig_context_destroy(context->context);
-    if (context->has_resident) ig_resident_store_put(&context->engine->resident, context->ordinal);
+    if (context->has_resident) ig_resident_store_put(&context->engine->resident, context->ordinal, &context->resident);
     ig_device_release(context->device); /* leases may go on using it */
     ingot_arena_release(context->arena);
     ingot_engine_release(context->engine);
@@ -175,11 +176,19 @@ enum ingot_status ingot_context_set_output_fresh(struct ingot_context *context, 
     return ig_context_set_output_fresh(context->context, index, memory, error);
 }
 
+/* The runs in flight end with the old ones. */
+static enum ingot_status take_new_weights(struct ingot_context *context, struct ingot_error *error) {
+    IG_TRY(ig_context_set_weights(context->context, context->resident.weights, error)); /* waits */
+    ig_resident_store_switch(&context->engine->resident, &context->resident);
+    return ig_context_set_weights(context->context, context->resident.weights, error);
+}
+
 enum ingot_status ingot_context_enqueue(struct ingot_context *context, void *stream, struct ingot_error *error) {
     if (!context) return refuse_null("ingot_context_enqueue", "context", error);
     /* A deferred check of the weights follows the first run's launch, so that its kernels start at once. This is
      * safe: kernels clamp the indices that they read, and results are given out only if the check passes. */
     IG_TRY(ig_engine_refuse_bad_weights(context->engine, error));
+    if (ig_resident_is_old(&context->resident)) IG_TRY(take_new_weights(context, error));
     IG_TRY(ig_context_enqueue(context->context, stream, error));
     return ig_engine_trust_weights(context->engine, error);
 }

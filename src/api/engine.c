@@ -1,6 +1,8 @@
 /* ingot_engine_*: loading, sharing and describing engines. */
 #include "api/engine.h"
 
+#include <string.h>
+
 #include "api/options.h"
 #include "base/memory.h"
 #include "runtime/shape.h"
@@ -39,6 +41,7 @@ static enum ingot_status load(const struct source *source, const struct ingot_lo
     }
     engine->allocator = allocator;
     ig_resident_store_init(&engine->resident, &engine->file, allocator);
+    pthread_mutex_init(&engine->refitting, NULL);
     atomic_init(&engine->references, 1);
     atomic_init(&engine->explanation, NULL);
     atomic_init(&engine->weights_state,
@@ -80,6 +83,9 @@ void ingot_engine_release(struct ingot_engine *engine) {
     /* Acquire and release: whatever other threads did with the engine happens before it is closed. */
     if (!engine || atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) != 1) return;
     ig_resident_store_deinit(&engine->resident);
+    pthread_mutex_destroy(&engine->refitting);
+    ig_release(engine->allocator, engine->entries,
+               (engine->file.refit.n_initializers + (size_t)1) * sizeof *engine->entries);
     release_text(engine, atomic_load_explicit(&engine->explanation, memory_order_relaxed));
     ig_engine_close(&engine->file);
     ig_release(engine->allocator, engine, sizeof *engine);
@@ -143,6 +149,26 @@ void ingot_engine_symbol(const struct ingot_engine *engine, size_t index, struct
 
 size_t ingot_engine_uncaptured(const struct ingot_engine *engine, struct ingot_uncaptured_row *rows, size_t capacity) {
     return engine ? ig_plan_uncaptured(&engine->file.plan, rows, rows ? capacity : 0) : 0;
+}
+
+size_t ingot_engine_initializer_count(const struct ingot_engine *engine) {
+    return engine ? engine->file.refit.n_initializers : 0;
+}
+
+void ingot_engine_initializer(const struct ingot_engine *engine, size_t index,
+                              struct ingot_initializer_info *out_info) {
+    if (!out_info) return;
+    *out_info = (struct ingot_initializer_info){.name = ""}; /* for an index out of range */
+    if (index >= ingot_engine_initializer_count(engine)) return;
+    const struct ig_refit_tables *tables = &engine->file.refit;
+    const struct ig_initializer_entry *one = &tables->initializers[index];
+    *out_info = (struct ingot_initializer_info){.name = tables->names + one->name,
+                                                .kind = (enum ingot_initializer_kind)one->kind,
+                                                .dtype = (enum ingot_dtype)one->dtype,
+                                                .rank = (int)one->rank};
+    if (one->alias != IG_PLAN_NONE) out_info->alias = tables->names + one->alias;
+    if (one->reason != IG_PLAN_NONE) out_info->reason = tables->names + one->reason;
+    memcpy(out_info->dims, one->dims, sizeof out_info->dims);
 }
 
 const char *ingot_engine_target(const struct ingot_engine *engine) {

@@ -14,6 +14,9 @@ struct ingot_engine {
     atomic_size_t references;
     atomic_int weights_state; /* an enum ig_weights_state */
     struct ig_resident_store resident;
+    pthread_mutex_t refitting; /* one at a time; guards what follows */
+    /* As in the file, but for the values after a refit; NULL: none yet. */
+    struct ig_initializer_entry *entries;
     _Atomic(struct ig_engine_text *) explanation; /* NULL: nobody has asked yet */
 };
 

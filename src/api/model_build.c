@@ -57,15 +57,6 @@ struct to_file {
     const char *path;
 };
 
-static enum ingot_status file_write(void *user, const void *data, size_t size, struct ingot_error *error) {
-    return ig_file_writer_write(user, data, size, error);
-}
-
-static enum ingot_status file_patch(void *user, uint64_t offset, const void *data, size_t size,
-                                    struct ingot_error *error) {
-    return ig_file_writer_patch(user, offset, data, size, error);
-}
-
 static void file_abort(void *writer) {
     ig_file_writer_abort(writer);
 }
@@ -76,7 +67,7 @@ static void file_body(struct ig_job *job, void *argument) {
     struct ingot_error error = {INGOT_INTERNAL, ""};
     if (ig_file_writer_open(writer, to->path, job->allocator, &error) != INGOT_OK) ig_raise_error(job, &error);
     ig_defer(job, file_abort, writer);
-    struct ig_engine_sink sink = {writer, file_write, file_patch};
+    struct ig_engine_sink sink = ig_engine_file_sink(writer);
     ig_compile(job, to->graph, to->options, &sink);
     if (ig_file_writer_commit(writer, &error) != INGOT_OK) ig_raise_error(job, &error);
     ig_undefer(job, writer);

@@ -12,6 +12,8 @@ static enum ingot_status check(const struct ingot_engine *engine, int device, st
                       engine->file.target);
     if (device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", device);
     IG_TRY(ig_machine_check(&engine->file, device, error));
+    if (atomic_load_explicit(&engine->resident.refits, memory_order_relaxed))
+        return IG_ERR(error, INGOT_UNSUPPORTED, "the engine's weights are no longer those of its file");
     return ig_device_cuda_describe(device, out_gpu, error);
 }
 

@@ -13,7 +13,8 @@
 
 #include "base/memory.h"
 
-enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, struct ingot_error *error) {
+enum ingot_status ig_file_map_open(const char *path, struct ig_mapping *out_mapping, int *out_descriptor,
+                                   struct ingot_error *error) {
     /* O_NONBLOCK: a named pipe is refused below instead of waiting for a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return IG_ERR(error, INGOT_IO, "cannot open '%s': %s", path, strerror(errno));
@@ -30,9 +31,33 @@ enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, 
         data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED) status = IG_ERR(error, INGOT_IO, "cannot map '%s': %s", path, strerror(errno));
     }
-    close(fd); /* a mapping does not need its descriptor */
-    if (status == INGOT_OK) *out_mapping = (struct ig_mapping){data, data ? (size_t)info.st_size : 0};
-    return status;
+    if (status != INGOT_OK) {
+        close(fd);
+        return status;
+    }
+    *out_mapping = (struct ig_mapping){data, data ? (size_t)info.st_size : 0};
+    *out_descriptor = fd;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, struct ingot_error *error) {
+    int descriptor;
+    IG_TRY(ig_file_map_open(path, out_mapping, &descriptor, error));
+    close(descriptor); /* a mapping does not need it */
+    return INGOT_OK;
+}
+
+enum ingot_status ig_file_map_private(int descriptor, size_t offset, size_t size, void **out_memory,
+                                      struct ingot_error *error) {
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, (off_t)offset);
+    if (memory == MAP_FAILED)
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "cannot map %zu bytes of a file: %s", size, strerror(errno));
+    *out_memory = memory;
+    return INGOT_OK;
+}
+
+void ig_file_unmap_private(void *memory, size_t size) {
+    if (memory) munmap(memory, size);
 }
 
 void ig_file_unmap(struct ig_mapping *mapping) {

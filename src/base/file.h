@@ -14,6 +14,13 @@ enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, 
 void ig_file_unmap(struct ig_mapping *mapping);
 /* Asks the system to read what of these bytes lies in files; a hint, for any memory. */
 void ig_file_prefetch(const void *data, size_t size);
+/* The same, and leaves the file open: the caller closes the descriptor. */
+enum ingot_status ig_file_map_open(const char *path, struct ig_mapping *out_mapping, int *out_descriptor,
+                                   struct ingot_error *error);
+/* Maps a part of an open file, from a page on, to memory that may be written: pages are the file's until they are. */
+enum ingot_status ig_file_map_private(int descriptor, size_t offset, size_t size, void **out_memory,
+                                      struct ingot_error *error);
+void ig_file_unmap_private(void *memory, size_t size);
 
 /*
  * Writes a file that gets its name on commit, after a sync: readers see the old file or the complete new one. Until

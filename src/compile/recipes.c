@@ -109,12 +109,10 @@ static struct ig_initializer_entry make_initializer(struct maker *m, const struc
                                          .reason = add_name(m, one->decided),
                                          .dtype = (uint32_t)one->dtype,
                                          .rank = (uint32_t)one->rank};
-    entry.kind = one->decided               ? IG_INITIALIZER_STRUCTURAL
-                 : m->used[one->index]      ? IG_INITIALIZER_REFITTABLE
-                                            : IG_INITIALIZER_UNUSED;
+    entry.kind = one->decided ? INGOT_STRUCTURAL : m->used[one->index] ? INGOT_REFITTABLE : INGOT_UNUSED;
     for (int i = 0; i < one->rank; i++)
         entry.dims[i] = one->dims[i];
-    bool has_hash = entry.kind == IG_INITIALIZER_STRUCTURAL || (entry.kind == IG_INITIALIZER_REFITTABLE && hashed);
+    bool has_hash = entry.kind == INGOT_STRUCTURAL || (entry.kind == INGOT_REFITTABLE && hashed);
     if (has_hash && one->bytes) {
         struct ig_hash128 hash = ig_hash128(one->bytes, one->size);
         entry.hash[0] = hash.low;

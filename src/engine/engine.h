@@ -16,6 +16,9 @@ struct ig_engine_sink {
     enum ingot_status (*patch)(void *user, uint64_t offset, const void *data, size_t size, struct ingot_error *error);
 };
 
+/* A file; commit or abort it when the engine is written. */
+struct ig_engine_sink ig_engine_file_sink(struct ig_file_writer *writer);
+
 struct ig_engine_image {
     const char *target;         /* "cpu:x86-64-v4" */
     uint64_t required_features; /* the IG_CPU_* features that the code needs (base/cpu.h) */
@@ -38,6 +41,7 @@ enum ingot_status ig_engine_write(const struct ig_engine_image *image, const str
 
 struct ig_engine_file {
     struct ig_mapping mapping; /* .data is NULL if loaded from the caller's memory */
+    int descriptor;            /* of the mapping's file */
     const unsigned char *data;
     size_t size;
     const char *target;
@@ -53,7 +57,8 @@ struct ig_engine_file {
     struct ig_refit_tables refit;
     bool stripped; /* it cannot run: `weights` are only those without a recipe, one behind the other */
     const unsigned char *weights;
-    size_t weights_size;
+    size_t weights_size;              /* of all of them */
+    size_t stored_size;               /* of those in the file: less if it is stripped */
     const uint64_t *weight_checksums; /* one per IG_ENGINE_CHUNK bytes of weights */
     const void *explanation;          /* JSON, compressed */
     size_t explanation_size;

@@ -4,6 +4,7 @@
  * the plan's own rules (check.h).
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "engine/check.h"
@@ -138,7 +139,7 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
     f->code = PART(f, h, IG_PART_CODE);
     f->code_size = (size_t)h->parts[IG_PART_CODE].size;
     f->weights = PART(f, h, IG_PART_WEIGHTS);
-    f->weights_size = (size_t)h->parts[IG_PART_WEIGHTS].size;
+    f->stored_size = (size_t)h->parts[IG_PART_WEIGHTS].size;
     f->weight_checksums = PART(f, h, IG_PART_WEIGHT_CHECKSUMS);
     f->refit = (struct ig_refit_tables){
         .n_weights = RECORDS(h, IG_PART_WEIGHT_TABLE),
@@ -157,13 +158,14 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
     f->explanation_size = (size_t)h->parts[IG_PART_EXPLANATION].size;
 }
 
-static enum ingot_status check_plan(const struct ig_engine_file *file, struct ingot_error *error) {
+static enum ingot_status check_plan(struct ig_engine_file *file, struct ingot_error *error) {
     const struct ig_refit_tables *refit = &file->refit;
     IG_TRY(ig_refit_check(refit, INT64_MAX - IG_ENGINE_ALIGNMENT, error));
     uint64_t size = ig_refit_weights_size(refit);
-    if (file->weights_size != (file->stripped ? ig_refit_kept_size(refit) : size))
+    file->weights_size = (size_t)size;
+    if (file->stored_size != (file->stripped ? ig_refit_kept_size(refit) : size))
         return IG_ERR(error, INGOT_BAD_ENGINE, "there are %zu bytes of weights, which is not what the table says",
-                      file->weights_size);
+                      file->stored_size);
     return ig_plan_check(&file->plan, file->code_size, size, error);
 }
 
@@ -219,14 +221,17 @@ static enum ingot_status open_data(const void *data, size_t size, enum ingot_ver
 enum ingot_status ig_engine_open(const char *path, enum ingot_verify verify, const struct ingot_allocator *allocator,
                                  struct ig_engine_file *out_file, struct ingot_error *error) {
     struct ig_mapping mapping;
-    IG_TRY(ig_file_map(path, &mapping, error));
+    int descriptor;
+    IG_TRY(ig_file_map_open(path, &mapping, &descriptor, error));
     enum ingot_status status = open_data(mapping.data, mapping.size, verify, allocator, out_file, error);
     if (status != INGOT_OK) {
         ig_error_prefix(error, "cannot load engine '%s'", path);
         ig_file_unmap(&mapping);
+        close(descriptor);
         return status;
     }
     out_file->mapping = mapping;
+    out_file->descriptor = descriptor;
     return INGOT_OK;
 }
 
@@ -249,18 +254,19 @@ enum ingot_status ig_engine_unpack_explanation(const struct ig_engine_file *file
 
 void ig_engine_close(struct ig_engine_file *file) {
     if (file->data) release_plan(file);
+    if (file->mapping.data) close(file->descriptor);
     ig_file_unmap(&file->mapping);
     *file = (struct ig_engine_file){0};
 }
 
 uint64_t ig_engine_weights_checksum(const struct ig_engine_file *file) {
-    size_t chunks = file->weights_size / IG_ENGINE_CHUNK + (file->weights_size % IG_ENGINE_CHUNK != 0);
+    size_t chunks = file->stored_size / IG_ENGINE_CHUNK + (file->stored_size % IG_ENGINE_CHUNK != 0);
     return ig_hash64(file->weight_checksums, chunks * sizeof *file->weight_checksums);
 }
 
 enum ingot_status ig_engine_check_weights(const struct ig_engine_file *file, struct ingot_error *error) {
-    for (size_t at = 0, chunk = 0; at < file->weights_size; at += IG_ENGINE_CHUNK, chunk++) {
-        size_t left = file->weights_size - at, size = left < IG_ENGINE_CHUNK ? left : IG_ENGINE_CHUNK;
+    for (size_t at = 0, chunk = 0; at < file->stored_size; at += IG_ENGINE_CHUNK, chunk++) {
+        size_t left = file->stored_size - at, size = left < IG_ENGINE_CHUNK ? left : IG_ENGINE_CHUNK;
         if (ig_hash64(file->weights + at, size) != file->weight_checksums[chunk]) {
             return IG_ERR(error, INGOT_BAD_ENGINE,
                           "the engine is damaged: its weights from byte %zu to %zu do not match their checksum", at,

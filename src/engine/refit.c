@@ -20,8 +20,8 @@ uint64_t ig_refit_kept_size(const struct ig_refit_tables *t) {
     return size;
 }
 
-#define REQUIRE(condition, ...)                                              \
-    do {                                                                     \
+#define REQUIRE(condition, ...)                                                \
+    do {                                                                       \
         if (!(condition)) return IG_ERR(error, INGOT_BAD_ENGINE, __VA_ARGS__); \
     } while (0)
 
@@ -45,8 +45,8 @@ static enum ingot_status check_initializer(const struct ig_refit_tables *t, uint
     size_t size = ingot_dtype_size((enum ingot_dtype)one->dtype);
     REQUIRE(one->name < t->names_size, "initialiser %u has no name", i);
     REQUIRE(one->alias == IG_PLAN_NONE || one->alias < t->names_size, "initialiser %u has no other name", i);
-    REQUIRE(one->kind <= IG_INITIALIZER_UNUSED, "initialiser %u is of the unknown kind %u", i, one->kind);
-    REQUIRE((one->kind == IG_INITIALIZER_STRUCTURAL) == (one->reason != IG_PLAN_NONE) &&
+    REQUIRE(one->kind <= INGOT_UNUSED, "initialiser %u is of the unknown kind %u", i, one->kind);
+    REQUIRE((one->kind == INGOT_STRUCTURAL) == (one->reason != IG_PLAN_NONE) &&
                 (one->reason == IG_PLAN_NONE || one->reason < t->names_size),
             "initialiser %u is structural for no reason", i);
     REQUIRE(one->dtype > INGOT_DTYPE_NONE && one->dtype < INGOT_DTYPE_COUNT, "initialiser %u has no type", i);
@@ -70,8 +70,7 @@ enum ingot_status ig_refit_check(const struct ig_refit_tables *t, uint64_t weigh
     for (uint32_t i = 0; i < t->n_initializers; i++)
         IG_TRY(check_initializer(t, i, error));
     for (uint32_t i = 0; i < t->n_sources; i++) {
-        REQUIRE(t->sources[i] < t->n_initializers &&
-                    t->initializers[t->sources[i]].kind == IG_INITIALIZER_REFITTABLE,
+        REQUIRE(t->sources[i] < t->n_initializers && t->initializers[t->sources[i]].kind == INGOT_REFITTABLE,
                 "source %u is no initialiser that can be replaced", i);
     }
     return INGOT_OK;

@@ -11,24 +11,19 @@
 /* A weight: bytes of the weights section, and the graph in text form (docs/ir.md) that computes them. Its inputs are the
  * initialisers that the range of the table of sources lists, in order; its one output is the weight. */
 struct ig_weight_entry {
-    uint64_t offset, size; /* 64-byte aligned, ascending, not overlapping */
+    uint64_t offset, size;        /* 64-byte aligned, ascending, not overlapping */
     uint32_t recipe, recipe_size; /* range of the recipes; size 0: the weight depends on no initialiser */
     uint32_t sources, n_sources;
 };
 
-enum ig_initializer_kind {
-    IG_INITIALIZER_REFITTABLE,
-    IG_INITIALIZER_STRUCTURAL, /* its value decided something: `reason` */
-    IG_INITIALIZER_UNUSED,     /* nothing depends on it */
-};
-
 struct ig_initializer_entry {
-    uint32_t name, alias;  /* offsets of NUL-terminated strings in the names; alias may be IG_PLAN_NONE */
-    uint32_t reason;       /* of STRUCTURAL: "import node 'r1' (Reshape)"; else IG_PLAN_NONE */
-    uint32_t kind;
+    uint32_t name, alias; /* offsets of NUL-terminated strings in the names; alias may be IG_PLAN_NONE */
+    uint32_t reason;      /* of STRUCTURAL: "import node 'r1' (Reshape)"; else IG_PLAN_NONE */
+    uint32_t kind;        /* an enum ingot_initializer_kind */
     uint32_t dtype, rank;
     int64_t dims[INGOT_MAX_RANK];
-    uint64_t hash[2]; /* XXH3 of the elements, 128 bits; 0 for UNUSED, and for REFITTABLE in an engine without weights */
+    uint64_t
+        hash[2]; /* XXH3 of the elements, 128 bits; 0 for UNUSED, and for REFITTABLE in an engine without weights */
 };
 
 struct ig_refit_tables {
@@ -36,7 +31,7 @@ struct ig_refit_tables {
     uint64_t recipes_size;
     const struct ig_weight_entry *weights;
     const struct ig_initializer_entry *initializers;
-    const uint32_t *sources; /* indices of REFITTABLE initialisers */
+    const uint32_t *sources; /* indices of refittable initialisers */
     const char *names;
     const char *recipes; /* not terminated */
 };
@@ -49,6 +44,7 @@ uint64_t ig_refit_kept_size(const struct ig_refit_tables *tables);
 
 /* The rules of these tables: every index is within its table, and weights lie within `weights_size` bytes. The reader
  * calls it on its input, the writer on what the compiler produced. */
-enum ingot_status ig_refit_check(const struct ig_refit_tables *tables, uint64_t weights_size, struct ingot_error *error);
+enum ingot_status ig_refit_check(const struct ig_refit_tables *tables, uint64_t weights_size,
+                                 struct ingot_error *error);
 
 #endif

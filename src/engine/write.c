@@ -12,6 +12,23 @@
 #include "engine/fold.h"
 #include "engine/format.h"
 
+/* ---- Files ---- */
+
+static enum ingot_status file_write(void *user, const void *data, size_t size, struct ingot_error *error) {
+    return ig_file_writer_write(user, data, size, error);
+}
+
+static enum ingot_status file_patch(void *user, uint64_t offset, const void *data, size_t size,
+                                    struct ingot_error *error) {
+    return ig_file_writer_patch(user, offset, data, size, error);
+}
+
+struct ig_engine_sink ig_engine_file_sink(struct ig_file_writer *writer) {
+    return (struct ig_engine_sink){writer, file_write, file_patch};
+}
+
+/* ---- Bytes ---- */
+
 struct writer {
     const struct ig_engine_image *image;
     const struct ig_engine_sink *sink;
@@ -94,8 +111,8 @@ static enum ingot_status write_weights(struct writer *w) {
         const struct ig_weight_entry *weight = &image->refit.weights[i];
         if (image->stripped && weight->recipe_size) continue;
         /* Without the others, weights follow each other. */
-        uint64_t offset = image->stripped ? (at + IG_ENGINE_ALIGNMENT - 1) & ~(uint64_t)(IG_ENGINE_ALIGNMENT - 1)
-                                          : weight->offset;
+        uint64_t offset =
+            image->stripped ? (at + IG_ENGINE_ALIGNMENT - 1) & ~(uint64_t)(IG_ENGINE_ALIGNMENT - 1) : weight->offset;
         IG_TRY(add_bytes(w, NULL, offset - at));
         IG_TRY(write_weight(w, i));
         at = offset + weight->size;

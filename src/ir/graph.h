@@ -98,9 +98,9 @@ enum ig_attr_kind {
 struct ig_data {
     const void *bytes;
     size_t size;
-    const char *initializer; /* its ONNX initialiser, for refitting; NULL: part of the model's logic */
+    const char *initializer;       /* its ONNX initialiser, for refitting; NULL: part of the model's logic */
     struct ig_initializer *record; /* of the initialiser; NULL in graphs that come from no model */
-    uint64_t absent;         /* not 0: hash of data omitted from a text; `bytes` are zeros instead */
+    uint64_t absent;               /* not 0: hash of data omitted from a text; `bytes` are zeros instead */
 };
 
 struct ig_attr {

@@ -12,10 +12,12 @@ struct ig_initializer *ig_initializers_add(struct ig_initializers *all, const ch
                                            size_t rank, const int64_t *dims, const void *bytes, size_t size) {
     struct ig_initializer *one = IG_NEW(all->job, struct ig_initializer);
     uint32_t there;
-    *one = (struct ig_initializer){.index = all->list.count, .name = name, .dtype = dtype, .rank = (int)rank, .bytes = bytes, .size = size};
+    *one = (struct ig_initializer){
+        .index = all->list.count, .name = name, .dtype = dtype, .rank = (int)rank, .bytes = bytes, .size = size};
     for (size_t i = 0; i < rank && i < INGOT_MAX_RANK; i++)
         one->dims[i] = dims[i];
     if (ig_map_get_name(&all->by_name, name, &there)) {
+        one->is_ambiguous = all->list.at[there]->is_ambiguous = true;
         one->decided = all->list.at[there]->decided = "tell apart two initialisers of that name";
     } else {
         ig_map_put_name(&all->by_name, name, all->list.count);

@@ -204,6 +204,12 @@ void ig_context_destroy(struct ig_context *context) {
     ig_release(env->allocator, context, sizeof *context);
 }
 
+enum ingot_status ig_context_set_weights(struct ig_context *context, const void *weights, struct ingot_error *error) {
+    IG_TRY(ig_context_settle(context, error));
+    context->env.weights = weights;
+    return INGOT_OK;
+}
+
 /* ---- Binding ----------------------------------------------------------------------------------------------------- */
 
 enum ingot_status ig_context_check_memory(const struct ig_context *context, const char *what, const char *name,

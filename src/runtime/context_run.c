@@ -91,6 +91,12 @@ static enum ingot_status say_shapes(const struct ig_context *context, enum ingot
     return status;
 }
 
+/* Points the current instance to its memory, unless it is there already. */
+static void place(struct ig_context *context, char *base) {
+    struct ig_frame *frame = context->current->frame;
+    if (frame->base != base || frame->weights != context->env.weights) ig_frame_place(&context->env, frame, base);
+}
+
 enum ingot_status ig_context_make_room(struct ig_context *context, struct ingot_error *error) {
     const struct ig_frame_env *env = &context->env;
     const struct ig_instance *instance = context->current;
@@ -102,7 +108,7 @@ enum ingot_status ig_context_make_room(struct ig_context *context, struct ingot_
             ig_activations_reserve(context->activations, instance->frame->arena_bytes, &base, error);
         IG_TRY(say_shapes(context, status, error));
     }
-    if (instance->frame->base != base) ig_frame_place(env, instance->frame, base);
+    place(context, base);
     return INGOT_OK;
 }
 
@@ -199,12 +205,15 @@ static enum ingot_status walk_parts(struct ig_context *context, struct ig_stream
 /* Runs the steps while the activations are this run's alone. */
 static enum ingot_status compute(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_frame *frame = context->current->frame;
-    if (frame->arena_bytes == 0) return walk_parts(context, stream, error);
+    if (frame->arena_bytes == 0) {
+        place(context, frame->base);
+        return walk_parts(context, stream, error);
+    }
     const struct ig_execution execution = {context, context->env.device, stream, order_of(context, stream)};
     char *base = NULL;
     enum ingot_status status = ig_activations_begin(context->activations, &execution, frame->arena_bytes, &base, error);
     IG_TRY(say_shapes(context, status, error));
-    if (frame->base != base) ig_frame_place(&context->env, frame, base);
+    place(context, base);
     status = walk_parts(context, stream, error);
     enum ingot_status ended = ig_activations_end(context->activations, &execution, status == INGOT_OK ? error : NULL);
     return status == INGOT_OK ? ended : status;

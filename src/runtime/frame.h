@@ -79,6 +79,7 @@ struct ig_frame {
     size_t *offset; /* by buffer: byte offset in its root */
     size_t *place;  /* by buffer: offset of arena roots in the arena */
     char *base;     /* the arena address that the operands are based on */
+    const void *weights; /* the address of the weights that they are based on */
     size_t arena_bytes, lower_bound;
     struct ig_frame_port *ports;            /* inputs, then outputs */
     struct ig_frame_port *inputs, *outputs; /* point into `ports` */
@@ -113,7 +114,8 @@ enum ingot_status ig_frame_create(struct ig_frame_env *env, uint32_t index, stru
 /* Destroys the captured lists; the frame's memory is the environment's. Accepts NULL and partially built frames. */
 void ig_frame_destroy(struct ig_frame *frame, struct ig_device *device);
 
-/* Points all operands into the arena at `base`, bodies included, and patches the captured lists. */
+/* Points all operands into the arena at `base` and to the environment's weights, bodies included, and patches the
+ * captured lists. */
 void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char *base);
 /* Binds a port to memory of its size; a no-op if it is bound there already. */
 void ig_frame_bind(struct ig_device *device, struct ig_frame *frame, struct ig_frame_port *port, void *address);

@@ -39,6 +39,7 @@ static void *address_of(const struct ig_frame_env *env, const struct ig_frame *f
 void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char *base) {
     const struct ig_plan *plan = &env->file->plan;
     frame->base = base;
+    frame->weights = env->weights;
     IG_EACH_OPERAND(plan, frame, s, k, b) {
         if (ig_frame_port_of(env, frame, b) == IG_PLAN_NONE)
             set_operand(env->device, &frame->steps[s], k, address_of(env, frame, b));

@@ -14,12 +14,13 @@ enum origin { ORDINARY, SHARED, IMPORTED };
 struct ig_residence {
     int ordinal;
     struct ig_device *device; /* owned, since the devices of contexts come and go */
-    void *memory;             /* of the weights; NULL: they are in the mapped file */
-    size_t size;
+    struct ig_module *module;
     enum origin origin;
-    int descriptor; /* of imported memory, while it is opened */
-    struct ig_resident resident;
-    size_t users; /* contexts */
+    int descriptor;              /* of imported memory, while it is opened */
+    struct ig_weight_sets own;   /* in the device's memory */
+    struct ig_weight_sets *sets; /* those, or the host's */
+    struct ig_weight_set *fresh; /* while new weights are brought: the set that has them */
+    size_t users;                /* contexts */
     struct ig_residence *next;
 };
 
@@ -70,15 +71,81 @@ static void end_upload(struct upload *upload) {
     device->api->stream_destroy(device, upload->stream);
 }
 
+static size_t piece_of(size_t size) {
+    return size < PIECE ? size : PIECE;
+}
+
 static enum ingot_status bring(struct ig_device *device, void *to, const unsigned char *from, size_t size,
                                struct ingot_error *error) {
-    struct upload upload = {.device = device, .piece = size < PIECE ? size : PIECE};
+    struct upload upload = {.device = device, .piece = piece_of(size)};
     if (size == 0) return INGOT_OK;
     enum ingot_status status = begin_upload(&upload, error);
     if (status == INGOT_OK) status = send_pieces(&upload, to, from, size, error);
     if (status == INGOT_OK) status = device->api->stream_wait(device, upload.stream, error);
     end_upload(&upload);
     return status;
+}
+
+/* ---- Sets of weights --------------------------------------------------------------------------------------------- */
+
+static struct ig_weight_set *current_of(const struct ig_weight_sets *sets) {
+    return atomic_load_explicit(&sets->current, memory_order_relaxed); /* with the lock */
+}
+
+static void add_set(struct ig_weight_sets *sets, struct ig_weight_set *set) {
+    set->next = sets->first;
+    sets->first = set;
+}
+
+static void make_current(struct ig_weight_sets *sets, struct ig_weight_set *set) {
+    atomic_store_explicit(&sets->current, set, memory_order_release);
+}
+
+/* A set that nobody uses, and that a refit can write. */
+static struct ig_weight_set *spare_of(const struct ig_weight_sets *sets) {
+    struct ig_weight_set *set = sets->first;
+    while (set && (set->users > 0 || set == current_of(sets) || set->kind == IG_WEIGHTS_BORROWED))
+        set = set->next;
+    return set;
+}
+
+/* Frees the sets that nobody uses but the current one and a spare one. */
+static void trim(const struct ig_resident_store *store, struct ig_weight_sets *sets, struct ig_device *device) {
+    const struct ig_weight_set *spare = spare_of(sets);
+    for (struct ig_weight_set **link = &sets->first; *link;) {
+        struct ig_weight_set *set = *link;
+        bool stays = set->users > 0 || set == current_of(sets) || set == spare;
+        if (stays) {
+            link = &set->next;
+            continue;
+        }
+        *link = set->next;
+        ig_weight_set_destroy(set, device, store->allocator);
+    }
+}
+
+static void destroy_sets(const struct ig_resident_store *store, struct ig_weight_sets *sets, struct ig_device *device) {
+    for (struct ig_weight_set *set = sets->first, *next; set; set = next) {
+        next = set->next;
+        ig_weight_set_destroy(set, device, store->allocator);
+    }
+}
+
+/* The present weights in host memory. */
+static enum ingot_status host_set(struct ig_resident_store *store, struct ig_weight_set **out_set,
+                                  struct ingot_error *error) {
+    struct ig_weight_set *set = current_of(&store->host);
+    if (!set) {
+        if (store->file->stripped)
+            return IG_ERR(error, INGOT_BAD_ENGINE,
+                          "the engine was built without its weights: put them in (ingot refit, ingot_refit_file, "
+                          "ingot_engine_refit)");
+        IG_TRY(ig_weight_set_borrow(store->file, store->allocator, &set, error));
+        add_set(&store->host, set);
+        make_current(&store->host, set);
+    }
+    *out_set = set;
+    return INGOT_OK;
 }
 
 /* ---- The store --------------------------------------------------------------------------------------------------- */
@@ -91,10 +158,13 @@ void ig_resident_store_init(struct ig_resident_store *store, const struct ig_eng
 
 static void destroy(const struct ig_resident_store *store, struct ig_residence *residence) {
     struct ig_device *device = residence->device;
-    if (residence->resident.module) device->api->module_destroy(device, residence->resident.module);
-    if (residence->memory)
-        (residence->origin == ORDINARY ? device->api->release : device->api->release_shared)(device, residence->memory,
-                                                                                             residence->size);
+    struct ig_weight_set *set = current_of(&residence->own);
+    if (residence->module) device->api->module_destroy(device, residence->module);
+    if (set && residence->origin != ORDINARY && set->memory) {
+        device->api->release_shared(device, set->memory, set->size);
+        set->memory = NULL;
+    }
+    destroy_sets(store, &residence->own, device);
     if (device) device->api->destroy(device);
     ig_release(store->allocator, residence, sizeof *residence);
 }
@@ -104,42 +174,52 @@ void ig_resident_store_deinit(struct ig_resident_store *store) {
         next = at->next;
         destroy(store, at);
     }
+    destroy_sets(store, &store->host, NULL);
     pthread_mutex_destroy(&store->lock);
 }
 
-static enum ingot_status take_memory(struct ig_residence *residence, struct ingot_error *error) {
+/* Memory that processes share, for the weights. */
+static enum ingot_status take_shared(const struct ig_residence *residence, size_t size, void **out_memory,
+                                     struct ingot_error *error) {
     struct ig_device *device = residence->device;
     const struct ig_device_api *api = device->api;
-    if (residence->origin == ORDINARY) return api->allocate(device, residence->size, &residence->memory, error);
     if (!api->allocate_shared)
         return IG_ERR(error, INGOT_UNSUPPORTED, "the device '%s' has no memory that processes can share", api->name);
-    if (residence->origin == SHARED) return api->allocate_shared(device, residence->size, &residence->memory, error);
-    return api->import_shared(device, residence->descriptor, residence->size, &residence->memory, error);
+    if (residence->origin == SHARED) return api->allocate_shared(device, size, out_memory, error);
+    return api->import_shared(device, residence->descriptor, size, out_memory, error);
 }
 
-static enum ingot_status bring_weights(const struct ig_engine_file *file, struct ig_residence *residence,
+static enum ingot_status bring_weights(struct ig_resident_store *store, struct ig_residence *residence,
                                        struct ingot_error *error) {
     struct ig_device *device = residence->device;
-    residence->resident.weights = file->weights;
+    struct ig_weight_set *host = NULL, *set;
+    IG_TRY(host_set(store, &host, error));
+    residence->sets = &store->host;
     if (device->host_memory) return INGOT_OK;
-    residence->size = file->weights_size ? file->weights_size : 64; /* never 0, so that there is an address */
-    enum ingot_status status = take_memory(residence, error);
-    if (status != INGOT_OK) {
-        ig_error_prefix(error, "weights of %zu bytes", file->weights_size);
-        return status;
+    residence->sets = &residence->own;
+    IG_TRY(ig_weight_set_on_device(store->file, device, residence->origin == ORDINARY, store->allocator, &set, error));
+    add_set(&residence->own, set);
+    make_current(&residence->own, set);
+    if (residence->origin != ORDINARY) {
+        enum ingot_status status = take_shared(residence, set->size, &set->memory, error);
+        if (status != INGOT_OK) {
+            ig_error_prefix(error, "weights of %zu bytes", store->file->weights_size);
+            return status;
+        }
+        set->weights = set->memory;
     }
-    residence->resident.weights = residence->memory;
+    if (set->n_weights) memcpy(set->made, host->made, set->n_weights * sizeof *set->made);
     if (residence->origin == IMPORTED) return INGOT_OK;
-    return bring(device, residence->memory, file->weights, file->weights_size, error);
+    return bring(device, set->memory, host->weights, store->file->weights_size, error);
 }
 
-static enum ingot_status fill(const struct ig_resident_store *store, struct ig_residence *residence,
-                              ig_device_opener open, struct ingot_error *error) {
+static enum ingot_status fill(struct ig_resident_store *store, struct ig_residence *residence, ig_device_opener open,
+                              struct ingot_error *error) {
     const struct ig_engine_file *file = store->file;
     IG_TRY(open(residence->ordinal, store->allocator, &residence->device, error));
-    IG_TRY(bring_weights(file, residence, error));
+    IG_TRY(bring_weights(store, residence, error));
     struct ig_device *device = residence->device;
-    return device->api->module_create(device, file->code, file->code_size, &residence->resident.module, error);
+    return device->api->module_create(device, file->code, file->code_size, &residence->module, error);
 }
 
 static enum ingot_status add(struct ig_resident_store *store, ig_device_opener open, int ordinal, enum origin origin,
@@ -173,8 +253,10 @@ enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_devi
     enum ingot_status status = *find(store, ordinal) ? INGOT_OK : add(store, open, ordinal, ORDINARY, -1, error);
     if (status == INGOT_OK) {
         struct ig_residence *residence = *find(store, ordinal);
+        struct ig_weight_set *set = current_of(residence->sets);
         residence->users++;
-        *out_resident = residence->resident;
+        set->users++;
+        *out_resident = (struct ig_resident){set->weights, residence->module, set, &residence->sets->current};
     }
     pthread_mutex_unlock(&store->lock);
     return status;
@@ -196,20 +278,163 @@ void ig_resident_store_drop_lost(struct ig_resident_store *store, int ordinal) {
     pthread_mutex_unlock(&store->lock);
 }
 
-void ig_resident_store_put(struct ig_resident_store *store, int ordinal) {
+void ig_resident_store_put(struct ig_resident_store *store, int ordinal, const struct ig_resident *resident) {
     pthread_mutex_lock(&store->lock);
     struct ig_residence *residence = *find(store, ordinal);
-    if (residence) residence->users--;
+    if (residence) {
+        residence->users--;
+        resident->set->users--;
+        trim(store, residence->sets, residence->device);
+    }
     drop_if_lost(store, ordinal);
     pthread_mutex_unlock(&store->lock);
+}
+
+void ig_resident_store_switch(struct ig_resident_store *store, struct ig_resident *inout_resident) {
+    pthread_mutex_lock(&store->lock);
+    struct ig_weight_set *set = atomic_load_explicit(inout_resident->current, memory_order_relaxed);
+    inout_resident->set->users--;
+    set->users++;
+    inout_resident->set = set;
+    inout_resident->weights = set->weights;
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* ---- Refitting --------------------------------------------------------------------------------------------------- */
+
+/* What a weight is that was to be written when something failed. */
+#define UNKNOWN UINT64_MAX
+
+static enum ingot_status refuse_shared(const struct ig_resident_store *store, struct ingot_error *error) {
+    for (const struct ig_residence *at = store->first; at; at = at->next) {
+        if (at->origin != ORDINARY)
+            return IG_ERR(error, INGOT_UNSUPPORTED,
+                          "the weights on GPU %d are shared with other processes, which would not get new ones",
+                          at->ordinal);
+    }
+    return INGOT_OK;
+}
+
+/* Finds a set to write, or makes one; it counts as used. */
+static enum ingot_status reserve(struct ig_resident_store *store, const bool *stale, struct ig_weight_set **out_set,
+                                 struct ingot_error *error) {
+    struct ig_weight_set *current = NULL, *set = spare_of(&store->host);
+    IG_TRY(refuse_shared(store, error));
+    if (!store->file->stripped || current_of(&store->host)) IG_TRY(host_set(store, &current, error));
+    if (set) {
+        ig_weight_set_follow(set, current, &store->file->refit, stale);
+    } else {
+        IG_TRY(ig_weight_set_copy(store->file, current, store->allocator, &set, error));
+        add_set(&store->host, set);
+    }
+    set->users++;
+    *out_set = set;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_resident_store_refit_begin(struct ig_resident_store *store, const bool *stale,
+                                                struct ig_weight_set **out_set, struct ingot_error *error) {
+    pthread_mutex_lock(&store->lock);
+    enum ingot_status status = reserve(store, stale, out_set, error);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+static void mark_stale(struct ig_weight_set *set, const bool *stale, uint64_t made) {
+    for (uint32_t i = 0; i < set->n_weights; i++) {
+        if (stale[i]) set->made[i] = made;
+    }
+}
+
+void ig_resident_store_refit_abort(struct ig_resident_store *store, const bool *stale, struct ig_weight_set *set) {
+    pthread_mutex_lock(&store->lock);
+    mark_stale(set, stale, UNKNOWN);
+    set->users--;
+    trim(store, &store->host, NULL);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Sends the weights that differ. */
+static enum ingot_status send_changes(const struct ig_resident_store *store, struct upload *upload,
+                                      struct ig_weight_set *to, const struct ig_weight_set *from,
+                                      struct ingot_error *error) {
+    for (uint32_t i = 0; i < to->n_weights; i++) {
+        const struct ig_weight_entry *w = &store->file->refit.weights[i];
+        if (to->made[i] == from->made[i]) continue;
+        uint64_t made = from->made[i];
+        to->made[i] = UNKNOWN;
+        IG_TRY(send_pieces(upload, (char *)to->memory + w->offset, (const unsigned char *)from->weights + w->offset,
+                           (size_t)w->size, error));
+        to->made[i] = made;
+    }
+    return INGOT_OK;
+}
+
+/* A device's set with the new weights: a spare one, or a copy of the current one, made there. */
+static enum ingot_status bring_changes(const struct ig_resident_store *store, struct ig_residence *residence,
+                                       const struct ig_weight_set *host, struct ig_weight_set **out_set,
+                                       struct ingot_error *error) {
+    struct ig_device *device = residence->device;
+    struct ig_weight_set *set = spare_of(&residence->own), *current = current_of(&residence->own);
+    struct upload upload = {.device = device, .piece = piece_of(store->file->weights_size)};
+    bool fresh = !set;
+    if (fresh) {
+        IG_TRY(ig_weight_set_on_device(store->file, device, true, store->allocator, &set, error));
+        memset(set->made, 0xff, set->n_weights * sizeof *set->made);
+        add_set(&residence->own, set);
+    }
+    *out_set = set;
+    if (upload.piece == 0) return INGOT_OK;
+    enum ingot_status status = begin_upload(&upload, error);
+    if (status == INGOT_OK && fresh) {
+        status = device->api->copy(device, upload.stream, set->memory, current->memory, set->size, error);
+        if (status == INGOT_OK) memcpy(set->made, current->made, set->n_weights * sizeof *set->made);
+    }
+    if (status == INGOT_OK) status = send_changes(store, &upload, set, host, error);
+    if (status == INGOT_OK) status = device->api->stream_wait(device, upload.stream, error);
+    if (status != INGOT_OK) memset(set->made, 0xff, set->n_weights * sizeof *set->made);
+    end_upload(&upload);
+    return status;
+}
+
+/* Prepares the sets of all devices, then makes all of them current. */
+static enum ingot_status publish(struct ig_resident_store *store, struct ig_weight_set *host,
+                                 struct ingot_error *error) {
+    for (struct ig_residence *at = store->first; at; at = at->next) {
+        at->fresh = NULL;
+        if (at->sets == &at->own) IG_TRY(bring_changes(store, at, host, &at->fresh, error));
+    }
+    for (struct ig_residence *at = store->first; at; at = at->next) {
+        if (!at->fresh) continue;
+        make_current(&at->own, at->fresh);
+        trim(store, &at->own, at->device);
+    }
+    make_current(&store->host, host);
+    return INGOT_OK;
+}
+
+enum ingot_status ig_resident_store_refit_commit(struct ig_resident_store *store, const bool *stale,
+                                                 struct ig_weight_set *set, struct ingot_error *error) {
+    pthread_mutex_lock(&store->lock);
+    mark_stale(set, stale, store->refits + 1);
+    enum ingot_status status = refuse_shared(store, error);
+    if (status == INGOT_OK) status = publish(store, set, error);
+    if (status == INGOT_OK)
+        store->refits++;
+    else
+        mark_stale(set, stale, UNKNOWN);
+    set->users--;
+    trim(store, &store->host, NULL);
+    pthread_mutex_unlock(&store->lock);
+    return status;
 }
 
 /* ---- Sharing among processes ------------------------------------------------------------------------------------- */
 
 static enum ingot_status export(const struct ig_residence *residence, int *out_descriptor, struct ingot_error *error) {
     struct ig_device *device = residence->device;
-    if (residence->origin == SHARED) return device->api->export_shared(device, residence->memory, out_descriptor,
-                                                                       error);
+    if (residence->origin == SHARED) return device->api->export_shared(device, current_of(&residence->own)->memory,
+                                                                       out_descriptor, error);
     return IG_ERR(error, INGOT_INVALID_ARGUMENT,
                   residence->origin == IMPORTED
                       ? "the weights on GPU %d were imported: pass on the descriptor that they came with"

@@ -1,15 +1,17 @@
 /*
  * What all contexts of an engine on one device share, from the first context until the engine is destroyed: the weights,
  * uploaded once if the device has memory of its own, or another process's copy there; and the loaded code. On a device
- * that is lost they go with the last user, or before the next, so that the device can be opened afresh. Thread-safe.
+ * that is lost they go with the last user, or before the next, so that the device can be opened afresh. Refitting gives
+ * each device a further set of weights (weight_set.h). Thread-safe.
  */
 #ifndef IG_RUNTIME_RESIDENT_H
 #define IG_RUNTIME_RESIDENT_H
 
 #include <pthread.h>
 
-#include "device/device.h"
-#include "engine/engine.h"
+#include <stdatomic.h>
+
+#include "runtime/weight_set.h"
 
 /* Opens device number `ordinal`. */
 typedef enum ingot_status (*ig_device_opener)(int ordinal, const struct ingot_allocator *allocator,
@@ -18,15 +20,30 @@ typedef enum ingot_status (*ig_device_opener)(int ordinal, const struct ingot_al
 struct ig_resident {
     const void *weights; /* as kernels see them */
     struct ig_module *module;
+    struct ig_weight_set *set;                      /* that the weights are */
+    const _Atomic(struct ig_weight_set *) *current; /* the newest one there */
 };
 
+/* Are there newer weights? Costs a load. */
+static inline bool ig_resident_is_old(const struct ig_resident *resident) {
+    return atomic_load_explicit(resident->current, memory_order_acquire) != resident->set;
+}
+
 struct ig_residence; /* one device's */
+
+/* The sets of weights on one device. */
+struct ig_weight_sets {
+    struct ig_weight_set *first;
+    _Atomic(struct ig_weight_set *) current; /* NULL: none yet */
+};
 
 struct ig_resident_store {
     pthread_mutex_t lock;
     const struct ingot_allocator *allocator;
     const struct ig_engine_file *file; /* outlives the store */
     struct ig_residence *first;
+    struct ig_weight_sets host; /* in host memory: those of processors, and what other devices get theirs from */
+    _Atomic uint64_t refits;
 };
 
 void ig_resident_store_init(struct ig_resident_store *store, const struct ig_engine_file *file,
@@ -39,8 +56,22 @@ enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_devi
                                         struct ig_resident *out_resident, struct ingot_error *error);
 /* Call before device `ordinal` is opened for another user. */
 void ig_resident_store_drop_lost(struct ig_resident_store *store, int ordinal);
-/* What is on device `ordinal` loses a user. */
-void ig_resident_store_put(struct ig_resident_store *store, int ordinal);
+/* What is on device `ordinal` loses a user, which got `resident`. */
+void ig_resident_store_put(struct ig_resident_store *store, int ordinal, const struct ig_resident *resident);
+/* The user takes the newest weights; it uses the others no more. */
+void ig_resident_store_switch(struct ig_resident_store *store, struct ig_resident *inout_resident);
+
+/*
+ * New weights; one refit at a time, while other threads do anything else. begin gives a set in host memory that has the present weights,
+ * but for those that are `stale` (by weight), which the caller writes to its memory. Then commit, which brings them to all
+ * devices and makes them the newest, or on failure leaves all as it was; or abort. Each ends what begin began. begin fails
+ * with INGOT_UNSUPPORTED where the weights are shared with other processes.
+ */
+enum ingot_status ig_resident_store_refit_begin(struct ig_resident_store *store, const bool *stale,
+                                                struct ig_weight_set **out_set, struct ingot_error *error);
+enum ingot_status ig_resident_store_refit_commit(struct ig_resident_store *store, const bool *stale,
+                                                 struct ig_weight_set *set, struct ingot_error *error);
+void ig_resident_store_refit_abort(struct ig_resident_store *store, const bool *stale, struct ig_weight_set *set);
 
 /* Share the weights on device `ordinal` with other processes; documented at ingot_engine_export_weights and _import_
  * in ingot.h. `out_descriptor` is the caller's to close; `descriptor` stays the caller's. */

@@ -39,6 +39,8 @@ struct ig_context_config {
 enum ingot_status ig_context_create(const struct ig_engine_file *file, const struct ig_context_config *config,
                                     struct ig_context **out_context, struct ingot_error *error);
 void ig_context_destroy(struct ig_context *context);
+/* Later runs use other weights, of the same sizes. Waits for the runs in flight: nothing uses the old ones afterwards. */
+enum ingot_status ig_context_set_weights(struct ig_context *context, const void *weights, struct ingot_error *error);
 
 /* Documented in ingot.h; these check indices. */
 enum ingot_status ig_context_set_input(struct ig_context *context, size_t index, const struct ingot_tensor *tensor,

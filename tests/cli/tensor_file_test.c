@@ -5,8 +5,10 @@
 #include <unistd.h>
 #include <zip.h>
 
+#include "base/memory.h"
 #include "support/support.h"
 #include "tensor/tensor.h"
+#include "weights/weights.h"
 
 /* ---- .npy */
 
@@ -31,14 +33,15 @@ static void compose(struct file *file, int version, const char *header, const vo
 static struct ingot_tensor parsed(const struct file *file) {
     struct ingot_tensor tensor;
     struct ingot_error error;
-    if (npy_parse(file->bytes, file->size, &tensor, &error) != INGOT_OK) fail_msg("%s", error.message);
+    if (ig_npy_parse(file->bytes, file->size, &ig_libc_allocator, &tensor, &error) != INGOT_OK)
+        fail_msg("%s", error.message);
     return tensor;
 }
 
 static void refuse(const struct file *file, const char *message) {
     struct ingot_tensor tensor;
     struct ingot_error error;
-    assert_int_equal(npy_parse(file->bytes, file->size, &tensor, &error), INGOT_BAD_TENSOR);
+    assert_int_equal(ig_npy_parse(file->bytes, file->size, &ig_libc_allocator, &tensor, &error), INGOT_BAD_TENSOR);
     assert_string_equal(error.message, message);
 }
 
@@ -133,8 +136,9 @@ static void test_damage(void **state) {
 
 static void write_and_read(const struct ingot_tensor *tensor) {
     struct file file;
-    size_t header_size, size = (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
-    char *header = npy_header(tensor, &header_size);
+    size_t size = (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
+    char header[IG_NPY_HEADER];
+    size_t header_size = ig_npy_header(tensor, header);
     assert_int_equal(header_size % 64, 0);
     memcpy(file.bytes, header, header_size);
     if (size > 0) memcpy(file.bytes + header_size, tensor->data, size);
@@ -146,7 +150,6 @@ static void write_and_read(const struct ingot_tensor *tensor) {
         assert_int_equal(back.dims[i], tensor->dims[i]);
     if (size > 0) assert_memory_equal(back.data, tensor->data, size);
     free(back.data);
-    free(header);
 }
 
 static void test_round_trip(void **state) {
@@ -202,7 +205,7 @@ static void test_mutations(void **state) {
         /* A block of exactly the file's size, so that AddressSanitizer detects reads beyond it. */
         unsigned char *copy = malloc(file.size ? file.size : 1);
         memcpy(copy, file.bytes, file.size);
-        if (npy_parse(copy, file.size, &tensor, &error) == INGOT_OK) {
+        if (ig_npy_parse(copy, file.size, &ig_libc_allocator, &tensor, &error) == INGOT_OK) {
             assert_true(ingot_tensor_elements(&tensor) <= 64);
             free(tensor.data);
         } else {

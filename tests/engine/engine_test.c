@@ -163,8 +163,8 @@ static const struct ig_weight_entry weights[] = {
 };
 static const struct ig_initializer_entry initializers[] = {
     {.name = 0, .alias = 2, .reason = IG_PLAN_NONE, .dtype = INGOT_F32, .rank = 2, .dims = {3, 4}, .hash = {1, 2}},
-    {.name = 2, .alias = IG_PLAN_NONE, .reason = 0, .kind = IG_INITIALIZER_STRUCTURAL, .dtype = INGOT_I64},
-    {.name = 4, .alias = IG_PLAN_NONE, .reason = IG_PLAN_NONE, .kind = IG_INITIALIZER_UNUSED, .dtype = INGOT_U8},
+    {.name = 2, .alias = IG_PLAN_NONE, .reason = 0, .kind = INGOT_STRUCTURAL, .dtype = INGOT_I64},
+    {.name = 4, .alias = IG_PLAN_NONE, .reason = IG_PLAN_NONE, .kind = INGOT_UNUSED, .dtype = INGOT_U8},
 };
 static const uint32_t sources[] = {0, 0};
 static const char names[] = "a\0b\0c";
@@ -318,13 +318,22 @@ static void test_round_trip(void **state) {
     }
 }
 
-static enum ingot_status file_write(void *user, const void *data, size_t size, struct ingot_error *error) {
-    return ig_file_writer_write(user, data, size, error);
-}
-
-static enum ingot_status file_patch(void *user, uint64_t offset, const void *data, size_t size,
-                                    struct ingot_error *error) {
-    return ig_file_writer_patch(user, offset, data, size, error);
+/* Without the weights that have a recipe. */
+static void test_stripped(void **state) {
+    struct ingot_error error;
+    struct ig_engine_image image = small_image();
+    image.refit.n_weights = 4;
+    image.stripped = true;
+    struct memory memory = write_image(&image);
+    struct ig_engine_file file;
+    if (ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error) != INGOT_OK)
+        fail_msg("%s", error.message);
+    assert_true(file.stripped);
+    assert_int_equal(file.stored_size, 64);
+    assert_memory_equal(file.weights, weight_bytes, weights[0].size);
+    assert_int_equal(file.weights_size, 4096 + sizeof weight_bytes - 5 + 5);
+    ig_engine_close(&file);
+    free(memory.data);
 }
 
 static void test_files(void **state) {
@@ -334,7 +343,7 @@ static void test_files(void **state) {
     struct ingot_error error;
     struct ig_engine_image image = small_image();
     struct ig_file_writer writer;
-    struct ig_engine_sink sink = {&writer, file_write, file_patch};
+    struct ig_engine_sink sink = ig_engine_file_sink(&writer);
     assert_int_equal(ig_file_writer_open(&writer, path, &ig_libc_allocator, &error), INGOT_OK);
     assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_OK);
     assert_int_equal(ig_file_writer_commit(&writer, &error), INGOT_OK);
@@ -412,6 +421,15 @@ static void test_defects_are_not_written(void **state) {
     const struct ig_weight_entry crooked[] = {{.size = 10}, {.offset = 72, .size = 100}, {.offset = 192}};
     image.refit.weights = crooked;
     assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
+    const struct ig_weight_entry lost[] = {{.size = 10}, {.offset = 64, .size = 99, .recipe = 5, .recipe_size = 2}};
+    image.refit.weights = lost, image.refit.n_weights = 2;
+    assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
+    assert_non_null(strstr(error.message, "weight 1 has no recipe"));
+    image = small_image();
+    const uint32_t structural[] = {0, 1};
+    image.refit.sources = structural;
+    assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
+    assert_non_null(strstr(error.message, "source 1 is no initialiser that can be replaced"));
     image = small_image();
     image.target = "a target whose name is so long that it cannot have been meant seriously by anybody";
     assert_int_equal(ig_engine_write(&image, &sink, &ig_libc_allocator, &error), INGOT_INTERNAL);
@@ -886,6 +904,7 @@ static void test_map_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stripped),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_failing_sinks),

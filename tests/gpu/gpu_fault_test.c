@@ -80,6 +80,7 @@ static void make_engine(void) {
 struct member {
     struct ig_device *device;
     struct ig_context *context;
+    struct ig_resident resident;
     bool has_resident;
 };
 
@@ -92,24 +93,23 @@ static enum ingot_status open_gpu(int ordinal, const struct ingot_allocator *all
 static enum ingot_status join(struct member *m, struct ig_activations *activations, struct ingot_error *error) {
     struct ig_context_config config = {
         .allocator = &engine.allocator.base, .max_bytes = SIZE_MAX, .activations = activations};
-    struct ig_resident resident;
-    *m = (struct member){NULL, NULL, false};
+    *m = (struct member){NULL};
     ig_resident_store_drop_lost(&engine.store, 0);
     enum ingot_status status = open_gpu(0, config.allocator, &m->device, error);
-    if (!status) status = ig_resident_store_get(&engine.store, open_gpu, 0, &resident, error);
+    if (!status) status = ig_resident_store_get(&engine.store, open_gpu, 0, &m->resident, error);
     if (status) return status;
     m->has_resident = true;
     config.device = m->device;
-    config.weights = resident.weights;
-    config.module = resident.module;
+    config.weights = m->resident.weights;
+    config.module = m->resident.module;
     return ig_context_create(&engine.file, &config, &m->context, error);
 }
 
 static void part(struct member *m) {
     ig_context_destroy(m->context);
-    if (m->has_resident) ig_resident_store_put(&engine.store, 0);
+    if (m->has_resident) ig_resident_store_put(&engine.store, 0, &m->resident);
     ig_device_release(m->device);
-    *m = (struct member){NULL, NULL, false};
+    *m = (struct member){NULL};
 }
 
 static enum ingot_status enqueue(struct member *m, int64_t n, struct ingot_error *error) {

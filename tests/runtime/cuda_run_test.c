@@ -311,18 +311,18 @@ static enum ingot_status open_shared(int ordinal, const struct ingot_allocator *
 struct member {
     struct ig_device *device;
     struct ig_context *context;
+    struct ig_resident resident;
     bool has_resident;
 };
 
 static enum ingot_status join(struct cuda_case *f, struct ig_resident_store *store, struct member *out_member) {
     struct ig_context_config config = {.allocator = &f->allocator.base, .max_instances = 4, .max_bytes = SIZE_MAX};
-    *out_member = (struct member){NULL, NULL, false};
+    *out_member = (struct member){NULL};
     ig_resident_store_drop_lost(store, 0);
     enum ingot_status status = open_shared(0, config.allocator, &out_member->device, &f->error);
-    struct ig_resident resident = {NULL, NULL};
-    if (!status) status = ig_resident_store_get(store, open_shared, 0, &resident, &f->error);
-    config.weights = resident.weights;
-    config.module = resident.module;
+    if (!status) status = ig_resident_store_get(store, open_shared, 0, &out_member->resident, &f->error);
+    config.weights = out_member->resident.weights;
+    config.module = out_member->resident.module;
     out_member->has_resident = !status;
     config.device = out_member->device;
     if (!status) status = ig_context_create(&f->file, &config, &out_member->context, &f->error);
@@ -331,7 +331,7 @@ static enum ingot_status join(struct cuda_case *f, struct ig_resident_store *sto
 
 static void part(struct ig_resident_store *store, struct member *member) {
     ig_context_destroy(member->context);
-    if (member->has_resident) ig_resident_store_put(store, 0);
+    if (member->has_resident) ig_resident_store_put(store, 0, &member->resident);
     ig_device_release(member->device);
 }
 

@@ -227,12 +227,26 @@ static void import_again(struct ig_job *job, void *argument) {
     again->graph = import_model(again->import);
 }
 
-struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder) {
+static struct ig_onnx *begin(struct ig_job *job, const void *data, size_t size, const char *folder) {
     struct ig_onnx *import = IG_NEW(job, struct ig_onnx);
     import->job = job;
     import->folder = folder;
     ig_defer(job, ig_onnx_release_files, import);
     import->model = unpack(job, data, size);
+    return import;
+}
+
+struct ig_initializers *ig_import_onnx_initializers(struct ig_job *job, const void *data, size_t size,
+                                                    const char *folder) {
+    struct ig_onnx *import = begin(job, data, size, folder);
+    import->initializers = ig_initializers_create(job);
+    ig_map_init(&import->records, job);
+    ig_onnx_read_initializers(import, import->model->graph);
+    return import->initializers;
+}
+
+struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder) {
+    struct ig_onnx *import = begin(job, data, size, folder);
     ig_onnx_register_functions(import);
     ig_map_init(&import->plain, job);
     struct ig_graph *graph = import_model(import);

@@ -9,5 +9,9 @@
  * and stay mapped until the job ends. Raises INGOT_BAD_MODEL or INGOT_UNSUPPORTED with node, operator and opset.
  */
 struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder);
+/* The initialisers alone; the model's operators need not be supported. Those of types that Ingot does not have are left
+ * out. */
+struct ig_initializers *ig_import_onnx_initializers(struct ig_job *job, const void *data, size_t size,
+                                                    const char *folder);
 
 #endif

@@ -186,6 +186,8 @@ ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx
                           const char *initializer);
 ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__SparseTensorProto *tensor,
                                  const char *initializer);
+/* Lists the initialisers of the graph and of its nodes' bodies. */
+void ig_onnx_read_initializers(struct ig_onnx *import, const Onnx__GraphProto *graph);
 /* Lists an initialiser that no node has used. */
 void ig_onnx_add_unused(struct ig_onnx *import, const Onnx__TensorProto *proto, size_t rank, const int64_t *dims);
 /* The bytes of a tensor stored in another file. */

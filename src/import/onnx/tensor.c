@@ -168,22 +168,27 @@ static ig_value make_constant(struct ig_onnx *import, struct ig_graph *g, const 
     return ig_build_constant(g, dtype, (int)rank, dims, data);
 }
 
-ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__TensorProto *tensor,
-                          const char *initializer) {
+/* A tensor's type, and its elements in the order of memory. */
+struct dense {
+    enum ingot_dtype dtype;
+    const void *bytes;
+    size_t size;
+};
+
+static struct dense read_dense(struct ig_onnx *import, const Onnx__TensorProto *tensor, const char *initializer) {
     const char *what = ig_format(import->job, "tensor '%s'", name_of(tensor, initializer));
-    enum ingot_dtype dtype = ig_onnx_dtype(import->job, tensor->data_type, what);
-    size_t count = check_dims(import->job, tensor->dims, tensor->n_dims, ingot_dtype_size(dtype), what);
-    const void *bytes = elements(import, tensor, dtype, count, what);
-    return make_constant(import, g, tensor, dtype, tensor->n_dims, tensor->dims, bytes,
-                         count * ingot_dtype_size(dtype), initializer);
+    struct dense dense = {.dtype = ig_onnx_dtype(import->job, tensor->data_type, what)};
+    size_t count = check_dims(import->job, tensor->dims, tensor->n_dims, ingot_dtype_size(dense.dtype), what);
+    dense.bytes = elements(import, tensor, dense.dtype, count, what);
+    dense.size = count * ingot_dtype_size(dense.dtype);
+    return dense;
 }
 
-void ig_onnx_add_unused(struct ig_onnx *import, const Onnx__TensorProto *proto, size_t rank, const int64_t *dims) {
-    uint32_t known;
-    bool fits = proto->data_type > 0 && proto->data_type < ONNX_TYPE_COUNT && rank <= INGOT_MAX_RANK;
-    if (!fits || !dtypes[proto->data_type] || !proto->name) return;
-    if (ig_map_get(&import->records, &proto, sizeof proto, &known)) return;
-    ig_initializers_add(import->initializers, proto->name, dtypes[proto->data_type], rank, dims, NULL, 0);
+ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__TensorProto *tensor,
+                          const char *initializer) {
+    struct dense dense = read_dense(import, tensor, initializer);
+    return make_constant(import, g, tensor, dense.dtype, tensor->n_dims, tensor->dims, dense.bytes, dense.size,
+                         initializer);
 }
 
 /* ---- Sparse tensors, made dense ---- */
@@ -206,8 +211,8 @@ static size_t sparse_position(struct ig_job *job, const Onnx__SparseTensorProto 
     ig_raise(job, INGOT_BAD_MODEL, "%s has an index outside of its dims", what);
 }
 
-ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__SparseTensorProto *sparse,
-                                 const char *initializer) {
+static struct dense read_sparse(struct ig_onnx *import, const Onnx__SparseTensorProto *sparse,
+                                const char *initializer) {
     struct ig_job *job = import->job;
     const Onnx__TensorProto *values = sparse->values, *indices = sparse->indices;
     if (!values || !indices) ig_raise(job, INGOT_BAD_MODEL, "a sparse tensor has no values or no indices");
@@ -229,5 +234,46 @@ ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, con
     for (size_t i = 0; i < n; i++) {
         memcpy(dense + size * sparse_position(job, sparse, where, i, count, what), from + size * i, size);
     }
-    return make_constant(import, g, values, dtype, sparse->n_dims, sparse->dims, dense, count * size, initializer);
+    return (struct dense){dtype, dense, count * size};
+}
+
+ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__SparseTensorProto *sparse,
+                                 const char *initializer) {
+    struct dense dense = read_sparse(import, sparse, initializer);
+    return make_constant(import, g, sparse->values, dense.dtype, sparse->n_dims, sparse->dims, dense.bytes, dense.size,
+                         initializer);
+}
+
+/* ---- Initialisers without a graph ---- */
+
+static bool is_supported(const Onnx__TensorProto *proto, size_t rank) {
+    bool fits = proto->data_type > 0 && proto->data_type < ONNX_TYPE_COUNT && rank <= INGOT_MAX_RANK;
+    return fits && dtypes[proto->data_type] && proto->name && *proto->name;
+}
+
+void ig_onnx_read_initializers(struct ig_onnx *import, const Onnx__GraphProto *graph) {
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const Onnx__TensorProto *t = graph->initializer[i];
+        if (!is_supported(t, t->n_dims)) continue;
+        struct dense dense = read_dense(import, t, t->name);
+        record_of(import, t, t->name, dense.dtype, t->n_dims, t->dims, dense.bytes, dense.size);
+    }
+    for (size_t i = 0; i < graph->n_sparse_initializer; i++) {
+        const Onnx__SparseTensorProto *t = graph->sparse_initializer[i];
+        if (!t->values || !is_supported(t->values, t->n_dims)) continue;
+        struct dense dense = read_sparse(import, t, t->values->name);
+        record_of(import, t->values, t->values->name, dense.dtype, t->n_dims, t->dims, dense.bytes, dense.size);
+    }
+    for (size_t i = 0; i < graph->n_node; i++) {
+        for (size_t k = 0; k < graph->node[i]->n_attribute; k++) {
+            const Onnx__AttributeProto *attribute = graph->node[i]->attribute[k];
+            if (attribute->g) ig_onnx_read_initializers(import, attribute->g);
+        }
+    }
+}
+
+void ig_onnx_add_unused(struct ig_onnx *import, const Onnx__TensorProto *proto, size_t rank, const int64_t *dims) {
+    uint32_t known;
+    if (!is_supported(proto, rank) || ig_map_get(&import->records, &proto, sizeof proto, &known)) return;
+    ig_initializers_add(import->initializers, proto->name, dtypes[proto->data_type], rank, dims, NULL, 0);
 }

@@ -6,10 +6,11 @@
  * for bfloat16, which is kept as two opaque bytes ('<V2'), as the ml_dtypes package does.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "tensor/tensor.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "weights/weights.h"
 
 /* ---- Types */
 
@@ -105,7 +106,7 @@ static bool take_entry(struct cursor *c, struct header *header, struct ingot_err
     if (strcmp(key, "descr") == 0) {
         skip_spaces(c);
         if (c->at < c->end && *c->at == '[') {
-            cli_error(error, INGOT_BAD_TENSOR, "records with fields are not supported");
+            ig_error_set(error, INGOT_BAD_TENSOR, "records with fields are not supported");
             return false;
         }
         return header->has_descr = take_string(c, header->descr, sizeof header->descr);
@@ -121,7 +122,7 @@ static enum ingot_status parse_header(const char *text, size_t length, struct he
                                       struct ingot_error *error) {
     struct cursor c = {text, text + length};
     *header = (struct header){0};
-    cli_error(error, INGOT_BAD_TENSOR, "its header is no dict of descr, fortran_order and shape");
+    ig_error_set(error, INGOT_BAD_TENSOR, "its header is no dict of descr, fortran_order and shape");
     if (!take(&c, '{')) return INGOT_BAD_TENSOR;
     while (!take(&c, '}')) {
         if (!take_entry(&c, header, error)) return INGOT_BAD_TENSOR;
@@ -170,10 +171,10 @@ static enum ingot_status set_type(const struct header *header, struct ingot_tens
     }
     if (strcmp(code, "bfloat16") == 0) tensor->dtype = INGOT_BF16;
     if (tensor->dtype == INGOT_DTYPE_NONE) {
-        return cli_error(error, INGOT_BAD_TENSOR, "elements of type '%s' are not supported", header->descr);
+        return IG_ERR(error, INGOT_BAD_TENSOR, "elements of type '%s' are not supported", header->descr);
     }
     if (header->rank > INGOT_MAX_RANK) {
-        return cli_error(error, INGOT_BAD_TENSOR, "rank %d is more than %d", header->rank, INGOT_MAX_RANK);
+        return IG_ERR(error, INGOT_BAD_TENSOR, "rank %d is more than %d", header->rank, INGOT_MAX_RANK);
     }
     tensor->rank = header->rank;
     memcpy(tensor->dims, header->dims, sizeof tensor->dims);
@@ -182,38 +183,54 @@ static enum ingot_status set_type(const struct header *header, struct ingot_tens
 
 /* The tensor must take exactly the rest of the file, which also bounds the allocation. */
 static enum ingot_status check_size(const struct ingot_tensor *tensor, size_t left, struct ingot_error *error) {
-    size_t bytes = ingot_dtype_size(tensor->dtype);
+    size_t bytes = ingot_dtype_size(tensor->dtype), used = 0;
     bool fits = true, empty = false;
+    char dims[INGOT_MAX_RANK * 22 + 1] = "";
     for (int i = 0; i < tensor->rank; i++) {
         empty |= tensor->dims[i] == 0;
         fits = fits && !__builtin_mul_overflow(bytes, (size_t)tensor->dims[i], &bytes);
+        used += (size_t)snprintf(dims + used, sizeof dims - used, "%s%lld", i ? "," : "", (long long)tensor->dims[i]);
     }
-    if (empty && left == 0) return INGOT_OK;
-    if (fits && bytes == left) return INGOT_OK;
-    char *type = tensor_type_text(tensor);
-    cli_error(error, INGOT_BAD_TENSOR, "it has %zu bytes of elements, which is not the size of %s", left, type);
-    free(type);
-    return INGOT_BAD_TENSOR;
+    if (empty ? left == 0 : fits && bytes == left) return INGOT_OK;
+    return IG_ERR(error, INGOT_BAD_TENSOR, "it has %zu bytes of elements, which is not the size of %s[%s]", left,
+                  ingot_dtype_name(tensor->dtype), dims);
 }
 
-enum ingot_status npy_parse(const void *data, size_t size, struct ingot_tensor *out_tensor, struct ingot_error *error) {
+size_t ig_npy_bytes(const struct ingot_tensor *tensor) {
+    size_t bytes = (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
+    return bytes ? bytes : 1;
+}
+
+/* Finds the header's text, and where the elements begin. */
+static enum ingot_status find_header(const unsigned char *bytes, size_t size, size_t *out_start, size_t *out_length,
+                                     struct ingot_error *error) {
+    if (size < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0) return IG_ERR(error, INGOT_BAD_TENSOR, "not a .npy file");
+    int version = bytes[6];
+    if (version < 1 || version > 3)
+        return IG_ERR(error, INGOT_BAD_TENSOR, ".npy of version %d, expected 1 to 3", version);
+    size_t start = version == 1 ? 10 : 12, length = bytes[8] | (size_t)bytes[9] << 8;
+    if (size < start) return IG_ERR(error, INGOT_BAD_TENSOR, "it is cut off in the header");
+    if (version > 1) length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
+    if (length > size - start) return IG_ERR(error, INGOT_BAD_TENSOR, "it is cut off in the header");
+    *out_start = start;
+    *out_length = length;
+    return INGOT_OK;
+}
+
+enum ingot_status ig_npy_parse(const void *data, size_t size, const struct ingot_allocator *allocator,
+                               struct ingot_tensor *out_tensor, struct ingot_error *error) {
     const unsigned char *bytes = data;
     struct ingot_tensor tensor = {0};
     struct header header;
+    size_t start = 0, length = 0;
     bool swap;
-    if (size < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0) return cli_error(error, INGOT_BAD_TENSOR, "not a .npy file");
-    int version = bytes[6];
-    if (version < 1 || version > 3)
-        return cli_error(error, INGOT_BAD_TENSOR, ".npy of version %d, expected 1 to 3", version);
-    size_t start = version == 1 ? 10 : 12, length = bytes[8] | (size_t)bytes[9] << 8;
-    if (size < start) return cli_error(error, INGOT_BAD_TENSOR, "it is cut off in the header");
-    if (version > 1) length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
-    if (length > size - start) return cli_error(error, INGOT_BAD_TENSOR, "it is cut off in the header");
-    CLI_TRY(parse_header((const char *)bytes + start, length, &header, error));
-    CLI_TRY(set_type(&header, &tensor, &swap, error));
+    IG_TRY(find_header(bytes, size, &start, &length, error));
+    IG_TRY(parse_header((const char *)bytes + start, length, &header, error));
+    IG_TRY(set_type(&header, &tensor, &swap, error));
     size_t left = size - start - length;
-    CLI_TRY(check_size(&tensor, left, error));
-    CLI_TRY(tensor_allocate(&tensor, error));
+    IG_TRY(check_size(&tensor, left, error));
+    tensor.data = ig_allocate(allocator, ig_npy_bytes(&tensor), 64);
+    if (!tensor.data) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a tensor of %zu bytes", left);
     if (header.fortran && tensor.rank > 1) {
         from_fortran(&tensor, bytes + start + length);
     } else if (left > 0) {
@@ -228,7 +245,29 @@ enum ingot_status npy_parse(const void *data, size_t size, struct ingot_tensor *
     return INGOT_OK;
 }
 
-char *npy_header(const struct ingot_tensor *tensor, size_t *out_size) {
+struct owned {
+    const struct ingot_allocator *allocator;
+    void *data;
+    size_t size;
+};
+
+static void release_owned(void *resource) {
+    struct owned *owned = resource;
+    ig_release(owned->allocator, owned->data, owned->size);
+}
+
+void ig_npy_read(struct ig_tensors *tensors, const char *name, const void *data, size_t size) {
+    struct ig_job *job = tensors->job;
+    struct owned *owned = IG_NEW(job, struct owned);
+    struct ingot_named_tensor one = {.name = ig_strdup(job, name)};
+    struct ingot_error error;
+    if (ig_npy_parse(data, size, job->allocator, &one.tensor, &error) != INGOT_OK) ig_raise_error(job, &error);
+    *owned = (struct owned){job->allocator, one.tensor.data, ig_npy_bytes(&one.tensor)};
+    ig_defer(job, release_owned, owned);
+    IG_PUSH(job, &tensors->list, one);
+}
+
+size_t ig_npy_header(const struct ingot_tensor *tensor, char out_header[IG_NPY_HEADER]) {
     static const char magic[8] = "\x93NUMPY\x01"; /* and version 1.0 */
     const char *code = "f4";
     char dims[INGOT_MAX_RANK * 23 + 1] = "", dict[320];
@@ -244,11 +283,9 @@ char *npy_header(const struct ingot_tensor *tensor, size_t *out_size) {
                           element > 1 ? '<' : '|', code, dims);
     /* Padded with spaces to a multiple of 64, and a newline. */
     size_t size = (10 + (size_t)length + 1 + 63) / 64 * 64;
-    char *header = cli_alloc(size + 1, 1);
-    snprintf(header + 10, size - 9, "%-*s\n", (int)(size - 11), dict);
-    memcpy(header, magic, sizeof magic);
-    header[8] = (char)((size - 10) & 255);
-    header[9] = (char)((size - 10) >> 8);
-    *out_size = size;
-    return header;
+    snprintf(out_header + 10, IG_NPY_HEADER - 10, "%-*s\n", (int)(size - 11), dict);
+    memcpy(out_header, magic, sizeof magic);
+    out_header[8] = (char)((size - 10) & 255);
+    out_header[9] = (char)((size - 10) >> 8);
+    return size;
 }

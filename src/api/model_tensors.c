@@ -1,0 +1,107 @@
+/* ingot_tensors_*: the tensors of a file, of any format. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "compile/refit.h"
+#include "import/onnx/import.h"
+#include "weights/weights.h"
+
+struct ingot_tensors {
+    const struct ingot_allocator *allocator;
+    struct ig_job job;
+    const struct ingot_named_tensor *at;
+    size_t count;
+};
+
+struct opening {
+    struct ingot_tensors *tensors;
+    const char *path;
+};
+
+static void unmap(void *mapping) {
+    ig_file_unmap(mapping);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+static void read_onnx(struct ingot_tensors *out, const char *path, const struct ig_mapping *file) {
+    struct ig_job *job = &out->job;
+    const char *slash = strrchr(path, '/');
+    const char *folder = !slash ? "." : slash == path ? "/" : ig_strndup(job, path, (size_t)(slash - path));
+    const struct ig_initializers *all = ig_import_onnx_initializers(job, file->data, file->size, folder);
+    out->at = ig_refit_tensors(job, all, &out->count);
+}
+
+static void open_body(struct ig_job *job, void *argument) {
+    struct opening *o = argument;
+    struct ig_tensors list = {.job = job};
+    struct ig_mapping *file = IG_NEW(job, struct ig_mapping);
+    struct ingot_error error = {INGOT_INTERNAL, ""};
+    struct ig_where where = {.verb = "read", .name = o->path};
+    if (ig_file_map(o->path, file, &error) != INGOT_OK) ig_raise_error(job, &error);
+    ig_defer(job, unmap, file);
+    ig_where_push(job, &where);
+    if (ends_with(o->path, ".onnx"))
+        read_onnx(o->tensors, o->path, file);
+    else if (ends_with(o->path, ".safetensors"))
+        ig_safetensors_read(&list, file->data, file->size);
+    else if (ends_with(o->path, ".npz"))
+        ig_npz_read(&list, file->data, file->size);
+    else if (ends_with(o->path, ".npy"))
+        ig_npy_read(&list, "", file->data, file->size);
+    else
+        ig_raise(job, INGOT_BAD_TENSOR, "its name ends neither in .onnx, .safetensors, .npz nor .npy");
+    ig_where_pop(job);
+    if (o->tensors->at) return;
+    o->tensors->at = list.list.at;
+    o->tensors->count = list.list.count;
+}
+
+enum ingot_status ingot_tensors_open(const char *path, const struct ingot_allocator *allocator,
+                                     struct ingot_tensors **out_tensors, struct ingot_error *error) {
+    if (!path || !out_tensors)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_tensors_open: %s is NULL", path ? "out_tensors" : "path");
+    if (!allocator) allocator = &ig_libc_allocator;
+    struct ingot_tensors *tensors = ig_allocate(allocator, sizeof *tensors, _Alignof(struct ingot_tensors));
+    if (!tensors) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
+    tensors->allocator = allocator;
+    ig_job_init(&tensors->job, allocator);
+    struct opening opening = {tensors, path};
+    enum ingot_status status = ig_job_run(&tensors->job, open_body, &opening, error);
+    if (status != INGOT_OK) {
+        ingot_tensors_close(tensors);
+        return status;
+    }
+    *out_tensors = tensors;
+    return INGOT_OK;
+}
+
+const struct ingot_named_tensor *ingot_tensors_list(const struct ingot_tensors *tensors, size_t *out_count) {
+    *out_count = tensors->count;
+    return tensors->at;
+}
+
+void ingot_tensors_close(struct ingot_tensors *tensors) {
+    if (!tensors) return;
+    ig_job_deinit(&tensors->job);
+    ig_release(tensors->allocator, tensors, sizeof *tensors);
+}
+
+enum ingot_status ingot_tensors_write_npy(const char *path, const struct ingot_tensor *tensor,
+                                          struct ingot_error *error) {
+    char header[IG_NPY_HEADER];
+    if (!path || !tensor) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_tensors_write_npy: NULL argument");
+    size_t header_size = ig_npy_header(tensor, header);
+    size_t size = (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
+    FILE *file = fopen(path, "wb");
+    if (!file) return IG_ERR(error, INGOT_IO, "cannot create '%s': %s", path, strerror(errno));
+    bool written = fwrite(header, 1, header_size, file) == header_size &&
+                   (size == 0 || fwrite(tensor->data, 1, size, file) == size);
+    if (fclose(file) != 0 || !written) return IG_ERR(error, INGOT_IO, "cannot write '%s': %s", path, strerror(errno));
+    return INGOT_OK;
+}

@@ -1,0 +1,341 @@
+/*
+ * Refitting against fresh builds: networks whose initialisers get other values, ordinary ones and such as could decide
+ * something (zeros, ones, equal numbers, NaN, ...). Either the refitted engine has the bytes of the fresh one, or it is
+ * refused, and names an initialiser of which the engine says that it is structural. Values on which anything depends
+ * without being noted show up here.
+ *
+ *     refit_test [FIRST COUNT]     tries networks from number FIRST on
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "compile/compile.h"
+#include "compile/refit.h"
+#include "ir/eval/eval.h"
+#include "ir/text/print.h"
+#include "support/random/random_network.h"
+#include "support/support.h"
+
+enum { MAX_STEPS = 9, NETWORKS = 40, COMPILED = 6 };
+
+static char nvrtc[4096];
+
+static uint64_t mixed(uint64_t x) {
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+/* ---- Engines in memory */
+
+struct memory {
+    struct ig_job *job;
+    unsigned char *data; /* aligned to 64 bytes */
+    size_t size, capacity;
+};
+
+static enum ingot_status memory_write(void *user, const void *data, size_t size, struct ingot_error *error) {
+    struct memory *m = user;
+    if (m->size + size > m->capacity) {
+        m->capacity = 2 * (m->size + size);
+        unsigned char *bytes = ig_alloc(m->job, m->capacity + 64);
+        bytes += (64 - (uintptr_t)bytes % 64) % 64;
+        if (m->size > 0) memcpy(bytes, m->data, m->size);
+        m->data = bytes;
+    }
+    if (size > 0) memcpy(m->data + m->size, data, size);
+    m->size += size;
+    return INGOT_OK;
+}
+
+static enum ingot_status memory_patch(void *user, uint64_t offset, const void *data, size_t size,
+                                      struct ingot_error *error) {
+    struct memory *m = user;
+    memcpy(m->data + offset, data, size);
+    return INGOT_OK;
+}
+
+static struct ig_engine_sink sink_of(struct memory *m, struct ig_job *job) {
+    *m = (struct memory){.job = job};
+    return (struct ig_engine_sink){m, memory_write, memory_patch};
+}
+
+static struct ig_engine_file open_engine(struct ig_job *job, const struct memory *m) {
+    struct ig_engine_file file;
+    struct ingot_error error;
+    if (ig_engine_open_memory(m->data, m->size, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error) != INGOT_OK)
+        ig_raise_error(job, &error);
+    return file;
+}
+
+/* ---- Networks with other values */
+
+/* Values of all types, of which some kinds are all alike. */
+static void fill(enum ingot_dtype dtype, void *bytes, int64_t count, uint64_t seed) {
+    static const double special[] = {0, 1, -1, 2, 0.5, 1e-30, 1e30, 65504, 40000, NAN, INFINITY, -INFINITY, 3};
+    enum { N_SPECIAL = sizeof special / sizeof *special };
+    uint64_t kind = mixed(seed) % 8;
+    for (int64_t i = 0; i < count; i++) {
+        uint64_t r = mixed(seed * 1000003 + (uint64_t)i + 1);
+        double value = (double)(int64_t)(r % 2001 - 1000) / 250;
+        if (kind == 0) value = special[mixed(seed + 1) % N_SPECIAL];
+        if (kind == 1) value = special[r % N_SPECIAL];
+        if (kind == 2) value = (double)i;
+        if (kind == 3) value = (double)(r % 2);
+        if (dtype == INGOT_BOOL)
+            ig_store_i64(dtype, bytes, i, (int64_t)(r & (kind == 0 ? 0 : 1)));
+        else if (ig_dtype_is_float(dtype))
+            ig_store_f64(dtype, bytes, i, value);
+        else
+            ig_store_i64(dtype, bytes, i, isfinite(value) && fabs(value) < 1e6 ? (int64_t)value : 7);
+    }
+}
+
+/* The initialisers' values: NULL where they are the network's own. */
+struct values {
+    uint32_t n;
+    void **bytes;
+};
+
+/* Gives the constants of bodies their record's values; random ones are all f32, whose values nothing has read yet. */
+static void replace_in_bodies(const struct ig_graph *g, bool is_body) {
+    for (uint32_t i = 0; i < g->nodes.count; i++) {
+        const struct ig_node *n = &g->nodes.at[i];
+        for (int k = 0; k < 2; k++)
+            if (n->body[k]) replace_in_bodies(n->body[k], true);
+        if (n->op != IG_OP_constant || !is_body) continue;
+        struct ig_data *data = (struct ig_data *)(uintptr_t)ig_attr(g, n, IG_ATTR_data)->data;
+        if (data->record) data->bytes = data->record->bytes;
+    }
+}
+
+/* The network of a text with these values, as if imported. */
+static struct ig_graph *make_graph(struct ig_job *job, const char *text, const struct values *values) {
+    struct ig_graph *from = ig_graph_parse(job, ig_dims_create(job), text, strlen(text));
+    struct ig_graph *to = ig_graph_create(job, from->dims);
+    for (uint32_t i = 0; i < from->initializers->list.count; i++) {
+        struct ig_initializer *one = from->initializers->list.at[i];
+        if (values && i < values->n && values->bytes[i]) one->bytes = values->bytes[i];
+    }
+    to->initializers = from->initializers;
+    replace_in_bodies(from, false);
+    ig_value *map = IG_NEW_ARRAY(job, ig_value, from->values.count + 1);
+    for (uint32_t i = 0; i < from->inputs.count; i++) {
+        const struct ig_port *port = &from->inputs.at[i];
+        map[port->value] = ig_build_input(to, port->name, ig_type_of(from, port->value));
+        to->values.at[map[port->value]].elements = ig_info(from, port->value)->elements;
+    }
+    for (uint32_t i = 0; i < from->nodes.count; i++) {
+        struct ig_node n = from->nodes.at[i];
+        ig_value *in = IG_NEW_ARRAY(job, ig_value, n.n_in + 1);
+        for (uint32_t k = 0; k < n.n_in; k++)
+            in[k] = n.in[k] == IG_NO_VALUE ? IG_NO_VALUE : map[n.in[k]];
+        struct ig_data data;
+        struct ig_attr attr = {.kind = IG_KIND_DATA, .data = &data};
+        if (n.op == IG_OP_constant) {
+            data = *ig_attr(from, &n, IG_ATTR_data)->data;
+            if (data.record) data.bytes = data.record->bytes;
+            n.attr = &attr;
+        }
+        ig_value first = ig_build_copy(to, from, &n, in);
+        for (uint32_t o = 0; o < n.n_out; o++)
+            map[n.out + o] = first + o;
+    }
+    for (uint32_t i = 0; i < from->outputs.count; i++)
+        ig_build_output(to, from->outputs.at[i].name, map[from->outputs.at[i].value]);
+    ig_initializers_end_import(to->initializers);
+    return to;
+}
+
+/* ---- Trials */
+
+struct trial {
+    uint64_t seed;
+    bool compiled; /* for a CPU, by the C compiler; else for a GPU, by nothing */
+    const char *text;
+    struct ingot_build_options options;
+};
+
+static struct ingot_build_options options_of(uint64_t seed, bool compiled) {
+    static const char *const precisions[] = {"fp32", "fp16", "bf16", "tf32"};
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    options.target = compiled ? "cpu:x86-64-v3" : mixed(seed) % 2 ? "cuda:sm_90a" : "cuda:sm_80";
+    options.precision = precisions[mixed(seed + 1) % (compiled ? 3 : 4)];
+    options.opt_level = (int)(mixed(seed + 2) % 6);
+    options.jobs = 2;
+    options.nvrtc = nvrtc;
+    return options;
+}
+
+static void random_text(struct ig_job *job, uint64_t seed, struct trial *t) {
+    struct random_maker maker = {.job = job, .state = seed, .max_elements = 6000, .whole = true, .exact = true};
+    struct ig_text text;
+    maker.g = ig_graph_create(job, ig_dims_create(job));
+    maker.largest = (int64_t)1 << 20;
+    for (int i = 0; i < RANDOM_SYMBOLS; i++)
+        maker.sizes[i] = 3 + i;
+    random_network(&maker, 2 + (int)(mixed(seed + 3) % MAX_STEPS));
+    ig_text_init(&text, job);
+    ig_graph_print(maker.g, IG_PRINT_DATA, &text);
+    t->text = text.at;
+}
+
+static struct memory build(struct ig_job *job, const struct trial *t, const struct values *values) {
+    struct memory memory;
+    struct ig_engine_sink sink = sink_of(&memory, job);
+    ig_compile(job, make_graph(job, t->text, values), &t->options, &sink);
+    return memory;
+}
+
+static struct values change(struct ig_job *job, const struct ig_initializers *all, uint64_t seed, bool only_one) {
+    struct values values = {.n = all->list.count, .bytes = IG_NEW_ARRAY(job, void *, all->list.count + 1)};
+    uint32_t chosen = values.n ? (uint32_t)(mixed(seed) % values.n) : 0;
+    for (uint32_t i = 0; i < values.n; i++) {
+        const struct ig_initializer *one = all->list.at[i];
+        if (only_one && i != chosen) continue;
+        values.bytes[i] = ig_alloc(job, one->size + 8);
+        fill(one->dtype, values.bytes[i], (int64_t)(one->size / ingot_dtype_size(one->dtype)), seed * 31 + i);
+    }
+    return values;
+}
+
+struct attempt {
+    const struct ig_engine_file *file;
+    struct ig_refit_input input;
+    struct memory result;
+    struct ig_refit refit;
+};
+
+static void refit_body(struct ig_job *job, void *argument) {
+    struct attempt *a = argument;
+    struct ig_engine_sink sink = sink_of(&a->result, job);
+    ig_refit_begin(job, &a->input, &a->refit);
+    ig_refit_write(&a->refit, &sink);
+}
+
+static const struct ig_initializer_entry *find_entry(const struct ig_engine_file *file, const char *name) {
+    for (uint32_t i = 0; i < file->refit.n_initializers; i++) {
+        if (strcmp(file->refit.names + file->refit.initializers[i].name, name) == 0)
+            return &file->refit.initializers[i];
+    }
+    fail_msg("there is no initialiser '%s'", name);
+    return NULL;
+}
+
+/* Structural ones get their own values back; returns whether any had another. */
+static bool restore_structural(const struct ig_engine_file *file, const struct ig_initializers *all,
+                               struct values *values, const char **out_one) {
+    bool any = false;
+    for (uint32_t i = 0; i < all->list.count; i++) {
+        const struct ig_initializer *one = all->list.at[i];
+        if (find_entry(file, one->name)->kind != INGOT_STRUCTURAL || !values->bytes[i]) continue;
+        if (memcmp(values->bytes[i], one->bytes, one->size) != 0) {
+            any = true;
+            *out_one = one->name;
+        }
+        values->bytes[i] = NULL;
+    }
+    return any;
+}
+
+/* Refits to the values and compares with a fresh build; false if the values are refused. */
+static bool agrees(struct ig_job *job, const struct trial *t, const struct ig_engine_file *file,
+                   const struct values *values, struct ingot_error *error) {
+    struct attempt a = {.input = {.file = file}};
+    struct ig_graph *graph = make_graph(job, t->text, values);
+    a.input.tensors = ig_refit_tensors(job, graph->initializers, &a.input.n_tensors);
+    if (ig_job_run(job, refit_body, &a, error) != INGOT_OK) return false;
+    struct memory fresh = build(job, t, values);
+    bool same = fresh.size == a.result.size && memcmp(fresh.data, a.result.data, fresh.size) == 0;
+    if (!same)
+        fail_msg("network %llu for %s, %s, level %d: the refitted engine differs from a fresh one:\n%s",
+                 (unsigned long long)t->seed, t->options.target, t->options.precision, t->options.opt_level, t->text);
+    return true;
+}
+
+static void try_values(struct ig_job *job, const struct trial *t, const struct ig_engine_file *file,
+                       const struct ig_initializers *all, struct values *values) {
+    struct ingot_error error;
+    const char *structural = NULL;
+    if (agrees(job, t, file, values, &error)) return;
+    assert_int_equal(error.status, INGOT_INVALID_ARGUMENT);
+    bool differs = restore_structural(file, all, values, &structural);
+    if (!differs || !strstr(error.message, "cannot replace the value of")) fail_msg("%s", error.message);
+    if (!agrees(job, t, file, values, &error)) fail_msg("%s", error.message);
+}
+
+/* A whole engine, stripped and completed, is itself again; so is one that was built without weights. */
+static void try_stripped(struct ig_job *job, struct trial t, const struct memory *whole,
+                         const struct ig_initializers *all) {
+    struct memory stripped, built;
+    struct ig_engine_file file = open_engine(job, whole);
+    struct ig_engine_sink sink = sink_of(&stripped, job);
+    ig_refit_strip(job, &file, &sink);
+    t.options.strip_weights = true;
+    built = build(job, &t, NULL);
+    assert_int_equal(stripped.size, built.size);
+    assert_memory_equal(stripped.data, built.data, built.size);
+    struct ig_engine_file bare = open_engine(job, &stripped);
+    struct attempt a = {.input = {.file = &bare}};
+    struct ingot_error error;
+    a.input.tensors = ig_refit_tensors(job, all, &a.input.n_tensors);
+    if (ig_job_run(job, refit_body, &a, &error) != INGOT_OK) fail_msg("%s", error.message);
+    assert_int_equal(a.result.size, whole->size);
+    assert_memory_equal(a.result.data, whole->data, whole->size);
+}
+
+static void trial_body(struct ig_job *job, void *argument) {
+    struct trial *t = argument;
+    random_text(job, t->seed, t);
+    struct ig_graph *graph = make_graph(job, t->text, NULL);
+    const struct ig_initializers *all = graph->initializers;
+    struct memory engine = build(job, t, NULL);
+    struct ig_engine_file file = open_engine(job, &engine);
+    try_stripped(job, *t, &engine, all);
+    uint32_t i = 0;
+    while (i < all->list.count && file.refit.initializers[i].kind != INGOT_REFITTABLE)
+        i++;
+    if (i == all->list.count) return;
+    for (int round = 0; round < (t->compiled ? 2 : 6); round++) {
+        struct values values = change(job, all, t->seed * 64 + (uint64_t)round, round % 2);
+        try_values(job, t, &file, all, &values);
+    }
+}
+
+static void try_network(uint64_t seed, bool compiled) {
+    struct trial t = {.seed = seed, .compiled = compiled, .options = options_of(seed, compiled)};
+    struct ingot_error error;
+    struct ig_job job;
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, trial_body, &t, &error);
+    if (status != INGOT_OK) fail_msg("network %llu: %s", (unsigned long long)seed, error.message);
+    ig_job_deinit(&job);
+}
+
+static uint64_t first, count = NETWORKS;
+
+static void test_random_networks(void **state) {
+    for (uint64_t i = 0; i < count; i++)
+        try_network(first + i, false);
+}
+
+static void test_compiled_networks(void **state) {
+    for (uint64_t i = 0; i < (count + COMPILED - 1) / COMPILED; i++)
+        try_network(first + i, true);
+}
+
+int main(int argc, char **argv) {
+    static const char name[] = "fake_nvrtc.so";
+    ssize_t length = readlink("/proc/self/exe", nvrtc, sizeof nvrtc - sizeof name);
+    if (length <= 0) return 1;
+    nvrtc[length] = '\0';
+    strcpy(strrchr(nvrtc, '/') + 1, name);
+    if (argc > 1) first = strtoull(argv[1], NULL, 10);
+    if (argc > 2) count = strtoull(argv[2], NULL, 10);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_networks),
+                                       cmocka_unit_test(test_compiled_networks)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
