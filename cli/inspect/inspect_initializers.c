@@ -11,7 +11,7 @@ static void print_text(const struct ingot_initializer_info *info) {
         tensor.dims[i] = info->dims[i];
     char *type = tensor_type_text(&tensor);
     printf("%-11s '%s' %s", kinds[info->kind], info->name, type);
-    if (info->alias) printf(", also '%s'", info->alias);
+    if (info->alias) printf(", %s'%s'", info->is_transposed ? "the transpose of " : "also ", info->alias);
     if (info->reason) printf(": needed to %s", info->reason);
     putchar('\n');
     free(type);
@@ -23,6 +23,7 @@ static json_t *make_json(const struct ingot_initializer_info *info) {
         json_array_append_new(dims, json_integer(info->dims[i]));
     json_object_set_new(one, "name", json_string(info->name));
     if (info->alias) json_object_set_new(one, "alias", json_string(info->alias));
+    if (info->is_transposed) json_object_set_new(one, "transposed", json_true());
     json_object_set_new(one, "kind", json_string(kinds[info->kind]));
     if (info->reason) json_object_set_new(one, "reason", json_string(info->reason));
     json_object_set_new(one, "dtype", json_string(ingot_dtype_name(info->dtype)));

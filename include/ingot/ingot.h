@@ -244,7 +244,10 @@ enum ingot_initializer_kind {
 };
 struct ingot_initializer_info {
     const char *name;
-    const char *alias; /* another name, where the model's metadata tell one; or NULL */
+    /* The name of PyTorch's parameter, where the model tells another one than `name`; or NULL. Refitting knows it by both
+     * names. */
+    const char *alias;
+    bool is_transposed; /* against the parameter of that name: a linear layer's weight */
     enum ingot_initializer_kind kind;
     const char *reason; /* of a structural one: what needed its value: "import node 'r1' (Reshape)"; else NULL */
     enum ingot_dtype dtype;
@@ -885,6 +888,9 @@ INGOT_API size_t ingot_pass_list(struct ingot_pass_info *passes, size_t capacity
 struct ingot_named_tensor {
     const char *name;
     struct ingot_tensor tensor;
+    /* Of an ONNX model's: as in ingot_initializer_info. */
+    const char *alias;
+    bool is_transposed;
 };
 
 /* The tensors of a file. Read-only; any number of threads may use it. */

@@ -167,6 +167,7 @@ void ingot_engine_initializer(const struct ingot_engine *engine, size_t index,
                                                 .dtype = (enum ingot_dtype)one->dtype,
                                                 .rank = (int)one->rank};
     if (one->alias != IG_PLAN_NONE) out_info->alias = tables->names + one->alias;
+    out_info->is_transposed = one->is_transposed;
     if (one->reason != IG_PLAN_NONE) out_info->reason = tables->names + one->reason;
     memcpy(out_info->dims, one->dims, sizeof out_info->dims);
 }

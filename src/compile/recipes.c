@@ -108,7 +108,8 @@ static struct ig_initializer_entry make_initializer(struct maker *m, const struc
                                          .alias = add_name(m, one->alias),
                                          .reason = add_name(m, one->decided),
                                          .dtype = (uint32_t)one->dtype,
-                                         .rank = (uint32_t)one->rank};
+                                         .rank = (uint32_t)one->rank,
+                                         .is_transposed = one->is_transposed};
     entry.kind = one->decided ? INGOT_STRUCTURAL : m->used[one->index] ? INGOT_REFITTABLE : INGOT_UNUSED;
     for (int i = 0; i < one->rank; i++)
         entry.dims[i] = one->dims[i];

@@ -97,6 +97,39 @@ static void map_names(const struct ig_refit *r, struct ig_map *out_map) {
         ig_map_put_name(out_map, name_of(r, i), i);
 }
 
+static struct ingot_tensor transposed(struct ig_job *job, const struct ingot_tensor *t) {
+    enum { BLOCK = 32 }; /* rows and columns that stay in the cache together */
+    size_t size = ingot_dtype_size(t->dtype);
+    int64_t rows = t->dims[0], columns = t->dims[1];
+    struct ingot_tensor out = *t;
+    out.dims[0] = columns;
+    out.dims[1] = rows;
+    out.data = ig_alloc_array(job, (size_t)ingot_tensor_elements(t) + 1, size);
+    for (int64_t row = 0; row < rows; row += BLOCK) {
+        int64_t end = row + BLOCK < rows ? row + BLOCK : rows;
+        for (int64_t c = 0; c < columns; c++) {
+            for (int64_t k = row; k < end; k++)
+                memcpy((char *)out.data + (size_t)(c * rows + k) * size,
+                       (const char *)t->data + (size_t)(k * columns + c) * size, size);
+        }
+    }
+    return out;
+}
+
+/*
+ * The initialiser that a tensor replaces, and whether one is the other's transpose. Names of parameters count more than
+ * those of initialisers: numbers such as "val_57" differ from one export to the next.
+ */
+static bool find_initializer(const struct ig_refit *r, const struct ig_map *map, const struct ingot_named_tensor *given,
+                             uint32_t *out_index, bool *out_turned) {
+    const bool by_alias = given->alias && ig_map_get_name(map, given->alias, out_index);
+    if (!by_alias && !ig_map_get_name(map, given->name, out_index)) return false;
+    const struct ig_initializer_entry *e = &r->tables.initializers[*out_index];
+    *out_turned = by_alias ? given->is_transposed != (e->is_transposed != 0)
+                           : e->is_transposed && strcmp(given->name, name_of(r, *out_index)) != 0;
+    return by_alias || !given->alias || e->alias == IG_PLAN_NONE;
+}
+
 /* Fills `tensors`, and which of them are wanted. */
 static void find_tensors(struct ig_refit *r, const struct ig_refit_input *input, bool *wanted) {
     struct ig_map map;
@@ -106,14 +139,17 @@ static void find_tensors(struct ig_refit *r, const struct ig_refit_input *input,
     for (size_t k = 0; k < input->n_tensors; k++) {
         const struct ingot_named_tensor *given = &input->tensors[k];
         uint32_t i;
+        bool turned;
         if (!given->name) ig_raise(r->job, INGOT_INVALID_ARGUMENT, "tensor %zu has no name", k);
-        if (!ig_map_get_name(&map, given->name, &i)) {
+        if (!find_initializer(r, &map, given, &i, &turned)) {
             if (is_wanted(input, given->name)) mention(&unknown, given->name);
             continue;
         }
         if (r->tables.initializers[i].kind == INGOT_UNUSED) continue;
-        check_type(r, i, &given->tensor);
         r->tensors[i] = given->tensor;
+        if (turned && given->tensor.rank == 2 && given->tensor.memory != INGOT_CUDA && given->tensor.data)
+            r->tensors[i] = transposed(r->job, &given->tensor);
+        check_type(r, i, &r->tensors[i]);
         if (!r->tensors[i].data) r->tensors[i].data = (void *)(uintptr_t) ""; /* no elements */
         wanted[i] = is_wanted(input, given->name) || is_wanted(input, name_of(r, i));
     }
@@ -360,7 +396,8 @@ struct ingot_named_tensor *ig_refit_tensors(struct ig_job *job, const struct ig_
         const struct ig_initializer *one = all->list.at[i];
         if (!one->bytes || one->is_ambiguous) continue;
         struct ingot_named_tensor *t = &tensors[(*out_count)++];
-        *t = (struct ingot_named_tensor){one->name, {.dtype = one->dtype, .rank = one->rank}};
+        *t = (struct ingot_named_tensor){
+            one->name, {.dtype = one->dtype, .rank = one->rank}, one->alias, one->is_transposed};
         t->tensor.data = (void *)(uintptr_t)one->bytes;
         memcpy(t->tensor.dims, one->dims, sizeof one->dims);
     }

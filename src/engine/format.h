@@ -99,7 +99,7 @@ _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) 
 _Static_assert(sizeof(struct ig_plan_step) == 68 && sizeof(struct ig_plan_kernel) == 112, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_run) == 20, "no padding in records");
 _Static_assert(sizeof(struct ig_weight_entry) == 32, "no padding in records");
-_Static_assert(sizeof(struct ig_initializer_entry) == 40 + 8 * INGOT_MAX_RANK, "no padding in records");
+_Static_assert(sizeof(struct ig_initializer_entry) == 48 + 8 * INGOT_MAX_RANK, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_check) == 12 && sizeof(struct ig_library_call) == 56, "no padding in records");
 
 /* The first valid offset after `end` for a part; false if it does not fit in 64 bits. */

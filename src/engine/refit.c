@@ -45,6 +45,8 @@ static enum ingot_status check_initializer(const struct ig_refit_tables *t, uint
     size_t size = ingot_dtype_size((enum ingot_dtype)one->dtype);
     REQUIRE(one->name < t->names_size, "initialiser %u has no name", i);
     REQUIRE(one->alias == IG_PLAN_NONE || one->alias < t->names_size, "initialiser %u has no other name", i);
+    REQUIRE(one->is_transposed <= (one->alias != IG_PLAN_NONE && one->rank == 2),
+            "initialiser %u is the transpose of nothing", i);
     REQUIRE(one->kind <= INGOT_UNUSED, "initialiser %u is of the unknown kind %u", i, one->kind);
     REQUIRE((one->kind == INGOT_STRUCTURAL) == (one->reason != IG_PLAN_NONE) &&
                 (one->reason == IG_PLAN_NONE || one->reason < t->names_size),

@@ -21,6 +21,8 @@ struct ig_initializer_entry {
     uint32_t reason;      /* of STRUCTURAL: "import node 'r1' (Reshape)"; else IG_PLAN_NONE */
     uint32_t kind;        /* an enum ingot_initializer_kind */
     uint32_t dtype, rank;
+    uint32_t is_transposed; /* 1: what has the alias is its transpose, a matrix; else 0 */
+    uint32_t reserved;
     int64_t dims[INGOT_MAX_RANK];
     uint64_t
         hash[2]; /* XXH3 of the elements, 128 bits; 0 for UNUSED, and for REFITTABLE in an engine without weights */

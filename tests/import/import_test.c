@@ -39,6 +39,68 @@ static void inputs_have_symbols(void **state) {
     test_model_deinit(&m);
 }
 
+static void add_metadata(struct test_model *m, Onnx__NodeProto *node, const char *scopes, const char *call) {
+    const char *const texts[][2] = {{"pkg.torch.onnx.name_scopes", scopes}, {"pkg.torch.onnx.fx_node", call}};
+    node->n_metadata_props = 2;
+    node->metadata_props = IG_NEW_ARRAY(&m->job, Onnx__StringStringEntryProto *, 2);
+    for (int i = 0; i < 2; i++) {
+        node->metadata_props[i] = IG_NEW(&m->job, Onnx__StringStringEntryProto);
+        onnx__string_string_entry_proto__init(node->metadata_props[i]);
+        node->metadata_props[i]->key = ig_strdup(&m->job, texts[i][0]);
+        node->metadata_props[i]->value = ig_strdup(&m->job, texts[i][1]);
+    }
+}
+
+/* The name of PyTorch's parameter that a MatMul's second operand is the transpose of. */
+static void assert_parameter(const char *initializer, const char *bias, const char *node_name, const char *scopes,
+                             const char *call, const char *expected) {
+    struct test_model m;
+    test_model_init(&m, 17);
+    test_input(&m, NULL, "x", TEST_FLOAT, "2");
+    test_floats(&m, NULL, initializer, "2 2", "1 2 3 4");
+    test_floats(&m, NULL, bias, "2", "1 2");
+    Onnx__NodeProto *node = test_node(&m, NULL, "MatMul", ig_format(&m.job, "x %s", initializer), "p");
+    node->name = ig_strdup(&m.job, node_name);
+    if (scopes) add_metadata(&m, node, scopes, call);
+    test_node(&m, NULL, "Add", ig_format(&m.job, "p %s", bias), "y");
+    test_output(&m, NULL, "y");
+    const struct ig_initializer *weight = test_import(&m)->initializers->list.at[0];
+    assert_string_equal(weight->name, initializer);
+    if (expected) {
+        assert_non_null(weight->alias);
+        assert_string_equal(weight->alias, expected);
+    } else {
+        assert_null(weight->alias);
+    }
+    assert_true(weight->is_transposed == (expected != NULL));
+    test_model_deinit(&m);
+}
+
+static void linear_layers_tell_their_parameters(void **state) {
+    static const char scopes[] = "['', 'm', 'm.fc.0', 'linear_2']";
+    static const char call[] =
+        "target=torch.ops.aten.linear.default](args = (%x, %p_m_fc_0_weight, %p_b), kwargs = {})";
+    (void)state;
+    assert_parameter("val_1", "b", "node_MatMul_3", scopes, call, "m.fc.0.weight");
+    /* The call is of something else, of another parameter, or of a longer name; the list is none. */
+    assert_parameter("val_1", "b", "n", scopes, "target=torch.ops.aten.matmul.default](args = (%x, %p_m_fc_0_weight)",
+                     NULL);
+    assert_parameter("val_1", "b", "n", scopes, "target=torch.ops.aten.linear.default](args = (%x, %p_m_fc_0_w)", NULL);
+    assert_parameter("val_1", "b", "n", scopes, "target=torch.ops.aten.linear.default](args = (%x, %p_m_fc_0_weight_2)",
+                     NULL);
+    assert_parameter("val_1", "b", "n", "", call, NULL);
+    assert_parameter("val_1", "b", "n", "'", call, NULL);
+    assert_parameter("val_1", "b", "n", ",'',", call, NULL);
+    assert_parameter("val_1", "b", "n", "['linear']", call, NULL);
+    assert_parameter("val_1", "m.fc.0.weight", "n", scopes, call, NULL); /* the name is another's */
+    /* TorchScript's exporter. */
+    assert_parameter("onnx::MatMul_12", "m.layer.0.fc.bias", "/m/layer.0/fc/MatMul", NULL, NULL, "m.layer.0.fc.weight");
+    assert_parameter("onnx::MatMul_12", "b", "/m/layer.0/fc/MatMul", NULL, NULL, NULL);
+    assert_parameter("m.w", "m.layer.0.fc.bias", "/m/layer.0/fc/MatMul", NULL, NULL, NULL);
+    assert_parameter("onnx::MatMul_12", ".bias", "/MatMul", NULL, NULL, NULL);
+    assert_parameter("onnx::MatMul_12", "m.fc.bias", "m/fc/MatMul", NULL, NULL, NULL);
+}
+
 static void small_integer_inputs_have_contents(void **state) {
     struct test_model m;
     test_model_init(&m, 17);
@@ -513,6 +575,7 @@ static void mutations_end_well_or_with_a_message(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inputs_have_symbols),
+        cmocka_unit_test(linear_layers_tell_their_parameters),
         cmocka_unit_test(small_integer_inputs_have_contents),
         cmocka_unit_test(shape_arithmetic_leaves_no_trace),
         cmocka_unit_test(sizes_come_back_from_floats),

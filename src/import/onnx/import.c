@@ -212,6 +212,7 @@ static struct ig_graph *import_model(struct ig_onnx *import) {
     }
     if (import->refusals.count) ig_raise(job, INGOT_UNSUPPORTED, "%s", import->refusals.at[0]);
     add_unused(import, scope.proto);
+    ig_onnx_name_parameters(graph->initializers, scope.proto);
     ig_initializers_end_import(graph->initializers);
     return graph;
 }
@@ -242,6 +243,7 @@ struct ig_initializers *ig_import_onnx_initializers(struct ig_job *job, const vo
     import->initializers = ig_initializers_create(job);
     ig_map_init(&import->records, job);
     ig_onnx_read_initializers(import, import->model->graph);
+    ig_onnx_name_parameters(import->initializers, import->model->graph);
     return import->initializers;
 }
 

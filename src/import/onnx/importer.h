@@ -265,4 +265,7 @@ ig_value ig_onnx_along(const struct ig_onnx_node *n, ig_value value, int axis, i
 ig_value ig_onnx_full(const struct ig_onnx_node *n, enum ingot_dtype dtype, double value, const ig_dim *dims, int rank);
 ig_value ig_onnx_reverse(const struct ig_onnx_node *n, ig_value value, int axis); /* reverses the order along an axis */
 
+/* Gives initialisers the names of PyTorch's parameters that they are made of, where the model tells them. */
+void ig_onnx_name_parameters(struct ig_initializers *all, const Onnx__GraphProto *graph);
+
 #endif
