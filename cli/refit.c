@@ -7,7 +7,7 @@
 #include "session.h"
 
 struct refit_arguments {
-    struct option_list weights, only;
+    struct option_list weights, adapters, only;
     const char *output;
     bool partial, ignore_unknown, check, quiet;
 };
@@ -28,17 +28,29 @@ static void weight_files_free(struct weight_files *w) {
     *w = (struct weight_files){0};
 }
 
-static enum ingot_status weight_files_open(const struct option_list *paths, struct weight_files *out,
+/* Takes the file over. */
+static void weight_files_add(struct weight_files *w, struct ingot_tensors *file) {
+    size_t count;
+    const struct ingot_named_tensor *list = ingot_tensors_list(file, &count);
+    w->files[w->n_files++] = file;
+    w->tensors = cli_resize(w->tensors, w->n_tensors + count + 1, sizeof *w->tensors);
+    for (size_t k = 0; k < count; k++)
+        w->tensors[w->n_tensors++] = list[k];
+}
+
+/* Adapters change what the files and the adapters before them have. */
+static enum ingot_status weight_files_open(const struct refit_arguments *arguments, struct weight_files *out,
                                            struct ingot_error *error) {
-    out->files = cli_alloc(paths->count + 1, sizeof *out->files);
-    for (size_t i = 0; i < paths->count; i++) {
-        size_t count;
-        CLI_TRY(ingot_tensors_open(paths->at[i], NULL, &out->files[i], error));
-        out->n_files++;
-        const struct ingot_named_tensor *list = ingot_tensors_list(out->files[i], &count);
-        out->tensors = cli_resize(out->tensors, out->n_tensors + count + 1, sizeof *out->tensors);
-        for (size_t k = 0; k < count; k++)
-            out->tensors[out->n_tensors++] = list[k];
+    struct ingot_tensors *file;
+    out->files = cli_alloc(arguments->weights.count + arguments->adapters.count + 1, sizeof *out->files);
+    for (size_t i = 0; i < arguments->weights.count; i++) {
+        CLI_TRY(ingot_tensors_open(arguments->weights.at[i], NULL, &file, error));
+        weight_files_add(out, file);
+    }
+    for (size_t i = 0; i < arguments->adapters.count; i++) {
+        CLI_TRY(
+            ingot_tensors_open_adapter(arguments->adapters.at[i], out->tensors, out->n_tensors, NULL, &file, error));
+        weight_files_add(out, file);
     }
     return INGOT_OK;
 }
@@ -52,7 +64,7 @@ static enum ingot_status refit(const char *engine, const struct refit_arguments 
     options.n_only = arguments->only.count;
     options.partial = arguments->partial;
     options.ignore_unknown = arguments->ignore_unknown;
-    enum ingot_status status = weight_files_open(&arguments->weights, &weights, error);
+    enum ingot_status status = weight_files_open(arguments, &weights, error);
     if (status == INGOT_OK)
         status = ingot_refit_file(engine, weights.tensors, weights.n_tensors, &options, output, out_info, error);
     weight_files_free(&weights);
@@ -90,6 +102,9 @@ int cmd_refit(int argc, char **argv) {
     const struct option_row rows[] = {
         {"weights", 'w', OPTION_LIST, "FILE",
          "the new weights: .onnx, .safetensors or .npz; repeatable, later\nfiles win", &arguments.weights},
+        {"adapter", 0, OPTION_LIST, "FOLDER",
+         "a low-rank adapter (LoRA, as PEFT writes it), added to the weights\nof the files; repeatable",
+         &arguments.adapters},
         {"output", 'o', OPTION_TEXT, "ENGINE", "the engine file to write (default: ENGINE itself is replaced)",
          &arguments.output},
         {"only", 0, OPTION_LIST, "PATTERN", "replaces initialisers of matching names only (* and ?); repeatable",
@@ -113,6 +128,7 @@ int cmd_refit(int argc, char **argv) {
     else if (count >= 0)
         status = cli_usage("refit", "expected one engine, got %d", count);
     option_list_free(&arguments.weights);
+    option_list_free(&arguments.adapters);
     option_list_free(&arguments.only);
     return status;
 }

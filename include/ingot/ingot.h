@@ -905,6 +905,17 @@ struct ingot_tensors;
  */
 INGOT_API enum ingot_status ingot_tensors_open(const char *path, const struct ingot_allocator *allocator,
                                                struct ingot_tensors **out_tensors, struct ingot_error *error);
+/*
+ * The tensors that a low-rank adapter (LoRA) makes of the `n_base` tensors of a checkpoint: of each layer that it adapts, the
+ * weight W + scale * B A, under its name in `base`, whose later tensors win. Give them to a refit with `partial`; the
+ * tensors of `base` themselves take the adapter off again, to the bit. `folder` is what PEFT's save_pretrained writes:
+ * adapter_config.json and adapter_model.safetensors. A layer is found by its PyTorch name, also behind a prefix that the
+ * model puts before it. Errors as above; INGOT_BAD_TENSOR also if the adapter does not fit, INGOT_UNSUPPORTED for other kinds
+ * of adapters. The tensors are the new object's; `base` is needed for the call alone.
+ */
+INGOT_API enum ingot_status ingot_tensors_open_adapter(const char *folder, const struct ingot_named_tensor *base,
+                                                       size_t n_base, const struct ingot_allocator *allocator,
+                                                       struct ingot_tensors **out_tensors, struct ingot_error *error);
 /* In the file's order; they live as long as the object. */
 INGOT_API const struct ingot_named_tensor *ingot_tensors_list(const struct ingot_tensors *tensors, size_t *out_count);
 INGOT_API void ingot_tensors_close(struct ingot_tensors *tensors);

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "compile/refit.h"
 #include "import/onnx/import.h"
-#include "weights/weights.h"
+#include "weights/adapter.h"
 
 struct ingot_tensors {
     const struct ingot_allocator *allocator;
@@ -18,6 +18,8 @@ struct ingot_tensors {
 struct opening {
     struct ingot_tensors *tensors;
     const char *path;
+    const struct ingot_named_tensor *base; /* of an adapter */
+    size_t n_base;
 };
 
 static void unmap(void *mapping) {
@@ -37,14 +39,19 @@ static void read_onnx(struct ingot_tensors *out, const char *path, const struct 
     out->at = ig_refit_tensors(job, all, &out->count);
 }
 
-static void open_body(struct ig_job *job, void *argument) {
-    struct opening *o = argument;
-    struct ig_tensors list = {.job = job};
+static const struct ig_mapping *map_file(struct ig_job *job, const char *path) {
     struct ig_mapping *file = IG_NEW(job, struct ig_mapping);
     struct ingot_error error = {INGOT_INTERNAL, ""};
-    struct ig_where where = {.verb = "read", .name = o->path};
-    if (ig_file_map(o->path, file, &error) != INGOT_OK) ig_raise_error(job, &error);
+    if (ig_file_map(path, file, &error) != INGOT_OK) ig_raise_error(job, &error);
     ig_defer(job, unmap, file);
+    return file;
+}
+
+static void open_file(struct ig_job *job, void *argument) {
+    struct opening *o = argument;
+    struct ig_tensors list = {.job = job};
+    struct ig_where where = {.verb = "read", .name = o->path};
+    const struct ig_mapping *file = map_file(job, o->path);
     ig_where_push(job, &where);
     if (ends_with(o->path, ".onnx"))
         read_onnx(o->tensors, o->path, file);
@@ -62,23 +69,56 @@ static void open_body(struct ig_job *job, void *argument) {
     o->tensors->count = list.list.count;
 }
 
-enum ingot_status ingot_tensors_open(const char *path, const struct ingot_allocator *allocator,
-                                     struct ingot_tensors **out_tensors, struct ingot_error *error) {
-    if (!path || !out_tensors)
-        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_tensors_open: %s is NULL", path ? "out_tensors" : "path");
+static void open_adapter(struct ig_job *job, void *argument) {
+    struct opening *o = argument;
+    struct ig_tensors matrices = {.job = job}, list = {.job = job};
+    struct ig_where where = {.verb = "apply", .name = o->path};
+    const struct ig_mapping *config = map_file(job, ig_format(job, "%s/adapter_config.json", o->path));
+    const struct ig_mapping *file = map_file(job, ig_format(job, "%s/adapter_model.safetensors", o->path));
+    ig_where_push(job, &where);
+    ig_safetensors_read(&matrices, file->data, file->size);
+    ig_adapter_merge(&list, config->data, config->size, &matrices, o->base, o->n_base);
+    ig_where_pop(job);
+    o->tensors->at = list.list.at;
+    o->tensors->count = list.list.count;
+}
+
+static enum ingot_status open_by(void (*body)(struct ig_job *job, void *argument), struct opening *opening,
+                                 const struct ingot_allocator *allocator, struct ingot_tensors **out_tensors,
+                                 struct ingot_error *error) {
     if (!allocator) allocator = &ig_libc_allocator;
     struct ingot_tensors *tensors = ig_allocate(allocator, sizeof *tensors, _Alignof(struct ingot_tensors));
     if (!tensors) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
     tensors->allocator = allocator;
     ig_job_init(&tensors->job, allocator);
-    struct opening opening = {tensors, path};
-    enum ingot_status status = ig_job_run(&tensors->job, open_body, &opening, error);
+    opening->tensors = tensors;
+    enum ingot_status status = ig_job_run(&tensors->job, body, opening, error);
     if (status != INGOT_OK) {
         ingot_tensors_close(tensors);
         return status;
     }
     *out_tensors = tensors;
     return INGOT_OK;
+}
+
+enum ingot_status ingot_tensors_open(const char *path, const struct ingot_allocator *allocator,
+                                     struct ingot_tensors **out_tensors, struct ingot_error *error) {
+    struct opening opening = {.path = path};
+    if (!path || !out_tensors)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_tensors_open: %s is NULL", path ? "out_tensors" : "path");
+    return open_by(open_file, &opening, allocator, out_tensors, error);
+}
+
+enum ingot_status ingot_tensors_open_adapter(const char *folder, const struct ingot_named_tensor *base, size_t n_base,
+                                             const struct ingot_allocator *allocator,
+                                             struct ingot_tensors **out_tensors, struct ingot_error *error) {
+    struct opening opening = {.path = folder, .base = base, .n_base = n_base};
+    if (!folder || !out_tensors || (!base && n_base))
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_tensors_open_adapter: NULL argument");
+    for (size_t i = 0; i < n_base; i++) {
+        if (!base[i].name) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "tensor %zu has no name", i);
+    }
+    return open_by(open_adapter, &opening, allocator, out_tensors, error);
 }
 
 const struct ingot_named_tensor *ingot_tensors_list(const struct ingot_tensors *tensors, size_t *out_count) {
