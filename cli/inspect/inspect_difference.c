@@ -91,8 +91,9 @@ static char *where(const struct place *p) {
     char *thing = is_token(p->head, "input") || is_token(p->head, "symbol") || is_token(p->head, "output")
                       ? cli_format("%.*s %.*s", p->head.length, p->head.at, p->second.length, p->second.at)
                   : p->op.length ? cli_format("%.*s", p->op.length, p->op.at)
-                                 : cli_format("the target");
+                                 : NULL;
     char *text;
+    if (!thing) return cli_strdup("operator");
     if (p->in_type && p->in_dims)
         text = cli_format("%s, dim %d", thing, p->index);
     else if (p->in_type)
