@@ -76,7 +76,7 @@ struct build_arguments {
          "best at OPT)",                                                                                               \
          &(b).variants},                                                                                               \
         {"cache", 0, OPTION_TEXT, "DIR|off", CACHE_OPTION_HELP, &(b).cache},                                           \
-        {"jobs", 'j', OPTION_UNSIGNED, "N", "kernels compiled at once (default: one per processor)", &(b).jobs}, {     \
+        {"jobs", 'j', OPTION_UNSIGNED, "N", "compilers, threads at once (default: one per processor)", &(b).jobs}, {   \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress on stderr", &(b).quiet                                           \
     }
 

@@ -83,7 +83,7 @@ INGOT_API const char *ingot_version(void);
 /*
  * The source of all memory. `alloc` returns `size` bytes aligned to `alignment` (a power of two, at most 4096) or NULL;
  * `release` frees what alloc returned, given the same size. Both must be thread-safe if contexts are used from several
- * threads. A NULL allocator in an options struct means the C library's.
+ * threads, or models are built by more than one job. A NULL allocator in an options struct means the C library's.
  */
 struct ingot_allocator {
     void *user;
@@ -818,7 +818,7 @@ struct ingot_build_options {
     const char *dump_after;        /* a pass's name, or "all"; NULL: none */
     const struct ingot_sink *dump; /* receives the dumps */
     const char *cc;                /* C compiler; NULL: the first of cc, gcc and clang on $PATH */
-    unsigned jobs;                 /* kernels compiled in parallel; 0: one per processor */
+    unsigned jobs;                 /* kernels compiled, and threads that compute weights; 0: one per processor */
     bool verify_passes;            /* check the graph after every pass */
     /* Progress, called on the building thread: `done` of `total` of `what`. NULL: silent. */
     void (*progress)(void *user, const char *what, unsigned done, unsigned total);

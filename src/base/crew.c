@@ -103,7 +103,7 @@ static bool is_done(const struct ig_crew *c, uint32_t item) {
 void ig_crew_wait(struct ig_crew *c, uint32_t item) {
     pthread_mutex_lock(&c->mutex);
     while (!is_done(c, item)) {
-        if (c->n_taken <= item) {
+        if (c->n_taken < c->n_offered) {
             work_on_next(c, 0);
         } else {
             pthread_cond_wait(&c->finished, &c->mutex);

@@ -1,56 +1,50 @@
 /*
  * Compiles sources to cubins with NVRTC, on several threads; see nvrtc.h.
  *
- * Worker threads compile and never touch the job; the job's thread copies their results into the arena, in the order in
- * which they were started, and lays them out in the order of the sources. Long texts start first: they take longest,
+ * A crew compiles and never touches the job; the job's thread copies its results into the arena, in the order in which
+ * they were started, and lays them out in the order of the sources. Long texts start first: they take longest,
  * and the last to end should be a short one.
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpu.h"
+#include "base/crew.h"
 #include "base/text.h"
 #include "toolchain/nvrtc.h"
 #include "toolchain/nvrtc_api.h"
 
-enum { MAX_THREADS = 64, ALIGNMENT = 64, PAGE = 4096 };
+enum { ALIGNMENT = 64, PAGE = 4096 };
 
 /* Compiles one source to a cubin or to PTX. */
 struct task {
     const struct ig_source *source;
     size_t length;
     unsigned order;
-    /* Used by the thread that took the task, until `done`. */
+    /* Used by the thread that compiles it, until it is done. */
     struct ig_nvrtc_program *program;
     int result;
-    bool done;
     /* Used by the job's thread. */
     void *bytes;
     size_t size;
 };
 
-struct pool {
+struct batch {
     struct ig_job *job;
     const struct ig_nvrtc *nvrtc;
     bool is_portable;
     const char *architecture; /* the option that chooses it */
     struct task *tasks;
     unsigned count;
-    pthread_mutex_t mutex; /* guards what follows, and tasks[].done */
-    pthread_cond_t changed;
-    unsigned taken, finished;
-    bool stopped;
-    pthread_t threads[MAX_THREADS];
-    unsigned n_threads;
 };
 
-/* ---- Worker threads ---------------------------------------------------------------------------------------------- */
+/* ---- The crew ---------------------------------------------------------------------------------------------------- */
 
 static const char *const common_options[] = {"--std=c++17", "--disable-warnings", "--no-source-include"};
 enum { COMMON = sizeof common_options / sizeof *common_options };
 
-static void compile(const struct pool *p, struct task *t) {
+static void compile(void *user, uint32_t item) {
+    const struct batch *p = user;
+    struct task *t = &p->tasks[item];
     const char *options[COMMON + 2] = {p->architecture};
     memcpy(options + 1, common_options, sizeof common_options);
     options[COMMON + 1] = p->nvrtc->option;
@@ -63,41 +57,17 @@ static void compile(const struct pool *p, struct task *t) {
     t->result = p->nvrtc->compile_program(t->program, count, options);
 }
 
-static void *work(void *argument) {
-    struct pool *p = argument;
-    pthread_mutex_lock(&p->mutex);
-    while (!p->stopped && p->taken < p->count) {
-        struct task *t = &p->tasks[p->taken++];
-        pthread_mutex_unlock(&p->mutex);
-        compile(p, t);
-        pthread_mutex_lock(&p->mutex);
-        t->done = true;
-        p->finished++;
-        pthread_cond_signal(&p->changed);
-    }
-    pthread_mutex_unlock(&p->mutex);
-    return NULL;
-}
-
 /* ---- The job's thread -------------------------------------------------------------------------------------------- */
 
-/* Lets the threads finish their current tasks, then frees everything. */
-static void stop(void *resource) {
-    struct pool *p = resource;
-    pthread_mutex_lock(&p->mutex);
-    p->stopped = true;
-    pthread_mutex_unlock(&p->mutex);
-    for (unsigned i = 0; i < p->n_threads; i++)
-        pthread_join(p->threads[i], NULL);
+static void destroy_programs(void *resource) {
+    struct batch *p = resource;
     for (unsigned i = 0; i < p->count; i++) {
         if (p->tasks[i].program) p->nvrtc->destroy_program(&p->tasks[i].program);
     }
-    pthread_cond_destroy(&p->changed);
-    pthread_mutex_destroy(&p->mutex);
 }
 
 /* The first line of the log that contains "error", else the first line. */
-static const char *first_error(struct pool *p, struct task *t) {
+static const char *first_error(struct batch *p, struct task *t) {
     size_t size = 0;
     if (!t->program || p->nvrtc->get_log_size(t->program, &size) || size <= 1) return NULL;
     char *log = ig_alloc(p->job, size + 1);
@@ -113,7 +83,7 @@ static const char *first_error(struct pool *p, struct task *t) {
     return best;
 }
 
-static _Noreturn void refuse(struct pool *p, struct task *t) {
+static _Noreturn void refuse(struct batch *p, struct task *t) {
     const char *line = t->result == IG_NVRTC_COMPILATION ? first_error(p, t) : NULL;
     if (!line) line = p->nvrtc->get_error_string(t->result);
     enum ingot_status status = t->result == IG_NVRTC_OUT_OF_MEMORY ? INGOT_OUT_OF_MEMORY : INGOT_TOOLCHAIN;
@@ -122,7 +92,7 @@ static _Noreturn void refuse(struct pool *p, struct task *t) {
 }
 
 /* Copies a task's result into the arena. */
-static void fetch(struct pool *p, struct task *t) {
+static void fetch(struct batch *p, struct task *t) {
     const struct ig_nvrtc *n = p->nvrtc;
     if (t->result) refuse(p, t);
     t->result = p->is_portable ? n->get_ptx_size(t->program, &t->size) : n->get_cubin_size(t->program, &t->size);
@@ -134,37 +104,10 @@ static void fetch(struct pool *p, struct task *t) {
     t->program = NULL;
 }
 
-/* Waits for the task; compiles it here if there are no threads. */
-static void wait_for(struct pool *p, struct task *t) {
-    pthread_mutex_lock(&p->mutex);
-    if (p->n_threads == 0) {
-        pthread_mutex_unlock(&p->mutex);
-        compile(p, t);
-        pthread_mutex_lock(&p->mutex);
-        t->done = true;
-        p->finished++;
-    }
-    while (!t->done)
-        pthread_cond_wait(&p->changed, &p->mutex);
-    pthread_mutex_unlock(&p->mutex);
-}
-
 static int longer_first(const void *a, const void *b) {
     const struct task *x = a, *y = b;
     if (x->length != y->length) return x->length > y->length ? -1 : 1;
     return x->order < y->order ? -1 : 1;
-}
-
-static void start(struct pool *p, unsigned jobs) {
-    pthread_mutex_init(&p->mutex, NULL);
-    pthread_cond_init(&p->changed, NULL);
-    ig_defer(p->job, stop, p);
-    if (jobs == 0) jobs = ig_cpu_processors();
-    if (jobs > MAX_THREADS) jobs = MAX_THREADS;
-    while (jobs > 1 && p->n_threads < jobs && p->n_threads < p->count) {
-        if (pthread_create(&p->threads[p->n_threads], NULL, work, p)) break;
-        p->n_threads++;
-    }
 }
 
 static size_t rounded(size_t size, size_t to) {
@@ -182,7 +125,7 @@ void ig_nvrtc_objects(struct ig_job *job, const struct ig_nvrtc *nvrtc, const ch
                       unsigned jobs, const struct ig_source *sources, unsigned count, ig_compiled *compiled,
                       void *user) {
     if (!count) return;
-    struct pool *p = IG_NEW(job, struct pool);
+    struct batch *p = IG_NEW(job, struct batch);
     p->job = job;
     p->nvrtc = nvrtc;
     p->count = count;
@@ -192,15 +135,17 @@ void ig_nvrtc_objects(struct ig_job *job, const struct ig_nvrtc *nvrtc, const ch
     for (unsigned i = 0; i < count; i++)
         p->tasks[i] = (struct task){.source = &sources[i], .length = strlen(sources[i].text), .order = i};
     qsort(p->tasks, count, sizeof *p->tasks, longer_first);
-    start(p, jobs);
+    ig_defer(job, destroy_programs, p);
+    struct ig_crew *crew = ig_crew_create(job, jobs, compile, p);
+    ig_crew_offer(crew, count);
     for (unsigned i = 0; i < count; i++) {
         struct task *t = &p->tasks[i];
-        wait_for(p, t);
+        ig_crew_wait(crew, i);
         fetch(p, t);
         compiled(user, t->order, &(struct ig_object_code){t->bytes, t->size});
     }
+    ig_crew_destroy(crew);
     ig_undefer(job, p);
-    stop(p);
 }
 
 const char *ig_nvrtc_identity(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool is_portable) {
