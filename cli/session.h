@@ -72,7 +72,7 @@ struct build_arguments {
          0,                                                                                                            \
          OPTION_UNSIGNED,                                                                                              \
          "N",                                                                                                          \
-         "the most kernels for one part of the network, each for some\nof its sizes (default 12; 1: the one that is "   \
+         "the most kernels for one part of the network, each for some\nof its sizes (default 12; 1: the one that is "  \
          "best at OPT)",                                                                                               \
          &(b).variants},                                                                                               \
         {"cache", 0, OPTION_TEXT, "DIR|off", CACHE_OPTION_HELP, &(b).cache},                                           \

@@ -126,7 +126,8 @@ int cmd_inspect(int argc, char **argv) {
     const struct option_table table = {
         "inspect", "ENGINE|MODEL [OPTION...]",
         "Shows what an engine holds: what it was built from and how, regions and kernels, memory and its lower bound.\n"
-        "Of a model: inputs, outputs and operators; with --html, --kernels, --sharing, --initializers or --source it is\n"
+        "Of a model: inputs, outputs and operators; with --html, --kernels, --sharing, --initializers or --source it "
+        "is\n"
         "built first.\n",
         rows};
     int status, count = options_parse(&table, argc, argv, &status);
@@ -134,8 +135,9 @@ int cmd_inspect(int argc, char **argv) {
     int shown = a.graph + a.kernels + a.sharing + a.initializers + (a.html != NULL) + (a.source != NULL);
     bool json_alone = a.json && !a.sharing && !a.initializers;
     if (count == 1 && shown + json_alone > 1) {
-        status = cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers and --source exclude "
-                                      "each other");
+        status =
+            cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers and --source exclude "
+                                 "each other");
     } else if (count == 1 && a.graph && is_engine_path(argv[0])) {
         status = cli_usage("inspect", "an engine holds no graph; give the model it was built from");
     } else if (count == 1) {

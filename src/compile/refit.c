@@ -282,7 +282,8 @@ void ig_refit_open(struct ig_refit *r) {
 
 const void *ig_refit_read(struct ig_refit *r, uint32_t index, size_t *out_size) {
     const struct ig_refit_input *input = r->input;
-    if (input->progress) input->progress(input->progress_user, "weights", r->place[index] + 1, (unsigned)r->info.weights);
+    if (input->progress)
+        input->progress(input->progress_user, "weights", r->place[index] + 1, (unsigned)r->info.weights);
     return ig_weights_read(r->reader, r->place[index], out_size);
 }
 

@@ -10,7 +10,7 @@
 struct ig_initializer {
     uint32_t index; /* in the model's list */
     const char *name;
-    const char *alias; /* its name in the framework that wrote the model; NULL: unknown, or the same */
+    const char *alias;  /* its name in the framework that wrote the model; NULL: unknown, or the same */
     bool is_transposed; /* against what has that name: a matrix */
     enum ingot_dtype dtype;
     int rank;

@@ -74,11 +74,11 @@ struct ig_frame_copies {
 
 struct ig_frame {
     const struct ig_subplan *sub;
-    size_t *bytes;  /* by buffer */
-    uint32_t *root; /* by buffer: the buffer whose memory it uses (itself unless an alias) */
-    size_t *offset; /* by buffer: byte offset in its root */
-    size_t *place;  /* by buffer: offset of arena roots in the arena */
-    char *base;     /* the arena address that the operands are based on */
+    size_t *bytes;       /* by buffer */
+    uint32_t *root;      /* by buffer: the buffer whose memory it uses (itself unless an alias) */
+    size_t *offset;      /* by buffer: byte offset in its root */
+    size_t *place;       /* by buffer: offset of arena roots in the arena */
+    char *base;          /* the arena address that the operands are based on */
     const void *weights; /* the address of the weights that they are based on */
     size_t arena_bytes, lower_bound;
     struct ig_frame_port *ports;            /* inputs, then outputs */

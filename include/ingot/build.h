@@ -1,0 +1,322 @@
+/*
+ * The part of ingot.h that needs libingot: models, builds, the cache, tensor files, refitting. Include ingot.h, which
+ * includes this.
+ */
+#ifndef INGOT_BUILD_H
+#define INGOT_BUILD_H
+
+#ifndef INGOT_INGOT_H
+#error "include ingot/ingot.h"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Models and building (libingot) ---------------------------------------------------------------------------- */
+
+struct ingot_model;
+
+struct ingot_model_options {
+    size_t struct_size;
+    const struct ingot_allocator *allocator; /* borrowed for the model's life */
+};
+#define INGOT_MODEL_OPTIONS_INIT \
+    { sizeof(struct ingot_model_options), NULL }
+
+/* Imports an ONNX file. External data is looked for in the file's folder only. */
+INGOT_API enum ingot_status ingot_model_load(const char *path, const struct ingot_model_options *options,
+                                             struct ingot_model **out_model, struct ingot_error *error);
+/* Imports from memory, which is copied where needed. `folder` is the folder of external data; NULL refuses it. */
+INGOT_API enum ingot_status ingot_model_load_memory(const void *data, size_t size, const char *folder,
+                                                    const struct ingot_model_options *options,
+                                                    struct ingot_model **out_model, struct ingot_error *error);
+INGOT_API void ingot_model_destroy(struct ingot_model *model);
+
+INGOT_API size_t ingot_model_input_count(const struct ingot_model *model);
+INGOT_API size_t ingot_model_output_count(const struct ingot_model *model);
+INGOT_API void ingot_model_input(const struct ingot_model *model, size_t index, struct ingot_tensor_info *out_info);
+INGOT_API void ingot_model_output(const struct ingot_model *model, size_t index, struct ingot_tensor_info *out_info);
+
+/* Receives text that a call produces piece by piece. */
+struct ingot_sink {
+    void *user;
+    void (*write)(void *user, const char *text, size_t length);
+};
+
+/* The imported graph in its text form (docs/ir.md), which the library can parse back. */
+INGOT_API enum ingot_status ingot_model_print(struct ingot_model *model, const struct ingot_sink *sink,
+                                              struct ingot_error *error);
+
+/* Runs the model in the reference evaluator: slow, plain C, double accumulation; the oracle of `ingot verify`. `inputs`
+ * are in the model's order. `out_outputs` gets one tensor per output; the model owns their data until the next
+ * evaluation or until it is destroyed. */
+INGOT_API enum ingot_status ingot_model_evaluate(struct ingot_model *model, const struct ingot_tensor *inputs,
+                                                 size_t n_inputs, struct ingot_tensor *out_outputs, size_t n_outputs,
+                                                 struct ingot_error *error);
+
+/*
+ * A cache of what builds make, so that nothing is made twice: the compiled code of kernels, found again by other models
+ * with equal parts, too (docs/reuse.md). It holds what was used last in memory, and all of it in a folder, which any number
+ * of processes use at once. What two of them need at the same time is built by one, and the other waits for it.
+ *
+ * A cache is never needed. A full disk, a read-only folder or a damaged entry is reported by `note` of the build options,
+ * and the build goes on. Entries are code: whoever can write to the folder can make those run code who build with it.
+ *
+ * Any thread may use a cache at any time, and any number of builds at once.
+ */
+struct ingot_cache;
+
+struct ingot_cache_options {
+    size_t struct_size;
+    const struct ingot_allocator *allocator; /* borrowed for the cache's life */
+    const char *folder;                      /* made if it is missing, for its owner alone; NULL: memory only */
+    uint64_t max_bytes;                      /* of the folder's entries, least recently used out first; 0: 10^10 */
+    size_t max_memory_bytes;                 /* of the entries in memory; 0: 64 MiB */
+};
+#define INGOT_CACHE_OPTIONS_INIT \
+    { sizeof(struct ingot_cache_options), NULL, NULL, 0, 0 }
+
+/* INGOT_IO where there is no such folder and it cannot be made, or everybody may write to it. */
+INGOT_API enum ingot_status ingot_cache_open(const struct ingot_cache_options *options, struct ingot_cache **out_cache,
+                                             struct ingot_error *error);
+/* After all builds that use it. NULL does nothing. */
+INGOT_API void ingot_cache_close(struct ingot_cache *cache);
+
+/* An entry in the folder. Strings are valid during the call that passes them. */
+struct ingot_cache_entry {
+    const char *kind;        /* "kernel", "structure", "engine" */
+    const char *key;         /* 32 hexadecimal digits */
+    const char *label;       /* what it is, for people; NULL if it is damaged */
+    const char *damage;      /* what is wrong; NULL: nothing */
+    uint64_t bytes;          /* of its file */
+    uint64_t contents_bytes; /* of what it holds, not compressed; 0 if it is damaged */
+    int64_t used;            /* last use, in seconds since 1970 */
+};
+/* Reads and checks every entry of the folder, those that were used last first. Damaged ones are removed. */
+INGOT_API enum ingot_status ingot_cache_list(struct ingot_cache *cache,
+                                             void (*entry)(void *user, const struct ingot_cache_entry *entry),
+                                             void *user, struct ingot_error *error);
+
+/* The rest of these functions are about the folder, too: INGOT_INVALID_ARGUMENT where there is none. */
+struct ingot_cache_info {
+    const char *folder; /* lives as long as the cache */
+    uint64_t max_bytes;
+    uint64_t entries, bytes;
+    uint64_t kernels, structures, engines; /* entries by kind */
+    uint64_t kernel_bytes, structure_bytes, engine_bytes;
+};
+INGOT_API enum ingot_status ingot_cache_describe(struct ingot_cache *cache, struct ingot_cache_info *out_info,
+                                                 struct ingot_error *error);
+/* Removes the entries that were used longest ago until at most `max_bytes` are left. Each out_ may be NULL. */
+INGOT_API enum ingot_status ingot_cache_prune(struct ingot_cache *cache, uint64_t max_bytes, uint64_t *out_entries,
+                                              uint64_t *out_bytes, struct ingot_error *error);
+/* Writes all sound entries to one file. */
+INGOT_API enum ingot_status ingot_cache_export(struct ingot_cache *cache, const char *path, uint64_t *out_entries,
+                                               struct ingot_error *error);
+/* Adds the entries of such a file, each checked against damage; import only what you trust. `out_new`: of these, the
+ * ones that were not there. On failure the entries before the damaged one are kept. */
+INGOT_API enum ingot_status ingot_cache_import(struct ingot_cache *cache, const char *path, uint64_t *out_entries,
+                                               uint64_t *out_new, struct ingot_error *error);
+
+/* What a build did. */
+struct ingot_build_report {
+    size_t struct_size;
+    unsigned kernels_cached;   /* taken from the cache */
+    unsigned kernels_compiled; /* candidates that were measured are among both */
+};
+#define INGOT_BUILD_REPORT_INIT \
+    { sizeof(struct ingot_build_report), 0, 0 }
+
+/* Restricts one dynamic dim, or the dims of one input, before building. `name` is a symbol ("batch") or an input's
+ * name. `spec` is "4" or "1:8:64" (min:opt:max) for a symbol, and "1x3x224x224", possibly with ranges, for an input. */
+struct ingot_shape_spec {
+    const char *name;
+    const char *spec;
+};
+
+struct ingot_build_options {
+    size_t struct_size;
+    /* "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:amx"; "cuda" (this machine's GPU), or
+     * an architecture such as "cuda:sm_80" or "cuda:sm_90a", for which no GPU is needed. */
+    const char *target;
+    int opt_level; /* 0 to 5; default 3 */
+    const struct ingot_shape_spec *shapes;
+    size_t n_shapes;
+    const char *const *pass_switches; /* "NAME=on" or "NAME=off" */
+    size_t n_pass_switches;
+    const char *dump_after;        /* a pass's name, or "all"; NULL: none */
+    const struct ingot_sink *dump; /* receives the dumps */
+    const char *cc;                /* C compiler; NULL: the first of cc, gcc and clang on $PATH */
+    unsigned jobs;                 /* kernels compiled, and threads that compute weights; 0: one per processor */
+    bool verify_passes;            /* check the graph after every pass */
+    /* Progress, called on the building thread: `done` of `total` of `what`. NULL: silent. */
+    void (*progress)(void *user, const char *what, unsigned done, unsigned total);
+    void *progress_user;
+    const char *nvrtc; /* CUDA targets: path of libnvrtc, or of a folder that has it; NULL: the system's */
+    bool portable;     /* CUDA targets: include PTX, for architectures newer than the target's */
+    /* The type that matrix products and convolutions read and that is stored between kernels: "fp32" (the default),
+     * "tf32" (fp32 in memory; GPUs may round the operands of products), "fp16" or "bf16". Sums, statistics and what
+     * could overflow stay in fp32, and the types of inputs and outputs do not change (docs/precision.md). */
+    const char *precision;
+    /* Precision for parts of the model: "PATTERN=TYPE", where PATTERN is matched against the names and the operators of
+     * ONNX nodes and may contain * and ?. The last match of a node wins. */
+    const char *const *precision_of;
+    size_t n_precision_of;
+    int device; /* the GPU that the target "cuda" means */
+    /* Measure the candidates of each kernel on this machine, for at most this many seconds (docs/tuning.md). 0: do not
+     * measure. Optimisation level 0 always takes the first candidate. */
+    double tune_seconds;
+    /* Timing caches to read, in order; later files win. New measurements are written to the last file, together with
+     * everything read; that file need not exist. */
+    const char *const *timing_caches;
+    size_t n_timing_caches;
+    /* Called with a sentence on what was skipped without being a failure: "not tuned, the first choices are taken: no
+     * NVIDIA driver ...". NULL: silent. */
+    void (*note)(void *user, const char *text);
+    void *note_user;
+    /* "all" (or NULL) or "generated": whether calls of NVIDIA's libraries are candidates for kernels. They are chosen
+     * only where they were measured to be faster. An engine with such a kernel needs the library at run time. */
+    const char *tactics;
+    /* The most kernels for one region whose sizes depend on symbols: which of them runs is decided when shapes are bound.
+     * A further one is built only where it is estimated to save time. 0: the default (12). 1: the kernel that is best at
+     * OPT, for all sizes; then the results of a sample on a GPU have the same bits at every size of the
+     * batch. */
+    unsigned variants;
+    struct ingot_cache *cache;         /* NULL: none */
+    struct ingot_build_report *report; /* filled when the build succeeds; NULL: not asked for */
+    /* Leave out the weights that depend on the model's initialisers: the engine does not run until refitting has put them
+     * in (ingot_refit_file). */
+    bool strip_weights;
+};
+#define INGOT_BUILD_OPTIONS_INIT                                                                                     \
+    {                                                                                                                \
+        sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false                              \
+    }
+
+/* Compiles into the engine file `path`. The file is created atomically. */
+INGOT_API enum ingot_status ingot_model_build(struct ingot_model *model, const struct ingot_build_options *options,
+                                              const char *path, struct ingot_error *error);
+
+/* Compiles into memory. The caller owns `*out_data` (aligned to 64 bytes) and frees it with ingot_blob_release. */
+INGOT_API enum ingot_status ingot_model_build_memory(struct ingot_model *model,
+                                                     const struct ingot_build_options *options, void **out_data,
+                                                     size_t *out_size, struct ingot_error *error);
+INGOT_API void ingot_blob_release(struct ingot_model *model, void *data, size_t size);
+
+/* The optimisation passes, in the order they run. */
+struct ingot_pass_info {
+    const char *name;
+    const char *description;
+    int level; /* runs at this opt_level and above */
+};
+INGOT_API size_t ingot_pass_list(struct ingot_pass_info *passes, size_t capacity);
+
+/* ---- Tensor files (libingot) ----------------------------------------------------------------------------------- */
+
+struct ingot_named_tensor {
+    const char *name;
+    struct ingot_tensor tensor;
+    /* Of an ONNX model's: as in ingot_initializer_info. */
+    const char *alias;
+    bool is_transposed;
+};
+
+/* The tensors of a file. Read-only; any number of threads may use it. */
+struct ingot_tensors;
+
+/*
+ * Reads the tensors of a file by the end of its name: the initialisers of an .onnx model (its operators need not be
+ * supported), .safetensors, NumPy's .npz, or the one tensor of an .npy file, whose name is "". Large ones are mapped where
+ * the format allows, so the file must not change meanwhile. `allocator` is borrowed for the object's life; NULL: the C
+ * library's. INGOT_IO if the file cannot be read, INGOT_BAD_TENSOR or INGOT_BAD_MODEL if it is malformed,
+ * INGOT_UNSUPPORTED for types that Ingot does not have.
+ */
+INGOT_API enum ingot_status ingot_tensors_open(const char *path, const struct ingot_allocator *allocator,
+                                               struct ingot_tensors **out_tensors, struct ingot_error *error);
+/*
+ * The tensors that a low-rank adapter (LoRA) makes of the `n_base` tensors of a checkpoint: of each layer that it adapts, the
+ * weight W + scale * B A, under its name in `base`, whose later tensors win. Give them to a refit with `partial`; the
+ * tensors of `base` themselves take the adapter off again, to the bit. `folder` is what PEFT's save_pretrained writes:
+ * adapter_config.json and adapter_model.safetensors. A layer is found by its PyTorch name, also behind a prefix that the
+ * model puts before it. Errors as above; INGOT_BAD_TENSOR also if the adapter does not fit, INGOT_UNSUPPORTED for other kinds
+ * of adapters. The tensors are the new object's; `base` is needed for the call alone.
+ */
+INGOT_API enum ingot_status ingot_tensors_open_adapter(const char *folder, const struct ingot_named_tensor *base,
+                                                       size_t n_base, const struct ingot_allocator *allocator,
+                                                       struct ingot_tensors **out_tensors, struct ingot_error *error);
+/* In the file's order; they live as long as the object. */
+INGOT_API const struct ingot_named_tensor *ingot_tensors_list(const struct ingot_tensors *tensors, size_t *out_count);
+INGOT_API void ingot_tensors_close(struct ingot_tensors *tensors);
+/* Writes one tensor in host memory as .npy. */
+INGOT_API enum ingot_status ingot_tensors_write_npy(const char *path, const struct ingot_tensor *tensor,
+                                                    struct ingot_error *error);
+
+/* ---- Refitting (libingot) -------------------------------------------------------------------------------------- */
+
+/*
+ * Refitting gives an engine other weights without building it again: whatever the compiler computed from the
+ * initialisers that change (folded, transposed, converted, packed) is computed again, and nothing else. The result has
+ * the bytes of an engine that is built from the model with these weights by the same version of Ingot.
+ */
+struct ingot_refit_options {
+    size_t struct_size;
+    const struct ingot_allocator *allocator; /* borrowed for the call */
+    /* Patterns of names (fnmatch: * and ?): other tensors that are given replace nothing. Initialisers that match none
+     * keep their values. NULL: all. */
+    const char *const *only;
+    size_t n_only;
+    /* Initialisers for which no tensor is given keep their values. Else each that can be replaced must be given. */
+    bool partial;
+    bool ignore_unknown; /* skip tensors that are no initialisers of the engine's model; else they are an error */
+    /* Progress, called on the calling thread: `done` of `total` weights. NULL: silent. */
+    void (*progress)(void *user, const char *what, unsigned done, unsigned total);
+    void *progress_user;
+};
+#define INGOT_REFIT_OPTIONS_INIT \
+    { sizeof(struct ingot_refit_options), NULL, NULL, 0, false, false, NULL, NULL }
+
+struct ingot_refit_info {
+    size_t changed, unchanged; /* initialisers given whose values differ from the engine's, or not */
+    size_t weights;            /* of the engine, that follow from those that changed */
+    uint64_t weight_bytes;
+};
+
+/*
+ * Writes the engine file `path` with the values of `tensors` (in host memory) to `out_path`, atomically; that may be `path`
+ * itself, which processes that have loaded it do not notice. With `out_path` NULL only `out_info` is filled: nothing would
+ * change if `changed` is 0. `out_info` may be NULL.
+ *
+ * Of several tensors with one name the last is taken. INGOT_INVALID_ARGUMENT, with the name, what was expected and what was
+ * found: a tensor is missing, unknown or of another type or shape; it is a structural initialiser with another value; or
+ * the engine has an initialiser that changes combined with one that is not given (a convolution with its batch
+ * normalisation), whose present value is then needed too. An engine without weights (strip_weights) becomes whole.
+ */
+INGOT_API enum ingot_status ingot_refit_file(const char *path, const struct ingot_named_tensor *tensors,
+                                             size_t n_tensors, const struct ingot_refit_options *options,
+                                             const char *out_path, struct ingot_refit_info *out_info,
+                                             struct ingot_error *error);
+
+/*
+ * The same for an engine that is loaded, while any number of threads run its contexts: runs in flight end with the weights
+ * that they began with, each run that begins after the return has the new ones, and none sees both. Runs take no lock for
+ * that. An engine without weights runs from then on.
+ *
+ * The new weights are made beside the old ones: on a GPU that takes the size of the weights once more, on the CPU that of
+ * the pages that change. A context is bound to the weights of its last run, and its next run waits for its runs in flight
+ * before it takes newer ones. So memory for a third set is needed where a context does not run between two refits. The next
+ * refit writes to the set that is no longer used. The file stays as it is, and so do the engine's other instances.
+ *
+ * Any thread may call; calls for one engine follow each other. Fails as ingot_refit_file does, and with INGOT_UNSUPPORTED
+ * for weights that are shared with other processes (ingot_engine_export_weights), INGOT_DEVICE or INGOT_OUT_OF_MEMORY: then
+ * the weights are what they were.
+ */
+INGOT_API enum ingot_status ingot_engine_refit(struct ingot_engine *engine, const struct ingot_named_tensor *tensors,
+                                               size_t n_tensors, const struct ingot_refit_options *options,
+                                               struct ingot_refit_info *out_info, struct ingot_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,252 @@
+/* The rules of plans (engine/check.h): each is broken once. */
+#include <string.h>
+
+#include "engine/check.h"
+#include "support/plan/small_plan.h"
+#include "support/support.h"
+
+static void expect_broken(const struct ig_plan *plan, const char *expected) {
+    struct ingot_error error;
+    assert_int_equal(ig_plan_check(plan, SMALL_CODE, SMALL_WEIGHTS, &error), INGOT_BAD_ENGINE);
+    if (!strstr(error.message, expected)) fail_msg("'%s' does not say '%s'", error.message, expected);
+}
+
+static void test_rules(void **state) {
+    struct ingot_error error;
+    assert_int_equal(ig_plan_check(&small_plan, SMALL_CODE, SMALL_WEIGHTS, &error), INGOT_OK);
+    struct ig_plan plan = small_plan;
+    plan.n_subplans = 0;
+    expect_broken(&plan, "there are 0 plans");
+    plan = small_plan;
+    plan.strings_size--;
+    expect_broken(&plan, "not terminated");
+
+    struct ig_subplan nested[4];
+    memcpy(nested, subplans, sizeof nested);
+    plan = small_plan;
+    plan.subplans = nested;
+    nested[1].n_inputs = 2;
+    expect_broken(&plan, "its body takes 2");
+    nested[1] = subplans[1];
+    nested[0].n_steps = 7;
+    expect_broken(&plan, "plans overlap");
+    nested[0] = subplans[0];
+    nested[3].n_checks = 1;
+    expect_broken(&plan, "plans overlap");
+    nested[3].n_checks = 3;
+    expect_broken(&plan, "plan 3 has no checks");
+
+    struct ig_plan_step changed[COUNT(steps)];
+    memcpy(changed, steps, sizeof changed);
+    plan = small_plan;
+    plan.steps = changed;
+    changed[2].b = 2;
+    expect_broken(&plan, "plan 2 is the body of two steps");
+    changed[2].b = 0;
+    expect_broken(&plan, "runs plan 0");
+    changed[2] = steps[2];
+    changed[1].n_carried = UINT32_MAX;
+    expect_broken(&plan, "passes 4294967297 values");
+    changed[1] = steps[1];
+    changed[3].work = COUNT(symbols) + COUNT(instrs); /* a copy's work: its duration is estimated from it */
+    expect_broken(&plan, "step 0 has no work");
+    changed[3] = steps[3];
+    changed[1].n_dims = 1;
+    expect_broken(&plan, "steps overlap");
+    changed[1] = steps[1];
+    changed[0].kernel = 2;
+    expect_broken(&plan, "step 0 calls a library with a wrong number of sizes");
+    changed[0].kernel = 3;
+    expect_broken(&plan, "runs kernel 3 of 3");
+
+    struct ig_plan_buffer moved[COUNT(buffers)];
+    memcpy(moved, buffers, sizeof moved);
+    plan = small_plan;
+    plan.buffers = moved;
+    moved[6].index = 6;
+    expect_broken(&plan, "alias of what comes after");
+    moved[6] = buffers[6];
+    moved[4].last = 0;
+    expect_broken(&plan, "does not live then");
+
+    struct ig_shape_instr early[COUNT(instrs)];
+    memcpy(early, instrs, sizeof early);
+    plan = small_plan;
+    plan.instrs = early;
+    early[1].a = FOUR_BATCH;
+    expect_broken(&plan, "uses what comes after it");
+}
+
+static void test_symbol_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_symbol other[COUNT(symbols)];
+    memcpy(other, symbols, sizeof other);
+    plan.symbols = other;
+    other[0].lo = 1001;
+    expect_broken(&plan, "symbol 0 has an empty range");
+    other[0] = symbols[0];
+    other[0].mixes = sizeof strings;
+    expect_broken(&plan, "symbol 0 has no reason to mix rows");
+    other[0] = symbols[0];
+    other[1].mixes = IG_PLAN_NONE;
+    expect_broken(&plan, "symbol 1 counts no rows");
+    other[1] = symbols[1];
+    other[1].reserved = 1;
+    expect_broken(&plan, "symbol 1 has something in its reserved field");
+}
+
+static void test_alternative_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_step changed[COUNT(steps)];
+    memcpy(changed, steps, sizeof changed);
+    plan.steps = changed;
+    static const struct {
+        uint32_t alternatives, n;
+        ig_slot choice;
+        const char *expected;
+    } wrong[] = {
+        {7, 2, ONE, "steps overlap"},
+        {8, 1, ONE, "step 0 has no alternatives"},
+        {UINT32_MAX, 1, ONE, "step 0 has no alternatives"},
+        {0, UINT32_MAX, ONE, "steps overlap"},
+        {7, 1, COUNT(symbols) + COUNT(instrs), "step 0 has no choice among its alternatives"},
+        {7, 1, NONE, "step 0 has no choice among its alternatives"},
+        {1, 1, ONE, "step 0 has an alternative that is no kernel, or has alternatives"},
+        {0, 1, ONE, "step 0 has an alternative that is no kernel, or has alternatives"},
+    };
+    for (uint32_t i = 0; i < COUNT(wrong); i++) {
+        changed[0].alternatives = wrong[i].alternatives;
+        changed[0].n_alternatives = wrong[i].n;
+        changed[0].choice = wrong[i].choice;
+        expect_broken(&plan, wrong[i].expected);
+    }
+    changed[0] = steps[0];
+    changed[3].alternatives = 7, changed[3].n_alternatives = 1, changed[3].choice = ONE;
+    expect_broken(&plan, "steps overlap");
+    changed[0].n_alternatives = 0;
+    expect_broken(&plan, "step 0 has alternatives and is no kernel");
+    changed[0] = steps[0], changed[3] = steps[3];
+    /* The rules of steps hold for an alternative too, in the place of its step. */
+    changed[7].kernel = 3;
+    expect_broken(&plan, "step 0 runs kernel 3 of 3");
+    changed[7] = steps[7], changed[7].tiles = NONE;
+    expect_broken(&plan, "step 0 has no number of tiles");
+    changed[7] = steps[7], changed[7].operands = 20;
+    expect_broken(&plan, "step 0");
+    changed[7] = steps[7];
+    uint32_t dead[COUNT(operands)];
+    memcpy(dead, operands, sizeof dead);
+    plan.operands = dead;
+    dead[21] = 5; /* lives from step 1 on */
+    expect_broken(&plan, "step 0 uses buffer 5, which does not live then");
+}
+
+/* Plans whose memory would take too long to plan, although their tables are complete. */
+static void test_limits(void **state) {
+    enum { MANY = (1 << 17) + 1 };
+    struct ig_plan plan = small_plan;
+    struct ig_subplan large[COUNT(subplans)];
+    memcpy(large, subplans, sizeof large);
+    plan.subplans = large;
+    plan.n_steps = plan.n_buffers = MANY; /* beyond the arrays, which are not read */
+    large[0].n_steps = IG_PLAN_MAX_STEPS + 1;
+    expect_broken(&plan, "plan 0 has 65537 steps and 8 buffers, not at most 65536 and 131072");
+    large[0] = subplans[0];
+    large[3].buffers = 0, large[3].n_buffers = MANY;
+    expect_broken(&plan, "plan 3 has 1 steps and 131073 buffers, not at most 65536 and 131072");
+}
+
+static void test_library_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_kernel other[COUNT(kernels)];
+    memcpy(other, kernels, sizeof other);
+    plan.kernels = other;
+    other[2].library = 2;
+    expect_broken(&plan, "kernel 2 is library call 2 of 1");
+    other[2].library = UINT32_MAX;
+    expect_broken(&plan, "kernel 2 is library call 4294967295 of 1");
+    other[2].library = 1, other[2].entry = 64;
+    expect_broken(&plan, "kernel 2 is a library's and has code");
+    other[2].entry = 0, other[2].portable = 64;
+    expect_broken(&plan, "kernel 2 is a library's and has code");
+    other[2].portable = UINT64_MAX, other[2].reserved = 1;
+    expect_broken(&plan, "reserved");
+
+    plan = small_plan;
+    struct ig_library_call wrong = calls[0];
+    plan.calls = &wrong;
+    wrong.library = IG_LIBRARY_COUNT;
+    expect_broken(&plan, "library call 0 has an unknown library");
+    wrong = calls[0];
+    wrong.out_type = INGOT_BF16;
+    expect_broken(&plan, "library call 0 has results of a type");
+}
+
+static void test_map_rules(void **state) {
+    struct ig_plan plan = small_plan;
+    struct ig_plan_kernel other[COUNT(kernels)];
+    memcpy(other, kernels, sizeof other);
+    plan.kernels = other;
+    static const struct {
+        struct ig_tensor_map map;
+        const char *expected;
+    } wrong[] = {
+        {{4, 1, 0, 1, 64, 128, 2}, "step 0 has a tensor map with an operand that is not there"},
+        {{UINT32_MAX, 1, 0, 1, 64, 128, 2}, "an operand that is not there"},
+        {{1, 2, 0, 1, 64, 128, 2}, "a dim that is not there"},
+        {{1, 1, UINT32_MAX, 1, 64, 128, 2}, "a dim that is not there"},
+        {{1, 1, 0, 2, 64, 128, 2}, "a dim that is not there"},
+        {{1, 1, 0, 1, 64, 128, 0}, "elements of another size"},
+        {{1, 1, 0, 1, 0, 128, 2}, "a box of a width"},
+        {{1, 1, 0, 1, 0x80000020, 128, 2}, "a box of a width"},
+        {{1, 1, 0, 1, 64, 0, 2}, "a box of a height"},
+        {{1, 1, 0, 1, 64, 257, 2}, "a box of a height"},
+    };
+    for (uint32_t i = 0; i < COUNT(wrong); i++) {
+        other[1].maps[0] = wrong[i].map;
+        expect_broken(&plan, wrong[i].expected);
+    }
+    other[1] = kernels[1];
+    other[1].n_maps = 0;
+    expect_broken(&plan, "kernel 1 has something in tensor map 0");
+    other[1].n_maps = IG_MOST_TENSOR_MAPS + 1;
+    expect_broken(&plan, "kernel 1 has 3 tensor maps");
+    other[1] = kernels[1], other[1].lasting = 2;
+    expect_broken(&plan, "kernel 1 says neither that it lasts");
+    other[1] = kernels[1], other[2].n_maps = 1;
+    expect_broken(&plan, "kernel 2 has 1 tensor maps");
+}
+
+/* The sizes that a tensor map is used with: 5 rows of 24 elements, 32 apart, in 304 bytes. */
+static void test_map_sizes(void **state) {
+    const struct ig_tensor_map map = {0, 0, 1, 2, 64, 8, 2};
+    const int64_t right[] = {24, 5, 32};
+    assert_null(ig_tensor_map_sizes_error(&map, right, (4 * 32 + 24) * 2));
+    assert_non_null(ig_tensor_map_sizes_error(&map, right, (4 * 32 + 24) * 2 - 1));
+    static const int64_t wrong[][3] = {{0, 5, 32},
+                                       {24, 0, 32},
+                                       {-1, 5, 32},
+                                       {24, -5, 32},
+                                       {24, 5, 23},
+                                       {24, 5, 28},
+                                       {24, 5, INT64_MAX},
+                                       {INT64_MAX, 5, 32},
+                                       {24, INT64_MAX, 32},
+                                       {24, INT32_MAX, 32},
+                                       {24, 5, (int64_t)1 << 31}};
+    for (uint32_t i = 0; i < COUNT(wrong); i++)
+        assert_non_null(ig_tensor_map_sizes_error(&map, wrong[i], 1000));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_symbol_rules),
+        cmocka_unit_test(test_alternative_rules),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_library_rules),
+        cmocka_unit_test(test_map_rules),
+        cmocka_unit_test(test_map_sizes),
+    };
+    return cmocka_run_group_tests_name("plan rules", tests, NULL, NULL);
+}
