@@ -353,6 +353,19 @@ static const char *explanation_of(struct ig_job *job, const struct ig_engine_fil
     return text->at;
 }
 
+/* What is replaced need not be sound, and reading it takes time. */
+static void check_copied(const struct ig_refit *r, const uint64_t *kept) {
+    struct ingot_error error = {INGOT_INTERNAL, ""};
+    uint64_t chunk = 0;
+    for (uint32_t i = 0; i < r->tables.n_weights; i++) {
+        const struct ig_weight_entry *w = &r->tables.weights[i];
+        uint64_t at = r->file->stripped ? kept[i] : w->offset;
+        if (r->stale[i] || w->size == 0) continue;
+        if (ig_engine_check_range(r->file, at, at + w->size, &chunk, &error) != INGOT_OK)
+            ig_raise_error(r->job, &error);
+    }
+}
+
 static void write(struct ig_refit *r, bool stripped, const struct ig_engine_sink *sink) {
     const struct ig_engine_file *file = r->file;
     struct weight_source source = {.refit = r, .kept = kept_offsets(r->job, &file->refit)};
@@ -367,6 +380,7 @@ static void write(struct ig_refit *r, bool stripped, const struct ig_engine_sink
                                     .weight_user = &source,
                                     .explanation = explanation_of(r->job, file)};
     struct ingot_error error;
+    if (!stripped) check_copied(r, source.kept);
     ig_refit_open(r);
     enum ingot_status status = ig_engine_write(&image, sink, r->job->allocator, &error);
     ig_refit_close(r);

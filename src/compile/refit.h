@@ -51,7 +51,7 @@ void ig_refit_open(struct ig_refit *refit);
 const void *ig_refit_read(struct ig_refit *refit, uint32_t index, size_t *out_size);
 void ig_refit_close(struct ig_refit *refit);
 
-/* Writes the engine with its new weights. */
+/* Writes the engine with its new weights. The others are checked against their checksums first. */
 void ig_refit_write(struct ig_refit *refit, const struct ig_engine_sink *sink);
 
 /* Writes the engine without the weights that can be replaced; what ig_compile writes with strip_weights. */

@@ -80,5 +80,9 @@ enum ingot_status ig_engine_unpack_explanation(const struct ig_engine_file *file
 uint64_t ig_engine_weights_checksum(const struct ig_engine_file *file);
 /* The check that INGOT_VERIFY_LATER defers. */
 enum ingot_status ig_engine_check_weights(const struct ig_engine_file *file, struct ingot_error *error);
+/* The same of the chunks that these of the stored bytes lie in, from chunk *inout_chunk on, which moves behind them: for
+ * ranges in ascending order. */
+enum ingot_status ig_engine_check_range(const struct ig_engine_file *file, uint64_t begin, uint64_t end,
+                                        uint64_t *inout_chunk, struct ingot_error *error);
 
 #endif

@@ -264,14 +264,22 @@ uint64_t ig_engine_weights_checksum(const struct ig_engine_file *file) {
     return ig_hash64(file->weight_checksums, chunks * sizeof *file->weight_checksums);
 }
 
-enum ingot_status ig_engine_check_weights(const struct ig_engine_file *file, struct ingot_error *error) {
-    for (size_t at = 0, chunk = 0; at < file->stored_size; at += IG_ENGINE_CHUNK, chunk++) {
+enum ingot_status ig_engine_check_range(const struct ig_engine_file *file, uint64_t begin, uint64_t end,
+                                        uint64_t *inout_chunk, struct ingot_error *error) {
+    uint64_t chunk = begin / IG_ENGINE_CHUNK;
+    if (*inout_chunk < chunk) *inout_chunk = chunk;
+    for (size_t at; (at = (size_t)*inout_chunk * IG_ENGINE_CHUNK) < end; ++*inout_chunk) {
         size_t left = file->stored_size - at, size = left < IG_ENGINE_CHUNK ? left : IG_ENGINE_CHUNK;
-        if (ig_hash64(file->weights + at, size) != file->weight_checksums[chunk]) {
+        if (ig_hash64(file->weights + at, size) != file->weight_checksums[*inout_chunk]) {
             return IG_ERR(error, INGOT_BAD_ENGINE,
                           "the engine is damaged: its weights from byte %zu to %zu do not match their checksum", at,
                           at + size);
         }
     }
     return INGOT_OK;
+}
+
+enum ingot_status ig_engine_check_weights(const struct ig_engine_file *file, struct ingot_error *error) {
+    uint64_t chunk = 0;
+    return ig_engine_check_range(file, 0, file->stored_size, &chunk, error);
 }

@@ -12,8 +12,30 @@ enum { MIN_IR_VERSION = 3 };
 
 /* ---- Unpacking: protobuf-c allocates in the job's arena, and a failed allocation leaves the job ---- */
 
+/* The elements of a tensor, which need not be zeroed first, as memory of the arena is. */
+struct block {
+    const struct ingot_allocator *allocator;
+    void *memory;
+    size_t size;
+};
+
+static void release_block(void *resource) {
+    struct block *block = resource;
+    ig_release(block->allocator, block->memory, block->size);
+}
+
+static void *large_alloc(struct ig_job *job, size_t size) {
+    struct block *block = IG_NEW(job, struct block);
+    *block = (struct block){.allocator = job->allocator, .size = size};
+    block->memory = block->allocator->alloc(block->allocator->user, size, 64);
+    if (!block->memory) ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory for a tensor of %zu bytes", size);
+    ig_defer(job, release_block, block);
+    return block->memory;
+}
+
 static void *arena_alloc(void *job, size_t size) {
-    return ig_alloc(job, size ? size : 1);
+    enum { LARGE = 1 << 16 };
+    return size >= LARGE ? large_alloc(job, size) : ig_alloc(job, size ? size : 1);
 }
 
 static void arena_free(void *job, void *memory) {
