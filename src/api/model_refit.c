@@ -59,7 +59,8 @@ static void refit_body(struct ig_job *job, void *argument) {
     struct ig_engine_file *file = IG_NEW(job, struct ig_engine_file);
     struct ingot_error error = {INGOT_INTERNAL, ""};
     struct ig_refit refit;
-    if (ig_engine_open(call->path, INGOT_VERIFY_NO_WEIGHTS, job->allocator, file, &error) != INGOT_OK) ig_raise_error(job, &error);
+    if (ig_engine_open(call->path, INGOT_VERIFY_NO_WEIGHTS, job->allocator, file, &error) != INGOT_OK)
+        ig_raise_error(job, &error);
     ig_defer(job, close_engine, file);
     struct ig_refit_input input = input_of(call, file);
     ig_refit_begin(job, &input, &refit);

@@ -252,11 +252,11 @@ void ig_refit_begin(struct ig_job *job, const struct ig_refit_input *input, stru
     r.tensors = IG_NEW_ARRAY(job, struct ingot_tensor, n + 1);
     r.replaced = IG_NEW_ARRAY(job, bool, n + 1);
     r.stale = IG_NEW_ARRAY(job, bool, tables->n_weights + 1);
-    check_replaceable(&r);
     check_patterns(job, input);
     find_tensors(&r, input, wanted);
     check_missing(&r, input);
     compare(&r, wanted, entries);
+    check_replaceable(&r);
     find_stale(&r);
     *out_refit = r;
 }
