@@ -27,7 +27,8 @@ static void run_defers(struct ig_job *job, const struct ig_defer *mark) {
     }
 }
 
-static void unlink_defer(struct ig_job *job, const struct ig_defer *defer) {
+/* Not inlined into a caller of setjmp, where gcc takes `link` for a variable that longjmp may spoil. */
+__attribute__((noinline)) static void unlink_defer(struct ig_job *job, const struct ig_defer *defer) {
     struct ig_defer **link = &job->defers;
     while (*link != defer)
         link = &(*link)->older;
