@@ -40,13 +40,14 @@ static ig_value add_source(struct extraction *x, const struct ig_initializer *re
 }
 
 /* Structural initialisers cannot change: they are constants like those of the model's logic. */
-static ig_value copy_node(struct extraction *x, struct ig_node *n, const ig_value *in) {
+static ig_value copy_node(struct extraction *x, const struct ig_node *n, const ig_value *in) {
     if (n->op != IG_OP_constant) return ig_build_copy(x->to, x->from, n, in);
     const struct ig_data *data = ig_attr(x->from, n, IG_ATTR_data)->data;
     struct ig_data plain = {.bytes = data->bytes, .size = data->size, .absent = data->absent};
     struct ig_attr attr = {.kind = IG_KIND_DATA, .data = &plain};
-    n->attr = &attr;
-    return ig_build_copy(x->to, x->from, n, in);
+    struct ig_node copy = *n;
+    copy.attr = &attr;
+    return ig_build_copy(x->to, x->from, &copy, in);
 }
 
 /* Copies what v needs, depth first; recursion is bounded by the longest chain of constant nodes. */

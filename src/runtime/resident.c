@@ -131,20 +131,17 @@ static void destroy_sets(const struct ig_resident_store *store, struct ig_weight
     }
 }
 
-/* The present weights in host memory. */
-static enum ingot_status host_set(struct ig_resident_store *store, struct ig_weight_set **out_set,
-                                  struct ingot_error *error) {
-    struct ig_weight_set *set = current_of(&store->host);
-    if (!set) {
-        if (store->file->stripped)
-            return IG_ERR(error, INGOT_BAD_ENGINE,
-                          "the engine was built without its weights: put them in (ingot refit, ingot_refit_file, "
-                          "ingot_engine_refit)");
-        IG_TRY(ig_weight_set_borrow(store->file, store->allocator, &set, error));
-        add_set(&store->host, set);
-        make_current(&store->host, set);
-    }
-    *out_set = set;
+/* Sees to it that there is a current set in host memory. */
+static enum ingot_status need_host_set(struct ig_resident_store *store, struct ingot_error *error) {
+    struct ig_weight_set *set;
+    if (current_of(&store->host)) return INGOT_OK;
+    if (store->file->stripped)
+        return IG_ERR(error, INGOT_BAD_ENGINE,
+                      "the engine was built without its weights: put them in (ingot refit, ingot_refit_file, "
+                      "ingot_engine_refit)");
+    IG_TRY(ig_weight_set_borrow(store->file, store->allocator, &set, error));
+    add_set(&store->host, set);
+    make_current(&store->host, set);
     return INGOT_OK;
 }
 
@@ -192,8 +189,9 @@ static enum ingot_status take_shared(const struct ig_residence *residence, size_
 static enum ingot_status bring_weights(struct ig_resident_store *store, struct ig_residence *residence,
                                        struct ingot_error *error) {
     struct ig_device *device = residence->device;
-    struct ig_weight_set *host = NULL, *set;
-    IG_TRY(host_set(store, &host, error));
+    struct ig_weight_set *set;
+    IG_TRY(need_host_set(store, error));
+    const struct ig_weight_set *host = current_of(&store->host);
     residence->sets = &store->host;
     if (device->host_memory) return INGOT_OK;
     residence->sets = &residence->own;
@@ -318,9 +316,10 @@ static enum ingot_status refuse_shared(const struct ig_resident_store *store, st
 /* Finds a set to write, or makes one; it counts as used. */
 static enum ingot_status reserve(struct ig_resident_store *store, const bool *stale, struct ig_weight_set **out_set,
                                  struct ingot_error *error) {
-    struct ig_weight_set *current = NULL, *set = spare_of(&store->host);
+    struct ig_weight_set *set = spare_of(&store->host);
     IG_TRY(refuse_shared(store, error));
-    if (!store->file->stripped || current_of(&store->host)) IG_TRY(host_set(store, &current, error));
+    if (!store->file->stripped) IG_TRY(need_host_set(store, error));
+    const struct ig_weight_set *current = current_of(&store->host); /* NULL: they are put in now */
     if (set) {
         ig_weight_set_follow(set, current, &store->file->refit, stale);
     } else {
