@@ -41,7 +41,7 @@ enum ingot_status ig_file_map_open(const char *path, struct ig_mapping *out_mapp
 }
 
 enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, struct ingot_error *error) {
-    int descriptor;
+    int descriptor = -1;
     IG_TRY(ig_file_map_open(path, out_mapping, &descriptor, error));
     close(descriptor); /* a mapping does not need it */
     return INGOT_OK;

@@ -271,7 +271,7 @@ enum ingot_status ig_plan_unfold(const struct ig_folded *folded, const struct in
                                  struct ingot_error *error) {
     struct table tables[TABLES];
     uint32_t run = 0, first[TABLES + 1];
-    uint64_t counts[TABLES];
+    uint64_t counts[TABLES] = {0};
     size_t size = 0;
     get_tables(&folded->plan, tables);
     for (int i = 0; i < TABLES; i++) {

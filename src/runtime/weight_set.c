@@ -9,20 +9,17 @@ static enum ingot_status no_memory(size_t size, struct ingot_error *error) {
     return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for weights of %zu bytes", size);
 }
 
-static enum ingot_status new_set(const struct ig_engine_file *file, enum ig_weight_memory kind,
-                                 const struct ingot_allocator *allocator, struct ig_weight_set **out_set,
-                                 struct ingot_error *error) {
+/* NULL: out of memory. */
+static struct ig_weight_set *new_set(const struct ig_engine_file *file, enum ig_weight_memory kind,
+                                     const struct ingot_allocator *allocator) {
     struct ig_weight_set *set = ig_allocate(allocator, sizeof *set, _Alignof(struct ig_weight_set));
-    if (!set) return no_memory(sizeof *set, error);
+    if (!set) return NULL;
     set->kind = kind;
     set->n_weights = file->refit.n_weights;
     set->made = ig_allocate(allocator, (set->n_weights + 1) * sizeof *set->made, _Alignof(uint64_t));
-    if (!set->made) {
-        ig_release(allocator, set, sizeof *set);
-        return no_memory(sizeof *set, error);
-    }
-    *out_set = set;
-    return INGOT_OK;
+    if (set->made) return set;
+    ig_release(allocator, set, sizeof *set);
+    return NULL;
 }
 
 void ig_weight_set_destroy(struct ig_weight_set *set, struct ig_device *device,
@@ -33,7 +30,7 @@ void ig_weight_set_destroy(struct ig_weight_set *set, struct ig_device *device,
     case IG_WEIGHTS_MAPPED: ig_file_unmap_private(set->memory, set->size); break;
     case IG_WEIGHTS_ALLOCATED: ig_release(allocator, set->memory, set->size); break;
     case IG_WEIGHTS_DEVICE:
-        if (set->memory) device->api->release(device, set->memory, set->size);
+        if (set->memory && device) device->api->release(device, set->memory, set->size);
         break;
     }
     ig_release(allocator, set->made, (set->n_weights + 1) * sizeof *set->made);
@@ -42,8 +39,10 @@ void ig_weight_set_destroy(struct ig_weight_set *set, struct ig_device *device,
 
 enum ingot_status ig_weight_set_borrow(const struct ig_engine_file *file, const struct ingot_allocator *allocator,
                                        struct ig_weight_set **out_set, struct ingot_error *error) {
-    IG_TRY(new_set(file, IG_WEIGHTS_BORROWED, allocator, out_set, error));
-    (*out_set)->weights = file->weights;
+    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_BORROWED, allocator);
+    if (!set) return no_memory(sizeof *set, error);
+    set->weights = file->weights;
+    *out_set = set;
     return INGOT_OK;
 }
 
@@ -88,8 +87,8 @@ static enum ingot_status map(const struct ig_engine_file *file, struct ig_weight
 enum ingot_status ig_weight_set_copy(const struct ig_engine_file *file, const struct ig_weight_set *current,
                                      const struct ingot_allocator *allocator, struct ig_weight_set **out_set,
                                      struct ingot_error *error) {
-    struct ig_weight_set *set;
-    IG_TRY(new_set(file, IG_WEIGHTS_ALLOCATED, allocator, &set, error));
+    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_ALLOCATED, allocator);
+    if (!set) return no_memory(sizeof *set, error);
     bool mappable = file->mapping.data && !file->stripped && file->weights_size > 0;
     enum ingot_status status = mappable ? map(file, set, error) : allocate_host(file, allocator, set, error);
     if (status != INGOT_OK) {
@@ -118,8 +117,8 @@ void ig_weight_set_follow(struct ig_weight_set *set, const struct ig_weight_set 
 enum ingot_status ig_weight_set_on_device(const struct ig_engine_file *file, struct ig_device *device, bool allocate,
                                           const struct ingot_allocator *allocator, struct ig_weight_set **out_set,
                                           struct ingot_error *error) {
-    struct ig_weight_set *set;
-    IG_TRY(new_set(file, IG_WEIGHTS_DEVICE, allocator, &set, error));
+    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_DEVICE, allocator);
+    if (!set) return no_memory(sizeof *set, error);
     set->size = file->weights_size ? file->weights_size : 64; /* never 0, so that there is an address */
     enum ingot_status status = allocate ? device->api->allocate(device, set->size, &set->memory, error) : INGOT_OK;
     if (status != INGOT_OK) {
