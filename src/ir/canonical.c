@@ -427,5 +427,6 @@ void ig_region_arrange(struct ig_graph *g, struct ig_region *region) {
     }
     ig_region_walk(g, region, &walk);
     IG_ASSERT(g->job, walk.inputs.count == region->inputs.count);
-    memcpy(region->inputs.at, walk.inputs.at, walk.inputs.count * sizeof *walk.inputs.at);
+    for (uint32_t i = 0; i < walk.inputs.count; i++)
+        region->inputs.at[i] = walk.inputs.at[i];
 }

@@ -386,6 +386,7 @@ static void test_weights_later(void **state) {
     memory.data[first + (2 << 20)] ^= 1;
     assert_int_equal(ig_engine_check_weights(&file, &error), INGOT_BAD_ENGINE);
     assert_non_null(strstr(error.message, "from byte 2097152 to 3145728"));
+    ig_engine_close(&file);
     assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_LATER, &error), INGOT_OK);
     assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_NO_WEIGHTS, &error), INGOT_OK);
     assert_int_equal(open_bytes(memory.data, memory.size, INGOT_VERIFY_ALL, &error), INGOT_BAD_ENGINE);
@@ -496,6 +497,7 @@ static void test_hostile_plans(void **state) {
             if (ig_engine_open_memory(memory.data, memory.size, INGOT_VERIFY_NO_WEIGHTS, &ig_libc_allocator, &file,
                                       &error) == INGOT_OK) {
                 follow(&file);
+                ig_engine_close(&file);
                 accepted++;
             } else {
                 refused++;

@@ -29,7 +29,6 @@ static void make(struct made *m, const char *name, enum ingot_dtype dtype, int r
                  unsigned seed) {
     m->named = (struct ingot_named_tensor){.name = name, .tensor = {.dtype = dtype, .rank = rank}};
     memcpy(m->named.tensor.dims, dims, (size_t)rank * sizeof *dims);
-    m->named.tensor.data = m->bytes;
     int64_t count = ingot_tensor_elements(&m->named.tensor);
     assert_true(count <= MOST_ELEMENTS);
     for (int64_t i = 0; i < count; i++) {
@@ -54,6 +53,13 @@ static void add_to_adapter(struct setup *s, const char *name, enum ingot_dtype d
     s->n_adapter++;
 }
 
+/* Setups are copied, so where the elements are is known at last. */
+static struct ingot_named_tensor named(const struct made *m) {
+    struct ingot_named_tensor named = m->named;
+    named.tensor.data = (void *)(uintptr_t)m->bytes;
+    return named;
+}
+
 struct merging {
     const struct setup *setup;
     struct ig_tensors out;
@@ -65,9 +71,9 @@ static void merge_body(struct ig_job *job, void *argument) {
     struct ig_tensors adapter = {.job = job};
     struct ingot_named_tensor base[MOST_TENSORS];
     for (size_t i = 0; i < s->n_adapter; i++)
-        IG_PUSH(job, &adapter.list, s->adapter[i].named);
+        IG_PUSH(job, &adapter.list, named(&s->adapter[i]));
     for (size_t i = 0; i < s->n_base; i++)
-        base[i] = s->base[i].named;
+        base[i] = named(&s->base[i]);
     m->out.job = job;
     ig_adapter_merge(&m->out, s->config, strlen(s->config), &adapter, base, s->n_base);
 }
