@@ -28,6 +28,32 @@ static enum ingot_status read_bound(uint64_t *out_bytes, struct ingot_error *err
     return INGOT_OK;
 }
 
+/* The words of a list, which is cut up; the caller frees the array. */
+static const char **split(char *list, size_t *out_count) {
+    const char **words = NULL;
+    *out_count = 0;
+    for (char *rest = list, *word; list && (word = strtok_r(rest, ", ", &rest));) {
+        words = cli_resize(words, *out_count + 1, sizeof *words);
+        words[(*out_count)++] = word;
+    }
+    return words;
+}
+
+/* With the shared level, if there is one. */
+static enum ingot_status open_all(struct ingot_cache_options *options, struct ingot_cache **out_cache,
+                                  struct ingot_error *error) {
+    const char *trust = environment("INGOT_CACHE_TRUST");
+    char *list = trust ? cli_strdup(trust) : NULL;
+    const char **keys = split(list, &options->n_trusted_keys);
+    options->shared = environment("INGOT_CACHE_SHARED");
+    options->key_file = environment("INGOT_CACHE_KEY");
+    options->trusted_keys = keys;
+    enum ingot_status status = ingot_cache_open(options, out_cache, error);
+    free(keys);
+    free(list);
+    return status;
+}
+
 enum ingot_status cache_open(const char *argument, struct ingot_cache **out_cache, struct ingot_error *error) {
     struct ingot_cache_options options = INGOT_CACHE_OPTIONS_INIT;
     const char *given = argument ? argument : environment("INGOT_CACHE");
@@ -37,7 +63,7 @@ enum ingot_status cache_open(const char *argument, struct ingot_cache **out_cach
     char *folder = given ? cli_strdup(given) : default_folder();
     enum ingot_status status = INGOT_OK;
     options.folder = folder;
-    if (folder) status = ingot_cache_open(&options, out_cache, error);
+    if (folder) status = open_all(&options, out_cache, error);
     free(folder);
     return status;
 }

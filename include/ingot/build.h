@@ -73,13 +73,27 @@ struct ingot_cache_options {
     const char *folder;                      /* made if it is missing, for its owner alone; NULL: memory only */
     uint64_t max_bytes;                      /* of the folder's entries, least recently used out first; 0: 10^10 */
     size_t max_memory_bytes;                 /* of the entries in memory; 0: 64 MiB */
+    /* A server that machines share, asked after memory and folder: "http://HOST/FOLDER" (https too; GET and PUT, as nginx's
+     * WebDAV has them) or "redis://[:PASSWORD@]HOST[:PORT]". NULL: none. Once it fails or is too slow, a build does
+     * without it. */
+    const char *shared;
+    double shared_seconds; /* the longest that a request takes; 0: 5 */
+    /* Entries of the server count only if they were signed (Ed25519) by a key among these: 64 hexadecimal digits each. */
+    const char *const *trusted_keys;
+    size_t n_trusted_keys;
+    const char *key_file; /* the secret key that signs new entries for the server; NULL: none are added */
 };
 #define INGOT_CACHE_OPTIONS_INIT \
-    { sizeof(struct ingot_cache_options), NULL, NULL, 0, 0 }
+    { sizeof(struct ingot_cache_options), NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL }
 
 /* INGOT_IO where there is no such folder and it cannot be made, or everybody may write to it. */
 INGOT_API enum ingot_status ingot_cache_open(const struct ingot_cache_options *options, struct ingot_cache **out_cache,
                                              struct ingot_error *error);
+/* Makes a pair of keys: the secret one in a new file for its owner alone; the public one, which is its own trust, in
+ * hexadecimal digits. */
+INGOT_API enum ingot_status ingot_cache_generate_key(const char *key_file, char out_public[65],
+                                                     struct ingot_error *error);
+
 /* After all builds that use it. NULL does nothing. */
 INGOT_API void ingot_cache_close(struct ingot_cache *cache);
 

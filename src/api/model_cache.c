@@ -2,10 +2,24 @@
 #include "api/options.h"
 #include "cache/disk.h"
 #include "cache/memory.h"
+#include "cache/shared.h"
 
 static const uint64_t DEFAULT_BYTES = 10000000000u;
 static const size_t DEFAULT_MEMORY_BYTES = (size_t)64 << 20;
 enum { WAIT_SECONDS = 600 };
+
+static enum ingot_status add_shared(struct ingot_cache *cache, const struct ingot_cache_options *o,
+                                    struct ingot_error *error) {
+    struct ig_seal_keys keys;
+    struct ig_cache_level *level = NULL;
+    const double seconds = o->shared_seconds > 0 ? o->shared_seconds : 5;
+    if (!(o->shared_seconds >= 0) || seconds > 3600 || (o->n_trusted_keys > 0 && !o->trusted_keys))
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a time limit or an array of keys of the shared cache is wrong");
+    IG_TRY(ig_seal_keys_read(o->key_file, o->trusted_keys, o->n_trusted_keys, &keys, error));
+    IG_TRY(ig_cache_shared_create(o->shared, (unsigned)(seconds * 1000) + 1, &keys, cache->allocator, &level, error));
+    cache->levels[cache->n_levels++] = level;
+    return INGOT_OK;
+}
 
 static enum ingot_status fill(struct ingot_cache *cache, const struct ingot_cache_options *o,
                               struct ingot_error *error) {
@@ -13,11 +27,12 @@ static enum ingot_status fill(struct ingot_cache *cache, const struct ingot_cach
         ig_cache_memory_create(cache->allocator, o->max_memory_bytes ? o->max_memory_bytes : DEFAULT_MEMORY_BYTES);
     if (!memory) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a cache");
     cache->levels[cache->n_levels++] = memory;
-    if (!o->folder) return INGOT_OK;
-    IG_TRY(ig_cache_disk_create(o->folder, o->max_bytes ? o->max_bytes : DEFAULT_BYTES, cache->allocator, &cache->disk,
-                                error));
-    cache->levels[cache->n_levels++] = cache->disk;
-    return INGOT_OK;
+    if (o->folder) {
+        IG_TRY(ig_cache_disk_create(o->folder, o->max_bytes ? o->max_bytes : DEFAULT_BYTES, cache->allocator,
+                                    &cache->disk, error));
+        cache->levels[cache->n_levels++] = cache->disk;
+    }
+    return o->shared ? add_shared(cache, o, error) : INGOT_OK;
 }
 
 enum ingot_status ingot_cache_open(const struct ingot_cache_options *given, struct ingot_cache **out_cache,
@@ -45,6 +60,12 @@ void ingot_cache_close(struct ingot_cache *cache) {
     for (unsigned i = 0; i < cache->n_levels; i++)
         cache->levels[i]->api->destroy(cache->levels[i]);
     ig_release(cache->allocator, cache, sizeof *cache);
+}
+
+enum ingot_status ingot_cache_generate_key(const char *key_file, char out_public[65], struct ingot_error *error) {
+    if (!key_file || !out_public)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_cache_generate_key: NULL argument");
+    return ig_seal_generate(key_file, out_public, error);
 }
 
 static enum ingot_status need_folder(const struct ingot_cache *cache, const char *function, struct ingot_error *error) {

@@ -34,25 +34,42 @@ static void put_at(struct ig_cache_session *s, unsigned level, const struct ig_c
                    const struct ig_cache_content *content) {
     struct ig_cache_level *l = s->cache->levels[level];
     struct ingot_error error;
-    if (s->is_full[level] || l->api->put(l, id, content, &error) == INGOT_OK) return;
+    if (s->is_gone[level] || s->is_full[level] || l->api->put(l, id, content, &error) == INGOT_OK) return;
     s->is_full[level] = true;
     char text[INGOT_ERROR_MESSAGE_SIZE + 64];
     snprintf(text, sizeof text, "nothing more is added to the cache: %s", error.message);
     note(s, text);
 }
 
-bool ig_cache_get(struct ig_cache_session *s, const struct ig_cache_id *id, struct ig_cache_found *out_found) {
+static void complain(struct ig_cache_session *s, unsigned level, const struct ingot_error *error) {
+    char text[INGOT_ERROR_MESSAGE_SIZE + 64];
+    s->is_gone[level] = s->cache->levels[level]->api->is_remote && error->status == INGOT_IO;
+    snprintf(text, sizeof text, "%s%s", error->message, s->is_gone[level] ? "; it is not asked again" : "");
+    note(s, text);
+}
+
+static bool get(struct ig_cache_session *s, const struct ig_cache_id *id, bool is_near,
+                struct ig_cache_found *out_found) {
     for (unsigned i = 0; i < s->cache->n_levels; i++) {
         struct ig_cache_level *l = s->cache->levels[i];
         struct ingot_error error;
+        if (s->is_gone[i] || (is_near && l->api->is_remote)) continue;
         enum ig_cache_answer answer = l->api->get(l, id, out_found, &error);
-        if (answer == IG_CACHE_TROUBLE) note(s, error.message);
+        if (answer == IG_CACHE_TROUBLE) complain(s, i, &error);
         if (answer != IG_CACHE_HIT) continue;
         while (i-- > 0)
             put_at(s, i, id, &out_found->content);
         return true;
     }
     return false;
+}
+
+bool ig_cache_get(struct ig_cache_session *s, const struct ig_cache_id *id, struct ig_cache_found *out_found) {
+    return get(s, id, false, out_found);
+}
+
+bool ig_cache_get_near(struct ig_cache_session *s, const struct ig_cache_id *id, struct ig_cache_found *out_found) {
+    return get(s, id, true, out_found);
 }
 
 void ig_cache_put(struct ig_cache_session *s, const struct ig_cache_id *id, const struct ig_cache_content *content) {

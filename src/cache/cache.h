@@ -1,5 +1,5 @@
 /*
- * The cache of what builds make: levels from near to far (memory, a folder), behind one interface. Entries are opaque
+ * The cache of what builds make: levels from near to far (memory, a folder, a server), behind one interface. Entries are opaque
  * bytes under a 128-bit key, which is a hash of everything that the bytes depend on, so that an entry is never changed:
  * it is right, or damaged and dropped. The cache is never needed: whatever fails, callers go on without it.
  *
@@ -69,6 +69,7 @@ struct ig_cache_level_api {
      * other processes do not see this level. */
     int (*open_locks)(struct ig_cache_level *level);
     void (*destroy)(struct ig_cache_level *level);
+    bool is_remote; /* each failure may take as long as a time limit */
 };
 
 enum { IG_CACHE_LEVELS = 4 };
@@ -92,6 +93,7 @@ struct ig_cache_session {
     struct ingot_cache *cache;
     struct ig_cache_notes notes;
     bool is_full[IG_CACHE_LEVELS]; /* storing there failed: not tried again */
+    bool is_gone[IG_CACHE_LEVELS]; /* a server failed: not asked again */
     bool locks_opened;
     int locks;
 };
@@ -102,6 +104,9 @@ void ig_cache_end(struct ig_cache_session *session);
 
 /* Asks the levels in turn; those before the one that has it get a copy. */
 bool ig_cache_get(struct ig_cache_session *session, const struct ig_cache_id *id, struct ig_cache_found *out_found);
+/* The same, but servers are not asked: whether somebody on this machine has built it by now. */
+bool ig_cache_get_near(struct ig_cache_session *session, const struct ig_cache_id *id,
+                       struct ig_cache_found *out_found);
 /* Stores in all levels. A level that cannot be written is left out from then on, with one note. */
 void ig_cache_put(struct ig_cache_session *session, const struct ig_cache_id *id,
                   const struct ig_cache_content *content);

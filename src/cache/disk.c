@@ -167,7 +167,7 @@ static void destroy(struct ig_cache_level *level) {
     ig_release(d->allocator, d, sizeof *d);
 }
 
-static const struct ig_cache_level_api api = {"disk", get, put, open_locks, destroy};
+static const struct ig_cache_level_api api = {"disk", get, put, open_locks, destroy, false};
 
 const char *ig_disk_folder(const struct ig_cache_level *level) {
     return ((const struct ig_disk *)level)->folder;

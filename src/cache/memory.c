@@ -137,7 +137,7 @@ static void destroy(struct ig_cache_level *level) {
     ig_release(m->allocator, m, sizeof *m);
 }
 
-static const struct ig_cache_level_api api = {"memory", get, put, NULL, destroy};
+static const struct ig_cache_level_api api = {"memory", get, put, NULL, destroy, false};
 
 struct ig_cache_level *ig_cache_memory_create(const struct ingot_allocator *allocator, size_t max_bytes) {
     struct memory *m = ig_allocate(allocator, sizeof *m, _Alignof(struct memory));

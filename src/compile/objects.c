@@ -111,11 +111,11 @@ static void write_label(const struct request *r, const struct ig_source *source,
              compiler->version);
 }
 
-/* Asks the cache. */
-static bool fetch(struct request *r, struct slot *slot) {
+/* Asks the cache; `again`, after a first time: whether somebody has built it meanwhile. */
+static bool fetch(struct request *r, struct slot *slot, bool again) {
     struct ig_objects *o = r->objects;
     struct ig_cache_found found;
-    if (!ig_cache_get(&o->session, &slot->id, &found)) return false;
+    if (!(again ? ig_cache_get_near : ig_cache_get)(&o->session, &slot->id, &found)) return false;
     /* Allocating may raise; what was found is not in the arena. */
     void *bytes = ig_arena_alloc(&o->job->arena, found.content.head_size + 1);
     if (bytes) memcpy(bytes, found.content.head, found.content.head_size);
@@ -131,7 +131,7 @@ static bool fetch(struct request *r, struct slot *slot) {
 static void fetch_all(struct request *r) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < r->open.count; i++) {
-        if (!fetch(r, &r->objects->slots.at[r->open.at[i]])) r->open.at[kept++] = r->open.at[i];
+        if (!fetch(r, &r->objects->slots.at[r->open.at[i]], false)) r->open.at[kept++] = r->open.at[i];
     }
     r->open.count = kept;
 }
@@ -163,7 +163,7 @@ static void compile_mine(struct request *r) {
 /* A slot whose claim this session has: somebody else may have had it before, and built it. */
 static void take(struct request *r, uint32_t number) {
     struct slot *slot = &r->objects->slots.at[number];
-    if (!fetch(r, slot)) {
+    if (!fetch(r, slot, true)) {
         IG_PUSH(r->job, &r->mine, number);
         return;
     }
