@@ -74,7 +74,7 @@ struct ingot_cache_options {
     uint64_t max_bytes;                      /* of the folder's entries, least recently used out first; 0: 10^10 */
     size_t max_memory_bytes;                 /* of the entries in memory; 0: 64 MiB */
     /* A server that machines share, asked after memory and folder: "http://HOST/FOLDER" (https too; GET and PUT, as nginx's
-     * WebDAV has them) or "redis://[:PASSWORD@]HOST[:PORT]". NULL: none. Once it fails or is too slow, a build does
+     * WebDAV has them), "s3+https://KEY:SECRET@HOST/BUCKET?region=REGION" or "redis://[:PASSWORD@]HOST[:PORT]". NULL: none. Once it fails or is too slow, a build does
      * without it. */
     const char *shared;
     double shared_seconds; /* the longest that a request takes; 0: 5 */

@@ -1,5 +1,6 @@
-/* GET and PUT by libcurl; see shared.h. */
+/* GET and PUT by libcurl; see shared.h. S3 signs its requests: AWS Signature Version 4, which libcurl makes. */
 #include <curl/curl.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@ struct http {
     const struct ingot_allocator *allocator;
     CURL *curl;
     struct curl_slist *headers;
+    char signature[64]; /* "aws:amz:REGION:s3"; empty: requests are not signed */
     size_t url_size;
     char url[]; /* the folder's */
 };
@@ -25,6 +27,21 @@ static size_t receive(char *bytes, size_t one, size_t count, void *user) {
     r->data = more;
     r->size += count;
     return count;
+}
+
+/* Replaces the request's headers. S3 wants its body's SHA-256 among them, which not all versions of libcurl add. */
+static bool set_headers(struct http *h, const void *body, size_t size) {
+    static const char name[] = "x-amz-content-sha256: ";
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    char line[sizeof name + 2 * sizeof hash];
+    curl_slist_free_all(h->headers);
+    h->headers = curl_slist_append(NULL, "Content-Type: application/octet-stream");
+    curl_easy_setopt(h->curl, CURLOPT_HTTPHEADER, h->headers);
+    if (!h->headers || !*h->signature) return h->headers != NULL;
+    crypto_hash_sha256(hash, body, size);
+    memcpy(line, name, sizeof name);
+    sodium_bin2hex(line + sizeof name - 1, sizeof line - sizeof name + 1, hash, sizeof hash);
+    return curl_slist_append(h->headers, line) != NULL;
 }
 
 /* Sends what is set up; *out_code is the answer's status. `r` gets its body. */
@@ -48,6 +65,7 @@ static enum ingot_status get(struct ig_server *server, const char *name, bool *o
                              struct ingot_error *error) {
     struct http *h = (struct http *)server;
     long code = 0;
+    if (!set_headers(h, "", 0)) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for libcurl");
     curl_easy_setopt(h->curl, CURLOPT_HTTPGET, 1L);
     curl_easy_setopt(h->curl, CURLOPT_CUSTOMREQUEST, NULL);
     enum ingot_status status = perform(h, name, out, &code, error);
@@ -65,6 +83,7 @@ static enum ingot_status put(struct ig_server *server, const char *name, const v
     struct http *h = (struct http *)server;
     struct ig_received answer = {0};
     long code = 0;
+    if (!set_headers(h, bytes, size)) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for libcurl");
     curl_easy_setopt(h->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)size);
     curl_easy_setopt(h->curl, CURLOPT_POSTFIELDS, bytes);
     curl_easy_setopt(h->curl, CURLOPT_CUSTOMREQUEST, "PUT");
@@ -86,7 +105,6 @@ static const struct ig_server_api api = {get, put, destroy};
 
 /* No proxy from the environment, no redirections, nothing but HTTP. */
 static void set_up(struct http *h, unsigned milliseconds) {
-    curl_easy_setopt(h->curl, CURLOPT_HTTPHEADER, h->headers);
     curl_easy_setopt(h->curl, CURLOPT_WRITEFUNCTION, receive);
     curl_easy_setopt(h->curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(h->curl, CURLOPT_PROXY, "");
@@ -94,6 +112,24 @@ static void set_up(struct http *h, unsigned milliseconds) {
     curl_easy_setopt(h->curl, CURLOPT_TIMEOUT_MS, (long)milliseconds);
     curl_easy_setopt(h->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)milliseconds);
     curl_easy_setopt(h->curl, CURLOPT_USERAGENT, "ingot/" INGOT_VERSION);
+    if (*h->signature) curl_easy_setopt(h->curl, CURLOPT_AWS_SIGV4, h->signature);
+}
+
+/* Takes what only S3 has off the URL: "s3+" in front, and "?region=..." behind. */
+static bool take_region(struct http *h) {
+    static const char query[] = "?region=";
+    char *region = strstr(h->url, query);
+    if (strncmp(h->url, "s3+", 3) != 0) return true;
+    int length =
+        snprintf(h->signature, sizeof h->signature, "aws:amz:%s:s3", region ? region + sizeof query - 1 : "us-east-1");
+    if (region) *region = '\0';
+    memmove(h->url, h->url + 3, strlen(h->url + 3) + 1);
+    return length < (int)sizeof h->signature;
+}
+
+static void strip_slash(char *url) {
+    const size_t length = strlen(url);
+    if (url[length - 1] == '/') url[length - 1] = '\0';
 }
 
 enum ingot_status ig_http_open(const char *url, unsigned milliseconds, const struct ingot_allocator *allocator,
@@ -105,9 +141,12 @@ enum ingot_status ig_http_open(const char *url, unsigned milliseconds, const str
     h->allocator = allocator;
     h->url_size = length + 1;
     memcpy(h->url, url, length + 1);
-    if (h->url[length - 1] == '/') h->url[length - 1] = '\0';
-    h->headers = curl_slist_append(NULL, "Content-Type: application/octet-stream");
-    h->curl = h->headers ? curl_easy_init() : NULL;
+    if (!take_region(h)) {
+        destroy(&h->base);
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the shared cache's region is too long");
+    }
+    strip_slash(h->url);
+    h->curl = curl_easy_init();
     if (!h->curl) {
         destroy(&h->base);
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for libcurl");

@@ -147,13 +147,14 @@ enum ingot_status ig_cache_shared_create(const char *url, unsigned milliseconds,
                                          const struct ingot_allocator *allocator, struct ig_cache_level **out_level,
                                          struct ingot_error *error) {
     struct ig_server *server = NULL;
-    if (strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0) {
+    const char *web = strncmp(url, "s3+", 3) == 0 ? url + 3 : url;
+    if (strncmp(web, "http://", 7) == 0 || strncmp(web, "https://", 8) == 0) {
         IG_TRY(ig_http_open(url, milliseconds, allocator, &server, error));
     } else if (strncmp(url, "redis://", 8) == 0) {
         IG_TRY(ig_redis_open(url, milliseconds, allocator, &server, error));
     } else {
-        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a shared cache is at http://, https:// or redis://, not at '%s'",
-                      url);
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                      "a shared cache is at http(s)://, s3+http(s):// or redis://, not at '%s'", url);
     }
     struct shared *s = ig_allocate(allocator, sizeof *s, _Alignof(struct shared));
     if (!s) {

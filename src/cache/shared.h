@@ -25,7 +25,8 @@ struct ig_server_api {
     void (*destroy)(struct ig_server *server);
 };
 
-/* "http://user:password@host:port/folder", https too; names are appended. Connects when it is first asked. */
+/* "http://user:password@host:port/folder", https too; names are appended. With "s3+" in front, requests are signed for
+ * "?region=..." at the end (us-east-1). Connects when it is first asked. */
 enum ingot_status ig_http_open(const char *url, unsigned milliseconds, const struct ingot_allocator *allocator,
                                struct ig_server **out_server, struct ingot_error *error);
 /* "redis://:password@host:port". */
