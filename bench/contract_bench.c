@@ -11,10 +11,10 @@
 
 #include "base/cpu.h"
 #include "codegen/c/print.h"
+#include "compile/compiler.h"
 #include "device/device.h"
 #include "ir/build.h"
 #include "kernel/kernel.h"
-#include "toolchain/toolchain.h"
 
 struct layer {
     const char *name;
@@ -69,7 +69,8 @@ static const struct layer layers[] = {
 
 struct settings {
     struct ig_target target;
-    struct ig_toolchain toolchain;
+    struct ig_kernel_compiler compiler;
+    const char *cc;
     struct ig_device *device;
     const char *only;
     bool source;
@@ -180,14 +181,10 @@ static struct ig_region build_layer(struct ig_graph *g, const struct layer *l, i
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
-static const char *const flags_v3[] = {"-march=x86-64-v3", NULL};
-static const char *const flags_v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
-
 static struct ig_code compile(struct ig_job *job, const struct settings *s, const char *text) {
     struct ig_source source = {"kernel", text};
     struct ig_code code;
-    ig_toolchain_compile(job, &s->toolchain, s->target.vector_bytes == 64 ? flags_v4 : flags_v3, &source, 1, NULL, NULL,
-                         &code);
+    ig_kernel_compiler_run(job, &s->compiler, &source, 1, NULL, NULL, &code);
     return code;
 }
 
@@ -287,7 +284,7 @@ static void bench(struct ig_job *job, void *argument) {
     struct settings *s = argument;
     s->peak = measure_peak(job, s);
     printf("%s, %u threads, %s, peak %.1f GF/s\n", s->target.vector_bytes == 64 ? "AVX-512" : "AVX2",
-           s->device->api->workers(s->device), s->toolchain.version, s->peak);
+           s->device->api->workers(s->device), s->compiler.version, s->peak);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         if (!s->only || strstr(layers[i].name, s->only)) bench_layer(job, s, &layers[i]);
     }
@@ -295,7 +292,10 @@ static void bench(struct ig_job *job, void *argument) {
 
 static void find_compiler(struct ig_job *job, void *argument) {
     struct settings *s = argument;
-    ig_toolchain_find(job, s->toolchain.cc, 1, &s->toolchain);
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    options.cc = s->cc;
+    options.jobs = 1;
+    ig_kernel_compiler_find(job, &s->target, &options, &s->compiler);
 }
 
 int main(int argc, char **argv) {
@@ -310,7 +310,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[i], "--target") && !strcmp(value, "v3"))
             s.target = (struct ig_target){.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
         if (!strcmp(argv[i], "--threads")) threads = (unsigned)atoi(value);
-        if (!strcmp(argv[i], "--cc")) s.toolchain.cc = value;
+        if (!strcmp(argv[i], "--cc")) s.cc = value;
         if (!strcmp(argv[i], "--only")) s.only = value;
         i++;
     }

@@ -12,11 +12,11 @@
 #include <string.h>
 
 #include "codegen/cuda/print.h"
+#include "compile/compiler.h"
 #include "device/device.h"
 #include "ir/build.h"
 #include "kernel/lower.h"
 #include "pass/pass.h"
-#include "toolchain/nvrtc.h"
 
 enum { MOST_BUFFERS = 16, LAUNCHES = 64, ROUNDS = 7 };
 
@@ -182,7 +182,7 @@ struct prepared {
 };
 
 struct bench {
-    const char *only, *arch;
+    const char *only;
     bool source;
     struct ig_target target;
     struct ig_device *device;
@@ -328,7 +328,6 @@ static void open_device(struct ig_job *job, struct bench *b) {
     must(job, ig_device_cuda_describe(0, &info, &error), &error);
     must(job, ig_device_cuda_create(0, &ig_libc_allocator, &b->device, &error), &error);
     must(job, b->device->api->stream_create(b->device, &b->stream, &error), &error);
-    b->arch = ig_strdup(job, info.arch);
     b->target.sm = info.sm;
     b->target.sm_own = info.sm_own;
     printf("%s, %s\n", info.name, info.arch);
@@ -347,7 +346,11 @@ static void run(struct ig_job *job, void *argument) {
     struct ig_module *module;
     for (unsigned i = 0; i < b->count; i++)
         sources[i] = b->prepared[i].source;
-    ig_nvrtc_compile(job, ig_nvrtc_load(job, NULL), b->arch, false, 0, sources, b->count, NULL, NULL, &code);
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    struct ig_kernel_compiler compiler;
+    options.nvrtc = getenv("INGOT_NVRTC");
+    ig_kernel_compiler_find(job, &b->target, &options, &compiler);
+    ig_kernel_compiler_run(job, &compiler, sources, b->count, NULL, NULL, &code);
     must(job, b->device->api->module_create(b->device, code.bytes, code.size, &module, &error), &error);
     measure_copy(job, b);
     for (unsigned i = 0; i < b->count; i++)

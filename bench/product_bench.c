@@ -15,11 +15,11 @@
 #include <string.h>
 
 #include "codegen/cuda/print.h"
+#include "compile/compiler.h"
 #include "device/device.h"
 #include "ir/build.h"
 #include "kernel/lower.h"
 #include "pass/pass.h"
-#include "toolchain/nvrtc.h"
 
 enum { BUFFERS = 4, LAUNCHES = 24, ROUNDS = 3, FLUSH = 128 << 20, SIZES = 12 };
 
@@ -70,7 +70,7 @@ struct candidate {
 };
 
 struct bench {
-    const char *only, *arch;
+    const char *only;
     int first;
     bool source;
     struct ig_target target;
@@ -284,7 +284,8 @@ static void open_device(struct ig_job *job, struct bench *b) {
     allocate(job, b, most, &b->buffer[1]);
     allocate(job, b, 1 << 20, &b->buffer[2]);
     allocate(job, b, most_rows, &b->buffer[3]);
-    b->arch = ig_strdup(job, info.arch);
+    b->target.sm = info.sm;
+    b->target.sm_own = info.sm_own;
 }
 
 static void run(struct ig_job *job, void *argument) {
@@ -297,8 +298,11 @@ static void run(struct ig_job *job, void *argument) {
     }
     fprintf(stderr, "%u kernels\n", b->candidates.count);
     if (b->source || b->candidates.count == 0) return;
-    ig_nvrtc_compile(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), b->arch, false, 0, b->sources.at, b->sources.count,
-                     NULL, NULL, &code);
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    struct ig_kernel_compiler compiler;
+    options.nvrtc = getenv("INGOT_NVRTC");
+    ig_kernel_compiler_find(job, &b->target, &options, &compiler);
+    ig_kernel_compiler_run(job, &compiler, b->sources.at, b->sources.count, NULL, NULL, &code);
     fprintf(stderr, "compiled\n");
     must(job, b->device->api->module_create(b->device, code.bytes, code.size, &b->module, &error), &error);
     for (uint32_t i = 0; i < b->candidates.count; i++)

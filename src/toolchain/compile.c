@@ -257,36 +257,3 @@ void ig_toolchain_link(struct ig_job *job, const struct ig_object_code *objects,
     if (support) ig_object_read(job, support->bytes, support->size, ig_toolchain_support.symbol, &read[count]);
     ig_link(job, read, symbols, count, support ? &read[count] : NULL, out_code);
 }
-
-/* ---- All at once ---- */
-
-struct collecting {
-    struct ig_object_code *objects;
-    unsigned done, count;
-    void (*progress)(void *user, unsigned done, unsigned total);
-    void *user;
-};
-
-static void collect(void *user, unsigned index, const struct ig_object_code *object) {
-    struct collecting *c = user;
-    c->objects[index] = *object;
-    c->done++;
-    if (c->progress) c->progress(c->user, c->done, c->count);
-}
-
-void ig_toolchain_compile(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags,
-                          const struct ig_source *sources, unsigned count,
-                          void (*progress)(void *user, unsigned done, unsigned total), void *user,
-                          struct ig_code *out_code) {
-    struct collecting c = {IG_NEW_ARRAY(job, struct ig_object_code, count + 1), 0, count, progress, user};
-    const char **symbols = IG_NEW_ARRAY(job, const char *, count + 1);
-    ig_toolchain_objects(job, toolchain, flags, sources, count, collect, &c);
-    for (unsigned i = 0; i < count; i++)
-        symbols[i] = sources[i].symbol;
-    struct ig_object_code support, *needed = NULL;
-    if (ig_toolchain_needs_support(job, c.objects, count)) {
-        struct collecting s = {.objects = needed = &support, .count = 1};
-        ig_toolchain_objects(job, toolchain, flags, &ig_toolchain_support, 1, collect, &s);
-    }
-    ig_toolchain_link(job, c.objects, symbols, symbols, count, needed, out_code);
-}

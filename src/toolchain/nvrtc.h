@@ -28,12 +28,4 @@ const char *ig_nvrtc_identity(struct ig_job *job, const struct ig_nvrtc *nvrtc, 
 void ig_nvrtc_lay_out(struct ig_job *job, const struct ig_object_code *cubins, const struct ig_object_code *portable,
                       unsigned count, struct ig_code *out_code);
 
-/* All of it: compiles each source to a cubin for `arch` ("sm_90a") and, if `portable`, also to PTX; `jobs` in parallel (0: one per
- * processor). The result depends on the sources, the arch and the compiler only. Raises INGOT_TOOLCHAIN with the
- * compiler's first error. */
-void ig_nvrtc_compile(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool portable, unsigned jobs,
-                      const struct ig_source *sources, unsigned count,
-                      void (*progress)(void *user, unsigned done, unsigned total), void *user,
-                      struct ig_code *out_code);
-
 #endif

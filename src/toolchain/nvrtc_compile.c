@@ -186,30 +186,3 @@ void ig_nvrtc_lay_out(struct ig_job *job, const struct ig_object_code *cubins, c
     out_code->portable = IG_NEW_ARRAY(job, uint64_t, count);
     place(portable, count, cubins_end, bytes, out_code->portable);
 }
-
-/* ---- All at once ------------------------------------------------------------------------------------------------- */
-
-struct collecting {
-    struct ig_object_code *objects;
-    unsigned done, count;
-    void (*progress)(void *user, unsigned done, unsigned total);
-    void *user;
-};
-
-static void collect(void *user, unsigned index, const struct ig_object_code *object) {
-    struct collecting *c = user;
-    c->objects[index] = *object;
-    c->done++;
-    if (c->progress) c->progress(c->user, c->done, c->count);
-}
-
-void ig_nvrtc_compile(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool portable, unsigned jobs,
-                      const struct ig_source *sources, unsigned count,
-                      void (*progress)(void *user, unsigned done, unsigned total), void *user,
-                      struct ig_code *out_code) {
-    struct collecting cubins = {IG_NEW_ARRAY(job, struct ig_object_code, count + 1), 0, count, progress, user};
-    struct collecting texts = {.objects = IG_NEW_ARRAY(job, struct ig_object_code, count + 1)};
-    ig_nvrtc_objects(job, nvrtc, arch, false, jobs, sources, count, collect, &cubins);
-    if (portable) ig_nvrtc_objects(job, nvrtc, arch, true, jobs, sources, count, collect, &texts);
-    ig_nvrtc_lay_out(job, cubins.objects, portable ? texts.objects : NULL, count, out_code);
-}

@@ -58,10 +58,4 @@ void ig_toolchain_link(struct ig_job *job, const struct ig_object_code *objects,
                        const char *const *symbols, unsigned count, const struct ig_object_code *support,
                        struct ig_code *out_code);
 
-/* All of it: compiles and links. The result depends on the sources, flags and compiler only. */
-void ig_toolchain_compile(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags,
-                          const struct ig_source *sources, unsigned count,
-                          void (*progress)(void *user, unsigned done, unsigned total), void *user,
-                          struct ig_code *out_code);
-
 #endif

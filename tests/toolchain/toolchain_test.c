@@ -28,13 +28,37 @@ struct trial {
     void (*use)(const struct ig_code *code, unsigned char *mapped);
     void *bytes; /* a copy of the result */
     size_t size;
-    unsigned progress;
+    struct ig_object_code *objects;
+    unsigned compiled;
 };
 
-static void count_progress(void *user, unsigned done, unsigned total) {
+static void take(void *user, unsigned index, const struct ig_object_code *object) {
     struct trial *trial = user;
-    assert_int_equal(done, ++trial->progress);
-    assert_int_equal(total, trial->count);
+    assert_true(index < trial->count);
+    assert_null(trial->objects[index].bytes);
+    trial->objects[index] = *object;
+    trial->compiled++;
+}
+
+static void take_one(void *user, unsigned index, const struct ig_object_code *object) {
+    assert_int_equal(index, 0);
+    *(struct ig_object_code *)user = *object;
+}
+
+/* Compiles and links. */
+static void compile(struct ig_job *job, struct trial *trial, const struct ig_toolchain *toolchain,
+                    struct ig_code *code) {
+    const char *const flags[] = {"-march=x86-64-v2", trial->flag, NULL};
+    const char **symbols = IG_NEW_ARRAY(job, const char *, trial->count + 1);
+    struct ig_object_code support;
+    trial->objects = IG_NEW_ARRAY(job, struct ig_object_code, trial->count + 1);
+    ig_toolchain_objects(job, toolchain, flags, trial->sources, trial->count, take, trial);
+    assert_int_equal(trial->compiled, trial->count);
+    for (unsigned i = 0; i < trial->count; i++)
+        symbols[i] = trial->sources[i].symbol;
+    bool needs_support = ig_toolchain_needs_support(job, trial->objects, trial->count);
+    if (needs_support) ig_toolchain_objects(job, toolchain, flags, &ig_toolchain_support, 1, take_one, &support);
+    ig_toolchain_link(job, trial->objects, symbols, symbols, trial->count, needs_support ? &support : NULL, code);
 }
 
 /* Maps code as the runtime does: read-only and executable. */
@@ -48,12 +72,10 @@ static unsigned char *map_code(const struct ig_code *code) {
 
 static void trial_body(struct ig_job *job, void *argument) {
     struct trial *trial = argument;
-    const char *const flags[] = {"-march=x86-64-v2", trial->flag, NULL};
     struct ig_toolchain toolchain;
     struct ig_code code;
     ig_toolchain_find(job, trial->cc, trial->jobs, &toolchain);
-    ig_toolchain_compile(job, &toolchain, flags, trial->sources, trial->count, count_progress, trial, &code);
-    assert_int_equal(trial->progress, trial->count);
+    compile(job, trial, &toolchain, &code);
     assert_int_equal(code.size % 4096, 0);
     assert_int_equal((uintptr_t)code.bytes % 4096, 0);
     trial->bytes = malloc(code.size);

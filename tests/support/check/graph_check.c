@@ -8,6 +8,7 @@
 #include "base/cpu.h"
 #include "codegen/c/print.h"
 #include "codegen/cuda/print.h"
+#include "compile/compiler.h"
 #include "device/device.h"
 #include "ir/eval/eval.h"
 #include "ir/text/print.h"
@@ -15,8 +16,6 @@
 #include "support/check/passes.h"
 #include "support/device/emulated.h"
 #include "support/support.h"
-#include "toolchain/nvrtc.h"
-#include "toolchain/toolchain.h"
 
 /* ---- Inputs ---------------------------------------------------------------------------------------------------------- */
 
@@ -459,21 +458,17 @@ static bool takes(const struct run *run, int i) {
 }
 
 static void compile(struct ig_job *job, struct run *run, const struct texts *texts) {
-    static const char *const v3[] = {"-march=x86-64-v3", NULL};
-    static const char *const v4[] = {"-march=x86-64-v4", "-mprefer-vector-width=512", NULL};
     if (run->how) {
         emulated_compile(job, texts->sources.at, texts->sources.count, run->target.sm, &run->code);
         return;
     }
-    if (run->arch) {
-        ig_nvrtc_compile(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), run->arch, false, 0, texts->sources.at,
-                         texts->sources.count, NULL, NULL, &run->code);
-        return;
-    }
-    struct ig_toolchain toolchain;
-    ig_toolchain_find(job, run->cc, 2, &toolchain);
-    ig_toolchain_compile(job, &toolchain, run->target.vector_bytes == 64 ? v4 : v3, texts->sources.at,
-                         texts->sources.count, NULL, NULL, &run->code);
+    struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    struct ig_kernel_compiler compiler;
+    options.nvrtc = getenv("INGOT_NVRTC");
+    options.cc = run->cc;
+    options.jobs = run->arch ? 0 : 2;
+    ig_kernel_compiler_find(job, &run->target, &options, &compiler);
+    ig_kernel_compiler_run(job, &compiler, texts->sources.at, texts->sources.count, NULL, NULL, &run->code);
 }
 
 static void run_cases(struct ig_job *job, void *argument) {

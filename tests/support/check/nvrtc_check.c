@@ -26,6 +26,11 @@ static struct ig_source put_together(struct ig_job *job, const struct ig_source 
     return (struct ig_source){sources[0].symbol, text.at};
 }
 
+static void count_bytes(void *user, unsigned index, const struct ig_object_code *object) {
+    (void)index;
+    ((struct check *)user)->bytes += object->size;
+}
+
 static void compile_together(struct ig_job *job, void *argument) {
     struct check *c = argument;
     unsigned count = (c->count + TOGETHER - 1) / TOGETHER;
@@ -35,24 +40,22 @@ static void compile_together(struct ig_job *job, void *argument) {
         programs[i] = put_together(job, c->sources + (size_t)i * TOGETHER, left < TOGETHER ? left : TOGETHER);
     }
     struct ig_nvrtc *nvrtc = ig_nvrtc_load(job, getenv("INGOT_NVRTC"));
-    struct ig_code code;
     int major = 0, minor = 0;
     nvrtc->get_version(&major, &minor);
     if (major >= 13) nvrtc->option = "--Ofast-compile=mid"; /* older versions reject it */
-    ig_nvrtc_compile(job, nvrtc, c->arch, false, 0, programs, count, NULL, NULL, &code);
-    c->bytes = code.size;
+    ig_nvrtc_objects(job, nvrtc, c->arch, false, 0, programs, count, count_bytes, c);
 }
 
 size_t nvrtc_check(struct ig_job *job, const char *arch, const struct ig_source *sources, unsigned count) {
     struct check check = {arch, sources, count, 0};
     struct ig_job own;
     struct ingot_error error;
-    struct ig_code code;
     if (!count) return 0;
     ig_job_init(&own, &ig_libc_allocator);
     enum ingot_status status = ig_job_run(&own, compile_together, &check, &error);
     ig_job_deinit(&own);
     if (status == INGOT_OK) return check.bytes;
-    ig_nvrtc_compile(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), arch, false, 0, sources, count, NULL, NULL, &code);
+    ig_nvrtc_objects(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), arch, false, 0, sources, count, count_bytes,
+                     &check);
     ig_raise_error(job, &error);
 }
