@@ -16,6 +16,7 @@
 #include "compile/refit.h"
 #include "ir/eval/eval.h"
 #include "ir/text/print.h"
+#include "support/plan/engine_bytes.h"
 #include "support/random/random_network.h"
 #include "support/support.h"
 
@@ -29,41 +30,7 @@ static uint64_t mixed(uint64_t x) {
     return x ^ x >> 31;
 }
 
-/* ---- Engines in memory */
-
-struct memory {
-    struct ig_job *job;
-    unsigned char *data; /* aligned to 64 bytes */
-    size_t size, capacity;
-};
-
-static enum ingot_status memory_write(void *user, const void *data, size_t size, struct ingot_error *error) {
-    struct memory *m = user;
-    if (m->size + size > m->capacity) {
-        m->capacity = 2 * (m->size + size);
-        unsigned char *bytes = ig_alloc(m->job, m->capacity + 64);
-        bytes += (64 - (uintptr_t)bytes % 64) % 64;
-        if (m->size > 0) memcpy(bytes, m->data, m->size);
-        m->data = bytes;
-    }
-    if (size > 0) memcpy(m->data + m->size, data, size);
-    m->size += size;
-    return INGOT_OK;
-}
-
-static enum ingot_status memory_patch(void *user, uint64_t offset, const void *data, size_t size,
-                                      struct ingot_error *error) {
-    struct memory *m = user;
-    memcpy(m->data + offset, data, size);
-    return INGOT_OK;
-}
-
-static struct ig_engine_sink sink_of(struct memory *m, struct ig_job *job) {
-    *m = (struct memory){.job = job};
-    return (struct ig_engine_sink){m, memory_write, memory_patch};
-}
-
-static struct ig_engine_file open_engine(struct ig_job *job, const struct memory *m) {
+static struct ig_engine_file open_engine(struct ig_job *job, const struct engine_bytes *m) {
     struct ig_engine_file file;
     struct ingot_error error;
     if (ig_engine_open_memory(m->data, m->size, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error) != INGOT_OK)
@@ -183,9 +150,9 @@ static void random_text(struct ig_job *job, uint64_t seed, struct trial *t) {
     t->text = text.at;
 }
 
-static struct memory build(struct ig_job *job, const struct trial *t, const struct values *values) {
-    struct memory memory;
-    struct ig_engine_sink sink = sink_of(&memory, job);
+static struct engine_bytes build(struct ig_job *job, const struct trial *t, const struct values *values) {
+    struct engine_bytes memory;
+    struct ig_engine_sink sink = engine_bytes_sink(&memory, job);
     ig_compile(job, make_graph(job, t->text, values), &t->options, &sink);
     return memory;
 }
@@ -205,13 +172,13 @@ static struct values change(struct ig_job *job, const struct ig_initializers *al
 struct attempt {
     const struct ig_engine_file *file;
     struct ig_refit_input input;
-    struct memory result;
+    struct engine_bytes result;
     struct ig_refit refit;
 };
 
 static void refit_body(struct ig_job *job, void *argument) {
     struct attempt *a = argument;
-    struct ig_engine_sink sink = sink_of(&a->result, job);
+    struct ig_engine_sink sink = engine_bytes_sink(&a->result, job);
     ig_refit_begin(job, &a->input, &a->refit);
     ig_refit_write(&a->refit, &sink);
 }
@@ -248,7 +215,7 @@ static bool agrees(struct ig_job *job, const struct trial *t, const struct ig_en
     struct ig_graph *graph = make_graph(job, t->text, values);
     a.input.tensors = ig_refit_tensors(job, graph->initializers, &a.input.n_tensors);
     if (ig_job_run(job, refit_body, &a, error) != INGOT_OK) return false;
-    struct memory fresh = build(job, t, values);
+    struct engine_bytes fresh = build(job, t, values);
     bool same = fresh.size == a.result.size && memcmp(fresh.data, a.result.data, fresh.size) == 0;
     if (!same)
         fail_msg("network %llu for %s, %s, level %d: the refitted engine differs from a fresh one:\n%s",
@@ -268,11 +235,11 @@ static void try_values(struct ig_job *job, const struct trial *t, const struct i
 }
 
 /* A whole engine, stripped and completed, is itself again; so is one that was built without weights. */
-static void try_stripped(struct ig_job *job, struct trial t, const struct memory *whole,
+static void try_stripped(struct ig_job *job, struct trial t, const struct engine_bytes *whole,
                          const struct ig_initializers *all) {
-    struct memory stripped, built;
+    struct engine_bytes stripped, built;
     struct ig_engine_file file = open_engine(job, whole);
-    struct ig_engine_sink sink = sink_of(&stripped, job);
+    struct ig_engine_sink sink = engine_bytes_sink(&stripped, job);
     ig_refit_strip(job, &file, &sink);
     t.options.strip_weights = true;
     built = build(job, &t, NULL);
@@ -292,7 +259,7 @@ static void trial_body(struct ig_job *job, void *argument) {
     random_text(job, t->seed, t);
     struct ig_graph *graph = make_graph(job, t->text, NULL);
     const struct ig_initializers *all = graph->initializers;
-    struct memory engine = build(job, t, NULL);
+    struct engine_bytes engine = build(job, t, NULL);
     struct ig_engine_file file = open_engine(job, &engine);
     try_stripped(job, *t, &engine, all);
     uint32_t i = 0;

@@ -25,6 +25,7 @@
 #include "ir/text/print.h"
 #include "pass/pass.h"
 #include "support/device/emulated.h"
+#include "support/plan/engine_bytes.h"
 #include "support/random/random_choice.h"
 #include "support/random/random_network.h"
 #include "support/support.h"
@@ -120,35 +121,6 @@ static struct ingot_tensor make_input(struct random_maker *m, const struct trial
 
 /* ---- Engines ------------------------------------------------------------------------------------------------------------- */
 
-struct memory {
-    struct ig_job *job;
-    unsigned char *data; /* aligned to 64 bytes */
-    size_t size, capacity;
-};
-
-static enum ingot_status memory_write(void *user, const void *data, size_t size, struct ingot_error *error) {
-    struct memory *m = user;
-    (void)error;
-    if (m->size + size > m->capacity) {
-        m->capacity = 2 * (m->size + size);
-        unsigned char *bytes = ig_alloc(m->job, m->capacity + 64);
-        bytes += (64 - (uintptr_t)bytes % 64) % 64;
-        if (m->size > 0) memcpy(bytes, m->data, m->size);
-        m->data = bytes;
-    }
-    if (size > 0) memcpy(m->data + m->size, data, size);
-    m->size += size;
-    return INGOT_OK;
-}
-
-static enum ingot_status memory_patch(void *user, uint64_t offset, const void *data, size_t size,
-                                      struct ingot_error *error) {
-    struct memory *m = user;
-    (void)error;
-    memcpy(m->data + offset, data, size);
-    return INGOT_OK;
-}
-
 static void check(struct ig_job *job, enum ingot_status status, const struct ingot_error *error) {
     if (status != INGOT_OK) ig_raise_error(job, error);
 }
@@ -168,7 +140,7 @@ static void refuse(void *user, const char *text) {
     ig_raise(user, INGOT_INTERNAL, "noted: %s", text);
 }
 
-static void build(struct random_maker *m, const struct trial *t, struct memory *out) {
+static void build(struct random_maker *m, const struct trial *t, struct engine_bytes *out) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     struct ingot_sink dump = {NULL, show};
     options.target = t->target;
@@ -195,8 +167,7 @@ static void build(struct random_maker *m, const struct trial *t, struct memory *
         options.timing_caches = caches;
         options.n_timing_caches = 1;
     }
-    *out = (struct memory){.job = m->job};
-    struct ig_engine_sink sink = {out, memory_write, memory_patch};
+    struct ig_engine_sink sink = engine_bytes_sink(out, m->job);
     ig_compile(m->job, m->g, &options, &sink);
 }
 
@@ -267,7 +238,7 @@ static void try_network(struct ig_job *job, void *argument) {
     struct ingot_tensor inputs[BINDINGS][MAX_INPUTS], expected[BINDINGS][MAX_OUTPUTS];
     struct ingot_error error;
     struct ingot_engine *engine;
-    struct memory memory;
+    struct engine_bytes memory;
     m.exact = m.whole;
     if (t->text) {
         m.g = ig_graph_parse(job, m.g->dims, t->text, strlen(t->text));
