@@ -24,7 +24,11 @@ struct ingot_model_options {
 #define INGOT_MODEL_OPTIONS_INIT \
     { sizeof(struct ingot_model_options), NULL }
 
-/* Imports an ONNX file. External data is looked for in the file's folder only. */
+/*
+ * Imports an ONNX file. External data is looked for in the file's folder only. The model's tensors are read where they lie,
+ * in the mapped files, until the model is destroyed: a file may be replaced by another (renamed over), but must not be
+ * changed in place meanwhile, which could end the process (SIGBUS if it is cut).
+ */
 INGOT_API enum ingot_status ingot_model_load(const char *path, const struct ingot_model_options *options,
                                              struct ingot_model **out_model, struct ingot_error *error);
 /* Imports from memory, which is copied where needed. `folder` is the folder of external data; NULL refuses it. */
@@ -260,7 +264,8 @@ INGOT_API enum ingot_status ingot_tensors_open(const char *path, const struct in
 INGOT_API enum ingot_status ingot_tensors_open_adapter(const char *folder, const struct ingot_named_tensor *base,
                                                        size_t n_base, const struct ingot_allocator *allocator,
                                                        struct ingot_tensors **out_tensors, struct ingot_error *error);
-/* In the file's order; they live as long as the object. */
+/* In the file's order; they live as long as the object. Those of a model lie where they are in the file, which need not be
+ * an address that is aligned to their type: read them by memcpy. */
 INGOT_API const struct ingot_named_tensor *ingot_tensors_list(const struct ingot_tensors *tensors, size_t *out_count);
 INGOT_API void ingot_tensors_close(struct ingot_tensors *tensors);
 /* Writes one tensor in host memory as .npy. */

@@ -94,7 +94,9 @@ enum ig_attr_kind {
     IG_KIND_DATA
 };
 
-/* The elements of a constant: row-major, in the model's file or in the arena. */
+/* The elements of a constant: row-major, in the model's file or in the arena. Of IG_DATA_LARGE bytes and more they need not
+ * be aligned to their type: a file may have them anywhere. ig_const_tensor aligns them. */
+enum { IG_DATA_LARGE = 64 << 10 };
 struct ig_data {
     const void *bytes;
     size_t size;

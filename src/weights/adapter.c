@@ -112,12 +112,20 @@ static const struct ingot_named_tensor *find_base(struct merger *m, const char *
     return found;
 }
 
+/* The data need not be aligned. */
 static double load(const struct ingot_tensor *t, int64_t i) {
+    const size_t size = ingot_dtype_size(t->dtype);
+    union {
+        double f64;
+        float f32;
+        uint16_t f16;
+    } element;
+    memcpy(&element, (const char *)t->data + (size_t)i * size, size);
     switch (t->dtype) {
-    case INGOT_F64: return ((const double *)t->data)[i];
-    case INGOT_F32: return ((const float *)t->data)[i];
-    case INGOT_F16: return ig_f16_to_f32(((const uint16_t *)t->data)[i]);
-    default: return ig_bf16_to_f32(((const uint16_t *)t->data)[i]);
+    case INGOT_F64: return element.f64;
+    case INGOT_F32: return element.f32;
+    case INGOT_F16: return ig_f16_to_f32(element.f16);
+    default: return ig_bf16_to_f32(element.f16);
     }
 }
 

@@ -37,7 +37,8 @@ static ig_value constant_of(struct maker *m, enum ingot_dtype dtype, int rank, c
     for (int i = 0; i < rank; i++)
         count *= (size_t)dims[i];
     unsigned char *bytes = ig_alloc(m->job, count * size + 2);
-    bytes += ig_dtype_is_float(dtype) && pick(m, 8) == 0; /* as in a file without alignment */
+    bool may_lie_anywhere = ig_dtype_is_float(dtype) || count * size >= IG_DATA_LARGE;
+    bytes += may_lie_anywhere && pick(m, 2); /* as in a file without alignment */
     for (size_t i = 0; i < count * size; i++)
         bytes[i] = (unsigned char)pick(m, dtype == INGOT_BOOL ? 2 : 256);
     for (size_t i = 0; i + 1 < count && size > 1; i += 1 + (size_t)pick(m, 16)) {

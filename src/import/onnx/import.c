@@ -12,30 +12,8 @@ enum { MIN_IR_VERSION = 3 };
 
 /* ---- Unpacking: protobuf-c allocates in the job's arena, and a failed allocation leaves the job ---- */
 
-/* The elements of a tensor, which need not be zeroed first, as memory of the arena is. */
-struct block {
-    const struct ingot_allocator *allocator;
-    void *memory;
-    size_t size;
-};
-
-static void release_block(void *resource) {
-    struct block *block = resource;
-    ig_release(block->allocator, block->memory, block->size);
-}
-
-static void *large_alloc(struct ig_job *job, size_t size) {
-    struct block *block = IG_NEW(job, struct block);
-    *block = (struct block){.allocator = job->allocator, .size = size};
-    block->memory = block->allocator->alloc(block->allocator->user, size, 64);
-    if (!block->memory) ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory for a tensor of %zu bytes", size);
-    ig_defer(job, release_block, block);
-    return block->memory;
-}
-
 static void *arena_alloc(void *job, size_t size) {
-    enum { LARGE = 1 << 16 };
-    return size >= LARGE ? large_alloc(job, size) : ig_alloc(job, size ? size : 1);
+    return ig_alloc(job, size ? size : 1);
 }
 
 static void arena_free(void *job, void *memory) {
@@ -43,10 +21,9 @@ static void arena_free(void *job, void *memory) {
     (void)memory;
 }
 
-static const Onnx__ModelProto *unpack(struct ig_job *job, const void *data, size_t size) {
-    ig_onnx_check_nesting(job, data, size);
+static const Onnx__ModelProto *unpack(struct ig_job *job, const struct ig_onnx_message *message) {
     ProtobufCAllocator allocator = {.alloc = arena_alloc, .free = arena_free, .allocator_data = job};
-    const Onnx__ModelProto *model = onnx__model_proto__unpack(&allocator, size, data);
+    const Onnx__ModelProto *model = onnx__model_proto__unpack(&allocator, message->size, message->data);
     if (!model) ig_raise(job, INGOT_BAD_MODEL, "the file is no ONNX model: its encoding is malformed");
     if (!model->has_ir_version || !model->graph) {
         ig_raise(job, INGOT_BAD_MODEL, "the file is no ONNX model: it has no %s",
@@ -255,7 +232,8 @@ static struct ig_onnx *begin(struct ig_job *job, const void *data, size_t size, 
     import->job = job;
     import->folder = folder;
     ig_defer(job, ig_onnx_release_files, import);
-    import->model = unpack(job, data, size);
+    import->message = ig_onnx_cut(job, data, size);
+    import->model = unpack(job, &import->message);
     return import;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Internals of the importer: what the operators' functions work with (one ig_onnx_node each), and the other parts:
  *
- *     wire.c       refuses excessive nesting before protobuf-c unpacks
+ *     wire.c       what comes before unpacking: leaves elements of tensors in the file, refuses excessive nesting
  *     import.c     the model: opsets, inputs, outputs
  *     scope.c      names to values: initialisers, captured values of subgraphs
  *     order.c      sorts nodes topologically
@@ -35,11 +35,20 @@ enum {
     IG_ONNX_MAX_INPUT_ELEMENTS = 64, /* in integer inputs whose elements become symbols */
 };
 
+/* A ModelProto whose tensors have, instead of each `raw_data`, an index into `raw` (uint32_t); with no `raw`: as it was. */
+struct ig_onnx_message {
+    const uint8_t *data;
+    size_t size;
+    const ProtobufCBinaryData *raw; /* where they lie */
+    uint32_t n_raw;
+};
+
 /* State of one import. */
 struct ig_onnx {
     struct ig_job *job;
-    const Onnx__ModelProto *model;
-    const char *folder; /* may be NULL */
+    struct ig_onnx_message message;
+    const Onnx__ModelProto *model; /* unpacked from it */
+    const char *folder;            /* may be NULL */
     struct ig_dims *dims;
     struct ig_map functions; /* key (see function.c) -> index in model->functions */
     struct ig_map plain;     /* names of inputs whose elements do not become symbols */
@@ -128,8 +137,9 @@ const struct ig_onnx_op *ig_onnx_find_op(const char *domain, const char *name, i
 
 /* ---- Unpacking */
 
-/* Raises if subgraphs are nested deeper than IG_ONNX_MAX_NESTING. */
-void ig_onnx_check_nesting(struct ig_job *job, const uint8_t *data, size_t size);
+/* Cuts them out of a ModelProto, which must live as long as they are used, unless it is malformed. Raises if subgraphs are
+ * nested deeper than IG_ONNX_MAX_NESTING. */
+struct ig_onnx_message ig_onnx_cut(struct ig_job *job, const uint8_t *data, size_t size);
 
 /* ---- Scopes */
 

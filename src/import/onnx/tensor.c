@@ -128,6 +128,22 @@ static const void *normalize_bools(struct ig_job *job, const uint8_t *bytes, siz
     return copy;
 }
 
+/* The elements of a tensor that has `raw_data`. */
+static const void *raw_elements(struct ig_onnx *import, const Onnx__TensorProto *t, size_t size, const char *what) {
+    ProtobufCBinaryData raw = t->raw_data;
+    uint32_t index;
+    if (import->message.raw) {
+        IG_ASSERT(import->job, raw.len == sizeof index);
+        memcpy(&index, raw.data, sizeof index);
+        IG_ASSERT(import->job, index < import->message.n_raw);
+        raw = import->message.raw[index];
+    }
+    if (raw.len != size) {
+        ig_raise(import->job, INGOT_BAD_MODEL, "%s has %zu bytes of data, expected %zu", what, raw.len, size);
+    }
+    return raw.data;
+}
+
 static const void *elements(struct ig_onnx *import, const Onnx__TensorProto *t, enum ingot_dtype dtype, size_t count,
                             const char *what) {
     struct ig_job *job = import->job;
@@ -136,15 +152,12 @@ static const void *elements(struct ig_onnx *import, const Onnx__TensorProto *t, 
     if (t->has_data_location && t->data_location == LOCATION_EXTERNAL) {
         bytes = ig_onnx_external(import, t, size);
     } else if (t->has_raw_data) {
-        if (t->raw_data.len != size) {
-            ig_raise(job, INGOT_BAD_MODEL, "%s has %zu bytes of data, expected %zu", what, t->raw_data.len, size);
-        }
-        bytes = t->raw_data.data;
+        bytes = raw_elements(import, t, size, what);
     } else {
         bytes = typed_elements(job, t, dtype, count, what);
     }
-    /* Misaligned data are copied, so that they can be read as their type. */
-    if (size && (uintptr_t)bytes % ingot_dtype_size(dtype)) bytes = ig_memdup(job, bytes, size);
+    /* Data that the importer and passes may look at are aligned to their type; larger ones the evaluator aligns in parts. */
+    if (size && size < IG_DATA_LARGE && (uintptr_t)bytes % ingot_dtype_size(dtype)) bytes = ig_memdup(job, bytes, size);
     return dtype == INGOT_BOOL ? normalize_bools(job, bytes, count) : bytes;
 }
 

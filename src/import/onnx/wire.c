@@ -1,32 +1,46 @@
 /*
- * Checks the nesting of subgraphs on the wire form. protobuf-c unpacks recursively without a limit, so a small file of
- * subgraphs within subgraphs could exhaust the stack before any other check. This walk follows the one recursive path
- * of our schema (graph, node, attribute, graph) and nothing else. Malformed messages are left for protobuf-c to refuse.
- * Source: protobuf.dev, "Encoding".
+ * Two things that must happen on the wire form, before protobuf-c unpacks it.
+ *
+ * protobuf-c copies every field. So the large ones, the elements of tensors in `raw_data`, are cut out: it gets the
+ * message with an index in place of each, and the elements are read where they lie, in the mapped file. The messages
+ * around them get shorter, and with them the lengths that the format puts before each message.
+ *
+ * It also unpacks recursively without a limit, so a small file of subgraphs within subgraphs could exhaust the stack:
+ * their nesting is checked here.
+ *
+ * The walk enters the messages that our schema has, by protobuf-c's own description of it, and reads the same encodings as
+ * protobuf-c; a file that is malformed for this walk is left as it is, for protobuf-c to judge. Source: protobuf.dev,
+ * "Encoding".
  */
+#include <limits.h>
+#include <string.h>
+
 #include "import/onnx/importer.h"
-
-enum kind { MODEL, GRAPH, NODE, ATTRIBUTE, FUNCTION };
-
-/* The fields that the walk enters. */
-static const struct step {
-    enum kind from;
-    uint64_t field;
-    enum kind to;
-} steps[] = {
-    {MODEL, 7, GRAPH},     {MODEL, 25, FUNCTION}, {GRAPH, 1, NODE},          {NODE, 5, ATTRIBUTE},
-    {ATTRIBUTE, 6, GRAPH}, {FUNCTION, 7, NODE},   {FUNCTION, 11, ATTRIBUTE},
-};
 
 struct cursor {
     const uint8_t *at, *end;
 };
 
-static bool read_varint(struct cursor *cursor, uint64_t *out) {
+struct field {
+    uint64_t number;
+    const uint8_t *begin, *behind_tag;
+    struct cursor body; /* if length-delimited; else NULL */
+};
+
+struct cut {
+    struct ig_job *job;
+    uint8_t *to; /* NULL: only counts */
+    size_t size;
+    ProtobufCBinaryData *raw;
+    uint32_t n_raw;
+    bool is_malformed;
+};
+
+static bool read_varint(struct cursor *cursor, unsigned most_bytes, uint64_t *out) {
     uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64 && cursor->at < cursor->end; shift += 7) {
+    for (unsigned i = 0; i < most_bytes && cursor->at < cursor->end; i++) {
         uint8_t byte = *cursor->at++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
+        value |= (uint64_t)(byte & 0x7f) << 7 * i;
         if (byte < 0x80) {
             *out = value;
             return true;
@@ -35,20 +49,21 @@ static bool read_varint(struct cursor *cursor, uint64_t *out) {
     return false;
 }
 
-/* Reads a field's tag and skips its contents; *out_body: the contents, if length-delimited. */
-static bool read_field(struct cursor *cursor, uint64_t *out_field, struct cursor *out_body) {
+/* Reads a field's tag and skips its contents. */
+static bool read_field(struct cursor *cursor, struct field *out) {
     uint64_t tag, length;
-    *out_body = (struct cursor){NULL, NULL};
-    if (!read_varint(cursor, &tag)) return false;
-    *out_field = tag >> 3;
+    *out = (struct field){.begin = cursor->at};
+    if (!read_varint(cursor, 5, &tag)) return false;
+    out->number = tag >> 3;
+    out->behind_tag = cursor->at;
     switch (tag & 7) {
-    case 0: return read_varint(cursor, &length);
-    case 1: length = 8; break;
-    case 5: length = 4; break;
-    case 2:
-        if (!read_varint(cursor, &length)) return false;
+    case PROTOBUF_C_WIRE_TYPE_VARINT: return read_varint(cursor, 10, &length);
+    case PROTOBUF_C_WIRE_TYPE_64BIT: length = 8; break;
+    case PROTOBUF_C_WIRE_TYPE_32BIT: length = 4; break;
+    case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
+        if (!read_varint(cursor, 5, &length) || length > INT_MAX) return false;
         if (length > (uint64_t)(cursor->end - cursor->at)) return false;
-        *out_body = (struct cursor){cursor->at, cursor->at + length};
+        out->body = (struct cursor){cursor->at, cursor->at + length};
         break;
     default: return false;
     }
@@ -57,21 +72,67 @@ static bool read_field(struct cursor *cursor, uint64_t *out_field, struct cursor
     return true;
 }
 
-static void walk(struct ig_job *job, enum kind kind, struct cursor cursor, int depth) {
-    if (depth > IG_ONNX_MAX_NESTING) {
-        ig_raise(job, INGOT_UNSUPPORTED, "subgraphs are nested more than %d deep", IG_ONNX_MAX_NESTING);
-    }
-    uint64_t field;
-    struct cursor body;
-    while (cursor.at < cursor.end && read_field(&cursor, &field, &body)) {
-        if (!body.at) continue;
-        for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-            if (steps[i].from != kind || steps[i].field != field) continue;
-            walk(job, steps[i].to, body, depth + (steps[i].to == GRAPH));
+/* ---- Writing */
+
+static void put(struct cut *cut, const uint8_t *bytes, size_t size) {
+    if (cut->to && size > 0) memcpy(cut->to + cut->size, bytes, size);
+    cut->size += size;
+}
+
+/* Room for a length of any size. */
+enum { LENGTH_BYTES = 5 };
+
+static void put_length(struct cut *cut, size_t at, size_t length) {
+    for (int i = 0; cut->to && i < LENGTH_BYTES; i++)
+        cut->to[at + (size_t)i] = (uint8_t)(length >> 7 * i & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0);
+}
+
+static void put_index(struct cut *cut, const struct field *field) {
+    const uint32_t index = cut->n_raw++;
+    const uint8_t length = sizeof index;
+    if (cut->to)
+        cut->raw[index] =
+            (ProtobufCBinaryData){(size_t)(field->body.end - field->body.at), (uint8_t *)(uintptr_t)field->body.at};
+    put(cut, field->begin, (size_t)(field->behind_tag - field->begin));
+    put(cut, &length, sizeof length);
+    put(cut, (const uint8_t *)&index, sizeof index);
+}
+
+static void put_message(struct cut *cut, const ProtobufCMessageDescriptor *type, struct cursor from, int depth) {
+    struct field field;
+    depth += type == &onnx__graph_proto__descriptor;
+    if (depth > IG_ONNX_MAX_NESTING)
+        ig_raise(cut->job, INGOT_UNSUPPORTED, "subgraphs are nested more than %d deep", IG_ONNX_MAX_NESTING);
+    while (from.at < from.end) {
+        if (!read_field(&from, &field)) {
+            cut->is_malformed = true;
+            return;
+        }
+        const ProtobufCFieldDescriptor *known = NULL;
+        if (field.body.at) known = protobuf_c_message_descriptor_get_field(type, (unsigned)field.number);
+        if (known && known->type == PROTOBUF_C_TYPE_MESSAGE) {
+            put(cut, field.begin, (size_t)(field.behind_tag - field.begin));
+            const size_t at = cut->size;
+            cut->size += LENGTH_BYTES;
+            put_message(cut, known->descriptor, field.body, depth);
+            put_length(cut, at, cut->size - at - LENGTH_BYTES);
+        } else if (known && type == &onnx__tensor_proto__descriptor &&
+                   known->offset == offsetof(Onnx__TensorProto, raw_data)) {
+            put_index(cut, &field);
+        } else {
+            put(cut, field.begin, (size_t)(from.at - field.begin));
         }
     }
 }
 
-void ig_onnx_check_nesting(struct ig_job *job, const uint8_t *data, size_t size) {
-    walk(job, MODEL, (struct cursor){data, data + size}, 0);
+struct ig_onnx_message ig_onnx_cut(struct ig_job *job, const uint8_t *data, size_t size) {
+    const struct cursor whole = {data, data + size};
+    struct cut cut = {.job = job};
+    put_message(&cut, &onnx__model_proto__descriptor, whole, 0);
+    if (cut.is_malformed || cut.n_raw == 0 || cut.size > INT_MAX) return (struct ig_onnx_message){data, size, NULL, 0};
+    cut.to = ig_alloc(job, cut.size);
+    cut.raw = IG_NEW_ARRAY(job, ProtobufCBinaryData, cut.n_raw);
+    cut.size = cut.n_raw = 0;
+    put_message(&cut, &onnx__model_proto__descriptor, whole, 0);
+    return (struct ig_onnx_message){cut.to, cut.size, cut.raw, cut.n_raw};
 }

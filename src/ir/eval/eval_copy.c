@@ -79,14 +79,16 @@ bool ig_nest_next(struct ig_nest *nest) {
     return false;
 }
 
-/* rows x columns elements; either side may have any strides (in bytes). */
+/* rows x columns elements; either side may have any strides (in bytes) and any alignment. */
 static void copy_block(char *to, int64_t to_row, int64_t to_column, const char *from, int64_t from_row,
                        int64_t from_column, int64_t rows, int64_t columns, size_t size) {
-#define COPY_BLOCK(type)                                                                                         \
-    for (int64_t r = 0; r < rows; r++) {                                                                         \
-        for (int64_t c = 0; c < columns; c++) {                                                                  \
-            *(type *)(to + r * to_row + c * to_column) = *(const type *)(from + r * from_row + c * from_column); \
-        }                                                                                                        \
+#define COPY_BLOCK(type)                                                             \
+    for (int64_t r = 0; r < rows; r++) {                                             \
+        for (int64_t c = 0; c < columns; c++) {                                      \
+            type element;                                                            \
+            memcpy(&element, from + r * from_row + c * from_column, sizeof element); \
+            memcpy(to + r * to_row + c * to_column, &element, sizeof element);       \
+        }                                                                            \
     }
     switch (size) {
     case 1: COPY_BLOCK(uint8_t) break;

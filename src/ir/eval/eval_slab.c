@@ -13,7 +13,7 @@
 #include "ir/eval/eval_op.h"
 
 /* Values of fewer bytes are evaluated as a whole. More than MOST_VALUES values are no recipe for slabs. */
-enum { SMALL_BYTES = 64 << 10, MOST_VALUES = 256 };
+enum { SMALL_BYTES = IG_DATA_LARGE, MOST_VALUES = 256 };
 
 struct ig_slab_value {
     struct ig_slab_value *next; /* of all values of the slabs */
@@ -49,6 +49,15 @@ static struct ig_slab_value *plan(struct planner *p, ig_value value, int axis);
 static void make_whole(struct planner *p, struct ig_slab_value *v) {
     v->is_whole = true;
     v->tensor = ig_const_weight(p->graph, v->value);
+}
+
+/* A constant is read where it lies, whatever its alignment. */
+static bool plan_constant(struct planner *p, struct ig_slab_value *v) {
+    const struct ig_data *data = ig_attr(p->graph, &v->node, IG_ATTR_data)->data;
+    v->is_whole = true;
+    v->tensor = (struct ingot_tensor){.dtype = v->dtype, .rank = v->rank, .data = (void *)(uintptr_t)data->bytes};
+    memcpy(v->tensor.dims, v->dims, sizeof v->tensor.dims);
+    return true;
 }
 
 static void plan_operand(struct planner *p, struct ig_slab_value *v, uint32_t operand, int axis) {
@@ -134,6 +143,7 @@ static bool plan_reshape(struct planner *p, struct ig_slab_value *v) {
 static bool plan_operands(struct planner *p, struct ig_slab_value *v) {
     if (ig_op_info(v->node.op)->is_map) return plan_broadcast(p, v);
     switch (v->node.op) {
+    case IG_OP_constant: return plan_constant(p, v);
     case IG_OP_cast:
     case IG_OP_where:
     case IG_OP_broadcast: return plan_broadcast(p, v);
@@ -308,12 +318,20 @@ static struct ig_view concat_rows(struct ig_eval *ev, const struct ig_slabs *s, 
     return count == 1 ? parts[0] : ig_view_joined(ev, parts, count, axis);
 }
 
+/* For operators that compute; movements take elements from anywhere. */
+static struct ig_view aligned(struct ig_eval *ev, struct ig_view view) {
+    if ((uintptr_t)view.data % ingot_dtype_size(view.dtype) == 0) return view;
+    struct ig_view copy = ig_view_new(ev, view.dtype, view.rank, view.dims);
+    ig_view_copy(&view, &copy);
+    return copy;
+}
+
 static struct ig_view operate(struct ig_eval *ev, const struct ig_slabs *s, const struct ig_slab_value *v,
                               struct range range) {
     struct ig_view in[3], out;
     IG_ASSERT(ev->job, v->n_in <= 3);
     for (uint32_t i = 0; i < v->n_in; i++)
-        in[i] = rows_of(ev, s, v->in[i], range);
+        in[i] = aligned(ev, rows_of(ev, s, v->in[i], range));
     switch (v->node.op) {
     case IG_OP_cast: ig_eval_cast(ev, s->graph, &v->node, in, &out); break;
     case IG_OP_where: ig_eval_where(ev, s->graph, &v->node, in, &out); break;
