@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "compile/slots.h"
 #include "ir/build.h"
+#include "ir/part.h"
 #include "ir/rows/rows.h"
 
 /* The tables of the plan as they grow. */
@@ -94,13 +95,32 @@ static uint32_t add_weight(struct level *l, ig_value v) {
     return (uint32_t)(w.offset / 64);
 }
 
+static uint32_t buffer_of(struct level *l, ig_value v);
+
+/* The buffer of a part of a tensor, which lies in the tensor's. */
+static uint32_t add_part(struct level *l, ig_value v) {
+    struct ig_dims *dims = l->g->dims;
+    const struct ig_node *n = ig_def(l->g, v);
+    ig_dim begin = IG_DIM_NONE;
+    IG_ASSERT(l->t->job, ig_part_begin(l->g, n, &begin));
+    ig_dim size = ig_dim_const(dims, (int64_t)ingot_dtype_size(ig_type_of(l->g, v)->dtype));
+    uint32_t whole = buffer_of(l, n->in[0]);
+    uint32_t part = add_buffer(l, IG_PLAN_ALIAS, whole, bytes_of(l, v));
+    l->buffers.at[part].offset = ig_slots_get(&l->t->slots, ig_dim_mul(dims, begin, size));
+    return part;
+}
+
 /* The buffer that holds v, created at the first request. */
 static uint32_t buffer_of(struct level *l, ig_value v) {
     v = memory_of(l->g, v);
     if (l->buffer_of[v] == IG_PLAN_NONE) {
-        bool is_const = ig_info(l->g, v)->is_const;
-        uint32_t index = is_const ? add_weight(l, v) : 0;
-        l->buffer_of[v] = add_buffer(l, is_const ? IG_PLAN_WEIGHT : IG_PLAN_ARENA, index, bytes_of(l, v));
+        const struct ig_node *slice = ig_def_op(l->g, v, IG_OP_slice);
+        if (ig_info(l->g, v)->is_const)
+            l->buffer_of[v] = add_buffer(l, IG_PLAN_WEIGHT, add_weight(l, v), bytes_of(l, v));
+        else if (slice && slice->region == IG_NO_REGION)
+            l->buffer_of[v] = add_part(l, v);
+        else
+            l->buffer_of[v] = add_buffer(l, IG_PLAN_ARENA, 0, bytes_of(l, v));
     }
     return l->buffer_of[v];
 }
@@ -110,6 +130,7 @@ static void touch(struct level *l, uint32_t buffer) {
     struct ig_plan_buffer *b = &l->buffers.at[buffer];
     if (b->first == IG_PLAN_NONE) b->first = l->steps.count;
     b->last = l->steps.count;
+    if (b->kind == IG_PLAN_ALIAS) touch(l, b->index);
 }
 
 static void add_operand(struct level *l, ig_value v) {
@@ -295,11 +316,9 @@ static void add_inputs(struct level *l) {
 
 /* Is output i where a kernel can write it? Slices lie end to end; only kernels for GPUs need aligned memory. */
 static bool output_is_aligned(const struct level *l, uint32_t i) {
-    if (i < l->first_slice || !ig_target_is_cuda(l->t->set->target)) return true;
-    struct ig_dims *dims = l->g->dims;
     const struct ig_type *type = ig_type_of(l->g, l->g->outputs.at[i].value);
-    int64_t group = IG_KERNEL_ALIGNMENT / (int64_t)ingot_dtype_size(type->dtype);
-    return ig_dim_mod(dims, ig_type_elements(dims, type), ig_dim_const(dims, group)) == ig_dim_const(dims, 0);
+    return i < l->first_slice ||
+           ig_part_is_aligned(l->g, l->t->set->target, type->dtype, ig_type_elements(l->g->dims, type));
 }
 
 /* Values that a kernel computes are written to the output's memory directly; an input, a constant, a value that is an

@@ -24,7 +24,7 @@ static void get_tables(const struct ig_plan *p, struct table *out) {
     const struct table tables[TABLES] = {
         TABLE(IG_PART_TENSORS, p->tensors, p->n_tensors, WORD(ig_plan_tensor, name)),
         TABLE(IG_PART_SHAPE_PROGRAM, p->instrs, p->n_instrs, 0),
-        TABLE(IG_PART_BUFFERS, p->buffers, p->n_buffers, WORD(ig_plan_buffer, index)),
+        TABLE(IG_PART_BUFFERS, p->buffers, p->n_buffers, WORD(ig_plan_buffer, index) | WORD(ig_plan_buffer, offset)),
         TABLE(IG_PART_STEPS, p->steps, p->n_steps, WORD(ig_plan_step, label)),
         TABLE(IG_PART_OPERANDS, p->operands, p->n_operands, 0),
         TABLE(IG_PART_DIMS, p->dims, p->n_dims, 0),

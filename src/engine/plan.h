@@ -68,8 +68,8 @@ enum ig_plan_buffer_kind {
     IG_PLAN_WEIGHT, /* index: byte offset / 64 into the weights section */
     IG_PLAN_ALIAS,  /* memory of buffer `index` (a reshape, a part) at byte offset slot `offset` */
 };
-/* The first step that uses an ARENA or OUTPUT buffer writes it, and no other step does. Runtimes rely on this to
- * reorder steps. */
+/* The first step that uses an ARENA or OUTPUT buffer writes it, and no other step does; aliases are only read. Runtimes
+ * rely on this to reorder steps. */
 struct ig_plan_buffer {
     uint32_t kind;
     uint32_t index;

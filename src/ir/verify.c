@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "ir/infer/infer.h"
+#include "ir/part.h"
 #include "ir/text/print.h"
 
 struct verifier {
@@ -126,13 +127,16 @@ static void check_ports(const struct verifier *v) {
 }
 
 /* ---- Regions: every value that a region reads is constant, an input of the graph, an output of an earlier region, or
- * a reshape of one of these. */
+ * a reshape or part of one of these. */
 
-static ig_value behind_reshapes(const struct ig_graph *graph, ig_value value) {
-    const struct ig_node *node;
-    while ((node = ig_def_op(graph, value, IG_OP_reshape)) != NULL)
+static bool is_in_memory(struct ig_graph *graph, const bool *ready, ig_value value) {
+    for (;;) {
+        const struct ig_node *node = ig_def(graph, value);
+        ig_dim begin;
+        if (ready[value] || !node || ig_info(graph, value)->is_const) return true;
+        if (node->op != IG_OP_reshape && !ig_part_begin(graph, node, &begin)) return false;
         value = node->in[0];
-    return value;
+    }
 }
 
 static bool contains(const ig_node_id *nodes, uint32_t count, ig_node_id id) {
@@ -151,10 +155,9 @@ static void check_region(const struct verifier *v, uint32_t index, bool *ready) 
     if (!contains(region->nodes.at, region->nodes.count, region->anchor))
         fail(v, IG_NO_NODE, "region %u does not contain its anchor", index);
     for (uint32_t i = 0; i < region->inputs.count; i++) {
-        ig_value source = behind_reshapes(v->graph, region->inputs.at[i]);
-        const struct ig_value_info *info = ig_info(v->graph, source);
-        if (!ready[source] && !ready[region->inputs.at[i]] && !info->is_const && info->node != IG_NO_NODE)
-            fail(v, info->node, "region %u reads it before it is there", index);
+        ig_value input = region->inputs.at[i];
+        if (!is_in_memory(v->graph, ready, input))
+            fail(v, ig_info(v->graph, input)->node, "region %u reads it before it is there", index);
     }
     for (uint32_t i = 0; i < region->outputs.count; i++) {
         ig_value value = region->outputs.at[i];

@@ -3,7 +3,7 @@
  *
  * Requires:   the graph in its final form; constants lazy.
  * Guarantees: graph->regions in an execution order; every value that a region reads is constant, an input of the graph,
- *             an output of an earlier region, or a reshape of one of these (which aliases the same memory).
+ *             an output of an earlier region, or a reshape or part of one of these (which aliases the same memory).
  *
  * One sweep in the order of nodes. Every contraction, window, scan and rest operator starts a region, which then
  * absorbs the following elementwise nodes while they have the same shape and their other operands are available by then
@@ -21,6 +21,7 @@
 #include "pass/regions.h"
 
 #include "ir/canonical.h"
+#include "ir/part.h"
 #include "pass/attend.h"
 
 struct fuser {
@@ -31,6 +32,7 @@ struct fuser {
     uint32_t *region_of; /* by node; IG_NO_REGION: a view, a constant, or not placed yet */
     uint32_t *time_of;   /* by value: 1 + index of the anchor after which it is available; 0: from the start */
     bool *stored;        /* by value: read outside its own region */
+    bool *is_part;       /* by node: a part of its operand that can be read in place */
     const struct ig_attend **attends; /* by node: the attention of which it is the last product; NULL: none */
     bool *held_back;                  /* by node: reserved for the region that an attention's last product starts */
     IG_VEC(struct fusing) regions;
@@ -350,6 +352,36 @@ static bool rows_are_scattered(struct fuser *f, ig_value v, const struct ig_node
     return axes > 2;
 }
 
+/* By node. */
+static bool *find_parts(struct fuser *f) {
+    struct ig_graph *g = f->g;
+    bool *parts = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1);
+    ig_dim begin;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (ig_info(g, n->out)->is_const || !ig_part_begin(g, n, &begin)) continue;
+        parts[id] = ig_part_is_aligned(g, f->options->target, ig_type_of(g, n->out)->dtype, begin);
+    }
+    return parts;
+}
+
+/* The value whose memory v shares through reshapes and through parts that no region computes. */
+static ig_value memory_base(const struct fuser *f, ig_value v) {
+    for (;;) {
+        v = reshape_base(f->g, v);
+        ig_node_id id = f->g->values.at[v].node;
+        if (id == IG_NO_NODE || !f->is_part[id] || f->region_of[id] != IG_NO_REGION) return v;
+        v = f->g->nodes.at[id].in[0];
+    }
+}
+
+/* Is v a part of an input, or of what a region computes? Before regions are formed. */
+static bool lies_in_memory(const struct fuser *f, ig_value v) {
+    ig_value base = memory_base(f, v);
+    const struct ig_node *n = ig_def(f->g, base);
+    return base != v && (!n || !(is_view(n) || is_free(n) || is_widening(f->g, n)));
+}
+
 /* By value: views and free nodes that must be materialised. */
 static bool *find_stored_views(struct fuser *f) {
     struct ig_graph *g = f->g;
@@ -370,7 +402,7 @@ static bool *find_stored_views(struct fuser *f) {
                 base = reshape_base(g, view->in[0]);
                 view = ig_def(g, base);
             }
-            if (dense) stored[base] = true;
+            if (dense && !lies_in_memory(f, base)) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
             if (contract && view) strided |= n->op == IG_OP_matmul && rows_are_scattered(f, n->in[i], view);
             if (contract && view && is_view(view) && (strided || !contraction_reads_through(view))) stored[base] = true;
@@ -443,7 +475,7 @@ static void place_node(struct fuser *f, ig_node_id id) {
 
 /* ---- From assignments to regions --------------------------------------------------------------------------------- */
 
-/* Walks back from a region's own nodes to its inputs. Views on the way are copied into the region; a reshape of a
+/* Walks back from a region's own nodes to its inputs. Views on the way are copied into the region; a reshape or part of a
  * stored value is itself an input. */
 struct gathering {
     struct fuser *f;
@@ -462,8 +494,7 @@ static void gather_input(struct gathering *w, ig_value v) {
     const struct ig_value_info *info = ig_info(g, v);
     bool own = !info->is_const && info->node != IG_NO_NODE && w->f->region_of[info->node] == w->index;
     if (own) return;
-    ig_value base = reshape_base(g, v);
-    const struct ig_value_info *base_info = ig_info(g, base);
+    const struct ig_value_info *base_info = ig_info(g, memory_base(w->f, v));
     bool base_in_memory =
         base_info->is_const || base_info->node == IG_NO_NODE ||
         (w->f->region_of[base_info->node] != IG_NO_REGION && w->f->region_of[base_info->node] != w->index);
@@ -583,6 +614,7 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
     for (ig_node_id id = 0; id < g->nodes.count; id++)
         f.region_of[id] = IG_NO_REGION;
     f.time_of = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
+    f.is_part = find_parts(&f);
     f.stored = find_stored_views(&f);
     find_attends(&f);
     for (ig_node_id id = 0; id < g->nodes.count; id++)

@@ -35,7 +35,7 @@ struct branches {
     struct ig_frame_env *env;
     struct ig_frame *frame;
     const struct ig_plan *plan;
-    uint32_t *writer; /* by buffer */
+    uint32_t *writer; /* by buffer that is no alias */
     uint32_t *level;  /* the new levels */
     uint32_t *latest; /* lowest level of a step that reads its result; NONE: not read */
     double *time, *share;
@@ -55,19 +55,17 @@ static bool is_written(const struct branches *b, uint32_t buffer) {
     return kind == IG_PLAN_ARENA || kind == IG_PLAN_OUTPUT;
 }
 
+/* The buffer whose memory operand k of a step uses; IG_PLAN_NONE: none. */
+static uint32_t root_of(const struct branches *b, const struct ig_plan_step *step, uint32_t k) {
+    uint32_t buffer = ig_plan_operand(b->plan, step, k);
+    return buffer == IG_PLAN_NONE ? IG_PLAN_NONE : b->frame->root[buffer];
+}
+
 static bool has_many_operands(const struct ig_frame *frame) {
     uint64_t count = 0;
     for (uint32_t s = 0; s < frame->sub->n_steps; s++)
         count += frame->steps[s].plan->n_operands;
     return count > MOST_OPERANDS;
-}
-
-/* The writer of a part of a buffer cannot be found easily. */
-static bool has_aliases(const struct branches *b) {
-    for (uint32_t i = 0; i < b->frame->sub->n_buffers; i++) {
-        if (buffer_at(b, i)->kind == IG_PLAN_ALIAS) return true;
-    }
-    return false;
 }
 
 /* ---- Levels ------------------------------------------------------------------------------------------------------ */
@@ -76,14 +74,15 @@ static void find_writers(struct branches *b) {
     for (uint32_t i = 0; i < b->frame->sub->n_buffers; i++)
         b->writer[i] = NONE;
     IG_EACH_OPERAND(b->plan, b->frame, s, k, buffer) {
-        if (is_written(b, buffer) && b->writer[buffer] == NONE) b->writer[buffer] = s;
+        uint32_t root = b->frame->root[buffer];
+        if (is_written(b, root) && b->writer[root] == NONE) b->writer[root] = s;
     }
 }
 
 /* The step that produces operand k of step s: s itself if it is a result of s, NONE if no step writes it. */
 static uint32_t source(const struct branches *b, uint32_t s, uint32_t k) {
-    uint32_t buffer = ig_plan_operand(b->plan, b->frame->steps[s].plan, k);
-    return buffer == IG_PLAN_NONE ? NONE : b->writer[buffer];
+    uint32_t root = root_of(b, b->frame->steps[s].plan, k);
+    return root == IG_PLAN_NONE ? NONE : b->writer[root];
 }
 
 /* Gives each step its earliest level within the segment; earlier segments have completed. Returns the level after
@@ -229,7 +228,7 @@ static enum ingot_status plan_memory(struct branches *b, bool *out_fits, struct 
 static bool collide(const struct branches *b, const struct ig_frame_step *x, uint32_t k, const struct ig_frame_step *y,
                     uint32_t l) {
     const struct ig_frame *frame = b->frame;
-    uint32_t p = ig_plan_operand(b->plan, x->plan, k), q = ig_plan_operand(b->plan, y->plan, l);
+    uint32_t p = root_of(b, x->plan, k), q = root_of(b, y->plan, l);
     if (p == IG_PLAN_NONE || q == IG_PLAN_NONE || !is_written(b, p) || !is_written(b, q)) return false;
     const struct ig_plan_step *writer_of_p = frame->steps[b->writer[p]].plan;
     const struct ig_plan_step *writer_of_q = frame->steps[b->writer[q]].plan;
@@ -330,7 +329,7 @@ static bool allocate_tables(struct branches *b) {
 enum ingot_status ig_branches_apply(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     struct branches b = {.env = env, .frame = frame, .plan = &env->file->plan};
     if (!env->device->processors || frame->sub->n_steps < 2 || frame->sub->n_steps > MOST_STEPS) return INGOT_OK;
-    if (has_many_operands(frame) || has_aliases(&b)) return INGOT_OK;
+    if (has_many_operands(frame)) return INGOT_OK;
     if (!allocate_tables(&b)) return no_memory(error);
     enum ingot_status status = decide(&b, error);
     ig_release(env->allocator, b.time, b.bytes);

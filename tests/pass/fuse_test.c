@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ir/build.h"
+#include "ir/part.h"
 #include "ir/text/print.h"
 #include "pass/regions.h"
 #include "support/support.h"
@@ -10,8 +11,10 @@
 struct division {
     const char *text;
     bool join;
+    const struct ig_target *target;
     uint32_t regions;
     char families[16]; /* one letter per region, in order */
+    uint32_t parts;    /* inputs of regions that are parts of other tensors, read in place */
 };
 
 static char letter(enum ig_family family) {
@@ -22,53 +25,87 @@ static char letter(enum ig_family family) {
     return letters[family];
 }
 
-/* Every input of a region is constant, an input of the graph, or computed by an earlier region (up to reshapes). */
+/* The tensor in whose memory v lies. */
+static ig_value memory_of(struct ig_graph *g, const bool *ready, ig_value v) {
+    ig_dim begin;
+    while (!ready[v]) {
+        const struct ig_node *n = ig_def(g, v);
+        assert_non_null(n);
+        assert_true(n->op == IG_OP_reshape || ig_part_begin(g, n, &begin));
+        v = n->in[0];
+    }
+    return v;
+}
+
+/* Every input of a region is constant, an input of the graph, or computed by an earlier region (up to reshapes and
+ * parts). */
 static void check_order(struct ig_graph *g) {
     bool *ready = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
     for (uint32_t v = 0; v < g->values.count; v++)
         ready[v] = ig_info(g, v)->is_const || ig_info(g, v)->node == IG_NO_NODE;
     for (uint32_t r = 0; r < g->regions.count; r++) {
         const struct ig_region *region = &g->regions.at[r];
-        for (uint32_t i = 0; i < region->inputs.count; i++) {
-            ig_value v = region->inputs.at[i];
-            const struct ig_node *n;
-            while (!ready[v] && (n = ig_def_op(g, v, IG_OP_reshape)))
-                v = n->in[0];
-            assert_true(ready[v]);
-        }
+        for (uint32_t i = 0; i < region->inputs.count; i++)
+            memory_of(g, ready, region->inputs.at[i]);
         assert_true(region->outputs.count > 0);
         for (uint32_t i = 0; i < region->outputs.count; i++)
             ready[region->outputs.at[i]] = true;
     }
-    for (uint32_t i = 0; i < g->outputs.count; i++) {
-        ig_value v = g->outputs.at[i].value;
-        const struct ig_node *n;
-        while (!ready[v] && (n = ig_def_op(g, v, IG_OP_reshape)))
-            v = n->in[0];
-        assert_true(ready[v]);
+    for (uint32_t i = 0; i < g->outputs.count; i++)
+        memory_of(g, ready, g->outputs.at[i].value);
+}
+
+static uint32_t count_parts(struct ig_graph *g) {
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        for (uint32_t i = 0; i < g->regions.at[r].inputs.count; i++) {
+            ig_value v = g->regions.at[r].inputs.at[i];
+            const struct ig_node *n;
+            while ((n = ig_def_op(g, v, IG_OP_reshape)))
+                v = n->in[0];
+            n = ig_def_op(g, v, IG_OP_slice);
+            count += n && n->region == IG_NO_REGION;
+        }
     }
+    return count;
 }
 
 static void divide(struct ig_job *job, void *argument) {
     struct division *d = argument;
     struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), d->text, strlen(d->text));
-    struct ig_pass_options options = {0};
+    struct ig_pass_options options = {.target = d->target};
     g = d->join ? ig_pass_fuse(g, &options) : ig_pass_partition(g, &options);
     ig_graph_verify(g, "fuse");
     check_order(g);
     d->regions = g->regions.count;
     for (uint32_t r = 0; r < g->regions.count; r++)
         d->families[r] = letter(g->regions.at[r].family);
+    d->parts = count_parts(g);
+}
+
+static void run_division(struct division *d, const char *families) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, divide, d, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+    assert_string_equal(d->families, families);
 }
 
 static void expect(const char *text, bool join, const char *families) {
-    struct ig_job job;
-    struct ingot_error error = {0};
     struct division d = {.text = text, .join = join};
-    ig_job_init(&job, &ig_libc_allocator);
-    if (ig_job_run(&job, divide, &d, &error)) fail_msg("%s", error.message);
-    ig_job_deinit(&job);
-    assert_string_equal(d.families, families);
+    run_division(&d, families);
+}
+
+/* Parts of memory that are read in place, by kernels for CPUs and for GPUs. */
+static void expect_parts(const char *text, const char *families, uint32_t on_cpu, uint32_t on_gpu) {
+    static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .sm = 90};
+    struct division d = {.text = text, .join = true};
+    run_division(&d, families);
+    assert_int_equal(d.parts, on_cpu);
+    d = (struct division){.text = text, .join = true, .target = &gpu};
+    run_division(&d, families);
+    assert_int_equal(d.parts, on_gpu);
 }
 
 /* A contraction fuses bias, residual and activation; the residual's own producer runs before it. */
@@ -153,6 +190,63 @@ static void test_prologue(void **state) {
     expect(prologue, true, "mcc");
 }
 
+/* One layer's part of a stacked tensor is an input of its own, where it lies in one piece: not the columns of c. Kernels for
+ * GPUs need it aligned to 16 bytes: not so in b. */
+static const char parts[] = "graph {\n"
+                            "  input %0 \"a\": f32[3,batch,4]\n"
+                            "  input %1 \"b\": f32[3,batch,3]\n"
+                            "  input %2 \"c\": f32[batch,8]\n"
+                            "  %3 = slice(%0) {starts=[1,0,0], sizes=[1,batch,4], steps=[1,1,1]}: f32[1,batch,4]\n"
+                            "  %4 = reshape(%3) {dims=[batch,4]}: f32[batch,4]\n"
+                            "  %5 = sqrt(%4): f32[batch,4]\n"
+                            "  %6 = slice(%1) {starts=[1,0,0], sizes=[2,batch,3], steps=[1,1,1]}: f32[2,batch,3]\n"
+                            "  %7 = sqrt(%6): f32[2,batch,3]\n"
+                            "  %8 = slice(%2) {starts=[0,4], sizes=[batch,4], steps=[1,1]}: f32[batch,4]\n"
+                            "  %9 = sqrt(%8): f32[batch,4]\n"
+                            "  output \"x\" = %5\n"
+                            "  output \"y\" = %7\n"
+                            "  output \"z\" = %9\n"
+                            "}\n";
+
+/* Of what a region computes; a part of a part; and one that is a result, which is stored. */
+static const char nested_parts[] =
+    "graph {\n"
+    "  input %0 \"a\": f32[4,batch,8]\n"
+    "  %1 = exp(%0): f32[4,batch,8]\n"
+    "  %2 = slice(%1) {starts=[2,0,0], sizes=[2,batch,8], steps=[1,1,1]}: f32[2,batch,8]\n"
+    "  %3 = slice(%2) {starts=[1,0,0], sizes=[1,batch,8], steps=[1,1,1]}: f32[1,batch,8]\n"
+    "  %4 = sqrt(%3): f32[1,batch,8]\n"
+    "  output \"x\" = %4\n"
+    "  output \"y\" = %2\n"
+    "}\n";
+
+/* What begins or ends where the tensor may end before is read with clamped indices; a step is not one piece. */
+static const char no_parts[] = "graph {\n"
+                               "  input %0 \"a\": f32[n,4]\n"
+                               "  input %1 \"b\": f32[6,4]\n"
+                               "  %2 = slice(%0) {starts=[1,0], sizes=[1,4], steps=[1,1]}: f32[1,4]\n"
+                               "  %3 = exp(%2): f32[1,4]\n"
+                               "  %4 = slice(%1) {starts=[0,0], sizes=[3,4], steps=[2,1]}: f32[3,4]\n"
+                               "  %5 = exp(%4): f32[3,4]\n"
+                               "  output \"x\" = %3\n"
+                               "  output \"y\" = %5\n"
+                               "}\n";
+
+/* A part is dense: what reads memory only needs no copy. */
+static const char part_of_dense[] = "graph {\n"
+                                    "  input %0 \"a\": f32[3,5,4]\n"
+                                    "  %1 = slice(%0) {starts=[2,0,0], sizes=[1,5,4], steps=[1,1,1]}: f32[1,5,4]\n"
+                                    "  %2, %3 = topk(%1) {axis=2, k=2, largest=1}: f32[1,5,2], i64[1,5,2]\n"
+                                    "  output \"x\" = %2\n"
+                                    "}\n";
+
+static void test_parts(void **state) {
+    expect_parts(parts, "mmm", 2, 1);
+    expect_parts(nested_parts, "mmm", 1, 1);
+    expect_parts(no_parts, "mm", 0, 0);
+    expect_parts(part_of_dense, "x", 1, 1);
+}
+
 /* Identity networks: nothing to compute. */
 static void test_nothing(void **state) {
     expect("graph {\n  input %0 \"x\": f32[2]\n  output \"y\" = %0\n}\n", true, "");
@@ -162,6 +256,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),      cmocka_unit_test(test_views),
         cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue), cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@
 
 enum { TILE = 16, STEPS = 24 };
 
-/* Each step adds two earlier values, chosen at random; the last one adds the last two, giving y. */
+/* Each step adds two earlier values, chosen at random; the last one adds the last two, giving y. Some read their memory as a
+ * part of a part of it. */
 static void add_random_steps(struct cuda_case *f, uint32_t kernel, ig_slot tiles, ig_slot n, uint32_t x, uint32_t y) {
     struct tiny_plan *t = &f->tiny;
     ig_slot bytes = tiny_op(t, IG_SHAPE_MUL, n, tiny_const(t, sizeof(float)));
@@ -22,8 +23,10 @@ static void add_random_steps(struct cuda_case *f, uint32_t kernel, ig_slot tiles
         if (i == STEPS) a = i - 1, b = i - 2;
         values[i] = i == STEPS ? y : tiny_arena(t, bytes);
         factors[i] = factors[a] + factors[b];
+        uint32_t first = values[a];
+        if (i % 3 == 0) first = tiny_alias(t, tiny_alias(t, first, IG_PLAN_NONE, bytes), tiny_const(t, 0), bytes);
         struct ig_plan_step *step =
-            tiny_launch(t, kernel, tiles, (const uint32_t[]){values[a], values[b], values[i]}, 3, &n, 1);
+            tiny_launch(t, kernel, tiles, (const uint32_t[]){first, values[b], values[i]}, 3, &n, 1);
         step->scratch = IG_PLAN_NONE;
     }
     f->factor = (float)factors[STEPS];

@@ -351,12 +351,27 @@ static ig_value step_scaled_product(struct random_maker *m, ig_value x) {
     return random_clamp(m, ig_build_matmul(m->g, a, ig_build_transpose(m->g, b, perm), INGOT_F32));
 }
 
+/* Parts of x that lie in one piece, as the layers' of stacked caches do: computed apart, and together again. */
+static ig_value step_parts(struct random_maker *m, ig_value x) {
+    struct ig_type type = *ig_type_of(m->g, x);
+    int64_t size = 1;
+    int axis = 0;
+    while (axis < type.rank && ig_dim_is_const(m->g->dims, type.dim[axis], &size) && size == 1)
+        axis++;
+    if (axis == type.rank || size < 2 || !ig_dim_is_const(m->g->dims, type.dim[axis], &size)) return x;
+    if (random_pick(m, 2)) x = step_unary(m, x);
+    int64_t count = 1 + random_pick(m, size / 2), second = random_pick(m, size - count + 1);
+    ig_value a = ig_build_slice_axis(m->g, x, axis, random_dim(m, size - count), random_dim(m, count), 1);
+    ig_value b = ig_build_slice_axis(m->g, x, axis, random_dim(m, second), random_dim(m, count), 1);
+    return random_clamp(m, ig_map2(m->g, IG_OP_add, random_pick(m, 2) ? step_reduce(m, a) : a, step_unary(m, b)));
+}
+
 const random_step random_plain_steps[] = {
     step_unary,        step_constant,       step_binary,          step_transpose,   step_transpose,
     step_reshape,      step_reshape,        step_slice,           step_pad,         step_concat,
     step_gather,       step_broadcast,      step_reduce,          step_matmul,      step_conv,
     step_conv,         step_pool,           step_heads,           step_normed_conv, step_behind_views,
-    step_behind_views, step_scaled_product, step_transposed_conv,
+    step_behind_views, step_scaled_product, step_transposed_conv, step_parts,
 };
 
 const int random_plain_step_count = sizeof random_plain_steps / sizeof *random_plain_steps;

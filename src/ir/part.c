@@ -1,0 +1,36 @@
+/* Parts of tensors; see part.h. */
+#include "ir/part.h"
+
+enum { CUDA_ALIGNMENT = 16 };
+
+/* Is 0 <= start and start + size <= dim, whatever the symbols' values? */
+static bool is_within(struct ig_dims *dims, ig_dim start, ig_dim size, ig_dim dim) {
+    return ig_dim_less(dims, start, ig_dim_const(dims, 0)) == IG_NO &&
+           ig_dim_less(dims, dim, ig_dim_add(dims, start, size)) == IG_NO;
+}
+
+bool ig_part_begin(struct ig_graph *g, const struct ig_node *n, ig_dim *out_begin) {
+    struct ig_dims *dims = g->dims;
+    if (n->op != IG_OP_slice) return false;
+    const struct ig_type *whole = ig_type_of(g, n->in[0]), *part = ig_type_of(g, n->out);
+    const struct ig_attr *starts = ig_attr(g, n, IG_ATTR_starts), *steps = ig_attr(g, n, IG_ATTR_steps);
+    ig_dim stride = ig_dim_const(dims, 1), one = stride, zero = ig_dim_const(dims, 0);
+    bool cut = false; /* a later axis is not taken whole, so that this one must have size 1 */
+    *out_begin = zero;
+    for (int i = whole->rank - 1; i >= 0; i--) {
+        if (cut && part->dim[i] != one) return false;
+        if (steps->ints[i] != 1 && part->dim[i] != one) return false;
+        bool all = starts->dims[i] == zero && part->dim[i] == whole->dim[i];
+        if (!all && !is_within(dims, starts->dims[i], part->dim[i], whole->dim[i])) return false;
+        cut = cut || !all;
+        *out_begin = ig_dim_add(dims, *out_begin, ig_dim_mul(dims, starts->dims[i], stride));
+        stride = ig_dim_mul(dims, stride, whole->dim[i]);
+    }
+    return true;
+}
+
+bool ig_part_is_aligned(struct ig_graph *g, const struct ig_target *target, enum ingot_dtype dtype, ig_dim begin) {
+    if (!target || !ig_target_is_cuda(target)) return true;
+    int64_t group = CUDA_ALIGNMENT / (int64_t)ingot_dtype_size(dtype);
+    return ig_dim_divides(g->dims, ig_dim_const(g->dims, group), begin);
+}
