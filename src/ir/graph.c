@@ -48,6 +48,21 @@ const struct ig_op_info *ig_op_info(enum ig_op op) {
     return &op_infos[op];
 }
 
+bool ig_op_commutes(enum ig_op op) {
+    switch (op) {
+    case IG_OP_add:
+    case IG_OP_mul:
+    case IG_OP_and:
+    case IG_OP_or:
+    case IG_OP_xor:
+    case IG_OP_bitand:
+    case IG_OP_bitor:
+    case IG_OP_bitxor:
+    case IG_OP_eq: return true;
+    default: return false; /* not min and max: of two zeros of different sign they pick by position */
+    }
+}
+
 const char *ig_family_name(enum ig_family family) {
     static const char *const names[] = {
         [IG_FAMILY_SOURCE] = "source",   [IG_FAMILY_VIEW] = "view",         [IG_FAMILY_MAP] = "map",

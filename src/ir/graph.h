@@ -138,6 +138,8 @@ struct ig_op_info {
     bool result_bool;
 };
 const struct ig_op_info *ig_op_info(enum ig_op op);
+/* Is op(a, b) = op(b, a), to the last bit? */
+bool ig_op_commutes(enum ig_op op);
 /* IG_OP_COUNT if there is none of that name. */
 enum ig_op ig_op_parse(const char *name);
 const char *ig_attr_name_text(enum ig_attr_name name);

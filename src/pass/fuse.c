@@ -473,6 +473,52 @@ static void place_node(struct fuser *f, ig_node_id id) {
         place_anchor(f, id);
 }
 
+/* ---- Gathers that several regions read ---------------------------------------------------------------------------- */
+
+/* By node, of gathers that no region owns. */
+struct gather_reader {
+    uint32_t first; /* the first region that reads it; IG_NO_REGION: none */
+    bool others;    /* further regions read it */
+    bool unknown;   /* it is read through views, by regions not known here */
+};
+
+static void note_reader(struct fuser *f, struct gather_reader *readers, ig_node_id id, ig_value operand) {
+    uint32_t r = f->region_of[id];
+    ig_value v = r == IG_NO_REGION ? operand : beneath_widening(f, operand);
+    ig_node_id gather = f->g->values.at[v].node;
+    if (gather == IG_NO_NODE || f->g->values.at[v].is_const || f->region_of[gather] != IG_NO_REGION) return;
+    struct gather_reader *reader = &readers[gather];
+    if (r == IG_NO_REGION) {
+        reader->unknown = reader->unknown || !is_widening(f->g, &f->g->nodes.at[id]);
+        return;
+    }
+    reader->others = reader->others || (reader->first != IG_NO_REGION && reader->first != r);
+    if (reader->first == IG_NO_REGION || f->regions.at[r].time < f->regions.at[reader->first].time) reader->first = r;
+}
+
+/* Of several regions that read rows of a table (embeddings), the first one stores them for the others: so the others read
+ * them as all layers read the results of the layer before. */
+static void store_gathers(struct fuser *f) {
+    struct ig_graph *g = f->g;
+    struct gather_reader *readers = IG_NEW_ARRAY(g->job, struct gather_reader, g->nodes.count + 1);
+    for (ig_node_id id = 0; id < g->nodes.count; id++)
+        readers[id].first = IG_NO_REGION;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        for (uint32_t i = 0; i < n->n_in && !ig_info(g, n->out)->is_const; i++) {
+            if (n->in[i] != IG_NO_VALUE) note_reader(f, readers, id, n->in[i]);
+        }
+    }
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct gather_reader *reader = &readers[id];
+        if (g->nodes.at[id].op != IG_OP_gather || !reader->others || reader->unknown) continue;
+        const struct fusing *first = &f->regions.at[reader->first];
+        bool computes_all = first->family == IG_FAMILY_MAP || first->family == IG_FAMILY_ROW;
+        if (computes_all && first->open && ig_same_dims(ig_type_of(g, g->nodes.at[id].out), &first->space))
+            enter_region(f, reader->first, id);
+    }
+}
+
 /* ---- From assignments to regions --------------------------------------------------------------------------------- */
 
 /* Walks back from a region's own nodes to its inputs. Views on the way are copied into the region; a reshape or part of a
@@ -542,14 +588,27 @@ static void mark_stored_values(struct fuser *f) {
     }
 }
 
+/* Puts what the region computes before what it reads, where the operator commutes. Passes put the older value first, and
+ * what all layers read (a mask) is older than what they compute in all layers but the first. */
+static void order_operands(struct fuser *f, uint32_t r, ig_node_id id) {
+    struct ig_node *n = &f->g->nodes.at[id];
+    if (!ig_op_commutes(n->op) || region_of_value(f, n->in[0]) == r || region_of_value(f, n->in[1]) != r) return;
+    ig_value *in = IG_NEW_ARRAY(f->g->job, ig_value, 2);
+    in[0] = n->in[1];
+    in[1] = n->in[0];
+    n->in = in;
+}
+
 static void emit_region(struct fuser *f, struct gathering *w, uint32_t r) {
     struct ig_graph *g = f->g;
     const struct fusing *from = &f->regions.at[r];
     struct ig_region region = {.family = from->family, .anchor = from->anchor};
     w->region = &region;
     w->index = r;
-    for (uint32_t i = 0; i < from->nodes.count; i++)
+    for (uint32_t i = 0; i < from->nodes.count; i++) {
+        order_operands(f, r, from->nodes.at[i]);
         gather_node(w, from->nodes.at[i]);
+    }
     IG_ASSERT(g->job, region.nodes.count > 0);
     qsort(region.nodes.at, region.nodes.count, sizeof *region.nodes.at, compare_ids);
     for (uint32_t i = 0; i < region.nodes.count; i++) {
@@ -619,6 +678,7 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
     find_attends(&f);
     for (ig_node_id id = 0; id < g->nodes.count; id++)
         place_node(&f, id);
+    if (join) store_gathers(&f);
     emit_regions(&f);
 }
 

@@ -247,6 +247,43 @@ static void test_parts(void **state) {
     expect_parts(part_of_dense, "x", 1, 1);
 }
 
+/* Rows of a table that two regions read: the first stores them, so that the second reads no table. */
+static const char embedding[] = "graph {\n"
+                                "  input %0 \"table\": f32[9,4]\n"
+                                "  input %1 \"w\": f32[4,4]\n"
+                                "  input %2 \"ids\": i64[n]\n"
+                                "  %3 = gather(%0, %2) {axis=0}: f32[n,4]\n"
+                                "  %4 = exp(%3): f32[n,4]\n"
+                                "  %5 = matmul(%4, %1) {acc=f32, packed=0, n=0, math=0}: f32[n,4]\n"
+                                "  %6 = add(%3, %5): f32[n,4]\n"
+                                "  output \"y\" = %6\n"
+                                "}\n";
+
+static void check_embedding(struct ig_job *job, void *argument) {
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), embedding, strlen(embedding));
+    struct ig_pass_options options = {0};
+    (void)argument;
+    g = ig_pass_fuse(g, &options);
+    ig_graph_verify(g, "fuse");
+    assert_int_equal(g->regions.count, 2);
+    assert_int_equal(g->regions.at[0].outputs.count, 2);
+    const struct ig_region *second = &g->regions.at[1];
+    for (uint32_t i = 0; i < second->inputs.count; i++)
+        assert_true(ig_type_of(g, second->inputs.at[i])->dtype == INGOT_F32);
+    /* What the region computes comes before what it reads, whichever is older. */
+    const struct ig_node *sum = &g->nodes.at[second->nodes.at[second->nodes.count - 1]];
+    assert_int_equal(sum->op, IG_OP_add);
+    assert_non_null(ig_def_op(g, sum->in[0], IG_OP_matmul));
+}
+
+static void test_embedding(void **state) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, check_embedding, NULL, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
 /* Identity networks: nothing to compute. */
 static void test_nothing(void **state) {
     expect("graph {\n  input %0 \"x\": f32[2]\n  output \"y\" = %0\n}\n", true, "");
@@ -254,9 +291,9 @@ static void test_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),      cmocka_unit_test(test_views),
-        cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue), cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),       cmocka_unit_test(test_views),
+        cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue),  cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_embedding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
