@@ -11,6 +11,7 @@
 #include "compile/compiler.h"
 #include "device/device.h"
 #include "ir/eval/eval.h"
+#include "ir/part.h"
 #include "ir/text/print.h"
 #include "pass/precision.h"
 #include "support/check/passes.h"
@@ -261,11 +262,15 @@ static void make_kernels(struct ig_job *job, const struct run *run, struct check
 static void *memory_of(struct ig_job *job, struct checked *c, ig_value v) {
     struct ig_graph *g = c->graph;
     if (c->memory[v]) return c->memory[v];
-    const struct ig_node *reshape = ig_info(g, v)->is_const ? NULL : ig_def_op(g, v, IG_OP_reshape);
+    const struct ig_node *n = ig_def(g, v);
+    ig_dim begin;
     if (ig_info(g, v)->is_const) {
         c->memory[v] = ig_const_tensor(g, v).data;
-    } else if (reshape) {
-        c->memory[v] = memory_of(job, c, reshape->in[0]);
+    } else if (n && n->op == IG_OP_reshape) {
+        c->memory[v] = memory_of(job, c, n->in[0]);
+    } else if (n && n->region == IG_NO_REGION && ig_part_begin(g, n, &begin)) {
+        size_t before = (size_t)size_of(c, g, begin) * ingot_dtype_size(ig_type_of(g, v)->dtype);
+        c->memory[v] = (char *)memory_of(job, c, n->in[0]) + before;
     } else {
         struct ingot_tensor t = tensor_of(c, g, v);
         size_t size = (size_t)ingot_tensor_elements(&t) * ingot_dtype_size(t.dtype);
