@@ -7,6 +7,8 @@
 
 #include "codegen/cuda/printer.h"
 
+enum { MOST_BYTES = 128 }; /* that a call copies */
+
 struct vectors {
     struct ig_loops *k;
     const struct ig_stmt *loop;
@@ -125,10 +127,20 @@ static ig_x first_of(struct vectors *v, ig_x index) {
     return divisor(v, first) % v->count == 0 ? first : IG_NO_X;
 }
 
+static int64_t bytes_of(const struct vectors *v, int buffer) {
+    return v->count * (int64_t)ingot_dtype_size(v->k->buffers.at[buffer].dtype);
+}
+
 static bool in_memory(const struct vectors *v, int buffer) {
     enum ig_buffer_kind kind = v->k->buffers.at[buffer].kind;
-    int64_t bytes = v->count * (int64_t)ingot_dtype_size(v->k->buffers.at[buffer].dtype);
-    return (kind == IG_BUFFER_PARAM || kind == IG_BUFFER_SCRATCH) && bytes <= 128;
+    return (kind == IG_BUFFER_PARAM || kind == IG_BUFFER_SCRATCH) && bytes_of(v, buffer) <= MOST_BYTES;
+}
+
+/* Joining loads from shared memory is not left to NVRTC: what it joins, and with that the code, differs from one call to
+ * the next. */
+static bool in_shared_memory(const struct vectors *v, int buffer) {
+    const struct ig_buffer *b = &v->k->buffers.at[buffer];
+    return b->kind == IG_BUFFER_SHARED && divisor(v, b->offset) == 16 && bytes_of(v, buffer) <= MOST_BYTES;
 }
 
 /* Is there an instruction that copies so many bytes if a condition holds? */
@@ -141,10 +153,6 @@ static int registers(struct vectors *v, int buffer) {
     return ig_loops_local(v->k, b.dtype, v->count, ig_format(v->k->job, "%sv%u", b.name, v->k->buffers.count));
 }
 
-static int64_t bytes_of(const struct vectors *v, int buffer) {
-    return v->count * (int64_t)ingot_dtype_size(v->k->buffers.at[buffer].dtype);
-}
-
 /* ---- Rewriting --------------------------------------------------------------------------------------------------- */
 
 static void vectorize_loads(struct vectors *v, ig_x x) {
@@ -153,7 +161,8 @@ static void vectorize_loads(struct vectors *v, ig_x x) {
     for (uint32_t i = 0; i < v->from.count; i++) {
         if (v->from.at[i] == x) return;
     }
-    if (n.kind == IG_X_LOAD && in_memory(v, (int)n.i) && !v->written[n.i]) {
+    bool is_load = n.kind == IG_X_LOAD && !v->written[n.i];
+    if (is_load && (in_memory(v, (int)n.i) || in_shared_memory(v, (int)n.i))) {
         ig_x first = first_of(v, n.args[0]);
         if (first != IG_NO_X) {
             int local = registers(v, (int)n.i);
