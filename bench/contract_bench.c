@@ -295,7 +295,7 @@ static void find_compiler(struct ig_job *job, void *argument) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     options.cc = s->cc;
     options.jobs = 1;
-    ig_kernel_compiler_find(job, &s->target, &options, &s->compiler);
+    ig_kernel_compiler_find(job, &s->target, &options, NULL, &s->compiler);
 }
 
 int main(int argc, char **argv) {

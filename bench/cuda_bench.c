@@ -349,7 +349,7 @@ static void run(struct ig_job *job, void *argument) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     struct ig_kernel_compiler compiler;
     options.nvrtc = getenv("INGOT_NVRTC");
-    ig_kernel_compiler_find(job, &b->target, &options, &compiler);
+    ig_kernel_compiler_find(job, &b->target, &options, NULL, &compiler);
     ig_kernel_compiler_run(job, &compiler, sources, b->count, NULL, NULL, &code);
     must(job, b->device->api->module_create(b->device, code.bytes, code.size, &module, &error), &error);
     measure_copy(job, b);

@@ -301,7 +301,7 @@ static void run(struct ig_job *job, void *argument) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     struct ig_kernel_compiler compiler;
     options.nvrtc = getenv("INGOT_NVRTC");
-    ig_kernel_compiler_find(job, &b->target, &options, &compiler);
+    ig_kernel_compiler_find(job, &b->target, &options, NULL, &compiler);
     ig_kernel_compiler_run(job, &compiler, b->sources.at, b->sources.count, NULL, NULL, &code);
     fprintf(stderr, "compiled\n");
     must(job, b->device->api->module_create(b->device, code.bytes, code.size, &b->module, &error), &error);

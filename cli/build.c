@@ -31,6 +31,15 @@ static enum ingot_status build(const char *model_file, const char *engine_file, 
     return status;
 }
 
+static void print_report(const struct ingot_build_report *r) {
+    if (r->structure_cached) {
+        fprintf(stderr, "structure: from the cache\n");
+    } else {
+        fprintf(stderr, "kernels: %u from the cache, %u compiled, for %u of %u regions\n", r->kernels_cached,
+                r->kernels_compiled, r->regions_new, r->regions);
+    }
+}
+
 /* What further kernels for some sizes cost, if there are any. */
 static void print_variants(const char *engine_file) {
     struct ingot_engine *engine;
@@ -89,9 +98,7 @@ int cmd_build(int argc, char **argv) {
         if (status == EXIT_DONE && !arguments.quiet && stat(output, &info) == 0) {
             fprintf(stderr, "built '%s': %.2f MB in %.2f s\n", output, (double)info.st_size / 1e6,
                     (now_ms() - start) / 1e3);
-            if (summary.has_cache)
-                fprintf(stderr, "kernels: %u from the cache, %u compiled\n", summary.report.kernels_cached,
-                        summary.report.kernels_compiled);
+            if (summary.has_cache) print_report(&summary.report);
             print_variants(output);
         }
     }

@@ -142,9 +142,12 @@ struct ingot_build_report {
     size_t struct_size;
     unsigned kernels_cached;   /* taken from the cache */
     unsigned kernels_compiled; /* candidates that were measured are among both */
+    unsigned regions;          /* parts of the network, each computed by kernels; equal ones share theirs */
+    unsigned regions_new;      /* those of which a kernel was compiled */
+    bool structure_cached;     /* all but the weights was taken from the cache; then the counts are 0 */
 };
 #define INGOT_BUILD_REPORT_INIT \
-    { sizeof(struct ingot_build_report), 0, 0 }
+    { sizeof(struct ingot_build_report), 0, 0, 0, 0, false }
 
 /* Restricts one dynamic dim, or the dims of one input, before building. `name` is a symbol ("batch") or an input's
  * name. `spec` is "4" or "1:8:64" (min:opt:max) for a symbol, and "1x3x224x224", possibly with ranges, for an input. */

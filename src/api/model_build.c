@@ -88,54 +88,16 @@ enum ingot_status ingot_model_build(struct ingot_model *model, const struct ingo
 /* ---- To memory */
 
 struct to_memory {
-    const struct ingot_allocator *allocator;
     struct ig_graph *graph;
     const struct ingot_build_options *options;
-    unsigned char *data;
-    size_t size, capacity;
+    struct ig_engine_memory memory;
 };
-
-enum { ALIGNMENT = 64 };
-
-static bool resize(struct to_memory *to, size_t capacity) {
-    unsigned char *data = to->allocator->alloc(to->allocator->user, capacity ? capacity : 1, ALIGNMENT);
-    if (!data) return false;
-    if (to->size > 0) memcpy(data, to->data, to->size);
-    if (to->data) ig_release(to->allocator, to->data, to->capacity ? to->capacity : 1);
-    to->data = data;
-    to->capacity = capacity;
-    return true;
-}
-
-static enum ingot_status memory_write(void *user, const void *data, size_t size, struct ingot_error *error) {
-    struct to_memory *to = user;
-    size_t needed;
-    if (!ig_size_add(to->size, size, &needed)) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
-    if (needed > to->capacity && !resize(to, needed + needed / 2)) {
-        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine of %zu bytes", needed);
-    }
-    if (size > 0) memcpy(to->data + to->size, data, size);
-    to->size = needed;
-    return INGOT_OK;
-}
-
-static enum ingot_status memory_patch(void *user, uint64_t offset, const void *data, size_t size,
-                                      struct ingot_error *error) {
-    struct to_memory *to = user;
-    if (offset > to->size || size > to->size - offset) {
-        return IG_ERR(error, INGOT_INTERNAL, "patch of %zu bytes at %llu outside the engine", size,
-                      (unsigned long long)offset);
-    }
-    if (size > 0) memcpy(to->data + offset, data, size);
-    return INGOT_OK;
-}
 
 static void memory_body(struct ig_job *job, void *argument) {
     struct to_memory *to = argument;
-    struct ig_engine_sink sink = {to, memory_write, memory_patch};
+    struct ig_engine_sink sink = ig_engine_memory_sink(&to->memory);
     ig_compile(job, to->graph, to->options, &sink);
-    /* The caller releases it by its size, so the capacity must be the same. */
-    if (to->capacity != to->size && !resize(to, to->size)) ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory");
+    if (!ig_engine_memory_fit(&to->memory)) ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory");
 }
 
 enum ingot_status ingot_model_build_memory(struct ingot_model *model, const struct ingot_build_options *options,
@@ -147,14 +109,14 @@ enum ingot_status ingot_model_build_memory(struct ingot_model *model, const stru
     char target[TARGET_SIZE];
     IG_TRY(read_options(options, &whole, error));
     IG_TRY(resolve_target(&whole, target, error));
-    struct to_memory to = {model->allocator, model->graph, &whole, NULL, 0, 0};
+    struct to_memory to = {model->graph, &whole, {.allocator = model->allocator}};
     enum ingot_status status = ig_job_run(&model->job, memory_body, &to, error);
     if (status != INGOT_OK) {
-        if (to.data) ig_release(to.allocator, to.data, to.capacity ? to.capacity : 1);
+        ig_engine_memory_release(&to.memory);
         return status;
     }
-    *out_data = to.data;
-    *out_size = to.size;
+    *out_data = to.memory.data;
+    *out_size = to.memory.size;
     return INGOT_OK;
 }
 

@@ -15,7 +15,7 @@
 /* Stored in entries and names of files: never renumbered. */
 enum ig_cache_kind {
     IG_CACHE_KERNEL = 1, /* head: an object file, a cubin or PTX, of one kernel; no body */
-    IG_CACHE_STRUCTURE,  /* head: kernels, choices and plan, without weights; no body */
+    IG_CACHE_STRUCTURE,  /* head, or body if it is large: an engine without the weights that can be replaced */
     IG_CACHE_ENGINE,     /* body: an engine's file */
     IG_CACHE_KIND_END
 };
@@ -114,7 +114,8 @@ void ig_cache_put(struct ig_cache_session *session, const struct ig_cache_id *id
 /*
  * Building once: who wants to build a thing claims it first, asks the cache again, builds it, stores it and gives the
  * claim up. If the claim is another's, the thing will soon be in the cache, or its builder dies, with which the claim
- * ends. Nobody may wait with claims of his own, which could be waited for in a circle.
+ * ends. Who waits may have no claims of the same kind, nor of kernels, which could be waited for in a circle: a structure's
+ * builder may wait for kernels.
  */
 /* False: another session has it, in this process or another. */
 bool ig_cache_claim(struct ig_cache_session *session, const struct ig_cache_id *id);

@@ -16,7 +16,8 @@ static const char *const *target_flags(const struct ig_target *target) {
 }
 
 void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
-                             const struct ingot_build_options *options, struct ig_kernel_compiler *out) {
+                             const struct ingot_build_options *options, struct ig_cache_session *session,
+                             struct ig_kernel_compiler *out) {
     *out = (struct ig_kernel_compiler){.target = target, .jobs = options->jobs, .portable = options->portable};
     if (ig_target_is_cuda(target)) {
         out->nvrtc = ig_nvrtc_load(job, options->nvrtc);
@@ -30,7 +31,7 @@ void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
         out->version = out->c.version;
         out->arch = target_flags(target)[0] + strlen("-march=");
     }
-    out->objects = ig_objects_create(job, out, options);
+    out->objects = ig_objects_create(job, out, session);
 }
 
 const char *ig_kernel_compiler_identity(struct ig_job *job, const struct ig_kernel_compiler *compiler,
@@ -62,7 +63,7 @@ static void lay_out(struct ig_job *job, const struct ig_kernel_compiler *compile
     struct ig_object_code *texts = NULL;
     if (compiler->portable) {
         texts = IG_NEW_ARRAY(job, struct ig_object_code, count + 1);
-        ig_objects_get(job, compiler->objects, true, sources, count, NULL, NULL, texts);
+        ig_objects_get(job, compiler->objects, true, sources, count, NULL, NULL, texts, NULL);
     }
     for (unsigned i = 0; i < count; i++) {
         cubins[i] = ig_cubin_rename(job, &cubins[i], sources[i].symbol);
@@ -81,7 +82,8 @@ static void link(struct ig_job *job, const struct ig_kernel_compiler *compiler, 
     }
     struct ig_object_code support;
     bool needs_support = ig_toolchain_needs_support(job, objects, count);
-    if (needs_support) ig_objects_get(job, compiler->objects, false, &ig_toolchain_support, 1, NULL, NULL, &support);
+    if (needs_support)
+        ig_objects_get(job, compiler->objects, false, &ig_toolchain_support, 1, NULL, NULL, &support, NULL);
     ig_toolchain_link(job, objects, labels, symbols, count, needs_support ? &support : NULL, out_code);
 }
 
@@ -91,14 +93,16 @@ void ig_kernel_compiler_run(struct ig_job *job, const struct ig_kernel_compiler 
                             struct ig_code *out_code) {
     struct ig_source *nameless = IG_NEW_ARRAY(job, struct ig_source, count + 1);
     struct ig_object_code *objects = IG_NEW_ARRAY(job, struct ig_object_code, count + 1);
+    bool *is_new = IG_NEW_ARRAY(job, bool, count + 1);
     for (unsigned i = 0; i < count; i++) {
         const char *symbol = sources[i].symbol;
         nameless[i] = (struct ig_source){symbol, ig_source_rename(job, sources[i].text, symbol, IG_ANY_KERNEL)};
     }
-    ig_objects_get(job, compiler->objects, false, nameless, count, progress, user, objects);
+    ig_objects_get(job, compiler->objects, false, nameless, count, progress, user, objects, is_new);
     if (compiler->nvrtc) {
         lay_out(job, compiler, nameless, objects, count, out_code);
     } else {
         link(job, compiler, nameless, objects, count, out_code);
     }
+    out_code->is_new = is_new;
 }

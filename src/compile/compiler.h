@@ -7,6 +7,7 @@
 #include "toolchain/toolchain.h"
 
 struct ig_objects;
+struct ig_cache_session;
 
 /* The compiler of a target: a C compiler or NVRTC. */
 struct ig_kernel_compiler {
@@ -20,9 +21,10 @@ struct ig_kernel_compiler {
     struct ig_objects *objects; /* what was compiled in this build, or before */
 };
 
-/* Finds the compiler. Raises INGOT_TOOLCHAIN. */
+/* Finds the compiler. `session`: with a cache of what it made; NULL: there is none. Raises INGOT_TOOLCHAIN. */
 void ig_kernel_compiler_find(struct ig_job *job, const struct ig_target *target,
-                             const struct ingot_build_options *options, struct ig_kernel_compiler *out_compiler);
+                             const struct ingot_build_options *options, struct ig_cache_session *session,
+                             struct ig_kernel_compiler *out_compiler);
 /* What code depends on besides its source. */
 const char *ig_kernel_compiler_identity(struct ig_job *job, const struct ig_kernel_compiler *compiler,
                                         bool is_portable);

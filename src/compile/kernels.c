@@ -184,6 +184,21 @@ uint64_t ig_kernel_set_bytes(const struct ig_kernel_set *set, uint32_t kernel) {
     return portable == UINT64_MAX ? bytes : bytes + bytes_from(set, portable);
 }
 
+void ig_kernel_set_count(const struct ig_kernel_set *set, unsigned *out_regions, unsigned *out_new) {
+    *out_regions = *out_new = 0;
+    for (uint32_t i = 0; i < set->groups.count; i++) {
+        const struct ig_kernel_group *group = &set->groups.at[i];
+        const uint32_t uses = set->kernels.at[group->kernels.at[0]].uses;
+        bool is_new = false;
+        for (uint32_t k = 0; k < group->kernels.count; k++) {
+            const struct ig_compiled_kernel *kernel = &set->kernels.at[group->kernels.at[k]];
+            is_new |= kernel->source && set->code.is_new[kernel->code_index];
+        }
+        *out_regions += uses;
+        *out_new += is_new ? uses : 0;
+    }
+}
+
 /* Some kernels of a set, compiled to find those that do not compile. */
 struct trial {
     struct ig_kernel_set *set;

@@ -66,6 +66,8 @@ const struct ig_kernel_group *ig_kernel_set_add(struct ig_kernel_set *set, struc
 const struct ig_kernel_group *ig_kernel_set_group(const struct ig_kernel_set *set, uint32_t first);
 /* Bytes of a compiled kernel's code, PTX included. */
 uint64_t ig_kernel_set_bytes(const struct ig_kernel_set *set, uint32_t kernel);
+/* How many regions there are, and for how many of them a kernel was compiled that was in no cache. */
+void ig_kernel_set_count(const struct ig_kernel_set *set, unsigned *out_regions, unsigned *out_new);
 /* Compiles all kernels with source into one blob. False if some were refused: restart the set and fill it again. */
 bool ig_kernel_set_compile(struct ig_kernel_set *set, void (*progress)(void *user, unsigned done, unsigned total),
                            void *user);

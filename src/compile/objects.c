@@ -12,33 +12,24 @@ struct slot {
     struct ig_cache_id id;
     struct ig_object_code object;   /* no bytes: not known yet */
     const struct ig_source *source; /* while it is wanted */
+    bool is_new;                    /* compiled by this build */
 };
 
 struct ig_objects {
     struct ig_job *job;
     const struct ig_kernel_compiler *compiler;
-    struct ig_cache_session session;
-    bool has_cache;
-    const char *identity[2]; /* by is_portable; NULL: not yet asked for */
-    struct ig_map by_key;    /* the numbers of slots */
+    struct ig_cache_session *session; /* NULL: no cache */
+    const char *identity[2];          /* by is_portable; NULL: not yet asked for */
+    struct ig_map by_key;             /* the numbers of slots */
     IG_VEC(struct slot) slots;
     unsigned cached, compiled;
 };
 
-static void end_session(void *resource) {
-    struct ig_objects *o = resource;
-    ig_cache_end(&o->session);
-}
-
 struct ig_objects *ig_objects_create(struct ig_job *job, const struct ig_kernel_compiler *compiler,
-                                     const struct ingot_build_options *options) {
+                                     struct ig_cache_session *session) {
     struct ig_objects *o = IG_NEW(job, struct ig_objects);
-    *o = (struct ig_objects){.job = job, .compiler = compiler, .has_cache = options->cache != NULL};
+    *o = (struct ig_objects){.job = job, .compiler = compiler, .session = session};
     ig_map_init(&o->by_key, job);
-    if (!o->has_cache) return o;
-    const struct ig_cache_notes notes = {options->note, options->note_user};
-    ig_cache_begin(&o->session, options->cache, &notes);
-    ig_defer(job, end_session, o);
     return o;
 }
 
@@ -51,7 +42,7 @@ void ig_objects_count(const struct ig_objects *o, unsigned *out_cached, unsigned
 
 /* Without a cache, keys need to be right within this build only. */
 static const char *identity(struct ig_objects *o, bool is_portable) {
-    if (!o->has_cache) return "";
+    if (!o->session) return "";
     const char **known = &o->identity[is_portable];
     if (!*known) *known = ig_kernel_compiler_identity(o->job, o->compiler, is_portable);
     return *known;
@@ -115,7 +106,7 @@ static void write_label(const struct request *r, const struct ig_source *source,
 static bool fetch(struct request *r, struct slot *slot, bool again) {
     struct ig_objects *o = r->objects;
     struct ig_cache_found found;
-    if (!(again ? ig_cache_get_near : ig_cache_get)(&o->session, &slot->id, &found)) return false;
+    if (!(again ? ig_cache_get_near : ig_cache_get)(o->session, &slot->id, &found)) return false;
     /* Allocating may raise; what was found is not in the arena. */
     void *bytes = ig_arena_alloc(&o->job->arena, found.content.head_size + 1);
     if (bytes) memcpy(bytes, found.content.head, found.content.head_size);
@@ -141,14 +132,15 @@ static void store(void *user, unsigned index, const struct ig_object_code *objec
     struct ig_objects *o = r->objects;
     struct slot *slot = &o->slots.at[r->mine.at[index]];
     slot->object = *object;
+    slot->is_new = true;
     o->compiled += is_counted(r, slot);
     r->left--;
-    if (o->has_cache) {
+    if (o->session) {
         char label[256];
         write_label(r, slot->source, label, sizeof label);
         const struct ig_cache_content content = {label, object->bytes, object->size, NULL, 0};
-        ig_cache_put(&o->session, &slot->id, &content);
-        ig_cache_unclaim(&o->session, &slot->id);
+        ig_cache_put(o->session, &slot->id, &content);
+        ig_cache_unclaim(o->session, &slot->id);
     }
     report(r);
 }
@@ -167,13 +159,13 @@ static void take(struct request *r, uint32_t number) {
         IG_PUSH(r->job, &r->mine, number);
         return;
     }
-    ig_cache_unclaim(&r->objects->session, &slot->id);
+    ig_cache_unclaim(r->objects->session, &slot->id);
     report(r);
 }
 
 /* Divides the open slots into this session's and those that others build. Waits only if there is nothing else to do. */
 static void claim(struct request *r) {
-    struct ig_cache_session *session = &r->objects->session;
+    struct ig_cache_session *session = r->objects->session;
     uint32_t kept = 0;
     r->mine.count = 0;
     for (uint32_t i = 0; i < r->open.count; i++) {
@@ -194,12 +186,12 @@ static void claim(struct request *r) {
 
 static void drop_claims(void *resource) {
     struct ig_objects *o = resource;
-    ig_cache_unclaim_all(&o->session);
+    ig_cache_unclaim_all(o->session);
 }
 
 static void build(struct request *r) {
     struct ig_objects *o = r->objects;
-    if (!o->has_cache) {
+    if (!o->session) {
         for (uint32_t i = 0; i < r->open.count; i++)
             IG_PUSH(r->job, &r->mine, r->open.at[i]);
         compile_mine(r);
@@ -215,7 +207,7 @@ static void build(struct request *r) {
 
 void ig_objects_get(struct ig_job *job, struct ig_objects *o, bool is_portable, const struct ig_source *sources,
                     unsigned count, void (*progress)(void *user, unsigned done, unsigned total), void *user,
-                    struct ig_object_code *out_objects) {
+                    struct ig_object_code *out_objects, bool *out_new) {
     uint32_t *numbers = IG_NEW_ARRAY(job, uint32_t, count + 1);
     struct request r = {.job = job, .objects = o, .is_portable = is_portable, .total = count, .progress = progress};
     r.user = user;
@@ -229,9 +221,11 @@ void ig_objects_get(struct ig_job *job, struct ig_objects *o, bool is_portable, 
         IG_PUSH(job, &r.open, numbers[i]);
     }
     r.left = r.open.count;
-    if (o->has_cache) fetch_all(&r);
+    if (o->session) fetch_all(&r);
     report(&r);
     build(&r);
-    for (unsigned i = 0; i < count; i++)
+    for (unsigned i = 0; i < count; i++) {
         out_objects[i] = o->slots.at[numbers[i]].object;
+        if (out_new) out_new[i] = o->slots.at[numbers[i]].is_new;
+    }
 }

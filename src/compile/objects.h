@@ -14,15 +14,15 @@
 
 struct ig_objects;
 
-/* For one build. `options` says which cache there is, and who reads notes. */
+/* For one build. `session`: with a cache; NULL: there is none. It outlives the objects. */
 struct ig_objects *ig_objects_create(struct ig_job *job, const struct ig_kernel_compiler *compiler,
-                                     const struct ingot_build_options *options);
+                                     struct ig_cache_session *session);
 
-/* The code of each source; PTX if `is_portable`. Sources that others build at this moment are waited for, once the rest is compiled. Raises
- * INGOT_TOOLCHAIN. */
+/* The code of each source; PTX if `is_portable`. Sources that others build at this moment are waited for, once the rest is
+ * compiled. `out_new`: which ones this build has compiled; may be NULL. Raises INGOT_TOOLCHAIN. */
 void ig_objects_get(struct ig_job *job, struct ig_objects *objects, bool is_portable, const struct ig_source *sources,
                     unsigned count, void (*progress)(void *user, unsigned done, unsigned total), void *user,
-                    struct ig_object_code *out_objects);
+                    struct ig_object_code *out_objects, bool *out_new);
 
 /* How many kernels' code came from the cache, and was compiled, so far. */
 void ig_objects_count(const struct ig_objects *objects, unsigned *out_cached, unsigned *out_compiled);

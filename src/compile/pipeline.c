@@ -11,7 +11,9 @@
 #include "compile/options.h"
 #include "compile/plan_build.h"
 #include "compile/recipes.h"
+#include "compile/refit.h"
 #include "compile/specialize.h"
+#include "compile/structure.h"
 #include "compile/tuning.h"
 #include "compile/weights.h"
 #include "ir/text/print.h"
@@ -32,6 +34,7 @@ struct build {
     struct ig_kernel_set kernels;
     struct ig_built_plan built;
     struct ig_explanation explanation;
+    bool structure_cached;
 };
 
 static void report(const struct build *b, const char *what, unsigned done, unsigned total) {
@@ -152,7 +155,7 @@ static void open_weights(struct weight_source *s, const struct ig_engine_image *
     s->reader = ig_weights_open(b->job, weights, written, b->options->jobs);
 }
 
-static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
+static void write_engine(struct build *b, bool stripped, const struct ig_engine_sink *sink) {
     struct weight_source source = {.build = b};
     struct ig_engine_image image = {
         .target = b->target.name,
@@ -160,7 +163,7 @@ static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
         .plan = b->built.plan,
         .code = b->kernels.code.bytes,
         .code_size = b->kernels.code.size,
-        .stripped = b->options->strip_weights,
+        .stripped = stripped,
         .weight_read = read_weight,
         .weight_user = &source,
         .explanation = ig_explain(&b->explanation),
@@ -173,26 +176,109 @@ static void write_engine(struct build *b, const struct ig_engine_sink *sink) {
     if (status != INGOT_OK) ig_raise_error(b->job, &error);
 }
 
+/* ---- Structures --------------------------------------------------------------------------------------------------- */
+
+static void copy_engine(struct ig_job *job, const void *data, size_t size, const struct ig_engine_sink *sink) {
+    struct ingot_error error;
+    if (sink->write(sink->user, data, size, &error) != INGOT_OK) ig_raise_error(job, &error);
+}
+
+/* What the build makes but for the weights is there. */
+static void complete(struct build *b, const struct ig_engine_file *file, const struct ig_engine_sink *sink) {
+    const struct ingot_build_options *o = b->options;
+    const struct ig_refit_input input = {
+        .file = file, .progress = o->progress, .progress_user = o->progress_user, .jobs = o->jobs};
+    if (o->strip_weights) {
+        copy_engine(b->job, file->data, file->size, sink);
+    } else {
+        ig_refit_complete(b->job, &input, b->initializers, sink);
+    }
+    b->structure_cached = true;
+}
+
+static void release_memory(void *memory) {
+    ig_engine_memory_release(memory);
+}
+
+/* A structure with a kernel that failed is not kept, since next time it may not. */
+static void keep_structure(struct build *b, struct ig_structures *structures) {
+    struct ig_engine_memory *memory = IG_NEW(b->job, struct ig_engine_memory);
+    if (b->kernels.refusals.count > 0) return;
+    memory->allocator = b->job->allocator;
+    ig_defer(b->job, release_memory, memory);
+    const struct ig_engine_sink sink = ig_engine_memory_sink(memory);
+    write_engine(b, true, &sink);
+    ig_structures_keep(structures,
+                       ig_format(b->job, "%s, %s, %s", b->target.name, b->explanation.precision, b->compiler.version),
+                       memory);
+    ig_undefer(b->job, memory);
+    ig_engine_memory_release(memory);
+}
+
+/* ---- The pipeline -------------------------------------------------------------------------------------------------- */
+
+static void explain(struct build *b) {
+    b->explanation.graph = b->graph;
+    b->explanation.set = &b->kernels;
+    b->explanation.built = &b->built;
+    b->explanation.target = b->target.name;
+    b->explanation.compiler = b->compiler.version;
+    b->explanation.opt_level = b->options->opt_level;
+    b->explanation.precision = ig_precisions_text(b->job, &b->precisions);
+}
+
+static void make_structure(struct build *b) {
+    b->graph = b->imported = ig_specialize(b->imported, b->options->shapes, b->options->n_shapes);
+    run_passes(b);
+    ig_literals_to_memory(b->graph, &b->target.target);
+    make_code(b);
+    explain(b);
+}
+
+static void end_session(void *session) {
+    ig_cache_end(session);
+}
+
+/* NULL: there is no cache. */
+static struct ig_cache_session *begin_session(struct ig_job *job, const struct ingot_build_options *options) {
+    const struct ig_cache_notes notes = {options->note, options->note_user};
+    if (!options->cache) return NULL;
+    struct ig_cache_session *session = IG_NEW(job, struct ig_cache_session);
+    ig_cache_begin(session, options->cache, &notes);
+    ig_defer(job, end_session, session);
+    return session;
+}
+
+/* As much as the caller's version of the library knows. */
+static void write_report(const struct build *b, struct ingot_build_report *out_report) {
+    struct ingot_build_report r = {.struct_size = out_report->struct_size, .structure_cached = b->structure_cached};
+    ig_objects_count(b->compiler.objects, &r.kernels_cached, &r.kernels_compiled);
+    ig_kernel_set_count(&b->kernels, &r.regions, &r.regions_new);
+    memcpy(out_report, &r, r.struct_size < sizeof r ? r.struct_size : sizeof r);
+}
+
 void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
                 const struct ig_engine_sink *sink) {
-    struct build b = {.job = job, .options = options, .initializers = graph->initializers};
+    struct build b = {.job = job, .options = options, .initializers = graph->initializers, .imported = graph};
     if (b.initializers) ig_initializers_begin_build(b.initializers);
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
-    ig_kernel_compiler_find(job, &b.target.target, options, &b.compiler);
+    struct ig_cache_session *session = begin_session(job, options);
+    ig_kernel_compiler_find(job, &b.target.target, options, session, &b.compiler);
     ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
-    b.graph = b.imported = ig_specialize(graph, options->shapes, options->n_shapes);
-    run_passes(&b);
-    ig_literals_to_memory(b.graph, &b.target.target);
-    make_code(&b);
-    b.explanation.graph = b.graph;
-    b.explanation.set = &b.kernels;
-    b.explanation.built = &b.built;
-    b.explanation.target = b.target.name;
-    b.explanation.compiler = b.compiler.version;
-    b.explanation.opt_level = options->opt_level;
-    b.explanation.precision = ig_precisions_text(job, &b.precisions);
-    write_engine(&b, sink);
-    if (options->report)
-        ig_objects_count(b.compiler.objects, &options->report->kernels_cached, &options->report->kernels_compiled);
+    struct ig_structures *structures = ig_structures_open(graph, options, &b.target, &b.compiler, session);
+    const struct ig_engine_file *found = structures ? ig_structures_find(structures) : NULL;
+    if (found) {
+        complete(&b, found, sink);
+    } else {
+        make_structure(&b);
+        if (structures) keep_structure(&b, structures);
+        write_engine(&b, options->strip_weights, sink);
+    }
+    if (structures) ig_structures_close(structures);
+    if (session) {
+        ig_undefer(job, session);
+        ig_cache_end(session);
+    }
+    if (options->report) write_report(&b, options->report);
 }

@@ -241,17 +241,24 @@ static void find_stale(struct ig_refit *r) {
     }
 }
 
-void ig_refit_begin(struct ig_job *job, const struct ig_refit_input *input, struct ig_refit *out_refit) {
+/* Nothing is replaced yet. Returns the entries of the initialisers, to be changed. */
+static struct ig_initializer_entry *start(struct ig_job *job, const struct ig_refit_input *input, struct ig_refit *r) {
     const struct ig_refit_tables *tables = &input->file->refit;
-    struct ig_refit r = {.job = job, .input = input, .file = input->file, .tables = *tables};
-    uint32_t n = tables->n_initializers;
+    const uint32_t n = tables->n_initializers;
     struct ig_initializer_entry *entries = IG_NEW_ARRAY(job, struct ig_initializer_entry, n + 1);
-    bool *wanted = IG_NEW_ARRAY(job, bool, n + 1);
     if (n) memcpy(entries, tables->initializers, n * sizeof *entries);
-    r.tables.initializers = entries;
-    r.tensors = IG_NEW_ARRAY(job, struct ingot_tensor, n + 1);
-    r.replaced = IG_NEW_ARRAY(job, bool, n + 1);
-    r.stale = IG_NEW_ARRAY(job, bool, tables->n_weights + 1);
+    *r = (struct ig_refit){.job = job, .input = input, .file = input->file, .tables = *tables};
+    r->tables.initializers = entries;
+    r->tensors = IG_NEW_ARRAY(job, struct ingot_tensor, n + 1);
+    r->replaced = IG_NEW_ARRAY(job, bool, n + 1);
+    r->stale = IG_NEW_ARRAY(job, bool, tables->n_weights + 1);
+    return entries;
+}
+
+void ig_refit_begin(struct ig_job *job, const struct ig_refit_input *input, struct ig_refit *out_refit) {
+    struct ig_refit r;
+    struct ig_initializer_entry *entries = start(job, input, &r);
+    bool *wanted = IG_NEW_ARRAY(job, bool, r.tables.n_initializers + 1);
     check_patterns(job, input);
     find_tensors(&r, input, wanted);
     check_missing(&r, input);
@@ -277,7 +284,7 @@ void ig_refit_open(struct ig_refit *r) {
         weights[count++] =
             ig_recipe_read(r->job, r->tables.recipes + w->recipe, w->recipe_size, sources, w->n_sources, w->size);
     }
-    r->reader = ig_weights_open(r->job, weights, count, 0);
+    r->reader = ig_weights_open(r->job, weights, count, r->input ? r->input->jobs : 0);
 }
 
 const void *ig_refit_read(struct ig_refit *r, uint32_t index, size_t *out_size) {
@@ -404,17 +411,58 @@ void ig_refit_strip(struct ig_job *job, const struct ig_engine_file *file, const
     write(&r, true, sink);
 }
 
+/* ---- Models ------------------------------------------------------------------------------------------------------ */
+
+static struct ingot_tensor tensor_of(const struct ig_initializer *one) {
+    struct ingot_tensor tensor = {.dtype = one->dtype, .rank = one->rank, .data = (void *)(uintptr_t)one->bytes};
+    memcpy(tensor.dims, one->dims, sizeof one->dims);
+    return tensor;
+}
+
 struct ingot_named_tensor *ig_refit_tensors(struct ig_job *job, const struct ig_initializers *all, size_t *out_count) {
     struct ingot_named_tensor *tensors = IG_NEW_ARRAY(job, struct ingot_named_tensor, all->list.count + 1);
     *out_count = 0;
     for (uint32_t i = 0; i < all->list.count; i++) {
         const struct ig_initializer *one = all->list.at[i];
         if (!one->bytes || one->is_ambiguous) continue;
-        struct ingot_named_tensor *t = &tensors[(*out_count)++];
-        *t = (struct ingot_named_tensor){
-            one->name, {.dtype = one->dtype, .rank = one->rank}, one->alias, one->is_transposed};
-        t->tensor.data = (void *)(uintptr_t)one->bytes;
-        memcpy(t->tensor.dims, one->dims, sizeof one->dims);
+        tensors[(*out_count)++] =
+            (struct ingot_named_tensor){one->name, tensor_of(one), one->alias, one->is_transposed};
     }
     return tensors;
+}
+
+static bool fits(const struct ig_refit_tables *t, uint32_t i, const struct ig_initializer *one) {
+    const struct ig_initializer_entry *e = &t->initializers[i];
+    if (strcmp(t->names + e->name, one->name) != 0 || e->dtype != (uint32_t)one->dtype ||
+        e->rank != (uint32_t)one->rank)
+        return false;
+    if (memcmp(e->dims, one->dims, sizeof e->dims) != 0) return false;
+    if (e->kind == INGOT_REFITTABLE) return one->bytes && !one->is_ambiguous;
+    if (e->kind == INGOT_UNUSED || !one->bytes) return true;
+    const struct ig_hash128 hash = ig_hash128(one->bytes, one->size);
+    return hash.low == e->hash[0] && hash.high == e->hash[1];
+}
+
+bool ig_refit_fits(const struct ig_engine_file *file, const struct ig_initializers *all) {
+    const uint32_t n = all ? all->list.count : 0;
+    if (!file->stripped || file->refit.n_initializers != n) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!fits(&file->refit, i, all->list.at[i])) return false;
+    }
+    return true;
+}
+
+void ig_refit_complete(struct ig_job *job, const struct ig_refit_input *input, const struct ig_initializers *all,
+                       const struct ig_engine_sink *sink) {
+    struct ig_refit r;
+    struct ig_initializer_entry *entries = start(job, input, &r);
+    for (uint32_t i = 0; i < r.tables.n_initializers; i++) {
+        if (entries[i].kind != INGOT_REFITTABLE) continue;
+        r.tensors[i] = tensor_of(all->list.at[i]);
+        const struct ig_hash128 hash = hash_of(&r.tensors[i]);
+        entries[i].hash[0] = hash.low;
+        entries[i].hash[1] = hash.high;
+    }
+    find_stale(&r);
+    write(&r, false, sink);
 }

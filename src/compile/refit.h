@@ -21,6 +21,7 @@ struct ig_refit_input {
     bool ignore_unknown; /* skip tensors that are no initialisers of the model; else they are an error */
     void (*progress)(void *user, const char *what, unsigned done, unsigned total); /* may be NULL */
     void *progress_user;
+    unsigned jobs; /* threads; 0: one per processor */
 };
 
 struct ig_refit {
@@ -56,6 +57,16 @@ void ig_refit_write(struct ig_refit *refit, const struct ig_engine_sink *sink);
 
 /* Writes the engine without the weights that can be replaced; what ig_compile writes with strip_weights. */
 void ig_refit_strip(struct ig_job *job, const struct ig_engine_file *file, const struct ig_engine_sink *sink);
+
+/*
+ * Would a build of the model whose initialisers these are give this engine without weights? Only asked where the model is
+ * the same in everything but its initialisers' values (structure_key.h); then it is so if all structural ones have those
+ * that the engine was built with, since a build learns of no others.
+ */
+bool ig_refit_fits(const struct ig_engine_file *file, const struct ig_initializers *all);
+/* Writes the engine with the weights of such a model. Of `input`, the tensors are not used. */
+void ig_refit_complete(struct ig_job *job, const struct ig_refit_input *input, const struct ig_initializers *all,
+                       const struct ig_engine_sink *sink);
 
 /* The initialisers of a model as tensors to refit an engine with; an array in the job's arena. */
 struct ingot_named_tensor *ig_refit_tensors(struct ig_job *job, const struct ig_initializers *all, size_t *out_count);

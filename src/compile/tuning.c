@@ -47,10 +47,14 @@ static void add_regions(struct ig_tuner *tuner, struct ig_graph *g) {
     }
 }
 
+bool ig_tuning_is_wanted(const struct ingot_build_options *options) {
+    return options->opt_level > 0 && (options->tune_seconds > 0 || options->n_timing_caches > 0);
+}
+
 const struct ig_tuner *ig_tuning_run(struct ig_graph *graph, const struct ingot_build_options *options,
                                      const struct ig_target_choice *target, const struct ig_kernel_compiler *compiler) {
     struct ig_job *job = graph->job;
-    if (options->opt_level == 0 || (!(options->tune_seconds > 0) && options->n_timing_caches == 0)) return NULL;
+    if (!ig_tuning_is_wanted(options)) return NULL;
     struct tuning *t = IG_NEW(job, struct tuning);
     *t = (struct tuning){options, compiler, job};
     struct ig_timing_cache *cache = IG_NEW(job, struct ig_timing_cache);

@@ -6,6 +6,9 @@
 #include "compile/options.h"
 #include "tune/tune.h"
 
+/* Do the options request tuning: seconds or a timing cache? */
+bool ig_tuning_is_wanted(const struct ingot_build_options *options);
+
 /*
  * NULL if the options request no tuning: neither seconds nor a timing cache, or optimisation level 0. Otherwise
  * measures within the budget, and rewrites the last timing cache if something was measured.

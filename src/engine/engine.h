@@ -19,6 +19,17 @@ struct ig_engine_sink {
 /* A file; commit or abort it when the engine is written. */
 struct ig_engine_sink ig_engine_file_sink(struct ig_file_writer *writer);
 
+/* Memory, aligned to 64 bytes; begins with the allocator and zeroes. */
+struct ig_engine_memory {
+    const struct ingot_allocator *allocator;
+    unsigned char *data;
+    size_t size, capacity;
+};
+struct ig_engine_sink ig_engine_memory_sink(struct ig_engine_memory *memory);
+/* Makes the capacity the size, so that the memory can be released by that; false without memory for it. */
+bool ig_engine_memory_fit(struct ig_engine_memory *memory);
+void ig_engine_memory_release(struct ig_engine_memory *memory);
+
 struct ig_engine_image {
     const char *target;         /* "cpu:x86-64-v4" */
     uint64_t required_features; /* the IG_CPU_* features that the code needs (base/cpu.h) */

@@ -32,6 +32,7 @@ struct ig_code {
     const void *bytes; /* position-independent; start and size are multiples of 4096 */
     size_t size;
     uint64_t *entries;  /* offset of each source's function; CUDA: of its cubin, aligned to 64 */
+    bool *is_new;       /* by source: compiled now, not found; NULL: not known */
     uint64_t *portable; /* CUDA: offset of each source's PTX, NUL-terminated, UINT64_MAX: none; NULL: no PTX at all */
 };
 

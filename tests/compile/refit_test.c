@@ -6,7 +6,6 @@
  *
  *     refit_test [FIRST COUNT]     tries networks from number FIRST on
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +13,13 @@
 
 #include "compile/compile.h"
 #include "compile/refit.h"
-#include "ir/eval/eval.h"
-#include "ir/text/print.h"
 #include "support/plan/engine_bytes.h"
-#include "support/random/random_network.h"
+#include "support/random/random_values.h"
 #include "support/support.h"
 
 enum { MAX_STEPS = 9, NETWORKS = 40, COMPILED = 6 };
 
 static char nvrtc[4096];
-
-static uint64_t mixed(uint64_t x) {
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
 
 static struct ig_engine_file open_engine(struct ig_job *job, const struct engine_bytes *m) {
     struct ig_engine_file file;
@@ -36,85 +27,6 @@ static struct ig_engine_file open_engine(struct ig_job *job, const struct engine
     if (ig_engine_open_memory(m->data, m->size, INGOT_VERIFY_ALL, &ig_libc_allocator, &file, &error) != INGOT_OK)
         ig_raise_error(job, &error);
     return file;
-}
-
-/* ---- Networks with other values */
-
-/* Values of all types, of which some kinds are all alike. */
-static void fill(enum ingot_dtype dtype, void *bytes, int64_t count, uint64_t seed) {
-    static const double special[] = {0, 1, -1, 2, 0.5, 1e-30, 1e30, 65504, 40000, NAN, INFINITY, -INFINITY, 3};
-    enum { N_SPECIAL = sizeof special / sizeof *special };
-    uint64_t kind = mixed(seed) % 8;
-    for (int64_t i = 0; i < count; i++) {
-        uint64_t r = mixed(seed * 1000003 + (uint64_t)i + 1);
-        double value = (double)(int64_t)(r % 2001 - 1000) / 250;
-        if (kind == 0) value = special[mixed(seed + 1) % N_SPECIAL];
-        if (kind == 1) value = special[r % N_SPECIAL];
-        if (kind == 2) value = (double)i;
-        if (kind == 3) value = (double)(r % 2);
-        if (dtype == INGOT_BOOL)
-            ig_store_i64(dtype, bytes, i, (int64_t)(r & (kind == 0 ? 0 : 1)));
-        else if (ig_dtype_is_float(dtype))
-            ig_store_f64(dtype, bytes, i, value);
-        else
-            ig_store_i64(dtype, bytes, i, isfinite(value) && fabs(value) < 1e6 ? (int64_t)value : 7);
-    }
-}
-
-/* The initialisers' values: NULL where they are the network's own. */
-struct values {
-    uint32_t n;
-    void **bytes;
-};
-
-/* Gives the constants of bodies their record's values; random ones are all f32, whose values nothing has read yet. */
-static void replace_in_bodies(const struct ig_graph *g, bool is_body) {
-    for (uint32_t i = 0; i < g->nodes.count; i++) {
-        const struct ig_node *n = &g->nodes.at[i];
-        for (int k = 0; k < 2; k++)
-            if (n->body[k]) replace_in_bodies(n->body[k], true);
-        if (n->op != IG_OP_constant || !is_body) continue;
-        struct ig_data *data = (struct ig_data *)(uintptr_t)ig_attr(g, n, IG_ATTR_data)->data;
-        if (data->record) data->bytes = data->record->bytes;
-    }
-}
-
-/* The network of a text with these values, as if imported. */
-static struct ig_graph *make_graph(struct ig_job *job, const char *text, const struct values *values) {
-    struct ig_graph *from = ig_graph_parse(job, ig_dims_create(job), text, strlen(text));
-    struct ig_graph *to = ig_graph_create(job, from->dims);
-    for (uint32_t i = 0; i < from->initializers->list.count; i++) {
-        struct ig_initializer *one = from->initializers->list.at[i];
-        if (values && i < values->n && values->bytes[i]) one->bytes = values->bytes[i];
-    }
-    to->initializers = from->initializers;
-    replace_in_bodies(from, false);
-    ig_value *map = IG_NEW_ARRAY(job, ig_value, from->values.count + 1);
-    for (uint32_t i = 0; i < from->inputs.count; i++) {
-        const struct ig_port *port = &from->inputs.at[i];
-        map[port->value] = ig_build_input(to, port->name, ig_type_of(from, port->value));
-        to->values.at[map[port->value]].elements = ig_info(from, port->value)->elements;
-    }
-    for (uint32_t i = 0; i < from->nodes.count; i++) {
-        struct ig_node n = from->nodes.at[i];
-        ig_value *in = IG_NEW_ARRAY(job, ig_value, n.n_in + 1);
-        for (uint32_t k = 0; k < n.n_in; k++)
-            in[k] = n.in[k] == IG_NO_VALUE ? IG_NO_VALUE : map[n.in[k]];
-        struct ig_data data;
-        struct ig_attr attr = {.kind = IG_KIND_DATA, .data = &data};
-        if (n.op == IG_OP_constant) {
-            data = *ig_attr(from, &n, IG_ATTR_data)->data;
-            if (data.record) data.bytes = data.record->bytes;
-            n.attr = &attr;
-        }
-        ig_value first = ig_build_copy(to, from, &n, in);
-        for (uint32_t o = 0; o < n.n_out; o++)
-            map[n.out + o] = first + o;
-    }
-    for (uint32_t i = 0; i < from->outputs.count; i++)
-        ig_build_output(to, from->outputs.at[i].name, map[from->outputs.at[i].value]);
-    ig_initializers_end_import(to->initializers);
-    return to;
 }
 
 /* ---- Trials */
@@ -129,44 +41,19 @@ struct trial {
 static struct ingot_build_options options_of(uint64_t seed, bool compiled) {
     static const char *const precisions[] = {"fp32", "fp16", "bf16", "tf32"};
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
-    options.target = compiled ? "cpu:x86-64-v3" : mixed(seed) % 2 ? "cuda:sm_90a" : "cuda:sm_80";
-    options.precision = precisions[mixed(seed + 1) % (compiled ? 3 : 4)];
-    options.opt_level = (int)(mixed(seed + 2) % 6);
+    options.target = compiled ? "cpu:x86-64-v3" : random_mixed(seed) % 2 ? "cuda:sm_90a" : "cuda:sm_80";
+    options.precision = precisions[random_mixed(seed + 1) % (compiled ? 3 : 4)];
+    options.opt_level = (int)(random_mixed(seed + 2) % 6);
     options.jobs = 2;
     options.nvrtc = nvrtc;
     return options;
 }
 
-static void random_text(struct ig_job *job, uint64_t seed, struct trial *t) {
-    struct random_maker maker = {.job = job, .state = seed, .max_elements = 6000, .whole = true, .exact = true};
-    struct ig_text text;
-    maker.g = ig_graph_create(job, ig_dims_create(job));
-    maker.largest = (int64_t)1 << 20;
-    for (int i = 0; i < RANDOM_SYMBOLS; i++)
-        maker.sizes[i] = 3 + i;
-    random_network(&maker, 2 + (int)(mixed(seed + 3) % MAX_STEPS));
-    ig_text_init(&text, job);
-    ig_graph_print(maker.g, IG_PRINT_DATA, &text);
-    t->text = text.at;
-}
-
-static struct engine_bytes build(struct ig_job *job, const struct trial *t, const struct values *values) {
+static struct engine_bytes build(struct ig_job *job, const struct trial *t, const struct random_values *values) {
     struct engine_bytes memory;
     struct ig_engine_sink sink = engine_bytes_sink(&memory, job);
-    ig_compile(job, make_graph(job, t->text, values), &t->options, &sink);
+    ig_compile(job, random_values_graph(job, t->text, values), &t->options, &sink);
     return memory;
-}
-
-static struct values change(struct ig_job *job, const struct ig_initializers *all, uint64_t seed, bool only_one) {
-    struct values values = {.n = all->list.count, .bytes = IG_NEW_ARRAY(job, void *, all->list.count + 1)};
-    uint32_t chosen = values.n ? (uint32_t)(mixed(seed) % values.n) : 0;
-    for (uint32_t i = 0; i < values.n; i++) {
-        const struct ig_initializer *one = all->list.at[i];
-        if (only_one && i != chosen) continue;
-        values.bytes[i] = ig_alloc(job, one->size + 8);
-        fill(one->dtype, values.bytes[i], (int64_t)(one->size / ingot_dtype_size(one->dtype)), seed * 31 + i);
-    }
-    return values;
 }
 
 struct attempt {
@@ -194,7 +81,7 @@ static const struct ig_initializer_entry *find_entry(const struct ig_engine_file
 
 /* Structural ones get their own values back; returns whether any had another. */
 static bool restore_structural(const struct ig_engine_file *file, const struct ig_initializers *all,
-                               struct values *values, const char **out_one) {
+                               struct random_values *values, const char **out_one) {
     bool any = false;
     for (uint32_t i = 0; i < all->list.count; i++) {
         const struct ig_initializer *one = all->list.at[i];
@@ -210,9 +97,9 @@ static bool restore_structural(const struct ig_engine_file *file, const struct i
 
 /* Refits to the values and compares with a fresh build; false if the values are refused. */
 static bool agrees(struct ig_job *job, const struct trial *t, const struct ig_engine_file *file,
-                   const struct values *values, struct ingot_error *error) {
+                   const struct random_values *values, struct ingot_error *error) {
     struct attempt a = {.input = {.file = file}};
-    struct ig_graph *graph = make_graph(job, t->text, values);
+    struct ig_graph *graph = random_values_graph(job, t->text, values);
     a.input.tensors = ig_refit_tensors(job, graph->initializers, &a.input.n_tensors);
     if (ig_job_run(job, refit_body, &a, error) != INGOT_OK) return false;
     struct engine_bytes fresh = build(job, t, values);
@@ -224,7 +111,7 @@ static bool agrees(struct ig_job *job, const struct trial *t, const struct ig_en
 }
 
 static void try_values(struct ig_job *job, const struct trial *t, const struct ig_engine_file *file,
-                       const struct ig_initializers *all, struct values *values) {
+                       const struct ig_initializers *all, struct random_values *values) {
     struct ingot_error error;
     const char *structural = NULL;
     if (agrees(job, t, file, values, &error)) return;
@@ -256,8 +143,8 @@ static void try_stripped(struct ig_job *job, struct trial t, const struct engine
 
 static void trial_body(struct ig_job *job, void *argument) {
     struct trial *t = argument;
-    random_text(job, t->seed, t);
-    struct ig_graph *graph = make_graph(job, t->text, NULL);
+    t->text = random_values_network(job, t->seed, MAX_STEPS);
+    struct ig_graph *graph = random_values_graph(job, t->text, NULL);
     const struct ig_initializers *all = graph->initializers;
     struct engine_bytes engine = build(job, t, NULL);
     struct ig_engine_file file = open_engine(job, &engine);
@@ -267,7 +154,7 @@ static void trial_body(struct ig_job *job, void *argument) {
         i++;
     if (i == all->list.count) return;
     for (int round = 0; round < (t->compiled ? 2 : 6); round++) {
-        struct values values = change(job, all, t->seed * 64 + (uint64_t)round, round % 2);
+        struct random_values values = random_values_change(job, all, t->seed * 64 + (uint64_t)round, round % 2);
         try_values(job, t, &file, all, &values);
     }
 }

@@ -60,7 +60,8 @@ static void print_attr(struct printer *p, const struct ig_node *node, int index)
     case IG_KIND_FLOATS:
     case IG_KIND_DIMS: print_list(p, attr); break;
     case IG_KIND_DATA:
-        ig_data_print(ig_type_of(p->graph, node->out), attr->data, p->flags & IG_PRINT_DATA, p->text);
+        if (!(p->flags & IG_PRINT_NO_DATA))
+            ig_data_print(ig_type_of(p->graph, node->out), attr->data, p->flags & IG_PRINT_DATA, p->text);
         if (attr->data->initializer == NULL) break;
         ig_text_add(p->text, ", initializer=");
         ig_quote(attr->data->initializer, p->text);

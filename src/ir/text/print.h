@@ -8,6 +8,7 @@ enum {
     IG_PRINT_DATA = 1,    /* constants in full (base 64), so that the text is the whole graph; else their size and
                              hash */
     IG_PRINT_REGIONS = 2, /* the region of each node */
+    IG_PRINT_NO_DATA = 4, /* constants without their data, which cannot be read back */
 };
 void ig_graph_print(struct ig_graph *graph, unsigned flags, struct ig_text *text);
 /* Raises INGOT_BAD_MODEL with line and column. A constant without data gets zeros. */

@@ -472,7 +472,7 @@ static void compile(struct ig_job *job, struct run *run, const struct texts *tex
     options.nvrtc = getenv("INGOT_NVRTC");
     options.cc = run->cc;
     options.jobs = run->arch ? 0 : 2;
-    ig_kernel_compiler_find(job, &run->target, &options, &compiler);
+    ig_kernel_compiler_find(job, &run->target, &options, NULL, &compiler);
     ig_kernel_compiler_run(job, &compiler, texts->sources.at, texts->sources.count, NULL, NULL, &run->code);
 }
 

@@ -52,7 +52,7 @@ void random_choices_write(struct ig_graph *graph, const struct ingot_build_optio
     struct ig_timing_cache cache;
     struct ig_samples sizes;
     ig_target_parse(job, options->target, &target);
-    ig_kernel_compiler_find(job, &target.target, options, &compiler);
+    ig_kernel_compiler_find(job, &target.target, options, NULL, &compiler);
     struct ig_graph *g = passed(graph, options, &target.target);
     struct ig_tune_options o = {.target = &target.target, .generated = true};
     o.compiler = ig_format(job, "ingot %s, %s", INGOT_VERSION, compiler.version);

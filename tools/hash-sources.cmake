@@ -1,0 +1,10 @@
+# cmake -DFOLDER=DIR -DOUT=FILE.c -P hash-sources.cmake: a hash of all sources of the library as a C string.
+file(GLOB_RECURSE files RELATIVE ${FOLDER} ${FOLDER}/src/* ${FOLDER}/include/*)
+list(SORT files)
+set(all "")
+foreach(file ${files})
+    file(SHA256 ${FOLDER}/${file} hash)
+    string(APPEND all "${file} ${hash}\n")
+endforeach()
+string(SHA256 all "${all}")
+file(WRITE ${OUT} "#include \"compile/structure_key.h\"\nconst char ig_sources_hash[] = \"${all}\";\n")
