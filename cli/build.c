@@ -71,6 +71,15 @@ int cmd_build(int argc, char **argv) {
          "limits a symbol (batch=4, batch=1:8:64 for MIN:OPT:MAX)\nor an input (image=1x3x224x224); repeatable",
          &arguments.shapes},
         {"dump-after", 0, OPTION_TEXT, "PASS|all", "prints the graph after a pass to stdout", &arguments.dump_after},
+        {"adapters", 0, OPTION_UNSIGNED, "N",
+         "slots for low-rank adapters (LoRA), chosen for each sample by\nthe input 'adapter'; 'ingot refit --slot' "
+         "fills "
+         "them",
+         &arguments.adapters},
+        {"adapter-rank", 0, OPTION_UNSIGNED, "R", "the largest rank of an adapter (default 16)",
+         &arguments.adapter_rank},
+        {"adapter-layers", 0, OPTION_LIST, "PATTERN",
+         "the linear layers that have slots, with * and ?; repeatable\n(default: all)", &arguments.adapter_layers},
         {"strip-weights", 0, OPTION_FLAG, NULL, "leaves out the weights that 'ingot refit' can put in later",
          &arguments.strip_weights},
         {"verify-passes", 0, OPTION_FLAG, NULL, "checks the graph after every pass", &arguments.verify_passes},

@@ -9,6 +9,7 @@
 struct refit_arguments {
     struct option_list weights, adapters, only;
     const char *output;
+    unsigned slot;
     bool partial, ignore_unknown, check, quiet;
 };
 
@@ -38,15 +39,31 @@ static void weight_files_add(struct weight_files *w, struct ingot_tensors *file)
         w->tensors[w->n_tensors++] = list[k];
 }
 
-/* Adapters change what the files and the adapters before them have. */
-static enum ingot_status weight_files_open(const struct refit_arguments *arguments, struct weight_files *out,
-                                           struct ingot_error *error) {
+/* The matrices of one of the engine's slots. */
+static enum ingot_status open_slot(const char *engine_path, const struct refit_arguments *arguments,
+                                   struct weight_files *out, struct ingot_error *error) {
+    struct ingot_load_options options = INGOT_LOAD_OPTIONS_INIT;
+    struct ingot_engine *engine;
     struct ingot_tensors *file;
-    out->files = cli_alloc(arguments->weights.count + arguments->adapters.count + 1, sizeof *out->files);
+    options.verify = INGOT_VERIFY_NO_WEIGHTS;
+    CLI_TRY(ingot_engine_load(engine_path, &options, &engine, error));
+    const char *folder = arguments->adapters.count ? arguments->adapters.at[0] : NULL;
+    enum ingot_status status = ingot_tensors_open_slot(folder, engine, arguments->slot, NULL, &file, error);
+    if (status == INGOT_OK) weight_files_add(out, file);
+    ingot_engine_release(engine);
+    return status;
+}
+
+/* Adapters without a slot change what the files and the adapters before them have. */
+static enum ingot_status weight_files_open(const char *engine, const struct refit_arguments *arguments,
+                                           struct weight_files *out, struct ingot_error *error) {
+    struct ingot_tensors *file;
+    out->files = cli_alloc(arguments->weights.count + arguments->adapters.count + 2, sizeof *out->files);
     for (size_t i = 0; i < arguments->weights.count; i++) {
         CLI_TRY(ingot_tensors_open(arguments->weights.at[i], NULL, &file, error));
         weight_files_add(out, file);
     }
+    if (arguments->slot) return open_slot(engine, arguments, out, error);
     for (size_t i = 0; i < arguments->adapters.count; i++) {
         CLI_TRY(
             ingot_tensors_open_adapter(arguments->adapters.at[i], out->tensors, out->n_tensors, NULL, &file, error));
@@ -62,9 +79,9 @@ static enum ingot_status refit(const char *engine, const struct refit_arguments 
     const char *output = arguments->check ? NULL : arguments->output ? arguments->output : engine;
     options.only = arguments->only.at;
     options.n_only = arguments->only.count;
-    options.partial = arguments->partial;
+    options.partial = arguments->partial || (arguments->slot && arguments->weights.count == 0);
     options.ignore_unknown = arguments->ignore_unknown;
-    enum ingot_status status = weight_files_open(arguments, &weights, error);
+    enum ingot_status status = weight_files_open(engine, arguments, &weights, error);
     if (status == INGOT_OK)
         status = ingot_refit_file(engine, weights.tensors, weights.n_tensors, &options, output, out_info, error);
     weight_files_free(&weights);
@@ -84,7 +101,9 @@ static void print_result(const struct refit_arguments *arguments, const struct i
 static int run(const char *engine, const struct refit_arguments *arguments) {
     struct ingot_refit_info info;
     struct ingot_error error;
-    if (arguments->weights.count == 0) return cli_usage("refit", "no weights are given (--weights FILE)");
+    if (arguments->weights.count == 0 && !arguments->slot)
+        return cli_usage("refit", "no weights are given (--weights FILE)");
+    if (arguments->slot && arguments->adapters.count > 1) return cli_usage("refit", "a slot has one adapter");
     if (arguments->check && arguments->output) return cli_usage("refit", "--check writes nothing: -o is in vain");
     if (arguments->output && !is_engine_path(arguments->output))
         return cli_usage("refit", "the engine file '%s' does not end in .ingot", arguments->output);
@@ -105,6 +124,11 @@ int cmd_refit(int argc, char **argv) {
         {"adapter", 0, OPTION_LIST, "FOLDER",
          "a low-rank adapter (LoRA, as PEFT writes it), added to the weights\nof the files; repeatable",
          &arguments.adapters},
+        {"slot", 0, OPTION_UNSIGNED, "N",
+         "puts the adapter into slot N of an engine built with --adapters,\nbeside the weights; without --adapter, "
+         "empties "
+         "the slot",
+         &arguments.slot},
         {"output", 'o', OPTION_TEXT, "ENGINE", "the engine file to write (default: ENGINE itself is replaced)",
          &arguments.output},
         {"only", 0, OPTION_LIST, "PATTERN", "replaces initialisers of matching names only (* and ?); repeatable",
@@ -118,7 +142,7 @@ int cmd_refit(int argc, char **argv) {
         {0},
     };
     const struct option_table table = {
-        "refit", "ENGINE --weights FILE [OPTION...]",
+        "refit", "ENGINE --weights FILE [OPTION...]\n       ingot refit ENGINE --slot N [--adapter FOLDER] [OPTION...]",
         "Replaces the weights of an engine, which is not compiled again. 'ingot inspect ENGINE\n--initializers' lists "
         "what can be replaced.\n",
         rows};

@@ -82,6 +82,10 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->jobs = arguments->jobs ? arguments->jobs : jobs_of_environment();
     o->verify_passes = arguments->verify_passes;
     o->strip_weights = arguments->strip_weights;
+    o->adapters = arguments->adapters;
+    o->adapter_rank = arguments->adapter_rank;
+    o->adapter_layers = arguments->adapter_layers.at;
+    o->n_adapter_layers = arguments->adapter_layers.count;
     if (!arguments->quiet) {
         job->progress = progress_create();
         o->progress = progress_update;
@@ -106,6 +110,7 @@ void build_arguments_free(struct build_arguments *arguments) {
     option_list_free(&arguments->shapes);
     option_list_free(&arguments->passes);
     option_list_free(&arguments->precision_of);
+    option_list_free(&arguments->adapter_layers);
     option_list_free(&arguments->timing_caches);
 }
 

@@ -8,9 +8,9 @@
 /* The build options that all commands share. */
 struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
-    unsigned opt_level, jobs, variants;
+    unsigned opt_level, jobs, variants, adapters, adapter_rank;
     const char *precision, *tactics, *cache;
-    struct option_list shapes, passes, precision_of, timing_caches;
+    struct option_list shapes, passes, precision_of, timing_caches, adapter_layers;
     double tune;
     bool portable, verify_passes, strip_weights, quiet;
     unsigned device; /* the GPU that the target "cuda" means */

@@ -24,6 +24,7 @@ static json_t *make_json(const struct ingot_initializer_info *info) {
     json_object_set_new(one, "name", json_string(info->name));
     if (info->alias) json_object_set_new(one, "alias", json_string(info->alias));
     if (info->is_transposed) json_object_set_new(one, "transposed", json_true());
+    if (info->slot) json_object_set_new(one, "slot", json_integer(info->slot));
     json_object_set_new(one, "kind", json_string(kinds[info->kind]));
     if (info->reason) json_object_set_new(one, "reason", json_string(info->reason));
     json_object_set_new(one, "dtype", json_string(ingot_dtype_name(info->dtype)));

@@ -209,11 +209,20 @@ struct ingot_build_options {
     /* Leave out the weights that depend on the model's initialisers: the engine does not run until refitting has put them
      * in (ingot_refit_file). */
     bool strip_weights;
+    /* Slots for low-rank adapters (LoRA) beside the weights; 0: none. The engine then has the further input 'adapter',
+     * i64[batch] (i64[1], for all samples, where the model mixes them): k for the adapter in slot k, from 1 on; any other
+     * number for none. Slots begin empty; ingot_tensors_open_slot has what fills them. */
+    unsigned adapters;
+    unsigned adapter_rank; /* the largest rank of these adapters; 0: the default (16) */
+    /* Patterns (fnmatch: * and ?) of the linear layers that have slots, by their PyTorch names ("encoder.layer.*.query") or
+     * their weights' initialisers. NULL: all. */
+    const char *const *adapter_layers;
+    size_t n_adapter_layers;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false                              \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0               \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */
@@ -267,6 +276,16 @@ INGOT_API enum ingot_status ingot_tensors_open(const char *path, const struct in
 INGOT_API enum ingot_status ingot_tensors_open_adapter(const char *folder, const struct ingot_named_tensor *base,
                                                        size_t n_base, const struct ingot_allocator *allocator,
                                                        struct ingot_tensors **out_tensors, struct ingot_error *error);
+/*
+ * The tensors that put an adapter into slot `slot`, from 1 on, of an engine that was built with slots
+ * (ingot_build_options.adapters): the matrices of the slot in all layers, zeros in those that the adapter does not change. Give
+ * them to a refit with `partial`. `folder` as above; NULL empties the slot. Errors as above; INGOT_INVALID_ARGUMENT if the
+ * engine has no such slot, INGOT_UNSUPPORTED also for adapters with whole tensors, such as biases, which have no slots. The
+ * engine is only asked for its initialisers.
+ */
+INGOT_API enum ingot_status ingot_tensors_open_slot(const char *folder, const struct ingot_engine *engine,
+                                                    unsigned slot, const struct ingot_allocator *allocator,
+                                                    struct ingot_tensors **out_tensors, struct ingot_error *error);
 /* In the file's order; they live as long as the object. Those of a model lie where they are in the file, which need not be
  * an address that is aligned to their type: read them by memcpy. */
 INGOT_API const struct ingot_named_tensor *ingot_tensors_list(const struct ingot_tensors *tensors, size_t *out_count);

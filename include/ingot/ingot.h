@@ -252,6 +252,7 @@ struct ingot_initializer_info {
     enum ingot_dtype dtype;
     int rank;
     int64_t dims[INGOT_MAX_RANK];
+    unsigned slot; /* for adapters, from 1, whose matrix it is; 0: it is the model's */
 };
 INGOT_API size_t ingot_engine_initializer_count(const struct ingot_engine *engine);
 /* `index` must be below the count; the strings live as long as the engine. */

@@ -165,7 +165,8 @@ void ingot_engine_initializer(const struct ingot_engine *engine, size_t index,
     *out_info = (struct ingot_initializer_info){.name = tables->names + one->name,
                                                 .kind = (enum ingot_initializer_kind)one->kind,
                                                 .dtype = (enum ingot_dtype)one->dtype,
-                                                .rank = (int)one->rank};
+                                                .rank = (int)one->rank,
+                                                .slot = one->slot};
     if (one->alias != IG_PLAN_NONE) out_info->alias = tables->names + one->alias;
     out_info->is_transposed = one->is_transposed;
     if (one->reason != IG_PLAN_NONE) out_info->reason = tables->names + one->reason;

@@ -8,7 +8,7 @@
 #include "compile/compile.h"
 #include "pass/pass.h"
 
-enum { DEFAULT_VARIANTS = 12 };
+enum { DEFAULT_VARIANTS = 12, DEFAULT_ADAPTER_RANK = 16, MOST_ADAPTERS = 4096, MOST_ADAPTER_RANK = 4096 };
 
 static enum ingot_status read_options(const struct ingot_build_options *given, struct ingot_build_options *options,
                                       struct ingot_error *error) {
@@ -19,7 +19,8 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
     if (options->device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", options->device);
     if ((options->n_shapes > 0 && !options->shapes) || (options->n_pass_switches > 0 && !options->pass_switches) ||
         (options->n_precision_of > 0 && !options->precision_of) ||
-        (options->n_timing_caches > 0 && !options->timing_caches)) {
+        (options->n_timing_caches > 0 && !options->timing_caches) ||
+        (options->n_adapter_layers > 0 && !options->adapter_layers)) {
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a count without its array in the build options");
     }
     if (options->tactics && strcmp(options->tactics, "all") != 0 && strcmp(options->tactics, "generated") != 0) {
@@ -29,7 +30,12 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "%g seconds for tuning, expected 0 or more",
                       options->tune_seconds);
     }
+    if (options->adapters > MOST_ADAPTERS || options->adapter_rank > MOST_ADAPTER_RANK) {
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "%u slots for adapters of rank %u, expected at most %d of rank %d",
+                      options->adapters, options->adapter_rank, MOST_ADAPTERS, MOST_ADAPTER_RANK);
+    }
     if (options->variants == 0) options->variants = DEFAULT_VARIANTS;
+    if (options->adapter_rank == 0) options->adapter_rank = DEFAULT_ADAPTER_RANK;
     return INGOT_OK;
 }
 

@@ -18,8 +18,10 @@ struct ingot_tensors {
 struct opening {
     struct ingot_tensors *tensors;
     const char *path;
-    const struct ingot_named_tensor *base; /* of an adapter */
+    const struct ingot_named_tensor *base; /* that an adapter is merged with */
     size_t n_base;
+    const struct ingot_engine *engine; /* that has the slot for an adapter */
+    unsigned slot;
 };
 
 static void unmap(void *mapping) {
@@ -69,16 +71,44 @@ static void open_file(struct ig_job *job, void *argument) {
     o->tensors->count = list.list.count;
 }
 
+struct adapter_files {
+    const struct ig_mapping *config, *matrices;
+};
+
+static struct adapter_files map_adapter(struct ig_job *job, const char *folder) {
+    return (struct adapter_files){
+        .config = map_file(job, ig_format(job, "%s/adapter_config.json", folder)),
+        .matrices = map_file(job, ig_format(job, "%s/adapter_model.safetensors", folder)),
+    };
+}
+
 static void open_adapter(struct ig_job *job, void *argument) {
     struct opening *o = argument;
     struct ig_tensors matrices = {.job = job}, list = {.job = job};
     struct ig_where where = {.verb = "apply", .name = o->path};
-    const struct ig_mapping *config = map_file(job, ig_format(job, "%s/adapter_config.json", o->path));
-    const struct ig_mapping *file = map_file(job, ig_format(job, "%s/adapter_model.safetensors", o->path));
+    const struct adapter_files files = map_adapter(job, o->path);
     ig_where_push(job, &where);
-    ig_safetensors_read(&matrices, file->data, file->size);
-    ig_adapter_merge(&list, config->data, config->size, &matrices, o->base, o->n_base);
+    ig_safetensors_read(&matrices, files.matrices->data, files.matrices->size);
+    ig_adapter_merge(&list, files.config->data, files.config->size, &matrices, o->base, o->n_base);
     ig_where_pop(job);
+    o->tensors->at = list.list.at;
+    o->tensors->count = list.list.count;
+}
+
+static void open_slot(struct ig_job *job, void *argument) {
+    struct opening *o = argument;
+    struct ig_tensors matrices = {.job = job}, list = {.job = job};
+    struct ig_where where = {.verb = "apply", .name = o->path};
+    const struct adapter_files files = o->path ? map_adapter(job, o->path) : (struct adapter_files){NULL, NULL};
+    const size_t n = ingot_engine_initializer_count(o->engine);
+    struct ingot_initializer_info *infos = IG_NEW_ARRAY(job, struct ingot_initializer_info, n + 1);
+    for (size_t i = 0; i < n; i++)
+        ingot_engine_initializer(o->engine, i, &infos[i]);
+    if (o->path) ig_where_push(job, &where);
+    if (o->path) ig_safetensors_read(&matrices, files.matrices->data, files.matrices->size);
+    ig_adapter_fill(&list, o->path ? files.config->data : NULL, o->path ? files.config->size : 0, &matrices, infos, n,
+                    o->slot);
+    if (o->path) ig_where_pop(job);
     o->tensors->at = list.list.at;
     o->tensors->count = list.list.count;
 }
@@ -119,6 +149,17 @@ enum ingot_status ingot_tensors_open_adapter(const char *folder, const struct in
         if (!base[i].name) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "tensor %zu has no name", i);
     }
     return open_by(open_adapter, &opening, allocator, out_tensors, error);
+}
+
+enum ingot_status ingot_tensors_open_slot(const char *folder, const struct ingot_engine *engine, unsigned slot,
+                                          const struct ingot_allocator *allocator, struct ingot_tensors **out_tensors,
+                                          struct ingot_error *error) {
+    struct opening opening = {.path = folder, .engine = engine, .slot = slot};
+    if (!engine || !out_tensors)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_tensors_open_slot: %s is NULL",
+                      engine ? "out_tensors" : "engine");
+    if (slot == 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "slots have numbers from 1 on, not 0");
+    return open_by(open_slot, &opening, allocator, out_tensors, error);
 }
 
 const struct ingot_named_tensor *ingot_tensors_list(const struct ingot_tensors *tensors, size_t *out_count) {

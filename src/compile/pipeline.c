@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "compile/adapters.h"
 #include "compile/compile.h"
 #include "compile/explain.h"
 #include "compile/literals.h"
@@ -261,6 +262,7 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
                 const struct ig_engine_sink *sink) {
     struct build b = {.job = job, .options = options, .initializers = graph->initializers, .imported = graph};
     if (b.initializers) ig_initializers_begin_build(b.initializers);
+    if (options->adapters) graph = ig_adapters_add(graph, options, &b.initializers);
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
     struct ig_cache_session *session = begin_session(job, options);

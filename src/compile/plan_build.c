@@ -79,20 +79,59 @@ static uint32_t add_buffer(struct level *l, enum ig_plan_buffer_kind kind, uint3
     return l->buffers.count - 1;
 }
 
-static uint32_t add_weight(struct level *l, ig_value v) {
-    struct tables *t = l->t;
+/* After nodes were appended to the graph, which had `before` values. */
+static void follow_values(struct level *l, uint32_t before) {
+    uint32_t count = l->g->values.count;
+    if (count == before) return;
+    uint32_t *larger = IG_NEW_ARRAY(l->g->job, uint32_t, count);
+    memset(larger, 0xff, count * sizeof *larger);
+    memcpy(larger, l->buffer_of, before * sizeof *larger);
+    l->buffer_of = larger;
+}
+
+static size_t weight_size(struct level *l, ig_value v) {
     int64_t dims[INGOT_MAX_RANK];
     const struct ig_type *type = ig_type_of(l->g, v);
-    IG_ASSERT(t->job, ig_type_is_static(l->g->dims, type, dims));
+    IG_ASSERT(l->t->job, ig_type_is_static(l->g->dims, type, dims));
     size_t size = ingot_dtype_size(type->dtype);
     for (int i = 0; i < type->rank; i++) {
         if (!ig_size_mul(size, (size_t)dims[i], &size))
-            ig_raise(t->job, INGOT_BAD_MODEL, "a constant of type %s is too large", ingot_dtype_name(type->dtype));
+            ig_raise(l->t->job, INGOT_BAD_MODEL, "a constant of type %s is too large", ingot_dtype_name(type->dtype));
     }
-    struct ig_weight w = {.graph = l->g, .value = v, .offset = t->weights_size, .size = size};
-    IG_PUSH(t->job, &t->built->weights, w);
-    t->weights_size += (size + 63) / 64 * 64;
-    return (uint32_t)(w.offset / 64);
+    return size;
+}
+
+/*
+ * A concatenation along the first axis, cast or not, is several weights side by side, so that of what comes from different
+ * initialisers each is made again by itself: the slots of adapters. Returns the offset behind them.
+ */
+static uint64_t add_parts(struct level *l, ig_value v, enum ingot_dtype as, uint64_t offset) {
+    const struct ig_node *n = ig_def(l->g, v);
+    if (n && n->op == IG_OP_cast && ig_type_of(l->g, v)->dtype == as) {
+        const struct ig_node *under = ig_def_op(l->g, n->in[0], IG_OP_concat);
+        if (under) n = under;
+    }
+    bool divided = n && n->op == IG_OP_concat && ig_attr_int(l->g, n, IG_ATTR_axis) == 0;
+    for (uint32_t i = 0; divided && i < n->n_in; i++)
+        divided = ig_info(l->g, n->in[i])->is_refittable;
+    if (!divided) {
+        struct ig_weight w = {.graph = l->g, .value = v, .offset = offset, .size = weight_size(l, v)};
+        IG_PUSH(l->t->job, &l->t->built->weights, w);
+        return offset + w.size;
+    }
+    const ig_value *parts = n->in; /* in the arena: nodes are appended */
+    for (uint32_t i = 0, count = n->n_in; i < count; i++)
+        offset = add_parts(l, ig_build_cast(l->g, parts[i], as), as, offset);
+    return offset;
+}
+
+static uint32_t add_weight(struct level *l, ig_value v) {
+    struct tables *t = l->t;
+    const uint32_t before = l->g->values.count;
+    const uint64_t offset = t->weights_size, end = add_parts(l, v, ig_type_of(l->g, v)->dtype, offset);
+    follow_values(l, before);
+    t->weights_size = (end + 63) / 64 * 64;
+    return (uint32_t)(offset / 64);
 }
 
 static uint32_t buffer_of(struct level *l, ig_value v);
@@ -198,12 +237,7 @@ static ig_value adapted_weight(struct level *l, const struct ig_kernel *kernel, 
     uint32_t before = l->g->values.count;
     IG_ASSERT(l->g->job, ig_info(l->g, v)->is_const);
     v = ig_library_adapted(l->g, kernel, operand, v);
-    uint32_t count = l->g->values.count;
-    if (count == before) return v;
-    uint32_t *larger = IG_NEW_ARRAY(l->g->job, uint32_t, count);
-    memset(larger, 0xff, count * sizeof *larger);
-    memcpy(larger, l->buffer_of, before * sizeof *larger);
-    l->buffer_of = larger;
+    follow_values(l, before);
     return v;
 }
 

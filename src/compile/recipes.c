@@ -17,12 +17,15 @@ struct maker {
     struct ig_map recipe_of, name_of; /* text -> its offset */
     IG_VEC(uint32_t) sources;
     bool *used; /* by initialiser */
+    /* By value of the graph of the last weight: the value in its recipe; IG_NO_VALUE: not copied yet. */
+    const struct ig_graph *graph;
+    ig_value *map;
+    IG_VEC(ig_value) mapped;
 };
 
 struct extraction {
     struct maker *maker;
     struct ig_graph *from, *to;
-    ig_value *map; /* IG_NO_VALUE: not copied yet */
     uint32_t n_sources;
 };
 
@@ -52,7 +55,8 @@ static ig_value copy_node(struct extraction *x, const struct ig_node *n, const i
 
 /* Copies what v needs, depth first; recursion is bounded by the longest chain of constant nodes. */
 static ig_value extract(struct extraction *x, ig_value v) {
-    if (x->map[v] != IG_NO_VALUE) return x->map[v];
+    struct maker *m = x->maker;
+    if (m->map[v] != IG_NO_VALUE) return m->map[v];
     struct ig_node n = *ig_def(x->from, v);
     ig_value *in = IG_NEW_ARRAY(x->maker->job, ig_value, n.n_in + 1);
     const struct ig_initializer *record = replaceable(x->from, &n);
@@ -66,9 +70,11 @@ static ig_value extract(struct extraction *x, ig_value v) {
         n.origin = NULL;
         first = copy_node(x, &n, in);
     }
-    for (uint32_t o = 0; o < n.n_out; o++)
-        x->map[n.out + o] = first + o;
-    return x->map[v];
+    for (uint32_t o = 0; o < n.n_out; o++) {
+        m->map[n.out + o] = first + o;
+        IG_PUSH(m->job, &m->mapped, n.out + o);
+    }
+    return m->map[v];
 }
 
 /* The offset of a text among those that were added before, or at their end. */
@@ -87,12 +93,24 @@ static uint32_t add_name(struct maker *m, const char *name) {
     return name ? intern(m, &m->name_of, &m->names, name, strlen(name) + 1) : IG_PLAN_NONE;
 }
 
+/* Forgets what the last recipe has copied: of many small ones, each is as cheap as it is small. */
+static void begin_recipe(struct maker *m, const struct ig_graph *graph) {
+    if (m->graph != graph) {
+        m->graph = graph;
+        m->map = IG_NEW_ARRAY(m->job, ig_value, graph->values.count + 1);
+        memset(m->map, 0xff, sizeof *m->map * graph->values.count);
+        m->mapped.count = 0;
+    }
+    for (uint32_t i = 0; i < m->mapped.count; i++)
+        m->map[m->mapped.at[i]] = IG_NO_VALUE;
+    m->mapped.count = 0;
+}
+
 static void make_weight(struct maker *m, const struct ig_weight *w, struct ig_weight_entry *out) {
     struct extraction x = {.maker = m, .from = w->graph, .to = ig_graph_create(m->job, w->graph->dims)};
     *out = (struct ig_weight_entry){.offset = w->offset, .size = w->size, .sources = m->sources.count};
     if (!ig_info(w->graph, w->value)->is_refittable) return;
-    x.map = IG_NEW_ARRAY(m->job, ig_value, w->graph->values.count + 1);
-    memset(x.map, 0xff, sizeof *x.map * w->graph->values.count);
+    begin_recipe(m, w->graph);
     ig_value result = extract(&x, w->value);
     out->n_sources = x.n_sources;
     if (!x.n_sources) return;
@@ -110,7 +128,8 @@ static struct ig_initializer_entry make_initializer(struct maker *m, const struc
                                          .reason = add_name(m, one->decided),
                                          .dtype = (uint32_t)one->dtype,
                                          .rank = (uint32_t)one->rank,
-                                         .is_transposed = one->is_transposed};
+                                         .is_transposed = one->is_transposed,
+                                         .slot = one->slot};
     entry.kind = one->decided ? INGOT_STRUCTURAL : m->used[one->index] ? INGOT_REFITTABLE : INGOT_UNUSED;
     for (int i = 0; i < one->rank; i++)
         entry.dims[i] = one->dims[i];

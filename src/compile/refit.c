@@ -158,13 +158,25 @@ static void find_tensors(struct ig_refit *r, const struct ig_refit_input *input,
                  and_others(r->job, &unknown));
 }
 
+/* What is in an empty slot for an adapter. */
+static struct ingot_tensor zeros(struct ig_job *job, const struct ig_initializer_entry *e) {
+    struct ingot_tensor t = {.dtype = (enum ingot_dtype)e->dtype, .rank = (int)e->rank};
+    memcpy(t.dims, e->dims, sizeof t.dims);
+    t.data = ig_alloc_array(job, (size_t)ingot_tensor_elements(&t) + 1, ingot_dtype_size(t.dtype));
+    return t;
+}
+
+/* Slots for adapters keep what they have, if no tensors are given for them; in an engine without weights, they are
+ * empty. */
 static void check_missing(struct ig_refit *r, const struct ig_refit_input *input) {
     struct names missing = {.count = 0};
     bool all = r->file->stripped || !(input->partial || input->n_only);
     ig_text_init(&missing.text, r->job);
     for (uint32_t i = 0; all && i < r->tables.n_initializers; i++) {
-        bool needed = r->tables.initializers[i].kind == INGOT_REFITTABLE;
-        if (needed && !r->tensors[i].data) mention(&missing, name_of(r, i));
+        const struct ig_initializer_entry *e = &r->tables.initializers[i];
+        bool given = e->kind != INGOT_REFITTABLE || r->tensors[i].data;
+        if (!given && e->slot && r->file->stripped) r->tensors[i] = zeros(r->job, e);
+        if (!given && !e->slot) mention(&missing, name_of(r, i));
     }
     if (missing.count)
         ig_raise(r->job, INGOT_INVALID_ARGUMENT, "no tensor is given for %s%s", missing.text.at,

@@ -32,7 +32,8 @@ static bool in_table(uint64_t first, uint64_t count, uint64_t size) {
 static enum ingot_status check_weight(const struct ig_refit_tables *t, uint32_t i, uint64_t end, uint64_t weights_size,
                                       struct ingot_error *error) {
     const struct ig_weight_entry *w = &t->weights[i];
-    REQUIRE(w->offset % IG_ENGINE_ALIGNMENT == 0 && w->offset >= end && in_table(w->offset, w->size, weights_size),
+    bool begins = w->offset % IG_ENGINE_ALIGNMENT == 0 || (w->offset == end && i > 0);
+    REQUIRE(begins && w->offset >= end && in_table(w->offset, w->size, weights_size),
             "weight %u has no place of its own", i);
     REQUIRE(in_table(w->recipe, w->recipe_size, t->recipes_size), "weight %u has no recipe", i);
     REQUIRE(in_table(w->sources, w->n_sources, t->n_sources), "weight %u has no sources", i);

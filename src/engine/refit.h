@@ -11,7 +11,7 @@
 /* A weight: bytes of the weights section, and the graph in text form (docs/ir.md) that computes them. Its inputs are the
  * initialisers that the range of the table of sources lists, in order; its one output is the weight. */
 struct ig_weight_entry {
-    uint64_t offset, size;        /* 64-byte aligned, ascending, not overlapping */
+    uint64_t offset, size;        /* ascending, not overlapping; 64-byte aligned, or where the one before ends */
     uint32_t recipe, recipe_size; /* range of the recipes; size 0: the weight depends on no initialiser */
     uint32_t sources, n_sources;
 };
@@ -22,7 +22,7 @@ struct ig_initializer_entry {
     uint32_t kind;        /* an enum ingot_initializer_kind */
     uint32_t dtype, rank;
     uint32_t is_transposed; /* 1: what has the alias is its transpose, a matrix; else 0 */
-    uint32_t reserved;
+    uint32_t slot;          /* of an adapter, from 1; 0: it is the model's */
     int64_t dims[INGOT_MAX_RANK];
     uint64_t
         hash[2]; /* XXH3 of the elements, 128 bits; 0 for UNUSED, and for REFITTABLE in an engine without weights */

@@ -327,12 +327,18 @@ static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
     return perm->count > 0 && perm->ints[perm->count - 1] != perm->count - 1;
 }
 
-/* Contractions read through these views. Others, such as gathers and pads, are materialised, since panels are filled
- * with plain addressing; so is a convolution's image whose channels are not innermost (find_stored_views), since each
- * of its elements is read once per kernel position. */
-static bool contraction_reads_through(const struct ig_node *view) {
+/* Does the view take whole matrices by their numbers? */
+static bool chooses_matrices(const struct ig_graph *g, const struct ig_node *view) {
+    return view->op == IG_OP_gather && ig_attr_int(g, view, IG_ATTR_axis) < ig_type_of(g, view->in[0])->rank - 2;
+}
+
+/* Contractions read through these views. Others, such as most gathers, and pads, are materialised, since panels are
+ * filled with plain addressing; so is a convolution's image whose channels are not innermost (find_stored_views), since
+ * each of its elements is read once per kernel position. */
+static bool contraction_reads_through(const struct ig_graph *g, const struct ig_node *n, ig_value operand,
+                                      const struct ig_node *view) {
     return view->op == IG_OP_reshape || view->op == IG_OP_transpose || view->op == IG_OP_slice ||
-           view->op == IG_OP_broadcast;
+           view->op == IG_OP_broadcast || (n->op == IG_OP_matmul && view->out == operand && chooses_matrices(g, view));
 }
 
 /* Do the rows of a product's operand (`v`, a reshape of the transpose `view`) consist of more than two separately
@@ -405,7 +411,8 @@ static bool *find_stored_views(struct fuser *f) {
             if (dense && !lies_in_memory(f, base)) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
             if (contract && view) strided |= n->op == IG_OP_matmul && rows_are_scattered(f, n->in[i], view);
-            if (contract && view && is_view(view) && (strided || !contraction_reads_through(view))) stored[base] = true;
+            if (contract && view && is_view(view) && (strided || !contraction_reads_through(g, n, n->in[i], view)))
+                stored[base] = true;
         }
         if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n)) stored[n->out] = true;
         if (!f->join && n->op != IG_OP_reshape) stored[n->out] = true;

@@ -19,4 +19,15 @@
 void ig_adapter_merge(struct ig_tensors *out, const void *config, size_t config_size, const struct ig_tensors *adapter,
                       const struct ingot_named_tensor *base, size_t n_base);
 
+/*
+ * The same for an engine that has slots for adapters: adds to `out` the matrices of slot `slot`, A [rank, in] and B [out,
+ * rank] of each layer, with the adapter's: ranks that are smaller are filled up with zeros, and B is multiplied by the
+ * scale. Layers that the adapter does not change, or all if `config` is NULL, get zeros. `slots` are the engine's
+ * initialisers.
+ *
+ * Raises also INGOT_INVALID_ARGUMENT if there is no such slot, and INGOT_UNSUPPORTED for whole tensors.
+ */
+void ig_adapter_fill(struct ig_tensors *out, const void *config, size_t config_size, const struct ig_tensors *adapter,
+                     const struct ingot_initializer_info *slots, size_t n_slots, unsigned slot);
+
 #endif

@@ -382,6 +382,50 @@ static void build_multiple(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "y", ig_build_matmul(g, x, random_constant(g, INGOT_F32, 2, weights, 5), INGOT_F32));
 }
 
+/* Of several matrices, each sample has the one that its number says: counted from the end, or beyond both ends. */
+struct chosen {
+    enum ingot_dtype dtype;
+    int64_t a[3], b[3];                /* [samples, rows, depth] and [matrices, depth, columns] */
+    bool constant, transposed, shared; /* shared: one number for all samples */
+};
+
+static void build_chosen(struct ig_graph *g, const void *argument) {
+    const struct chosen *p = argument;
+    struct ig_type a_type = sized_type(g, p->dtype, 3, p->a), b_type = sized_type(g, p->dtype, 3, p->b);
+    struct ig_type number = sized_type(g, INGOT_I64, 1, (const int64_t[]){p->shared ? 1 : p->a[0]});
+    ig_value a = ig_build_input(g, "a", &a_type);
+    ig_value all = p->constant ? random_constant(g, p->dtype, 3, p->b, 3) : ig_build_input(g, "b", &b_type);
+    ig_value b = ig_build_gather(g, all, ig_build_input(g, "number", &number), 0);
+    if (p->transposed) b = ig_build_transpose(g, b, (const int64_t[]){0, 2, 1});
+    ig_value y = ig_build_matmul(g, a, b, p->dtype);
+    ig_build_output(g, "y", ig_map2(g, IG_OP_add, y, y));
+}
+
+static const struct chosen chosen[] = {
+    {INGOT_F32, {3, 19, 64}, {5, 64, 16}, .constant = true},
+    {INGOT_F32, {-1, -2, 33}, {4, 33, 7}, .constant = true},
+    {INGOT_F32, {-1, 1, 16}, {4, 16, 130}, .constant = true},
+    {INGOT_F32, {-1, 70, 1}, {2, 1, 1}, .constant = false},
+    {INGOT_F32, {3, 9, 40}, {5, 24, 40}, .constant = true, .transposed = true},
+    {INGOT_F32, {0, 9, 8}, {2, 8, 8}, .constant = true},
+    {INGOT_F32, {-1, -2, 48}, {3, 48, 40}, .constant = true, .shared = true},
+    {INGOT_F16, {-1, -2, 64}, {5, 64, 16}, .constant = true},
+    {INGOT_F16, {3, 70, 16}, {5, 16, 72}, .constant = true},
+    {INGOT_F64, {3, 9, 5}, {5, 5, 11}, .constant = true},
+};
+
+static void test_chosen(void **state) {
+    (void)state;
+    const int count = COUNT(chosen);
+    for (int i = 0; i < COUNT(ways) * count; i++) {
+        const struct chosen *p = &chosen[i % count];
+        double tolerance = p->dtype == INGOT_F32 ? 3e-6 : p->dtype == INGOT_F16 ? 1e-3 : 1e-14;
+        snprintf(names[i], sizeof names[i], "chosen %d%s", i % count, ways[i / count].name);
+        cases[i] = (struct graph_case){names[i], build_chosen, p, tolerance, ways[i / count].flags, {3, 29, 18, 0}};
+    }
+    check_graphs(cases, COUNT(ways) * count);
+}
+
 /* Numbers of rows that are multiples of the micro-kernel's block, for each block size of a processor: no remainder. */
 static void test_multiples(void **state) {
     (void)state;
@@ -440,9 +484,9 @@ static void test_producers(void **state) {
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),    cmocka_unit_test(test_convolutions), cmocka_unit_test(test_depthwise),
-        cmocka_unit_test(test_transformed), cmocka_unit_test(test_recovered),    cmocka_unit_test(test_multiples),
-        cmocka_unit_test(test_tiles),       cmocka_unit_test(test_producers),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_chosen),      cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_depthwise), cmocka_unit_test(test_transformed), cmocka_unit_test(test_recovered),
+        cmocka_unit_test(test_multiples), cmocka_unit_test(test_tiles),       cmocka_unit_test(test_producers),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,6 +241,11 @@ static bool holds_symbol(const struct ig_rows *x, const struct ig_value_info *in
 }
 
 const char *ig_rows_mixed(struct ig_graph *g, ig_dim symbol) {
+    const struct ig_rows_at *at;
+    return ig_rows_find(g, symbol, &at);
+}
+
+const char *ig_rows_find(struct ig_graph *g, ig_dim symbol, const struct ig_rows_at **out_at) {
     struct ig_rows x = {.graph = g, .symbol = symbol};
     struct ig_rows_at *in = IG_NEW_ARRAY(g->job, struct ig_rows_at, g->inputs.count + 1);
     for (uint32_t i = 0; i < g->inputs.count; i++) {
@@ -251,7 +256,8 @@ const char *ig_rows_mixed(struct ig_graph *g, ig_dim symbol) {
         if (!is_plain(&x, &info->type)) return port_text(&x, "input", port);
         in[i] = ig_rows_numbered(&x, &info->type);
     }
-    if (!walk(&x, in)) return x.mixed;
+    *out_at = walk(&x, in);
+    if (!*out_at) return x.mixed;
     for (uint32_t i = 0; i < g->outputs.count; i++) {
         if (!is_plain(&x, ig_type_of(g, g->outputs.at[i].value))) return port_text(&x, "output", &g->outputs.at[i]);
     }

@@ -11,16 +11,6 @@
 
 #include "ir/rows/rows.h"
 
-enum { IG_ROWS_NONE = -1 }; /* knows nothing of the symbol */
-
-struct ig_rows_at {
-    int axis; /* or IG_ROWS_NONE */
-    ig_dim inner;
-    /* Of integers, if `step` is not IG_DIM_NONE: each is step times the number of its row (0 where there are none) plus
-     * something from least to most. */
-    ig_dim step, least, most;
-};
-
 struct ig_rows {
     struct ig_graph *graph;
     ig_dim symbol;
