@@ -6,8 +6,9 @@
  *     some.ingot      in some layers    first.onnx      the engine's model
  *     lora/           an adapter        lora1/          one for the layer that is switched
  *
- * and the names are: layer and switched (part of the names of the tensors that are refitted as one layer, and that lora1 changes), rounds, runs (in each round), switches (an adapter put
- * on and taken off), threads (that run meanwhile), device, only (one of layer, all, speed, slots, switch), and symbols of the inputs (batch, sequence).
+ * and the names are: layer and switched (parts of the names of the tensors that are refitted as one layer, and that lora1
+ * changes), rounds and runs (in each round), switches (how often an adapter is put on and taken off), threads (that run
+ * meanwhile), device, only (one of layer, all, speed, slots, switch), and symbols of the inputs (batch, sequence).
  */
 #include <pthread.h>
 #include <stdatomic.h>

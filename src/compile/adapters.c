@@ -36,7 +36,7 @@ static const struct ig_initializer *initializer_of(const struct ig_graph *g, ig_
     while (n && (n->op == IG_OP_transpose || n->op == IG_OP_cast))
         n = ig_def(g, n->in[0]);
     const struct ig_initializer *one = n && n->op == IG_OP_constant ? ig_attr(g, n, IG_ATTR_data)->data->record : NULL;
-    return one && one->rank == 2 && !one->decided ? one : NULL;
+    return one && one->rank == 2 && !one->decided_by_import ? one : NULL;
 }
 
 /* "encoder.layer.0.dense": as PyTorch names it, where that is known. */
@@ -223,8 +223,7 @@ static struct ig_initializers *copy_of(struct ig_job *job, const struct ig_initi
     return copy;
 }
 
-struct ig_graph *ig_adapters_add(struct ig_graph *graph, const struct ingot_build_options *options,
-                                 struct ig_initializers **inout_initializers) {
+struct ig_graph *ig_adapters_add(struct ig_graph *graph, const struct ingot_build_options *options) {
     struct adding a = {
         .job = graph->job, .graph = graph, .options = options, .index = IG_NO_VALUE, .none = IG_NO_VALUE};
     struct layer layer;
@@ -233,6 +232,8 @@ struct ig_graph *ig_adapters_add(struct ig_graph *graph, const struct ingot_buil
         find_layer(&a, graph, &graph->nodes.at[id], &layer);
     check(&a, graph);
     find_samples(&a, graph);
-    *inout_initializers = a.all = copy_of(a.job, *inout_initializers);
-    return ig_rewrite(graph, NULL, add_term, &a);
+    a.all = copy_of(a.job, graph->initializers);
+    struct ig_graph *out = ig_rewrite(graph, NULL, add_term, &a);
+    out->initializers = a.all;
+    return out;
 }

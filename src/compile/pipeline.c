@@ -260,9 +260,9 @@ static void write_report(const struct build *b, struct ingot_build_report *out_r
 
 void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
                 const struct ig_engine_sink *sink) {
+    if (options->adapters) graph = ig_adapters_add(graph, options);
     struct build b = {.job = job, .options = options, .initializers = graph->initializers, .imported = graph};
     if (b.initializers) ig_initializers_begin_build(b.initializers);
-    if (options->adapters) graph = ig_adapters_add(graph, options, &b.initializers);
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
     struct ig_cache_session *session = begin_session(job, options);

@@ -106,6 +106,7 @@ static void add_initializers(struct ig_hash_stream *s, const struct ig_initializ
         add_text(s, one->decided_by_import);
         add_number(s, one->is_transposed);
         add_number(s, one->is_ambiguous);
+        add_number(s, one->slot);
         add_number(s, one->bytes != NULL);
         add_number(s, one->dtype);
         add_number(s, (uint64_t)one->rank);
