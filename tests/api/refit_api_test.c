@@ -1,6 +1,8 @@
 /*
  * Refitting through the public API: a loaded engine takes new weights between runs, also while threads run it, and keeps
  * the old ones where that fails. Run under ThreadSanitizer.
+ *
+ * INGOT_REFIT_SWITCHES is how often an adapter is put on and taken off while threads run (100 by default).
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,6 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/engine.h"
+#include "base/hash.h"
+#include "support/model/adapter.h"
 #include "support/model/network.h"
 #include "support/support.h"
 
@@ -246,23 +251,26 @@ static void test_without_weights(void **state) {
 struct runner {
     pthread_t thread;
     struct ingot_engine *engine;
+    const struct weights *old_weights, *new_weights;
+    int runs; /* 0: until `stopped` */
     enum ingot_status status;
     struct ingot_error error;
     int old, new, mixed;
 };
 
 static atomic_int running;
+static atomic_bool stopped;
 
 static void *run(void *argument) {
     struct runner *r = argument;
     struct ingot_context *context = make_context(r->engine);
     float out[CLASSES * PICTURES];
-    for (int i = 0; i < RUNS && !r->status; i++) {
+    for (int i = 0; !r->status && (r->runs ? i < r->runs : !atomic_load(&stopped)); i++) {
         int64_t batch = 1 + i % PICTURES;
         size_t size = sizeof(float) * CLASSES * (size_t)batch;
         r->status = classify(context, batch, out, &r->error);
-        bool is_old = memcmp(out, first.expected[batch], size) == 0;
-        bool is_new = memcmp(out, second.expected[batch], size) == 0;
+        bool is_old = memcmp(out, r->old_weights->expected[batch], size) == 0;
+        bool is_new = memcmp(out, r->new_weights->expected[batch], size) == 0;
         r->old += is_old;
         r->new += is_new;
         r->mixed += !is_old && !is_new;
@@ -279,7 +287,7 @@ static void test_threads(void **state) {
     int refits = 0;
     atomic_store(&running, THREADS);
     for (int i = 0; i < THREADS; i++) {
-        runners[i] = (struct runner){.engine = engine};
+        runners[i] = (struct runner){.engine = engine, .old_weights = &first, .new_weights = &second, .runs = RUNS};
         assert_int_equal(pthread_create(&runners[i].thread, NULL, run, &runners[i]), 0);
     }
     for (; atomic_load(&running) > 0 || refits < 2; refits++)
@@ -293,10 +301,85 @@ static void test_threads(void **state) {
     ingot_engine_release(engine);
 }
 
+/* ---- Adapters ------------------------------------------------------------------------------------------------------- */
+
+static int switches(void) {
+    const char *text = getenv("INGOT_REFIT_SWITCHES");
+    return text ? atoi(text) : 100;
+}
+
+static uint64_t weights_checksum(struct ingot_engine *engine) {
+    const struct ig_weight_set *set = atomic_load(&engine->resident.host.current);
+    return ig_hash64(set->weights, engine->file.weights_size);
+}
+
+static void refit_partly(struct ingot_engine *engine, const struct ingot_named_tensor *tensors, size_t n) {
+    struct ingot_refit_options options = INGOT_REFIT_OPTIONS_INIT;
+    struct ingot_refit_info info;
+    struct ingot_error error;
+    options.partial = true;
+    if (ingot_engine_refit(engine, tensors, n, &options, &info, &error)) fail_msg("%s", error.message);
+    assert_int_equal(info.changed, 1);
+    assert_int_equal(info.weights, 1);
+}
+
+/* An adapter is put on the last layer, by a refit of its weight alone, and taken off again, while threads run: each run
+ * has it or not, and at the end the weights are the first ones, to the bit. */
+static void test_adapter_switches(void **state) {
+    static const struct test_adapter_layer layer = {"dense", 10, 512, 3};
+    static struct runner runners[THREADS];
+    static struct weights with;
+    struct ingot_engine *engine = load(path);
+    struct ingot_context *context = make_context(engine);
+    struct ingot_tensors *adapter;
+    struct ingot_error error;
+    char lora[64];
+    size_t n;
+    snprintf(lora, sizeof lora, "%s/lora", folder);
+    test_adapter_write(lora, &layer, 1, 1);
+    if (ingot_tensors_open_adapter(lora, first.tensors, first.n, NULL, &adapter, &error)) fail_msg("%s", error.message);
+    const struct ingot_named_tensor *on = ingot_tensors_list(adapter, &n), *off = first.tensors;
+    assert_int_equal(n, 1);
+    while (strcmp(off->name, on->name) != 0)
+        off++;
+    const uint64_t checksum = weights_checksum(engine);
+    refit_partly(engine, on, 1);
+    for (int64_t batch = 1; batch <= PICTURES; batch++)
+        if (classify(context, batch, with.expected[batch], &error)) fail_msg("%s", error.message);
+    assert_memory_not_equal(first.expected, with.expected, sizeof first.expected);
+    assert_int_not_equal(weights_checksum(engine), checksum);
+    atomic_store(&stopped, false);
+    for (int i = 0; i < THREADS; i++) {
+        runners[i] = (struct runner){.engine = engine, .old_weights = &first, .new_weights = &with};
+        assert_int_equal(pthread_create(&runners[i].thread, NULL, run, &runners[i]), 0);
+    }
+    for (int i = 0; i < switches(); i++) {
+        refit_partly(engine, off, 1);
+        refit_partly(engine, on, 1);
+    }
+    refit_partly(engine, off, 1);
+    atomic_store(&stopped, true);
+    int runs = 0;
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(runners[i].thread, NULL);
+        if (runners[i].status) fail_msg("%s", runners[i].error.message);
+        assert_int_equal(runners[i].mixed, 0);
+        runs += runners[i].old + runners[i].new;
+    }
+    print_message("%d runs meanwhile\n", runs);
+    assert_int_equal(weights_checksum(engine), checksum);
+    expect(context, &first);
+    ingot_context_destroy(context);
+    ingot_engine_release(engine);
+    ingot_tensors_close(adapter);
+    test_adapter_remove(lora);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_from_a_file), cmocka_unit_test(test_from_memory),     cmocka_unit_test(test_partly),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_without_weights), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_from_a_file),      cmocka_unit_test(test_from_memory),     cmocka_unit_test(test_partly),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_without_weights), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_adapter_switches),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
