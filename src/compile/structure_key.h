@@ -11,7 +11,7 @@
 /* Of the sources that this library was built from (generated). */
 extern const char ig_sources_hash[];
 
-/* `graph` as imported. Values that the import depended on are part of the key. */
+/* `graph` as imported, with what options add to it. Values that the import depended on are part of the key. */
 struct ig_hash128 ig_structure_key(struct ig_graph *graph, const struct ingot_build_options *options,
                                    const struct ig_target_choice *target, const struct ig_kernel_compiler *compiler);
 
