@@ -3,12 +3,10 @@
 #include <unistd.h>
 
 #include "base/cpu.h"
-#include "base/file.h"
-#include "base/hash.h"
-#include "base/text.h"
 #include "toolchain/environment.h"
 #include "toolchain/find.h"
 #include "toolchain/process.h"
+#include "toolchain/program.h"
 #include "toolchain/toolchain.h"
 
 static const char *const names[] = {"cc", "gcc", "clang"};
@@ -63,23 +61,9 @@ void ig_toolchain_find(struct ig_job *job, const char *cc, unsigned jobs, struct
 
 /* ---- Identity ---- */
 
-static void add_program(struct ig_text *text, const char *path) {
-    struct ig_mapping file;
-    char digits[33] = "-";
-    if (path && ig_file_map(path, &file, NULL) == INGOT_OK) {
-        ig_hash128_print(ig_hash128(file.data, file.size), digits);
-        ig_file_unmap(&file);
-    }
-    ig_text_printf(text, "%s\n", digits);
-}
-
 const char *ig_toolchain_programs(struct ig_job *job, const struct ig_toolchain *toolchain) {
-    struct ig_text text;
-    ig_text_init(&text, job);
-    add_program(&text, toolchain->cc);
     const char *cc1 = ask(job, toolchain->cc, "-print-prog-name=cc1");
     cc1 = cc1 && *cc1 == '/' ? ig_strndup(job, cc1, strcspn(cc1, "\n")) : NULL; /* clang has none */
-    add_program(&text, cc1);
-    add_program(&text, find_in_path(job, "as"));
-    return text.at;
+    return ig_format(job, "%s\n%s\n%s\n", ig_program_identity(job, toolchain->cc), ig_program_identity(job, cc1),
+                     ig_program_identity(job, find_in_path(job, "as")));
 }

@@ -8,10 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/file.h"
-#include "base/hash.h"
 #include "base/text.h"
 #include "toolchain/nvrtc_api.h"
+#include "toolchain/program.h"
 
 /* First the bare name, which development toolkits have, then the newest. */
 static const char *const names[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"};
@@ -116,12 +115,7 @@ const char *ig_nvrtc_version(const struct ig_nvrtc *nvrtc) {
 /* `path` may be a name that the loader found somewhere. */
 const char *ig_nvrtc_program(struct ig_job *job, const struct ig_nvrtc *nvrtc) {
     Dl_info info;
-    struct ig_mapping file;
-    char *digits = ig_alloc(job, 33);
     void *function;
     memcpy(&function, &nvrtc->get_version, sizeof function);
-    if (!dladdr(function, &info) || !info.dli_fname || ig_file_map(info.dli_fname, &file, NULL) != INGOT_OK) return "-";
-    ig_hash128_print(ig_hash128(file.data, file.size), digits);
-    ig_file_unmap(&file);
-    return digits;
+    return ig_program_identity(job, dladdr(function, &info) ? info.dli_fname : NULL);
 }

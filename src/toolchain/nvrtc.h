@@ -22,7 +22,7 @@ const char *ig_nvrtc_version(const struct ig_nvrtc *nvrtc);
 void ig_nvrtc_objects(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool is_portable,
                       unsigned jobs, const struct ig_source *sources, unsigned count, ig_compiled *compiled,
                       void *user);
-/* What a cubin, or PTX, depends on besides the source, as text: version and hash of the library, and options. */
+/* What a cubin, or PTX, depends on besides the source, as text: version and build of the library, and options. */
 const char *ig_nvrtc_identity(struct ig_job *job, const struct ig_nvrtc *nvrtc, const char *arch, bool is_portable);
 /* Puts cubins, and the PTX of each (NULL: none), into one blob. */
 void ig_nvrtc_lay_out(struct ig_job *job, const struct ig_object_code *cubins, const struct ig_object_code *portable,

@@ -32,7 +32,7 @@ struct ig_nvrtc {
     int (*get_ptx)(struct ig_nvrtc_program *program, char *out_ptx);
 };
 
-/* The hash of the library's file, in hexadecimal digits. */
+/* Which library it is (program.h). */
 const char *ig_nvrtc_program(struct ig_job *job, const struct ig_nvrtc *nvrtc);
 
 #endif

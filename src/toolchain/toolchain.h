@@ -45,7 +45,7 @@ typedef void ig_compiled(void *user, unsigned index, const struct ig_object_code
  */
 void ig_toolchain_objects(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags,
                           const struct ig_source *sources, unsigned count, ig_compiled *compiled, void *user);
-/* What objects depend on besides the source, as text: the compiler's report on itself, hashes of its programs, and
+/* What objects depend on besides the source, as text: the compiler's report on itself, the builds of its programs, and
  * flags. */
 const char *ig_toolchain_identity(struct ig_job *job, const struct ig_toolchain *toolchain, const char *const *flags);
 
