@@ -15,6 +15,9 @@ uint64_t ig_hash64(const void *data, size_t size) {
 }
 
 struct ig_hash128 ig_hash128(const void *data, size_t size) {
+#if IG_HASH_HAS_AVX2
+    if (size >= 4096 && __builtin_cpu_supports("avx2")) return ig_hash128_avx2(data, size);
+#endif
     XXH128_hash_t hash = XXH3_128bits(data, size);
     return (struct ig_hash128){hash.low64, hash.high64};
 }

@@ -24,6 +24,11 @@ uint64_t ig_hash64_avx2(const void *data, size_t size) {
     return XXH3_64bits(data, size);
 }
 
+struct ig_hash128 ig_hash128_avx2(const void *data, size_t size) {
+    XXH128_hash_t hash = XXH3_128bits(data, size);
+    return (struct ig_hash128){hash.low64, hash.high64};
+}
+
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash_all.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "ir/build.h"
@@ -122,7 +122,7 @@ static void make_weight(struct maker *m, const struct ig_weight *w, struct ig_we
     out->recipe_size = (uint32_t)text.length;
 }
 
-static struct ig_initializer_entry make_initializer(struct maker *m, const struct ig_initializer *one, bool hashed) {
+static struct ig_initializer_entry make_initializer(struct maker *m, const struct ig_initializer *one) {
     struct ig_initializer_entry entry = {.name = add_name(m, one->name),
                                          .alias = add_name(m, one->alias),
                                          .reason = add_name(m, one->decided),
@@ -133,13 +133,25 @@ static struct ig_initializer_entry make_initializer(struct maker *m, const struc
     entry.kind = one->decided ? INGOT_STRUCTURAL : m->used[one->index] ? INGOT_REFITTABLE : INGOT_UNUSED;
     for (int i = 0; i < one->rank; i++)
         entry.dims[i] = one->dims[i];
-    bool has_hash = entry.kind == INGOT_STRUCTURAL || (entry.kind == INGOT_REFITTABLE && hashed);
-    if (has_hash && one->bytes) {
-        struct ig_hash128 hash = ig_hash128(one->bytes, one->size);
-        entry.hash[0] = hash.low;
-        entry.hash[1] = hash.high;
-    }
     return entry;
+}
+
+static void hash_initializers(struct ig_job *job, const struct ig_initializers *all, bool stripped,
+                              struct ig_initializer_entry *entries) {
+    const uint32_t n = all->list.count;
+    struct ig_bytes *ranges = IG_NEW_ARRAY(job, struct ig_bytes, n + 1);
+    struct ig_hash128 *hashes = IG_NEW_ARRAY(job, struct ig_hash128, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const bool has_hash = entries[i].kind == INGOT_STRUCTURAL || (entries[i].kind == INGOT_REFITTABLE && !stripped);
+        const struct ig_initializer *one = all->list.at[i];
+        if (has_hash && one->bytes) ranges[i] = (struct ig_bytes){one->bytes, one->size};
+    }
+    ig_hash128_all(job, ranges, n, hashes);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!ranges[i].data) continue;
+        entries[i].hash[0] = hashes[i].low;
+        entries[i].hash[1] = hashes[i].high;
+    }
 }
 
 void ig_recipes_make(struct ig_job *job, const struct ig_initializers *all, const struct ig_built_plan *built,
@@ -156,7 +168,8 @@ void ig_recipes_make(struct ig_job *job, const struct ig_initializers *all, cons
     for (uint32_t i = 0; i < built->weights.count; i++)
         make_weight(&m, &built->weights.at[i], &weights[i]);
     for (uint32_t i = 0; i < n; i++)
-        initializers[i] = make_initializer(&m, all->list.at[i], !stripped);
+        initializers[i] = make_initializer(&m, all->list.at[i]);
+    if (all) hash_initializers(job, all, stripped, initializers);
     *out_tables = (struct ig_refit_tables){.n_weights = built->weights.count,
                                            .n_initializers = n,
                                            .n_sources = m.sources.count,

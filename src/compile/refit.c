@@ -4,7 +4,7 @@
 #include <fnmatch.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash_all.h"
 #include "base/map.h"
 #include "base/text.h"
 #include "compile/recipes.h"
@@ -185,8 +185,18 @@ static void check_missing(struct ig_refit *r, const struct ig_refit_input *input
 
 /* ---- What changes ----------------------------------------------------------------------------------------------- */
 
-static struct ig_hash128 hash_of(const struct ingot_tensor *t) {
-    return ig_hash128(t->data, (size_t)ingot_tensor_elements(t) * ingot_dtype_size(t->dtype));
+/* The hashes of the tensors that are given, by initialiser. */
+static const struct ig_hash128 *hash_tensors(const struct ig_refit *r) {
+    const uint32_t n = r->tables.n_initializers;
+    struct ig_hash128 *hashes = IG_NEW_ARRAY(r->job, struct ig_hash128, n + 1);
+    struct ig_bytes *ranges = IG_NEW_ARRAY(r->job, struct ig_bytes, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct ingot_tensor *t = &r->tensors[i];
+        if (t->data)
+            ranges[i] = (struct ig_bytes){t->data, (size_t)ingot_tensor_elements(t) * ingot_dtype_size(t->dtype)};
+    }
+    ig_hash128_all(r->job, ranges, n, hashes);
+    return hashes;
 }
 
 static void check_structural(struct ig_refit *r, uint32_t i, bool same, bool wanted) {
@@ -201,10 +211,11 @@ static void check_structural(struct ig_refit *r, uint32_t i, bool same, bool wan
 
 /* Compares values by their hashes. A tensor that is not wanted serves as a source if it is what the engine has. */
 static void compare(struct ig_refit *r, const bool *wanted, struct ig_initializer_entry *entries) {
+    const struct ig_hash128 *hashes = hash_tensors(r);
     for (uint32_t i = 0; i < r->tables.n_initializers; i++) {
         struct ig_initializer_entry *e = &entries[i];
         if (!r->tensors[i].data) continue;
-        struct ig_hash128 hash = hash_of(&r->tensors[i]);
+        const struct ig_hash128 hash = hashes[i];
         bool refittable = e->kind == INGOT_REFITTABLE, stripped = r->file->stripped && refittable;
         bool same = !stripped && hash.low == e->hash[0] && hash.high == e->hash[1];
         if (!refittable) {
@@ -469,11 +480,13 @@ void ig_refit_complete(struct ig_job *job, const struct ig_refit_input *input, c
     struct ig_refit r;
     struct ig_initializer_entry *entries = start(job, input, &r);
     for (uint32_t i = 0; i < r.tables.n_initializers; i++) {
+        if (entries[i].kind == INGOT_REFITTABLE) r.tensors[i] = tensor_of(all->list.at[i]);
+    }
+    const struct ig_hash128 *hashes = hash_tensors(&r);
+    for (uint32_t i = 0; i < r.tables.n_initializers; i++) {
         if (entries[i].kind != INGOT_REFITTABLE) continue;
-        r.tensors[i] = tensor_of(all->list.at[i]);
-        const struct ig_hash128 hash = hash_of(&r.tensors[i]);
-        entries[i].hash[0] = hash.low;
-        entries[i].hash[1] = hash.high;
+        entries[i].hash[0] = hashes[i].low;
+        entries[i].hash[1] = hashes[i].high;
     }
     find_stale(&r);
     write(&r, false, sink);
