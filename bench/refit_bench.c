@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "../cli/cli.h"
 #include "base/hash.h"
@@ -204,7 +205,7 @@ static void measure_in_place(struct ingot_engine *engine, const struct tensors *
     struct ingot_named_tensor *a = cli_alloc(first->count + 1, sizeof *a), *b = cli_alloc(second->count + 1, sizeof *b);
     size_t n_a = choose(first, part, a), n_b = choose(second, part, b), bytes = 0;
     struct runner r = {.context = NULL};
-    double ms[REFITS];
+    double ms[REFITS], processor_ms[REFITS];
     struct ingot_refit_info info = {0, 0, 0, 0};
     open_runner(&r, engine, 0, 0);
     uint64_t before = run(&r, ingot_engine_output_count(engine), NULL);
@@ -212,13 +213,16 @@ static void measure_in_place(struct ingot_engine *engine, const struct tensors *
         bytes += (size_t)ingot_tensor_elements(&a[i].tensor) * sizeof(float);
     for (int i = 0; i < REFITS; i++) {
         double start = now_ms();
+        clock_t begin = clock();
         info = i % 2 ? refit(engine, a, n_a) : refit(engine, b, n_b);
         ms[i] = now_ms() - start;
+        processor_ms[i] = (double)(clock() - begin) * 1e3 / CLOCKS_PER_SEC;
         run(&r, ingot_engine_output_count(engine), NULL);
     }
     printf("in place, %s: %zu tensors, %.1f MB, %zu weights of %.1f MB\n", what, n_a, (double)bytes / 1e6, info.weights,
            (double)info.weight_bytes / 1e6);
     print_times("  refit", ms, REFITS);
+    print_times("  its processor time", processor_ms, REFITS);
     printf("  results as before: %s\n", run(&r, ingot_engine_output_count(engine), NULL) == before ? "yes" : "NO");
     close_runner(&r);
     free(a);
