@@ -32,7 +32,9 @@ static enum ingot_status build(const char *model_file, const char *engine_file, 
 }
 
 static void print_report(const struct ingot_build_report *r) {
-    if (r->structure_cached) {
+    if (r->engine_cached) {
+        fprintf(stderr, "engine: from the cache\n");
+    } else if (r->structure_cached) {
         fprintf(stderr, "structure: from the cache\n");
     } else {
         fprintf(stderr, "kernels: %u from the cache, %u compiled, for %u of %u regions\n", r->kernels_cached,

@@ -2,7 +2,7 @@
  * The command line: a table of commands, one file each. A client of ingot/ingot.h and of nothing else in Ingot.
  *
  * Data go to stdout, messages to stderr. Environment variables are read here and nowhere else: INGOT_CC (as --cc),
- * INGOT_NVRTC (as --nvrtc), INGOT_JOBS (as --jobs), INGOT_CACHE (as --cache) and INGOT_CACHE_GB (its bound),
+ * INGOT_NVRTC (as --nvrtc), INGOT_JOBS (as --jobs), INGOT_CACHE (as --cache) and INGOT_CACHE_GB (its bound), INGOT_CACHE_ENGINES,
  * INGOT_CACHE_SHARED, INGOT_CACHE_TRUST and INGOT_CACHE_KEY (docs/reuse.md), XDG_CACHE_HOME and HOME, where the cache is by
  * default, and TMPDIR, where temporary engines are built.
  */

@@ -28,6 +28,13 @@ static enum ingot_status read_bound(uint64_t *out_bytes, struct ingot_error *err
     return INGOT_OK;
 }
 
+static enum ingot_status read_engines(bool *out_engines, struct ingot_error *error) {
+    const char *text = environment("INGOT_CACHE_ENGINES");
+    *out_engines = text && strcmp(text, "on") == 0;
+    if (!text || *out_engines || strcmp(text, "off") == 0) return INGOT_OK;
+    return cli_error(error, INGOT_INVALID_ARGUMENT, "INGOT_CACHE_ENGINES is on or off, not '%s'", text);
+}
+
 /* The words of a list, which is cut up; the caller frees the array. */
 static const char **split(char *list, size_t *out_count) {
     const char **words = NULL;
@@ -60,6 +67,7 @@ enum ingot_status cache_open(const char *argument, struct ingot_cache **out_cach
     *out_cache = NULL;
     if (given && strcmp(given, "off") == 0) return INGOT_OK;
     CLI_TRY(read_bound(&options.max_bytes, error));
+    CLI_TRY(read_engines(&options.engines, error));
     char *folder = given ? cli_strdup(given) : default_folder();
     enum ingot_status status = INGOT_OK;
     options.folder = folder;

@@ -86,9 +86,12 @@ struct ingot_cache_options {
     const char *const *trusted_keys;
     size_t n_trusted_keys;
     const char *key_file; /* the secret key that signs new entries for the server; NULL: none are added */
+    /* Keep whole engines too, of at most an eighth of max_bytes each, which pass through memory: a build with the same weights
+     * is then a copy. Without, it computes them, which mostly takes as long. */
+    bool engines;
 };
 #define INGOT_CACHE_OPTIONS_INIT \
-    { sizeof(struct ingot_cache_options), NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL }
+    { sizeof(struct ingot_cache_options), NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, false }
 
 /* INGOT_IO where there is no such folder and it cannot be made, or everybody may write to it. */
 INGOT_API enum ingot_status ingot_cache_open(const struct ingot_cache_options *options, struct ingot_cache **out_cache,
@@ -145,9 +148,10 @@ struct ingot_build_report {
     unsigned regions;          /* parts of the network, each computed by kernels; equal ones share theirs */
     unsigned regions_new;      /* those of which a kernel was compiled */
     bool structure_cached;     /* all but the weights was taken from the cache; then the counts are 0 */
+    bool engine_cached;        /* the weights too */
 };
 #define INGOT_BUILD_REPORT_INIT \
-    { sizeof(struct ingot_build_report), 0, 0, 0, 0, false }
+    { sizeof(struct ingot_build_report), 0, 0, 0, 0, false, false }
 
 /* Restricts one dynamic dim, or the dims of one input, before building. `name` is a symbol ("batch") or an input's
  * name. `spec` is "4" or "1:8:64" (min:opt:max) for a symbol, and "1x3x224x224", possibly with ranges, for an input. */

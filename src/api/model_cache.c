@@ -23,6 +23,7 @@ static enum ingot_status add_shared(struct ingot_cache *cache, const struct ingo
 
 static enum ingot_status fill(struct ingot_cache *cache, const struct ingot_cache_options *o,
                               struct ingot_error *error) {
+    if (o->engines) cache->max_engine = (o->max_bytes ? o->max_bytes : DEFAULT_BYTES) / 8;
     struct ig_cache_level *memory =
         ig_cache_memory_create(cache->allocator, o->max_memory_bytes ? o->max_memory_bytes : DEFAULT_MEMORY_BYTES);
     if (!memory) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a cache");

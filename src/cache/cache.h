@@ -79,6 +79,7 @@ struct ingot_cache {
     unsigned n_levels;
     struct ig_cache_level *disk; /* one of them; NULL: none */
     unsigned wait_seconds;       /* the longest that one waits for another builder */
+    uint64_t max_engine;         /* bytes of the largest engine that is kept; 0: none are */
 };
 
 /* ---- Sessions: what one build does with the cache ---- */

@@ -35,7 +35,7 @@ struct build {
     struct ig_kernel_set kernels;
     struct ig_built_plan built;
     struct ig_explanation explanation;
-    bool structure_cached;
+    bool structure_cached, engine_cached;
 };
 
 static void report(const struct build *b, const char *what, unsigned done, unsigned total) {
@@ -184,36 +184,73 @@ static void copy_engine(struct ig_job *job, const void *data, size_t size, const
     if (sink->write(sink->user, data, size, &error) != INGOT_OK) ig_raise_error(job, &error);
 }
 
-/* What the build makes but for the weights is there. */
-static void complete(struct build *b, const struct ig_engine_file *file, const struct ig_engine_sink *sink) {
+/* `found` is what the build makes but for the weights; NULL: it has made that. */
+static void produce(struct build *b, const struct ig_engine_file *found, const struct ig_engine_sink *sink) {
     const struct ingot_build_options *o = b->options;
-    const struct ig_refit_input input = {
-        .file = file, .progress = o->progress, .progress_user = o->progress_user, .jobs = o->jobs};
-    if (o->strip_weights) {
-        copy_engine(b->job, file->data, file->size, sink);
+    if (!found) {
+        write_engine(b, o->strip_weights, sink);
+    } else if (o->strip_weights) {
+        copy_engine(b->job, found->data, found->size, sink);
     } else {
+        const struct ig_refit_input input = {
+            .file = found, .progress = o->progress, .progress_user = o->progress_user, .jobs = o->jobs};
         ig_refit_complete(b->job, &input, b->initializers, sink);
     }
-    b->structure_cached = true;
 }
 
 static void release_memory(void *memory) {
     ig_engine_memory_release(memory);
 }
 
+/* An engine in memory, until it is dropped or the job fails. */
+static struct ig_engine_memory *new_memory(struct ig_job *job) {
+    struct ig_engine_memory *memory = IG_NEW(job, struct ig_engine_memory);
+    memory->allocator = job->allocator;
+    ig_defer(job, release_memory, memory);
+    return memory;
+}
+
+static void drop_memory(struct ig_job *job, struct ig_engine_memory *memory) {
+    ig_undefer(job, memory);
+    ig_engine_memory_release(memory);
+}
+
+/* "cuda:sm_90a, fp16, NVRTC 13.0" */
+static const char *label_of(const struct build *b) {
+    return ig_format(b->job, "%s, %s, %s", b->target.name, ig_precisions_text(b->job, &b->precisions),
+                     b->compiler.version);
+}
+
 /* A structure with a kernel that failed is not kept, since next time it may not. */
+static bool is_kept(const struct build *b) {
+    return b->kernels.refusals.count == 0;
+}
+
 static void keep_structure(struct build *b, struct ig_structures *structures) {
-    struct ig_engine_memory *memory = IG_NEW(b->job, struct ig_engine_memory);
-    if (b->kernels.refusals.count > 0) return;
-    memory->allocator = b->job->allocator;
-    ig_defer(b->job, release_memory, memory);
+    struct ig_engine_memory *memory = new_memory(b->job);
     const struct ig_engine_sink sink = ig_engine_memory_sink(memory);
     write_engine(b, true, &sink);
-    ig_structures_keep(structures,
-                       ig_format(b->job, "%s, %s, %s", b->target.name, b->explanation.precision, b->compiler.version),
-                       memory);
-    ig_undefer(b->job, memory);
-    ig_engine_memory_release(memory);
+    ig_structures_keep(structures, label_of(b), memory);
+    drop_memory(b->job, memory);
+}
+
+static uint64_t weights_size(const struct build *b, const struct ig_engine_file *found) {
+    const struct ig_weight *last = b->built.weights.count ? &b->built.weights.at[b->built.weights.count - 1] : NULL;
+    if (found) return ig_refit_weights_size(&found->refit);
+    return last ? last->offset + last->size : 0;
+}
+
+/* From the cache of engines, or through memory into it. */
+static void produce_kept(struct build *b, struct ig_structures *structures, const struct ig_engine_file *found,
+                         const struct ig_engine_sink *sink) {
+    b->engine_cached = found && ig_structures_copy_engine(structures, sink);
+    if (b->engine_cached) return;
+    struct ig_engine_memory *memory = new_memory(b->job);
+    const struct ig_engine_sink to_memory = ig_engine_memory_sink(memory);
+    produce(b, found, &to_memory);
+    ig_structures_keep_engine(structures, label_of(b), memory);
+    copy_engine(b->job, memory->data, memory->size, sink);
+    drop_memory(b->job, memory);
 }
 
 /* ---- The pipeline -------------------------------------------------------------------------------------------------- */
@@ -252,7 +289,9 @@ static struct ig_cache_session *begin_session(struct ig_job *job, const struct i
 
 /* As much as the caller's version of the library knows. */
 static void write_report(const struct build *b, struct ingot_build_report *out_report) {
-    struct ingot_build_report r = {.struct_size = out_report->struct_size, .structure_cached = b->structure_cached};
+    struct ingot_build_report r = {.struct_size = out_report->struct_size,
+                                   .structure_cached = b->structure_cached,
+                                   .engine_cached = b->engine_cached};
     ig_objects_count(b->compiler.objects, &r.kernels_cached, &r.kernels_compiled);
     ig_kernel_set_count(&b->kernels, &r.regions, &r.regions_new);
     memcpy(out_report, &r, r.struct_size < sizeof r ? r.struct_size : sizeof r);
@@ -260,9 +299,9 @@ static void write_report(const struct build *b, struct ingot_build_report *out_r
 
 void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
                 const struct ig_engine_sink *sink) {
+    if (graph->initializers) ig_initializers_begin_build(graph->initializers);
     if (options->adapters) graph = ig_adapters_add(graph, options);
     struct build b = {.job = job, .options = options, .initializers = graph->initializers, .imported = graph};
-    if (b.initializers) ig_initializers_begin_build(b.initializers);
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
     struct ig_cache_session *session = begin_session(job, options);
@@ -270,12 +309,14 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
     struct ig_structures *structures = ig_structures_open(graph, options, &b.target, &b.compiler, session);
     const struct ig_engine_file *found = structures ? ig_structures_find(structures) : NULL;
-    if (found) {
-        complete(&b, found, sink);
+    b.structure_cached = found != NULL;
+    if (!found) make_structure(&b);
+    bool kept = structures && is_kept(&b);
+    if (kept && !found) keep_structure(&b, structures);
+    if (kept && !options->strip_weights && ig_structures_keeps_engine(structures, weights_size(&b, found))) {
+        produce_kept(&b, structures, found, sink);
     } else {
-        make_structure(&b);
-        if (structures) keep_structure(&b, structures);
-        write_engine(&b, options->strip_weights, sink);
+        produce(&b, found, sink);
     }
     if (structures) ig_structures_close(structures);
     if (session) {

@@ -101,3 +101,36 @@ void ig_structures_keep(struct ig_structures *s, const char *label, const struct
     if (!s->is_unusable) ig_cache_put(s->session, &s->id, &content);
     ig_cache_unclaim_all(s->session);
 }
+
+/* ---- Engines ----------------------------------------------------------------------------------------------------- */
+
+bool ig_structures_keeps_engine(const struct ig_structures *s, uint64_t weights_size) {
+    return weights_size > 0 && weights_size <= s->session->cache->max_engine;
+}
+
+static struct ig_cache_id engine_id(const struct ig_structures *s) {
+    return (struct ig_cache_id){IG_CACHE_ENGINE, ig_structure_engine_key(s->id.key, s->initializers)};
+}
+
+static void release_found(void *found) {
+    ig_cache_found_release(found);
+}
+
+bool ig_structures_copy_engine(struct ig_structures *s, const struct ig_engine_sink *sink) {
+    const struct ig_cache_id id = engine_id(s);
+    struct ig_cache_found *found = IG_NEW(s->job, struct ig_cache_found);
+    struct ingot_error error;
+    if (!ig_cache_get(s->session, &id, found)) return false;
+    ig_defer(s->job, release_found, found);
+    const struct ig_cache_content *c = &found->content;
+    if (sink->write(sink->user, c->body, (size_t)c->body_size, &error) != INGOT_OK) ig_raise_error(s->job, &error);
+    ig_undefer(s->job, found);
+    ig_cache_found_release(found);
+    return true;
+}
+
+void ig_structures_keep_engine(struct ig_structures *s, const char *label, const struct ig_engine_memory *engine) {
+    const struct ig_cache_id id = engine_id(s);
+    const struct ig_cache_content content = {.label = label, .body = engine->data, .body_size = engine->size};
+    if (engine->size <= s->session->cache->max_engine) ig_cache_put(s->session, &id, &content);
+}

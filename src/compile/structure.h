@@ -26,6 +26,15 @@ struct ig_structures *ig_structures_open(struct ig_graph *graph, const struct in
 const struct ig_engine_file *ig_structures_find(struct ig_structures *structures);
 /* Stores what was built. */
 void ig_structures_keep(struct ig_structures *structures, const char *label, const struct ig_engine_memory *engine);
+/*
+ * Engines, if the cache keeps them: the present structure with the weights of this build. False: there is none, or it does not
+ * keep one with so many bytes of weights.
+ */
+bool ig_structures_keeps_engine(const struct ig_structures *structures, uint64_t weights_size);
+bool ig_structures_copy_engine(struct ig_structures *structures, const struct ig_engine_sink *sink);
+void ig_structures_keep_engine(struct ig_structures *structures, const char *label,
+                               const struct ig_engine_memory *engine);
+
 /* Also closes what was found, and ends the waiting of others. */
 void ig_structures_close(struct ig_structures *structures);
 

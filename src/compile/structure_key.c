@@ -144,3 +144,14 @@ struct ig_hash128 ig_structure_next_key(struct ig_hash128 key, const struct ig_r
     }
     return ig_hash_stream_end(&s);
 }
+
+struct ig_hash128 ig_structure_engine_key(struct ig_hash128 key, const struct ig_initializers *all) {
+    struct ig_hash_stream s;
+    ig_hash_stream_begin(&s);
+    ig_hash_stream_add(&s, &key, sizeof key);
+    for (uint32_t i = 0; all && i < all->list.count; i++) {
+        const struct ig_initializer *one = all->list.at[i];
+        if (one->bytes) add_bytes(&s, one->bytes, one->size);
+    }
+    return ig_hash_stream_end(&s);
+}

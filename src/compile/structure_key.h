@@ -19,4 +19,7 @@ struct ig_hash128 ig_structure_key(struct ig_graph *graph, const struct ingot_bu
 struct ig_hash128 ig_structure_next_key(struct ig_hash128 key, const struct ig_refit_tables *tables,
                                         const struct ig_initializers *all);
 
+/* The key of the engine that a structure becomes with these weights. */
+struct ig_hash128 ig_structure_engine_key(struct ig_hash128 key, const struct ig_initializers *all);
+
 #endif

@@ -30,6 +30,18 @@ static struct ingot_cache *open_cache(const char *folder) {
     return cache;
 }
 
+/* One that keeps engines, of at most an eighth of so many bytes. */
+static struct ingot_cache *open_engines(const char *folder, uint64_t max_bytes) {
+    struct ingot_cache_options options = INGOT_CACHE_OPTIONS_INIT;
+    struct ingot_cache *cache;
+    struct ingot_error error;
+    options.folder = folder;
+    options.max_bytes = max_bytes;
+    options.engines = true;
+    if (ingot_cache_open(&options, &cache, &error) != INGOT_OK) fail_msg("%s", error.message);
+    return cache;
+}
+
 /* ---- Random networks */
 
 struct notes {
@@ -95,7 +107,7 @@ static uint64_t first, count = NETWORKS;
 /* The stand-in's code has the comments of a kernel's text, so that each network needs a cache of its own for the same bytes. */
 struct trial {
     uint64_t number;
-    struct ingot_cache *cache, *everybodys;
+    struct ingot_cache *cache, *everybodys, *engines;
     unsigned twins; /* found with other weights at once */
 };
 
@@ -115,6 +127,7 @@ static void try_network(struct ig_job *job, void *argument) {
     for (int round = 0; round < 6 && all->list.count > 0; round++) {
         struct random_values values = random_values_change(job, all, seed * 64 + (uint64_t)round, round % 2);
         t->twins += try_build(job, text, &values, &options, t->cache, seed) == 2;
+        try_build(job, text, &values, &options, t->engines, seed);
     }
     options.strip_weights = true;
     try_build(job, text, NULL, &options, t->cache, seed);
@@ -124,7 +137,8 @@ static void test_random_networks(void **state) {
     struct ingot_cache *everybodys = open_cache(NULL);
     unsigned twins = 0;
     for (uint64_t i = first; i < first + count; i++) {
-        struct trial t = {.number = i, .cache = open_cache(NULL), .everybodys = everybodys};
+        struct trial t = {
+            .number = i, .cache = open_cache(NULL), .everybodys = everybodys, .engines = open_engines(NULL, 0)};
         struct ingot_error error;
         struct ig_job job;
         ig_job_init(&job, &ig_libc_allocator);
@@ -132,6 +146,7 @@ static void test_random_networks(void **state) {
         if (status != INGOT_OK) fail_msg("network %llu: %s", (unsigned long long)i, error.message);
         ig_job_deinit(&job);
         ingot_cache_close(t.cache);
+        ingot_cache_close(t.engines);
         twins += t.twins;
     }
     printf("%u builds found the structure of one with other weights\n", twins);
@@ -346,17 +361,32 @@ static void test_options(void **state) {
     ingot_cache_close(cache);
 }
 
-/* The one structure in the folder. */
-static struct ig_disk_entry find_structure(struct ingot_cache *cache) {
+/* The one entry of the kind in the folder. */
+static struct ig_disk_entry find_entry(struct ingot_cache *cache, enum ig_cache_kind kind) {
     struct ig_disk_list list = {0};
     struct ig_disk_entry found = {.bytes = 0};
     assert_int_equal(ig_disk_list(cache->disk, &list, NULL), INGOT_OK);
     for (size_t i = 0; i < list.count; i++) {
-        if (list.at[i].id.kind == IG_CACHE_STRUCTURE) found = list.at[i];
+        if (list.at[i].id.kind == kind) found = list.at[i];
     }
     ig_disk_list_release(cache->disk, &list);
     assert_true(found.bytes > 0);
     return found;
+}
+
+/* Changes a bit of the one entry of the kind. */
+static void damage(const char *folder, enum ig_cache_kind kind) {
+    struct ingot_cache *cache = open_cache(folder);
+    const struct ig_disk_entry entry = find_entry(cache, kind);
+    char name[IG_DISK_NAME], path[256];
+    unsigned char *bytes;
+    ingot_cache_close(cache);
+    ig_disk_name(&entry.id, name);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    size_t size = test_file_read(path, &bytes);
+    bytes[size / 2] ^= 4;
+    test_file_write(path, bytes, size);
+    free(bytes);
 }
 
 /* A damaged entry is noted and built again; a sound one that is no engine is noted, and stays. */
@@ -369,16 +399,9 @@ static void test_damage(void **state) {
     struct ingot_cache *cache = open_cache(folder.path);
     b = built(&options, cache);
     expect_same(&b, &without, false);
-    const struct ig_disk_entry entry = find_structure(cache);
+    const struct ig_disk_entry entry = find_entry(cache, IG_CACHE_STRUCTURE);
     ingot_cache_close(cache);
-    char name[IG_DISK_NAME], path[256];
-    unsigned char *bytes;
-    ig_disk_name(&entry.id, name);
-    snprintf(path, sizeof path, "%s/%s", folder.path, name);
-    size_t size = test_file_read(path, &bytes);
-    bytes[size / 2] ^= 4;
-    test_file_write(path, bytes, size);
-    free(bytes);
+    damage(folder.path, IG_CACHE_STRUCTURE);
     cache = open_cache(folder.path);
     b = built(&options, cache);
     assert_int_equal(b.notes.count, 1);
@@ -403,6 +426,55 @@ static void test_damage(void **state) {
     free(without.bytes);
     test_folder_remove(&folder);
     test_folder_remove(&other);
+}
+
+/* Where engines are kept, a second build is a copy. */
+static void test_engines(void **state) {
+    struct ingot_build_options options = gpu_options();
+    struct test_folder folder;
+    struct build without = built(&options, NULL), b;
+    struct ingot_cache_info info;
+    test_folder_make(&folder);
+    struct ingot_cache *cache = open_engines(folder.path, 80000);
+    b = built(&options, cache);
+    expect_same(&b, &without, false);
+    assert_int_equal(ingot_cache_describe(cache, &info, NULL), INGOT_OK);
+    assert_int_equal(info.engines, 0); /* too large */
+    ingot_cache_close(cache);
+    cache = open_engines(folder.path, 0);
+    for (int i = 0; i < 2; i++) {
+        b = built(&options, cache);
+        assert_int_equal(b.report.engine_cached, i == 1);
+        expect_same(&b, &without, b.report.structure_cached);
+    }
+    ingot_cache_close(cache);
+    cache = open_engines(folder.path, 0);
+    b = built(&options, cache); /* from the folder */
+    assert_true(b.report.engine_cached);
+    expect_same(&b, &without, true);
+    options.strip_weights = true; /* which is no engine */
+    b = built(&options, cache);
+    assert_true(b.report.structure_cached && !b.report.engine_cached && b.size < without.size);
+    free(b.bytes);
+    options.strip_weights = false;
+    ingot_cache_close(cache);
+    damage(folder.path, IG_CACHE_ENGINE);
+    cache = open_engines(folder.path, 0);
+    b = built(&options, cache);
+    assert_true(b.notes.count == 1 && strstr(b.notes.last, "a damaged entry of the cache is removed"));
+    assert_false(b.report.engine_cached);
+    expect_same(&b, &without, true);
+    b = built(&options, cache);
+    assert_true(b.report.engine_cached);
+    expect_same(&b, &without, true);
+    ingot_cache_close(cache);
+    cache = open_cache(folder.path); /* one that keeps none does not ask for them */
+    b = built(&options, cache);
+    assert_false(b.report.engine_cached);
+    expect_same(&b, &without, true);
+    ingot_cache_close(cache);
+    free(without.bytes);
+    test_folder_remove(&folder);
 }
 
 /* Of several builds at once, one builds. */
@@ -507,6 +579,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_gpu),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_engines),
         cmocka_unit_test(test_at_once),
         cmocka_unit_test(test_failed_build),
         cmocka_unit_test(test_failing_allocations),
