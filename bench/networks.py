@@ -311,26 +311,52 @@ def resnet(a):
            [tensor("y", TensorProto.FLOAT, "batch", a.classes)])
 
 
+def change_head(model, weights, classes):
+    """The number of results of the last matrix product, which at most a bias follows; else a product is added."""
+    nodes = list(model.graph.node)
+    head = [n for n in nodes if n.op_type in ("MatMul", "Gemm") and n.input[1] in weights][-1]
+    after = nodes[nodes.index(head):]
+    if len(after) > 2:
+        return add_head(model, weights, classes)
+    old = list(weights[head.input[1]].dims)[-1 if head.op_type == "MatMul" else 0]
+    for w in {i for n in after for i in n.input if i in weights}:
+        w = weights[w]
+        values = numpy_helper.to_array(w)
+        w.CopyFrom(numpy_helper.from_array(np.resize(values, [classes if d == old else d for d in w.dims]), w.name))
+    for out in model.graph.output:
+        for d in out.type.tensor_type.shape.dim:
+            if d.dim_value == old:
+                d.dim_value = classes
+
+
+def add_head(model, weights, classes):
+    """A classification of the first position, as a fine-tuned encoder has it."""
+    out = model.graph.output[0]
+    batch, _, hidden = out.type.tensor_type.shape.dim
+    head = [numpy_helper.from_array(np.full((classes, hidden.dim_value), 0.02, np.float32), "classifier.weight"),
+            numpy_helper.from_array(np.zeros(classes, np.float32), "classifier.bias"),
+            numpy_helper.from_array(np.asarray(0), "classifier.position")]
+    model.graph.initializer.extend(head)
+    weights.update({w.name: w for w in model.graph.initializer})
+    model.graph.node.extend([
+        helper.make_node("Gather", [out.name, "classifier.position"], ["classifier.first"], axis=1),
+        helper.make_node("Gemm", ["classifier.first", "classifier.weight", "classifier.bias"], ["classes"], transB=1)])
+    out.CopyFrom(tensor("classes", TensorProto.FLOAT, batch.dim_param or batch.dim_value, classes))
+
+
 def twin(a):
-    """Other values for all float weights; the last matrix product and its bias get another number of results."""
+    """Other values for all float weights, and another number of classes, or a head for so many."""
     model = onnx.load(a.model)
     random = np.random.default_rng(a.seed + 1)
     weights = {w.name: w for w in model.graph.initializer}
-    head = [n for n in model.graph.node if n.op_type in ("MatMul", "Gemm") and n.input[1] in weights][-1]
-    old = [d for d in weights[head.input[1]].dims][-1 if head.op_type == "MatMul" else 0]
-    after = list(model.graph.node)[list(model.graph.node).index(head):]
-    read = {i for n in after for i in n.input}
+    if a.classes:
+        change_head(model, weights, a.classes)
     for name, w in weights.items():
         if w.data_type != TensorProto.FLOAT or len(w.dims) == 0:
             continue
-        shape = [a.classes if name in read and a.classes and d == old else d for d in w.dims]
         values = numpy_helper.to_array(w)
-        new = random.standard_normal(shape, dtype=np.float32) * np.float32(values.std()) + np.float32(values.mean())
+        new = random.standard_normal(values.shape, dtype=np.float32) * np.float32(values.std()) + np.float32(values.mean())
         w.CopyFrom(numpy_helper.from_array(new, name))
-    for out in model.graph.output:
-        for d in out.type.tensor_type.shape.dim:
-            if a.classes and d.dim_value == old:
-                d.dim_value = a.classes
     save(model, a.out)
 
 

@@ -37,7 +37,7 @@ static void open_one(struct one *one, struct ig_cache_level *level, bool is_disk
     const struct ig_cache_notes notes = {take_note, one};
     memset(one, 0, sizeof *one);
     assert_non_null(level);
-    one->cache = (struct ingot_cache){&ig_libc_allocator, {level}, 1, is_disk ? level : NULL, 60};
+    one->cache = (struct ingot_cache){&ig_libc_allocator, {level}, 1, is_disk ? level : NULL, 60, 0};
     ig_cache_begin(&one->session, &one->cache, &notes);
 }
 

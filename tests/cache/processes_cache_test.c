@@ -139,7 +139,7 @@ static void check_folder(const char *folder, bool is_complete) {
     struct ingot_error error;
     struct ig_disk_list list;
     assert_int_equal(ig_cache_disk_create(folder, 1 << 30, &ig_libc_allocator, &level, &error), INGOT_OK);
-    struct ingot_cache cache = {&ig_libc_allocator, {level}, 1, level, 0};
+    struct ingot_cache cache = {&ig_libc_allocator, {level}, 1, level, 0, 0};
     struct ig_cache_session session;
     ig_cache_begin(&session, &cache, &(struct ig_cache_notes){complain, NULL});
     assert_int_equal(ig_disk_list(level, &list, &error), INGOT_OK);
