@@ -2,7 +2,8 @@
  * Refitting whole models: the example, and the real ones beside the project's folder if there are any. Each is built for a
  * GPU with a compiler that compiles nothing; its initialisers get other values, ordinary ones and such as could decide
  * something. The engine that is refitted to them has the bytes of one that is built from the changed model; a structural
- * initialiser that changes is refused by name.
+ * initialiser that changes is refused by name. Builds with a cache find the first one's structure in the former case, and
+ * give the same bytes in both.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -81,14 +82,18 @@ static const char *change(Onnx__GraphProto *graph, const struct ingot_engine *en
 
 /* ---- Engines */
 
-static bool build(const void *data, size_t size, const char *model_folder, struct blob *out,
-                  struct ingot_error *error) {
+/* `cache` may be NULL; `out_found`: whether the structure is from there. */
+static bool build_with(struct ingot_cache *cache, const void *data, size_t size, const char *model_folder,
+                       struct blob *out, bool *out_found, struct ingot_error *error) {
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    struct ingot_build_report report = INGOT_BUILD_REPORT_INIT;
     struct ingot_model *model;
     void *engine;
     options.target = "cuda:sm_80";
     options.nvrtc = nvrtc;
     options.variants = 1;
+    options.cache = cache;
+    options.report = &report;
     if (ingot_model_load_memory(data, size, model_folder, NULL, &model, error)) return false;
     bool built = ingot_model_build_memory(model, &options, &engine, &out->size, error) == INGOT_OK;
     if (built) {
@@ -97,7 +102,14 @@ static bool build(const void *data, size_t size, const char *model_folder, struc
         ingot_blob_release(model, engine, out->size);
     }
     ingot_model_destroy(model);
+    *out_found = report.structure_cached;
     return built;
+}
+
+static bool build(const void *data, size_t size, const char *model_folder, struct blob *out,
+                  struct ingot_error *error) {
+    bool found;
+    return build_with(NULL, data, size, model_folder, out, &found, error);
 }
 
 static void write_file(const char *path, const void *data, size_t size) {
@@ -123,9 +135,31 @@ struct subject {
     const unsigned char *data;
     size_t size;
     struct ingot_engine *engine;
+    struct ingot_cache *cache;
     char old_engine[64], new_engine[64], new_model[64];
     int refitted, refused;
 };
+
+static struct ingot_cache *open_cache(void) {
+    struct ingot_cache_options options = INGOT_CACHE_OPTIONS_INIT;
+    struct ingot_cache *cache;
+    options.max_memory_bytes = (size_t)1 << 30; /* a quarter of it is the largest entry */
+    assert_int_equal(ingot_cache_open(&options, &cache, NULL), INGOT_OK);
+    return cache;
+}
+
+/* Builds as `fresh` was built, with the cache. */
+static void try_cache(const struct subject *s, const void *data, size_t size, const struct blob *fresh, bool expected) {
+    struct blob cached;
+    struct ingot_error error;
+    bool found;
+    if (!build_with(s->cache, data, size, s->folder, &cached, &found, &error))
+        fail_msg("%s: %s", s->name, error.message);
+    if (found != expected) fail_msg("%s: the structure was %sfound in the cache", s->name, found ? "" : "not ");
+    if (cached.size != fresh->size || memcmp(cached.data, fresh->data, fresh->size) != 0)
+        fail_msg("%s: the engine differs with a cache", s->name);
+    free(cached.data);
+}
 
 static void try_round(struct subject *s, bool structural, int round) {
     struct ingot_error error = {0};
@@ -139,6 +173,12 @@ static void try_round(struct subject *s, bool structural, int round) {
     if (structural && changed) {
         if (status != INGOT_INVALID_ARGUMENT || !strstr(error.message, changed))
             fail_msg("%s: '%s' is structural, but: %s", s->name, changed, error.message);
+        struct blob fresh;
+        if (build(data, size, s->folder, &fresh, &error)) {
+            try_cache(s, data, size, &fresh, false);
+            try_cache(s, data, size, &fresh, true);
+            free(fresh.data);
+        }
         s->refused++;
     } else if (changed) {
         struct blob fresh;
@@ -148,6 +188,7 @@ static void try_round(struct subject *s, bool structural, int round) {
         assert_int_equal(ig_file_map(s->new_engine, &file, &error), INGOT_OK);
         if (file.size != fresh.size || memcmp(file.data, fresh.data, fresh.size) != 0)
             fail_msg("%s: the refitted engine differs from a fresh one", s->name);
+        try_cache(s, data, size, &fresh, true);
         ig_file_unmap(&file);
         free(fresh.data);
         s->refitted++;
@@ -176,11 +217,14 @@ static void try_model(const char *name, const char *model_folder) {
     } else {
         write_file(s.old_engine, engine.data, engine.size);
         if (ingot_engine_load_memory(engine.data, engine.size, NULL, &s.engine, &error)) fail_msg("%s", error.message);
+        s.cache = open_cache();
+        try_cache(&s, s.data, s.size, &engine, false);
         for (int round = 0; round < ROUNDS; round++)
             try_round(&s, false, round);
         try_round(&s, true, 0);
         printf("%-48s refitted %d times, refused %d times\n", name, s.refitted, s.refused);
         ingot_engine_release(s.engine);
+        ingot_cache_close(s.cache);
         free(engine.data);
     }
     ig_file_unmap(&file);
