@@ -454,23 +454,34 @@ struct ingot_named_tensor *ig_refit_tensors(struct ig_job *job, const struct ig_
     return tensors;
 }
 
-static bool fits(const struct ig_refit_tables *t, uint32_t i, const struct ig_initializer *one) {
-    const struct ig_initializer_entry *e = &t->initializers[i];
-    if (strcmp(t->names + e->name, one->name) != 0 || e->dtype != (uint32_t)one->dtype ||
-        e->rank != (uint32_t)one->rank)
-        return false;
-    if (memcmp(e->dims, one->dims, sizeof e->dims) != 0) return false;
-    if (e->kind == INGOT_REFITTABLE) return one->bytes && !one->is_ambiguous;
-    if (e->kind == INGOT_UNUSED || !one->bytes) return true;
-    const struct ig_hash128 hash = ig_hash128(one->bytes, one->size);
-    return hash.low == e->hash[0] && hash.high == e->hash[1];
+/* One without elements may have no bytes. */
+static bool has_value(const struct ig_initializer *one) {
+    return !one->is_ambiguous && (one->bytes || one->size == 0);
 }
 
-bool ig_refit_fits(const struct ig_engine_file *file, const struct ig_initializers *all) {
+static bool is_same(const struct ig_refit_tables *t, uint32_t i, const struct ig_initializer *one) {
+    const struct ig_initializer_entry *e = &t->initializers[i];
+    const bool same_type = e->dtype == (uint32_t)one->dtype && e->rank == (uint32_t)one->rank &&
+                           memcmp(e->dims, one->dims, sizeof e->dims) == 0;
+    return same_type && strcmp(t->names + e->name, one->name) == 0 && (e->kind != INGOT_REFITTABLE || has_value(one));
+}
+
+bool ig_refit_is_of(const struct ig_engine_file *file, const struct ig_initializers *all) {
     const uint32_t n = all ? all->list.count : 0;
     if (!file->stripped || file->refit.n_initializers != n) return false;
     for (uint32_t i = 0; i < n; i++) {
-        if (!fits(&file->refit, i, all->list.at[i])) return false;
+        if (!is_same(&file->refit, i, all->list.at[i])) return false;
+    }
+    return true;
+}
+
+bool ig_refit_fits(const struct ig_engine_file *file, const struct ig_initializers *all) {
+    for (uint32_t i = 0; i < file->refit.n_initializers; i++) {
+        const struct ig_initializer_entry *e = &file->refit.initializers[i];
+        const struct ig_initializer *one = all->list.at[i];
+        if (e->kind != INGOT_STRUCTURAL || !one->bytes) continue;
+        const struct ig_hash128 hash = ig_hash128(one->bytes, one->size);
+        if (hash.low != e->hash[0] || hash.high != e->hash[1]) return false;
     }
     return true;
 }
@@ -484,7 +495,7 @@ void ig_refit_complete(struct ig_job *job, const struct ig_refit_input *input, c
     }
     const struct ig_hash128 *hashes = hash_tensors(&r);
     for (uint32_t i = 0; i < r.tables.n_initializers; i++) {
-        if (entries[i].kind != INGOT_REFITTABLE) continue;
+        if (entries[i].kind != INGOT_REFITTABLE || !r.tensors[i].data) continue; /* no elements: 0 */
         entries[i].hash[0] = hashes[i].low;
         entries[i].hash[1] = hashes[i].high;
     }

@@ -58,10 +58,12 @@ void ig_refit_write(struct ig_refit *refit, const struct ig_engine_sink *sink);
 /* Writes the engine without the weights that can be replaced; what ig_compile writes with strip_weights. */
 void ig_refit_strip(struct ig_job *job, const struct ig_engine_file *file, const struct ig_engine_sink *sink);
 
+/* Is this an engine without weights, of a model with initialisers of these names and types? */
+bool ig_refit_is_of(const struct ig_engine_file *file, const struct ig_initializers *all);
 /*
- * Would a build of the model whose initialisers these are give this engine without weights? Only asked where the model is
- * the same in everything but its initialisers' values (structure_key.h); then it is so if all structural ones have those
- * that the engine was built with, since a build learns of no others.
+ * Would a build of the model whose initialisers these are give such an engine? Only asked where the model is the same in
+ * everything but its initialisers' values (structure_key.h); then it is so if all structural ones have those that the
+ * engine was built with, since a build learns of no others.
  */
 bool ig_refit_fits(const struct ig_engine_file *file, const struct ig_initializers *all);
 /* Writes the engine with the weights of such a model. Of `input`, the tensors are not used. */

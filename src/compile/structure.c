@@ -78,9 +78,9 @@ static bool look_or_claim(struct ig_structures *s) {
 const struct ig_engine_file *ig_structures_find(struct ig_structures *s) {
     const uint32_t most = s->initializers ? s->initializers->list.count : 0;
     for (uint32_t steps = 0; look_or_claim(s) && s->is_open; steps++) {
-        if (ig_refit_fits(&s->file, s->initializers)) return &s->file;
-        s->is_unusable = steps >= most || s->file.refit.n_initializers != most;
+        s->is_unusable = steps > most || !ig_refit_is_of(&s->file, s->initializers);
         if (s->is_unusable) break;
+        if (ig_refit_fits(&s->file, s->initializers)) return &s->file;
         s->id.key = ig_structure_next_key(s->id.key, &s->file.refit, s->initializers);
         close_found(s);
     }
