@@ -414,10 +414,40 @@ static void test_divisions(void **state) {
     run_job(check_divisions, NULL);
 }
 
+/* ---- Neighbours in shared memory ----------------------------------------------------------------------------------------- */
+
+static void build_biased(struct ig_graph *g, const void *argument) {
+    const int64_t *sizes = argument, a[2] = {-1, sizes[0]};
+    ig_value x = input(g, "x", INGOT_F16, 2, a), w = input(g, "w", INGOT_F16, 2, sizes);
+    ig_value bias = input(g, "bias", INGOT_F32, 1, sizes + 1);
+    ig_build_output(g, "y", ig_map2(g, IG_OP_add, ig_build_matmul(g, x, w, INGOT_F32), bias));
+}
+
+/* Sums that lie side by side are loaded together, explicitly: NVRTC joins single loads as it happens to, so that the same
+ * source gives several cubins. */
+static void check_neighbours(struct ig_job *job, void *argument) {
+    const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 80};
+    struct ig_pass_options options = {.target = &target};
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    (void)argument;
+    build_biased(g, (const int64_t[]){512, 512});
+    g = passes_named(g, "fuse partition", &options);
+    assert_int_equal(g->regions.count, 1);
+    const char *text = ig_cuda_kernel(job, ig_kernel_make(g, &g->regions.at[0], &target), "kernel", &target);
+    assert_non_null(strstr(text, "*const sums = "));
+    assert_non_null(strstr(text, ", sums + "));
+    assert_null(strstr(text, "sums["));
+}
+
+static void test_neighbours(void **state) {
+    (void)state;
+    run_job(check_neighbours, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),    cmocka_unit_test(test_maps),      cmocka_unit_test(test_promises),
-        cmocka_unit_test(test_choices), cmocka_unit_test(test_divisions),
+        cmocka_unit_test(test_choices), cmocka_unit_test(test_divisions), cmocka_unit_test(test_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
