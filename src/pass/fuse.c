@@ -343,7 +343,7 @@ static bool contraction_reads_through(const struct ig_graph *g, const struct ig_
 
 /* Do the rows of a product's operand (`v`, a reshape of the transpose `view`) consist of more than two separately
  * strided axes? GPU kernels copy contiguous rows, or rows of contiguous pieces. */
-static bool rows_are_scattered(struct fuser *f, ig_value v, const struct ig_node *view) {
+static bool rows_are_scattered(const struct fuser *f, ig_value v, const struct ig_node *view) {
     struct ig_graph *g = f->g;
     if (!is_for_gpu(f) || view->op != IG_OP_transpose) return false;
     const struct ig_type *rows = ig_type_of(g, v), *type = ig_type_of(g, view->out);
@@ -359,7 +359,7 @@ static bool rows_are_scattered(struct fuser *f, ig_value v, const struct ig_node
 }
 
 /* By node. */
-static bool *find_parts(struct fuser *f) {
+static bool *find_parts(const struct fuser *f) {
     struct ig_graph *g = f->g;
     bool *parts = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1);
     ig_dim begin;
@@ -389,7 +389,7 @@ static bool lies_in_memory(const struct fuser *f, ig_value v) {
 }
 
 /* By value: views and free nodes that must be materialised. */
-static bool *find_stored_views(struct fuser *f) {
+static bool *find_stored_views(const struct fuser *f) {
     struct ig_graph *g = f->g;
     bool *stored = IG_NEW_ARRAY(g->job, bool, g->values.count);
     for (uint32_t i = 0; i < g->outputs.count; i++)
@@ -658,14 +658,15 @@ static void emit_regions(struct fuser *f) {
         emit_region(f, &w, (uint32_t)order[i]);
 }
 
-static void find_attends(struct fuser *f) {
-    f->held_back = IG_NEW_ARRAY(f->g->job, bool, f->g->nodes.count + 1);
-    f->attends = f->join && f->g->attends ? ig_find_attends(f->g, f->uses, f->stored, f->options) : NULL;
-    for (ig_node_id id = 0; f->attends && id < f->g->nodes.count; id++) {
-        const struct ig_attend *a = f->attends[id];
+/* By node: is it reserved for the region of an attention? */
+static bool *find_held_back(struct ig_graph *g, const struct ig_attend *const *attends) {
+    bool *held_back = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1);
+    for (ig_node_id id = 0; attends && id < g->nodes.count; id++) {
+        const struct ig_attend *a = attends[id];
         for (uint32_t i = 0; a && i < a->nodes.count; i++)
-            f->held_back[a->nodes.at[i]] = true;
+            held_back[a->nodes.at[i]] = true;
     }
+    return held_back;
 }
 
 static void divide(struct ig_graph *g, const struct ig_pass_options *options, bool join) {
@@ -682,7 +683,8 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
     f.time_of = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
     f.is_part = find_parts(&f);
     f.stored = find_stored_views(&f);
-    find_attends(&f);
+    f.attends = join && g->attends ? ig_find_attends(g, f.uses, f.stored, options) : NULL;
+    f.held_back = find_held_back(g, f.attends);
     for (ig_node_id id = 0; id < g->nodes.count; id++)
         place_node(&f, id);
     if (join) store_gathers(&f);
