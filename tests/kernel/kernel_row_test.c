@@ -111,6 +111,18 @@ static void build_chain(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "mean", mean);
 }
 
+/* Rows of a table, which a row kernel stores besides its own results, because another kernel reads them too. */
+static void build_table(struct ig_graph *g, const void *argument) {
+    const struct reduced *r = argument;
+    ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes);
+    ig_value j = input(g, "j", INGOT_I32, 1, (const int64_t[]){6});
+    if (r->shape.sizes[0] != 0) x = ig_build_gather(g, x, j, 0); /* only from axes with elements */
+    ig_value mean = over(g, r, IG_OP_reduce_mean, ig_map1(g, IG_OP_abs, x));
+    ig_value y = ig_map2(g, IG_OP_div, x, ig_map2(g, IG_OP_add, mean, scalar(g, r, 1)));
+    ig_value most = ig_build_reduce(g, IG_OP_reduce_max, y, (const int64_t[]){0, 1, 2}, 3);
+    ig_build_output(g, "y", ig_map2(g, IG_OP_add, x, most));
+}
+
 static const struct reduced rows[] = {
     {{INGOT_F32, 3, {4, 32, 768}}, 1, {2}},  {{INGOT_F32, 3, {3, 17, 33}}, 1, {2}},
     {{INGOT_F32, 3, {3, 17, 130}}, 1, {1}},  {{INGOT_F32, 3, {6, 5, 1000}}, 1, {0}},
@@ -130,6 +142,7 @@ static void reductions_in_sequence(void **state) {
         add_case("softmax", build_softmax, &rows[i], tolerance, 0);
         add_case("norm", build_norm, &rows[i], tolerance, 0);
         add_case("chain", build_chain, &rows[i], tolerance, 0);
+        add_case("table", build_table, &rows[i], tolerance, 0);
     }
     check_all();
 }
