@@ -327,9 +327,10 @@ static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
     return perm->count > 0 && perm->ints[perm->count - 1] != perm->count - 1;
 }
 
-/* Does the view take whole matrices by their numbers? */
-static bool chooses_matrices(const struct ig_graph *g, const struct ig_node *view) {
-    return view->op == IG_OP_gather && ig_attr_int(g, view, IG_ATTR_axis) < ig_type_of(g, view->in[0])->rank - 2;
+/* Does the view take whole matrices of a weight by their numbers? */
+static bool chooses_weights(const struct ig_graph *g, const struct ig_node *view) {
+    return view->op == IG_OP_gather && ig_info(g, view->in[0])->is_const &&
+           ig_attr_int(g, view, IG_ATTR_axis) < ig_type_of(g, view->in[0])->rank - 2;
 }
 
 /* Contractions read through these views. Others, such as most gathers, and pads, are materialised, since panels are
@@ -338,7 +339,7 @@ static bool chooses_matrices(const struct ig_graph *g, const struct ig_node *vie
 static bool contraction_reads_through(const struct ig_graph *g, const struct ig_node *n, ig_value operand,
                                       const struct ig_node *view) {
     return view->op == IG_OP_reshape || view->op == IG_OP_transpose || view->op == IG_OP_slice ||
-           view->op == IG_OP_broadcast || (n->op == IG_OP_matmul && view->out == operand && chooses_matrices(g, view));
+           view->op == IG_OP_broadcast || (n->op == IG_OP_matmul && view->out == operand && chooses_weights(g, view));
 }
 
 /* Do the rows of a product's operand (`v`, a reshape of the transpose `view`) consist of more than two separately
