@@ -6,9 +6,12 @@
 enum { MOST_UNROLLED = 12 /* steps */, MOST_SUMS = 16 /* of a thread */ };
 
 /* A walk of few steps over a small tile is unrolled: it is over soon, so that what each step decides anew would count. With
- * larger tiles many blocks run, or long; then registers and the cache of instructions count for more. */
+ * larger tiles many blocks run, or long; then registers and the cache of instructions count for more. So they do without
+ * tensor cores, where a step is hundreds of instructions. Elsewhere the number of steps is not told to NVRTC, which
+ * unrolls as it sees fit where it knows it. */
 static bool is_unrolled(const struct ig_cuda_gemm *g) {
-    return g->steps > 0 && g->steps <= MOST_UNROLLED && g->bm * g->bn <= MOST_SUMS * ig_cuda_gemm_threads(g);
+    return g->math != IG_CUDA_FMA && g->steps > 0 && g->steps <= MOST_UNROLLED &&
+           g->bm * g->bn <= MOST_SUMS * ig_cuda_gemm_threads(g);
 }
 
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
@@ -17,7 +20,7 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     ig_text_printf(text, "enum { BM = %d, BN = %d, DEPTH = %d, ELEMENT = %d };\n", g->bm, g->bn, g->bk, element);
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
-    ig_text_printf(text, "enum { STEPS = %d, UNROLLED = %d };\n", g->steps, is_unrolled(g));
+    ig_text_printf(text, "enum { UNROLLED_STEPS = %d };\n", is_unrolled(g) ? g->steps : 0);
     if (g->math == IG_CUDA_FMA)
         ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d, WARPGROUPS = 0 };\n", g->thread_m, g->thread_n);
     else if (!g->producer)

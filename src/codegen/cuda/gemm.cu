@@ -45,9 +45,9 @@ __device__ __forceinline__ void share_out(long long depth, int &first, int &end)
     if constexpr (SPLIT > 1) {
         unsigned rank;
         asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-        if constexpr (STEPS > 0) {
-            first = (int)rank * STEPS;
-            end = first + STEPS;
+        if constexpr (UNROLLED_STEPS > 0) {
+            first = (int)rank * UNROLLED_STEPS;
+            end = first + UNROLLED_STEPS;
         } else {
             const int share = (end + SPLIT - 1) / SPLIT;
             first = min((int)rank * share, end);

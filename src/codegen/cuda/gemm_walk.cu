@@ -39,9 +39,9 @@ __device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LO
     c.clear();
     int now = 0, next = STAGES - 1;
     if constexpr (WARPGROUPS) receive<STAGES - 2>();
-    if constexpr (UNROLLED) { // stages, and which copies are left to issue, are constants then
+    if constexpr (UNROLLED_STEPS > 0) { // stages, and which copies are left to issue, are constants then
 #pragma unroll
-        for (int i = 0; i < STEPS; i++)
+        for (int i = 0; i < UNROLLED_STEPS; i++)
             take_step(c, memory, load_a, load_b, first + i, end, depth, now, next);
     } else {
         for (int s = first; s < end; s++)
