@@ -165,6 +165,11 @@ static void compare(struct ig_job *job, void *argument) {
 }
 
 static void test_as_nvrtc_would(void **state) {
+#ifdef __SANITIZE_ADDRESS__
+    /* Its dlopen looks for libraries as if libasan had asked, not NVRTC, which then lacks its own. */
+    print_message("skipped: NVRTC does not work under AddressSanitizer\n");
+    skip();
+#endif
     struct ig_job job;
     struct ingot_error error;
     struct ig_nvrtc *nvrtc;
