@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/beside.h"
 #include "support/cache/folder.h"
 #include "support/model/network.h"
 #include "support/support.h"
@@ -316,10 +317,7 @@ static void test_failing_allocations(void **state) {
 
 int main(void) {
     static const char name[] = "fake_nvrtc.so";
-    ssize_t length = readlink("/proc/self/exe", nvrtc, sizeof nvrtc - sizeof name);
-    if (length < 0) abort();
-    nvrtc[length] = '\0';
-    strcpy(strrchr(nvrtc, '/') + 1, name);
+    test_beside(name, nvrtc, sizeof nvrtc);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cpu),
         cmocka_unit_test(test_gpu),

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ingot/ingot.h"
+#include "support/beside.h"
 #include "support/model/onnx_model.h"
 #include "support/support.h"
 
@@ -237,10 +238,7 @@ static void changed_attributes_are_refused_or_built(void **state) {
 
 int main(void) {
     static const char name[] = "fake_nvrtc.so";
-    ssize_t length = readlink("/proc/self/exe", nvrtc, sizeof nvrtc - sizeof name);
-    if (length < 0) abort();
-    nvrtc[length] = '\0';
-    strcpy(strrchr(nvrtc, '/') + 1, name);
+    test_beside(name, nvrtc, sizeof nvrtc);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cases_are_built),
         cmocka_unit_test(changed_attributes_are_refused_or_built),

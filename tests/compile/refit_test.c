@@ -13,6 +13,7 @@
 
 #include "compile/compile.h"
 #include "compile/refit.h"
+#include "support/beside.h"
 #include "support/plan/engine_bytes.h"
 #include "support/random/random_values.h"
 #include "support/support.h"
@@ -183,10 +184,7 @@ static void test_compiled_networks(void **state) {
 
 int main(int argc, char **argv) {
     static const char name[] = "fake_nvrtc.so";
-    ssize_t length = readlink("/proc/self/exe", nvrtc, sizeof nvrtc - sizeof name);
-    if (length <= 0) return 1;
-    nvrtc[length] = '\0';
-    strcpy(strrchr(nvrtc, '/') + 1, name);
+    test_beside(name, nvrtc, sizeof nvrtc);
     if (argc > 1) first = strtoull(argv[1], NULL, 10);
     if (argc > 2) count = strtoull(argv[2], NULL, 10);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_networks),

@@ -12,6 +12,7 @@
 
 #include "cache/disk.h"
 #include "compile/compile.h"
+#include "support/beside.h"
 #include "support/cache/folder.h"
 #include "support/model/network.h"
 #include "support/random/random_values.h"
@@ -566,10 +567,7 @@ static void test_failing_allocations(void **state) {
 
 int main(int argc, char **argv) {
     static const char name[] = "fake_nvrtc.so";
-    ssize_t length = readlink("/proc/self/exe", nvrtc, sizeof nvrtc - sizeof name);
-    if (length <= 0) return 1;
-    nvrtc[length] = '\0';
-    strcpy(strrchr(nvrtc, '/') + 1, name);
+    test_beside(name, nvrtc, sizeof nvrtc);
     if (argc > 1) first = strtoull(argv[1], NULL, 10);
     if (argc > 2) count = strtoull(argv[2], NULL, 10);
     const struct CMUnitTest tests[] = {

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "ir/text/print.h"
 #include "pass/precision.h"
+#include "support/beside.h"
 #include "support/check/passes.h"
 #include "support/support.h"
 
@@ -674,10 +675,7 @@ static void count_note(void *user, const char *text) {
 static void build(struct ig_job *job, const struct network *network, struct built *out) {
     static const char compiler[] = "fake_nvrtc.so";
     char path[4000];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof compiler);
-    assert_true(length > 0);
-    path[length] = 0;
-    strcpy(strrchr(path, '/') + 1, compiler);
+    test_beside(compiler, path, sizeof path);
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
     options.target = "cuda:sm_90a";
     options.precision = "fp16";

@@ -20,6 +20,7 @@
 #include "fake_cublaslt/fake_cublaslt.h"
 #include "fake_cuda/fake_cuda.h"
 #include "fake_cudnn/fake_cudnn.h"
+#include "support/beside.h"
 #include "support/device/text_code.h"
 #include "support/model/network.h"
 #include "support/model/onnx_model.h"
@@ -404,10 +405,7 @@ static void *state_of(const char *library, const char *function) {
  * starts, so this may restart it. */
 static void find_stand_ins(char **arguments) {
     static const char below[] = "emulator";
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - sizeof below);
-    if (length < 0) abort();
-    folder[length] = '\0';
-    strcpy(strrchr(folder, '/') + 1, below);
+    test_beside(below, folder, sizeof folder);
     const char *path = getenv("LD_LIBRARY_PATH");
     if (!path || strcmp(path, folder) != 0) {
         setenv("LD_LIBRARY_PATH", folder, 1);

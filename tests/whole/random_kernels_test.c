@@ -24,6 +24,7 @@
 #include "ir/eval/eval.h"
 #include "ir/text/print.h"
 #include "pass/pass.h"
+#include "support/beside.h"
 #include "support/device/emulated.h"
 #include "support/plan/engine_bytes.h"
 #include "support/random/random_choice.h"
@@ -439,10 +440,7 @@ static void test_known(void **state) {
 static void find_emulator(char **arguments) {
     static const char below[] = "emulator";
     char folder[4096];
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - sizeof below);
-    if (length < 0) abort();
-    folder[length] = '\0';
-    strcpy(strrchr(folder, '/') + 1, below);
+    test_beside(below, folder, sizeof folder);
     const char *path = getenv("LD_LIBRARY_PATH");
     if (path && strcmp(path, folder) == 0) return;
     setenv("LD_LIBRARY_PATH", folder, 1);

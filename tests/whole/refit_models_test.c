@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "onnx.pb-c.h"
+#include "support/beside.h"
 #include "support/model/network.h"
 #include "support/support.h"
 
@@ -247,10 +248,8 @@ static void test_real_models(void **state) {
 
 static int set_up(void **state) {
     static const char name[] = "fake_nvrtc.so";
-    ssize_t length = readlink("/proc/self/exe", nvrtc, sizeof nvrtc - sizeof name);
-    if (length <= 0 || !mkdtemp(folder)) return 1;
-    nvrtc[length] = '\0';
-    strcpy(strrchr(nvrtc, '/') + 1, name);
+    if (!mkdtemp(folder)) return 1;
+    test_beside(name, nvrtc, sizeof nvrtc);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "device/cuda/cuda.h"
 #include "emulator/driver.h"
 #include "emulator/translate.h"
+#include "support/beside.h"
 #include "support/support.h"
 
 bool emulated_is_present(void) {
@@ -38,10 +39,7 @@ struct ig_device *emulated_create(struct emulator_options **out_options) {
     char path[4096];
     struct ingot_error error;
     struct ig_device *device;
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof name);
-    if (length < 0) fail_msg("cannot find this program");
-    path[length] = '\0';
-    strcpy(strrchr(path, '/') + 1, name);
+    test_beside(name, path, sizeof path);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *address = library ? dlsym(library, "emulator_mode") : NULL;
     if (!address) fail_msg("%s", dlerror());
     emulator_mode_function *mode;

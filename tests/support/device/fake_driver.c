@@ -8,6 +8,7 @@
 
 #include "fake_cublaslt/fake_cublaslt.h"
 #include "fake_cudnn/fake_cudnn.h"
+#include "support/beside.h"
 #include "support/support.h"
 
 #define TILE 16
@@ -86,10 +87,7 @@ static void find(void *library, const char *name, void *out_function) {
 }
 
 static void *open_beside(const char *name, char *out_path, size_t size) {
-    ssize_t length = readlink("/proc/self/exe", out_path, size - 32);
-    if (length < 0) fail_msg("cannot find this program");
-    out_path[length] = '\0';
-    strcpy(strrchr(out_path, '/') + 1, name);
+    test_beside(name, out_path, size);
     void *library = dlopen(out_path, RTLD_NOW | RTLD_LOCAL);
     if (!library) fail_msg("%s", dlerror());
     return library;
