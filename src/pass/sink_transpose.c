@@ -339,15 +339,25 @@ static void gather_scattered(struct turned_atoms *ta, int last) {
     memcpy(ta->order, order, sizeof order);
 }
 
+/* Is what is innermost in the result innermost in the base, too? */
+static bool ends_alike(const struct turned_atoms *ta) {
+    int last = ta->atoms.count - 1;
+    for (int i = last; i >= 0 && ta->atoms.to[i] == ta->atoms.to[last]; i--) {
+        if (ta->order[i] != i) return false;
+    }
+    return true;
+}
+
 /* Groups the atoms with the channels (axis 1) last. False if the other axes would not be in order, so that the result
- * would not be channels-last. Depth-to-space between convolutions takes this form. */
+ * would not be channels-last, or if rows would be torn apart that lie in one piece (windows of a channels-last picture).
+ * Depth-to-space between convolutions takes this form. */
 static bool gather_channels_last(struct turned_atoms *ta, int rank) {
     struct turned_atoms tried = *ta;
     bool has_channels = false;
     int previous = -1;
     for (int i = 0; i < ta->atoms.count; i++)
         has_channels |= ta->atoms.to[i] == 1;
-    if (rank < 3 || !has_channels) return false;
+    if (rank < 3 || !has_channels || ends_alike(ta)) return false;
     gather_scattered(&tried, 1);
     for (int k = 0; k < tried.atoms.count; k++) {
         int axis = tried.atoms.to[tried.order[k]];

@@ -627,7 +627,26 @@ static const char groups[] =
     OUT(11);
 /* clang-format on */
 
+/* Windows of a picture whose channels the model itself has put last: they stay innermost. */
+/* clang-format off */
+static const char windows[] =
+    "  %3 = slice(%0) {starts=[0,0,0,0], sizes=[batch,4,6,4], steps=[1,1,1,1]}: f32[batch,4,6,4]\n"
+    DATA(4, "w0", "[8,4,1,1]")
+    "  %5 = conv(%3, %4) " CONV_ATTRS("8", "1", "0", "1") ": f32[batch,8,6,4]\n"
+    "  %6 = transpose(%5) {perm=[0,2,3,1]}: f32[batch,6,4,8]\n"
+    "  %7 = reshape(%6) {dims=[batch,2,3,2,2,8]}: f32[batch,2,3,2,2,8]\n"
+    "  %8 = transpose(%7) {perm=[0,1,3,2,4,5]}: f32[batch,2,2,3,2,8]\n"
+    "  %9 = reshape(%8) {dims=[4*batch,6,8]}: f32[4*batch,6,8]\n"
+    DATA(10, "w1", "[8,3]")
+    "  %11 = matmul(%9, %10) {acc=f32, packed=0, n=0, math=0}: f32[4*batch,6,3]\n"
+    OUT(11);
+/* clang-format on */
+
 static const struct rewrite layouts[] = {
+    {"layout", windows,
+     "slice f32[batch,4,6,4]; transpose f32[batch,6,4,4]; conv f32[batch,6,4,8]; matmul f32[batch,6,4,3]; "
+     "reshape f32[batch,2,3,2,2,3]; transpose f32[batch,2,2,3,2,3]; reshape f32[4*batch,6,3]",
+     1e-6, 0},
     {"layout", excite,
      "transpose f32[batch,6,5,4]; conv f32[batch,6,5,8]; max f32[batch,6,5,8]; conv f32[batch,6,5,8]; "
      "reduce_mean f32[batch,1,1,8]; conv f32[batch,1,1,8]; sigmoid f32[batch,1,1,8]; mul f32[batch,6,5,8]; "
