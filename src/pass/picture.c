@@ -60,21 +60,34 @@ static ig_value split_axis(struct ig_graph *g, ig_value v, int axis, int64_t par
     return ig_view_reshape(g, v, dims, type->rank + 1);
 }
 
-/* [N, rows, columns, channels] to [N, rows, columns / 2, 2 x channels] */
+/* [N, ..., columns, channels] to [N, ..., columns / 2, 2 x channels] */
 static ig_value pair_pixels(struct ig_graph *g, ig_value v) {
     const struct ig_type *type = ig_type_of(g, v);
-    ig_dim two = ig_dim_const(g->dims, 2);
-    ig_dim dims[4] = {type->dim[0], type->dim[1], ig_dim_div(g->dims, type->dim[2], two),
-                      ig_dim_mul(g->dims, type->dim[3], two)};
-    return ig_view_reshape(g, v, dims, 4);
+    ig_dim dims[INGOT_MAX_RANK], two = ig_dim_const(g->dims, 2);
+    int last = type->rank - 1;
+    for (int i = 0; i < last; i++)
+        dims[i] = type->dim[i];
+    dims[last - 1] = ig_dim_div(g->dims, type->dim[last - 1], two);
+    dims[last] = ig_dim_mul(g->dims, type->dim[last], two);
+    return ig_view_reshape(g, v, dims, type->rank);
 }
 
-/* [M, channels, rows, columns] to [M, 2 x channels, rows, columns / 2] */
+/* [M, channels, ..., columns] to [M, 2 x channels, ..., columns / 2] */
 static ig_value pair_weights(struct ig_graph *g, ig_value w) {
-    w = ig_view_transpose(g, split_axis(g, w, 3, 2), (int64_t[]){0, 4, 1, 2, 3});
+    ig_dim dims[INGOT_MAX_RANK];
+    int64_t perm[INGOT_MAX_RANK];
+    int rank = ig_type_of(g, w)->rank;
+    perm[0] = 0;
+    perm[1] = rank;
+    for (int i = 1; i < rank; i++)
+        perm[i + 1] = i;
+    w = ig_view_transpose(g, split_axis(g, w, rank - 1, 2), perm);
     const struct ig_type *type = ig_type_of(g, w);
-    ig_dim dims[4] = {type->dim[0], ig_dim_mul(g->dims, type->dim[1], type->dim[2]), type->dim[3], type->dim[4]};
-    return ig_view_reshape(g, w, dims, 4);
+    dims[0] = type->dim[0];
+    dims[1] = ig_dim_mul(g->dims, type->dim[1], type->dim[2]);
+    for (int i = 2; i < rank; i++)
+        dims[i] = type->dim[i + 1];
+    return ig_view_reshape(g, w, dims, rank);
 }
 
 /* A convolution over pairs of columns. */
@@ -85,13 +98,14 @@ struct pairing {
 
 /* False if windows cannot move by pairs or sizes are unknown. */
 static bool find_pairing(struct ig_graph *g, const struct ig_node *n, const ig_value *in, struct pairing *out) {
-    int64_t before, after, stride, kernel;
-    if (ig_type_of(g, in[0])->rank != 4 || its(n, IG_ATTR_dilations)->ints[1] != 1) return false;
-    int64_t columns = size_of(g, in[0], 2);
-    if (!ig_dim_is_const(g->dims, its(n, IG_ATTR_before)->dims[1], &before)) return false;
-    if (!ig_dim_is_const(g->dims, its(n, IG_ATTR_after)->dims[1], &after)) return false;
-    stride = its(n, IG_ATTR_strides)->ints[1];
-    kernel = its(n, IG_ATTR_kernel)->ints[1];
+    int64_t before, after, stride, kernel, columns;
+    int axis = ig_type_of(g, in[0])->rank - 3;
+    if (axis < 1 || its(n, IG_ATTR_dilations)->ints[axis] != 1) return false;
+    columns = size_of(g, in[0], axis + 1);
+    if (!ig_dim_is_const(g->dims, its(n, IG_ATTR_before)->dims[axis], &before)) return false;
+    if (!ig_dim_is_const(g->dims, its(n, IG_ATTR_after)->dims[axis], &after)) return false;
+    stride = its(n, IG_ATTR_strides)->ints[axis];
+    kernel = its(n, IG_ATTR_kernel)->ints[axis];
     if (columns == 0 || stride % 2 != 0 || before < 0 || after < 0) return false;
     int64_t room = columns + before + after - kernel, count = room / stride + 1;
     if (room < 0) return false;
@@ -105,16 +119,26 @@ static bool find_pairing(struct ig_graph *g, const struct ig_node *n, const ig_v
     return (pairs + out->after - taps) / (stride / 2) + 1 == count;
 }
 
-static void set_columns(struct ig_graph *g, struct ig_attr *attrs, const struct pairing *p) {
-    const struct ig_attr *kernel = attr_of(attrs, IG_ATTR_kernel), *strides = attr_of(attrs, IG_ATTR_strides);
-    int64_t taps[2] = {kernel->ints[0], (p->front + kernel->ints[1] + p->back) / 2};
-    int64_t steps[2] = {strides->ints[0], strides->ints[1] / 2};
-    ig_dim before[2] = {attr_of(attrs, IG_ATTR_before)->dims[0], ig_dim_const(g->dims, p->before)};
-    ig_dim after[2] = {attr_of(attrs, IG_ATTR_after)->dims[0], ig_dim_const(g->dims, p->after)};
-    *attr_of(attrs, IG_ATTR_kernel) = ig_attr_of_ints(ig_memdup(g->job, taps, sizeof taps), 2);
-    *attr_of(attrs, IG_ATTR_strides) = ig_attr_of_ints(ig_memdup(g->job, steps, sizeof steps), 2);
-    *attr_of(attrs, IG_ATTR_before) = ig_attr_of_dims(ig_memdup(g->job, before, sizeof before), 2);
-    *attr_of(attrs, IG_ATTR_after) = ig_attr_of_dims(ig_memdup(g->job, after, sizeof after), 2);
+/* A copy of an attribute with another last element. */
+static struct ig_attr with_last_int(struct ig_graph *g, const struct ig_attr *attr, int64_t last) {
+    int64_t *ints = ig_memdup(g->job, attr->ints, (size_t)attr->count * sizeof *ints);
+    ints[attr->count - 1] = last;
+    return ig_attr_of_ints(ints, attr->count);
+}
+
+static struct ig_attr with_last_dim(struct ig_graph *g, const struct ig_attr *attr, int64_t last) {
+    ig_dim *dims = ig_memdup(g->job, attr->dims, (size_t)attr->count * sizeof *dims);
+    dims[attr->count - 1] = ig_dim_const(g->dims, last);
+    return ig_attr_of_dims(dims, attr->count);
+}
+
+static void set_columns(struct ig_graph *g, struct ig_attr *attrs, int spatial, const struct pairing *p) {
+    struct ig_attr *kernel = attr_of(attrs, IG_ATTR_kernel), *strides = attr_of(attrs, IG_ATTR_strides);
+    struct ig_attr *before = attr_of(attrs, IG_ATTR_before), *after = attr_of(attrs, IG_ATTR_after);
+    *kernel = with_last_int(g, kernel, (p->front + kernel->ints[spatial - 1] + p->back) / 2);
+    *strides = with_last_int(g, strides, strides->ints[spatial - 1] / 2);
+    *before = with_last_dim(g, before, p->before);
+    *after = with_last_dim(g, after, p->after);
 }
 
 void ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in) {
@@ -132,7 +156,7 @@ void ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in) {
     if (!pairs) return;
     struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
     in[0] = pair_pixels(g, in[0]);
-    in[1] = pair_weights(g, pad_axes(g, in[1], 3, p.front, p.back, 0));
-    set_columns(g, attrs, &p);
+    in[1] = pair_weights(g, pad_axes(g, in[1], rank - 1, p.front, p.back, 0));
+    set_columns(g, attrs, rank - 2, &p);
     n->attr = attrs;
 }

@@ -247,6 +247,51 @@ static void test_recovered(void **state) {
     check_graphs(cases, make_convs(recovered, COUNT(recovered), 2, 1));
 }
 
+/* Three spatial axes: windows by the GPU template's copies. */
+#define VOLUME(n, d, h, w, i, o, k, s, p)                                                                          \
+    F32, .spatial = 3, .batch = n, .size = {d, h, w}, .in = i, .out = o, .kernel = {k, k, k}, .stride = {s, s, s}, \
+         .dilation = {1, 1, 1}, .before = {p, p, p}, .after = {p, p, p}, .groups = 1, .last = true
+
+static const struct conv volumes[] = {
+    {VOLUME(2, 5, 6, 7, 16, 40, 3, 1, 1), .bias = true, .relu = true},
+    {VOLUME(1, 3, 5, 4, 128, 24, 3, 2, 1), .bias = true, .residual = true}, /* steps of whole channels, by taps */
+    {VOLUME(-1, 4, -2, 5, 8, 33, 3, 1, 1), .bias = true},
+    {VOLUME(1, -2, 3, 3, 6, 17, 2, 1, 3)}, /* windows wholly in the padding */
+    {VOLUME(0, 4, 4, 4, 8, 8, 3, 1, 1)},
+    {VOLUME(1, 1, 1, 1, 1, 1, 1, 1, 0)},
+    {VOLUME(2, 4, 5, 6, 12, 20, 1, 1, 0), .bias = true},
+    {VOLUME(2, 5, 5, 5, 12, 20, 1, 2, 0), .bias = true},
+    /* One plane of taps, with planes of padding; one column of them. */
+    {F32, .spatial = 3, .batch = 2, .size = {3, 9, 8}, .in = 16, .out = 24, .kernel = {1, 3, 3}, .stride = {1, 2, 1},
+     .dilation = {1, 1, 1}, .before = {1, 1, 1}, .after = {2, 1, 1}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 3, .batch = 2, .size = {9, 4, 5}, .in = 16, .out = 24, .kernel = {3, 1, 1}, .stride = {1, 1, 1},
+     .dilation = {2, 1, 1}, .before = {2, 0, 0}, .after = {2, 0, 0}, .groups = 1, .last = true, .bias = true},
+    /* A film's first convolution; one with pairs of columns that begin at an odd one. */
+    {F32, .spatial = 3, .batch = 2, .size = {4, 13, 18}, .in = 3, .out = 40, .kernel = {3, 7, 7}, .stride = {1, 2, 2},
+     .dilation = {1, 1, 1}, .before = {1, 3, 3}, .after = {1, 3, 3}, .groups = 1, .last = false, .bias = true},
+    {F32, .spatial = 3, .batch = 1, .size = {5, 7, 11}, .in = 4, .out = 9, .kernel = {2, 3, 5}, .stride = {2, 1, 2},
+     .dilation = {1, 1, 1}, .before = {0, 1, 1}, .after = {1, 1, 2}, .groups = 1, .last = true},
+    {F32, .spatial = 3, .batch = 1, .size = {6, 7, 8}, .in = 32, .out = 48, .kernel = {3, 3, 3}, .stride = {1, 1, 1},
+     .dilation = {1, 1, 1}, .before = {1, 1, 1}, .after = {1, 1, 1}, .groups = 4, .last = true, .relu = true},
+    {F32, .spatial = 3, .batch = 1, .size = {3, 4, 4}, .in = 8, .out = 8, .kernel = {21, 3, 9}, .stride = {1, 1, 1},
+     .dilation = {1, 1, 1}, .before = {10, 1, 4}, .after = {10, 1, 4}, .groups = 1, .last = true}, /* too many taps */
+};
+
+/* In f32, also with NaN and infinities, and in fp16 (where infinities under the zero weights of a picture count). */
+static void test_volumes(void **state) {
+    (void)state;
+    enum { WAYS = 3 };
+    static const unsigned flags[WAYS] = {0, GRAPH_POISON, GRAPH_FP16};
+    static const char *const of[WAYS] = {"", ", poisoned", ", fp16"};
+    for (int i = 0; i < COUNT(volumes) * WAYS; i++) {
+        int way = i / COUNT(volumes), at = i % COUNT(volumes);
+        snprintf(names[i], sizeof names[i], "volume %d%s", at, of[way]);
+        cases[i] =
+            (struct graph_case){names[i], build_conv, &volumes[at], way == 2 ? 3e-3 : 2e-6, flags[way], {2, 5, 0, 0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(volumes) * WAYS);
+}
+
 /* ---- Matrix products --------------------------------------------------------------------------------------------------- */
 
 struct product {
@@ -484,9 +529,10 @@ static void test_producers(void **state) {
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_chosen),      cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_depthwise), cmocka_unit_test(test_transformed), cmocka_unit_test(test_recovered),
-        cmocka_unit_test(test_multiples), cmocka_unit_test(test_tiles),       cmocka_unit_test(test_producers),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_chosen),    cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_depthwise), cmocka_unit_test(test_volumes),   cmocka_unit_test(test_transformed),
+        cmocka_unit_test(test_recovered), cmocka_unit_test(test_multiples), cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_producers),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

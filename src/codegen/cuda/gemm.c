@@ -35,10 +35,11 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
                    g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS, g->math == IG_CUDA_TF32 ? 2 : 1, g->whole_depth);
     ig_text_printf(text, "enum { WINDOWS = %d };\n", g->a == IG_CUDA_WINDOWS);
     if (g->a == IG_CUDA_WINDOWS) {
-        ig_text_printf(text, "enum { TAPS_Y = %d, TAPS_X = %d, STRIDE_Y = %d, STRIDE_X = %d };\n", g->taps[0],
-                       g->taps[1], g->strides[0], g->strides[1]);
-        ig_text_printf(text, "enum { DILATION_Y = %d, DILATION_X = %d, SIDE_BY_SIDE = %d };\n", g->dilations[0],
-                       g->dilations[1], g->side_by_side);
+        static const char axes[] = "ZYX";
+        for (int i = 0; i < 3; i++)
+            ig_text_printf(text, "enum { TAPS_%c = %d, STRIDE_%c = %d, DILATION_%c = %d };\n", axes[i], g->taps[i],
+                           axes[i], g->strides[i], axes[i], g->dilations[i]);
+        ig_text_printf(text, "enum { SIDE_BY_SIDE = %d };\n", g->side_by_side);
     }
 }
 
@@ -66,9 +67,10 @@ static struct source source_of(struct ig_job *job, const struct ig_cuda_gemm *g,
     case IG_CUDA_WINDOWS:
         return (struct source){
             ig_format(job, "windows<BM, %d>", copy),
-            "long long height, long long width, long long pixel, long long channels,\n"
-            "    long long out_height, long long out_width, long long above, long long before,\n    ",
-            "height, width, pixel, channels, out_height, out_width, above, before"};
+            "long long planes, long long height, long long width, long long pixel, long long channels,\n"
+            "    long long out_planes, long long out_height, long long out_width,\n"
+            "    long long ahead, long long above, long long before,\n    ",
+            "planes, height, width, pixel, channels, out_planes, out_height, out_width, ahead, above, before"};
     case IG_CUDA_LISTED:
         return (struct source){ig_format(job, "listed<BM, %d, %lld>", copy, (long long)g->piece),
                                "const long long *list, long long stride, ", "list, stride"};

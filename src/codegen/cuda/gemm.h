@@ -13,8 +13,8 @@
  *
  * A… depends on the layout of A:
  *  - matrix: (const void *a, long long lda, long long first_row, long long rows)
- *  - windows: (const void *image, height, width, elements between pixels, channels, height and width of the output,
- *    rows above, columns before, first_row, rows)
+ *  - windows: (const void *image, planes, height, width, elements between pixels, channels; planes, height and width of
+ *    the output; planes ahead, rows above, columns before; first_row, rows)
  *  - list: (const void *a, const long long *list, stride of pieces, first_row, rows)
  *
  * `rows` and `columns` are those of the whole product; elements past them count as zero.

@@ -10,24 +10,27 @@ template <int LINES, int COPY> struct windows {
     static constexpr int apart = one_line ? THREADS / LINES : THREADS / units;
     static constexpr int count = one_line ? (units + apart - 1) / apart : (LINES + apart - 1) / apart;
     static constexpr int lines = one_line ? 1 : count;
-    static constexpr bool overlap = TAPS_X > STRIDE_X || TAPS_Y > STRIDE_Y;
+    static constexpr bool overlap = TAPS_X > STRIDE_X || TAPS_Y > STRIDE_Y || TAPS_Z > STRIDE_Z;
+    static constexpr int columns_at = TAPS_Y, planes_at = TAPS_Y + TAPS_X; // bits of `inside`
     const char *base; // first channel of the group
-    int height, width;
+    int planes, height, width;
     long long pixel;   // elements between pixels
     unsigned channels; // of the group
     const char *from[lines]; // the window's first pixel, which may lie outside the image
-    unsigned inside[lines];  // bit t: row t of the window is inside; bit 16 + t: column t
+    unsigned inside[lines];  // a bit for each of the window's rows, columns and planes: it is inside the image
 
     __device__ __forceinline__ static int line_of(int i) {
         return one_line ? threadIdx.x % LINES : threadIdx.x / units + i * apart;
     }
 
-    // above, before: rows and columns of padding.
-    __device__ __forceinline__ void start(const char *image, long long image_height, long long image_width,
-                                          long long pixel_stride, long long image_channels, long long out_height,
-                                          long long out_width, long long above, long long before, long long first,
+    // ahead, above, before: planes, rows and columns of padding.
+    __device__ __forceinline__ void start(const char *image, long long image_planes, long long image_height,
+                                          long long image_width, long long pixel_stride, long long image_channels,
+                                          long long out_planes, long long out_height, long long out_width,
+                                          long long ahead, long long above, long long before, long long first,
                                           long long rows) {
         base = image;
+        planes = (int)image_planes;
         height = (int)image_height;
         width = (int)image_width;
         pixel = pixel_stride;
@@ -35,45 +38,56 @@ template <int LINES, int COPY> struct windows {
 #pragma unroll
         for (int l = 0; l < lines; l++) {
             const long long m = first + line_of(l);
-            const bool valid = m < rows && line_of(l) < LINES;
-            const unsigned at = valid ? (unsigned)m : 0, row = at / (unsigned)out_width;
-            const unsigned number = row / (unsigned)out_height;
-            const int y = (int)(row - number * (unsigned)out_height) * STRIDE_Y - (int)above;
+            const bool exists = m < rows && line_of(l) < LINES;
+            const unsigned at = exists ? (unsigned)m : 0, row = at / (unsigned)out_width;
+            const unsigned plane = row / (unsigned)out_height, number = plane / (unsigned)out_planes;
+            const int z = (int)(plane - number * (unsigned)out_planes) * STRIDE_Z - (int)ahead;
+            const int y = (int)(row - plane * (unsigned)out_height) * STRIDE_Y - (int)above;
             const int x = (int)(at - row * (unsigned)out_width) * STRIDE_X - (int)before;
-            from[l] = base + (((long long)number * height + y) * width + x) * pixel * ELEMENT;
+            const bool valid = exists && (TAPS_Z > 1 || (unsigned)z < (unsigned)planes);
+            from[l] = base + ((((long long)number * planes + z) * height + y) * width + x) * pixel * ELEMENT;
             inside[l] = 0;
 #pragma unroll
             for (int t = 0; t < TAPS_Y; t++)
                 inside[l] |= (valid && (unsigned)(y + t * DILATION_Y) < (unsigned)height ? 1u : 0u) << t;
 #pragma unroll
             for (int t = 0; t < TAPS_X; t++)
-                inside[l] |= ((unsigned)(x + t * DILATION_X) < (unsigned)width ? 1u : 0u) << (16 + t);
+                inside[l] |= ((unsigned)(x + t * DILATION_X) < (unsigned)width ? 1u : 0u) << (columns_at + t);
+            if constexpr (TAPS_Z > 1) {
+#pragma unroll
+                for (int t = 0; t < TAPS_Z; t++)
+                    inside[l] |= ((unsigned)(z + t * DILATION_Z) < (unsigned)planes ? 1u : 0u) << (planes_at + t);
+            }
         }
     }
 
     // If steps divide the channels, the walk goes through all taps of a slice of channels first, so that overlapping
     // windows hit L1.
     __device__ __forceinline__ long long depth_at(int step) const {
-        constexpr unsigned taps = TAPS_Y * TAPS_X;
+        constexpr unsigned taps = TAPS_Z * TAPS_Y * TAPS_X;
         if (channels % DEPTH != 0) return (long long)step * DEPTH;
         return (long long)(step % taps) * channels + step / taps * DEPTH;
     }
 
     // The tap and channel of the element of the depth at which a copy begins.
     struct tap {
-        int row, column;
+        int plane, row, column;
         long long offset; // from the window's first pixel, in bytes
         bool within;
     };
     __device__ __forceinline__ tap take_apart(unsigned p, long long end) const {
         const unsigned number = p / channels, channel = p - number * channels;
-        tap t = {(int)(number / TAPS_X), (int)(number % TAPS_X), 0, WHOLE_DEPTH || p < end};
-        t.offset = (((long long)t.row * DILATION_Y * width + t.column * DILATION_X) * pixel + channel) * ELEMENT;
+        const unsigned row = number / TAPS_X, plane = TAPS_Z == 1 ? 0 : row / TAPS_Y;
+        tap t = {(int)plane, (int)(row - plane * TAPS_Y), (int)(number % TAPS_X), 0, WHOLE_DEPTH || p < end};
+        const long long line = (long long)t.plane * DILATION_Z * height + t.row * DILATION_Y;
+        t.offset = ((line * width + t.column * DILATION_X) * pixel + channel) * ELEMENT;
         return t;
     }
 
     __device__ __forceinline__ void copy_one(unsigned to, int l, int line, int byte, const tap &t) const {
-        const bool valid = t.within && (inside[l] >> t.row & inside[l] >> (16 + t.column) & 1);
+        unsigned both = inside[l] >> t.row & inside[l] >> (columns_at + t.column);
+        if constexpr (TAPS_Z > 1) both &= inside[l] >> (planes_at + t.plane);
+        const bool valid = t.within && (both & 1);
         copy<COPY, overlap>(to + place<LINES, DEPTH * ELEMENT>(line, byte), from[l] + t.offset, valid);
     }
 

@@ -3,8 +3,8 @@
  * and leaves the sums in shared memory; the epilogue runs on them as ordinary loops.
  *
  * Operands that lie in memory as matrices, as lines, or as the windows of an image are copied by the template,
- * pipelined several steps ahead of the products. All others (elementwise prologues, gathered or strided elements, three
- * spatial axes) are filled in by the kernel's loops, step by step.
+ * pipelined several steps ahead of the products. All others (elementwise prologues, gathered or strided elements) are
+ * filled in by the kernel's loops, step by step.
  *
  * Split-K: if there are fewer tiles than multiprocessors, the blocks of a cluster divide the depth of a tile, and then
  * its rows: each adds up its share through distributed shared memory, in a fixed order, and runs the epilogue on it. So
@@ -71,15 +71,13 @@ static void describe_windows(struct gemm *s) {
     const struct ig_attr *kernel = ig_contract_attr(c, IG_ATTR_kernel);
     const struct ig_attr *strides = ig_contract_attr(c, IG_ATTR_strides);
     const struct ig_attr *dilations = ig_contract_attr(c, IG_ATTR_dilations);
-    int first = 2 - c->spatial;
-    s->g->taps[0] = s->g->strides[0] = s->g->dilations[0] = 1;
-    for (int i = 0; i < c->spatial; i++) {
-        s->g->taps[first + i] = (int)kernel->ints[i];
-        s->g->strides[first + i] = (int)strides->ints[i];
-        s->g->dilations[first + i] = (int)dilations->ints[i];
+    for (int i = 0, axis = c->spatial - 3; i < 3; i++, axis++) {
+        s->g->taps[i] = axis < 0 ? 1 : (int)kernel->ints[axis];
+        s->g->strides[i] = axis < 0 ? 1 : (int)strides->ints[axis];
+        s->g->dilations[i] = axis < 0 ? 1 : (int)dilations->ints[axis];
     }
     s->g->side_by_side =
-        ig_contract_const(c, s->a.pixel, 0) * s->g->strides[1] * ig_cuda_gemm_element(s->g) == s->g->a_copy;
+        ig_contract_const(c, s->a.pixel, 0) * s->g->strides[2] * ig_cuda_gemm_element(s->g) == s->g->a_copy;
 }
 
 static bool is_zero(struct gemm *s, ig_x x) {
@@ -268,22 +266,19 @@ static void push_windows(struct gemm *s, struct ig_call_arg *args, int *n) {
     const struct ig_contract *c = s->c;
     const struct ig_type *out = ig_contract_out(c);
     const struct ig_attr *before = ig_contract_attr(c, IG_ATTR_before);
-    bool flat = c->spatial == 1;
-    ig_dim one = constant(s, 1), zero = constant(s, 0);
-    ig_dim values[8] = {s->a.height,
-                        s->a.width,
-                        s->a.pixel,
-                        s->a.below,
-                        flat ? one : out->dim[1],
-                        out->dim[c->spatial],
-                        flat ? zero : before->dims[0],
-                        before->dims[c->spatial - 1]};
-    for (int i = 0; i < 8; i++)
-        push(s, args, n, -1, dim(s, values[i]));
+    int first = c->spatial - 3; /* axis of the planes, negative if there are none */
+    for (int i = 0; i < 3; i++)
+        push(s, args, n, -1, dim(s, s->a.size[i]));
+    push(s, args, n, -1, dim(s, s->a.pixel));
+    push(s, args, n, -1, dim(s, s->a.below));
+    for (int i = first; i < c->spatial; i++)
+        push(s, args, n, -1, dim(s, i < 0 ? constant(s, 1) : out->dim[i + 1]));
+    for (int i = first; i < c->spatial; i++)
+        push(s, args, n, -1, dim(s, i < 0 ? constant(s, 0) : before->dims[i]));
 }
 
 static void call_multiply(struct gemm *s, struct ig_stmt *body) {
-    struct ig_call_arg args[20];
+    struct ig_call_arg args[24];
     int n = 0;
     push(s, args, &n, s->tile, num(s, 0));
     push(s, args, &n, s->a.buffer, s->a.kind == IG_CUDA_LISTED ? num(s, 0) : s->a.base);

@@ -20,15 +20,15 @@ bool ig_cuda_contract_convolution(struct ig_contract *c);
 struct ig_cuda_source {
     enum ig_cuda_operand kind;
     int buffer;
-    int copy;                           /* bytes per copy */
-    ig_x base;                          /* ALONG, ACROSS, WINDOWS: offset of the first element of the current group
+    int copy;                     /* bytes per copy */
+    ig_x base;                    /* ALONG, ACROSS, WINDOWS: offset of the first element of the current group
                                            or batch */
-    ig_dim ld;                          /* ALONG, ACROSS */
-    ig_x line, position;                /* LISTED: offset of a line, as an expression of the variable `line` */
-    int64_t piece;                      /* LISTED */
-    ig_dim piece_stride;                /* LISTED */
-    ig_dim height, width, pixel, below; /* WINDOWS, of the input: `pixel`: channels of all groups; `below`: channels
-                                           of one */
+    ig_dim ld;                    /* ALONG, ACROSS */
+    ig_x line, position;          /* LISTED: offset of a line, as an expression of the variable `line` */
+    int64_t piece;                /* LISTED */
+    ig_dim piece_stride;          /* LISTED */
+    ig_dim size[3], pixel, below; /* WINDOWS, of the input: planes, rows, columns; `pixel`: channels of all
+                                           groups; `below`: channels of one */
 };
 
 /* On a GPU, the rows of a convolution run over all images, and batches are groups. These give the two sizes in that

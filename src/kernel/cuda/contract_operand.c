@@ -5,7 +5,7 @@
 #include "kernel/affine.h"
 #include "kernel/cuda/contract.h"
 
-enum { MOST_TAPS = 16 }; /* per axis of the windows that the template copies */
+enum { MOST_TAPS = 32 }; /* of the windows that the template copies, along all axes added up: a bit for each */
 
 static ig_dim constant(struct ig_contract *c, int64_t i) {
     return ig_dim_const(c->graph->dims, i);
@@ -201,6 +201,16 @@ static bool is_pointwise(const struct ig_contract *c) {
     return !ig_contract_padded(c);
 }
 
+static bool has_few_taps(const struct ig_contract *c) {
+    int64_t taps = c->spatial == 1 ? 1 : 0;
+    for (int i = 0; i < c->spatial; i++) {
+        int64_t here = known(c, c->depth_dim[i]);
+        if (here == 0 || here > MOST_TAPS) return false;
+        taps += i < c->spatial - 2 && here == 1 ? 0 : here; /* a single plane needs no bit */
+    }
+    return taps <= MOST_TAPS;
+}
+
 static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int element) {
     const struct ig_type *x = ig_contract_in(c, 0);
     int buffer = c->lower.buffer_of[c->node.in[0]];
@@ -209,13 +219,12 @@ static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int element) 
     struct ig_cuda_source s = {.buffer = buffer, .kind = IG_CUDA_WINDOWS, .pixel = pixel, .below = below};
     s.base = ig_x_mul(c->k, b, ig_contract_dim(c, below));
     s.copy = copy_of(c, NULL, IG_NO_X, sizes, 2, element);
-    s.height = c->spatial == 2 ? x->dim[1] : constant(c, 1);
-    s.width = x->dim[c->spatial];
+    for (int i = 0, axis = c->spatial - 3; i < 3; i++, axis++)
+        s.size[i] = axis < 0 ? constant(c, 1) : x->dim[axis + 1];
     if (is_pointwise(c)) {
         s.kind = IG_CUDA_ALONG;
         s.ld = pixel;
-    } else if (c->spatial > 2 || known(c, c->depth_dim[0]) > MOST_TAPS ||
-               known(c, c->depth_dim[c->spatial - 1]) > MOST_TAPS) {
+    } else if (!has_few_taps(c)) {
         return none();
     }
     return s;

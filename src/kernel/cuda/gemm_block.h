@@ -39,7 +39,7 @@ enum ig_cuda_operand {
     IG_CUDA_ACROSS, /* unit stride across the depth: element (line, p) at p * ld + line */
     /* A: unit stride along pieces of the depth; a list in shared memory has the offset of each line. */
     IG_CUDA_LISTED,
-    /* A: windows of a channels-last image; the depth is kernel rows, kernel columns, channels. */
+    /* A: windows of a channels-last image; the depth is kernel planes, rows, columns, and channels. */
     IG_CUDA_WINDOWS,
     /* A and B: the kernel's loops fill the step's lines, each contiguous along the depth. */
     IG_CUDA_FILLED,
@@ -65,8 +65,8 @@ struct ig_cuda_gemm {
     /* Bytes per copy: 16, 8, 4 or 2. They divide all addresses and strides. */
     int a_copy, b_copy;
     int64_t piece; /* LISTED: elements per piece; 0: the depth is one piece */
-    /* WINDOWS: rows and columns; a convolution along one axis has one row. */
-    int taps[2], strides[2], dilations[2];
+    /* WINDOWS: planes, rows and columns; a convolution along fewer axes has one plane, or one row. */
+    int taps[3], strides[3], dilations[3];
     bool side_by_side; /* neighbouring windows begin one copy apart */
 };
 
