@@ -109,6 +109,25 @@ static struct ig_attention *begin(struct ig_graph *graph, const struct ig_region
     return a;
 }
 
+ig_dim ig_attention_count_scores(struct ig_graph *graph, const struct ig_region *region) {
+    struct ig_attention *a = begin(graph, region, NULL, NULL);
+    struct ig_loops *k = a->k;
+    struct ig_dims *dims = graph->dims;
+    ig_x query = ig_x_free_var(k, a->queries), key = ig_x_free_var(k, a->keys), rest, head[INGOT_MAX_RANK];
+    ig_x score = ig_x_load(k, ig_loops_scratch(k, INGOT_F32, num(a, 0), "scores"), query);
+    ig_dim offset, one = constant(a, 1);
+    ig_attention_head(a, ig_x_free_var(k, a->heads), head);
+    ig_x changed = ig_attention_changed(a, head, query, key, score);
+    if (!ig_attention_diagonal(a, changed, score, query, key, &rest, &offset))
+        return ig_dim_mul(dims, a->queries, a->keys);
+    /* The first `few` queries see offset + 1 keys, offset + 2, …; the others all. */
+    ig_dim first = ig_dim_add(dims, offset, one), few = ig_dim_sub(dims, a->keys, first);
+    few = ig_dim_max(dims, ig_dim_min(dims, few, a->queries), constant(a, 0));
+    ig_dim more = ig_dim_div(dims, ig_dim_mul(dims, few, ig_dim_sub(dims, few, one)), constant(a, 2));
+    ig_dim seen = ig_dim_add(dims, ig_dim_mul(dims, few, first), more);
+    return ig_dim_add(dims, seen, ig_dim_mul(dims, ig_dim_sub(dims, a->queries, few), a->keys));
+}
+
 struct ig_kernel *ig_kernel_attend(struct ig_graph *graph, const struct ig_region *region,
                                    const struct ig_target *target, const struct ig_sizes *at, int choice) {
     struct ig_attention *a = begin(graph, region, target, at);

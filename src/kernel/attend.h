@@ -51,4 +51,8 @@ void ig_attention_store(struct ig_attention *a, struct ig_stmt *body, const ig_x
 bool ig_attention_diagonal(struct ig_attention *a, ig_x changed, ig_x score, ig_x query, ig_x key, ig_x *out_rest,
                            ig_dim *out_offset);
 
+/* Of a region of the attend family: how many scores a head has that count: all but those beyond the diagonal of a causal
+ * mask. */
+ig_dim ig_attention_count_scores(struct ig_graph *graph, const struct ig_region *region);
+
 #endif
