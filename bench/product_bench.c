@@ -1,12 +1,13 @@
 /*
- * Products and convolutions in f16 on the first GPU, by all kernels that the cost model ranks among its first at any
+ * Products and convolutions in f16 or tf32 on the first GPU, by all kernels that the cost model ranks among its first at any
  * number of rows: what each takes, beside what the model says (kernel/cuda/contract_choose.c). From these its constants
  * are fitted.
  *
  *     product_bench [--only SUBSTRING] [--first N] [--source]
  *
- * A line is: name, rows, estimate, time with weights in memory, time with weights in the cache, tactic; times in
- * microseconds, of a launch among many that start early. --first: candidates at each number of rows (default 12);
+ * A line is: name, rows, estimate, time with weights in memory, time with weights in the cache, floor, tactic; times in
+ * microseconds, of a launch among many that start early. The floor is that of an H200: what the operations take at 800 tera
+ * a second in f16, and half of that in tf32, or the bytes at 4.2 tera a second if they are more than half of the cache. --first: candidates at each number of rows (default 12);
  * --source prints the kernels and runs nothing.
  */
 #include <math.h>
@@ -28,38 +29,77 @@ enum { BUFFERS = 4, LAUNCHES = 24, ROUNDS = 3, FLUSH = 128 << 20, SIZES = 12 };
 
 struct product {
     const char *name;
-    int64_t depth, columns;
-    int64_t side;         /* of the image of a 3x3 convolution; 0: a matrix product */
-    int64_t sizes[SIZES]; /* rows, or images */
-    bool gelu;            /* behind it; otherwise ReLU */
+    int64_t depth, columns; /* of a convolution: channels */
+    int64_t side;           /* of the image of a 3x3 convolution; 0: a matrix product, or `image` says */
+    int64_t sizes[SIZES];   /* rows, or images */
+    bool gelu;              /* behind it; otherwise ReLU */
+    bool tf32;
+    /* Of other convolutions: planes, rows, columns. Padding is half of the taps. */
+    int64_t image[3], taps[3], strides[3], groups;
 };
 
+#define FILM(n, d, h, w) .sizes = {n}, .image = {d, h, w}
+#define TAPS(z, y, x) .taps = {z, y, x}
+#define GROUPED(width, count, side, stride)                                                          \
+    (width) * (count), (width) * (count), .sizes = {1, 32}, .image = {1, side, side}, TAPS(1, 3, 3), \
+                                          .strides = {1, stride, stride}, .groups = count
+
 static const struct product products[] = {
-    {"768x2304", 768, 2304, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, false},
-    {"768x768", 768, 768, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, false},
-    {"3072x768", 3072, 768, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, false},
-    {"1024x1024", 1024, 1024, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, false},
-    {"768x3072 gelu", 768, 3072, 0, {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, true},
-    {"64x256", 64, 256, 0, {3136, 6272, 12544, 25088, 50176, 100352}, false},
-    {"256x64", 256, 64, 0, {3136, 6272, 12544, 25088, 50176, 100352}, false},
-    {"128x512", 128, 512, 0, {784, 1568, 3136, 6272, 12544, 25088}, false},
-    {"512x128", 512, 128, 0, {784, 1568, 3136, 6272, 12544, 25088}, false},
-    {"256x1024", 256, 1024, 0, {196, 392, 784, 1568, 3136, 6272}, false},
-    {"1024x256", 1024, 256, 0, {196, 392, 784, 1568, 3136, 6272}, false},
-    {"512x2048", 512, 2048, 0, {49, 98, 196, 392, 784, 1568}, false},
-    {"2048x512", 2048, 512, 0, {49, 98, 196, 392, 784, 1568}, false},
-    {"96x24", 96, 24, 0, {3136, 6272, 12544, 50176}, false},
-    {"144x32", 144, 32, 0, {784, 1568, 3136, 12544}, false},
-    {"64x384", 64, 384, 0, {196, 392, 784, 3136}, false},
-    {"384x64", 384, 64, 0, {196, 392, 784, 3136}, false},
-    {"576x96", 576, 96, 0, {196, 392, 784, 3136}, false},
-    {"160x960", 160, 960, 0, {49, 98, 196, 784}, false},
-    {"960x320", 960, 320, 0, {49, 98, 196, 784}, false},
-    {"320x1280", 320, 1280, 0, {49, 98, 196, 784}, false},
-    {"3x3 64 at 56x56", 64, 64, 56, {1, 2, 4, 8, 16, 32}, false},
-    {"3x3 128 at 28x28", 128, 128, 28, {1, 2, 4, 8, 16, 32}, false},
-    {"3x3 256 at 14x14", 256, 256, 14, {1, 2, 4, 8, 16, 32}, false},
-    {"3x3 512 at 7x7", 512, 512, 7, {1, 2, 4, 8, 16, 32}, false},
+    {"768x2304", 768, 2304, .sizes = {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}},
+    {"768x768", 768, 768, .sizes = {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}},
+    {"3072x768", 3072, 768, .sizes = {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}},
+    {"1024x1024", 1024, 1024, .sizes = {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}},
+    {"768x3072 gelu", 768, 3072, .sizes = {1, 16, 49, 128, 197, 256, 512, 1024, 2048, 3072, 4096, 6304}, .gelu = true},
+    {"64x256", 64, 256, .sizes = {3136, 6272, 12544, 25088, 50176, 100352}},
+    {"256x64", 256, 64, .sizes = {3136, 6272, 12544, 25088, 50176, 100352}},
+    {"128x512", 128, 512, .sizes = {784, 1568, 3136, 6272, 12544, 25088}},
+    {"512x128", 512, 128, .sizes = {784, 1568, 3136, 6272, 12544, 25088}},
+    {"256x1024", 256, 1024, .sizes = {196, 392, 784, 1568, 3136, 6272}},
+    {"1024x256", 1024, 256, .sizes = {196, 392, 784, 1568, 3136, 6272}},
+    {"512x2048", 512, 2048, .sizes = {49, 98, 196, 392, 784, 1568}},
+    {"2048x512", 2048, 512, .sizes = {49, 98, 196, 392, 784, 1568}},
+    {"96x24", 96, 24, .sizes = {3136, 6272, 12544, 50176}},
+    {"144x32", 144, 32, .sizes = {784, 1568, 3136, 12544}},
+    {"64x384", 64, 384, .sizes = {196, 392, 784, 3136}},
+    {"384x64", 384, 64, .sizes = {196, 392, 784, 3136}},
+    {"576x96", 576, 96, .sizes = {196, 392, 784, 3136}},
+    {"160x960", 160, 960, .sizes = {49, 98, 196, 784}},
+    {"960x320", 960, 320, .sizes = {49, 98, 196, 784}},
+    {"320x1280", 320, 1280, .sizes = {49, 98, 196, 784}},
+    {"3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 2, 4, 8, 16, 32}},
+    {"3x3 128 at 28x28", 128, 128, .side = 28, .sizes = {1, 2, 4, 8, 16, 32}},
+    {"3x3 256 at 14x14", 256, 256, .side = 14, .sizes = {1, 2, 4, 8, 16, 32}},
+    {"3x3 512 at 7x7", 512, 512, .side = 7, .sizes = {1, 2, 4, 8, 16, 32}},
+    {"film 3x3x3 64 at 16x56x56", 64, 64, FILM(8, 16, 56, 56), TAPS(3, 3, 3)},
+    {"film 3x3x3 128 at 8x28x28", 128, 128, FILM(8, 8, 28, 28), TAPS(3, 3, 3)},
+    {"film 3x3x3 256 at 4x14x14", 256, 256, FILM(8, 4, 14, 14), TAPS(3, 3, 3)},
+    {"film 3x3x3 512 at 2x7x7", 512, 512, FILM(8, 2, 7, 7), TAPS(3, 3, 3)},
+    {"film 1x3x3 64 to 144 at 16x56x56", 64, 144, FILM(8, 16, 56, 56), TAPS(1, 3, 3)},
+    {"film 3x1x1 144 to 64 at 16x56x56", 144, 64, FILM(8, 16, 56, 56), TAPS(3, 1, 1)},
+    {"film 3x7x4 pairs at 16x112x56", 8, 64, FILM(8, 16, 112, 56), TAPS(3, 7, 4), .strides = {1, 2, 1}},
+    {"first 7x4 pairs at 224x112", 8, 64, .sizes = {1, 32}, .image = {1, 224, 112}, TAPS(1, 7, 4),
+     .strides = {1, 2, 1}},
+    {"first 3x2 pairs at 224x112", 8, 32, .sizes = {1, 32}, .image = {1, 224, 112}, TAPS(1, 3, 2),
+     .strides = {1, 2, 1}},
+    {"groups 32 of 4 at 56", GROUPED(4, 32, 56, 1)},
+    {"groups 32 of 8 at 28", GROUPED(8, 32, 28, 1)},
+    {"groups 32 of 8 at 56 by 2", GROUPED(8, 32, 56, 2)},
+    {"groups 32 of 16 at 14", GROUPED(16, 32, 14, 1)},
+    {"groups 32 of 32 at 7", GROUPED(32, 32, 7, 1)},
+    {"groups 6 of 8 at 56", GROUPED(8, 6, 56, 1)},
+    {"groups 14 of 16 at 28", GROUPED(16, 14, 28, 1)},
+    {"groups 14 of 24 at 14", GROUPED(24, 14, 14, 1)},
+    {"groups 8 of 48 at 14", GROUPED(48, 8, 14, 1)},
+    {"tf32 768x2304", 768, 2304, .sizes = {128, 512, 4096, 6304}, .tf32 = true},
+    {"tf32 768x768", 768, 768, .sizes = {128, 512, 4096, 6304}, .tf32 = true},
+    {"tf32 3072x768", 3072, 768, .sizes = {128, 512, 4096, 6304}, .tf32 = true},
+    {"tf32 768x3072 gelu", 768, 3072, .sizes = {128, 512, 4096, 6304}, .gelu = true, .tf32 = true},
+    {"tf32 64x256", 64, 256, .sizes = {3136, 25088, 100352}, .tf32 = true},
+    {"tf32 256x64", 256, 64, .sizes = {3136, 25088, 100352}, .tf32 = true},
+    {"tf32 1024x256", 1024, 256, .sizes = {196, 1568, 6272}, .tf32 = true},
+    {"tf32 3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 8, 32}, .tf32 = true},
+    {"tf32 3x3 256 at 14x14", 256, 256, .side = 14, .sizes = {1, 8, 32}, .tf32 = true},
+    {"tf32 3x3 512 at 7x7", 512, 512, .side = 7, .sizes = {1, 8, 32}, .tf32 = true},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
@@ -95,46 +135,112 @@ static ig_value weights(struct ig_graph *g, enum ingot_dtype dtype, int rank, co
     return ig_build_constant(g, dtype, rank, dims, ig_memdup(g->job, &data, sizeof data));
 }
 
+/* The geometry of a convolution, with planes. */
+struct window {
+    int64_t image[3], taps[3], strides[3], out[3], groups;
+};
+
+static bool is_conv(const struct product *p) {
+    return p->side > 0 || p->image[0] > 0;
+}
+
+static struct window window_of(const struct product *p) {
+    struct window w = {{1, p->side, p->side}, {1, 3, 3}, {1, 1, 1}, {1, 1, 1}, p->groups ? p->groups : 1};
+    for (int i = 0; i < 3; i++) {
+        if (p->image[0]) w.image[i] = p->image[i], w.taps[i] = p->taps[i];
+        if (p->strides[0]) w.strides[i] = p->strides[i];
+        w.out[i] = (w.image[i] + w.taps[i] / 2 * 2 - w.taps[i]) / w.strides[i] + 1;
+    }
+    return w;
+}
+
+static enum ingot_dtype dtype_of(const struct product *p) {
+    return p->tf32 ? INGOT_F32 : INGOT_F16;
+}
+
+static enum ig_math math_of(const struct product *p) {
+    return p->tf32 ? IG_MATH_TF32 : IG_MATH_EXACT;
+}
+
+/* Along two axes if there is one plane. */
 static ig_value build_conv(struct ig_graph *g, const struct product *p, ig_value x) {
-    const int64_t filter[] = {1, 1, 3, 3, p->depth, p->columns}, ones[] = {1, 1}, taps[] = {3, 3};
+    const struct window w = window_of(p);
+    int from = w.image[0] == 1 && w.taps[0] == 1 ? 1 : 0, spatial = 3 - from;
+    int64_t filter[] = {p->columns, p->depth / w.groups, w.taps[from], w.taps[from + 1], w.taps[2]}, ones[] = {1, 1, 1};
     struct ig_graph *const none[2] = {NULL, NULL};
-    ig_dim one[] = {ig_dim_const(g->dims, 1), ig_dim_const(g->dims, 1)};
-    struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2), ig_attr_of_ints(ones, 2),   ig_attr_of_dims(one, 2),
-                              ig_attr_of_dims(one, 2),  ig_attr_of_int(1),          ig_attr_of_dtype(INGOT_F32),
-                              ig_attr_of_int(1),        ig_attr_of_int(p->columns), ig_attr_of_int(p->columns),
-                              ig_attr_of_ints(taps, 2), ig_attr_of_int(0)};
-    ig_value in[] = {x, weights(g, INGOT_F16, 6, filter)};
+    ig_dim half[3];
+    for (int i = 0; i < spatial; i++)
+        half[i] = ig_dim_const(g->dims, w.taps[from + i] / 2);
+    struct ig_attr attrs[] = {ig_attr_of_ints(w.strides + from, spatial),
+                              ig_attr_of_ints(ones, spatial),
+                              ig_attr_of_dims(half, spatial),
+                              ig_attr_of_dims(half, spatial),
+                              ig_attr_of_int(w.groups),
+                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),
+                              ig_attr_of_int(0),
+                              ig_attr_of_int(p->columns),
+                              ig_attr_of_ints(w.taps + from, spatial),
+                              ig_attr_of_int(math_of(p))};
+    ig_value in[] = {x, weights(g, dtype_of(p), spatial + 2, filter)};
     return ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);
 }
 
 static ig_value build_product(struct ig_graph *g, const struct product *p, ig_value x) {
     const int64_t matrix[] = {p->depth, p->columns};
     struct ig_graph *const none[2] = {NULL, NULL};
-    struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(0), ig_attr_of_int(0), ig_attr_of_int(0)};
-    ig_value in[] = {x, weights(g, INGOT_F16, 2, matrix)};
+    struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(0), ig_attr_of_int(0),
+                              ig_attr_of_int(math_of(p))};
+    ig_value in[] = {x, weights(g, dtype_of(p), 2, matrix)};
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
+}
+
+static bool is_needed(const char *pass) {
+    static const char *const needed[] = {"pack", "fuse", "partition"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        if (!strcmp(pass, needed[i])) return true;
+    }
+    return false;
 }
 
 static struct ig_graph *build(struct ig_job *job, const struct bench *b, const struct product *p, ig_dim *out_symbol) {
     struct ig_pass_options options = {.target = &b->target};
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
-    ig_dim side = ig_dim_const(g->dims, p->side), depth = ig_dim_const(g->dims, p->depth);
-    *out_symbol = ig_dim_symbol(g->dims, "rows");
+    const struct window w = window_of(p);
+    ig_dim dims[5];
+    int rank = 0;
+    dims[rank++] = *out_symbol = ig_dim_symbol(g->dims, "rows");
     ig_dim_set_range(g->dims, *out_symbol, 1, 16384);
-    const ig_dim image[] = {*out_symbol, side, side, depth}, matrix[] = {*out_symbol, depth};
-    struct ig_type type = p->side ? ig_type_make(INGOT_F16, 4, image) : ig_type_make(INGOT_F16, 2, matrix);
+    for (int i = w.image[0] == 1 && w.taps[0] == 1 ? 1 : 0; is_conv(p) && i < 3; i++)
+        dims[rank++] = ig_dim_const(g->dims, w.image[i]);
+    dims[rank++] = ig_dim_const(g->dims, p->depth);
+    struct ig_type type = ig_type_make(dtype_of(p), rank, dims);
     ig_value x = ig_build_input(g, "x", &type);
-    ig_value y = p->side ? build_conv(g, p, x) : build_product(g, p, x);
+    ig_value y = is_conv(p) ? build_conv(g, p, x) : build_product(g, p, x);
     y = ig_map2(g, IG_OP_add, y, weights(g, INGOT_F32, 1, &p->columns));
     y = p->gelu ? ig_map2(g, IG_OP_mul, y, ig_map1(g, IG_OP_normcdf, y))
                 : ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
-    ig_build_output(g, "y", ig_build_cast(g, y, INGOT_F16));
+    ig_build_output(g, "y", ig_build_cast(g, y, dtype_of(p)));
     for (int i = 0; i < ig_pass_count; i++) {
-        bool regions = !strcmp(ig_passes[i].name, "fuse") || !strcmp(ig_passes[i].name, "partition");
-        if (regions) g = ig_passes[i].run(g, &options);
+        if (is_needed(ig_passes[i].name)) g = ig_passes[i].run(g, &options);
     }
     IG_ASSERT(job, g->regions.count == 1);
     return g;
+}
+
+/* Microseconds, at least, for so many rows. */
+static double floor_of(const struct product *p, int64_t rows) {
+    const struct window w = window_of(p);
+    double element = p->tf32 ? 4 : 2, in = (double)rows, out = (double)rows, taps = 1;
+    for (int i = 0; is_conv(p) && i < 3; i++) {
+        in *= (double)w.image[i];
+        out *= (double)w.out[i];
+        taps *= (double)w.taps[i];
+    }
+    double depth = taps * (double)p->depth / (double)w.groups, operations = 2 * out * (double)p->columns * depth;
+    double bytes = element * (in * (double)p->depth + out * (double)p->columns + depth * (double)p->columns);
+    double least = operations / (p->tf32 ? 400e6 : 800e6);
+    return bytes > 25e6 ? fmax(least, bytes / 4.2e6) : least;
 }
 
 static struct ig_sizes sizes_of(struct ig_job *job, struct ig_dims *dims, ig_dim symbol, int64_t rows) {
@@ -229,6 +335,12 @@ static double least_cost(struct ig_job *job, const struct bench *b, const struct
     return least;
 }
 
+static size_t weights_size(const struct product *p) {
+    const struct window w = window_of(p);
+    int64_t taps = is_conv(p) ? w.taps[0] * w.taps[1] * w.taps[2] : 1;
+    return (size_t)(p->depth * p->columns * taps) * (p->tf32 ? 4 : 2);
+}
+
 static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, uint64_t entry) {
     const struct candidate *c = &b->candidates.at[i];
     const struct product *p = c->product;
@@ -245,7 +357,7 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
                                .n_maps = (uint32_t)k->n_maps,
                                .n_buffers = BUFFERS,
                                .n_dims = k->dims.count};
-    size_t size = (size_t)(p->depth * p->columns * 2 * (p->side ? 9 : 1));
+    size_t size = weights_size(p);
     for (int s = 0; s < SIZES && p->sizes[s]; s++) {
         struct ig_sizes at = sizes_of(job, k->loops->dims, c->symbol, p->sizes[s]);
         if (ig_kernel_cost(k, &at) > FAR * least_cost(job, b, p, p->sizes[s])) continue;
@@ -255,25 +367,35 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
         launch.dims = dims;
         launch.tiles = ig_sizes_of(&at, job, k->tiles);
         double cold = measure(job, b, &launch, size, true), warm = measure(job, b, &launch, size, false);
-        printf("%s\t%lld\t%.2f\t%.2f\t%.2f\t%s\n", p->name, (long long)p->sizes[s], ig_kernel_cost(k, &at), cold, warm,
-               k->tactic);
+        printf("%s\t%lld\t%.2f\t%.2f\t%.2f\t%.2f\t%s\n", p->name, (long long)p->sizes[s], ig_kernel_cost(k, &at), cold,
+               warm, floor_of(p, p->sizes[s]), k->tactic);
+    }
+}
+
+/* Small numbers of both signs, in f16 as in f32: zeros would take less power, and so less time. */
+static void fill_numbers(unsigned char *bytes, size_t size) {
+    uint32_t state = 5;
+    for (size_t i = 0; i < size; i++) {
+        state = state * 1664525u + 1013904223u;
+        bytes[i] = (unsigned char)(i % 2 ? (state >> 24 & 0x87) | 0x28 : state >> 24);
     }
 }
 
 static void allocate(struct ig_job *job, struct bench *b, size_t size, void **out) {
+    static unsigned char numbers[FLUSH];
     struct ingot_error error;
+    if (!numbers[0]) fill_numbers(numbers, FLUSH);
     must(job, b->device->api->allocate(b->device, size, out, &error), &error);
-    for (size_t at = 0; at < size; at += FLUSH) { /* zeros, from the host */
-        static char zeros[FLUSH];
+    for (size_t at = 0; at < size; at += FLUSH) {
         size_t some = size - at < FLUSH ? size - at : FLUSH;
-        must(job, b->device->api->copy(b->device, b->stream, (char *)*out + at, zeros, some, &error), &error);
+        must(job, b->device->api->copy(b->device, b->stream, (char *)*out + at, numbers, some, &error), &error);
     }
 }
 
 static void open_device(struct ig_job *job, struct bench *b) {
     struct ig_device_cuda_info info;
     struct ingot_error error;
-    size_t most = (size_t)9 * 512 * 512 * 2 * LAUNCHES, most_rows = (size_t)128 << 20;
+    size_t most = (size_t)27 * 512 * 512 * 2 * LAUNCHES, most_rows = (size_t)256 << 20;
     must(job, ig_device_cuda_describe(0, &info, &error), &error);
     must(job, ig_device_cuda_create(0, &ig_libc_allocator, &b->device, &error), &error);
     must(job, b->device->api->stream_create(b->device, &b->stream, &error), &error);
