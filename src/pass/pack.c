@@ -9,9 +9,11 @@
  *             target's panel width. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. Convolutions of
- *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c).
+ *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c), and
+ *             convolutions of many narrow groups, which become fewer (join_groups.c).
  *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
  */
+#include "pass/join_groups.h"
 #include "pass/match.h"
 #include "pass/passes.h"
 #include "pass/picture.h"
@@ -118,6 +120,19 @@ static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims,
     return ig_view_transpose(g, w, perm);
 }
 
+/* Does a GPU multiply the operands on its tensor cores? */
+static bool has_tensor_cores(const struct ig_rewriter *rw, const struct ig_node *n) {
+    enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
+    bool rounded = ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32;
+    return ig_target_is_cuda(rw->options->target) && (dtype == INGOT_F16 || dtype == INGOT_BF16 || rounded);
+}
+
+static struct ig_attr *with_groups(struct ig_graph *g, const struct ig_node *n, int64_t groups) {
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    attrs[ig_attr_slot(n->op, IG_ATTR_groups)].i = groups;
+    return attrs;
+}
+
 static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     int64_t dims[INGOT_MAX_RANK];
@@ -127,12 +142,16 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         return IG_NO_VALUE;
     if (groups > 1 && dims[0] == groups && dims[1] == 1)
         return rebuild(g, n, in, pack_depthwise(g, in[1], dims, rank), 1, dims[0]);
-    int64_t nr = panel_width(rw->options->target, dims[0] / groups);
-    if (nr == 0) return IG_NO_VALUE;
     struct ig_node conv = *n;
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
     if (ig_target_is_cuda(rw->options->target) && groups == 1) ig_picture_pack(g, &conv, operands);
+    if (groups > 1 && has_tensor_cores(rw, n)) {
+        operands[1] = ig_join_groups(g, operands[1], &groups);
+        conv.attr = with_groups(g, n, groups);
+    }
     can_pack(g, operands[1], dims);
+    int64_t nr = panel_width(rw->options->target, dims[0] / groups);
+    if (nr == 0) return IG_NO_VALUE;
     return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr), nr, dims[0]);
 }
 

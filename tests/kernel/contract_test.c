@@ -292,6 +292,37 @@ static void test_volumes(void **state) {
     check_graphs_for_cuda(cases, COUNT(volumes) * WAYS);
 }
 
+/* Narrow groups, which become fewer on tensor cores. */
+#define GROUPED(n, h, w, count, i, o, k, s, p)                                                                  \
+    F32, .spatial = 2, .batch = n, .size = {h, w}, .in = (count) * (i), .out = (count) * (o), .kernel = {k, k}, \
+         .stride = {s, s}, .dilation = {1, 1}, .before = {p, p}, .after = {p, p}, .groups = count, .last = true
+
+static const struct conv grouped[] = {
+    {GROUPED(2, 9, 8, 32, 4, 4, 3, 1, 1), .bias = true, .relu = true},
+    {GROUPED(1, 7, 5, 16, 8, 8, 3, 2, 1), .residual = true},
+    {GROUPED(1, 7, 5, 6, 16, 16, 3, 1, 1), .bias = true},
+    {GROUPED(1, 7, 5, 3, 24, 24, 3, 1, 1), .bias = true},
+    {GROUPED(1, 7, 5, 7, 3, 5, 3, 1, 1), .bias = true},
+    {GROUPED(1, 7, 5, 2, 1, 1, 3, 1, 1)}, /* depthwise */
+    {GROUPED(1, 7, 5, 12, 1, 3, 3, 1, 1)},
+    {GROUPED(1, 7, 5, 12, 3, 1, 3, 1, 1)},
+    {GROUPED(-1, -2, 5, 8, 10, 6, 1, 1, 0), .bias = true},
+    {GROUPED(0, 4, 4, 8, 4, 4, 3, 1, 1)},
+    {F32, .spatial = 1, .batch = 2, .size = {30}, .in = 24, .out = 48, .kernel = {5}, .stride = {1}, .dilation = {2},
+     .before = {4}, .after = {4}, .groups = 6, .last = true, .bias = true},
+    {F32, .spatial = 3, .batch = 1, .size = {3, 4, 5}, .in = 32, .out = 32, .kernel = {3, 3, 3}, .stride = {1, 1, 1},
+     .dilation = {1, 1, 1}, .before = {1, 1, 1}, .after = {1, 1, 1}, .groups = 8, .last = true, .relu = true},
+};
+
+static void test_grouped(void **state) {
+    (void)state;
+    for (int i = 0; i < COUNT(grouped); i++) {
+        snprintf(names[i], sizeof names[i], "groups %d", i);
+        cases[i] = (struct graph_case){names[i], build_conv, &grouped[i], 3e-3, GRAPH_FP16, {2, 5, 0, 0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(grouped));
+}
+
 /* ---- Matrix products --------------------------------------------------------------------------------------------------- */
 
 struct product {
@@ -529,10 +560,10 @@ static void test_producers(void **state) {
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_chosen),    cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_depthwise), cmocka_unit_test(test_volumes),   cmocka_unit_test(test_transformed),
-        cmocka_unit_test(test_recovered), cmocka_unit_test(test_multiples), cmocka_unit_test(test_tiles),
-        cmocka_unit_test(test_producers),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_chosen),    cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_depthwise),   cmocka_unit_test(test_volumes),   cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_transformed), cmocka_unit_test(test_recovered), cmocka_unit_test(test_multiples),
+        cmocka_unit_test(test_tiles),       cmocka_unit_test(test_producers),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

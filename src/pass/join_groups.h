@@ -1,0 +1,11 @@
+/* Part of pack.c: grouped convolutions of few channels on GPUs. */
+#ifndef IG_PASS_JOIN_GROUPS_H
+#define IG_PASS_JOIN_GROUPS_H
+
+#include "ir/build.h"
+
+/* Makes several groups of a convolution one, where tensor cores are faster so: returns the weights [M, joined channels,
+ * kernel...] and sets the number of groups; or returns `w`, [M, channels, kernel...], a constant of static shape. */
+ig_value ig_join_groups(struct ig_graph *g, ig_value w, int64_t *groups);
+
+#endif
