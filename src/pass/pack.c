@@ -8,7 +8,8 @@
  *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
  *             target's panel width. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
- *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. Convolutions of
+ *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. In TF32 on GPUs
+ *             with products of warp groups, NR is 1: these read operands along the depth only. Convolutions of
  *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c), and
  *             convolutions of many narrow groups, which become fewer (join_groups.c).
  *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
@@ -67,6 +68,13 @@ static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_va
     return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
 }
 
+/* Do the products of warp groups want the columns one by one, each along the depth? In TF32 they do; the depth must be
+ * whole loads. */
+static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth) {
+    return ig_target_has_warpgroups(rw->options->target) && ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32 &&
+           depth % 4 == 0;
+}
+
 /* Columns per panel; 0: weights are not packed. On a GPU one panel has all columns of a group: a row-major matrix [k,
  * n], zero-padded so that rows begin at multiples of 16 bytes. */
 static int64_t panel_width(const struct ig_target *target, int64_t columns) {
@@ -78,8 +86,8 @@ static ig_value pack_matmul(struct ig_rewriter *rw, const struct ig_node *n, con
     struct ig_graph *g = rw->out;
     int64_t dims[INGOT_MAX_RANK], panels;
     if (ig_type_of(g, in[1])->rank != 2 || !can_pack(g, in[1], dims)) return IG_NO_VALUE;
-    int64_t nr = panel_width(rw->options->target, dims[1]);
-    if (nr == 0 || (nr == dims[1] && ig_target_is_cuda(rw->options->target))) return IG_NO_VALUE;
+    int64_t nr = wants_columns(rw, n, dims[0]) ? 1 : panel_width(rw->options->target, dims[1]);
+    if (nr == 0 || (nr > 1 && nr == dims[1] && ig_target_is_cuda(rw->options->target))) return IG_NO_VALUE;
     ig_value w = pad_to_panels(g, in[1], 1, nr, &panels);
     w = reshape_to_ints(g, w, (int64_t[]){dims[0], panels, nr}, 3);
     w = ig_view_transpose(g, w, (int64_t[]){1, 0, 2});
@@ -150,7 +158,10 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         conv.attr = with_groups(g, n, groups);
     }
     can_pack(g, operands[1], dims);
-    int64_t nr = panel_width(rw->options->target, dims[0] / groups);
+    int64_t nr = panel_width(rw->options->target, dims[0] / groups), depth = 1;
+    for (int i = 1; i < rank; i++)
+        depth *= dims[i];
+    if (groups == 1 && wants_columns(rw, n, depth)) nr = 1;
     if (nr == 0) return IG_NO_VALUE;
     return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr), nr, dims[0]);
 }

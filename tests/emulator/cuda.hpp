@@ -458,32 +458,52 @@ EMULATED static emulated_operand emulated_describe(unsigned long long d, bool tu
     return {(unsigned)(d & 0x3fff) << 4, (unsigned)(d >> 16 & 0x3fff) << 4, (unsigned)(d >> 32 & 0x3fff) << 4,
             widths[d >> 62], turned};
 }
-/* Address of element k along the depth of line `line`, 16 bits each. */
-EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line, unsigned k) {
+/* The types of elements: 32 bytes of the depth are one instruction's. */
+struct emulated_of_f16 {
+    typedef unsigned short word;
+    EMULATED static float get(word w) {
+        return emulated_f16_half(w, 0);
+    }
+};
+struct emulated_of_bf16 {
+    typedef unsigned short word;
+    EMULATED static float get(word w) {
+        return emulated_bf16_half(w, 0);
+    }
+};
+struct emulated_of_tf32 {
+    typedef unsigned word;
+    EMULATED static float get(word w) {
+        return emulated_tf32(w);
+    }
+};
+/* Address of element k along the depth of line `line`, of `size` bytes each; only those of two bytes can be turned. */
+EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line, unsigned k, unsigned size) {
     unsigned at, per = o.width / 2;
     if (o.turned) {
+        if (size != 2) emulator->refuse("wgmma with operands of %u bytes across the depth", size);
         at = o.start + line / per * o.leading + line % per * 2 + k / 8 * o.stride + k % 8 * o.width;
     } else {
-        at = o.start + line / 8 * o.stride + line % 8 * o.width + k * 2;
+        at = o.start + line / 8 * o.stride + line % 8 * o.width + k * size;
     }
     return at ^ ((at >> 7 & (o.width / 16 - 1)) << 4);
 }
 /* Accumulates two rows, whose elements of A are `left`. Eight lanes read the same columns of B: each checks an eighth
  * of these accesses and reads the rest unchecked. */
-template <class GET>
-EMULATED static void emulated_rows_product(float **c, int columns, const float (&left)[2][16], const emulated_operand &b,
-                                           GET get) {
+template <class OF>
+EMULATED static void emulated_rows_product(float **c, int columns, const float (&left)[2][16], const emulated_operand &b) {
+    typedef typename OF::word word;
     int lane = emulator->thread % 32;
     const char *shared = emulator->shared_at(b.start, 2, 0) - b.start;
     for (int j = 0; j < columns / 8; j++) {
         for (int e = 0; e < 2; e++) {
             unsigned column = (unsigned)(j * 8 + lane % 4 * 2 + e);
             float sums[2] = {0, 0};
-            for (int k = 0; k < 16; k++) {
-                unsigned at = emulated_place(b, column, (unsigned)k);
-                unsigned short half = *(const unsigned short *)(shared + at);
-                if ((j + k) % 8 == lane / 4) half = emulated_load<unsigned short>(at);
-                float right = get(half, 0);
+            for (int k = 0; k < 32 / (int)sizeof(word); k++) {
+                unsigned at = emulated_place(b, column, (unsigned)k, sizeof(word));
+                word element = *(const word *)(shared + at);
+                if ((j + k) % 8 == lane / 4) element = emulated_load<word>(at);
+                float right = OF::get(element);
                 sums[0] += left[0][k] * right;
                 sums[1] += left[1][k] * right;
             }
@@ -492,72 +512,78 @@ EMULATED static void emulated_rows_product(float **c, int columns, const float (
         }
     }
 }
-template <class GET>
-EMULATED static void emulated_group_product(float **c, int columns, const emulated_operand &a, const emulated_operand &b,
-                                            GET get) {
+template <class OF>
+EMULATED static void emulated_group_product(float **c, int columns, const emulated_operand &a, const emulated_operand &b) {
+    typedef typename OF::word word;
     int lane = emulator->thread % 32, first = emulator->thread / 32 % 4 * 16 + lane / 4;
     float left[2][16];
-    for (int e = 0; e < 32; e++)
-        left[e / 16][e % 16] = get(emulated_load<unsigned short>(
-                                       emulated_place(a, (unsigned)(first + e / 16 * 8), (unsigned)(e % 16))), 0);
-    emulated_rows_product(c, columns, left, b, get);
+    for (int e = 0; e < 64 / (int)sizeof(word); e++) {
+        int row = e % 2, k = e / 2;
+        left[row][k] = OF::get(
+            emulated_load<word>(emulated_place(a, (unsigned)(first + row * 8), (unsigned)k, sizeof(word))));
+    }
+    emulated_rows_product<OF>(c, columns, left, b);
 }
-/* With A in registers, laid out as for emulated_product. */
-template <class GET>
-EMULATED static void emulated_group_product(float **c, int columns, const unsigned (&a)[4], const emulated_operand &b,
-                                            GET get) {
+/* With A in registers, two elements in each, laid out as for emulated_product. */
+template <class OF>
+EMULATED static void emulated_group_product(float **c, int columns, const unsigned (&a)[4], const emulated_operand &b) {
     int lane = emulator->thread % 32;
     struct emulated_fragments own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
     float left[2][16];
     emulator->meet(0xffffffff, &own, sizeof own);
     for (int e = 0; e < 32; e++) {
         const void *from = emulator->shown(lane / 4 * 4 + e % 8 / 2);
-        left[e / 16][e % 16] = get(((const emulated_fragments *)from)->a[e % 16 / 8 * 2 + e / 16], e % 2);
+        unsigned pair = ((const emulated_fragments *)from)->a[e % 16 / 8 * 2 + e / 16];
+        left[e / 16][e % 16] = OF::get((typename OF::word)(pair >> e % 2 * 16));
     }
-    emulated_rows_product(c, columns, left, b, get);
+    emulated_rows_product<OF>(c, columns, left, b);
 }
-EMULATED static void emulated_wgmma_end(float **c, int n, bool bf16, bool a_turned, bool b_turned, unsigned long long a,
+/* The type of elements, as translate.c numbers them. */
+enum { EMULATED_F16, EMULATED_BF16, EMULATED_TF32 };
+EMULATED static void emulated_wgmma_end(float **c, int n, int type, bool a_turned, bool b_turned, unsigned long long a,
                                         unsigned long long b) {
     const emulated_operand left = emulated_describe(a, a_turned), right = emulated_describe(b, b_turned);
-    if (bf16) {
-        emulated_group_product(c, n, left, right, emulated_bf16_half);
+    if (type == EMULATED_TF32) {
+        emulated_group_product<emulated_of_tf32>(c, n, left, right);
+    } else if (type == EMULATED_BF16) {
+        emulated_group_product<emulated_of_bf16>(c, n, left, right);
     } else {
-        emulated_group_product(c, n, left, right, emulated_f16_half);
+        emulated_group_product<emulated_of_f16>(c, n, left, right);
     }
 }
-EMULATED static void emulated_wgmma_end(float **c, int n, bool bf16, bool b_turned, const unsigned (&a)[4],
+EMULATED static void emulated_wgmma_end(float **c, int n, int type, bool b_turned, const unsigned (&a)[4],
                                         unsigned long long b) {
     const emulated_operand right = emulated_describe(b, b_turned);
-    if (bf16) {
-        emulated_group_product(c, n, a, right, emulated_bf16_half);
+    if (type == EMULATED_BF16) {
+        emulated_group_product<emulated_of_bf16>(c, n, a, right);
     } else {
-        emulated_group_product(c, n, a, right, emulated_f16_half);
+        emulated_group_product<emulated_of_f16>(c, n, a, right);
     }
 }
 /* Takes the accumulators one by one, then the operands: descriptors, or a thread's registers of A. */
 template <class... REST> struct emulated_wgmma {
     float *c[128];
     int given;
-    EMULATED void take(int n, bool bf16, bool ta, bool tb, unsigned long long a, unsigned long long b) {
+    EMULATED void take(int n, int type, bool ta, bool tb, unsigned long long a, unsigned long long b) {
         if (given != n / 2) emulator->refuse("wgmma with %d sums of a thread for %d columns", given, n);
-        emulated_wgmma_end(c, n, bf16, ta, tb, a, b);
+        emulated_wgmma_end(c, n, type, ta, tb, a, b);
     }
-    EMULATED void take(int n, bool bf16, bool, bool tb, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+    EMULATED void take(int n, int type, bool, bool tb, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
                        unsigned long long b) {
         const unsigned a[4] = {a0, a1, a2, a3};
         if (given != n / 2) emulator->refuse("wgmma with %d sums of a thread for %d columns", given, n);
-        emulated_wgmma_end(c, n, bf16, tb, a, b);
+        emulated_wgmma_end(c, n, type, tb, a, b);
     }
-    template <class... OPERANDS> EMULATED void take(int n, bool bf16, bool ta, bool tb, float &sum, OPERANDS &&...more) {
+    template <class... OPERANDS> EMULATED void take(int n, int type, bool ta, bool tb, float &sum, OPERANDS &&...more) {
         c[given++] = &sum;
-        take(n, bf16, ta, tb, (OPERANDS &&)more...);
+        take(n, type, ta, tb, (OPERANDS &&)more...);
     }
 };
 template <class... OPERANDS>
-EMULATED static void emulated_wgmma_of(int n, bool bf16, bool ta, bool tb, OPERANDS &&...operands) {
+EMULATED static void emulated_wgmma_of(int n, int type, bool ta, bool tb, OPERANDS &&...operands) {
     emulated_wgmma<> w;
     w.given = 0;
-    w.take(n, bf16, ta, tb, (OPERANDS &&)operands...);
+    w.take(n, type, ta, tb, (OPERANDS &&)operands...);
 }
 
 /* ---- Kernels and their metadata -------------------------------------------------------------------------------------------------- */

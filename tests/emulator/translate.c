@@ -84,11 +84,11 @@ static void print_wgmma(FILE *out, const char *instruction, const struct assembl
     int n = 0;
     for (comma = last ? strchr(last, ',') : NULL; comma && n < 16; comma = strchr(comma + 1, ','))
         commas[n++] = comma;
-    /* With A in registers, its braces are the last ones, and there is only B's transpose flag. */
+    int type = strstr(instruction, ".bf16") ? 1 : strstr(instruction, ".tf32") ? 2 : 0;
+    /* With A in registers, its braces are the last ones, and there is only B's transpose flag; in TF32 there is none. */
     if (n == 7) turned[0] = atoi(commas[n - 2] + 1);
-    if (n >= 1) turned[1] = atoi(commas[n - 1] + 1);
-    fprintf(out, "emulated_wgmma_of(%d, %d, %d, %d", columns, strstr(instruction, ".bf16") != NULL, turned[0],
-            turned[1]);
+    if (n >= 1 && type != 2) turned[1] = atoi(commas[n - 1] + 1);
+    fprintf(out, "emulated_wgmma_of(%d, %d, %d, %d", columns, type, turned[0], turned[1]);
     for (int i = 0; i < a->count; i++)
         fprintf(out, ", %.*s", (int)a->lengths[i], a->operands[i]);
     fputs(");", out);

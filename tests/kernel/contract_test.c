@@ -513,26 +513,48 @@ static void test_multiples(void **state) {
     check_graphs(cases, COUNT(rows));
 }
 
-/* All GPU candidates for some sizes: with and without warpgroups, with and without split-K. */
+/* All GPU candidates for some sizes: with and without warpgroups, with and without split-K; and in TF32. */
 static void test_tiles(void **state) {
     (void)state;
     static const struct product sizes[] = {
         {FLOATS, 2, 2, {65, 520}, {520, 136}, .constant = true, .bias = true},
         {FLOATS, 2, 2, {390, 75}, {390, 130}, .constant = true, .turned = true},
     };
-    enum { CHOICES = 12 };
-    for (int i = 0; i < COUNT(sizes) * CHOICES * 2; i++) {
-        int size = i / 2 / CHOICES, choice = i / 2 % CHOICES;
-        unsigned flags = (i % 2 ? GRAPH_FP16 : 0u) + (unsigned)choice * GRAPH_CHOICE;
-        snprintf(names[i], sizeof names[i], "product %d, tile %d%s", size, choice, i % 2 ? ", fp16" : "");
-        cases[i] = (struct graph_case){names[i], build_product, &sizes[size], i % 2 ? 3e-3 : 1e-5, flags, {0}};
+    static const unsigned precisions[] = {0, GRAPH_FP16, GRAPH_TF32};
+    static const char *const labels[] = {"", ", fp16", ", tf32"};
+    enum { CHOICES = 12, WAYS = COUNT(precisions) };
+    for (int i = 0; i < COUNT(sizes) * CHOICES * WAYS; i++) {
+        int size = i / WAYS / CHOICES, choice = i / WAYS % CHOICES, way = i % WAYS;
+        unsigned flags = precisions[way] + (unsigned)choice * GRAPH_CHOICE;
+        snprintf(names[i], sizeof names[i], "product %d, tile %d%s", size, choice, labels[way]);
+        cases[i] = (struct graph_case){names[i], build_product, &sizes[size], way ? 3e-3 : 1e-5, flags, {0}};
     }
-    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES * 2);
+    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES * WAYS);
+}
+
+/* Convolutions and products in TF32, whose weights lie along the depth if it is whole loads: all candidates. */
+static void test_tf32(void **state) {
+    (void)state;
+    static const struct conv windows[] = {
+        {PLANE(2, 9, 8, 36, 40, 3, 1, 1), .bias = true, .relu = true},
+        {PLANE(-1, 7, -2, 3, 24, 7, 2, 3), .bias = true}, /* a picture */
+        {PLANE(2, 9, 5, 16, 33, 1, 1, 0), .residual = true},
+        {PLANE(2, 9, 5, 5, 33, 3, 1, 1)}, /* no whole loads */
+        {GROUPED(2, 9, 8, 8, 4, 4, 3, 1, 1), .bias = true},
+        {GROUPED(2, 9, 8, 3, 1, 1, 3, 1, 1), .bias = true}, /* depthwise */
+    };
+    enum { CHOICES = 6 };
+    for (int i = 0; i < COUNT(windows) * CHOICES; i++) {
+        unsigned flags = GRAPH_TF32 + (unsigned)(i % CHOICES) * GRAPH_CHOICE;
+        int at = i / CHOICES;
+        snprintf(names[i], sizeof names[i], "convolution %d in TF32, tile %d", at, i % CHOICES);
+        cases[i] = (struct graph_case){names[i], build_conv, &windows[at], 3e-3, flags, {2, 9, 0, 0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(windows) * CHOICES);
 }
 
 /* Tiles fetched by TMA: operands along and across the depth, several tiles per block, edges, NaN. */
-static void test_producers(void **state) {
-    (void)state;
+static void check_producers(unsigned precision) {
     static const struct product sizes[] = {
         {FLOATS, 2, 2, {300, 136}, {136, 264}, .constant = true, .bias = true, .gelu = true},
         {FLOATS, 2, 2, {-2, 72}, {264, 72}, .transposed = true},
@@ -544,12 +566,12 @@ static void test_producers(void **state) {
     enum { CHOICES = 9, BANDED = 2 };
     for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
         int size = i / CHOICES;
-        unsigned flags = GRAPH_FP16 + GRAPH_MAPS + (i % 2 ? GRAPH_POISON : 0u) + (unsigned)(i % CHOICES) * GRAPH_CHOICE;
+        unsigned flags = precision + GRAPH_MAPS + (i % 2 ? GRAPH_POISON : 0u) + (unsigned)(i % CHOICES) * GRAPH_CHOICE;
         snprintf(names[i], sizeof names[i], "product %d, producer %d", size, i % CHOICES);
         cases[i] = (struct graph_case){names[i], build_product, &sizes[size], 3e-3, flags, {0, 301}};
     }
     for (int i = 0; i < BANDED; i++) {
-        unsigned flags = GRAPH_FP16 + GRAPH_MAPS + (unsigned)i * GRAPH_CHOICE;
+        unsigned flags = precision + GRAPH_MAPS + (unsigned)i * GRAPH_CHOICE;
         int at = COUNT(sizes) * CHOICES + i;
         snprintf(names[at], sizeof names[at], "bands, producer %d", i);
         cases[at] = (struct graph_case){names[at], build_product, &banded, 3e-3, flags, {0, 0, 2410}};
@@ -557,13 +579,24 @@ static void test_producers(void **state) {
     check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES + BANDED);
 }
 
+static void test_producers(void **state) {
+    (void)state;
+    check_producers(GRAPH_FP16);
+}
+
+static void test_producers_tf32(void **state) {
+    (void)state;
+    check_producers(GRAPH_TF32);
+}
+
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),    cmocka_unit_test(test_chosen),    cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_depthwise),   cmocka_unit_test(test_volumes),   cmocka_unit_test(test_grouped),
-        cmocka_unit_test(test_transformed), cmocka_unit_test(test_recovered), cmocka_unit_test(test_multiples),
-        cmocka_unit_test(test_tiles),       cmocka_unit_test(test_producers),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_chosen),    cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_depthwise),      cmocka_unit_test(test_volumes),   cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_transformed),    cmocka_unit_test(test_recovered), cmocka_unit_test(test_multiples),
+        cmocka_unit_test(test_tiles),          cmocka_unit_test(test_producers), cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_producers_tf32),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

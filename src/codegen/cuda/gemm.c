@@ -98,19 +98,20 @@ static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
 
 /* The instruction that multiplies 64 rows by a group's columns. */
 static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
-    const char *type = g->math == IG_CUDA_BF16 ? "bf16" : "f16";
+    const char *type = g->math == IG_CUDA_BF16 ? "bf16" : g->math == IG_CUDA_TF32 ? "tf32" : "f16";
     int columns = g->producer ? g->bn : g->bn / g->warps_n, sums = columns / 2;
     ig_text_printf(
         text,
         "__device__ __forceinline__ void multiply_add(float (&c)[%d][4], unsigned long long a, unsigned long "
         "long b) {\n"
         "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n\"\n"
-        "                 \"wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {\"",
-        columns / 8, columns, type, type);
+        "                 \"wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s {\"",
+        columns / 8, columns, 32 / ig_cuda_gemm_element(g), type, type);
     for (int i = 0; i < sums; i++)
         ig_text_printf(text, "%s\"%%%d%s\"", i % 16 == 0 ? "\n                 " : " ", i, i + 1 < sums ? ", " : "");
-    ig_text_printf(text, "\n                 \"}, %%%d, %%%d, add, 1, 1, %d, %d;\\n}\"\n                 :", sums,
-                   sums + 1, g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS);
+    ig_text_printf(text, "\n                 \"}, %%%d, %%%d, add, 1, 1", sums, sums + 1);
+    if (g->math != IG_CUDA_TF32) ig_text_printf(text, ", %d, %d", g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS);
+    ig_text_add(text, ";\\n}\"\n                 :");
     for (int i = 0; i < sums; i++)
         ig_text_printf(text, "%s\"+f\"(c[%d][%d])%s", i % 4 == 0 && i > 0 ? "\n                   " : " ", i / 4, i % 4,
                        i + 1 < sums ? "," : "");

@@ -201,7 +201,7 @@ struct sums {
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll
-        for (int depth = 0; depth < DEPTH; depth += 16)
+        for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
 #pragma unroll
             for (int i = 0; i < blocks; i++)
                 multiply_add(c[i], part<A_ACROSS, BM>(a_from, row(i), depth),

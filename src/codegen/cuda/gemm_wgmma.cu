@@ -27,7 +27,7 @@ struct sums {
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll
-        for (int depth = 0; depth < DEPTH; depth += 16)
+        for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
             multiply_add(c, part<A_ACROSS, BM>(a_from, first_row(), depth),
                          part<B_ACROSS, BN>(b_from, first_column(), depth));
         close_products();

@@ -138,7 +138,7 @@ static void convolve(struct ig_eval *ev, struct conv *c, const struct ig_view *b
 static void check_weights(struct ig_eval *ev, const struct conv *c, int64_t columns) {
     int64_t want[INGOT_MAX_RANK + 2], panels = c->packed ? (columns + c->packed - 1) / c->packed : 0;
     int rank = 0;
-    bool depthwise_packed = c->packed == 1;
+    bool depthwise_packed = c->packed == 1 && c->groups > 1;
     if (!c->packed) want[rank++] = columns * c->groups, want[rank++] = c->channels;
     if (c->packed && !depthwise_packed) want[rank++] = c->groups, want[rank++] = panels;
     for (int i = 0; i < c->spatial; i++)

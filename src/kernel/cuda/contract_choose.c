@@ -79,7 +79,7 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
         return 225 * share * (warps > 4 ? 1 : 0.6);
     }
     double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.88;
-    if (g->warpgroups) return 3550 * alone * n / (n + 73);
+    if (g->warpgroups) return (g->math == IG_CUDA_TF32 ? 1775 : 3550) * alone * n / (n + 73);
     return (g->math == IG_CUDA_TF32 ? 1320 : 2640) * alone * (m * n / (m + n)) / (m * n / (m + n) + 28);
 }
 
@@ -108,7 +108,7 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, IG_CUDA_PROCESSORS);
     double area = (double)g->bm * g->bn, bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g);
     double busy = tiles < IG_CUDA_PROCESSORS ? 0.2 + 0.8 * (double)tiles / IG_CUDA_PROCESSORS : 1;
-    double products = area * g->bk / 3910, copies = bytes / 240 * busy;
+    double products = area * g->bk / (g->math == IG_CUDA_TF32 ? 1955 : 3910), copies = bytes / 240 * busy;
     double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 52);
     double finish = g->turns ? area * (p->heavy ? 0.15 : 0.063) : area * 0.041 + (p->heavy ? 1500 : 780);
     if (g->turns && each == 1) finish *= 1.45; /* it overlaps with nothing */
@@ -225,11 +225,17 @@ static void add_producers(const struct ig_cuda_problem *p, const struct ig_cuda_
     }
 }
 
+/* Can warp groups multiply the operands? They read elements of four bytes along the depth only. */
+static bool suits_warpgroups(const struct ig_cuda_problem *p) {
+    if (!p->warpgroups || p->a == IG_CUDA_FILLED || p->math == IG_CUDA_FMA) return false;
+    return p->math != IG_CUDA_TF32 || (p->a != IG_CUDA_ACROSS && p->b == IG_CUDA_ALONG);
+}
+
 int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int most,
                             struct ig_cuda_gemm *out) {
     struct ig_cuda_gemm groups = *like, producers[PRODUCER_SHAPES];
     struct candidates own = {.out = producers, .most = most / 2 < PRODUCER_SHAPES ? most / 2 : PRODUCER_SHAPES};
-    groups.warpgroups = p->warpgroups && ig_cuda_gemm_element(like) == 2 && like->a != IG_CUDA_FILLED;
+    groups.warpgroups = suits_warpgroups(p);
     if (groups.warpgroups && p->mapped) add_producers(p, like, &own);
     struct candidates c = {.out = out, .most = (most < LIMIT ? most : LIMIT) - own.count};
     if (p->math == IG_CUDA_FMA)

@@ -49,7 +49,8 @@ struct ig_cuda_gemm {
     enum ig_cuda_math math;
     int bm, bn, bk;
     int warps_m, warps_n; /* tensor cores: the grid of warps that divides the tile */
-    bool warpgroups;      /* F16, BF16: uses wgmma (sm_90a), whose warp groups have 64 rows; stages >= 3 */
+    /* Uses wgmma (sm_90a), whose warp groups have 64 rows; stages >= 3. TF32: neither operand is ACROSS. */
+    bool warpgroups;
     /* A producer warp fetches. Requires warpgroups, both operands ALONG or ACROSS, and no split; tensor maps 0 and 1 are
      * those of A and B. */
     bool producer;

@@ -10,11 +10,13 @@ static ig_dim constant(struct ig_contract *c, int64_t i) {
     return ig_dim_const(c->graph->dims, i);
 }
 
-/* Are the weights constants of the form [groups, 1, kernel..., channels, columns and zeros]? */
+/* Are the weights constants of the form [groups, 1, kernel..., channels, columns and zeros], or [1, columns, kernel...,
+ * channels, 1]? */
 static bool are_filters(struct ig_contract *c) {
     ig_value w = c->node.in[1];
     const struct ig_type *type = ig_type_of(c->graph, w);
     if (!c->lower.is_input[w] || !ig_info(c->graph, w)->is_const) return false;
+    if (ig_contract_attr_int(c, IG_ATTR_packed) == 1 && c->groups == 1) return true;
     return ig_contract_attr_int(c, IG_ATTR_packed) >= ig_contract_const(c, c->columns, INT64_MAX) &&
            type->rank == c->spatial + 4 && ig_contract_const(c, type->dim[1], 0) == 1 &&
            ig_contract_const(c, type->dim[0], 0) == c->groups;

@@ -21,7 +21,8 @@ enum {
     GRAPH_EACH = 8,    /* the tolerance is relative to each element */
     GRAPH_FP16 = 16,   /* in that precision */
     GRAPH_BF16 = 32,
-    GRAPH_MAPS = 64,    /* only candidates with tensor maps are counted by GRAPH_CHOICE */
+    GRAPH_MAPS = 64, /* only candidates with tensor maps are counted by GRAPH_CHOICE */
+    GRAPH_TF32 = 128,
     GRAPH_CHOICE = 256, /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
