@@ -10,7 +10,7 @@ enum { MOST_VISITS = 200 }; /* node visits between the two products; more is no 
 struct match {
     struct ig_graph *g;
     struct ig_attend *a;
-    const struct ig_type *space; /* of the scores */
+    struct ig_type space; /* of the scores */
     int visits;
 };
 
@@ -99,13 +99,30 @@ static bool match_quotient(struct match *m, ig_value v, ig_value *out_e, bool *o
     return false;
 }
 
-/* Strips what may lie between the softmax and the second product: rounding, and where(isnan(w), 0, w). */
+/* If v is a reshape of batches of matrices that leaves the matrices as they are (it tells the windows of each picture
+ * apart, say), returns its operand; otherwise v. */
+static ig_value match_regrouping(const struct match *m, ig_value v) {
+    const struct ig_node *n = running(m, v, IG_OP_reshape);
+    if (!n) return v;
+    const struct ig_type *from = ig_type_of(m->g, n->in[0]), *to = ig_type_of(m->g, v);
+    if (from->rank < 3 || to->rank < 3 || from->dim[from->rank - 1] != to->dim[to->rank - 1]) return v;
+    return from->dim[from->rank - 2] == to->dim[to->rank - 2] ? n->in[0] : v;
+}
+
+/* Strips what may lie between the softmax and the second product: rounding, other groups of batches, and
+ * where(isnan(w), 0, w). */
 static ig_value match_repairs(struct match *m, ig_value v) {
     for (;;) {
         const struct ig_node *n = running(m, v, IG_OP_cast);
         if (n && is_narrow_float(ig_type_of(m->g, n->in[0])->dtype) && is_narrow_float(ig_type_of(m->g, v)->dtype)) {
             take(m, v);
             v = n->in[0];
+            continue;
+        }
+        ig_value before = match_regrouping(m, v);
+        if (before != v) {
+            take(m, v);
+            v = before;
             continue;
         }
         n = running(m, v, IG_OP_where);
@@ -118,12 +135,26 @@ static ig_value match_repairs(struct match *m, ig_value v) {
     }
 }
 
+static bool find_scores(struct match *m, ig_value v);
+
+/* The same above a reshape of the batches, in the shape of its operand. */
+static bool find_regrouped_scores(struct match *m, ig_value v, ig_value before) {
+    struct ig_type below = m->space;
+    m->space = *ig_type_of(m->g, before);
+    bool found = find_scores(m, before);
+    m->space = below;
+    if (found) take(m, v);
+    return found;
+}
+
 /* Takes all elementwise nodes on the paths from the first product to v. False if no path leads to a product. The first
  * product found counts; results of other products are ordinary operands. */
 static bool find_scores(struct match *m, ig_value v) {
     ig_node_id id = id_of(m, v);
-    if (id == IG_NO_NODE || !ig_same_dims(ig_type_of(m->g, v), m->space) || ++m->visits > MOST_VISITS) return false;
+    if (id == IG_NO_NODE || !ig_same_dims(ig_type_of(m->g, v), &m->space) || ++m->visits > MOST_VISITS) return false;
     const struct ig_node *n = &m->g->nodes.at[id];
+    ig_value before = match_regrouping(m, v);
+    if (before != v) return find_regrouped_scores(m, v, before);
     if (n->op == IG_OP_matmul && (m->a->scores == IG_NO_NODE || m->a->scores == id)) {
         m->a->scores = id;
         take(m, v);
@@ -169,7 +200,7 @@ bool ig_attend_match(struct ig_graph *graph, const uint32_t *uses, ig_node_id pr
     if (!match_quotient(&m, weights, &e, &sum_guarded)) return false;
     if (!match_exponentials(&m, e, &out->changed, &most_guarded)) return false;
     out->guarded = sum_guarded && most_guarded; /* one alone leaves NaN: 0 / 0, or -infinity less itself */
-    m.space = ig_type_of(graph, out->changed);
+    m.space = *ig_type_of(graph, out->changed);
     if (!find_scores(&m, out->changed)) return false;
     return !uses || is_closed(&m, uses);
 }

@@ -9,7 +9,8 @@
 
 struct ig_attend {
     ig_node_id scores;        /* the product Q K^T */
-    ig_value changed;         /* the scores after elementwise work on values of their shape: scales, masks, … */
+    ig_value changed;         /* the scores after elementwise work on values of their shape (scales, masks, …), with
+                                 their batches perhaps in other dims */
     ig_node_id product;       /* the product of weights and values */
     bool repaired;            /* NaN weights count as zero */
     bool guarded;             /* if all scores of a query are -infinity, its weights are zero instead of NaN */

@@ -106,8 +106,15 @@ static void take_in_hand(struct ig_attention *a, ig_value v, const ig_x *head, i
 }
 
 ig_x ig_attention_changed(struct ig_attention *a, const ig_x *head, ig_x query, ig_x key, ig_x score) {
+    ig_x index[INGOT_MAX_RANK];
+    struct ig_type from = a->score_type, to = *ig_type_of(a->graph, a->parts.changed);
+    from.rank -= 2;
+    to.rank -= 2;
+    ig_lower_reindex(&a->lower, &from, head, &to, index);
+    index[to.rank] = query;
+    index[to.rank + 1] = key;
     take_in_hand(a, a->scores.out, head, query, key, score);
-    ig_x x = ig_x_cast(a->k, ig_lower_value(&a->lower, a->parts.changed, a->position), INGOT_F32, false);
+    ig_x x = ig_x_cast(a->k, ig_lower_value(&a->lower, a->parts.changed, index), INGOT_F32, false);
     a->lower.known = NULL;
     return x;
 }
