@@ -30,8 +30,11 @@ struct attention {
     int64_t batch, heads, shared, queries, keys, depth, columns; /* shared: heads that share keys; negative: symbols */
     enum mask mask;
     bool repaired, joint, biased;
-    bool guarded; /* rows that are all -infinity give zeros */
+    bool guarded;  /* rows that are all -infinity give zeros */
+    int64_t shift; /* by which pictures are rolled before windows are cut out */
+    int64_t side;  /* of the windows of a picture that are attended to apart, with biases; 0: none, see windows_of */
 };
+enum { ACROSS = 3, WINDOWS = 2 * ACROSS };
 
 /* ---- Building ---------------------------------------------------------------------------------------------------------- */
 
@@ -86,7 +89,7 @@ static ig_value guarded(struct ig_graph *g, const struct attention *a, ig_value 
 }
 
 static ig_value softmax(struct ig_graph *g, const struct attention *a, ig_value s) {
-    const int64_t last[] = {3};
+    const int64_t last[] = {ig_type_of(g, s)->rank - 1};
     ig_value most = guarded(g, a, ig_build_reduce(g, IG_OP_reduce_max, s, last, 1), -INFINITY, 0);
     ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, s, most));
     ig_value sum = guarded(g, a, ig_build_reduce(g, IG_OP_reduce_sum, e, last, 1), 0, 1);
@@ -94,11 +97,48 @@ static ig_value softmax(struct ig_graph *g, const struct attention *a, ig_value 
     return a->repaired ? ig_build_where(g, ig_map1(g, IG_OP_isnan, w), scalar(g, w, 0), w) : w;
 }
 
+/* Pictures have 2 x 3 windows. The third part `which` of [batch, height, width, 3 * heads * depth], as [batch * windows, heads, side * side, depth]. */
+static ig_value windows_of(struct ig_graph *g, const struct attention *a, ig_value all, int64_t which) {
+    ig_dim batch = ig_type_of(g, all)->dim[0], n = number(g, a->side), h = number(g, a->heads), d = number(g, a->depth);
+    ig_dim cut[8] = {batch, number(g, WINDOWS / ACROSS), n, number(g, ACROSS), n, number(g, 3), h, d};
+    ig_dim one[4] = {ig_dim_mul(g->dims, batch, number(g, WINDOWS)), h, number(g, a->side * a->side), d};
+    if (a->shift) {
+        ig_dim height = ig_type_of(g, all)->dim[1];
+        ig_value row = ig_build_iota(g, &height, 1, 0);
+        row = ig_map2(g, IG_OP_mod, ig_map2(g, IG_OP_add, row, ig_build_scalar(g, INGOT_I64, (double)a->shift)),
+                      ig_build_scalar(g, INGOT_I64, (double)(WINDOWS / ACROSS * a->side)));
+        all = ig_build_gather(g, all, row, 1);
+    }
+    ig_value x = ig_build_transpose(g, ig_build_reshape(g, all, cut, 8), (const int64_t[]){5, 0, 1, 3, 6, 2, 4, 7});
+    x = ig_build_slice_axis(g, x, 0, number(g, which), number(g, 1), 1);
+    return ig_build_reshape(g, x, one, 4);
+}
+
+/* Adds what windows add to their scores, the mask to [batch, windows, heads, queries, keys]. */
+static ig_value biased_by_place(struct ig_graph *g, const struct attention *a, ig_value s) {
+    struct ig_type type = *ig_type_of(g, s), bias = {.dtype = INGOT_F32, .rank = 3};
+    ig_dim windows = number(g, WINDOWS), length = type.dim[3];
+    memcpy(bias.dim, (ig_dim[]){number(g, a->heads), length, length}, 3 * sizeof *bias.dim);
+    s = ig_map2(g, IG_OP_add, ig_map2(g, IG_OP_mul, s, scalar(g, s, 0.125)), ig_build_input(g, "bias", &bias));
+    if (a->mask != EACH) return s;
+    ig_dim apart[5] = {ig_dim_div(g->dims, type.dim[0], windows), windows, type.dim[1], length, length};
+    struct ig_type mask = {.dtype = INGOT_F32, .rank = 4, .dim = {windows, number(g, 1), length, length}};
+    ig_value x = ig_build_input(g, "mask", &mask), seen = ig_map2(g, IG_OP_lt, x, ig_build_scalar(g, INGOT_F32, 0));
+    x = ig_build_where(g, seen, ig_build_scalar(g, INGOT_F32, 0), ig_build_scalar(g, INGOT_F32, -100));
+    return ig_map2(g, IG_OP_add, ig_build_reshape(g, s, apart, 5), x);
+}
+
 static void build(struct ig_graph *g, const void *argument) {
     const struct attention *a = argument;
     int64_t h = a->heads, hk = h / a->shared;
     ig_value q, k, v;
-    if (a->joint) {
+    if (a->side) {
+        const int64_t sizes[] = {a->batch, WINDOWS / ACROSS * a->side, ACROSS * a->side, 3 * h * a->depth};
+        struct ig_type type = sized_type(g, a->dtype, 4, sizes);
+        ig_value all = ig_build_input(g, "qkv", &type), *parts[] = {&q, &k, &v};
+        for (int i = 0; i < 3; i++)
+            *parts[i] = windows_of(g, a, all, i);
+    } else if (a->joint) {
         const int64_t sizes[] = {a->batch, a->queries, 3 * h * a->depth};
         struct ig_type type = sized_type(g, a->dtype, 3, sizes);
         ig_value all = ig_build_input(g, "qkv", &type);
@@ -113,11 +153,14 @@ static void build(struct ig_graph *g, const void *argument) {
         k = input(g, "k", a->dtype, 3, sizes[1]);
         v = input(g, "v", a->dtype, 3, sizes[2]);
     }
-    q = heads_of(g, q, h, a->depth);
-    k = repeated(g, heads_of(g, k, hk, a->depth), a->shared);
-    v = repeated(g, heads_of(g, v, hk, a->columns), a->shared);
+    if (!a->side) {
+        q = heads_of(g, q, h, a->depth);
+        k = repeated(g, heads_of(g, k, hk, a->depth), a->shared);
+        v = repeated(g, heads_of(g, v, hk, a->columns), a->shared);
+    }
     ig_value s = ig_build_matmul(g, q, ig_build_transpose(g, k, (const int64_t[]){0, 1, 3, 2}), INGOT_F32);
-    ig_value w = softmax(g, a, changed(g, a, s));
+    ig_value w = softmax(g, a, a->side ? biased_by_place(g, a, s) : changed(g, a, s));
+    w = ig_build_reshape(g, w, ig_type_of(g, s)->dim, 4);
     ig_value y = ig_build_matmul(g, ig_build_cast(g, w, a->dtype), v, INGOT_F32);
     if (a->biased) y = ig_map1(g, IG_OP_tanh, ig_map2(g, IG_OP_add, y, scalar(g, y, 0.5)));
     if (a->joint) { /* the heads side by side again */
@@ -179,6 +222,10 @@ static void test_recognition(void **state) {
     expect((struct division){&b, .cuda = true}, 3, 0);
     b.depth = 160;
     expect((struct division){&b, .cuda = true}, 3, 0);
+    struct attention c = {INGOT_F16, -1, 3, 1, 49, 49, 32, 32, EACH, .side = 7, .joint = true};
+    expect((struct division){&c, .cuda = true}, 2, 1); /* the mask is made once for all heads */
+    c.mask = NO_MASK;
+    expect((struct division){&c, .cuda = true}, 1, 1);
 }
 
 /* ---- Candidates ---------------------------------------------------------------------------------------------------------- */
@@ -343,10 +390,42 @@ static void test_partial(void **state) {
     check_graphs_for_cuda(all, count);
 }
 
+/* Windows of a picture, whose lines lie at places that are computed. */
+static void test_windows(void **state) {
+    (void)state;
+    static const struct attention shapes[] = {
+        {INGOT_F16, 2, 3, 1, 49, 49, 32, 32, EACH, .side = 7, .joint = true},
+        {INGOT_F16, -1, 2, 1, 49, 49, 32, 32, NO_MASK, .side = 7, .joint = true},
+        {INGOT_BF16, 1, 2, 1, 64, 64, 64, 64, EACH, .side = 8},
+        {INGOT_F32, 1, 2, 1, 49, 49, 32, 32, EACH, .side = 7, .joint = true},
+        {INGOT_F16, 1, 1, 1, 1, 1, 16, 16, EACH, .side = 1},
+        {INGOT_F16, 1, 1, 1, 144, 144, 32, 32, EACH, .side = 12, .joint = true},
+        {INGOT_F16, 1, 1, 1, 256, 256, 80, 80, NO_MASK, .side = 16},
+        {INGOT_F16, 2, 2, 1, 49, 49, 32, 32, EACH, .side = 7, .joint = true, .shift = 3},
+    };
+    enum { SHAPES = sizeof shapes / sizeof *shapes, CHOICES = 5 };
+    struct graph_case all[2 * SHAPES * CHOICES];
+    int count = 0;
+    for (unsigned choice = 0; choice < CHOICES; choice++) {
+        for (int i = 0; i < SHAPES; i++) {
+            double tolerance = shapes[i].dtype == INGOT_F32 ? 1e-5 : shapes[i].dtype == INGOT_F16 ? 4e-3 : 3e-2;
+            for (unsigned poison = 0; poison < 2; poison++)
+                all[count++] = (struct graph_case){"windows",
+                                                   build,
+                                                   &shapes[i],
+                                                   tolerance,
+                                                   GRAPH_RAW | choice * GRAPH_CHOICE | poison * GRAPH_POISON,
+                                                   {2, 7, 33, 128}};
+        }
+    }
+    check_graphs_for_cuda(all, count);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_single),
         cmocka_unit_test(test_half),        cmocka_unit_test(test_choices),  cmocka_unit_test(test_partial),
+        cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,8 +42,8 @@ __device__ __forceinline__ float change(float from, float most, float scale) {
 // state: R running maxima, then R running sums of this thread's share of the keys.
 __device__ __forceinline__ void begin(float *sums, float *state, const void *q, long long ldq, long long queries,
                                       const void *k, long long ldk, const void *v, long long ldv, long long keys) {
-    copy<ROWS, LINE, THREADS>(shared_address(0), (const char *)q, ldq, queries < ROWS ? (int)queries : ROWS, DEPTH_BYTES,
-                              threadIdx.x);
+    copy<ROWS, LINE, THREADS, TABLE_Q>(shared_address(0), (const char *)q, ldq, queries < ROWS ? (int)queries : ROWS,
+                                       DEPTH_BYTES, threadIdx.x);
 #pragma unroll
     for (int s = 0; s < STAGES; s++)
         copy_step(s, k, ldk, v, ldv, keys);

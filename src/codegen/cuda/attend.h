@@ -9,7 +9,7 @@
 /*
  * Declares functions that all threads of the block call together. `scores`, `sums` and `state` (twice the layout's
  * rows) are float arrays in each thread's registers. An operand is given as the address of its first element for the
- * tile, the stride between its lines, and their number:
+ * tile, the distance between its lines (of listed lines, attend_block.h: the first one's index), and their number:
  *
  *     attend::begin(sums, state, q, ldq, queries, k, ldk, v, ldv, keys)
  *     attend::multiply(scores, step, k, ldk, v, ldv, keys)     scores of step 0, 1, …; garbage past the last key

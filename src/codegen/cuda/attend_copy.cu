@@ -46,9 +46,17 @@ __device__ __forceinline__ unsigned shared_address(int byte) {
     return (unsigned)__cvta_generic_to_shared(memory()) + byte;
 }
 
-// Copies LINES lines, `ld` elements apart, of which `bytes` bytes exist; zero-fills beyond them and, unless ALL exist,
-// beyond `left` lines. Executed by threads thread, thread + COUNT, ….
-template <int LINES, int BYTES, int COUNT, bool ALL>
+// The element at which a line begins: lines are `ld` apart or, with a TABLE, listed there from index `ld` on.
+template <int TABLE> __device__ __forceinline__ long long find_line(int line, long long ld) {
+    if constexpr (TABLE < 0)
+        return line * ld;
+    else
+        return ((const long long *)(memory() + TABLES_AT))[TABLE + (int)ld + line];
+}
+
+// Copies LINES lines, of which `bytes` bytes exist; zero-fills beyond them and, unless ALL exist, beyond
+// `left` lines. Executed by threads thread, thread + COUNT, ….
+template <int LINES, int BYTES, int COUNT, int TABLE, bool ALL>
 __device__ __forceinline__ void copy_lines(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
     constexpr int units = BYTES / 16;
 #pragma unroll
@@ -57,17 +65,17 @@ __device__ __forceinline__ void copy_lines(unsigned to, const char *from, long l
         const bool inside = (ALL || line < left) && byte < bytes;
         if (LINES * units % COUNT == 0 || unit < LINES * units)
             asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to + place_copied<LINES, BYTES>(line, byte)),
-                         "l"(from + (inside ? line * ld * ELEMENT + byte : 0)), "r"(inside ? 16 : 0));
+                         "l"(from + (inside ? find_line<TABLE>(line, ld) * ELEMENT + byte : 0)), "r"(inside ? 16 : 0));
     }
 }
 
 // Most sets are complete.
-template <int LINES, int BYTES, int COUNT>
+template <int LINES, int BYTES, int COUNT, int TABLE>
 __device__ __forceinline__ void copy(unsigned to, const char *from, long long ld, int left, int bytes, int thread) {
     if (left >= LINES)
-        copy_lines<LINES, BYTES, COUNT, true>(to, from, ld, left, bytes, thread);
+        copy_lines<LINES, BYTES, COUNT, TABLE, true>(to, from, ld, left, bytes, thread);
     else
-        copy_lines<LINES, BYTES, COUNT, false>(to, from, ld, left, bytes, thread);
+        copy_lines<LINES, BYTES, COUNT, TABLE, false>(to, from, ld, left, bytes, thread);
 }
 
 __device__ __forceinline__ void close_copies() {
@@ -82,18 +90,22 @@ template <int LEFT> __device__ __forceinline__ void wait_for_copies() {
 // If warps share no keys, each copies its own.
 constexpr bool OWN = WARPS_M == 1;
 
-template <int BYTES>
+template <int BYTES, int TABLE>
 __device__ __forceinline__ void copy_keys(int at, const void *from, long long ld, long long first, long long keys,
                                           int bytes) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if constexpr (OWN) first += warp * KEYS;
     const long long left = keys - first;
     const int some = left < STEP ? left < 0 ? 0 : (int)left : STEP;
-    const char *line = (const char *)from + (some ? first * ld * ELEMENT : 0);
+    const char *line = (const char *)from;
+    if (TABLE >= 0)
+        ld += first;
+    else if (some)
+        line += first * ld * ELEMENT;
     if constexpr (OWN)
-        copy<KEYS, BYTES, 32>(shared_address(at + warp * KEYS * BYTES), line, ld, some, bytes, lane);
+        copy<KEYS, BYTES, 32, TABLE>(shared_address(at + warp * KEYS * BYTES), line, ld, some, bytes, lane);
     else
-        copy<STEP, BYTES, THREADS>(shared_address(at), line, ld, some, bytes, threadIdx.x);
+        copy<STEP, BYTES, THREADS, TABLE>(shared_address(at), line, ld, some, bytes, threadIdx.x);
 }
 
 // Issues the copies of a step: one group for the keys, one for the values. Those of the first STAGES steps are issued at
@@ -101,9 +113,9 @@ __device__ __forceinline__ void copy_keys(int at, const void *from, long long ld
 __device__ __forceinline__ void copy_step(long long step, const void *k, long long ldk, const void *v, long long ldv,
                                           long long keys) {
     const int at = KEYS_AT + (int)(step % STAGES) * STAGE;
-    if (step * STEP < keys) copy_keys<LINE>(at, k, ldk, step * STEP, keys, DEPTH_BYTES);
+    if (step * STEP < keys) copy_keys<LINE, TABLE_K>(at, k, ldk, step * STEP, keys, DEPTH_BYTES);
     close_copies();
-    if (step * STEP < keys) copy_keys<LINE_V>(at + VALUES_AT, v, ldv, step * STEP, keys, COLUMN_BYTES);
+    if (step * STEP < keys) copy_keys<LINE_V, TABLE_V>(at + VALUES_AT, v, ldv, step * STEP, keys, COLUMN_BYTES);
     close_copies();
 }
 

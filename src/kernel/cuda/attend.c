@@ -32,18 +32,34 @@ static struct ig_stmt *loop(struct ig_cuda_attention *s, struct ig_stmt *body, e
 
 /* ---- Operands ---------------------------------------------------------------------------------------------------- */
 
-static bool is_aligned(struct ig_cuda_attention *s, const struct ig_attention_source *from) {
+static bool is_aligned(struct ig_cuda_attention *s, ig_x place) {
     struct ig_affine sum;
     ig_dim piece = constant(s, 16 / s->element);
-    ig_affine_of(s->k, from->base, &sum);
-    bool aligned = ig_dim_divides(s->k->dims, piece, sum.constant) && ig_dim_divides(s->k->dims, piece, from->line);
+    ig_affine_of(s->k, place, &sum);
+    bool aligned = ig_dim_divides(s->k->dims, piece, sum.constant);
     for (int i = 0; i < sum.count; i++)
         aligned = aligned && ig_dim_divides(s->k->dims, piece, sum.term[i].factor);
     return aligned;
 }
 
+/* Divides a position into what depends on the line and the rest. */
+static void divide_position(struct ig_cuda_attention *s, ig_x position, ig_x line, struct ig_attention_source *out) {
+    struct ig_affine sum, base, place = {.constant = constant(s, 0)};
+    ig_affine_of(s->k, position, &sum);
+    base = (struct ig_affine){.constant = sum.constant};
+    for (int i = 0; i < sum.count; i++) {
+        struct ig_affine *to = ig_x_contains(s->k, sum.term[i].atom, line) ? &place : &base;
+        to->term[to->count++] = sum.term[i];
+    }
+    out->at = line;
+    out->base = ig_affine_x(s->k, &base);
+    out->place = ig_affine_x(s->k, &place);
+    out->distance = ig_affine_factor(s->k, &place, line);
+    if (ig_affine_entangled(s->k, &place, line)) out->distance = IG_DIM_NONE;
+}
+
 /* Locates an operand; `value` is its element as a function of the line and the place within the line. */
-static bool find_source(struct ig_cuda_attention *s, ig_x value, ig_x line, ig_x place,
+static bool find_source(struct ig_cuda_attention *s, ig_x value, ig_x line, ig_x within,
                         struct ig_attention_source *out) {
     struct ig_loops *k = s->k;
     const struct ig_x_node *n = ig_x_look(k, value);
@@ -51,23 +67,66 @@ static bool find_source(struct ig_cuda_attention *s, ig_x value, ig_x line, ig_x
     const struct ig_buffer *buffer = &k->buffers.at[n->i];
     if ((int)ingot_dtype_size(buffer->dtype) != s->element || buffer->nothing != IG_NO_X) return false;
     struct ig_affine sum;
-    ig_x position = n->args[0], zeros[2] = {num(s, 0), num(s, 0)};
+    ig_x position = n->args[0], zero = num(s, 0);
     out->buffer = (int)n->i;
     ig_affine_of(k, position, &sum);
-    if (ig_affine_entangled(k, &sum, line) || ig_affine_entangled(k, &sum, place)) return false;
-    if (ig_affine_factor(k, &sum, place) != constant(s, 1)) return false;
-    out->line = ig_affine_factor(k, &sum, line);
-    out->base = ig_x_substitute(k, position, (ig_x[]){line, place}, zeros, 2);
-    return is_aligned(s, out);
+    if (ig_affine_entangled(k, &sum, within) || ig_affine_factor(k, &sum, within) != constant(s, 1)) return false;
+    position = ig_x_substitute(k, position, &within, &zero, 1);
+    divide_position(s, position, line, out);
+    return is_aligned(s, out->base) && is_aligned(s, out->place);
+}
+
+/* Gives an operand its table, if it needs one: that of an operand before it with the same places, or a new one. */
+static bool find_table(struct ig_cuda_attention *s, int which) {
+    enum { MOST_LINES = 1024 };
+    const struct ig_attention_source *own = &s->source[which];
+    int64_t lines;
+    s->t->table[which] = -1;
+    if (own->distance != IG_DIM_NONE) return true;
+    ig_dim count = which == IG_CUDA_ATTEND_QUERIES ? s->a->queries : s->a->keys;
+    if (!ig_dim_is_const(s->k->dims, count, &lines) || lines > MOST_LINES || s->t->split > 1) return false;
+    for (int i = 0; i < which; i++) {
+        const struct ig_attention_source *other = &s->source[i];
+        ig_dim others = i == IG_CUDA_ATTEND_QUERIES ? s->a->queries : s->a->keys;
+        if (s->t->table[i] < 0 || others != count) continue;
+        if (ig_x_substitute(s->k, other->place, &other->at, &own->at, 1) == own->place)
+            s->t->table[which] = s->t->table[i];
+    }
+    if (s->t->table[which] >= 0) return true;
+    s->t->table[which] = s->t->table_lines;
+    s->t->table_lines += (int)lines;
+    return true;
 }
 
 static bool find_sources(struct ig_cuda_attention *s) {
     struct ig_attention *a = s->a;
+    struct ig_attention_source *of = s->source;
     ig_x query = ig_x_free_var(s->k, a->queries), key = ig_x_free_var(s->k, a->keys);
     ig_x depth = ig_x_free_var(s->k, a->depth), column = ig_x_free_var(s->k, a->columns);
-    return find_source(s, ig_attention_query(a, s->head, query, depth), query, depth, &s->q) &&
-           find_source(s, ig_attention_key(a, s->head, key, depth), key, depth, &s->key) &&
-           find_source(s, ig_attention_value(a, s->head, key, column), key, column, &s->value);
+    if (!find_source(s, ig_attention_query(a, s->head, query, depth), query, depth, &of[IG_CUDA_ATTEND_QUERIES]) ||
+        !find_source(s, ig_attention_key(a, s->head, key, depth), key, depth, &of[IG_CUDA_ATTEND_KEYS]) ||
+        !find_source(s, ig_attention_value(a, s->head, key, column), key, column, &of[IG_CUDA_ATTEND_VALUES]))
+        return false;
+    for (int i = 0; i < 3; i++) {
+        if (!find_table(s, i)) return false;
+    }
+    return ig_cuda_attend_shared(s->t) <= ig_cuda_attention_most_shared(s);
+}
+
+/* Writes the tables: each by the first operand that reads it. */
+static void write_tables(struct ig_cuda_attention *s, struct ig_stmt *body) {
+    int written = 0;
+    ig_x line;
+    for (int i = 0; i < 3; i++) {
+        const struct ig_attention_source *from = &s->source[i];
+        int64_t lines = 0;
+        if (s->t->table[i] < written || from->distance != IG_DIM_NONE) continue;
+        ig_dim_is_const(s->k->dims, i == IG_CUDA_ATTEND_QUERIES ? s->a->queries : s->a->keys, &lines);
+        struct ig_stmt *each = loop(s, body, IG_FOR_SIMD, lines, &line);
+        ig_x place = ig_x_substitute(s->k, from->place, &from->at, &line, 1);
+        ig_s_store(s->k, each, s->tables, ig_x_add(s->k, line, num(s, s->t->table[i])), place);
+        written = s->t->table[i] + (int)lines;
+    }
 }
 
 static void make_buffers(struct ig_cuda_attention *s) {
@@ -79,6 +138,7 @@ static void make_buffers(struct ig_cuda_attention *s) {
     s->tile = ig_loops_shared(s->k, INGOT_F32, 0, "tile");
     s->maxima = ig_loops_shared(s->k, INGOT_F32, results, "maxima");
     s->totals = ig_loops_shared(s->k, INGOT_F32, results + parts * s->rows * 4, "totals");
+    if (s->t->table_lines) s->tables = ig_loops_shared(s->k, INGOT_I64, ig_cuda_attend_tables_at(s->t), "tables");
     s->a->kernel->attend = s->t;
     s->a->kernel->threads = s->threads;
     s->a->kernel->shared_bytes = ig_cuda_attend_shared(s->t);
@@ -86,10 +146,6 @@ static void make_buffers(struct ig_cuda_attention *s) {
 }
 
 /* ---- Calls ------------------------------------------------------------------------------------------------------- */
-
-static struct ig_call_arg address(const struct ig_attention_source *from) {
-    return (struct ig_call_arg){from->buffer, from->base};
-}
 
 static struct ig_call_arg number(ig_x x) {
     return (struct ig_call_arg){-1, x};
@@ -111,21 +167,30 @@ static ig_x find_share(struct ig_cuda_attention *s, ig_x *out_first_step) {
     return ig_x_max(k, ig_x_sub(k, end, ig_x_mul(k, *out_first_step, step)), num(s, 0));
 }
 
-static struct ig_attention_source moved(struct ig_cuda_attention *s, struct ig_attention_source from, ig_x lines) {
-    from.base = ig_x_add(s->k, from.base, ig_x_mul(s->k, lines, dim(s, from.line)));
-    return from;
+/* The address of an operand from a line on, and the distance of its lines or, if they are listed, the line's number. */
+static void locate(struct ig_cuda_attention *s, int which, ig_x first, struct ig_call_arg out[2]) {
+    const struct ig_attention_source *from = &s->source[which];
+    bool listed = from->distance == IG_DIM_NONE;
+    ig_x base = from->base;
+    if (!listed) base = ig_x_add(s->k, base, ig_x_mul(s->k, first, dim(s, from->distance)));
+    out[0] = (struct ig_call_arg){from->buffer, base};
+    out[1] = number(listed ? first : dim(s, from->distance));
 }
 
 static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     struct ig_attention *a = s->a;
-    ig_x step, first, ldq = dim(s, s->q.line), ldk = dim(s, s->key.line), ldv = dim(s, s->value.line);
+    ig_x step, first;
     ig_x keys = find_share(s, &first), first_key = ig_x_mul(k, first, num(s, s->step));
-    struct ig_attention_source q = moved(s, s->q, s->first_query), key = moved(s, s->key, first_key),
-                               value = moved(s, s->value, first_key);
+    struct ig_call_arg q[2], key[2], value[2];
+    locate(s, IG_CUDA_ATTEND_QUERIES, s->first_query, q);
+    locate(s, IG_CUDA_ATTEND_KEYS, first_key, key);
+    locate(s, IG_CUDA_ATTEND_VALUES, first_key, value);
     ig_x left = ig_x_sub(k, dim(s, a->queries), s->first_query);
-    struct ig_call_arg begin[] = {array(s, s->sums), array(s, s->state), address(&q),     number(ldq), number(left),
-                                  address(&key),     number(ldk),        address(&value), number(ldv), number(keys)};
+    struct ig_call_arg begin[] = {
+        array(s, s->sums), array(s, s->state), q[0],        q[1], number(left), key[0], key[1],
+        value[0],          value[1],           number(keys)};
+    write_tables(s, body);
     ig_s_call(k, body, "__syncthreads", NULL, 0); /* the preceding tile may still be read */
     ig_s_call(k, body, "attend::begin", begin, 10);
     ig_x steps = dim(s, ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step)));
@@ -134,8 +199,8 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_s_name(k, step, "step");
     ig_x of_all = ig_x_add(k, first, step);
     ig_cuda_attention_load_early(s, body, of_all);
-    struct ig_call_arg multiply[] = {array(s, s->scores), number(step), address(&key), number(ldk),
-                                     address(&value),     number(ldv),  number(keys)};
+    struct ig_call_arg multiply[] = {array(s, s->scores), number(step), key[0], key[1], value[0], value[1],
+                                     number(keys)};
     ig_s_call(k, body, "attend::multiply", multiply, 7);
     ig_cuda_attention_change_scores(s, body, of_all);
     struct ig_call_arg add[] = {array(s, s->scores), array(s, s->sums), array(s, s->state),

@@ -12,11 +12,12 @@ bool ig_attention_cuda(struct ig_attention *a, int choice);
 
 enum { IG_ATTENTION_LOADS = 3 };
 
-/* An operand in memory: lines `line` elements apart, unit stride within. */
+/* An operand in memory: lines with unit stride within. Line i begins at base + place, a function of the free variable
+ * `at`: mostly i times a distance; otherwise a table in shared memory lists the places. */
 struct ig_attention_source {
     int buffer;
-    ig_x base;
-    ig_dim line;
+    ig_x base, place, at;
+    ig_dim distance; /* IG_DIM_NONE: listed */
 };
 
 /* A load that the change of the scores needs, at at_query and at_key, and the register buffer it is prefetched to. */
@@ -31,10 +32,11 @@ struct ig_cuda_attention {
     struct ig_cuda_attend *t;
     int element, threads, rows, step; /* bytes per element; threads and queries per block; keys per step */
     ig_x head[INGOT_MAX_RANK], first_query;
-    struct ig_attention_source q, key, value;
-    ig_x at_query, at_key, slot; /* free variables of `rest` */
-    ig_x rest;                   /* the changed score, without the mask beyond the diagonal */
-    bool diagonal;               /* a query sees keys up to its own index + offset */
+    struct ig_attention_source source[3]; /* IG_CUDA_ATTEND_QUERIES, … */
+    int tables;                           /* shared-memory buffer */
+    ig_x at_query, at_key, slot;          /* free variables of `rest` */
+    ig_x rest;                            /* the changed score, without the mask beyond the diagonal */
+    bool diagonal;                        /* a query sees keys up to its own index + offset */
     ig_dim offset;
     ig_x part;                /* of the keys: index of this block among `split` */
     ig_x seen;                /* keys that the tile's queries see */
@@ -48,6 +50,9 @@ struct ig_cuda_attention {
 
 /* Fills in the description `t` for a choice; false if there is no such candidate. */
 bool ig_cuda_attention_choose(struct ig_cuda_attention *s, int choice);
+
+/* Bytes of shared memory that a block may have. */
+int ig_cuda_attention_most_shared(const struct ig_cuda_attention *s);
 
 /* Score registers per thread, rounded up to a power of two so that compilers can simplify the index arithmetic. */
 int ig_cuda_attention_places(const struct ig_cuda_attention *s);

@@ -29,11 +29,15 @@ int ig_cuda_attend_element(const struct ig_cuda_attend *a) {
 
 /* The larger of two uses: during the walk queries, stages of keys and values and, on CUDA cores, each warp's weights;
  * after it, the results. */
-int ig_cuda_attend_shared(const struct ig_cuda_attend *a) {
+int ig_cuda_attend_tables_at(const struct ig_cuda_attend *a) {
     int rows = ig_cuda_attend_rows(a), element = ig_cuda_attend_element(a);
     int stage = a->warps_n * a->keys * (a->depth + a->columns) * element;
     int weights = a->math == IG_CUDA_FMA ? a->warps_m * a->warps_n * 16 * (a->keys + 4) * 4 : 0;
     int walking = rows * a->depth * element + a->stages * stage + weights;
     int left = ig_cuda_attend_parts(a) * rows * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
-    return walking > left ? walking : left;
+    return ((walking > left ? walking : left) + 7) / 8 * 8;
+}
+
+int ig_cuda_attend_shared(const struct ig_cuda_attend *a) {
+    return ig_cuda_attend_tables_at(a) + a->table_lines * 8;
 }

@@ -25,7 +25,11 @@ struct ig_cuda_attend {
     int depth, columns;            /* of a query and key; of a value: in elements, padded to the instructions'
                                       multiples */
     int depth_bytes, column_bytes; /* bytes of real data in them; the rest is zero */
+    /* Lines that do not lie at equal distances: the first entry of each operand's table (queries, keys, values), which
+     * are one array of i64 at the end of shared memory; -1: no table. */
+    int table[3], table_lines;
 };
+enum { IG_CUDA_ATTEND_QUERIES, IG_CUDA_ATTEND_KEYS, IG_CUDA_ATTEND_VALUES };
 
 /* How a warp's scores, or its results, are distributed over threads: `lanes` threads share a row; a thread has `rows`
  * rows (16 / rows apart) and `columns` adjacent columns in each block of lanes * columns columns. */
@@ -38,7 +42,8 @@ int ig_cuda_attend_rows(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_threads(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_parts(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_element(const struct ig_cuda_attend *attend);
-/* Bytes of dynamic shared memory. */
+/* Where the tables begin in dynamic shared memory, and its size, in bytes. */
+int ig_cuda_attend_tables_at(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_shared(const struct ig_cuda_attend *attend);
 
 #endif

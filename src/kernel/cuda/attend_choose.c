@@ -102,7 +102,7 @@ static int best_shape(const struct problem *p, int64_t heads, int64_t queries, i
 }
 
 /* Shared memory for a block: data-centre chips allow 163 or 227 KiB, of which 160 are used, smaller chips 99. */
-static int most_shared(const struct ig_cuda_attention *s) {
+int ig_cuda_attention_most_shared(const struct ig_cuda_attention *s) {
     int sm = s->a->target->sm;
     return sm == 80 || sm == 90 || sm == 100 ? 160 << 10 : 99 << 10;
 }
@@ -199,12 +199,12 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
     if (s->t->warpgroups) divide_keys(s, s->t->keys);
     /* Long heads: keys fill the shared memory, and results the registers. */
     if (s->element == 4 && s->t->depth + s->t->columns > 160) s->t->keys = 16;
-    while (ig_cuda_attend_shared(s->t) > most_shared(s) && s->t->warps_n > 1)
+    while (ig_cuda_attend_shared(s->t) > ig_cuda_attention_most_shared(s) && s->t->warps_n > 1)
         s->t->warps_n /= 2;
     s->threads = ig_cuda_attend_threads(s->t);
     s->rows = ig_cuda_attend_rows(s->t);
     s->step = s->t->keys * s->t->warps_n;
-    return ig_cuda_attend_shared(s->t) <= most_shared(s);
+    return ig_cuda_attend_shared(s->t) <= ig_cuda_attention_most_shared(s);
 }
 
 bool ig_cuda_attention_choose(struct ig_cuda_attention *s, int choice) {
