@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "kernel/cuda/estimate.h"
 #include "kernel/lower.h"
 #include "kernel/schedules.h"
 
@@ -77,6 +78,28 @@ double ig_kernel_cost(const struct ig_kernel *kernel, const struct ig_sizes *at)
     return kernel->model.cost(kernel, sizes);
 }
 
+/* The models of products and attentions know what their templates do, but nothing of operands that loops fill in. */
+double ig_kernel_estimate(const struct ig_kernel *kernel, const struct ig_sizes *at) {
+    bool filled = kernel->gemm && kernel->gemm->a == IG_CUDA_FILLED, templated = kernel->gemm || kernel->attend;
+    if (kernel->threads == 0 || kernel->library) return 0;
+    double model = templated ? ig_kernel_cost(kernel, at) : 0;
+    double loops = filled || !templated ? ig_cuda_estimate(kernel, at) : 0;
+    return model > loops ? model : loops;
+}
+
+static void note_bytes(struct ig_graph *graph, const struct ig_region *region, struct ig_kernel *kernel) {
+    struct ig_dims *dims = graph->dims;
+    kernel->bytes.count = 0;
+    for (uint32_t i = 0; i < region->inputs.count + region->outputs.count; i++) {
+        bool is_input = i < region->inputs.count;
+        ig_value v = is_input ? region->inputs.at[i] : region->outputs.at[i - region->inputs.count];
+        const struct ig_type *type = ig_type_of(graph, v);
+        if (is_input && ig_is_literal(graph, v)) continue;
+        ig_dim size = ig_dim_const(dims, (int64_t)ingot_dtype_size(type->dtype));
+        IG_PUSH(graph->job, &kernel->bytes, ig_dim_mul(dims, ig_type_elements(dims, type), size));
+    }
+}
+
 struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
                                       const struct ig_target *target, const struct ig_sizes *at, int choice) {
     struct ig_sizes usual;
@@ -88,6 +111,7 @@ struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_re
     if (ig_target_is_cuda(target) && kernel->threads == 0) kernel->threads = CUDA_THREADS;
     if (kernel->scratch_bytes == IG_DIM_NONE) kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
     if (ig_target_is_cuda(target) && !kernel->library) ig_cuda_finish(kernel);
+    note_bytes(graph, region, kernel);
     kernel->literals.count = 0;
     for (uint32_t i = 0; i < region->inputs.count; i++) {
         ig_value v = region->inputs.at[i];

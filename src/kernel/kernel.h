@@ -47,7 +47,8 @@ struct ig_kernel {
     const struct ig_library_call *library;
     uint64_t adapted; /* bit i: the library call wants constant operand i in another form; see ig_library_adapt */
     struct ig_kernel_model model;
-    ig_dim work; /* estimated vector operations, for choosing the number of threads */
+    ig_dim work;          /* estimated vector operations, for choosing the number of threads */
+    IG_VEC(ig_dim) bytes; /* of what the parameters point to, for estimates */
 };
 
 /* Schedules a region by its family's first choice at the usual sizes. Always succeeds: every family has a schedule that applies to all of
@@ -63,8 +64,12 @@ struct ig_kernel *ig_kernel_make(struct ig_graph *graph, const struct ig_region 
 enum { IG_CHOICE_PLAIN = -1 };
 struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
                                       const struct ig_target *target, const struct ig_sizes *at, int choice);
-/* The cost model's estimate of a kernel's time at some sizes, in microseconds; 0: no model for it. */
+/* The cost model's estimate of a kernel's time at some sizes, in microseconds, by which the candidates of a region are
+ * told apart; 0: no model for it. */
 double ig_kernel_cost(const struct ig_kernel *kernel, const struct ig_sizes *at);
+/* An estimate by which regions are weighed against each other: of all kernels for GPUs, those without a model too, and
+ * with what it costs to compute operands while they are loaded; 0: none, since the kernel is for CPUs or a library's. */
+double ig_kernel_estimate(const struct ig_kernel *kernel, const struct ig_sizes *at);
 
 /* Operands of library calls that are needed in another form (a bias rounded to the type of the results, filters with
  * channels innermost): mark one, query the mark, build that form of value v. */
