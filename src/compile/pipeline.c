@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "compile/adapters.h"
 #include "compile/compile.h"
+#include "compile/estimates.h"
 #include "compile/explain.h"
 #include "compile/literals.h"
 #include "compile/objects.h"
@@ -66,7 +67,9 @@ static void dump(const struct build *b, const char *pass) {
 }
 
 static void run_passes(struct build *b) {
-    struct ig_pass_options options = {.target = &b->target.target, .precisions = &b->precisions};
+    struct ig_pass_options options = {.target = &b->target.target,
+                                      .estimator = ig_estimates_open(b->job, &b->target.target),
+                                      .precisions = &b->precisions};
     dump(b, "import");
     for (int i = 0; i < ig_pass_count; i++) {
         const struct ig_pass *pass = &ig_passes[i];

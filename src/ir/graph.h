@@ -175,6 +175,14 @@ struct ig_port {
 };
 
 /* A set of nodes that one kernel computes, in the graph's order. Formed by the fuse pass. */
+/* A decision between two ways to divide a graph into regions. */
+struct ig_decided {
+    ig_value value;         /* the view, or the results of an attention */
+    const char *otherwise;  /* the other way, for people: "stored" */
+    double proposed, other; /* estimated microseconds of the regions in question */
+    bool taken;             /* the other way */
+};
+
 struct ig_region {
     enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, ATTEND, WINDOW, SCAN, REST, CONTROL */
     ig_node_id anchor;     /* the contraction, window, … that determines the family; for MAP and ROW the last node */
@@ -197,6 +205,7 @@ struct ig_graph {
     IG_VEC(struct ig_port) inputs; /* in the model's order */
     IG_VEC(struct ig_port) outputs;
     IG_VEC(struct ig_region) regions;       /* empty before the fuse pass; then in an execution order */
+    IG_VEC(struct ig_decided) decided;      /* what the fuse pass decided by estimates */
     bool attends;                           /* attentions may become regions; set by the attend pass, preserved by all
                                          others */
     IG_VEC(struct ig_dim_pair) assumptions; /* of this graph, not of its bodies; unique */

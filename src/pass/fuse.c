@@ -23,10 +23,12 @@
 #include "ir/canonical.h"
 #include "ir/part.h"
 #include "pass/attend.h"
+#include "pass/profit.h"
 
 struct fuser {
     struct ig_graph *g;
     const struct ig_pass_options *options;
+    const struct ig_choices *choices;
     bool join; /* false: one region per node */
     uint32_t *uses;
     uint32_t *region_of; /* by node; IG_NO_REGION: a view, a constant, or not placed yet */
@@ -392,7 +394,7 @@ static bool lies_in_memory(const struct fuser *f, ig_value v) {
 /* By value: views and free nodes that must be materialised. */
 static bool *find_stored_views(const struct fuser *f) {
     struct ig_graph *g = f->g;
-    bool *stored = IG_NEW_ARRAY(g->job, bool, g->values.count);
+    bool *stored = ig_memdup(g->job, f->choices->stored, g->values.count * sizeof *stored);
     for (uint32_t i = 0; i < g->outputs.count; i++)
         stored[reshape_base(g, g->outputs.at[i].value)] = true;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
@@ -415,7 +417,8 @@ static bool *find_stored_views(const struct fuser *f) {
             if (contract && view && is_view(view) && (strided || !contraction_reads_through(g, n, n->in[i], view)))
                 stored[base] = true;
         }
-        if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n)) stored[n->out] = true;
+        bool estimated = f->options->estimator != NULL;
+        if (is_view(n) && f->uses[n->out] > 1 && moves_innermost(g, n) && !estimated) stored[n->out] = true;
         if (!f->join && n->op != IG_OP_reshape) stored[n->out] = true;
     }
     return stored;
@@ -670,26 +673,93 @@ static bool *find_held_back(struct ig_graph *g, const struct ig_attend *const *a
     return held_back;
 }
 
+/* Forms the most fused regions that the choices permit. */
+static void form(struct ig_graph *g, const struct ig_pass_options *options, bool join,
+                 const struct ig_choices *choices) {
+    struct fuser f = {.g = g, .options = options, .choices = choices, .join = join, .uses = ig_graph_use_counts(g)};
+    g->regions.count = 0;
+    f.region_of = IG_NEW_ARRAY(g->job, uint32_t, g->nodes.count + 1);
+    for (ig_node_id id = 0; id < g->nodes.count; id++)
+        f.region_of[id] = g->nodes.at[id].region = IG_NO_REGION;
+    f.time_of = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
+    f.is_part = find_parts(&f);
+    f.stored = find_stored_views(&f);
+    f.attends = join && g->attends ? ig_find_attends(g, f.uses, f.stored, options) : NULL;
+    for (ig_node_id id = 0; f.attends && id < g->nodes.count; id++)
+        f.attends[id] = choices->declined[id] ? NULL : f.attends[id];
+    f.held_back = find_held_back(g, f.attends);
+    for (ig_node_id id = 0; id < g->nodes.count; id++)
+        place_node(&f, id);
+    if (join) store_gathers(&f);
+    emit_regions(&f);
+}
+
+/* ---- Decisions by estimates ---------------------------------------------------------------------------------------- */
+
+/* An attention that is a region. */
+struct attention {
+    ig_node_id product;
+    IG_VEC(ig_node_id) nodes; /* that the region computes */
+    double time;
+};
+
+static struct attention look_attention(struct ig_graph *g, const struct ig_pass_options *options, uint32_t region) {
+    const struct ig_region *r = &g->regions.at[region];
+    struct attention a = {.product = r->anchor};
+    for (uint32_t i = 0; i < r->nodes.count; i++) {
+        if (g->nodes.at[r->nodes.at[i]].region == region) IG_PUSH(g->job, &a.nodes, r->nodes.at[i]);
+    }
+    a.time = ig_profit_time(g, options, a.nodes.at, a.nodes.count);
+    return a;
+}
+
+/* Each attention, or the products and the softmax one by one: tried once for those that look alike. Returns whether any
+ * is declined. */
+static bool decide_attentions(struct ig_graph *g, const struct ig_pass_options *options, struct ig_choices *choices) {
+    IG_VEC(struct attention) found = {0};
+    bool any = false;
+    for (uint32_t i = 0; i < g->regions.count; i++) {
+        if (g->regions.at[i].family == IG_FAMILY_ATTEND) IG_PUSH(g->job, &found, look_attention(g, options, i));
+    }
+    for (uint32_t i = 0; i < found.count; i++) {
+        const struct attention *a = &found.at[i];
+        uint32_t like = 0;
+        while (found.at[like].time != a->time || found.at[like].nodes.count != a->nodes.count)
+            like++;
+        if (like < i) {
+            choices->declined[a->product] = choices->declined[found.at[like].product];
+            continue;
+        }
+        choices->declined[a->product] = true;
+        form(g, options, true, choices);
+        double apart = ig_profit_time(g, options, a->nodes.at, a->nodes.count);
+        choices->declined[a->product] =
+            ig_profit_is_better(g, g->nodes.at[a->product].out, "several kernels", a->time, apart);
+        any |= choices->declined[a->product];
+    }
+    if (found.count > 0) form(g, options, true, choices);
+    return any;
+}
+
+static void decide_views(struct ig_graph *g, const struct ig_pass_options *options, struct ig_choices *choices) {
+    enum { MOST_ROUNDS = 16 };
+    for (int i = 0; i < MOST_ROUNDS && ig_profit_of_views(g, options, choices); i++)
+        form(g, options, true, choices);
+}
+
 static void divide(struct ig_graph *g, const struct ig_pass_options *options, bool join) {
+    struct ig_choices choices;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         for (int b = 0; b < 2; b++) {
             if (g->nodes.at[id].body[b]) divide(g->nodes.at[id].body[b], options, join);
         }
     }
     if (g->regions.count > 0) return;
-    struct fuser f = {.g = g, .options = options, .join = join, .uses = ig_graph_use_counts(g)};
-    f.region_of = IG_NEW_ARRAY(g->job, uint32_t, g->nodes.count + 1);
-    for (ig_node_id id = 0; id < g->nodes.count; id++)
-        f.region_of[id] = IG_NO_REGION;
-    f.time_of = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
-    f.is_part = find_parts(&f);
-    f.stored = find_stored_views(&f);
-    f.attends = join && g->attends ? ig_find_attends(g, f.uses, f.stored, options) : NULL;
-    f.held_back = find_held_back(g, f.attends);
-    for (ig_node_id id = 0; id < g->nodes.count; id++)
-        place_node(&f, id);
-    if (join) store_gathers(&f);
-    emit_regions(&f);
+    ig_choices_init(&choices, g);
+    form(g, options, join, &choices);
+    if (!join || !options->estimator) return;
+    decide_views(g, options, &choices);
+    if (decide_attentions(g, options, &choices)) decide_views(g, options, &choices);
 }
 
 struct ig_graph *ig_pass_fuse(struct ig_graph *in, const struct ig_pass_options *options) {

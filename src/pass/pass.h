@@ -9,8 +9,15 @@
 
 struct ig_precisions;
 
+/* Estimates the kernel that a region would get, at the usual sizes: microseconds, its start included; 0: unknown. */
+struct ig_estimator {
+    double (*estimate)(void *user, struct ig_graph *graph, const struct ig_region *region);
+    void *user;
+};
+
 struct ig_pass_options {
     const struct ig_target *target;
+    const struct ig_estimator *estimator;   /* NULL: fusion follows rules alone */
     const struct ig_precisions *precisions; /* see precision.h; NULL: as in the model */
 };
 
