@@ -28,9 +28,10 @@ NETWORKS = ["resnet50", "mobilenet_v2", "efficientnet_b0", "densenet121", "bert_
 class Child:
     """A process that is told lines, and answers in lines of JSON objects."""
 
-    def __init__(self, command):
+    def __init__(self, command, **options):
         self.name = " ".join(map(str, command))
-        self.process = subprocess.Popen(list(map(str, command)), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(list(map(str, command)), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        **options)
 
     def tell(self, line):
         self.process.stdin.write(f"{line}\n".encode())

@@ -52,30 +52,38 @@ def peer_network(name, batch):
     return Logits(), (ids,)
 
 
-def to_gpu(network, inputs):
-    """In fp16, images with their channels innermost."""
+def to_gpu(network, inputs, precision="fp16"):
+    """In fp16 or fp32 (tf32: its products in that), images and videos with their channels innermost."""
     import torch
 
-    network = network.cuda().half().eval()
-    inputs = [x.cuda().half() if x.is_floating_point() else x.cuda() for x in inputs]
-    if inputs[0].dim() == 4:
-        network = network.to(memory_format=torch.channels_last)
-        inputs = [x.to(memory_format=torch.channels_last) for x in inputs]
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    network, inputs = network.cuda().eval(), [x.cuda() for x in inputs]
+    if precision == "fp16":
+        network, inputs = network.half(), [x.half() if x.is_floating_point() else x for x in inputs]
+    if inputs[0].dim() in formats:
+        network = network.to(memory_format=formats[inputs[0].dim()])
+        inputs = [x.to(memory_format=formats[x.dim()]) if x.dim() in formats else x for x in inputs]
     return network, inputs
 
 
-def peer_main(name, batch):
-    """Compiles, says that it is ready, and then answers each line (a number of seconds) with a median in ms."""
-    import time
+class Captured:
+    """A CUDA graph, and what owns the memory that it reads."""
 
+    def __init__(self, graph, *owners):
+        self.replay, self.owners = graph.replay, (graph, *owners)
+
+
+def capture(network, inputs, mode=None):
+    """A network compiled by Inductor (mode: torch.compile's) for the sizes of these inputs."""
     import torch
     import torch._inductor.config as config
 
     config.freezing = True
     torch.backends.cudnn.benchmark = True
-    network, inputs = to_gpu(*peer_network(name, batch))
     with torch.inference_mode():
-        compiled = torch.compile(network)
+        compiled = torch.compile(network, dynamic=False, mode=mode)
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             for _ in range(3):
@@ -84,17 +92,31 @@ def peer_main(name, batch):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             compiled(*inputs)
+    return Captured(graph, compiled, inputs)
+
+
+def median_ms(captured, seconds):
+    import time
+
+    import torch
+
+    times, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 20:
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        captured.replay()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop))
+    return statistics.median(times)
+
+
+def peer_main(name, batch):
+    """Compiles, says that it is ready, and then answers each line (a number of seconds) with a median in ms."""
+    captured = capture(*to_gpu(*peer_network(name, batch)))
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
-        times, end = [], time.perf_counter() + float(line)
-        while time.perf_counter() < end or len(times) < 20:
-            start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            graph.replay()
-            stop.record()
-            stop.synchronize()
-            times.append(start.elapsed_time(stop))
-        print(json.dumps({"ms": statistics.median(times)}), flush=True)
+        print(json.dumps({"ms": median_ms(captured, float(line))}), flush=True)
 
 
 class Peer(Child):
@@ -144,8 +166,8 @@ def build(name, batch, args):
     return engine
 
 
-def measure_ingot(engine, args):
-    out = subprocess.run([args.ingot, "bench", str(engine), "--json", "--seconds", str(args.seconds)],
+def measure_ingot(engine, args, *options):
+    out = subprocess.run([args.ingot, "bench", str(engine), "--json", "--seconds", str(args.seconds), *options],
                          capture_output=True, text=True)
     if out.returncode:
         print(f"ingot failed on {engine}: {out.stderr.strip()}", file=sys.stderr)
