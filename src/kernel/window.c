@@ -50,8 +50,18 @@ static ig_x neutral(struct ig_window *w) {
     return ig_x_int(w->k, w->dtype, lowest ? INT64_MIN >> (64 - bits) : 0);
 }
 
+static enum ig_op combining(const struct ig_window *w) {
+    return is_maximum(w) ? IG_OP_max : IG_OP_add;
+}
+
 static ig_x best_so_far(struct ig_window *w) {
-    return w->lanes != IG_NO_X ? ig_x_load(w->k, w->best, w->lane) : ig_x_acc(w->k, w->best_acc, w->dtype);
+    if (w->lanes == IG_NO_X) return ig_x_acc(w->k, w->best_acc, w->dtype);
+    ig_x best = ig_x_load(w->k, w->best, w->lane);
+    for (int64_t i = 1; i < w->columns; i++) {
+        ig_x column = ig_x_load(w->k, w->best, ig_x_add(w->k, w->lane, num(w, i * w->pitch)));
+        best = ig_x_map2(w->k, combining(w), best, column);
+    }
+    return best;
 }
 
 static ig_x place_so_far(struct ig_window *w) {
@@ -97,7 +107,7 @@ static void take(struct ig_window *w, struct ig_stmt *body, const ig_x *in_at, i
     ig_x index[INGOT_MAX_RANK];
     index_at(w, in_at, index);
     ig_x x = ig_lower_value(&w->lower, w->node.in[0], index), best = best_so_far(w), place = IG_NO_X;
-    enum ig_op op = is_maximum(w) ? IG_OP_max : IG_OP_add;
+    enum ig_op op = combining(w);
     if (k->x.at[inside].kind != IG_X_INT) x = ig_x_select(k, inside, x, neutral(w));
     if (ig_window_is_argmax(w)) {
         ig_x before = place_so_far(w), better = ig_x_map2(k, IG_OP_lt, best, x);
@@ -158,8 +168,10 @@ static ig_x clamp(struct ig_window *w, int i, ig_x at) {
 
 void ig_window_visit(struct ig_window *w, struct ig_stmt *body) {
     ig_x in_at[IG_WINDOW_SPATIAL] = {0}, everywhere = ig_x_int(w->k, INGOT_BOOL, 1), inside = everywhere;
-    for (int i = 0; i < w->spatial; i++)
+    int looped = w->spatial - (w->column != IG_NO_X);
+    for (int i = 0; i < looped; i++)
         body = tap_loop(w, body, i, &in_at[i], &inside);
+    if (looped < w->spatial) in_at[looped] = w->column;
     if (w->k->x.at[inside].kind != IG_X_INT) {
         if (can_clamp(w)) {
             for (int i = 0; i < w->spatial; i++)
@@ -170,6 +182,36 @@ void ig_window_visit(struct ig_window *w, struct ig_stmt *body) {
         }
     }
     take(w, lane_loop(w, body), in_at, inside);
+}
+
+ig_x ig_window_is_whole(struct ig_window *w, int i) {
+    struct ig_taps t = ig_taps_inside(w->k, &w->axis[i], w->at[i], w->axis[i].in);
+    return ig_x_less(w->k, num(w, w->axis[i].taps - 1), t.count);
+}
+
+/* The result of the taps along the axes from i on, those before being at in_at. */
+static ig_x whole_column(struct ig_window *w, int i, ig_x *in_at) {
+    struct ig_loops *k = w->k;
+    if (i == w->spatial - 1) {
+        ig_x index[INGOT_MAX_RANK];
+        in_at[i] = w->column;
+        index_at(w, in_at, index);
+        return ig_lower_value(&w->lower, w->node.in[0], index);
+    }
+    const struct ig_axis *a = &w->axis[i];
+    ig_x origin = ig_x_sub(k, ig_x_mul(k, w->at[i], num(w, a->stride)), dim(w, a->before)), best = IG_NO_X;
+    for (int64_t tap = 0; tap < a->taps; tap++) {
+        in_at[i] = ig_x_add(k, origin, num(w, tap * a->dilation));
+        ig_x x = whole_column(w, i + 1, in_at);
+        best = tap == 0 ? x : ig_x_map2(k, combining(w), best, x);
+    }
+    return best;
+}
+
+void ig_window_visit_whole(struct ig_window *w, struct ig_stmt *body) {
+    ig_x in_at[IG_WINDOW_SPATIAL] = {0};
+    body = lane_loop(w, body);
+    ig_s_store(w->k, body, w->best, w->lane, whole_column(w, 0, in_at));
 }
 
 /* The number of positions that an average divides by. */
@@ -192,7 +234,9 @@ static ig_x divisor(struct ig_window *w) {
 static ig_x result(struct ig_window *w) {
     struct ig_loops *k = w->k;
     if (w->node.op == IG_OP_pool_avg) {
-        return ig_x_map2(k, IG_OP_div, best_so_far(w), ig_x_cast(k, divisor(w), w->dtype, false));
+        ig_x count = ig_x_cast(k, divisor(w), w->dtype, false), sum = best_so_far(w);
+        if (!ig_dtype_is_float(w->dtype)) return ig_x_map2(k, IG_OP_div, sum, count);
+        return ig_x_map2(k, IG_OP_mul, sum, ig_x_map2(k, IG_OP_div, ig_x_float(k, w->dtype, 1), count));
     }
     if (!ig_window_is_argmax(w)) return best_so_far(w);
     ig_x plane = ig_x_add(
@@ -236,7 +280,8 @@ struct ig_stmt *ig_window_tiles(struct ig_window *w, ig_dim tiles, ig_x *out_til
 
 void ig_window_init(struct ig_window *w, struct ig_graph *graph, const struct ig_region *region) {
     *w = (struct ig_window){.graph = graph, .region = region, .kernel = IG_NEW(graph->job, struct ig_kernel)};
-    w->lanes = IG_NO_X;
+    w->lanes = w->column = IG_NO_X;
+    w->columns = 1;
     w->node = w->graph->nodes.at[w->region->anchor];
     w->k = ig_loops_create(w->graph->job, w->graph->dims);
     w->kernel->loops = w->k;

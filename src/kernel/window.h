@@ -33,6 +33,11 @@ struct ig_window {
     ig_x base;
     enum ig_for_kind lane_kind; /* kind of the loop over the lanes */
     bool unroll;                /* visit all taps and select those inside; else loop over those inside only */
+    /* Column by column: the window's position along the last axis, whose running results are those of this column alone;
+     * IG_NO_X: whole windows. */
+    ig_x column;
+    /* Stored are the results of so many columns, `pitch` array elements apart; 1: of whole windows. */
+    int64_t columns, pitch;
     ig_x image, channel;        /* of the element; with lanes: the first channel */
     ig_x at[IG_WINDOW_SPATIAL]; /* output position */
 };
@@ -43,6 +48,10 @@ bool ig_window_is_argmax(const struct ig_window *w);
 void ig_window_begin(struct ig_window *w, struct ig_stmt *body);
 /* Accumulates all taps that are inside. */
 void ig_window_visit(struct ig_window *w, struct ig_stmt *body);
+/* Both at once, for several channels of a column whose taps are all inside: running results stay in registers. */
+void ig_window_visit_whole(struct ig_window *w, struct ig_stmt *body);
+/* Are all taps along axis i inside? */
+ig_x ig_window_is_whole(struct ig_window *w, int i);
 /* Stores the outputs, epilogue included. */
 void ig_window_store(struct ig_window *w, struct ig_stmt *body);
 /* Emits the tile loop. */
