@@ -13,6 +13,7 @@
  * convolutional network ends up with one transpose at its entry, which is part of the first convolution's addressing,
  * and one where it leaves four dimensions.
  */
+#include "base/map.h"
 #include "pass/passes.h"
 #include "pass/view.h"
 
@@ -99,18 +100,21 @@ static ig_value multiply_patches(struct ig_graph *g, const struct ig_node *n, co
 static bool change_layout(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     enum ig_family family = ig_op_info(n->op)->family;
     if (n->n_out != 1 || n->n_in == 0 || family == IG_FAMILY_CONTROL) return false;
+    struct ig_sink s = {.g = rw->out, .eager = true, .layouts = rw->state};
     if (is_window(n) && !ig_attr_int(rw->in, n, IG_ATTR_channels_last)) {
         bool patches =
             n->op == IG_OP_conv && ig_target_is_cuda(rw->options->target) && is_patches(rw->out, rw->in, n, in);
         out_values[0] = patches ? multiply_patches(rw->out, n, in) : to_channels_last(rw->out, n, in);
+        ig_sink_mark(&s, out_values[0]);
         return true;
     }
-    struct ig_sink s = {.g = rw->out, .eager = true};
     out_values[0] = ig_sink_node(&s, n->op, in, n->n_in, n->attr);
     return true;
 }
 
 struct ig_graph *ig_pass_layout(struct ig_graph *in, const struct ig_pass_options *options) {
     if (!has_windows(in)) return in;
-    return ig_pass_move_views(ig_rewrite(in, options, change_layout, NULL), options);
+    struct ig_map layouts;
+    ig_map_init(&layouts, in->job);
+    return ig_pass_move_views(ig_rewrite(in, options, change_layout, &layouts), options);
 }

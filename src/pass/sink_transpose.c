@@ -10,15 +10,18 @@
 /* A transposed value. */
 struct turned {
     ig_value base;
+    bool layout; /* by the layout pass */
     int rank;
     int64_t perm[INGOT_MAX_RANK];
 };
 
-static bool look_turned(const struct ig_graph *g, ig_value v, struct turned *out_turned) {
+static bool look_turned(const struct ig_sink *s, ig_value v, struct turned *out_turned) {
+    const struct ig_graph *g = s->g;
     if (v == IG_NO_VALUE || ig_info(g, v)->is_const) return false;
     const struct ig_node *n = ig_def_op(g, v, IG_OP_transpose);
     if (!n) return false;
     out_turned->base = n->in[0];
+    out_turned->layout = ig_sink_is_marked(s, v);
     out_turned->rank = ig_type_of(g, v)->rank;
     memcpy(out_turned->perm, ig_attr(g, n, IG_ATTR_perm)->ints, (size_t)out_turned->rank * sizeof(int64_t));
     return true;
@@ -32,7 +35,7 @@ static bool same_perm(const struct turned *a, const struct turned *b) {
  * first, and the spatial axes, in order, last? */
 static bool is_layout(const struct turned *t) {
     int spatial = t->rank == 3 ? 1 : 2;
-    if (t->rank < 3 || t->perm[0] != 0) return false;
+    if (!t->layout || t->rank < 3 || t->perm[0] != 0) return false;
     for (int first = 2; first <= t->rank - spatial; first++) {
         bool in_order = true;
         for (int i = first; i < t->rank; i++)
@@ -42,8 +45,10 @@ static bool is_layout(const struct turned *t) {
     return false;
 }
 
-static ig_value turn_back(struct ig_graph *g, ig_value v, const struct turned *t) {
-    return ig_view_transpose(g, v, t->perm);
+static ig_value turn_back(struct ig_sink *s, ig_value v, const struct turned *t) {
+    ig_value back = ig_view_transpose(s->g, v, t->perm);
+    if (t->layout) ig_sink_mark(s, back);
+    return back;
 }
 
 static ig_value sink_with_attrs(struct ig_sink *s, const struct ig_sink_args *a, ig_value first,
@@ -81,7 +86,7 @@ static bool undo_turns(struct ig_sink *s, const struct ig_sink_args *a, const st
         ig_value v = a->in[i];
         out_in[i] = v;
         if (elementwise && ig_type_is_single(g->dims, ig_type_of(g, v))) continue;
-        if (look_turned(g, v, &t) && same_perm(&t, driver)) {
+        if (look_turned(s, v, &t) && same_perm(&t, driver)) {
             out_in[i] = t.base;
             gains++;
             continue;
@@ -91,7 +96,7 @@ static bool undo_turns(struct ig_sink *s, const struct ig_sink_args *a, const st
         if (!free) costs++;
         /* A reduction over the innermost axis, such as a softmax's, would stay behind and no longer fuse. */
         bool rows_move = driver->perm[driver->rank - 1] == driver->rank - 1;
-        if (!s->eager && !ig_info(g, v)->is_const && !(free && rows_move)) return false;
+        if (!driver->layout && !ig_info(g, v)->is_const && !(free && rows_move)) return false;
     }
     *out_costs = costs;
     return costs == 0 || (is_layout(driver) && gains >= costs);
@@ -99,7 +104,7 @@ static bool undo_turns(struct ig_sink *s, const struct ig_sink_args *a, const st
 
 static ig_value build_undone(struct ig_sink *s, const struct ig_sink_args *a, const ig_value *in,
                              const struct ig_attr *attrs, int costs) {
-    struct ig_sink careful = {.g = s->g, .eager = s->eager && costs == 0};
+    struct ig_sink careful = {.g = s->g, .eager = s->eager && costs == 0, .layouts = costs == 0 ? s->layouts : NULL};
     return ig_sink_node(&careful, a->op, in, a->n_in, attrs);
 }
 
@@ -109,9 +114,9 @@ static ig_value turn_map(struct ig_sink *s, const struct ig_sink_args *a) {
     int costs;
     for (uint32_t i = 0; i < a->n_in; i++) {
         struct turned driver;
-        if (!look_turned(s->g, a->in[i], &driver) || !ig_same_dims(ig_type_of(s->g, a->in[i]), &result)) continue;
+        if (!look_turned(s, a->in[i], &driver) || !ig_same_dims(ig_type_of(s->g, a->in[i]), &result)) continue;
         if (!undo_turns(s, a, &driver, true, in, &costs)) continue;
-        return turn_back(s->g, build_undone(s, a, in, a->attrs, costs), &driver);
+        return turn_back(s, build_undone(s, a, in, a->attrs, costs), &driver);
     }
     return IG_NO_VALUE;
 }
@@ -119,7 +124,7 @@ static ig_value turn_map(struct ig_sink *s, const struct ig_sink_args *a) {
 static ig_value turn_concat(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned driver;
     uint32_t i = 0;
-    while (i < a->n_in && !look_turned(s->g, a->in[i], &driver))
+    while (i < a->n_in && !look_turned(s, a->in[i], &driver))
         i++;
     if (i == a->n_in) return IG_NO_VALUE;
     ig_value *in = IG_NEW_ARRAY(s->g->job, ig_value, a->n_in);
@@ -127,21 +132,21 @@ static ig_value turn_concat(struct ig_sink *s, const struct ig_sink_args *a) {
     if (!undo_turns(s, a, &driver, false, in, &costs)) return IG_NO_VALUE;
     struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
     attrs[0].i = driver.perm[attrs[0].i];
-    return turn_back(s->g, build_undone(s, a, in, attrs, costs), &driver);
+    return turn_back(s, build_undone(s, a, in, attrs, costs), &driver);
 }
 
 /* A product's rows are independent, so a transpose of row axes moves behind it; if both operands have batches, both
  * must be transposed the same way. */
 static ig_value turn_matmul(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned x, y;
-    if (!look_turned(s->g, a->in[0], &x) || x.perm[x.rank - 1] != x.rank - 1) return IG_NO_VALUE;
+    if (!look_turned(s, a->in[0], &x) || x.perm[x.rank - 1] != x.rank - 1) return IG_NO_VALUE;
     ig_value in[2] = {x.base, a->in[1]};
     if (ig_type_of(s->g, a->in[1])->rank > 2) {
-        if (!look_turned(s->g, a->in[1], &y) || !same_perm(&x, &y)) return IG_NO_VALUE;
+        if (!look_turned(s, a->in[1], &y) || !same_perm(&x, &y)) return IG_NO_VALUE;
         if (x.perm[x.rank - 2] != x.rank - 2) return IG_NO_VALUE;
         in[1] = y.base;
     }
-    return turn_back(s->g, ig_sink_node(s, a->op, in, 2, a->attrs), &x);
+    return turn_back(s, ig_sink_node(s, a->op, in, 2, a->attrs), &x);
 }
 
 /* ---- One operand ------------------------------------------------------------------------------------------------- */
@@ -163,23 +168,22 @@ static const int64_t *turn_ints(struct ig_graph *g, const int64_t *ints, const s
 /* Slices and pads: their attributes have one entry per axis. */
 static ig_value turn_axes(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t;
-    if (!look_turned(s->g, a->in[0], &t)) return IG_NO_VALUE;
+    if (!look_turned(s, a->in[0], &t)) return IG_NO_VALUE;
     struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
     for (int i = 0; i < ig_op_info(a->op)->n_attrs; i++) {
         if (attrs[i].kind == IG_KIND_DIMS) attrs[i].dims = turn_dims(s->g, attrs[i].dims, &t);
         if (attrs[i].kind == IG_KIND_INTS) attrs[i].ints = turn_ints(s->g, attrs[i].ints, &t);
     }
-    return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &t);
+    return turn_back(s, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
 /* A transpose is cheaper before a broadcast enlarges the tensor, so only the layout of convolutions moves behind it. */
 static ig_value turn_broadcast(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t;
-    if (!s->eager || !look_turned(s->g, a->in[0], &t) || !is_layout(&t) || a->attrs[0].count != t.rank)
-        return IG_NO_VALUE;
+    if (!look_turned(s, a->in[0], &t) || !is_layout(&t) || a->attrs[0].count != t.rank) return IG_NO_VALUE;
     struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
     attrs[0].dims = turn_dims(s->g, attrs[0].dims, &t);
-    return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &t);
+    return turn_back(s, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
 /* Are the axes the innermost ones? */
@@ -195,13 +199,13 @@ static bool is_trailing(const bool *axes, int rank) {
 /* Reductions over the innermost axes are the fast ones and must stay such. */
 static ig_value turn_reduction(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t;
-    if (!look_turned(s->g, a->in[0], &t)) return IG_NO_VALUE;
+    if (!look_turned(s, a->in[0], &t)) return IG_NO_VALUE;
     bool before[INGOT_MAX_RANK] = {false}, after[INGOT_MAX_RANK] = {false};
     for (int i = 0; i < a->attrs[0].count; i++) {
         before[a->attrs[0].ints[i]] = true;
         after[t.perm[a->attrs[0].ints[i]]] = true;
     }
-    if (is_trailing(before, t.rank) && !is_trailing(after, t.rank) && !(s->eager && is_layout(&t))) return IG_NO_VALUE;
+    if (is_trailing(before, t.rank) && !is_trailing(after, t.rank) && !is_layout(&t)) return IG_NO_VALUE;
     int64_t *axes = IG_NEW_ARRAY(s->g->job, int64_t, INGOT_MAX_RANK);
     int count = 0;
     for (int i = 0; i < t.rank; i++) {
@@ -209,28 +213,29 @@ static ig_value turn_reduction(struct ig_sink *s, const struct ig_sink_args *a) 
     }
     struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
     attrs[0] = ig_attr_of_ints(axes, count);
-    return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &t);
+    return turn_back(s, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
 /* Operators along one axis whose results have the operand's shape, or 1 along that axis. */
 static ig_value turn_axis(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t;
-    if (!look_turned(s->g, a->in[0], &t)) return IG_NO_VALUE;
+    if (!look_turned(s, a->in[0], &t)) return IG_NO_VALUE;
     int slot = ig_attr_slot(a->op, IG_ATTR_axis);
     bool innermost = a->attrs[slot].i == t.rank - 1 && t.perm[t.rank - 1] != t.rank - 1;
-    if (innermost && !(s->eager && is_layout(&t))) return IG_NO_VALUE;
+    if (innermost && !is_layout(&t)) return IG_NO_VALUE;
     struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
     attrs[slot].i = t.perm[attrs[slot].i];
-    return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &t);
+    return turn_back(s, sink_with_attrs(s, a, t.base, attrs), &t);
 }
 
 /* In the result and in its base, the index's axes replace the axis that is gathered along. */
 static ig_value turn_gather(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t, result;
     int added = ig_type_of(s->g, a->in[1])->rank, axis = (int)a->attrs[0].i;
-    if (!look_turned(s->g, a->in[0], &t) || t.rank - 1 + added > INGOT_MAX_RANK) return IG_NO_VALUE;
+    if (!look_turned(s, a->in[0], &t) || t.rank - 1 + added > INGOT_MAX_RANK) return IG_NO_VALUE;
     int64_t base_axis = t.perm[axis];
     result.rank = 0;
+    result.layout = t.layout;
     for (int i = 0; i < t.rank; i++) {
         for (int k = 0; i == axis && k < added; k++)
             result.perm[result.rank++] = base_axis + k;
@@ -238,7 +243,7 @@ static ig_value turn_gather(struct ig_sink *s, const struct ig_sink_args *a) {
     }
     struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
     attrs[0].i = base_axis;
-    return turn_back(s->g, sink_with_attrs(s, a, t.base, attrs), &result);
+    return turn_back(s, sink_with_attrs(s, a, t.base, attrs), &result);
 }
 
 /* ---- Reshapes ---------------------------------------------------------------------------------------------------- */
@@ -384,7 +389,7 @@ static ig_value reorder_atoms(struct ig_sink *s, ig_value base, const struct tur
 static ig_value turn_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
     struct turned t;
     struct turned_atoms ta, before;
-    if (!look_turned(s->g, a->in[0], &t)) return IG_NO_VALUE;
+    if (!look_turned(s, a->in[0], &t)) return IG_NO_VALUE;
     struct ig_type from = *ig_type_of(s->g, a->in[0]);
     struct ig_type to = ig_type_make(from.dtype, a->attrs[0].count, a->attrs[0].dims);
     if (!ig_atoms_find(s->g->dims, &from, &to, &ta.atoms)) return IG_NO_VALUE;
@@ -392,11 +397,12 @@ static ig_value turn_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
     order_atoms(&ta, &t);
     before = ta;
     bool moved;
-    if (!gather_axes(&ta, s->eager && is_layout(&t), &moved)) {
-        bool last = s->eager && gather_channels_last(&ta, to.rank);
+    if (!gather_axes(&ta, is_layout(&t), &moved)) {
+        bool last = t.layout && gather_channels_last(&ta, to.rank);
         if (!last) gather_scattered(&ta, ta.atoms.to[ta.atoms.count - 1]);
     }
     ig_value base = reorder_atoms(s, t.base, &before, &ta);
+    if (t.layout) ig_sink_mark(s, base);
     int axes[INGOT_MAX_RANK] = {0};
     int64_t perm[INGOT_MAX_RANK];
     ig_dim dims[INGOT_MAX_RANK];
@@ -405,7 +411,9 @@ static ig_value turn_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
         perm[axes[i]] = i;
         dims[i] = to.dim[axes[i]];
     }
-    return ig_view_transpose(s->g, ig_view_reshape(s->g, base, dims, to.rank), perm);
+    struct turned result = {.layout = t.layout, .rank = to.rank};
+    memcpy(result.perm, perm, sizeof perm);
+    return turn_back(s, ig_view_reshape(s->g, base, dims, to.rank), &result);
 }
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */

@@ -49,13 +49,18 @@ bool ig_atoms_find(struct ig_dims *dims, const struct ig_type *from, const struc
 
 /*
  * Appends a node with the transposes and reshapes of its operands moved behind it: f(transpose(x)) becomes
- * transpose(f(x)). If that would need new transposes, the views stay, unless `eager`: then the result is channels-last
- * if at least half of the operands are (layout.c). Only for nodes with one result.
+ * transpose(f(x)). If that would need new transposes, the views stay, unless they are the layout's: then the result is
+ * channels-last if at least half of the operands are (layout.c). Only for nodes with one result.
  */
 struct ig_sink {
     struct ig_graph *g;
     bool eager;
+    struct ig_map *layouts; /* with ig_sink_mark; NULL: none are */
 };
+/* Marks a value that the layout pass has transposed, and what becomes of it: a model's own transposes, such as those of
+ * tokens and channels in a mixer, look the same but say which axis should be innermost. */
+void ig_sink_mark(struct ig_sink *s, ig_value v);
+bool ig_sink_is_marked(const struct ig_sink *s, ig_value v);
 ig_value ig_sink_node(struct ig_sink *s, enum ig_op op, const ig_value *in, uint32_t n_in, const struct ig_attr *attrs);
 
 /* The sinking rule of one operator: the result, or IG_NO_VALUE if no view can be moved. */

@@ -642,7 +642,29 @@ static const char windows[] =
     OUT(11);
 /* clang-format on */
 
+/* A mixer's exchange of tokens and channels, its own, leaves the picture's channels innermost elsewhere. */
+/* clang-format off */
+static const char tokens[] =
+    DATA(3, "w0", "[8,4,1,1]")
+    "  %4 = conv(%0, %3) " CONV_ATTRS("8", "1", "0", "1") ": f32[batch,8,6,5]\n"
+    "  %5 = reshape(%4) {dims=[batch,8,30]}: f32[batch,8,30]\n"
+    "  %6 = transpose(%5) {perm=[0,2,1]}: f32[batch,30,8]\n"
+    "  %7 = transpose(%6) {perm=[0,2,1]}: f32[batch,8,30]\n"
+    DATA(8, "w1", "[30,30]")
+    "  %9 = matmul(%7, %8) {acc=f32, packed=0, n=0, math=0}: f32[batch,8,30]\n"
+    "  %10 = transpose(%9) {perm=[0,2,1]}: f32[batch,30,8]\n"
+    "  %11 = add(%6, %10): f32[batch,30,8]\n"
+    "  %12 = reduce_mean(%11) {axes=[2]}: f32[batch,30,1]\n"
+    "  %13 = sub(%11, %12): f32[batch,30,8]\n"
+    OUT(13);
+/* clang-format on */
+
 static const struct rewrite layouts[] = {
+    {"layout", tokens,
+     "transpose f32[batch,6,5,4]; conv f32[batch,6,5,8]; reshape f32[batch,30,8]; transpose f32[batch,8,30]; "
+     "matmul f32[batch,8,30]; transpose f32[batch,30,8]; add f32[batch,30,8]; reduce_mean f32[batch,30,1]; "
+     "sub f32[batch,30,8]",
+     1e-6, 0},
     {"layout", windows,
      "slice f32[batch,4,6,4]; transpose f32[batch,6,4,4]; conv f32[batch,6,4,8]; matmul f32[batch,6,4,3]; "
      "reshape f32[batch,2,3,2,2,3]; transpose f32[batch,2,2,3,2,3]; reshape f32[4*batch,6,3]",
