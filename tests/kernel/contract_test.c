@@ -553,6 +553,31 @@ static void test_tf32(void **state) {
     check_graphs_for_cuda(cases, COUNT(windows) * CHOICES);
 }
 
+/* Few columns: warp groups swap the operands. A along and across the depth, and windows; in TF32 along only. */
+static void test_swapped(void **state) {
+    (void)state;
+    static const struct product product = {FLOATS, 2, 2, {300, 136}, {136, 40}, .constant = true, .bias = true};
+    static const struct product turned = {FLOATS, 2, 2, {200, 296}, {200, 72}, .constant = true, .turned = true};
+    static const struct conv conv = {PLANE(2, 9, 20, 20, 36, 3, 1, 1), .bias = true, .relu = true};
+    static const struct {
+        void (*build)(struct ig_graph *g, const void *argument);
+        const void *argument;
+        unsigned flags;
+    } kinds[] = {{build_product, &product, GRAPH_FP16},
+                 {build_product, &turned, GRAPH_FP16},
+                 {build_conv, &conv, GRAPH_FP16},
+                 {build_conv, &conv, GRAPH_TF32}};
+    enum { CHOICES = 5 };
+    for (int i = 0; i < COUNT(kinds) * CHOICES; i++) {
+        int kind = i / CHOICES, choice = i % CHOICES;
+        unsigned flags = kinds[kind].flags + GRAPH_SWAPPED + (unsigned)choice * GRAPH_CHOICE;
+        if (choice % 2 && kind < 2) flags += GRAPH_POISON;
+        snprintf(names[i], sizeof names[i], "kind %d, tile %d", kind, choice);
+        cases[i] = (struct graph_case){names[i], kinds[kind].build, kinds[kind].argument, 3e-3, flags, {0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(kinds) * CHOICES);
+}
+
 /* Tiles fetched by TMA: operands along and across the depth, several tiles per block, edges, NaN. */
 static void check_producers(unsigned precision) {
     static const struct product sizes[] = {
@@ -592,11 +617,11 @@ static void test_producers_tf32(void **state) {
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),       cmocka_unit_test(test_chosen),    cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_depthwise),      cmocka_unit_test(test_volumes),   cmocka_unit_test(test_grouped),
-        cmocka_unit_test(test_transformed),    cmocka_unit_test(test_recovered), cmocka_unit_test(test_multiples),
-        cmocka_unit_test(test_tiles),          cmocka_unit_test(test_producers), cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_producers_tf32),
+        cmocka_unit_test(test_products),    cmocka_unit_test(test_chosen),         cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_depthwise),   cmocka_unit_test(test_volumes),        cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_transformed), cmocka_unit_test(test_recovered),      cmocka_unit_test(test_multiples),
+        cmocka_unit_test(test_tiles),       cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_swapped),     cmocka_unit_test(test_producers_tf32),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

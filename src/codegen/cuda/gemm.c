@@ -24,8 +24,8 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     if (g->math == IG_CUDA_FMA)
         ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d, WARPGROUPS = 0 };\n", g->thread_m, g->thread_n);
     else if (!g->producer)
-        ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d, WARPGROUPS = %d };\n", g->warps_m, g->warps_n,
-                       g->warpgroups);
+        ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d, WARPGROUPS = %d, SWAPPED = %d };\n", g->warps_m,
+                       g->warps_n, g->warpgroups, g->swapped);
     ig_text_printf(text, "enum { A_BYTES = %d, STAGE_BYTES = %d, TILE_ROW = %d };\n", g->bm * line * element,
                    (g->bm + g->bn) * line * element, ig_cuda_gemm_tile_row(g));
     if (g->producer)
@@ -96,10 +96,11 @@ static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
         a.parameters, b.parameters, a.type, a.arguments, b.type, b.arguments);
 }
 
-/* The instruction that multiplies 64 rows by a group's columns. */
+/* The instruction that multiplies 64 rows by a group's columns, or the other way round. */
 static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
     const char *type = g->math == IG_CUDA_BF16 ? "bf16" : g->math == IG_CUDA_TF32 ? "tf32" : "f16";
-    int columns = g->producer ? g->bn : g->bn / g->warps_n, sums = columns / 2;
+    bool first_across = g->a == IG_CUDA_ACROSS, second_across = g->b == IG_CUDA_ACROSS;
+    int columns = g->producer ? g->bn : g->swapped ? g->bm / g->warps_m : g->bn / g->warps_n, sums = columns / 2;
     ig_text_printf(
         text,
         "__device__ __forceinline__ void multiply_add(float (&c)[%d][4], unsigned long long a, unsigned long "
@@ -110,7 +111,9 @@ static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *t
     for (int i = 0; i < sums; i++)
         ig_text_printf(text, "%s\"%%%d%s\"", i % 16 == 0 ? "\n                 " : " ", i, i + 1 < sums ? ", " : "");
     ig_text_printf(text, "\n                 \"}, %%%d, %%%d, add, 1, 1", sums, sums + 1);
-    if (g->math != IG_CUDA_TF32) ig_text_printf(text, ", %d, %d", g->a == IG_CUDA_ACROSS, g->b == IG_CUDA_ACROSS);
+    if (g->math != IG_CUDA_TF32)
+        ig_text_printf(text, ", %d, %d", g->swapped ? second_across : first_across,
+                       g->swapped ? first_across : second_across);
     ig_text_add(text, ";\\n}\"\n                 :");
     for (int i = 0; i < sums; i++)
         ig_text_printf(text, "%s\"+f\"(c[%d][%d])%s", i % 4 == 0 && i > 0 ? "\n                   " : " ", i / 4, i % 4,

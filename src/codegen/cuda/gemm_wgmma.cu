@@ -2,22 +2,22 @@
 // both operands from shared memory, where all threads have copied them.
 
 struct sums {
-    static constexpr int own_n = BN / WARPS_N, groups_m = BM / 64;
-    float c[own_n / 8][4];
+    // A group has 64 rows of the tile and `own` columns, or, if SWAPPED, `own` rows and 64 columns.
+    static constexpr int own = SWAPPED ? BM / WARPS_M : BN / WARPS_N, groups = (SWAPPED ? BN : BM) / 64;
+    float c[own / 8][4];
 
-    __device__ __forceinline__ static int group() {
-        return threadIdx.x / 128;
-    }
     __device__ __forceinline__ static int first_row() {
-        return group() % groups_m * 64;
+        const int group = threadIdx.x / 128;
+        return SWAPPED ? group / groups * own : group % groups * 64;
     }
     __device__ __forceinline__ static int first_column() {
-        return group() / groups_m * own_n;
+        const int group = threadIdx.x / 128;
+        return SWAPPED ? group % groups * 64 : group / groups * own;
     }
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
-        for (int j = 0; j < own_n / 8; j++)
+        for (int j = 0; j < own / 8; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 c[j][e] = 0;
@@ -27,9 +27,11 @@ struct sums {
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll
-        for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
-            multiply_add(c, part<A_ACROSS, BM>(a_from, first_row(), depth),
-                         part<B_ACROSS, BN>(b_from, first_column(), depth));
+        for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT) {
+            const unsigned long long a = part<A_ACROSS, BM>(a_from, first_row(), depth);
+            const unsigned long long b = part<B_ACROSS, BN>(b_from, first_column(), depth);
+            multiply_add(c, SWAPPED ? b : a, SWAPPED ? a : b);
+        }
         close_products();
     }
 
@@ -38,12 +40,19 @@ struct sums {
     }
 
     __device__ __forceinline__ void store(float *tile) const {
-        const int lane = threadIdx.x % 32, row = first_row() + threadIdx.x / 32 % 4 * 16 + lane / 4;
+        const int lane = threadIdx.x % 32, first = threadIdx.x / 32 % 4 * 16 + lane / 4;
 #pragma unroll
-        for (int j = 0; j < own_n / 8; j++) {
-            float *to = tile + row * TILE_ROW + first_column() + j * 8 + lane % 4 * 2;
-            *(float2 *)to = make_float2(c[j][0], c[j][1]);
-            *(float2 *)(to + 8 * TILE_ROW) = make_float2(c[j][2], c[j][3]);
+        for (int j = 0; j < own / 8; j++) {
+            const int second = j * 8 + lane % 4 * 2;
+            if constexpr (SWAPPED) {
+                float *to = tile + (first_row() + second) * TILE_ROW + first_column() + first;
+                to[0] = c[j][0], to[TILE_ROW] = c[j][1];
+                to[8] = c[j][2], to[TILE_ROW + 8] = c[j][3];
+            } else {
+                float *to = tile + (first_row() + first) * TILE_ROW + first_column() + second;
+                *(float2 *)to = make_float2(c[j][0], c[j][1]);
+                *(float2 *)(to + 8 * TILE_ROW) = make_float2(c[j][2], c[j][3]);
+            }
         }
     }
 };

@@ -171,6 +171,7 @@ static const char *tactic(struct gemm *s) {
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
                      g->producer     ? g->turns ? " tma in turns" : " tma"
+                     : g->swapped    ? " wgmma swapped"
                      : g->warpgroups ? " wgmma"
                                      : "",
                      g->bm, g->bn, g->bk, ig_cuda_gemm_threads(g), g->stages, operands[g->a], operands[g->b], split);

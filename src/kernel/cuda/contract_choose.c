@@ -26,8 +26,15 @@ static const struct shape tensor_shapes[] = {
 /* With warpgroups: each takes 64 rows, and at least 64 columns if B lies across the depth (its panels are that
  * wide). */
 static const struct shape group_shapes[] = {
-    {64, 32, 4, 1},  {64, 64, 4, 1},   {64, 128, 4, 1},  {64, 128, 4, 2},
-    {128, 64, 8, 1}, {128, 128, 8, 1}, {128, 256, 8, 1},
+    {64, 32, 4, 1},   {64, 64, 4, 1},   {64, 128, 4, 1}, {64, 128, 4, 2},  {128, 64, 8, 1},
+    {128, 128, 8, 1}, {128, 256, 8, 1}, {64, 192, 4, 1}, {128, 192, 8, 1},
+};
+/* The same with operands swapped: m, n are warps, four of which along the columns are a group. */
+static const struct shape swapped_shapes[] = {
+    {128, 64, 1, 4},
+    {256, 64, 2, 4},
+    {256, 64, 1, 4},
+    {256, 128, 1, 8},
 };
 /* With a producer: m is 1 if its groups take turns. */
 static const struct shape producer_shapes[] = {
@@ -79,6 +86,7 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
         return 225 * share * (warps > 4 ? 1 : 0.6);
     }
     double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.88;
+    if (g->swapped) n = m;
     if (g->warpgroups) return (g->math == IG_CUDA_TF32 ? 1775 : 3550) * alone * n / (n + 73);
     return (g->math == IG_CUDA_TF32 ? 1320 : 2640) * alone * (m * n / (m + n)) / (m * n / (m + n) + 28);
 }
@@ -151,7 +159,9 @@ static bool fit_stages(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g, 
 static bool is_useful(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int least = p->a == IG_CUDA_ACROSS ? 32 : 16;
     if (g->bm > least && g->bm >= 2 * p->rows && p->rows > 0) return false;
-    if (g->bn > 32 && g->bn >= 2 * p->columns && p->columns > 0) return false;
+    int64_t narrowest = g->swapped ? 64 : 32;
+    if (g->bn > narrowest && g->bn >= 2 * p->columns && p->columns > 0) return false;
+    if (g->swapped && p->columns <= 16) return false;
     if (g->a == IG_CUDA_ACROSS && (g->bm < 32 || (g->math == IG_CUDA_FMA && g->thread_m % 4 != 0))) return false;
     int threads = ig_cuda_gemm_threads(g), element = ig_cuda_gemm_element(g);
     /* A thread copies at most 32 pieces of a tile, of a_copy or b_copy bytes each. */
@@ -243,6 +253,8 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
     else
         add_shapes(p, like, tensor_shapes, sizeof tensor_shapes / sizeof *tensor_shapes, &c);
     if (groups.warpgroups) add_shapes(p, &groups, group_shapes, sizeof group_shapes / sizeof *group_shapes, &c);
+    groups.swapped = groups.warpgroups;
+    if (groups.swapped) add_shapes(p, &groups, swapped_shapes, sizeof swapped_shapes / sizeof *swapped_shapes, &c);
     c.most += own.count;
     for (int i = 0; i < own.count; i++)
         c.count = keep(c.out, c.costs, c.count, c.most, &producers[i], own.costs[i]);

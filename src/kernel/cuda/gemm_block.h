@@ -51,6 +51,10 @@ struct ig_cuda_gemm {
     int warps_m, warps_n; /* tensor cores: the grid of warps that divides the tile */
     /* Uses wgmma (sm_90a), whose warp groups have 64 rows; stages >= 3. TF32: neither operand is ACROSS. */
     bool warpgroups;
+    /* warpgroups: the 64 rows of an instruction are columns of the tile, and its columns, up to 256, rows of the tile. So
+     * products of few columns do not read the whole of A for each 32 or 64 of them. bn is a multiple of 64; four warps
+     * along it are a group. */
+    bool swapped;
     /* A producer warp fetches. Requires warpgroups, both operands ALONG or ACROSS, and no split; tensor maps 0 and 1 are
      * those of A and B. */
     bool producer;

@@ -228,17 +228,21 @@ static void make_reference(struct ig_job *job, struct checked *c) {
     ig_eval_graph(job, g, c->inputs, c->expected);
 }
 
-/* The candidate that the case asks for, or the first if there are fewer. */
+static bool counts(const struct ig_kernel *kernel, bool maps) {
+    return maps ? kernel->n_maps > 0 : kernel->gemm && kernel->gemm->swapped;
+}
+
+/* The candidate that the case asks for, or the first if there are fewer, not counting calls of libraries. */
 static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const struct ig_target *target) {
     int left = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_region *region = &c->graph->regions.at[r];
-    bool any = !(c->given->flags & GRAPH_MAPS);
+    bool maps = c->given->flags & GRAPH_MAPS, swapped = c->given->flags & GRAPH_SWAPPED, any = !maps && !swapped;
     struct ig_kernel *kernel;
     int choice = any ? left : 0;
     do {
         kernel = ig_kernel_candidate(c->graph, region, target, NULL, choice++);
-    } while (!any && kernel && (kernel->n_maps == 0 || left-- > 0));
-    return kernel ? kernel : ig_kernel_make(c->graph, region, target);
+    } while (!any && kernel && (!counts(kernel, maps) || left-- > 0));
+    return kernel && !kernel->library ? kernel : ig_kernel_make(c->graph, region, target);
 }
 
 static void make_kernels(struct ig_job *job, const struct run *run, struct checked *c) {

@@ -23,7 +23,8 @@ enum {
     GRAPH_BF16 = 32,
     GRAPH_MAPS = 64, /* only candidates with tensor maps are counted by GRAPH_CHOICE */
     GRAPH_TF32 = 128,
-    GRAPH_CHOICE = 256, /* times a number: that candidate of each kernel, if it has that many; else the first */
+    GRAPH_SWAPPED = 256, /* only those that swap the operands of warp groups, likewise */
+    GRAPH_CHOICE = 512,  /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 struct graph_case {
