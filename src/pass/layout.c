@@ -49,7 +49,7 @@ static ig_value to_channels_last(struct ig_graph *g, const struct ig_node *n, co
 }
 
 /* Is this a patch embedding, like the first convolution of a vision transformer: windows that tile the image without
- * overlap or gap, and fewer channels than a vector load of a GPU has elements? */
+ * overlap or gap, at least four columns wide, and fewer channels than a vector load of a GPU has elements? */
 static bool is_patches(struct ig_graph *g, const struct ig_graph *of, const struct ig_node *n, const ig_value *in) {
     const struct ig_type *x = ig_type_of(g, in[0]), *w = ig_type_of(g, in[1]);
     const struct ig_attr *strides = &n->attr[ig_attr_slot(n->op, IG_ATTR_strides)];
@@ -60,7 +60,7 @@ static bool is_patches(struct ig_graph *g, const struct ig_graph *of, const stru
     if (!ig_dim_is_const(g->dims, x->dim[1], &channels) || channels >= 8) return false;
     for (int i = 2; i < x->rank; i++) {
         if (!ig_dim_is_const(g->dims, w->dim[i], &kernel) || !ig_dim_is_const(g->dims, x->dim[i], &size)) return false;
-        if (kernel < 4 || strides->ints[i - 2] != kernel || size % kernel != 0) return false;
+        if ((i == x->rank - 1 && kernel < 4) || strides->ints[i - 2] != kernel || size % kernel != 0) return false;
         if (!ig_dim_is(g->dims, before->dims[i - 2], 0) || !ig_dim_is(g->dims, after->dims[i - 2], 0)) return false;
     }
     return true;

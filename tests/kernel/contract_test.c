@@ -271,6 +271,8 @@ static const struct conv volumes[] = {
      .dilation = {1, 1, 1}, .before = {1, 3, 3}, .after = {1, 3, 3}, .groups = 1, .last = false, .bias = true},
     {F32, .spatial = 3, .batch = 1, .size = {5, 7, 11}, .in = 4, .out = 9, .kernel = {2, 3, 5}, .stride = {2, 1, 2},
      .dilation = {1, 1, 1}, .before = {0, 1, 1}, .after = {1, 1, 2}, .groups = 1, .last = true},
+    {F32, .spatial = 3, .batch = 2, .size = {4, 8, 12}, .in = 3, .out = 24, .kernel = {2, 4, 4}, .stride = {2, 4, 4},
+     .dilation = {1, 1, 1}, .before = {0, 0, 0}, .after = {0, 0, 0}, .groups = 1, .last = false, .bias = true},
     {F32, .spatial = 3, .batch = 1, .size = {6, 7, 8}, .in = 32, .out = 48, .kernel = {3, 3, 3}, .stride = {1, 1, 1},
      .dilation = {1, 1, 1}, .before = {1, 1, 1}, .after = {1, 1, 1}, .groups = 4, .last = true, .relu = true},
     {F32, .spatial = 3, .batch = 1, .size = {3, 4, 4}, .in = 8, .out = 8, .kernel = {21, 3, 9}, .stride = {1, 1, 1},
