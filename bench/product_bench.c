@@ -81,6 +81,7 @@ static const struct product products[] = {
      .strides = {1, 2, 1}},
     {"first 3x2 pairs at 224x112", 8, 32, .sizes = {1, 32}, .image = {1, 224, 112}, TAPS(1, 3, 2),
      .strides = {1, 2, 1}},
+    {"first 3x2 pairs to 24", 8, 24, .sizes = {1, 32}, .image = {1, 224, 112}, TAPS(1, 3, 2), .strides = {1, 2, 1}},
     {"groups 32 of 4 at 56", GROUPED(4, 32, 56, 1)},
     {"groups 32 of 8 at 28", GROUPED(8, 32, 28, 1)},
     {"groups 32 of 8 at 56 by 2", GROUPED(8, 32, 56, 2)},
@@ -109,6 +110,18 @@ static const struct product products[] = {
     {"tf32 3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 8, 32}, .tf32 = true},
     {"tf32 3x3 256 at 14x14", 256, 256, .side = 14, .sizes = {1, 8, 32}, .tf32 = true},
     {"tf32 3x3 512 at 7x7", 512, 512, .side = 7, .sizes = {1, 8, 32}, .tf32 = true},
+    {"large 512x512", 512, 512, .sizes = {512}},
+    {"large 1024x1024", 1024, 1024, .sizes = {1024, 8192}},
+    {"large 1536x1536", 1536, 1536, .sizes = {1536}},
+    {"large 2048x2048", 2048, 2048, .sizes = {2048}},
+    {"large 3072x3072", 3072, 3072, .sizes = {3072}},
+    {"large 4096x4096", 4096, 4096, .sizes = {512, 1024, 2048, 4096, 8192}},
+    {"large 1024x4096", 1024, 4096, .sizes = {4096, 8192}},
+    {"large 4096x1024", 4096, 1024, .sizes = {4096, 8192}},
+    {"large 8192x2048", 8192, 2048, .sizes = {2048}},
+    {"large 2048x8192", 2048, 8192, .sizes = {2048}},
+    {"large 4096x11008", 4096, 11008, .sizes = {2048}},
+    {"large 11008x4096", 11008, 4096, .sizes = {2048}},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
@@ -401,10 +414,18 @@ static void allocate(struct ig_job *job, struct bench *b, size_t size, void **ou
     }
 }
 
+static bool is_asked_for(const struct bench *b, const struct product *p) {
+    return !b->only || strstr(p->name, b->only);
+}
+
 static void open_device(struct ig_job *job, struct bench *b) {
     struct ig_device_cuda_info info;
     struct ingot_error error;
-    size_t most = (size_t)27 * 512 * 512 * 2 * LAUNCHES, most_rows = (size_t)256 << 20;
+    size_t most = 0, most_rows = (size_t)256 << 20;
+    for (int i = 0; i < PRODUCTS; i++) {
+        size_t size = is_asked_for(b, &products[i]) ? weights_size(&products[i]) * LAUNCHES : 0;
+        most = size > most ? size : most;
+    }
     must(job, ig_device_cuda_describe(0, &info, &error), &error);
     must(job, ig_device_cuda_create(0, &ig_libc_allocator, &b->device, &error), &error);
     must(job, b->device->api->stream_create(b->device, &b->stream, &error), &error);
@@ -425,7 +446,7 @@ static void run(struct ig_job *job, void *argument) {
     struct ig_code code;
     if (!b->source) open_device(job, b);
     for (int i = 0; i < PRODUCTS; i++) {
-        if (!b->only || strstr(products[i].name, b->only)) prepare(job, b, &products[i]);
+        if (is_asked_for(b, &products[i])) prepare(job, b, &products[i]);
     }
     fprintf(stderr, "%u kernels\n", b->candidates.count);
     if (b->source || b->candidates.count == 0) return;
