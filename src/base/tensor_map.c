@@ -5,6 +5,18 @@
 
 enum { MOST_LINES = 256 }; /* of a box */
 
+static const char *windows_error(const struct ig_tensor_map *m, uint32_t n_dims) {
+    int32_t limit = ig_tensor_map_limit(m->axes);
+    if (m->axes != 2 && m->axes != 3) return "windows of an unknown kind";
+    for (uint32_t i = 0; i < m->axes; i++) {
+        if (m->sizes[i] >= n_dims) return "a dim that is not there";
+        if (m->lower[i] < -limit || m->lower[i] >= limit || m->upper[i] < -limit || m->upper[i] >= limit)
+            return "windows too far outside";
+        if (m->steps[i] == 0 || m->steps[i] > IG_MOST_WINDOW_STEP) return "windows too far apart";
+    }
+    return NULL;
+}
+
 const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operands, uint32_t n_dims) {
     uint64_t bytes = (uint64_t)m->box_width * m->element;
     if (m->buffer >= n_operands) return "an operand that is not there";
@@ -12,16 +24,29 @@ const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operan
     if (m->element != 2 && m->element != 4) return "elements of another size than 2 or 4 bytes";
     if (bytes != 32 && bytes != 64 && bytes != 128) return "a box of a width that has no pattern";
     if (m->box_lines == 0 || m->box_lines > MOST_LINES) return "a box of a height that cannot be brought";
-    return NULL;
+    return m->axes ? windows_error(m, n_dims) : NULL;
+}
+
+/* The lines of a matrix, or the pixels of images; 0: too many, or none. */
+static size_t count_lines(const struct ig_tensor_map *m, const int64_t *dims) {
+    size_t count = (size_t)dims[m->lines];
+    for (uint32_t i = 0; i < m->axes; i++) {
+        int64_t size = dims[m->sizes[i]];
+        bool counts = size > 0 && size <= INT32_MAX && size - 1 + m->upper[i] >= m->lower[i];
+        if (!counts || !ig_size_mul(count, (size_t)size, &count)) return 0;
+    }
+    return count;
 }
 
 const char *ig_tensor_map_sizes_error(const struct ig_tensor_map *m, const int64_t *dims, size_t bytes) {
     int64_t width = dims[m->width], lines = dims[m->lines], pitch = dims[m->pitch];
-    size_t before, elements;
+    size_t before, elements, count;
     if (width <= 0 || lines <= 0 || width > INT32_MAX || lines > INT32_MAX || pitch > INT32_MAX || pitch < width)
         return "a size that the copy engine cannot count";
     if (pitch * m->element % 16 != 0) return "lines that do not begin at multiples of 16 bytes";
-    if (!ig_size_mul((size_t)(lines - 1), (size_t)pitch, &before) || !ig_size_add(before, (size_t)width, &elements) ||
+    count = count_lines(m, dims);
+    if (count == 0) return "a size that the copy engine cannot count";
+    if (!ig_size_mul(count - 1, (size_t)pitch, &before) || !ig_size_add(before, (size_t)width, &elements) ||
         elements > bytes / m->element)
         return "a matrix that is larger than its operand";
     return NULL;

@@ -6,6 +6,10 @@
  * The matrix starts at the beginning of its buffer and has `lines` lines of `width` elements, `pitch` elements apart.
  * One copy fetches a box of it, at most 128 bytes wide; elements beyond the matrix are zero. In shared memory, the
  * 16-byte chunks of a box's lines are swizzled, with the pattern as wide as the box (128, 64 or 32 bytes).
+ *
+ * With `axes`, it describes the windows of a convolution over `lines` images, channels-last, of `width` channels: pixels
+ * are `pitch` elements apart. A box is one tap of `box_lines` windows in the order of the outputs, which begin at every
+ * steps-th pixel from `lower` to the last pixel + `upper`, along each axis; pixels outside the image are zero.
  */
 #ifndef IG_BASE_TENSOR_MAP_H
 #define IG_BASE_TENSOR_MAP_H
@@ -20,7 +24,17 @@ struct ig_tensor_map {
     uint32_t width, lines, pitch; /* dim numbers */
     uint32_t box_width, box_lines;
     uint32_t element; /* bytes per element: 2 or 4 */
+    uint32_t axes;    /* 0: a matrix; 2 or 3: windows. The following are those of columns, rows, planes. */
+    uint32_t sizes[3];
+    int32_t lower[3], upper[3];
+    uint32_t steps[3];
 };
+
+/* The first pixels of windows along one axis lie between -limit and limit - 1 of the image's ends. */
+static inline int32_t ig_tensor_map_limit(uint32_t axes) {
+    return axes == 2 ? 128 : 16;
+}
+enum { IG_MOST_WINDOW_STEP = 8 };
 
 /* NULL if the description is valid for a kernel with that many operands and dims, else what is wrong with it. */
 const char *ig_tensor_map_error(const struct ig_tensor_map *map, uint32_t n_operands, uint32_t n_dims);

@@ -344,6 +344,18 @@ EMULATED static void ptx_cp_async_bulk_tensor_2d_shared__cluster_global_mbarrier
     unsigned to, const void *map, int x, int y, unsigned barrier) {
     emulator->bring(to, map, x, y, barrier);
 }
+EMULATED static void ptx_cp_async_bulk_tensor_4d_shared__cluster_global_im2col_mbarrier__complete_tx__bytes(
+    unsigned to, const void *map, int channel, int x, int y, int image, unsigned barrier, unsigned short column,
+    unsigned short row) {
+    const int at[] = {x, y, image}, tap[] = {column, row};
+    emulator->bring_windows(to, map, channel, at, tap, barrier);
+}
+EMULATED static void ptx_cp_async_bulk_tensor_5d_shared__cluster_global_im2col_mbarrier__complete_tx__bytes(
+    unsigned to, const void *map, int channel, int x, int y, int z, int image, unsigned barrier, unsigned short column,
+    unsigned short row, unsigned short plane) {
+    const int at[] = {x, y, z, image}, tap[] = {column, row, plane};
+    emulator->bring_windows(to, map, channel, at, tap, barrier);
+}
 EMULATED static void ptx_setmaxnreg_inc_sync_aligned_u32(int) {
 }
 EMULATED static void ptx_setmaxnreg_dec_sync_aligned_u32(int) {

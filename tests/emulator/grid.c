@@ -95,11 +95,12 @@ struct round {
     uint32_t parity : 1;
 };
 
-/* A TMA copy of a box of a matrix, in flight. */
+/* A TMA copy of a box of a matrix, in flight; or of a tap of windows. */
 struct box {
     struct fake_tensor_map map;
     char *to;
     int x, y;
+    int at[4], tap[3]; /* of windows: where the first begins, and its image; offset of the tap */
     struct round *round;
 };
 
@@ -366,15 +367,43 @@ static void end_round(struct round *r) {
     r->missing = r->arrivals;
 }
 
+/* The number of the pixel under the tap; -1 if it lies outside. */
+static int64_t pixel_of(const struct box *b, const int *at) {
+    const struct fake_tensor_map *m = &b->map;
+    int64_t pixel = at[m->axes];
+    if (pixel < 0 || pixel >= (int64_t)m->lines) return -1;
+    for (uint32_t i = m->axes; i-- > 0;) {
+        int64_t here = (int64_t)at[i] + b->tap[i];
+        if (here < 0 || here >= m->sizes[i]) return -1;
+        pixel = pixel * m->sizes[i] + here;
+    }
+    return pixel;
+}
+
+/* Advances to the next window, in the order of the outputs. */
+static void advance(const struct fake_tensor_map *m, int *at) {
+    for (uint32_t i = 0; i < m->axes; i++) {
+        at[i] += (int)m->steps[i];
+        if (at[i] <= (int)m->sizes[i] - 1 + m->upper[i]) return;
+        at[i] = m->lower[i];
+    }
+    at[m->axes]++;
+}
+
 /* Copies element by element, swizzled; elements outside the matrix are zero. */
 static void bring_box(const struct box *b) {
     const struct fake_tensor_map *m = &b->map;
+    int window[4];
+    memcpy(window, b->at, sizeof window);
     for (uint32_t line = 0; line < m->box_lines; line++) {
+        int64_t y = m->axes ? pixel_of(b, window) : (int64_t)b->y + line;
+        int64_t lines = m->axes ? INT64_MAX : (int64_t)m->lines;
+        if (m->axes) advance(m, window);
         for (uint32_t i = 0; i < m->box_width; i++) {
-            int64_t x = (int64_t)b->x + i, y = (int64_t)b->y + line;
+            int64_t x = (int64_t)b->x + i;
             size_t at = (size_t)line * m->swizzle + i * m->element;
             char *to = b->to + (at ^ ((uintptr_t)(b->to + at) >> 7 & (m->swizzle / 16 - 1)) << 4);
-            bool inside = x >= 0 && y >= 0 && x < (int64_t)m->width && y < (int64_t)m->lines;
+            bool inside = x >= 0 && y >= 0 && x < (int64_t)m->width && y < lines;
             const char *from =
                 (const char *)(uintptr_t)m->memory + (inside ? y * (int64_t)m->pitch + x * m->element : 0);
             if (inside)
@@ -651,25 +680,43 @@ static void wait_round(unsigned barrier, unsigned parity) {
     if (t->round->parity == t->round_parity) pause_for(ROUND);
 }
 
-static void bring(unsigned to, const void *map, int x, int y, unsigned barrier) {
-    struct box b = {.x = x, .y = y, .round = round_at(barrier)};
-    memcpy(&b.map, map, sizeof b.map);
-    if (b.map.magic != FAKE_TENSOR_MAP) refuse("uses a tensor map that was never encoded");
+static void start_box(struct box *b, unsigned to, const void *map, unsigned barrier) {
+    b->round = round_at(barrier);
+    memcpy(&b->map, map, sizeof b->map);
+    if (b->map.magic != FAKE_TENSOR_MAP) refuse("uses a tensor map that was never encoded");
     if (to % 128 != 0) refuse("brings a box to %u, no multiple of 128", to);
-    size_t size = (size_t)b.map.box_lines * b.map.swizzle, matrix = (b.map.lines - 1) * b.map.pitch;
-    if (b.map.box_width * b.map.element != b.map.swizzle) refuse("brings a box that is narrower than its pattern");
+    size_t size = (size_t)b->map.box_lines * b->map.swizzle, lines = b->map.lines;
+    for (uint32_t i = 0; i < b->map.axes; i++)
+        lines *= b->map.sizes[i];
+    size_t matrix = (lines - 1) * b->map.pitch + b->map.width * b->map.element;
+    if (b->map.box_width * b->map.element != b->map.swizzle) refuse("brings a box that is narrower than its pattern");
     struct region *r = &grid.dynamic[grid.seen.rank];
-    b.to = r->begin + ((long long)to - dynamic_begin());
-    if (!lies_in(r, b.to, size)) refuse_address(b.to, size, true);
-    const char *from = (const char *)(uintptr_t)b.map.memory;
-    if (!region_of(from, matrix + b.map.width * b.map.element))
-        refuse_address(from, matrix + b.map.width * b.map.element, false);
+    b->to = r->begin + ((long long)to - dynamic_begin());
+    if (!lies_in(r, b->to, size)) refuse_address(b->to, size, true);
+    const char *from = (const char *)(uintptr_t)b->map.memory;
+    if (!region_of(from, matrix)) refuse_address(from, matrix, false);
     if (!grid.options.late) {
-        bring_box(&b);
+        bring_box(b);
         return;
     }
     if (grid.n_boxes == MOST_BOXES) refuse("has more than %d boxes under way", MOST_BOXES);
-    grid.boxes[grid.n_boxes++] = b;
+    grid.boxes[grid.n_boxes++] = *b;
+}
+
+static void bring(unsigned to, const void *map, int x, int y, unsigned barrier) {
+    struct box b = {.x = x, .y = y};
+    start_box(&b, to, map, barrier);
+    if (b.map.axes) refuse("brings a matrix by a map of windows");
+}
+
+static void bring_windows(unsigned to, const void *map, int channel, const int *at, const int *tap, unsigned barrier) {
+    struct box b = {.x = channel};
+    uint32_t axes;
+    memcpy(&axes, (const char *)map + offsetof(struct fake_tensor_map, axes), sizeof axes);
+    if (axes != 2 && axes != 3) refuse("brings windows by a map of a matrix");
+    memcpy(b.at, at, (axes + 1) * sizeof *at);
+    memcpy(b.tap, tap, axes * sizeof *tap);
+    start_box(&b, to, map, barrier);
 }
 
 /* ---- Launches ------------------------------------------------------------------------------------------------------------- */
@@ -716,7 +763,8 @@ static void begin_launch(const struct emulated_launch *l, const struct emulator_
                                   .start_round = start_round,
                                   .arrive = arrive,
                                   .wait_round = wait_round,
-                                  .bring = bring};
+                                  .bring = bring,
+                                  .bring_windows = bring_windows};
     *l->object->emulator = &grid.seen;
     place_shared(l);
     for (int i = 0; i < grid.count * grid.ranks; i++)

@@ -54,6 +54,9 @@ struct emulator {
     /* TMA: copies a box of a matrix (struct fake_tensor_map) to shared memory and completes its bytes at the
      * barrier. */
     void (*bring)(unsigned to, const void *map, int x, int y, unsigned barrier);
+    /* The same for one tap of windows; `at`: the pixel where the first begins, and its image, as many numbers as the map
+     * has axes and one; `tap`: one less. */
+    void (*bring_windows)(unsigned to, const void *map, int channel, const int *at, const int *tap, unsigned barrier);
 };
 
 /* Metadata of an object, symbol "emulated_object". */

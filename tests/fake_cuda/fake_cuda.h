@@ -66,7 +66,9 @@ struct fake_cuda {
 struct fake_tensor_map {
     uint64_t magic, memory, width, lines, pitch; /* pitch: in bytes */
     uint32_t element, box_width, box_lines, swizzle;
-    uint64_t unused[9];
+    uint32_t axes, sizes[3]; /* of windows: columns, rows, planes; `lines` are images then */
+    int32_t lower[3], upper[3];
+    uint32_t steps[3], unused[5];
 };
 #define FAKE_TENSOR_MAP 0x70616d726f736e65u
 

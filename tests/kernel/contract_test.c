@@ -580,6 +580,35 @@ static void test_swapped(void **state) {
     check_graphs_for_cuda(cases, COUNT(kinds) * CHOICES);
 }
 
+/* Windows fetched by TMA, tap by tap: along one to three axes, strided, dilated, wholly in the padding; several images a
+ * tile. In fp16, where channels are multiples of 64, and in TF32, where they are of 32. */
+static void test_window_producers(void **state) {
+    (void)state;
+    static const struct conv windows[] = {
+        {PLANE(2, 9, 11, 64, 136, 3, 1, 1), .bias = true, .relu = true},
+        {PLANE(-1, 7, -2, 128, 72, 3, 2, 1), .residual = true},
+        {PLANE(3, 5, 4, 64, 80, 2, 1, 3)},
+        {F32, .spatial = 2, .batch = 2, .size = {9, 14}, .in = 64, .out = 72, .kernel = {1, 5}, .stride = {2, 3},
+         .dilation = {1, 2}, .before = {0, 5}, .after = {1, 2}, .groups = 1, .last = true, .bias = true},
+        {F32, .spatial = 1, .batch = 3, .size = {70}, .in = 64, .out = 72, .kernel = {3}, .stride = {1},
+         .dilation = {2}, .before = {2}, .after = {2}, .groups = 1, .last = true, .bias = true},
+        {VOLUME(2, 4, 5, 6, 64, 72, 3, 1, 1), .bias = true},
+        {F32, .spatial = 3, .batch = 2, .size = {5, 6, 7}, .in = 64, .out = 72, .kernel = {3, 1, 2},
+         .stride = {2, 1, 3}, .dilation = {1, 1, 2}, .before = {1, 0, 2}, .after = {1, 0, 1}, .groups = 1, .last = true,
+         .relu = true},
+        {PLANE(-1, -2, 5, 64, 72, 1, 2, 0), .bias = true},
+    };
+    enum { CHOICES = 3 };
+    for (int i = 0; i < COUNT(windows) * CHOICES; i++) {
+        int at = i / CHOICES, choice = i % CHOICES;
+        unsigned flags = (choice < 2 ? GRAPH_FP16 : GRAPH_TF32) + GRAPH_MAPS + (unsigned)(4 * choice) * GRAPH_CHOICE;
+        if (choice == 1) flags += GRAPH_POISON;
+        snprintf(names[i], sizeof names[i], "windows %d, producer %d", at, choice);
+        cases[i] = (struct graph_case){names[i], build_conv, &windows[at], 3e-3, flags, {2, 9, 0, 0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(windows) * CHOICES);
+}
+
 /* Tiles fetched by TMA: operands along and across the depth, several tiles per block, edges, NaN. */
 static void check_producers(unsigned precision) {
     static const struct product sizes[] = {
@@ -619,11 +648,14 @@ static void test_producers_tf32(void **state) {
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),    cmocka_unit_test(test_chosen),         cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_depthwise),   cmocka_unit_test(test_volumes),        cmocka_unit_test(test_grouped),
-        cmocka_unit_test(test_transformed), cmocka_unit_test(test_recovered),      cmocka_unit_test(test_multiples),
-        cmocka_unit_test(test_tiles),       cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_swapped),     cmocka_unit_test(test_producers_tf32),
+        cmocka_unit_test(test_products),       cmocka_unit_test(test_chosen),
+        cmocka_unit_test(test_convolutions),   cmocka_unit_test(test_depthwise),
+        cmocka_unit_test(test_volumes),        cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_transformed),    cmocka_unit_test(test_recovered),
+        cmocka_unit_test(test_multiples),      cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_swapped),        cmocka_unit_test(test_window_producers),
+        cmocka_unit_test(test_producers_tf32),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

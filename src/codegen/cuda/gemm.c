@@ -39,7 +39,11 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
         for (int i = 0; i < 3; i++)
             ig_text_printf(text, "enum { TAPS_%c = %d, STRIDE_%c = %d, DILATION_%c = %d };\n", axes[i], g->taps[i],
                            axes[i], g->strides[i], axes[i], g->dilations[i]);
-        ig_text_printf(text, "enum { SIDE_BY_SIDE = %d };\n", g->side_by_side);
+        ig_text_printf(text, "enum { SIDE_BY_SIDE = %d, AXES = %d, CHANNELS = %d };\n", g->side_by_side, g->axes,
+                       g->channels);
+        for (int i = 0; i < 3 && g->producer; i++)
+            ig_text_printf(text, "enum { LOWER_%c = %d, UPPER_%c = %d };\n", axes[i], g->lower[i], axes[i],
+                           g->upper[i]);
     }
 }
 
@@ -166,5 +170,6 @@ void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
         ig_text_add(text, ig_cuda_template_gemm_producer);
     else
         print_copying(g, text);
+    if (g->producer && g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_taps);
     ig_text_add(text, "}\n");
 }

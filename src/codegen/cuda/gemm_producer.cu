@@ -147,9 +147,25 @@ __device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, i
     bring_lines<B_ACROSS, BN>(p.memory() + A_BYTES, map, column, step * DEPTH, p.full());
 }
 
+// The tiles of A that is a matrix.
+struct matrix_tiles {
+    const tensor_map &map;
+    int row;
+
+    __device__ __forceinline__ matrix_tiles(const tensor_map &a) : map(a), row(0) {
+    }
+    __device__ __forceinline__ void start(int first) {
+        row = first;
+    }
+    __device__ __forceinline__ void bring(unsigned to, int step, unsigned barrier) const {
+        bring_lines<A_ACROSS, BM>(to, map, row, step * DEPTH, barrier);
+    }
+};
+
 // If B is constant, its parts of the first steps are fetched before the wait for the preceding kernels.
-__device__ __forceinline__ void produce(const tensor_map &a, const tensor_map &b, int tiles, long long rows,
-                                        long long columns, long long depth) {
+template <class A>
+__device__ __forceinline__ void produce(A a, const tensor_map &b, int tiles, long long rows, long long columns,
+                                        long long depth) {
     const int steps = (int)((depth + DEPTH - 1) / DEPTH);
     const field all(rows, columns);
     const bool leads = threadIdx.x == CONSUMERS;
@@ -166,12 +182,13 @@ __device__ __forceinline__ void produce(const tensor_map &a, const tensor_map &b
     place p = {0, 0};
     for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
         all.locate(tile, row, column);
+        a.start(row);
         for (int s = 0; s < steps; s++, p.advance()) {
             if (tile != (int)blockIdx.x || s >= early) {
                 wait(p.empty(), p.parity ^ 1); // returns at once for a stage that was never filled
                 bring_b(p, b, column, s);
             }
-            bring_lines<A_ACROSS, BM>(p.memory(), a, row, s * DEPTH, p.full());
+            a.bring(p.memory(), s, p.full());
         }
     }
 }

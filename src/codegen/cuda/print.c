@@ -238,14 +238,26 @@ static uint32_t size_of(const struct ig_kernel *kernel, int map, bool depth) {
     return depth == (operand == IG_CUDA_ALONG) ? kernel->maps[map].width : kernel->maps[map].lines;
 }
 
+static void print_produce(struct ig_code_printer *p) {
+    const struct ig_tensor_map *a = &p->kernel->maps[0];
+    uint32_t columns = size_of(p->kernel, 1, false), depth = size_of(p->kernel, 1, true);
+    if (a->axes == 0) {
+        ig_code_line(p, "    gemm::produce(gemm::matrix_tiles(map0), map1, (int)tiles, d%u_, d%u_, d%u_);",
+                     size_of(p->kernel, 0, false), columns, depth);
+        return;
+    }
+    const char *planes = a->axes == 3 ? ig_format(p->job, "d%u_", a->sizes[2]) : "1";
+    ig_code_line(p, "    const gemm::window_tiles a(map0, %s, d%u_, d%u_);", planes, a->sizes[1], a->sizes[0]);
+    ig_code_line(p, "    gemm::produce(a, map1, (int)tiles, a.windows(d%u_), d%u_, d%u_);", a->lines, columns, depth);
+}
+
 /* Separates the producer from the groups that multiply. */
 static void print_roles(struct ig_code_printer *p, const struct ig_target *target) {
     const struct ig_kernel *kernel = p->kernel;
     ig_code_line(p, "gemm::start_barriers();");
     ig_code_line(p, "if (gemm::is_producer()) {");
     ig_code_line(p, "    gemm::give_registers();");
-    ig_code_line(p, "    gemm::produce(map0, map1, (int)tiles, d%u_, d%u_, d%u_);", size_of(kernel, 0, false),
-                 size_of(kernel, 1, false), size_of(kernel, 0, true));
+    print_produce(p);
     ig_code_line(p, "    return;");
     ig_code_line(p, "}");
     ig_code_line(p, "gemm::take_registers();");

@@ -13,6 +13,7 @@ extern const char ig_cuda_template_gemm_fma[];
 extern const char ig_cuda_template_gemm_group[];
 extern const char ig_cuda_template_gemm_mma[];
 extern const char ig_cuda_template_gemm_producer[];
+extern const char ig_cuda_template_gemm_taps[];
 extern const char ig_cuda_template_gemm_walk[];
 extern const char ig_cuda_template_gemm_wgmma[];
 extern const char ig_cuda_template_gemm_windows[];

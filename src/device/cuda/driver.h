@@ -284,6 +284,10 @@ typedef struct {
     F(cuTensorMapEncodeTiled, "cuTensorMapEncodeTiled",                                                                \
       (CUtensorMap * map, int type, uint32_t rank, CUdeviceptr memory, const uint64_t *sizes, const uint64_t *strides, \
        const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))              \
+    F(cuTensorMapEncodeIm2col, "cuTensorMapEncodeIm2col",                                                              \
+      (CUtensorMap * map, int type, uint32_t rank, CUdeviceptr memory, const uint64_t *sizes, const uint64_t *strides, \
+       const int *lower, const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps, int interleave,  \
+       int swizzle, int promotion, int fill))                                                                          \
     F(cuGraphUpload, "cuGraphUpload", (CUgraphExec executable, CUstream stream))                                       \
     F(cuGraphLaunch, "cuGraphLaunch", (CUgraphExec executable, CUstream stream))
 

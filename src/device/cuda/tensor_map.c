@@ -12,17 +12,45 @@ static int swizzle_of(const struct ig_tensor_map *map) {
     }
 }
 
-enum ingot_status ig_cuda_encode_tensor_map(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
-                                            const int64_t *dims, void *out_map, struct ingot_error *error) {
+/* Elements are only moved, so integers of their size serve all types. */
+static int type_of(const struct ig_tensor_map *map) {
+    return map->element == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16 : CU_TENSOR_MAP_DATA_TYPE_UINT32;
+}
+
+static CUresult encode_matrix(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
+                              const int64_t *dims, CUtensorMap *out) {
     const uint64_t sizes[2] = {(uint64_t)dims[map->width], (uint64_t)dims[map->lines]};
     const uint64_t strides[1] = {(uint64_t)dims[map->pitch] * map->element};
     const uint32_t box[2] = {map->box_width, map->box_lines}, steps[2] = {1, 1};
-    /* Elements are only moved, so integers of their size serve all types. */
-    int type = map->element == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16 : CU_TENSOR_MAP_DATA_TYPE_UINT32;
+    return IG_CUDA(cuda, cuTensorMapEncodeTiled, out, type_of(map), 2, address, sizes, strides, box, steps,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+static CUresult encode_windows(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
+                               const int64_t *dims, CUtensorMap *out) {
+    uint64_t sizes[5] = {(uint64_t)dims[map->width]}, strides[4] = {(uint64_t)dims[map->pitch] * map->element};
+    uint32_t steps[5] = {1}, axes = map->axes;
+    int lower[3], upper[3];
+    for (uint32_t i = 0; i < axes; i++) {
+        sizes[i + 1] = (uint64_t)dims[map->sizes[i]];
+        strides[i + 1] = strides[i] * sizes[i + 1];
+        steps[i + 1] = map->steps[i];
+        lower[i] = map->lower[i];
+        upper[i] = map->upper[i];
+    }
+    sizes[axes + 1] = (uint64_t)dims[map->lines];
+    steps[axes + 1] = 1;
+    return IG_CUDA(cuda, cuTensorMapEncodeIm2col, out, type_of(map), axes + 2, address, sizes, strides, lower, upper,
+                   map->box_width, map->box_lines, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map),
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+enum ingot_status ig_cuda_encode_tensor_map(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
+                                            const int64_t *dims, void *out_map, struct ingot_error *error) {
     CUtensorMap encoded = {0};
-    CUresult result = IG_CUDA(cuda, cuTensorMapEncodeTiled, &encoded, type, 2, address, sizes, strides, box, steps,
-                              CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult result = map->axes ? encode_windows(cuda, map, address, dims, &encoded)
+                                : encode_matrix(cuda, map, address, dims, &encoded);
     memcpy(out_map, &encoded, sizeof encoded);
     return ig_cuda_driver_check(&cuda->driver, result, error,
                                 "cannot describe a matrix of %lld lines of %lld elements to the copy engine",

@@ -66,6 +66,21 @@ static void find_operands(struct gemm *s, ig_x b) {
     s->a.copy = s->b.copy = 16;
 }
 
+/* Where windows along an axis of the convolution begin: the first, and the last, from the last pixel. False if that is
+ * not known or further from the image than the copy engine counts. */
+static bool find_ends(struct gemm *s, int axis, int *out_lower, int *out_upper) {
+    const struct ig_contract *c = s->c;
+    int64_t limit = ig_tensor_map_limit(c->spatial < 3 ? 2 : 3), before, after;
+    int64_t span =
+        (ig_contract_attr(c, IG_ATTR_kernel)->ints[axis] - 1) * ig_contract_attr(c, IG_ATTR_dilations)->ints[axis];
+    if (!ig_dim_is_const(s->k->dims, ig_contract_attr(c, IG_ATTR_before)->dims[axis], &before)) return false;
+    if (!ig_dim_is_const(s->k->dims, ig_contract_attr(c, IG_ATTR_after)->dims[axis], &after)) return false;
+    if (before > limit || before <= -limit || after - span < -limit || after - span >= limit) return false;
+    *out_lower = (int)-before;
+    *out_upper = (int)(after - span);
+    return span < 2 * limit && ig_contract_attr(c, IG_ATTR_strides)->ints[axis] <= IG_MOST_WINDOW_STEP;
+}
+
 static void describe_windows(struct gemm *s) {
     const struct ig_contract *c = s->c;
     const struct ig_attr *kernel = ig_contract_attr(c, IG_ATTR_kernel);
@@ -76,6 +91,11 @@ static void describe_windows(struct gemm *s) {
         s->g->strides[i] = axis < 0 ? 1 : (int)strides->ints[axis];
         s->g->dilations[i] = axis < 0 ? 1 : (int)dilations->ints[axis];
     }
+    for (int i = 0, axis = c->spatial - 3; i < 3 && s->g->producer; i++, axis++) {
+        if (axis >= 0) find_ends(s, axis, &s->g->lower[i], &s->g->upper[i]);
+    }
+    s->g->axes = c->spatial < 3 ? 2 : 3;
+    s->g->channels = (int)ig_contract_const(c, s->a.below, 0);
     s->g->side_by_side =
         ig_contract_const(c, s->a.pixel, 0) * s->g->strides[2] * ig_cuda_gemm_element(s->g) == s->g->a_copy;
 }
@@ -84,7 +104,19 @@ static bool is_zero(struct gemm *s, ig_x x) {
     return ig_x_look(s->k, x)->kind == IG_X_INT && ig_x_look(s->k, x)->i == 0;
 }
 
-/* Can the copy engine fetch both operands? They must be matrices that begin where their buffers do. */
+/* Can the copy engine fetch the windows tap by tap? Channels must be whole steps. */
+static bool can_map_windows(struct gemm *s) {
+    int64_t channels = ig_contract_const(s->c, s->a.below, 0);
+    int ends[2];
+    if (channels == 0 || channels > INT32_MAX || channels * (int64_t)ingot_dtype_size(s->element) % 128 != 0)
+        return false;
+    for (int i = 0; i < s->c->spatial; i++) {
+        if (!find_ends(s, i, &ends[0], &ends[1])) return false;
+    }
+    return true;
+}
+
+/* Can the copy engine fetch both operands? They must be matrices that begin where their buffers do, or windows. */
 static bool can_map(struct gemm *s) {
     const struct ig_cuda_source *sources[] = {&s->a, &s->b};
     int64_t lo, hi;
@@ -92,7 +124,8 @@ static bool can_map(struct gemm *s) {
     if (lo < 1 || ig_contract_const(s->c, s->batch, 0) != 1) return false;
     for (int i = 0; i < 2; i++) {
         const struct ig_cuda_source *from = sources[i];
-        if (from->kind != IG_CUDA_ALONG && from->kind != IG_CUDA_ACROSS) return false;
+        bool windows = i == 0 && from->kind == IG_CUDA_WINDOWS && can_map_windows(s);
+        if (!windows && from->kind != IG_CUDA_ALONG && from->kind != IG_CUDA_ACROSS) return false;
         if (from->copy != 16 || !is_zero(s, from->base)) return false;
     }
     return true;
@@ -220,6 +253,27 @@ static struct ig_tensor_map map_of(struct gemm *s, const struct ig_cuda_source *
                                   .element = (uint32_t)element};
 }
 
+/* A box holds a tap's pixels of a tile's windows, or some of their channels. The axes are in reverse. */
+static struct ig_tensor_map map_of_windows(struct gemm *s) {
+    const struct ig_cuda_gemm *g = s->g;
+    uint32_t element = (uint32_t)ig_cuda_gemm_element(g);
+    struct ig_tensor_map map = {.buffer = (uint32_t)s->k->buffers.at[s->a.buffer].param,
+                                .width = parameter_of(s, s->a.below),
+                                .lines = parameter_of(s, ig_contract_in(s->c, 0)->dim[0]),
+                                .pitch = parameter_of(s, s->a.pixel),
+                                .box_width = 128u / element,
+                                .box_lines = (uint32_t)g->bm,
+                                .element = element,
+                                .axes = (uint32_t)g->axes};
+    for (int i = 0; i < g->axes; i++) {
+        map.sizes[i] = parameter_of(s, s->a.size[2 - i]);
+        map.lower[i] = g->lower[2 - i];
+        map.upper[i] = g->upper[2 - i];
+        map.steps[i] = (uint32_t)g->strides[2 - i];
+    }
+    return map;
+}
+
 static void make_buffers(struct gemm *s) {
     struct ig_kernel *kernel = s->c->kernel;
     struct ig_cuda_gemm *g = s->g;
@@ -235,7 +289,7 @@ static void make_buffers(struct gemm *s) {
     if (g->producer) {
         kernel->lasting = true;
         kernel->n_maps = 2;
-        kernel->maps[0] = map_of(s, &s->a, s->rows, g->bm);
+        kernel->maps[0] = g->a == IG_CUDA_WINDOWS ? map_of_windows(s) : map_of(s, &s->a, s->rows, g->bm);
         kernel->maps[1] = map_of(s, &s->b, s->c->columns, g->bn);
     }
     kernel->gemm = g;

@@ -55,8 +55,8 @@ struct ig_cuda_gemm {
      * products of few columns do not read the whole of A for each 32 or 64 of them. bn is a multiple of 64; four warps
      * along it are a group. */
     bool swapped;
-    /* A producer warp fetches. Requires warpgroups, both operands ALONG or ACROSS, and no split; tensor maps 0 and 1 are
-     * those of A and B. */
+    /* A producer warp fetches. Requires warpgroups, A ALONG, ACROSS or WINDOWS, B ALONG or ACROSS, and no split; tensor
+     * maps 0 and 1 are those of A and B. */
     bool producer;
     bool turns;             /* producer: the two groups take tiles in turns; otherwise they share the rows of each */
     int thread_m, thread_n; /* CUDA cores: results per thread; thread_n is a multiple of 4 */
@@ -73,6 +73,9 @@ struct ig_cuda_gemm {
     /* WINDOWS: planes, rows and columns; a convolution along fewer axes has one plane, or one row. */
     int taps[3], strides[3], dilations[3];
     bool side_by_side; /* neighbouring windows begin one copy apart */
+    /* With a producer: axes of the windows; channels, a multiple of bk; where along planes, rows and columns the first
+     * window begins, and the last one, from the last pixel. */
+    int axes, channels, lower[3], upper[3];
 };
 
 /* Threads per block; bytes per element in shared memory; bytes of dynamic shared memory. */
