@@ -629,7 +629,7 @@ static void small_kernels_prefer_shared_memory(void **state) {
 
 /* in: 3 rows of 4 floats, 8 apart; out: these rows, dense, then the number of blocks. */
 static struct ig_launch launch_of_map(struct fixture *f, void *const *buffers) {
-    static const struct ig_tensor_map map = {0, 0, 1, 2, 32, 8, 4};
+    static const struct ig_tensor_map map = {0, 0, 1, 2, 32, 8, .element = 4};
     static const int64_t dims[] = {4, 3, 8};
     struct ig_launch launch = twice(f, buffers, dims, 1000);
     launch.name = "map";

@@ -191,16 +191,23 @@ static void test_map_rules(void **state) {
         struct ig_tensor_map map;
         const char *expected;
     } wrong[] = {
-        {{4, 1, 0, 1, 64, 128, 2}, "step 0 has a tensor map with an operand that is not there"},
-        {{UINT32_MAX, 1, 0, 1, 64, 128, 2}, "an operand that is not there"},
-        {{1, 2, 0, 1, 64, 128, 2}, "a dim that is not there"},
-        {{1, 1, UINT32_MAX, 1, 64, 128, 2}, "a dim that is not there"},
-        {{1, 1, 0, 2, 64, 128, 2}, "a dim that is not there"},
-        {{1, 1, 0, 1, 64, 128, 0}, "elements of another size"},
-        {{1, 1, 0, 1, 0, 128, 2}, "a box of a width"},
-        {{1, 1, 0, 1, 0x80000020, 128, 2}, "a box of a width"},
-        {{1, 1, 0, 1, 64, 0, 2}, "a box of a height"},
-        {{1, 1, 0, 1, 64, 257, 2}, "a box of a height"},
+        {{4, 1, 0, 1, 64, 128, .element = 2}, "step 0 has a tensor map with an operand that is not there"},
+        {{UINT32_MAX, 1, 0, 1, 64, 128, .element = 2}, "an operand that is not there"},
+        {{1, 2, 0, 1, 64, 128, .element = 2}, "a dim that is not there"},
+        {{1, 1, UINT32_MAX, 1, 64, 128, .element = 2}, "a dim that is not there"},
+        {{1, 1, 0, 2, 64, 128, .element = 2}, "a dim that is not there"},
+        {{1, 1, 0, 1, 64, 128, .element = 0}, "elements of another size"},
+        {{1, 1, 0, 1, 0, 128, .element = 2}, "a box of a width"},
+        {{1, 1, 0, 1, 0x80000020, 128, .element = 2}, "a box of a width"},
+        {{1, 1, 0, 1, 64, 0, .element = 2}, "a box of a height"},
+        {{1, 1, 0, 1, 64, 257, .element = 2}, "a box of a height"},
+        {{1, 1, 0, 1, 64, 128, 2, .axes = 1}, "windows of an unknown kind"},
+        {{1, 1, 0, 1, 64, 128, 2, .axes = 4}, "windows of an unknown kind"},
+        {{1, 1, 0, 1, 64, 128, 2, .axes = 2, .sizes = {0, 2}, .steps = {1, 1}}, "a dim that is not there"},
+        {{1, 1, 0, 1, 64, 128, 2, .axes = 2, .lower = {0, -129}, .steps = {1, 1}}, "windows too far outside"},
+        {{1, 1, 0, 1, 64, 128, 2, .axes = 3, .upper = {16}, .steps = {1, 1, 1}}, "windows too far outside"},
+        {{1, 1, 0, 1, 64, 128, 2, .axes = 2, .steps = {1}}, "windows too far apart"},
+        {{1, 1, 0, 1, 64, 128, 2, .axes = 2, .steps = {9, 1}}, "windows too far apart"},
     };
     for (uint32_t i = 0; i < COUNT(wrong); i++) {
         other[1].maps[0] = wrong[i].map;
@@ -219,7 +226,7 @@ static void test_map_rules(void **state) {
 
 /* The sizes that a tensor map is used with: 5 rows of 24 elements, 32 apart, in 304 bytes. */
 static void test_map_sizes(void **state) {
-    const struct ig_tensor_map map = {0, 0, 1, 2, 64, 8, 2};
+    const struct ig_tensor_map map = {0, 0, 1, 2, 64, 8, .element = 2};
     const int64_t right[] = {24, 5, 32};
     assert_null(ig_tensor_map_sizes_error(&map, right, (4 * 32 + 24) * 2));
     assert_non_null(ig_tensor_map_sizes_error(&map, right, (4 * 32 + 24) * 2 - 1));
@@ -238,6 +245,28 @@ static void test_map_sizes(void **state) {
         assert_non_null(ig_tensor_map_sizes_error(&map, wrong[i], 1000));
 }
 
+/* Windows over two images of 3 x 4 pixels, 32 elements apart, of which 24 are channels. */
+static void test_window_sizes(void **state) {
+    const struct ig_tensor_map map = {.width = 0,
+                                      .lines = 1,
+                                      .pitch = 2,
+                                      .box_width = 64,
+                                      .box_lines = 8,
+                                      .element = 2,
+                                      .axes = 2,
+                                      .sizes = {3, 4},
+                                      .lower = {-1, 0},
+                                      .upper = {-1, -2},
+                                      .steps = {1, 2}};
+    const size_t bytes = (23 * 32 + 24) * 2;
+    assert_null(ig_tensor_map_sizes_error(&map, (const int64_t[]){24, 2, 32, 4, 3}, bytes));
+    assert_non_null(ig_tensor_map_sizes_error(&map, (const int64_t[]){24, 2, 32, 4, 3}, bytes - 1));
+    static const int64_t wrong[][5] = {{24, 2, 32, 0, 3},         {24, 2, 32, 4, 2}, {24, 2, 32, -4, -3},
+                                       {24, 2, 32, INT64_MAX, 3}, {24, 0, 32, 4, 3}, {24, 2, 32, INT32_MAX, INT32_MAX}};
+    for (uint32_t i = 0; i < COUNT(wrong); i++)
+        assert_non_null(ig_tensor_map_sizes_error(&map, wrong[i], bytes));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),
@@ -247,6 +276,7 @@ int main(void) {
         cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_map_sizes),
+        cmocka_unit_test(test_window_sizes),
     };
     return cmocka_run_group_tests_name("plan rules", tests, NULL, NULL);
 }

@@ -106,7 +106,7 @@ static const struct ig_plan_step steps[] = {
 };
 static const struct ig_plan_kernel kernels[] = {
     {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0, 0, {{0}}, 0},
-    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0, 0, 1, 1, {{1, 1, 0, 1, 64, 128, 2}}, 0},
+    {64, 128, NAME_K, NAME_X, NAME_Y, 256, 1024, 0, 0, 1, 1, {{1, 1, 0, 1, 64, 128, .element = 2}}, 0},
     {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 1, 0, 0, {{0}}, 0},
 };
 static const struct ig_library_call calls[] = {
