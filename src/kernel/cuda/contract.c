@@ -438,15 +438,15 @@ static int vector_of(struct gemm *s) {
 }
 
 /* Stores the results of `vector` columns from `column` on in row m, whose sums are in the tile at `at`. Columns beyond
- * the last are computed like the last ones and not stored, so that loads need not wait for comparisons. */
+ * the last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay inside. */
 static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x column, int vector, ig_x at) {
     struct ig_contract *c = s->c;
     struct ig_loops *k = s->k;
-    ig_x j = num(s, 0), of_row = c->inside, b;
+    ig_x once, j = num(s, 0), b;
     if (!ig_dim_divides(k->dims, constant(s, s->g->bn), c->columns)) {
         ig_x inside = ig_x_less(k, column, dim(s, c->columns));
-        c->inside = of_row == IG_NO_X ? inside : ig_x_and(k, of_row, inside);
-        column = ig_x_min(k, column, dim(s, ig_dim_sub(k->dims, c->columns, constant(s, vector))));
+        body = loop(s, body, IG_FOR_SERIAL, ig_x_select(k, inside, num(s, 1), num(s, 0)), &once);
+        column = ig_x_add(k, column, ig_x_mul(k, once, num(s, vector)));
     }
     if (vector > 1) body = loop(s, body, IG_FOR_VECTOR, num(s, vector), &j);
     column = ig_x_add(k, column, j);
@@ -455,7 +455,6 @@ static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x colu
     ig_cuda_locate(c, s->at, m, &b, &m);
     ig_contract_position(c, b, m, column, c->position);
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
-    c->inside = of_row;
 }
 
 /* The epilogue of the block's first `count` rows, which begin at `first`, `above` rows into the tile. */
