@@ -288,28 +288,66 @@ static bool split_multiples(struct ig_loops *k, ig_x x, ig_dim by, struct ig_aff
     return surely_not_less(k, ig_affine_x(k, rest), ig_x_index(k, 0));
 }
 
+/* If x is unit * u + r with 0 <= r < unit, where unit divides `by`, its quotient is that of u by by / unit, and its
+ * remainder unit times that of u, plus r: gives u, r and unit. So the parts of an axis that a reshape cuts across are
+ * told apart: (32 * head + depth) mod 64. */
+static bool split_units(struct ig_loops *k, const struct ig_affine *x, ig_dim by, struct ig_affine *units,
+                        struct ig_affine *rest, int64_t *out_unit) {
+    int64_t divisor, constant, factor;
+    if (!ig_dim_is_const(k->dims, by, &divisor) || !ig_dim_is_const(k->dims, x->constant, &constant)) return false;
+    for (int candidate = 0; candidate < x->count; candidate++) {
+        if (!ig_dim_is_const(k->dims, x->term[candidate].factor, out_unit)) continue;
+        int64_t unit = *out_unit;
+        if (unit <= 1 || divisor % unit != 0 || constant < 0) continue;
+        *units = (struct ig_affine){.constant = ig_dim_const(k->dims, constant / unit)};
+        *rest = (struct ig_affine){.constant = ig_dim_const(k->dims, constant % unit)};
+        for (int i = 0; i < x->count; i++) {
+            const struct ig_affine_term *t = &x->term[i];
+            bool whole = ig_dim_is_const(k->dims, t->factor, &factor) && factor % unit == 0;
+            if (whole)
+                units->term[units->count++] = (struct ig_affine_term){t->atom, ig_dim_const(k->dims, factor / unit)};
+            else
+                rest->term[rest->count++] = *t;
+        }
+        ig_x r = ig_affine_x(k, rest), u = ig_affine_x(k, units);
+        bool fits = surely_not_less(k, r, ig_x_index(k, 0)) && surely_less(k, r, ig_x_index(k, unit));
+        if (fits && surely_not_less(k, u, ig_x_index(k, 0))) return true;
+    }
+    return false;
+}
+
 /* Division by 0 (the size of an empty axis) gives an arbitrary result, in both functions. */
 ig_x ig_x_div(struct ig_loops *k, ig_x a, ig_x b) {
     ig_dim by = as_dim(k, b);
-    int64_t value;
+    int64_t value = 0;
     if (by == IG_DIM_NONE || !at_least(k, by, 0)) return index_node(k, IG_OP_div, a, b);
     if (ig_dim_is_const(k->dims, by, &value) && value <= 1) return value ? a : ig_x_index(k, 0);
     struct ig_affine quotient, rest;
     if (!split_multiples(k, a, by, &quotient, &rest)) return index_node(k, IG_OP_div, a, b);
     ig_x rest_x = ig_affine_x(k, &rest);
     if (surely_less(k, rest_x, b)) return ig_affine_x(k, &quotient);
-    return ig_x_add(k, ig_affine_x(k, &quotient), index_node(k, IG_OP_div, rest_x, b));
+    struct ig_affine units, within;
+    int64_t unit;
+    ig_x of_rest = split_units(k, &rest, by, &units, &within, &unit)
+                       ? ig_x_div(k, ig_affine_x(k, &units), ig_x_index(k, value / unit))
+                       : index_node(k, IG_OP_div, rest_x, b);
+    return ig_x_add(k, ig_affine_x(k, &quotient), of_rest);
 }
 
 ig_x ig_x_mod(struct ig_loops *k, ig_x a, ig_x b) {
     ig_dim by = as_dim(k, b);
-    int64_t value;
+    int64_t value = 0;
     if (by == IG_DIM_NONE || !at_least(k, by, 0)) return index_node(k, IG_OP_mod, a, b);
     if (ig_dim_is_const(k->dims, by, &value) && value <= 1) return ig_x_index(k, 0);
     struct ig_affine quotient, rest;
     if (!split_multiples(k, a, by, &quotient, &rest)) return index_node(k, IG_OP_mod, a, b);
     ig_x rest_x = ig_affine_x(k, &rest);
-    return surely_less(k, rest_x, b) ? rest_x : index_node(k, IG_OP_mod, rest_x, b);
+    if (surely_less(k, rest_x, b)) return rest_x;
+    struct ig_affine units, within;
+    int64_t unit;
+    if (!split_units(k, &rest, by, &units, &within, &unit)) return index_node(k, IG_OP_mod, rest_x, b);
+    ig_x whole = ig_x_mod(k, ig_affine_x(k, &units), ig_x_index(k, value / unit));
+    return ig_x_add(k, ig_x_mul(k, whole, ig_x_index(k, unit)), ig_affine_x(k, &within));
 }
 
 ig_x ig_x_split_off(struct ig_loops *k, ig_x *number, ig_dim count) {
