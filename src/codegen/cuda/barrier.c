@@ -260,6 +260,11 @@ static void walk_body(struct walk *w, const struct ig_stmt *s, uint32_t *next, s
 static void walk_stmt(struct walk *w, const struct ig_stmt *s, uint32_t *next, struct access *since) {
     uint32_t place = *next;
     struct access what = new_access(w);
+    if (s->kind == IG_S_CALL && strcmp(s->text, "__syncthreads") == 0) {
+        ++*next;
+        meet(w, since);
+        return;
+    }
     if (is_divided(w, s) || (s->kind != IG_S_FOR && s->kind != IG_S_IF)) {
         note_all(w, s, next, &what);
         happen(w, place, &what, since);
