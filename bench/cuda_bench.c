@@ -1,5 +1,6 @@
 /*
- * Memory-bound kernels alone, on the first GPU: maps, rows, columns, transposes, pools, in microseconds and as a
+ * Memory-bound kernels alone, on the first GPU: maps, rows, columns, transposes, pools, attentions of few keys, in
+ * microseconds and as a
  * fraction of what a copy reaches. Each is launched many times in a CUDA graph, so that the host does not count; large
  * ones go through memory that no cache holds.
  *
@@ -39,6 +40,13 @@ static ig_value input(struct ig_graph *g, const char *name, enum ingot_dtype dty
         dims[i] = ig_dim_const(g->dims, sizes[i]);
     struct ig_type type = ig_type_make(dtype, rank, dims);
     return ig_build_input(g, name, &type);
+}
+
+static ig_value reshape(struct ig_graph *g, ig_value x, int rank, const int64_t *sizes) {
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = ig_dim_const(g->dims, sizes[i]);
+    return ig_build_reshape(g, x, dims, rank);
 }
 
 static ig_value number(struct ig_graph *g, const struct shape *s, double value) {
@@ -87,10 +95,14 @@ static ig_value reduce(struct ig_graph *g, enum ig_op op, ig_value x, int64_t ax
     return ig_build_reduce(g, op, x, &axis, 1);
 }
 
+static ig_value softmax(struct ig_graph *g, ig_value x) {
+    int axis = ig_type_of(g, x)->rank - 1;
+    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, x, reduce(g, IG_OP_reduce_max, x, axis)));
+    return ig_map2(g, IG_OP_div, e, reduce(g, IG_OP_reduce_sum, e, axis));
+}
+
 static void build_softmax(struct ig_graph *g, const struct shape *s) {
-    ig_value x = input(g, "x", s->dtype, 3, s->size);
-    ig_value e = ig_map1(g, IG_OP_exp, ig_map2(g, IG_OP_sub, x, reduce(g, IG_OP_reduce_max, x, 2)));
-    ig_build_output(g, "z", ig_map2(g, IG_OP_div, e, reduce(g, IG_OP_reduce_sum, e, 2)));
+    ig_build_output(g, "z", softmax(g, input(g, "x", s->dtype, 3, s->size)));
 }
 
 static void build_norm(struct ig_graph *g, const struct shape *s) {
@@ -127,6 +139,63 @@ static void build_pool(struct ig_graph *g, const struct shape *s) {
     struct ig_graph *const none[2] = {NULL, NULL};
     ig_build_output(g, "z", ig_build_node(g, IG_OP_pool_max, &x, 1, 1, attrs, none));
 }
+
+/* ---- Attentions -------------------------------------------------------------------------------------------------- */
+
+/* Part `which` of [3, batch, heads, rows, depth]. */
+static ig_value part(struct ig_graph *g, ig_value all, int64_t which, const int64_t *sizes) {
+    ig_dim at = ig_dim_const(g->dims, which), one = ig_dim_const(g->dims, 1);
+    return reshape(g, ig_build_slice_axis(g, all, 0, at, one, 1), 4, sizes);
+}
+
+static ig_value scaled_scores(struct ig_graph *g, ig_value q, ig_value k, double scale) {
+    ig_value s = ig_build_matmul(g, q, ig_build_transpose(g, k, (const int64_t[]){0, 1, 3, 2}), INGOT_F32);
+    s = ig_build_cast(g, s, INGOT_F32);
+    return ig_map2(g, IG_OP_mul, s, ig_build_scalar(g, INGOT_F32, scale));
+}
+
+/* The weighted values, the heads of a row side by side. */
+static ig_value weighted(struct ig_graph *g, ig_value weights, ig_value v) {
+    ig_value y = ig_build_matmul(g, ig_build_cast(g, weights, ig_type_of(g, v)->dtype), v, INGOT_F32);
+    return ig_build_transpose(g, y, (const int64_t[]){0, 2, 1, 3});
+}
+
+/* Swin's: pictures of size[1] x size[1] windows of 7 x 7, size[2] heads of 32, biases by relative position; masked, if
+ * the windows are shifted. */
+static void build_windows(struct ig_graph *g, const struct shape *s, bool shifted) {
+    int64_t b = s->size[0], across = s->size[1], h = s->size[2], n = across * across;
+    const int64_t picture[4] = {b, 7 * across, 7 * across, 3 * h * 32}, cut[8] = {b, across, 7, across, 7, 3, h, 32};
+    const int64_t own[4] = {b * n, h, 49, 32}, apart[5] = {b, n, h, 49, 49}, together[4] = {b * n, h, 49, 49};
+    const int64_t bias[3] = {h, 49, 49}, mask[4] = {n, 1, 49, 49};
+    ig_value all = reshape(g, input(g, "qkv", s->dtype, 4, picture), 8, cut);
+    all = ig_build_transpose(g, all, (const int64_t[]){5, 0, 1, 3, 6, 2, 4, 7});
+    ig_value x = scaled_scores(g, part(g, all, 0, own), part(g, all, 1, own), 0.1767767);
+    x = ig_map2(g, IG_OP_add, x, input(g, "bias", INGOT_F32, 3, bias));
+    if (shifted) x = ig_map2(g, IG_OP_add, reshape(g, x, 5, apart), input(g, "mask", INGOT_F32, 4, mask));
+    ig_build_output(g, "z", weighted(g, reshape(g, softmax(g, x), 4, together), part(g, all, 2, own)));
+}
+
+static void build_unshifted(struct ig_graph *g, const struct shape *s) {
+    build_windows(g, s, false);
+}
+
+static void build_shifted(struct ig_graph *g, const struct shape *s) {
+    build_windows(g, s, true);
+}
+
+/* BERT's: size[0] texts of size[1] tokens, size[2] heads of 64, masked by token. */
+static void build_texts(struct ig_graph *g, const struct shape *s) {
+    int64_t b = s->size[0], n = s->size[1], h = s->size[2];
+    const int64_t tokens[3] = {b, n, 3 * h * 64}, cut[5] = {b, n, 3, h, 64}, own[4] = {b, h, n, 64};
+    const int64_t mask[4] = {b, 1, 1, n};
+    ig_value all = reshape(g, input(g, "qkv", s->dtype, 3, tokens), 5, cut);
+    all = ig_build_transpose(g, all, (const int64_t[]){2, 0, 3, 1, 4});
+    ig_value x = scaled_scores(g, part(g, all, 0, own), part(g, all, 1, own), 0.125);
+    x = ig_map2(g, IG_OP_add, x, input(g, "mask", INGOT_F32, 4, mask));
+    ig_build_output(g, "z", weighted(g, softmax(g, x), part(g, all, 2, own)));
+}
+
+/* ---- The list ---------------------------------------------------------------------------------------------------- */
 
 #define MILLION 1048576
 static const struct kernel_case cases[] = {
@@ -168,6 +237,13 @@ static const struct kernel_case cases[] = {
     {"mean of pixels 32x3136x256 f32", build_mean_pixels, {INGOT_F32, {32, 3136, 256}}},
     {"max pool 1x112x112x64 f32", build_pool, {INGOT_F32, {1, 112, 64}}},
     {"max pool 64x112x112x64 f32", build_pool, {INGOT_F32, {64, 112, 64}}},
+    {"windows 32x64, 3 heads f16", build_unshifted, {INGOT_F16, {32, 8, 3}}},
+    {"windows 32x64, 3 heads, shifted f16", build_shifted, {INGOT_F16, {32, 8, 3}}},
+    {"windows 32x4, 12 heads f16", build_unshifted, {INGOT_F16, {32, 2, 12}}},
+    {"windows 32x4, 12 heads, shifted f16", build_shifted, {INGOT_F16, {32, 2, 12}}},
+    {"windows 1x64, 3 heads f16", build_unshifted, {INGOT_F16, {1, 8, 3}}},
+    {"texts 512x32, 12 heads f16", build_texts, {INGOT_F16, {512, 32, 12}}},
+    {"texts 256x64, 12 heads bf16", build_texts, {INGOT_BF16, {256, 64, 12}}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -211,8 +287,9 @@ static void prepare(struct ig_job *job, struct bench *b, const struct kernel_cas
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
     c->build(g, &c->shape);
     for (int i = 0; i < ig_pass_count; i++) {
-        bool regions = !strcmp(ig_passes[i].name, "fuse") || !strcmp(ig_passes[i].name, "partition");
-        if (regions) g = ig_passes[i].run(g, &options);
+        const char *name = ig_passes[i].name;
+        if (!strcmp(name, "attend") || !strcmp(name, "fuse") || !strcmp(name, "partition"))
+            g = ig_passes[i].run(g, &options);
     }
     IG_ASSERT(job, g->regions.count == 1);
     const struct ig_region *region = &g->regions.at[0];
