@@ -37,6 +37,7 @@ struct ig_kernel {
     int shared_bytes;               /* CUDA: bytes of dynamic shared memory per block */
     /* CUDA, sm_90 and up: blocks per cluster. `tiles` is a multiple of it, and the grid must be. 0: no clusters. */
     int cluster;
+    int resident; /* CUDA: blocks for which a multiprocessor shall have registers; 0: any number */
     bool lasting; /* CUDA: persistent blocks, at most one per multiprocessor, each taking tiles until none is left */
     struct ig_tensor_map maps[IG_MOST_TENSOR_MAPS]; /* CUDA: parameters after the others, named map0 and so on */
     int n_maps;

@@ -51,11 +51,13 @@ void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
         a->warps_m, a->warps_n, a->keys, a->stages, a->whole ? a->stages : a->stages - 1, a->whole, a->split);
     ig_text_printf(text, "enum { DEPTH = %d, COLUMNS = %d, DEPTH_BYTES = %d, COLUMN_BYTES = %d, TILE_ROW = %d };\n",
                    a->depth, a->columns, a->depth_bytes, a->column_bytes, a->columns + IG_CUDA_ATTEND_PAD);
+    ig_text_printf(text, "enum { TURNS = %d };\n", a->turns);
     ig_text_printf(text, "enum { TABLES_AT = %d, TABLE_Q = %d, TABLE_K = %d, TABLE_V = %d };\n",
                    ig_cuda_attend_tables_at(a), a->table[IG_CUDA_ATTEND_QUERIES], a->table[IG_CUDA_ATTEND_KEYS],
                    a->table[IG_CUDA_ATTEND_VALUES]);
     ig_text_add(text, ig_cuda_template_attend_copy);
     print_products(a, text);
     ig_text_add(text, ig_cuda_template_attend);
+    if (a->turns) ig_text_add(text, ig_cuda_template_attend_turns);
     ig_text_add(text, "}\n");
 }

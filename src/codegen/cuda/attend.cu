@@ -67,7 +67,7 @@ __device__ __forceinline__ void multiply(float *scores, long long step, const vo
         wait_for_copies<2 * AHEAD - 1>();
     meet(step == 0);
     if (WHOLE || step > 0) copy_step(step + AHEAD, k, ldk, v, ldv, keys);
-    score(scores, KEYS_AT + (int)(step % STAGES) * STAGE);
+    score(scores, 0, KEYS_AT + (int)(step % STAGES) * STAGE);
 }
 
 // Replaces the scores of a row by weights; returns their sum.
@@ -156,13 +156,15 @@ __device__ __forceinline__ void gather(float *tile) {
 // memory.
 __device__ __forceinline__ void finish(float *tile, const float *sums, const float *state, float scale) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    wait_for_copies<0>();
-    __syncthreads();
+    if constexpr (!TURNS) {
+        wait_for_copies<0>();
+        __syncthreads();
+    }
     const int first = (cluster_rank() * WARPS_N + warp % WARPS_N) * ROWS + warp / WARPS_N * 16 + lane / L;
 #pragma unroll
     for (int r = 0; r < R; r++) {
         const int row = first + r * (16 / R);
-        const float by = correction(state[r], scale);
+        const float by = TURNS ? 1 : correction(state[r], scale); // for parts to be combined
         float total = state[R + r] * by;
 #pragma unroll
         for (int apart = 1; apart < L; apart *= 2)

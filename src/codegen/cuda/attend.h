@@ -15,6 +15,13 @@
  *     attend::multiply(scores, step, k, ldk, v, ldv, keys)     scores of step 0, 1, …; garbage past the last key
  *     attend::accumulate(scores, sums, state, step, queries, scale)     after the scores were changed
  *     attend::finish(tile, sums, state, scale)
+ *
+ * Heads in turn (attend_block.h): instead of begin, multiply and accumulate
+ *
+ *     attend::fetch(turn, left, q, ldq, queries, k, ldk, v, ldv, keys)     nothing if no turns are left
+ *     attend::wait_turn()     after the next turn was fetched; then the threads meet
+ *     attend::multiply_turn(scores, turn)
+ *     attend::accumulate_turn(scores, sums, state, turn, queries)
  */
 void ig_cuda_attend(const struct ig_cuda_attend *attend, struct ig_text *text);
 

@@ -10,9 +10,9 @@ __device__ __forceinline__ float dot(float sum, float4 a, float4 b) {
     return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-__device__ __forceinline__ void score(float *scores, int keys_at) {
+__device__ __forceinline__ void score(float *scores, int queries_at, int keys_at) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const unsigned queries = shared_address(warp / WARPS_N * 16 * LINE);
+    const unsigned queries = shared_address(queries_at + warp / WARPS_N * 16 * LINE);
     const unsigned keys = shared_address(keys_at + warp % WARPS_N * KEYS * LINE);
 #pragma unroll 4
     for (int byte = 0; byte < LINE; byte += 16) {

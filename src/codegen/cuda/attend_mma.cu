@@ -1,9 +1,9 @@
 // Attention's products on the tensor cores (mma.sync).
 
 // Queries times keys, 32 bytes of the depth at a time.
-__device__ __forceinline__ void score(float *scores, int keys_at) {
+__device__ __forceinline__ void score(float *scores, int queries_at, int keys_at) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const unsigned queries = shared_address(warp / WARPS_N * 16 * LINE);
+    const unsigned queries = shared_address(queries_at + warp / WARPS_N * 16 * LINE);
     const unsigned keys = shared_address(keys_at + warp % WARPS_N * KEYS * LINE);
 #pragma unroll
     for (int byte = 0; byte < LINE; byte += 32) {

@@ -15,9 +15,9 @@ __device__ __forceinline__ void finish_products() {
 }
 
 // Queries times keys, 16 elements of the depth at a time.
-__device__ __forceinline__ void score(float *scores, int keys_at) {
+__device__ __forceinline__ void score(float *scores, int queries_at, int keys_at) {
     constexpr int line = LINE < 128 ? LINE : 128;
-    const unsigned queries = shared_address(threadIdx.x / 128 * 64 * line), keys = shared_address(keys_at);
+    const unsigned queries = shared_address(queries_at + threadIdx.x / 128 * 64 * line), keys = shared_address(keys_at);
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
     for (int byte = 0; byte < LINE; byte += 32)

@@ -224,8 +224,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
         ig_cuda_micro(&kernel->micros.at[i], target, &unit);
     }
     const char *clusters = kernel->cluster > 1 ? ig_format(p->job, "__cluster_dims__(%d, 1, 1) ", kernel->cluster) : "";
+    const char *resident = kernel->resident ? ig_format(p->job, ", %d", kernel->resident) : "";
+    if (kernel->lasting) resident = ", 1";
     ig_text_printf(&unit, "\nextern \"C\" __global__ void %s__launch_bounds__(%d%s)\n", clusters, kernel->threads,
-                   kernel->lasting ? ", 1" : "");
+                   resident);
     ig_text_printf(&unit, "%s(%s) {\n%s}\n", symbol, parameters(p), p->out.at);
     return unit.at;
 }

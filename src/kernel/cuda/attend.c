@@ -98,7 +98,7 @@ static bool find_table(struct ig_cuda_attention *s, int which) {
     return true;
 }
 
-static bool find_sources(struct ig_cuda_attention *s) {
+bool ig_cuda_attention_find_sources(struct ig_cuda_attention *s) {
     struct ig_attention *a = s->a;
     struct ig_attention_source *of = s->source;
     ig_x query = ig_x_free_var(s->k, a->queries), key = ig_x_free_var(s->k, a->keys);
@@ -114,7 +114,7 @@ static bool find_sources(struct ig_cuda_attention *s) {
 }
 
 /* Writes the tables: each by the first operand that reads it. */
-static void write_tables(struct ig_cuda_attention *s, struct ig_stmt *body) {
+void ig_cuda_attention_write_tables(struct ig_cuda_attention *s, struct ig_stmt *body) {
     int written = 0;
     ig_x line;
     for (int i = 0; i < 3; i++) {
@@ -129,15 +129,16 @@ static void write_tables(struct ig_cuda_attention *s, struct ig_stmt *body) {
     }
 }
 
-static void make_buffers(struct ig_cuda_attention *s) {
+void ig_cuda_attention_make_buffers(struct ig_cuda_attention *s) {
     struct ig_cuda_attend_layout scores = ig_cuda_attend_scores(s->t), sums = ig_cuda_attend_sums(s->t);
     int parts = ig_cuda_attend_parts(s->t), results = parts * s->rows * (s->t->columns + IG_CUDA_ATTEND_PAD) * 4;
     s->scores = ig_loops_spread(s->k, INGOT_F32, s->threads, ig_cuda_attention_places(s), "scores");
     s->sums = ig_loops_spread(s->k, INGOT_F32, s->threads, sums.blocks * sums.rows * sums.columns, "sums");
     s->state = ig_loops_spread(s->k, INGOT_F32, s->threads, 2 * scores.rows, "state");
-    s->tile = ig_loops_shared(s->k, INGOT_F32, 0, "tile");
-    s->maxima = ig_loops_shared(s->k, INGOT_F32, results, "maxima");
-    s->totals = ig_loops_shared(s->k, INGOT_F32, results + parts * s->rows * 4, "totals");
+    int at = ig_cuda_attend_results_at(s->t);
+    s->tile = ig_loops_shared(s->k, INGOT_F32, at, "tile");
+    s->maxima = ig_loops_shared(s->k, INGOT_F32, at + results, "maxima");
+    s->totals = ig_loops_shared(s->k, INGOT_F32, at + results + parts * s->rows * 4, "totals");
     if (s->t->table_lines) s->tables = ig_loops_shared(s->k, INGOT_I64, ig_cuda_attend_tables_at(s->t), "tables");
     s->a->kernel->attend = s->t;
     s->a->kernel->threads = s->threads;
@@ -168,7 +169,7 @@ static ig_x find_share(struct ig_cuda_attention *s, ig_x *out_first_step) {
 }
 
 /* The address of an operand from a line on, and the distance of its lines or, if they are listed, the line's number. */
-static void locate(struct ig_cuda_attention *s, int which, ig_x first, struct ig_call_arg out[2]) {
+void ig_cuda_attention_locate(struct ig_cuda_attention *s, int which, ig_x first, struct ig_call_arg out[2]) {
     const struct ig_attention_source *from = &s->source[which];
     bool listed = from->distance == IG_DIM_NONE;
     ig_x base = from->base;
@@ -183,14 +184,14 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     ig_x step, first;
     ig_x keys = find_share(s, &first), first_key = ig_x_mul(k, first, num(s, s->step));
     struct ig_call_arg q[2], key[2], value[2];
-    locate(s, IG_CUDA_ATTEND_QUERIES, s->first_query, q);
-    locate(s, IG_CUDA_ATTEND_KEYS, first_key, key);
-    locate(s, IG_CUDA_ATTEND_VALUES, first_key, value);
+    ig_cuda_attention_locate(s, IG_CUDA_ATTEND_QUERIES, s->first_query, q);
+    ig_cuda_attention_locate(s, IG_CUDA_ATTEND_KEYS, first_key, key);
+    ig_cuda_attention_locate(s, IG_CUDA_ATTEND_VALUES, first_key, value);
     ig_x left = ig_x_sub(k, dim(s, a->queries), s->first_query);
     struct ig_call_arg begin[] = {
         array(s, s->sums), array(s, s->state), q[0],        q[1], number(left), key[0], key[1],
         value[0],          value[1],           number(keys)};
-    write_tables(s, body);
+    ig_cuda_attention_write_tables(s, body);
     ig_s_call(k, body, "__syncthreads", NULL, 0); /* the preceding tile may still be read */
     ig_s_call(k, body, "attend::begin", begin, 10);
     ig_x steps = dim(s, ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step)));
@@ -249,7 +250,7 @@ static ig_x bring_together(struct ig_cuda_attention *s, ig_x row, ig_x *out_fact
     return ig_x_select(k, nothing, ig_x_float(k, INGOT_F32, NAN), total);
 }
 
-static void store_results(struct ig_cuda_attention *s, struct ig_stmt *body) {
+void ig_cuda_attention_store_results(struct ig_cuda_attention *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     int parts = ig_cuda_attend_parts(s->t);
     if (s->t->split > 1) body = ig_s_if(k, body, ig_x_less(k, s->part, num(s, 1)));
@@ -277,10 +278,11 @@ static void store_results(struct ig_cuda_attention *s, struct ig_stmt *body) {
 
 static const char *tactic(struct ig_cuda_attention *s) {
     static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};
+    const char *more = s->t->split > 1 ? ig_format(s->k->job, ", keys in %d", s->t->split) : "";
+    if (s->t->turns) more = ig_format(s->k->job, ", %d heads in turn", s->t->turns);
     return ig_format(s->k->job, "attend %s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps%s",
                      names[s->t->math], s->t->warpgroups ? " wgmma" : "", s->rows, s->step,
-                     s->t->whole ? ", all at once" : "", s->t->warps_m, s->t->warps_n,
-                     s->t->split > 1 ? ig_format(s->k->job, ", keys in %d", s->t->split) : "");
+                     s->t->whole ? ", all at once" : "", s->t->warps_m, s->t->warps_n, more);
 }
 
 bool ig_attention_cuda(struct ig_attention *a, int choice) {
@@ -288,19 +290,20 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     struct ig_dims *dims = a->k->dims;
     ig_x tile;
     if (!ig_cuda_attention_choose(&s, choice)) return false;
+    a->kernel->tactic = tactic(&s);
+    if (s.t->turns) return ig_cuda_attention_in_turns(&s);
     ig_dim blocks = ig_dim_ceil_div(dims, a->queries, constant(&s, s.rows));
     a->kernel->tiles = ig_dim_mul(dims, ig_dim_mul(dims, a->heads, blocks), constant(&s, s.t->split));
     struct ig_stmt *body = ig_s_for(s.k, NULL, IG_FOR_TILE, num(&s, 0), dim(&s, a->kernel->tiles), num(&s, 1), &tile);
     s.part = ig_x_split_off(a->k, &tile, constant(&s, s.t->split));
     s.first_query = ig_x_mul(s.k, ig_x_split_off(a->k, &tile, blocks), num(&s, s.rows));
     ig_attention_head(a, tile, s.head);
-    if (!find_sources(&s)) return false;
-    make_buffers(&s);
+    if (!ig_cuda_attention_find_sources(&s)) return false;
+    ig_cuda_attention_make_buffers(&s);
     ig_cuda_attention_find_change(&s);
     walk(&s, body);
     struct ig_call_arg finish[] = {array(&s, s.tile), array(&s, s.sums), array(&s, s.state), number(s.scale)};
     ig_s_call(s.k, body, "attend::finish", finish, 4);
-    store_results(&s, body);
-    a->kernel->tactic = tactic(&s);
+    ig_cuda_attention_store_results(&s, body);
     return true;
 }

@@ -1,6 +1,7 @@
 /*
  * Attention on GPUs, shared by the files of its schedule: attend_choose.c chooses the shape of blocks, attend_scores.c
- * changes the scores, attend.c locates the operands and emits the loops around the template (attend_block.h).
+ * changes the scores, attend.c locates the operands and emits the loops around the template (attend_block.h),
+ * attend_turns.c those for many heads of few keys.
  */
 #ifndef IG_KERNEL_CUDA_ATTEND_H
 #define IG_KERNEL_CUDA_ATTEND_H
@@ -46,6 +47,18 @@ struct ig_cuda_attention {
     struct ig_attention_load early[IG_ATTENTION_LOADS];
     int n_early;
     bool late; /* there are too many loads to prefetch them */
+
+    /* Heads in turn: the dims of a head's index as the masks see it, in which dims a block's heads differ, and the
+     * changed score as score * factor + addend, where the addend is the same for all heads of a block. */
+    struct ig_type grid;
+    bool turning[INGOT_MAX_RANK];
+    ig_x factor, addend; /* IG_NO_X: 1, 0 */
+    int addends;         /* register buffer */
+};
+
+/* An element of the scores: its register, query and key. */
+struct ig_attention_element {
+    ig_x slot, query, key;
 };
 
 /* Fills in the description `t` for a choice; false if there is no such candidate. */
@@ -59,8 +72,28 @@ int ig_cuda_attention_places(const struct ig_cuda_attention *s);
 /* Analyses the change of the scores: sets `rest`, `diagonal`, `offset` and, from these, `seen` and the order of the
  * tiles. */
 void ig_cuda_attention_find_change(struct ig_cuda_attention *s);
+/* Loops over all scores of a step, of all threads. */
+struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step,
+                                             struct ig_attention_element *out_element);
+/* The element or, beyond the last query or key, that of the last one. */
+struct ig_attention_element ig_cuda_attention_clamped(struct ig_cuda_attention *s,
+                                                      const struct ig_attention_element *element);
 /* Emit the loads that the change of a step's scores needs, and the change itself. */
 void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step);
 void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step);
+
+/* Parts of the schedule (attend.c): locate the operands at s->head, false if they lie otherwise; make the buffers; list
+ * the places of lines; the address of an operand from line `first` on and the distance of its lines or, if they are
+ * listed, the first one's number; what remains to be done with a tile's results. */
+bool ig_cuda_attention_find_sources(struct ig_cuda_attention *s);
+void ig_cuda_attention_make_buffers(struct ig_cuda_attention *s);
+void ig_cuda_attention_write_tables(struct ig_cuda_attention *s, struct ig_stmt *body);
+void ig_cuda_attention_locate(struct ig_cuda_attention *s, int which, ig_x first, struct ig_call_arg out[2]);
+void ig_cuda_attention_store_results(struct ig_cuda_attention *s, struct ig_stmt *body);
+
+/* Heads in turn (attend_turns.c): can a block do several? Sets grid, turning, factor and addend, for heads that are free
+ * variables. */
+bool ig_cuda_attention_can_turn(struct ig_cuda_attention *s);
+bool ig_cuda_attention_in_turns(struct ig_cuda_attention *s);
 
 #endif

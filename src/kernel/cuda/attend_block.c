@@ -27,14 +27,23 @@ int ig_cuda_attend_element(const struct ig_cuda_attend *a) {
     return a->math == IG_CUDA_F16 || a->math == IG_CUDA_BF16 ? 2 : 4;
 }
 
-/* The larger of two uses: during the walk queries, stages of keys and values and, on CUDA cores, each warp's weights;
- * after it, the results. */
+/* Queries, and stages of keys and values. */
+static int operand_bytes(const struct ig_cuda_attend *a) {
+    int stage = a->warps_n * a->keys * (a->depth + a->columns);
+    return (ig_cuda_attend_rows(a) * a->depth + a->stages * stage) * ig_cuda_attend_element(a);
+}
+
+int ig_cuda_attend_results_at(const struct ig_cuda_attend *a) {
+    return a->turns ? 2 * operand_bytes(a) : 0;
+}
+
+/* The larger of two uses: during the walk the operands and, on CUDA cores, each warp's weights; after it, the
+ * results. */
 int ig_cuda_attend_tables_at(const struct ig_cuda_attend *a) {
-    int rows = ig_cuda_attend_rows(a), element = ig_cuda_attend_element(a);
-    int stage = a->warps_n * a->keys * (a->depth + a->columns) * element;
     int weights = a->math == IG_CUDA_FMA ? a->warps_m * a->warps_n * 16 * (a->keys + 4) * 4 : 0;
-    int walking = rows * a->depth * element + a->stages * stage + weights;
-    int left = ig_cuda_attend_parts(a) * rows * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
+    int walking = operand_bytes(a) + weights;
+    int left = ig_cuda_attend_parts(a) * ig_cuda_attend_rows(a) * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
+    left += ig_cuda_attend_results_at(a);
     return ((walking > left ? walking : left) + 7) / 8 * 8;
 }
 

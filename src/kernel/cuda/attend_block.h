@@ -22,6 +22,9 @@ struct ig_cuda_attend {
     bool warpgroups; /* F16, BF16: uses wgmma (sm_90a), whose warp groups have 64 queries; warps_n is 1 */
     bool whole;
     int split;
+    /* Positive: a block does this many heads in turn, of few keys each: while it computes one, the operands of the next
+     * are copied. Results then have shared memory of their own, behind two heads' operands. */
+    int turns;
     int depth, columns;            /* of a query and key; of a value: in elements, padded to the instructions'
                                       multiples */
     int depth_bytes, column_bytes; /* bytes of real data in them; the rest is zero */
@@ -42,6 +45,8 @@ int ig_cuda_attend_rows(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_threads(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_parts(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_element(const struct ig_cuda_attend *attend);
+/* Where the results begin in dynamic shared memory. */
+int ig_cuda_attend_results_at(const struct ig_cuda_attend *attend);
 /* Where the tables begin in dynamic shared memory, and its size, in bytes. */
 int ig_cuda_attend_tables_at(const struct ig_cuda_attend *attend);
 int ig_cuda_attend_shared(const struct ig_cuda_attend *attend);

@@ -34,19 +34,19 @@ static bool choose_depth(struct ig_cuda_attention *s) {
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 /* Warps along queries (m) and keys (n); keys per step of a warp, for warpgroups at most; blocks that share the keys
- * (split). */
+ * (split); heads that a block does in turn. */
 static const struct shape {
     int m, n, keys;
     bool warpgroups;
-    int split;
-} shapes[] = {{1, 4, 32, false, 1}, {2, 2, 32, false, 1}, {4, 1, 64, false, 1}, {4, 1, 128, true, 1},
-              {1, 4, 32, false, 8}, {1, 4, 32, false, 4}, {1, 4, 32, false, 2}, {4, 1, 64, true, 1},
-              {8, 1, 128, true, 1}, {8, 1, 64, true, 1},  {2, 4, 32, false, 1}, {1, 8, 16, false, 1},
-              {4, 2, 32, false, 1}};
+    int split, turns;
+} shapes[] = {{1, 4, 32, false, 1, 0}, {2, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 0}, {4, 1, 128, true, 1, 0},
+              {1, 4, 32, false, 8, 0}, {1, 4, 32, false, 4, 0}, {1, 4, 32, false, 2, 0}, {4, 1, 64, true, 1, 0},
+              {8, 1, 128, true, 1, 0}, {8, 1, 64, true, 1, 0},  {2, 4, 32, false, 1, 0}, {1, 8, 16, false, 1, 0},
+              {4, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 4}, {4, 1, 64, true, 1, 4}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 /* Indices in `shapes`: the largest plain one to choose; warpgroups with long steps and with short ones; those that split
- * the keys. */
-enum { LARGEST = 2, GROUP = 3, SHORT_GROUP = 7, SPLIT = 4, SPLITS = 3 };
+ * the keys; heads in turn, without warpgroups and with. */
+enum { LARGEST = 2, GROUP = 3, SHORT_GROUP = 7, SPLIT = 4, SPLITS = 3, TURNS = 13, GROUP_TURNS = 14 };
 
 /* Warpgroup instructions read lines of 64 bytes, or panels of 128. */
 static bool can_group(const struct ig_cuda_attention *s) {
@@ -62,9 +62,9 @@ static bool can_split(const struct ig_cuda_attention *s) {
 
 /* The problem as the choice sees it, and the shape that was chosen. */
 struct problem {
-    bool groups, wide, splits; /* can use warpgroups; has wide heads; can split the keys */
-    bool known, at_once;       /* the number of keys; then steps divide it, and all keys may be loaded at once */
-    int64_t width;             /* elements of a query and a value */
+    bool groups, wide, splits, turns; /* can use warpgroups; has wide heads; can split the keys; can turn */
+    bool known, at_once;              /* the number of keys; then steps divide it, and all keys may be loaded at once */
+    int64_t width;                    /* elements of a query and a value */
     int shape;
 };
 
@@ -89,6 +89,8 @@ static int best_group(const struct problem *p, int64_t heads, int64_t queries, i
  * queries that all run at once: small tiles finish sooner, large ones read the keys less often. */
 static int best_shape(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
     int64_t tiles = heads * ((queries + 15) / 16);
+    /* Many heads of few keys, as long as enough blocks are left to do several each. */
+    if (p->turns && heads * ((queries + 63) / 64) >= 8 * IG_CUDA_PROCESSORS) return p->groups ? GROUP_TURNS : TURNS;
     if (p->groups && queries >= 32) return best_group(p, heads, queries, keys);
     /* If few blocks would read many keys, several blocks share them. */
     for (int i = SPLIT; i < SPLIT + SPLITS && p->splits; i++) {
@@ -127,8 +129,16 @@ static void divide_keys(struct ig_cuda_attention *s, int64_t most) {
     s->t->stages = 2;
 }
 
-static bool can_be(const struct ig_cuda_attention *s, const struct shape *shape) {
-    return (!shape->warpgroups || can_group(s)) && (shape->split == 1 || can_split(s));
+/* Heads in turn have one step of few keys. */
+static void take_all_keys(struct ig_cuda_attention *s) {
+    int64_t keys = 0;
+    ig_dim_is_const(s->k->dims, s->a->keys, &keys);
+    s->t->keys = (int)((keys + 15) / 16 * 16);
+    s->t->stages = 1;
+}
+
+static bool can_be(const struct ig_cuda_attention *s, const struct problem *p, const struct shape *shape) {
+    return (!shape->warpgroups || p->groups) && (shape->split == 1 || p->splits) && (!shape->turns || p->turns);
 }
 
 /* Microseconds that blocks take for their steps in turn, if nothing else limits them: a step waits for its products, its
@@ -167,6 +177,7 @@ static struct problem *make_model(struct ig_cuda_attention *s) {
     *p = (struct problem){.groups = can_group(s),
                           .wide = s->t->columns > 64,
                           .splits = can_split(s),
+                          .turns = ig_cuda_attention_can_turn(s),
                           .known = known,
                           .at_once = known && (lines + keys * (s->t->depth + s->t->columns)) * s->element <= WHOLE,
                           .width = s->t->depth + s->t->columns};
@@ -182,7 +193,7 @@ static int shape_of_choice(struct ig_cuda_attention *s, int choice) {
     struct problem *p = make_model(s);
     int best = p->shape;
     for (int i = 0; i < N_SHAPES && choice > 0; i++) {
-        if (i != best && can_be(s, &shapes[i]) && --choice == 0) return p->shape = i;
+        if (i != best && can_be(s, p, &shapes[i]) && --choice == 0) return p->shape = i;
     }
     return choice == 0 ? best : -1;
 }
@@ -196,7 +207,11 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
     s->t->warps_n = shapes[which].n;
     s->t->keys = shapes[which].keys;
     s->t->stages = 2;
-    if (s->t->warpgroups) divide_keys(s, s->t->keys);
+    s->t->turns = shapes[which].turns;
+    if (s->t->turns)
+        take_all_keys(s);
+    else if (s->t->warpgroups)
+        divide_keys(s, s->t->keys);
     /* Long heads: keys fill the shared memory, and results the registers. */
     if (s->element == 4 && s->t->depth + s->t->columns > 160) s->t->keys = 16;
     while (ig_cuda_attend_shared(s->t) > ig_cuda_attention_most_shared(s) && s->t->warps_n > 1)

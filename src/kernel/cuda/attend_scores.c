@@ -31,13 +31,8 @@ int ig_cuda_attention_places(const struct ig_cuda_attention *s) {
     return n;
 }
 
-/* An element of the scores: its register, query and key. */
-struct element {
-    ig_x slot, query, key;
-};
-
-/* Loops over all scores of a step, of all threads. */
-static struct ig_stmt *each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, struct element *out) {
+struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step,
+                                             struct ig_attention_element *out) {
     struct ig_loops *k = s->k;
     struct ig_cuda_attend_layout l = ig_cuda_attend_scores(s->t);
     ig_x thread, block, row, column;
@@ -105,20 +100,20 @@ void ig_cuda_attention_find_change(struct ig_cuda_attention *s) {
 
 /* ---- Loads ------------------------------------------------------------------------------------------------------- */
 
-/* Where loads are made: at the element or, beyond the last query or key, at the last one. */
-static struct element clamped(struct ig_cuda_attention *s, const struct element *e) {
-    return (struct element){e->slot, ig_x_min(s->k, e->query, last(s, s->a->queries)),
-                            ig_x_min(s->k, e->key, last(s, s->a->keys))};
+struct ig_attention_element ig_cuda_attention_clamped(struct ig_cuda_attention *s,
+                                                      const struct ig_attention_element *e) {
+    return (struct ig_attention_element){e->slot, ig_x_min(s->k, e->query, last(s, s->a->queries)),
+                                         ig_x_min(s->k, e->key, last(s, s->a->keys))};
 }
 
-static ig_x load_at(struct ig_cuda_attention *s, int i, const struct element *e) {
+static ig_x load_at(struct ig_cuda_attention *s, int i, const struct ig_attention_element *e) {
     ig_x from[] = {s->at_query, s->at_key}, to[] = {e->query, e->key};
     return ig_x_substitute(s->k, s->early[i].load, from, to, 2);
 }
 
 /* Does clamping the queries (or the keys) change any load? */
-static bool is_clamped(struct ig_cuda_attention *s, const struct element *e, bool by_query) {
-    struct element safe = clamped(s, e), part = *e;
+static bool is_clamped(struct ig_cuda_attention *s, const struct ig_attention_element *e, bool by_query) {
+    struct ig_attention_element safe = ig_cuda_attention_clamped(s, e), part = *e;
     if (by_query)
         part.query = safe.query;
     else
@@ -130,9 +125,9 @@ static bool is_clamped(struct ig_cuda_attention *s, const struct element *e, boo
 }
 
 static void store_loads(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, bool safe) {
-    struct element e;
-    body = each_score(s, body, step, &e);
-    struct element at = safe ? clamped(s, &e) : e;
+    struct ig_attention_element e;
+    body = ig_cuda_attention_each_score(s, body, step, &e);
+    struct ig_attention_element at = safe ? ig_cuda_attention_clamped(s, &e) : e;
     for (int i = 0; i < s->n_early; i++)
         ig_s_store(s->k, body, s->early[i].buffer, e.slot, load_at(s, i, &at));
 }
@@ -147,8 +142,8 @@ void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *b
         s->early[i].buffer =
             ig_loops_spread(k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(k->job, "early%d", i));
     }
-    struct element e;
-    each_score(s, body, step, &e);
+    struct ig_attention_element e;
+    ig_cuda_attention_each_score(s, body, step, &e);
     body->body.count--; /* remove the empty loop */
     ig_x last_key = ig_x_add(k, ig_x_mul(k, step, num(s, s->step)), num(s, s->step - 1));
     ig_x last_query = ig_x_add(k, s->first_query, num(s, s->rows - 1)), whole = IG_NO_X, partial = IG_NO_X;
@@ -173,9 +168,9 @@ void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *b
 /* ---- Scores ------------------------------------------------------------------------------------------------------ */
 
 /* The changed score of an element: from the registers that hold the loads or, if these are too many, the memory. */
-static ig_x changed(struct ig_cuda_attention *s, const struct element *e) {
+static ig_x changed(struct ig_cuda_attention *s, const struct ig_attention_element *e) {
     enum { PLACES = 3 };
-    struct element at = s->late ? clamped(s, e) : *e;
+    struct ig_attention_element at = s->late ? ig_cuda_attention_clamped(s, e) : *e;
     ig_x from[PLACES + IG_ATTENTION_LOADS] = {s->at_query, s->at_key, s->slot},
                        to[PLACES + IG_ATTENTION_LOADS] = {at.query, at.key, at.slot};
     for (int i = 0; i < s->n_early; i++) {
@@ -202,10 +197,10 @@ static bool find_scale(struct ig_cuda_attention *s, ig_x x, ig_x score) {
  * `all_have` keys are checked. */
 static void drop_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, ig_x all_have,
                       bool behind_diagonal) {
-    struct element e;
+    struct ig_attention_element e;
     struct ig_loops *k = s->k;
     ig_x end = ig_x_mul(k, ig_x_add(k, step, num(s, 1)), num(s, s->step));
-    body = each_score(s, ig_s_if(k, body, ig_x_less(k, all_have, end)), step, &e);
+    body = ig_cuda_attention_each_score(s, ig_s_if(k, body, ig_x_less(k, all_have, end)), step, &e);
     ig_x x = ig_x_load(k, s->scores, e.slot), none = ig_x_float(k, INGOT_F32, -INFINITY);
     ig_x has = behind_diagonal ? ig_x_add(k, e.query, ig_x_add(k, dim(s, s->offset), num(s, 1))) : dim(s, s->a->keys);
     ig_s_store(k, body, s->scores, e.slot, ig_x_select(k, ig_x_less(k, e.key, has), x, none));
@@ -226,8 +221,8 @@ static void drop_missing_keys(struct ig_cuda_attention *s, struct ig_stmt *body,
 }
 
 void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
-    struct element e;
-    struct ig_stmt *loops = each_score(s, body, step, &e);
+    struct ig_attention_element e;
+    struct ig_stmt *loops = ig_cuda_attention_each_score(s, body, step, &e);
     ig_x x = changed(s, &e);
     if (find_scale(s, x, ig_x_load(s->k, s->scores, e.slot))) {
         body->body.count--; /* remove the empty loop */
