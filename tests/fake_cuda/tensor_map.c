@@ -1,0 +1,71 @@
+/* The stand-in's tensor maps. */
+#include <string.h>
+
+#include "fake_cuda/call.h"
+#include "fake_cuda/fake_cuda.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define CALL()                                       \
+    do {                                             \
+        CUresult result_ = fake_call(__func__, 0);   \
+        if (result_ != CUDA_SUCCESS) return result_; \
+    } while (0)
+
+EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, CUdeviceptr memory,
+                                       const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
+                                       const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+    CALL();
+    _Static_assert(sizeof(struct fake_tensor_map) == sizeof *map, "what kernels get");
+    const struct fake_tensor_map made = {.magic = FAKE_TENSOR_MAP,
+                                         .memory = memory,
+                                         .width = sizes[0],
+                                         .lines = sizes[1],
+                                         .pitch = strides[0],
+                                         .element = type == CU_TENSOR_MAP_DATA_TYPE_UINT16 ? 2 : 4,
+                                         .box_width = box[0],
+                                         .box_lines = box[1],
+                                         .swizzle = 16u << swizzle};
+    bool known = (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_UINT32) && rank == 2 &&
+                 steps[0] == 1 && steps[1] == 1 && interleave == 0 && swizzle >= 0 && swizzle <= 3;
+    bool right = memory % 16 == 0 && strides[0] % 16 == 0 && (uintptr_t)map % 64 == 0 && box[0] >= 1 && box[0] <= 256 &&
+                 box[1] >= 1 && box[1] <= 256 && sizes[0] >= 1 && sizes[0] <= UINT32_MAX && sizes[1] >= 1 &&
+                 sizes[1] <= UINT32_MAX && box[0] * made.element <= made.swizzle;
+    if (!known) fake_misuse(__func__, "a map that no kernel asks for");
+    if (!right) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(map, &made, sizeof made);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, int type, uint32_t rank, CUdeviceptr memory,
+                                        const uint64_t *sizes, const uint64_t *strides, const int *lower,
+                                        const int *upper, uint32_t channels, uint32_t pixels, const uint32_t *steps,
+                                        int interleave, int swizzle, int promotion, int fill) {
+    CALL();
+    struct fake_tensor_map made = {.magic = FAKE_TENSOR_MAP,
+                                   .memory = memory,
+                                   .width = sizes[0],
+                                   .lines = sizes[rank - 1],
+                                   .pitch = strides[0],
+                                   .element = type == CU_TENSOR_MAP_DATA_TYPE_UINT16 ? 2 : 4,
+                                   .box_width = channels,
+                                   .box_lines = pixels,
+                                   .swizzle = 16u << swizzle,
+                                   .axes = rank - 2};
+    bool known = (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_UINT32) &&
+                 (rank == 4 || rank == 5) && interleave == 0 && swizzle >= 0 && swizzle <= 3;
+    if (!known) fake_misuse(__func__, "a map that no kernel asks for");
+    bool right = memory % 16 == 0 && strides[0] % 16 == 0 && (uintptr_t)map % 64 == 0 && channels >= 1 && pixels >= 1 &&
+                 pixels <= 1024 && channels * made.element <= made.swizzle && steps[0] == 1 && steps[rank - 1] == 1;
+    for (uint32_t i = 0; i < rank - 2; i++) {
+        int limit = rank == 4 ? 128 : 16;
+        made.sizes[i] = (uint32_t)sizes[i + 1];
+        made.lower[i] = lower[i];
+        made.upper[i] = upper[i];
+        made.steps[i] = steps[i + 1];
+        right = right && lower[i] >= -limit && lower[i] < limit && upper[i] >= -limit && upper[i] < limit &&
+                steps[i + 1] >= 1 && steps[i + 1] <= 8 && strides[i + 1] == strides[i] * sizes[i + 1];
+    }
+    if (!right) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(map, &made, sizeof made);
+    return CUDA_SUCCESS;
+}
