@@ -8,7 +8,7 @@
 struct inspect_arguments {
     struct build_arguments build;
     bool json, graph, kernels, sharing, initializers;
-    const char *html, *source;
+    const char *html, *source, *why;
 };
 
 static void write_stdout(void *user, const char *text, size_t length) {
@@ -86,6 +86,11 @@ static enum ingot_status show_engine(const struct inspect_arguments *a, const ch
             inspect_sharing_print(engine.explanation, a->json);
         } else if (a->initializers) {
             inspect_initializers_print(engine.session.engine, a->json);
+        } else if (a->why) {
+            if (!inspect_why_print(engine.explanation, a->why, a->json)) {
+                status = cli_error(error, INGOT_INVALID_ARGUMENT, "in '%s' nothing was decided by estimates about '%s'",
+                                   path, a->why);
+            }
         } else if (a->json) {
             fputs(text, stdout);
         } else if (a->kernels) {
@@ -119,6 +124,9 @@ int cmd_inspect(int argc, char **argv) {
         {"initializers", 0, OPTION_FLAG, NULL,
          "which of the model's initialisers 'ingot refit' can replace;\nwith --json as JSON", &a.initializers},
         {"source", 0, OPTION_TEXT, "K", "the C or CUDA text of a kernel, by its number or name", &a.source},
+        {"why", 0, OPTION_TEXT, "NODE",
+         "what was fused or not by estimates, of nodes whose names\ncontain NODE or fit it (*, ?); with --json as JSON",
+         &a.why},
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "for which memory is told; repeatable", &a.build.shapes},
         BUILD_OPTION_ROWS(a.build),
         {0},
@@ -126,23 +134,26 @@ int cmd_inspect(int argc, char **argv) {
     const struct option_table table = {
         "inspect", "ENGINE|MODEL [OPTION...]",
         "Shows what an engine holds: what it was built from and how, regions and kernels, memory and its lower bound.\n"
-        "Of a model: inputs, outputs and operators; with --html, --kernels, --sharing, --initializers or --source it "
-        "is\n"
-        "built first.\n",
+        "Of a model: inputs, outputs and operators; with --html, --kernels, --sharing, --initializers, --source or "
+        "--why "
+        "it\n"
+        "is built first.\n",
         rows};
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("inspect", "expected one engine or model, got %d", count);
-    int shown = a.graph + a.kernels + a.sharing + a.initializers + (a.html != NULL) + (a.source != NULL);
-    bool json_alone = a.json && !a.sharing && !a.initializers;
+    int shown =
+        a.graph + a.kernels + a.sharing + a.initializers + (a.html != NULL) + (a.source != NULL) + (a.why != NULL);
+    bool json_alone = a.json && !a.sharing && !a.initializers && !a.why;
     if (count == 1 && shown + json_alone > 1) {
         status =
-            cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers and --source exclude "
-                                 "each other");
+            cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers, --source and --why "
+                                 "exclude each other");
     } else if (count == 1 && a.graph && is_engine_path(argv[0])) {
         status = cli_usage("inspect", "an engine holds no graph; give the model it was built from");
     } else if (count == 1) {
         struct ingot_error error;
-        bool engine = is_engine_path(argv[0]) || a.html || a.kernels || a.sharing || a.initializers || a.source;
+        bool engine =
+            is_engine_path(argv[0]) || a.html || a.kernels || a.sharing || a.initializers || a.source || a.why;
         enum ingot_status result = engine ? show_engine(&a, argv[0], &error) : show_model(&a, argv[0], &error);
         if (result != INGOT_OK) status = cli_fail(&error);
     }

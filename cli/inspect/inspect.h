@@ -32,7 +32,8 @@ char *symbol_text(const json_t *symbol);
 /* "f32[batch,3,224,224]"; the caller frees it. */
 char *info_type_text(const struct ingot_tensor_info *info);
 
-/* ---- The parts: inspect_engine.c, inspect_html.c, inspect_model.c, inspect_sharing.c, inspect_difference.c */
+/* ---- The parts: inspect_engine.c, inspect_html.c, inspect_model.c, inspect_sharing.c, inspect_difference.c,
+ * inspect_why.c */
 
 void inspect_engine_print(const struct inspected *engine);
 void inspect_initializers_print(const struct ingot_engine *engine, bool json);
@@ -43,6 +44,8 @@ bool inspect_source_print(const json_t *explanation, const char *which);
 void inspect_sharing_print(const json_t *explanation, bool json);
 /* Of groups with their "text": for each that is nearly equal to one before it, {"group", "from", "what": [words]}. */
 json_t *inspect_differences(const json_t *groups);
+/* What was decided by estimates about the nodes whose names contain `node` or fit it, with * and ?; false: nothing. */
+bool inspect_why_print(const json_t *explanation, const char *node, bool json);
 void inspect_html_write(const struct inspected *engine, FILE *to);
 /* Prints a model's inputs, outputs and operators, as text or JSON. */
 enum ingot_status inspect_model_print(struct ingot_model *model, const char *path, bool json,

@@ -275,6 +275,35 @@ static void put_groups(struct ig_text *t, const struct ig_kernel_set *set) {
     ig_text_add(t, "\n  ],\n");
 }
 
+/* Puts what the fuse pass decided by estimates, in a graph and its bodies. */
+static void put_decisions_of(struct ig_text *t, const struct ig_graph *g, bool *first) {
+    for (uint32_t i = 0; i < g->decided.count; i++) {
+        const struct ig_decided *d = &g->decided.at[i];
+        const struct ig_node *n = ig_def(g, d->value);
+        ig_text_add(t, *first ? "\n    {" : ",\n    {");
+        *first = false;
+        put_field(t, "node", n->origin ? n->origin : "");
+        ig_text_add(t, ", ");
+        put_field(t, "op", ig_op_info(n->op)->name);
+        ig_text_add(t, ", ");
+        put_field(t, "otherwise", d->otherwise);
+        ig_text_printf(t, ", \"fused_us\": %.2f, \"otherwise_us\": %.2f, \"fused\": %s}", d->proposed, d->other,
+                       d->taken ? "false" : "true");
+    }
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        for (int b = 0; b < 2; b++) {
+            if (g->nodes.at[id].body[b]) put_decisions_of(t, g->nodes.at[id].body[b], first);
+        }
+    }
+}
+
+static void put_decisions(struct ig_text *t, const struct ig_graph *g) {
+    bool first = true;
+    ig_text_add(t, "  \"decisions\": [");
+    put_decisions_of(t, g, &first);
+    ig_text_add(t, first ? "],\n" : "\n  ],\n");
+}
+
 /* Puts what regions with several kernels cost. */
 static void put_cost_of_variants(struct ig_text *t, const struct ig_explanation *e) {
     const struct ig_plan *plan = &e->built->plan;
@@ -340,6 +369,7 @@ const char *ig_explain(const struct ig_explanation *e) {
     ig_text_add(&t, "\n  ],\n");
     put_kernels(&t, e);
     put_groups(&t, e->set);
+    put_decisions(&t, e->graph);
     put_cost_of_variants(&t, e);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < e->built->weights.count; i++)
