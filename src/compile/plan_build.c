@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "compile/demands.h"
 #include "compile/slots.h"
 #include "ir/build.h"
 #include "ir/part.h"
@@ -464,6 +465,33 @@ static void add_alternatives(struct tables *t) {
         IG_PUSH(t->job, &t->steps, t->alternatives.at[i]);
 }
 
+/* ---- Demands -------------------------------------------------------------------------------------------------- */
+
+static void set_demand(struct tables *t, uint32_t index, uint32_t demand) {
+    struct ig_plan_step *step = &t->steps.at[index];
+    step->demand = demand;
+    for (uint32_t i = 0; i < step->n_alternatives; i++)
+        t->steps.at[step->alternatives + i].demand = demand;
+}
+
+/* The steps of a level are its regions, then copies to outputs. */
+static void add_demands(struct tables *t, struct ig_demands *demands, struct ig_graph *g, uint32_t subplan) {
+    const struct ig_subplan sub = t->subplans.at[subplan];
+    for (uint32_t i = 0; i < sub.n_steps; i++) {
+        const struct ig_plan_step step = t->steps.at[sub.steps + i];
+        if (step.kind == IG_STEP_COPY) {
+            const struct ig_plan_buffer *buffer = &t->buffers.at[sub.buffers + t->operands.at[step.operands]];
+            set_demand(t, sub.steps + i, ig_demands_of_copy(demands, buffer->bytes));
+            continue;
+        }
+        const struct ig_region *region = &g->regions.at[i];
+        if (step.kind == IG_STEP_KERNEL) set_demand(t, sub.steps + i, ig_demands_of_region(demands, g, region));
+        struct ig_graph *const *body = g->nodes.at[region->anchor].body;
+        if (step.a != IG_PLAN_NONE) add_demands(t, demands, body[0], step.a);
+        if (step.b != IG_PLAN_NONE) add_demands(t, demands, body[1], step.b);
+    }
+}
+
 /* The symbols whose rows are examined; a walk over the graph each. */
 enum { MOST_EXAMINED = 64 };
 
@@ -493,9 +521,12 @@ void ig_plan_build(struct ig_graph *g, struct ig_graph *imported, struct ig_kern
     build_level(&t, g, true, IG_PLAN_NONE);
     add_alternatives(&t);
     struct ig_plan *p = &out_built->plan;
+    struct ig_demands demands;
+    ig_demands_init(&demands, &t.slots);
+    add_demands(&t, &demands, g, 0);
+    ig_demands_finish(&demands, p);
     add_symbols(&t, imported, p);
     add_kernels(&t, p);
-    p->instrs = t.slots.instrs.at, p->n_instrs = t.slots.instrs.count;
     p->tensors = t.tensors.at, p->n_tensors = t.tensors.count;
     p->buffers = t.buffers.at, p->n_buffers = t.buffers.count;
     p->operands = t.operands.at, p->n_operands = t.operands.count;

@@ -63,3 +63,21 @@ ig_slot ig_slots_get(struct ig_slots *s, ig_dim dim) {
                  view.name);
     return slot;
 }
+
+struct known {
+    const struct ig_slots *slots;
+    bool all;
+};
+
+static void visit_symbol(void *user, ig_dim symbol) {
+    struct known *known = user;
+    uint32_t index;
+    const char *name = ig_dim_look(known->slots->dims, symbol).name;
+    known->all = known->all && ig_map_get_name(&known->slots->symbol_of, name, &index);
+}
+
+bool ig_slots_knows(const struct ig_slots *s, ig_dim dim) {
+    struct known known = {s, true};
+    ig_dim_symbols(s->dims, dim, visit_symbol, &known);
+    return known.all;
+}

@@ -20,5 +20,7 @@ struct ig_slots {
 void ig_slots_init(struct ig_slots *slots, struct ig_graph *graph);
 /* The slot that holds `dim` at run time. Raises INGOT_UNSUPPORTED for a symbol that no input determines. */
 ig_slot ig_slots_get(struct ig_slots *slots, ig_dim dim);
+/* Do the inputs determine all symbols of `dim`? */
+bool ig_slots_knows(const struct ig_slots *slots, ig_dim dim);
 
 #endif

@@ -32,16 +32,37 @@ static enum ingot_status check_strings(const struct checker *c) {
     return INGOT_OK;
 }
 
+/* Of instructions whose first one fills slot `result`. */
+static enum ingot_status check_program(const struct checker *c, const char *name, const struct ig_shape_instr *instrs,
+                                       uint32_t count, uint64_t result) {
+    for (uint32_t i = 0; i < count; i++, result++) {
+        const struct ig_shape_instr *instr = &instrs[i];
+        REQUIRE(c, instr->op <= IG_SHAPE_MAX, "%s instruction %u has the unknown operation %u", name, i, instr->op);
+        REQUIRE(c, instr->reserved == 0, "%s instruction %u has something in its reserved field", name, i);
+        if (instr->op == IG_SHAPE_CONST) continue;
+        REQUIRE(c, instr->a < result && instr->b < result, "%s instruction %u uses what comes after it", name, i);
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status check_demands(const struct checker *c) {
+    const struct ig_plan *p = c->plan;
+    uint64_t n_slots = c->n_slots + p->n_demand_instrs;
+    IG_TRY(check_program(c, "demand", p->demand_instrs, p->n_demand_instrs, c->n_slots));
+    for (uint32_t i = 0; i < p->n_demands; i++) {
+        const struct ig_plan_demand *d = &p->demands[i];
+        bool known = d->constants < n_slots && d->reads < n_slots && d->writes < n_slots && d->turns < n_slots;
+        for (int u = 0; u < IG_UNIT_COUNT; u++)
+            known = known && d->operations[u] < n_slots;
+        REQUIRE(c, known, "demand %u has no numbers", i);
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status check_shape_program(const struct checker *c) {
     const struct ig_plan *p = c->plan;
-    for (uint32_t i = 0; i < p->n_instrs; i++) {
-        const struct ig_shape_instr *instr = &p->instrs[i];
-        uint64_t result = (uint64_t)p->n_symbols + i;
-        REQUIRE(c, instr->op <= IG_SHAPE_MAX, "shape instruction %u has the unknown operation %u", i, instr->op);
-        REQUIRE(c, instr->reserved == 0, "shape instruction %u has something in its reserved field", i);
-        if (instr->op == IG_SHAPE_CONST) continue;
-        REQUIRE(c, instr->a < result && instr->b < result, "shape instruction %u uses what comes after it", i);
-    }
+    IG_TRY(check_program(c, "shape", p->instrs, p->n_instrs, p->n_symbols));
+    IG_TRY(check_demands(c));
     for (uint32_t i = 0; i < p->n_checks; i++) {
         const struct ig_plan_check *check = &p->checks[i];
         REQUIRE(c, check->a < c->n_slots && check->b < c->n_slots, "check %u has no numbers", i);
@@ -253,6 +274,9 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
             "step %u has %u operands and %u dims, not at most %u and %u", index, step->n_operands, step->n_dims,
             IG_PLAN_MAX_OPERANDS, IG_PLAN_MAX_DIMS);
     REQUIRE(c, step->work == IG_PLAN_NONE || step->work < c->n_slots, "step %u has no work", index);
+    bool moves = step->kind == IG_STEP_KERNEL || step->kind == IG_STEP_COPY;
+    REQUIRE(c, step->demand <= (moves ? c->plan->n_demands : 0), "step %u has demand %u of %u", index, step->demand,
+            c->plan->n_demands);
     IG_TRY(check_operands(c, sub, index, step));
     switch (step->kind) {
     case IG_STEP_KERNEL: return check_kernel_step(c, index, step);
@@ -339,7 +363,7 @@ static enum ingot_status check_total(const struct checker *c) {
 enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, uint64_t weights_size,
                                 struct ingot_error *error) {
     struct checker c = {plan, (uint64_t)plan->n_symbols + plan->n_instrs, code_size, weights_size, error, {0}};
-    REQUIRE(&c, c.n_slots < IG_PLAN_NONE, "there are too many numbers");
+    REQUIRE(&c, c.n_slots + plan->n_demand_instrs < IG_PLAN_NONE, "there are too many numbers");
     REQUIRE(&c, plan->n_subplans >= 1 && plan->n_subplans <= IG_PLAN_MAX_SUBPLANS, "there are %u plans, not 1 to %d",
             plan->n_subplans, IG_PLAN_MAX_SUBPLANS);
     IG_TRY(check_strings(&c));

@@ -42,6 +42,8 @@ enum ig_part {
     IG_PART_OPERANDS,
     IG_PART_DIMS,
     IG_PART_CHECKS,
+    IG_PART_DEMAND_PROGRAM,
+    IG_PART_DEMANDS,
     IG_PART_KERNELS,
     IG_PART_CALLS,
     IG_PART_RUNS,   /* repetitions in the tables above: fold.h */
@@ -96,7 +98,8 @@ _Static_assert(sizeof(struct ig_engine_header) == 144 + 24 * IG_PART_COUNT, "no 
 _Static_assert(sizeof(struct ig_plan_tensor) == 16 + 8 * INGOT_MAX_RANK, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_symbol) == 40 && sizeof(struct ig_shape_instr) == 24, "no padding in records");
 _Static_assert(sizeof(struct ig_subplan) == 40 && sizeof(struct ig_plan_buffer) == 24, "no padding in records");
-_Static_assert(sizeof(struct ig_plan_step) == 68 && sizeof(struct ig_plan_kernel) == 216, "no padding in records");
+_Static_assert(sizeof(struct ig_plan_step) == 72 && sizeof(struct ig_plan_kernel) == 216, "no padding in records");
+_Static_assert(sizeof(struct ig_plan_demand) == 16 + 4 * IG_UNIT_COUNT, "no padding in records");
 _Static_assert(sizeof(struct ig_plan_run) == 20, "no padding in records");
 _Static_assert(sizeof(struct ig_weight_entry) == 32, "no padding in records");
 _Static_assert(sizeof(struct ig_initializer_entry) == 48 + 8 * INGOT_MAX_RANK, "no padding in records");

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/library.h"
+#include "base/machine.h"
 #include "base/tensor_map.h"
 
 #define IG_PLAN_NONE UINT32_MAX
@@ -20,7 +21,8 @@ typedef uint32_t ig_plan_string;
 /* Index of a number that depends on the shapes: one of the slots that the shape program fills. */
 typedef uint32_t ig_slot;
 
-/* Slots 0 … n_symbols-1 are the symbols; instruction i fills slot n_symbols + i. */
+/* Slots 0 … n_symbols-1 are the symbols; instruction i fills slot n_symbols + i. The demand program goes on with slot
+ * n_symbols + n_instrs, in the same way. */
 enum ig_shape_op { IG_SHAPE_CONST, IG_SHAPE_ADD, IG_SHAPE_MUL, IG_SHAPE_DIV, IG_SHAPE_MOD, IG_SHAPE_MIN, IG_SHAPE_MAX };
 struct ig_shape_instr {
     uint32_t op;
@@ -107,6 +109,15 @@ struct ig_plan_step {
      * which one runs: 0 is this one, i the alternative i - 1. */
     uint32_t alternatives, n_alternatives;
     ig_slot choice;
+    uint32_t demand; /* KERNEL, COPY: entry demand-1 of the demand table; 0: not known */
+};
+
+/* What a step demands of a machine (base/machine.h). Only profiles ask for that: the slots are those of the shape program or
+ * of the demand program, which does not run when shapes are bound. */
+struct ig_plan_demand {
+    ig_slot constants, reads, writes;
+    ig_slot operations[IG_UNIT_COUNT];
+    ig_slot turns;
 };
 
 struct ig_plan_kernel {
@@ -143,7 +154,7 @@ struct ig_subplan {
 
 struct ig_plan {
     uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_calls, n_subplans,
-        n_checks;
+        n_checks, n_demand_instrs, n_demands;
     uint32_t strings_size;
     const struct ig_plan_symbol *symbols;
     const struct ig_shape_instr *instrs;
@@ -156,6 +167,8 @@ struct ig_plan {
     const struct ig_library_call *calls; /* of vendor libraries: base/library.h */
     const struct ig_subplan *subplans;   /* subplan 0 is the main plan */
     const struct ig_plan_check *checks;
+    const struct ig_shape_instr *demand_instrs;
+    const struct ig_plan_demand *demands;
     const char *strings;
 };
 

@@ -124,6 +124,8 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .n_calls = RECORDS(h, IG_PART_CALLS),
         .n_subplans = RECORDS(h, IG_PART_SUBPLANS),
         .n_checks = RECORDS(h, IG_PART_CHECKS),
+        .n_demand_instrs = RECORDS(h, IG_PART_DEMAND_PROGRAM),
+        .n_demands = RECORDS(h, IG_PART_DEMANDS),
         .symbols = PART(f, h, IG_PART_SYMBOLS),
         .instrs = PART(f, h, IG_PART_SHAPE_PROGRAM),
         .tensors = PART(f, h, IG_PART_TENSORS),
@@ -135,6 +137,8 @@ static void point_into(struct ig_engine_file *f, const struct ig_engine_header *
         .calls = PART(f, h, IG_PART_CALLS),
         .subplans = PART(f, h, IG_PART_SUBPLANS),
         .checks = PART(f, h, IG_PART_CHECKS),
+        .demand_instrs = PART(f, h, IG_PART_DEMAND_PROGRAM),
+        .demands = PART(f, h, IG_PART_DEMANDS),
     };
     f->code = PART(f, h, IG_PART_CODE);
     f->code_size = (size_t)h->parts[IG_PART_CODE].size;

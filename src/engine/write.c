@@ -145,6 +145,8 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     set_part(w, IG_PART_OPERANDS, p->operands, p->n_operands);
     set_part(w, IG_PART_DIMS, p->dims, p->n_dims);
     set_part(w, IG_PART_CHECKS, p->checks, p->n_checks);
+    set_part(w, IG_PART_DEMAND_PROGRAM, p->demand_instrs, p->n_demand_instrs);
+    set_part(w, IG_PART_DEMANDS, p->demands, p->n_demands);
     set_part(w, IG_PART_KERNELS, p->kernels, p->n_kernels);
     set_part(w, IG_PART_CALLS, p->calls, p->n_calls);
     set_part(w, IG_PART_RUNS, w->folded.runs, w->folded.n_runs);

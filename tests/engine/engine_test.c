@@ -150,6 +150,8 @@ static void check_contents(const struct ig_engine_file *file, uint32_t n_weights
     SAME(n_calls, calls, calls);
     SAME(n_subplans, subplans, subplans);
     SAME(n_checks, checks, checks);
+    SAME(n_demand_instrs, demand_instrs, demand_instrs);
+    SAME(n_demands, demands, demands);
     SAME(strings_size, strings, strings);
     uint64_t end = 0;
     for (uint32_t i = 0; i < n_weights; i++) {
@@ -431,6 +433,11 @@ static uint64_t follow_step(const struct ig_engine_file *file, uint32_t s, const
     for (uint32_t m = 0; step->kind == IG_STEP_KERNEL && m < p->kernels[step->kernel].n_maps; m++)
         assert_null(ig_tensor_map_error(&p->kernels[step->kernel].maps[m], step->n_operands, step->n_dims));
     if (step->kind == IG_STEP_IF || step->kind == IG_STEP_LOOP) assert_true(step->a > s && step->a < p->n_subplans);
+    if (step->demand) {
+        const ig_slot *slots = (const ig_slot *)&p->demands[step->demand - 1];
+        for (size_t i = 0; i < sizeof(struct ig_plan_demand) / sizeof *slots; i++)
+            assert_true(slots[i] < n_slots + p->n_demand_instrs);
+    }
     return sum;
 }
 

@@ -77,6 +77,43 @@ static void test_rules(void **state) {
     expect_broken(&plan, "uses what comes after it");
 }
 
+static void test_demand_rules(void **state) {
+    (void)state;
+    struct ig_plan plan = small_plan;
+    struct ig_plan_step changed[COUNT(steps)];
+    memcpy(changed, steps, sizeof changed);
+    plan.steps = changed;
+    changed[0].demand = 3;
+    expect_broken(&plan, "step 0 has demand 3 of 2");
+    changed[0] = steps[0];
+    changed[1].demand = 1; /* a loop's are those of its body */
+    expect_broken(&plan, "step 1 has demand 1");
+
+    struct ig_plan_demand other[COUNT(demands)];
+    memcpy(other, demands, sizeof other);
+    plan = small_plan;
+    plan.demands = other;
+    other[1].operations[IG_UNIT_I8] = SQUARE + 1;
+    expect_broken(&plan, "demand 1 has no numbers");
+
+    struct ig_shape_instr early[COUNT(demand_instrs)];
+    memcpy(early, demand_instrs, sizeof early);
+    plan = small_plan;
+    plan.demand_instrs = early;
+    early[0].a = DEMANDED;
+    expect_broken(&plan, "demand instruction 0 uses what comes after it");
+    early[0] = demand_instrs[0];
+    early[1].op = IG_SHAPE_MAX + 1;
+    expect_broken(&plan, "demand instruction 1 has the unknown operation");
+    /* The runtime binds shapes without the demand program. */
+    struct ig_plan_check beyond[COUNT(checks)];
+    memcpy(beyond, checks, sizeof beyond);
+    plan = small_plan;
+    plan.checks = beyond;
+    beyond[0].a = DEMANDED;
+    expect_broken(&plan, "check 0 has no numbers");
+}
+
 static void test_symbol_rules(void **state) {
     struct ig_plan plan = small_plan;
     struct ig_plan_symbol other[COUNT(symbols)];
@@ -270,6 +307,7 @@ static void test_window_sizes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_demand_rules),
         cmocka_unit_test(test_symbol_rules),
         cmocka_unit_test(test_alternative_rules),
         cmocka_unit_test(test_limits),

@@ -10,9 +10,10 @@ static const struct {
     enum ig_part part;
     unsigned weight;
 } choices[] = {
-    {IG_PART_SHAPE_PROGRAM, 6}, {IG_PART_STEPS, 5},   {IG_PART_KERNELS, 5}, {IG_PART_BUFFERS, 5},
-    {IG_PART_OPERANDS, 4},      {IG_PART_DIMS, 4},    {IG_PART_CALLS, 4},   {IG_PART_TENSORS, 2},
-    {IG_PART_SUBPLANS, 2},      {IG_PART_SYMBOLS, 2}, {IG_PART_CHECKS, 1},  {IG_PART_STRINGS, 1},
+    {IG_PART_SHAPE_PROGRAM, 6},  {IG_PART_STEPS, 5},   {IG_PART_KERNELS, 5}, {IG_PART_BUFFERS, 5},
+    {IG_PART_OPERANDS, 4},       {IG_PART_DIMS, 4},    {IG_PART_CALLS, 4},   {IG_PART_TENSORS, 2},
+    {IG_PART_SUBPLANS, 2},       {IG_PART_SYMBOLS, 2}, {IG_PART_CHECKS, 1},  {IG_PART_STRINGS, 1},
+    {IG_PART_DEMAND_PROGRAM, 1}, {IG_PART_DEMANDS, 1},
 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -94,15 +94,25 @@ static const uint32_t operands[] = {
 static const ig_slot dim_table[] = {BATCH, FOUR, BATCH, FOUR};
 #define NONE IG_PLAN_NONE
 static const struct ig_plan_step steps[] = {
-    {IG_STEP_KERNEL, 1, 0, 4, 0, 2, BATCH, SIXTY_FOUR, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 7, 1, ONE},
-    {IG_STEP_LOOP, NONE, 4, 4, 0, 0, NONE, NONE, NONE, 1, NONE, 0, 1, NAME_K, 0, 0, NONE},
-    {IG_STEP_IF, NONE, 8, 3, 0, 0, NONE, NONE, NONE, 2, 3, 1, 0, NAME_K, 0, 0, NONE},
-    {IG_STEP_COPY, NONE, 11, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
-    {IG_STEP_COPY, NONE, 13, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
-    {IG_STEP_COPY, NONE, 15, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
-    {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
+    {IG_STEP_KERNEL, 1, 0, 4, 0, 2, BATCH, SIXTY_FOUR, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 7, 1, ONE, 1},
+    {IG_STEP_LOOP, NONE, 4, 4, 0, 0, NONE, NONE, NONE, 1, NONE, 0, 1, NAME_K, 0, 0, NONE, 0},
+    {IG_STEP_IF, NONE, 8, 3, 0, 0, NONE, NONE, NONE, 2, 3, 1, 0, NAME_K, 0, 0, NONE, 0},
+    {IG_STEP_COPY, NONE, 11, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 2},
+    {IG_STEP_COPY, NONE, 13, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 0},
+    {IG_STEP_COPY, NONE, 15, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 0},
+    {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 0},
     /* The first step's alternative, which belongs to no plan. */
-    {IG_STEP_KERNEL, 1, 19, 4, 2, 2, FOUR, NONE, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE},
+    {IG_STEP_KERNEL, 1, 19, 4, 2, 2, FOUR, NONE, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 1},
+};
+/* Two slots of their own: 8*batch, and what that is with itself. The kernel demands, then the copies. */
+enum { DEMANDED = TRIP + 1 + 5 + 30, SQUARE };
+static const struct ig_shape_instr demand_instrs[] = {
+    {IG_SHAPE_MUL, EIGHT, BATCH, 0, 0},
+    {IG_SHAPE_MUL, DEMANDED, DEMANDED, 0, 0},
+};
+static const struct ig_plan_demand demands[] = {
+    {SIXTY_FOUR, FOUR_BATCH, FOUR_BATCH, {[IG_UNIT_F32] = SQUARE, [IG_UNIT_SIMPLE] = DEMANDED}, ONE},
+    {ONE, FOUR_BATCH, FOUR_BATCH, {0}, ONE},
 };
 static const struct ig_plan_kernel kernels[] = {
     {0, UINT64_MAX, NAME_K, NAME_X, NAME_Y, 0, 0, 0, 0, 0, 0, {{0}}, 0},
@@ -132,6 +142,8 @@ static const struct ig_plan small_plan = {
     .n_calls = COUNT(calls),
     .n_subplans = COUNT(subplans),
     .n_checks = COUNT(checks),
+    .n_demand_instrs = COUNT(demand_instrs),
+    .n_demands = COUNT(demands),
     .strings_size = sizeof strings,
     .symbols = symbols,
     .instrs = instrs,
@@ -144,6 +156,8 @@ static const struct ig_plan small_plan = {
     .calls = calls,
     .subplans = subplans,
     .checks = checks,
+    .demand_instrs = demand_instrs,
+    .demands = demands,
     .strings = strings,
 };
 
