@@ -61,17 +61,29 @@ static enum ingot_status open_all(struct ingot_cache_options *options, struct in
     return status;
 }
 
+/* NULL: the cache is off, or there is no home folder. The caller frees it. */
+static char *find_folder(const char *argument) {
+    const char *given = argument ? argument : environment("INGOT_CACHE");
+    if (given && strcmp(given, "off") == 0) return NULL;
+    return given ? cli_strdup(given) : default_folder();
+}
+
 enum ingot_status cache_open(const char *argument, struct ingot_cache **out_cache, struct ingot_error *error) {
     struct ingot_cache_options options = INGOT_CACHE_OPTIONS_INIT;
-    const char *given = argument ? argument : environment("INGOT_CACHE");
+    char *folder = find_folder(argument);
     *out_cache = NULL;
-    if (given && strcmp(given, "off") == 0) return INGOT_OK;
-    CLI_TRY(read_bound(&options.max_bytes, error));
-    CLI_TRY(read_engines(&options.engines, error));
-    char *folder = given ? cli_strdup(given) : default_folder();
-    enum ingot_status status = INGOT_OK;
+    if (!folder) return INGOT_OK;
     options.folder = folder;
-    if (folder) status = open_all(&options, out_cache, error);
+    enum ingot_status status = read_bound(&options.max_bytes, error);
+    if (status == INGOT_OK) status = read_engines(&options.engines, error);
+    if (status == INGOT_OK) status = open_all(&options, out_cache, error);
     free(folder);
     return status;
+}
+
+char *cache_machines(const char *argument) {
+    char *folder = find_folder(argument);
+    char *path = folder ? cli_format("%s/machines", folder) : NULL;
+    free(folder);
+    return path;
 }

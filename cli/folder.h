@@ -10,5 +10,8 @@
 
 /* Opens it. `argument` is that of --cache, or NULL. *out_cache is NULL if it is "off", or there is no home folder. */
 enum ingot_status cache_open(const char *argument, struct ingot_cache **out_cache, struct ingot_error *error);
+/* The file in the same folder that keeps what this machine can do at best (`machines` of struct ingot_context_options); the
+ * caller frees it. NULL: there is no folder. */
+char *cache_machines(const char *argument);
 
 #endif

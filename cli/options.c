@@ -62,6 +62,16 @@ static bool set_number(double *target, const char *value) {
     return true;
 }
 
+/* `value` may be NULL. */
+static bool set_share(struct option_share *share, const char *value) {
+    double number = 0;
+    share->given = true;
+    if (!value) return true;
+    if (!set_number(&number, value) || number > 1) return false;
+    share->value = number;
+    return true;
+}
+
 static bool set(const struct option_row *row, const char *value) {
     struct option_list *list = row->target;
     struct option_number *number = row->target;
@@ -71,12 +81,25 @@ static bool set(const struct option_row *row, const char *value) {
     case OPTION_UNSIGNED: return set_unsigned(row->target, value);
     case OPTION_OPTIONAL: return number->given = set_unsigned(&number->value, value);
     case OPTION_NUMBER: return set_number(row->target, value);
+    case OPTION_SHARE: return set_share(row->target, value);
     case OPTION_LIST:
         list->at = cli_resize(list->at, list->count + 1, sizeof *list->at);
         list->at[list->count++] = value;
         return true;
     }
     return false;
+}
+
+static const char *expected(enum option_kind kind) {
+    if (kind == OPTION_NUMBER) return "decimal number from 0 up";
+    return kind == OPTION_SHARE ? "decimal number from 0 to 1" : "whole number up to 4294967295";
+}
+
+/* The value of an option that may have none: the next argument, if it begins like a number. */
+static const char *next_number(int argc, char **argv, int *at) {
+    bool is_there = *at + 1 < argc && argv[*at + 1][0] && strchr("0123456789.", argv[*at + 1][0]);
+    double number;
+    return is_there && set_number(&number, argv[*at + 1]) ? argv[++*at] : NULL;
 }
 
 /* The option at argv[*at]; advances *at to its value if that is a separate argument. */
@@ -94,14 +117,15 @@ static int parse_option(const struct option_table *table, int argc, char **argv,
     if (!row) return cli_usage(table->command, "unknown option '%s'", argument);
     if (row->kind == OPTION_FLAG) {
         if (value) return cli_usage(table->command, "option '--%s' takes no value", row->name);
+    } else if (row->kind == OPTION_SHARE) {
+        if (!value) value = next_number(argc, argv, at);
     } else if (!value) {
         if (*at + 1 >= argc)
             return cli_usage(table->command, "option '--%s' needs a value (%s)", row->name, row->value);
         value = argv[++*at];
     }
     if (!set(row, value))
-        return cli_usage(table->command, "option '--%s': '%s' is no %s", row->name, value,
-                         row->kind == OPTION_NUMBER ? "decimal number from 0 up" : "whole number up to 4294967295");
+        return cli_usage(table->command, "option '--%s': '%s' is no %s", row->name, value, expected(row->kind));
     return EXIT_DONE;
 }
 

@@ -17,12 +17,19 @@ struct option_number {
     unsigned value;
 };
 
+/* A part of something; the option may come without a number. */
+struct option_share {
+    bool given;
+    double value; /* preset: what the option means alone */
+};
+
 enum option_kind {
     OPTION_FLAG,     /* bool */
     OPTION_TEXT,     /* const char * */
     OPTION_UNSIGNED, /* unsigned */
     OPTION_OPTIONAL, /* struct option_number */
     OPTION_NUMBER,   /* double, at least 0 */
+    OPTION_SHARE,    /* struct option_share: 0 to 1 */
     OPTION_LIST,     /* struct option_list */
 };
 

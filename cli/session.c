@@ -189,6 +189,7 @@ enum ingot_status session_context_create(const struct session *session, const st
     options.threads = arguments->threads;
     options.device = number(arguments->device);
     options.profile = clock == CLOCK_KERNELS;
+    options.machines = arguments->machines;
     options.timing = clock == CLOCK_RUNS;
     return ingot_context_create(session->engine, &options, out_context, error);
 }

@@ -83,6 +83,7 @@ struct build_arguments {
 /* Where and how an engine runs; shared by run, bench and verify. */
 struct context_arguments {
     unsigned threads, device;
+    const char *machines; /* as in struct ingot_context_options */
 };
 #define CONTEXT_OPTION_ROWS(c)                                                                       \
     {"threads",                                                                                      \

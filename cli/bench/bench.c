@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/bench.h"
+#include "folder.h"
 
 #define MAX_CONTEXTS 1024
 #define MAX_INFLIGHT 1024
@@ -81,10 +82,9 @@ static enum ingot_status measure(const struct bench_arguments *a, struct session
     return ingot_context_memory(session->context, &m->memory, error);
 }
 
-static void take_profile(struct session *session, struct measurement *m) {
-    m->n_profile = ingot_context_profile(session->context, NULL, 0);
-    m->profile = cli_alloc(m->n_profile, sizeof *m->profile);
-    ingot_context_profile(session->context, m->profile, m->n_profile);
+/* Are single kernels to be timed? */
+static bool wants_profile(const struct bench_arguments *a) {
+    return a->profile || a->cliffs.given;
 }
 
 static enum ingot_status measure_host(const struct bench_arguments *a, struct session *session,
@@ -116,7 +116,7 @@ static enum ingot_status measure_gpu(const struct bench_arguments *a, struct ses
     if (status == INGOT_OK) status = bench_clock(a, session, &m->gpu, error);
     taker_deinit(&taker);
     CLI_TRY(status);
-    if (!a->profile) return INGOT_OK;
+    if (!wants_profile(a)) return INGOT_OK;
     CLI_TRY(session_context(session, &a->context, CLOCK_KERNELS, error));
     CLI_TRY(inputs_bind(session, tensors, error));
     return run_kernels(a, session, error);
@@ -135,12 +135,12 @@ static enum ingot_status bench_singly(const struct bench_arguments *a, struct se
     sizes_init_fixed(&m->contexts.sizes, session, tensors);
     enum ingot_status status = outputs_init(&outputs, a->mode, session, &m->contexts.sizes, error);
     if (status == INGOT_OK)
-        status = session_context(session, &a->context, a->profile && !gpu ? CLOCK_KERNELS : CLOCK_NONE, error);
+        status = session_context(session, &a->context, wants_profile(a) && !gpu ? CLOCK_KERNELS : CLOCK_NONE, error);
     if (status == INGOT_OK) status = inputs_bind(session, tensors, error);
     if (status == INGOT_OK) status = measure_host(a, session, &outputs, m, error);
     if (status == INGOT_OK && gpu) status = measure_gpu(a, session, tensors, &outputs, m, error);
     outputs_deinit(&outputs);
-    if (status == INGOT_OK && a->profile) take_profile(session, m);
+    if (status == INGOT_OK && wants_profile(a)) profile_take(session, a->cliffs.value, m);
     return status;
 }
 
@@ -156,25 +156,6 @@ static enum ingot_status bench(const struct bench_arguments *a, struct session *
 }
 
 /* ---- Reporting */
-
-static int by_time(const void *a, const void *b) {
-    const struct ingot_profile_row *x = a, *y = b;
-    return (x->total_ms < y->total_ms) - (x->total_ms > y->total_ms);
-}
-
-static void print_profile(const struct measurement *m) {
-    double total = 0;
-    for (size_t i = 0; i < m->n_profile; i++)
-        total += m->profile[i].total_ms;
-    qsort(m->profile, m->n_profile, sizeof *m->profile, by_time);
-    printf("\n%10s %7s %8s  %-24s %s\n", "us/run", "share", "calls", "kernel", "from");
-    for (size_t i = 0; i < m->n_profile; i++) {
-        const struct ingot_profile_row *row = &m->profile[i];
-        if (row->calls == 0) continue; /* a branch not taken, or a kernel for other sizes */
-        printf("%10.1f %6.1f%% %8llu  %-24s %s\n", 1e3 * row->total_ms / (double)row->calls,
-               total > 0 ? 100 * row->total_ms / total : 0, (unsigned long long)row->calls, row->kernel, row->origin);
-    }
-}
 
 static double average_ms(const struct measurement *m) {
     return m->total_ms / (double)m->latency.count;
@@ -233,18 +214,9 @@ static void print_text(const struct bench_arguments *a, const struct session *se
     printf("memory      peak %.1f MB: weights %.1f, activations %.1f (lower bound %.1f), scratch %.1f MB\n",
            (double)m->peak_bytes / 1e6, (double)m->memory.weights_bytes / 1e6, (double)m->memory.arena_bytes / 1e6,
            (double)m->memory.lower_bound_bytes / 1e6, (double)m->memory.scratch_bytes / 1e6);
-    if (m->profile) print_profile(m);
+    if (a->profile) profile_print(m);
+    if (a->cliffs.given) cliffs_print(m, a->cliffs.value);
     free(device);
-}
-
-static json_t *profile_json(const struct measurement *m) {
-    json_t *rows = json_array();
-    for (size_t i = 0; i < m->n_profile; i++) {
-        const struct ingot_profile_row *row = &m->profile[i];
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:f}", "kernel", row->kernel, "origin", row->origin,
-                                              "calls", (json_int_t)row->calls, "total_ms", row->total_ms));
-    }
-    return rows;
 }
 
 static json_t *samples_json(const struct samples *s) {
@@ -308,6 +280,7 @@ static void print_json(const struct bench_arguments *a, const struct session *se
     if (is_concurrent(a)) add_contexts_json(object, a, m);
     if (a->buckets) json_object_set_new(object, "buckets", buckets_json(&m->contexts.buckets));
     if (a->profile) json_object_set_new(object, "profile", profile_json(m));
+    if (a->cliffs.given) json_object_set_new(object, "cliffs", cliffs_json(m));
     json_dumpf(object, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(object);
@@ -322,6 +295,7 @@ static void measurement_free(struct measurement *m) {
     free(m->gpu.row.at);
     free(m->gpu.idle.at);
     free(m->profile);
+    free(m->cliffs);
     buckets_deinit(&m->contexts.buckets);
     sizes_deinit(&m->contexts.sizes);
 }
@@ -336,8 +310,9 @@ static int check_options(struct bench_arguments *a) {
         return cli_usage("bench", "--contexts: expected 1 to %d, got %u", MAX_CONTEXTS, a->contexts);
     if (a->inflight < 1 || a->inflight > MAX_INFLIGHT)
         return cli_usage("bench", "--inflight: expected 1 to %d, got %u", MAX_INFLIGHT, a->inflight);
-    if (a->profile && is_concurrent(a))
-        return cli_usage("bench", "--profile excludes --contexts, --inflight and --stream-of-sizes");
+    if (wants_profile(a) && is_concurrent(a))
+        return cli_usage("bench", "--%s excludes --contexts, --inflight and --stream-of-sizes",
+                         a->profile ? "profile" : "cliffs");
     if (a->stream.given && a->inputs.count)
         return cli_usage("bench", "--input excludes --stream-of-sizes, whose inputs are random numbers");
     if (a->buckets && !a->stream.given) return cli_usage("bench", "--buckets is for --stream-of-sizes");
@@ -345,8 +320,12 @@ static int check_options(struct bench_arguments *a) {
 }
 
 int cmd_bench(int argc, char **argv) {
-    struct bench_arguments a = {
-        .build = BUILD_ARGUMENTS_DEFAULT, .contexts = 1, .inflight = 1, .outputs = "leased", .seconds = 3};
+    struct bench_arguments a = {.build = BUILD_ARGUMENTS_DEFAULT,
+                                .contexts = 1,
+                                .inflight = 1,
+                                .outputs = "leased",
+                                .seconds = 3,
+                                .cliffs.value = 0.2};
     const struct option_row rows[] = {
         {"shape", 's', OPTION_LIST, "NAME=SPEC", "a symbol (batch=4) or input (image=1x3x224x224); repeatable",
          &a.build.shapes},
@@ -366,7 +345,14 @@ int cmd_bench(int argc, char **argv) {
          "how results are taken: leased (the default), in memory given\nby the caller, or fresh for each run",
          &a.outputs},
         {"seed", 0, OPTION_UNSIGNED, "N", "of the random inputs (default 0)", &a.seed},
-        {"profile", 0, OPTION_FLAG, NULL, "time per kernel too", &a.profile},
+        {"profile", 0, OPTION_FLAG, NULL,
+         "each kernel's time too, its floor (the least time that this\nmachine could take) and what is lost, the most "
+         "first",
+         &a.profile},
+        {"cliffs", 0, OPTION_SHARE, "[SHARE]",
+         "the kernels that take over 2% of a run and reach less than\nSHARE (default 0.2) of their floor; status 1 if "
+         "there are any",
+         &a.cliffs},
         {"json", 0, OPTION_FLAG, NULL, "one JSON object", &a.json},
         BUILD_OPTION_ROWS(a.build),
         {0},
@@ -398,6 +384,8 @@ int cmd_bench(int argc, char **argv) {
     if (count >= 0 && count != 1) status = cli_usage("bench", "expected one engine or model, got %d", count);
     if (count == 1) status = check_options(&a);
     a.build.device = a.context.device;
+    char *machines = cache_machines(a.build.cache);
+    a.context.machines = machines;
     if (count == 1 && status == EXIT_DONE) {
         struct ingot_error error;
         struct session session;
@@ -414,11 +402,13 @@ int cmd_bench(int argc, char **argv) {
         } else {
             print_text(&a, &session, &m);
         }
+        if (status == EXIT_DONE && a.cliffs.given && m.n_cliffs) status = EXIT_DIFFERENT;
         measurement_free(&m);
         session_close(&session);
         tensor_list_free(&given);
     }
     build_arguments_free(&a.build);
     option_list_free(&a.inputs);
+    free(machines);
     return status;
 }

@@ -2,6 +2,8 @@
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
+#include <jansson.h>
+
 #include "bench/buckets.h"
 #include "bench/outputs.h"
 #include "bench/sizes.h"
@@ -17,6 +19,7 @@ struct bench_arguments {
     enum outputs_mode mode; /* that `outputs` names */
     double seconds;
     bool profile, json;
+    struct option_share cliffs;
 };
 
 /* Measured values; sorted after the last one. */
@@ -60,9 +63,17 @@ struct measurement {
     struct ingot_memory_info memory;
     struct gpu_measurement gpu;           /* empty on the CPU */
     struct contexts_measurement contexts; /* empty for one context that runs singly with one shape */
-    struct ingot_profile_row *profile;
-    size_t n_profile;
+    struct ingot_profile_row *profile, *cliffs;
+    size_t n_profile, n_cliffs;
 };
+
+/* Takes the profile of the session's context: rows by the time lost, the most first; and of the kernels, each with all that it
+ * does, those that take over 2% of a run and reach less than `share` of their floor. */
+void profile_take(struct session *session, double share, struct measurement *m);
+void profile_print(const struct measurement *m);
+json_t *profile_json(const struct measurement *m);
+void cliffs_print(const struct measurement *m, double share);
+json_t *cliffs_json(const struct measurement *m);
 
 /* Measures the host time to enqueue a run, and the end-to-end time, both with inputs and results in pinned memory; and
  * the runs per second when enqueued back to back. The context has run before. */

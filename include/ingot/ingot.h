@@ -383,9 +383,12 @@ struct ingot_context_options {
      * bits of a sample, which may depend on how many are computed together, do not depend on threads and caches. So it is
      * also with a bound on the number of plan instances, since parts have one of their own. */
     bool whole_batches;
+    /* CPU, with `profile`: a file that keeps the fastest that machines were measured to be, for floors; what this one does at
+     * best is measured in some ten milliseconds, and added where that is faster. NULL: what is measured now. */
+    const char *machines;
 };
 #define INGOT_CONTEXT_OPTIONS_INIT \
-    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false, NULL, false }
+    { sizeof(struct ingot_context_options), NULL, 0, 0, false, 0, 0, false, NULL, false, NULL }
 
 /*
  * A context of a CPU engine runs on the calling thread and on threads of its own, which have the affinity of the thread
@@ -550,13 +553,23 @@ INGOT_API enum ingot_status ingot_lease_release_after(struct ingot_lease *lease,
  */
 INGOT_API enum ingot_status ingot_context_trim(struct ingot_context *context, struct ingot_error *error);
 
-/* One row per step of the plan, and per kernel that does the same step at other sizes, without calls in this run.
- * `origin` names the ONNX nodes that the kernel was made from. */
+/*
+ * One row per step of the plan, and per kernel that does the same step at other sizes, without calls in this run.
+ * `origin` names the ONNX nodes that the kernel was made from.
+ *
+ * The floor is the least time in which the machine can make these calls, whatever the kernel, for the shapes that were bound
+ * last: the longest of the time to move the bytes that have to be moved and, for each unit, of the time to do the
+ * operations that have to be done. docs/floors.md says what counts.
+ */
 struct ingot_profile_row {
     const char *kernel;
     const char *origin;
     uint64_t calls;
     double total_ms;
+    double floor_ms;   /* of all calls; 0: not known (control flow, a size that only a run tells) */
+    const char *bound; /* what takes that long, such as "memory" or "f16 products"; NULL: not known */
+    double bytes;      /* of one call, as it is for the floor: read and written once */
+    double operations; /* of one call, of all kinds; a multiply-add is one */
 };
 INGOT_API size_t ingot_context_profile(const struct ingot_context *context, struct ingot_profile_row *rows,
                                        size_t capacity);

@@ -2,6 +2,7 @@
 #include "api/arena.h"
 #include "api/device.h"
 #include "api/engine.h"
+#include "api/machines.h"
 #include "api/options.h"
 #include "base/cpu.h"
 #include "base/memory.h"
@@ -61,7 +62,11 @@ static unsigned copying_threads(const struct ingot_context *context, const struc
 
 static enum ingot_status fill(struct ingot_context *context, const struct ingot_context_options *options,
                               struct ingot_error *error) {
+    struct ig_machine machine;
+    bool gpu = ig_target_is_gpu(context->engine->file.target);
     IG_TRY(open_device(context, options, error));
+    if (options->profile && gpu) IG_TRY(ig_machines_gpu(options->device, &machine, error));
+    if (options->profile && !gpu) IG_TRY(ig_machines_cpu(context->device, options->machines, &machine, error));
     struct ig_context_config config = {.allocator = context->allocator,
                                        .device = context->device,
                                        .threads = copying_threads(context, options),
@@ -71,6 +76,7 @@ static enum ingot_status fill(struct ingot_context *context, const struct ingot_
                                        .max_bytes = options->max_plan_bytes,
                                        .activations = context->arena ? ig_arena_activations(context->arena) : NULL,
                                        .profile = options->profile,
+                                       .machine = options->profile ? &machine : NULL,
                                        .whole_batches = options->whole_batches,
                                        .timing = options->timing};
     return ig_context_create(&context->engine->file, &config, &context->context, error);

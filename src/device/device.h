@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "base/library.h"
+#include "base/machine.h"
 #include "base/stop.h"
 #include "base/tensor_map.h"
 
@@ -192,6 +193,9 @@ static inline void ig_device_release(struct ig_device *device) {
 /* `threads` compute, the caller's included; 0: as many as this process may use (affinity, cgroup quota). */
 enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allocator *allocator,
                                        struct ig_device **out_device, struct ingot_error *error);
+/* What the threads of a CPU device can do at best, in some ten milliseconds; the size of the cache is not measured. */
+enum ingot_status ig_device_cpu_measure(struct ig_device *device, struct ig_machine *out_machine,
+                                        struct ingot_error *error);
 /* GPU number `ordinal`. Loads the driver (libcuda.so.1); INGOT_DEVICE where it is missing, too old or has no such GPU.
  * The caller's current context is the same after every call. */
 enum ingot_status ig_device_cuda_create(int ordinal, const struct ingot_allocator *allocator,
@@ -209,6 +213,9 @@ struct ig_device_cuda_info {
     uint32_t shared;     /* the most bytes of dynamic shared memory per block */
     size_t memory;       /* total bytes */
     int driver;          /* the newest CUDA that the driver supports: 13000 is 13.0 */
+    double mhz;          /* the highest clock of the multiprocessors; these three are 0 where the driver does not say */
+    double bandwidth;    /* of the memory at its highest clock, bytes per microsecond */
+    size_t cache;        /* bytes of the second-level cache */
     /* The same in all processes. */
     unsigned char uuid[16];
 };

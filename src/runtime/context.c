@@ -145,6 +145,7 @@ enum ingot_status ig_context_create(const struct ig_engine_file *file, const str
                                          .weights = config->weights ? config->weights : file->weights,
                                          .allocator = config->allocator};
     context->plan = &file->plan;
+    if (config->machine) context->machine = *config->machine;
     context->inputs_changed = true;
     ig_batch_init(&context->batch);
     context->n_inputs = file->plan.subplans[0].n_inputs;
@@ -291,28 +292,6 @@ enum ingot_status ig_context_set_output(struct ig_context *context, size_t index
 }
 
 /* ---- Queries ----------------------------------------------------------------------------------------------------- */
-
-static const char *step_name(const struct ig_plan *plan, const struct ig_plan_step *step) {
-    switch ((enum ig_plan_step_kind)step->kind) {
-    case IG_STEP_KERNEL: return ig_plan_text(plan, plan->kernels[step->kernel].name);
-    case IG_STEP_COPY: return "copy";
-    case IG_STEP_IF: return "if";
-    case IG_STEP_LOOP: return "loop";
-    }
-    return "unknown";
-}
-
-size_t ig_context_profile(const struct ig_context *context, struct ingot_profile_row *rows, size_t capacity) {
-    if (!context->times) return 0;
-    const struct ig_plan *plan = context->plan;
-    for (uint32_t s = 0; s < plan->n_steps && s < capacity; s++) {
-        rows[s] = (struct ingot_profile_row){.kernel = step_name(plan, &plan->steps[s]),
-                                             .origin = ig_plan_text(plan, plan->steps[s].label),
-                                             .calls = context->times[s].calls,
-                                             .total_ms = (double)context->times[s].nanoseconds / 1e6};
-    }
-    return plan->n_steps;
-}
 
 static enum ingot_status milliseconds(const struct ig_context *context, int from, double *out_ms,
                                       struct ingot_error *error) {

@@ -2,6 +2,7 @@
 #ifndef IG_RUNTIME_CONTEXT_H
 #define IG_RUNTIME_CONTEXT_H
 
+#include "base/machine.h"
 #include "runtime/activations.h"
 #include "runtime/batch.h"
 #include "runtime/instance.h"
@@ -77,6 +78,7 @@ struct ig_context {
     double time_limit;          /* seconds; 0: none */
     void *scalars;              /* pinned memory for the scalars of control flow; see walk.h */
     struct ig_step_time *times; /* NULL: not profiling */
+    struct ig_machine machine;  /* for floors; without a name: not known */
     struct ig_event **step_marks;
 
     /* Only for devices with memory of their own: */

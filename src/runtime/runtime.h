@@ -18,6 +18,7 @@
 #include "runtime/results.h"
 
 struct ig_activations;
+struct ig_machine;
 struct ig_context;
 
 struct ig_context_config {
@@ -31,8 +32,9 @@ struct ig_context_config {
     size_t max_bytes;                   /* of all instances; the most recent always stays */
     struct ig_activations *activations; /* shared, of the same device; outlives the context; NULL: its own */
     bool profile;
-    bool whole_batches; /* none is computed in parts; see parts.h */
-    bool timing;        /* ignored unless the device has its own clock */
+    const struct ig_machine *machine; /* that the device is, for the floors of profiles; NULL: not known */
+    bool whole_batches;               /* none is computed in parts; see parts.h */
+    bool timing;                      /* ignored unless the device has its own clock */
 };
 
 /* `file` must outlive the context. */

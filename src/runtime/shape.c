@@ -139,6 +139,15 @@ enum ingot_status ig_shape_evaluate(const struct ig_plan *plan, int64_t *slots, 
     return INGOT_OK;
 }
 
+bool ig_shape_evaluate_demands(const struct ig_plan *plan, int64_t *slots) {
+    struct ingot_error ignored;
+    if (ig_shape_evaluate(plan, slots, &ignored) != INGOT_OK) return false;
+    for (uint32_t i = 0; i < plan->n_demand_instrs; i++) {
+        if (!compute(&plan->demand_instrs[i], slots, &slots[ig_shape_slots(plan) + i])) return false;
+    }
+    return true;
+}
+
 const struct ig_plan_check *ig_shape_failed_check(const struct ig_plan *plan, const struct ig_subplan *sub,
                                                   const int64_t *slots) {
     for (uint32_t i = 0; i < sub->n_checks; i++) {

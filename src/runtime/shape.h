@@ -20,6 +20,9 @@ enum ingot_status ig_shape_read_symbols(const struct ig_plan *plan, const struct
 /* Evaluates the program: slots[0 … n_symbols-1] are its inputs, the rest its results. */
 enum ingot_status ig_shape_evaluate(const struct ig_plan *plan, int64_t *slots, struct ingot_error *error);
 
+/* The same, and the demand program, whose results follow; false if something does not exist or does not fit. */
+bool ig_shape_evaluate_demands(const struct ig_plan *plan, int64_t *slots);
+
 /* The first check of `sub` that these slots fail, or NULL. */
 const struct ig_plan_check *ig_shape_failed_check(const struct ig_plan *plan, const struct ig_subplan *sub,
                                                   const int64_t *slots);

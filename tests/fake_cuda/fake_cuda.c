@@ -178,6 +178,10 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = state.pools; break;
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: *value = !state.no_mapping; break;
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *value = !state.no_descriptors; break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1000000; break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = 2000000; break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = 64; break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = 1 << 20; break;
     default: misuse(__func__, "unknown attribute");
     }
     return CUDA_SUCCESS;

@@ -9,6 +9,7 @@
 #include "device/cpu/list.h"
 #include "device/cpu/module.h"
 #include "device/cpu/pool.h"
+#include "device/cpu/speed.h"
 
 #include <string.h>
 #include <time.h>
@@ -290,6 +291,11 @@ static size_t cache_of(unsigned threads) {
     struct ig_cpu_caches caches = ig_cpu_caches();
     size_t share = caches.l3 < (size_t)SHARE * threads ? caches.l3 : (size_t)SHARE * threads;
     return threads * caches.l2 + share;
+}
+
+enum ingot_status ig_device_cpu_measure(struct ig_device *device, struct ig_machine *out_machine,
+                                        struct ingot_error *error) {
+    return ig_cpu_measure(pool_of(device), device->allocator, out_machine, error);
 }
 
 enum ingot_status ig_device_cpu_create(unsigned threads, const struct ingot_allocator *allocator,

@@ -373,6 +373,27 @@ enum ingot_status ig_device_cuda_count(int *out_count, struct ingot_error *error
     return ig_device_cuda_count_with(NULL, out_count, error);
 }
 
+/* What floors are computed from. Memory transfers twice per clock. */
+static void describe_speed(const struct ig_cuda_driver *driver, CUdevice device, struct ig_device_cuda_info *info) {
+    int clock = 0, memory_clock = 0, bits = 0, cache = 0;
+    const struct {
+        int attribute, *value;
+    } questions[] = {
+        {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &clock},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &memory_clock},
+        {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &bits},
+        {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &cache},
+    };
+    for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+        if (driver->cuDeviceGetAttribute(questions[i].value, questions[i].attribute, device) != CUDA_SUCCESS ||
+            *questions[i].value < 0)
+            *questions[i].value = 0;
+    }
+    info->mhz = clock / 1e3;
+    info->bandwidth = 2.0 * memory_clock / 1e3 * bits / 8;
+    info->cache = (size_t)cache;
+}
+
 /* For a GPU that exists, none of these queries fails. */
 static enum ingot_status describe(const struct ig_cuda_driver *driver, CUdevice device,
                                   struct ig_device_cuda_info *out_info, struct ingot_error *error) {
@@ -398,6 +419,7 @@ static enum ingot_status describe(const struct ig_cuda_driver *driver, CUdevice 
     info.sm_own = info.sm >= 90;
     info.processors = processors > 0 ? (uint32_t)processors : 1;
     info.shared = shared > 0 ? (uint32_t)shared : 0;
+    describe_speed(driver, device, &info);
     snprintf(info.arch, sizeof info.arch, "sm_%d%s", info.sm % 10000, info.sm_own ? "a" : "");
     *out_info = info;
     return INGOT_OK;

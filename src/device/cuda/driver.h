@@ -46,8 +46,12 @@ enum {
     CUDA_ERROR_LAUNCH_FAILED = 719, /* 714 to 719: all of this kind */
 };
 
-enum { /* of cuDeviceGetAttribute */
+enum {                                      /* of cuDeviceGetAttribute */
+       CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13, /* kHz, as that of the memory */
        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+       CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
+       CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37, /* bits */
+       CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,

@@ -1,0 +1,92 @@
+/*
+ * Machines, for floors. Those that are CPUs are measured, each time, since others may be using the processors; what was the
+ * fastest ever is kept in a text file,
+ *
+ *     AMD EPYC 7B13, 2 threads: f32 102400, cache 148000, memory 27000
+ *
+ * in multiply-adds and bytes per microsecond. Whoever measures something faster adds a line. Lines that make no sense are
+ * skipped.
+ */
+#include "api/machines.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+
+enum ingot_status ig_machines_gpu(int gpu, struct ig_machine *out_machine, struct ingot_error *error) {
+    struct ig_device_cuda_info info;
+    IG_TRY(ig_device_cuda_describe(gpu, &info, error));
+    *out_machine = ig_machine_of_gpu(&(struct ig_gpu_figures){.sm = info.sm,
+                                                              .processors = info.processors,
+                                                              .mhz = info.mhz,
+                                                              .memory = info.bandwidth,
+                                                              .cache_bytes = (double)info.cache});
+    return INGOT_OK;
+}
+
+enum { LONGEST = 200 };
+#define FIGURES " f32 %.0f, cache %.0f, memory %.0f\n"
+
+/* "AMD EPYC 7B13, 2 threads:" */
+static void name_of(unsigned threads, char out_name[LONGEST]) {
+    char processor[IG_CPU_NAME_SIZE];
+    ig_cpu_name(processor);
+    snprintf(out_name, LONGEST, "%s, %u thread%s:", processor, threads, threads == 1 ? "" : "s");
+}
+
+static bool is_rate(double rate) {
+    return rate > 1 && rate < 1e12;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
+/* All rates of products and arithmetic follow from that of f32. */
+static void raise_rates(struct ig_machine *m, double f32, double cache, double memory) {
+    double faster = larger(f32 / m->rate[IG_UNIT_F32], 1);
+    for (int u = 0; u < IG_UNIT_COUNT; u++)
+        m->rate[u] *= faster;
+    m->cache = larger(m->cache, cache);
+    m->memory = larger(m->memory, memory);
+}
+
+/* Raises the machine's rates to those that the file knows; false if it knows none that are as good. */
+static bool raise_to_known(const char *path, const char *name, struct ig_machine *m) {
+    const struct ig_machine now = *m;
+    char line[LONGEST + 100];
+    double f32, cache, memory;
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, name, strlen(name)) != 0) continue;
+        if (sscanf(line + strlen(name), " f32 %lf, cache %lf, memory %lf", &f32, &cache, &memory) != 3) continue;
+        if (is_rate(f32) && is_rate(cache) && is_rate(memory)) raise_rates(m, f32, cache, memory);
+    }
+    if (file) fclose(file);
+    return m->rate[IG_UNIT_F32] > now.rate[IG_UNIT_F32] && m->cache > now.cache && m->memory > now.memory;
+}
+
+/* In one write, so that processes that measure at the same time do not mix their lines. */
+static void add(const char *path, const char *name, const struct ig_machine *m) {
+    char line[LONGEST + 100];
+    int length = snprintf(line, sizeof line, "%s" FIGURES, name, m->rate[IG_UNIT_F32], m->cache, m->memory);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return;
+    ssize_t written = write(fd, line, (size_t)length);
+    (void)written; /* of a line cut short, nothing is read */
+    close(fd);
+}
+
+enum ingot_status ig_machines_cpu(struct ig_device *device, const char *path, struct ig_machine *out_machine,
+                                  struct ingot_error *error) {
+    char name[LONGEST];
+    name_of(device->threads, name);
+    IG_TRY(ig_device_cpu_measure(device, out_machine, error));
+    if (path && !raise_to_known(path, name, out_machine)) add(path, name, out_machine);
+    out_machine->cache_bytes = (double)device->cache_bytes;
+    return INGOT_OK;
+}

@@ -1,0 +1,71 @@
+/* Profiles: what the steps took, and the least that they could have taken for the shapes that were bound last. */
+#include "runtime/context.h"
+#include "runtime/parts.h"
+
+static const char *step_name(const struct ig_plan *plan, const struct ig_plan_step *step) {
+    switch ((enum ig_plan_step_kind)step->kind) {
+    case IG_STEP_KERNEL: return ig_plan_text(plan, plan->kernels[step->kernel].name);
+    case IG_STEP_COPY: return "copy";
+    case IG_STEP_IF: return "if";
+    case IG_STEP_LOOP: return "loop";
+    }
+    return "unknown";
+}
+
+/* The values of all slots, those of the demand program too; NULL if they cannot be known. The caller's symbols: for the whole
+ * of a batch that is computed in parts, without the rows that were added to round it up. */
+static int64_t *evaluate(const struct ig_context *context, size_t *out_size) {
+    const struct ig_plan *plan = context->plan;
+    const struct ig_batch *batch = &context->batch;
+    *out_size = ((size_t)ig_shape_slots(plan) + plan->n_demand_instrs + 1) * sizeof(int64_t);
+    if (!context->current || !context->machine.name) return NULL;
+    int64_t *slots = ig_allocate(context->env.allocator, *out_size, _Alignof(int64_t));
+    for (uint32_t i = 0; slots && i < plan->n_symbols; i++)
+        slots[i] = context->current->slots[i];
+    if (slots && batch->by != IG_PLAN_NONE) slots[batch->by] = batch->rows;
+    if (slots && ig_shape_evaluate_demands(plan, slots)) return slots;
+    ig_release(context->env.allocator, slots, *out_size);
+    return NULL;
+}
+
+static double value(const int64_t *slots, ig_slot slot) {
+    return slots[slot] > 0 ? (double)slots[slot] : 0;
+}
+
+static struct ig_demand demand_of(const struct ig_plan_demand *d, const int64_t *slots) {
+    struct ig_demand demand = {.constants = value(slots, d->constants),
+                               .reads = value(slots, d->reads),
+                               .writes = value(slots, d->writes),
+                               .turns = value(slots, d->turns)};
+    for (int u = 0; u < IG_UNIT_COUNT; u++)
+        demand.operations[u] = value(slots, d->operations[u]);
+    return demand;
+}
+
+static void add_floor(const struct ig_context *context, const int64_t *slots, uint32_t number,
+                      struct ingot_profile_row *row) {
+    struct ig_demand demand = demand_of(&context->plan->demands[number - 1], slots);
+    struct ig_floor floor = ig_floor_of(&context->machine, &demand, (double)context->env.file->weights_size);
+    row->floor_ms = floor.time / 1e3 * (double)row->calls / (double)ig_parts_count(context);
+    row->bound = floor.bound;
+    row->bytes = demand.constants + demand.reads + demand.writes;
+    for (int u = 0; u < IG_UNIT_COUNT; u++)
+        row->operations += demand.operations[u];
+}
+
+size_t ig_context_profile(const struct ig_context *context, struct ingot_profile_row *rows, size_t capacity) {
+    if (!context->times) return 0;
+    const struct ig_plan *plan = context->plan;
+    size_t size;
+    int64_t *slots = capacity ? evaluate(context, &size) : NULL;
+    for (uint32_t s = 0; s < plan->n_steps && s < capacity; s++) {
+        const struct ig_plan_step *step = &plan->steps[s];
+        rows[s] = (struct ingot_profile_row){.kernel = step_name(plan, step),
+                                             .origin = ig_plan_text(plan, step->label),
+                                             .calls = context->times[s].calls,
+                                             .total_ms = (double)context->times[s].nanoseconds / 1e6};
+        if (slots && step->demand) add_floor(context, slots, step->demand, &rows[s]);
+    }
+    if (slots) ig_release(context->env.allocator, slots, size);
+    return plan->n_steps;
+}
