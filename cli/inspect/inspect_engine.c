@@ -46,6 +46,16 @@ static void print_passes(const json_t *passes) {
     }
 }
 
+static void print_figures(const json_t *figures) {
+    const char *sizes = json_text(figures, "sizes");
+    long long regions = (long long)json_number(figures, "regions");
+    printf("floor       %.3f ms%s%s on %s\n", json_real_value(json_object_get(figures, "floor_us")) / 1e3,
+           *sizes ? " at " : "", sizes, json_text(figures, "machine"));
+    printf("estimate    %.3f ms, from cost models of %lld of %lld regions\n",
+           json_real_value(json_object_get(figures, "estimate_us")) / 1e3, (long long)json_number(figures, "estimated"),
+           regions);
+}
+
 static void print_memory(const struct inspected *engine) {
     const struct ingot_memory_info *m = &engine->memory;
     if (!engine->has_memory) {
@@ -103,6 +113,7 @@ void inspect_engine_print(const struct inspected *engine) {
     print_initializers(engine->session.engine);
     printf("regions     %zu, kernels compiled %zu\n", json_array_size(json_object_get(e, "regions")),
            json_array_size(json_object_get(e, "kernels")));
+    print_figures(json_object_get(e, "figures"));
     print_memory(engine);
     print_uncaptured(engine->session.engine);
     print_passes(json_object_get(e, "passes"));

@@ -46,28 +46,38 @@ static double larger(double a, double b) {
     return a > b ? a : b;
 }
 
-/* All rates of products and arithmetic follow from that of f32. */
-static void raise_rates(struct ig_machine *m, double f32, double cache, double memory) {
-    double faster = larger(f32 / m->rate[IG_UNIT_F32], 1);
-    for (int u = 0; u < IG_UNIT_COUNT; u++)
-        m->rate[u] *= faster;
-    m->cache = larger(m->cache, cache);
-    m->memory = larger(m->memory, memory);
-}
-
-/* Raises the machine's rates to those that the file knows; false if it knows none that are as good. */
-static bool raise_to_known(const char *path, const char *name, struct ig_machine *m) {
-    const struct ig_machine now = *m;
-    char line[LONGEST + 100];
+/* The fastest of a file's lines for a machine; zeros: none. */
+struct known {
     double f32, cache, memory;
+};
+
+static struct known find(const char *path, const char *name) {
+    struct known best = {0, 0, 0}, k;
+    char line[LONGEST + 100];
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
         if (strncmp(line, name, strlen(name)) != 0) continue;
-        if (sscanf(line + strlen(name), " f32 %lf, cache %lf, memory %lf", &f32, &cache, &memory) != 3) continue;
-        if (is_rate(f32) && is_rate(cache) && is_rate(memory)) raise_rates(m, f32, cache, memory);
+        if (sscanf(line + strlen(name), " f32 %lf, cache %lf, memory %lf", &k.f32, &k.cache, &k.memory) != 3) continue;
+        if (!is_rate(k.f32) || !is_rate(k.cache) || !is_rate(k.memory)) continue;
+        best = (struct known){larger(best.f32, k.f32), larger(best.cache, k.cache), larger(best.memory, k.memory)};
     }
     if (file) fclose(file);
-    return m->rate[IG_UNIT_F32] > now.rate[IG_UNIT_F32] && m->cache > now.cache && m->memory > now.memory;
+    return best;
+}
+
+/* Is the machine faster than what is known, by more than measurements differ? */
+static bool is_faster(const struct ig_machine *m, const struct known *k) {
+    const double more = 1.02;
+    return m->rate[IG_UNIT_F32] > more * k->f32 || m->cache > more * k->cache || m->memory > more * k->memory;
+}
+
+/* All rates of products and arithmetic follow from that of f32. */
+static void raise_rates(struct ig_machine *m, const struct known *k) {
+    double faster = larger(k->f32 / m->rate[IG_UNIT_F32], 1);
+    for (int u = 0; u < IG_UNIT_COUNT; u++)
+        m->rate[u] *= faster;
+    m->cache = larger(m->cache, k->cache);
+    m->memory = larger(m->memory, k->memory);
 }
 
 /* In one write, so that processes that measure at the same time do not mix their lines. */
@@ -86,7 +96,11 @@ enum ingot_status ig_machines_cpu(struct ig_device *device, const char *path, st
     char name[LONGEST];
     name_of(device->threads, name);
     IG_TRY(ig_device_cpu_measure(device, out_machine, error));
-    if (path && !raise_to_known(path, name, out_machine)) add(path, name, out_machine);
+    struct known known = {0, 0, 0};
+    if (path) known = find(path, name);
+    bool faster = is_faster(out_machine, &known);
+    raise_rates(out_machine, &known);
+    if (path && faster) add(path, name, out_machine);
     out_machine->cache_bytes = (double)device->cache_bytes;
     return INGOT_OK;
 }

@@ -139,6 +139,32 @@ static void put_variants(struct ig_text *t, const struct ig_explanation *e, stru
     ig_text_add(t, "], ");
 }
 
+static void put_floor(struct ig_text *t, const struct ig_step_figures *figures) {
+    if (figures->floor.time == 0) return;
+    ig_text_printf(t, ", \"floor_us\": %.3f, ", figures->floor.time);
+    put_field(t, "bound", figures->floor.bound);
+    if (figures->estimate > 0) ig_text_printf(t, ", \"estimate_us\": %.3f", figures->estimate);
+}
+
+/* Puts what the network demands, its floor, and the estimate of its time. */
+static void put_figures(struct ig_text *t, const struct ig_figures *f) {
+    ig_text_add(t, "  \"figures\": {");
+    put_field(t, "machine", f->machine.name);
+    ig_text_add(t, ", ");
+    put_field(t, "sizes", f->sizes);
+    ig_text_printf(t, ", \"floor_us\": %.3f, \"estimate_us\": %.3f, \"regions\": %u, \"estimated\": %u,\n    ",
+                   f->floor, f->estimate, f->regions, f->estimated);
+    ig_text_printf(t, "\"bytes\": {\"weights\": %.0f, \"read\": %.0f, \"written\": %.0f}, \"operations\": {",
+                   f->demand.constants, f->demand.reads, f->demand.writes);
+    bool first = true;
+    for (int u = 0; u < IG_UNIT_COUNT; u++) {
+        if (f->demand.operations[u] == 0) continue;
+        ig_text_printf(t, "%s\"%s\": %.0f", first ? "" : ", ", ig_unit_name((enum ig_unit)u), f->demand.operations[u]);
+        first = false;
+    }
+    ig_text_printf(t, "}, \"turns\": %.0f},\n", f->demand.turns);
+}
+
 /* Puts the steps of a level in order; a step is a region or a copy. */
 static void put_regions(struct ig_text *t, const struct ig_explanation *e, struct ig_graph *g, uint32_t subplan,
                         bool *first) {
@@ -156,6 +182,7 @@ static void put_regions(struct ig_text *t, const struct ig_explanation *e, struc
         put_ops(t, g, region);
         ig_text_add(t, ", ");
         put_precision(t, g, region);
+        put_floor(t, &e->figures.steps[sub->steps + i]);
         ig_text_add(t, "}");
         const struct ig_node *anchor = &g->nodes.at[region->anchor];
         if (step->a != IG_PLAN_NONE) put_regions(t, e, anchor->body[0], step->a, first);
@@ -371,6 +398,7 @@ const char *ig_explain(const struct ig_explanation *e) {
     put_groups(&t, e->set);
     put_decisions(&t, e->graph);
     put_cost_of_variants(&t, e);
+    put_figures(&t, &e->figures);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < e->built->weights.count; i++)
         bytes += e->built->weights.at[i].size;

@@ -2,7 +2,7 @@
 #ifndef IG_COMPILE_EXPLAIN_H
 #define IG_COMPILE_EXPLAIN_H
 
-#include "compile/plan_build.h"
+#include "compile/figures.h"
 
 struct ig_pass_report {
     const char *name;
@@ -18,6 +18,7 @@ struct ig_explanation {
     const char *compiler;
     const char *precision; /* as requested */
     int opt_level;
+    struct ig_figures figures;
     IG_VEC(struct ig_pass_report) passes;
 };
 

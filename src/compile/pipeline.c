@@ -266,6 +266,7 @@ static void explain(struct build *b) {
     b->explanation.compiler = b->compiler.version;
     b->explanation.opt_level = b->options->opt_level;
     b->explanation.precision = ig_precisions_text(b->job, &b->precisions);
+    ig_figures_make(b->graph, &b->built, &b->kernels, &b->explanation.figures);
 }
 
 static void make_structure(struct build *b) {

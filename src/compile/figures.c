@@ -1,0 +1,80 @@
+/* Counts a network's figures; see figures.h. */
+#include "compile/figures.h"
+
+#include "kernel/cost.h"
+
+struct counting {
+    const struct ig_plan *plan;
+    const struct ig_kernel_set *set;
+    struct ig_sizes usual;
+    double weights; /* bytes */
+    struct ig_figures *figures;
+};
+
+/* "batch=8, seq=128" */
+static const char *sizes_text(const struct counting *c, struct ig_job *job) {
+    struct ig_text text;
+    ig_text_init(&text, job);
+    ig_text_add(&text, "");
+    for (uint32_t i = 0; i < c->plan->n_symbols; i++) {
+        const char *name = c->plan->strings + c->plan->symbols[i].name;
+        int64_t value = ig_sizes_guess(&c->usual, ig_dim_symbol(c->usual.dims, name));
+        ig_text_printf(&text, "%s%s=%lld", i ? ", " : "", name, (long long)value);
+    }
+    return text.at;
+}
+
+/* Of the kernel that runs at the usual sizes. Equal regions have equal ones. */
+static double estimate(const struct counting *c, const struct ig_plan_step *step) {
+    const struct ig_kernel_group *group = ig_kernel_set_group(c->set, step->kernel);
+    int64_t number = group->variants ? ig_sizes_guess(&c->usual, group->variants->decision.kernel) : 0;
+    return ig_kernel_cost(c->set->kernels.at[group->kernels.at[number]].kernel, &c->usual);
+}
+
+static void add_demand(struct ig_demand *sum, const struct ig_demand *d) {
+    sum->constants += d->constants;
+    sum->reads += d->reads;
+    sum->writes += d->writes;
+    sum->turns += d->turns;
+    for (int u = 0; u < IG_UNIT_COUNT; u++)
+        sum->operations[u] += d->operations[u];
+}
+
+static void count_region(struct counting *c, struct ig_graph *g, const struct ig_region *region, uint32_t index) {
+    struct ig_figures *f = c->figures;
+    struct ig_step_figures *s = &f->steps[index];
+    struct ig_region_demand demand;
+    ig_region_demand(g, region, &demand);
+    s->demand = ig_region_demand_at(&demand, &c->usual);
+    s->floor = ig_floor_of(&f->machine, &s->demand, c->weights);
+    s->estimate = estimate(c, &c->plan->steps[index]);
+    add_demand(&f->demand, &s->demand);
+    f->regions++;
+    f->estimated += s->estimate > 0;
+    f->floor += s->floor.time;
+    f->estimate += s->estimate > 0 ? s->estimate : s->floor.time;
+}
+
+static void count_level(struct counting *c, struct ig_graph *g, uint32_t subplan) {
+    for (uint32_t i = 0; i < g->regions.count; i++) {
+        uint32_t index = c->plan->subplans[subplan].steps + i;
+        const struct ig_plan_step *step = &c->plan->steps[index];
+        const struct ig_region *region = &g->regions.at[i];
+        struct ig_graph *const *body = g->nodes.at[region->anchor].body;
+        if (step->kind == IG_STEP_KERNEL) count_region(c, g, region, index);
+        if (step->a != IG_PLAN_NONE) count_level(c, body[0], step->a);
+        if (step->b != IG_PLAN_NONE) count_level(c, body[1], step->b);
+    }
+}
+
+void ig_figures_make(struct ig_graph *g, const struct ig_built_plan *built, const struct ig_kernel_set *set,
+                     struct ig_figures *out_figures) {
+    struct counting c = {.plan = &built->plan, .set = set, .figures = out_figures};
+    for (uint32_t i = 0; i < built->weights.count; i++)
+        c.weights += (double)built->weights.at[i].size;
+    ig_sizes_usual(g->dims, g->job, &c.usual);
+    *out_figures = (struct ig_figures){.machine = ig_target_machine(set->target, 1),
+                                       .sizes = sizes_text(&c, g->job),
+                                       .steps = IG_NEW_ARRAY(g->job, struct ig_step_figures, built->plan.n_steps + 1)};
+    count_level(&c, g, 0);
+}
