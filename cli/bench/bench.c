@@ -96,10 +96,10 @@ static enum ingot_status measure_host(const struct bench_arguments *a, struct se
     return status;
 }
 
-static enum ingot_status run_kernels(const struct bench_arguments *a, struct session *session,
+static enum ingot_status run_kernels(const struct bench_arguments *a, struct session *session, struct measurement *m,
                                      struct ingot_error *error) {
     double start = now_ms();
-    for (int runs = 0; runs < 5 || (runs < 1000 && now_ms() - start < 500 * a->seconds); runs++)
+    for (; m->profiled_runs < 5 || (m->profiled_runs < 1000 && now_ms() - start < 500 * a->seconds); m->profiled_runs++)
         CLI_TRY(ingot_context_run(session->context, error));
     return INGOT_OK;
 }
@@ -119,7 +119,7 @@ static enum ingot_status measure_gpu(const struct bench_arguments *a, struct ses
     if (!wants_profile(a)) return INGOT_OK;
     CLI_TRY(session_context(session, &a->context, CLOCK_KERNELS, error));
     CLI_TRY(inputs_bind(session, tensors, error));
-    return run_kernels(a, session, error);
+    return run_kernels(a, session, m, error);
 }
 
 /* Otherwise one context runs singly, always with the same shapes. */

@@ -65,6 +65,8 @@ struct measurement {
     struct contexts_measurement contexts; /* empty for one context that runs singly with one shape */
     struct ingot_profile_row *profile, *cliffs;
     size_t n_profile, n_cliffs;
+    size_t profiled_runs; /* GPU: that the profile is of */
+    double apart_us;      /* GPU: what timing a kernel apart from the others adds to its time, already taken off */
 };
 
 /* Takes the profile of the session's context: rows by the time lost, the most first; and of the kernels, each with all that it

@@ -2,8 +2,8 @@
  * Rates of machines, and floors; see machine.h.
  *
  * Sources for GPUs: NVIDIA's architecture papers (A100, GA102, Ada, H100, Blackwell) and the CUDA programming guide's
- * table of arithmetic throughput, in operations per clock and multiprocessor. The rate between L2 and multiprocessors is 64
- * bytes per clock and multiprocessor on all; on H100 and H200 that is what copies were measured to reach.
+ * table of arithmetic throughput, in operations per clock and multiprocessor. The L2 gives what its slices give together, as far
+ * as that is published, and not more than a multiprocessor takes, which is 64 bytes per clock on all of them.
  */
 #include "base/machine.h"
 
@@ -54,6 +54,7 @@ struct generation {
     struct ig_gpu_figures typical;
     /* Per clock and multiprocessor; the matrix units' are for operands that are not sparse, with sums in f32. */
     double rate[IG_UNIT_COUNT];
+    double cache; /* bytes per clock of all slices of the L2; 0: not published */
     double step;
 };
 
@@ -63,12 +64,12 @@ struct generation {
         [IG_UNIT_BF16] = (f16), [IG_UNIT_I8] = 2.0 * (f16), [IG_UNIT_SIMPLE] = 2.0 * (f32), [IG_UNIT_SPECIAL] = 16, \
     }
 static const struct generation generations[] = {
-    {"sm_80, as an A100", {80, 108, 1410, 2.04e6, 40e6}, MATRIX(64, 64, 1024), 0.9},
-    {"sm_86, as an A10", {86, 72, 1695, 0.60e6, 6e6}, MATRIX(2, 128, 512), 0.9},
-    {"sm_89, as an L40S", {89, 142, 2520, 0.864e6, 96e6}, MATRIX(2, 128, 512), 0.9},
-    {"sm_90, as an H200", {90, 132, 1980, 4.8e6, 60e6}, MATRIX(128, 128, 2048), 0.6},
-    {"sm_100, as a B200", {100, 148, 1965, 8.0e6, 126e6}, MATRIX(64, 128, 4096), 0.6},
-    {"sm_120, as an RTX 5090", {120, 170, 2407, 1.79e6, 96e6}, MATRIX(2, 128, 512), 0.6},
+    {"sm_80, as an A100", {80, 108, 1410, 2.04e6, 40e6}, MATRIX(64, 64, 1024), 5120, 0.9},
+    {"sm_86, as an A10", {86, 72, 1695, 0.60e6, 6e6}, MATRIX(2, 128, 512), 0, 0.9},
+    {"sm_89, as an L40S", {89, 142, 2520, 0.864e6, 96e6}, MATRIX(2, 128, 512), 0, 0.9},
+    {"sm_90, as an H200", {90, 132, 1980, 4.8e6, 60e6}, MATRIX(128, 128, 2048), 5120, 0.6},
+    {"sm_100, as a B200", {100, 148, 1965, 8.0e6, 126e6}, MATRIX(64, 128, 4096), 0, 0.6},
+    {"sm_120, as an RTX 5090", {120, 170, 2407, 1.79e6, 96e6}, MATRIX(2, 128, 512), 0, 0.6},
 };
 enum { GENERATIONS = sizeof generations / sizeof *generations };
 
@@ -78,17 +79,19 @@ struct ig_machine ig_machine_of_gpu(const struct ig_gpu_figures *f) {
         if (generations[i].typical.sm <= f->sm) g = &generations[i];
     }
     double clocks = f->mhz > 0 ? f->mhz : g->typical.mhz; /* per microsecond */
-    clocks *= f->processors ? f->processors : g->typical.processors;
+    const double processors = f->processors ? f->processors : g->typical.processors;
+    double cache = 64 * processors;
+    if (g->cache > 0 && g->cache < cache) cache = g->cache;
     struct ig_machine m = {
         .name = g->name,
         .memory = f->memory > 0 ? f->memory : g->typical.memory,
-        .cache = 64 * clocks,
+        .cache = cache * clocks,
         .cache_bytes = f->cache_bytes > 0 ? f->cache_bytes : g->typical.cache_bytes,
         .step = g->step,
-        .turn = 0.2, /* a barrier of one cluster of blocks */
+        .turn = 0.1, /* a sum across threads, and functions of it */
     };
     for (int u = 0; u < IG_UNIT_COUNT; u++)
-        m.rate[u] = g->rate[u] * clocks;
+        m.rate[u] = g->rate[u] * processors * clocks;
     return m;
 }
 
@@ -105,8 +108,8 @@ struct ig_machine ig_machine_of_cpu(uint64_t features, unsigned threads) {
         .memory = 15e3 * n,
         .cache = 100e3 * n,
         .cache_bytes = 2e6 * n,
-        .step = n > 1 ? 0.45 : 0,
-        .turn = n > 1 ? 0.45 : 0,
+        .step = 0.03,
+        .turn = 0.03,
         /* f16 and bf16 are widened, but for AMX. An exponential takes about eight multiply-adds. */
         .rate = {[IG_UNIT_F64] = f32 / 2,
                  [IG_UNIT_F32] = f32,

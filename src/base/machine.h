@@ -43,8 +43,8 @@ struct ig_machine {
     double memory, cache;       /* bytes per microsecond; of the cache that all processors share, or have together */
     double cache_bytes;         /* its size */
     double rate[IG_UNIT_COUNT]; /* operations per microsecond */
-    double step;                /* microseconds from the end of a kernel to the start of one that waits for it */
-    double turn;                /* microseconds for all processors to wait for each other within a kernel */
+    double step; /* microseconds from the end of a kernel to the start of one that waits for it; CPUs: on one thread */
+    double turn; /* microseconds that a time step of a recurrence takes at least, however small it is */
 };
 
 /* Bytes and operations as doubles: products of sizes from an engine file must not overflow. */
