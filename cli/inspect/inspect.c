@@ -7,7 +7,7 @@
 
 struct inspect_arguments {
     struct build_arguments build;
-    bool json, graph, kernels, sharing, initializers;
+    bool json, graph, kernels, sharing, initializers, counts;
     const char *html, *source, *why;
 };
 
@@ -18,14 +18,28 @@ static void write_stdout(void *user, const char *text, size_t length) {
 
 /* ---- Models */
 
+static enum ingot_status count_model(const struct inspect_arguments *a, struct ingot_model *model,
+                                     const struct ingot_sink *sink, struct ingot_error *error) {
+    struct build_job job;
+    CLI_TRY(build_job_begin(&a->build, &job, error));
+    enum ingot_status status = ingot_model_count(model, &job.options, sink, error);
+    build_job_end(&job);
+    return status;
+}
+
 static enum ingot_status show_model(const struct inspect_arguments *a, const char *path, struct ingot_error *error) {
     struct ingot_model *model;
+    struct ingot_model_options options = INGOT_MODEL_OPTIONS_INIT;
     struct ingot_sink sink = {NULL, write_stdout};
     char *file = model_path(path);
-    enum ingot_status status = ingot_model_load(file, NULL, &model, error);
+    options.missing_weights = a->counts;
+    enum ingot_status status = ingot_model_load(file, &options, &model, error);
     free(file);
     CLI_TRY(status);
-    status = a->graph ? ingot_model_print(model, &sink, error) : inspect_model_print(model, path, a->json, error);
+    if (a->counts)
+        status = count_model(a, model, &sink, error);
+    else
+        status = a->graph ? ingot_model_print(model, &sink, error) : inspect_model_print(model, path, a->json, error);
     ingot_model_destroy(model);
     return status;
 }
@@ -123,6 +137,11 @@ int cmd_inspect(int argc, char **argv) {
         {"sharing", 0, OPTION_FLAG, NULL, "equal regions and repeated layers; with --json as JSON", &a.sharing},
         {"initializers", 0, OPTION_FLAG, NULL,
          "which of the model's initialisers 'ingot refit' can replace;\nwith --json as JSON", &a.initializers},
+        {"counts", 0, OPTION_FLAG, NULL,
+         "of a model: regions, kernels, bytes, operations, floor,\nestimated time and memory of what would be built, "
+         "without\n"
+         "building it; weights may be missing",
+         &a.counts},
         {"source", 0, OPTION_TEXT, "K", "the C or CUDA text of a kernel, by its number or name", &a.source},
         {"why", 0, OPTION_TEXT, "NODE",
          "what was fused or not by estimates, of nodes whose names\ncontain NODE or fit it (*, ?); with --json as JSON",
@@ -141,13 +160,15 @@ int cmd_inspect(int argc, char **argv) {
         rows};
     int status, count = options_parse(&table, argc, argv, &status);
     if (count >= 0 && count != 1) status = cli_usage("inspect", "expected one engine or model, got %d", count);
-    int shown =
-        a.graph + a.kernels + a.sharing + a.initializers + (a.html != NULL) + (a.source != NULL) + (a.why != NULL);
+    int shown = a.counts + a.graph + a.kernels + a.sharing + a.initializers + (a.html != NULL) + (a.source != NULL) +
+                (a.why != NULL);
     bool json_alone = a.json && !a.sharing && !a.initializers && !a.why;
     if (count == 1 && shown + json_alone > 1) {
         status =
-            cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers, --source and --why "
-                                 "exclude each other");
+            cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers, --counts, --source and "
+                                 "--why exclude each other");
+    } else if (count == 1 && a.counts && is_engine_path(argv[0])) {
+        status = cli_usage("inspect", "--counts is of a model, not of an engine");
     } else if (count == 1 && a.graph && is_engine_path(argv[0])) {
         status = cli_usage("inspect", "an engine holds no graph; give the model it was built from");
     } else if (count == 1) {

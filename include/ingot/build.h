@@ -20,9 +20,12 @@ struct ingot_model;
 struct ingot_model_options {
     size_t struct_size;
     const struct ingot_allocator *allocator; /* borrowed for the model's life */
+    /* Initialisers whose data were left out of the file are zeros instead of an error: for ingot_model_count, to which values
+     * hardly matter. */
+    bool missing_weights;
 };
 #define INGOT_MODEL_OPTIONS_INIT \
-    { sizeof(struct ingot_model_options), NULL }
+    { sizeof(struct ingot_model_options), NULL, false }
 
 /*
  * Imports an ONNX file. External data is looked for in the file's folder only. The model's tensors are read where they lie,
@@ -237,6 +240,14 @@ INGOT_API enum ingot_status ingot_model_build(struct ingot_model *model, const s
 INGOT_API enum ingot_status ingot_model_build_memory(struct ingot_model *model,
                                                      const struct ingot_build_options *options, void **out_data,
                                                      size_t *out_size, struct ingot_error *error);
+
+/*
+ * Writes what a build by these options would make, in numbers, as text: regions by family, kernels, and, at the smallest, usual
+ * and largest sizes, the bytes that they have to move, their operations, floor and estimated time (docs/floors.md), and the
+ * arena. It follows from the model and the options alone, and needs no compiler. Tuning and caches play no part.
+ */
+INGOT_API enum ingot_status ingot_model_count(struct ingot_model *model, const struct ingot_build_options *options,
+                                              const struct ingot_sink *sink, struct ingot_error *error);
 INGOT_API void ingot_blob_release(struct ingot_model *model, void *data, size_t size);
 
 /* The optimisation passes, in the order they run. */

@@ -41,6 +41,7 @@ struct load {
     const void *data;
     size_t size;
     const char *folder;
+    bool missing_weights;
 };
 
 static void unmap(void *mapping) {
@@ -67,7 +68,7 @@ static void load_body(struct ig_job *job, void *argument) {
     } else {
         load->data = ig_memdup(job, load->data, load->size);
     }
-    struct ig_graph *graph = ig_import_onnx(job, load->data, load->size, load->folder);
+    struct ig_graph *graph = ig_import_onnx(job, load->data, load->size, load->folder, load->missing_weights);
     model->graph = graph;
     model->n_inputs = graph->inputs.count;
     model->n_outputs = graph->outputs.count;
@@ -86,6 +87,7 @@ static enum ingot_status load_model(struct load *load, const struct ingot_model_
     const struct ingot_allocator *allocator;
     IG_TRY(ig_options_read("ingot_model_options", options, sizeof whole, &whole, error));
     IG_TRY(ig_options_allocator(whole.allocator, &ig_libc_allocator, &allocator, error));
+    load->missing_weights = whole.missing_weights;
     struct ingot_model *model = ig_allocate(allocator, sizeof *model, _Alignof(struct ingot_model));
     if (!model) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
     model->allocator = allocator;

@@ -3,6 +3,7 @@
 #define IG_API_MODEL_H
 
 #include "base/job.h"
+#include "ingot/ingot.h"
 #include "ir/graph.h"
 
 struct ingot_model {
@@ -13,5 +14,12 @@ struct ingot_model {
     struct ingot_tensor_info *inputs, *outputs;
     struct ingot_tensor *results; /* of the last evaluation; data NULL if there is none */
 };
+
+/* Reads and checks the caller's options into those of this version, which have their defaults. `target`, of IG_TARGET_SIZE
+ * bytes, gets the target's name where that is this machine's GPU. */
+enum { IG_TARGET_SIZE = sizeof((struct ingot_gpu_info *)0)->target };
+enum ingot_status ig_build_options_read(const struct ingot_build_options *given,
+                                        struct ingot_build_options *out_options, char *target,
+                                        struct ingot_error *error);
 
 #endif

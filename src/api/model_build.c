@@ -39,9 +39,7 @@ static enum ingot_status read_options(const struct ingot_build_options *given, s
     return INGOT_OK;
 }
 
-/* Replaces the target "cuda", this machine's GPU, by its architecture's name, stored in `name` (of TARGET_SIZE). */
-enum { TARGET_SIZE = sizeof((struct ingot_gpu_info *)0)->target };
-
+/* Replaces the target "cuda", this machine's GPU, by its architecture's name, stored in `name`. */
 static enum ingot_status resolve_target(struct ingot_build_options *options, char *name, struct ingot_error *error) {
     struct ig_device_cuda_info gpu;
     if (!options->target || strcmp(options->target, "cuda") != 0) return INGOT_OK;
@@ -50,9 +48,16 @@ static enum ingot_status resolve_target(struct ingot_build_options *options, cha
         ig_error_prefix(error, "target 'cuda' is this machine's GPU");
         return status;
     }
-    snprintf(name, TARGET_SIZE, "cuda:%s", gpu.arch);
+    snprintf(name, IG_TARGET_SIZE, "cuda:%s", gpu.arch);
     options->target = name;
     return INGOT_OK;
+}
+
+enum ingot_status ig_build_options_read(const struct ingot_build_options *given,
+                                        struct ingot_build_options *out_options, char *target,
+                                        struct ingot_error *error) {
+    IG_TRY(read_options(given, out_options, error));
+    return resolve_target(out_options, target, error);
 }
 
 /* ---- To a file */
@@ -84,9 +89,8 @@ enum ingot_status ingot_model_build(struct ingot_model *model, const struct ingo
                                     const char *path, struct ingot_error *error) {
     if (!model || !path) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_model_build: NULL argument");
     struct ingot_build_options whole = INGOT_BUILD_OPTIONS_INIT;
-    char target[TARGET_SIZE];
-    IG_TRY(read_options(options, &whole, error));
-    IG_TRY(resolve_target(&whole, target, error));
+    char target[IG_TARGET_SIZE];
+    IG_TRY(ig_build_options_read(options, &whole, target, error));
     struct to_file to = {model->graph, &whole, path};
     return ig_job_run(&model->job, file_body, &to, error);
 }
@@ -112,9 +116,8 @@ enum ingot_status ingot_model_build_memory(struct ingot_model *model, const stru
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_model_build_memory: NULL argument");
     }
     struct ingot_build_options whole = INGOT_BUILD_OPTIONS_INIT;
-    char target[TARGET_SIZE];
-    IG_TRY(read_options(options, &whole, error));
-    IG_TRY(resolve_target(&whole, target, error));
+    char target[IG_TARGET_SIZE];
+    IG_TRY(ig_build_options_read(options, &whole, target, error));
     struct to_memory to = {model->graph, &whole, {.allocator = model->allocator}};
     enum ingot_status status = ig_job_run(&model->job, memory_body, &to, error);
     if (status != INGOT_OK) {

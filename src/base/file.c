@@ -47,6 +47,14 @@ enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, 
     return INGOT_OK;
 }
 
+enum ingot_status ig_file_map_zeros(size_t size, struct ig_mapping *out_mapping, struct ingot_error *error) {
+    void *memory = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : NULL;
+    if (memory == MAP_FAILED)
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "cannot map %zu bytes: %s", size, strerror(errno));
+    *out_mapping = (struct ig_mapping){memory, size};
+    return INGOT_OK;
+}
+
 enum ingot_status ig_file_map_private(int descriptor, size_t offset, size_t size, void **out_memory,
                                       struct ingot_error *error) {
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, (off_t)offset);

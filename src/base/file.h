@@ -12,6 +12,8 @@ struct ig_mapping {
 /* Maps a regular file for reading. */
 enum ingot_status ig_file_map(const char *path, struct ig_mapping *out_mapping, struct ingot_error *error);
 void ig_file_unmap(struct ig_mapping *mapping);
+/* Zeros that take no memory before somebody writes there; unmapped like a file. */
+enum ingot_status ig_file_map_zeros(size_t size, struct ig_mapping *out_mapping, struct ingot_error *error);
 /* Asks the system to read what of these bytes lies in files; a hint, for any memory. */
 void ig_file_prefetch(const void *data, size_t size);
 /* The same, and leaves the file open: the caller closes the descriptor. */

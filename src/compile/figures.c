@@ -6,7 +6,7 @@
 struct counting {
     const struct ig_plan *plan;
     const struct ig_kernel_set *set;
-    struct ig_sizes usual;
+    struct ig_sizes at;
     double weights; /* bytes */
     struct ig_figures *figures;
 };
@@ -18,17 +18,17 @@ static const char *sizes_text(const struct counting *c, struct ig_job *job) {
     ig_text_add(&text, "");
     for (uint32_t i = 0; i < c->plan->n_symbols; i++) {
         const char *name = c->plan->strings + c->plan->symbols[i].name;
-        int64_t value = ig_sizes_guess(&c->usual, ig_dim_symbol(c->usual.dims, name));
+        int64_t value = ig_sizes_guess(&c->at, ig_dim_symbol(c->at.dims, name));
         ig_text_printf(&text, "%s%s=%lld", i ? ", " : "", name, (long long)value);
     }
     return text.at;
 }
 
-/* Of the kernel that runs at the usual sizes. Equal regions have equal ones. */
+/* Of the kernel that runs at these sizes. Equal regions have equal ones. */
 static double estimate(const struct counting *c, const struct ig_plan_step *step) {
     const struct ig_kernel_group *group = ig_kernel_set_group(c->set, step->kernel);
-    int64_t number = group->variants ? ig_sizes_guess(&c->usual, group->variants->decision.kernel) : 0;
-    return ig_kernel_cost(c->set->kernels.at[group->kernels.at[number]].kernel, &c->usual);
+    int64_t number = group->variants ? ig_sizes_guess(&c->at, group->variants->decision.kernel) : 0;
+    return ig_kernel_cost(c->set->kernels.at[group->kernels.at[number]].kernel, &c->at);
 }
 
 static void add_demand(struct ig_demand *sum, const struct ig_demand *d) {
@@ -45,7 +45,7 @@ static void count_region(struct counting *c, struct ig_graph *g, const struct ig
     struct ig_step_figures *s = &f->steps[index];
     struct ig_region_demand demand;
     ig_region_demand(g, region, &demand);
-    s->demand = ig_region_demand_at(&demand, &c->usual);
+    s->demand = ig_region_demand_at(&demand, &c->at);
     s->floor = ig_floor_of(&f->machine, &s->demand, c->weights);
     s->estimate = estimate(c, &c->plan->steps[index]);
     add_demand(&f->demand, &s->demand);
@@ -68,11 +68,14 @@ static void count_level(struct counting *c, struct ig_graph *g, uint32_t subplan
 }
 
 void ig_figures_make(struct ig_graph *g, const struct ig_built_plan *built, const struct ig_kernel_set *set,
-                     struct ig_figures *out_figures) {
+                     const struct ig_sizes *at, struct ig_figures *out_figures) {
     struct counting c = {.plan = &built->plan, .set = set, .figures = out_figures};
     for (uint32_t i = 0; i < built->weights.count; i++)
         c.weights += (double)built->weights.at[i].size;
-    ig_sizes_usual(g->dims, g->job, &c.usual);
+    if (at)
+        c.at = *at;
+    else
+        ig_sizes_usual(g->dims, g->job, &c.at);
     *out_figures = (struct ig_figures){.machine = ig_target_machine(set->target, 1),
                                        .sizes = sizes_text(&c, g->job),
                                        .steps = IG_NEW_ARRAY(g->job, struct ig_step_figures, built->plan.n_steps + 1)};

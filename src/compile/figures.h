@@ -1,4 +1,4 @@
-/* Figures of a network at its usual sizes, by counting: what its steps demand, their floors, and estimates of their times. */
+/* Figures of a network at certain sizes, by counting: what its steps demand, their floors, and estimates of their times. */
 #ifndef IG_COMPILE_FIGURES_H
 #define IG_COMPILE_FIGURES_H
 
@@ -23,7 +23,8 @@ struct ig_figures {
     double estimate; /* of regions without a cost model, the floor */
 };
 
+/* `at`: values of the symbols; NULL: the usual ones. */
 void ig_figures_make(struct ig_graph *graph, const struct ig_built_plan *built, const struct ig_kernel_set *set,
-                     struct ig_figures *out_figures);
+                     const struct ig_sizes *at, struct ig_figures *out_figures);
 
 #endif

@@ -37,6 +37,7 @@ struct build {
     struct ig_built_plan built;
     struct ig_explanation explanation;
     bool structure_cached, engine_cached;
+    bool counts; /* instead of compiling: see ig_compile_count */
 };
 
 static void report(const struct build *b, const char *what, unsigned done, unsigned total) {
@@ -116,6 +117,16 @@ static void make_code(struct build *b) {
     ig_plan_set_entries(&b->built, &b->kernels);
 }
 
+/* Everything but compilers: the engine has a plan and no code. */
+static void make_plan(struct build *b) {
+    static const char no_code[64];
+    b->compiler.target = &b->target.target;
+    ig_variants_choose(b->graph, &b->target.target, NULL, b->options->variants, &b->variants);
+    ig_kernel_set_init(&b->kernels, b->job, &b->compiler, NULL, &b->variants);
+    ig_plan_build(b->graph, b->imported, &b->kernels, &b->built);
+    b->kernels.code = (struct ig_code){.bytes = (void *)(uintptr_t)no_code, .size = sizeof no_code};
+}
+
 /* ---- The engine ----------------------------------------------------------------------------------------------- */
 
 /* Gives the writer the weights' bytes. */
@@ -170,7 +181,7 @@ static void write_engine(struct build *b, bool stripped, const struct ig_engine_
         .stripped = stripped,
         .weight_read = read_weight,
         .weight_user = &source,
-        .explanation = ig_explain(&b->explanation),
+        .explanation = b->counts ? "{}" : ig_explain(&b->explanation),
     };
     ig_recipes_make(b->job, b->initializers, &b->built, image.stripped, &image.refit);
     open_weights(&source, &image);
@@ -266,7 +277,7 @@ static void explain(struct build *b) {
     b->explanation.compiler = b->compiler.version;
     b->explanation.opt_level = b->options->opt_level;
     b->explanation.precision = ig_precisions_text(b->job, &b->precisions);
-    ig_figures_make(b->graph, &b->built, &b->kernels, &b->explanation.figures);
+    ig_figures_make(b->graph, &b->built, &b->kernels, NULL, &b->explanation.figures);
 }
 
 static void make_structure(struct build *b) {
@@ -299,6 +310,61 @@ static void write_report(const struct build *b, struct ingot_build_report *out_r
     ig_objects_count(b->compiler.objects, &r.kernels_cached, &r.kernels_compiled);
     ig_kernel_set_count(&b->kernels, &r.regions, &r.regions_new);
     memcpy(out_report, &r, r.struct_size < sizeof r ? r.struct_size : sizeof r);
+}
+
+enum point { LOW, USUAL, HIGH };
+
+/* The network's sizes that are counted: the smallest that are not empty, the usual ones and, where the range is bounded, the largest. */
+static void add_point(struct build *b, enum point which, struct ig_counts *counts) {
+    enum { BOUND = 1 << 20 };
+    struct ig_count_point *point = &counts->points[counts->n_points++];
+    struct ig_sizes at;
+    const struct ig_plan *plan = &b->built.plan;
+    ig_sizes_usual(b->graph->dims, b->job, &at);
+    point->symbols = IG_NEW_ARRAY(b->job, int64_t, plan->n_symbols + 1);
+    for (uint32_t i = 0; i < plan->n_symbols; i++) {
+        const struct ig_plan_symbol *s = &plan->symbols[i];
+        ig_dim symbol = ig_dim_symbol(b->graph->dims, plan->strings + s->name);
+        if (which == LOW && s->hi <= BOUND) ig_sizes_set(&at, b->job, symbol, s->lo > 1 ? s->lo : 1);
+        if (which == HIGH && s->hi <= BOUND) ig_sizes_set(&at, b->job, symbol, s->hi);
+        point->symbols[i] = ig_sizes_of(&at, b->job, symbol);
+    }
+    ig_figures_make(b->graph, &b->built, &b->kernels, &at, &point->figures);
+    bool again = counts->n_points > 1 && strcmp(point[-1].figures.sizes, point->figures.sizes) == 0;
+    counts->n_points -= again;
+}
+
+static void count_families(struct ig_graph *g, struct ig_counts *counts) {
+    for (uint32_t i = 0; i < g->regions.count; i++) {
+        const struct ig_region *region = &g->regions.at[i];
+        counts->families[region->family]++;
+        for (int k = 0; k < 2; k++) {
+            if (g->nodes.at[region->anchor].body[k]) count_families(g->nodes.at[region->anchor].body[k], counts);
+        }
+    }
+}
+
+void ig_compile_count(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
+                      const struct ig_engine_sink *sink, struct ig_counts *out_counts) {
+    if (graph->initializers) ig_initializers_begin_build(graph->initializers);
+    struct build b = {.job = job, .options = options, .initializers = graph->initializers, .counts = true};
+    ig_pass_switches_check(job, options);
+    ig_target_parse(job, options->target, &b.target);
+    ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
+    b.graph = b.imported = ig_specialize(graph, options->shapes, options->n_shapes);
+    run_passes(&b);
+    ig_literals_to_memory(b.graph, &b.target.target);
+    make_plan(&b);
+    *out_counts = (struct ig_counts){.target = b.target.name,
+                                     .precision = ig_precisions_text(job, &b.precisions),
+                                     .kernels = b.kernels.kernels.count};
+    count_families(b.graph, out_counts);
+    add_point(&b, LOW, out_counts);
+    add_point(&b, USUAL, out_counts);
+    add_point(&b, HIGH, out_counts);
+    for (uint32_t i = 0; i < b.built.weights.count; i++)
+        out_counts->weights += b.built.weights.at[i].size;
+    write_engine(&b, true, sink);
 }
 
 void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,

@@ -247,8 +247,10 @@ struct ig_initializers *ig_import_onnx_initializers(struct ig_job *job, const vo
     return import->initializers;
 }
 
-struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder) {
+struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder,
+                                bool missing_weights) {
     struct ig_onnx *import = begin(job, data, size, folder);
+    import->missing_weights = missing_weights;
     ig_onnx_register_functions(import);
     ig_map_init(&import->plain, job);
     struct ig_graph *graph = import_model(import);

@@ -49,6 +49,7 @@ struct ig_onnx {
     struct ig_onnx_message message;
     const Onnx__ModelProto *model; /* unpacked from it */
     const char *folder;            /* may be NULL */
+    bool missing_weights;          /* initialisers without data are zeros */
     struct ig_dims *dims;
     struct ig_map functions; /* key (see function.c) -> index in model->functions */
     struct ig_map plain;     /* names of inputs whose elements do not become symbols */

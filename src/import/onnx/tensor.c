@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 
 /* TensorProto.DataType. */
@@ -144,6 +145,24 @@ static const void *raw_elements(struct ig_onnx *import, const Onnx__TensorProto 
     return raw.data;
 }
 
+static bool has_no_data(const Onnx__TensorProto *t) {
+    return !t->has_raw_data && !t->n_float_data && !t->n_double_data && !t->n_int32_data && !t->n_int64_data &&
+           !t->n_uint64_data;
+}
+
+static void unmap(void *mapping) {
+    ig_file_unmap(mapping);
+}
+
+/* Memory that is zero, and takes none. */
+static const void *zeros(struct ig_job *job, size_t size) {
+    struct ig_mapping *mapping = IG_NEW(job, struct ig_mapping);
+    struct ingot_error error;
+    if (ig_file_map_zeros(size, mapping, &error) != INGOT_OK) ig_raise_error(job, &error);
+    ig_defer(job, unmap, mapping);
+    return mapping->data;
+}
+
 static const void *elements(struct ig_onnx *import, const Onnx__TensorProto *t, enum ingot_dtype dtype, size_t count,
                             const char *what) {
     struct ig_job *job = import->job;
@@ -151,6 +170,8 @@ static const void *elements(struct ig_onnx *import, const Onnx__TensorProto *t, 
     const void *bytes;
     if (t->has_data_location && t->data_location == LOCATION_EXTERNAL) {
         bytes = ig_onnx_external(import, t, size);
+    } else if (import->missing_weights && size && has_no_data(t)) {
+        bytes = zeros(job, size);
     } else if (t->has_raw_data) {
         bytes = raw_elements(import, t, size, what);
     } else {
