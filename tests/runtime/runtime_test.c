@@ -185,6 +185,43 @@ static void profiles_steps(void **state) {
     end_plan(f);
 }
 
+/* A machine without cache: 1000 numbers read and written take 8 us, at 1000 bytes each, and a step one more. The demand program
+ * runs for profiles alone, and one that overflows leaves shapes usable. */
+static void tells_floors(void **state) {
+    struct fixture *f = chain(0, 1000);
+    struct ig_plan *plan = &f->tiny.plan;
+    const ig_slot n = 0, first = plan->n_symbols + plan->n_instrs, zero = first, bytes = first + 2;
+    const struct ig_shape_instr program[] = {
+        {IG_SHAPE_CONST, 0, 0, 0, 0},       {IG_SHAPE_CONST, 0, 0, 0, 4},
+        {IG_SHAPE_MUL, n, first + 1, 0, 0}, {IG_SHAPE_CONST, 0, 0, 0, INT64_MAX / 1000},
+        {IG_SHAPE_MUL, first + 3, n, 0, 0}, {IG_SHAPE_ADD, first + 4, first + 4, 0, 0}};
+    struct ig_plan_demand demand = {.constants = zero, .reads = bytes, .writes = bytes, .turns = zero};
+    for (int u = 0; u < IG_UNIT_COUNT; u++)
+        demand.operations[u] = zero;
+    plan->demand_instrs = program;
+    plan->n_demand_instrs = sizeof program / sizeof *program;
+    plan->demands = &demand;
+    plan->n_demands = 1;
+    f->tiny.steps[1].demand = 1;
+    struct ig_machine machine = {.name = "slow", .memory = 1000, .cache = 1000, .step = 1};
+    for (int u = 0; u < IG_UNIT_COUNT; u++)
+        machine.rate[u] = 1;
+    struct ig_context_config config = {.max_bytes = SIZE_MAX, .profile = true, .machine = &machine};
+    if (try_context(f, config, 1) != INGOT_OK) fail_msg("%s", f->error.message);
+    struct ingot_profile_row rows[3];
+    run_chain(f, 10);
+    run_chain(f, 400);
+    assert_int_equal(ig_context_profile(f->context, rows, 3), 3);
+    assert_true(rows[0].floor_ms == 0 && rows[0].bound == NULL);
+    assert_float_equal(rows[1].floor_ms, 2 * (3.2 + 1) / 1000, 1e-9); /* two calls, as if of the last shapes */
+    assert_float_equal(rows[1].bytes, 3200, 1e-9);
+    assert_true(rows[1].operations == 0);
+    run_chain(f, 1000);
+    assert_int_equal(ig_context_profile(f->context, rows, 3), 3);
+    assert_true(rows[1].calls == 3 && rows[1].floor_ms == 0); /* twice INT64_MAX is too much */
+    end_plan(f);
+}
+
 static void tells_its_memory(void **state) {
     struct fixture *f = chain(0, 1000);
     make_context(f, 2, 4, false);
@@ -777,6 +814,7 @@ int main(void) {
         cmocka_unit_test(refuses_wrong_inputs),
         cmocka_unit_test(fails_every_allocation_cleanly),
         cmocka_unit_test(profiles_steps),
+        cmocka_unit_test(tells_floors),
         cmocka_unit_test(tells_its_memory),
         cmocka_unit_test(null_device_sees_a_run),
         cmocka_unit_test(branches_run_side_by_side),
