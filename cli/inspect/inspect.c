@@ -164,9 +164,9 @@ int cmd_inspect(int argc, char **argv) {
                 (a.why != NULL);
     bool json_alone = a.json && !a.sharing && !a.initializers && !a.why;
     if (count == 1 && shown + json_alone > 1) {
-        status =
-            cli_usage("inspect", "--json, --html, --graph, --kernels, --sharing, --initializers, --counts, --source and "
-                                 "--why exclude each other");
+        status = cli_usage("inspect",
+                           "--json, --html, --graph, --kernels, --sharing, --initializers, --counts, --source and "
+                           "--why exclude each other");
     } else if (count == 1 && a.counts && is_engine_path(argv[0])) {
         status = cli_usage("inspect", "--counts is of a model, not of an engine");
     } else if (count == 1 && a.graph && is_engine_path(argv[0])) {

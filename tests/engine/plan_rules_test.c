@@ -306,14 +306,10 @@ static void test_window_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_demand_rules),
-        cmocka_unit_test(test_symbol_rules),
-        cmocka_unit_test(test_alternative_rules),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_library_rules),
-        cmocka_unit_test(test_map_rules),
-        cmocka_unit_test(test_map_sizes),
+        cmocka_unit_test(test_rules),        cmocka_unit_test(test_demand_rules),
+        cmocka_unit_test(test_symbol_rules), cmocka_unit_test(test_alternative_rules),
+        cmocka_unit_test(test_limits),       cmocka_unit_test(test_library_rules),
+        cmocka_unit_test(test_map_rules),    cmocka_unit_test(test_map_sizes),
         cmocka_unit_test(test_window_sizes),
     };
     return cmocka_run_group_tests_name("plan rules", tests, NULL, NULL);
