@@ -68,6 +68,8 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->precision = arguments->precision;
     o->precision_of = arguments->precision_of.at;
     o->n_precision_of = arguments->precision_of.count;
+    o->fuse_of = arguments->fuse_of.at;
+    o->n_fuse_of = arguments->fuse_of.count;
     o->tune_seconds = arguments->tune;
     o->tactics = arguments->tactics;
     o->variants = arguments->variants;
@@ -110,6 +112,7 @@ void build_arguments_free(struct build_arguments *arguments) {
     option_list_free(&arguments->shapes);
     option_list_free(&arguments->passes);
     option_list_free(&arguments->precision_of);
+    option_list_free(&arguments->fuse_of);
     option_list_free(&arguments->adapter_layers);
     option_list_free(&arguments->timing_caches);
 }

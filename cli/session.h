@@ -10,7 +10,7 @@ struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
     unsigned opt_level, jobs, variants, adapters, adapter_rank;
     const char *precision, *tactics, *cache;
-    struct option_list shapes, passes, precision_of, timing_caches, adapter_layers;
+    struct option_list shapes, passes, precision_of, fuse_of, timing_caches, adapter_layers;
     double tune;
     bool portable, verify_passes, strip_weights, quiet;
     unsigned device; /* the GPU that the target "cuda" means */
@@ -40,6 +40,12 @@ struct build_arguments {
          "the same for nodes whose name or operator fits, with *\nand ?; repeatable, the last one counts",             \
          &(b).precision_of},                                                                                           \
         {"pass", 0, OPTION_LIST, "NAME=on|off", "switches a pass; repeatable", &(b).passes},                           \
+        {"fuse",                                                                                                       \
+         0,                                                                                                            \
+         OPTION_LIST,                                                                                                  \
+         "PATTERN=on|off",                                                                                             \
+         "GPUs: whether to fuse where estimates would decide, for nodes\nlike above; repeatable, the last one counts", \
+         &(b).fuse_of},                                                                                                \
         {"cc", 0, OPTION_TEXT, "PATH", "C compiler (default: $INGOT_CC, else the first of cc,\ngcc, clang)", &(b).cc}, \
         {"nvrtc",                                                                                                      \
          0,                                                                                                            \

@@ -225,11 +225,15 @@ struct ingot_build_options {
      * their weights' initialisers. NULL: all. */
     const char *const *adapter_layers;
     size_t n_adapter_layers;
+    /* Override what is decided by estimates (docs/passes.md), for GPUs: "PATTERN=on" fuses where there is a choice, "PATTERN=off"
+     * does not, with patterns as for precision_of. The last match of a node wins. */
+    const char *const *fuse_of;
+    size_t n_fuse_of;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                     \
     {                                                                                                                \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0               \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0, NULL, 0      \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

@@ -21,6 +21,7 @@
 #include "ir/text/print.h"
 #include "pass/pass.h"
 #include "pass/precision.h"
+#include "pass/profit.h"
 
 /* One build. */
 struct build {
@@ -32,6 +33,7 @@ struct build {
     struct ig_graph *imported;            /* and specialised: what passes began with */
     struct ig_graph *graph;
     struct ig_precisions precisions;
+    const struct ig_fuse_rule *fuse_rules;
     struct ig_variant_set variants;
     struct ig_kernel_set kernels;
     struct ig_built_plan built;
@@ -70,7 +72,9 @@ static void dump(const struct build *b, const char *pass) {
 static void run_passes(struct build *b) {
     struct ig_pass_options options = {.target = &b->target.target,
                                       .estimator = ig_estimates_open(b->job, &b->target.target),
-                                      .precisions = &b->precisions};
+                                      .precisions = &b->precisions,
+                                      .fuse_rules = b->fuse_rules,
+                                      .n_fuse_rules = b->options->n_fuse_of};
     dump(b, "import");
     for (int i = 0; i < ig_pass_count; i++) {
         const struct ig_pass *pass = &ig_passes[i];
@@ -377,6 +381,7 @@ void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_b
     struct ig_cache_session *session = begin_session(job, options);
     ig_kernel_compiler_find(job, &b.target.target, options, session, &b.compiler);
     ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
+    b.fuse_rules = ig_fuse_rules_parse(graph, options->fuse_of, options->n_fuse_of);
     struct ig_structures *structures = ig_structures_open(graph, options, &b.target, &b.compiler, session);
     const struct ig_engine_file *found = structures ? ig_structures_find(structures) : NULL;
     b.structure_cached = found != NULL;

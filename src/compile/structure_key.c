@@ -60,6 +60,9 @@ static void add_options(struct ig_hash_stream *s, const struct ingot_build_optio
     add_number(s, o->n_precision_of);
     for (size_t i = 0; i < o->n_precision_of; i++)
         add_text(s, o->precision_of[i]);
+    add_number(s, o->n_fuse_of);
+    for (size_t i = 0; i < o->n_fuse_of; i++)
+        add_text(s, o->fuse_of[i]);
     add_text(s, o->tactics);
     add_number(s, o->variants);
     add_number(s, o->portable);

@@ -734,7 +734,7 @@ static bool decide_attentions(struct ig_graph *g, const struct ig_pass_options *
         form(g, options, true, choices);
         double apart = ig_profit_time(g, options, a->nodes.at, a->nodes.count);
         choices->declined[a->product] =
-            ig_profit_is_better(g, g->nodes.at[a->product].out, "several kernels", a->time, apart);
+            ig_profit_is_better(g, options, g->nodes.at[a->product].out, "several kernels", a->time, apart);
         any |= choices->declined[a->product];
     }
     if (found.count > 0) form(g, options, true, choices);

@@ -15,10 +15,19 @@ struct ig_estimator {
     void *user;
 };
 
+/* What the user wants for nodes that match a pattern: the fused way, or the other one. */
+struct ig_fuse_rule {
+    const char *pattern;
+    size_t length; /* of the pattern; an equals sign follows it */
+    bool fused;
+};
+
 struct ig_pass_options {
     const struct ig_target *target;
     const struct ig_estimator *estimator;   /* NULL: fusion follows rules alone */
     const struct ig_precisions *precisions; /* see precision.h; NULL: as in the model */
+    const struct ig_fuse_rule *fuse_rules;  /* override estimates; the last match wins */
+    size_t n_fuse_rules;
 };
 
 struct ig_pass {

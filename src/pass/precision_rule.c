@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "pass/pattern.h"
 #include "pass/precision.h"
 
 const char *const ig_precision_names[IG_PRECISION_COUNT] = {"fp32", "tf32", "fp16", "bf16"};
@@ -16,56 +17,12 @@ enum ingot_dtype ig_precision_dtype(enum ig_precision precision) {
 
 /* ---- Patterns ---------------------------------------------------------------------------------------------------- */
 
-/* Backtracking: a star first matches nothing, then one character more whenever the rest fails. Only the last star is
- * retried, since everything before it has matched as early as possible. */
-static bool fits(const char *pattern, size_t pattern_length, const char *text, size_t length) {
-    size_t p = 0, t = 0, star = SIZE_MAX, after = 0;
-    while (t < length) {
-        if (p < pattern_length && pattern[p] == '*') {
-            star = p++;
-            after = t;
-        } else if (p < pattern_length && (pattern[p] == '?' || pattern[p] == text[t])) {
-            p++;
-            t++;
-        } else if (star != SIZE_MAX) {
-            p = star + 1;
-            t = ++after;
-        } else {
-            return false;
-        }
-    }
-    while (p < pattern_length && pattern[p] == '*')
-        p++;
-    return p == pattern_length;
-}
-
-/* An origin is an operator and a quoted name; a pattern may match either, or the whole. */
-static bool fits_origin(const struct ig_precision_rule *rule, const char *origin) {
-    size_t length = strlen(origin);
-    if (fits(rule->pattern, rule->length, origin, length)) return true;
-    const char *quote = strchr(origin, '\'');
-    if (!quote || quote == origin || origin[length - 1] != '\'') return false;
-    size_t operator_length = (size_t)(quote - origin) - 1, name = operator_length + 2;
-    return fits(rule->pattern, rule->length, origin, operator_length) ||
-           (length > name && fits(rule->pattern, rule->length, origin + name, length - 1 - name));
-}
-
 enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const char *origin) {
     for (size_t i = precisions->n_rules; origin && i-- > 0;) {
-        if (fits_origin(&precisions->rules[i], origin)) return precisions->rules[i].precision;
+        const struct ig_precision_rule *rule = &precisions->rules[i];
+        if (ig_pattern_fits(rule->pattern, rule->length, origin)) return rule->precision;
     }
     return precisions->base;
-}
-
-static bool fits_some_node(const struct ig_graph *g, const struct ig_precision_rule *rule) {
-    for (ig_node_id id = 0; id < g->nodes.count; id++) {
-        const struct ig_node *n = &g->nodes.at[id];
-        if (n->origin && fits_origin(rule, n->origin)) return true;
-        for (int b = 0; b < 2; b++) {
-            if (n->body[b] && fits_some_node(n->body[b], rule)) return true;
-        }
-    }
-    return false;
 }
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
@@ -85,7 +42,7 @@ static struct ig_precision_rule parse_rule(struct ig_graph *graph, const char *t
                  text ? text : "(null)");
     struct ig_precision_rule rule = {.pattern = text, .length = (size_t)(equals - text)};
     rule.precision = parse(graph->job, equals + 1);
-    if (!fits_some_node(graph, &rule))
+    if (!ig_pattern_fits_some_node(rule.pattern, rule.length, graph))
         ig_raise(graph->job, INGOT_INVALID_ARGUMENT, "precision '%s': the model has no such node", text);
     return rule;
 }

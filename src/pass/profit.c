@@ -3,8 +3,10 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ir/canonical.h"
+#include "pass/pattern.h"
 
 /* Microseconds of a kernel's start that overlap with the kernel before, and what a kernel costs at least. */
 #define OVERLAP 1.5
@@ -44,13 +46,36 @@ double ig_profit_time(struct ig_graph *g, const struct ig_pass_options *options,
     return sum;
 }
 
-static bool is_better(double proposed, double other) {
-    return proposed > 0 && other > 0 && other < SHARE * proposed && proposed - other > SAVING;
+const struct ig_fuse_rule *ig_fuse_rules_parse(struct ig_graph *g, const char *const *rules, size_t count) {
+    struct ig_fuse_rule *parsed = IG_NEW_ARRAY(g->job, struct ig_fuse_rule, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        const char *text = rules[i], *equals = text ? strrchr(text, '=') : NULL;
+        bool on = equals && strcmp(equals, "=on") == 0;
+        if (!equals || equals == text || (!on && strcmp(equals, "=off") != 0))
+            ig_raise(g->job, INGOT_INVALID_ARGUMENT, "fusion '%s' is not of the form PATTERN=on or PATTERN=off",
+                     text ? text : "(null)");
+        parsed[i] = (struct ig_fuse_rule){text, (size_t)(equals - text), on};
+        if (!ig_pattern_fits_some_node(text, parsed[i].length, g))
+            ig_raise(g->job, INGOT_INVALID_ARGUMENT, "fusion '%s': the model has no such node", text);
+    }
+    return parsed;
 }
 
-bool ig_profit_is_better(struct ig_graph *g, ig_value value, const char *otherwise, double proposed, double other) {
-    bool taken = is_better(proposed, other);
-    if (proposed <= 0 || other <= 0) return false;
+static bool is_better(const struct ig_graph *g, const struct ig_pass_options *options, ig_value value, double proposed,
+                      double other) {
+    const struct ig_node *n = ig_def(g, value);
+    if (proposed <= 0 || other <= 0 || isinf(other)) return false;
+    for (size_t i = options->n_fuse_rules; n && n->origin && i-- > 0;) {
+        const struct ig_fuse_rule *rule = &options->fuse_rules[i];
+        if (ig_pattern_fits(rule->pattern, rule->length, n->origin)) return !rule->fused;
+    }
+    return other < SHARE * proposed && proposed - other > SAVING;
+}
+
+bool ig_profit_is_better(struct ig_graph *g, const struct ig_pass_options *options, ig_value value,
+                         const char *otherwise, double proposed, double other) {
+    bool taken = is_better(g, options, value, proposed, other);
+    if (proposed <= 0 || other <= 0 || isinf(other)) return false;
     struct ig_decided d = {value, otherwise, proposed, other, taken};
     for (uint32_t i = 0; i < g->decided.count; i++) {
         if (g->decided.at[i].value != value || g->decided.at[i].taken) continue;
@@ -238,7 +263,7 @@ static struct proposal *best_proposal(struct views *s) {
     struct proposal *best = NULL;
     for (uint32_t i = 0; i < s->proposals.count; i++) {
         struct proposal *p = &s->proposals.at[i];
-        bool settled = p->readers.count == 0 || !is_better(p->through, p->stored);
+        bool settled = p->readers.count == 0 || !is_better(s->g, s->options, p->view[0], p->through, p->stored);
         for (uint32_t k = 0; k < p->readers.count && !settled; k++)
             settled = s->settled[p->readers.at[k]];
         if (!settled && (!best || p->through - p->stored > best->through - best->stored)) best = p;
@@ -250,7 +275,7 @@ static struct proposal *best_proposal(struct views *s) {
 static void note_declined(struct views *s) {
     for (uint32_t i = 0; i < s->proposals.count; i++) {
         const struct proposal *p = &s->proposals.at[i];
-        if (p->readers.count > 0) ig_profit_is_better(s->g, p->view[0], STORED, p->through, p->stored);
+        if (p->readers.count > 0) ig_profit_is_better(s->g, s->options, p->view[0], STORED, p->through, p->stored);
     }
 }
 
@@ -262,7 +287,7 @@ bool ig_profit_of_views(struct ig_graph *g, const struct ig_pass_options *option
         propose(&s, i);
     bool any = false;
     for (struct proposal *p; (p = best_proposal(&s));) {
-        ig_profit_is_better(g, p->view[0], STORED, p->through, p->stored);
+        ig_profit_is_better(g, options, p->view[0], STORED, p->through, p->stored);
         for (uint32_t i = 0; i < p->n_views; i++)
             choices->stored[p->view[i]] = true;
         for (uint32_t i = 0; i < p->readers.count; i++)

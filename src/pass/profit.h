@@ -25,6 +25,10 @@ bool ig_profit_of_views(struct ig_graph *graph, const struct ig_pass_options *op
 double ig_profit_time(struct ig_graph *graph, const struct ig_pass_options *options, const ig_node_id *nodes,
                       uint32_t count);
 /* Is a way that takes so many microseconds to be preferred to the proposed one? Notes the decision. */
-bool ig_profit_is_better(struct ig_graph *graph, ig_value value, const char *otherwise, double proposed, double other);
+bool ig_profit_is_better(struct ig_graph *graph, const struct ig_pass_options *options, ig_value value,
+                         const char *otherwise, double proposed, double other);
+/* Parses the build options' "PATTERN=on|off". Raises INGOT_INVALID_ARGUMENT: a pattern that matches no node of the imported
+ * graph is an error. */
+const struct ig_fuse_rule *ig_fuse_rules_parse(struct ig_graph *graph, const char *const *rules, size_t count);
 
 #endif

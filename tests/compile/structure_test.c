@@ -313,6 +313,7 @@ static void test_options(void **state) {
     static const struct ingot_shape_spec fixed = {"batch", "4"}, range = {"batch", "1:8:64"},
                                          other = {"batch", "1:9:64"};
     static const char *const off[] = {"attend=off"}, *const parts[] = {"*=fp16"};
+    static const char *const off_nodes[] = {"*=off"};
     struct ingot_build_options all[20];
     int n = 0;
     for (int i = 0; i < 20; i++)
@@ -329,6 +330,7 @@ static void test_options(void **state) {
     all[n].shapes = &other, all[n++].n_shapes = 1;
     all[n].pass_switches = off, all[n++].n_pass_switches = 1;
     all[n].precision_of = parts, all[n++].n_precision_of = 1;
+    all[n].fuse_of = off_nodes, all[n++].n_fuse_of = 1;
     all[n++].adapters = 1;
     all[n++].adapters = 2;
     all[n].adapters = 2, all[n++].adapter_rank = 4;

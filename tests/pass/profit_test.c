@@ -243,11 +243,66 @@ static void test_attention(void **state) {
     ig_job_deinit(&job);
 }
 
+/* ---- The user's word ------------------------------------------------------------------------------------------------ */
+
+static const char named[] =
+    "graph {\n  input %0 \"x\": f16[32,196,768]\n  input %1 \"w\": f16[196,384]\n"
+    "  %2 = transpose(%0) {perm=[0,2,1]}: f16[32,768,196] @ \"Transpose 'tokens'\"\n"
+    "  %3 = matmul(%2, %1) {acc=f32, packed=0, n=0, math=0}: f32[32,768,384] @ \"MatMul 'mix'\"\n"
+    "  output \"y\" = %3\n}\n";
+
+struct wrong_rule {
+    struct ig_graph *g;
+    const char *const *text;
+};
+
+static void parse_wrong(struct ig_job *job, void *argument) {
+    const struct wrong_rule *rule = argument;
+    ig_fuse_rules_parse(rule->g, rule->text, 1);
+}
+
+static void check_rules(struct ig_job *job, void *argument) {
+    static const struct {
+        const char *rules[2];
+        const char *families;
+    } cases[] = {{{"tokens=on", NULL}, "c"},
+                 {{"tokens=off", NULL}, "mc"},
+                 {{"mix=on", NULL}, "mc"},
+                 {{"tok*=off", "*=on"}, "c"},
+                 {{"*=on", "Transpose=off"}, "mc"}};
+    const struct ig_target *target = gpu(job, "cuda:sm_90a");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), named, strlen(named));
+        size_t count = cases[i].rules[1] ? 2 : 1;
+        struct ig_pass_options options = {.target = target,
+                                          .estimator = ig_estimates_open(job, target),
+                                          .fuse_rules = ig_fuse_rules_parse(g, cases[i].rules, count),
+                                          .n_fuse_rules = count};
+        assert_string_equal(families(ig_pass_fuse(g, &options)), cases[i].families);
+    }
+    static const char *const wrong[] = {"tokens", "tokens=maybe", "=on", "other=on"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), named, strlen(named));
+        struct ingot_error error;
+        struct wrong_rule rule = {g, &wrong[i]};
+        assert_int_equal(ig_job_run(job, parse_wrong, &rule, &error), INGOT_INVALID_ARGUMENT);
+        assert_non_null(strstr(error.message, wrong[i]));
+    }
+}
+
+static void test_rules(void **state) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, check_rules, NULL, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_swapped_operand),   cmocka_unit_test(test_small_operand),
         cmocka_unit_test(test_flattened_picture), cmocka_unit_test(test_planted_fusion),
-        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention),         cmocka_unit_test(test_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
