@@ -11,6 +11,7 @@ import datetime
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import statistics
@@ -48,7 +49,9 @@ def run(command, seconds=None, **options):
 
 
 def last_words(text):
-    return "\n".join(text.strip().splitlines()[-8:])[-1500:]
+    """The last exception of Python's and what it says, or else the last lines."""
+    raised = [m.start() for m in re.finditer(r"^[\w.]+(Error|Exception|Exit|Interrupt)\b", text, re.MULTILINE)]
+    return text[raised[-1]:][:1500] if raised else "\n".join(text.strip().splitlines()[-8:])[-1500:]
 
 
 # ---- Cases and results
