@@ -256,15 +256,21 @@ template <int AWAY> __device__ __forceinline__ void exchange(float &low, float &
     else high = got;
 }
 
-// The sums of eight neighbouring columns in a row of the tile. wgmma leaves each thread two columns of eight, in each
-// of two rows of every 64; here the four threads of a row exchange those of 32 columns, number `columns`, so that
-// each has eight in a row: number threadIdx.x % 4. The row is one of two, `half`, in number `rows` of the group's 64.
-__device__ __forceinline__ void own_sums(const sums &c, float *to, int rows, int columns, int half) {
+// Eight sums of 32 columns, number `columns`, in a row of the tile: wgmma leaves each thread two columns of eight,
+// number threadIdx.x % 4, in each of two rows of every 64. The row is one of two, `half`, in number `rows` of the group's
+// 64.
+__device__ __forceinline__ void sums_of_pairs(const sums &c, float *to, int rows, int columns, int half) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         to[2 * i] = c.c[rows][4 * columns + i][2 * half];
         to[2 * i + 1] = c.c[rows][4 * columns + i][2 * half + 1];
     }
+}
+
+// The same where the four threads of a row have exchanged sums, so that each has eight neighbouring columns: number
+// threadIdx.x % 4.
+__device__ __forceinline__ void sums_in_a_row(const sums &c, float *to, int rows, int columns, int half) {
+    sums_of_pairs(c, to, rows, columns, half);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         exchange<1>(to[i], to[2 + i]);

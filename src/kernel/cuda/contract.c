@@ -491,9 +491,11 @@ static struct ig_stmt *unroll(struct gemm *s, struct ig_stmt *body, int count, i
     return count == 1 ? body : loop(s, body, IG_FOR_UNROLL, num(s, count), out_var);
 }
 
-/* The epilogue of a thread's own sums, whose places follow from wgmma's (gemm::own_sums): of every 16 rows a warp has,
- * two are its own, and eight of every 32 columns. All loops are unrolled, because registers cannot be indexed. Rows
- * beyond the last are computed like the last one and not stored, so that loads need not wait for comparisons. */
+/* The epilogue of a thread's own sums, whose places follow from wgmma's: of every 16 rows a warp has, two are its own, and
+ * eight of every 32 columns. Where accesses are wide, these are neighbours; where they are of one element (an odd number
+ * of columns, such as a vocabulary's), pairs, so that the four threads of a row access neighbours at once. All loops are
+ * unrolled, because registers cannot be indexed. Rows beyond the last are computed like the last one and not stored, so
+ * that loads need not wait for comparisons. */
 static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane) {
     enum { WARP_ROWS = 16, LANES_PER_ROW = 4, COLUMNS = IG_CUDA_OWN_COLUMNS * LANES_PER_ROW };
     struct ig_loops *k = s->k;
@@ -504,7 +506,8 @@ static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane)
     body = unroll(s, body, s->g->bn / COLUMNS, &columns);
     body = unroll(s, body, 2, &half);
     ig_s_text(k, body,
-              ig_format(k->job, "gemm::own_sums(registers, sums, @%u, @%u, @%u);", (unsigned)rows, (unsigned)columns,
+              ig_format(k->job, "gemm::%s(registers, sums, @%u, @%u, @%u);",
+                        vector > 1 ? "sums_in_a_row" : "sums_of_pairs", (unsigned)rows, (unsigned)columns,
                         (unsigned)half));
     ig_x row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, rows, num(s, warps)), warp), num(s, WARP_ROWS));
     row = ig_x_add(k, row, ig_x_mul(k, half, num(s, WARP_ROWS / 2)));
@@ -515,8 +518,11 @@ static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane)
     }
     body = unroll(s, body, IG_CUDA_OWN_COLUMNS / vector, &piece);
     ig_x at = ig_x_mul(k, piece, num(s, vector)), column = ig_x_mul(k, columns, num(s, COLUMNS));
-    ig_x own = ig_x_mul(k, ig_x_mod(k, lane, num(s, LANES_PER_ROW)), num(s, IG_CUDA_OWN_COLUMNS));
-    column = ig_x_add(k, s->first_column, ig_x_add(k, column, ig_x_add(k, own, at)));
+    int together = vector > 1 ? IG_CUDA_OWN_COLUMNS : 2; /* of the thread's columns */
+    ig_x own = ig_x_mul(k, ig_x_mod(k, lane, num(s, LANES_PER_ROW)), num(s, together));
+    own = ig_x_add(k, own, ig_x_mul(k, ig_x_div(k, at, num(s, together)), num(s, together * LANES_PER_ROW)));
+    own = ig_x_add(k, own, ig_x_mod(k, at, num(s, together)));
+    column = ig_x_add(k, s->first_column, ig_x_add(k, column, own));
     emit_columns(s, body, row, column, vector, at);
 }
 
