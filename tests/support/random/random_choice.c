@@ -1,5 +1,6 @@
 #include "support/random/random_choice.h"
 
+#include "compile/estimates.h"
 #include "compile/samples.h"
 #include "compile/specialize.h"
 #include "compile/tuning.h"
@@ -15,7 +16,8 @@ static uint64_t next(uint64_t *state) {
 static struct ig_graph *passed(struct ig_graph *g, const struct ingot_build_options *options,
                                const struct ig_target *target) {
     struct ig_precisions precisions;
-    struct ig_pass_options o = {.target = target, .precisions = &precisions};
+    struct ig_pass_options o = {
+        .target = target, .estimator = ig_estimates_open(g->job, target), .precisions = &precisions};
     ig_precisions_parse(g, options->precision, NULL, 0, &precisions);
     return passes_of_build(ig_specialize(g, NULL, 0), options, &o);
 }
