@@ -3,8 +3,9 @@
  *
  * Of a tile are counted the instructions that its warps issue, the lines that their accesses touch in the first cache,
  * the sectors that move between the caches, and the loads that a thread waits for in turn. An expression is evaluated in
- * the outermost loop in which all it depends on is known, as printers do it. The constants are fitted to profiles of
- * networks on an H200 (bench/results): half of the kernels take between 0.8 and 1.25 of their estimates.
+ * the outermost loop in which all it depends on is known, as printers do it. The constants are set by profiles of ten
+ * networks in f16 on an H200, at batch 1 and 32: eight of ten kernels are estimated at 0.6 to 2.8 times what they took there
+ * (bench/results/2026-11-23-fusion.md).
  */
 #include "kernel/cuda/estimate.h"
 
