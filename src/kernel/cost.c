@@ -231,7 +231,7 @@ static ig_dim winograd_products(struct counting *c, const struct ig_node *n, con
 }
 
 static void visit_conv(struct counting *c, const struct ig_node *n) {
-    struct ig_axis axes[INGOT_MAX_RANK];
+    struct ig_axis axes[INGOT_MAX_RANK] = {{0}};
     const struct ig_type *x = ig_type_of(c->g, n->in[0]);
     int count_of_axes = spatial_axes(c, n, axes), winograd = ig_winograd_of(c->g, n);
     bool last = ig_attr_int(c->g, n, IG_ATTR_channels_last) != 0;
