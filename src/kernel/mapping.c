@@ -25,26 +25,48 @@ static struct ig_part *new_part(struct ig_mapping *m, int capacity) {
     return p;
 }
 
+/* Stores a value in `out`, in its type. */
 static void add_store(struct ig_mapping *m, struct ig_part *p, ig_value value, const ig_x *index, ig_value out,
                       const ig_x *out_index) {
+    ig_x x = ig_lower_value(&m->lower, value, index);
+    if (value != out) {
+        const struct ig_node *cast = ig_def_op(m->graph, out, IG_OP_cast);
+        bool saturates = cast && ig_attr_int(m->graph, cast, IG_ATTR_saturate) != 0;
+        x = ig_x_cast(m->k, x, ig_type_of(m->graph, out)->dtype, saturates);
+    }
     p->buffer[p->count] = m->lower.buffer_of[out];
-    p->value[p->count] = ig_nest_add(&p->nest, ig_lower_value(&m->lower, value, index));
+    p->value[p->count] = ig_nest_add(&p->nest, x);
     p->position[p->count] = ig_nest_add(&p->nest, ig_lower_linear(&m->lower, ig_type_of(m->graph, out), out_index));
     p->count++;
 }
 
-/* Each operand of a concatenation is a part of its own, so that no select is needed. */
-static void add_concat(struct ig_mapping *m, ig_value out, const struct ig_node *concat) {
-    int64_t axis = ig_attr_int(m->graph, concat, IG_ATTR_axis);
+/* The concatenation that `out` is, or is a cast of, if this region computes it; else IG_NO_VALUE. */
+static ig_value concat_of(struct ig_mapping *m, ig_value out) {
+    if (m->lower.is_input[out]) return IG_NO_VALUE;
+    const struct ig_node *cast = ig_def_op(m->graph, out, IG_OP_cast);
+    ig_value v = cast ? cast->in[0] : out;
+    return !m->lower.is_input[v] && ig_def_op(m->graph, v, IG_OP_concat) ? v : IG_NO_VALUE;
+}
+
+/* Each operand of a concatenation is a part of its own, so that no select is needed. It is stored in all outputs that
+ * are the concatenation or casts of it. */
+static void add_concat(struct ig_mapping *m, ig_value value, bool *done) {
+    const struct ig_node concat = *ig_def_op(m->graph, value, IG_OP_concat);
+    int64_t axis = ig_attr_int(m->graph, &concat, IG_ATTR_axis);
     ig_dim start = ig_dim_const(m->k->dims, 0);
-    for (uint32_t i = 0; i < concat->n_in; i++) {
-        const struct ig_type type = *ig_type_of(m->graph, concat->in[i]);
-        struct ig_part *p = new_part(m, 1);
+    for (uint32_t i = 0; i < concat.n_in; i++) {
+        const struct ig_type type = *ig_type_of(m->graph, concat.in[i]);
+        struct ig_part *p = new_part(m, (int)m->region->outputs.count);
         ig_x index[INGOT_MAX_RANK], to[INGOT_MAX_RANK];
         for (int d = 0; d < type.rank; d++)
             index[d] = to[d] = ig_nest_dim(&p->nest, type.dim[d]);
         to[axis] = ig_x_add(m->k, index[axis], dim(m, start));
-        add_store(m, p, concat->in[i], index, out, to);
+        for (uint32_t o = 0; o < m->region->outputs.count; o++) {
+            ig_value out = m->region->outputs.at[o];
+            if (concat_of(m, out) != value) continue;
+            add_store(m, p, concat.in[i], index, out, to);
+            done[o] = true;
+        }
         start = ig_dim_add(m->k->dims, start, type.dim[axis]);
     }
 }
@@ -72,12 +94,8 @@ static void add_outputs(struct ig_mapping *m) {
     uint32_t count = m->region->outputs.count;
     bool *done = IG_NEW_ARRAY(m->k->job, bool, count + 1);
     for (uint32_t i = 0; i < count; i++) {
-        ig_value out = m->region->outputs.at[i];
-        const struct ig_node *concat = ig_def_op(m->graph, out, IG_OP_concat);
-        if (!concat || m->lower.is_input[out]) continue;
-        const struct ig_node copy = *concat;
-        add_concat(m, out, &copy);
-        done[i] = true;
+        ig_value concat = concat_of(m, m->region->outputs.at[i]);
+        if (!done[i] && concat != IG_NO_VALUE) add_concat(m, concat, done);
     }
     for (uint32_t i = 0; i < count; i++) {
         if (!done[i]) add_group(m, i, done);

@@ -9,7 +9,8 @@
  * absorbs the following elementwise nodes while they have the same shape and their other operands are available by then
  * (epilogues: bias, activation, residual). Elementwise nodes that cannot join a region start their own; a reduction
  * turns the elementwise region before it into a row region, and rows absorb what follows, including other reductions
- * over the same axes (softmax, normalisations). Attentions are recognised beforehand (attend.c): everything between the
+ * over the same axes (softmax, normalisations). Elementwise regions take over others that only they read, and so do
+ * concatenations. Attentions are recognised beforehand (attend.c): everything between the
  * scores and the second product is reserved for the region that the latter starts. Similar and independent recurrences,
  * the two directions of a layer, share a region.
  *
@@ -34,6 +35,7 @@ struct fuser {
     uint32_t *region_of; /* by node; IG_NO_REGION: a view, a constant, or not placed yet */
     uint32_t *time_of;   /* by value: 1 + index of the anchor after which it is available; 0: from the start */
     bool *stored;        /* by value: read outside its own region */
+    bool *only_reduced;  /* by value: only reductions read it */
     bool *is_part;       /* by node: a part of its operand that can be read in place */
     const struct ig_attend **attends; /* by node: the attention of which it is the last product; NULL: none */
     bool *held_back;                  /* by node: reserved for the region that an attention's last product starts */
@@ -185,10 +187,86 @@ static void place_reduction(struct fuser *f, ig_node_id id) {
     enter_region(f, r, id);
 }
 
+/* How often the nodes of region r, and node `id`, read v. */
+static uint32_t readings_in(const struct fuser *f, uint32_t r, ig_node_id id, ig_value v) {
+    uint32_t count = 0;
+    const struct fusing *region = &f->regions.at[r];
+    for (uint32_t i = 0; i <= region->nodes.count; i++) {
+        const struct ig_node *n = &f->g->nodes.at[i < region->nodes.count ? region->nodes.at[i] : id];
+        for (uint32_t k = 0; k < n->n_in; k++)
+            count += n->in[k] == v;
+    }
+    return count;
+}
+
+/* Can node `id` compute what region p does, its operand v, element by element? Nothing else may read any of it. */
+static bool is_absorbed(const struct fuser *f, uint32_t p, ig_node_id id, ig_value v) {
+    const struct fusing *from = &f->regions.at[p];
+    bool concat = f->g->nodes.at[id].op == IG_OP_concat;
+    if (from->family != IG_FAMILY_MAP || !ig_same_dims(ig_type_of(f->g, v), &from->space)) return false;
+    for (uint32_t i = 0; i < from->nodes.count; i++) {
+        const struct ig_node *n = &f->g->nodes.at[from->nodes.at[i]];
+        bool fits = is_elementwise(n) || (concat && n->op == IG_OP_concat && n->out == v);
+        if (!fits || f->uses[n->out] != readings_in(f, p, id, n->out)) return false;
+    }
+    return true;
+}
+
+/* Takes the elementwise regions that compute operands of node `id`, and nothing else, over into its region r, a map. */
+static void absorb_maps(struct fuser *f, uint32_t r, ig_node_id id) {
+    const struct ig_node *n = &f->g->nodes.at[id];
+    if (!f->join || f->regions.at[r].family != IG_FAMILY_MAP) return;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        ig_node_id producer = n->in[i] == IG_NO_VALUE ? IG_NO_NODE : f->g->values.at[n->in[i]].node;
+        uint32_t p = producer == IG_NO_NODE ? IG_NO_REGION : f->region_of[producer];
+        if (p == IG_NO_REGION || p == r || !is_absorbed(f, p, id, n->in[i])) continue;
+        f->regions.at[p].dead = true;
+        for (uint32_t k = 0; k < f->regions.at[p].nodes.count; k++)
+            enter_region(f, r, f->regions.at[p].nodes.at[k]);
+    }
+}
+
+/* By value: do only reductions read it? Their region may as well compute it (a square), instead of reading it. */
+static bool *find_only_reduced(struct ig_graph *g, const uint32_t *uses) {
+    uint32_t *reduced = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
+    bool *only = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (is_reduction(n)) reduced[n->in[0]]++;
+    }
+    for (ig_value v = 0; v < g->values.count; v++)
+        only[v] = uses[v] > 0 && reduced[v] == uses[v];
+    return only;
+}
+
+/* Does n, which could join the contraction r, compute from one value what only reductions read? */
+static bool is_left_to_reduction(const struct fuser *f, uint32_t r, const struct ig_node *n) {
+    const struct fusing *region = &f->regions.at[r];
+    for (uint32_t i = 1; i < n->n_in; i++) {
+        if (n->in[i] != n->in[0]) return false;
+    }
+    return region->family == IG_FAMILY_CONTRACT && f->only_reduced[n->out];
+}
+
+/* Is n the rounding of a concatenation that a region stores? */
+static bool rounds_concat(const struct fuser *f, const struct ig_node *n) {
+    const struct ig_node *concat = n->op == IG_OP_cast ? ig_def_op(f->g, n->in[0], IG_OP_concat) : NULL;
+    return f->join && concat && region_of_value(f, n->in[0]) != IG_NO_REGION;
+}
+
 static void place_elementwise(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
-    uint32_t r = joinable_region(f, n);
+    uint32_t r = rounds_concat(f, n) ? region_of_value(f, n->in[0]) : joinable_region(f, n);
+    if (r != IG_NO_REGION && is_left_to_reduction(f, r, n)) r = IG_NO_REGION;
     if (r == IG_NO_REGION) r = found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, n->out), true);
+    absorb_maps(f, r, id);
+    enter_region(f, r, id);
+}
+
+/* Its parts are stored by one kernel, computed as they are stored. */
+static void place_concat(struct fuser *f, ig_node_id id) {
+    uint32_t r = found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, f->g->nodes.at[id].out), false);
+    absorb_maps(f, r, id);
     enter_region(f, r, id);
 }
 
@@ -475,7 +553,7 @@ static void place_node(struct fuser *f, ig_node_id id) {
     if (is_view(n) || is_free(n) || read_through)
         place_view(f, id);
     else if (n->op == IG_OP_concat)
-        enter_region(f, found_region(f, id, IG_FAMILY_MAP, ig_type_of(f->g, n->out), false), id);
+        place_concat(f, id);
     else if (is_elementwise(n))
         place_elementwise(f, id);
     else if (is_reduction(n))
@@ -682,6 +760,7 @@ static void form(struct ig_graph *g, const struct ig_pass_options *options, bool
     for (ig_node_id id = 0; id < g->nodes.count; id++)
         f.region_of[id] = g->nodes.at[id].region = IG_NO_REGION;
     f.time_of = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
+    f.only_reduced = find_only_reduced(g, f.uses);
     f.is_part = find_parts(&f);
     f.stored = find_stored_views(&f);
     f.attends = join && g->attends ? ig_find_attends(g, f.uses, f.stored, options) : NULL;

@@ -21,6 +21,7 @@ const struct ig_pass ig_passes[] = {
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
     {"join-transposes", "make one transpose of two around a merging reshape", 1, false, ig_pass_join_transposes},
+    {"group-heads", "let the queries of heads that share keys be rows of one product", 2, false, ig_pass_group_heads},
     {"attend", "compute attention in one kernel, on GPUs", 2, false, ig_pass_attend},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
     {"widen", "give half-precision products in single precision", 1, false, ig_pass_widen},

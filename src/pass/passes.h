@@ -18,6 +18,7 @@ struct ig_graph *ig_pass_use_reciprocals(struct ig_graph *in, const struct ig_pa
 struct ig_graph *ig_pass_merge_matmul(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_layout(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_join_transposes(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_group_heads(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_attend(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_precision(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_widen(struct ig_graph *in, const struct ig_pass_options *options);

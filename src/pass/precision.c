@@ -54,11 +54,16 @@ static ig_value read_wide(struct ig_rewriter *rw, const struct ig_node *n, ig_va
     return cast_to(rw, s->narrow[v], INGOT_F32);
 }
 
-/* v as node n reads it, in a narrow type. */
+/* v as node n reads it, in a narrow type. What is wide in memory is narrowed beneath views, where its elements lie in
+ * their own order, and where other readers may want the same. */
 static ig_value read_narrow(struct ig_rewriter *rw, const struct ig_node *n, ig_value v, enum ingot_dtype dtype) {
     const struct narrowing *s = rw->state;
     if (is_narrow(s, v) && !same_region(s, n, v)) return cast_to(rw, s->narrow[v], dtype);
-    return cast_to(rw, rw->map[v], dtype);
+    const struct ig_node *view = ig_info(s->g, v)->is_const ? NULL : ig_def(s->g, v);
+    bool whole = view && (view->op == IG_OP_reshape || view->op == IG_OP_transpose || view->op == IG_OP_broadcast);
+    if (!whole || view->region != IG_NO_REGION) return cast_to(rw, rw->map[v], dtype);
+    ig_value in = read_narrow(rw, view, view->in[0], dtype);
+    return ig_build_copy(rw->out, s->g, view, &in);
 }
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */

@@ -73,6 +73,14 @@ static uint32_t moved_operands(const struct ig_node *n) {
     return n->op == IG_OP_concat ? n->n_in : 1;
 }
 
+/* Is v computed by the region that moves it, as it moves it? Then it is rounded to any type. */
+static bool computed_on_the_way(const struct sweep *s, const struct ig_node *n, ig_value v) {
+    const struct ig_node *producer = ig_def(s->g, v);
+    return n->op == IG_OP_concat && producer && n->region != IG_NO_REGION && producer->region == n->region &&
+           ig_op_info(producer->op)->family != IG_FAMILY_VIEW && is_wide_float(s, v) && !s->ranges[v].large &&
+           !s->ranges[v].statistic;
+}
+
 /* A movement stores the type of its moved operands if all have the same; constants fit any type. */
 static struct ig_storage storage_of_movement(const struct sweep *s, const struct ig_node *n, enum ingot_dtype asked) {
     enum ingot_dtype found = is_table(s, n) ? asked : INGOT_DTYPE_NONE;
@@ -84,7 +92,7 @@ static struct ig_storage storage_of_movement(const struct sweep *s, const struct
             if (s->ranges[v].large) return wide("large or exact numbers");
             continue;
         }
-        enum ingot_dtype part = s->storage[v].dtype;
+        enum ingot_dtype part = computed_on_the_way(s, n, v) ? asked : s->storage[v].dtype;
         if (part == INGOT_DTYPE_NONE || (found != INGOT_DTYPE_NONE && found != part)) return wide(s->storage[v].reason);
         found = part;
     }

@@ -68,6 +68,14 @@ static void build_concats(struct ig_graph *g, const void *argument) {
     ig_value empty = input(g, "e", s->dtype, 3, none);
     ig_value both = ig_build_concat(g, (const ig_value[]){x, empty, y, x}, 4, 2);
     ig_build_output(g, "both", both);
+    /* Parts that are computed, one of them a concatenation, and the whole in two types. */
+    ig_value same = ig_build_cast(g, ig_map2(g, IG_OP_eq, x, x), s->dtype);
+    ig_value inner =
+        ig_build_concat(g, (const ig_value[]){same, ig_build_cast(g, ig_map2(g, IG_OP_eq, same, x), s->dtype)}, 2, 1);
+    ig_value computed =
+        ig_build_concat(g, (const ig_value[]){inner, ig_build_concat(g, (const ig_value[]){x, x}, 2, 1)}, 2, 2);
+    ig_build_output(g, "computed", computed);
+    ig_build_output(g, "rounded", ig_build_cast(g, computed, s->dtype == INGOT_F16 ? INGOT_F32 : INGOT_F16));
     ig_build_output(g, "twice", ig_build_concat(g, (const ig_value[]){x, x, x}, 3, 0));
     if (ig_dtype_is_float(s->dtype)) ig_build_output(g, "used", ig_map2(g, IG_OP_mul, both, both));
     ig_build_output(g, "turned", ig_build_transpose(g, both, (const int64_t[]){2, 1, 0}));

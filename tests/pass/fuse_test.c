@@ -284,6 +284,65 @@ static void test_embedding(void **state) {
     ig_job_deinit(&job);
 }
 
+/* The halves of a rotated pair are computed as they are stored, also rounded; a part that another kernel reads is not. */
+static const char rotation[] = "graph {\n"
+                               "  input %0 \"x\": f32[n,4]\n"
+                               "  input %1 \"y\": f32[n,4]\n"
+                               "  input %2 \"c\": f32[4]\n"
+                               "  input %3 \"s\": f32[4]\n"
+                               "  input %4 \"w\": f32[4,4]\n"
+                               "  %5 = mul(%0, %2): f32[n,4]\n"
+                               "  %6 = mul(%1, %3): f32[n,4]\n"
+                               "  %7 = sub(%5, %6): f32[n,4]\n"
+                               "  %8 = mul(%0, %3): f32[n,4]\n"
+                               "  %9 = mul(%1, %2): f32[n,4]\n"
+                               "  %10 = add(%8, %9): f32[n,4]\n"
+                               "  %11 = concat(%7, %10) {axis=1}: f32[n,8]\n"
+                               "  %12 = concat(%0, %1) {axis=1}: f32[n,8]\n"
+                               "  %13 = concat(%12, %11) {axis=0}: f32[2*n,8]\n"
+                               "  %14 = cast(%13) {to=f16, saturate=0}: f16[2*n,8]\n"
+                               "  %15 = exp(%0): f32[n,4]\n"
+                               "  %16 = matmul(%15, %4) {acc=f32, packed=0, n=0, math=0}: f32[n,4]\n"
+                               "  %17 = concat(%15, %16) {axis=1}: f32[n,8]\n"
+                               "  output \"a\" = %13\n"
+                               "  output \"b\" = %14\n"
+                               "  output \"c\" = %17\n"
+                               "}\n";
+
+static void test_concat(void **state) {
+    expect(rotation, true, "mmcm");
+}
+
+/* The square that only a mean reads is computed with the mean, not stored by the product before it. */
+static const char square[] = "graph {\n"
+                             "  input %0 \"x\": f32[n,8]\n"
+                             "  input %1 \"w\": f32[8,8]\n"
+                             "  %2 = matmul(%0, %1) {acc=f32, packed=0, n=0, math=0}: f32[n,8]\n"
+                             "  %3 = add(%2, %0): f32[n,8]\n"
+                             "  %4 = mul(%3, %3): f32[n,8]\n"
+                             "  %5 = reduce_mean(%4) {axes=[1]}: f32[n,1]\n"
+                             "  %6 = div(%3, %5): f32[n,8]\n"
+                             "  output \"y\" = %6\n"
+                             "}\n";
+
+static void check_square(struct ig_job *job, void *argument) {
+    struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), square, strlen(square));
+    struct ig_pass_options options = {0};
+    (void)argument;
+    g = ig_pass_fuse(g, &options);
+    assert_int_equal(g->regions.count, 2);
+    assert_int_equal(g->regions.at[0].outputs.count, 1);
+    assert_int_equal(g->regions.at[1].inputs.count, 1);
+}
+
+static void test_square(void **state) {
+    struct ig_job job;
+    struct ingot_error error = {0};
+    ig_job_init(&job, &ig_libc_allocator);
+    if (ig_job_run(&job, check_square, NULL, &error)) fail_msg("%s", error.message);
+    ig_job_deinit(&job);
+}
+
 /* Identity networks: nothing to compute. */
 static void test_nothing(void **state) {
     expect("graph {\n  input %0 \"x\": f32[2]\n  output \"y\" = %0\n}\n", true, "");
@@ -293,7 +352,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),       cmocka_unit_test(test_views),
         cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue),  cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_parts),    cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_embedding), cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_square),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
