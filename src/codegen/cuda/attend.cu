@@ -126,32 +126,6 @@ __device__ __forceinline__ int cluster_rank() {
     return (int)rank;
 }
 
-// Fetches `floats` values of each part from the block that has them, through distributed shared memory; `at` is where
-// those of the first part are.
-__device__ __forceinline__ void fetch_parts(float *tile, int at, int floats) {
-    const unsigned own = (unsigned)__cvta_generic_to_shared(tile + at);
-    for (int e = WARPS_N * floats + threadIdx.x * 4; e < PARTS * floats; e += THREADS * 4) {
-        unsigned from;
-        float4 x;
-        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(from) : "r"(own + e * 4), "r"(e / (WARPS_N * floats)));
-        asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
-                     : "r"(from));
-        *(float4 *)(tile + at + e) = x;
-    }
-}
-
-// Gathers the results of a cluster in its first block.
-__device__ __forceinline__ void gather(float *tile) {
-    cluster_barrier();
-    if (cluster_rank() == 0) {
-        fetch_parts(tile, 0, ROWS * TILE_ROW);
-        fetch_parts(tile, PARTS * ROWS * TILE_ROW, ROWS);
-        fetch_parts(tile, PARTS * ROWS * (TILE_ROW + 1), ROWS);
-    }
-    cluster_barrier();
-}
-
 // Writes the unnormalised results [PARTS][ROWS][TILE_ROW], maxima and sums [PARTS][ROWS] to the beginning of shared
 // memory.
 __device__ __forceinline__ void finish(float *tile, const float *sums, const float *state, float scale) {
@@ -184,5 +158,37 @@ __device__ __forceinline__ void finish(float *tile, const float *sums, const flo
                 *(float2 *)to = make_float2(from[0] * by, from[1] * by);
         }
     }
-    if constexpr (SPLIT > 1) gather(tile);
+}
+
+// Gathers the results of a cluster in its first block, through distributed shared memory: of each part that another
+// block has, maxima and sums, and the results of the `queries` that are left. Several loads are under way at once.
+__device__ __forceinline__ void gather(float *tile, long long queries) {
+    constexpr int others = SPLIT > 1 ? PARTS - WARPS_N : 1, statistics = others * ROWS / 4, fours = COLUMNS / 4, together = 8;
+    const unsigned own = (unsigned)__cvta_generic_to_shared(tile);
+    const int rows = queries < ROWS ? (int)queries : (int)ROWS;
+    cluster_barrier();
+    for (int e = threadIdx.x; cluster_rank() == 0 && e < 2 * statistics + others * rows * fours; e += THREADS * together) {
+        float4 x[together];
+        int at[together];
+#pragma unroll
+        for (int i = 0; i < together; i++) {
+            const int k = e + i * THREADS, left = k - 2 * statistics, line = left / fours;
+            at[i] = -1;
+            if (left >= others * rows * fours) continue;
+            int part = WARPS_N + (k < 2 * statistics ? k % statistics * 4 / ROWS : line / rows);
+            if (left < 0)
+                at[i] = PARTS * ROWS * (TILE_ROW + k / statistics) + WARPS_N * ROWS + k % statistics * 4;
+            else
+                at[i] = (part * ROWS + line % rows) * TILE_ROW + left % fours * 4;
+            unsigned from;
+            asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(from) : "r"(own + at[i] * 4), "r"(part / WARPS_N));
+            asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                         : "=f"(x[i].x), "=f"(x[i].y), "=f"(x[i].z), "=f"(x[i].w)
+                         : "r"(from));
+        }
+#pragma unroll
+        for (int i = 0; i < together; i++)
+            if (at[i] >= 0) *(float4 *)(tile + at[i]) = x[i];
+    }
+    cluster_barrier();
 }

@@ -15,6 +15,7 @@
  *     attend::multiply(scores, step, k, ldk, v, ldv, keys)     scores of step 0, 1, …; garbage past the last key
  *     attend::accumulate(scores, sums, state, step, queries, scale)     after the scores were changed
  *     attend::finish(tile, sums, state, scale)
+ *     attend::gather(tile, queries)     then, if the blocks of a cluster share the keys
  *
  * Heads in turn (attend_block.h): instead of begin, multiply and accumulate
  *

@@ -304,6 +304,9 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     walk(&s, body);
     struct ig_call_arg finish[] = {array(&s, s.tile), array(&s, s.sums), array(&s, s.state), number(s.scale)};
     ig_s_call(s.k, body, "attend::finish", finish, 4);
+    ig_x left = ig_x_sub(s.k, dim(&s, a->queries), s.first_query);
+    struct ig_call_arg gather[] = {array(&s, s.tile), number(left)};
+    if (s.t->split > 1) ig_s_call(s.k, body, "attend::gather", gather, 2);
     ig_cuda_attention_store_results(&s, body);
     return true;
 }
