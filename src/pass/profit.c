@@ -234,12 +234,20 @@ static ig_value view_of_operand(const struct views *s, uint32_t region, ig_value
     return n && is_read_through(s, region, ig_info(s->g, n->out)->node) ? n->out : IG_NO_VALUE;
 }
 
+/* Each view of a region is tried with an estimate of the whole region: those of unrolled recurrences, hundreds of views among
+ * hundreds of nodes, would take minutes. */
+#define MAX_ESTIMATED 4096
+
 static void propose(struct views *s, uint32_t region) {
     const struct ig_region *r = &s->g->regions.at[region];
     if (r->family != IG_FAMILY_CONTRACT && r->family != IG_FAMILY_ATTEND && r->family != IG_FAMILY_ROW &&
         r->family != IG_FAMILY_MAP)
         return;
     double through = 0;
+    uint32_t views = 0;
+    for (uint32_t i = 0; i < r->nodes.count; i++)
+        views += is_read_through(s, region, r->nodes.at[i]);
+    if (views * r->nodes.count > MAX_ESTIMATED) return;
     for (uint32_t i = 0; i < r->nodes.count; i++) {
         if (!is_read_through(s, region, r->nodes.at[i])) continue;
         if (through == 0) through = time_of(s->g, s->options, r);
