@@ -100,14 +100,9 @@ static void note_bytes(struct ig_graph *graph, const struct ig_region *region, s
     }
 }
 
-struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
-                                      const struct ig_target *target, const struct ig_sizes *at, int choice) {
-    struct ig_sizes usual;
-    if (!at) ig_sizes_usual(graph->dims, graph->job, &usual);
-    struct ig_kernel *kernel = schedule(graph, region, target, at ? at : &usual, choice);
-    if (!kernel) return NULL;
+static void complete(struct ig_graph *graph, const struct ig_region *region, const struct ig_target *target,
+                     struct ig_kernel *kernel) {
     kernel->family = region->family;
-    kernel->title = title(graph, region);
     if (ig_target_is_cuda(target) && kernel->threads == 0) kernel->threads = CUDA_THREADS;
     if (kernel->scratch_bytes == IG_DIM_NONE) kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
     if (ig_target_is_cuda(target) && !kernel->library) ig_cuda_finish(kernel);
@@ -120,5 +115,19 @@ struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_re
     kernel->dims.count = 0;
     for (uint32_t i = 0; i < kernel->loops->dim_params.count; i++)
         IG_PUSH(graph->job, &kernel->dims, kernel->loops->dim_params.at[i]);
+}
+
+struct ig_kernel *ig_kernel_candidate(struct ig_graph *graph, const struct ig_region *region,
+                                      const struct ig_target *target, const struct ig_sizes *at, int choice) {
+    struct ig_where where = {.verb = "schedule a kernel", .kind = title(graph, region)};
+    struct ig_sizes usual;
+    ig_where_push(graph->job, &where);
+    if (!at) ig_sizes_usual(graph->dims, graph->job, &usual);
+    struct ig_kernel *kernel = schedule(graph, region, target, at ? at : &usual, choice);
+    if (kernel) {
+        kernel->title = where.kind;
+        complete(graph, region, target, kernel);
+    }
+    ig_where_pop(graph->job);
     return kernel;
 }

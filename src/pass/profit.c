@@ -88,6 +88,13 @@ bool ig_profit_is_better(struct ig_graph *g, const struct ig_pass_options *optio
 
 /* ---- Regions with a view stored ----------------------------------------------------------------------------------- */
 
+static bool is_input_of(const struct ig_region *region, ig_value v) {
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        if (region->inputs.at[i] == v) return true;
+    }
+    return false;
+}
+
 /* Gathers the nodes from which a region computes something, down to its inputs. */
 struct gathering {
     struct ig_graph *g;
@@ -102,10 +109,7 @@ static bool is_input(const struct gathering *w, ig_value v) {
     for (uint32_t i = 0; i < w->n_stored; i++) {
         if (w->stored[i] == v) return true;
     }
-    for (uint32_t i = 0; i < w->from->inputs.count; i++) {
-        if (w->from->inputs.at[i] == v) return true;
-    }
-    return false;
+    return is_input_of(w->from, v);
 }
 
 static void gather(struct gathering *w, ig_node_id id);
@@ -228,10 +232,13 @@ static void add_reader(struct views *s, struct proposal *p, uint32_t region, dou
 
 /* The view that a contraction reads as an operand, through reshapes and widening casts; IG_NO_VALUE: none. */
 static ig_value view_of_operand(const struct views *s, uint32_t region, ig_value v) {
-    const struct ig_node *n = ig_info(s->g, v)->is_const ? NULL : ig_def(s->g, v);
-    while (n && n->region != region && (n->op == IG_OP_reshape || n->op == IG_OP_cast))
-        n = ig_def(s->g, n->in[0]);
-    return n && is_read_through(s, region, ig_info(s->g, n->out)->node) ? n->out : IG_NO_VALUE;
+    for (;;) {
+        const struct ig_node *n = ig_info(s->g, v)->is_const ? NULL : ig_def(s->g, v);
+        if (!n || is_input_of(&s->g->regions.at[region], v)) return IG_NO_VALUE;
+        if (is_read_through(s, region, ig_info(s->g, v)->node)) return v;
+        if (n->region == region || (n->op != IG_OP_reshape && n->op != IG_OP_cast)) return IG_NO_VALUE;
+        v = n->in[0];
+    }
 }
 
 /* Each view of a region is tried with an estimate of the whole region: those of unrolled recurrences, hundreds of views among
