@@ -108,7 +108,7 @@ static int addresses(struct ig_evaluation *e, ig_x index, int bytes, const struc
 }
 
 struct ig_touch ig_access_touch(struct ig_evaluation *e, ig_x index, int bytes, const struct ig_spread *s) {
-    int64_t all[MOST_THREADS * MOST_WIDTH], own[WARP * MOST_WIDTH], one[MOST_WIDTH];
+    int64_t all[MOST_THREADS * MOST_WIDTH], own[WARP * MOST_WIDTH], one[MOST_WIDTH] = {0};
     int64_t threads = s->team >= 0 ? MOST_THREADS : s->thread >= 0 ? s->threads : 1;
     int count = (int)(threads < MOST_THREADS ? threads : MOST_THREADS), warps = (count + WARP - 1) / WARP;
     int n_all = 0, lines = 0, pieces = 1;
