@@ -58,7 +58,6 @@ struct ig_micro {
     int64_t group, group_stride;           /* GEMM with constant lda; group 0: none */
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
     int64_t kw;                            /* DEPTHWISE: the expected kw, unrolled */
-    bool apart;                            /* GEMM: not inlined, because constants of the caller would take registers */
     bool largest;                          /* TOPK: largest first */
     int key_bytes;                         /* TOPK: element and index, 32 (8) or 64 (16) bits each */
 };

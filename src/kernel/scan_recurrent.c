@@ -296,7 +296,6 @@ static void make_micro(struct ig_recurrence *r) {
         if (used) micro.rows |= 1u << rows;
     }
     micro.vectors = two_rounds(r) ? 1u << 2 * r->units / lanes | 1u << r->units / lanes : 1u << width / lanes;
-    micro.apart = true;
     int64_t stride = known(r, r->stride, 0);
     micro.lda = stride > 0 ? stride : 0;
     IG_PUSH(r->k->job, &r->kernel->micros, micro);

@@ -100,14 +100,16 @@ static void print_results(const struct ig_micro *m, int rows, int vectors, int l
             ig_text_printf(text, "    *(%s_u *)(c + %d) = c0_%d_%d;\n", m->name, r * m->nr + v * lanes, r, v);
 }
 
-/* One variant of the micro-kernel: rows x vectors. */
+/* One variant of the micro-kernel: rows x vectors. It is never inlined: constants of the caller, such as those of an
+ * epilogue's GELU, would take registers away from its sums, which fill them. */
 static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lanes, struct ig_text *text) {
     int unroll = k_unroll(rows, vectors);
     ig_text_printf(text,
-                   "static %svoid %s_%dx%d(const %s_e *restrict a, long lda, const %s_%s *restrict b,\n"
+                   "static __attribute__((noinline)) void %s_%dx%d(const %s_e *restrict a, long lda,\n"
+                   "    const %s_%s *restrict b,\n"
                    "    %s_e *restrict c, long k, long first%s) {\n",
-                   m->apart ? "__attribute__((noinline)) " : "", m->name, rows, vectors, m->name, m->name,
-                   ig_c_micro_element(m), m->name, m->rate ? ", const char *next" : "");
+                   m->name, rows, vectors, m->name, m->name, ig_c_micro_element(m), m->name,
+                   m->rate ? ", const char *next" : "");
     for (int u = 0; u < unroll; u++) {
         for (int r = 0; r < rows; r++) {
             ig_text_printf(text, "    %s_v ", m->name);
