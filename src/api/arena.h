@@ -2,7 +2,7 @@
 #ifndef IG_API_ARENA_H
 #define IG_API_ARENA_H
 
-#include "runtime/activations.h"
+#include "runtime/frame/activations.h"
 
 /* Fails unless contexts on the CPU, or on GPU `device`, can use the arena. */
 enum ingot_status ig_arena_check(const struct ingot_arena *arena, bool on_gpu, int device, struct ingot_error *error);

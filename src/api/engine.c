@@ -5,8 +5,8 @@
 
 #include "api/options.h"
 #include "base/memory.h"
-#include "runtime/shape.h"
-#include "runtime/uncaptured.h"
+#include "runtime/frame/shape.h"
+#include "runtime/frame/uncaptured.h"
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "compile/compile.h"
 #include "device/device.h"
-#include "runtime/instance.h"
+#include "runtime/frame/instance.h"
 
 struct counting {
     struct ingot_model *model;

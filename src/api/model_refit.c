@@ -3,7 +3,7 @@
 
 #include "api/engine.h"
 #include "api/options.h"
-#include "compile/refit.h"
+#include "compile/refit/refit.h"
 
 struct refit_call {
     const char *path, *out_path; /* of a file */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "compile/refit.h"
+#include "compile/refit/refit.h"
 #include "import/onnx/import.h"
 #include "weights/adapter.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/map.h"
 #include "compile/compiler.h"
-#include "compile/variants.h"
+#include "compile/variants/variants.h"
 #include "tune/tune.h"
 
 /* A candidate that could not be printed or compiled, and was replaced by another. */

@@ -4,24 +4,24 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "compile/adapters.h"
 #include "compile/compile.h"
 #include "compile/estimates.h"
 #include "compile/explain.h"
-#include "compile/literals.h"
 #include "compile/objects.h"
 #include "compile/options.h"
 #include "compile/plan_build.h"
-#include "compile/recipes.h"
-#include "compile/refit.h"
+#include "compile/refit/adapters.h"
+#include "compile/refit/literals.h"
+#include "compile/refit/recipes.h"
+#include "compile/refit/refit.h"
+#include "compile/refit/structure.h"
 #include "compile/specialize.h"
-#include "compile/structure.h"
-#include "compile/tuning.h"
+#include "compile/variants/tuning.h"
 #include "compile/weights.h"
 #include "ir/text/print.h"
+#include "pass/fuse/profit.h"
 #include "pass/pass.h"
-#include "pass/precision.h"
-#include "pass/profit.h"
+#include "pass/precision/precision.h"
 
 /* One build. */
 struct build {

@@ -17,7 +17,7 @@ struct ig_initializer {
     int64_t dims[INGOT_MAX_RANK];
     const void *bytes; /* row-major; NULL: nothing that is computed needs it */
     size_t size;
-    unsigned slot;                 /* of an adapter (compile/adapters.h), from 1; 0: it is the model's */
+    unsigned slot;                 /* of an adapter (compile/refit/adapters.h), from 1; 0: it is the model's */
     bool is_ambiguous;             /* another has the same name */
     const char *decided;           /* what its value decided first: "import node 'r1' (Reshape)"; NULL: nothing */
     const char *decided_by_import; /* the same, of the import alone */

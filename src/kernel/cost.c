@@ -9,8 +9,8 @@
 #include "ir/canonical.h"
 #include "ir/place.h"
 #include "ir/winograd.h"
-#include "kernel/attend.h"
-#include "kernel/taps.h"
+#include "kernel/family/attend.h"
+#include "kernel/family/taps.h"
 
 struct counting {
     struct ig_graph *g;

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "ir/eval/eval.h"
-#include "pass/view.h"
+#include "pass/view/view.h"
 
 bool ig_match_scalar(struct ig_graph *g, ig_value v, double *out_value) {
     const struct ig_node *wide;

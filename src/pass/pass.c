@@ -3,8 +3,8 @@
  */
 #include "pass/pass.h"
 
+#include "pass/fuse/regions.h"
 #include "pass/passes.h"
-#include "pass/regions.h"
 
 const struct ig_pass ig_passes[] = {
     {"dead-code", "leave out what no output needs", 1, false, ig_pass_dead_code},

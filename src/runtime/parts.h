@@ -9,7 +9,7 @@
 #ifndef IG_RUNTIME_PARTS_H
 #define IG_RUNTIME_PARTS_H
 
-#include "runtime/context.h"
+#include "runtime/context/context.h"
 
 /* Decides, with the current instance, which is for the whole batch. Returns the rows of a part; 0: it stays whole. */
 int64_t ig_parts_choose(struct ig_context *context);

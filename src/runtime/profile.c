@@ -1,5 +1,5 @@
 /* Profiles: what the steps took, and the least that they could have taken for the shapes that were bound last. */
-#include "runtime/context.h"
+#include "runtime/context/context.h"
 #include "runtime/parts.h"
 
 static const char *step_name(const struct ig_plan *plan, const struct ig_plan_step *step) {

@@ -15,7 +15,7 @@
 
 #include "device/device.h"
 #include "engine/engine.h"
-#include "runtime/results.h"
+#include "runtime/context/results.h"
 
 struct ig_activations;
 struct ig_machine;

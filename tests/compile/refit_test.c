@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "compile/compile.h"
-#include "compile/refit.h"
+#include "compile/refit/refit.h"
 #include "support/beside.h"
 #include "support/plan/engine_bytes.h"
 #include "support/random/random_values.h"

@@ -3,7 +3,7 @@
  * are scheduled for a GPU and judged by the cost model, or by times that the test makes up. random_kernels_test runs some.
  */
 #include "base/memory.h"
-#include "compile/variants.h"
+#include "compile/variants/variants.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 
 #include "base/text.h"
 #include "compile/compile.h"
-#include "compile/costs.h"
 #include "compile/options.h"
-#include "compile/samples.h"
 #include "compile/specialize.h"
+#include "compile/variants/costs.h"
+#include "compile/variants/samples.h"
 #include "engine/engine.h"
 #include "ir/text/print.h"
-#include "pass/precision.h"
+#include "pass/precision/precision.h"
 #include "support/beside.h"
 #include "support/check/passes.h"
 #include "support/support.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/activations.h"
+#include "runtime/frame/activations.h"
 #include "runtime/resident.h"
 #include "runtime/runtime.h"
 #include "support/model/network.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "device/cuda/cuda.h"
-#include "runtime/activations.h"
+#include "runtime/frame/activations.h"
 #include "runtime/resident.h"
 #include "runtime/runtime.h"
 #include "support/counting_allocator.h"

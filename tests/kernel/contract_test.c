@@ -1,7 +1,7 @@
 /* Matrix products and convolutions with extreme shapes, prologues and epilogues, against the reference. */
 #include <stdio.h>
 
-#include "pass/winograd.h"
+#include "pass/product/winograd.h"
 #include "support/check/graph_check.h"
 #include "support/support.h"
 

@@ -3,8 +3,8 @@
 
 #include "ir/text/print.h"
 #include "kernel/cost.h"
+#include "pass/fuse/regions.h"
 #include "pass/passes.h"
-#include "pass/regions.h"
 #include "support/support.h"
 
 struct demands {

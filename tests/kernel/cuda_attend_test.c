@@ -9,8 +9,8 @@
 #include "codegen/cuda/print.h"
 #include "ir/text/print.h"
 #include "kernel/kernel.h"
+#include "pass/fuse/regions.h"
 #include "pass/passes.h"
-#include "pass/regions.h"
 #include "support/check/kernel_cases.h"
 #include "support/check/nvrtc_check.h"
 

@@ -15,7 +15,7 @@
 #include "ir/build.h"
 #include "ir/eval/eval.h"
 #include "kernel/kernel.h"
-#include "pass/regions.h"
+#include "pass/fuse/regions.h"
 #include "support/support.h"
 #include "tune/subject.h"
 

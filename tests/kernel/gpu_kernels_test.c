@@ -27,7 +27,7 @@
 #include "compile/options.h"
 #include "compile/plan_build.h"
 #include "import/onnx/import.h"
-#include "pass/precision.h"
+#include "pass/precision/precision.h"
 #include "support/check/nvrtc_check.h"
 #include "support/check/passes.h"
 #include "support/model/network.h"

@@ -6,9 +6,9 @@
 
 #include "ir/text/print.h"
 #include "kernel/kernel.h"
+#include "pass/fuse/regions.h"
 #include "pass/pass.h"
 #include "pass/passes.h"
-#include "pass/regions.h"
 
 struct expectation {
     const char *text;

@@ -5,7 +5,7 @@
 #include "ir/build.h"
 #include "ir/part.h"
 #include "ir/text/print.h"
-#include "pass/regions.h"
+#include "pass/fuse/regions.h"
 #include "support/support.h"
 
 struct division {

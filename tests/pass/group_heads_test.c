@@ -1,4 +1,4 @@
-/* Queries of heads that share their keys become rows of one product (pass/group_heads.c), and only theirs. */
+/* Queries of heads that share their keys become rows of one product (pass/product/group_heads.c), and only theirs. */
 #include "support/check/rewrite_check.h"
 #include "support/support.h"
 

@@ -9,7 +9,7 @@
 #include "ir/eval/eval.h"
 #include "ir/text/print.h"
 #include "pass/pass.h"
-#include "pass/precision.h"
+#include "pass/precision/precision.h"
 #include "support/random/random_graph.h"
 #include "support/support.h"
 

@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "ir/eval/eval.h"
 #include "ir/text/print.h"
-#include "pass/precision.h"
-#include "pass/regions.h"
+#include "pass/fuse/regions.h"
+#include "pass/precision/precision.h"
 #include "support/check/kernel_cases.h"
 #include "support/check/passes.h"
 

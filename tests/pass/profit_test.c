@@ -1,12 +1,12 @@
 /* Fusion by profit: what pays is fused, and nothing else; decisions are recorded, and the same every time. */
-#include "pass/profit.h"
+#include "pass/fuse/profit.h"
 
 #include <string.h>
 
 #include "compile/estimates.h"
 #include "compile/options.h"
 #include "ir/text/print.h"
-#include "pass/regions.h"
+#include "pass/fuse/regions.h"
 #include "support/random/random_graph.h"
 #include "support/support.h"
 

@@ -2,7 +2,7 @@
  * Transformed filters: the matrices, the same results by the reference evaluator, and for which convolutions the pass takes
  * them. tests/kernel/contract_test.c checks the kernels.
  */
-#include "pass/winograd.h"
+#include "pass/product/winograd.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/activations.h"
+#include "runtime/frame/activations.h"
 #include "support/device/remote_device.h"
 #include "support/plan/runtime_case.h"
 

@@ -1,5 +1,5 @@
 /*
- * Batches rounded up (runtime/batch.h), on the CPU and on the device of support/device/remote_device.h: what callers see,
+ * Batches rounded up (runtime/context/batch.h), on the CPU and on the device of support/device/remote_device.h: what callers see,
  * what is captured and allocated, and what is refused. Run under AddressSanitizer, which sees reads and writes beyond the
  * caller's rows.
  */
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/context.h"
+#include "runtime/context/context.h"
 #include "support/device/remote_device.h"
 #include "support/plan/runtime_case.h"
 

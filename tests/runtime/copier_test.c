@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/copier.h"
+#include "runtime/context/copier.h"
 #include "support/model/network.h"
 
 #define LARGEST ((size_t)9 << 20)

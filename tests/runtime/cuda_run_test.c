@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "device/cuda/cuda.h"
-#include "runtime/activations.h"
+#include "runtime/frame/activations.h"
 #include "runtime/resident.h"
 #include "support/plan/cuda_case.h"
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "runtime/activations.h"
+#include "runtime/frame/activations.h"
 #include "support/device/faults.h"
 #include "support/device/remote_device.h"
 #include "support/plan/runtime_case.h"

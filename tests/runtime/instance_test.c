@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/context.h"
+#include "runtime/context/context.h"
 #include "support/device/remote_device.h"
 #include "support/plan/runtime_case.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/memory_plan.h"
+#include "runtime/frame/memory_plan.h"
 
 #define CAPACITY 1200
 

@@ -1,5 +1,5 @@
 /*
- * Shapes prepared ahead (runtime/preparer.h), here and in the background, on the CPU and on the device of
+ * Shapes prepared ahead (runtime/context/preparer.h), here and in the background, on the CPU and on the device of
  * support/device/remote_device.h: what the first run finds, what happens to runs in the meantime, and failures. Run under
  * ThreadSanitizer and AddressSanitizer.
  */
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/context.h"
+#include "runtime/context/context.h"
 #include "support/device/remote_device.h"
 #include "support/plan/runtime_case.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/context.h"
+#include "runtime/context/context.h"
 #include "support/device/remote_device.h"
 #include "support/plan/runtime_case.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "device/null/null.h"
-#include "runtime/uncaptured.h"
+#include "runtime/frame/uncaptured.h"
 #include "support/clock.h"
 #include "support/device/remote_device.h"
 #include "support/plan/runtime_case.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/context.h"
+#include "runtime/context/context.h"
 #include "runtime/resident.h"
 #include "support/counting_allocator.h"
 #include "support/device/faults.h"

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "ir/build.h"
 #include "ir/eval/eval.h"
-#include "pass/precision.h"
+#include "pass/precision/precision.h"
 #include "support/check/passes.h"
 #include "support/device/stub_code.h"
 #include "support/model/network.h"

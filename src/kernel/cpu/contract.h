@@ -5,9 +5,9 @@
 #ifndef IG_KERNEL_CPU_CONTRACT_H
 #define IG_KERNEL_CPU_CONTRACT_H
 
-#include "kernel/contract.h"
+#include "kernel/family/contract.h"
 
-/* The schedules; see kernel/contract.h. */
+/* The schedules; see kernel/family/contract.h. */
 bool ig_contract_gemm(struct ig_contract *c);
 bool ig_contract_lines(struct ig_contract *c);
 bool ig_contract_depthwise(struct ig_contract *c);

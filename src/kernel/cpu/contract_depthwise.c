@@ -6,7 +6,7 @@
  * the borders one by one, with the kernel columns that are inside.
  */
 #include "kernel/cpu/contract.h"
-#include "kernel/taps.h"
+#include "kernel/family/taps.h"
 
 struct depthwise {
     struct ig_contract *c;

@@ -2,14 +2,14 @@
 #ifndef IG_KERNEL_CPU_ROW_H
 #define IG_KERNEL_CPU_ROW_H
 
-#include "kernel/row.h"
+#include "kernel/family/row.h"
 
 /* Float sums lose digits over many elements, so they are added up as partial sums. */
 static inline bool ig_row_is_sum(const struct ig_row_step *step) {
     return step->update == IG_OP_add && ig_dtype_is_float(step->dtype);
 }
 
-/* Schedules for prepared rows; see kernel/row.h. */
+/* Schedules for prepared rows; see kernel/family/row.h. */
 void ig_row_lines(struct ig_row *r);
 void ig_row_columns(struct ig_row *r);
 

@@ -5,7 +5,7 @@
  * columns, so that 3 x 3 positions cost 3 + 3. Otherwise a tile is one plane, and results are computed one by one. Loop
  * bounds clip windows to the input, so that borders need no selects.
  */
-#include "kernel/window.h"
+#include "kernel/family/window.h"
 
 #include <string.h>
 

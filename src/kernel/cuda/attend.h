@@ -6,7 +6,7 @@
 #ifndef IG_KERNEL_CUDA_ATTEND_H
 #define IG_KERNEL_CUDA_ATTEND_H
 
-#include "kernel/attend.h"
+#include "kernel/family/attend.h"
 
 /* Makes candidate number `choice`; false if there are no more, or the schedule does not apply. */
 bool ig_attention_cuda(struct ig_attention *a, int choice);

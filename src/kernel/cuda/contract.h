@@ -5,10 +5,10 @@
 #ifndef IG_KERNEL_CUDA_CONTRACT_H
 #define IG_KERNEL_CUDA_CONTRACT_H
 
-#include "kernel/contract.h"
 #include "kernel/cuda/gemm_block.h"
+#include "kernel/family/contract.h"
 
-/* The schedules; see kernel/contract.h. */
+/* The schedules; see kernel/family/contract.h. */
 bool ig_cuda_contract_gemm(struct ig_contract *c);
 bool ig_cuda_contract_depthwise(struct ig_contract *c);
 /* Candidates that are library calls (library.h); false if the library cannot do the region. They come after those of

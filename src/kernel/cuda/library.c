@@ -42,7 +42,7 @@ static ig_value other_of(const struct ig_library_region *p, ig_value v, enum ig_
 }
 
 /* Is x * gate a GELU? That is x * sigmoid(1.5957692 * (x + 0.044715 * x * x * x)) after the passes
- * (pass/recognize.c). */
+ * (pass/simplify/recognize.c). */
 static bool is_gelu_of(const struct ig_library_region *p, ig_value x, ig_value gate) {
     const struct ig_node *sigmoid = def_of(p, gate, IG_OP_sigmoid);
     if (!sigmoid) return false;

@@ -1,6 +1,6 @@
 /*
  * Convolutions over one or two axes by cuDNN; see library.h. cuDNN gets filters with channels innermost: weights, which
- * the pack pass has turned into a matrix (pass/pack.c), are transposed back (library_operand.c).
+ * the pack pass has turned into a matrix (pass/product/pack.c), are transposed back (library_operand.c).
  */
 #include "kernel/cuda/library.h"
 

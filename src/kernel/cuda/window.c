@@ -2,7 +2,7 @@
  * Pooling on GPUs: one thread per output element or, channels-last, per as many neighbouring channels as one 16-byte
  * access holds. Small windows are unrolled, so that all their loads are in flight together. See window.h.
  */
-#include "kernel/window.h"
+#include "kernel/family/window.h"
 #include "kernel/schedules.h"
 
 enum { THREADS = 128, MOST_TAPS = 32 };

@@ -13,7 +13,7 @@
 #include "ir/eval/eval.h"
 #include "ir/part.h"
 #include "ir/text/print.h"
-#include "pass/precision.h"
+#include "pass/precision/precision.h"
 #include "support/check/passes.h"
 #include "support/device/emulated.h"
 #include "support/support.h"

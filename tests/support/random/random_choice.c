@@ -1,10 +1,10 @@
 #include "support/random/random_choice.h"
 
 #include "compile/estimates.h"
-#include "compile/samples.h"
 #include "compile/specialize.h"
-#include "compile/tuning.h"
-#include "pass/precision.h"
+#include "compile/variants/samples.h"
+#include "compile/variants/tuning.h"
+#include "pass/precision/precision.h"
 #include "support/check/passes.h"
 
 static uint64_t next(uint64_t *state) {

@@ -1,0 +1,77 @@
+/*
+ * Grouped convolutions of few channels on the tensor cores of GPUs: several groups become one, whose weights are zero
+ * between channels of different ones (a block-diagonal matrix).
+ *
+ * Tensor cores multiply blocks: a tile has 32 columns or more and steps of 64 along the depth, and copies of the image
+ * are fastest in pieces of 16 bytes. A group of four channels fills an eighth of the columns and half of a step; 16 of
+ * them together fill all, and take a fifth of the time that they take one by one on an H200, though most of the products
+ * are by zero. Image data
+ * that are infinite or NaN make NaN of all results of the joined groups at that place.
+ */
+#include "pass/product/join_groups.h"
+
+#include "pass/view/view.h"
+
+enum { LINES = 64, COLUMNS = 32, STEP = 64, LOAD = 8 /* elements */, BLOCK = 400 };
+
+static int64_t rounded_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+/* What all groups take, in copies of 16 bytes for LINES output positions, if `together` of them are one. BLOCK is what a
+ * block takes besides its steps: fitted to times of an H200. */
+static int64_t cost(const int64_t *dims, int rank, int64_t groups, int64_t together) {
+    int64_t taps = 1, channels = dims[1] * together, columns = rounded_up(dims[0] / groups * together, COLUMNS);
+    int64_t apart = 1; /* copies instead of one of 16 bytes */
+    for (int i = 2; i < rank; i++)
+        taps *= dims[i];
+    while (apart < LOAD && channels * apart % LOAD != 0)
+        apart *= 2;
+    int64_t steps = rounded_up(taps * channels, STEP) / STEP;
+    return groups / together * (steps * (LINES * apart + columns) + BLOCK);
+}
+
+static int64_t best_number(const int64_t *dims, int rank, int64_t groups) {
+    int64_t best = 1;
+    for (int64_t n = 2; n <= groups; n++) {
+        if (groups % n == 0 && cost(dims, rank, groups, n) < cost(dims, rank, groups, best)) best = n;
+    }
+    return best;
+}
+
+static ig_value reshape(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = ig_dim_const(g->dims, sizes[i]);
+    return ig_view_reshape(g, v, dims, rank);
+}
+
+/* [rows, n, each] to [rows, n, n, each], zero but where both indices of n are equal. In a row that is longer by one
+ * than n of them, each number moves by one place from row to row: so zeros are appended, and the rows divided anew. */
+static ig_value spread_diagonal(struct ig_graph *g, ig_value v, int64_t rows, int64_t n, int64_t each) {
+    ig_dim zero = ig_dim_const(g->dims, 0), before[] = {zero, zero, zero};
+    ig_dim after[] = {zero, zero, ig_dim_const(g->dims, n * each)};
+    v = ig_build_pad(g, v, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+    v = reshape(g, v, (int64_t[]){rows, n * (n + 1) * each}, 2);
+    v = ig_build_slice_axis(g, v, 1, zero, ig_dim_const(g->dims, n * n * each), 1);
+    return reshape(g, v, (int64_t[]){rows, n, n, each}, 4);
+}
+
+ig_value ig_join_groups(struct ig_graph *g, ig_value w, int64_t *groups) {
+    int64_t dims[INGOT_MAX_RANK], sizes[INGOT_MAX_RANK];
+    int rank = ig_type_of(g, w)->rank;
+    if (!ig_type_is_static(g->dims, ig_type_of(g, w), dims)) return w;
+    int64_t n = best_number(dims, rank, *groups), columns = dims[0] / *groups, each = 1;
+    if (n == 1) return w;
+    *groups /= n;
+    for (int i = 1; i < rank; i++)
+        each *= dims[i];
+    w = spread_diagonal(g, reshape(g, w, (int64_t[]){*groups, n, columns * each}, 3), *groups, n, columns * each);
+    w = reshape(g, w, (int64_t[]){*groups, n, n, columns, each}, 5);
+    w = ig_view_transpose(g, w, (int64_t[]){0, 1, 3, 2, 4});
+    sizes[0] = dims[0];
+    sizes[1] = n * dims[1];
+    for (int i = 2; i < rank; i++)
+        sizes[i] = dims[i];
+    return reshape(g, w, sizes, rank);
+}

@@ -1,0 +1,206 @@
+/*
+ * pack: stores constant weights of contractions in the order in which the micro-kernels read them.
+ *
+ * Requires:   layout (convolutions in channels-last form).
+ * Guarantees: matrices [k, n] of f32, f16 or bf16 that are the constant second operand of a matmul become [ceil(n/NR),
+ *             k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
+ *             C/groups, NR], and [kernel..., C] if depthwise; transformed filters (winograd.c) have their positions in the
+ *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
+ *             target's panel width. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
+ *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
+ *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. In TF32 on GPUs
+ *             with products of warp groups, NR is 1: these read operands along the depth only. Convolutions of
+ *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c), and
+ *             convolutions of many narrow groups, which become fewer (join_groups.c).
+ *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
+ */
+#include "pass/match.h"
+#include "pass/passes.h"
+#include "pass/product/join_groups.h"
+#include "pass/view/picture.h"
+#include "pass/view/view.h"
+
+enum { MOST_COLUMNS = 1 << 20 }; /* per panel: the limit of shape inference */
+
+/* Appends zeros along the axis up to a multiple of nr; sets the number of panels. */
+static ig_value pad_to_panels(struct ig_graph *g, ig_value v, int axis, int64_t nr, int64_t *out_panels) {
+    ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    int64_t size = 0;
+    int rank = ig_type_of(g, v)->rank;
+    ig_dim_is_const(g->dims, ig_type_of(g, v)->dim[axis], &size);
+    *out_panels = (size + nr - 1) / nr;
+    for (int i = 0; i < rank; i++)
+        before[i] = after[i] = ig_dim_const(g->dims, 0);
+    after[axis] = ig_dim_const(g->dims, *out_panels * nr - size);
+    if (size == *out_panels * nr) return v;
+    return ig_build_pad(g, v, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+}
+
+static ig_value reshape_to_ints(struct ig_graph *g, ig_value v, const int64_t *sizes, int rank) {
+    ig_dim dims[INGOT_MAX_RANK];
+    for (int i = 0; i < rank; i++)
+        dims[i] = ig_dim_const(g->dims, sizes[i]);
+    return ig_view_reshape(g, v, dims, rank);
+}
+
+/* Is w a constant of static shape without empty dims? */
+static bool is_packable(struct ig_graph *g, ig_value w, int64_t *out_dims) {
+    const struct ig_type *type = ig_type_of(g, w);
+    if (!ig_info(g, w)->is_const || !ig_type_is_static(g->dims, type, out_dims)) return false;
+    for (int i = 0; i < type->rank; i++) {
+        if (out_dims[i] == 0) return false;
+    }
+    return true;
+}
+
+static bool can_pack(struct ig_graph *g, ig_value w, int64_t *out_dims) {
+    enum ingot_dtype dtype = ig_type_of(g, w)->dtype;
+    return (dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16) && is_packable(g, w, out_dims);
+}
+
+static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_value *in, ig_value w, int64_t packed,
+                        int64_t columns) {
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    attrs[ig_attr_slot(n->op, IG_ATTR_packed)].i = packed;
+    attrs[ig_attr_slot(n->op, IG_ATTR_n)].i = columns;
+    ig_value operands[3] = {in[0], w, n->n_in > 2 ? in[2] : IG_NO_VALUE};
+    struct ig_graph *const no_bodies[2] = {NULL, NULL};
+    return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
+}
+
+/* Do the products of warp groups want the columns one by one, each along the depth? In TF32 they do; the depth must be
+ * whole loads. */
+static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth) {
+    return ig_target_has_warpgroups(rw->options->target) && ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32 &&
+           depth % 4 == 0;
+}
+
+/* Columns per panel; 0: weights are not packed. On a GPU one panel has all columns of a group: a row-major matrix [k,
+ * n], zero-padded so that rows begin at multiples of 16 bytes. */
+static int64_t panel_width(const struct ig_target *target, int64_t columns) {
+    if (!ig_target_is_cuda(target)) return ig_target_nr(target);
+    return columns <= MOST_COLUMNS - 8 ? (columns + 7) / 8 * 8 : 0;
+}
+
+static ig_value pack_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    int64_t dims[INGOT_MAX_RANK], panels;
+    if (ig_type_of(g, in[1])->rank != 2 || !can_pack(g, in[1], dims)) return IG_NO_VALUE;
+    int64_t nr = wants_columns(rw, n, dims[0]) ? 1 : panel_width(rw->options->target, dims[1]);
+    if (nr == 0 || (nr > 1 && nr == dims[1] && ig_target_is_cuda(rw->options->target))) return IG_NO_VALUE;
+    ig_value w = pad_to_panels(g, in[1], 1, nr, &panels);
+    w = reshape_to_ints(g, w, (int64_t[]){dims[0], panels, nr}, 3);
+    w = ig_view_transpose(g, w, (int64_t[]){1, 0, 2});
+    return rebuild(g, n, in, w, nr, dims[1]);
+}
+
+/* [C,1,kernel...] to [kernel...,C] */
+static ig_value pack_depthwise(struct ig_graph *g, ig_value w, const int64_t *dims, int rank) {
+    int64_t sizes[INGOT_MAX_RANK], perm[INGOT_MAX_RANK];
+    sizes[0] = dims[0];
+    for (int i = 1; i < rank - 1; i++)
+        sizes[i] = dims[i + 1];
+    for (int i = 0; i < rank - 1; i++)
+        perm[i] = i == rank - 2 ? 0 : i + 1;
+    return ig_view_transpose(g, reshape_to_ints(g, w, sizes, rank - 1), perm);
+}
+
+/* [M,C/groups,kernel...] to [groups, panels, kernel..., C/groups, nr] */
+static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims, int rank, int64_t groups, int64_t nr) {
+    int64_t sizes[INGOT_MAX_RANK], perm[INGOT_MAX_RANK], panels;
+    int kernel = rank - 2, count = 0;
+    sizes[0] = groups;
+    sizes[1] = dims[0] / groups;
+    for (int i = 1; i < rank; i++)
+        sizes[i + 1] = dims[i];
+    w = pad_to_panels(g, reshape_to_ints(g, w, sizes, rank + 1), 1, nr, &panels);
+    sizes[1] = panels;
+    sizes[2] = nr;
+    for (int i = 1; i < rank; i++)
+        sizes[i + 2] = dims[i];
+    w = reshape_to_ints(g, w, sizes, rank + 2);
+    perm[count++] = 0;
+    perm[count++] = 1;
+    for (int i = 0; i < kernel; i++)
+        perm[count++] = 4 + i;
+    perm[count++] = 3;
+    perm[count++] = 2;
+    return ig_view_transpose(g, w, perm);
+}
+
+/* Does a GPU multiply the operands on its tensor cores? */
+static bool has_tensor_cores(const struct ig_rewriter *rw, const struct ig_node *n) {
+    enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
+    bool rounded = ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32;
+    return ig_target_is_cuda(rw->options->target) && (dtype == INGOT_F16 || dtype == INGOT_BF16 || rounded);
+}
+
+static struct ig_attr *with_groups(struct ig_graph *g, const struct ig_node *n, int64_t groups) {
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    attrs[ig_attr_slot(n->op, IG_ATTR_groups)].i = groups;
+    return attrs;
+}
+
+static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    int64_t dims[INGOT_MAX_RANK];
+    int64_t groups = ig_attr_int(rw->in, n, IG_ATTR_groups);
+    int rank = ig_type_of(g, in[1])->rank;
+    if (!ig_attr_int(rw->in, n, IG_ATTR_channels_last) || rank + 2 > INGOT_MAX_RANK || !can_pack(g, in[1], dims))
+        return IG_NO_VALUE;
+    if (groups > 1 && dims[0] == groups && dims[1] == 1)
+        return rebuild(g, n, in, pack_depthwise(g, in[1], dims, rank), 1, dims[0]);
+    struct ig_node conv = *n;
+    ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
+    if (ig_target_is_cuda(rw->options->target) && groups == 1) ig_picture_pack(g, &conv, operands);
+    if (groups > 1 && has_tensor_cores(rw, n)) {
+        operands[1] = ig_join_groups(g, operands[1], &groups);
+        conv.attr = with_groups(g, n, groups);
+    }
+    can_pack(g, operands[1], dims);
+    int64_t nr = panel_width(rw->options->target, dims[0] / groups), depth = 1;
+    for (int i = 1; i < rank; i++)
+        depth *= dims[i];
+    if (groups == 1 && wants_columns(rw, n, depth)) nr = 1;
+    if (nr == 0) return IG_NO_VALUE;
+    return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr), nr, dims[0]);
+}
+
+/* [gates*hidden,hidden] to [panels,hidden,gates,units] */
+static ig_value pack_recurrence(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    int64_t dims[INGOT_MAX_RANK], panels;
+    ig_value operands[6];
+    const struct ig_type *type = ig_type_of(g, in[1]);
+    bool suits = type->rank == 2 && (type->dtype == INGOT_F32 || type->dtype == INGOT_F64);
+    if (!suits || !is_packable(g, in[1], dims)) return IG_NO_VALUE;
+    int64_t hidden = dims[1], gates = dims[0] / hidden;
+    int64_t units = ig_target_units(rw->options->target, (int)gates, (int)ingot_dtype_size(type->dtype));
+    ig_value r = reshape_to_ints(g, in[1], (int64_t[]){gates, hidden, hidden}, 3);
+    r = pad_to_panels(g, r, 1, units, &panels);
+    r = reshape_to_ints(g, r, (int64_t[]){gates, panels, units, hidden}, 4);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        operands[i] = in[i];
+    operands[1] = ig_view_transpose(g, r, (int64_t[]){1, 3, 0, 2});
+    return ig_build_node(g, n->op, operands, n->n_in, n->n_out, n->attr, NULL);
+}
+
+static bool pack_states(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    ig_value first = pack_recurrence(rw, n, in);
+    for (uint32_t o = 0; o < n->n_out && first != IG_NO_VALUE; o++)
+        out_values[o] = first + o;
+    return first != IG_NO_VALUE;
+}
+
+static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
+    if (n->op == IG_OP_lstm || n->op == IG_OP_gru || n->op == IG_OP_rnn)
+        return !ig_info(rw->in, n->out)->is_const && pack_states(rw, n, in, out_values);
+    if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;
+    if (ig_info(rw->in, n->out)->is_const || ig_attr_int(rw->in, n, IG_ATTR_packed) != 0) return false;
+    out_values[0] = n->op == IG_OP_matmul ? pack_matmul(rw, n, in) : pack_conv(rw, n, in);
+    return out_values[0] != IG_NO_VALUE;
+}
+
+struct ig_graph *ig_pass_pack(struct ig_graph *in, const struct ig_pass_options *options) {
+    return ig_rewrite(in, options, pack, NULL);
+}

@@ -1,0 +1,107 @@
+/*
+ * Rules of canonicalize for reductions, contractions and windows.
+ */
+#include <string.h>
+
+#include "pass/simplify/canonical.h"
+#include "pass/view/view.h"
+
+/* ---- Reductions -------------------------------------------------------------------------------------------------- */
+
+/* Drops axes of size 1, and merges two reductions of the same kind into one over both sets of axes. */
+ig_value ig_canonical_reduce(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    const struct ig_attr *axes = ig_attr(rw->in, n, IG_ATTR_axes);
+    struct ig_type type = *ig_type_of(g, in[0]);
+    bool reduced[INGOT_MAX_RANK] = {false}, changed = false;
+    ig_value x = in[0];
+    for (int i = 0; i < axes->count; i++) {
+        bool needed = !ig_dim_is(g->dims, type.dim[axes->ints[i]], 1);
+        reduced[axes->ints[i]] = needed;
+        changed |= !needed;
+    }
+    const struct ig_node *inner = ig_def_op(g, x, n->op);
+    bool merges = n->op != IG_OP_reduce_mean || ig_dtype_is_float(type.dtype); /* integer means truncate */
+    if (inner && merges && rw->uses[n->in[0]] == 1) {
+        const struct ig_attr *more = ig_attr(g, inner, IG_ATTR_axes);
+        for (int i = 0; i < more->count; i++)
+            reduced[more->ints[i]] = true;
+        x = inner->in[0];
+        changed = true;
+    }
+    if (!changed) return IG_NO_VALUE;
+    int64_t left[INGOT_MAX_RANK];
+    int count = 0;
+    for (int i = 0; i < type.rank; i++) {
+        if (reduced[i]) left[count++] = i;
+    }
+    return count == 0 ? x : ig_build_reduce(g, n->op, x, left, count);
+}
+
+/* ---- Contractions ------------------------------------------------------------------------------------------------ */
+
+/* Reshapes a second operand whose batch axes all have size 1 to rank 2: only such weights can be packed. */
+ig_value ig_canonical_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    struct ig_type a = *ig_type_of(g, in[0]), b = *ig_type_of(g, in[1]);
+    if (ig_attr_int(rw->in, n, IG_ATTR_packed) != 0 || b.rank <= 2 || a.rank < b.rank) return IG_NO_VALUE;
+    for (int i = 0; i < b.rank - 2; i++) {
+        if (!ig_dim_is(g->dims, b.dim[i], 1)) return IG_NO_VALUE;
+    }
+    ig_value flat = ig_view_reshape(g, in[1], &b.dim[b.rank - 2], 2);
+    return ig_build_matmul(g, in[0], flat, (enum ingot_dtype)ig_attr_int(rw->in, n, IG_ATTR_acc));
+}
+
+/* Folds a zero pad of the spatial axes into the padding of the convolution that follows. */
+ig_value ig_canonical_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    const struct ig_node *pad = ig_def_op(g, in[0], IG_OP_pad);
+    if (!pad || ig_attr_int(g, pad, IG_ATTR_mode) != IG_PAD_CONSTANT) return IG_NO_VALUE;
+    if (pad->n_in > 1 && pad->in[1] != IG_NO_VALUE && !ig_match_value(g, pad->in[1], 0)) return IG_NO_VALUE;
+    pad = ig_def_op(g, in[0], IG_OP_pad);
+    const struct ig_attr *before = ig_attr(g, pad, IG_ATTR_before), *after = ig_attr(g, pad, IG_ATTR_after);
+    int rank = ig_type_of(g, in[0])->rank, first = ig_attr_int(rw->in, n, IG_ATTR_channels_last) ? 1 : 2;
+    for (int i = 0; i < rank; i++) {
+        bool spatial = i >= first && i < first + rank - 2;
+        if (spatial) continue;
+        if (!ig_dim_is(g->dims, before->dims[i], 0) || !ig_dim_is(g->dims, after->dims[i], 0)) return IG_NO_VALUE;
+    }
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    struct ig_attr *own_before = &attrs[ig_attr_slot(n->op, IG_ATTR_before)];
+    struct ig_attr *own_after = &attrs[ig_attr_slot(n->op, IG_ATTR_after)];
+    ig_dim *sum_before = IG_NEW_ARRAY(g->job, ig_dim, INGOT_MAX_RANK);
+    ig_dim *sum_after = IG_NEW_ARRAY(g->job, ig_dim, INGOT_MAX_RANK);
+    for (int i = 0; i < rank - 2; i++) {
+        sum_before[i] = ig_dim_add(g->dims, own_before->dims[i], before->dims[first + i]);
+        sum_after[i] = ig_dim_add(g->dims, own_after->dims[i], after->dims[first + i]);
+    }
+    own_before->dims = sum_before;
+    own_after->dims = sum_after;
+    ig_value operands[3] = {pad->in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
+    struct ig_graph *const no_bodies[2] = {NULL, NULL};
+    return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
+}
+
+/* ---- Windows ----------------------------------------------------------------------------------------------------- */
+
+/* Rewrites pooling with a single window over all spatial axes as a reduction. */
+ig_value ig_canonical_pool(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    struct ig_type type = *ig_type_of(g, in[0]);
+    const struct ig_attr *kernel = ig_attr(rw->in, n, IG_ATTR_kernel);
+    const struct ig_attr *before = ig_attr(rw->in, n, IG_ATTR_before), *sizes = ig_attr(rw->in, n, IG_ATTR_sizes);
+    int first = ig_attr_int(rw->in, n, IG_ATTR_channels_last) ? 1 : 2;
+    int64_t axes[INGOT_MAX_RANK];
+    for (int i = 0; i < kernel->count; i++) {
+        axes[i] = first + i;
+        if (!ig_dim_is(g->dims, type.dim[first + i], kernel->ints[i]) || kernel->ints[i] == 0) return IG_NO_VALUE;
+        if (!ig_dim_is(g->dims, before->dims[i], 0) || !ig_dim_is(g->dims, sizes->dims[i], 1)) return IG_NO_VALUE;
+        if (kernel->ints[i] > 1 && ig_attr(rw->in, n, IG_ATTR_dilations)->ints[i] != 1) return IG_NO_VALUE;
+        if (n->op == IG_OP_pool_avg && !ig_dim_is(g->dims, ig_attr(rw->in, n, IG_ATTR_after)->dims[i], 0))
+            return IG_NO_VALUE;
+    }
+    enum ig_op op = n->op == IG_OP_pool_max   ? IG_OP_reduce_max
+                    : n->op == IG_OP_pool_avg ? IG_OP_reduce_mean
+                                              : IG_OP_reduce_sum;
+    return ig_build_reduce(g, op, in[0], axes, kernel->count);
+}

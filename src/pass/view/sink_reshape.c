@@ -1,0 +1,225 @@
+/*
+ * Sinks reshapes: f(reshape(x)) becomes reshape(f(x)), one rule per operator, in a table.
+ *
+ * A reshape itself costs nothing, but elementwise work can be fused into the preceding contraction or reduction only if
+ * it has the same shape. So reshapes move down until they meet their inverse or an operator that needs the new shape.
+ * They stay if nothing above them computes: there is nothing to fuse with.
+ */
+#include <string.h>
+
+#include "pass/view/view.h"
+
+/* v = reshape(base): how their axes correspond. */
+struct reshaped {
+    ig_value base;
+    struct ig_type uncut, from, to; /* from: the base's type; uncut: the same before cut_reshaped */
+    struct ig_atoms atoms;
+};
+
+static bool computes(const struct ig_graph *g, ig_value v) {
+    const struct ig_node *n = ig_def(g, v);
+    while (n && (n->op == IG_OP_reshape || n->op == IG_OP_transpose))
+        n = ig_def(g, n->in[0]);
+    if (!n) return false;
+    enum ig_family family = ig_op_info(n->op)->family;
+    return n->op == IG_OP_concat || (family != IG_FAMILY_VIEW && family != IG_FAMILY_SOURCE);
+}
+
+static bool look_reshape(const struct ig_graph *g, ig_value v, struct reshaped *out_reshaped) {
+    const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def_op(g, v, IG_OP_reshape);
+    if (!n) return false;
+    const struct ig_type *from = ig_type_of(g, n->in[0]), *to = ig_type_of(g, v);
+    *out_reshaped = (struct reshaped){.base = n->in[0], .uncut = *from, .from = *from, .to = *to};
+    return ig_atoms_find(g->dims, &out_reshaped->from, &out_reshaped->to, &out_reshaped->atoms);
+}
+
+/* Like look_reshape, if something above computes, so that there is something to fuse with. */
+static bool look_reshaped(const struct ig_sink *s, ig_value v, struct reshaped *out_reshaped) {
+    return look_reshape(s->g, v, out_reshaped) && computes(s->g, out_reshaped->base);
+}
+
+static ig_value reshape_to(struct ig_sink *s, ig_value v, const struct ig_type *to) {
+    ig_dim *dims = ig_memdup(s->g->job, to->dim, sizeof to->dim);
+    struct ig_attr attr = {.kind = IG_KIND_DIMS, .count = to->rank, .dims = dims};
+    return ig_sink_node(s, IG_OP_reshape, &v, 1, &attr);
+}
+
+/* Reshapes the base into its atoms, for rules that need only part of one of its axes. */
+static bool cut_reshaped(struct ig_sink *s, struct reshaped *r) {
+    if (r->atoms.count > INGOT_MAX_RANK || r->atoms.count == 0) return false;
+    struct ig_type cut = ig_type_make(r->from.dtype, r->atoms.count, r->atoms.size);
+    if (ig_same_dims(&cut, &r->to)) return false; /* the reshape itself does that */
+    r->from = cut;
+    r->base = reshape_to(s, r->base, &r->from);
+    for (int i = 0; i < r->atoms.count; i++)
+        r->atoms.from[i] = i;
+    return true;
+}
+
+/*
+ * Translates a flag per axis of the result (has the operand this axis in full? is it reduced?) into a flag per axis of
+ * the base. False if the parts of one base axis disagree.
+ */
+static bool map_axes(const struct reshaped *r, const bool *of_result, bool *out_of_base) {
+    bool seen[INGOT_MAX_RANK] = {false};
+    for (int i = 0; i < r->from.rank; i++)
+        out_of_base[i] = false;
+    for (int i = 0; i < r->atoms.count; i++) {
+        int axis = r->atoms.from[i];
+        bool value = of_result[r->atoms.to[i]];
+        if (seen[axis] && out_of_base[axis] != value) return false;
+        seen[axis] = true;
+        out_of_base[axis] = value;
+    }
+    return true;
+}
+
+/* ---- Elementwise operators --------------------------------------------------------------------------------------- */
+
+/* The operand reshaped to fit the base's shape, or IG_NO_VALUE. */
+static ig_value base_operand(struct ig_sink *s, ig_value v, const struct reshaped *driver) {
+    struct ig_graph *g = s->g;
+    struct ig_type type = *ig_type_of(g, v);
+    if (ig_type_is_single(g->dims, &type)) return ig_view_reshape(g, v, type.dim, 0);
+    if (!ig_info(g, v)->is_const && ig_same_dims(&type, &driver->to)) {
+        /* Unless the operand is a reshape from the same shape, sinking would only move a reshape to it. */
+        const struct ig_node *n = ig_def_op(g, v, IG_OP_reshape);
+        if (!n || !ig_same_dims(ig_type_of(g, n->in[0]), &driver->uncut)) return IG_NO_VALUE;
+        return reshape_to(s, n->in[0], &driver->from);
+    }
+    bool present[INGOT_MAX_RANK] = {false}, in_base[INGOT_MAX_RANK];
+    for (int i = 0; i < type.rank; i++)
+        present[driver->to.rank - type.rank + i] = !ig_dim_is(g->dims, type.dim[i], 1);
+    if (!map_axes(driver, present, in_base)) return IG_NO_VALUE;
+    ig_dim dims[INGOT_MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < driver->from.rank; i++) {
+        if (rank > 0 || in_base[i]) dims[rank++] = in_base[i] ? driver->from.dim[i] : ig_dim_const(g->dims, 1);
+    }
+    return ig_view_reshape(g, v, dims, rank);
+}
+
+static bool base_operands(struct ig_sink *s, const struct ig_sink_args *a, uint32_t self, const struct reshaped *driver,
+                          ig_value *out_in) {
+    for (uint32_t i = 0; i < a->n_in; i++) {
+        out_in[i] = i == self ? driver->base : base_operand(s, a->in[i], driver);
+        if (out_in[i] == IG_NO_VALUE) return false;
+    }
+    return true;
+}
+
+static ig_value reshaped_map(struct ig_sink *s, const struct ig_sink_args *a) {
+    struct ig_type result = ig_map_result(s->g, a->in, a->n_in);
+    ig_value in[3];
+    for (uint32_t i = 0; i < a->n_in; i++) {
+        struct reshaped driver;
+        if (!ig_same_dims(ig_type_of(s->g, a->in[i]), &result) || !look_reshaped(s, a->in[i], &driver)) continue;
+        bool fits = base_operands(s, a, i, &driver, in);
+        if (!fits && s->eager && cut_reshaped(s, &driver)) fits = base_operands(s, a, i, &driver, in);
+        if (fits) return reshape_to(s, ig_sink_node(s, a->op, in, a->n_in, a->attrs), &result);
+    }
+    return IG_NO_VALUE;
+}
+
+/* ---- Reductions -------------------------------------------------------------------------------------------------- */
+
+static ig_value reshaped_reduction(struct ig_sink *s, const struct ig_sink_args *a) {
+    struct reshaped r;
+    if (!look_reshaped(s, a->in[0], &r)) return IG_NO_VALUE;
+    bool reduced[INGOT_MAX_RANK] = {false}, in_base[INGOT_MAX_RANK];
+    struct ig_type result = r.to;
+    for (int i = 0; i < a->attrs[0].count; i++) {
+        reduced[a->attrs[0].ints[i]] = true;
+        result.dim[a->attrs[0].ints[i]] = ig_dim_const(s->g->dims, 1);
+    }
+    if (!map_axes(&r, reduced, in_base)) {
+        if (!s->eager || !cut_reshaped(s, &r) || !map_axes(&r, reduced, in_base)) return IG_NO_VALUE;
+    }
+    int64_t *axes = IG_NEW_ARRAY(s->g->job, int64_t, INGOT_MAX_RANK);
+    int count = 0;
+    for (int i = 0; i < r.from.rank; i++) {
+        if (in_base[i]) axes[count++] = i;
+    }
+    if (count == 0) return IG_NO_VALUE;
+    struct ig_attr *attrs = ig_attrs_copy(s->g, a->op, a->attrs);
+    attrs[0] = ig_attr_of_ints(axes, count);
+    return reshape_to(s, ig_sink_node(s, a->op, &r.base, 1, attrs), &result);
+}
+
+/* ---- Contractions ------------------------------------------------------------------------------------------------ */
+
+/* How many trailing axes of the base make up the last axis of the result; 0 if they are not whole axes. */
+static int axes_in_last(const struct reshaped *r) {
+    int axes = 0;
+    for (int i = r->atoms.count - 1; i >= 0 && r->atoms.to[i] == r->to.rank - 1; i--) {
+        if (i > 0 && r->atoms.from[i - 1] == r->atoms.from[i] && r->atoms.to[i - 1] != r->to.rank - 1) return 0;
+        axes = r->from.rank - r->atoms.from[i];
+    }
+    return axes;
+}
+
+/* The first operand of a product whose second has no batches: all leading axes are rows, in whatever shape. So [S, B,
+ * H, D] -> [S*B, H*D] is split into [S, B, H*D] before the product and [S*B, n] after it. */
+static bool split_rows(struct ig_sink *s, const struct reshaped *r, ig_value *out_first) {
+    int merged = axes_in_last(r), leading = r->from.rank - merged;
+    if (merged == 0 || leading < 1) return false;
+    struct ig_type rows = r->from;
+    rows.rank = leading + 1;
+    rows.dim[leading] = r->to.dim[r->to.rank - 1];
+    if (ig_same_dims(&rows, &r->to)) return false;
+    *out_first = reshape_to(s, r->base, &rows);
+    return true;
+}
+
+/* Do both operands have batches, reshaped in the same way? */
+static bool same_batches(const struct reshaped *x, const struct reshaped *y) {
+    if (x->from.rank != y->from.rank || x->to.rank != y->to.rank || x->from.rank < 2 || x->to.rank < 2) return false;
+    for (int i = 0; i < x->from.rank - 2; i++) {
+        if (x->from.dim[i] != y->from.dim[i]) return false;
+    }
+    for (int i = 0; i < x->to.rank - 2; i++) {
+        if (x->to.dim[i] != y->to.dim[i]) return false;
+    }
+    for (int i = 1; i <= 2; i++) {
+        if (x->from.dim[x->from.rank - i] != x->to.dim[x->to.rank - i]) return false;
+        if (y->from.dim[y->from.rank - i] != y->to.dim[y->to.rank - i]) return false;
+    }
+    return true;
+}
+
+static ig_value reshaped_matmul(struct ig_sink *s, const struct ig_sink_args *a) {
+    struct reshaped x, y;
+    if (!look_reshape(s->g, a->in[0], &x)) return IG_NO_VALUE;
+    ig_value in[2] = {x.base, a->in[1]};
+    struct ig_type second = *ig_type_of(s->g, a->in[1]);
+    if (second.rank == 2) {
+        if (!split_rows(s, &x, &in[0])) return IG_NO_VALUE;
+    } else {
+        if (!look_reshape(s->g, a->in[1], &y) || !same_batches(&x, &y)) return IG_NO_VALUE;
+        in[1] = y.base;
+    }
+    struct ig_type result = x.to;
+    result.dim[result.rank - 1] = second.dim[second.rank - 1];
+    return reshape_to(s, ig_sink_node(s, a->op, in, 2, a->attrs), &result);
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+typedef ig_value (*reshape_rule)(struct ig_sink *s, const struct ig_sink_args *a);
+
+static const reshape_rule rules[IG_OP_COUNT] = {
+#define IG_MAP(name, ...) [IG_OP_##name] = reshaped_map,
+#include "ir/ops.def"
+    [IG_OP_where] = reshaped_map,
+    [IG_OP_cast] = reshaped_map,
+    [IG_OP_matmul] = reshaped_matmul,
+    [IG_OP_reduce_sum] = reshaped_reduction,
+    [IG_OP_reduce_mean] = reshaped_reduction,
+    [IG_OP_reduce_prod] = reshaped_reduction,
+    [IG_OP_reduce_max] = reshaped_reduction,
+    [IG_OP_reduce_min] = reshaped_reduction,
+};
+
+ig_value ig_sink_reshape(struct ig_sink *s, const struct ig_sink_args *a) {
+    return rules[a->op] ? rules[a->op](s, a) : IG_NO_VALUE;
+}

@@ -1,0 +1,264 @@
+/* Sets of result buffers and leases on them; see results.h. */
+#include "runtime/context/results.h"
+
+#include "base/memory.h"
+#include "base/stop.h"
+#include "runtime/context/transfer.h"
+
+struct ig_results_pool {
+    struct ig_device *device;
+    const struct ingot_allocator *allocator;
+    size_t n_outputs;
+    struct ig_results *first; /* sets are added but never removed: instances refer to them */
+    atomic_size_t owners;     /* the context and the leases */
+};
+
+/* An allocator may return NULL for size 0. */
+static size_t tensors_size(const struct ig_results_pool *pool) {
+    return (pool->n_outputs + 1) * sizeof(struct ingot_tensor);
+}
+
+/* ---- The pool ---------------------------------------------------------------------------------------------------- */
+
+enum ingot_status ig_results_pool_create(struct ig_device *device, size_t n_outputs,
+                                         const struct ingot_allocator *allocator, struct ig_results_pool **out_pool,
+                                         struct ingot_error *error) {
+    struct ig_results_pool *pool = ig_allocate(allocator, sizeof *pool, _Alignof(struct ig_results_pool));
+    if (!pool) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for results");
+    pool->device = device;
+    pool->allocator = allocator;
+    pool->n_outputs = n_outputs;
+    atomic_init(&pool->owners, 1);
+    ig_device_retain(device);
+    *out_pool = pool;
+    return INGOT_OK;
+}
+
+/* Neither the host nor the device may free what readers on a caller's stream still read. */
+static void await_readers(struct ig_results *results) {
+    struct ig_device *device = results->pool->device;
+    struct ingot_error ignored;
+    bool done;
+    if (!atomic_load_explicit(&results->read_later, memory_order_acquire)) return;
+    (void)device->api->event_await(device, results->released, true, &done, &ignored);
+    atomic_store_explicit(&results->read_later, false, memory_order_relaxed);
+}
+
+static void release_memory(struct ig_results *results) {
+    struct ig_device *device = results->pool->device;
+    await_readers(results);
+    if (results->host)
+        (device->host_memory ? device->api->release : device->api->release_host)(device, results->host,
+                                                                                 results->host_size);
+    if (results->device) device->api->release(device, results->device, results->device_size);
+    results->host = results->device = NULL;
+    results->host_size = results->device_size = 0;
+}
+
+static void destroy_set(struct ig_results *results) {
+    struct ig_results_pool *pool = results->pool;
+    struct ig_device *device = pool->device;
+    release_memory(results);
+    if (results->end) device->api->event_destroy(device, results->end);
+    if (results->released) device->api->event_destroy(device, results->released);
+    ig_release(pool->allocator, results->tensors, tensors_size(pool));
+    ig_release(pool->allocator, results, sizeof *results);
+}
+
+void ig_results_pool_drop(struct ig_results_pool *pool) {
+    if (!pool || atomic_fetch_sub_explicit(&pool->owners, 1, memory_order_acq_rel) != 1) return;
+    for (struct ig_results *at = pool->first, *next; at; at = next) {
+        next = at->next;
+        destroy_set(at);
+    }
+    struct ig_device *device = pool->device;
+    ig_release(pool->allocator, pool, sizeof *pool);
+    ig_device_release(device);
+}
+
+size_t ig_results_pool_bytes(const struct ig_results_pool *pool) {
+    size_t bytes = 0;
+    for (const struct ig_results *at = pool->first; at; at = at->next)
+        bytes += at->host_size + at->device_size;
+    return bytes;
+}
+
+/* A lease's holder may learn the outcome at the same time, and first. */
+static void conclude(struct ig_results *results, bool good) {
+    int open = IG_OUTCOME_OPEN;
+    atomic_compare_exchange_strong(&results->outcome, &open, good ? IG_OUTCOME_GOOD : IG_OUTCOME_BAD);
+}
+
+void ig_results_pool_settle(struct ig_results_pool *pool, bool good) {
+    for (struct ig_results *at = pool->first; at; at = at->next)
+        conclude(at, good);
+}
+
+/* ---- Sets -------------------------------------------------------------------------------------------------------- */
+
+bool ig_results_have_room(const struct ig_results *results, size_t host, size_t device) {
+    return host <= results->host_size && device <= results->device_size;
+}
+
+/* The release that it reads from: whoever held the lease has finished with the buffers. */
+static bool is_free(const struct ig_results *results) {
+    return results && !atomic_load_explicit(&results->leased, memory_order_acquire);
+}
+
+void ig_results_pool_trim(struct ig_results_pool *pool) {
+    for (struct ig_results *at = pool->first; at; at = at->next) {
+        if (is_free(at)) release_memory(at);
+    }
+}
+
+struct ig_results *ig_results_find(const struct ig_results_pool *pool, struct ig_results *first,
+                                   struct ig_results *second, size_t host, size_t device) {
+    struct ig_results *free = NULL;
+    if (is_free(first) && ig_results_have_room(first, host, device)) return first;
+    if (is_free(second) && ig_results_have_room(second, host, device)) return second;
+    for (struct ig_results *at = pool->first; at; at = at->next) {
+        if (!is_free(at)) continue;
+        if (ig_results_have_room(at, host, device)) return at;
+        free = at;
+    }
+    return free;
+}
+
+enum ingot_status ig_results_add(struct ig_results_pool *pool, struct ig_results **out_results,
+                                 struct ingot_error *error) {
+    struct ig_results *results = ig_allocate(pool->allocator, sizeof *results, _Alignof(struct ig_results));
+    struct ingot_tensor *tensors =
+        results ? ig_allocate(pool->allocator, tensors_size(pool), _Alignof(struct ingot_tensor)) : NULL;
+    if (!tensors) {
+        ig_release(pool->allocator, results, sizeof *results);
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for results");
+    }
+    results->pool = pool;
+    results->tensors = tensors;
+    results->next = pool->first;
+    pool->first = results;
+    *out_results = results;
+    return INGOT_OK;
+}
+
+static enum ingot_status grow(struct ig_device *device, bool pinned, size_t needed, char **memory, size_t *size,
+                              struct ingot_error *error) {
+    void *at = *memory;
+    enum ingot_status status = ig_device_grow(device, pinned, needed, &at, size, error);
+    *memory = at;
+    return status;
+}
+
+enum ingot_status ig_results_reserve(struct ig_results *results, size_t host, size_t device,
+                                     struct ingot_error *error) {
+    struct ig_device *at = results->pool->device;
+    await_readers(results);
+    IG_TRY(grow(at, !at->host_memory, host, &results->host, &results->host_size, error));
+    return grow(at, false, device, &results->device, &results->device_size, error);
+}
+
+enum ingot_status ig_results_follow_readers(struct ig_results *results, struct ig_stream *stream,
+                                            struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    if (!atomic_load_explicit(&results->read_later, memory_order_acquire)) return INGOT_OK;
+    IG_TRY(device->api->event_wait(device, stream, results->released, error));
+    atomic_store_explicit(&results->read_later, false, memory_order_relaxed);
+    return INGOT_OK;
+}
+
+/* ---- Leases ------------------------------------------------------------------------------------------------------ */
+
+/* Made with the first lease, so that later ones allocate nothing and any thread may record `released`. */
+static enum ingot_status make_events(struct ig_results *results, struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    if (device->host_memory) return INGOT_OK;
+    if (!results->end) IG_TRY(device->api->event_create(device, false, &results->end, error));
+    if (!results->released) IG_TRY(device->api->event_create(device, false, &results->released, error));
+    return INGOT_OK;
+}
+
+enum ingot_status ig_results_lease(struct ig_results *results, struct ig_stream *stream, struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    IG_TRY(make_events(results, error));
+    if (stream) IG_TRY(device->api->event_record(device, stream, results->end, error));
+    results->taken = true;
+    atomic_store(&results->outcome, stream ? IG_OUTCOME_OPEN : IG_OUTCOME_GOOD);
+    atomic_fetch_add_explicit(&results->pool->owners, 1, memory_order_relaxed);
+    atomic_store_explicit(&results->leased, true, memory_order_relaxed);
+    return INGOT_OK;
+}
+
+/* The device's answer to a wait. */
+static enum ingot_status answer(struct ig_results *results, enum ingot_status status, struct ingot_error *error) {
+    conclude(results, status == INGOT_OK);
+    if (status != INGOT_OK || atomic_load(&results->outcome) == IG_OUTCOME_GOOD) return status;
+    return IG_ERR(error, INGOT_DEVICE, "the leased run failed, as a wait has told before");
+}
+
+enum ingot_status ig_results_wait(struct ig_results *results, struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    enum ingot_status status = INGOT_OK;
+    bool done;
+    if (atomic_load(&results->outcome) == IG_OUTCOME_OPEN)
+        status = device->api->event_await(device, results->end, true, &done, error);
+    return answer(results, status, error);
+}
+
+/* INGOT_TIMEOUT if the device has no answer by then. */
+static enum ingot_status ask_until(struct ig_results *results, double seconds, struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    uint64_t begin = ig_clock(), deadline = ig_clock_after(begin, seconds);
+    for (bool done;;) {
+        IG_TRY(device->api->event_await(device, results->end, false, &done, error));
+        if (done) return INGOT_OK;
+        if (ig_clock() >= deadline)
+            return IG_ERR(error, INGOT_TIMEOUT, "the leased run is not done after %g seconds", seconds);
+        ig_clock_pause(begin);
+    }
+}
+
+enum ingot_status ig_results_wait_for(struct ig_results *results, double seconds, struct ingot_error *error) {
+    enum ingot_status status = INGOT_OK;
+    if (!(seconds >= 0))
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a wait for %g seconds: at least 0 wanted", seconds);
+    if (atomic_load(&results->outcome) == IG_OUTCOME_OPEN) status = ask_until(results, seconds, error);
+    return status == INGOT_TIMEOUT ? status : answer(results, status, error);
+}
+
+enum ingot_status ig_results_output(const struct ig_results *results, size_t index, struct ingot_tensor *out_tensor,
+                                    struct ingot_error *error) {
+    if (index >= results->pool->n_outputs)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "there is no output %zu: the engine has %zu", index,
+                      results->pool->n_outputs);
+    const struct ingot_tensor *tensor = &results->tensors[index];
+    int outcome = atomic_load(&results->outcome);
+    if (tensor->dtype == INGOT_DTYPE_NONE)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                      "output %zu is not leased: its result was not in the context's memory", index);
+    if (outcome == IG_OUTCOME_BAD)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output %zu has no result: the leased run failed", index);
+    if (outcome == IG_OUTCOME_OPEN && tensor->memory != INGOT_CUDA)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output %zu is under way: ingot_lease_wait comes first", index);
+    *out_tensor = *tensor;
+    return INGOT_OK;
+}
+
+/* The pool may go with the last owner, so nothing is touched after. */
+void ig_results_release(struct ig_results *results) {
+    struct ig_results_pool *pool = results->pool;
+    atomic_store_explicit(&results->leased, false, memory_order_release);
+    ig_results_pool_drop(pool);
+}
+
+enum ingot_status ig_results_release_after(struct ig_results *results, void *native, struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    if (!device->api->event_record_native)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the engine runs on the CPU, where no stream reads the results");
+    if (!native)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                      "the default stream cannot be followed, only a created one: ingot_lease_release needs none");
+    IG_TRY(device->api->event_record_native(device, native, results->released, error));
+    atomic_store_explicit(&results->read_later, true, memory_order_release);
+    ig_results_release(results);
+    return INGOT_OK;
+}
