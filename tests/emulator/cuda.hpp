@@ -103,6 +103,15 @@ EMULATED static long long __double_as_longlong(double f) {
     return emulated_bits<long long>(f);
 }
 
+/* Bytes of b:a, chosen by the digits of `by`. */
+EMULATED static unsigned __byte_perm(unsigned a, unsigned b, unsigned by) {
+    unsigned long long both = (unsigned long long)b << 32 | a;
+    unsigned word = 0;
+    for (int i = 0; i < 4; i++)
+        word |= (unsigned)(both >> 8 * (by >> 4 * i & 7) & 0xff) << 8 * i;
+    return word;
+}
+
 EMULATED static float __fdividef(float a, float b) {
     return a / b;
 }
@@ -254,6 +263,26 @@ template <class T> EMULATED static void emulated_store(unsigned to, T value) {
 }
 EMULATED static void ptx_prefetch_global_L2(const void *from) {
     (void)*(const volatile char *)from;
+}
+template <class P> EMULATED static uint4 emulated_global(P from, size_t size) {
+    uint4 v = {0, 0, 0, 0};
+    emulator->access((void *)from, size, EMULATED_ALIGNED);
+    memcpy(&v, (const void *)from, size);
+    return v;
+}
+template <class P>
+EMULATED static void ptx_ld_global_v4_u32(unsigned &x, unsigned &y, unsigned &z, unsigned &w, P from) {
+    uint4 v = emulated_global(from, 16);
+    x = v.x, y = v.y, z = v.z, w = v.w;
+}
+template <class P>
+EMULATED static void ptx_ld_global_nc_L1__no_allocate_L2__128B_v4_u32(unsigned &x, unsigned &y, unsigned &z,
+                                                                      unsigned &w, P from) {
+    ptx_ld_global_v4_u32(x, y, z, w, from);
+}
+template <class P> EMULATED static void ptx_ld_global_v2_u32(unsigned &x, unsigned &y, P from) {
+    uint4 v = emulated_global(from, 8);
+    x = v.x, y = v.y;
 }
 EMULATED static void ptx_ld_shared_b32(unsigned &to, unsigned from) {
     to = emulated_load<unsigned>(from);

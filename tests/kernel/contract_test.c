@@ -646,6 +646,35 @@ static void test_producers_tf32(void **state) {
     check_producers(GRAPH_TF32);
 }
 
+/* Few rows, whose weights go from memory to registers: on CUDA cores and on tensor cores, narrow blocks and wide ones,
+ * clusters, depths that end within a step, columns that end within a block, fewer rows than the tile has, NaN. */
+static void test_direct(void **state) {
+    (void)state;
+    static const struct product sizes[] = {
+        {FLOATS, 2, 2, {1, 516}, {516, 136}, .constant = true, .bias = true},
+        {FLOATS, 2, 2, {3, 1100}, {1100, 40}, .constant = true},
+        {FLOATS, 2, 2, {-1, 264}, {264, 72}, .constant = true, .gelu = true},
+        {FLOATS, 2, 2, {13, 1036}, {1036, 72}, .constant = true, .bias = true},
+        {FLOATS, 2, 2, {8, 516}, {516, 136}, .constant = true},
+        {FLOATS, 2, 2, {2, 4}, {4, 8}, .constant = true},
+    };
+    static const unsigned flags[] = {GRAPH_FP16, GRAPH_FP16 + GRAPH_POISON, GRAPH_BF16, 0};
+    enum { CHOICES = 10 };
+    for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
+        int size = i / CHOICES, way = i % COUNT(flags);
+        snprintf(names[i], sizeof names[i], "few rows %d, choice %d", size, i % CHOICES * 2);
+        cases[i] = (struct graph_case){names[i],
+                                       build_product,
+                                       &sizes[size],
+                                       way == 3   ? 1e-5
+                                       : way == 2 ? 2e-2
+                                                  : 3e-3,
+                                       flags[way] + (unsigned)(i % CHOICES * 2) * GRAPH_CHOICE,
+                                       {7}};
+    }
+    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
+}
+
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
@@ -656,7 +685,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_multiples),      cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),
         cmocka_unit_test(test_swapped),        cmocka_unit_test(test_window_producers),
-        cmocka_unit_test(test_producers_tf32),
+        cmocka_unit_test(test_producers_tf32), cmocka_unit_test(test_direct),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,9 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
     ig_text_printf(text, "enum { UNROLLED_STEPS = %d };\n", is_unrolled(g) ? g->steps : 0);
-    if (g->math == IG_CUDA_FMA)
+    if (g->direct)
+        ig_text_printf(text, "enum { AHEAD = %d };\n", g->stages);
+    else if (g->math == IG_CUDA_FMA)
         ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d, WARPGROUPS = 0 };\n", g->thread_m, g->thread_n);
     else if (!g->producer)
         ig_text_printf(text, "enum { WARPS_M = %d, WARPS_N = %d, WARPGROUPS = %d, SWAPPED = %d };\n", g->warps_m,
@@ -159,6 +161,14 @@ static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
         print_multiply(g, text);
 }
 
+static void print_direct(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    bool cores = g->bm > 4;
+    ig_text_add(text, ig_cuda_template_gemm_direct);
+    if (cores) ig_text_add(text, ig_cuda_template_mma);
+    ig_text_add(text, cores ? ig_cuda_template_gemm_direct_mma : ig_cuda_template_gemm_direct_fma);
+    ig_text_add(text, ig_cuda_template_gemm_direct_walk);
+}
+
 void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
     ig_text_add(text, "namespace gemm {\n");
     print_constants(g, text);
@@ -168,6 +178,8 @@ void ig_cuda_gemm(const struct ig_cuda_gemm *g, struct ig_text *text) {
     }
     if (g->producer)
         ig_text_add(text, ig_cuda_template_gemm_producer);
+    else if (g->direct)
+        print_direct(g, text);
     else
         print_copying(g, text);
     if (g->producer && g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_taps);

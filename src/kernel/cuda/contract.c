@@ -202,6 +202,9 @@ static const char *tactic(struct gemm *s) {
     static const char *const operands[] = {"along", "across", "listed", "windows", "filled"};
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
+    if (g->direct)
+        return ig_format(s->k->job, "gemm %s direct %dx%d, %d warps, %d steps ahead%s", maths[g->math], g->bm, g->bn,
+                         g->warps_n, g->stages, split);
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
                      g->producer     ? g->turns ? " tma in turns" : " tma"
                      : g->swapped    ? " wgmma swapped"
@@ -460,11 +463,13 @@ static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x colu
 /* The epilogue of the block's first `count` rows, which begin at `first`, `above` rows into the tile. */
 static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x above, ig_x count) {
     struct ig_loops *k = s->k;
-    int vector = vector_of(s), across = s->g->bn / vector;
+    int columns = s->g->direct ? s->g->bn / s->g->split : s->g->bn;
+    int vector = vector_of(s) < columns ? vector_of(s) : columns, across = columns / vector;
     ig_x slot;
     body = loop(s, body, IG_FOR_SIMD, ig_x_mul(k, count, num(s, across)), &slot);
     ig_x row = ig_x_div(k, slot, num(s, across)),
          column = ig_x_mul(k, ig_x_mod(k, slot, num(s, across)), num(s, vector));
+    if (s->g->direct) column = ig_x_add(k, ig_x_mul(k, s->share, num(s, columns)), column);
     ig_x at = ig_x_mul(k, ig_x_add(k, above, row), num(s, ig_cuda_gemm_tile_row(s->g)));
     emit_columns(s, body, ig_x_add(k, first, row), ig_x_add(k, s->first_column, column), vector,
                  ig_x_add(k, at, column));
@@ -474,8 +479,9 @@ static void emit_rows(struct gemm *s, struct ig_stmt *body, ig_x first, ig_x abo
  * in flight together. */
 static void emit_epilogue(struct gemm *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
-    int rows = s->g->bm / s->g->split;
-    ig_x above = ig_x_mul(k, s->share, num(s, rows)), first = ig_x_add(k, s->first_row, above);
+    int rows = s->g->direct ? s->g->bm : s->g->bm / s->g->split;
+    ig_x above = s->g->direct ? num(s, 0) : ig_x_mul(k, s->share, num(s, rows)),
+         first = ig_x_add(k, s->first_row, above);
     if (ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
         emit_rows(s, body, first, above, num(s, rows));
         return;
@@ -646,6 +652,7 @@ static void emit(struct gemm *s) {
         call_multiply(s, body);
     }
     emit_epilogue(s, body);
+    if (s->g->direct) ig_s_call(s->k, body, "gemm::leave", NULL, 0);
 }
 
 bool ig_cuda_contract_gemm(struct ig_contract *c) {

@@ -123,8 +123,33 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     return (START + 1810 + windows + all) / 1000;
 }
 
+/* Depths of a warp's step where B goes straight to registers: a thread has four, of 16 bytes. */
+static int direct_step(const struct ig_cuda_gemm *g) {
+    return 32 * 16 / (g->bn * ig_cuda_gemm_element(g)) * 4;
+}
+
+/* How many steps each warp has. */
+static int64_t direct_steps(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    return ceil_div(p->depth, (int64_t)direct_step(g) * g->warps_n * g->split);
+}
+
+/* B straight to registers: the time of reading it, by all multiprocessors or by those that have blocks, or that of
+ * multiplying; and the latency of all but the first loads, which the preceding kernel hides. */
+static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
+    int64_t each = ceil_div(blocks, IG_CUDA_PROCESSORS), resident = 2048 / (32 * g->warps_n) / (g->stages > 2 ? 2 : 1);
+    double elements = (double)p->depth * g->bn / g->split, element = ig_cuda_gemm_element(g);
+    double all = (double)p->batch * (double)p->depth * (double)p->columns * element / 4000;
+    double own = (double)each * elements * element / 60;
+    double products = (double)each * elements * (g->bm > 4 ? 1 : g->bm + 1.5) / 200;
+    double rounds = (double)(ceil_div(direct_steps(p, g), g->stages) * ceil_div(each, resident));
+    double around = START + (g->split > 1 ? 1100 : 600) + (p->heavy ? 200 : 0);
+    return (around + larger(larger(all, own), products) + 600 * (rounds - 1)) / 1000;
+}
+
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     if (g->producer) return producer_cost(p, g);
+    if (g->direct) return direct_cost(p, g);
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     double steps = (double)ceil_div(ceil_div(p->depth, g->bk), g->split);
     int full = resident(p, g);
@@ -239,6 +264,43 @@ static bool suits_warpgroups(const struct ig_cuda_problem *p) {
     return p->math != IG_CUDA_TF32 || (p->a != IG_CUDA_ACROSS && p->b == IG_CUDA_ALONG);
 }
 
+/* As many steps ahead as there are, within the registers of a thread. */
+static void add_direct(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int bm, int bn, int warps,
+                       struct candidates *c) {
+    enum { MOST_AHEAD = 4 };
+    for (int split = 1; split <= (p->sm >= 90 ? bn / 8 : 1); split *= 2) {
+        struct ig_cuda_gemm g = *like;
+        g.direct = true;
+        g.bm = bm;
+        g.bn = bn;
+        g.warps_m = 1;
+        g.warps_n = warps;
+        g.split = split;
+        g.bk = direct_step(&g) * warps * split;
+        if (split > 1 && p->depth < g.bk) continue;
+        int64_t steps = direct_steps(p, &g);
+        g.stages = steps > MOST_AHEAD ? bm > 2 ? MOST_AHEAD / 2 : MOST_AHEAD : steps < 1 ? 1 : (int)steps;
+        c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
+    }
+}
+
+/* For few rows: B is read once, by blocks that are narrow enough for all multiprocessors to take part. */
+static void add_directs(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, struct candidates *c) {
+    enum { MOST_ROWS = 16 };
+    int element = ig_cuda_gemm_element(like);
+    bool fits = p->a == IG_CUDA_ALONG && p->b == IG_CUDA_ACROSS && p->a_copy >= 4 * element && p->b_copy == 16;
+    if (!fits || p->rows > MOST_ROWS) return;
+    for (int bm = 1; bm <= MOST_ROWS; bm *= 2) {
+        bool cores = bm > 4;
+        if ((cores && element != 2) || (bm > 1 && bm >= 2 * p->rows)) continue;
+        if (!cores && element == 2 && p->rows > 4) continue;
+        for (int bn = cores ? 64 : 16; bn <= 64; bn *= 2) {
+            for (int warps = 4; warps <= 16; warps *= 2)
+                add_direct(p, like, bm, bn, warps, c);
+        }
+    }
+}
+
 int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, int most,
                             struct ig_cuda_gemm *out) {
     struct ig_cuda_gemm groups = *like, producers[PRODUCER_SHAPES];
@@ -253,6 +315,7 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
     if (groups.warpgroups) add_shapes(p, &groups, group_shapes, sizeof group_shapes / sizeof *group_shapes, &c);
     groups.swapped = groups.warpgroups;
     if (groups.swapped) add_shapes(p, &groups, swapped_shapes, sizeof swapped_shapes / sizeof *swapped_shapes, &c);
+    add_directs(p, like, &c);
     c.most += own.count;
     for (int i = 0; i < own.count; i++)
         c.count = keep(c.out, c.costs, c.count, c.most, &producers[i], own.costs[i]);

@@ -14,6 +14,7 @@ enum { GROUP = 128 }; /* threads of a warp group */
 
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
     if (gemm->producer) return 3 * GROUP;
+    if (gemm->direct) return 32 * gemm->warps_n;
     if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
     return 32 * gemm->warps_m * gemm->warps_n;
 }
@@ -46,7 +47,13 @@ int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm) {
     return gemm->stages * (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
 }
 
+/* The tile, and each warp's sums. */
+static int direct_shared(const struct ig_cuda_gemm *gemm) {
+    return 4 * gemm->bm * (ig_cuda_gemm_tile_row(gemm) + gemm->warps_n * gemm->bn);
+}
+
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {
+    if (gemm->direct) return direct_shared(gemm);
     if (gemm->producer) return ig_cuda_gemm_barriers_at(gemm) + 8 * (2 * gemm->stages + 2);
     return ig_cuda_gemm_list(gemm) + (gemm->a == IG_CUDA_LISTED ? gemm->bm * 8 : 0);
 }

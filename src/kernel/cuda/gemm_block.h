@@ -8,6 +8,9 @@
  * row stride bn + IG_CUDA_TILE_PAD. If the blocks of a cluster split the depth, each ends up with the sums of its share
  * of the tile's rows.
  *
+ * If it is `direct`, for few rows, B goes from memory to registers, `stages` steps ahead. The warps_n warps divide the depth
+ * and not the tile, and the blocks of a cluster end up with their shares of the tile's columns.
+ *
  * With a producer, one warp of a persistent block only fetches, by the copy engine (TMA), for all of the block's tiles
  * in turn. Two consumer warp groups (of four warps) multiply: they share each tile, or they take tiles in turns. Their
  * sums stay in registers: each thread runs the epilogue on those of its own rows, IG_CUDA_OWN_COLUMNS at a time.
@@ -58,7 +61,10 @@ struct ig_cuda_gemm {
     /* A producer warp fetches. Requires warpgroups, A ALONG, ACROSS or WINDOWS, B ALONG or ACROSS, and no split; tensor
      * maps 0 and 1 are those of A and B. */
     bool producer;
-    bool turns;             /* producer: the two groups take tiles in turns; otherwise they share the rows of each */
+    bool turns; /* producer: the two groups take tiles in turns; otherwise they share the rows of each */
+    /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores with bn = 64. Requires A ALONG, B ACROSS, copies of 4
+     * elements of A and of 16 bytes of B, and warps_m = 1. */
+    bool direct;
     int thread_m, thread_n; /* CUDA cores: results per thread; thread_n is a multiple of 4 */
     int stages;
     /* B is constant and is copied before the kernel waits for the preceding one; `multiply` waits. */
