@@ -617,6 +617,7 @@ static void check_producers(unsigned precision) {
         {FLOATS, 2, 2, {1181, 8}, {8, 136}, .constant = true},
         {FLOATS, 2, 2, {72, 280}, {72, 136}, .turned = true, .bias = true},
         {FLOATS, 2, 2, {140, 72}, {72, 267}, .constant = true, .bias = true}, /* columns one by one */
+        {FLOATS, 2, 2, {140, 72}, {72, 270}, .constant = true, .bias = true}, /* two by two */
     };
     /* Tiles in more than one band of 16 rows of tiles, the last one of another height. */
     static const struct product banded = {FLOATS, 2, 2, {-3, 8}, {8, 264}, .constant = true};

@@ -256,27 +256,28 @@ template <int AWAY> __device__ __forceinline__ void exchange(float &low, float &
     else high = got;
 }
 
-// Eight sums of 32 columns, number `columns`, in a row of the tile: wgmma leaves each thread two columns of eight,
-// number threadIdx.x % 4, in each of two rows of every 64. The row is one of two, `half`, in number `rows` of the group's
-// 64.
-__device__ __forceinline__ void sums_of_pairs(const sums &c, float *to, int rows, int columns, int half) {
+// As exchange, of the two halves of sums whose indices differ in bit BIT.
+template <int AWAY, int BIT> __device__ __forceinline__ void exchange_halves(float *to) {
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        if (!(i & BIT)) exchange<AWAY>(to[i], to[i | BIT]);
+}
+
+// A thread's eight sums of 32 columns, number `columns`, in eight rows: wgmma leaves it two columns of eight, number
+// threadIdx.x % 4, in one of the rows. The rows are one of two eighths, `half`, in number `rows` of the group's 64. Threads
+// exchange sums so that each has VECTOR neighbouring columns, and the warp's accesses fill whole sectors.
+template <int VECTOR>
+__device__ __forceinline__ void own_sums(const sums &c, float *to, int rows, int columns, int half) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         to[2 * i] = c.c[rows][4 * columns + i][2 * half];
         to[2 * i + 1] = c.c[rows][4 * columns + i][2 * half + 1];
     }
-}
-
-// The same where the four threads of a row have exchanged sums, so that each has eight neighbouring columns: number
-// threadIdx.x % 4.
-__device__ __forceinline__ void sums_in_a_row(const sums &c, float *to, int rows, int columns, int half) {
-    sums_of_pairs(c, to, rows, columns, half);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        exchange<1>(to[i], to[2 + i]);
-        exchange<1>(to[4 + i], to[6 + i]);
+    if constexpr (VECTOR == 1) exchange_halves<4, 1>(to);
+    if constexpr (VECTOR <= 2) {
+        exchange_halves<8, 2>(to);
+        exchange_halves<16, 4>(to);
     }
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        exchange<2>(to[i], to[4 + i]);
+    if constexpr (VECTOR >= 4) exchange_halves<1, 2>(to);
+    if constexpr (VECTOR == 8) exchange_halves<2, 4>(to);
 }

@@ -497,39 +497,62 @@ static struct ig_stmt *unroll(struct gemm *s, struct ig_stmt *body, int count, i
     return count == 1 ? body : loop(s, body, IG_FOR_UNROLL, num(s, count), out_var);
 }
 
-/* The epilogue of a thread's own sums, whose places follow from wgmma's: of every 16 rows a warp has, two are its own, and
- * eight of every 32 columns. Where accesses are wide, these are neighbours; where they are of one element (an odd number
- * of columns, such as a vocabulary's), pairs, so that the four threads of a row access neighbours at once. All loops are
+/* Where the sums of a thread lie that gemm::own_sums gives it: `vector` columns of 32 from *out_column on, in *out_row of
+ * eight rows; `piece` counts those of its eight sums. */
+static void locate_own(struct gemm *s, int vector, ig_x lane, ig_x piece, ig_x *out_row, ig_x *out_column) {
+    struct ig_loops *k = s->k;
+    ig_x bit[5];
+    for (int i = 0; i < 5; i++)
+        bit[i] = ig_x_mod(k, ig_x_div(k, lane, num(s, 1 << i)), num(s, 2));
+    ig_x quarter = ig_x_mod(k, lane, num(s, 4)), row = ig_x_div(k, lane, num(s, 4)), column;
+    switch (vector) {
+    case 1:
+        row = piece;
+        column = ig_x_add(k, ig_x_mul(k, quarter, num(s, 2)), bit[2]);
+        column = ig_x_add(k, column, ig_x_mul(k, ig_x_div(k, lane, num(s, 8)), num(s, 8)));
+        break;
+    case 2:
+        row = ig_x_add(k, bit[2], ig_x_mul(k, piece, num(s, 2)));
+        column = ig_x_mul(k, quarter, num(s, 2));
+        column = ig_x_add(k, column, ig_x_mul(k, ig_x_div(k, lane, num(s, 8)), num(s, 8)));
+        break;
+    case 4:
+        column = ig_x_add(k, ig_x_mul(k, bit[0], num(s, 8)), ig_x_mul(k, bit[1], num(s, 4)));
+        column = ig_x_add(k, column, ig_x_mul(k, piece, num(s, 16)));
+        break;
+    default: column = ig_x_mul(k, quarter, num(s, 8)); break;
+    }
+    *out_row = row;
+    *out_column = column;
+}
+
+/* The epilogue of a thread's own sums, whose places follow from wgmma's: eight of 32 columns in eight rows. All loops are
  * unrolled, because registers cannot be indexed. Rows beyond the last are computed like the last one and not stored, so
  * that loads need not wait for comparisons. */
 static void emit_own(struct gemm *s, struct ig_stmt *body, ig_x warp, ig_x lane) {
-    enum { WARP_ROWS = 16, LANES_PER_ROW = 4, COLUMNS = IG_CUDA_OWN_COLUMNS * LANES_PER_ROW };
+    enum { WARP_ROWS = 16, COLUMNS = IG_CUDA_OWN_COLUMNS * 4 };
     struct ig_loops *k = s->k;
     int vector = vector_of(s) < IG_CUDA_OWN_COLUMNS ? vector_of(s) : IG_CUDA_OWN_COLUMNS;
     int warps = ig_cuda_gemm_workers(s->g) / 32;
-    ig_x rows, columns, half, piece;
+    ig_x rows, columns, half, piece, own_row, own_column;
     body = unroll(s, body, s->g->bm / WARP_ROWS / warps, &rows);
     body = unroll(s, body, s->g->bn / COLUMNS, &columns);
     body = unroll(s, body, 2, &half);
     ig_s_text(k, body,
-              ig_format(k->job, "gemm::%s(registers, sums, @%u, @%u, @%u);",
-                        vector > 1 ? "sums_in_a_row" : "sums_of_pairs", (unsigned)rows, (unsigned)columns,
-                        (unsigned)half));
+              ig_format(k->job, "gemm::own_sums<%d>(registers, sums, @%u, @%u, @%u);", vector, (unsigned)rows,
+                        (unsigned)columns, (unsigned)half));
+    body = unroll(s, body, IG_CUDA_OWN_COLUMNS / vector, &piece);
+    locate_own(s, vector, lane, piece, &own_row, &own_column);
     ig_x row = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, rows, num(s, warps)), warp), num(s, WARP_ROWS));
     row = ig_x_add(k, row, ig_x_mul(k, half, num(s, WARP_ROWS / 2)));
-    row = ig_x_add(k, s->first_row, ig_x_add(k, row, ig_x_div(k, lane, num(s, LANES_PER_ROW))));
+    row = ig_x_add(k, s->first_row, ig_x_add(k, row, own_row));
     if (!ig_dim_divides(k->dims, constant(s, s->g->bm), s->rows)) {
         s->c->inside = ig_x_less(k, row, dim(s, s->rows));
         row = ig_x_min(k, row, last_of(s, s->rows));
     }
-    body = unroll(s, body, IG_CUDA_OWN_COLUMNS / vector, &piece);
-    ig_x at = ig_x_mul(k, piece, num(s, vector)), column = ig_x_mul(k, columns, num(s, COLUMNS));
-    int together = vector > 1 ? IG_CUDA_OWN_COLUMNS : 2; /* of the thread's columns */
-    ig_x own = ig_x_mul(k, ig_x_mod(k, lane, num(s, LANES_PER_ROW)), num(s, together));
-    own = ig_x_add(k, own, ig_x_mul(k, ig_x_div(k, at, num(s, together)), num(s, together * LANES_PER_ROW)));
-    own = ig_x_add(k, own, ig_x_mod(k, at, num(s, together)));
-    column = ig_x_add(k, s->first_column, ig_x_add(k, column, own));
-    emit_columns(s, body, row, column, vector, at);
+    ig_x column = ig_x_add(k, ig_x_mul(k, columns, num(s, COLUMNS)), own_column);
+    column = ig_x_add(k, s->first_column, column);
+    emit_columns(s, body, row, column, vector, ig_x_mul(k, piece, num(s, vector)));
 }
 
 /* With a producer, each thread runs the epilogue on its own sums. */
