@@ -20,7 +20,7 @@ const struct ig_pass ig_passes[] = {
     {"split-phases", "compute transposed convolutions without the zeros", 1, false, ig_pass_split_phases},
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
-    {"join-transposes", "make one transpose of two around a merging reshape", 1, false, ig_pass_join_transposes},
+    {"join-transposes", "transpose before reshapes that keep axes together", 1, false, ig_pass_join_transposes},
     {"group-heads", "let the queries of heads that share keys be rows of one product", 2, false, ig_pass_group_heads},
     {"attend", "compute attention in one kernel, on GPUs", 2, false, ig_pass_attend},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},

@@ -523,7 +523,20 @@ static const struct rewrite views[] = {
      "  %7 = transpose(%6) {perm=[0,3,1,2]}: " X "\n"
      OUT(7),
      "add " X "; tanh " X, 0, POISON},
-    /* two combine across a reshape that merges axes, but not across one that splits one */
+    /* two combine across a reshape that merges axes, or splits one whose parts stay together, but not if they come apart */
+    {"join-transposes",
+     "  %3 = transpose(%0) {perm=[0,3,1,2]}: f32[batch,5,4,6]\n"
+     "  %4 = reshape(%3) {dims=[batch,5,4,2,3]}: f32[batch,5,4,2,3]\n"
+     "  %5 = transpose(%4) {perm=[0,1,3,4,2]}: f32[batch,5,2,3,4]\n"
+     "  %6 = tanh(%5): f32[batch,5,2,3,4]\n"
+     OUT(6),
+     "transpose f32[batch,5,6,4]; reshape f32[batch,5,2,3,4]; tanh f32[batch,5,2,3,4]", 0, POISON},
+    {"join-transposes",
+     "  %3 = transpose(%0) {perm=[0,3,1,2]}: f32[batch,5,4,6]\n"
+     "  %4 = reshape(%3) {dims=[batch,5,4,2,3]}: f32[batch,5,4,2,3]\n"
+     "  %5 = transpose(%4) {perm=[0,1,4,3,2]}: f32[batch,5,3,2,4]\n"
+     OUT(5),
+     "transpose f32[batch,5,4,6]; reshape f32[batch,5,4,2,3]; transpose f32[batch,5,3,2,4]", 0, POISON},
     {"join-transposes",
      "  %3 = transpose(%0) {perm=[0,1,3,2]}: f32[batch,4,5,6]\n"
      "  %4 = reshape(%3) {dims=[batch,20,6]}: f32[batch,20,6]\n"
