@@ -284,8 +284,13 @@ static void explain(struct build *b) {
     ig_figures_make(b->graph, &b->built, &b->kernels, NULL, &b->explanation.figures);
 }
 
+static void specialize(struct build *b, struct ig_graph *imported) {
+    bool in_parts = !ig_target_is_cuda(&b->target.target);
+    b->graph = b->imported = ig_specialize(imported, b->options->shapes, b->options->n_shapes, in_parts);
+}
+
 static void make_structure(struct build *b) {
-    b->graph = b->imported = ig_specialize(b->imported, b->options->shapes, b->options->n_shapes);
+    specialize(b, b->imported);
     run_passes(b);
     ig_literals_to_memory(b->graph, &b->target.target);
     make_code(b);
@@ -355,7 +360,7 @@ void ig_compile_count(struct ig_job *job, struct ig_graph *graph, const struct i
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
     ig_precisions_parse(graph, options->precision, options->precision_of, options->n_precision_of, &b.precisions);
-    b.graph = b.imported = ig_specialize(graph, options->shapes, options->n_shapes);
+    specialize(&b, graph);
     run_passes(&b);
     ig_literals_to_memory(b.graph, &b.target.target);
     make_plan(&b);

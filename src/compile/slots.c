@@ -7,6 +7,7 @@ static void add_symbol(struct ig_slots *s, ig_dim dim, uint32_t input, uint32_t 
     if (view.kind != IG_DIM_SYMBOL || ig_map_get_name(&s->symbol_of, view.name, &known)) return;
     struct ig_plan_symbol symbol = {.input = input, .axis = axis, .element = element};
     ig_dim_range(s->dims, dim, &symbol.lo, &symbol.hi);
+    if (ig_dim_is_fixed(s->dims, dim)) symbol.lo = symbol.hi;
     ig_map_put_name(&s->symbol_of, view.name, s->symbols.count);
     IG_PUSH(s->job, &s->symbols, symbol);
     IG_PUSH(s->job, &s->names, view.name);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/build.h"
+#include "ir/rows/rows.h"
 
 struct range {
     int64_t lo, opt, hi;
@@ -185,10 +186,46 @@ static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *i
     return out;
 }
 
-struct ig_graph *ig_specialize(struct ig_graph *graph, const struct ingot_shape_spec *specs, size_t count) {
+/* ---- Fixed sizes in parts ------------------------------------------------------------------------------------------ */
+
+static bool is_batch(struct ig_graph *g, ig_dim symbol) {
+    for (uint32_t i = 0; i < g->inputs.count; i++) {
+        const struct ig_type *type = ig_type_of(g, g->inputs.at[i].value);
+        if (type->rank > 0 && type->dim[0] == symbol) return true;
+    }
+    return false;
+}
+
+/* Takes the first fixed batch of several rows out of the substitution, at *out_at; false if there is none. */
+static bool keep_batch(struct substitution *s, ig_dim *out_symbol, ig_dim *out_value) {
+    for (uint32_t i = 0; i < s->symbols.count; i++) {
+        int64_t rows;
+        *out_symbol = s->symbols.at[i], *out_value = s->values.at[i];
+        if (!ig_dim_is_const(s->in->dims, *out_value, &rows) || rows < 2 || !is_batch(s->in, *out_symbol)) continue;
+        s->symbols.at[i] = s->symbols.at[--s->symbols.count];
+        s->values.at[i] = s->values.at[--s->values.count];
+        ig_dim_set_range(s->in->dims, *out_symbol, 1, rows);
+        ig_dim_set_usual(s->in->dims, *out_symbol, rows);
+        return true;
+    }
+    return false;
+}
+
+struct ig_graph *ig_specialize(struct ig_graph *graph, const struct ingot_shape_spec *specs, size_t count,
+                               bool in_parts) {
     struct substitution s = {.in = graph};
+    ig_dim batch, rows;
     for (size_t i = 0; i < count; i++)
         apply(&s, &specs[i]);
     set_usual_sizes(graph, specs, count);
-    return rebuild(&s, graph); /* in any case: ranges may have been narrowed since it was built */
+    bool kept = in_parts && keep_batch(&s, &batch, &rows);
+    struct ig_graph *out = rebuild(&s, graph); /* in any case: ranges may have been narrowed since it was built */
+    if (!kept) return out;
+    if (!ig_rows_mixed(out, batch)) {
+        ig_dim_fix(out->dims, batch);
+        return out;
+    }
+    IG_PUSH(graph->job, &s.symbols, batch);
+    IG_PUSH(graph->job, &s.values, rows);
+    return rebuild(&s, graph);
 }

@@ -10,7 +10,11 @@
  *
  * Sets the usual value of every symbol: the OPT of its spec; else 1 along the first axis of an input (a batch) and 128
  * elsewhere, clamped to its range.
+ *
+ * `in_parts`: runs may compute their rows in parts (runtime/parts.h). Then a size of several rows that do not affect each
+ * other stays a symbol though it is fixed (ig_dim_fix), with a range from 1 on.
  */
-struct ig_graph *ig_specialize(struct ig_graph *graph, const struct ingot_shape_spec *specs, size_t count);
+struct ig_graph *ig_specialize(struct ig_graph *graph, const struct ingot_shape_spec *specs, size_t count,
+                               bool in_parts);
 
 #endif

@@ -44,7 +44,7 @@ struct ig_plan_symbol {
     uint32_t input;
     uint32_t axis;
     uint32_t element;
-    int64_t lo, hi; /* the range that the engine was built for */
+    int64_t lo, hi; /* the range that the engine was built for; lo == hi: kernels take parts of it, down to 1, too */
     /*
      * IG_PLAN_NONE: the symbol counts rows that do not affect each other. Then the main plan's inputs and outputs have
      * them along the axis whose dim is this symbol's slot, of which each has at most one, and their other dims do not

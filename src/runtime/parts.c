@@ -18,14 +18,19 @@ static struct traffic traffic_of(const struct ig_context *context, const struct 
     return t;
 }
 
+/* The fewest rows that the kernels take. */
+static int64_t least_rows(const struct ig_context *context) {
+    const struct ig_plan_symbol *symbol = &context->plan->symbols[context->batch.parts_symbol];
+    return symbol->lo == symbol->hi ? 1 : symbol->lo;
+}
+
 /* The rows whose activations fit the caches, but one for each thread: on less of them, threads mostly wait. */
 static int64_t most_rows(const struct ig_context *context, int64_t rows) {
     const struct ig_device *device = context->env.device;
-    const struct ig_plan_symbol *symbol = &context->plan->symbols[context->batch.parts_symbol];
     double fitting = (double)rows * (double)device->cache_bytes / (double)context->current->frame->arena_bytes;
     int64_t most = (int64_t)fitting;
     most = most < (int64_t)device->threads ? (int64_t)device->threads : most;
-    most = most < symbol->lo ? symbol->lo : most;
+    most = most < least_rows(context) ? least_rows(context) : most;
     return most < 1 ? 1 : most;
 }
 
@@ -51,7 +56,7 @@ int64_t ig_parts_choose(struct ig_context *context) {
     int64_t rows = context->current->slots[batch->parts_symbol], most = most_rows(context, rows);
     if (most >= rows || !ig_frame_is_straight(frame)) return 0;
     int64_t part = divide(rows, most), parts = (rows + part - 1) / part;
-    if (part < context->plan->symbols[batch->parts_symbol].lo) return 0;
+    if (part < least_rows(context)) return 0;
     struct traffic t = traffic_of(context, frame);
     return (double)(parts - 1) * t.weights < t.others ? part : 0;
 }

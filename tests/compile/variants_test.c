@@ -70,7 +70,7 @@ static struct ig_graph *prepare(struct ig_job *job, const struct network *networ
     struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), network->text, strlen(network->text));
     ig_target_parse(job, "cuda:sm_90a", out_target);
     const struct ig_pass_options options = {.target = &out_target->target, .precisions = &precisions};
-    g = ig_specialize(g, network->specs, (size_t)network->n_specs);
+    g = ig_specialize(g, network->specs, (size_t)network->n_specs, false);
     return passes_of_build(g, &(struct ingot_build_options)INGOT_BUILD_OPTIONS_INIT, &options);
 }
 

@@ -86,6 +86,20 @@ static void few_rows_are_computed_twice(void **state) {
     end_plan(f);
 }
 
+/* An engine for one size; the range of one for several is not left. */
+static void fixed_batches_are_divided(void **state) {
+    struct fixture *f = ready(1000, 1000, 8 * 100, 1);
+    run_exactly(f, 1000, 3, false);
+    assert_in_range(part_of(f), 50, 100);
+    set_input(f, 0, vector(ramp, 100));
+    assert_int_equal(ig_context_run(f->context, &f->error), INGOT_INVALID_ARGUMENT);
+    end_plan(f);
+    f = ready(999, 1000, 8 * 100, 1);
+    run_exactly(f, 1000, 3, false);
+    assert_int_equal(part_of(f), 1000);
+    end_plan(f);
+}
+
 static void warm_runs_allocate_nothing(void **state) {
     struct fixture *f = ready(1, INT32_MAX, 1024, 1);
     struct ingot_plans_info before, after;
@@ -250,6 +264,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_rows_are_computed),
         cmocka_unit_test(few_rows_are_computed_twice),
+        cmocka_unit_test(fixed_batches_are_divided),
         cmocka_unit_test(warm_runs_allocate_nothing),
         cmocka_unit_test(leases_and_fresh_results_have_all_rows),
         cmocka_unit_test(other_inputs_stay),

@@ -316,6 +316,17 @@ void ig_dim_set_usual(struct ig_dims *dims, ig_dim symbol, int64_t value) {
     dims->atoms.at[atom - dims->atoms.at].usual = value;
 }
 
+void ig_dim_fix(struct ig_dims *dims, ig_dim symbol) {
+    const struct ig_dim_atom *atom = ig_sum_atom(dims, symbol);
+    IG_ASSERT(dims->job, atom != NULL && atom->kind == IG_DIM_SYMBOL);
+    dims->atoms.at[atom - dims->atoms.at].fixed = true;
+}
+
+bool ig_dim_is_fixed(struct ig_dims *dims, ig_dim symbol) {
+    const struct ig_dim_atom *atom = ig_sum_atom(dims, symbol);
+    return atom && atom->fixed;
+}
+
 bool ig_dim_symbol_at(struct ig_dims *dims, uint32_t index, ig_dim *out_symbol, int64_t *out_lo, int64_t *out_hi) {
     if (index >= dims->symbols.count) return false;
     uint32_t atom = dims->symbols.at[index];

@@ -30,6 +30,9 @@ void ig_dim_set_usual(struct ig_dims *dims, ig_dim symbol, int64_t value);
 /* The value of an expression for these; false if a symbol in it has none. */
 bool ig_dim_usual(const struct ig_dims *dims, ig_dim dim, int64_t *out_value);
 
+/* Marks a symbol whose value is `hi` in every run, though what is computed at once may be a part of it, down to lo. */
+void ig_dim_fix(struct ig_dims *dims, ig_dim symbol);
+bool ig_dim_is_fixed(struct ig_dims *dims, ig_dim symbol);
 /* Enumerates the pool's symbols in order of creation, with their ranges; false past the last. */
 bool ig_dim_symbol_at(struct ig_dims *dims, uint32_t index, ig_dim *out_symbol, int64_t *out_lo, int64_t *out_hi);
 

@@ -23,6 +23,7 @@ struct ig_dim_atom {
     ig_dim a, b;           /* DIV, MOD, MIN, MAX */
     int64_t lo, hi;        /* SYMBOL */
     int64_t usual;         /* SYMBOL; -1: unknown */
+    bool fixed;            /* SYMBOL; see ig_dim_fix */
 };
 
 struct ig_dim_mono {

@@ -226,13 +226,20 @@ enum ingot_status ig_shape_tensor_bytes(const struct ig_plan *plan, const struct
     return INGOT_OK;
 }
 
+/* Is a dim the same in every run? */
+static bool is_fixed(const struct ig_plan *plan, ig_slot slot, int64_t *out_dim) {
+    if (slot >= plan->n_symbols) return ig_shape_constant(plan, slot, out_dim);
+    *out_dim = plan->symbols[slot].hi;
+    return plan->symbols[slot].lo == *out_dim;
+}
+
 void ig_plan_tensor_info(const struct ig_plan *plan, const struct ig_plan_tensor *tensor,
                          struct ingot_tensor_info *out_info) {
     *out_info = (struct ingot_tensor_info){
         .name = ig_plan_text(plan, tensor->name), .dtype = (enum ingot_dtype)tensor->dtype, .rank = (int)tensor->rank};
     for (uint32_t axis = 0; axis < tensor->rank; axis++) {
         int64_t dim;
-        out_info->dims[axis] = ig_shape_constant(plan, tensor->dims[axis], &dim) ? dim : -1;
+        out_info->dims[axis] = is_fixed(plan, tensor->dims[axis], &dim) ? dim : -1;
         out_info->symbols[axis] = ig_plan_text(plan, tensor->symbols[axis]);
     }
 }
