@@ -25,6 +25,7 @@
 #include "ir/part.h"
 #include "pass/fuse/attend.h"
 #include "pass/fuse/profit.h"
+#include "pass/fuse/siblings.h"
 
 struct fuser {
     struct ig_graph *g;
@@ -839,6 +840,7 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
     if (!join || !options->estimator) return;
     decide_views(g, options, &choices);
     if (decide_attentions(g, options, &choices)) decide_views(g, options, &choices);
+    ig_join_siblings(g, options);
 }
 
 struct ig_graph *ig_pass_fuse(struct ig_graph *in, const struct ig_pass_options *options) {

@@ -1,0 +1,134 @@
+/* See siblings.h. */
+#include "pass/fuse/siblings.h"
+
+#include <stdlib.h>
+
+#include "ir/canonical.h"
+#include "pass/fuse/profit.h"
+
+/* Microseconds that a kernel may take besides its start, for which another is worth avoiding: larger ones fill the GPU
+ * by themselves. And how many parts a joined kernel may have: each of its blocks looks for its own. */
+#define MOST_TIME 3.0
+enum { MOST_PARTS = 12 };
+
+struct joining {
+    struct ig_graph *g;
+    const struct ig_pass_options *options;
+    uint32_t *last_of; /* by region: the small map that was met last and reads its results; IG_NO_REGION: none */
+    uint32_t *read_at; /* by region: the first region that reads its results */
+    bool *dead;        /* by region: was joined to a later one */
+};
+
+/* The region that computes the memory which v is, or is a part of; IG_NO_REGION: none. */
+static uint32_t producer_of(const struct ig_graph *g, ig_value v) {
+    for (;;) {
+        const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def(g, v);
+        if (!n) return IG_NO_REGION;
+        if (n->region != IG_NO_REGION || n->n_in == 0) return n->region;
+        v = n->in[0];
+    }
+}
+
+static void find_first_readers(struct joining *s) {
+    const struct ig_graph *g = s->g;
+    for (uint32_t r = g->regions.count; r-- > 0;) {
+        const struct ig_region *region = &g->regions.at[r];
+        for (uint32_t i = 0; i < region->inputs.count; i++) {
+            uint32_t from = producer_of(g, region->inputs.at[i]);
+            if (from != IG_NO_REGION) s->read_at[from] = r;
+        }
+    }
+}
+
+static bool is_small_map(struct joining *s, uint32_t r) {
+    const struct ig_region *region = &s->g->regions.at[r];
+    if (region->family != IG_FAMILY_MAP) return false;
+    double time = ig_profit_time(s->g, s->options, &region->anchor, 1);
+    return time > 0 && time <= MOST_TIME;
+}
+
+/* At most so many: a concatenation has one for each operand. */
+static uint32_t parts_of(const struct ig_graph *g, const struct ig_region *region) {
+    uint32_t parts = region->outputs.count;
+    for (uint32_t i = 0; i < region->nodes.count; i++) {
+        const struct ig_node *n = &g->nodes.at[region->nodes.at[i]];
+        if (n->op == IG_OP_concat) parts += n->n_in - 1;
+    }
+    return parts;
+}
+
+static int compare_ids(const void *a, const void *b) {
+    ig_node_id x = *(const ig_node_id *)a, y = *(const ig_node_id *)b;
+    return (x > y) - (x < y);
+}
+
+/* Both may hold copies of the same views, and read the same inputs. */
+static void join(struct joining *s, uint32_t earlier, uint32_t later) {
+    struct ig_graph *g = s->g;
+    struct ig_region *to = &g->regions.at[later];
+    const struct ig_region *from = &g->regions.at[earlier];
+    uint32_t nodes = to->nodes.count, inputs = to->inputs.count;
+    for (uint32_t i = 0; i < from->nodes.count; i++) {
+        ig_node_id id = from->nodes.at[i];
+        if (g->nodes.at[id].region == earlier) g->nodes.at[id].region = later;
+        if (!bsearch(&id, to->nodes.at, nodes, sizeof id, compare_ids)) IG_PUSH(g->job, &to->nodes, id);
+    }
+    for (uint32_t i = 0; i < from->inputs.count; i++) {
+        bool known = false;
+        for (uint32_t k = 0; k < inputs && !known; k++)
+            known = to->inputs.at[k] == from->inputs.at[i];
+        if (!known) IG_PUSH(g->job, &to->inputs, from->inputs.at[i]);
+    }
+    for (uint32_t i = 0; i < from->outputs.count; i++)
+        IG_PUSH(g->job, &to->outputs, from->outputs.at[i]);
+    qsort(to->nodes.at, to->nodes.count, sizeof *to->nodes.at, compare_ids);
+    to->anchor = to->nodes.at[to->nodes.count - 1];
+    ig_region_arrange(g, to);
+    s->dead[earlier] = true;
+    if (s->read_at[earlier] < s->read_at[later]) s->read_at[later] = s->read_at[earlier];
+}
+
+/* Joins the latest map that reads what region r does, unless something before r needs that one's results. */
+static void place(struct joining *s, uint32_t r) {
+    struct ig_graph *g = s->g;
+    if (!is_small_map(s, r)) return;
+    for (uint32_t i = 0; i < g->regions.at[r].inputs.count; i++) {
+        uint32_t from = producer_of(g, g->regions.at[r].inputs.at[i]);
+        uint32_t before = from == IG_NO_REGION ? IG_NO_REGION : s->last_of[from];
+        if (before == IG_NO_REGION || s->dead[before] || s->read_at[before] <= r) continue;
+        if (parts_of(g, &g->regions.at[before]) + parts_of(g, &g->regions.at[r]) > MOST_PARTS) continue;
+        join(s, before, r);
+    }
+    for (uint32_t i = 0; i < g->regions.at[r].inputs.count; i++) {
+        uint32_t from = producer_of(g, g->regions.at[r].inputs.at[i]);
+        if (from != IG_NO_REGION) s->last_of[from] = r;
+    }
+}
+
+static void remove_dead(struct joining *s) {
+    struct ig_graph *g = s->g;
+    uint32_t *index = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1), count = 0;
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        if (s->dead[r]) continue;
+        index[r] = count;
+        g->regions.at[count++] = g->regions.at[r];
+    }
+    g->regions.count = count;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        struct ig_node *n = &g->nodes.at[id];
+        if (n->region != IG_NO_REGION) n->region = index[n->region];
+    }
+}
+
+void ig_join_siblings(struct ig_graph *g, const struct ig_pass_options *options) {
+    struct joining s = {.g = g, .options = options};
+    s.last_of = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1);
+    s.read_at = IG_NEW_ARRAY(g->job, uint32_t, g->regions.count + 1);
+    s.dead = IG_NEW_ARRAY(g->job, bool, g->regions.count + 1);
+    for (uint32_t r = 0; r < g->regions.count; r++)
+        s.last_of[r] = s.read_at[r] = IG_NO_REGION;
+    find_first_readers(&s);
+    for (uint32_t r = 0; r < g->regions.count; r++)
+        place(&s, r);
+    remove_dead(&s);
+}
