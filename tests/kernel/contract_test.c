@@ -676,6 +676,44 @@ static void test_direct(void **state) {
     check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
 }
 
+struct twins {
+    int64_t rows, depth, columns;
+    bool both; /* the second product is a result too */
+};
+
+/* What a gate lets through: two products of one operand, which a kernel before them computes. */
+static void build_twins(struct ig_graph *g, const void *argument) {
+    const struct twins *t = argument;
+    struct ig_type type = sized_type(g, INGOT_F32, 3, (const int64_t[]){1, t->rows, t->depth});
+    ig_value x = ig_map1(g, IG_OP_neg, ig_build_input(g, "x", &type));
+    ig_value gate = random_constant(g, INGOT_F32, 2, (const int64_t[]){t->depth, t->columns}, 1);
+    ig_value let = random_constant(g, INGOT_F32, 2, (const int64_t[]){t->depth, t->columns}, 2);
+    gate = ig_build_matmul(g, x, gate, INGOT_F32);
+    let = ig_build_matmul(g, x, let, INGOT_F32);
+    ig_build_output(g, "y", ig_map2(g, IG_OP_mul, ig_map1(g, IG_OP_sigmoid, gate), let));
+    if (t->both) ig_build_output(g, "z", let);
+}
+
+static void test_twins(void **state) {
+    (void)state;
+    static const struct twins sizes[] = {
+        {1, 1024, 192, false}, {3, 264, 72, true}, {8, 520, 136, false}, {16, 1032, 40, true}, {2, 8, 8, false},
+    };
+    static const unsigned flags[] = {GRAPH_FP16, GRAPH_FP16 + GRAPH_POISON, GRAPH_BF16};
+    enum { CHOICES = 9 };
+    for (int i = 0; i < COUNT(sizes) * CHOICES; i++) {
+        int size = i / CHOICES, way = i % COUNT(flags);
+        snprintf(names[i], sizeof names[i], "twins %d, choice %d", size, i % CHOICES * 2);
+        cases[i] = (struct graph_case){names[i],
+                                       build_twins,
+                                       &sizes[size],
+                                       way == 2 ? 2e-2 : 3e-3,
+                                       flags[way] + (unsigned)(i % CHOICES * 2) * GRAPH_CHOICE,
+                                       {7}};
+    }
+    check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES);
+}
+
 /* contract_test [PATTERN]: runs only the tests whose names match. */
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
@@ -687,6 +725,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),
         cmocka_unit_test(test_swapped),        cmocka_unit_test(test_window_producers),
         cmocka_unit_test(test_producers_tf32), cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_twins),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

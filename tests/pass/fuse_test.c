@@ -6,6 +6,7 @@
 #include "ir/part.h"
 #include "ir/text/print.h"
 #include "pass/fuse/regions.h"
+#include "support/check/graph_check.h"
 #include "support/support.h"
 
 struct division {
@@ -343,6 +344,49 @@ static void test_square(void **state) {
     ig_job_deinit(&job);
 }
 
+/* A gate and what it lets through: one region on GPUs where there are few rows, and weights of one shape. */
+struct gate {
+    int64_t rows, columns; /* of the second weight; the first has 32 columns */
+    bool is_cuda;
+    const char *families;
+};
+
+static void check_gate(struct ig_job *job, void *argument) {
+    static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .sm = 90};
+    const struct gate *t = argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    struct ig_type type = sized_type(g, INGOT_F16, 2, (const int64_t[]){t->rows, 16});
+    ig_value x = ig_map1(g, IG_OP_neg, ig_build_input(g, "x", &type));
+    ig_value a = random_constant(g, INGOT_F16, 2, (const int64_t[]){16, 32}, 1);
+    ig_value b = random_constant(g, INGOT_F16, 2, (const int64_t[]){16, t->columns}, 2);
+    a = ig_map1(g, IG_OP_sigmoid, ig_build_matmul(g, x, a, INGOT_F32));
+    b = ig_build_matmul(g, x, b, INGOT_F32);
+    if (t->columns == 32) b = ig_map2(g, IG_OP_mul, a, b);
+    ig_build_output(g, "a", a);
+    ig_build_output(g, "b", b);
+    struct ig_pass_options options = {.target = t->is_cuda ? &gpu : NULL};
+    g = ig_pass_fuse(g, &options);
+    ig_graph_verify(g, "fuse");
+    check_order(g);
+    assert_int_equal(g->regions.count, strlen(t->families));
+    for (uint32_t r = 0; r < g->regions.count; r++)
+        assert_int_equal(letter(g->regions.at[r].family), t->families[r]);
+}
+
+static void test_gate(void **state) {
+    static const struct gate gates[] = {
+        {1, 32, true, "mc"},   {16, 32, true, "mc"}, {17, 32, true, "mcc"},
+        {1, 32, false, "mcc"}, {1, 40, true, "mcc"}, {-1, 32, true, "mcc"},
+    };
+    for (size_t i = 0; i < sizeof gates / sizeof *gates; i++) {
+        struct ig_job job;
+        struct ingot_error error = {0};
+        ig_job_init(&job, &ig_libc_allocator);
+        if (ig_job_run(&job, check_gate, (void *)&gates[i], &error)) fail_msg("%s", error.message);
+        ig_job_deinit(&job);
+    }
+}
+
 /* Identity networks: nothing to compute. */
 static void test_nothing(void **state) {
     expect("graph {\n  input %0 \"x\": f32[2]\n  output \"y\" = %0\n}\n", true, "");
@@ -353,7 +397,7 @@ int main(void) {
         cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),       cmocka_unit_test(test_views),
         cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue),  cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_embedding), cmocka_unit_test(test_concat),
-        cmocka_unit_test(test_square),
+        cmocka_unit_test(test_square),   cmocka_unit_test(test_gate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
                    g->stages, g->split, g->early);
     ig_text_printf(text, "enum { UNROLLED_STEPS = %d };\n", is_unrolled(g) ? g->steps : 0);
     if (g->direct)
-        ig_text_printf(text, "enum { AHEAD = %d };\n", g->stages);
+        ig_text_printf(text, "enum { AHEAD = %d, PRODUCTS = %d };\n", g->stages, g->twin ? 2 : 1);
     else if (g->math == IG_CUDA_FMA)
         ig_text_printf(text, "enum { THREAD_M = %d, THREAD_N = %d, WARPGROUPS = 0 };\n", g->thread_m, g->thread_n);
     else if (!g->producer)

@@ -3,12 +3,13 @@
 // block's part of B is on its way to the second-level cache.
 //
 // A thread reads pieces of 16 bytes, PIECE columns wide, of four depths in a row. ACROSS threads of a warp share a depth;
-// a step of a warp is DOWN fours of depths. The warps of a block, and the blocks of a cluster, take steps in turn.
+// a step of a warp is DOWN fours of depths. The warps of a block, and the blocks of a cluster, take steps in turn. Of two
+// PRODUCTS of the same A, each has half of the warps.
 //
 // This file has the loads; gemm_direct_fma.cu or gemm_direct_mma.cu has the products, gemm_direct_walk.cu the steps.
 
 constexpr int WARPS = THREADS / 32, PIECE = 16 / ELEMENT, ACROSS = BN / PIECE, DOWN = 32 / ACROSS;
-constexpr int STEP = DOWN * 4, WALKERS = WARPS * SPLIT;
+constexpr int STEP = DOWN * 4, SHARE = WARPS / PRODUCTS, WALKERS = SHARE * SPLIT;
 
 // Which piece of the columns a thread has, and which four of a step's depths. Instructions of the tensor cores want
 // neighbouring threads to have neighbouring depths.

@@ -12,8 +12,9 @@ __device__ __forceinline__ void add_up(float *tile) {
     constexpr int share = BN / SPLIT, fours = share / 4;
     const unsigned own = (unsigned)__cvta_generic_to_shared(tile);
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-    for (int e = threadIdx.x; e < BM * fours; e += THREADS) {
-        const int at = e / fours * TILE_ROW + cluster_rank() * share + e % fours * 4;
+    for (int e = threadIdx.x; e < PRODUCTS * BM * fours; e += THREADS) {
+        const int row = e / fours % BM, product = e / fours / BM;
+        const int at = row * TILE_ROW + product * BN + cluster_rank() * share + e % fours * 4;
         float4 part[SPLIT], sum = make_float4(0, 0, 0, 0);
 #pragma unroll
         for (int block = 0; block < SPLIT; block++) {
@@ -40,11 +41,11 @@ __device__ __forceinline__ void leave() {
 
 __device__ __forceinline__ void multiply(float *tile, const void *a, long long lda, long long first_row, long long rows,
                                          const void *b, long long ldb, long long first_column, long long columns,
-                                         long long depth) {
+                                         long long depth, const void *twin = nullptr) {
     const int warp = threadIdx.x / 32, steps = ((int)depth + STEP - 1) / STEP;
-    int step = cluster_rank() * WARPS + warp;
+    int step = cluster_rank() * SHARE + warp % SHARE;
     weights from;
-    from.start((const char *)b, ldb, first_column, columns, depth);
+    from.start((const char *)(warp < SHARE ? b : twin), ldb, first_column, columns, depth);
     pieces now;
     now.load(from, step);
     if constexpr (EARLY) {
@@ -65,12 +66,13 @@ __device__ __forceinline__ void multiply(float *tile, const void *a, long long l
     __syncthreads(); // the preceding tile has been read
     c.store(parts + warp * BM * BN);
     __syncthreads();
-    for (int e = threadIdx.x; e < BM * BN; e += THREADS) {
+    for (int e = threadIdx.x; e < PRODUCTS * BM * BN; e += THREADS) {
+        const int product = e / (BM * BN), at = e % (BM * BN);
         float sum = 0;
 #pragma unroll
-        for (int i = 0; i < WARPS; i++)
-            sum += parts[i * BM * BN + e];
-        tile[e / BN * TILE_ROW + e % BN] = sum;
+        for (int i = 0; i < SHARE; i++)
+            sum += parts[(product * SHARE + i) * BM * BN + at];
+        tile[at / BN * TILE_ROW + product * BN + at % BN] = sum;
     }
     if constexpr (SPLIT > 1) add_up(tile);
     __syncthreads();

@@ -21,7 +21,7 @@ struct gemm {
     struct ig_loops *k;
     struct ig_cuda_gemm *g;
     enum ingot_dtype element; /* operand type, as multiplied */
-    struct ig_cuda_source a, b;
+    struct ig_cuda_source a, b, twin;
     ig_dim rows, batch;
     int tile; /* buffer of sums */
     int list;
@@ -61,6 +61,7 @@ static bool choose_math(struct gemm *s) {
 static void find_operands(struct gemm *s, ig_x b) {
     s->a = ig_cuda_source_a(s->c, b, s->element);
     s->b = ig_cuda_source_b(s->c, b, s->element);
+    if (s->c->has_twin) s->twin = ig_cuda_source_twin_b(s->c, b, s->element);
     if (s->a.kind != IG_CUDA_FILLED && s->b.kind != IG_CUDA_FILLED) return;
     s->a.kind = s->b.kind = IG_CUDA_FILLED;
     s->a.copy = s->b.copy = 16;
@@ -166,7 +167,8 @@ static const struct ig_cuda_problem *make_model(struct gemm *s) {
                                   .sm = c->target->sm,
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = is_heavy(c),
-                                  .mapped = can_map(s)};
+                                  .mapped = can_map(s),
+                                  .twin = c->has_twin};
     c->kernel->model = (struct ig_kernel_model){{s->batch, s->rows, c->columns, c->depth}, p, cost};
     return p;
 }
@@ -188,7 +190,7 @@ static bool choose(struct gemm *s) {
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
     c->choices = ig_cuda_gemm_candidates(make_model(s), &like, IG_CONTRACT_MOST_CHOICES, candidates);
-    IG_ASSERT(s->k->job, c->choices > 0);
+    IG_ASSERT(s->k->job, c->choices > 0 || c->has_twin);
     if (c->choice >= c->choices) return false;
     *s->g = candidates[c->choice];
     s->g->whole_depth = ig_dim_divides(s->k->dims, constant(s, s->g->bk), c->depth);
@@ -203,8 +205,8 @@ static const char *tactic(struct gemm *s) {
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
     if (g->direct)
-        return ig_format(s->k->job, "gemm %s direct %dx%d, %d warps, %d steps ahead%s", maths[g->math], g->bm, g->bn,
-                         g->warps_n, g->stages, split);
+        return ig_format(s->k->job, "gemm %s direct %dx%s%d, %d warps, %d steps ahead%s", maths[g->math], g->bm,
+                         g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, split);
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
                      g->producer     ? g->turns ? " tma in turns" : " tma"
                      : g->swapped    ? " wgmma swapped"
@@ -232,6 +234,12 @@ static bool is_early(struct gemm *s) {
         if (c->lower.is_input[v] && c->lower.buffer_of[v] == s->b.buffer) return ig_info(c->graph, v)->is_const;
     }
     return false;
+}
+
+/* Do both products' second operands lie in the same way, from the beginning of their buffers? */
+static bool is_twin_alike(struct gemm *s) {
+    return s->twin.kind == s->b.kind && s->b.kind == IG_CUDA_ACROSS && s->twin.ld == s->b.ld &&
+           s->twin.copy == s->b.copy && is_zero(s, s->b.base) && is_zero(s, s->twin.base);
 }
 
 /* The index of a dim among the kernel's parameters; constants become parameters too. */
@@ -355,6 +363,7 @@ static void call_multiply(struct gemm *s, struct ig_stmt *body) {
     push(s, args, &n, -1, s->first_column);
     push(s, args, &n, -1, dim(s, s->c->columns));
     push(s, args, &n, -1, dim(s, s->c->depth));
+    if (s->g->twin) push(s, args, &n, s->twin.buffer, s->twin.base);
     ig_s_call(s->k, body, "gemm::multiply", args, n);
 }
 
@@ -457,6 +466,7 @@ static void emit_columns(struct gemm *s, struct ig_stmt *body, ig_x m, ig_x colu
     if (c->spatial) c->linear = ig_x_add(k, ig_x_mul(k, m, all), ig_x_add(k, group, column));
     ig_cuda_locate(c, s->at, m, &b, &m);
     ig_contract_position(c, b, m, column, c->position);
+    if (s->g->twin) c->twin_at = ig_x_add(k, ig_x_add(k, at, j), num(s, s->g->bn));
     ig_contract_store(c, body, s->tile, ig_x_add(k, at, j));
 }
 
@@ -685,7 +695,8 @@ bool ig_cuda_contract_gemm(struct ig_contract *c) {
     s.rows = ig_cuda_rows(c);
     s.batch = ig_cuda_batch(c);
     find_operands(&s, ig_contract_const(c, s.batch, 0) == 1 ? num(&s, 0) : ig_x_free_var(c->k, s.batch));
-    if (!choose(&s)) return true;
+    if (c->has_twin && !is_twin_alike(&s)) return false;
+    if (!choose(&s)) return c->choices > 0;
     make_buffers(&s);
     emit(&s);
     ig_loops_store_once(s.k);

@@ -42,6 +42,7 @@ void ig_cuda_locate(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_b, ig_x *ou
  * fits. */
 struct ig_cuda_source ig_cuda_source_a(struct ig_contract *c, ig_x b, enum ingot_dtype element);
 struct ig_cuda_source ig_cuda_source_b(struct ig_contract *c, ig_x b, enum ingot_dtype element);
+struct ig_cuda_source ig_cuda_source_twin_b(struct ig_contract *c, ig_x b, enum ingot_dtype element);
 
 /* The inputs of the cost model. */
 struct ig_cuda_problem {
@@ -53,6 +54,7 @@ struct ig_cuda_problem {
     bool warpgroups; /* the target has wgmma */
     bool heavy;      /* the epilogue computes exponentials or the like */
     bool mapped;     /* the copy engine (TMA) can fetch both operands */
+    bool twin;       /* two products of the same A: only `direct` does both, if it can */
 };
 /* Chooses tiles, warps, stages and splits for a problem: at most `most` descriptions that otherwise equal *gemm, best
  * by the cost model first. All are correct, so a tuner may measure them. Returns how many. */

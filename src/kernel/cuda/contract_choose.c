@@ -130,7 +130,7 @@ static int direct_step(const struct ig_cuda_gemm *g) {
 
 /* How many steps each warp has. */
 static int64_t direct_steps(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
-    return ceil_div(p->depth, (int64_t)direct_step(g) * g->warps_n * g->split);
+    return ceil_div(p->depth, (int64_t)direct_step(g) * ig_cuda_gemm_walkers(g) * g->split);
 }
 
 /* B straight to registers: reading it, the slower the narrower the pieces of its lines are; the latency of all but the
@@ -140,10 +140,12 @@ static int64_t direct_steps(const struct ig_cuda_problem *p, const struct ig_cud
 static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     double each = (double)ceil_div(blocks, IG_CUDA_PROCESSORS), element = ig_cuda_gemm_element(g);
-    double all = (double)p->batch * (double)p->depth * (double)p->columns * element, line = g->bn * element;
+    double matrices = (double)p->batch * (g->twin ? 2 : 1), line = g->bn * element;
+    double all = matrices * (double)p->depth * (double)p->columns * element;
     double reading = all / (line <= 32 ? 2000 : line <= 64 ? 1500 : 4500);
     reading += (double)(ceil_div(p->rows, g->bm) - 1) * all / 5000; /* from the second-level cache */
     double products = each * (double)p->depth * g->bn / g->split * (g->bm > 4 ? 1 : g->bm + 1.5) * 3.4e-3;
+    products *= g->twin ? 2 : 1;
     double latency = 760 * (double)(ceil_div(direct_steps(p, g), g->stages) - 1);
     double sums = 0.18 * each * g->bm * g->bn * g->warps_n, cluster = g->split > 1 ? 50 + 250 * log2(g->split) : 0;
     cluster *= larger(1, each / 2);
@@ -274,12 +276,13 @@ static void add_direct(const struct ig_cuda_problem *p, const struct ig_cuda_gem
     for (int split = 1; split <= (p->sm >= 90 ? bn == 64 ? MOST_SPLIT : bn / 16 : 1); split *= 2) {
         struct ig_cuda_gemm g = *like;
         g.direct = true;
+        g.twin = p->twin;
         g.bm = bm;
         g.bn = bn;
         g.warps_m = 1;
         g.warps_n = warps;
         g.split = split;
-        g.bk = direct_step(&g) * warps * split;
+        g.bk = direct_step(&g) * ig_cuda_gemm_walkers(&g) * split;
         if (split > 1 && p->depth < g.bk) continue;
         int64_t steps = direct_steps(p, &g);
         g.stages = steps > MOST_AHEAD ? bm > 2 ? MOST_AHEAD / 2 : MOST_AHEAD : steps < 1 ? 1 : (int)steps;
@@ -308,8 +311,12 @@ int ig_cuda_gemm_candidates(const struct ig_cuda_problem *p, const struct ig_cud
     struct ig_cuda_gemm groups = *like, producers[PRODUCER_SHAPES];
     struct candidates own = {.out = producers, .most = most / 2 < PRODUCER_SHAPES ? most / 2 : PRODUCER_SHAPES};
     groups.warpgroups = suits_warpgroups(p);
-    if (groups.warpgroups && p->mapped) add_producers(p, like, &own);
+    if (groups.warpgroups && p->mapped && !p->twin) add_producers(p, like, &own);
     struct candidates c = {.out = out, .most = (most < LIMIT ? most : LIMIT) - own.count};
+    if (p->twin) {
+        add_directs(p, like, &c);
+        return c.count;
+    }
     if (p->math == IG_CUDA_FMA)
         add_shapes(p, like, plain_shapes, sizeof plain_shapes / sizeof *plain_shapes, &c);
     else

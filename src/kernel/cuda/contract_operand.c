@@ -279,3 +279,11 @@ struct ig_cuda_source ig_cuda_source_b(struct ig_contract *c, ig_x b, enum ingot
     ig_affine_of(c->k, a.position, &a.sum);
     return as_matrix(c, &a, c->columns, bytes, &s) ? s : none();
 }
+
+struct ig_cuda_source ig_cuda_source_twin_b(struct ig_contract *c, ig_x b, enum ingot_dtype element) {
+    struct ig_node own = c->node;
+    c->node = c->twin;
+    struct ig_cuda_source s = ig_cuda_source_b(c, b, element);
+    c->node = own;
+    return s;
+}

@@ -19,6 +19,10 @@ int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
     return 32 * gemm->warps_m * gemm->warps_n;
 }
 
+int ig_cuda_gemm_walkers(const struct ig_cuda_gemm *gemm) {
+    return gemm->warps_n / (gemm->twin ? 2 : 1);
+}
+
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm) {
     return gemm->math == IG_CUDA_F16 || gemm->math == IG_CUDA_BF16 ? 2 : 4;
 }
@@ -40,7 +44,7 @@ int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm) {
 }
 
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm) {
-    return gemm->bn + IG_CUDA_TILE_PAD;
+    return gemm->bn * (gemm->twin ? 2 : 1) + IG_CUDA_TILE_PAD;
 }
 
 int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm) {

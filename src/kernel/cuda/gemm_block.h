@@ -65,6 +65,8 @@ struct ig_cuda_gemm {
     /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores with bn = 64. Requires A ALONG, B ACROSS, copies of 4
      * elements of A and of 16 bytes of B, and warps_m = 1. */
     bool direct;
+    bool
+        twin; /* direct: half of the warps multiply by a second B; the tile has its columns behind those of the first */
     int thread_m, thread_n; /* CUDA cores: results per thread; thread_n is a multiple of 4 */
     int stages;
     /* B is constant and is copied before the kernel waits for the preceding one; `multiply` waits. */
@@ -84,6 +86,8 @@ struct ig_cuda_gemm {
     int axes, channels, lower[3], upper[3];
 };
 
+/* Warps that walk along the depth of one B. */
+int ig_cuda_gemm_walkers(const struct ig_cuda_gemm *gemm);
 /* Threads per block; bytes per element in shared memory; bytes of dynamic shared memory. */
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm);

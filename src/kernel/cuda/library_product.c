@@ -55,7 +55,7 @@ static bool find_matrices(struct ig_library_region *p, ig_dim *sizes) {
 bool ig_cuda_contract_product(struct ig_contract *c) {
     struct ig_library_region p;
     ig_dim sizes[IG_LIBRARY_SIZES];
-    if (c->spatial && c->groups != 1) return false;
+    if (c->has_twin || (c->spatial && c->groups != 1)) return false;
     if (!ig_library_region_init(&p, c, IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT) || !find_matrices(&p, sizes))
         return false;
     ig_library_region_finish(&p, sizes, CHOICES);

@@ -21,7 +21,9 @@ struct ig_contract {
     struct ig_loops *k;
     struct ig_lower lower;
     struct ig_kernel *kernel;
-    struct ig_node node;       /* the contraction, copied */
+    struct ig_node node; /* the contraction, copied */
+    bool has_twin;       /* the region has a second product, of the same first operand and sizes */
+    struct ig_node twin;
     enum ingot_dtype dtype;    /* accumulator type */
     const struct ig_sizes *at; /* the sizes at which candidates are ordered */
     int choice;                /* the candidate of the schedule to make, from 0 */
@@ -40,6 +42,7 @@ struct ig_contract {
     /* State during the epilogue: element (row, column) of C is `tile` at tile_at. */
     int tile;
     ig_x tile_at;
+    ig_x twin_at;                  /* where the twin's element is in the tile */
     ig_x sum;                      /* the element itself, if it is not in a tile; else IG_NO_X */
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
     ig_x linear;                   /* its offset in memory as a simpler expression than from the index, or IG_NO_X */
@@ -53,6 +56,8 @@ bool ig_contract_init(struct ig_contract *c);
 /* Elements of the operands, converted to c->dtype. b, m, n and depth[] are i64 expressions in range. */
 ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth);
 ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
+/* The twin's, of B. */
+ig_x ig_contract_twin_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
 /* The index of C[b][m][n] in the contraction's output. */
 void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index);
 /* Where the window of output m begins in A's operand, ignoring borders (convolutions). */

@@ -44,8 +44,10 @@ static ig_x at_linear(struct ig_contract *c, ig_value value, const ig_x *index) 
 
 static ig_x from_tile(void *user, ig_value value, const ig_x *index) {
     struct ig_contract *c = user;
-    if (value != c->node.out) return at_linear(c, value, index);
+    bool twin = c->has_twin && value == c->twin.out;
+    if (value != c->node.out && !twin) return at_linear(c, value, index);
     if (!is_at_hand(c, ig_type_of(c->graph, value), index)) c->astray = true;
+    if (twin) return finished(c, ig_x_load(c->k, c->tile, c->twin_at), index);
     return finished(c, c->sum != IG_NO_X ? c->sum : ig_x_load(c->k, c->tile, c->tile_at), index);
 }
 
@@ -92,6 +94,7 @@ void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
 struct plain {
     struct ig_contract *c;
     struct ig_stmt *body;
+    IG_VEC(ig_value) value; /* the contraction's, or its twin's */
     IG_VEC(ig_x) index;
     IG_VEC(int) acc;
 };
@@ -122,12 +125,12 @@ static ig_x summed(void *user, ig_value value, const ig_x *index) {
     struct plain *p = user;
     struct ig_contract *c = p->c;
     struct ig_loops *k = c->k;
-    if (value != c->node.out) return IG_NO_X;
+    bool twin = c->has_twin && value == c->twin.out;
+    if (value != c->node.out && !twin) return IG_NO_X;
     int rank = ig_type_of(c->graph, value)->rank;
     for (uint32_t i = 0; i < p->acc.count; i++) {
-        if (memcmp(p->index.at + i * (uint32_t)rank, index, (size_t)rank * sizeof *index) == 0) {
-            return finished(c, ig_x_acc(k, p->acc.at[i], c->dtype), index);
-        }
+        bool same = memcmp(p->index.at + i * (uint32_t)rank, index, (size_t)rank * sizeof *index) == 0;
+        if (same && p->value.at[i] == value) return finished(c, ig_x_acc(k, p->acc.at[i], c->dtype), index);
     }
     ig_x b, m, n, depth[IG_CONTRACT_DEPTH];
     locate(c, index, &b, &m, &n);
@@ -137,10 +140,11 @@ static ig_x summed(void *user, ig_value value, const ig_x *index) {
     for (int i = 0; i < c->depth_rank; i++)
         body = ig_s_for(k, body, IG_FOR_SERIAL, ig_contract_int(c, 0), ig_contract_dim(c, c->depth_dim[i]),
                         ig_contract_int(c, 1), &depth[i]);
-    ig_x product = ig_x_map2(k, IG_OP_mul, ig_contract_a(c, b, m, depth), ig_contract_b(c, b, n, depth));
-    ig_s_update(k, body, acc, IG_OP_add, product);
+    ig_x second = twin ? ig_contract_twin_b(c, b, n, depth) : ig_contract_b(c, b, n, depth);
+    ig_s_update(k, body, acc, IG_OP_add, ig_x_map2(k, IG_OP_mul, ig_contract_a(c, b, m, depth), second));
     for (int i = 0; i < rank; i++)
         IG_PUSH(k->job, &p->index, index[i]);
+    IG_PUSH(k->job, &p->value, value);
     IG_PUSH(k->job, &p->acc, acc);
     return finished(c, ig_x_acc(k, acc, c->dtype), index);
 }

@@ -9,11 +9,28 @@ ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
     return ig_x_cast(c->k, c->spatial ? ig_conv_b(c, b, n, depth) : ig_matmul_b(c, b, n, depth), c->dtype, false);
 }
 
+ig_x ig_contract_twin_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
+    struct ig_node own = c->node;
+    c->node = c->twin;
+    ig_x x = ig_contract_b(c, b, n, depth);
+    c->node = own;
+    return x;
+}
+
 void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index) {
     if (c->spatial)
         ig_conv_position(c, b, m, n, out_index);
     else
         ig_matmul_position(c, b, m, n, out_index);
+}
+
+static void find_twin(struct ig_contract *c) {
+    for (uint32_t i = 0; i < c->region->nodes.count; i++) {
+        const struct ig_node *n = &c->graph->nodes.at[c->region->nodes.at[i]];
+        if (n->op != IG_OP_matmul || n->out == c->node.out) continue;
+        c->has_twin = true;
+        c->twin = *n;
+    }
 }
 
 bool ig_contract_init(struct ig_contract *c) {
@@ -25,6 +42,9 @@ bool ig_contract_init(struct ig_contract *c) {
     ig_lower_init(&c->lower, c->k, c->graph, c->region);
     c->dtype = ig_dtype_compute((enum ingot_dtype)ig_contract_attr_int(c, IG_ATTR_acc));
     if (c->node.op == IG_OP_conv) return ig_conv_init(c);
-    if (c->node.op == IG_OP_matmul) ig_matmul_init(c);
+    if (c->node.op == IG_OP_matmul) {
+        find_twin(c);
+        ig_matmul_init(c);
+    }
     return c->node.op == IG_OP_matmul;
 }

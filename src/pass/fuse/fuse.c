@@ -102,6 +102,14 @@ static ig_value beneath_widening(const struct fuser *f, ig_value v) {
     return is_widening(f->g, n) ? n->in[0] : v;
 }
 
+/* The value whose memory v shares through a chain of reshapes. */
+static ig_value reshape_base(const struct ig_graph *g, ig_value v) {
+    const struct ig_node *n;
+    while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)))
+        v = n->in[0];
+    return v;
+}
+
 static uint32_t region_of_value(const struct fuser *f, ig_value v) {
     v = beneath_widening(f, v);
     ig_node_id id = f->g->values.at[v].node;
@@ -368,10 +376,52 @@ static bool join_recurrence(struct fuser *f, ig_node_id id) {
     return true;
 }
 
+/* Is it a product of so few rows by a weight that a kernel reads the weight straight from memory? Those of twins must
+ * lie in the same way. */
+static bool is_of_few_rows(const struct fuser *f, const struct ig_node *n) {
+    enum { MOST_ROWS = 16, ALIGNED = 8 /* elements */ };
+    struct ig_dims *dims = f->g->dims;
+    const struct ig_type *out = ig_type_of(f->g, n->out), *b = ig_type_of(f->g, n->in[1]);
+    int64_t lo, most, depth, columns;
+    if (!ig_info(f->g, n->in[1])->is_const || b->rank != 2 || ig_attr_int(f->g, n, IG_ATTR_packed)) return false;
+    if ((b->dtype != INGOT_F16 && b->dtype != INGOT_BF16) ||
+        region_of_value(f, reshape_base(f->g, n->in[0])) == IG_NO_REGION)
+        return false;
+    ig_dim_range(dims, ig_dim_product(dims, out->dim, out->rank - 1), &lo, &most);
+    return most <= MOST_ROWS && ig_dim_is_const(dims, b->dim[0], &depth) && depth % ALIGNED == 0 &&
+           ig_dim_is_const(dims, b->dim[1], &columns) && columns % ALIGNED == 0;
+}
+
+static bool are_twins(const struct fuser *f, const struct ig_node *a, const struct ig_node *b) {
+    return a->op == b->op && a->in[0] == b->in[0] &&
+           ig_type_same(ig_type_of(f->g, a->in[1]), ig_type_of(f->g, b->in[1])) &&
+           ig_attr_int(f->g, a, IG_ATTR_acc) == ig_attr_int(f->g, b, IG_ATTR_acc) &&
+           ig_attr_int(f->g, a, IG_ATTR_math) == ig_attr_int(f->g, b, IG_ATTR_math) && is_of_few_rows(f, a) &&
+           is_of_few_rows(f, b);
+}
+
+/* Joins a product of few rows to the latest one if that has the same first operand (a gate and what it lets through), and no
+ * twin yet: a kernel of few rows waits for its operand and starts, which takes as long as reading the weights. */
+static bool join_twin(struct fuser *f, ig_node_id id) {
+    uint32_t r = f->regions.count;
+    while (r > 0 && (f->regions.at[r - 1].dead || f->regions.at[r - 1].family != IG_FAMILY_CONTRACT))
+        r--;
+    if (!f->join || !is_for_gpu(f) || r-- == 0) return false;
+    const struct fusing *region = &f->regions.at[r];
+    if (!are_twins(f, &f->g->nodes.at[region->anchor], &f->g->nodes.at[id])) return false;
+    for (uint32_t i = 0; i < region->nodes.count; i++) {
+        ig_node_id member = region->nodes.at[i];
+        if (member != region->anchor && f->g->nodes.at[member].op == IG_OP_matmul) return false;
+    }
+    enter_region(f, r, id);
+    return true;
+}
+
 static void place_anchor(struct fuser *f, ig_node_id id) {
     const struct ig_node *n = &f->g->nodes.at[id];
     enum ig_family family = ig_op_info(n->op)->family;
     if (family == IG_FAMILY_SCAN && join_recurrence(f, id)) return;
+    if (n->op == IG_OP_matmul && join_twin(f, id)) return;
     bool takes_epilogue = f->join && (family == IG_FAMILY_CONTRACT || n->op == IG_OP_pool_max ||
                                       n->op == IG_OP_pool_avg || n->op == IG_OP_pool_sum);
     uint32_t r = found_region(f, id, family, ig_type_of(f->g, n->out), takes_epilogue);
@@ -380,14 +430,6 @@ static void place_anchor(struct fuser *f, ig_node_id id) {
 }
 
 /* ---- Views that must be stored ----------------------------------------------------------------------------------- */
-
-/* The value whose memory v shares through a chain of reshapes. */
-static ig_value reshape_base(const struct ig_graph *g, ig_value v) {
-    const struct ig_node *n;
-    while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)))
-        v = n->in[0];
-    return v;
-}
 
 /* Does the node read its operands only from memory, as dense tensors? */
 static bool reads_memory_only(const struct ig_node *n) {
