@@ -140,6 +140,40 @@ static const struct rewrite movements[] = {
      "  %6 = gather_nd(%1, %5) {batch_dims=0}: f32[2,2]\n"
      OUT(6),
      "gather_nd f32[2,2]", 0, POISON},
+    /* rows 1 to 4 of axis 2 are assigned: with other values, and with their own and a sum */
+    {"canonicalize",
+     "  %3 = constant() {data=[1,2,3,4]}: i64[4]\n"
+     "  %4 = reshape(%3) {dims=[4,1]}: i64[4,1]\n"
+     "  %5 = transpose(%0) {perm=[2,1,0,3]}: f32[6,4,batch,5]\n"
+     "  %6 = slice(%0) {starts=[0,0,0,0], sizes=[batch,4,4,5], steps=[1,1,1,1]}: f32[batch,4,4,5]\n"
+     "  %7 = tanh(%6): f32[batch,4,4,5]\n"
+     "  %8 = transpose(%7) {perm=[2,1,0,3]}: f32[4,4,batch,5]\n"
+     "  %9 = scatter_nd(%5, %4, %8) {reduction=0}: f32[6,4,batch,5]\n"
+     "  %10 = transpose(%9) {perm=[2,1,0,3]}: f32[batch,4,6,5]\n"
+     OUT(10),
+     "slice f32[batch,4,4,5]; tanh f32[batch,4,4,5]; slice f32[batch,4,1,5]; slice f32[batch,4,1,5]; concat " X, 0, POISON},
+    {"canonicalize",
+     "  %3 = iota() {dims=[6], axis=0}: i64[6]\n"
+     "  %4 = slice(%3) {starts=[1], sizes=[4], steps=[1]}: i64[4]\n"
+     "  %5 = reshape(%4) {dims=[4,1]}: i64[4,1]\n"
+     "  %6 = transpose(%0) {perm=[2,1,0,3]}: f32[6,4,batch,5]\n"
+     "  %7 = slice(%0) {starts=[0,0,1,0], sizes=[batch,4,4,5], steps=[1,1,1,1]}: f32[batch,4,4,5]\n"
+     "  %8 = slice(%0) {starts=[0,0,0,0], sizes=[batch,4,4,5], steps=[1,1,1,1]}: f32[batch,4,4,5]\n"
+     "  %9 = tanh(%8): f32[batch,4,4,5]\n"
+     "  %10 = add(%7, %9): f32[batch,4,4,5]\n"
+     "  %11 = transpose(%10) {perm=[2,1,0,3]}: f32[4,4,batch,5]\n"
+     "  %12 = scatter_nd(%6, %5, %11) {reduction=0}: f32[6,4,batch,5]\n"
+     "  %13 = transpose(%12) {perm=[2,1,0,3]}: f32[batch,4,6,5]\n"
+     OUT(13),
+     "slice f32[batch,4,4,5]; tanh f32[batch,4,4,5]; pad " X "; add " X, 0, POISON},
+    {"canonicalize",
+     "  %3 = constant() {data=[1,3]}: i64[2]\n"
+     "  %4 = reshape(%3) {dims=[2,1]}: i64[2,1]\n"
+     "  %5 = transpose(%0) {perm=[2,1,0,3]}: f32[6,4,batch,5]\n"
+     "  %6 = slice(%5) {starts=[0,0,0,0], sizes=[2,4,batch,5], steps=[1,1,1,1]}: f32[2,4,batch,5]\n"
+     "  %7 = scatter_nd(%5, %4, %6) {reduction=0}: f32[6,4,batch,5]\n"
+     OUT(7),
+     "transpose f32[6,4,batch,5]; slice f32[2,4,batch,5]; scatter_nd f32[6,4,batch,5]", 0, POISON},
     /* computed before it is broadcast */
     {"canonicalize", "  %3 = broadcast(%2) {dims=[6,batch]}: i32[6,batch]\n  %4 = abs(%3): i32[6,batch]\n" OUT(4),
      "abs i32[batch]; broadcast i32[6,batch]", 0, 0},

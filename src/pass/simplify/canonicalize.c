@@ -36,6 +36,7 @@ static const ig_rule rules[IG_OP_COUNT] = {
     [IG_OP_concat] = ig_canonical_concat,
     [IG_OP_gather] = ig_canonical_gather,
     [IG_OP_gather_nd] = ig_canonical_gather_nd,
+    [IG_OP_scatter_nd] = ig_canonical_scatter_nd,
     [IG_OP_pad] = ig_canonical_pad,
     [IG_OP_broadcast] = ig_canonical_broadcast,
     [IG_OP_reshape] = ig_canonical_reshape,
