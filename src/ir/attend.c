@@ -202,5 +202,9 @@ bool ig_attend_match(struct ig_graph *graph, const uint32_t *uses, ig_node_id pr
     out->guarded = sum_guarded && most_guarded; /* one alone leaves NaN: 0 / 0, or -infinity less itself */
     m.space = *ig_type_of(graph, out->changed);
     if (!find_scores(&m, out->changed)) return false;
+    /* Both products have the same heads, in the same axes. */
+    const struct ig_type *scores = ig_type_of(graph, graph->nodes.at[out->scores].out),
+                         *result = ig_type_of(graph, n->out);
+    if (scores->rank != result->rank) return false;
     return !uses || is_closed(&m, uses);
 }

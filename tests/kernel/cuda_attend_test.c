@@ -30,6 +30,7 @@ struct attention {
     int64_t batch, heads, shared, queries, keys, depth, columns; /* shared: heads that share keys; negative: symbols */
     enum mask mask;
     bool repaired, joint, biased;
+    bool merged;   /* the scores of all heads of all batches are one axis of matrices; the results' are two */
     bool guarded;  /* rows that are all -infinity give zeros */
     int64_t shift; /* by which pictures are rolled before windows are cut out */
     int64_t side;  /* of the windows of a picture that are attended to apart, with biases; 0: none, see windows_of */
@@ -128,6 +129,15 @@ static ig_value biased_by_place(struct ig_graph *g, const struct attention *a, i
     return ig_map2(g, IG_OP_add, ig_build_reshape(g, s, apart, 5), x);
 }
 
+/* The product of [batch, heads, m, n] and [batch, heads, n, p], computed as one of [batch * heads, m, n] and so on. */
+static ig_value matmul_of_merged(struct ig_graph *g, ig_value x, ig_value y) {
+    const struct ig_type a = *ig_type_of(g, x), b = *ig_type_of(g, y);
+    ig_dim matrices = ig_dim_mul(g->dims, a.dim[0], a.dim[1]), result[4] = {a.dim[0], a.dim[1], a.dim[2], b.dim[3]};
+    x = ig_build_reshape(g, x, (const ig_dim[]){matrices, a.dim[2], a.dim[3]}, 3);
+    y = ig_build_reshape(g, y, (const ig_dim[]){matrices, b.dim[2], b.dim[3]}, 3);
+    return ig_build_reshape(g, ig_build_matmul(g, x, y, INGOT_F32), result, 4);
+}
+
 static void build(struct ig_graph *g, const void *argument) {
     const struct attention *a = argument;
     int64_t h = a->heads, hk = h / a->shared;
@@ -158,7 +168,8 @@ static void build(struct ig_graph *g, const void *argument) {
         k = repeated(g, heads_of(g, k, hk, a->depth), a->shared);
         v = repeated(g, heads_of(g, v, hk, a->columns), a->shared);
     }
-    ig_value s = ig_build_matmul(g, q, ig_build_transpose(g, k, (const int64_t[]){0, 1, 3, 2}), INGOT_F32);
+    k = ig_build_transpose(g, k, (const int64_t[]){0, 1, 3, 2});
+    ig_value s = a->merged ? matmul_of_merged(g, q, k) : ig_build_matmul(g, q, k, INGOT_F32);
     ig_value w = softmax(g, a, a->side ? biased_by_place(g, a, s) : changed(g, a, s));
     w = ig_build_reshape(g, w, ig_type_of(g, s)->dim, 4);
     ig_value y = ig_build_matmul(g, ig_build_cast(g, w, a->dtype), v, INGOT_F32);
@@ -211,6 +222,9 @@ static void test_recognition(void **state) {
     expect((struct division){&a, .cuda = true}, 1, 1);
     expect((struct division){&a, .cuda = false}, 4, 0);
     expect((struct division){&a, .cuda = true, .read_twice = true}, 4, 0);
+    a.merged = true;
+    expect((struct division){&a, .cuda = true}, 4, 0);
+    a.merged = false;
     a.repaired = a.biased = true;
     a.mask = CAPPED;
     expect((struct division){&a, .cuda = true}, 1, 1);
