@@ -369,6 +369,22 @@ static uint32_t *add_outputs(struct level *l) {
     return buffers;
 }
 
+/* Where regions store the operands of an output that they share. */
+static void add_stored_parts(struct level *l, ig_value output) {
+    struct ig_dims *dims = l->g->dims;
+    const struct ig_node *concat = ig_part_stored(l->g, output);
+    ig_dim before = ig_dim_const(dims, 0);
+    for (uint32_t i = 0; concat && i < concat->n_in; i++) {
+        const struct ig_type *type = ig_type_of(l->g, concat->in[i]);
+        ig_value v = memory_of(l->g, concat->in[i]);
+        if (l->buffer_of[v] != IG_PLAN_NONE) return; /* the output is one already */
+        ig_dim size = ig_dim_const(dims, (int64_t)ingot_dtype_size(type->dtype));
+        l->buffer_of[v] = add_buffer(l, IG_PLAN_ALIAS, l->buffer_of[concat->out], bytes_of(l, v));
+        l->buffers.at[l->buffer_of[v]].offset = ig_slots_get(&l->t->slots, ig_dim_mul(dims, before, size));
+        before = ig_dim_add(dims, before, ig_type_elements(dims, type));
+    }
+}
+
 static void add_output_copies(struct level *l, const uint32_t *buffers) {
     for (uint32_t i = 0; i < l->g->outputs.count; i++) {
         uint32_t from = buffer_of(l, l->g->outputs.at[i].value);
@@ -405,6 +421,8 @@ static uint32_t build_level(struct tables *t, struct ig_graph *g, bool is_main, 
     memset(l.buffer_of, 0xff, sizeof *l.buffer_of * g->values.count);
     add_inputs(&l);
     uint32_t *out_buffers = add_outputs(&l);
+    for (uint32_t i = 0; i < g->outputs.count && is_main; i++)
+        add_stored_parts(&l, g->outputs.at[i].value);
     for (uint32_t r = 0; r < g->regions.count; r++)
         add_step(&l, &g->regions.at[r]);
     add_output_copies(&l, out_buffers);

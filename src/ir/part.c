@@ -34,3 +34,25 @@ bool ig_part_is_aligned(struct ig_graph *g, const struct ig_target *target, enum
     int64_t group = CUDA_ALIGNMENT / (int64_t)ingot_dtype_size(dtype);
     return ig_dim_divides(g->dims, ig_dim_const(g->dims, group), begin);
 }
+
+bool ig_part_is_row_of_parts(const struct ig_graph *g, const struct ig_node *n) {
+    if (n->op != IG_OP_concat) return false;
+    int64_t axis = ig_attr_int(g, n, IG_ATTR_axis), size;
+    for (int64_t i = 0; i < axis; i++) {
+        if (!ig_dim_is_const(g->dims, ig_type_of(g, n->out)->dim[i], &size) || size != 1) return false;
+    }
+    return true;
+}
+
+ig_value ig_part_base(const struct ig_graph *g, ig_value v) {
+    const struct ig_node *n;
+    while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)))
+        v = n->in[0];
+    return v;
+}
+
+const struct ig_node *ig_part_stored(const struct ig_graph *g, ig_value output) {
+    ig_value v = ig_part_base(g, output);
+    const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def_op(g, v, IG_OP_concat);
+    return n && n->region == IG_NO_REGION ? n : NULL;
+}

@@ -16,4 +16,12 @@ bool ig_part_begin(struct ig_graph *g, const struct ig_node *n, ig_dim *out_begi
  * GPUs access up to 16 bytes at once. */
 bool ig_part_is_aligned(struct ig_graph *g, const struct ig_target *target, enum ingot_dtype dtype, ig_dim begin);
 
+/* Is the node a concatenation along the outermost axis, so that each operand's elements lie in one piece of its memory? */
+bool ig_part_is_row_of_parts(const struct ig_graph *g, const struct ig_node *n);
+/* Of an output of a divided graph: the concatenation that no region computes, because regions store its operands in its
+ * memory; NULL: none. */
+const struct ig_node *ig_part_stored(const struct ig_graph *g, ig_value output);
+/* The value whose memory v shares through reshapes. */
+ig_value ig_part_base(const struct ig_graph *g, ig_value v);
+
 #endif

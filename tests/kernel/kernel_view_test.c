@@ -245,10 +245,32 @@ static void random_trees(void **state) {
     check_all();
 }
 
-int main(void) {
+/* Stacked caches, each stored in its place in the result, and rounded beside it. */
+static void build_caches(struct ig_graph *g, const void *argument) {
+    static const int64_t past_size[] = {1, 2, -1, 8}, size[] = {1, 2, 3, 8};
+    ig_value layers[3];
+    (void)argument;
+    for (int i = 0; i < 3; i++) {
+        ig_value past = input(g, ig_format(g->job, "p%d", i), INGOT_F32, 4, past_size);
+        ig_value pair[] = {past, ig_map1(g, IG_OP_neg, input(g, ig_format(g->job, "x%d", i), INGOT_F32, 4, size))};
+        layers[i] = ig_build_concat(g, pair, 2, 2);
+        ig_build_output(g, ig_format(g->job, "h%d", i), ig_build_cast(g, layers[i], INGOT_F16));
+    }
+    ig_build_output(g, "y", ig_build_concat(g, layers, 3, 0));
+}
+
+static void stored_in_place(void **state) {
+    (void)state;
+    add_case("caches", build_caches, NULL, 1e-3, 0);
+    check_all();
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_view),
         cmocka_unit_test(random_trees),
+        cmocka_unit_test(stored_in_place),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

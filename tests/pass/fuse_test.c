@@ -52,8 +52,12 @@ static void check_order(struct ig_graph *g) {
         for (uint32_t i = 0; i < region->outputs.count; i++)
             ready[region->outputs.at[i]] = true;
     }
-    for (uint32_t i = 0; i < g->outputs.count; i++)
-        memory_of(g, ready, g->outputs.at[i].value);
+    for (uint32_t i = 0; i < g->outputs.count; i++) {
+        const struct ig_node *parts = ig_part_stored(g, g->outputs.at[i].value);
+        for (uint32_t k = 0; parts && k < parts->n_in; k++)
+            memory_of(g, ready, parts->in[k]);
+        if (!parts) memory_of(g, ready, g->outputs.at[i].value);
+    }
 }
 
 static uint32_t count_parts(struct ig_graph *g) {
@@ -387,6 +391,30 @@ static void test_gate(void **state) {
     }
 }
 
+/* Stacked caches of two layers, which are rounded too: each layer stores its own in the result. */
+#define CACHES(axis, shape, results)                          \
+    "graph {\n"                                               \
+    "  input %0 \"past\": f32[2,m,4]\n"                       \
+    "  input %1 \"new\": f32[2,n,4]\n"                        \
+    "  %2 = exp(%1): f32[2,n,4]\n"                            \
+    "  %3 = concat(%0, %1) {axis=1}: f32[2,m+n,4]\n"          \
+    "  %4 = concat(%0, %2) {axis=1}: f32[2,m+n,4]\n"          \
+    "  %5 = cast(%3) {to=f16, saturate=0}: f16[2,m+n,4]\n"    \
+    "  %6 = cast(%4) {to=f16, saturate=0}: f16[2,m+n,4]\n"    \
+    "  %7 = reshape(%3) {dims=[1,2,m+n,4]}: f32[1,2,m+n,4]\n" \
+    "  %8 = reshape(%4) {dims=[1,2,m+n,4]}: f32[1,2,m+n,4]\n" \
+    "  %9 = concat(%7, %8) {axis=" axis "}: f32[" shape "]\n" \
+    "  output \"a\" = %5\n  output \"b\" = %6\n  output \"c\" = %9\n" results "}\n"
+
+static void test_caches(void **state) {
+    expect(CACHES("0", "2,2,m+n,4", ""), true, "mm");
+    expect(CACHES("1", "1,4,m+n,4", ""), true, "mm");
+    expect(CACHES("2", "1,2,2*m+2*n,4", ""), true, "mmm");
+    expect(CACHES("0", "2,2,m+n,4", "  output \"d\" = %4\n"), true, "mmm");
+    expect(CACHES("0", "2,2,m+n,4", "  %10 = exp(%9): f32[2,2,m+n,4]\n  output \"d\" = %10\n"), true, "mmmm");
+    expect(CACHES("0", "2,2,m+n,4", ""), false, "mmmmmm");
+}
+
 /* Identity networks: nothing to compute. */
 static void test_nothing(void **state) {
     expect("graph {\n  input %0 \"x\": f32[2]\n  output \"y\" = %0\n}\n", true, "");
@@ -397,7 +425,7 @@ int main(void) {
         cmocka_unit_test(test_epilogue), cmocka_unit_test(test_row),       cmocka_unit_test(test_views),
         cmocka_unit_test(test_axes),     cmocka_unit_test(test_prologue),  cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_parts),    cmocka_unit_test(test_embedding), cmocka_unit_test(test_concat),
-        cmocka_unit_test(test_square),   cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_square),   cmocka_unit_test(test_gate),      cmocka_unit_test(test_caches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,7 @@ struct fuser {
     bool *stored;        /* by value: read outside its own region */
     bool *only_reduced;  /* by value: only reductions read it */
     bool *is_part;       /* by node: a part of its operand that can be read in place */
+    bool *in_place;      /* by node: a concatenation whose operands' regions store them in its memory */
     const struct ig_attend **attends; /* by node: the attention of which it is the last product; NULL: none */
     bool *held_back;                  /* by node: reserved for the region that an attention's last product starts */
     IG_VEC(struct fusing) regions;
@@ -100,14 +101,6 @@ static ig_value beneath_widening(const struct fuser *f, ig_value v) {
     if (id == IG_NO_NODE || f->g->values.at[v].is_const || f->region_of[id] != IG_NO_REGION) return v;
     const struct ig_node *n = &f->g->nodes.at[id];
     return is_widening(f->g, n) ? n->in[0] : v;
-}
-
-/* The value whose memory v shares through a chain of reshapes. */
-static ig_value reshape_base(const struct ig_graph *g, ig_value v) {
-    const struct ig_node *n;
-    while (!ig_info(g, v)->is_const && (n = ig_def_op(g, v, IG_OP_reshape)))
-        v = n->in[0];
-    return v;
 }
 
 static uint32_t region_of_value(const struct fuser *f, ig_value v) {
@@ -385,7 +378,7 @@ static bool is_of_few_rows(const struct fuser *f, const struct ig_node *n) {
     int64_t lo, most, depth, columns;
     if (!ig_info(f->g, n->in[1])->is_const || b->rank != 2 || ig_attr_int(f->g, n, IG_ATTR_packed)) return false;
     if ((b->dtype != INGOT_F16 && b->dtype != INGOT_BF16) ||
-        region_of_value(f, reshape_base(f->g, n->in[0])) == IG_NO_REGION)
+        region_of_value(f, ig_part_base(f->g, n->in[0])) == IG_NO_REGION)
         return false;
     ig_dim_range(dims, ig_dim_product(dims, out->dim, out->rank - 1), &lo, &most);
     return most <= MOST_ROWS && ig_dim_is_const(dims, b->dim[0], &depth) && depth % ALIGNED == 0 &&
@@ -498,7 +491,7 @@ static bool *find_parts(const struct fuser *f) {
 /* The value whose memory v shares through reshapes and through parts that no region computes. */
 static ig_value memory_base(const struct fuser *f, ig_value v) {
     for (;;) {
-        v = reshape_base(f->g, v);
+        v = ig_part_base(f->g, v);
         ig_node_id id = f->g->values.at[v].node;
         if (id == IG_NO_NODE || !f->is_part[id] || f->region_of[id] != IG_NO_REGION) return v;
         v = f->g->nodes.at[id].in[0];
@@ -517,7 +510,7 @@ static bool *find_stored_views(const struct fuser *f) {
     struct ig_graph *g = f->g;
     bool *stored = ig_memdup(g->job, f->choices->stored, g->values.count * sizeof *stored);
     for (uint32_t i = 0; i < g->outputs.count; i++)
-        stored[reshape_base(g, g->outputs.at[i].value)] = true;
+        stored[ig_part_base(g, g->outputs.at[i].value)] = true;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         if (ig_info(g, n->out)->is_const) continue;
@@ -526,10 +519,10 @@ static bool *find_stored_views(const struct fuser *f) {
         bool window = ig_op_info(n->op)->family == IG_FAMILY_WINDOW;
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
-            ig_value base = reshape_base(g, n->in[i]);
+            ig_value base = ig_part_base(g, n->in[i]);
             const struct ig_node *view = ig_def(g, base);
             if ((contract || window) && view && !ig_info(g, base)->is_const && is_widening(g, view)) {
-                base = reshape_base(g, view->in[0]);
+                base = ig_part_base(g, view->in[0]);
                 view = ig_def(g, base);
             }
             if (dense && !lies_in_memory(f, base)) stored[base] = true;
@@ -543,6 +536,61 @@ static bool *find_stored_views(const struct fuser *f) {
         if (!f->join && n->op != IG_OP_reshape) stored[n->out] = true;
     }
     return stored;
+}
+
+/* ---- Results that are stored part by part -------------------------------------------------------------------------- */
+
+/* By value: how many nodes read its memory. The rounding of a concatenation does not: that is stored beside it. */
+static uint32_t *count_memory_readers(const struct fuser *f) {
+    struct ig_graph *g = f->g;
+    uint32_t *readers = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        bool rounds = n->op == IG_OP_cast && ig_def_op(g, n->in[0], IG_OP_concat);
+        for (uint32_t i = 0; i < n->n_in && n->op != IG_OP_reshape && !rounds; i++) {
+            if (n->in[i] != IG_NO_VALUE) readers[ig_part_base(g, n->in[i])]++;
+        }
+    }
+    for (uint32_t i = 0; i < g->outputs.count; i++)
+        readers[ig_part_base(g, g->outputs.at[i].value)]++;
+    return readers;
+}
+
+/* Is operand i computed by a region of its own anyway, of which nothing else reads it: a product, or a concatenation that is
+ * also stored in another type? */
+static bool is_stored_apart(const struct fuser *f, const struct ig_node *concat, uint32_t i, const uint32_t *readers) {
+    ig_value v = ig_part_base(f->g, concat->in[i]);
+    const struct ig_node *n = ig_info(f->g, v)->is_const ? NULL : ig_def(f->g, v);
+    if (!n || readers[v] != 1) return false;
+    return ig_op_info(n->op)->family == IG_FAMILY_CONTRACT || (n->op == IG_OP_concat && f->uses[v] > 1);
+}
+
+static bool is_stored_in_place(const struct fuser *f, const struct ig_node *n, const uint32_t *readers) {
+    struct ig_graph *g = f->g;
+    if (ig_info(g, n->out)->is_const || !ig_part_is_row_of_parts(g, n)) return false;
+    if (f->uses[n->out] != 1 || readers[n->out] != 1) return false;
+    ig_dim before = ig_dim_const(g->dims, 0);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const struct ig_type *type = ig_type_of(g, n->in[i]);
+        if (!is_stored_apart(f, n, i, readers) || !ig_part_is_aligned(g, f->options->target, type->dtype, before))
+            return false;
+        before = ig_dim_add(g->dims, before, ig_type_elements(g->dims, type));
+    }
+    return true;
+}
+
+/* By node. Stacked caches of a decoder's layers, say: each layer stores its own where it is to lie. */
+static bool *find_in_place(const struct fuser *f) {
+    struct ig_graph *g = f->g;
+    bool *in_place = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1);
+    if (!f->join || f->choices->is_body) return in_place;
+    const uint32_t *readers = count_memory_readers(f);
+    for (uint32_t i = 0; i < g->outputs.count; i++) {
+        ig_value v = ig_part_base(g, g->outputs.at[i].value);
+        ig_node_id id = ig_info(g, v)->node;
+        if (id != IG_NO_NODE) in_place[id] = is_stored_in_place(f, &g->nodes.at[id], readers);
+    }
+    return in_place;
 }
 
 /* ---- The sweep --------------------------------------------------------------------------------------------------- */
@@ -595,6 +643,8 @@ static void place_node(struct fuser *f, ig_node_id id) {
     bool read_through = is_widening(f->g, n) && !f->stored[n->out];
     if (is_view(n) || is_free(n) || read_through)
         place_view(f, id);
+    else if (f->in_place[id])
+        return;
     else if (n->op == IG_OP_concat)
         place_concat(f, id);
     else if (is_elementwise(n))
@@ -707,7 +757,7 @@ static int compare_ids(const void *a, const void *b) {
 static void mark_stored_values(struct fuser *f) {
     struct ig_graph *g = f->g;
     for (uint32_t i = 0; i < g->outputs.count; i++)
-        f->stored[reshape_base(g, g->outputs.at[i].value)] = true;
+        f->stored[ig_part_base(g, g->outputs.at[i].value)] = true;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         if (ig_info(g, n->out)->is_const) continue;
@@ -806,6 +856,7 @@ static void form(struct ig_graph *g, const struct ig_pass_options *options, bool
     f.only_reduced = find_only_reduced(g, f.uses);
     f.is_part = find_parts(&f);
     f.stored = find_stored_views(&f);
+    f.in_place = find_in_place(&f);
     f.attends = join && g->attends ? ig_find_attends(g, f.uses, f.stored, options) : NULL;
     for (ig_node_id id = 0; f.attends && id < g->nodes.count; id++)
         f.attends[id] = choices->declined[id] ? NULL : f.attends[id];
@@ -869,15 +920,16 @@ static void decide_views(struct ig_graph *g, const struct ig_pass_options *optio
         form(g, options, true, choices);
 }
 
-static void divide(struct ig_graph *g, const struct ig_pass_options *options, bool join) {
+static void divide(struct ig_graph *g, const struct ig_pass_options *options, bool join, bool is_body) {
     struct ig_choices choices;
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         for (int b = 0; b < 2; b++) {
-            if (g->nodes.at[id].body[b]) divide(g->nodes.at[id].body[b], options, join);
+            if (g->nodes.at[id].body[b]) divide(g->nodes.at[id].body[b], options, join, true);
         }
     }
     if (g->regions.count > 0) return;
     ig_choices_init(&choices, g);
+    choices.is_body = is_body;
     form(g, options, join, &choices);
     if (!join || !options->estimator) return;
     decide_views(g, options, &choices);
@@ -887,13 +939,13 @@ static void divide(struct ig_graph *g, const struct ig_pass_options *options, bo
 
 struct ig_graph *ig_pass_fuse(struct ig_graph *in, const struct ig_pass_options *options) {
     struct ig_graph *out = ig_rewrite(in, options, NULL, NULL);
-    divide(out, options, true);
+    divide(out, options, true, false);
     return out;
 }
 
 struct ig_graph *ig_pass_partition(struct ig_graph *in, const struct ig_pass_options *options) {
     if (in->regions.count > 0) return in;
     struct ig_graph *out = ig_rewrite(in, options, NULL, NULL);
-    divide(out, options, false);
+    divide(out, options, false, false);
     return out;
 }

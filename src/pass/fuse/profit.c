@@ -20,6 +20,7 @@
 void ig_choices_init(struct ig_choices *choices, struct ig_graph *g) {
     choices->stored = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
     choices->declined = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1);
+    choices->is_body = false;
 }
 
 /* What a region adds to a network; 0: unknown. */

@@ -14,6 +14,7 @@
 struct ig_choices {
     bool *stored;   /* by value: a view that is stored */
     bool *declined; /* by node: the last product of an attention that is no region */
+    bool is_body;   /* the graph is a body of control flow */
 };
 void ig_choices_init(struct ig_choices *choices, struct ig_graph *graph);
 

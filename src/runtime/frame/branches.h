@@ -7,7 +7,8 @@
  * arena does not grow much, the frame's steps are sorted by level, and each gets the few steps that it depends on
  * directly: those whose results it reads, and those whose memory it reuses. Chains are left as they are.
  *
- * This relies on an invariant of plans: the first step that uses a buffer writes it, and it is the only writer.
+ * This relies on an invariant of plans: the first step that uses a buffer writes it, and it is the only writer, but for
+ * results that no step reads, of which several steps may write a part each.
  */
 #ifndef IG_RUNTIME_BRANCHES_H
 #define IG_RUNTIME_BRANCHES_H

@@ -287,6 +287,21 @@ static void *memory_of(struct ig_job *job, struct checked *c, ig_value v) {
     return c->memory[v];
 }
 
+/* Outputs whose operands regions store in place. */
+static void share_outputs(struct ig_job *job, struct checked *c) {
+    struct ig_graph *g = c->graph;
+    for (uint32_t o = 0; o < g->outputs.count; o++) {
+        const struct ig_node *concat = ig_part_stored(g, g->outputs.at[o].value);
+        if (!concat) continue;
+        char *at = memory_of(job, c, concat->out);
+        for (uint32_t i = 0; i < concat->n_in; i++) {
+            struct ingot_tensor t = tensor_of(c, g, concat->in[i]);
+            c->memory[ig_part_base(g, concat->in[i])] = at;
+            at += (size_t)ingot_tensor_elements(&t) * ingot_dtype_size(t.dtype);
+        }
+    }
+}
+
 static bool is_literal(const struct ig_kernel *kernel, ig_value v) {
     for (uint32_t i = 0; i < kernel->literals.count; i++) {
         if (kernel->literals.at[i] == v) return true;
@@ -422,6 +437,7 @@ static void run_case(struct ig_job *job, struct run *run, struct checked *c, str
     c->memory = IG_NEW_ARRAY(job, void *, g->values.count + 4096); /* evaluating constants appends values */
     for (uint32_t i = 0; i < g->inputs.count; i++)
         c->memory[g->inputs.at[i].value] = c->inputs[i].data;
+    share_outputs(job, c);
     for (uint32_t r = 0; r < g->regions.count; r++)
         run_region(job, run, c, r, device, module);
     for (uint32_t o = 0; o < g->outputs.count; o++)
