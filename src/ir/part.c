@@ -56,3 +56,13 @@ const struct ig_node *ig_part_stored(const struct ig_graph *g, ig_value output) 
     const struct ig_node *n = ig_info(g, v)->is_const ? NULL : ig_def_op(g, v, IG_OP_concat);
     return n && n->region == IG_NO_REGION ? n : NULL;
 }
+
+bool ig_part_is_given(const struct ig_graph *g, ig_value v) {
+    for (;;) {
+        const struct ig_node *n = ig_def(g, v);
+        if (ig_info(g, v)->is_const) return false;
+        if (!n) return true;
+        if (n->region != IG_NO_REGION || (n->op != IG_OP_reshape && n->op != IG_OP_slice)) return false;
+        v = n->in[0];
+    }
+}

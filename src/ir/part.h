@@ -21,6 +21,8 @@ bool ig_part_is_row_of_parts(const struct ig_graph *g, const struct ig_node *n);
 /* Of an output of a divided graph: the concatenation that no region computes, because regions store its operands in its
  * memory; NULL: none. */
 const struct ig_node *ig_part_stored(const struct ig_graph *g, ig_value output);
+/* In a divided graph: does v lie in the memory of an input? */
+bool ig_part_is_given(const struct ig_graph *g, ig_value v);
 /* The value whose memory v shares through reshapes. */
 ig_value ig_part_base(const struct ig_graph *g, ig_value v);
 

@@ -14,6 +14,7 @@
 
 #include "base/map.h"
 #include "ir/canonical.h"
+#include "ir/part.h"
 #include "ir/place.h"
 #include "kernel/kernel.h"
 
@@ -80,12 +81,18 @@ static bool constants_count(const struct ig_region *region, const struct ig_targ
            (region->family == IG_FAMILY_ROW && ig_target_has_early_start(target));
 }
 
+/* Or on whether they are inputs of the graph, which maps prefetch? */
+static bool inputs_count(const struct ig_region *region, const struct ig_target *target) {
+    return region->family == IG_FAMILY_MAP && ig_target_has_early_start(target);
+}
+
 static void add_inputs(struct fingerprint *f, const struct ig_target *target) {
     for (uint32_t i = 0; i < f->region->inputs.count; i++) {
         ig_value v = f->region->inputs.at[i];
         ig_text_printf(&f->text, "input %u", number_of(f, v));
         add_type(f, v);
         if (ig_info(f->g, v)->is_const && constants_count(f->region, target)) ig_text_add(&f->text, " constant");
+        if (inputs_count(f->region, target) && ig_part_is_given(f->g, v)) ig_text_add(&f->text, " given");
         if (ig_is_literal(f->g, v)) ig_canon_literal(&f->canon, v, &f->text);
         ig_text_add(&f->text, "\n");
         if (f->region->family == IG_FAMILY_ATTEND && ig_follows_from_place(f->g, v)) add_definition(f, v);

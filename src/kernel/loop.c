@@ -66,15 +66,19 @@ ig_x ig_x_float(struct ig_loops *k, enum ingot_dtype dtype, double f) {
     return ig_x_node_add(k, &node);
 }
 
-ig_x ig_x_dim(struct ig_loops *k, ig_dim dim) {
-    int64_t value;
-    if (ig_dim_is_const(k->dims, dim, &value)) return ig_x_index(k, value);
+uint32_t ig_loops_dim(struct ig_loops *k, ig_dim dim) {
     uint32_t p = 0;
     while (p < k->dim_params.count && k->dim_params.at[p] != dim)
         p++;
     if (p == k->dim_params.count) IG_PUSH(k->job, &k->dim_params, dim);
+    return p;
+}
+
+ig_x ig_x_dim(struct ig_loops *k, ig_dim dim) {
+    int64_t value;
+    if (ig_dim_is_const(k->dims, dim, &value)) return ig_x_index(k, value);
     struct ig_x_node node = leaf(IG_X_DIM, INGOT_I64);
-    node.i = p;
+    node.i = ig_loops_dim(k, dim);
     return ig_x_node_add(k, &node);
 }
 

@@ -69,6 +69,8 @@ struct ig_buffer {
     const char *name; /* in the printed text: "x0", "row1" */
     /* PARAM: bytes of a constant to prefetch before the kernel waits for the preceding one; 0: none. */
     int64_t early;
+    /* PARAM: 1 + the dim parameter with the bytes of which each block prefetches its share, likewise; 0: none. */
+    uint32_t share;
     /* PARAM that may be empty and is still read, at a clamped index: a bool expression, true if it is empty; IG_NO_X:
      * never empty. */
     ig_x nothing;
@@ -145,6 +147,8 @@ struct ig_loops *ig_loops_create(struct ig_job *job, struct ig_dims *dims);
 ig_x ig_x_int(struct ig_loops *k, enum ingot_dtype dtype, int64_t i);
 ig_x ig_x_index(struct ig_loops *k, int64_t i); /* an i64 constant */
 ig_x ig_x_float(struct ig_loops *k, enum ingot_dtype dtype, double f);
+/* The index of a dim among the parameters, of which it becomes one, even if it is constant. */
+uint32_t ig_loops_dim(struct ig_loops *k, ig_dim dim);
 ig_x ig_x_dim(struct ig_loops *k, ig_dim dim); /* a constant, or dim[i], whose parameter is added on first use */
 ig_x ig_x_var(struct ig_loops *k, int var);
 ig_x ig_x_load(struct ig_loops *k, int buffer, ig_x index);

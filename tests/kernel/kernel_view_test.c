@@ -245,11 +245,10 @@ static void random_trees(void **state) {
     check_all();
 }
 
-/* Stacked caches, each stored in its place in the result, and rounded beside it. */
+/* Stacked caches, each stored in its place in the result, and rounded beside it; those of many heads are prefetched. */
 static void build_caches(struct ig_graph *g, const void *argument) {
-    static const int64_t past_size[] = {1, 2, -1, 8}, size[] = {1, 2, 3, 8};
+    const int64_t *heads = argument, past_size[] = {1, *heads, -1, 8}, size[] = {1, *heads, 3, 8};
     ig_value layers[3];
-    (void)argument;
     for (int i = 0; i < 3; i++) {
         ig_value past = input(g, ig_format(g->job, "p%d", i), INGOT_F32, 4, past_size);
         ig_value pair[] = {past, ig_map1(g, IG_OP_neg, input(g, ig_format(g->job, "x%d", i), INGOT_F32, 4, size))};
@@ -261,7 +260,9 @@ static void build_caches(struct ig_graph *g, const void *argument) {
 
 static void stored_in_place(void **state) {
     (void)state;
-    add_case("caches", build_caches, NULL, 1e-3, 0);
+    static const int64_t heads[] = {2, 2100};
+    add_case("caches", build_caches, &heads[0], 1e-3, 0);
+    add_case("large caches", build_caches, &heads[1], 1e-3, 0);
     check_all();
 }
 

@@ -63,6 +63,14 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    for (int at = THREAD * 128; at < bytes; at += THREADS * 128)\n"
      "        asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"((const char *)from + at));\n"
      "}\n"},
+    {"ig_fetch_share", NULL, NULL,
+     "/* The same, for this block's share of it. */\n"
+     "INLINE void ig_fetch_share(const void *from, long long bytes) {\n"
+     "    const long long each = (bytes / gridDim.x + 128) / 128 * 128, first = blockIdx.x * each;\n"
+     "#pragma unroll 1\n"
+     "    for (long long at = THREAD * 128; at < each && first + at < bytes; at += THREADS * 128)\n"
+     "        asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"((const char *)from + first + at));\n"
+     "}\n"},
     {"ig_nothing", NULL, NULL,
      "/* Read, and not used, in place of inputs without elements. */\n"
      "static __device__ const uint64_t ig_nothing[8] = {0};\n"},

@@ -272,6 +272,11 @@ static void print_early_start(struct ig_code_printer *p) {
     ig_code_line(p, "asm volatile(\"griddepcontrol.launch_dependents;\");");
     for (uint32_t i = 0; i < p->k->buffers.count; i++) {
         const struct ig_buffer *buffer = &p->k->buffers.at[i];
+        if (buffer->kind == IG_BUFFER_PARAM && buffer->share > 0) {
+            ig_code_prelude_use(&p->prelude, "ig_fetch_share");
+            const char *given = buffer->nothing == IG_NO_X ? "" : "_"; /* the parameter, which may be empty */
+            ig_code_line(p, "ig_fetch_share(%s%s, d%u_);", buffer->name, given, buffer->share - 1);
+        }
         if (buffer->kind != IG_BUFFER_PARAM || buffer->early == 0) continue;
         ig_code_prelude_use(&p->prelude, "ig_fetch");
         ig_code_line(p, "ig_fetch(%s, %lld);", buffer->name, (long long)buffer->early);

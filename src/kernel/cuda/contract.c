@@ -242,23 +242,14 @@ static bool is_twin_alike(struct gemm *s) {
            s->twin.copy == s->b.copy && is_zero(s, s->b.base) && is_zero(s, s->twin.base);
 }
 
-/* The index of a dim among the kernel's parameters; constants become parameters too. */
-static uint32_t parameter_of(struct gemm *s, ig_dim d) {
-    uint32_t i = 0;
-    while (i < s->k->dim_params.count && s->k->dim_params.at[i] != d)
-        i++;
-    if (i == s->k->dim_params.count) IG_PUSH(s->k->job, &s->k->dim_params, d);
-    return i;
-}
-
 /* A box holds a tile's lines along the depth, or a panel of 128 bytes across the depth. */
 static struct ig_tensor_map map_of(struct gemm *s, const struct ig_cuda_source *from, ig_dim lines, int tile) {
     bool along = from->kind == IG_CUDA_ALONG;
     int element = ig_cuda_gemm_element(s->g);
     return (struct ig_tensor_map){.buffer = (uint32_t)s->k->buffers.at[from->buffer].param,
-                                  .width = parameter_of(s, along ? s->c->depth : lines),
-                                  .lines = parameter_of(s, along ? lines : s->c->depth),
-                                  .pitch = parameter_of(s, from->ld),
+                                  .width = ig_loops_dim(s->k, along ? s->c->depth : lines),
+                                  .lines = ig_loops_dim(s->k, along ? lines : s->c->depth),
+                                  .pitch = ig_loops_dim(s->k, from->ld),
                                   .box_width = 128u / (uint32_t)element,
                                   .box_lines = (uint32_t)(along ? tile : s->g->bk),
                                   .element = (uint32_t)element};
@@ -269,15 +260,15 @@ static struct ig_tensor_map map_of_windows(struct gemm *s) {
     const struct ig_cuda_gemm *g = s->g;
     uint32_t element = (uint32_t)ig_cuda_gemm_element(g);
     struct ig_tensor_map map = {.buffer = (uint32_t)s->k->buffers.at[s->a.buffer].param,
-                                .width = parameter_of(s, s->a.below),
-                                .lines = parameter_of(s, ig_contract_in(s->c, 0)->dim[0]),
-                                .pitch = parameter_of(s, s->a.pixel),
+                                .width = ig_loops_dim(s->k, s->a.below),
+                                .lines = ig_loops_dim(s->k, ig_contract_in(s->c, 0)->dim[0]),
+                                .pitch = ig_loops_dim(s->k, s->a.pixel),
                                 .box_width = 128u / element,
                                 .box_lines = (uint32_t)g->bm,
                                 .element = element,
                                 .axes = (uint32_t)g->axes};
     for (int i = 0; i < g->axes; i++) {
-        map.sizes[i] = parameter_of(s, s->a.size[2 - i]);
+        map.sizes[i] = ig_loops_dim(s->k, s->a.size[2 - i]);
         map.lower[i] = g->lower[2 - i];
         map.upper[i] = g->upper[2 - i];
         map.steps[i] = (uint32_t)g->strides[2 - i];

@@ -8,6 +8,7 @@
  * Micikevicius, "Optimizing matrix transpose in CUDA", 2009). Lines are padded by one element, so that the elements of
  * a column fall into different banks.
  */
+#include "ir/part.h"
 #include "kernel/affine.h"
 #include "kernel/mapping.h"
 #include "kernel/schedules.h"
@@ -289,6 +290,37 @@ static int threads_of(struct mapper *m) {
     return slots < FEW ? FEW_THREADS : THREADS;
 }
 
+/* Does the region read all of an operand, once each? */
+static bool is_read_whole(const struct mapper *m, ig_value v) {
+    const struct ig_region *region = m->m.region;
+    for (uint32_t i = 0; i < region->nodes.count; i++) {
+        const struct ig_node *n = &m->m.graph->nodes.at[region->nodes.at[i]];
+        bool whole = ig_op_info(n->op)->family == IG_FAMILY_MAP || n->op == IG_OP_concat || n->op == IG_OP_reshape ||
+                     n->op == IG_OP_transpose;
+        for (uint32_t k = 0; k < n->n_in && !whole; k++) {
+            if (n->in[k] == v) return false;
+        }
+    }
+    return true;
+}
+
+/* Large inputs of the graph, such as caches, are there from the beginning: each block brings its share to the second-level
+ * cache while the preceding kernel still runs. */
+static void fetch_inputs(struct mapper *m) {
+    enum { LEAST = 64 << 10 };
+    const struct ig_region *region = m->m.region;
+    struct ig_loops *k = m->m.k;
+    for (uint32_t i = 0; i < region->inputs.count; i++) {
+        ig_value v = region->inputs.at[i];
+        if (!m->m.lower.is_input[v] || !ig_part_is_given(m->m.graph, v) || !is_read_whole(m, v)) continue;
+        const struct ig_type *type = ig_type_of(m->m.graph, v);
+        ig_dim size = ig_dim_const(k->dims, (int64_t)ingot_dtype_size(type->dtype));
+        ig_dim bytes = ig_dim_mul(k->dims, ig_type_elements(k->dims, type), size);
+        if (ig_sizes_guess(m->m.at, bytes) < LEAST) continue;
+        k->buffers.at[m->m.lower.buffer_of[v]].share = 1 + ig_loops_dim(k, bytes);
+    }
+}
+
 static const char *tactic_of(struct mapper *m) {
     struct ig_job *job = m->m.k->job;
     if (m->m.parts.count == 0) return "map of nothing";
@@ -301,7 +333,6 @@ static const char *tactic_of(struct mapper *m) {
 
 struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target, const struct ig_sizes *at) {
-    (void)target;
     struct mapper m;
     ig_mapping_init(&m.m, graph, region, at);
     m.plans = IG_NEW_ARRAY(graph->job, struct plan, m.m.parts.count + 1);
@@ -316,6 +347,7 @@ struct ig_kernel *ig_kernel_map_cuda(struct ig_graph *graph, const struct ig_reg
     }
     ig_mapping_emit(&m.m, emit_part, &m);
     ig_loops_store_once(m.m.k);
+    if (ig_target_has_early_start(target)) fetch_inputs(&m);
     m.m.kernel->tactic = tactic_of(&m);
     m.m.kernel->work = ig_mapping_work(&m.m, LANES);
     return m.m.kernel;
