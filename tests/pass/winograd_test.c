@@ -136,8 +136,8 @@ static void test_results(void **state) {
 static const struct conv choices[] = {
     {CONV(1, 56, 56, 64, 64), .m = 4},
     {CONV(-1, 56, 56, 64, 64), .m = 4},
-    {CONV(1, 14, 14, 256, 256), .m = 4},
-    {CONV(1, 7, 7, 512, 512), .m = 2}, /* weights from memory count */
+    {CONV(1, 14, 14, 256, 256), .m = 2}, /* weights from memory count */
+    {CONV(1, 7, 7, 512, 512), .m = 2},
     {CONV(-1, 7, 7, 512, 512), .m = 2},
     {CONV(-1, 7, 7, 512, 512), .usual = 8, .m = 4}, /* shared by more positions */
     {CONV(1, 1, 1, 512, 512), .m = 0},              /* no more than one position of a tile */

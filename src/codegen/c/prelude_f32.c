@@ -6,7 +6,8 @@
 #include "codegen/c/tables.h"
 
 const struct ig_code_function ig_c_functions_f32[] = {
-    /* e^a = 2^k e^r with |r| <= ln(2)/2; 2^k in two factors, so that results may be denormal. */
+    /* e^a = 2^k e^r with |r| <= ln(2)/2; 2^k in two factors, so that results may be denormal. Where the result is 0, as for
+     * all that a mask hides, a factor is 0: to round a product to 0 takes processors a hundred cycles. */
     {"ig_exp_f32", NULL, "ig_bits_f32 ig_of_bits_f32",
      "INLINE float ig_exp_f32(float a) {\n"
      "    const float low = a < -104.0f ? -104.0f : a;\n"
@@ -20,7 +21,8 @@ const struct ig_code_function ig_c_functions_f32[] = {
      "    p = p * r + 0.166665211f;\n"
      "    p = p * r + 0.49999994f;\n"
      "    const int32_t k = ig_bits_f32(shifted) - 0x4b400000, half = k >> 1;\n"
-     "    const float first = ig_of_bits_f32((half + 127) << 23), second = ig_of_bits_f32((k - half + 127) << 23);\n"
+     "    const float first = ig_of_bits_f32((half + 127) << 23);\n"
+     "    const float second = a < -104.0f ? 0.0f : ig_of_bits_f32((k - half + 127) << 23);\n"
      "    return (1.0f + (r + r * r * p)) * first * second;\n"
      "}\n"},
     /* log a = k log 2 + log(1 + f) with 1 + f between sqrt(1/2) and sqrt(2). */

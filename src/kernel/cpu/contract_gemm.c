@@ -109,12 +109,11 @@ static double tile_cost(const struct gemm *s, double rows, double columns) {
     return rows * columns + (s->copy_a ? 6 * rows : 0) + 6 * columns;
 }
 
-/* The time that all tiles take with two threads, which dominates the cost, and with eight. */
+/* The time that all tiles take. */
 static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
     int64_t tiles = ((blocks + chunk - 1) / chunk) * ((panels + group - 1) / group) * known(s, s->c->batch, 1);
     double each = tile_cost(s, (double)(chunk * (known(s, s->blocks.each, 0) + 1)), (double)(group * s->p.nr));
-    int64_t two = (tiles + 1) / 2, many = (tiles + 7) / 8;
-    return each * (double)(2 * two + 2 * many);
+    return each * ig_contract_turns(tiles);
 }
 
 /* The number of blocks whose rows fit the second cache. */

@@ -112,15 +112,14 @@ static int64_t input_lines(const struct lines *s, int64_t lines) {
     return (lines - 1) * s->stride[0] + (s->height_taps - 1) * s->dilation + 1;
 }
 
-/* As in contract_gemm.c: the time with two threads and with eight, in multiply-adds. */
+/* As in contract_gemm.c: the time of all tiles, in multiply-adds. */
 static double tiling_cost(const struct lines *s, int64_t lines, int64_t panels) {
     int64_t height = known(s, s->out_height, 64), all = known(s, s->p.panels, 1);
     int64_t tiles = (height + lines - 1) / lines * ((all + panels - 1) / panels);
     double depth = (double)(s->height_taps * s->width_taps * s->channels), columns = (double)(panels * s->p.nr);
     double products = (double)(lines * s->out_width) * columns * depth;
     double copies = s->copied ? 6 * (double)(input_lines(s, lines) * s->line) : 0, weights = 6 * columns * depth;
-    int64_t two = (tiles + 1) / 2, many = (tiles + 7) / 8;
-    return (products + copies + weights) * (double)(2 * two + 2 * many);
+    return (products + copies + weights) * ig_contract_turns(tiles);
 }
 
 /* The cheapest number of panels for that many lines. */

@@ -85,7 +85,7 @@ static int64_t block_bytes(const struct winograd *s) {
     return squares(s) * s->p.mr * (s->lda + s->p.nr) * s->p.element;
 }
 
-/* As in contract_gemm.c: the time with two threads and with eight, in multiply-adds. Measured: to transform an input
+/* As in contract_gemm.c: the time of all units, in multiply-adds. Measured: to transform an input
  * costs as much as six products; so does an element of weights from memory, but two from the third cache; products
  * take a twentieth longer if inputs come from there. */
 static double cost_of(const struct winograd *s, int64_t blocks, int64_t panels, int64_t chunk, int64_t group) {
@@ -95,8 +95,7 @@ static double cost_of(const struct winograd *s, int64_t blocks, int64_t panels, 
     double product = chunk * block_bytes(s) <= s->p.second ? 1 : 1.05;
     double weight = weights <= BEYOND_SECOND * s->p.second ? 2 : 6;
     double each = product * rows * columns + 6 * rows + weight * columns;
-    int64_t two = (units + 1) / 2, many = (units + 7) / 8;
-    return each * (double)(2 * two + 2 * many);
+    return each * ig_contract_turns(units);
 }
 
 static void choose_units(struct winograd *s) {

@@ -505,6 +505,18 @@ static bool lies_in_memory(const struct fuser *f, ig_value v) {
     return base != v && (!n || !(is_view(n) || is_free(n) || is_widening(f->g, n)));
 }
 
+/* Does an elementwise node read each element of this view many times, along rows that are strided in memory? Without
+ * estimates (on CPUs) it is stored then, once and in the order in which it is read. */
+static bool is_read_often(const struct fuser *f, const struct ig_node *n, ig_value base, const struct ig_node *view) {
+    enum { OFTEN = 8 };
+    struct ig_graph *g = f->g;
+    int64_t read, there;
+    if (f->options->estimator || !view || !moves_innermost(g, view)) return false;
+    if (ig_op_info(n->op)->family != IG_FAMILY_MAP) return false;
+    return ig_dim_usual(g->dims, ig_type_elements(g->dims, ig_type_of(g, n->out)), &read) &&
+           ig_dim_usual(g->dims, ig_type_elements(g->dims, ig_type_of(g, base)), &there) && read >= OFTEN * there;
+}
+
 /* By value: views and free nodes that must be materialised. */
 static bool *find_stored_views(const struct fuser *f) {
     struct ig_graph *g = f->g;
@@ -526,6 +538,7 @@ static bool *find_stored_views(const struct fuser *f) {
                 view = ig_def(g, base);
             }
             if (dense && !lies_in_memory(f, base)) stored[base] = true;
+            if (is_read_often(f, n, base, view)) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
             if (contract && view) strided |= n->op == IG_OP_matmul && rows_are_scattered(f, n->in[i], view);
             if (contract && view && is_view(view) && (strided || !contraction_reads_through(g, n, n->in[i], view)))
