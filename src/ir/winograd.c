@@ -53,6 +53,11 @@ int ig_winograd_of_positions(int64_t positions) {
     return positions == 4 ? 2 : positions == 6 ? 4 : 0;
 }
 
+int64_t ig_winograd_tiles(int m, int64_t dilation, int64_t outputs) {
+    int64_t phase = (outputs + dilation - 1) / dilation;
+    return dilation * ((phase + m - 1) / m);
+}
+
 int ig_winograd_of(const struct ig_graph *graph, const struct ig_node *conv) {
     if (conv->op != IG_OP_conv) return 0;
     const struct ig_attr *kernel = ig_attr(graph, conv, IG_ATTR_kernel);

@@ -9,7 +9,8 @@
  * The matrices are those of interpolation at 0, pairs p, -p and infinity. With 1 for m = 2, these are Lavin and Gray's.
  * For m = 4 they take 1 and 2; 3/4 and 3/2 are as exact in binary and halve the error (cf. Barabasz et al., "Error
  * analysis and improving the accuracy of Winograd convolution for deep neural networks", 2020). An infinity or a NaN
- * among the t x t inputs reaches all m x m outputs.
+ * among the t x t inputs reaches all m x m outputs. With a dilation d, positions that are d apart form d x d images of
+ * their own.
  *
  * A conv of the graph is to be computed in this way if its weights are transformed: t x t positions of G g G' in place
  * of the 3 x 3 that its attribute `kernel` says (ops.def).
@@ -37,5 +38,8 @@ void ig_winograd_init(struct ig_winograd *w, int m);
 int ig_winograd_of(const struct ig_graph *graph, const struct ig_node *conv);
 /* m if transformed filters of 3 x 3 have that many positions along an axis, else 0. */
 int ig_winograd_of_positions(int64_t positions);
+/* The tiles that `outputs` positions along an axis take. With a dilation, every so many positions form a phase, which has
+ * tiles of its own; phases have equally many tiles, of which some may be empty. */
+int64_t ig_winograd_tiles(int m, int64_t dilation, int64_t outputs);
 
 #endif

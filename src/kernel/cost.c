@@ -223,10 +223,13 @@ static void visit_matmul(struct counting *c, const struct ig_node *n) {
 /* The products of Winograd's algorithm: t x t for m x m outputs. */
 static ig_dim winograd_products(struct counting *c, const struct ig_node *n, const struct ig_axis *axes, int m) {
     struct ig_winograd w;
-    ig_dim tiles = number(c, 1);
+    const int64_t dilation = ig_attr(c->g, n, IG_ATTR_dilations)->ints[0];
+    ig_dim tiles = number(c, dilation * dilation);
     ig_winograd_init(&w, m);
-    for (int i = 0; i < 2; i++)
-        tiles = times(c, tiles, ig_dim_ceil_div(c->dims, axes[i].out, number(c, m)));
+    for (int i = 0; i < 2; i++) {
+        ig_dim phase = ig_dim_ceil_div(c->dims, axes[i].out, number(c, dilation));
+        tiles = times(c, tiles, ig_dim_ceil_div(c->dims, phase, number(c, m)));
+    }
     return times(c, tiles, number(c, (int64_t)w.t * w.t));
 }
 

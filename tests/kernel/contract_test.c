@@ -99,6 +99,9 @@ static const struct conv convs[] = {
     {PLANE(-1, -2, -2, 12, 33, 1, 1, 0), .bias = true},
     {F32, .spatial = 2, .batch = 1, .size = {12, 9}, .in = 6, .out = 10, .kernel = {3, 2}, .stride = {2, 1},
      .dilation = {2, 3}, .before = {1, 2}, .after = {0, 3}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 2, .batch = 1, .size = {9, 30}, .in = 512, .out = 70, .kernel = {3, 3}, .stride = {1, 1},
+     .dilation = {7, 20}, .before = {7, 20}, .after = {7, 20}, .groups = 1, .last = true, .bias = true,
+     .relu = true}, /* most taps of a block lie beyond the image */
     {F32, .spatial = 2, .batch = 2, .size = {9, 9}, .in = 12, .out = 20, .kernel = {3, 3}, .stride = {1, 1},
      .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 4, .last = true, .bias = true, .relu = true},
     {F32, .spatial = 2, .batch = 1, .size = {8, 8}, .in = 64, .out = 128, .kernel = {3, 3}, .stride = {1, 1},
@@ -169,6 +172,11 @@ static const struct conv depthwise[] = {
 /* Filters transformed for F(m x m, 3 x 3), with padding p on all sides. */
 #define TRANSFORMED(m, n, h, w, i, o, p) PLANE(n, h, w, i, o, 3, 1, p), .winograd = m
 
+/* The same with dilation d. */
+#define DILATED(m, n, h, w, i, o, d, p)                                                                   \
+    F32, .spatial = 2, .batch = n, .size = {h, w}, .in = i, .out = o, .kernel = {3, 3}, .stride = {1, 1}, \
+         .dilation = {d, d}, .before = {p, p}, .after = {p, p}, .groups = 1, .last = true, .winograd = m
+
 static const struct conv transformed[] = {
     {TRANSFORMED(4, 1, 8, 8, 16, 32, 1), .bias = true, .relu = true}, /* whole tiles */
     {TRANSFORMED(2, 1, 8, 8, 16, 32, 1), .bias = true, .relu = true},
@@ -188,11 +196,16 @@ static const struct conv transformed[] = {
     {TRANSFORMED(4, 0, 8, 8, 8, 8, 1)},
     {F32, .spatial = 2, .batch = 1, .size = {9, 10}, .in = 6, .out = 10, .kernel = {3, 3}, .stride = {1, 1},
      .dilation = {1, 1}, .before = {2, 0}, .after = {0, 3}, .groups = 1, .last = true, .bias = true, .winograd = 4},
+    {DILATED(4, 1, 16, 16, 20, 40, 2, 2), .bias = true, .relu = true},
+    {DILATED(2, 2, 7, 9, 33, 65, 3, 3), .bias = true, .residual = true},
+    {DILATED(4, 1, 11, 26, 6, 17, 4, 0), .bias = true},
+    {DILATED(2, 1, 3, 2, 5, 7, 5, 5), .relu = true}, /* most phases have no position */
 };
 static const struct conv recovered[] = {
     {TRANSFORMED(4, -1, -2, 9, 6, 33, 1), .bias = true}, /* any number of lines */
     {TRANSFORMED(2, 1, 8, -3, 5, 7, 1), .relu = true},
     {TRANSFORMED(4, 2, 9, 10, 12, 20, 1), .bias = true, .residual = true},
+    {DILATED(4, 1, 9, -2, 12, 20, 2, 2), .bias = true},
 };
 
 #define COUNT(a) (int)(sizeof(a) / sizeof *(a))

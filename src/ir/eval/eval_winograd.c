@@ -10,7 +10,7 @@ enum { T = IG_WINOGRAD_INPUTS };
 struct winograd {
     struct ig_winograd f;
     const struct ig_view *x, *w; /* x is [N, H, W, C], dense */
-    int64_t before[2], packed, columns;
+    int64_t before[2], dilation, packed, columns;
 };
 
 /* out = matrix * in * matrix', where matrix is rows x depth. */
@@ -44,7 +44,7 @@ static void transform_input(const struct winograd *s, int64_t image, int64_t y, 
     double in[T][T];
     for (int i = 0; i < s->f.t; i++) {
         for (int j = 0; j < s->f.t; j++) {
-            const int64_t at[] = {image, y + i, x + j, channel};
+            const int64_t at[] = {image, y + i * s->dilation, x + j * s->dilation, channel};
             bool inside = at[1] >= 0 && at[1] < s->x->dims[1] && at[2] >= 0 && at[2] < s->x->dims[2];
             in[i][j] = inside ? element(s->x->dtype, ig_view_at(s->x, at)) : 0;
         }
@@ -79,9 +79,9 @@ static void tile(const struct winograd *s, double (*inputs)[T][T], int64_t image
     for (int64_t column = 0; column < s->columns; column++) {
         multiply(s, inputs, column, results);
         double start = bias ? element(bias->dtype, ig_view_at(bias, &column)) : 0;
-        for (int i = 0; i < s->f.m && y + i < out->dims[1]; i++) {
-            for (int j = 0; j < s->f.m && x + j < out->dims[2]; j++) {
-                const int64_t at[] = {image, y + i, x + j, column};
+        for (int i = 0; i < s->f.m && y + i * s->dilation < out->dims[1]; i++) {
+            for (int j = 0; j < s->f.m && x + j * s->dilation < out->dims[2]; j++) {
+                const int64_t at[] = {image, y + i * s->dilation, x + j * s->dilation, column};
                 const union ig_cell cell = {.f = results[i][j] + start};
                 ig_cells_store(out->dtype, ig_view_at(out, at), 0, 1, &cell);
             }
@@ -89,13 +89,21 @@ static void tile(const struct winograd *s, double (*inputs)[T][T], int64_t image
     }
 }
 
+/* The first output of tile number i along an axis. */
+static int64_t first_output(const struct winograd *s, int64_t i, int64_t outputs) {
+    int64_t of_phase = ig_winograd_tiles(s->f.m, s->dilation, outputs) / s->dilation;
+    return i / of_phase + i % of_phase * s->f.m * s->dilation;
+}
+
 void ig_eval_winograd(struct ig_eval *ev, int m, const struct ig_view *x, const struct ig_view *w, int64_t packed,
-                      const int64_t *before, const struct ig_view *bias, struct ig_view *out) {
-    struct winograd s = {.x = x, .w = w, .before = {before[0], before[1]}, .packed = packed, .columns = out->dims[3]};
+                      const int64_t *before, int64_t dilation, const struct ig_view *bias, struct ig_view *out) {
+    const int64_t *dims = out->dims;
+    struct winograd s = {
+        .x = x, .w = w, .before = {before[0], before[1]}, .dilation = dilation, .packed = packed, .columns = dims[3]};
     ig_winograd_init(&s.f, m);
     double(*inputs)[T][T] = ig_eval_scratch(ev, x->dims[3], sizeof *inputs);
-    for (int64_t image = 0; image < out->dims[0]; image++)
-        for (int64_t y = 0; y < out->dims[1]; y += m)
-            for (int64_t column = 0; column < out->dims[2]; column += m)
-                tile(&s, inputs, image, y, column, bias, out);
+    for (int64_t image = 0; image < dims[0]; image++)
+        for (int64_t i = 0; i < ig_winograd_tiles(m, dilation, dims[1]); i++)
+            for (int64_t j = 0; j < ig_winograd_tiles(m, dilation, dims[2]); j++)
+                tile(&s, inputs, image, first_output(&s, i, dims[1]), first_output(&s, j, dims[2]), bias, out);
 }

@@ -107,10 +107,10 @@ static int64_t transformed(struct ig_infer *x, const struct layout *l) {
     const struct ig_type *w = ig_infer_in(x, 1);
     const int64_t *kernel = ig_infer_ints(x, IG_ATTR_kernel, l->n_spatial);
     int64_t positions = 0;
+    const int64_t *dilations = ig_infer_ints(x, IG_ATTR_dilations, l->n_spatial);
     bool suits = l->n_spatial == 2 && w->rank >= 4 && ig_infer_int(x, IG_ATTR_groups) == 1 &&
                  kernel[0] == IG_WINOGRAD_KERNEL && kernel[1] == IG_WINOGRAD_KERNEL && w->dtype == INGOT_F32 &&
-                 are_ones(ig_infer_ints(x, IG_ATTR_strides, 2), 2) &&
-                 are_ones(ig_infer_ints(x, IG_ATTR_dilations, 2), 2);
+                 are_ones(ig_infer_ints(x, IG_ATTR_strides, 2), 2) && dilations[0] == dilations[1];
     if (!suits || !ig_dim_is_const(x->dims, w->dim[2], &positions)) return 0;
     int m = ig_winograd_of_positions(positions);
     return m > 0 ? m - 1 : 0;

@@ -174,12 +174,30 @@ static bool choose_tiles(struct gemm *s) {
     return true;
 }
 
+static bool is_dilated(const struct ig_contract *c) {
+    if (c->spatial == 0 || !ig_contract_padded(c)) return false;
+    for (int i = 0; i < c->spatial; i++) {
+        if (ig_contract_attr(c, IG_ATTR_dilations)->ints[i] > 1) return true;
+    }
+    return false;
+}
+
+/* A step that divides the channels, so that each belongs to one tap; `limit` if there is none. */
+static int64_t step_of_tap(const struct gemm *s, int64_t limit) {
+    int64_t channels = known(s, s->c->depth_dim[s->c->spatial], 1);
+    for (int64_t step = limit / 16 * 16; step > limit / 2; step -= 16) {
+        if (channels % step == 0) return step;
+    }
+    return limit;
+}
+
 /* The step along the depth. Rows first, a long step is best, since it keeps partial sums cheap; columns first, a
  * panel's step should stay in the first cache while the blocks of the chunk pass over it. */
 static void choose_step(struct gemm *s) {
     int64_t depth = known(s, s->c->depth, -1);
     int64_t limit = s->p.first / (s->p.nr * s->p.element);
     if (!s->columns_first || s->chunk_blocks == 1) limit = 4096;
+    if (is_dilated(s->c)) limit = step_of_tap(s, limit);
     if (depth >= 0) {
         int64_t steps = depth <= limit + limit / 2 ? 1 : (depth + limit - 1) / limit;
         s->step = depth == 0 ? 1 : (depth + steps - 1) / steps;
@@ -291,6 +309,42 @@ static struct ig_call_arg fetch_from(struct gemm *s, ig_x depth_at, ig_x nth_blo
     return (struct ig_call_arg){s->c->lower.buffer_of[s->c->node.in[1]], at};
 }
 
+/* ---- Taps beyond the image ---------------------------------------------------------------------------------------- */
+
+/* Do steps belong to one tap each, of which dilation may place many beyond the image? */
+static bool has_far_taps(const struct gemm *s) {
+    const struct ig_contract *c = s->c;
+    return s->copy_a && !one_step(s) && is_dilated(c) && known(s, c->depth_dim[c->spatial], 1) % s->step == 0;
+}
+
+/* May a position from `first` to `last` lie in an image of that size? */
+static ig_x may_lie_inside(struct gemm *s, ig_x first, ig_x last, ig_dim size) {
+    return ig_x_and(s->k, ig_x_less(s->k, num(s, -1), last), ig_x_less(s->k, first, dim(s, size)));
+}
+
+/* May a row from `first` to `last` read something of the image with the tap of this step? Later axes tell only among rows
+ * that agree in the earlier ones. */
+static ig_x reads_image(struct gemm *s, ig_x first, ig_x last, ig_x step) {
+    struct ig_loops *k = s->k;
+    const struct ig_contract *c = s->c;
+    const struct ig_attr *dilations = ig_contract_attr(c, IG_ATTR_dilations);
+    ig_x image, from[INGOT_MAX_RANK], to[INGOT_MAX_RANK], tap[IG_CONTRACT_DEPTH], yes = ig_x_int(k, INGOT_BOOL, 1);
+    ig_x agree = yes, reads = yes;
+    ig_contract_window(s->c, s->batch, first, &image, from);
+    ig_contract_window(s->c, s->batch, last, &image, to);
+    ig_x rest = ig_x_div(k, step, num(s, known(s, c->depth_dim[c->spatial], 1) / s->step));
+    for (int i = c->spatial - 1; i >= 0; i--)
+        tap[i] = i > 0 ? ig_x_split_off(k, &rest, c->depth_dim[i]) : rest;
+    for (int i = 0; i < c->spatial; i++) {
+        ig_x away = ig_x_mul(k, tap[i], num(s, dilations->ints[i]));
+        ig_dim size = ig_contract_in(c, 0)->dim[i + (ig_contract_attr_int(c, IG_ATTR_channels_last) ? 1 : 2)];
+        ig_x inside = may_lie_inside(s, ig_x_add(k, from[i], away), ig_x_add(k, to[i], away), size);
+        reads = ig_x_and(k, reads, ig_x_select(k, agree, inside, yes));
+        agree = ig_x_and(k, agree, ig_x_map1(k, IG_OP_not, ig_x_less(k, from[i], to[i])));
+    }
+    return reads;
+}
+
 /* Multiplies the nth block of the chunk that begins with first_block by the current panel, over step `step` of the
  * depth. Copied rows begin with row `copied_from`; the sums go to `sums_at`. */
 static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, ig_x nth, ig_x step, ig_x copied_from,
@@ -300,6 +354,11 @@ static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, i
     ig_x left = ig_x_sub(k, dim(s, s->c->depth), depth_at);
     ig_x length = one_step(s) ? dim(s, s->c->depth) : ig_x_min(k, num(s, s->step), left);
     ig_x first = ig_x_select(k, ig_x_less(k, step, num(s, 1)), num(s, 1), num(s, 0));
+    if (has_far_taps(s)) { /* the first step sets the sums */
+        ig_x start = block_start(s, block), last = ig_x_sub(k, ig_x_add(k, start, block_rows(s, block)), num(s, 1));
+        ig_x zeros = ig_x_map1(k, IG_OP_not, reads_image(s, start, last, step));
+        body = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, ig_x_and(k, ig_x_less(k, num(s, 0), step), zeros)));
+    }
     ig_x row = ig_x_sub(k, block_start(s, block), copied_from);
     struct ig_contract_view view = s->copy_a ? (struct ig_contract_view){.buffer = s->a_buffer, .base = num(s, 0)}
                                              : ig_contract_view_a(s->c, s->batch);

@@ -19,7 +19,8 @@ struct winograd {
     struct ig_columns p;
     struct ig_winograd f;
     int64_t before[2], in_size[2], out_size[2], channels;
-    int64_t tiles[2];                 /* along each axis of an image */
+    int64_t dilation;
+    int64_t tiles[2];                 /* along each axis of an image; of its phases in turn */
     ig_dim rows;                      /* tiles of all images */
     struct ig_row_blocks blocks;      /* of rows */
     int64_t chunk_blocks, chunk_rows; /* at most, per chunk */
@@ -63,12 +64,13 @@ static bool read_problem(struct winograd *s) {
     const struct ig_attr *before = ig_contract_attr(c, IG_ATTR_before);
     bool plain = c->packed && ig_contract_attr_int(c, IG_ATTR_channels_last) && c->dtype == INGOT_F32;
     s->channels = ig_contract_const(c, c->depth_dim[2], 0);
+    s->dilation = ig_contract_attr(c, IG_ATTR_dilations)->ints[0];
     bool sized = s->channels > 0 && ig_contract_const(c, c->columns, 0) > 0;
     for (int i = 0; i < 2; i++) {
         s->in_size[i] = ig_contract_const(c, x->dim[i + 1], 0);
         s->out_size[i] = ig_contract_const(c, y->dim[i + 1], 0);
         s->before[i] = ig_contract_const(c, before->dims[i], -1);
-        s->tiles[i] = (s->out_size[i] + s->f.m - 1) / s->f.m;
+        s->tiles[i] = ig_winograd_tiles(s->f.m, s->dilation, s->out_size[i]);
         sized &= s->in_size[i] > 0 && s->out_size[i] > 0 && s->before[i] >= 0;
     }
     s->rows = ig_dim_mul(s->k->dims, y->dim[0], constant(s, s->tiles[0] * s->tiles[1]));
@@ -208,10 +210,16 @@ static void transform_both(struct winograd *s, void (*transform)(struct winograd
 
 /* ---- Inputs ------------------------------------------------------------------------------------------------------ */
 
+/* The first output of a tile, by its number along an axis. */
+static ig_x first_output(struct winograd *s, ig_x tile, int axis) {
+    ig_x nth = ig_x_split_off(s->k, &tile, constant(s, s->tiles[axis] / s->dilation));
+    return ig_x_add(s->k, tile, ig_x_mul(s->k, nth, num(s, s->f.m * s->dilation)));
+}
+
 static struct place place_of(struct winograd *s, ig_x row) {
     ig_x across = ig_x_split_off(s->k, &row, constant(s, s->tiles[1]));
     ig_x down = ig_x_split_off(s->k, &row, constant(s, s->tiles[0]));
-    return (struct place){row, ig_x_mul(s->k, down, num(s, s->f.m)), ig_x_mul(s->k, across, num(s, s->f.m))};
+    return (struct place){row, first_output(s, down, 0), first_output(s, across, 1)};
 }
 
 /* 0 <= at and at + size <= all */
@@ -220,11 +228,13 @@ static ig_x within(struct winograd *s, ig_x at, int64_t size, int64_t all) {
     return ig_x_and(s->k, low, ig_x_less(s->k, at, num(s, all - size + 1)));
 }
 
-/* The element of the input i lines and j columns beyond `index`. */
+/* The element of the input i positions down and j across from `index`, both times the dilation. */
 static ig_x input_at(struct winograd *s, const ig_x *index, int64_t i, int64_t j) {
     struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
     ig_value input = c->node.in[0];
+    i *= s->dilation;
+    j *= s->dilation;
     if (!c->lower.is_input[input]) { /* through views */
         const ig_x at[] = {index[0], ig_x_add(k, index[1], num(s, i)), ig_x_add(k, index[2], num(s, j)), index[3]};
         return ig_lower_value(&c->lower, input, at);
@@ -247,8 +257,8 @@ static void copy_window(struct winograd *s, struct ig_stmt *body, ig_x image, ig
     ig_x i, j, channel;
     body = loop(s, body, IG_FOR_SERIAL, num(s, s->f.t), &i);
     body = loop(s, body, IG_FOR_SERIAL, num(s, s->f.t), &j);
-    y = ig_x_add(k, y, i);
-    x = ig_x_add(k, x, j);
+    y = ig_x_add(k, y, ig_x_mul(k, i, num(s, s->dilation)));
+    x = ig_x_add(k, x, ig_x_mul(k, j, num(s, s->dilation)));
     ig_x inside = ig_x_and(k, within(s, y, 1, s->in_size[0]), within(s, x, 1, s->in_size[1]));
     struct ig_stmt *copy = ig_s_if(k, body, inside), *fill = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, inside));
     copy = loop(s, copy, IG_FOR_SIMD, num(s, s->channels), &channel);
@@ -280,7 +290,8 @@ static void emit_inputs(struct winograd *s, struct ig_stmt *body, ig_x start, ig
     body = loop(s, body, IG_FOR_SERIAL, rows, &row);
     struct place at = place_of(s, ig_x_add(k, start, row));
     ig_x y = ig_x_sub(k, at.y, num(s, s->before[0])), x = ig_x_sub(k, at.x, num(s, s->before[1]));
-    ig_x inside = ig_x_and(k, within(s, y, s->f.t, s->in_size[0]), within(s, x, s->f.t, s->in_size[1]));
+    int64_t size = (s->f.t - 1) * s->dilation + 1;
+    ig_x inside = ig_x_and(k, within(s, y, size, s->in_size[0]), within(s, x, size, s->in_size[1]));
     struct ig_stmt *whole = ig_s_if(k, body, inside), *edge = ig_s_if(k, body, ig_x_map1(k, IG_OP_not, inside));
 
     whole = loop(s, whole, IG_FOR_SIMD, num(s, s->channels), &channel);
@@ -336,18 +347,32 @@ static void transform_row(struct winograd *s, struct ig_stmt *body, ig_x row) {
             ig_s_store(k, body, s->sums, ig_x_add(k, column, num(s, (i * s->f.m + j) * s->p.nr)), out[i][j]);
 }
 
+/* How many outputs a tile has from position `at` on along an axis. */
+static ig_x outputs_from(struct winograd *s, ig_x at, int axis) {
+    struct ig_loops *k = s->k;
+    ig_x left = ig_x_sub(k, num(s, s->out_size[axis] + s->dilation - 1), at);
+    if (s->dilation > 1) left = ig_x_div(k, ig_x_max(k, left, num(s, 0)), num(s, s->dilation));
+    return ig_x_min(k, num(s, s->f.m), left);
+}
+
+/* The epilogue takes outputs that follow each other: a line of a tile, or with a dilation each by itself. */
 static void emit_results(struct winograd *s, struct ig_stmt *body, ig_x start, ig_x rows) {
     struct ig_loops *k = s->k;
-    ig_x row, line, m = num(s, s->f.m);
+    ig_x row, line, column = num(s, 0);
     body = loop(s, body, IG_FOR_SERIAL, rows, &row);
     transform_row(s, body, row);
     struct place at = place_of(s, ig_x_add(k, start, row));
-    ig_x lines = ig_x_min(k, m, ig_x_sub(k, num(s, s->out_size[0]), at.y));
-    ig_x width = ig_x_min(k, m, ig_x_sub(k, num(s, s->out_size[1]), at.x));
-    body = loop(s, body, IG_FOR_SERIAL, lines, &line);
-    ig_x first = ig_x_mul(k, ig_x_add(k, at.y, line), num(s, s->out_size[1]));
-    ig_columns_epilogue(s->c, &s->p, body, at.image, s->panel, ig_x_add(k, first, at.x), width, s->sums,
-                        ig_x_mul(k, line, num(s, s->f.m * s->p.nr)));
+    ig_x width = outputs_from(s, at.x, 1);
+    body = loop(s, body, IG_FOR_SERIAL, outputs_from(s, at.y, 0), &line);
+    if (s->dilation > 1) {
+        body = loop(s, body, IG_FOR_SERIAL, width, &column);
+        width = num(s, 1);
+    }
+    ig_x y = ig_x_add(k, at.y, ig_x_mul(k, line, num(s, s->dilation)));
+    ig_x x = ig_x_add(k, at.x, ig_x_mul(k, column, num(s, s->dilation)));
+    ig_x sums = ig_x_add(k, ig_x_mul(k, line, num(s, s->f.m)), column);
+    ig_columns_epilogue(s->c, &s->p, body, at.image, s->panel, ig_x_add(k, ig_x_mul(k, y, num(s, s->out_size[1])), x),
+                        width, s->sums, ig_x_mul(k, sums, num(s, s->p.nr)));
 }
 
 static void emit_unit(struct winograd *s, struct ig_stmt *body, ig_x unit) {

@@ -2,7 +2,7 @@
  * winograd: transforms the filters of 3x3 convolutions, so that they take fewer multiplications (ir/winograd.h).
  *
  * Requires:   layout (channels-last form), precision (final types).
- * Guarantees: on CPUs, the constant f32 weights [M, C, 3, 3] of convolutions of stride and dilation 1 and one group become
+ * Guarantees: on CPUs, the constant f32 weights [M, C, 3, 3] of convolutions of stride 1, one dilation and one group become
  *             G g G', [M, C, 4, 4] or [M, C, 6, 6], where the cost model expects that to be faster. They are a recipe of
  *             the old ones. Rounding differs, and an infinity or a NaN in the input turns results up to four positions
  *             away into NaN (docs/precision.md).
@@ -19,7 +19,7 @@
 
 /* Sizes of a convolution: output positions along both axes, of all images, and channels. */
 struct sizes {
-    int64_t images, height, width, in, out;
+    int64_t images, height, width, in, out, dilation;
 };
 
 static bool is_known(const struct ig_dims *dims, ig_dim d, int64_t *out_value) {
@@ -49,9 +49,11 @@ static bool read_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_
                  ig_attr_int(old, n, IG_ATTR_packed) == 0 && ig_attr_int(old, n, IG_ATTR_channels_last) &&
                  ig_attr_int(old, n, IG_ATTR_groups) == 1 && !ig_winograd_of(old, n) &&
                  are_all(ig_attr(old, n, IG_ATTR_kernel), IG_WINOGRAD_KERNEL) &&
-                 are_all(ig_attr(old, n, IG_ATTR_strides), 1) && are_all(ig_attr(old, n, IG_ATTR_dilations), 1) &&
+                 are_all(ig_attr(old, n, IG_ATTR_strides), 1) &&
+                 are_all(ig_attr(old, n, IG_ATTR_dilations), ig_attr(old, n, IG_ATTR_dilations)->ints[0]) &&
                  has_known_origin(g->dims, ig_attr(old, n, IG_ATTR_before));
     if (!suits) return false;
+    out_sizes->dilation = ig_attr(old, n, IG_ATTR_dilations)->ints[0];
     if (!ig_dim_usual(g->dims, y->dim[0], &out_sizes->images)) out_sizes->images = 1;
     return is_known(g->dims, y->dim[1], &out_sizes->height) && is_known(g->dims, y->dim[2], &out_sizes->width) &&
            is_known(g->dims, w->dim[0], &out_sizes->out) && is_known(g->dims, w->dim[1], &out_sizes->in) &&
@@ -63,8 +65,9 @@ static double cost_of(const struct sizes *s, int m) {
     /* Measured, on AVX-512: an element of weights from memory (7 on an AMD EPYC, 25 on an Intel Xeon whose cores all
      * read), an input and a result to be transformed. */
     static const double weight = 12, input = 7, result = 7;
-    int step = m > 0 ? m : 1;
-    int64_t tiles_of_image = ((s->height + step - 1) / step) * ((s->width + step - 1) / step);
+    int64_t tiles_of_image = s->height * s->width;
+    if (m > 0)
+        tiles_of_image = ig_winograd_tiles(m, s->dilation, s->height) * ig_winograd_tiles(m, s->dilation, s->width);
     double positions = m > 0 ? (m + 2) * (m + 2) : 9;
     double tiles = (double)s->images * (double)tiles_of_image;
     double in = (double)s->in, out = (double)s->out;
