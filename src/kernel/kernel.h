@@ -7,6 +7,7 @@
 #include "base/library.h"
 #include "base/tensor_map.h"
 #include "kernel/cuda/attend_block.h"
+#include "kernel/cuda/depthwise_block.h"
 #include "kernel/cuda/gemm_block.h"
 #include "kernel/loop.h"
 #include "kernel/micro.h"
@@ -43,7 +44,8 @@ struct ig_kernel {
     int n_maps;
     /* CUDA: the matrix product that the loops call as gemm::…, or NULL; ig_cuda_gemm prints it before the function. */
     const struct ig_cuda_gemm *gemm;
-    const struct ig_cuda_attend *attend; /* the same for attend::… and ig_cuda_attend */
+    const struct ig_cuda_attend *attend;       /* the same for attend::… and ig_cuda_attend */
+    const struct ig_cuda_depthwise *depthwise; /* and for depthwise::… and ig_cuda_depthwise */
     /* CUDA: no code, but a library call with the buffers as operands and the dims as sizes; NULL: code. */
     const struct ig_library_call *library;
     uint64_t adapted; /* bit i: the library call wants constant operand i in another form; see ig_library_adapt */

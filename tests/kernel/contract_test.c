@@ -149,6 +149,10 @@ static const struct conv depthwise[] = {
     {DEEP(-1, -2, -3, 20, 3, 2, 1, 1), .bias = true},
     {F32, .spatial = 1, .batch = 1, .size = {40}, .in = 50, .out = 50, .kernel = {5}, .stride = {1}, .dilation = {1},
      .before = {4}, .after = {0}, .groups = 50, .last = true, .bias = true},
+    {F32, .spatial = 1, .batch = 2, .size = {70}, .in = 12, .out = 12, .kernel = {31}, .stride = {1}, .dilation = {2},
+     .before = {30}, .after = {30}, .groups = 12, .last = true, .bias = true}, /* a long window */
+    {F32, .spatial = 2, .batch = 1, .size = {12, 21}, .in = 8, .out = 8, .kernel = {2, 5}, .stride = {3, 2},
+     .dilation = {2, 3}, .before = {0, 7}, .after = {2, 4}, .groups = 8, .last = true, .residual = true},
     {F32, .spatial = 2, .batch = 1, .size = {8, 8}, .in = 6, .out = 18, .kernel = {3, 3}, .stride = {1, 1},
      .dilation = {1, 1}, .before = {1, 1}, .after = {1, 1}, .groups = 6, .last = true}, /* three outputs per group */
     {F32, .spatial = 3, .batch = 1, .size = {4, 4, 5}, .in = 6, .out = 6, .kernel = {3, 3, 3}, .stride = {1, 1, 1},
@@ -245,6 +249,22 @@ static void test_convolutions(void **state) {
 static void test_depthwise(void **state) {
     (void)state;
     check_convs(depthwise, COUNT(depthwise));
+}
+
+/* On GPUs also in fp16, and by either schedule. */
+static void test_depthwise_narrow(void **state) {
+    (void)state;
+    enum { CHOICES = 2 };
+    int count = 0;
+    for (int i = 0; i < COUNT(depthwise) * CHOICES; i++) {
+        const struct conv *c = &depthwise[i / CHOICES];
+        unsigned flags = GRAPH_FP16 + (unsigned)(i % CHOICES) * GRAPH_CHOICE;
+        if (c->dtype != INGOT_F32) continue;
+        snprintf(names[count], sizeof names[count], "depthwise %d in fp16, choice %d", i / CHOICES, i % CHOICES);
+        cases[count] = (struct graph_case){names[count], build_conv, c, 3e-3, flags, {2, 9, 13, 0}};
+        count++;
+    }
+    check_graphs_for_cuda(cases, count);
 }
 
 /* Kernels that compute with transformed filters spread NaN as the reference does. Plain ones, on GPUs and where sizes are
@@ -738,7 +758,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),
         cmocka_unit_test(test_swapped),        cmocka_unit_test(test_window_producers),
         cmocka_unit_test(test_producers_tf32), cmocka_unit_test(test_direct),
-        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_twins),          cmocka_unit_test(test_depthwise_narrow),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

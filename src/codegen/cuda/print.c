@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/cuda/attend.h"
+#include "codegen/cuda/depthwise.h"
 #include "codegen/cuda/gemm.h"
 #include "codegen/cuda/printer.h"
 
@@ -218,6 +219,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
     if (kernel->attend) {
         ig_text_add(&unit, "\n");
         ig_cuda_attend(kernel->attend, &unit);
+    }
+    if (kernel->depthwise) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_depthwise(kernel->depthwise, &unit);
     }
     for (uint32_t i = 0; i < kernel->micros.count; i++) {
         ig_text_add(&unit, "\n");

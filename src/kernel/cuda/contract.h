@@ -11,6 +11,9 @@
 /* The schedules; see kernel/family/contract.h. */
 bool ig_cuda_contract_gemm(struct ig_contract *c);
 bool ig_cuda_contract_depthwise(struct ig_contract *c);
+bool ig_cuda_contract_taps(struct ig_contract *c);
+/* Does it convolve each channel by itself, channels-last? */
+bool ig_cuda_is_depthwise(const struct ig_contract *c);
 /* Candidates that are library calls (library.h); false if the library cannot do the region. They come after those of
  * the schedules and are taken only if measured. */
 bool ig_cuda_contract_product(struct ig_contract *c);

@@ -1,130 +1,268 @@
 /*
- * Depthwise convolution on GPUs, channels-last: a thread computes one output position of as many channels as one
- * 16-byte access holds. It is bound by memory, so its sum is an ordinary expression over all taps, whose loads are all
- * in flight together; neighbouring threads read neighbouring channels, and overlapping windows hit the cache. For large
- * windows with many blocks, the expression covers one row of taps at a time: all taps would take so many registers that
- * only two blocks fit on a multiprocessor.
+ * Depthwise convolution on GPUs, channels-last, of an input that lies in memory: a thread computes several neighbouring
+ * output positions of several neighbouring channels (codegen/cuda/depthwise.cu), so that each element that it loads and
+ * converts serves several positions. Neighbouring threads have neighbouring channels, then neighbouring positions, whose
+ * windows overlap in the caches.
  */
 #include "kernel/cuda/contract.h"
 
-enum { THREADS = 128, MOST_TAPS = 81, MOST_AT_ONCE = 25, FEW_BLOCKS = 2 * IG_CUDA_PROCESSORS };
+#include <math.h>
 
-static ig_x num(struct ig_contract *c, int64_t i) {
-    return ig_x_index(c->k, i);
-}
-
-/* The sum of all taps at row m of matrix b; if `row` is given, only of those in that row of the window. */
-static ig_x sum_of_taps(struct ig_contract *c, ig_x b, ig_x m, ig_x row) {
-    struct ig_loops *k = c->k;
-    int64_t taps = ig_contract_const(c, c->depth, 0);
-    if (row != IG_NO_X) taps /= ig_contract_const(c, c->depth_dim[0], 1);
-    ig_x sum = ig_x_float(k, c->dtype, 0);
-    for (int64_t tap = 0; tap < taps; tap++) {
-        ig_x depth[IG_CONTRACT_DEPTH];
-        int64_t rest = tap;
-        for (int i = c->depth_rank - 1; i >= 0; i--) {
-            int64_t size = ig_contract_const(c, c->depth_dim[i], 1);
-            depth[i] = num(c, rest % size);
-            rest /= size;
-        }
-        if (row != IG_NO_X) depth[0] = row;
-        ig_x product = ig_x_map2(k, IG_OP_mul, ig_contract_a(c, b, m, depth), ig_contract_b(c, b, num(c, 0), depth));
-        sum = tap == 0 ? product : ig_x_map2(k, IG_OP_add, sum, product);
-    }
-    return sum;
-}
-
-static int vector_of(const struct ig_contract *c) {
-    int vector = 16 / (int)ingot_dtype_size(ig_contract_in(c, 0)->dtype);
-    while (vector > 1 && c->groups % vector != 0)
-        vector /= 2;
-    return vector;
-}
-
-/* The work of a thread: the outputs of `vector` channels at one pixel. */
-struct slot {
-    struct ig_contract *c;
-    struct ig_stmt *body;
-    int vector;
-    ig_x pixel, image, m, first; /* pixel: index over all images; first: channel */
+enum {
+    MANY_THREADS = 128, /* per block */
+    FEW_THREADS = 64,   /* if blocks are few */
+    MOST_LANES = 4,     /* channels of a thread */
+    MOST_WIDTH = 8,     /* positions of a thread */
+    MOST_WEIGHTS = 64,  /* of a row of the window, in registers */
+    MOST_UNROLLED = 81, /* taps */
 };
 
-static struct slot slot_of(struct ig_contract *c, struct ig_stmt *body, int vector, ig_x number) {
-    ig_x each = num(c, c->groups / vector);
-    struct slot s = {.c = c, .body = body, .vector = vector, .pixel = ig_x_div(c->k, number, each)};
-    s.first = ig_x_mul(c->k, ig_x_mod(c->k, number, each), num(c, vector));
-    s.image = s.pixel;
-    s.m = ig_x_split_off(c->k, &s.image, c->rows);
-    return s;
+/* How the output is divided among threads. */
+struct division {
+    int lanes, width; /* of a thread: channels, positions side by side */
+    bool at_once;     /* the rows of the window are unrolled */
+};
+
+/* What the cost of a division depends on, beside sizes. */
+struct problem {
+    int64_t channels, window_rows, taps, stride; /* rows of the window, planes included; taps of a row */
+    struct division is;
+};
+
+struct depthwise {
+    struct ig_contract *c;
+    struct ig_loops *k;
+    struct division is;
+    int threads; /* per block */
+    const struct ig_type *in, *out;
+    int sums;                           /* buffer */
+    ig_x thread, image, channel, at[3]; /* of a thread: its first channel and position */
+};
+
+static ig_x num(struct depthwise *s, int64_t i) {
+    return ig_x_index(s->k, i);
 }
 
-static struct ig_stmt *lane_loop(const struct slot *s, struct ig_stmt *body, ig_x *out_lane) {
+static ig_x dim(struct depthwise *s, ig_dim d) {
+    return ig_x_dim(s->k, d);
+}
+
+static ig_dim constant(struct depthwise *s, int64_t i) {
+    return ig_dim_const(s->k->dims, i);
+}
+
+/* Axes are planes, rows and columns, 0 to 2, of which the convolution has the last: the index of one among the
+ * convolution's; negative: it has none. */
+static int axis_of(const struct depthwise *s, int axis) {
+    return axis - 3 + s->c->spatial;
+}
+
+static int64_t attr_of(const struct depthwise *s, enum ig_attr_name name, int axis) {
+    return axis_of(s, axis) < 0 ? 1 : ig_contract_attr(s->c, name)->ints[axis_of(s, axis)];
+}
+
+static ig_dim size_of(struct depthwise *s, const struct ig_type *type, int axis) {
+    return axis_of(s, axis) < 0 ? constant(s, 1) : type->dim[1 + axis_of(s, axis)];
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static int threads_per_block(int64_t threads) {
+    return threads < (int64_t)MANY_THREADS * IG_CUDA_PROCESSORS * 2 ? FEW_THREADS : MANY_THREADS;
+}
+
+static int64_t count_at(const struct problem *p, int64_t images, int64_t rows, int64_t columns) {
+    return images * rows * ceil_div(columns, p->is.width) * (p->channels / p->is.lanes);
+}
+
+/* Microseconds for images (planes included) of rows x columns: instructions, of which schedulers issue most of one a
+ * cycle, counted as in the code for sm_90; accesses to the first cache; or the memory's traffic. A thread alone waits
+ * for its own results, and for memory once a row, or once if all rows' loads are in flight together. Rounded from
+ * measurements on an H200. */
+static double time_of(const struct problem *p, int64_t images, int64_t rows, int64_t columns) {
+    enum { LATENCY = 500, CLOCK = 1700 };
+    double lanes = p->is.lanes, width = p->is.width, taps = (double)p->taps, window_rows = (double)p->window_rows;
+    int64_t threads = count_at(p, images, rows, columns);
+    int block = threads_per_block(threads);
+    double loads = window_rows * ((width - 1) * (double)p->stride + 2 * taps);
+    double instructions = window_rows * (taps * lanes * width + 8) + loads * (lanes + 2) + width * lanes * 2 + 60;
+    double warps = (double)ceil_div(ceil_div(threads, block), IG_CUDA_PROCESSORS) * block / 32;
+    double issued = warps * instructions / 4 / 0.85, accessed = LATENCY + warps * loads * (lanes > 2 ? lanes : 2);
+    double alone = instructions * 1.3 + LATENCY * (p->is.at_once ? 1 : window_rows);
+    double cycles = fmax(alone, fmax(issued, accessed));
+    double elements = (double)(images * rows * columns * p->channels);
+    double bytes = elements * (1 + (double)(p->stride * p->stride)) * 2 / 3.5e6;
+    return 2.5 + fmax(cycles / CLOCK, bytes);
+}
+
+static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
+    return time_of(kernel->model.problem, sizes[0], sizes[1], sizes[2]);
+}
+
+/* Chooses the division that takes the least time, and sets up the cost model. If all rows are unrolled, a window of many
+ * taps takes so many registers that only a few threads have them. */
+static void choose(struct depthwise *s) {
     struct ig_contract *c = s->c;
-    *out_lane = num(c, 0);
-    return s->vector == 1 ? body
-                          : ig_s_for(c->k, body, IG_FOR_VECTOR, num(c, 0), num(c, s->vector), num(c, 1), out_lane);
+    struct ig_dims *dims = s->k->dims;
+    struct problem *p = IG_NEW(s->k->job, struct problem);
+    ig_dim images = ig_dim_mul(dims, s->out->dim[0], size_of(s, s->out, 0));
+    ig_dim rows = size_of(s, s->out, 1), columns = size_of(s, s->out, 2);
+    int64_t n = ig_sizes_guess(c->at, images), height = ig_sizes_guess(c->at, rows);
+    int64_t length = ig_sizes_guess(c->at, columns), taps = attr_of(s, IG_ATTR_kernel, 2);
+    double least = INFINITY;
+    *p = (struct problem){.channels = c->groups, .taps = taps, .stride = attr_of(s, IG_ATTR_strides, 2)};
+    p->window_rows = attr_of(s, IG_ATTR_kernel, 0) * attr_of(s, IG_ATTR_kernel, 1);
+    for (int lanes = MOST_LANES; lanes > 0; lanes /= 2) {
+        if (c->groups % lanes != 0 || (lanes > 1 && lanes * taps > MOST_WEIGHTS)) continue;
+        for (int width = MOST_WIDTH; width > 0; width--) {
+            p->is = (struct division){.lanes = lanes, .width = width};
+            bool few = count_at(p, n, height, length) < (int64_t)MANY_THREADS * IG_CUDA_PROCESSORS * 2;
+            p->is.at_once = p->window_rows * taps <= (few ? MOST_UNROLLED : 9);
+            double time = time_of(p, n, height, length);
+            if (time >= least) continue;
+            least = time;
+            s->is = p->is;
+        }
+    }
+    p->is = s->is;
+    s->threads = threads_per_block(count_at(p, n, height, length));
+    c->kernel->model = (struct ig_kernel_model){{images, rows, columns, constant(s, 1)}, p, cost};
 }
 
-static ig_x matrix_of(const struct slot *s, ig_x channel) {
-    return ig_x_add(s->c->k, ig_x_mul(s->c->k, s->image, num(s->c, s->c->groups)), channel);
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
+
+static const struct ig_cuda_depthwise *describe(struct depthwise *s) {
+    struct ig_cuda_depthwise *t = IG_NEW(s->k->job, struct ig_cuda_depthwise);
+    *t = (struct ig_cuda_depthwise){.input = s->in->dtype,
+                                    .weight = ig_contract_in(s->c, 1)->dtype,
+                                    .channels = s->c->groups,
+                                    .stride = (int)attr_of(s, IG_ATTR_strides, 2),
+                                    .lanes = s->is.lanes,
+                                    .width = s->is.width,
+                                    .at_once = s->is.at_once};
+    for (int i = 0; i < 3; i++) {
+        t->taps[i] = (int)attr_of(s, IG_ATTR_kernel, i);
+        t->dilations[i] = (int)attr_of(s, IG_ATTR_dilations, i);
+    }
+    return t;
 }
 
-/* Adds up the window row by row, in registers of `thread`; returns their buffer. */
-static int add_rows(const struct slot *s, ig_x thread) {
+static ig_dim across(struct depthwise *s) {
+    return ig_dim_ceil_div(s->k->dims, size_of(s, s->out, 2), constant(s, s->is.width));
+}
+
+static ig_dim count_threads(struct depthwise *s) {
+    struct ig_dims *dims = s->k->dims;
+    ig_dim rows = ig_dim_mul(dims, size_of(s, s->out, 0), size_of(s, s->out, 1));
+    ig_dim count = ig_dim_mul(dims, ig_dim_mul(dims, s->out->dim[0], rows), across(s));
+    return ig_dim_mul(dims, count, constant(s, s->c->groups / s->is.lanes));
+}
+
+/* Finds a thread's place from its number. */
+static void locate(struct depthwise *s, ig_x number) {
+    struct ig_loops *k = s->k;
+    ig_x piece = ig_x_split_off(k, &number, constant(s, s->c->groups / s->is.lanes));
+    s->channel = ig_x_mul(k, piece, num(s, s->is.lanes));
+    s->at[2] = ig_x_mul(k, ig_x_split_off(k, &number, across(s)), num(s, s->is.width));
+    s->at[1] = ig_x_split_off(k, &number, size_of(s, s->out, 1));
+    s->at[0] = ig_x_split_off(k, &number, size_of(s, s->out, 0));
+    s->image = number;
+}
+
+static void emit_sums(struct depthwise *s, struct ig_stmt *body) {
+    struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
-    struct ig_loops *k = c->k;
-    int sums = ig_loops_spread(k, c->dtype, THREADS, s->vector, "taps");
-    ig_x first = ig_x_mul(k, thread, num(c, s->vector)), row, j;
-    struct ig_stmt *lanes = lane_loop(s, s->body, &j);
-    ig_s_store(k, lanes, sums, ig_x_add(k, first, j), ig_x_float(k, c->dtype, 0));
-    struct ig_stmt *rows =
-        ig_s_for(k, s->body, IG_FOR_SERIAL, num(c, 0), ig_x_dim(k, c->depth_dim[0]), num(c, 1), &row);
-    lanes = lane_loop(s, rows, &j);
-    ig_x at = ig_x_add(k, first, j), so_far = ig_x_load(k, sums, at);
-    ig_x sum = sum_of_taps(c, matrix_of(s, ig_x_add(k, s->first, j)), s->m, row);
-    ig_s_store(k, lanes, sums, at, ig_x_map2(k, IG_OP_add, so_far, sum));
-    return sums;
+    ig_x from[3];
+    for (int i = 0; i < 3; i++) {
+        from[i] = ig_x_mul(k, s->at[i], num(s, attr_of(s, IG_ATTR_strides, i)));
+        if (axis_of(s, i) >= 0)
+            from[i] = ig_x_sub(k, from[i], dim(s, ig_contract_attr(c, IG_ATTR_before)->dims[axis_of(s, i)]));
+    }
+    ig_s_text(
+        k, body,
+        ig_format(
+            k->job,
+            "depthwise::add_up(%s, %s, %s, @%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u);",
+            k->buffers.at[s->sums].name, k->buffers.at[c->lower.buffer_of[c->node.in[0]]].name,
+            k->buffers.at[c->lower.buffer_of[c->node.in[1]]].name, (unsigned)s->image, (unsigned)from[0],
+            (unsigned)from[1], (unsigned)from[2], (unsigned)s->channel, (unsigned)dim(s, size_of(s, s->in, 0)),
+            (unsigned)dim(s, size_of(s, s->in, 1)), (unsigned)dim(s, size_of(s, s->in, 2))));
 }
 
-static void emit_slot(const struct slot *s, ig_x thread, bool by_rows) {
+/* The epilogue, position by position. Positions beyond the last are computed like the last one and not stored. */
+static void emit_stores(struct depthwise *s, struct ig_stmt *body) {
+    struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
-    struct ig_loops *k = c->k;
-    ig_x j, zero = num(c, 0);
-    int sums = by_rows ? add_rows(s, thread) : -1;
-    struct ig_stmt *lanes = lane_loop(s, s->body, &j);
-    ig_x channel = ig_x_add(k, s->first, j), b = matrix_of(s, channel);
-    c->linear = ig_x_add(k, ig_x_mul(k, s->pixel, num(c, c->groups)), channel);
-    c->sum = by_rows ? ig_x_load(k, sums, ig_x_add(k, ig_x_mul(k, thread, num(c, s->vector)), j))
-                     : sum_of_taps(c, b, s->m, IG_NO_X);
-    ig_contract_position(c, b, s->m, zero, c->position);
-    ig_contract_store(c, lanes, -1, zero);
+    int lanes = s->is.lanes, width = s->is.width;
+    ig_dim columns = size_of(s, s->out, 2);
+    ig_x at = num(s, 0), lane = num(s, 0);
+    if (width > 1) body = ig_s_for(k, body, IG_FOR_UNROLL, num(s, 0), num(s, width), num(s, 1), &at);
+    ig_x column = ig_x_add(k, s->at[2], at);
+    if (!ig_dim_divides(k->dims, constant(s, width), columns)) {
+        c->inside = ig_x_less(k, column, dim(s, columns));
+        column = ig_x_min(k, column, dim(s, ig_dim_sub(k->dims, columns, constant(s, 1))));
+    }
+    if (lanes > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(s, 0), num(s, lanes), num(s, 1), &lane);
+    ig_x places[3] = {s->at[0], s->at[1], column}, channel = ig_x_add(k, s->channel, lane);
+    c->linear = s->image;
+    c->position[0] = s->image;
+    for (int i = 0; i < 3; i++) {
+        if (axis_of(s, i) < 0) continue;
+        c->position[1 + axis_of(s, i)] = places[i];
+        c->linear = ig_x_add(k, ig_x_mul(k, c->linear, dim(s, size_of(s, s->out, i))), places[i]);
+    }
+    c->position[1 + c->spatial] = channel;
+    c->linear = ig_x_add(k, ig_x_mul(k, c->linear, num(s, c->groups)), channel);
+    ig_x mine = ig_x_mul(k, s->thread, num(s, (int64_t)width * lanes));
+    mine = ig_x_add(k, mine, ig_x_add(k, ig_x_mul(k, at, num(s, lanes)), lane));
+    c->sum = ig_x_load(k, s->sums, mine);
+    ig_contract_store(c, body, -1, num(s, 0));
 }
 
-static bool goes_by_rows(struct ig_contract *c, int vector) {
-    int64_t taps = ig_contract_const(c, c->depth, 0), blocks = ig_contract_const(c, c->kernel->tiles, INT64_MAX);
-    return vector > 1 && taps > MOST_AT_ONCE && blocks > FEW_BLOCKS && ig_contract_const(c, c->depth_dim[0], 1) > 1;
+static void emit(struct depthwise *s) {
+    struct ig_contract *c = s->c;
+    struct ig_loops *k = s->k;
+    ig_dim threads = count_threads(s);
+    c->kernel->tiles = ig_dim_ceil_div(k->dims, threads, constant(s, s->threads));
+    c->kernel->threads = s->threads;
+    ig_x tile, block = num(s, s->threads);
+    struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, num(s, 0), dim(s, c->kernel->tiles), num(s, 1), &tile);
+    ig_x first = ig_x_mul(k, tile, block), left = ig_x_sub(k, dim(s, threads), first);
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(s, 0), ig_x_min(k, block, left), num(s, 1), &s->thread);
+    s->sums = ig_loops_spread(k, c->dtype, s->threads, (int64_t)s->is.width * s->is.lanes, "sums");
+    locate(s, ig_x_add(k, first, s->thread));
+    emit_sums(s, body);
+    emit_stores(s, body);
+}
+
+static bool is_type(enum ingot_dtype dtype) {
+    return dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16;
+}
+
+/* Does an operand lie in memory, in a type of the template's? */
+static bool is_plain(const struct ig_contract *c, int operand) {
+    ig_value v = c->node.in[operand];
+    return c->lower.is_input[v] && !ig_is_literal(c->graph, v) && is_type(ig_type_of(c->graph, v)->dtype);
+}
+
+bool ig_cuda_is_depthwise(const struct ig_contract *c) {
+    if (!c->spatial || c->groups == 1 || !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
+    return ig_contract_is_one(c, c->columns) && ig_contract_is_one(c, c->depth_dim[c->spatial]);
 }
 
 bool ig_cuda_contract_depthwise(struct ig_contract *c) {
-    struct ig_loops *k = c->k;
-    struct ig_dims *dims = k->dims;
-    int64_t taps = ig_contract_const(c, c->depth, 0);
-    if (!c->spatial || c->groups == 1 || taps < 1 || taps > MOST_TAPS) return false;
-    if (!ig_dtype_is_float(c->dtype) || !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
-    if (ig_contract_const(c, c->columns, 0) != 1 || ig_contract_const(c, c->depth_dim[c->spatial], 0) != 1)
-        return false;
-    int vector = vector_of(c);
-    ig_dim slots =
-        ig_dim_mul(dims, ig_dim_mul(dims, ig_contract_out(c)->dim[0], c->rows), ig_dim_const(dims, c->groups / vector));
-    c->kernel->tiles = ig_dim_ceil_div(dims, slots, ig_dim_const(dims, THREADS));
-    c->kernel->threads = THREADS;
-    bool by_rows = goes_by_rows(c, vector);
-    c->kernel->tactic = ig_format(k->job, "depthwise, %d channels a thread%s", vector, by_rows ? ", row by row" : "");
-    ig_x tile, thread, zero = num(c, 0), one = num(c, 1);
-    struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, zero, ig_x_dim(k, c->kernel->tiles), one, &tile);
-    ig_x first = ig_x_mul(k, tile, num(c, THREADS)), left = ig_x_sub(k, ig_x_dim(k, slots), first);
-    body = ig_s_for(k, body, IG_FOR_SIMD, zero, ig_x_min(k, num(c, THREADS), left), one, &thread);
-    struct slot s = slot_of(c, body, vector, ig_x_add(k, first, thread));
-    emit_slot(&s, thread, by_rows);
+    struct depthwise s = {.c = c, .k = c->k, .in = ig_contract_in(c, 0), .out = ig_contract_out(c)};
+    if (!ig_cuda_is_depthwise(c) || c->dtype != INGOT_F32 || !is_plain(c, 0) || !is_plain(c, 1)) return false;
+    if (ig_contract_attr_int(c, IG_ATTR_packed) != 1 || attr_of(&s, IG_ATTR_kernel, 2) > MOST_WEIGHTS) return false;
+    choose(&s);
+    c->kernel->depthwise = describe(&s);
+    c->kernel->tactic = ig_format(c->k->job, "depthwise, %d positions of %d channels a thread%s", s.is.width,
+                                  s.is.lanes, s.is.at_once ? ", all rows at once" : "");
+    emit(&s);
+    ig_loops_store_once(c->k);
     return !c->astray;
 }

@@ -1,0 +1,20 @@
+/* A depthwise convolution by the threads of a CUDA block, described for codegen (codegen/cuda/depthwise.c): everything
+ * that its text depends on. */
+#ifndef IG_KERNEL_CUDA_DEPTHWISE_BLOCK_H
+#define IG_KERNEL_CUDA_DEPTHWISE_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ingot/ingot.h"
+
+struct ig_cuda_depthwise {
+    enum ingot_dtype input, weight; /* f32, f16 or bf16 */
+    int64_t channels;
+    int taps[3], dilations[3]; /* planes, rows and columns; a convolution along fewer axes has one plane, or one row */
+    int stride;                /* along columns */
+    int lanes, width;          /* of a thread: channels, output positions side by side along columns */
+    bool at_once;              /* all rows of the window are unrolled, so that their loads are in flight together */
+};
+
+#endif
