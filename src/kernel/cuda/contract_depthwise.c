@@ -12,9 +12,12 @@ enum {
     MANY_THREADS = 128, /* per block */
     FEW_THREADS = 64,   /* if blocks are few */
     MOST_LANES = 4,     /* channels of a thread */
-    MOST_WIDTH = 8,     /* positions of a thread */
+    MOST_WIDTH = 14,    /* positions of a thread */
+    USUAL_WIDTH = 8,    /* the same, if windows are narrow */
+    WIDE_WINDOW = 7,
     MOST_WEIGHTS = 64,  /* of a row of the window, in registers */
     MOST_UNROLLED = 81, /* taps */
+    MOST_SUMS = 32,     /* of a thread, if rows are unrolled: beyond, too few threads find registers */
 };
 
 /* How the output is divided among threads. */
@@ -81,8 +84,8 @@ static int64_t count_at(const struct problem *p, int64_t images, int64_t rows, i
 
 /* Microseconds for images (planes included) of rows x columns: instructions, of which schedulers issue most of one a
  * cycle, counted as in the code for sm_90; accesses to the first cache; or the memory's traffic. A thread alone waits
- * for its own results, and for memory once a row, or once if all rows' loads are in flight together. Rounded from
- * measurements on an H200. */
+ * for its own results, and for memory once a row, or less if all rows' loads are in flight together. Positions beyond a
+ * row's end cost comparisons. Rounded from measurements on an H200. */
 static double time_of(const struct problem *p, int64_t images, int64_t rows, int64_t columns) {
     enum { LATENCY = 500, CLOCK = 1700 };
     double lanes = p->is.lanes, width = p->is.width, taps = (double)p->taps, window_rows = (double)p->window_rows;
@@ -91,9 +94,10 @@ static double time_of(const struct problem *p, int64_t images, int64_t rows, int
     double loads = window_rows * ((width - 1) * (double)p->stride + 2 * taps);
     double instructions = window_rows * (taps * lanes * width + 8) + loads * (lanes + 2) + width * lanes * 2 + 60;
     double warps = (double)ceil_div(ceil_div(threads, block), IG_CUDA_PROCESSORS) * block / 32;
-    double issued = warps * instructions / 4 / 0.85, accessed = LATENCY + warps * loads * (lanes > 2 ? lanes : 2);
-    double alone = instructions * 1.3 + LATENCY * (p->is.at_once ? 1 : window_rows);
+    double issued = warps * instructions / 4 / 0.85, accessed = LATENCY + warps * loads * (lanes > 2 ? lanes : 2.6);
+    double alone = instructions * 2.5 + LATENCY * (p->is.at_once ? 3 : window_rows);
     double cycles = fmax(alone, fmax(issued, accessed));
+    if (columns % p->is.width != 0) cycles *= 1.4;
     double elements = (double)(images * rows * columns * p->channels);
     double bytes = elements * (1 + (double)(p->stride * p->stride)) * 2 / 3.5e6;
     return 2.5 + fmax(cycles / CLOCK, bytes);
@@ -103,8 +107,7 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     return time_of(kernel->model.problem, sizes[0], sizes[1], sizes[2]);
 }
 
-/* Chooses the division that takes the least time, and sets up the cost model. If all rows are unrolled, a window of many
- * taps takes so many registers that only a few threads have them. */
+/* Chooses the division that takes the least time, and sets up the cost model. */
 static void choose(struct depthwise *s) {
     struct ig_contract *c = s->c;
     struct ig_dims *dims = s->k->dims;
@@ -117,11 +120,11 @@ static void choose(struct depthwise *s) {
     *p = (struct problem){.channels = c->groups, .taps = taps, .stride = attr_of(s, IG_ATTR_strides, 2)};
     p->window_rows = attr_of(s, IG_ATTR_kernel, 0) * attr_of(s, IG_ATTR_kernel, 1);
     for (int lanes = MOST_LANES; lanes > 0; lanes /= 2) {
-        if (c->groups % lanes != 0 || (lanes > 1 && lanes * taps > MOST_WEIGHTS)) continue;
-        for (int width = MOST_WIDTH; width > 0; width--) {
-            p->is = (struct division){.lanes = lanes, .width = width};
-            bool few = count_at(p, n, height, length) < (int64_t)MANY_THREADS * IG_CUDA_PROCESSORS * 2;
-            p->is.at_once = p->window_rows * taps <= (few ? MOST_UNROLLED : 9);
+        if (c->groups % lanes != 0 || (lanes > 2 && lanes * taps > MOST_WEIGHTS)) continue;
+        if (lanes == 1 && c->groups % 2 == 0) break; /* accesses of two bytes */
+        for (int width = taps >= WIDE_WINDOW ? MOST_WIDTH : USUAL_WIDTH; width > 0; width--) {
+            bool at_once = p->window_rows * taps <= MOST_UNROLLED && lanes * width <= MOST_SUMS;
+            p->is = (struct division){.lanes = lanes, .width = width, .at_once = at_once};
             double time = time_of(p, n, height, length);
             if (time >= least) continue;
             least = time;
@@ -257,7 +260,7 @@ bool ig_cuda_is_depthwise(const struct ig_contract *c) {
 bool ig_cuda_contract_depthwise(struct ig_contract *c) {
     struct depthwise s = {.c = c, .k = c->k, .in = ig_contract_in(c, 0), .out = ig_contract_out(c)};
     if (!ig_cuda_is_depthwise(c) || c->dtype != INGOT_F32 || !is_plain(c, 0) || !is_plain(c, 1)) return false;
-    if (ig_contract_attr_int(c, IG_ATTR_packed) != 1 || attr_of(&s, IG_ATTR_kernel, 2) > MOST_WEIGHTS) return false;
+    if (ig_contract_attr_int(c, IG_ATTR_packed) != 1 || 2 * attr_of(&s, IG_ATTR_kernel, 2) > MOST_WEIGHTS) return false;
     choose(&s);
     c->kernel->depthwise = describe(&s);
     c->kernel->tactic = ig_format(c->k->job, "depthwise, %d positions of %d channels a thread%s", s.is.width,
