@@ -24,6 +24,8 @@ enum {
     EARLY_REGISTERS = 64,   /* for constants, per thread, in addition */
     EARLY_BYTES = 16 << 10, /* largest constant to prefetch before the kernel waits */
     MOST_EARLY = 4,
+    FEW_EACH = 4, /* elements of a lane, if rows are few */
+    MANY_EACH = 16,
     FEW = 512, /* threads per multiprocessor that can have that many registers */
 };
 
@@ -48,6 +50,27 @@ static ig_x dim(struct ig_row *r, ig_dim d) {
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
+/* The number of rows at the sizes for which candidates are ordered. */
+static int64_t rows_of(const struct ig_row *r) {
+    ig_dim rows = ig_dim_const(r->k->dims, 1);
+    for (int d = 0; d < r->space.rank; d++) {
+        if (!r->reduced[d]) rows = ig_dim_mul(r->k->dims, rows, r->space.dim[d]);
+    }
+    return ig_sizes_guess(r->at, rows);
+}
+
+static bool are_few(int64_t rows, int threads) {
+    return rows * threads <= IG_CUDA_PROCESSORS * FEW;
+}
+
+/* Lanes for a row of which each has up to `each` elements, as far as there are lanes. */
+static int lanes_for(int64_t row, int64_t each) {
+    int lanes = 1;
+    while (lanes < LANES && lanes * each < row)
+        lanes *= 2;
+    return lanes;
+}
+
 static void choose_threads(struct lines *l) {
     struct ig_row *r = l->r;
     int64_t row = l->n < 0 ? TEAM_ROW : l->n, lo, hi;
@@ -57,9 +80,10 @@ static void choose_threads(struct lines *l) {
         r->kernel->threads = row <= 4096 ? 256 : row <= 12288 ? 512 : 1024;
         return;
     }
-    /* About four elements per lane; more if the row is long. */
-    for (l->lanes = 1; l->lanes < LANES && l->lanes * 4 < row;)
-        l->lanes *= 2;
+    /* About four elements per lane; more if the row is long, or if there are so many rows that instructions count more
+     * than latency. */
+    int64_t each = are_few(rows_of(r), lanes_for(row, FEW_EACH)) ? FEW_EACH : MANY_EACH;
+    l->lanes = lanes_for(row, each);
 }
 
 static int64_t guess_rows(const struct ig_row *r) {
@@ -77,10 +101,6 @@ static int team_threads(int lanes, int64_t rows) {
     while (threads > LANES && rows * lanes < (int64_t)threads * IG_CUDA_PROCESSORS)
         threads /= 2;
     return threads;
-}
-
-static bool are_few(int64_t rows, int threads) {
-    return rows * threads <= IG_CUDA_PROCESSORS * FEW;
 }
 
 /* What depends on the number of rows, and what the kernel is. */
