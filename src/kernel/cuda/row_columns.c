@@ -9,21 +9,27 @@
 
 enum {
     THREADS = 256,
-    MOST_THREADS = 1024, /* if there are few blocks, of long rows */
-    MOST_COLUMNS = 32,   /* per block: a warp reads 128 bytes of f32 */
-    LEAST_COLUMNS = 8,   /* per block: 32 bytes, the unit of memory transfers */
-    ENOUGH_BLOCKS = 64,
-    LONG_SHARE = 32, /* rows per thread above which another thread pays off */
+    MANY_THREADS = 512,  /* if rows are long */
+    MOST_THREADS = 1024, /* if there are few blocks, too */
+    MOST_COLUMNS = 64,   /* per block */
+    LEAST_COLUMNS = 8,   /* per block: 32 bytes of f32, the unit of memory transfers */
+    LEAST_ACROSS = 4,    /* threads side by side */
+    ENOUGH_BLOCKS = IG_CUDA_PROCESSORS,
+    LONG_SHARE = 8,    /* rows per thread above which another thread pays off */
+    MOST_PARTS = 4096, /* partial results in shared memory */
+    MOST_VECTOR = 8,
     FEW_SHARES = 16, /* partial results per column that one thread combines */
 };
 
 struct columns {
     struct ig_row *r;
     int width, shares; /* columns per block; threads that share a column's rows */
+    int vector;        /* columns per thread */
     ig_x first;        /* first column of the block */
     ig_dim along;      /* number of columns along the last kept dim */
     ig_x vars[IG_NEST_DIMS];
-    int *partial; /* by step: array of one partial result per thread */
+    int *partial; /* by step: array of one partial result per column and share */
+    int *sums;    /* by step: a thread's partial results */
 };
 
 static ig_x num(struct columns *c, int64_t i) {
@@ -69,27 +75,77 @@ static void emit_stores(struct columns *c, struct ig_stmt *body, int pass, ig_x 
     }
 }
 
-/* Each thread accumulates every `shares`-th row of its column. */
-static void emit_share(struct columns *c, struct ig_stmt *body, int pass) {
+/* What a thread accumulates: the columns of the block from first * vector on, of every `shares`-th row. */
+struct part {
+    struct columns *c;
+    int pass;
+    ig_x thread, first, share;
+};
+
+/* A loop over the part's columns; `lane`: the column within the block, `sum`: its place among the threads' sums. */
+static struct ig_stmt *lane_loop(const struct part *p, struct ig_stmt *body, ig_x *out_lane, ig_x *out_sum) {
+    struct columns *c = p->c;
+    struct ig_loops *k = c->r->k;
+    ig_x j = num(c, 0), vector = num(c, c->vector);
+    if (c->vector > 1) body = ig_s_for(k, body, IG_FOR_VECTOR, num(c, 0), vector, num(c, 1), &j);
+    *out_lane = ig_x_add(k, ig_x_mul(k, p->first, vector), j);
+    *out_sum = ig_x_add(k, ig_x_mul(k, p->thread, vector), j);
+    if (c->r->kept > 0) c->vars[c->r->kept - 1] = ig_x_add(k, c->first, *out_lane);
+    return body;
+}
+
+static void clear_sums(const struct part *p, struct ig_stmt *body) {
+    struct ig_row *r = p->c->r;
+    ig_x lane, sum;
+    body = lane_loop(p, body, &lane, &sum);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass == p->pass) ig_s_store(r->k, body, p->c->sums[i], sum, ig_row_neutral(r, step));
+    }
+}
+
+static void add_row(const struct part *p, struct ig_stmt *body, ig_x at) {
+    struct columns *c = p->c;
     struct ig_row *r = c->r;
-    struct ig_loops *k = r->k;
-    ig_x thread, lane, at;
-    body = column_loop(c, body, c->width * c->shares, &thread, &lane);
-    for (uint32_t i = 0; i < r->steps.count; i++) {
-        const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass == pass) ig_s_acc_declare(k, body, step->acc, step->dtype, ig_row_neutral(r, step));
-    }
-    struct ig_stmt *rows = ig_s_for(k, body, IG_FOR_SERIAL, ig_x_div(k, thread, num(c, c->width)), dim(c, r->count),
-                                    num(c, c->shares), &at);
+    ig_x lane, sum;
+    body = lane_loop(p, body, &lane, &sum);
     split_place(c, at);
-    emit_stores(c, rows, pass, lane);
+    emit_stores(c, body, p->pass, lane);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass != pass) continue;
-        ig_s_update(k, rows, step->acc, step->update, bind(c, step->term, lane));
-        int to = c->shares > 1 ? c->partial[i] : step->array;
-        ig_s_store(k, body, to, c->shares > 1 ? thread : lane, ig_x_acc(k, step->acc, step->dtype));
+        if (step->pass != p->pass) continue;
+        ig_x so_far = ig_x_load(r->k, c->sums[i], sum), term = bind(c, step->term, lane);
+        ig_s_store(r->k, body, c->sums[i], sum, ig_x_map2(r->k, step->update, so_far, term));
     }
+}
+
+static void hand_over_sums(const struct part *p, struct ig_stmt *body) {
+    struct columns *c = p->c;
+    struct ig_row *r = c->r;
+    ig_x lane, sum;
+    body = lane_loop(p, body, &lane, &sum);
+    ig_x at = ig_x_add(r->k, ig_x_mul(r->k, p->share, num(c, c->width)), lane);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass != p->pass) continue;
+        ig_s_store(r->k, body, c->shares > 1 ? c->partial[i] : step->array, at, ig_x_load(r->k, c->sums[i], sum));
+    }
+}
+
+static void emit_share(struct columns *c, struct ig_stmt *body, int pass) {
+    struct ig_loops *k = c->r->k;
+    ig_x units = num(c, c->width / c->vector), at;
+    struct part p = {.c = c, .pass = pass};
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(c, 0), ig_x_mul(k, units, num(c, c->shares)), num(c, 1), &p.thread);
+    p.first = ig_x_mod(k, p.thread, units);
+    p.share = ig_x_div(k, p.thread, units);
+    ig_x column = ig_x_add(k, c->first, ig_x_mul(k, p.first, num(c, c->vector)));
+    ig_x exists = ig_x_less(k, column, dim(c, c->along));
+    if (k->x.at[exists].kind != IG_X_INT) body = ig_s_if(k, body, exists);
+    clear_sums(&p, body);
+    struct ig_stmt *rows = ig_s_for(k, body, IG_FOR_SERIAL, p.share, dim(c, c->r->count), num(c, c->shares), &at);
+    add_row(&p, rows, at);
+    hand_over_sums(&p, body);
 }
 
 /* Combines the partial results of `from` threads per column into those of `to` threads. */
@@ -128,28 +184,38 @@ static void emit_pass(struct columns *c, struct ig_stmt *body, int pass) {
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* The shape of blocks for `columns` columns of `count` elements, by the number of reductions. Blocks are wide enough for
- * whole memory transfers and narrow enough to be many, but no wider than there are columns. */
+/* The shape of blocks. */
 struct shape {
-    int width, shares;
+    int width, shares, vector;
 };
 
-static struct shape choose_shape(int64_t columns, int64_t count, uint32_t n_steps) {
-    struct shape s = {.width = MOST_COLUMNS};
+static int threads_of(const struct shape *s) {
+    return s->width / s->vector * s->shares;
+}
+
+/* For `columns` columns of `count` elements, by the number of reductions. Blocks are wide enough for whole memory
+ * transfers and narrow enough to be many, but no wider than there are columns. A thread has as many columns as one access
+ * holds, up to `vector`, if a block is left with some threads side by side. */
+static struct shape choose_shape(int64_t columns, int64_t count, uint32_t n_steps, int vector) {
+    struct shape s = {.width = MOST_COLUMNS, .vector = vector};
     while (s.width > LEAST_COLUMNS && columns / s.width < ENOUGH_BLOCKS)
         s.width /= 2;
     while (s.width > 1 && s.width / 2 >= columns)
         s.width /= 2;
-    s.shares = THREADS / s.width;
+    while (s.vector > 1 && s.width / s.vector < LEAST_ACROSS)
+        s.vector /= 2;
+    s.shares = THREADS / (s.width / s.vector);
     while (s.shares > 1 && s.shares * 2 > count)
         s.shares /= 2;
-    int most = n_steps > 2 ? THREADS : MOST_THREADS; /* limited by the shared memory for partial results */
-    while (columns / s.width < ENOUGH_BLOCKS && s.width * s.shares < most && count / s.shares > LONG_SHARE)
+    int most = columns / s.width < ENOUGH_BLOCKS ? MOST_THREADS : MANY_THREADS;
+    while (threads_of(&s) < most && count / s.shares > LONG_SHARE)
         s.shares *= 2;
+    while (s.shares > 1 && s.width * s.shares * (int64_t)n_steps > MOST_PARTS)
+        s.shares /= 2;
     /* Short rows: take more columns instead. */
-    while (s.width * s.shares < 32)
+    while (threads_of(&s) < 32)
         s.width *= 2;
-    if (s.shares == 1 && columns >= THREADS / 2 * ENOUGH_BLOCKS) s.width = THREADS / 2;
+    if (s.shares == 1 && columns >= THREADS / 2 * ENOUGH_BLOCKS) s.width = THREADS / 2 * s.vector;
     return s;
 }
 
@@ -163,7 +229,8 @@ struct problem {
  * memory is read at 2.5 TB/s, if that takes longer. */
 static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     const struct problem *p = kernel->model.problem;
-    double columns = (double)sizes[0], count = (double)sizes[1], threads = p->shape.width * p->shape.shares;
+    double columns = (double)sizes[0], count = (double)sizes[1];
+    double threads = threads_of(&p->shape);
     double blocks = columns / p->shape.width, resident = 2048 / threads < 16 ? 2048 / threads : 16;
     double turns = ceil(blocks / (IG_CUDA_PROCESSORS * (resident < 1 ? 1 : resident)));
     double walk = turns * count / p->shape.shares * 0.04, bytes = columns * count * p->element / 2.5e6;
@@ -178,22 +245,43 @@ static ig_dim columns_of(const struct ig_row *r) {
     return columns;
 }
 
+/* How many neighbouring columns one access of 16 bytes holds, of the narrowest operand. */
+static int vector_of(const struct ig_row *r) {
+    int last = r->space.rank - 1, vector = 1;
+    if (r->reduced[last]) return 1;
+    for (uint32_t i = 0; i < r->region->inputs.count; i++) {
+        const struct ig_type *type = ig_type_of(r->graph, r->region->inputs.at[i]);
+        int fit = 16 / (int)ingot_dtype_size(type->dtype);
+        if (ig_row_is_space_shape(r, type) && fit > vector) vector = fit;
+    }
+    while (vector > 1 &&
+           (vector > MOST_VECTOR || !ig_dim_divides(r->k->dims, ig_dim_const(r->k->dims, vector), r->space.dim[last])))
+        vector /= 2;
+    return vector;
+}
+
 static void choose(struct columns *c) {
     struct ig_row *r = c->r;
     ig_dim columns = columns_of(r), one = ig_dim_const(r->k->dims, 1);
     struct problem *p = IG_NEW(r->k->job, struct problem);
     p->n_steps = r->steps.count;
     p->element = (double)ingot_dtype_size(r->space.dtype);
-    p->shape = choose_shape(ig_sizes_guess(r->at, columns), ig_sizes_guess(r->at, r->count), p->n_steps);
+    p->shape = choose_shape(ig_sizes_guess(r->at, columns), ig_sizes_guess(r->at, r->count), p->n_steps, vector_of(r));
     c->width = p->shape.width;
+    c->vector = p->shape.vector;
     c->shares = p->shape.shares;
-    r->kernel->threads = c->width * c->shares;
+    r->kernel->threads = threads_of(&p->shape);
     r->kernel->model = (struct ig_kernel_model){{columns, r->count, one, one}, p, cost};
 }
 
 static void add_partials(struct columns *c) {
     struct ig_row *r = c->r;
     c->partial = IG_NEW_ARRAY(r->k->job, int, r->steps.count + 1);
+    c->sums = IG_NEW_ARRAY(r->k->job, int, r->steps.count + 1);
+    int64_t threads = (int64_t)(c->width / c->vector) * c->shares;
+    for (uint32_t i = 0; i < r->steps.count; i++)
+        c->sums[i] =
+            ig_loops_spread(r->k, r->steps.at[i].dtype, threads, c->vector, ig_format(r->k->job, "share%u", i));
     for (uint32_t i = 0; c->shares > 1 && i < r->steps.count; i++) {
         c->partial[i] = ig_loops_local(r->k, r->steps.at[i].dtype, (int64_t)c->width * c->shares,
                                        ig_format(r->k->job, "part%u", i));
@@ -237,7 +325,7 @@ bool ig_row_columns_cuda(struct ig_row *r) {
         c.vars[d] = num(&c, 0);
     body = column_loop(&c, body, c.width, &thread, &lane);
     emit_stores(&c, body, r->passes + 1, lane);
-    r->kernel->tactic =
-        ig_format(r->k->job, "columns, %d passes, blocks of %d, %d threads each", r->passes + 1, c.width, c.shares);
+    r->kernel->tactic = ig_format(r->k->job, "columns, %d passes, blocks of %d, %d a thread, %d threads each",
+                                  r->passes + 1, c.width, c.vector, c.shares);
     return true;
 }
