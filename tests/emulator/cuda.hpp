@@ -297,6 +297,9 @@ EMULATED static void ptx_ld_shared_v4_f32(float &x, float &y, float &z, float &w
 EMULATED static void ptx_ld_shared__cluster_v4_f32(float &x, float &y, float &z, float &w, unsigned from) {
     ptx_ld_shared_v4_f32(x, y, z, w, from);
 }
+EMULATED static void ptx_ld_shared__cluster_f32(float &x, unsigned from) {
+    ptx_ld_shared_f32(x, from);
+}
 EMULATED static void ptx_st_shared_u16(unsigned to, unsigned short value) {
     emulated_store(to, value);
 }

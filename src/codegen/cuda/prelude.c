@@ -55,6 +55,30 @@
             "}\n"                                                     \
     }
 
+/* Reduces over the blocks of a cluster, in the same order in each thread; takes the first 16 bytes of dynamic shared
+ * memory. */
+#define CLUSTER(name, combined, needs)                                                                                \
+    {                                                                                                                 \
+        "ig_cluster_" name "_", "f32", "ig_block_" name "_$S " needs,                                                 \
+            "static __device__ $T ig_cluster_" name "_$S($T a) {\n"                                                   \
+            "    extern __shared__ __align__(1024) char ig_shared[];\n"                                               \
+            "    $T *own = ($T *)ig_shared;\n"                                                                        \
+            "    a = ig_block_" name "_$S(a);\n"                                                                      \
+            "    if (THREAD == 0) *own = a;\n"                                                                        \
+            "    asm volatile(\"barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;\" ::: \"memory\");\n" \
+            "    for (int rank = 0; rank < CLUSTER; rank++) {\n"                                                      \
+            "        unsigned from;\n"                                                                                \
+            "        $T b;\n"                                                                                         \
+            "        asm volatile(\"mapa.shared::cluster.u32 %0, %1, %2;\"\n"                                         \
+            "                     : \"=r\"(from) : \"r\"((unsigned)__cvta_generic_to_shared(own)), \"r\"(rank));\n"   \
+            "        asm volatile(\"ld.shared::cluster.f32 %0, [%1];\" : \"=f\"(b) : \"r\"(from));\n"                 \
+            "        a = rank == 0 ? b : " combined ";\n"                                                             \
+            "    }\n"                                                                                                 \
+            "    asm volatile(\"barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;\" ::: \"memory\");\n" \
+            "    return a;\n"                                                                                         \
+            "}\n"                                                                                                     \
+    }
+
 const struct ig_code_function ig_cuda_functions[] = {
     {"ig_fetch", NULL, NULL,
      "/* Brings what begins in lines of 128 bytes to the second cache. */\n"
@@ -212,5 +236,9 @@ const struct ig_code_function ig_cuda_functions[] = {
     BLOCK("mul", "ig_times_$S(a, b)", ""),
     BLOCK("min", "ig_min_$S(a, b)", "ig_min_$S"),
     BLOCK("max", "ig_max_$S(a, b)", "ig_max_$S"),
+    CLUSTER("add", "ig_plus_$S(a, b)", "ig_plus_$S"),
+    CLUSTER("mul", "ig_times_$S(a, b)", "ig_times_$S"),
+    CLUSTER("min", "ig_min_$S(a, b)", "ig_min_$S"),
+    CLUSTER("max", "ig_max_$S(a, b)", "ig_max_$S"),
 };
 const size_t ig_cuda_functions_count = sizeof ig_cuda_functions / sizeof *ig_cuda_functions;

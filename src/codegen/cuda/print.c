@@ -209,6 +209,7 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
                    ig_code_comment(p->job, kernel->tactic));
     ig_text_printf(&unit, "%s#define THREAD ((int)threadIdx.x%s)\nenum { THREADS = %d };\n", declarations,
                    c->turns ? ig_format(p->job, " %% %d", c->threads) : "", c->threads);
+    if (kernel->cluster > 1) ig_text_printf(&unit, "enum { CLUSTER = %d };\n", kernel->cluster);
     add_builtins(p->job, &unit, p->prelude.text.at);
     if (p->prelude.text.at) ig_text_printf(&unit, "\n%s", p->prelude.text.at);
     if (kernel->prelude) ig_text_printf(&unit, "\n%s", kernel->prelude);

@@ -84,7 +84,8 @@ static void close_reductions(struct ig_cuda_printer *c, const struct ig_code_red
         const struct ig_stmt *u = r->updates.at[i];
         const char *type = ingot_dtype_name(u->dtype), *op = operator_name(u->op);
         bool team = c->level == IG_CUDA_TEAM;
-        const char *name = ig_format(p->job, "ig_%s_%s_%s", team ? "team" : "block", op, type);
+        const char *who = team ? "team" : p->kernel->cluster > 1 ? "cluster" : "block";
+        const char *name = ig_format(p->job, "ig_%s_%s_%s", who, op, type);
         IG_ASSERT(p->job, team || !c->producer);
         ig_code_prelude_use(&p->prelude, name);
         p->stands_for[u->var] = NULL;

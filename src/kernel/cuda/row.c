@@ -24,7 +24,10 @@ enum {
     EARLY_REGISTERS = 64,   /* for constants, per thread, in addition */
     EARLY_BYTES = 16 << 10, /* largest constant to prefetch before the kernel waits */
     MOST_EARLY = 4,
-    FEW_EACH = 4, /* elements of a lane, if rows are few */
+    MOST_BLOCKS = 8,   /* of a cluster */
+    LEAST_PART = 4096, /* elements of a row that a block of a cluster does */
+    SHARED_BYTES = 16, /* for reductions over a cluster */
+    FEW_EACH = 4,      /* elements of a lane, if rows are few */
     MANY_EACH = 16,
     FEW = 512, /* threads per multiprocessor that can have that many registers */
 };
@@ -32,7 +35,9 @@ enum {
 struct lines {
     struct ig_row *r;
     int64_t n;  /* elements per row; -1: unknown */
-    int lanes;  /* threads per team; 0: the block does a row */
+    int lanes;  /* threads per team; 0: the block does a row, or */
+    int blocks; /* those of a cluster do */
+    ig_x share; /* the block's part of the row */
     int vector; /* elements per access */
     ig_x vars[IG_NEST_DIMS];
     bool few;              /* few rows: all are in flight at once */
@@ -71,13 +76,32 @@ static int lanes_for(int64_t row, int64_t each) {
     return lanes;
 }
 
-static void choose_threads(struct lines *l) {
+/* Blocks that do a row together: if there are fewer rows than multiprocessors, and a block's part is long. */
+static int blocks_for(int64_t row, int64_t rows) {
+    int blocks = 1;
+    while (blocks < MOST_BLOCKS && rows * blocks < IG_CUDA_PROCESSORS && row / (blocks * 2) >= LEAST_PART)
+        blocks *= 2;
+    return blocks;
+}
+
+/* Are all reductions such that clusters have functions for them? */
+static bool can_share(const struct ig_row *r, const struct ig_target *target) {
+    if (target->sm < 90) return false;
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        if (r->steps.at[i].dtype != INGOT_F32 || r->steps.at[i].is_place) return false;
+    }
+    return true;
+}
+
+static void choose_threads(struct lines *l, const struct ig_target *target) {
     struct ig_row *r = l->r;
     int64_t row = l->n < 0 ? TEAM_ROW : l->n, lo, hi;
     ig_dim_range(r->k->dims, r->count, &lo, &hi);
     if (l->n < 0 && lo > TEAM_ROW) row = lo;
+    l->blocks = can_share(r, target) ? blocks_for(row, rows_of(r)) : 1;
     if (row > TEAM_ROW) {
-        r->kernel->threads = row <= 4096 ? 256 : row <= 12288 ? 512 : 1024;
+        row /= l->blocks;
+        r->kernel->threads = row <= 4096 ? 256 : row <= 12288 || l->blocks > 1 ? 512 : 1024;
         return;
     }
     /* About four elements per lane; more if the row is long, or if there are so many rows that instructions count more
@@ -105,7 +129,7 @@ static int team_threads(int lanes, int64_t rows) {
 
 /* What depends on the number of rows, and what the kernel is. */
 struct problem {
-    int lanes, threads;
+    int lanes, threads, blocks;
     bool few;
     double row_bytes;
 };
@@ -120,6 +144,12 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     if (p->threads < threads) time *= sqrt((double)threads / p->threads);
     if (p->few && !few) time *= 1.5;
     double start = p->threads > threads || few > p->few ? 3.3 : 3;
+    if (!p->lanes) {
+        /* A multiprocessor reads some 40 GB/s; blocks of a cluster wait for each other. */
+        double busy = fmin((double)sizes[0] * p->blocks, IG_CUDA_PROCESSORS);
+        time = fmax(time, (double)sizes[0] * p->row_bytes / busy / 4e4);
+        if (p->blocks > 1) start += 0.5;
+    }
     return start + time;
 }
 
@@ -127,7 +157,7 @@ static void make_model(struct lines *l) {
     struct ig_row *r = l->r;
     struct ig_dims *dims = r->k->dims;
     struct problem *p = IG_NEW(r->k->job, struct problem);
-    *p = (struct problem){.lanes = l->lanes, .threads = r->kernel->threads, .few = l->few};
+    *p = (struct problem){.lanes = l->lanes, .threads = r->kernel->threads, .blocks = l->blocks, .few = l->few};
     for (uint32_t i = 0; i <= r->region->inputs.count; i++) {
         bool is_input = i < r->region->inputs.count;
         ig_value v = is_input ? r->region->inputs.at[i] : r->region->outputs.at[0];
@@ -157,7 +187,7 @@ static void keep(struct lines *l, ig_value v, int *inout_room) {
 
 static void choose_kept(struct lines *l) {
     struct ig_row *r = l->r;
-    if (l->n < 2 || l->n > LONGEST) return;
+    if (l->n < 2 || l->n > LONGEST || l->blocks > 1) return;
     int threads = l->lanes ? l->lanes : r->kernel->threads, room = REGISTERS / (int)((l->n + threads - 1) / threads);
     r->place = ig_x_free_var(r->k, r->count);
     for (int inputs = 0; inputs < 2; inputs++) {
@@ -258,7 +288,7 @@ static void load_constants(struct lines *l, struct ig_stmt *body) {
     ig_x at, lane = num(r, 0);
     struct loads loads;
     int64_t threads = l->lanes ? l->lanes : r->kernel->threads, each = (l->n + threads - 1) / threads;
-    if (!l->few || l->n < 2 || r->passes == 0) return;
+    if (!l->few || l->n < 2 || r->passes == 0 || l->blocks > 1) return;
     struct ig_stmt *loop = ig_s_for(r->k, body, IG_FOR_SIMD, num(r, 0), num(r, l->n / l->vector), num(r, 1), &at);
     struct ig_stmt *inner = loop;
     if (l->vector > 1) inner = ig_s_for(r->k, loop, IG_FOR_VECTOR, num(r, 0), num(r, l->vector), num(r, 1), &lane);
@@ -319,15 +349,26 @@ static void emit_pass(struct lines *l, struct ig_stmt *body, int pass) {
     if (!work) return;
     ig_x at, lane = num(r, 0);
     ig_dim count = ig_dim_div(r->k->dims, r->count, ig_dim_const(r->k->dims, l->vector));
-    body = ig_s_for(r->k, body, IG_FOR_SIMD, num(r, 0), dim(r, count), num(r, 1), &at);
+    ig_x from = num(r, 0), to = dim(r, count);
+    if (l->blocks > 1) {
+        ig_x part = dim(r, ig_dim_ceil_div(r->k->dims, count, ig_dim_const(r->k->dims, l->blocks)));
+        from = ig_x_mul(r->k, l->share, part);
+        to = ig_x_min(r->k, ig_x_add(r->k, from, part), to);
+    }
+    body = ig_s_for(r->k, body, IG_FOR_SIMD, from, to, num(r, 1), &at);
     if (l->vector > 1) body = ig_s_for(r->k, body, IG_FOR_VECTOR, num(r, 0), num(r, l->vector), num(r, 1), &lane);
     split_place(l, at, lane);
     emit_element(l, body, pass, ig_x_add(r->k, ig_x_mul(r->k, at, num(r, l->vector)), lane));
 }
 
-/* The stores made once per row, after all passes. */
+/* The stores made once per row, after all passes, by the first block of a cluster. */
 static void emit_results(struct lines *l, struct ig_stmt *body) {
     struct ig_row *r = l->r;
+    bool any = false;
+    for (uint32_t i = 0; i < r->stores.count; i++)
+        any = any || r->stores.at[i].pass > r->passes;
+    if (!any) return;
+    if (l->blocks > 1) body = ig_s_if(r->k, body, ig_x_less(r->k, l->share, num(r, 1)));
     for (int d = r->kept; d < r->nest.rank; d++)
         l->vars[d] = num(r, 0);
     emit_element(l, body, r->passes + 1, num(r, 0));
@@ -340,8 +381,14 @@ static struct ig_stmt *row_loop(struct lines *l, ig_x *out_row) {
     ig_dim rows = ig_dim_product(dims, r->nest.extent, r->kept);
     int64_t each = l->lanes ? r->kernel->threads / l->lanes : 1;
     r->kernel->tiles = ig_dim_ceil_div(dims, rows, ig_dim_const(dims, each));
+    if (l->blocks > 1) r->kernel->tiles = ig_dim_mul(dims, rows, ig_dim_const(dims, l->blocks));
     struct ig_stmt *body = ig_s_for(r->k, NULL, IG_FOR_TILE, num(r, 0), dim(r, r->kernel->tiles), num(r, 1), out_row);
     ig_s_name(r->k, *out_row, l->lanes ? "tile" : "row");
+    if (l->blocks > 1) {
+        l->share = ig_x_split_off(r->k, out_row, ig_dim_const(dims, l->blocks));
+        r->kernel->cluster = l->blocks;
+        r->kernel->shared_bytes = SHARED_BYTES;
+    }
     if (!l->lanes) return body;
     ig_x first = ig_x_mul(r->k, *out_row, num(r, each));
     ig_x end = ig_x_min(r->k, ig_x_add(r->k, first, num(r, each)), dim(r, rows));
@@ -388,11 +435,11 @@ static void fit_lanes(struct lines *l) {
         l->lanes /= 2;
 }
 
-static bool lines_prepare(struct lines *l, struct ig_row *r) {
+static bool lines_prepare(struct lines *l, struct ig_row *r, const struct ig_target *target) {
     *l = (struct lines){.r = r, .n = -1};
     if (!r->regular || r->columns) return false;
     ig_dim_is_const(r->k->dims, r->count, &l->n);
-    choose_threads(l);
+    choose_threads(l, target);
     choose_kept(l);
     if (!ig_row_prepare(r, 0)) return false;
     l->vector = choose_vector(r);
@@ -408,7 +455,6 @@ static bool lines_prepare(struct lines *l, struct ig_row *r) {
 
 struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_region *region,
                                      const struct ig_target *target, const struct ig_sizes *at) {
-    (void)target;
     struct ig_row r;
     struct lines l;
     ig_row_init(&r, graph, region, at);
@@ -416,10 +462,12 @@ struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_reg
         ig_row_finish(&r);
         return r.kernel;
     }
-    if (lines_prepare(&l, &r)) {
+    if (lines_prepare(&l, &r, target)) {
         emit(&l);
-        const char *who = l.lanes ? ig_format(graph->job, "teams of %d in blocks of %d", l.lanes, r.kernel->threads)
-                                  : ig_format(graph->job, "blocks of %d", r.kernel->threads);
+        const char *who =
+            l.lanes ? ig_format(graph->job, "teams of %d in blocks of %d", l.lanes, r.kernel->threads)
+                    : ig_format(graph->job, "%sblocks of %d",
+                                l.blocks > 1 ? ig_format(graph->job, "%d ", l.blocks) : "", r.kernel->threads);
         r.kernel->tactic = ig_format(graph->job, "rows, %d passes, %s, %d elements at once%s", r.passes + 1, who,
                                      l.vector, l.n_early ? ", constants early" : "");
     } else {
