@@ -83,6 +83,13 @@ static const char *apply(struct ig_code_printer *p, struct form form, enum ig_op
     return b ? ig_format(p->job, "%s(%s, %s)", name, a, b) : ig_format(p->job, "%s(%s)", name, a);
 }
 
+/* The short form of a function of f32. */
+static const char *short_form(struct ig_code_printer *p, enum ig_op op, const char *a) {
+    const char *name = ig_format(p->job, "ig_short_%s_f32", ig_op_info(op)->name);
+    ig_code_prelude_use(&p->prelude, name);
+    return ig_format(p->job, "%s(%s)", name, a);
+}
+
 const char *ig_code_apply(struct ig_code_printer *p, enum ig_op op, enum ingot_dtype dtype, bool wraps, const char *a,
                           ig_x b) {
     struct form form = form_of(op, dtype, wraps);
@@ -218,7 +225,7 @@ static const char *map_text(struct ig_code_printer *p, const struct ig_x_node *n
     if (!n->wraps && (n->op == IG_OP_div || n->op == IG_OP_mod)) b = divisor(p, n->args[1]);
     if (!b && n->args[1] != IG_NO_X) b = ig_code_text_of(p, n->args[1], operand_strength(form, 1));
     if (form.style == CALL && dtype == INGOT_I64 && !n->wraps && parts_narrow(p, n)) dtype = INGOT_I32;
-    text = apply(p, form, n->op, dtype, a, b);
+    text = p->rounded[self] ? short_form(p, n->op, a) : apply(p, form, n->op, dtype, a, b);
     if (!p->narrow[self] || parts_narrow(p, n)) return text;
     *strength = IG_CODE_UNARY;
     return ig_format(p->job, "(int)(%s)", text);

@@ -82,7 +82,8 @@ struct ig_code_printer {
     uint32_t *written; /* by resource: the time of its last write */
     IG_VEC(struct ig_code_undo) undo;
     uint32_t n_locals;
-    bool *narrow; /* by expression: an index that fits in an int; see range.c */
+    bool *narrow;  /* by expression: an index that fits in an int; see range.c */
+    bool *rounded; /* by expression: a function whose short form will do, "ig_short_<operator>_f32" */
     /* By accumulator: the variable that receives updates in its place in the current loop; or NULL. */
     const char **stands_for;
 };

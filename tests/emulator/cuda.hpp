@@ -247,6 +247,9 @@ EMULATED static void ptx_cvt_rna_tf32_f32(unsigned &to, float a) {
 EMULATED static void ptx_ex2_approx_ftz_f32(float &to, float a) {
     to = exp2f(a);
 }
+EMULATED static void ptx_rcp_approx_ftz_f32(float &to, float a) {
+    to = 1 / a;
+}
 EMULATED static void ptx_ex2_approx_f32(float &to, float a) {
     to = exp2f(a);
 }

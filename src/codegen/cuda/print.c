@@ -302,6 +302,7 @@ const char *ig_cuda_kernel(struct ig_job *job, const struct ig_kernel *kernel, c
     struct ig_code_printer *p = &c.base;
     ig_cuda_vectorize(kernel->loops);
     ig_code_printer_init(p, job, kernel, &ig_cuda_language);
+    ig_cuda_find_rounded(p);
     c.fence = IG_NEW_ARRAY(job, bool, p->places.count + 1);
     c.is_private = IG_NEW_ARRAY(job, bool, p->k->buffers.count + 1);
     ig_cuda_place_buffers(&c);

@@ -1,6 +1,6 @@
 /*
  * Internals of the CUDA printer: print.c (the frame), statement.c (who executes what), barrier.c (barriers within the
- * block), vector.c (16-byte accesses), prelude.c (functions), micro.c (the CPU's micro-kernels).
+ * block), vector.c (16-byte accesses), rounded.c (which functions have short forms), prelude.c (functions), micro.c (the CPU's micro-kernels).
  */
 #ifndef IG_CODEGEN_CUDA_PRINTER_H
 #define IG_CODEGEN_CUDA_PRINTER_H
@@ -35,6 +35,9 @@ void ig_cuda_place_fences(struct ig_cuda_printer *p);
 
 /* Combines the loads and stores of vector loops (IG_FOR_VECTOR) into accesses of up to 16 bytes. */
 void ig_cuda_vectorize(struct ig_loops *k);
+
+/* Fills p->rounded. */
+void ig_cuda_find_rounded(struct ig_code_printer *p);
 
 void ig_cuda_stmt(struct ig_cuda_printer *p, const struct ig_stmt *s, uint32_t *next);
 extern const struct ig_code_language ig_cuda_language;
