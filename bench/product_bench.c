@@ -69,6 +69,15 @@ static const struct product products[] = {
     {"160x960", 160, 960, .sizes = {49, 98, 196, 784}},
     {"960x320", 960, 320, .sizes = {49, 98, 196, 784}},
     {"320x1280", 320, 1280, .sizes = {49, 98, 196, 784}},
+    {"many 96x384 gelu", 96, 384, .sizes = {3136, 100352}, .gelu = true},
+    {"many 96x384", 96, 384, .sizes = {100352}},
+    {"many 384x96", 384, 96, .sizes = {100352}},
+    {"many 192x768 gelu", 192, 768, .sizes = {784, 25088}, .gelu = true},
+    {"many 768x192", 768, 192, .sizes = {25088}},
+    {"many 64x256 gelu", 64, 256, .sizes = {100352, 401408}, .gelu = true},
+    {"many 64x64", 64, 64, .sizes = {100352, 401408}},
+    {"many 256x64", 256, 64, .sizes = {401408}},
+    {"many 32x128 gelu", 32, 128, .sizes = {401408}, .gelu = true},
     {"3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 2, 4, 8, 16, 32}},
     {"3x3 128 at 28x28", 128, 128, .side = 28, .sizes = {1, 2, 4, 8, 16, 32}},
     {"3x3 256 at 14x14", 256, 256, .side = 14, .sizes = {1, 2, 4, 8, 16, 32}},
@@ -235,7 +244,7 @@ static struct ig_graph *build(struct ig_job *job, const struct bench *b, const s
     ig_dim dims[5];
     int rank = 0;
     dims[rank++] = *out_symbol = ig_dim_symbol(g->dims, "rows");
-    ig_dim_set_range(g->dims, *out_symbol, 1, 16384);
+    ig_dim_set_range(g->dims, *out_symbol, p->sizes[0], 1 << 19);
     for (int i = w.image[0] == 1 && w.taps[0] == 1 ? 1 : 0; is_conv(p) && i < 3; i++)
         dims[rank++] = ig_dim_const(g->dims, w.image[i]);
     dims[rank++] = ig_dim_const(g->dims, p->depth);

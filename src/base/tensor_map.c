@@ -24,6 +24,8 @@ const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operan
     if (m->element != 2 && m->element != 4) return "elements of another size than 2 or 4 bytes";
     if (bytes != 32 && bytes != 64 && bytes != 128) return "a box of a width that has no pattern";
     if (m->box_lines == 0 || m->box_lines > MOST_LINES) return "a box of a height that cannot be brought";
+    if (m->dealt > 1 || (m->dealt && (m->axes > 0 || m->box_lines % IG_DEALT_LINES != 0)))
+        return "lines that cannot be dealt out";
     return m->axes ? windows_error(m, n_dims) : NULL;
 }
 
@@ -44,6 +46,7 @@ const char *ig_tensor_map_sizes_error(const struct ig_tensor_map *m, const int64
     if (width <= 0 || lines <= 0 || width > INT32_MAX || lines > INT32_MAX || pitch > INT32_MAX || pitch < width)
         return "a size that the copy engine cannot count";
     if (pitch * m->element % 16 != 0) return "lines that do not begin at multiples of 16 bytes";
+    if (m->dealt && lines % IG_DEALT_LINES != 0) return "lines that cannot be dealt out";
     count = count_lines(m, dims);
     if (count == 0) return "a size that the copy engine cannot count";
     if (!ig_size_mul(count - 1, (size_t)pitch, &before) || !ig_size_add(before, (size_t)width, &elements) ||

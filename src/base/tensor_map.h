@@ -7,6 +7,10 @@
  * One copy fetches a box of it, at most 128 bytes wide; elements beyond the matrix are zero. In shared memory, the
  * 16-byte chunks of a box's lines are swizzled, with the pattern as wide as the box (128, 64 or 32 bytes).
  *
+ * If `dealt`, every 32 lines come in another order, and `lines` is a multiple of 32: line 8a + 2b + c of them at place 8b +
+ * 2a + c, for a and b below 4 and c below 2. So where four threads in turn get two results of each eight, they get eight
+ * neighbours each.
+ *
  * With `axes`, it describes the windows of a convolution over `lines` images, channels-last, of `width` channels: pixels
  * are `pitch` elements apart. A box is one tap of `box_lines` windows in the order of the outputs, which begin at every
  * steps-th pixel from `lower` to the last pixel + `upper`, along each axis; pixels outside the image are zero.
@@ -17,6 +21,7 @@
 #include "base/error.h"
 
 #define IG_MOST_TENSOR_MAPS 2u
+enum { IG_DEALT_LINES = 32 };
 
 /* Part of a record of the engine file. */
 struct ig_tensor_map {
@@ -24,6 +29,7 @@ struct ig_tensor_map {
     uint32_t width, lines, pitch; /* dim numbers */
     uint32_t box_width, box_lines;
     uint32_t element; /* bytes per element: 2 or 4 */
+    uint32_t dealt;   /* 1: a matrix whose lines are dealt out */
     uint32_t axes;    /* 0: a matrix; 2 or 3: windows. The following are those of columns, rows, planes. */
     uint32_t sizes[3];
     int32_t lower[3], upper[3];

@@ -377,7 +377,12 @@ EMULATED static void ptx_mbarrier_try_wait_parity_shared__cta_b64(unsigned &over
 }
 EMULATED static void ptx_cp_async_bulk_tensor_2d_shared__cluster_global_mbarrier__complete_tx__bytes(
     unsigned to, const void *map, int x, int y, unsigned barrier) {
-    emulator->bring(to, map, x, y, barrier);
+    emulator->bring(to, map, x, y, false, barrier);
+}
+EMULATED static void ptx_cp_async_bulk_tensor_5d_shared__cluster_global_mbarrier__complete_tx__bytes(
+    unsigned to, const void *map, int x, int first, int second, int third, int y, unsigned barrier) {
+    if (first || second || third) emulator->refuse("brings a part of lines that are dealt out");
+    emulator->bring(to, map, x, y * 32, true, barrier);
 }
 EMULATED static void ptx_cp_async_bulk_tensor_4d_shared__cluster_global_im2col_mbarrier__complete_tx__bytes(
     unsigned to, const void *map, int channel, int x, int y, int image, unsigned barrier, unsigned short column,

@@ -396,7 +396,8 @@ static void bring_box(const struct box *b) {
     int window[4];
     memcpy(window, b->at, sizeof window);
     for (uint32_t line = 0; line < m->box_lines; line++) {
-        int64_t y = m->axes ? pixel_of(b, window) : (int64_t)b->y + line;
+        int64_t place = m->dealt ? line / 32 * 32 + line % 8 / 2 * 8 + line % 32 / 8 * 2 + line % 2 : line;
+        int64_t y = m->axes ? pixel_of(b, window) : b->y + place;
         int64_t lines = m->axes ? INT64_MAX : (int64_t)m->lines;
         if (m->axes) advance(m, window);
         for (uint32_t i = 0; i < m->box_width; i++) {
@@ -703,9 +704,10 @@ static void start_box(struct box *b, unsigned to, const void *map, unsigned barr
     grid.boxes[grid.n_boxes++] = *b;
 }
 
-static void bring(unsigned to, const void *map, int x, int y, unsigned barrier) {
+static void bring(unsigned to, const void *map, int x, int y, bool dealt, unsigned barrier) {
     struct box b = {.x = x, .y = y};
     start_box(&b, to, map, barrier);
+    if (b.map.dealt != dealt) refuse("brings a matrix by a map of another order of lines");
     if (b.map.axes) refuse("brings a matrix by a map of windows");
 }
 

@@ -51,9 +51,9 @@ struct emulator {
     void (*start_round)(unsigned barrier, unsigned arrivals);
     void (*arrive)(unsigned barrier, unsigned bytes);
     void (*wait_round)(unsigned barrier, unsigned parity);
-    /* TMA: copies a box of a matrix (struct fake_tensor_map) to shared memory and completes its bytes at the
-     * barrier. */
-    void (*bring)(unsigned to, const void *map, int x, int y, unsigned barrier);
+    /* TMA: copies a box of a matrix (struct fake_tensor_map), whose lines may be dealt out, to shared memory and completes
+     * its bytes at the barrier. */
+    void (*bring)(unsigned to, const void *map, int x, int y, bool dealt, unsigned barrier);
     /* The same for one tap of windows; `at`: the pixel where the first begins, and its image, as many numbers as the map
      * has axes and one; `tap`: one less. */
     void (*bring_windows)(unsigned to, const void *map, int channel, const int *at, const int *tap, unsigned barrier);

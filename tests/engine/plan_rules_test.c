@@ -238,6 +238,9 @@ static void test_map_rules(void **state) {
         {{1, 1, 0, 1, 0x80000020, 128, .element = 2}, "a box of a width"},
         {{1, 1, 0, 1, 64, 0, .element = 2}, "a box of a height"},
         {{1, 1, 0, 1, 64, 257, .element = 2}, "a box of a height"},
+        {{1, 1, 0, 1, 64, 128, 2, .dealt = 2}, "lines that cannot be dealt out"},
+        {{1, 1, 0, 1, 64, 48, 2, .dealt = 1}, "lines that cannot be dealt out"},
+        {{1, 1, 0, 1, 64, 128, 2, .dealt = 1, .axes = 2, .steps = {1, 1}}, "lines that cannot be dealt out"},
         {{1, 1, 0, 1, 64, 128, 2, .axes = 1}, "windows of an unknown kind"},
         {{1, 1, 0, 1, 64, 128, 2, .axes = 4}, "windows of an unknown kind"},
         {{1, 1, 0, 1, 64, 128, 2, .axes = 2, .sizes = {0, 2}, .steps = {1, 1}}, "a dim that is not there"},
@@ -259,6 +262,14 @@ static void test_map_rules(void **state) {
     expect_broken(&plan, "kernel 1 says neither that it lasts");
     other[1] = kernels[1], other[2].n_maps = 1;
     expect_broken(&plan, "kernel 2 has 1 tensor maps");
+}
+
+/* Lines that are dealt out come in 32s. */
+static void test_dealt_sizes(void **state) {
+    const struct ig_tensor_map map = {0, 0, 1, 2, 64, 64, .element = 2, .dealt = 1};
+    assert_null(ig_tensor_map_sizes_error(&map, (const int64_t[]){24, 64, 32}, (63 * 32 + 24) * 2));
+    assert_non_null(ig_tensor_map_sizes_error(&map, (const int64_t[]){24, 64, 32}, (63 * 32 + 24) * 2 - 1));
+    assert_non_null(ig_tensor_map_sizes_error(&map, (const int64_t[]){24, 48, 32}, 64 * 64));
 }
 
 /* The sizes that a tensor map is used with: 5 rows of 24 elements, 32 apart, in 304 bytes. */
@@ -309,8 +320,8 @@ int main(void) {
         cmocka_unit_test(test_rules),        cmocka_unit_test(test_demand_rules),
         cmocka_unit_test(test_symbol_rules), cmocka_unit_test(test_alternative_rules),
         cmocka_unit_test(test_limits),       cmocka_unit_test(test_library_rules),
-        cmocka_unit_test(test_map_rules),    cmocka_unit_test(test_map_sizes),
-        cmocka_unit_test(test_window_sizes),
+        cmocka_unit_test(test_map_rules),    cmocka_unit_test(test_dealt_sizes),
+        cmocka_unit_test(test_map_sizes),    cmocka_unit_test(test_window_sizes),
     };
     return cmocka_run_group_tests_name("plan rules", tests, NULL, NULL);
 }

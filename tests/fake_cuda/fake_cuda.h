@@ -68,7 +68,7 @@ struct fake_tensor_map {
     uint32_t element, box_width, box_lines, swizzle;
     uint32_t axes, sizes[3]; /* of windows: columns, rows, planes; `lines` are images then */
     int32_t lower[3], upper[3];
-    uint32_t steps[3], unused[5];
+    uint32_t steps[3], dealt, unused[4];
 };
 #define FAKE_TENSOR_MAP 0x70616d726f736e65u
 

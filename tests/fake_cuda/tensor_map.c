@@ -11,6 +11,17 @@
         if (result_ != CUDA_SUCCESS) return result_; \
     } while (0)
 
+/* Are every 32 lines dealt out, as base/tensor_map.h says? */
+static bool are_dealt(const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *steps) {
+    const uint64_t counts[] = {2, 4, 4}, places[] = {1, 8, 2, 32};
+    bool are = steps[2] == 1 && steps[3] == 1 && steps[4] == 1;
+    for (int i = 0; i < 3; i++)
+        are = are && sizes[1 + i] == counts[i] && box[1 + i] == counts[i];
+    for (int i = 0; i < 4; i++)
+        are = are && strides[i] == strides[0] * places[i];
+    return are;
+}
+
 EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, CUdeviceptr memory,
                                        const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
                                        const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
@@ -19,14 +30,16 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank
     const struct fake_tensor_map made = {.magic = FAKE_TENSOR_MAP,
                                          .memory = memory,
                                          .width = sizes[0],
-                                         .lines = sizes[1],
+                                         .lines = rank == 5 ? sizes[4] * 32 : sizes[1],
                                          .pitch = strides[0],
                                          .element = type == CU_TENSOR_MAP_DATA_TYPE_UINT16 ? 2 : 4,
                                          .box_width = box[0],
-                                         .box_lines = box[1],
-                                         .swizzle = 16u << swizzle};
-    bool known = (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_UINT32) && rank == 2 &&
-                 steps[0] == 1 && steps[1] == 1 && interleave == 0 && swizzle >= 0 && swizzle <= 3;
+                                         .box_lines = rank == 5 ? box[4] * 32 : box[1],
+                                         .swizzle = 16u << swizzle,
+                                         .dealt = rank == 5};
+    bool known = (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_UINT32) &&
+                 (rank == 2 || (rank == 5 && are_dealt(sizes, strides, box, steps))) && steps[0] == 1 &&
+                 steps[1] == 1 && interleave == 0 && swizzle >= 0 && swizzle <= 3;
     bool right = memory % 16 == 0 && strides[0] % 16 == 0 && (uintptr_t)map % 64 == 0 && box[0] >= 1 && box[0] <= 256 &&
                  box[1] >= 1 && box[1] <= 256 && sizes[0] >= 1 && sizes[0] <= UINT32_MAX && sizes[1] >= 1 &&
                  sizes[1] <= UINT32_MAX && box[0] * made.element <= made.swizzle;

@@ -367,6 +367,7 @@ struct product {
     bool constant;   /* b */
     bool transposed; /* b is given as [..., n, k] */
     bool bias, gelu, prologue;
+    bool rounded; /* the result is stored in f16 */
     /* Not 0: a is given as [batch, heads, rows, each], and transposed and reshaped to [batch, rows, heads * each]. */
     int heads;
     /* With heads: a is reshaped to [batch, heads * each, rows] first, then transposed. Without: a is given as [k,
@@ -406,7 +407,7 @@ static void build_product(struct ig_graph *g, const void *argument) {
         y = ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_mul, y, scalar(g, p->acc, 0.5)),
                     ig_map2(g, IG_OP_add, e, scalar(g, p->acc, 1)));
     }
-    ig_build_output(g, "y", y);
+    ig_build_output(g, "y", p->rounded ? ig_build_cast(g, y, INGOT_F16) : y);
 }
 
 #define FLOATS .a_dtype = INGOT_F32, .b_dtype = INGOT_F32, .acc = INGOT_F32
@@ -670,6 +671,30 @@ static void check_producers(unsigned precision) {
     check_graphs_for_cuda(cases, COUNT(sizes) * CHOICES + BANDED);
 }
 
+/* Groups that take turns, and columns that stay in shared memory: fewer blocks of columns than the emulator has
+ * multiprocessors, and more. The columns of the last are dealt out. */
+static void test_kept_columns(void **state) {
+    (void)state;
+    static const struct product sizes[] = {
+        {FLOATS, 2, 2, {-2, 72}, {72, 72}, .constant = true, .bias = true},
+        {FLOATS, 2, 2, {300, 136}, {136, 288}, .constant = true, .bias = true, .gelu = true, .rounded = true},
+    };
+    static const unsigned precisions[] = {GRAPH_FP16, GRAPH_FP16, GRAPH_BF16, GRAPH_TF32};
+    enum { CHOICES = 12 };
+    int count = 0;
+    for (int p = 0; p < COUNT(precisions); p++) {
+        for (int choice = p < 2 ? 0 : CHOICES / 2; choice < CHOICES; choice++) {
+            unsigned flags =
+                precisions[p] + GRAPH_MAPS + (choice % 2 ? GRAPH_POISON : 0u) + (unsigned)choice * GRAPH_CHOICE;
+            snprintf(names[count], sizeof names[count], "kept %d, producer %d", p, choice);
+            cases[count] =
+                (struct graph_case){names[count], build_product, &sizes[p > 0], p == 2 ? 2e-2 : 3e-3, flags, {0, 1181}};
+            count++;
+        }
+    }
+    check_graphs_for_cuda(cases, count);
+}
+
 static void test_producers(void **state) {
     (void)state;
     check_producers(GRAPH_FP16);
@@ -759,6 +784,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_swapped),        cmocka_unit_test(test_window_producers),
         cmocka_unit_test(test_producers_tf32), cmocka_unit_test(test_direct),
         cmocka_unit_test(test_twins),          cmocka_unit_test(test_depthwise_narrow),
+        cmocka_unit_test(test_kept_columns),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,16 +1,20 @@
 // Products on the tensor cores of sm_90a with a specialised producer: one warp has the copy engine (TMA) fetch tiles of
-// both operands by their tensor maps, for all tiles of the block in turn, STAGES steps ahead. Two warp groups consume
-// them: they share the rows of each tile, or they take tiles in turns (TURNS), so that one multiplies while the other
-// runs the epilogue on its sums.
+// both operands by their tensor maps, for all tiles of the block in turn, STAGES steps ahead. Warp groups consume them:
+// two share the rows of each tile, or TURNS groups take tiles in turns, so that one multiplies while the others run the
+// epilogue on their sums.
+//
+// If KEPT, all steps of B, so many, stay in shared memory while a block's tiles have the same columns, which they do
+// where there are as many blocks; the stages hold A only.
 //
 // Each stage has two barriers in shared memory: `full` completes when the copies have arrived, `empty` when all warps
 // that read the stage are done with it. Barriers are reused: a wait names the parity of its round, which distinguishes
 // that round from the previous one only. So groups that take turns also wait for each other: each has a barrier `turn`,
-// which completes when the other group has received all of its tile.
+// which completes when the group before it has received all of its tile.
 //
 // The sums stay in registers; the epilogue runs on those of the thread's own rows.
 
-enum { GROUP = 128, CONSUMERS = 2 * GROUP, GROUPS = TURNS ? 1 : 2, FULL_AT = BARRIERS_AT, EMPTY_AT = BARRIERS_AT + 8 * STAGES, TURNS_AT = BARRIERS_AT + 16 * STAGES };
+enum { GROUP = 128, CONSUMERS = (TURNS ? TURNS : 2) * GROUP, GROUPS = TURNS ? 1 : 2 };
+enum { FULL_AT = BARRIERS_AT, EMPTY_AT = FULL_AT + 8 * STAGES, TURNS_AT = EMPTY_AT + 8 * STAGES, KEPT_FULL_AT = TURNS_AT + 8 * TURNS, KEPT_AT = STAGES * STAGE_BYTES };
 
 struct __align__(64) tensor_map {
     unsigned long long opaque[16];
@@ -26,27 +30,39 @@ __device__ __forceinline__ int group() {
     return threadIdx.x / GROUP;
 }
 
-// The tiles of a consumer: every second one of the block's if groups take turns.
+// The distance between a block's tiles. Where tiles are numbered row by row (KEPT), all have the same columns if that is a
+// multiple of COLUMN_BLOCKS; the blocks left over have none.
+__device__ __forceinline__ int stride() {
+    const int blocks = (int)gridDim.x;
+    return KEPT && blocks >= COLUMN_BLOCKS ? blocks - blocks % COLUMN_BLOCKS : blocks;
+}
+
+__device__ __forceinline__ int first_of_block() {
+    return (int)blockIdx.x < stride() ? (int)blockIdx.x : 0x7fffffff;
+}
+
+// The tiles of a consumer: all of the block's, or some if groups take turns.
 __device__ __forceinline__ int first_tile() {
-    return (int)(blockIdx.x + (TURNS ? group() * gridDim.x : 0));
+    const int first = first_of_block();
+    return TURNS && first < stride() ? first + group() * stride() : first;
 }
 
 __device__ __forceinline__ int next_tile() {
-    return (int)((TURNS ? 2 : 1) * gridDim.x);
+    return (TURNS ? TURNS : 1) * stride();
 }
 
 // The producer, whose group only has one warp with work, gives registers to the consumers, who have sums in most of
-// theirs.
+// theirs: a multiprocessor has 65536.
 __device__ __forceinline__ void give_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(24));
 }
 
 __device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(240));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TURNS == 4 ? 112 : TURNS == 3 ? 160 : 240));
 }
 
 // Locates a tile: its first row and column. Tiles that run concurrently lie in a band of BAND times as many, for reuse
-// in L2.
+// in L2; if KEPT, in few rows.
 struct field {
     int row_blocks, column_blocks;
 
@@ -55,6 +71,11 @@ struct field {
         column_blocks = (int)((columns + BN - 1) / BN);
     }
     __device__ __forceinline__ void locate(int tile, int &row, int &column) const {
+        if constexpr (KEPT) {
+            row = tile / COLUMN_BLOCKS * BM;
+            column = tile % COLUMN_BLOCKS * BN;
+            return;
+        }
         const int band = tile / (BAND * column_blocks), first = band * BAND;
         const int height = min((int)BAND, row_blocks - first), within = tile - first * column_blocks;
         row = (first + within % height) * BM;
@@ -95,8 +116,9 @@ __device__ __forceinline__ void start_barriers() {
             start_barrier(FULL_AT + 8 * s, 1);
             start_barrier(EMPTY_AT + 8 * s, 4 * GROUPS);
         }
-        start_barrier(TURNS_AT, 4);
-        start_barrier(TURNS_AT + 8, 4);
+        for (int g = 0; g < TURNS; g++)
+            start_barrier(TURNS_AT + 8 * g, 4);
+        if (KEPT) start_barrier(KEPT_FULL_AT, 1);
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
@@ -128,6 +150,14 @@ __device__ __forceinline__ void bring(unsigned to, const tensor_map &map, int x,
                  : "memory");
 }
 
+// The same of a matrix whose lines are dealt out in 32s.
+__device__ __forceinline__ void bring_dealt(unsigned to, const tensor_map &map, int x, int y, unsigned barrier) {
+    asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], "
+                 "[%7];" ::"r"(to),
+                 "l"(&map), "r"(x), "r"(0), "r"(0), "r"(0), "r"(y / 32), "r"(barrier)
+                 : "memory");
+}
+
 // Fetches LINES lines of an operand from `line` on, at `depth`; elements beyond the operand are zero. Lines across the
 // depth come in panels.
 template <bool ACROSS, int LINES>
@@ -142,9 +172,28 @@ __device__ __forceinline__ void bring_lines(unsigned to, const tensor_map &map, 
     }
 }
 
+__device__ __forceinline__ void expect(unsigned barrier, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void bring_columns(unsigned to, const tensor_map &map, int column, int step, unsigned barrier) {
+    if constexpr (DEALT) bring_dealt(to, map, step * DEPTH, column, barrier);
+    else bring_lines<B_ACROSS, BN>(to, map, column, step * DEPTH, barrier);
+}
+
+// The part of B of a stage, which is announced with that of A.
 __device__ __forceinline__ void bring_b(const place &p, const tensor_map &map, int column, int step) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(p.full()), "r"((int)STAGE_BYTES) : "memory");
-    bring_lines<B_ACROSS, BN>(p.memory() + A_BYTES, map, column, step * DEPTH, p.full());
+    expect(p.full(), STAGE_BYTES);
+    if constexpr (!KEPT) bring_columns(p.memory() + A_BYTES, map, column, step, p.full());
+}
+
+// All of B that a tile needs. The stages up to `next` have been filled.
+__device__ __forceinline__ void bring_kept(place next, const tensor_map &map, int column) {
+    for (int s = 0; s < STAGES; s++, next.advance())
+        wait(next.empty(), next.parity ^ 1); // then no products read the old one
+    expect(shared_memory() + KEPT_FULL_AT, KEPT * B_BYTES);
+    for (int s = 0; s < KEPT; s++)
+        bring_columns(shared_memory() + KEPT_AT + s * B_BYTES, map, column, s, shared_memory() + KEPT_FULL_AT);
 }
 
 // The tiles of A that is a matrix.
@@ -169,22 +218,24 @@ __device__ __forceinline__ void produce(A a, const tensor_map &b, int tiles, lon
     const int steps = (int)((depth + DEPTH - 1) / DEPTH);
     const field all(rows, columns);
     const bool leads = threadIdx.x == CONSUMERS;
-    const int early = EARLY && (int)blockIdx.x < tiles ? min(steps, (int)STAGES) : 0;
-    int row, column;
+    const int first = first_of_block(), early = EARLY && first < tiles ? min(steps, (int)STAGES) : 0;
+    int row, column, kept = -1;
     if (leads && early > 0) {
-        all.locate((int)blockIdx.x, row, column);
+        all.locate(first, row, column);
         place p = {0, 0};
+        if constexpr (KEPT) bring_kept(p, b, kept = column);
         for (int s = 0; s < early; s++, p.advance())
             bring_b(p, b, column, s);
     }
     if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
     if (!leads) return;
     place p = {0, 0};
-    for (int tile = (int)blockIdx.x; tile < tiles; tile += (int)gridDim.x) {
+    for (int tile = first; tile < tiles; tile += stride()) {
         all.locate(tile, row, column);
         a.start(row);
+        if (KEPT && column != kept) bring_kept(p, b, kept = column);
         for (int s = 0; s < steps; s++, p.advance()) {
-            if (tile != (int)blockIdx.x || s >= early) {
+            if (tile != first || s >= early) {
                 wait(p.empty(), p.parity ^ 1); // returns at once for a stage that was never filled
                 bring_b(p, b, column, s);
             }
@@ -230,19 +281,23 @@ struct sums {
 // Computes the sums of a tile. A stage is released once the products of the next one are in flight.
 __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
     const int steps = (int)((depth + DEPTH - 1) / DEPTH);
-    const unsigned tiles = (unsigned)(tile - (int)blockIdx.x) / gridDim.x, before = tiles * (unsigned)steps;
+    const unsigned tiles = (unsigned)(tile - (int)blockIdx.x) / (unsigned)stride(), before = tiles * (unsigned)steps;
     place p = {before % STAGES, before / STAGES & 1};
     unsigned last = 0;
     c.clear();
-    if constexpr (TURNS) wait(shared_memory() + TURNS_AT + 8 * group(), tiles / 2 + (tiles + 1) % 2 & 1);
+    if constexpr (TURNS > 0) {
+        constexpr unsigned groups = TURNS;
+        wait(shared_memory() + TURNS_AT + 8 * group(), tiles / groups + (tiles % groups == 0) & 1);
+    }
+    if constexpr (KEPT) wait(shared_memory() + KEPT_FULL_AT, stride() % COLUMN_BLOCKS ? tiles & 1 : 0);
     for (int s = 0; s < steps; s++, p.advance()) {
         wait(p.full(), p.parity);
-        c.step(p.memory(), p.memory() + A_BYTES);
+        c.step(p.memory(), KEPT ? shared_memory() + KEPT_AT + s * B_BYTES : p.memory() + A_BYTES);
         wait_for_products<1>();
         if (s > 0) arrive(last);
         last = p.empty();
     }
-    if constexpr (TURNS) arrive(shared_memory() + TURNS_AT + 8 * (1 - group()));
+    if constexpr (TURNS > 0) arrive(shared_memory() + TURNS_AT + 8 * (group() + 1 < TURNS ? group() + 1 : 0));
     wait_for_products<0>();
     arrive(last);
 }
@@ -273,6 +328,7 @@ __device__ __forceinline__ void own_sums(const sums &c, float *to, int rows, int
         to[2 * i] = c.c[rows][4 * columns + i][2 * half];
         to[2 * i + 1] = c.c[rows][4 * columns + i][2 * half + 1];
     }
+    if constexpr (DEALT) return;
     if constexpr (VECTOR == 1) exchange_halves<4, 1>(to);
     if constexpr (VECTOR <= 2) {
         exchange_halves<8, 2>(to);

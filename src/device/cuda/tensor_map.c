@@ -27,6 +27,18 @@ static CUresult encode_matrix(struct ig_cuda *cuda, const struct ig_tensor_map *
                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
+/* The axes of every 32 lines are those of their places, fastest first. */
+static CUresult encode_dealt(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
+                             const int64_t *dims, CUtensorMap *out) {
+    const uint64_t pitch = (uint64_t)dims[map->pitch] * map->element;
+    const uint64_t sizes[5] = {(uint64_t)dims[map->width], 2, 4, 4, (uint64_t)dims[map->lines] / IG_DEALT_LINES};
+    const uint64_t strides[4] = {pitch, 8 * pitch, 2 * pitch, IG_DEALT_LINES * pitch};
+    const uint32_t box[5] = {map->box_width, 2, 4, 4, map->box_lines / IG_DEALT_LINES}, steps[5] = {1, 1, 1, 1, 1};
+    return IG_CUDA(cuda, cuTensorMapEncodeTiled, out, type_of(map), 5, address, sizes, strides, box, steps,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(map), CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
 static CUresult encode_windows(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
                                const int64_t *dims, CUtensorMap *out) {
     uint64_t sizes[5] = {(uint64_t)dims[map->width]}, strides[4] = {(uint64_t)dims[map->pitch] * map->element};
@@ -49,8 +61,9 @@ static CUresult encode_windows(struct ig_cuda *cuda, const struct ig_tensor_map 
 enum ingot_status ig_cuda_encode_tensor_map(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,
                                             const int64_t *dims, void *out_map, struct ingot_error *error) {
     CUtensorMap encoded = {0};
-    CUresult result = map->axes ? encode_windows(cuda, map, address, dims, &encoded)
-                                : encode_matrix(cuda, map, address, dims, &encoded);
+    CUresult result = map->axes    ? encode_windows(cuda, map, address, dims, &encoded)
+                      : map->dealt ? encode_dealt(cuda, map, address, dims, &encoded)
+                                   : encode_matrix(cuda, map, address, dims, &encoded);
     memcpy(out_map, &encoded, sizeof encoded);
     return ig_cuda_driver_check(&cuda->driver, result, error,
                                 "cannot describe a matrix of %lld lines of %lld elements to the copy engine",

@@ -168,7 +168,9 @@ static const struct ig_cuda_problem *make_model(struct gemm *s) {
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = is_heavy(c),
                                   .mapped = can_map(s),
-                                  .twin = c->has_twin};
+                                  .twin = c->has_twin,
+                                  .fixed =
+                                      ig_contract_const(c, c->columns, 0) > 0 && ig_contract_const(c, c->depth, 0) > 0};
     c->kernel->model = (struct ig_kernel_model){{s->batch, s->rows, c->columns, c->depth}, p, cost};
     return p;
 }
@@ -199,6 +201,11 @@ static bool choose(struct gemm *s) {
     return true;
 }
 
+static const char *producer_tactic(struct gemm *s) {
+    static const char *const turns[] = {"", "", " in turns", " in 3 turns", " in 4 turns"};
+    return ig_format(s->k->job, " tma%s%s", turns[s->g->turns], s->g->kept ? ", B kept" : "");
+}
+
 static const char *tactic(struct gemm *s) {
     static const char *const maths[] = {"fma", "tf32", "f16", "bf16"};
     static const char *const operands[] = {"along", "across", "listed", "windows", "filled"};
@@ -208,7 +215,7 @@ static const char *tactic(struct gemm *s) {
         return ig_format(s->k->job, "gemm %s direct %dx%s%d, %d warps, %d steps ahead%s", maths[g->math], g->bm,
                          g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, split);
     return ig_format(s->k->job, "gemm %s%s %dx%dx%d, %d threads, %d stages, %s x %s%s", maths[g->math],
-                     g->producer     ? g->turns ? " tma in turns" : " tma"
+                     g->producer     ? producer_tactic(s)
                      : g->swapped    ? " wgmma swapped"
                      : g->warpgroups ? " wgmma"
                                      : "",
@@ -252,7 +259,8 @@ static struct ig_tensor_map map_of(struct gemm *s, const struct ig_cuda_source *
                                   .pitch = ig_loops_dim(s->k, from->ld),
                                   .box_width = 128u / (uint32_t)element,
                                   .box_lines = (uint32_t)(along ? tile : s->g->bk),
-                                  .element = (uint32_t)element};
+                                  .element = (uint32_t)element,
+                                  .dealt = from == &s->b && s->g->dealt};
 }
 
 /* A box holds a tap's pixels of a tile's windows, or some of their channels. The axes are in reverse. */
@@ -276,6 +284,20 @@ static struct ig_tensor_map map_of_windows(struct gemm *s) {
     return map;
 }
 
+/* Columns per access: 16 bytes of the widest output, or less if the columns are not divisible by that. */
+static int vector_of(struct gemm *s) {
+    const struct ig_contract *c = s->c;
+    int widest = 2;
+    for (uint32_t i = 0; i < c->region->outputs.count; i++) {
+        int bytes = (int)ingot_dtype_size(ig_type_of(c->graph, c->region->outputs.at[i])->dtype);
+        widest = bytes > widest ? bytes : widest;
+    }
+    int vector = MOST_VECTOR / widest;
+    while (vector > 1 && !ig_dim_divides(s->k->dims, constant(s, vector), c->columns))
+        vector /= 2;
+    return vector;
+}
+
 static void make_buffers(struct gemm *s) {
     struct ig_kernel *kernel = s->c->kernel;
     struct ig_cuda_gemm *g = s->g;
@@ -289,6 +311,8 @@ static void make_buffers(struct gemm *s) {
         s->b_lines = ig_loops_shared(s->k, s->element, a_bytes, "columns");
     }
     if (g->producer) {
+        g->dealt = g->b == IG_CUDA_ALONG && vector_of(s) == IG_CUDA_OWN_COLUMNS &&
+                   ig_dim_divides(s->k->dims, constant(s, IG_DEALT_LINES), s->c->columns);
         kernel->lasting = true;
         kernel->n_maps = 2;
         kernel->maps[0] = g->a == IG_CUDA_WINDOWS ? map_of_windows(s) : map_of(s, &s->a, s->rows, g->bm);
@@ -425,20 +449,6 @@ static void emit_filled(struct gemm *s, struct ig_stmt *body) {
 }
 
 /* ---- Epilogue ---------------------------------------------------------------------------------------------------- */
-
-/* Columns per access: 16 bytes of the widest output, or less if the columns are not divisible by that. */
-static int vector_of(struct gemm *s) {
-    const struct ig_contract *c = s->c;
-    int widest = 2;
-    for (uint32_t i = 0; i < c->region->outputs.count; i++) {
-        int bytes = (int)ingot_dtype_size(ig_type_of(c->graph, c->region->outputs.at[i])->dtype);
-        widest = bytes > widest ? bytes : widest;
-    }
-    int vector = MOST_VECTOR / widest;
-    while (vector > 1 && !ig_dim_divides(s->k->dims, constant(s, vector), c->columns))
-        vector /= 2;
-    return vector;
-}
 
 /* Stores the results of `vector` columns from `column` on in row m, whose sums are in the tile at `at`. Columns beyond
  * the last are skipped by a loop that runs once or not at all: loads inside depend on its variable, so they stay inside. */
@@ -591,6 +601,14 @@ static ig_x divide_by_height(struct gemm *s, ig_x within, ig_x is_full, ig_dim l
     return quotient;
 }
 
+/* With a producer that keeps B, row by row. */
+static void locate_in_rows(struct gemm *s, ig_x tile) {
+    struct ig_loops *k = s->k;
+    s->first_column = ig_x_mul(k, ig_x_mod(k, tile, num(s, s->g->column_blocks)), num(s, s->g->bn));
+    s->first_row = ig_x_mul(k, ig_x_div(k, tile, num(s, s->g->column_blocks)), num(s, s->g->bm));
+    s->at = num(s, 0);
+}
+
 /* With a producer, tiles are ordered by bands of IG_CUDA_BAND tile rows; within a band, column by column. */
 static void locate_in_bands(struct gemm *s, ig_x tile, ig_dim row_blocks, ig_dim column_blocks) {
     struct ig_loops *k = s->k;
@@ -662,7 +680,10 @@ static void emit(struct gemm *s) {
     rest = tile;
     if (s->g->producer) {
         s->share = num(s, 0);
-        locate_in_bands(s, tile, row_blocks, column_blocks);
+        if (s->g->kept)
+            locate_in_rows(s, tile);
+        else
+            locate_in_bands(s, tile, row_blocks, column_blocks);
         emit_owners(s, body, tile);
         return;
     }

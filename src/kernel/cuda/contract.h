@@ -58,6 +58,7 @@ struct ig_cuda_problem {
     bool heavy;      /* the epilogue computes exponentials or the like */
     bool mapped;     /* the copy engine (TMA) can fetch both operands */
     bool twin;       /* two products of the same A: only `direct` does both, if it can */
+    bool fixed;      /* columns and depth are constants */
 };
 /* Chooses tiles, warps, stages and splits for a problem: at most `most` descriptions that otherwise equal *gemm, best
  * by the cost model first. All are correct, so a tuner may measure them. Returns how many. */

@@ -31,10 +31,11 @@ static const struct shape group_shapes[] = {
 };
 /* The same with operands swapped: m, n are warps, four of which along the columns are a group. */
 static const struct shape swapped_shapes[] = {{128, 64, 1, 4}};
-/* With a producer: m is 1 if its groups take turns. */
+/* With a producer: m groups take turns; n is 1 if B is kept. */
 static const struct shape producer_shapes[] = {
-    {64, 128, 1, 0}, {64, 192, 1, 0},  {64, 256, 1, 0},  {128, 128, 1, 0}, {128, 192, 1, 0},
-    {128, 64, 0, 0}, {128, 128, 0, 0}, {128, 192, 0, 0}, {128, 256, 0, 0},
+    {64, 128, 2, 0},  {64, 192, 2, 0},  {64, 256, 2, 0},  {128, 128, 2, 0}, {128, 192, 2, 0}, {128, 64, 0, 0},
+    {128, 128, 0, 0}, {128, 192, 0, 0}, {128, 256, 0, 0}, {64, 32, 4, 1},   {64, 64, 4, 1},   {64, 96, 4, 1},
+    {64, 128, 4, 1},  {64, 128, 3, 1},  {64, 192, 3, 1},  {64, 256, 2, 1},  {128, 128, 2, 1}, {128, 192, 2, 1},
 };
 static const struct shape plain_shapes[] = {
     {8, 32, 1, 4},  {8, 128, 1, 4}, {16, 64, 2, 4},  {32, 32, 4, 4},   {32, 64, 4, 4},
@@ -104,6 +105,28 @@ static double step_time(const struct ig_cuda_gemm *g, double steps, int together
     return larger(larger(products, copies), wait_time(g, steps)) + 90;
 }
 
+/* Bytes of rows read and results written, per nanosecond. Of windows, the rows lie in the caches. */
+static double rows_time(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g, double rate) {
+    double depth = p->a == IG_CUDA_WINDOWS ? 0 : (double)p->depth;
+    return (double)p->batch * (double)p->rows * (depth + (double)p->columns) * ig_cuda_gemm_element(g) / rate;
+}
+
+/* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues, a group's own work or
+ * memory, and a bit of the others. */
+static double kept_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
+    int64_t tiles = ceil_div(p->rows, g->bm) * g->column_blocks;
+    int64_t blocks = IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % g->column_blocks, each = ceil_div(tiles, blocks);
+    double area = (double)g->bm * g->bn, kept = (double)g->kept * g->bn * g->bk * ig_cuda_gemm_element(g);
+    double walk = g->kept * (area * g->bk / (g->math == IG_CUDA_TF32 ? 1955 : 3910) + 152);
+    double finish = area * (p->heavy ? 0.152 : 0.11) + 806, issue = p->heavy ? area * 0.093 : 0;
+    double own = (walk + finish) * (double)each / (double)(each < g->turns ? each : g->turns);
+    const double parts[] = {(double)each * walk, (double)each * issue, own, rows_time(p, g, 4880)};
+    double sum = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        sum += pow(parts[i], 4.86);
+    return (START + 740 + kept / 101 + pow(sum, 1 / 4.86)) / 1000;
+}
+
 /* Persistent blocks, each of which does its share of the tiles in turn. The second-level cache serves fewer blocks
  * better. Of groups that take turns, one's epilogue overlaps with the other's products; it takes longer, since half as
  * many threads work on it, and beyond the products it delays the next tile. */
@@ -120,7 +143,7 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     double all = g->turns ? (double)each * walk + wait + finish : (double)each * (walk + finish);
     double windows =
         g->a == IG_CUDA_WINDOWS ? 1200 : 0; /* against windows that threads copy, which take less than said */
-    return (START + 1810 + windows + all) / 1000;
+    return (START + 1810 + windows + larger(all, rows_time(p, g, 4000))) / 1000;
 }
 
 /* Depths of a warp's step where B goes straight to registers: a thread has four, of 16 bytes. */
@@ -153,7 +176,7 @@ static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_
 }
 
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
-    if (g->producer) return producer_cost(p, g);
+    if (g->producer) return g->kept ? kept_cost(p, g) : producer_cost(p, g);
     if (g->direct) return direct_cost(p, g);
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     double steps = (double)ceil_div(ceil_div(p->depth, g->bk), g->split);
@@ -171,7 +194,7 @@ double ig_cuda_gemm_cost(const struct ig_cuda_problem *p, const struct ig_cuda_g
     double time = (double)(waves - 1) * (steps * step_time(g, steps, full) + finish * full + 293.0 / full);
     time += steps * step_time(g, steps, last) + finish * last + around;
     double weights = (double)p->batch * (double)p->depth * (double)p->columns * ig_cuda_gemm_element(g);
-    return larger(time, around + weights / 3340) / 1000;
+    return larger(time, around + larger(weights / 3340, rows_time(p, g, 3400))) / 1000;
 }
 
 /* As many stages as the steps can use and shared memory holds; false if even the fewest do not fit. */
@@ -243,10 +266,17 @@ static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gem
     }
 }
 
-static void fit_producer(struct ig_cuda_gemm *g, int sm) {
+/* As many stages as shared memory holds. What is kept leaves room for a few; more columns of tiles than that would read
+ * A too often. */
+static bool fit_producer(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g, bool keeps) {
+    enum { FEWEST = 3, MOST_KEPT_BLOCKS = 16 };
+    g->column_blocks = keeps ? (int)ceil_div(p->columns, g->bn) : 0;
+    g->kept = keeps ? (int)ceil_div(p->depth, g->bk) : 0;
+    if (keeps && (!p->fixed || ceil_div(p->columns, g->bn) > MOST_KEPT_BLOCKS || p->depth > 16384)) return false;
     g->stages = MOST_PRODUCER_STAGES;
-    while (ig_cuda_gemm_shared(g) > shared_capacity(sm))
+    while (g->stages > FEWEST && ig_cuda_gemm_shared(g) > shared_capacity(p->sm))
         g->stages--;
+    return ig_cuda_gemm_shared(g) <= shared_capacity(p->sm);
 }
 
 static void add_producers(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, struct candidates *c) {
@@ -256,9 +286,10 @@ static void add_producers(const struct ig_cuda_problem *p, const struct ig_cuda_
         g.bm = producer_shapes[i].bm;
         g.bn = producer_shapes[i].bn;
         g.bk = 128 / ig_cuda_gemm_element(&g);
-        g.turns = producer_shapes[i].m == 1;
+        g.turns = producer_shapes[i].m;
         if (2 * p->rows <= g.bm || 2 * p->columns <= g.bn) continue;
-        fit_producer(&g, p->sm);
+        if (p->b == IG_CUDA_ACROSS && g.bn % (128 / ig_cuda_gemm_element(&g)) != 0) continue; /* whole panels */
+        if (!fit_producer(p, &g, producer_shapes[i].n == 1)) continue;
         c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
     }
 }

@@ -13,7 +13,7 @@ bool ig_cuda_math_of(enum ingot_dtype dtype, bool rounded, enum ig_cuda_math *ou
 enum { GROUP = 128 }; /* threads of a warp group */
 
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
-    if (gemm->producer) return 3 * GROUP;
+    if (gemm->producer) return ((gemm->turns ? gemm->turns : 2) + 1) * GROUP;
     if (gemm->direct) return 32 * gemm->warps_n;
     if (gemm->math == IG_CUDA_FMA) return gemm->bm / gemm->thread_m * (gemm->bn / gemm->thread_n);
     return 32 * gemm->warps_m * gemm->warps_n;
@@ -33,8 +33,7 @@ int ig_cuda_gemm_line(const struct ig_cuda_gemm *gemm) {
 }
 
 int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm) {
-    int stage = (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
-    int copies = stage * (gemm->a == IG_CUDA_FILLED ? 1 : gemm->stages);
+    int copies = ig_cuda_gemm_stage(gemm) * (gemm->a == IG_CUDA_FILLED ? 1 : gemm->stages);
     int tile = gemm->bm * (gemm->bn + IG_CUDA_TILE_PAD) * 4;
     return copies > tile ? copies : tile;
 }
@@ -47,8 +46,13 @@ int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm) {
     return gemm->bn * (gemm->twin ? 2 : 1) + IG_CUDA_TILE_PAD;
 }
 
+int ig_cuda_gemm_stage(const struct ig_cuda_gemm *gemm) {
+    return (gemm->bm + (gemm->kept ? 0 : gemm->bn)) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
+}
+
 int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm) {
-    return gemm->stages * (gemm->bm + gemm->bn) * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
+    int kept = gemm->kept * gemm->bn * ig_cuda_gemm_line(gemm) * ig_cuda_gemm_element(gemm);
+    return gemm->stages * ig_cuda_gemm_stage(gemm) + kept;
 }
 
 /* The tile, and each warp's sums. */
@@ -58,6 +62,6 @@ static int direct_shared(const struct ig_cuda_gemm *gemm) {
 
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm) {
     if (gemm->direct) return direct_shared(gemm);
-    if (gemm->producer) return ig_cuda_gemm_barriers_at(gemm) + 8 * (2 * gemm->stages + 2);
+    if (gemm->producer) return ig_cuda_gemm_barriers_at(gemm) + 8 * (2 * gemm->stages + gemm->turns + 1);
     return ig_cuda_gemm_list(gemm) + (gemm->a == IG_CUDA_LISTED ? gemm->bm * 8 : 0);
 }

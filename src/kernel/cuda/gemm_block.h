@@ -12,7 +12,7 @@
  * and not the tile, and the blocks of a cluster end up with their shares of the tile's columns.
  *
  * With a producer, one warp of a persistent block only fetches, by the copy engine (TMA), for all of the block's tiles
- * in turn. Two consumer warp groups (of four warps) multiply: they share each tile, or they take tiles in turns. Their
+ * in turn. Consumer warp groups (of four warps) multiply: two share each tile, or two to four take tiles in turns. Their
  * sums stay in registers: each thread runs the epilogue on those of its own rows, IG_CUDA_OWN_COLUMNS at a time.
  */
 #ifndef IG_KERNEL_CUDA_GEMM_BLOCK_H
@@ -61,7 +61,13 @@ struct ig_cuda_gemm {
     /* A producer warp fetches. Requires warpgroups, A ALONG, ACROSS or WINDOWS, B ALONG or ACROSS, and no split; tensor
      * maps 0 and 1 are those of A and B. */
     bool producer;
-    bool turns; /* producer: the two groups take tiles in turns; otherwise they share the rows of each */
+    int turns; /* producer: so many groups, 2 to 4, take tiles in turns; 0: two share the rows of each */
+    /* producer: the steps of B, all of which stay in shared memory for tiles of the same columns, which a block has one
+     * after the other; 0: they are fetched for each tile. With `kept`, the tiles side by side. */
+    int kept, column_blocks;
+    /* producer: the columns come dealt out (base/tensor_map.h), so that each thread has IG_CUDA_OWN_COLUMNS neighbours; B is
+     * ALONG. */
+    bool dealt;
     /* Up to four rows are multiplied in f32, 8 or 16 on the tensor cores with bn = 64. Requires A ALONG, B ACROSS, copies of 4
      * elements of A and of 16 bytes of B, and warps_m = 1. */
     bool direct;
@@ -88,14 +94,15 @@ struct ig_cuda_gemm {
 
 /* Warps that walk along the depth of one B. */
 int ig_cuda_gemm_walkers(const struct ig_cuda_gemm *gemm);
-/* Threads per block; bytes per element in shared memory; bytes of dynamic shared memory. */
+/* Threads per block; bytes per element in shared memory; bytes of a stage, of dynamic shared memory. */
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm);
+int ig_cuda_gemm_stage(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_shared(const struct ig_cuda_gemm *gemm);
 /* Threads that run the epilogue of a tile; row stride of the tile in elements. */
 int ig_cuda_gemm_workers(const struct ig_cuda_gemm *gemm);
 int ig_cuda_gemm_tile_row(const struct ig_cuda_gemm *gemm);
-/* Offset of a producer's barriers, behind the stages. */
+/* Offset of a producer's barriers, behind the stages and what is kept. */
 int ig_cuda_gemm_barriers_at(const struct ig_cuda_gemm *gemm);
 /* LISTED: offset of the list in dynamic shared memory, in bytes. */
 int ig_cuda_gemm_list(const struct ig_cuda_gemm *gemm);

@@ -8,8 +8,9 @@
  *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
  *             target's panel width. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
- *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. In TF32 on GPUs
- *             with products of warp groups, NR is 1: these read operands along the depth only. Convolutions of
+ *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. On GPUs
+ *             with products of warp groups, NR is 1 in TF32, where these read operands along the depth only, and for
+ *             many rows in f16 and bf16, where that saves exchanging results between threads. Convolutions of
  *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c), and
  *             convolutions of many narrow groups, which become fewer (join_groups.c).
  *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
@@ -68,11 +69,30 @@ static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_va
     return ig_build_node(g, n->op, operands, n->n_in, 1, attrs, no_bodies);
 }
 
-/* Do the products of warp groups want the columns one by one, each along the depth? In TF32 they do; the depth must be
- * whole loads. */
-static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth) {
-    return ig_target_has_warpgroups(rw->options->target) && ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32 &&
-           depth % 4 == 0;
+/* Does the product have more than a few rows, whatever the sizes? */
+static bool has_many_rows(const struct ig_rewriter *rw, const struct ig_node *n) {
+    enum { FEW = 16 };
+    struct ig_graph *g = rw->in;
+    const struct ig_type *out = ig_type_of(g, n->out);
+    ig_dim rows = ig_dim_const(g->dims, 1);
+    int64_t lo, hi;
+    for (int i = 0; i + 1 < out->rank; i++)
+        rows = ig_dim_mul(g->dims, rows, out->dim[i]);
+    ig_dim_range(g->dims, rows, &lo, &hi);
+    return lo > FEW;
+}
+
+/* Do the products of warp groups want the columns one by one, each along the depth? In TF32 they can read nothing else.
+ * Otherwise the copy engine can then deal out the columns of 32 among the threads that store them (base/tensor_map.h);
+ * few rows read the weights straight from memory, row by row, and beside a long depth that work is nothing. The depth must
+ * be whole loads. */
+static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth, int64_t columns) {
+    enum { LONG = 4096 };
+    enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
+    if (!ig_target_has_warpgroups(rw->options->target)) return false;
+    if (ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32) return depth % 4 == 0;
+    return (dtype == INGOT_F16 || dtype == INGOT_BF16) && depth % 8 == 0 && depth < LONG && columns % 32 == 0 &&
+           has_many_rows(rw, n);
 }
 
 /* Columns per panel; 0: weights are not packed. On a GPU one panel has all columns of a group: a row-major matrix [k,
@@ -86,7 +106,7 @@ static ig_value pack_matmul(struct ig_rewriter *rw, const struct ig_node *n, con
     struct ig_graph *g = rw->out;
     int64_t dims[INGOT_MAX_RANK], panels;
     if (ig_type_of(g, in[1])->rank != 2 || !can_pack(g, in[1], dims)) return IG_NO_VALUE;
-    int64_t nr = wants_columns(rw, n, dims[0]) ? 1 : panel_width(rw->options->target, dims[1]);
+    int64_t nr = wants_columns(rw, n, dims[0], dims[1]) ? 1 : panel_width(rw->options->target, dims[1]);
     if (nr == 0 || (nr > 1 && nr == dims[1] && ig_target_is_cuda(rw->options->target))) return IG_NO_VALUE;
     ig_value w = pad_to_panels(g, in[1], 1, nr, &panels);
     w = reshape_to_ints(g, w, (int64_t[]){dims[0], panels, nr}, 3);
@@ -161,7 +181,7 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
     int64_t nr = panel_width(rw->options->target, dims[0] / groups), depth = 1;
     for (int i = 1; i < rank; i++)
         depth *= dims[i];
-    if (groups == 1 && wants_columns(rw, n, depth)) nr = 1;
+    if (groups == 1 && wants_columns(rw, n, depth, dims[0])) nr = 1;
     if (nr == 0) return IG_NO_VALUE;
     return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr), nr, dims[0]);
 }
