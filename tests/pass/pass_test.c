@@ -449,6 +449,37 @@ static const struct rewrite norms[] = {
      "  %8 = conv(%4, %7) " CONV_ATTRS("8", "3", "1", "1") ": f32[batch,8,6,5]\n"
      OUT(8),
      "add " X "; conv f32[batch,8,6,5]", 0, 0},
+    /* convolutions of one input, and the input itself, scaled and shifted */
+    {"fold-batch-norm",
+     DATA(3, "w", "[4,4,3,3]")
+     "  %4 = conv(%0, %3) " CONV_ATTRS("4", "3", "1", "1") ": f32[batch,4,6,5]\n"
+     DATA(5, "v", "[4,4,1,1]")
+     "  %6 = conv(%0, %5) " CONV_ATTRS("4", "1", "0", "1") ": f32[batch,4,6,5]\n"
+     DATA(7, "a", "[4,1,1]")
+     "  %8 = mul(%0, %7): " X "\n"
+     DATA(9, "b", "[1,4,1,1]")
+     "  %10 = add(%8, %9): " X "\n"
+     "  %11 = add(%6, %4): " X "\n"
+     "  %12 = add(%10, %11): " X "\n"
+     OUT(12),
+     "conv f32[batch,4,6,5]", 1e-5, 0},
+    {"fold-batch-norm",
+     DATA(3, "w", "[4,1,3,3]")
+     "  %4 = conv(%0, %3) " CONV_ATTRS("4", "3", "1", "4") ": f32[batch,4,6,5]\n"
+     DATA(5, "a", "[4,1,1]")
+     "  %6 = mul(%0, %5): " X "\n"
+     "  %7 = add(%4, %6): " X "\n"
+     OUT(7),
+     "conv f32[batch,4,6,5]", 1e-5, 0},
+    /* of different inputs, or with another reader: they stay */
+    {"fold-batch-norm",
+     DATA(3, "w", "[4,4,3,3]")
+     "  %4 = conv(%0, %3) " CONV_ATTRS("4", "3", "1", "1") ": f32[batch,4,6,5]\n"
+     DATA(5, "v", "[4,4,1,1]")
+     "  %6 = conv(%4, %5) " CONV_ATTRS("4", "1", "0", "1") ": f32[batch,4,6,5]\n"
+     "  %7 = add(%6, %4): " X "\n"
+     OUT(7),
+     "conv f32[batch,4,6,5]; conv f32[batch,4,6,5]; add " X, 0, 0},
     /* (y * W + b) * c is y * (W * c) + b * c */
     {"fold-batch-norm",
      DATA(3, "w", "[12,20]")

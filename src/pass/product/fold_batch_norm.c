@@ -6,7 +6,7 @@
  * Guarantees: if a convolution or a product with constant weights has one reader, and that multiplies by a constant per
  *             output channel (or a scalar), the weights are multiplied instead; an addition after a convolution becomes
  *             its bias. A scale per input channel before a convolution is folded into its weights too, and a shift
- *             before an unpadded one into its bias. Chains of constant factors, and of constant summands, become one.
+ *             before an unpadded one into its bias. Convolutions of one input that are added become one. Chains of constant factors, and of constant summands, become one.
  *             Scalar factors of a product's operands become one after it. The new weights are recipes over the old
  *             ones. Results agree up to the rounding of the folded operations.
  *
@@ -14,6 +14,7 @@
  */
 #include "pass/match.h"
 #include "pass/passes.h"
+#include "pass/product/join_branches.h"
 #include "pass/view/view.h"
 
 /* ---- Constants by channel ---------------------------------------------------------------------------------------- */
@@ -220,6 +221,9 @@ static bool fold(struct ig_rewriter *rw, const struct ig_node *n, const ig_value
         v = fold_before_conv(rw, n, in);
     } else if (n->op == IG_OP_matmul) {
         v = scale_after_matmul(rw, n, in);
+    } else if (n->op == IG_OP_add && rw->uses[n->in[0]] == 1 && rw->uses[n->in[1]] == 1 &&
+               !ig_info(g, in[1])->is_const) {
+        v = ig_join_branches(g, in[0], in[1]);
     } else if ((n->op == IG_OP_mul || n->op == IG_OP_add) && ig_info(g, in[1])->is_const &&
                !ig_info(g, in[0])->is_const && rw->uses[n->in[0]] == 1 &&
                ig_same_dims(ig_type_of(g, in[0]), ig_type_of(rw->in, n->out))) {

@@ -46,9 +46,9 @@ static ig_value reshape(struct ig_graph *g, ig_value v, const int64_t *sizes, in
     return ig_view_reshape(g, v, dims, rank);
 }
 
-/* [rows, n, each] to [rows, n, n, each], zero but where both indices of n are equal. In a row that is longer by one
- * than n of them, each number moves by one place from row to row: so zeros are appended, and the rows divided anew. */
-static ig_value spread_diagonal(struct ig_graph *g, ig_value v, int64_t rows, int64_t n, int64_t each) {
+/* In a row that is longer by one than n of them, each number moves by one place from row to row: so zeros are appended, and
+ * the rows divided anew. */
+ig_value ig_spread_diagonal(struct ig_graph *g, ig_value v, int64_t rows, int64_t n, int64_t each) {
     ig_dim zero = ig_dim_const(g->dims, 0), before[] = {zero, zero, zero};
     ig_dim after[] = {zero, zero, ig_dim_const(g->dims, n * each)};
     v = ig_build_pad(g, v, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
@@ -66,7 +66,7 @@ ig_value ig_join_groups(struct ig_graph *g, ig_value w, int64_t *groups) {
     *groups /= n;
     for (int i = 1; i < rank; i++)
         each *= dims[i];
-    w = spread_diagonal(g, reshape(g, w, (int64_t[]){*groups, n, columns * each}, 3), *groups, n, columns * each);
+    w = ig_spread_diagonal(g, reshape(g, w, (int64_t[]){*groups, n, columns * each}, 3), *groups, n, columns * each);
     w = reshape(g, w, (int64_t[]){*groups, n, n, columns, each}, 5);
     w = ig_view_transpose(g, w, (int64_t[]){0, 1, 3, 2, 4});
     sizes[0] = dims[0];
