@@ -22,7 +22,8 @@ int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name
 
 /* The turns in which threads do so many equal units of work: with two threads, which counts most, with 8 and with 16. */
 static inline double ig_contract_turns(int64_t units) {
-    return (double)(2 * ((units + 1) / 2) + 2 * ((units + 7) / 8) + 4 * ((units + 15) / 16));
+    int64_t turns = 2 * ((units + 1) / 2) + 2 * ((units + 7) / 8) + 4 * ((units + 15) / 16);
+    return (double)turns;
 }
 
 /* An operand that can be read in place: unit stride along the depth (A, of c->dtype), or along the columns or the depth

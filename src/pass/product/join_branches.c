@@ -111,7 +111,7 @@ static ig_value add_weights(struct ig_graph *g, ig_value w, ig_value small, cons
 }
 
 static ig_value join(struct ig_graph *g, const struct branch *large, const struct branch *small) {
-    int64_t at[MAX_SPATIAL];
+    int64_t at[MAX_SPATIAL] = {0};
     if (!place_kernel(g, large->conv, small->conv, at)) return IG_NO_VALUE;
     const int64_t groups = ig_attr_int(g, large->conv, IG_ATTR_groups);
     if (small->conv && groups != ig_attr_int(g, small->conv, IG_ATTR_groups)) return IG_NO_VALUE;
