@@ -1,8 +1,7 @@
 /*
- * Memory-bound kernels alone, on the first GPU: maps, rows, columns, transposes, pools, attentions of few keys, in
- * microseconds and as a
- * fraction of what a copy reaches. Each is launched many times in a CUDA graph, so that the host does not count; large
- * ones go through memory that no cache holds.
+ * Memory-bound kernels alone, on the first GPU: maps, rows, columns, transposes, pools, depthwise convolutions, attentions
+ * of few keys, in microseconds and as a fraction of what a copy reaches. Each is launched many times in a CUDA graph, so
+ * that the host does not count; large ones go through memory that no cache holds.
  *
  *     cuda_bench [--only SUBSTRING] [--source]
  *
@@ -140,6 +139,33 @@ static void build_pool(struct ig_graph *g, const struct shape *s) {
     ig_build_output(g, "z", ig_build_node(g, IG_OP_pool_max, &x, 1, 1, attrs, none));
 }
 
+/* Depthwise, channels-last, padded so that the picture keeps its size; rows = columns = size[1]. */
+static void build_depthwise(struct ig_graph *g, const struct shape *s, int64_t taps) {
+    const int64_t sizes[4] = {s->size[0], s->size[1], s->size[1], s->size[2]};
+    const int64_t filters[3] = {taps, taps, s->size[2]}, kernel[2] = {taps, taps};
+    static const int64_t ones[2] = {1, 1};
+    ig_value in[2] = {input(g, "x", s->dtype, 4, sizes), input(g, "w", s->dtype, 3, filters)};
+    ig_dim pads[2] = {ig_dim_const(g->dims, taps / 2), ig_dim_const(g->dims, taps / 2)};
+    struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),   ig_attr_of_ints(ones, 2),   ig_attr_of_dims(pads, 2),
+                              ig_attr_of_dims(pads, 2),   ig_attr_of_int(s->size[2]), ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),          ig_attr_of_int(1),          ig_attr_of_int(s->size[2]),
+                              ig_attr_of_ints(kernel, 2), ig_attr_of_int(0)};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    ig_build_output(g, "z", ig_build_cast(g, ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none), s->dtype));
+}
+
+static void build_depthwise_3(struct ig_graph *g, const struct shape *s) {
+    build_depthwise(g, s, 3);
+}
+
+static void build_depthwise_5(struct ig_graph *g, const struct shape *s) {
+    build_depthwise(g, s, 5);
+}
+
+static void build_depthwise_7(struct ig_graph *g, const struct shape *s) {
+    build_depthwise(g, s, 7);
+}
+
 /* ---- Attentions -------------------------------------------------------------------------------------------------- */
 
 /* Part `which` of [3, batch, heads, rows, depth]. */
@@ -233,12 +259,27 @@ static const struct kernel_case cases[] = {
     {"layer norm 25088x192 f16", build_norm, {INGOT_F16, {1, 25088, 192}}},
     {"layer norm 3136x96 f16", build_norm, {INGOT_F16, {1, 3136, 96}}},
     {"softmax 12x3136x64 f16", build_softmax, {INGOT_F16, {12, 3136, 64}}},
+    {"layer norm 32x200704 f16", build_norm, {INGOT_F16, {1, 32, 200704}}},
+    {"layer norm 1x200704 f16", build_norm, {INGOT_F16, {1, 1, 200704}}},
     {"sum 65536x1024 f32", build_sum, {INGOT_F32, {1, 65536, 1024}}},
     {"sum 1024x65536 f32", build_sum, {INGOT_F32, {1, 1024, 65536}}},
     {"sum 1x4M f32", build_sum, {INGOT_F32, {1, 1, 4 * MILLION}}},
     {"mean of pixels 1x49x2048 f32", build_mean_pixels, {INGOT_F32, {1, 49, 2048}}},
     {"mean of pixels 1x3136x72 f32", build_mean_pixels, {INGOT_F32, {1, 3136, 72}}},
     {"mean of pixels 32x3136x256 f32", build_mean_pixels, {INGOT_F32, {32, 3136, 256}}},
+    {"mean of pixels 32x3136x256 f16", build_mean_pixels, {INGOT_F16, {32, 3136, 256}}},
+    {"mean of pixels 32x12544x32 f16", build_mean_pixels, {INGOT_F16, {32, 12544, 32}}},
+    {"mean of pixels 1x3136x256 f16", build_mean_pixels, {INGOT_F16, {1, 3136, 256}}},
+    {"depthwise 7x7 32x56x56x96 f16", build_depthwise_7, {INGOT_F16, {32, 56, 96}}},
+    {"depthwise 7x7 32x14x14x384 f16", build_depthwise_7, {INGOT_F16, {32, 14, 384}}},
+    {"depthwise 7x7 1x56x56x96 f16", build_depthwise_7, {INGOT_F16, {1, 56, 96}}},
+    {"depthwise 7x7 1x14x14x384 f16", build_depthwise_7, {INGOT_F16, {1, 14, 384}}},
+    {"depthwise 5x5 32x28x28x240 f16", build_depthwise_5, {INGOT_F16, {32, 28, 240}}},
+    {"depthwise 5x5 1x14x14x672 f16", build_depthwise_5, {INGOT_F16, {1, 14, 672}}},
+    {"depthwise 3x3 32x56x56x256 f16", build_depthwise_3, {INGOT_F16, {32, 56, 256}}},
+    {"depthwise 3x3 32x28x28x512 f16", build_depthwise_3, {INGOT_F16, {32, 28, 512}}},
+    {"depthwise 3x3 1x56x56x144 f16", build_depthwise_3, {INGOT_F16, {1, 56, 144}}},
+    {"depthwise 3x3 1x7x7x960 f16", build_depthwise_3, {INGOT_F16, {1, 7, 960}}},
     {"max pool 1x112x112x64 f32", build_pool, {INGOT_F32, {1, 112, 64}}},
     {"max pool 64x112x112x64 f32", build_pool, {INGOT_F32, {64, 112, 64}}},
     {"windows 32x64, 3 heads f16", build_unshifted, {INGOT_F16, {32, 8, 3}}},
