@@ -9,15 +9,14 @@
 #include <math.h>
 
 enum {
-    MANY_THREADS = 128, /* per block */
-    FEW_THREADS = 64,   /* if blocks are few */
-    MOST_LANES = 4,     /* channels of a thread */
-    MOST_WIDTH = 14,    /* positions of a thread */
-    USUAL_WIDTH = 8,    /* the same, if windows are narrow */
-    WIDE_WINDOW = 7,
-    MOST_WEIGHTS = 64,  /* of a row of the window, in registers */
-    MOST_UNROLLED = 81, /* taps */
-    MOST_SUMS = 32,     /* of a thread, if rows are unrolled: beyond, too few threads find registers */
+    MANY_THREADS = 128,   /* per block */
+    FEW_THREADS = 64,     /* if blocks are few */
+    MOST_LANES = 4,       /* channels of a thread */
+    MOST_WIDTH = 14,      /* positions of a thread */
+    MOST_LOADED = 20,     /* of a row of the input, by a thread of more than: */
+    SMALL_WIDTH = 4,      /* positions */
+    MOST_WEIGHTS = 64,    /* of a row of the window, in registers */
+    MOST_PRODUCTS = 2000, /* of a thread, if all rows are unrolled */
 };
 
 /* How the output is divided among threads. */
@@ -94,8 +93,8 @@ static double time_of(const struct problem *p, int64_t images, int64_t rows, int
     double loads = window_rows * ((width - 1) * (double)p->stride + 2 * taps);
     double instructions = window_rows * (taps * lanes * width + 8) + loads * (lanes + 2) + width * lanes * 2 + 60;
     double warps = (double)ceil_div(ceil_div(threads, block), IG_CUDA_PROCESSORS) * block / 32;
-    double issued = warps * instructions / 4 / 0.85, accessed = LATENCY + warps * loads * (lanes > 2 ? lanes : 2.6);
-    double alone = instructions * 2.5 + LATENCY * (p->is.at_once ? 3 : window_rows);
+    double issued = warps * instructions / 4 / 0.85, accessed = LATENCY + warps * loads * (lanes > 2 ? lanes : 2);
+    double alone = instructions * 3.3 + LATENCY * (p->is.at_once ? 3 : window_rows);
     double cycles = fmax(alone, fmax(issued, accessed));
     if (columns % p->is.width != 0) cycles *= 1.4;
     double elements = (double)(images * rows * columns * p->channels);
@@ -122,9 +121,10 @@ static void choose(struct depthwise *s) {
     for (int lanes = MOST_LANES; lanes > 0; lanes /= 2) {
         if (c->groups % lanes != 0 || (lanes > 2 && lanes * taps > MOST_WEIGHTS)) continue;
         if (lanes == 1 && c->groups % 2 == 0) break; /* accesses of two bytes */
-        for (int width = taps >= WIDE_WINDOW ? MOST_WIDTH : USUAL_WIDTH; width > 0; width--) {
-            bool at_once = p->window_rows * taps <= MOST_UNROLLED && lanes * width <= MOST_SUMS;
-            p->is = (struct division){.lanes = lanes, .width = width, .at_once = at_once};
+        for (int width = MOST_WIDTH; width > 0; width--) {
+            if (width > SMALL_WIDTH && (width - 1) * p->stride + taps > MOST_LOADED) continue;
+            p->is = (struct division){.lanes = lanes, .width = width};
+            p->is.at_once = p->window_rows * taps * lanes * width <= MOST_PRODUCTS;
             double time = time_of(p, n, height, length);
             if (time >= least) continue;
             least = time;
