@@ -357,7 +357,7 @@ static const struct choice choices[] = {
     {build_softmax,
      {{INGOT_F16, 3, {12, 128, 128}}, 1, {2}},
      "rows, 3 passes, teams of 16 in blocks of 128, 8 elements at once"},
-    {build_softmax, {{INGOT_F32, 3, {1, 8, 8192}}, 1, {2}}, "rows, 3 passes, blocks of 512, 4 elements at once"},
+    {build_softmax, {{INGOT_F32, 3, {1, 8, 8192}}, 1, {2}}, "rows, 3 passes, 2 blocks of 256, 4 elements at once"},
     {build_one_transpose, {{INGOT_F32, 3, {1, 64, 64}}, 0, {0}}, "map, blocks of 32 x 32 through shared memory"},
     {build_one_map, {{INGOT_F32, 3, {1, 128, 768}}, 0, {0}}, "map, 1 x 4 elements a thread"},
     {build_one_map, {{INGOT_F16, 3, {1, 128, 768}}, 0, {0}}, "map, 1 x 8 elements a thread"},

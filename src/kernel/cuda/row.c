@@ -55,13 +55,9 @@ static ig_x dim(struct ig_row *r, ig_dim d) {
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* The number of rows at the sizes for which candidates are ordered. */
-static int64_t rows_of(const struct ig_row *r) {
-    ig_dim rows = ig_dim_const(r->k->dims, 1);
-    for (int d = 0; d < r->space.rank; d++) {
-        if (!r->reduced[d]) rows = ig_dim_mul(r->k->dims, rows, r->space.dim[d]);
-    }
-    return ig_sizes_guess(r->at, rows);
+/* At the sizes for which candidates are ordered. */
+static int64_t guess_rows(const struct ig_row *r) {
+    return ig_sizes_guess(r->at, ig_row_results(r));
 }
 
 static bool are_few(int64_t rows, int threads) {
@@ -98,7 +94,7 @@ static void choose_threads(struct lines *l, const struct ig_target *target) {
     int64_t row = l->n < 0 ? TEAM_ROW : l->n, lo, hi;
     ig_dim_range(r->k->dims, r->count, &lo, &hi);
     if (l->n < 0 && lo > TEAM_ROW) row = lo;
-    l->blocks = can_share(r, target) ? blocks_for(row, rows_of(r)) : 1;
+    l->blocks = can_share(r, target) ? blocks_for(row, guess_rows(r)) : 1;
     if (row > TEAM_ROW) {
         row /= l->blocks;
         r->kernel->threads = row <= 4096 ? 256 : row <= 12288 || l->blocks > 1 ? 512 : 1024;
@@ -106,17 +102,8 @@ static void choose_threads(struct lines *l, const struct ig_target *target) {
     }
     /* About four elements per lane; more if the row is long, or if there are so many rows that instructions count more
      * than latency. */
-    int64_t each = are_few(rows_of(r), lanes_for(row, FEW_EACH)) ? FEW_EACH : MANY_EACH;
+    int64_t each = are_few(guess_rows(r), lanes_for(row, FEW_EACH)) ? FEW_EACH : MANY_EACH;
     l->lanes = lanes_for(row, each);
-}
-
-static int64_t guess_rows(const struct ig_row *r) {
-    int64_t rows = 1;
-    for (int d = 0; d < r->kept; d++) {
-        int64_t n = ig_nest_guess(&r->nest, d);
-        rows = rows > INT32_MAX / (n + 1) ? INT32_MAX : rows * n;
-    }
-    return rows;
 }
 
 /* Threads of a block whose teams have `lanes`. Teams share a block, as long as every multiprocessor has a block. */

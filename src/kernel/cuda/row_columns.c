@@ -237,14 +237,6 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     return 3.5 + (walk > bytes ? walk : bytes) + (p->shape.shares > 1 ? 0.5 : 0) + p->shape.shares * 0.002;
 }
 
-static ig_dim columns_of(const struct ig_row *r) {
-    ig_dim columns = ig_dim_const(r->k->dims, 1);
-    for (int d = 0; d < r->space.rank; d++) {
-        if (!r->reduced[d]) columns = ig_dim_mul(r->k->dims, columns, r->space.dim[d]);
-    }
-    return columns;
-}
-
 /* How many neighbouring columns one access of 16 bytes holds, of the narrowest operand. */
 static int vector_of(const struct ig_row *r) {
     int last = r->space.rank - 1, vector = 1;
@@ -262,7 +254,7 @@ static int vector_of(const struct ig_row *r) {
 
 static void choose(struct columns *c) {
     struct ig_row *r = c->r;
-    ig_dim columns = columns_of(r), one = ig_dim_const(r->k->dims, 1);
+    ig_dim columns = ig_row_results(r), one = ig_dim_const(r->k->dims, 1);
     struct problem *p = IG_NEW(r->k->job, struct problem);
     p->n_steps = r->steps.count;
     p->element = (double)ingot_dtype_size(r->space.dtype);

@@ -124,6 +124,14 @@ bool ig_row_is_result_shape(const struct ig_row *r, const struct ig_type *type) 
     return true;
 }
 
+ig_dim ig_row_results(const struct ig_row *r) {
+    ig_dim rows = ig_dim_const(r->k->dims, 1);
+    for (int d = 0; d < r->space.rank; d++) {
+        if (!r->reduced[d]) rows = ig_dim_mul(r->k->dims, rows, r->space.dim[d]);
+    }
+    return rows;
+}
+
 bool ig_row_is_space_shape(const struct ig_row *r, const struct ig_type *type) {
     return type->rank == r->space.rank && !memcmp(type->dim, r->space.dim, (size_t)type->rank * sizeof *type->dim);
 }

@@ -82,6 +82,8 @@ ig_x ig_row_result(struct ig_row *r, const struct ig_row_step *step, ig_x accumu
 ig_x ig_row_term(struct ig_row *r, const struct ig_row_step *step, ig_x operand, ig_x extremum, ig_x place);
 /* Has the type the shape of the results, 1 along the reduced axes? */
 bool ig_row_is_result_shape(const struct ig_row *r, const struct ig_type *type);
+/* The number of rows: the product of the dims that are not reduced. */
+ig_dim ig_row_results(const struct ig_row *r);
 bool ig_row_is_space_shape(const struct ig_row *r, const struct ig_type *type);
 bool ig_row_is_reduction(const struct ig_node *n);
 /* Worth caching if several passes need it? */
