@@ -211,7 +211,14 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
 
-/* Elements per store: 16 bytes of the widest output. */
+/* Of a tile's rows, those that may have a query. */
+static int most_rows(const struct ig_cuda_attention *s) {
+    int64_t queries;
+    bool few = ig_dim_is_const(s->k->dims, s->a->queries, &queries) && queries < s->rows;
+    return few ? (int)queries : s->rows;
+}
+
+/* Elements per store: 16 bytes of the widest output, or as many as let all threads store some. */
 static int vector_of(struct ig_cuda_attention *s) {
     size_t most = 2;
     for (uint32_t i = 0; i < s->a->region->outputs.count; i++) {
@@ -220,7 +227,7 @@ static int vector_of(struct ig_cuda_attention *s) {
     }
     int64_t columns = s->t->column_bytes / s->element;
     int vector = most > 8 ? 1 : (int)(16 / most);
-    while (columns % vector)
+    while (columns % vector || (vector > 1 && most_rows(s) * columns < (int64_t)vector * s->threads))
         vector /= 2;
     return vector;
 }
@@ -257,7 +264,7 @@ void ig_cuda_attention_store_results(struct ig_cuda_attention *s, struct ig_stmt
     int vector = vector_of(s), across = s->t->column_bytes / s->element / vector;
     int line = s->t->columns + IG_CUDA_ATTEND_PAD;
     ig_x slot, j = num(s, 0), factors[MOST_PARTS] = {0}, sum = IG_NO_X;
-    body = loop(s, body, IG_FOR_SIMD, (int64_t)s->rows * across, &slot);
+    body = loop(s, body, IG_FOR_SIMD, (int64_t)most_rows(s) * across, &slot);
     ig_x row = ig_x_div(k, slot, num(s, across)), column = ig_x_mod(k, slot, num(s, across));
     ig_x left = ig_x_sub(k, dim(s, s->a->queries), s->first_query);
     bool exact = ig_dim_divides(k->dims, constant(s, s->rows), s->a->queries);
