@@ -24,8 +24,10 @@
 #include "ir/canonical.h"
 #include "ir/part.h"
 #include "pass/fuse/attend.h"
+#include "pass/fuse/in_place.h"
 #include "pass/fuse/profit.h"
 #include "pass/fuse/siblings.h"
+#include "pass/fuse/twins.h"
 
 struct fuser {
     struct ig_graph *g;
@@ -369,30 +371,6 @@ static bool join_recurrence(struct fuser *f, ig_node_id id) {
     return true;
 }
 
-/* Is it a product of so few rows by a weight that a kernel reads the weight straight from memory? Those of twins must
- * lie in the same way. */
-static bool is_of_few_rows(const struct fuser *f, const struct ig_node *n) {
-    enum { MOST_ROWS = 16, ALIGNED = 8 /* elements */ };
-    struct ig_dims *dims = f->g->dims;
-    const struct ig_type *out = ig_type_of(f->g, n->out), *b = ig_type_of(f->g, n->in[1]);
-    int64_t lo, most, depth, columns;
-    if (!ig_info(f->g, n->in[1])->is_const || b->rank != 2 || ig_attr_int(f->g, n, IG_ATTR_packed)) return false;
-    if ((b->dtype != INGOT_F16 && b->dtype != INGOT_BF16) ||
-        region_of_value(f, ig_part_base(f->g, n->in[0])) == IG_NO_REGION)
-        return false;
-    ig_dim_range(dims, ig_dim_product(dims, out->dim, out->rank - 1), &lo, &most);
-    return most <= MOST_ROWS && ig_dim_is_const(dims, b->dim[0], &depth) && depth % ALIGNED == 0 &&
-           ig_dim_is_const(dims, b->dim[1], &columns) && columns % ALIGNED == 0;
-}
-
-static bool are_twins(const struct fuser *f, const struct ig_node *a, const struct ig_node *b) {
-    return a->op == b->op && a->in[0] == b->in[0] &&
-           ig_type_same(ig_type_of(f->g, a->in[1]), ig_type_of(f->g, b->in[1])) &&
-           ig_attr_int(f->g, a, IG_ATTR_acc) == ig_attr_int(f->g, b, IG_ATTR_acc) &&
-           ig_attr_int(f->g, a, IG_ATTR_math) == ig_attr_int(f->g, b, IG_ATTR_math) && is_of_few_rows(f, a) &&
-           is_of_few_rows(f, b);
-}
-
 /* Joins a product of few rows to the latest one if that has the same first operand (a gate and what it lets through), and no
  * twin yet: a kernel of few rows waits for its operand and starts, which takes as long as reading the weights. */
 static bool join_twin(struct fuser *f, ig_node_id id) {
@@ -401,7 +379,9 @@ static bool join_twin(struct fuser *f, ig_node_id id) {
         r--;
     if (!f->join || !is_for_gpu(f) || r-- == 0) return false;
     const struct fusing *region = &f->regions.at[r];
-    if (!are_twins(f, &f->g->nodes.at[region->anchor], &f->g->nodes.at[id])) return false;
+    const struct ig_node *n = &f->g->nodes.at[id];
+    bool computed = region_of_value(f, ig_part_base(f->g, n->in[0])) != IG_NO_REGION;
+    if (!computed || !ig_are_twins(f->g, &f->g->nodes.at[region->anchor], n)) return false;
     for (uint32_t i = 0; i < region->nodes.count; i++) {
         ig_node_id member = region->nodes.at[i];
         if (member != region->anchor && f->g->nodes.at[member].op == IG_OP_matmul) return false;
@@ -549,61 +529,6 @@ static bool *find_stored_views(const struct fuser *f) {
         if (!f->join && n->op != IG_OP_reshape) stored[n->out] = true;
     }
     return stored;
-}
-
-/* ---- Results that are stored part by part -------------------------------------------------------------------------- */
-
-/* By value: how many nodes read its memory. The rounding of a concatenation does not: that is stored beside it. */
-static uint32_t *count_memory_readers(const struct fuser *f) {
-    struct ig_graph *g = f->g;
-    uint32_t *readers = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
-    for (ig_node_id id = 0; id < g->nodes.count; id++) {
-        const struct ig_node *n = &g->nodes.at[id];
-        bool rounds = n->op == IG_OP_cast && ig_def_op(g, n->in[0], IG_OP_concat);
-        for (uint32_t i = 0; i < n->n_in && n->op != IG_OP_reshape && !rounds; i++) {
-            if (n->in[i] != IG_NO_VALUE) readers[ig_part_base(g, n->in[i])]++;
-        }
-    }
-    for (uint32_t i = 0; i < g->outputs.count; i++)
-        readers[ig_part_base(g, g->outputs.at[i].value)]++;
-    return readers;
-}
-
-/* Is operand i computed by a region of its own anyway, of which nothing else reads it: a product, or a concatenation that is
- * also stored in another type? */
-static bool is_stored_apart(const struct fuser *f, const struct ig_node *concat, uint32_t i, const uint32_t *readers) {
-    ig_value v = ig_part_base(f->g, concat->in[i]);
-    const struct ig_node *n = ig_info(f->g, v)->is_const ? NULL : ig_def(f->g, v);
-    if (!n || readers[v] != 1) return false;
-    return ig_op_info(n->op)->family == IG_FAMILY_CONTRACT || (n->op == IG_OP_concat && f->uses[v] > 1);
-}
-
-static bool is_stored_in_place(const struct fuser *f, const struct ig_node *n, const uint32_t *readers) {
-    struct ig_graph *g = f->g;
-    if (ig_info(g, n->out)->is_const || !ig_part_is_row_of_parts(g, n)) return false;
-    if (f->uses[n->out] != 1 || readers[n->out] != 1) return false;
-    ig_dim before = ig_dim_const(g->dims, 0);
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        const struct ig_type *type = ig_type_of(g, n->in[i]);
-        if (!is_stored_apart(f, n, i, readers) || !ig_part_is_aligned(g, f->options->target, type->dtype, before))
-            return false;
-        before = ig_dim_add(g->dims, before, ig_type_elements(g->dims, type));
-    }
-    return true;
-}
-
-/* By node. Stacked caches of a decoder's layers, say: each layer stores its own where it is to lie. */
-static bool *find_in_place(const struct fuser *f) {
-    struct ig_graph *g = f->g;
-    bool *in_place = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1);
-    if (!f->join || f->choices->is_body) return in_place;
-    const uint32_t *readers = count_memory_readers(f);
-    for (uint32_t i = 0; i < g->outputs.count; i++) {
-        ig_value v = ig_part_base(g, g->outputs.at[i].value);
-        ig_node_id id = ig_info(g, v)->node;
-        if (id != IG_NO_NODE) in_place[id] = is_stored_in_place(f, &g->nodes.at[id], readers);
-    }
-    return in_place;
 }
 
 /* ---- The sweep --------------------------------------------------------------------------------------------------- */
@@ -869,7 +794,7 @@ static void form(struct ig_graph *g, const struct ig_pass_options *options, bool
     f.only_reduced = find_only_reduced(g, f.uses);
     f.is_part = find_parts(&f);
     f.stored = find_stored_views(&f);
-    f.in_place = find_in_place(&f);
+    f.in_place = ig_find_in_place(g, options->target, f.uses, join && !choices->is_body);
     f.attends = join && g->attends ? ig_find_attends(g, f.uses, f.stored, options) : NULL;
     for (ig_node_id id = 0; f.attends && id < g->nodes.count; id++)
         f.attends[id] = choices->declined[id] ? NULL : f.attends[id];
