@@ -1,6 +1,7 @@
 #include "support/check/rewrite_check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,4 +139,18 @@ void rewrite_in_job(void (*body)(struct ig_job *job, void *argument), const void
 void check_rewrites(const struct rewrite *rewrites, size_t count) {
     for (size_t i = 0; i < count; i++)
         rewrite_in_job(check_rewrite, &rewrites[i], rewrites[i].before);
+}
+
+void check_all_passes(const struct rewrite *rewrites, size_t count) {
+    char names[1024] = "";
+    for (int i = 0; i < ig_pass_count; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? " " : "", ig_passes[i].name);
+    for (size_t i = 0; i < count; i++) {
+        struct rewrite all = rewrites[i];
+        all.passes = names;
+        all.after = NULL;
+        all.tolerance = all.tolerance > 1e-5 ? all.tolerance : 1e-5;
+        all.flags = 0;
+        check_rewrites(&all, 1);
+    }
 }
