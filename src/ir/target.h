@@ -44,9 +44,10 @@ static inline int ig_target_nr(const struct ig_target *target) {
 }
 
 /* Units per packed panel of a recurrence's weights (ops.def), with elements of that many bytes: all gates of a unit lie
- * in one panel, whose rows are two to four vectors long. */
+ * in one panel, whose rows are two to four vectors long; four times as long on GPUs, where a block computes a panel. */
 static inline int ig_target_units(const struct ig_target *target, int gates, int element_bytes) {
-    return (gates == 1 ? 2 : 1) * target->vector_bytes / element_bytes;
+    int vectors = (gates == 1 ? 2 : 1) * (ig_target_is_cuda(target) ? 4 : 1);
+    return vectors * target->vector_bytes / element_bytes;
 }
 
 #endif

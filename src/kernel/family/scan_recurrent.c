@@ -54,10 +54,16 @@ static ig_x in_batch(struct ig_recurrence *r, ig_value v, ig_x unit) {
 
 /* ---- Choosing the tile ------------------------------------------------------------------------------------------- */
 
-/* Registers hold the accumulators (rows times one panel row), that panel row and a broadcast element. The number of
- * tiles is one or even, since processors mostly have an even number of cores. */
-static void choose_rows(struct ig_recurrence *r) {
-    struct ig_dims *dims = r->k->dims;
+/* On GPUs a tile is a block's: as few rows as give each multiprocessor a block, since all rows wait for each step. */
+static int rows_of_block(const struct ig_recurrence *r) {
+    enum { UNKNOWN = 2, MOST = 4 };
+    int64_t rows = (known(r, r->batch, UNKNOWN * IG_CUDA_PROCESSORS) + IG_CUDA_PROCESSORS - 1) / IG_CUDA_PROCESSORS;
+    return rows < 1 ? 1 : rows > MOST ? MOST : (int)rows;
+}
+
+/* On CPUs, registers hold the accumulators (rows times one panel row), that panel row and a broadcast element. The number
+ * of tiles is one or even, since processors mostly have an even number of cores. */
+static int rows_of_registers(const struct ig_recurrence *r) {
     int vectors = r->gates * r->units / ig_micro_lanes(r->target, r->dtype);
     IG_ASSERT(r->graph->job, vectors > 0);
     int spare = r->target->vector_registers >= 32 ? 2 : 1;
@@ -68,6 +74,12 @@ static void choose_rows(struct ig_recurrence *r) {
         int64_t pairs = (batch + 2 * rows - 1) / (2 * rows);
         rows = (int)((batch + 2 * pairs - 1) / (2 * pairs));
     }
+    return rows;
+}
+
+static void choose_rows(struct ig_recurrence *r) {
+    struct ig_dims *dims = r->k->dims;
+    int rows = ig_target_is_cuda(r->target) ? rows_of_block(r) : rows_of_registers(r);
     ig_dim tiles = ig_dim_ceil_div(dims, r->batch, constant(r, rows));
     r->most_rows = rows;
     r->tiles = tiles;
@@ -288,6 +300,7 @@ static void emit_end(struct ig_recurrence *r, struct ig_stmt *body) {
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static void make_micro(struct ig_recurrence *r) {
+    enum { CUDA_THREADS = 1024 }; /* a step waits for its loads: many at once */
     int lanes = ig_micro_lanes(r->target, r->dtype), width = r->gates * r->units;
     struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = r->dtype, .nr = width};
     int64_t per_tile = known(r, r->per_tile, -1), more = known(r, r->more, -1), tiles = known(r, r->tiles, -1);
@@ -298,6 +311,10 @@ static void make_micro(struct ig_recurrence *r) {
     micro.vectors = two_rounds(r) ? 1u << 2 * r->units / lanes | 1u << r->units / lanes : 1u << width / lanes;
     int64_t stride = known(r, r->stride, 0);
     micro.lda = stride > 0 ? stride : 0;
+    if (ig_target_is_cuda(r->target)) {
+        micro.shared = true;
+        r->kernel->threads = CUDA_THREADS;
+    }
     IG_PUSH(r->k->job, &r->kernel->micros, micro);
 }
 
