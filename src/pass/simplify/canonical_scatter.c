@@ -42,7 +42,7 @@ static bool counts_up(struct ig_graph *g, ig_value v, ig_dim *out_begin) {
 static ig_value rows_of(struct ig_graph *g, ig_value v, int axis, ig_dim begin, ig_dim count) {
     const struct ig_node *below = ig_def_op(g, v, IG_OP_slice);
     if (below && ig_attr(g, below, IG_ATTR_steps)->ints[axis] == 1) {
-        ig_dim starts[INGOT_MAX_RANK], sizes[INGOT_MAX_RANK];
+        ig_dim starts[INGOT_MAX_RANK] = {0}, sizes[INGOT_MAX_RANK];
         int64_t steps[INGOT_MAX_RANK];
         for (int i = 0; i < ig_type_of(g, v)->rank; i++) {
             starts[i] = ig_attr(g, below, IG_ATTR_starts)->dims[i];
@@ -67,7 +67,7 @@ static ig_value added_to(struct ig_graph *g, ig_value v, ig_value term) {
 static ig_value add_padded(const struct assignment *a, ig_value addend) {
     struct ig_graph *g = a->g;
     struct ig_type type = *ig_type_of(g, a->data), whole = *ig_type_of(g, a->updates);
-    ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    ig_dim before[INGOT_MAX_RANK] = {0}, after[INGOT_MAX_RANK] = {0};
     if (!ig_same_dims(ig_type_of(g, addend), &whole)) addend = ig_build_broadcast(g, addend, whole.dim, whole.rank);
     const struct ig_node *inner = ig_def_op(g, addend, IG_OP_pad);
     bool joins = inner && inner->n_in == 1 && ig_attr_int(g, inner, IG_ATTR_mode) == IG_PAD_CONSTANT;
