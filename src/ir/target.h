@@ -3,6 +3,7 @@
 #define IG_IR_TARGET_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum ig_isa {
     IG_ISA_X86_64_V3, /* AVX2, FMA, F16C */
@@ -32,6 +33,11 @@ static inline bool ig_target_has_early_start(const struct ig_target *target) {
     return ig_target_is_cuda(target) && target->sm >= 90;
 }
 
+/* Can blocks form clusters, and access each other's shared memory? */
+static inline bool ig_target_has_clusters(const struct ig_target *target) {
+    return ig_target_is_cuda(target) && target->sm >= 90;
+}
+
 /* Are there warp-group products (wgmma)? */
 static inline bool ig_target_has_warpgroups(const struct ig_target *target) {
     return ig_target_is_cuda(target) && target->sm == 90 && target->sm_own;
@@ -43,11 +49,21 @@ static inline int ig_target_nr(const struct ig_target *target) {
     return 2 * target->vector_bytes / 4;
 }
 
+/* The most shared memory for one block, in bytes; a multiprocessor has a kilobyte more, and each block takes one for
+ * itself. */
+static inline int ig_target_shared_bytes(const struct ig_target *target) {
+    if (target->sm == 80) return 163 << 10;
+    return target->sm == 90 || target->sm / 10 == 10 ? 227 << 10 : 99 << 10;
+}
+
 /* Units per packed panel of a recurrence's weights (ops.def), with elements of that many bytes: all gates of a unit lie
- * in one panel, whose rows are two to four vectors long; four times as long on GPUs, where a block computes a panel. */
-static inline int ig_target_units(const struct ig_target *target, int gates, int element_bytes) {
-    int vectors = (gates == 1 ? 2 : 1) * (ig_target_is_cuda(target) ? 4 : 1);
-    return vectors * target->vector_bytes / element_bytes;
+ * in one panel. On CPUs, its rows are two to four vectors long. On GPUs, each block of a cluster keeps a panel; without
+ * clusters, one block does. */
+static inline int64_t ig_target_units(const struct ig_target *target, int gates, int element_bytes, int64_t hidden) {
+    enum { MOST_BLOCKS = 8, LEAST = 16, AT_ONCE = 4 };
+    if (!ig_target_is_cuda(target)) return (gates == 1 ? 2 : 1) * target->vector_bytes / element_bytes;
+    int64_t units = ig_target_has_clusters(target) ? (hidden + MOST_BLOCKS - 1) / MOST_BLOCKS : hidden;
+    return units <= LEAST ? LEAST : (units + AT_ONCE - 1) / AT_ONCE * AT_ONCE;
 }
 
 #endif

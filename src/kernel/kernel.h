@@ -9,6 +9,7 @@
 #include "kernel/cuda/attend_block.h"
 #include "kernel/cuda/depthwise_block.h"
 #include "kernel/cuda/gemm_block.h"
+#include "kernel/cuda/recurrent_block.h"
 #include "kernel/loop.h"
 #include "kernel/micro.h"
 #include "kernel/sizes.h"
@@ -46,6 +47,7 @@ struct ig_kernel {
     const struct ig_cuda_gemm *gemm;
     const struct ig_cuda_attend *attend;       /* the same for attend::… and ig_cuda_attend */
     const struct ig_cuda_depthwise *depthwise; /* and for depthwise::… and ig_cuda_depthwise */
+    const struct ig_cuda_recurrent *recurrent; /* and for recurrent::… and ig_cuda_recurrent */
     /* CUDA: no code, but a library call with the buffers as operands and the dims as sizes; NULL: code. */
     const struct ig_library_call *library;
     uint64_t adapted; /* bit i: the library call wants constant operand i in another form; see ig_library_adapt */

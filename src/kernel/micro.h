@@ -56,8 +56,6 @@ struct ig_micro {
     int64_t rate;                          /* GEMM: see above; 0: there is no `next` */
     int64_t segments, jump;                /* GEMM: see above; segments 0 or 1: a is contiguous */
     int64_t group, group_stride;           /* GEMM with constant lda; group 0: none */
-    bool shared;                           /* GEMM on GPUs: all threads of the block call it, and divide sums if there
-                                              are more threads than results */
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
     int64_t kw;                            /* DEPTHWISE: the expected kw, unrolled */
     bool largest;                          /* TOPK: largest first */

@@ -303,6 +303,9 @@ EMULATED static void ptx_ld_shared__cluster_v4_f32(float &x, float &y, float &z,
 EMULATED static void ptx_ld_shared__cluster_f32(float &x, unsigned from) {
     ptx_ld_shared_f32(x, from);
 }
+EMULATED static void ptx_st_shared__cluster_v4_f32(unsigned to, float x, float y, float z, float w) {
+    emulated_store(to, float4{x, y, z, w});
+}
 EMULATED static void ptx_st_shared_u16(unsigned to, unsigned short value) {
     emulated_store(to, value);
 }

@@ -79,6 +79,7 @@ struct recurrence {
     double clip, alpha, beta;
     unsigned outputs; /* bit o: output o is wanted; 0: all */
     bool twice;       /* both directions, with separate weights */
+    bool half;        /* the weights are f16 */
 };
 
 static ig_value weights(struct ig_graph *g, const struct recurrence *r, int gates, uint32_t seed) {
@@ -87,7 +88,7 @@ static ig_value weights(struct ig_graph *g, const struct recurrence *r, int gate
     /* Small, so that the gates do not saturate. */
     ig_value all = random_constant(g, INGOT_F32, 2, sizes, 11 + seed);
     all = ig_map2(g, IG_OP_mul, all, ig_build_scalar(g, INGOT_F32, r->hidden > 16 ? 0.1 : 0.5));
-    return ig_build_cast(g, all, r->dtype);
+    return ig_build_cast(g, all, r->half ? INGOT_F16 : r->dtype);
 }
 
 static uint32_t attributes(const struct recurrence *r, int functions, struct ig_attr *out_attrs) {
@@ -177,6 +178,10 @@ static const struct recurrence recurrences[] = {
     {IG_OP_lstm, SIZES(4, 13, 17), USUAL, .twice = true, .lengths = true, .weights_given = true},
     {IG_OP_gru, SIZES(-1, -2, 20), USUAL, .twice = true, .lengths = true, .outputs = 1},
     {IG_OP_rnn, SIZES(4, 9, 64), ROUGH(TANH, TANH, TANH), .weights_given = true, .outputs = 2},
+    /* On GPUs: states of several blocks, some of whose weights find no room. */
+    {IG_OP_lstm, SIZES(2, 3, 261), USUAL, .half = true},
+    {IG_OP_lstm, SIZES(2, 1, 516), USUAL, .reverse = true},
+    {IG_OP_gru, SIZES(3, 2, 130), USUAL, .half = true, .lengths = true, .twice = true},
 };
 
 static void add_recurrence(struct recurrence *r, const struct recurrence *from, enum ingot_dtype dtype, unsigned flags,

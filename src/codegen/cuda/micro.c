@@ -15,59 +15,19 @@ static const char *type_of(enum ingot_dtype dtype) {
     }
 }
 
-static void print_signature(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+static void print_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     const char *t = type_of(m->dtype);
+    long long segments = m->segments > 1 ? m->segments : 1;
     ig_text_printf(
         text,
         "static __device__ void %s(int thread, int threads, int64_t rows, int64_t vectors, const void *a_bytes,\n"
         "    int64_t lda, const void *b_bytes, void *c_bytes, int64_t k, int64_t first%s) {\n"
         "    const %s *a = (const %s *)a_bytes, *b = (const %s *)b_bytes;\n"
         "    %s *c = (%s *)c_bytes;\n"
-        "    const int columns = (int)vectors * %d;\n",
+        "    const int columns = (int)vectors * %d;\n"
+        "    for (int i = thread; i < (int)rows * columns; i += threads) {\n"
+        "        const int r = i / columns, j = i %% columns;\n",
         m->name, m->rate ? ", const void *next" : "", t, t, t, t, t, ig_micro_lanes(target, m->dtype));
-}
-
-/* All threads of the block are here. If there are several for each result, they divide its terms, and the first adds
- * what they found, in their order. */
-static void print_shared_gemm(const struct ig_micro *m, struct ig_text *text) {
-    const char *t = type_of(m->dtype);
-    ig_text_printf(text,
-                   "    __shared__ %s partial[1024];\n"
-                   "    const int results = (int)rows * columns, shares = threads > results && results > 0 ? threads / "
-                   "results : 1;\n"
-                   "    const int share = shares > 1 ? thread / results : 0, steps = (int)k;\n"
-                   "    for (int i = thread - share * results; i < results && share < shares; i += threads) {\n"
-                   "        const int r = i / columns, j = i %% columns;\n"
-                   "        const %s *row = a + r * lda, *column = b + j;\n"
-                   "        %s sum = 0;\n"
-                   "        const int end = (int)((long long)steps * (share + 1) / shares);\n"
-                   "#pragma unroll 8\n"
-                   "        for (int p = (int)((long long)steps * share / shares); p < end; p++) sum += row[p] * "
-                   "column[(long long)p * %d];\n"
-                   "        if (shares > 1) partial[thread] = sum;\n"
-                   "        else c[r * %d + j] = first ? sum : c[r * %d + j] + sum;\n"
-                   "    }\n"
-                   "    if (shares == 1) return;\n"
-                   "    __syncthreads();\n"
-                   "    if (thread >= results) return;\n"
-                   "    const int at = thread / columns * %d + thread %% columns;\n"
-                   "    %s sum = first ? 0 : c[at];\n"
-                   "    for (int i = 0; i < shares; i++) sum += partial[i * results + thread];\n"
-                   "    c[at] = sum;\n"
-                   "}\n",
-                   t, t, t, m->nr, m->nr, m->nr, m->nr, t);
-}
-
-static void print_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
-    const char *t = type_of(m->dtype);
-    long long segments = m->segments > 1 ? m->segments : 1;
-    print_signature(m, target, text);
-    if (m->shared) {
-        print_shared_gemm(m, text);
-        return;
-    }
-    ig_text_add(text, "    for (int i = thread; i < (int)rows * columns; i += threads) {\n"
-                      "        const int r = i / columns, j = i % columns;\n");
     if (m->group) {
         ig_text_printf(text, "        const %s *row = a + (r / %lld * %lldll + r %% %lld * %lldll), *column = b + j;\n",
                        t, (long long)m->group, (long long)m->group_stride, (long long)m->group, (long long)m->lda);

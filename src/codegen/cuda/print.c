@@ -9,6 +9,7 @@
 #include "codegen/cuda/depthwise.h"
 #include "codegen/cuda/gemm.h"
 #include "codegen/cuda/printer.h"
+#include "codegen/cuda/recurrent.h"
 
 enum { MOST_STATIC = 40 << 10 }; /* bytes of arrays in static shared memory, of which a block has 48 KiB */
 
@@ -224,6 +225,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
     if (kernel->depthwise) {
         ig_text_add(&unit, "\n");
         ig_cuda_depthwise(kernel->depthwise, &unit);
+    }
+    if (kernel->recurrent) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_recurrent(kernel->recurrent, &unit);
     }
     for (uint32_t i = 0; i < kernel->micros.count; i++) {
         ig_text_add(&unit, "\n");

@@ -24,5 +24,6 @@ extern const char ig_cuda_template_gemm_walk[];
 extern const char ig_cuda_template_gemm_wgmma[];
 extern const char ig_cuda_template_gemm_windows[];
 extern const char ig_cuda_template_mma[];
+extern const char ig_cuda_template_recurrent[];
 
 #endif

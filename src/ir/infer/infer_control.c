@@ -51,7 +51,7 @@ static struct recurrence recurrence(struct ig_infer *x, int gates, uint32_t leng
     struct recurrence s = {xw->dim[0], xw->dim[1], r->dim[1], xw->dtype};
     ig_dim width = ig_dim_mul(x->dims, ig_dim_const(x->dims, gates), s.hidden);
     if (!ig_dtype_is_float(s.dtype)) ig_infer_fail(x, "input 0 is not of a floating-point type");
-    check_float(x, 1, s.dtype);
+    if (!ig_dtype_is_float(r->dtype)) ig_infer_fail(x, "input 1 is not of a floating-point type");
     check_float(x, 2, s.dtype);
     ig_infer_unify(x, xw->dim[2], width, "widths of the gates");
     check_weights(x, gates, width);

@@ -223,5 +223,5 @@ struct ig_kernel *ig_kernel_scan(struct ig_graph *graph, const struct ig_region 
                                  const struct ig_sizes *at) {
     enum ig_op op = graph->nodes.at[region->anchor].op;
     if (op == IG_OP_cumsum || op == IG_OP_cumprod) return cumulate(graph, region, target);
-    return ig_kernel_recurrent(graph, region, target);
+    return ig_kernel_recurrent(graph, region, target, at);
 }

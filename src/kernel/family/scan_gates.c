@@ -91,7 +91,8 @@ static ig_x gate(struct ig_recurrence *r, int activation, ig_x x) {
 static ig_x moment(struct ig_recurrence *r) {
     if (!r->reverse) return r->step;
     ig_x length = r->length == IG_NO_X ? dim(r, r->time) : r->length;
-    return ig_x_sub(r->k, ig_x_sub(r->k, length, num(r, 1)), r->step);
+    ig_x moment = ig_x_sub(r->k, ig_x_sub(r->k, length, num(r, 1)), r->step);
+    return r->length == IG_NO_X ? moment : ig_x_max(r->k, moment, num(r, 0));
 }
 
 static ig_x recurrent_sum(struct ig_recurrence *r, int g) {
@@ -99,10 +100,16 @@ static ig_x recurrent_sum(struct ig_recurrence *r, int g) {
     return ig_x_load(r->k, r->sums, ig_x_add(r->k, ig_x_add(r->k, at, num(r, (int64_t)g * r->units)), r->lane));
 }
 
-static ig_x input_sum(struct ig_recurrence *r, int g) {
+ig_x ig_recurrence_input(struct ig_recurrence *r, int g) {
     ig_x start = ig_x_mul(r->k, dim(r, r->hidden), num(r, g));
     ig_x index[] = {moment(r), ig_x_add(r->k, r->first_row, r->row), ig_x_add(r->k, start, r->unit)};
     return ig_lower_value(r->lower, r->node.in[0], index);
+}
+
+static ig_x input_sum(struct ig_recurrence *r, int g) {
+    if (!r->block) return ig_recurrence_input(r, g);
+    ig_x at = ig_x_mul(r->k, r->iteration, num(r, r->gates));
+    return ig_x_load(r->k, r->inputs, ig_x_add(r->k, at, num(r, g)));
 }
 
 static ig_x gate_sum(struct ig_recurrence *r, int g) {

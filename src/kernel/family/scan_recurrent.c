@@ -11,6 +11,8 @@
  *
  * Several independent recurrences, such as the two directions of one layer, share a kernel: each has its own tiles.
  *
+ * On GPUs, the blocks of a cluster share the units of a tile's rows (cuda/recurrent.c), unless the weights are not packed.
+ *
  * A sequence shorter than the longest ends early: the steps past its end keep the states and give zeros; reversed, it
  * starts at its own end.
  */
@@ -54,18 +56,11 @@ static ig_x in_batch(struct ig_recurrence *r, ig_value v, ig_x unit) {
 
 /* ---- Choosing the tile ------------------------------------------------------------------------------------------- */
 
-/* On GPUs a tile is a block's: as few rows as give each multiprocessor a block, since all rows wait for each step. */
-static int rows_of_block(const struct ig_recurrence *r) {
-    enum { UNKNOWN = 2, MOST = 4 };
-    int64_t rows = (known(r, r->batch, UNKNOWN * IG_CUDA_PROCESSORS) + IG_CUDA_PROCESSORS - 1) / IG_CUDA_PROCESSORS;
-    return rows < 1 ? 1 : rows > MOST ? MOST : (int)rows;
-}
-
 /* On CPUs, registers hold the accumulators (rows times one panel row), that panel row and a broadcast element. The number
  * of tiles is one or even, since processors mostly have an even number of cores. */
 static int rows_of_registers(const struct ig_recurrence *r) {
     int vectors = r->gates * r->units / ig_micro_lanes(r->target, r->dtype);
-    IG_ASSERT(r->graph->job, vectors > 0);
+    if (vectors < 1) vectors = 1;
     int spare = r->target->vector_registers >= 32 ? 2 : 1;
     int rows = (r->target->vector_registers - vectors - spare) / vectors;
     rows = rows < 1 ? 1 : rows > 8 ? 8 : rows;
@@ -79,7 +74,7 @@ static int rows_of_registers(const struct ig_recurrence *r) {
 
 static void choose_rows(struct ig_recurrence *r) {
     struct ig_dims *dims = r->k->dims;
-    int rows = ig_target_is_cuda(r->target) ? rows_of_block(r) : rows_of_registers(r);
+    int rows = r->block ? r->block->rows : rows_of_registers(r);
     ig_dim tiles = ig_dim_ceil_div(dims, r->batch, constant(r, rows));
     r->most_rows = rows;
     r->tiles = tiles;
@@ -128,7 +123,7 @@ static void init(struct ig_recurrence *r) {
     r->time = xw->dim[0];
     r->batch = xw->dim[1];
     r->hidden = weights->dim[1];
-    r->units = ig_target_units(r->target, r->gates, (int)element);
+    r->units = (int)ig_target_units(r->target, r->gates, (int)element, known(r, r->hidden, 64));
     bool packed = weights->rank == 4;
     r->packs = !packed || weights->dtype != r->dtype || known(r, weights->dim[3], 0) != r->units;
     r->panels = ig_dim_ceil_div(r->k->dims, r->hidden, constant(r, r->units));
@@ -137,20 +132,20 @@ static void init(struct ig_recurrence *r) {
     r->out_y = r->lower->buffer_of[r->node.out];
     r->out_h = r->lower->buffer_of[r->node.out + 1];
     r->out_c = r->node.op == IG_OP_lstm ? r->lower->buffer_of[r->node.out + 2] : -1;
+}
+
+static void allocate(struct ig_recurrence *r) {
     choose_rows(r);
-    make_buffers(r);
+    if (r->block) {
+        ig_cuda_recurrent_buffers(r);
+    } else {
+        make_buffers(r);
+    }
 }
 
 /* ---- A step ------------------------------------------------------------------------------------------------------ */
 
-/* One round over the panels: computes `gates` gates from `first_gate` on, from the rows at `a` + a_at. */
-struct round {
-    int number, first_gate, gates;
-    int a;
-    ig_x a_at;
-};
-
-static void call_micro(struct ig_recurrence *r, struct ig_stmt *body, const struct round *round) {
+static void call_micro(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round) {
     struct ig_loops *k = r->k;
     int width = r->gates * r->units, lanes = ig_micro_lanes(r->target, r->dtype);
     int64_t skipped = (int64_t)round->first_gate * r->units;
@@ -166,20 +161,26 @@ static void call_micro(struct ig_recurrence *r, struct ig_stmt *body, const stru
     ig_s_call(k, body, "gemm", args, 8);
 }
 
+ig_x ig_recurrence_length(struct ig_recurrence *r) {
+    struct ig_loops *k = r->k;
+    if (r->lengths == IG_NO_VALUE) return IG_NO_X;
+    ig_x length = ig_x_cast(k, vector(r, r->lengths, ig_x_add(k, r->first_row, r->row)), INGOT_I64, false);
+    return ig_x_max(k, ig_x_min(k, length, dim(r, r->time)), num(r, 0));
+}
+
 /* Loops over the rows of the tile; with lengths, only over those whose sequence still runs in this step, or (`ended`)
  * has ended. */
 static struct ig_stmt *row_loop(struct ig_recurrence *r, struct ig_stmt *body, bool ended) {
     struct ig_loops *k = r->k;
     body = loop(r, body, IG_FOR_SERIAL, r->rows, &r->row);
-    r->length = IG_NO_X;
-    if (r->lengths == IG_NO_VALUE) return body;
-    ig_x length = ig_x_cast(k, vector(r, r->lengths, ig_x_add(k, r->first_row, r->row)), INGOT_I64, false);
-    r->length = ig_x_max(k, ig_x_min(k, length, dim(r, r->time)), num(r, 0));
+    r->length = ig_recurrence_length(r);
+    if (r->length == IG_NO_X) return body;
     ig_x goes_on = ig_x_less(k, r->step, r->length);
     return ig_s_if(k, body, ended ? ig_x_map1(k, IG_OP_not, goes_on) : goes_on);
 }
 
-static void emit_units(struct ig_recurrence *r, struct ig_stmt *body, const struct round *round, ig_x count) {
+static void emit_units(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round,
+                       ig_x count) {
     body = row_loop(r, body, false);
     body = loop(r, body, IG_FOR_SIMD, count, &r->lane);
     r->unit = ig_x_add(r->k, ig_x_mul(r->k, r->panel, num(r, r->units)), r->lane);
@@ -189,7 +190,7 @@ static void emit_units(struct ig_recurrence *r, struct ig_stmt *body, const stru
 /* Every other step walks the panels backwards: if the weights exceed the second cache, half of them are still there. If
  * sizes are known, full panels and a shorter last one are emitted separately, so that both have loops of constant
  * length. */
-static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const struct round *round) {
+static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round) {
     struct ig_loops *k = r->k;
     int64_t hidden = known(r, r->hidden, 0), rest = hidden % r->units;
     body = loop(r, body, IG_FOR_SERIAL, dim(r, r->panels), &r->panel);
@@ -207,11 +208,8 @@ static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const str
     emit_units(r, body, round, count);
 }
 
-/* Rows whose sequence has ended keep their state and output zeros. */
-static void emit_ended(struct ig_recurrence *r, struct ig_stmt *body) {
+void ig_recurrence_rest(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
-    if (r->lengths == IG_NO_VALUE) return;
-    body = loop(r, row_loop(r, body, true), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
     ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, ig_recurrence_position(r)), ig_recurrence_old_state(r));
     if (r->out_y < 0) return;
     ig_x index[] = {r->step, ig_x_add(k, r->first_row, r->row), r->unit};
@@ -219,7 +217,14 @@ static void emit_ended(struct ig_recurrence *r, struct ig_stmt *body) {
                ig_x_float(k, r->dtype, 0));
 }
 
-static bool two_rounds(const struct ig_recurrence *r) {
+/* Rows whose sequence has ended. */
+static void emit_ended(struct ig_recurrence *r, struct ig_stmt *body) {
+    if (r->lengths == IG_NO_VALUE) return;
+    body = loop(r, row_loop(r, body, true), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
+    ig_recurrence_rest(r, body);
+}
+
+bool ig_recurrence_has_two_rounds(const struct ig_recurrence *r) {
     return r->node.op == IG_OP_gru && !ig_recurrence_resets_product(r);
 }
 
@@ -228,9 +233,14 @@ static void emit_step(struct ig_recurrence *r, struct ig_stmt *body) {
     ig_x size = ig_x_mul(k, num(r, r->most_rows), dim(r, r->stride));
     r->old_at = ig_x_mul(k, ig_x_mod(k, r->step, num(r, 2)), size);
     r->new_at = ig_x_sub(k, size, r->old_at);
-    struct round all = {.gates = r->gates, .a = r->states, .a_at = r->old_at};
-    if (two_rounds(r)) {
-        struct round candidate = {.number = 1, .first_gate = 2, .gates = 1, .a = r->reset, .a_at = num(r, 0)};
+    if (r->block) {
+        ig_cuda_recurrent_step(r, body);
+        return;
+    }
+    struct ig_recurrence_round all = {.gates = r->gates, .a = r->states, .a_at = r->old_at};
+    if (ig_recurrence_has_two_rounds(r)) {
+        struct ig_recurrence_round candidate = {
+            .number = 1, .first_gate = 2, .gates = 1, .a = r->reset, .a_at = num(r, 0)};
         all.gates = 2;
         emit_panels(r, body, &all);
         emit_panels(r, body, &candidate);
@@ -288,7 +298,11 @@ static void emit_end(struct ig_recurrence *r, struct ig_stmt *body) {
     if (r->out_h < 0 && r->out_c < 0) return;
     ig_dim odd = ig_dim_mod(k->dims, r->time, constant(r, 2));
     ig_x last = ig_x_mul(k, ig_x_mul(k, num(r, r->most_rows), dim(r, r->stride)), dim(r, odd));
-    body = loop(r, loop(r, body, IG_FOR_SERIAL, r->rows, &r->row), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
+    if (r->block) {
+        body = ig_cuda_recurrent_units(r, body);
+    } else {
+        body = loop(r, loop(r, body, IG_FOR_SERIAL, r->rows, &r->row), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
+    }
     ig_x index[] = {ig_x_add(k, r->first_row, r->row), r->unit}, at = ig_recurrence_position(r);
     ig_x to = ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out + 1), index);
     ig_x h = ig_x_load(k, r->states, ig_x_add(k, last, at));
@@ -300,7 +314,7 @@ static void emit_end(struct ig_recurrence *r, struct ig_stmt *body) {
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 static void make_micro(struct ig_recurrence *r) {
-    enum { CUDA_THREADS = 1024 }; /* a step waits for its loads: many at once */
+    enum { CUDA_THREADS = 256 };
     int lanes = ig_micro_lanes(r->target, r->dtype), width = r->gates * r->units;
     struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = r->dtype, .nr = width};
     int64_t per_tile = known(r, r->per_tile, -1), more = known(r, r->more, -1), tiles = known(r, r->tiles, -1);
@@ -308,13 +322,11 @@ static void make_micro(struct ig_recurrence *r) {
         bool used = per_tile < 0 || (rows == per_tile && more < tiles) || (rows == per_tile + 1 && more > 0);
         if (used) micro.rows |= 1u << rows;
     }
-    micro.vectors = two_rounds(r) ? 1u << 2 * r->units / lanes | 1u << r->units / lanes : 1u << width / lanes;
+    micro.vectors =
+        ig_recurrence_has_two_rounds(r) ? 1u << 2 * r->units / lanes | 1u << r->units / lanes : 1u << width / lanes;
     int64_t stride = known(r, r->stride, 0);
     micro.lda = stride > 0 ? stride : 0;
-    if (ig_target_is_cuda(r->target)) {
-        micro.shared = true;
-        r->kernel->threads = CUDA_THREADS;
-    }
+    if (ig_target_is_cuda(r->target)) r->kernel->threads = CUDA_THREADS;
     IG_PUSH(r->k->job, &r->kernel->micros, micro);
 }
 
@@ -326,6 +338,7 @@ static void emit(struct ig_recurrence *r, struct ig_stmt *body, ig_x tile, ig_x 
     r->rows = ig_x_add(k, dim(r, r->per_tile), longer);
     if (r->packs) emit_packing(r, body, tile, own);
     emit_start(r, body);
+    if (r->block) ig_cuda_recurrent_begin(r, body);
     struct ig_stmt *steps = loop(r, body, IG_FOR_SERIAL, dim(r, r->time), &r->step);
     ig_s_name(k, r->step, "step");
     emit_step(r, steps);
@@ -340,7 +353,7 @@ static ig_dim work(struct ig_recurrence *r) {
 }
 
 /* The recurrences of the region; the fuse pass ensures that they have one kind and size. */
-static uint32_t find_recurrences(struct ig_recurrence *first, const struct ig_region *region,
+static uint32_t find_recurrences(struct ig_recurrence *first, const struct ig_region *region, const struct ig_sizes *at,
                                  struct ig_recurrence **out_all) {
     struct ig_graph *graph = first->graph;
     struct ig_recurrence *all = IG_NEW_ARRAY(graph->job, struct ig_recurrence, region->nodes.count);
@@ -352,7 +365,17 @@ static uint32_t find_recurrences(struct ig_recurrence *first, const struct ig_re
         all[count] = *first;
         all[count].node = *node;
         all[count].number = (int)count;
-        init(&all[count++]);
+        count++;
+    }
+    bool clusters = true;
+    for (uint32_t i = 0; i < count; i++) {
+        all[i].count = (int)count;
+        init(&all[i]);
+        clusters = ig_cuda_recurrent_choose(&all[i], at) && clusters;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (!clusters) all[i].block = NULL;
+        allocate(&all[i]);
     }
     *out_all = all;
     return count;
@@ -364,11 +387,15 @@ static void emit_all(struct ig_recurrence *all, uint32_t count) {
     struct ig_kernel *kernel = all->kernel;
     ig_dim start = constant(all, 0);
     ig_x tile;
-    kernel->tiles = ig_dim_mul(k->dims, all->tiles, constant(all, count));
+    int blocks = kernel->cluster > 1 ? kernel->cluster : 1;
+    kernel->tiles = ig_dim_mul(k->dims, all->tiles, constant(all, count * blocks));
     struct ig_stmt *top = ig_s_for(k, NULL, IG_FOR_TILE, num(all, 0), dim(all, kernel->tiles), num(all, 1), &tile);
     ig_s_name(k, tile, "tile");
+    ig_x block = ig_x_mod(k, tile, num(all, blocks));
+    tile = ig_x_div(k, tile, num(all, blocks));
     for (uint32_t i = 0; i < count; i++) {
         struct ig_stmt *body = top;
+        all[i].panel = block;
         ig_dim end = ig_dim_add(k->dims, start, all[i].tiles);
         ig_x own = ig_x_sub(k, tile, dim(all, start));
         if (count > 1) {
@@ -381,19 +408,23 @@ static void emit_all(struct ig_recurrence *all, uint32_t count) {
 }
 
 struct ig_kernel *ig_kernel_recurrent(struct ig_graph *graph, const struct ig_region *region,
-                                      const struct ig_target *target) {
+                                      const struct ig_target *target, const struct ig_sizes *at) {
     struct ig_kernel *kernel = IG_NEW(graph->job, struct ig_kernel);
     struct ig_recurrence *all, first = {.graph = graph, .target = target, .kernel = kernel};
     first.k = kernel->loops = ig_loops_create(graph->job, graph->dims);
     first.lower = IG_NEW(graph->job, struct ig_lower);
     ig_lower_init(first.lower, first.k, graph, region);
     kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
-    uint32_t count = find_recurrences(&first, region, &all);
-    make_micro(all);
+    uint32_t count = find_recurrences(&first, region, at, &all);
+    if (!all->block) make_micro(all);
     emit_all(all, count);
     kernel->work = ig_dim_mul(graph->dims, work(all), ig_dim_const(graph->dims, count));
-    kernel->tactic = ig_format(graph->job, "%s%s, %d rows a tile, panels of %d units%s", count > 1 ? "several " : "",
-                               ig_op_info(all->node.op)->name, all->most_rows, all->units,
-                               all->packs ? ", packed in the kernel" : "");
+    const char *what = ig_format(graph->job, "%s%s, %d rows a tile", count > 1 ? "several " : "",
+                                 ig_op_info(all->node.op)->name, all->most_rows);
+    const struct ig_cuda_recurrent *b = all->block;
+    kernel->tactic = b ? ig_format(graph->job, "%s, %d blocks of %d threads with %d units, %d of %d weights kept", what,
+                                   b->blocks, b->threads, b->units, b->kept, b->depth)
+                       : ig_format(graph->job, "%s, panels of %d units%s", what, all->units,
+                                   all->packs ? ", packed in the kernel" : "");
     return kernel;
 }

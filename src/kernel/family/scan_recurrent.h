@@ -8,6 +8,13 @@
 #include "kernel/kernel.h"
 #include "kernel/lower.h"
 
+/* One round over the panels: computes `gates` gates from `first_gate` on, from the rows at `a` + a_at. */
+struct ig_recurrence_round {
+    int number, first_gate, gates;
+    int a;
+    ig_x a_at;
+};
+
 struct ig_recurrence {
     struct ig_graph *graph;
     const struct ig_target *target;
@@ -15,7 +22,8 @@ struct ig_recurrence {
     struct ig_loops *k;
     struct ig_lower *lower;
     struct ig_node node;
-    int number; /* index among the kernel's recurrences */
+    int number; /* index among the kernel's recurrences, of which there are `count` */
+    int count;
     ig_dim tiles;
     enum ingot_dtype dtype; /* compute type */
     enum ingot_dtype storage;
@@ -33,10 +41,15 @@ struct ig_recurrence {
     int update, reset; /* GRU, [rows][stride]: the update gate; the states after the reset gate */
     int sums;          /* [rows][gates*units] */
     bool packs;        /* the kernel packs the weights itself */
+    /* On GPUs, if the blocks of a cluster share the units (cuda/recurrent.c), NULL otherwise; then the arrays above are
+     * in shared memory, as are the weights in `kept`; `inputs` has what the gates take from the input, by unit. */
+    const struct ig_cuda_recurrent *block;
+    int kept, inputs;
     /* Variables of the loops being emitted. */
     ig_x first_row, rows, step, old_at, new_at;
     ig_x row, length; /* of the tile; its sequence length, IG_NO_X if all rows have the full length */
     ig_x panel, lane, unit;
+    ig_x iteration; /* of the loop over the block's units of all rows */
 };
 
 /* An operand, or IG_NO_VALUE if absent. */
@@ -46,7 +59,24 @@ ig_x ig_recurrence_position(struct ig_recurrence *r);
 ig_x ig_recurrence_old_state(struct ig_recurrence *r);
 /* Is this a GRU whose reset gate applies after the recurrent product? */
 bool ig_recurrence_resets_product(const struct ig_recurrence *r);
+/* Does a GRU need its recurrent product between its gates? */
+bool ig_recurrence_has_two_rounds(const struct ig_recurrence *r);
+/* What gate g takes from the input in this step. */
+ig_x ig_recurrence_input(struct ig_recurrence *r, int g);
+/* The length of the row's sequence; IG_NO_X if all rows have the full length. */
+ig_x ig_recurrence_length(struct ig_recurrence *r);
 /* The gates of r->unit in one round over the panels: stores its new state, or what the second round needs. */
 void ig_recurrence_gates(struct ig_recurrence *r, struct ig_stmt *body, int round);
+/* Stores r->unit's state in a step past the end of the row's sequence: the old one, and a zero as its output. */
+void ig_recurrence_rest(struct ig_recurrence *r, struct ig_stmt *body);
+
+/* cuda/recurrent.c: chooses r->block for the sizes `at`, unless weights or target do not suit; then, for such a
+ * recurrence: its arrays; what precedes the steps; a step; and a loop over the block's units, with r->row and r->unit.
+ * r->panel is the block's number in its cluster. */
+bool ig_cuda_recurrent_choose(struct ig_recurrence *r, const struct ig_sizes *at);
+void ig_cuda_recurrent_buffers(struct ig_recurrence *r);
+void ig_cuda_recurrent_begin(struct ig_recurrence *r, struct ig_stmt *body);
+void ig_cuda_recurrent_step(struct ig_recurrence *r, struct ig_stmt *body);
+struct ig_stmt *ig_cuda_recurrent_units(struct ig_recurrence *r, struct ig_stmt *body);
 
 #endif

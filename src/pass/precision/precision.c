@@ -5,6 +5,7 @@
  * Guarantees: f32 contractions of precision fp16 or bf16 read operands of that type and still produce f32, in which
  *             their epilogue is computed; weights are cast, as a recipe. Values that one region stores and another
  *             reads are narrow if their range and their readers allow it (precision_range.c, precision_storage.c).
+ *             So are a recurrence's weights on GPUs.
  *             Everything else stays f32: computation inside regions, statistics, inputs and outputs of the graph and of
  *             the bodies of control flow. On GPUs, contractions of precision tf32 are marked.
  *
@@ -106,10 +107,22 @@ static ig_value rewrite_movement(struct ig_rewriter *rw, const struct ig_node *n
     return ig_build_copy(rw->out, rw->in, n, in);
 }
 
+/* Are these the recurrent weights of a recurrence, which GPUs convert as they multiply? */
+static bool are_narrow_weights(const struct ig_rewriter *rw, const struct ig_node *n, uint32_t input) {
+    const struct narrowing *s = rw->state;
+    bool recurs = n->op == IG_OP_lstm || n->op == IG_OP_gru || n->op == IG_OP_rnn;
+    if (!recurs || input != 1 || !ig_target_is_cuda(rw->options->target)) return false;
+    return ig_info(s->g, n->in[1])->is_const && is_wide_float(s->g, n->in[1]) && !s->ranges[n->in[1]].large;
+}
+
 static ig_value rewrite_other(struct ig_rewriter *rw, const struct ig_node *n) {
+    const struct narrowing *s = rw->state;
     ig_value *in = IG_NEW_ARRAY(rw->in->job, ig_value, n->n_in + 1);
-    for (uint32_t i = 0; i < n->n_in; i++)
+    for (uint32_t i = 0; i < n->n_in; i++) {
         in[i] = n->in[i] == IG_NO_VALUE ? IG_NO_VALUE : read_wide(rw, n, n->in[i]);
+        if (are_narrow_weights(rw, n, i))
+            in[i] = cast_to(rw, rw->map[n->in[i]], ig_precision_dtype(ig_precision_of(s->precisions, n->origin)));
+    }
     return ig_build_copy(rw->out, rw->in, n, in);
 }
 

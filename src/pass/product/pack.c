@@ -192,10 +192,11 @@ static ig_value pack_recurrence(struct ig_rewriter *rw, const struct ig_node *n,
     int64_t dims[INGOT_MAX_RANK], panels;
     ig_value operands[6];
     const struct ig_type *type = ig_type_of(g, in[1]);
-    bool suits = type->rank == 2 && (type->dtype == INGOT_F32 || type->dtype == INGOT_F64);
+    bool computes = type->dtype == ig_dtype_compute(type->dtype); /* CPUs do not convert weights as they multiply */
+    bool suits = type->rank == 2 && (computes || ig_target_is_cuda(rw->options->target));
     if (!suits || !is_packable(g, in[1], dims)) return IG_NO_VALUE;
     int64_t hidden = dims[1], gates = dims[0] / hidden;
-    int64_t units = ig_target_units(rw->options->target, (int)gates, (int)ingot_dtype_size(type->dtype));
+    int64_t units = ig_target_units(rw->options->target, (int)gates, (int)ingot_dtype_size(type->dtype), hidden);
     ig_value r = reshape_to_ints(g, in[1], (int64_t[]){gates, hidden, hidden}, 3);
     r = pad_to_panels(g, r, 1, units, &panels);
     r = reshape_to_ints(g, r, (int64_t[]){gates, panels, units, hidden}, 4);

@@ -1,0 +1,27 @@
+/* The products of a recurrence's steps as CUDA C++. */
+#include "codegen/cuda/recurrent.h"
+
+#include "codegen/cuda/templates.h"
+
+static const char *type_of(enum ingot_dtype dtype) {
+    switch (dtype) {
+    case INGOT_F16: return "f16";
+    case INGOT_BF16: return "bf16";
+    case INGOT_F64: return "double";
+    default: return "float";
+    }
+}
+
+void ig_cuda_recurrent(const struct ig_cuda_recurrent *r, struct ig_text *text) {
+    ig_text_add(text, "namespace recurrent {\n");
+    ig_text_printf(text, "enum { GATES = %d, UNITS = %d, SUMS = %d, HIDDEN = %d, STRIDE = %d, ROWS = %d };\n", r->gates,
+                   r->units, r->gates * r->units, r->hidden, r->stride, r->rows);
+    ig_text_printf(text, "enum { PARTS = %d, DEPTH = %d, KEPT = %d, BLOCKS = %d };\n", r->parts, r->depth, r->kept,
+                   r->blocks);
+    ig_text_printf(text,
+                   "struct f16 {\n    unsigned short bits;\n};\nstruct bf16 {\n    unsigned short bits;\n};\n"
+                   "typedef %s weight;\ntypedef %s element;\n",
+                   type_of(r->weight), type_of(r->element));
+    ig_text_add(text, ig_cuda_template_recurrent);
+    ig_text_add(text, "}\n");
+}

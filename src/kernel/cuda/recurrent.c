@@ -1,0 +1,223 @@
+/*
+ * Recurrences on GPUs: the blocks of a cluster share the units of a tile's rows, so that the recurrent weights stay in
+ * their shared memory for the whole sequence, or as many of them as find room (persistent RNNs: Diamos et al. 2016).
+ *
+ * Each block holds all states of the rows, and multiplies them by its panel of weights. Its threads then compute the
+ * gates of its units, a unit of a row each, and send the new states to the other blocks before the cluster meets. What
+ * the gates need from the input is loaded before the products, into registers, since it comes from memory.
+ */
+#include "kernel/family/scan_recurrent.h"
+
+enum {
+    MOST_THREADS = 512,
+    MOST_ROWS = 4,
+    WIDTH = 4, /* sums of a thread */
+    PIECE = 4, /* terms of a part: a multiple */
+};
+
+static ig_x num(struct ig_recurrence *r, int64_t i) {
+    return ig_x_index(r->k, i);
+}
+
+static int larger(int a, int b) {
+    return a > b ? a : b;
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
+
+/* Bytes in dynamic shared memory. */
+struct layout {
+    int64_t states, cells, update, reset, sums, kept, end;
+};
+
+static struct layout lay_out(const struct ig_recurrence *r, const struct ig_cuda_recurrent *b) {
+    int64_t element = (int64_t)ingot_dtype_size(b->element), rows = (int64_t)b->rows * b->stride * element;
+    int64_t width = (int64_t)b->gates * b->units;
+    struct layout l = {.cells = 2 * rows};
+    l.update = l.cells + (r->node.op == IG_OP_lstm ? rows : 0);
+    l.reset = l.update + (r->node.op == IG_OP_gru ? rows : 0);
+    l.sums = l.reset + (r->node.op == IG_OP_gru ? rows : 0);
+    l.kept = l.sums + b->parts * b->rows * width * element;
+    l.end = l.kept + b->parts * b->kept * width * (int64_t)ingot_dtype_size(b->weight);
+    return l;
+}
+
+/* As few rows as give each multiprocessor a block, since all rows wait for each step. */
+static int rows_of_cluster(const struct ig_recurrence *r, int blocks, const struct ig_sizes *at) {
+    int64_t batch = at ? ig_sizes_guess(at, r->batch) : 1, clusters = IG_CUDA_PROCESSORS / (blocks * r->count);
+    int64_t rows = (batch + larger((int)clusters, 1) - 1) / larger((int)clusters, 1);
+    return rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : (int)rows;
+}
+
+/* Threads that have no sums of their own share the terms of the others'. */
+static void choose_parts(struct ig_cuda_recurrent *b) {
+    int groups = b->gates * b->units / WIDTH, most = larger(b->hidden / (2 * PIECE), 1);
+    b->parts = larger(MOST_THREADS / groups, 1);
+    if (b->parts > most) b->parts = most;
+    b->depth = ((b->hidden + b->parts - 1) / b->parts + PIECE - 1) / PIECE * PIECE;
+    b->parts = larger((b->hidden + b->depth - 1) / b->depth, 1);
+    b->threads = larger(groups * b->parts, b->units * b->rows);
+    b->threads = b->threads > MOST_THREADS ? MOST_THREADS : (b->threads + 31) / 32 * 32;
+}
+
+static bool choose_kept(const struct ig_recurrence *r, struct ig_cuda_recurrent *b) {
+    int64_t line = (int64_t)b->parts * b->gates * b->units * (int64_t)ingot_dtype_size(b->weight);
+    int64_t room = ig_target_shared_bytes(r->target) - lay_out(r, b).end;
+    if (room < 0) return false;
+    int64_t kept = room / line / PIECE * PIECE;
+    b->kept = kept < b->depth ? (int)kept : b->depth;
+    return true;
+}
+
+/* Are the weights a packed operand in memory, of known size? */
+static bool is_packed(const struct ig_recurrence *r) {
+    ig_value weights = r->node.in[1];
+    const struct ig_type *type = ig_type_of(r->graph, weights);
+    int64_t sizes[4];
+    if (type->rank != 4 || !r->lower->is_input[weights] || ig_is_literal(r->graph, weights)) return false;
+    for (int i = 0; i < 4; i++) {
+        if (!ig_dim_is_const(r->k->dims, type->dim[i], &sizes[i])) return false;
+    }
+    bool whole = sizes[0] * sizes[3] >= sizes[1] && sizes[0] <= 8 && sizes[3] % WIDTH == 0 && sizes[1] > 0;
+    return whole && sizes[0] * sizes[3] < 1 << 15 && (sizes[0] == 1 || ig_target_has_clusters(r->target));
+}
+
+bool ig_cuda_recurrent_choose(struct ig_recurrence *r, const struct ig_sizes *at) {
+    if (!ig_target_is_cuda(r->target) || !is_packed(r)) return false;
+    const struct ig_type *type = ig_type_of(r->graph, r->node.in[1]);
+    int64_t blocks, hidden, units;
+    ig_dim_is_const(r->k->dims, type->dim[0], &blocks);
+    ig_dim_is_const(r->k->dims, type->dim[1], &hidden);
+    ig_dim_is_const(r->k->dims, type->dim[3], &units);
+    struct ig_cuda_recurrent *b = IG_NEW(r->k->job, struct ig_cuda_recurrent);
+    *b = (struct ig_cuda_recurrent){
+        .weight = type->dtype,
+        .element = r->dtype,
+        .gates = r->gates,
+        .units = (int)units,
+        .hidden = (int)hidden,
+        .stride = (int)(blocks * units),
+        .rows = rows_of_cluster(r, (int)blocks, at),
+        .blocks = (int)blocks,
+    };
+    for (bool fits = false; !fits; b->rows--) {
+        if (b->rows == 0) return false;
+        choose_parts(b);
+        fits = choose_kept(r, b);
+    }
+    b->rows++;
+    r->block = b;
+    return true;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+void ig_cuda_recurrent_buffers(struct ig_recurrence *r) {
+    const struct ig_cuda_recurrent *b = r->block;
+    struct layout l = lay_out(r, b);
+    struct ig_loops *k = r->k;
+    r->units = b->units;
+    r->panels = ig_dim_const(k->dims, b->blocks);
+    r->stride = ig_dim_const(k->dims, b->stride);
+    r->weights = r->lower->buffer_of[r->node.in[1]];
+    r->packs = false;
+    const char *number = r->number > 0 ? ig_format(k->job, "%d", r->number + 1) : "";
+    r->states = ig_loops_shared(k, b->element, l.states, ig_format(k->job, "state%s", number));
+    r->sums = ig_loops_shared(k, b->element, l.sums, ig_format(k->job, "sums%s", number));
+    r->kept = ig_loops_shared(k, b->weight, l.kept, ig_format(k->job, "kept%s", number));
+    if (r->node.op == IG_OP_lstm)
+        r->cells = ig_loops_shared(k, b->element, l.cells, ig_format(k->job, "cell%s", number));
+    if (r->node.op == IG_OP_gru) {
+        r->update = ig_loops_shared(k, b->element, l.update, ig_format(k->job, "update%s", number));
+        r->reset = ig_loops_shared(k, b->element, l.reset, ig_format(k->job, "reset%s", number));
+    }
+    r->inputs =
+        ig_loops_spread(k, r->dtype, (int64_t)b->rows * b->units, b->gates, ig_format(k->job, "input%s", number));
+    r->kernel->threads = b->threads;
+    r->kernel->shared_bytes = (int)l.end;
+    r->kernel->cluster = b->blocks > 1 ? b->blocks : 0;
+    r->kernel->recurrent = b;
+}
+
+/* ---- Emitting ---------------------------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct ig_recurrence *r, int buffer) {
+    return r->k->buffers.at[buffer].name;
+}
+
+/* Loops over the block's units of all rows, and says whether there is such a row and unit: r->row and r->unit exist in
+ * any case, since what does not depend on the condition is loaded before it. */
+static ig_x unit_loop(struct ig_recurrence *r, struct ig_stmt **body) {
+    struct ig_loops *k = r->k;
+    *body = ig_s_for(k, *body, IG_FOR_SIMD, num(r, 0), num(r, (int64_t)r->block->rows * r->units), num(r, 1),
+                     &r->iteration);
+    ig_x row = ig_x_div(k, r->iteration, num(r, r->units)), last = ig_x_sub(k, r->rows, num(r, 1));
+    r->lane = ig_x_mod(k, r->iteration, num(r, r->units));
+    ig_x unit = ig_x_add(k, ig_x_mul(k, r->panel, num(r, r->units)), r->lane);
+    r->row = ig_x_min(k, row, last);
+    r->unit = ig_x_min(k, unit, num(r, r->block->hidden - 1));
+    r->length = ig_recurrence_length(r);
+    return ig_x_and(k, ig_x_less(k, row, r->rows), ig_x_less(k, unit, num(r, r->block->hidden)));
+}
+
+static void emit_inputs(struct ig_recurrence *r, struct ig_stmt *body) {
+    unit_loop(r, &body);
+    for (int g = 0; g < r->gates; g++) {
+        ig_x at = ig_x_add(r->k, ig_x_mul(r->k, r->iteration, num(r, r->gates)), num(r, g));
+        ig_s_store(r->k, body, r->inputs, at, ig_recurrence_input(r, g));
+    }
+}
+
+/* The gates of one round, from the states at `at` of a buffer; what they store at `to_at` of another goes to all
+ * blocks. */
+static void emit_round(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round, int to,
+                       ig_x to_at) {
+    struct ig_loops *k = r->k;
+    ig_x panel = ig_x_mul(k, r->panel, num(r, (int64_t)r->block->hidden * r->gates * r->units));
+    ig_s_text(k, body,
+              ig_format(k->job,
+                        "recurrent::multiply(%s, %s + @%u, (recurrent::weight *)%s, (const recurrent::weight *)%s "
+                        "+ @%u, (int)@%u, %d, %d);",
+                        name_of(r, r->sums), name_of(r, round->a), (unsigned)round->a_at, name_of(r, r->kept),
+                        name_of(r, r->weights), (unsigned)panel, (unsigned)r->rows, round->first_gate, round->gates));
+    struct ig_stmt *units = body;
+    ig_x exists = unit_loop(r, &units);
+    units = ig_s_if(k, units, exists);
+    if (r->length == IG_NO_X) {
+        ig_recurrence_gates(r, units, round->number);
+    } else {
+        ig_x goes_on = ig_x_less(k, r->step, r->length);
+        ig_recurrence_gates(r, ig_s_if(k, units, goes_on), round->number);
+        if (to == r->states) ig_recurrence_rest(r, ig_s_if(k, units, ig_x_map1(k, IG_OP_not, goes_on)));
+    }
+    ig_s_text(
+        k, body,
+        ig_format(k->job, "recurrent::share(%s + @%u, (int)@%u);", name_of(r, to), (unsigned)to_at, (unsigned)r->rows));
+}
+
+void ig_cuda_recurrent_begin(struct ig_recurrence *r, struct ig_stmt *body) {
+    struct ig_loops *k = r->k;
+    ig_x panel = ig_x_mul(k, r->panel, num(r, (int64_t)r->block->hidden * r->gates * r->units));
+    ig_s_text(k, body,
+              ig_format(k->job, "recurrent::keep((recurrent::weight *)%s, (const recurrent::weight *)%s + @%u);",
+                        name_of(r, r->kept), name_of(r, r->weights), (unsigned)panel));
+    ig_s_text(k, body, "recurrent::meet();");
+}
+
+void ig_cuda_recurrent_step(struct ig_recurrence *r, struct ig_stmt *body) {
+    struct ig_recurrence_round all = {.gates = r->gates, .a = r->states, .a_at = r->old_at};
+    emit_inputs(r, body);
+    if (!ig_recurrence_has_two_rounds(r)) {
+        emit_round(r, body, &all, r->states, r->new_at);
+        return;
+    }
+    struct ig_recurrence_round candidate = {.number = 1, .first_gate = 2, .gates = 1, .a = r->reset, .a_at = num(r, 0)};
+    all.gates = 2;
+    emit_round(r, body, &all, r->reset, num(r, 0));
+    emit_round(r, body, &candidate, r->states, r->new_at);
+}
+
+struct ig_stmt *ig_cuda_recurrent_units(struct ig_recurrence *r, struct ig_stmt *body) {
+    ig_x exists = unit_loop(r, &body);
+    return ig_s_if(r->k, body, exists);
+}
