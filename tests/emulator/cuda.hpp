@@ -306,6 +306,9 @@ EMULATED static void ptx_ld_shared__cluster_f32(float &x, unsigned from) {
 EMULATED static void ptx_st_shared__cluster_v4_f32(unsigned to, float x, float y, float z, float w) {
     emulated_store(to, float4{x, y, z, w});
 }
+EMULATED static void ptx_st_shared__cluster_v2_b32(unsigned to, unsigned x, unsigned y) {
+    emulated_store(to, uint2{x, y});
+}
 EMULATED static void ptx_st_shared_u16(unsigned to, unsigned short value) {
     emulated_store(to, value);
 }

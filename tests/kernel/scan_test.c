@@ -182,6 +182,11 @@ static const struct recurrence recurrences[] = {
     {IG_OP_lstm, SIZES(2, 3, 261), USUAL, .half = true},
     {IG_OP_lstm, SIZES(2, 1, 516), USUAL, .reverse = true},
     {IG_OP_gru, SIZES(3, 2, 130), USUAL, .half = true, .lengths = true, .twice = true},
+    {IG_OP_gru, SIZES(4, 6, 100), USUAL, .half = true, .flag = true, .bias = true},
+    {IG_OP_lstm, SIZES(3, 5, 17), USUAL, .half = true, .peephole = true, .reverse = true},
+    {IG_OP_lstm, SIZES(-1, -2, 64), USUAL, .half = true, .lengths = true},
+    {IG_OP_lstm, SIZES(2, 1, 520), USUAL, .half = true},
+    {IG_OP_lstm, SIZES(3, 2, 40), ROUGH(SIGMOID, RELU, ELU), .half = true, .alpha = 0.5},
 };
 
 static void add_recurrence(struct recurrence *r, const struct recurrence *from, enum ingot_dtype dtype, unsigned flags,

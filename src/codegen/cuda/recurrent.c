@@ -18,10 +18,16 @@ void ig_cuda_recurrent(const struct ig_cuda_recurrent *r, struct ig_text *text) 
                    r->units, r->gates * r->units, r->hidden, r->stride, r->rows);
     ig_text_printf(text, "enum { PARTS = %d, DEPTH = %d, KEPT = %d, BLOCKS = %d };\n", r->parts, r->depth, r->kept,
                    r->blocks);
-    ig_text_printf(text,
-                   "struct f16 {\n    unsigned short bits;\n};\nstruct bf16 {\n    unsigned short bits;\n};\n"
-                   "typedef %s weight;\ntypedef %s element;\n",
-                   type_of(r->weight), type_of(r->element));
+    if (r->cores) {
+        ig_text_printf(text, "enum { TF32, F16, BF16, MATH = %s, REGISTERS = %d };\ntypedef unsigned short half;\n",
+                       r->weight == INGOT_F16 ? "F16" : "BF16", r->registers);
+    } else {
+        ig_text_add(text, "struct f16 {\n    unsigned short bits;\n};\nstruct bf16 {\n    unsigned short bits;\n};\n");
+    }
+    ig_text_printf(text, "typedef %s weight;\ntypedef %s element;\n", r->cores ? "half" : type_of(r->weight),
+                   type_of(r->element));
     ig_text_add(text, ig_cuda_template_recurrent);
+    if (r->cores) ig_text_add(text, ig_cuda_template_mma);
+    ig_text_add(text, r->cores ? ig_cuda_template_recurrent_mma : ig_cuda_template_recurrent_fma);
     ig_text_add(text, "}\n");
 }

@@ -1,97 +1,8 @@
-// The products of one step of a recurrence: rows of states by the block's panel of weights, [HIDDEN][SUMS]. A thread
-// adds up WIDTH neighbouring sums of all rows over one of PARTS parts of the terms; then the parts are added. The first
-// KEPT weights of each part stay in shared memory for the whole sequence, the others come from the second cache.
+// What the recurrences' products share: see recurrent.h. Their sums' terms are divided into parts, which are added at the
+// end.
 
-enum { WIDTH = 4, GROUPS = SUMS / WIDTH };
-
-struct __align__(WIDTH * sizeof(weight) < 16 ? WIDTH * sizeof(weight) : 16) weights {
-    weight of[WIDTH];
-};
-struct __align__(16) elements {
-    element of[16 / sizeof(element)];
-};
-
-__device__ __forceinline__ float widen(float w) {
-    return w;
-}
-__device__ __forceinline__ double widen(double w) {
-    return w;
-}
-__device__ __forceinline__ float widen(f16 w) {
-    float wide;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(w.bits));
-    return wide;
-}
-__device__ __forceinline__ float widen(bf16 w) {
-    return __int_as_float((int)w.bits << 16);
-}
-
-__device__ __forceinline__ int first_of(int part) {
-    return part * DEPTH < HIDDEN ? part * DEPTH : HIDDEN;
-}
-
-__device__ __forceinline__ void keep(weight *kept, const weight *panel) {
-    const weights *from = (const weights *)panel;
-    weights *to = (weights *)kept;
-    for (int i = THREAD; i < PARTS * KEPT * GROUPS; i += THREADS) {
-        const int line = i / GROUPS, depth = line / KEPT * DEPTH + line % KEPT;
-        if (depth < HIDDEN) to[i] = from[depth * GROUPS + i % GROUPS];
-    }
-}
-
-// Adds `count` terms; from: the weights of the first one.
-template <int COUNT>
-__device__ __forceinline__ void add_terms(element (&sum)[COUNT][WIDTH], const weights *from, const element *states,
-                                          int count) {
-    enum { STEP = 16 / sizeof(element) };
-#pragma unroll 4
-    for (int first = 0; first < count; first += STEP) {
-        elements state[COUNT];
-#pragma unroll
-        for (int row = 0; row < COUNT; row++)
-            state[row] = *(const elements *)(states + row * STRIDE + first);
-#pragma unroll
-        for (int i = 0; i < STEP; i++) {
-            if (HIDDEN % STEP != 0 && first + i >= count) break;
-            const weights w = from[(first + i) * GROUPS];
-#pragma unroll
-            for (int row = 0; row < COUNT; row++) {
-#pragma unroll
-                for (int j = 0; j < WIDTH; j++)
-                    sum[row][j] = fma(widen(w.of[j]), state[row].of[i], sum[row][j]);
-            }
-        }
-    }
-}
-
-// One group's sums over one part.
-template <int COUNT>
-__device__ __forceinline__ void add_part(element *sums, const element *states, const weights *kept,
-                                         const weights *panel, int group, int part) {
-    element sum[COUNT][WIDTH] = {};
-    const int first = first_of(part), count = first_of(part + 1) - first;
-    const int resident = count < KEPT ? count : KEPT;
-    if (KEPT > 0) add_terms(sum, kept + part * KEPT * GROUPS + group, states + first, resident);
-    if (KEPT < DEPTH) {
-        const int next = first + resident;
-        add_terms(sum, panel + (long long)next * GROUPS + group, states + next, count - resident);
-    }
-#pragma unroll
-    for (int row = 0; row < COUNT; row++) {
-#pragma unroll
-        for (int j = 0; j < WIDTH; j++)
-            sums[(part * ROWS + row) * SUMS + group * WIDTH + j] = sum[row][j];
-    }
-}
-
-__device__ __forceinline__ void multiply(element *sums, const element *states, const weight *kept, const weight *panel,
-                                         int rows, int first, int count) {
-    const int from = first * UNITS / WIDTH, groups = count * UNITS / WIDTH;
-    for (int i = THREAD; i < PARTS * groups; i += THREADS) {
-        const int group = from + i % groups, part = i / groups;
-        if (rows == 1) add_part<1>(sums, states, (const weights *)kept, (const weights *)panel, group, part);
-        else add_part<ROWS>(sums, states, (const weights *)kept, (const weights *)panel, group, part);
-    }
+// Adds the parts of the sums of `count` gates from `first` on.
+__device__ __forceinline__ void add_parts(element *sums, int rows, int first, int count) {
     if (PARTS == 1) return;
     __syncthreads();
     for (int i = THREAD; i < rows * count * UNITS; i += THREADS) {
@@ -108,21 +19,15 @@ __device__ __forceinline__ void meet() {
     if (BLOCKS > 1) asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
-__device__ __forceinline__ void share(element *states, int rows) {
-    if constexpr (BLOCKS > 1) {
-        enum { PIECES = UNITS * sizeof(element) / 16, ROW = STRIDE * sizeof(element) / 16 };
-        unsigned own;
-        asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(own));
-        for (int i = THREAD; i < (BLOCKS - 1) * rows * PIECES; i += THREADS) {
-            const int piece = i % PIECES, row = i / PIECES % rows, block = (own + 1 + i / PIECES / rows) % BLOCKS;
-            const float4 *from = (const float4 *)states + row * ROW + own * PIECES + piece;
-            const float4 value = *from;
-            unsigned to;
-            asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                         : "=r"(to) : "r"((unsigned)__cvta_generic_to_shared(from)), "r"(block));
-            asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(value.x), "f"(value.y),
-                         "f"(value.z), "f"(value.w) : "memory");
-        }
-        meet();
-    }
+__device__ __forceinline__ int own_rank() {
+    unsigned own = 0;
+    if constexpr (BLOCKS > 1) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(own));
+    return (int)own;
+}
+
+// The address of what lies at `from` in this block, in another block of the cluster.
+__device__ __forceinline__ unsigned address_in(int block, const void *from) {
+    unsigned to = (unsigned)__cvta_generic_to_shared(from);
+    if constexpr (BLOCKS > 1) asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(to), "r"(block));
+    return to;
 }

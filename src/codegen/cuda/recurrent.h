@@ -9,14 +9,17 @@
 /*
  * Declares, for all threads of a block together,
  *
- *     recurrent::keep(kept, panel)      copies the part of a panel of weights that stays in shared memory
- *     recurrent::multiply(sums, states, kept, panel, rows, first, count)
- *                                       sums of `count` gates from `first` on; states: of the tile's rows
- *     recurrent::meet()                 waits for all blocks of the cluster
- *     recurrent::share(states, rows)    the block's units of each row, to all blocks of the cluster; meets
+ *     recurrent::weights w               the block's panel, [hidden][gates][units]
+ *     w.keep(memory, panel, operands)    copies as much of it as stays in the chip; memory: shared, for its kept part
+ *     w.multiply(sums, operand, rows, first, count)
+ *                                        sums of `count` gates from `first` on
+ *     recurrent::meet()                  waits for all blocks of the cluster
+ *     recurrent::share(operand, states, rows)
+ *                                        makes the block's units of each row the operand of all blocks; meets
  *
- * kept, sums and states are in dynamic shared memory, panel is not: [hidden][gates][units]. Sums take the place of
- * `parts` arrays [rows][gates][units], and end up in the first.
+ * Sums, states and operands are in dynamic shared memory. Sums take the place of `parts` arrays [rows][gates][units], and
+ * end up in the first. On the tensor cores, operands are of slots of ig_cuda_recurrent_slot elements, elsewhere they are
+ * the states.
  */
 void ig_cuda_recurrent(const struct ig_cuda_recurrent *recurrent, struct ig_text *text);
 

@@ -5,6 +5,9 @@
  * Each block holds all states of the rows, and multiplies them by its panel of weights. Its threads then compute the
  * gates of its units, a unit of a row each, and send the new states to the other blocks before the cluster meets. What
  * the gates need from the input is loaded before the products, into registers, since it comes from memory.
+ *
+ * The products are on the tensor cores if the weights are narrow and the states bounded, so that these can be split into
+ * two narrow numbers, and if all weights find room in the blocks.
  */
 #include "kernel/family/scan_recurrent.h"
 
@@ -13,6 +16,11 @@ enum {
     MOST_ROWS = 4,
     WIDTH = 4, /* sums of a thread */
     PIECE = 4, /* terms of a part: a multiple */
+    /* On the tensor cores: */
+    STEP = 16, /* sums, and terms, of an instruction */
+    MOST_WARPS = 16,
+    MOST_REGISTERS = 16, /* steps, of four registers each */
+    SLOTS = 3,           /* operands: old and new states, states after the reset gate */
 };
 
 static ig_x num(struct ig_recurrence *r, int64_t i) {
@@ -27,7 +35,7 @@ static int larger(int a, int b) {
 
 /* Bytes in dynamic shared memory. */
 struct layout {
-    int64_t states, cells, update, reset, sums, kept, end;
+    int64_t states, cells, update, reset, sums, operands, kept, end;
 };
 
 static struct layout lay_out(const struct ig_recurrence *r, const struct ig_cuda_recurrent *b) {
@@ -37,8 +45,10 @@ static struct layout lay_out(const struct ig_recurrence *r, const struct ig_cuda
     l.update = l.cells + (r->node.op == IG_OP_lstm ? rows : 0);
     l.reset = l.update + (r->node.op == IG_OP_gru ? rows : 0);
     l.sums = l.reset + (r->node.op == IG_OP_gru ? rows : 0);
-    l.kept = l.sums + b->parts * b->rows * width * element;
-    l.end = l.kept + b->parts * b->kept * width * (int64_t)ingot_dtype_size(b->weight);
+    l.operands = l.sums + b->parts * b->rows * width * element;
+    l.kept = l.operands + (b->cores ? (int64_t)SLOTS * ig_cuda_recurrent_slot(b) * 2 : 0);
+    int64_t line = b->cores ? (width + STEP - 1) / STEP * STEP + 8 : width;
+    l.end = l.kept + b->parts * b->kept * line * (int64_t)ingot_dtype_size(b->weight);
     return l;
 }
 
@@ -56,6 +66,7 @@ static void choose_parts(struct ig_cuda_recurrent *b) {
     if (b->parts > most) b->parts = most;
     b->depth = ((b->hidden + b->parts - 1) / b->parts + PIECE - 1) / PIECE * PIECE;
     b->parts = larger((b->hidden + b->depth - 1) / b->depth, 1);
+    b->kept = 0;
     b->threads = larger(groups * b->parts, b->units * b->rows);
     b->threads = b->threads > MOST_THREADS ? MOST_THREADS : (b->threads + 31) / 32 * 32;
 }
@@ -67,6 +78,40 @@ static bool choose_kept(const struct ig_recurrence *r, struct ig_cuda_recurrent 
     int64_t kept = room / line / PIECE * PIECE;
     b->kept = kept < b->depth ? (int)kept : b->depth;
     return true;
+}
+
+/* Are the states numbers between -1 and 1, but for the first? */
+static bool is_bounded(const struct ig_recurrence *r) {
+    const struct ig_attr *activations = ig_attr(r->graph, &r->node, IG_ATTR_activations);
+    for (int i = 0; i < r->gates - 1; i++) {
+        switch ((enum ig_activation)activations->ints[i]) {
+        case IG_ACT_SIGMOID:
+        case IG_ACT_TANH:
+        case IG_ACT_HARD_SIGMOID:
+        case IG_ACT_SOFTSIGN: break;
+        default: return false;
+        }
+    }
+    return r->node.op == IG_OP_lstm || r->node.op == IG_OP_gru;
+}
+
+/* The tensor cores: false if they do not suit. */
+static bool choose_cores(const struct ig_recurrence *r, struct ig_cuda_recurrent *b) {
+    int tiles = (b->gates * b->units + STEP - 1) / STEP, steps = (b->hidden + STEP - 1) / STEP;
+    if ((b->weight != INGOT_F16 && b->weight != INGOT_BF16) || b->element != INGOT_F32) return false;
+    if (tiles > MOST_WARPS || !is_bounded(r)) return false;
+    int most = MOST_WARPS / tiles < steps ? MOST_WARPS / tiles : steps, each = (steps + most - 1) / most;
+    int rows = b->rows;
+    b->cores = true;
+    b->rows = MOST_ROWS; /* they cost as much as one */
+    b->parts = (steps + each - 1) / each;
+    b->depth = each * STEP;
+    b->registers = each < MOST_REGISTERS ? each : MOST_REGISTERS;
+    b->kept = b->depth - b->registers * STEP;
+    b->threads = tiles * b->parts * 32;
+    b->cores = lay_out(r, b).end <= ig_target_shared_bytes(r->target);
+    if (!b->cores) b->rows = rows;
+    return b->cores;
 }
 
 /* Are the weights a packed operand in memory, of known size? */
@@ -100,14 +145,14 @@ bool ig_cuda_recurrent_choose(struct ig_recurrence *r, const struct ig_sizes *at
         .rows = rows_of_cluster(r, (int)blocks, at),
         .blocks = (int)blocks,
     };
-    for (bool fits = false; !fits; b->rows--) {
-        if (b->rows == 0) return false;
-        choose_parts(b);
-        fits = choose_kept(r, b);
-    }
-    b->rows++;
     r->block = b;
-    return true;
+    if (choose_cores(r, b)) return true;
+    for (; b->rows > 0; b->rows--) {
+        choose_parts(b);
+        if (choose_kept(r, b)) return true;
+    }
+    r->block = NULL;
+    return false;
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -124,7 +169,8 @@ void ig_cuda_recurrent_buffers(struct ig_recurrence *r) {
     const char *number = r->number > 0 ? ig_format(k->job, "%d", r->number + 1) : "";
     r->states = ig_loops_shared(k, b->element, l.states, ig_format(k->job, "state%s", number));
     r->sums = ig_loops_shared(k, b->element, l.sums, ig_format(k->job, "sums%s", number));
-    r->kept = ig_loops_shared(k, b->weight, l.kept, ig_format(k->job, "kept%s", number));
+    if (b->cores) r->operands = ig_loops_shared(k, INGOT_U16, l.operands, ig_format(k->job, "operand%s", number));
+    r->kept = ig_loops_shared(k, b->cores ? INGOT_U16 : b->weight, l.kept, ig_format(k->job, "kept%s", number));
     if (r->node.op == IG_OP_lstm)
         r->cells = ig_loops_shared(k, b->element, l.cells, ig_format(k->job, "cell%s", number));
     if (r->node.op == IG_OP_gru) {
@@ -168,18 +214,34 @@ static void emit_inputs(struct ig_recurrence *r, struct ig_stmt *body) {
     }
 }
 
-/* The gates of one round, from the states at `at` of a buffer; what they store at `to_at` of another goes to all
- * blocks. */
-static void emit_round(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round, int to,
-                       ig_x to_at) {
+/* States of the tile's rows, of which products are computed: f32 in `buffer` from `at` on, on the tensor cores also in a
+ * slot. */
+struct operand {
+    int buffer;
+    ig_x at, slot;
+};
+
+/* The operand of the products as text. */
+static const char *operand_text(struct ig_recurrence *r, const struct operand *o) {
     struct ig_loops *k = r->k;
-    ig_x panel = ig_x_mul(k, r->panel, num(r, (int64_t)r->block->hidden * r->gates * r->units));
+    if (!r->block->cores) return ig_format(k->job, "%s + @%u", name_of(r, o->buffer), (unsigned)o->at);
+    ig_x at = ig_x_mul(k, o->slot, num(r, ig_cuda_recurrent_slot(r->block)));
+    return ig_format(k->job, "%s + @%u", name_of(r, r->operands), (unsigned)at);
+}
+
+static void emit_share(struct ig_recurrence *r, struct ig_stmt *body, const struct operand *o) {
+    ig_s_text(r->k, body,
+              ig_format(r->k->job, "recurrent::share(%s, %s + @%u, (int)@%u);", operand_text(r, o),
+                        name_of(r, o->buffer), (unsigned)o->at, (unsigned)r->rows));
+}
+
+/* The gates of one round, from the states `from`; what they store as `to` goes to all blocks. */
+static void emit_round(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round,
+                       const struct operand *from, const struct operand *to) {
+    struct ig_loops *k = r->k;
     ig_s_text(k, body,
-              ig_format(k->job,
-                        "recurrent::multiply(%s, %s + @%u, (recurrent::weight *)%s, (const recurrent::weight *)%s "
-                        "+ @%u, (int)@%u, %d, %d);",
-                        name_of(r, r->sums), name_of(r, round->a), (unsigned)round->a_at, name_of(r, r->kept),
-                        name_of(r, r->weights), (unsigned)panel, (unsigned)r->rows, round->first_gate, round->gates));
+              ig_format(k->job, "weights.multiply(%s, %s, (int)@%u, %d, %d);", name_of(r, r->sums),
+                        operand_text(r, from), (unsigned)r->rows, round->first_gate, round->gates));
     struct ig_stmt *units = body;
     ig_x exists = unit_loop(r, &units);
     units = ig_s_if(k, units, exists);
@@ -188,33 +250,39 @@ static void emit_round(struct ig_recurrence *r, struct ig_stmt *body, const stru
     } else {
         ig_x goes_on = ig_x_less(k, r->step, r->length);
         ig_recurrence_gates(r, ig_s_if(k, units, goes_on), round->number);
-        if (to == r->states) ig_recurrence_rest(r, ig_s_if(k, units, ig_x_map1(k, IG_OP_not, goes_on)));
+        if (to->buffer == r->states) ig_recurrence_rest(r, ig_s_if(k, units, ig_x_map1(k, IG_OP_not, goes_on)));
     }
-    ig_s_text(
-        k, body,
-        ig_format(k->job, "recurrent::share(%s + @%u, (int)@%u);", name_of(r, to), (unsigned)to_at, (unsigned)r->rows));
+    emit_share(r, body, to);
 }
 
 void ig_cuda_recurrent_begin(struct ig_recurrence *r, struct ig_stmt *body) {
     struct ig_loops *k = r->k;
     ig_x panel = ig_x_mul(k, r->panel, num(r, (int64_t)r->block->hidden * r->gates * r->units));
+    const char *kept = name_of(r, r->kept), *operands = name_of(r, r->block->cores ? r->operands : r->states);
     ig_s_text(k, body,
-              ig_format(k->job, "recurrent::keep((recurrent::weight *)%s, (const recurrent::weight *)%s + @%u);",
-                        name_of(r, r->kept), name_of(r, r->weights), (unsigned)panel));
+              ig_format(k->job,
+                        "recurrent::weights weights;\n"
+                        "weights.keep((recurrent::weight *)%s, (const recurrent::weight *)%s + @%u, %s);",
+                        kept, name_of(r, r->weights), (unsigned)panel, operands));
     ig_s_text(k, body, "recurrent::meet();");
+    struct operand first = {r->states, num(r, 0), num(r, 0)};
+    if (r->block->cores) emit_share(r, body, &first);
 }
 
 void ig_cuda_recurrent_step(struct ig_recurrence *r, struct ig_stmt *body) {
-    struct ig_recurrence_round all = {.gates = r->gates, .a = r->states, .a_at = r->old_at};
+    struct ig_loops *k = r->k;
+    struct ig_recurrence_round all = {.gates = r->gates}, candidate = {.number = 1, .first_gate = 2, .gates = 1};
+    ig_x odd = ig_x_mod(k, r->step, num(r, 2));
+    struct operand before = {r->states, r->old_at, odd}, after = {r->states, r->new_at, ig_x_sub(k, num(r, 1), odd)};
+    struct operand reset = {r->reset, num(r, 0), num(r, 2)};
     emit_inputs(r, body);
     if (!ig_recurrence_has_two_rounds(r)) {
-        emit_round(r, body, &all, r->states, r->new_at);
+        emit_round(r, body, &all, &before, &after);
         return;
     }
-    struct ig_recurrence_round candidate = {.number = 1, .first_gate = 2, .gates = 1, .a = r->reset, .a_at = num(r, 0)};
     all.gates = 2;
-    emit_round(r, body, &all, r->reset, num(r, 0));
-    emit_round(r, body, &candidate, r->states, r->new_at);
+    emit_round(r, body, &all, &before, &reset);
+    emit_round(r, body, &candidate, &reset, &after);
 }
 
 struct ig_stmt *ig_cuda_recurrent_units(struct ig_recurrence *r, struct ig_stmt *body) {

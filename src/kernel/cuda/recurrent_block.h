@@ -3,6 +3,8 @@
 #ifndef IG_KERNEL_CUDA_RECURRENT_BLOCK_H
 #define IG_KERNEL_CUDA_RECURRENT_BLOCK_H
 
+#include <stdbool.h>
+
 #include "ingot/ingot.h"
 
 struct ig_cuda_recurrent {
@@ -12,8 +14,15 @@ struct ig_cuda_recurrent {
     int hidden, stride;       /* elements of a state, and from one to the next */
     int rows;                 /* of a tile, at most */
     int parts, depth;         /* the sums' terms are divided into parts of `depth`, the last may be shorter */
+    bool cores;               /* products on the tensor cores, of f16 or bf16 */
+    int registers;            /* on them: steps of 16 terms of each part whose weights stay in registers */
     int kept;                 /* of each part: terms whose weights stay in shared memory */
     int threads, blocks;      /* blocks: of a cluster */
 };
+
+/* Elements of an operand on the tensor cores, for eight columns. */
+static inline int ig_cuda_recurrent_slot(const struct ig_cuda_recurrent *recurrent) {
+    return 8 * ((recurrent->hidden + 15) / 16 * 16 + 8);
+}
 
 #endif

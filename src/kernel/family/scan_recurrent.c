@@ -422,8 +422,11 @@ struct ig_kernel *ig_kernel_recurrent(struct ig_graph *graph, const struct ig_re
     const char *what = ig_format(graph->job, "%s%s, %d rows a tile", count > 1 ? "several " : "",
                                  ig_op_info(all->node.op)->name, all->most_rows);
     const struct ig_cuda_recurrent *b = all->block;
-    kernel->tactic = b ? ig_format(graph->job, "%s, %d blocks of %d threads with %d units, %d of %d weights kept", what,
-                                   b->blocks, b->threads, b->units, b->kept, b->depth)
+    const char *kept = b && b->cores ? "all on the tensor cores"
+                       : b           ? ig_format(graph->job, "%d of %d weights kept", b->kept, b->depth)
+                                     : "";
+    kernel->tactic = b ? ig_format(graph->job, "%s, %d blocks of %d threads with %d units, %s", what, b->blocks,
+                                   b->threads, b->units, kept)
                        : ig_format(graph->job, "%s, panels of %d units%s", what, all->units,
                                    all->packs ? ", packed in the kernel" : "");
     return kernel;

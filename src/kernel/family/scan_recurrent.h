@@ -42,9 +42,10 @@ struct ig_recurrence {
     int sums;          /* [rows][gates*units] */
     bool packs;        /* the kernel packs the weights itself */
     /* On GPUs, if the blocks of a cluster share the units (cuda/recurrent.c), NULL otherwise; then the arrays above are
-     * in shared memory, as are the weights in `kept`; `inputs` has what the gates take from the input, by unit. */
+     * in shared memory, as are the weights in `kept` and, for the tensor cores, `operands`; `inputs` has what the gates
+     * take from the input, by unit. */
     const struct ig_cuda_recurrent *block;
-    int kept, inputs;
+    int kept, operands, inputs;
     /* Variables of the loops being emitted. */
     ig_x first_row, rows, step, old_at, new_at;
     ig_x row, length; /* of the tile; its sequence length, IG_NO_X if all rows have the full length */
