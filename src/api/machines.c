@@ -2,10 +2,10 @@
  * Machines, for floors. Those that are CPUs are measured, each time, since others may be using the processors; what was the
  * fastest ever is kept in a text file,
  *
- *     AMD EPYC 7B13, 2 threads: f32 102400, cache 148000, memory 27000
+ *     AMD EPYC 7B13, 2 threads: multiply-adds 102400, cache 148000, memory 27000
  *
- * in multiply-adds and bytes per microsecond. Whoever measures something faster adds a line. Lines that make no sense are
- * skipped.
+ * in multiply-adds of f32 and bytes per microsecond. Whoever measures something faster adds a line. Lines that make no sense
+ * are skipped, and those that begin with "f32", which earlier versions wrote and measured wrongly.
  */
 #include "api/machines.h"
 
@@ -29,7 +29,7 @@ enum ingot_status ig_machines_gpu(int gpu, struct ig_machine *out_machine, struc
 }
 
 enum { LONGEST = 200 };
-#define FIGURES " f32 %.0f, cache %.0f, memory %.0f\n"
+#define FIGURES " multiply-adds %.0f, cache %.0f, memory %.0f\n"
 
 /* "AMD EPYC 7B13, 2 threads:" */
 static void name_of(unsigned threads, char out_name[LONGEST]) {
@@ -57,7 +57,7 @@ static struct known find(const char *path, const char *name) {
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
         if (strncmp(line, name, strlen(name)) != 0) continue;
-        if (sscanf(line + strlen(name), " f32 %lf, cache %lf, memory %lf", &k.f32, &k.cache, &k.memory) != 3) continue;
+        if (sscanf(line + strlen(name), " multiply-adds %lf, cache %lf, memory %lf", &k.f32, &k.cache, &k.memory) != 3) continue;
         if (!is_rate(k.f32) || !is_rate(k.cache) || !is_rate(k.memory)) continue;
         best = (struct known){larger(best.f32, k.f32), larger(best.cache, k.cache), larger(best.memory, k.memory)};
     }
