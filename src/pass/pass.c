@@ -21,6 +21,8 @@ const struct ig_pass ig_passes[] = {
     {"merge-matmul", "merge products of one value with several weights", 3, false, ig_pass_merge_matmul},
     {"layout", "run convolutions channels-last", 1, false, ig_pass_layout},
     {"join-transposes", "transpose before reshapes that keep axes together", 1, false, ig_pass_join_transposes},
+    {"weights-first", "multiply by weights from the left where that saves transposes, on GPUs", 2, false,
+     ig_pass_weights_first},
     {"group-heads", "let the queries of heads that share keys be rows of one product", 2, false, ig_pass_group_heads},
     {"attend", "compute attention in one kernel, on GPUs", 2, false, ig_pass_attend},
     {"precision", "narrow what contractions read and memory holds, where asked for", 0, false, ig_pass_precision},
