@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Latency of Ingot on an NVIDIA GPU beside PyTorch's Inductor: fp16, static shapes, weights frozen, CUDA graphs.
+"""Latency of Ingot on an NVIDIA GPU beside PyTorch's Inductor: fp16 or TF32, static shapes, weights frozen, CUDA graphs.
 
 Inductor runs in a process for each network, which compiles it once and then measures it whenever it is asked; Ingot is
 measured by `ingot bench`. Rounds alternate between the two. Both figures are GPU time by CUDA events: the median over the
@@ -26,7 +26,7 @@ def peer_network(name, batch):
     """The network in PyTorch, with random weights, and its inputs."""
     import torch
 
-    if name in ("resnet50", "mobilenet_v2", "vit_b_16"):
+    if name in ("resnet50", "mobilenet_v2", "vit_b_16", "efficientnet_b0", "densenet121"):
         import torchvision
 
         return getattr(torchvision.models, name)(weights=None), (torch.randn(batch, 3, 224, 224),)
@@ -111,9 +111,9 @@ def median_ms(captured, seconds):
     return statistics.median(times)
 
 
-def peer_main(name, batch):
+def peer_main(name, batch, precision):
     """Compiles, says that it is ready, and then answers each line (a number of seconds) with a median in ms."""
-    captured = capture(*to_gpu(*peer_network(name, batch)))
+    captured = capture(*to_gpu(*peer_network(name, batch), precision))
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         print(json.dumps({"ms": median_ms(captured, float(line))}), flush=True)
@@ -122,8 +122,8 @@ def peer_main(name, batch):
 class Peer(Child):
     """Starts compiling at once, in parallel with others; measuring begins when all are ready."""
 
-    def __init__(self, name, batch):
-        super().__init__([sys.executable, __file__, "--peer", name, batch])
+    def __init__(self, name, batch, precision):
+        super().__init__([sys.executable, __file__, "--peer", name, batch, precision])
 
     def measure(self, seconds):
         self.tell(seconds)
@@ -206,7 +206,7 @@ def gpu():
 
 def main():
     if sys.argv[1:2] == ["--peer"]:
-        peer_main(sys.argv[2], int(sys.argv[3]))
+        peer_main(sys.argv[2], int(sys.argv[3]), sys.argv[4])
         return
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ingot", default=str(ROOT / "build" / "ingot"))
@@ -228,7 +228,7 @@ def main():
     lines = ["| network | batch | Ingot ms | Inductor ms | Ingot / Inductor | Ingot's host time, behind a run / in a row / idle, µs "
              "| kernels of a library |", "|---" * 7 + "|"]
     ratios = {}
-    peers = [None if args.no_peer else Peer(*case) for case in cases]
+    peers = [None if args.no_peer else Peer(*case, args.precision) for case in cases]
     for peer in peers:
         if peer:
             peer.hear()
