@@ -414,6 +414,54 @@ static void test_divisions(void **state) {
     run_job(check_divisions, NULL);
 }
 
+/* ---- Operands of convolutions ------------------------------------------------------------------------------------------------ */
+
+/* A convolution, or a depthwise one, of an image that lies in memory as a matrix, which a view left in no region. */
+static void build_flat_conv(struct ig_graph *g, bool deep) {
+    const int64_t flat[2] = {128, 32}, weights[4] = {32, deep ? 1 : 32, 3, 3}, ones[2] = {1, 1}, taps[2] = {3, 3};
+    ig_dim one = ig_dim_const(g->dims, 1), eight = ig_dim_const(g->dims, 8), half[2] = {one, one};
+    ig_dim sizes[4] = {ig_dim_const(g->dims, 2), eight, eight, ig_dim_const(g->dims, 32)};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),
+                              ig_attr_of_ints(ones, 2),
+                              ig_attr_of_dims(half, 2),
+                              ig_attr_of_dims(half, 2),
+                              ig_attr_of_int(deep ? 32 : 1),
+                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_int(1),
+                              ig_attr_of_int(0),
+                              ig_attr_of_int(32),
+                              ig_attr_of_ints(taps, 2),
+                              ig_attr_of_int(IG_MATH_EXACT)};
+    ig_value in[2] = {ig_build_reshape(g, input(g, "x", INGOT_F16, 2, flat), sizes, 4)};
+    in[1] = random_constant(g, INGOT_F16, 4, weights, 3);
+    ig_build_output(g, "y", ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none));
+}
+
+/* It is copied by the template from where it lies, and not element by element. */
+static void check_flat_convs(struct ig_job *job, void *argument) {
+    const struct ig_target target = {.isa = IG_ISA_CUDA, .vector_bytes = 32, .vector_registers = 16, .sm = 80};
+    struct ig_pass_options options = {.target = &target};
+    (void)argument;
+    for (int deep = 0; deep < 2; deep++) {
+        struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+        build_flat_conv(g, deep);
+        g = passes_named(g, "pack fuse partition", &options);
+        assert_int_equal(g->regions.count, 1);
+        for (int choice = 0;; choice++) {
+            const struct ig_kernel *k = ig_kernel_candidate(g, &g->regions.at[0], &target, NULL, choice);
+            if (!k || k->library) break;
+            assert_true(deep || !k->gemm || k->gemm->a == IG_CUDA_WINDOWS);
+            assert_int_equal(k->depthwise != NULL, deep && choice == 0);
+        }
+    }
+}
+
+static void test_flat_convs(void **state) {
+    (void)state;
+    run_job(check_flat_convs, NULL);
+}
+
 /* ---- Neighbours in shared memory ----------------------------------------------------------------------------------------- */
 
 static void build_biased(struct ig_graph *g, const void *argument) {
@@ -446,8 +494,9 @@ static void test_neighbours(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),    cmocka_unit_test(test_maps),      cmocka_unit_test(test_promises),
-        cmocka_unit_test(test_choices), cmocka_unit_test(test_divisions), cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_rows),       cmocka_unit_test(test_maps),      cmocka_unit_test(test_promises),
+        cmocka_unit_test(test_choices),    cmocka_unit_test(test_divisions), cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_flat_convs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,8 @@ bool ig_cuda_contract_depthwise(struct ig_contract *c);
 bool ig_cuda_contract_taps(struct ig_contract *c);
 /* Does it convolve each channel by itself, channels-last? */
 bool ig_cuda_is_depthwise(const struct ig_contract *c);
+/* The buffer of an operand that is read as it is, maybe in another shape; -1: it is computed. */
+int ig_cuda_plain_operand(const struct ig_contract *c, int operand);
 /* Candidates that are library calls (library.h); false if the library cannot do the region. They come after those of
  * the schedules and are taken only if measured. */
 bool ig_cuda_contract_product(struct ig_contract *c);

@@ -190,9 +190,9 @@ static void emit_sums(struct depthwise *s, struct ig_stmt *body) {
         ig_format(
             k->job,
             "depthwise::add_up(%s, %s, %s, @%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u, (int)@%u);",
-            k->buffers.at[s->sums].name, k->buffers.at[c->lower.buffer_of[c->node.in[0]]].name,
-            k->buffers.at[c->lower.buffer_of[c->node.in[1]]].name, (unsigned)s->image, (unsigned)from[0],
-            (unsigned)from[1], (unsigned)from[2], (unsigned)s->channel, (unsigned)dim(s, size_of(s, s->in, 0)),
+            k->buffers.at[s->sums].name, k->buffers.at[ig_cuda_plain_operand(c, 0)].name,
+            k->buffers.at[ig_cuda_plain_operand(c, 1)].name, (unsigned)s->image, (unsigned)from[0], (unsigned)from[1],
+            (unsigned)from[2], (unsigned)s->channel, (unsigned)dim(s, size_of(s, s->in, 0)),
             (unsigned)dim(s, size_of(s, s->in, 1)), (unsigned)dim(s, size_of(s, s->in, 2))));
 }
 
@@ -248,8 +248,8 @@ static bool is_type(enum ingot_dtype dtype) {
 
 /* Does an operand lie in memory, in a type of the template's? */
 static bool is_plain(const struct ig_contract *c, int operand) {
-    ig_value v = c->node.in[operand];
-    return c->lower.is_input[v] && !ig_is_literal(c->graph, v) && is_type(ig_type_of(c->graph, v)->dtype);
+    int buffer = ig_cuda_plain_operand(c, operand);
+    return buffer >= 0 && is_type(c->k->buffers.at[buffer].dtype);
 }
 
 bool ig_cuda_is_depthwise(const struct ig_contract *c) {

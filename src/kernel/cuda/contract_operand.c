@@ -185,12 +185,22 @@ static bool channels_last(const struct ig_contract *c) {
     return ig_contract_attr_int(c, IG_ATTR_channels_last) != 0;
 }
 
-/* The buffer of an operand that is read as it is; -1: it is computed or converted. */
-static int plain_operand(struct ig_contract *c, int operand, enum ingot_dtype element) {
+int ig_cuda_plain_operand(const struct ig_contract *c, int operand) {
     ig_value v = c->node.in[operand];
-    if (!c->lower.is_input[v]) return -1;
-    const struct ig_buffer *buffer = &c->k->buffers.at[c->lower.buffer_of[v]];
-    return buffer->dtype == element && buffer->nothing == IG_NO_X ? c->lower.buffer_of[v] : -1;
+    while (!c->lower.is_input[v]) {
+        const struct ig_node *n = ig_info(c->graph, v)->is_const ? NULL : ig_def(c->graph, v);
+        if (!n || n->op != IG_OP_reshape) return -1;
+        v = n->in[0];
+    }
+    return c->lower.buffer_of[v];
+}
+
+/* The same, of elements of a type; -1: of others, or it may be empty. */
+static int plain_operand(struct ig_contract *c, int operand, enum ingot_dtype element) {
+    int buffer = ig_cuda_plain_operand(c, operand);
+    if (buffer < 0) return -1;
+    const struct ig_buffer *b = &c->k->buffers.at[buffer];
+    return b->dtype == element && b->nothing == IG_NO_X ? buffer : -1;
 }
 
 static bool is_pointwise(const struct ig_contract *c) {
@@ -211,9 +221,8 @@ static bool has_few_taps(const struct ig_contract *c) {
     return taps <= MOST_TAPS;
 }
 
-static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int element) {
+static struct ig_cuda_source conv_a(struct ig_contract *c, ig_x b, int buffer, int element) {
     const struct ig_type *x = ig_contract_in(c, 0);
-    int buffer = c->lower.buffer_of[c->node.in[0]];
     ig_dim below = c->depth_dim[c->spatial], pixel = x->dim[c->spatial + 1];
     ig_dim sizes[2] = {below, pixel};
     struct ig_cuda_source s = {.buffer = buffer, .kind = IG_CUDA_WINDOWS, .pixel = pixel, .below = below};
@@ -254,8 +263,8 @@ struct ig_cuda_source ig_cuda_source_a(struct ig_contract *c, ig_x b, enum ingot
     struct ig_cuda_source s;
     struct address a;
     if (c->spatial) {
-        if (!channels_last(c) || plain_operand(c, 0, element) < 0) return none();
-        return conv_a(c, b, bytes);
+        int buffer = plain_operand(c, 0, element);
+        return buffer < 0 || !channels_last(c) ? none() : conv_a(c, b, buffer, bytes);
     }
     probe(c, c->rows, false, &a);
     a.buffer = plain_load(c, ig_contract_a(c, b, a.line, a.depth), element, &a.position);
