@@ -54,8 +54,11 @@ __device__ __forceinline__ void add_row(float (&sums)[WIDTH * LANES], const inpu
         for (int lane = 0; lane < LANES; lane++)
             weight[tap][lane] = weights::widen(piece, lane);
     }
+    // If taps lie so far apart that positions share no element, only those columns are walked that have one.
+    constexpr bool apart = DILATION_X > (WIDTH - 1) * STRIDE_X;
 #pragma unroll
-    for (int column = 0; column <= (WIDTH - 1) * STRIDE_X + (TAPS_X - 1) * DILATION_X; column++) {
+    for (int i = 0; i <= (apart ? TAPS_X * WIDTH - 1 : (WIDTH - 1) * STRIDE_X + (TAPS_X - 1) * DILATION_X); i++) {
+        const int column = apart ? i / WIDTH * DILATION_X + i % WIDTH * STRIDE_X : i;
         inputs::piece piece = {};
         if (exists && (unsigned)(first + column) < (unsigned)width) piece = line[column * PIECES];
 #pragma unroll
