@@ -36,8 +36,8 @@ enum ig_micro_kind {
      * void NAME(const T *x, long stride, long n, T *values, long *indices, long step, long k, void *keys)
      *
      * The k best of the n elements x[i*stride], best first: values to values[j*step] and their i to indices[j*step];
-     * either may be null. T is any numeric type in its storage form; `keys` has room for k keys. Stable: equal elements
-     * keep their order; NaN is greater than all else. Results beyond n are 0.
+     * either may be null. T is any numeric type in its storage form; `keys` has room for k keys, and may be null on GPUs if
+     * all k <= kept. Stable: equal elements keep their order; NaN is greater than all else. Results beyond n are 0.
      */
     IG_MICRO_TOPK,
 };
@@ -60,6 +60,7 @@ struct ig_micro {
     int64_t kw;                            /* DEPTHWISE: the expected kw, unrolled */
     bool largest;                          /* TOPK: largest first */
     int key_bytes;                         /* TOPK: element and index, 32 (8) or 64 (16) bits each */
+    int team, kept;                        /* TOPK on GPUs: threads for a row; keys for which `keys` is not needed */
 };
 
 /* Vector lanes for that type. */

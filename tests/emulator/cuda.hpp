@@ -180,6 +180,15 @@ EMULATED static int __any_sync(unsigned team, int value) {
 EMULATED static int __all_sync(unsigned team, int value) {
     return __ballot_sync(team, value) == team;
 }
+/* Threads are switched at barriers only. Additions of several threads to the same place are no race, and not checked. */
+template <class T> EMULATED static T atomicAdd(T *to, T by) {
+    T before = *to;
+    *to = before + by;
+    return before;
+}
+EMULATED static int __ffs(int bits) {
+    return __builtin_ffs(bits);
+}
 EMULATED static size_t __cvta_generic_to_shared(const void *at) {
     return emulator->shared_address(at);
 }

@@ -15,6 +15,8 @@ static const struct bad {
     {"p[t] = t;", NULL},
     {"__shared__ float s[64]; s[t] = t; __syncthreads(); p[t] = s[63 - t];", NULL},
     {"__shared__ float s[64]; s[t] = t; __syncwarp(); p[t] = s[t ^ 31];", NULL},
+    {"__shared__ float s[64]; s[t] = t; __syncwarp(); p[t] = s[t ^ 1]; __syncwarp(); s[t] = s[t] + 1;", NULL},
+    {"__shared__ float s[64]; s[t] = t; __syncwarp(); p[t] = s[t ^ 1]; s[t] = s[t] + 1;", "with no barrier between"},
     {"__shared__ float s[64]; s[t] = t; p[t] = s[t ^ 1];", "with no barrier between"},
     {"__shared__ float s[64]; s[t] = t; __syncwarp(); p[t] = s[63 - t];", "with no barrier between"},
     {"float x = p[t ^ 1]; p[t] = x;", "with no barrier between"},

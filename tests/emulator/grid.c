@@ -225,11 +225,11 @@ static struct cell after_access(const struct region *r, const char *at, bool wri
         c.write_epoch = epoch;
         c.writer = (uint16_t)thread;
         c.write_sync = self()->syncs;
-    } else if (c.read_epoch != epoch) {
+    } else if (c.read_epoch != epoch || is_ordered(r, c.read_epoch, c.reader, c.read_sync)) {
         c.read_epoch = epoch;
         c.reader = (uint16_t)thread;
         c.read_sync = self()->syncs;
-    } else if (c.reader != thread) {
+    } else {
         bool same_warp = c.reader != SEVERAL_WARPS &&
                          (c.reader & SEVERAL ? c.reader & ~(unsigned)SEVERAL : c.reader / 32u) == thread / 32;
         c.reader = (uint16_t)(same_warp ? SEVERAL | thread / 32 : SEVERAL_WARPS);

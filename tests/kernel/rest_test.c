@@ -49,6 +49,11 @@ static const struct topk topks[] = {
     {ROWS(2, 0, (-2, -4), 3, INGOT_F32)},
     {ROWS(2, 1, (4, 260), 9, INGOT_F32), .only_indices = true},
     {ROWS(1, 0, (1), 1, INGOT_F32), .constant = true},
+    /* Many rows; many equal elements; more results than shared memory has room for. */
+    {ROWS(2, 1, (530, 260), 5, INGOT_F16), .rounded = true},
+    {ROWS(2, 1, (540, 300), 128, INGOT_F32)},
+    {ROWS(1, 0, (70000), 100, INGOT_I8)},
+    {ROWS(2, 1, (2, 17000), 2100, INGOT_F32), .rounded = true},
 };
 
 static const enum ingot_dtype numeric[] = {INGOT_F32, INGOT_F16, INGOT_BF16, INGOT_F64, INGOT_I8,  INGOT_I16,

@@ -3,6 +3,7 @@
  * results. `thread` of `threads` is 0 of 1 if a thread works alone.
  */
 #include "codegen/cuda/printer.h"
+#include "codegen/cuda/templates.h"
 #include "codegen/order.h"
 
 static const char *type_of(enum ingot_dtype dtype) {
@@ -81,32 +82,28 @@ static void print_depthwise(const struct ig_micro *m, struct ig_text *text) {
         (long long)m->x_tap, (long long)m->x_column, (long long)m->w_row, (long long)m->w_tap, m->nr);
 }
 
-/* An element's rank is the number of better elements. Counting ends at k: on average after k log(n/k) others. */
 static void print_topk(const struct ig_micro *m, struct ig_text *text) {
     const char *wide = m->key_bytes == 16 ? "unsigned long long" : "unsigned", *n = m->name;
     ig_text_printf(text, "typedef %s %s_e;\n", ig_code_bits(m->dtype), n);
     ig_code_order(m, "static __device__ __forceinline__", wide, text);
     ig_text_printf(text,
+                   "namespace %s_team {\n"
+                   "typedef %s_e element;\n"
+                   "typedef %s wide, place;\n"
+                   "enum { TEAM = %d, KEPT = %d, BITS = %d };\n"
+                   "__device__ __forceinline__ wide order_of(element x) {\n"
+                   "    return %s_order(x);\n"
+                   "}\n",
+                   n, n, wide, m->team, m->kept, (int)(8 * ingot_dtype_size(m->dtype)), n);
+    ig_text_add(text, ig_cuda_template_topk);
+    ig_text_printf(text,
+                   "}\n"
                    "static __device__ void %s(int thread, int threads, const void *row, int64_t stride, int64_t n,\n"
-                   "    void *value_bytes, void *index_bytes, int64_t step, int64_t k, void *keys) {\n"
-                   "    const %s_e *x = (const %s_e *)row;\n"
-                   "    %s_e *values = (%s_e *)value_bytes;\n"
-                   "    int64_t *indices = (int64_t *)index_bytes;\n"
-                   "    for (int64_t i = thread; i < n; i += threads) {\n"
-                   "        const %s order = %s_order(x[i * stride]);\n"
-                   "        int64_t rank = 0;\n"
-                   "        for (int64_t j = 0; j < n && rank < k; j++) {\n"
-                   "            const %s other = %s_order(x[j * stride]);\n"
-                   "            rank += other < order || (other == order && j < i);\n"
-                   "        }\n"
-                   "        if (rank < k && values) values[rank * step] = x[i * stride];\n"
-                   "        if (rank < k && indices) indices[rank * step] = i;\n"
-                   "    }\n",
-                   n, n, n, n, n, wide, n, wide, n);
-    ig_text_add(text, "    for (int64_t j = n + thread; j < k; j += threads) {\n"
-                      "        if (values) values[j * step] = 0;\n"
-                      "        if (indices) indices[j * step] = 0;\n"
-                      "    }\n}\n");
+                   "    void *values, void *indices, int64_t step, int64_t k, void *keys) {\n"
+                   "    %s_team::run(thread, (const %s_e *)row, stride, n, (%s_e *)values, (int64_t *)indices, step, k, "
+                   "keys);\n"
+                   "}\n",
+                   n, n, n, n);
 }
 
 void ig_cuda_micro(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text) {

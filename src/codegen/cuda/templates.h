@@ -27,5 +27,6 @@ extern const char ig_cuda_template_mma[];
 extern const char ig_cuda_template_recurrent[];
 extern const char ig_cuda_template_recurrent_fma[];
 extern const char ig_cuda_template_recurrent_mma[];
+extern const char ig_cuda_template_topk[];
 
 #endif
