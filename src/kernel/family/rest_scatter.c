@@ -8,14 +8,24 @@
  * An update belongs to an index tuple, which addresses `depth` axes of the data. scatter_nd: one tuple per slice of the
  * updates. scatter_elements: one axis, and one tuple per element of the updates.
  *
- * On GPUs every thread is a tile: one position along the axes that are not indexed, and a range of the first that is.
+ * On GPUs every thread is a tile: one position along the axes that are not indexed, and a range of the first that is. It
+ * loads several indices at once, so as not to wait for each.
  */
 #include <string.h>
 
 #include "kernel/family/rest.h"
 #include "kernel/lower.h"
 
-enum { TILE_ELEMENTS = 16384, MOST_TILES = 64, INDEX_COST = 8, THREADS = 128, ENOUGH_THREADS = 65536 };
+enum {
+    TILE_ELEMENTS = 16384,
+    MOST_TILES = 64,
+    INDEX_COST = 8,
+    THREADS = 128,
+    ENOUGH_THREADS = 16384, /* threads for which ranges are divided */
+    SPARING_THREADS = 65536, /* the same, if threads side by side read the same indices */
+    AT_ONCE = 16,           /* tuples of indices that a thread loads at once */
+    MOST_AT_ONCE = 32,      /* indices, in registers */
+};
 
 struct scatter {
     struct ig_graph *graph;
@@ -31,6 +41,9 @@ struct scatter {
     ig_dim chunk;               /* length of a range */
     ig_x lo, hi;                /* the tile's range along the axis */
     ig_x fixed[INGOT_MAX_RANK]; /* GPUs: the thread's position along axes that are not indexed; IG_NO_X: any */
+    int at_once;                /* GPUs: tuples of indices that are loaded at once; 1: one */
+    int kept;                   /* the buffer for them */
+    ig_x slot;                  /* the one at hand, or IG_NO_X: none is loaded ahead */
 };
 
 static ig_x num(struct scatter *s, int64_t i) {
@@ -158,18 +171,49 @@ static void apply(struct scatter *s, struct ig_stmt *body, ig_x at, ig_x value) 
     ig_s_store(s->k, body, s->out, at, value);
 }
 
+/* Number i of the tuple at position `at`. */
+static ig_x index_at(struct scatter *s, const ig_x *at, int i) {
+    ig_x place[INGOT_MAX_RANK];
+    if (s->slot != IG_NO_X)
+        return ig_x_load(s->k, s->kept, ig_x_add(s->k, ig_x_mul(s->k, num(s, i), num(s, s->at_once)), s->slot));
+    memcpy(place, at, (size_t)s->index.rank * sizeof *place);
+    if (is_nd(s)) place[s->index.rank - 1] = num(s, i);
+    return ig_lower_value(&s->lower, s->node.in[1], place);
+}
+
+/* A loop over at[axis] of tuples of `depth` indices, which are loaded several at a time. */
+static struct ig_stmt *batch_loop(struct scatter *s, struct ig_stmt *body, ig_dim size, ig_x *at, int axis, int depth) {
+    struct ig_loops *k = s->k;
+    ig_x first, ahead, last = ig_x_sub(k, dim(s, size), num(s, 1));
+    body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), dim(s, size), num(s, s->at_once), &first);
+    struct ig_stmt *loads = loop(s, body, IG_FOR_UNROLL, num(s, 0), num(s, s->at_once), &ahead);
+    at[axis] = ig_x_min(k, ig_x_add(k, first, ahead), last);
+    for (int i = 0; i < depth; i++) {
+        ig_x to = ig_x_add(k, num(s, (int64_t)i * s->at_once), ahead);
+        ig_s_store(k, loads, s->kept, to, index_at(s, at, i));
+    }
+    body = loop(s, body, IG_FOR_UNROLL, num(s, 0), num(s, s->at_once), &s->slot);
+    at[axis] = ig_x_add(k, first, s->slot);
+    return ig_s_if(k, body, ig_x_less(k, at[axis], dim(s, size)));
+}
+
 static void emit_elements(struct scatter *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
     int axis = (int)ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
     for (int i = 0; i < s->data.rank; i++) {
+        if (s->at_once > 1 && i == axis) continue; /* innermost: all others are the thread's own */
         /* Indices are checked along `axis`. Along other axes positions are not indexed, so the loop must stay inside
          * the data. */
         ig_dim size = i == axis ? s->index.dim[i] : ig_dim_min(k->dims, s->index.dim[i], s->data.dim[i]);
         body = axis_loop(s, body, IG_FOR_SERIAL, size, i == axis ? -1 : i, &at[i]);
         to[i] = at[i];
     }
-    to[axis] = resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), axis, &inside);
+    if (s->at_once > 1) {
+        body = batch_loop(s, body, s->index.dim[axis], at, axis, 1);
+        to[axis] = at[axis];
+    }
+    to[axis] = resolve(s, index_at(s, at, 0), axis, &inside);
     body = ig_s_if(k, body, inside);
     apply(s, body, ig_lower_linear(&s->lower, &s->data, to), ig_lower_value(&s->lower, s->node.in[2], at));
 }
@@ -196,12 +240,11 @@ static void emit_nd(struct scatter *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
     int outer = s->index.rank - 1, depth = depth_of(s);
-    for (int i = 0; i < outer; i++)
+    for (int i = 0; i < outer - (s->at_once > 1); i++)
         body = loop(s, body, IG_FOR_SERIAL, num(s, 0), dim(s, s->index.dim[i]), &at[i]);
-    for (int i = 0; i < depth; i++) {
-        at[outer] = num(s, i);
-        to[i] = resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), i, &inside);
-    }
+    if (s->at_once > 1) body = batch_loop(s, body, s->index.dim[outer - 1], at, outer - 1, depth);
+    for (int i = 0; i < depth; i++)
+        to[i] = resolve(s, index_at(s, at, i), i, &inside);
     emit_slice(s, depth > 0 ? ig_s_if(k, body, inside) : body, at, to, depth);
 }
 
@@ -231,7 +274,9 @@ static struct ig_stmt *thread_loop(struct scatter *s) {
         }
     }
     ig_dim size = s->own < 0 ? one : s->data.dim[s->own];
-    ig_dim ranges = ig_dim_ceil_div(dims, ig_dim_const(dims, ENOUGH_THREADS), ig_dim_max(dims, lines, one));
+    bool shared = is_nd(s) || s->lower.buffer_of[s->node.in[1]] < 0;
+    ig_dim enough = ig_dim_const(dims, shared ? SPARING_THREADS : ENOUGH_THREADS);
+    ig_dim ranges = ig_dim_ceil_div(dims, enough, ig_dim_max(dims, lines, one));
     ranges = ig_dim_max(dims, one, ig_dim_min(dims, ranges, size));
     s->chunk = ig_dim_max(dims, one, ig_dim_ceil_div(dims, size, ranges));
     ig_dim total = ig_dim_mul(dims, lines, ig_dim_ceil_div(dims, size, s->chunk));
@@ -244,6 +289,16 @@ static struct ig_stmt *thread_loop(struct scatter *s) {
     body = ig_s_if(k, body, ig_x_less(k, number, dim(s, total)));
     split_range(s, split_thread(s, number));
     return body;
+}
+
+/* Tuples are loaded several at once if there is a loop over them. */
+static void choose_at_once(struct scatter *s) {
+    int depth = is_nd(s) ? depth_of(s) : 1;
+    bool looped = depth > 0 && (!is_nd(s) || s->index.rank > 1) && !ig_is_literal(s->graph, s->node.in[1]);
+    if (!looped || depth > MOST_AT_ONCE / 2) return;
+    while (s->at_once < AT_ONCE && 2 * s->at_once * depth <= MOST_AT_ONCE)
+        s->at_once *= 2;
+    s->kept = ig_loops_local(s->k, ig_dtype_compute(s->index.dtype), (int64_t)depth * s->at_once, "indices");
 }
 
 static void emit_own_copy(struct scatter *s, struct ig_stmt *body) {
@@ -287,10 +342,13 @@ struct ig_kernel *ig_kernel_scatter(struct ig_graph *graph, const struct ig_regi
     ig_lower_init(&s.lower, s.k, graph, region);
     s.out = s.lower.buffer_of[s.node.out];
     move_halves_as_integers(&s);
+    s.at_once = 1;
+    s.slot = IG_NO_X;
     for (int i = 0; i < INGOT_MAX_RANK; i++)
         s.fixed[i] = IG_NO_X;
     struct ig_stmt *body = ig_target_is_cuda(target) ? thread_loop(&s) : tile_loop(&s);
     if (ig_target_is_cuda(target)) {
+        choose_at_once(&s);
         emit_own_copy(&s, body);
     } else {
         emit_copy(&s, body);

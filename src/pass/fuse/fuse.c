@@ -416,6 +416,20 @@ static bool reads_memory_only(const struct ig_node *n) {
     }
 }
 
+/* The value that the indices of a scatter are read from on GPUs, where threads read them through repetitions: those of
+ * whole rows would else be stored for each element. */
+static ig_value beneath_repeats(const struct ig_graph *g, ig_value v) {
+    bool repeats = false;
+    ig_value base = v;
+    for (const struct ig_node *n = ig_def(g, v); n; n = ig_def(g, v)) {
+        bool plain = n->op == IG_OP_broadcast || n->op == IG_OP_reshape || n->op == IG_OP_slice;
+        if (!plain || ig_info(g, v)->is_const) break;
+        repeats = repeats || n->op == IG_OP_broadcast;
+        v = n->in[0];
+    }
+    return repeats ? v : base;
+}
+
 /* A transpose that moves the innermost axis is slow to read through: with several readers it is worth materialising. */
 static bool moves_innermost(const struct ig_graph *g, const struct ig_node *n) {
     if (n->op != IG_OP_transpose) return false;
@@ -511,7 +525,8 @@ static bool *find_stored_views(const struct fuser *f) {
         bool window = ig_op_info(n->op)->family == IG_FAMILY_WINDOW;
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
-            ig_value base = ig_part_base(g, n->in[i]);
+            bool index = is_for_gpu(f) && i == 1 && (n->op == IG_OP_scatter_elements || n->op == IG_OP_scatter_nd);
+            ig_value base = ig_part_base(g, index ? beneath_repeats(g, n->in[i]) : n->in[i]);
             const struct ig_node *view = ig_def(g, base);
             if ((contract || window) && view && !ig_info(g, base)->is_const && is_widening(g, view)) {
                 base = ig_part_base(g, view->in[0]);
