@@ -441,11 +441,48 @@ static void test_windows(void **state) {
     check_graphs_for_cuda(all, count);
 }
 
+/* Few queries, whose keys and values go straight to registers: in one block and in clusters, some of whose blocks have no
+ * keys. */
+static void test_few(void **state) {
+    (void)state;
+    static const struct attention shapes[] = {
+        {INGOT_F16, 1, 2, 1, 1, 513, 64, 64, CHOSEN, .joint = false},
+        {INGOT_BF16, 2, 2, 1, 8, 300, 128, 128, ADDED, .repaired = true, .joint = false},
+        {INGOT_F16, 1, 2, 1, 5, 97, 40, 80, EACH, .biased = true, .joint = false},
+        {INGOT_BF16, 1, 1, 1, 3, 1030, 96, 16, CAPPED, .joint = false},
+        {INGOT_F16, 1, 2, 1, 7, 40, 64, 64, ADDED_CAUSAL, .joint = false},
+        {INGOT_F16, 2, 2, 1, 8, 9, 16, 24, NO_MASK, .joint = false},
+        {INGOT_F16, -1, 2, 2, -2, -4, 64, 64, ADDED, .guarded = true, .joint = false},
+        {INGOT_F16, 1, 1, 1, 2, 1, 64, 64, ALL_MASKED, .joint = false},
+        {INGOT_F16, 1, 2, 1, 4, 0, 64, 64, NO_MASK, .joint = false},
+        {INGOT_F16, 1, 1, 1, 20, 200, 72, 32, NO_MASK, .joint = false},
+    };
+    static const unsigned choices[] = {0, 14, 15, 16, 17, 18}; /* the last ones are direct */
+    enum { SHAPES = sizeof shapes / sizeof *shapes, CHOICES = sizeof choices / sizeof *choices };
+    struct graph_case all[2 * SHAPES * CHOICES];
+    int count = 0;
+    for (int c = 0; c < CHOICES; c++) {
+        for (int i = 0; i < SHAPES; i++) {
+            double tolerance = shapes[i].dtype == INGOT_F16 ? 4e-3 : 3e-2;
+            for (unsigned poison = 0; poison < 2; poison++) {
+                if (poison && shapes[i].mask == ADDED_CAUSAL) continue; /* keys beyond the diagonal are not read */
+                all[count++] = (struct graph_case){"few queries",
+                                                   build,
+                                                   &shapes[i],
+                                                   tolerance,
+                                                   GRAPH_RAW | choices[c] * GRAPH_CHOICE | poison * GRAPH_POISON,
+                                                   {2, 7, 33, 600}};
+            }
+        }
+    }
+    check_graphs_for_cuda(all, count);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recognition), cmocka_unit_test(test_compiles), cmocka_unit_test(test_single),
         cmocka_unit_test(test_half),        cmocka_unit_test(test_choices),  cmocka_unit_test(test_partial),
-        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_windows),     cmocka_unit_test(test_few),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

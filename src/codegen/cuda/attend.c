@@ -44,8 +44,8 @@ static void print_products(const struct ig_cuda_attend *a, struct ig_text *text)
 
 void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
     ig_text_add(text, "namespace attend {\n");
-    ig_text_printf(text, "enum { FMA, TF32, F16, BF16, MATH = %d, ELEMENT = %d, GROUPS = %d };\n", (int)a->math,
-                   ig_cuda_attend_element(a), a->warpgroups);
+    ig_text_printf(text, "enum { FMA, TF32, F16, BF16, MATH = %d, ELEMENT = %d, GROUPS = %d, DIRECT = %d };\n",
+                   (int)a->math, ig_cuda_attend_element(a), a->warpgroups, a->direct);
     ig_text_printf(
         text, "enum { WARPS_M = %d, WARPS_N = %d, KEYS = %d, STAGES = %d, AHEAD = %d, WHOLE = %d, SPLIT = %d };\n",
         a->warps_m, a->warps_n, a->keys, a->stages, a->whole ? a->stages : a->stages - 1, a->whole, a->split);
@@ -55,9 +55,15 @@ void ig_cuda_attend(const struct ig_cuda_attend *a, struct ig_text *text) {
     ig_text_printf(text, "enum { TABLES_AT = %d, TABLE_Q = %d, TABLE_K = %d, TABLE_V = %d };\n",
                    ig_cuda_attend_tables_at(a), a->table[IG_CUDA_ATTEND_QUERIES], a->table[IG_CUDA_ATTEND_KEYS],
                    a->table[IG_CUDA_ATTEND_VALUES]);
-    ig_text_add(text, ig_cuda_template_attend_copy);
-    print_products(a, text);
-    ig_text_add(text, ig_cuda_template_attend);
+    ig_text_add(text, ig_cuda_template_attend_block);
+    if (a->direct) {
+        ig_text_add(text, ig_cuda_template_mma);
+        ig_text_add(text, ig_cuda_template_attend_direct);
+    } else {
+        ig_text_add(text, ig_cuda_template_attend_copy);
+        print_products(a, text);
+        ig_text_add(text, ig_cuda_template_attend);
+    }
     if (a->turns) ig_text_add(text, ig_cuda_template_attend_turns);
     ig_text_add(text, "}\n");
 }

@@ -1,44 +1,5 @@
 // ---- The steps of a tile ---------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ float infinity() {
-    return __int_as_float(0x7f800000);
-}
-
-// 2^x; results below 2^-126 are flushed to zero.
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// Weights are exp(scale * score), relative to the largest score. If tensor-core products follow, they are computed as
-// 2^(score * factor(most) - base(most)): one rounding and one instruction before the power. That base is rounded does
-// not matter: all weights of a row are relative to it, and `correction` is known. Large scores differ by so much that
-// all but the largest have weight zero; their factor is scale itself, so that base is exact and nothing overflows.
-__device__ __forceinline__ bool is_large(float most, float scale) {
-    return !(fabsf(most * scale) < 0x1p27f);
-}
-
-__device__ __forceinline__ float factor(float most, float scale) {
-    return is_large(most, scale) ? scale : scale * 1.44269504f;
-}
-
-__device__ __forceinline__ float base(float most, float scale) {
-    return most == -infinity() ? 0 : most * factor(most, scale);
-}
-
-__device__ __forceinline__ float correction(float most, float scale) {
-    if (CORES || is_large(most, scale)) return 1;
-    return power_of_two(-fmaf(most, factor(most, scale), -base(most, scale)));
-}
-
-// The factor that rescales sums from a previous maximum, no larger, to this one.
-__device__ __forceinline__ float change(float from, float most, float scale) {
-    if (from == most) return 1;
-    if constexpr (CORES) return expf(from - most);
-    return power_of_two(from * factor(most, scale) - base(most, scale));
-}
-
 // state: R running maxima, then R running sums of this thread's share of the keys.
 __device__ __forceinline__ void begin(float *sums, float *state, const void *q, long long ldq, long long queries,
                                       const void *k, long long ldk, const void *v, long long ldv, long long keys) {
@@ -68,19 +29,6 @@ __device__ __forceinline__ void multiply(float *scores, long long step, const vo
     meet(step == 0);
     if (WHOLE || step > 0) copy_step(step + AHEAD, k, ldk, v, ldv, keys);
     score(scores, 0, KEYS_AT + (int)(step % STAGES) * STAGE);
-}
-
-// Replaces the scores of a row by weights; returns their sum.
-__device__ __forceinline__ float weigh(float *scores, int r, float most, float scale) {
-    const float by = factor(most, scale), from = base(most, scale);
-    float total = 0;
-#pragma unroll
-    for (int e = 0; e < BLOCKS * C; e++) {
-        float &x = scores[(e / C * R + r) * C + e % C];
-        x = CORES ? expf(x - (most == -infinity() ? 0 : most)) : power_of_two(fmaf(x, by, -from));
-        total += x;
-    }
-    return total;
 }
 
 // The same for all rows of this thread; rescales its sums to the new maxima.
@@ -115,16 +63,6 @@ __device__ __forceinline__ void accumulate(float *scores, float *sums, float *st
 }
 
 constexpr int PARTS = WARPS_N * SPLIT;
-
-__device__ __forceinline__ void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-
-__device__ __forceinline__ int cluster_rank() {
-    unsigned rank = 0;
-    if constexpr (SPLIT > 1) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return (int)rank;
-}
 
 // Writes the unnormalised results [PARTS][ROWS][TILE_ROW], maxima and sums [PARTS][ROWS] to the beginning of shared
 // memory.

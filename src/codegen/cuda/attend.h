@@ -23,6 +23,13 @@
  *     attend::wait_turn()     after the next turn was fetched; then the threads meet
  *     attend::multiply_turn(scores, turn)
  *     attend::accumulate_turn(scores, sums, state, turn, queries)
+ *
+ * Directly, of an `attend::direct operands`; finish brings the parts of a cluster together as well:
+ *
+ *     operands.begin(sums, state, q, ldq, queries, k, ldk, v, ldv, keys)
+ *     operands.multiply(scores, step)
+ *     operands.accumulate(scores, sums, state, step, scale)
+ *     operands.finish(tile, sums, state, queries, scale)
  */
 void ig_cuda_attend(const struct ig_cuda_attend *attend, struct ig_text *text);
 

@@ -1,27 +1,3 @@
-// Attention with an online softmax: Rabe and Staats 2021, Dao et al. 2022.
-//
-// A block does ROWS queries of one head, in steps of STEP keys. Its warps form a grid of WARPS_M x WARPS_N: each does
-// 16 of the queries and KEYS of a step's keys, with its own running maximum, running sum and unnormalised result, so
-// that warps synchronise only to share copied data. The elements of a thread:
-//
-//     scores[(j * R + r) * C + c]    query 16 * m + lane / L + r * (16 / R), key KEYS * n + (j * L + lane % L) * C + c
-//     sums[(j * R + r) * CV + c]     the same query, column (j * L + lane % L) * CV + c
-//
-// On tensor cores this is the register layout of the instructions' results. The kernel's loops change the scores
-// between multiply and accumulate, and divide by the sums after finish.
-//
-// This file has the constants and the copies; one of attend_fma.cu, attend_mma.cu and attend_wgmma.cu has the products;
-// attend.cu has the steps.
-
-constexpr int WARPS = WARPS_M * WARPS_N, THREADS = 32 * WARPS, ROWS = 16 * WARPS_M, STEP = KEYS * WARPS_N;
-constexpr bool CORES = MATH == FMA;
-constexpr int L = CORES ? 8 : 4, R = CORES ? 4 : 2, C = CORES ? 1 : 2, CV = CORES ? 4 : 2;
-constexpr int BLOCKS = KEYS / (L * C), BLOCKS_V = COLUMNS / (L * CV);
-// Bytes per line, and offsets in shared memory.
-constexpr int LINE = DEPTH * ELEMENT, LINE_V = COLUMNS * ELEMENT;
-constexpr int KEYS_AT = ROWS * LINE, VALUES_AT = STEP * LINE, STAGE = STEP * (LINE + LINE_V);
-constexpr int WEIGHT_ROW = KEYS + 4, WEIGHTS_AT = KEYS_AT + STAGES * STAGE;
-
 // ---- Copies ----------------------------------------------------------------------------------------------------------
 
 // The offset of a byte in a set of lines of BYTES bytes. The 16-byte chunks of a line are permuted by its number
@@ -35,15 +11,6 @@ template <int BYTES> __device__ __forceinline__ unsigned place(int line, int byt
 template <int LINES, int BYTES> __device__ __forceinline__ unsigned place_copied(int line, int byte) {
     if constexpr (GROUPS && BYTES > 128) return byte / 128 * (LINES * 128) + place<128>(line, byte % 128);
     return place<BYTES>(line, byte);
-}
-
-__device__ __forceinline__ char *memory() {
-    extern __shared__ __align__(1024) char ig_shared[];
-    return ig_shared;
-}
-
-__device__ __forceinline__ unsigned shared_address(int byte) {
-    return (unsigned)__cvta_generic_to_shared(memory()) + byte;
 }
 
 // The element at which a line begins: lines are `ld` apart or, with a TABLE, listed there from index `ld` on.
@@ -126,17 +93,4 @@ __device__ __forceinline__ void meet(bool first) {
         __syncwarp();
     else
         __syncthreads();
-}
-
-// Packs two weights for the tensor cores; 0 for NaN.
-__device__ __forceinline__ unsigned pack(float low, float high) {
-    unsigned word;
-    if constexpr (MATH == F16) {
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-        asm("max.f16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
-    } else {
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
-        asm("max.bf16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
-    }
-    return word;
 }

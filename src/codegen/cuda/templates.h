@@ -3,7 +3,9 @@
 #define IG_CODEGEN_CUDA_TEMPLATES_H
 
 extern const char ig_cuda_template_attend[];
+extern const char ig_cuda_template_attend_block[];
 extern const char ig_cuda_template_attend_copy[];
+extern const char ig_cuda_template_attend_direct[];
 extern const char ig_cuda_template_attend_fma[];
 extern const char ig_cuda_template_attend_mma[];
 extern const char ig_cuda_template_attend_turns[];

@@ -84,7 +84,8 @@ static bool find_table(struct ig_cuda_attention *s, int which) {
     s->t->table[which] = -1;
     if (own->distance != IG_DIM_NONE) return true;
     ig_dim count = which == IG_CUDA_ATTEND_QUERIES ? s->a->queries : s->a->keys;
-    if (!ig_dim_is_const(s->k->dims, count, &lines) || lines > MOST_LINES || s->t->split > 1) return false;
+    if (!ig_dim_is_const(s->k->dims, count, &lines) || lines > MOST_LINES || s->t->split > 1 || s->t->direct)
+        return false;
     for (int i = 0; i < which; i++) {
         const struct ig_attention_source *other = &s->source[i];
         ig_dim others = i == IG_CUDA_ATTEND_QUERIES ? s->a->queries : s->a->keys;
@@ -156,16 +157,20 @@ static struct ig_call_arg array(struct ig_cuda_attention *s, int buffer) {
     return (struct ig_call_arg){buffer, num(s, 0)};
 }
 
-/* This block's share of the keys: returns their number; *out_first_step: the step that it begins with. */
-static ig_x find_share(struct ig_cuda_attention *s, ig_x *out_first_step) {
+/* This block's share of the keys: returns their number; *out_first: the first of them. Shares are whole steps, or direct
+ * blocks of eight keys, so that all have about as many. Sets s->end. */
+static ig_x find_share(struct ig_cuda_attention *s, ig_x *out_first) {
     struct ig_loops *k = s->k;
-    ig_x step = num(s, s->step), steps = ig_x_div(k, ig_x_add(k, s->seen, num(s, s->step - 1)), step);
-    *out_first_step = num(s, 0);
+    int unit = s->t->direct ? 8 : s->step;
+    *out_first = num(s, 0);
+    s->end = s->seen;
     if (s->t->split == 1) return s->seen;
-    ig_x share = ig_x_div(k, ig_x_add(k, steps, num(s, s->t->split - 1)), num(s, s->t->split));
-    *out_first_step = ig_x_min(k, ig_x_mul(k, s->part, share), steps);
-    ig_x end = ig_x_min(k, s->seen, ig_x_mul(k, ig_x_add(k, *out_first_step, share), step));
-    return ig_x_max(k, ig_x_sub(k, end, ig_x_mul(k, *out_first_step, step)), num(s, 0));
+    ig_x units = ig_x_div(k, ig_x_add(k, s->seen, num(s, unit - 1)), num(s, unit));
+    ig_x share = ig_x_div(k, ig_x_add(k, units, num(s, s->t->split - 1)), num(s, s->t->split));
+    ig_x first = ig_x_min(k, ig_x_mul(k, s->part, share), units);
+    *out_first = ig_x_mul(k, first, num(s, unit));
+    s->end = ig_x_min(k, s->seen, ig_x_mul(k, ig_x_add(k, first, share), num(s, unit)));
+    return ig_x_max(k, ig_x_sub(k, s->end, *out_first), num(s, 0));
 }
 
 /* The address of an operand from a line on, and the distance of its lines or, if they are listed, the line's number. */
@@ -178,11 +183,12 @@ void ig_cuda_attention_locate(struct ig_cuda_attention *s, int which, ig_x first
     out[1] = number(listed ? first : dim(s, from->distance));
 }
 
+/* The steps of a block, by the template's functions or, directly, by those of its operands. */
 static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
     struct ig_attention *a = s->a;
-    ig_x step, first;
-    ig_x keys = find_share(s, &first), first_key = ig_x_mul(k, first, num(s, s->step));
+    bool direct = s->t->direct;
+    ig_x step, first_key, keys = find_share(s, &first_key);
     struct ig_call_arg q[2], key[2], value[2];
     ig_cuda_attention_locate(s, IG_CUDA_ATTEND_QUERIES, s->first_query, q);
     ig_cuda_attention_locate(s, IG_CUDA_ATTEND_KEYS, first_key, key);
@@ -192,21 +198,35 @@ static void walk(struct ig_cuda_attention *s, struct ig_stmt *body) {
         array(s, s->sums), array(s, s->state), q[0],        q[1], number(left), key[0], key[1],
         value[0],          value[1],           number(keys)};
     ig_cuda_attention_write_tables(s, body);
-    ig_s_call(k, body, "__syncthreads", NULL, 0); /* the preceding tile may still be read */
-    ig_s_call(k, body, "attend::begin", begin, 10);
+    if (!direct) ig_s_call(k, body, "__syncthreads", NULL, 0); /* the preceding tile may still be read */
+    ig_s_call(k, body, direct ? "operands.begin" : "attend::begin", begin, 10);
     ig_x steps = dim(s, ig_dim_ceil_div(k->dims, a->keys, constant(s, s->step)));
     if (s->diagonal || s->t->split > 1) steps = ig_x_div(k, ig_x_add(k, keys, num(s, s->step - 1)), num(s, s->step));
     body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), steps, num(s, 1), &step);
     ig_s_name(k, step, "step");
-    ig_x of_all = ig_x_add(k, first, step);
-    ig_cuda_attention_load_early(s, body, of_all);
+    first_key = ig_x_add(k, first_key, ig_x_mul(k, step, num(s, s->step)));
+    ig_cuda_attention_load_early(s, body, first_key);
     struct ig_call_arg multiply[] = {array(s, s->scores), number(step), key[0], key[1], value[0], value[1],
                                      number(keys)};
-    ig_s_call(k, body, "attend::multiply", multiply, 7);
-    ig_cuda_attention_change_scores(s, body, of_all);
+    ig_s_call(k, body, direct ? "operands.multiply" : "attend::multiply", multiply, direct ? 2 : 7);
+    ig_cuda_attention_change_scores(s, body, first_key);
     struct ig_call_arg add[] = {array(s, s->scores), array(s, s->sums), array(s, s->state),
                                 number(step),        number(left),      number(s->scale)};
-    ig_s_call(k, body, "attend::accumulate", add, 6);
+    if (direct) add[4] = add[5];
+    ig_s_call(k, body, direct ? "operands.accumulate" : "attend::accumulate", add, direct ? 5 : 6);
+}
+
+/* Leaves all parts of the results in shared memory. */
+static void finish(struct ig_cuda_attention *s, struct ig_stmt *body) {
+    ig_x left = ig_x_sub(s->k, dim(s, s->a->queries), s->first_query);
+    struct ig_call_arg tile = array(s, s->tile), sums = array(s, s->sums), state = array(s, s->state);
+    if (s->t->direct) {
+        ig_s_call(s->k, body, "operands.finish",
+                  (struct ig_call_arg[]){tile, sums, state, number(left), number(s->scale)}, 5);
+        return;
+    }
+    ig_s_call(s->k, body, "attend::finish", (struct ig_call_arg[]){tile, sums, state, number(s->scale)}, 4);
+    if (s->t->split > 1) ig_s_call(s->k, body, "attend::gather", (struct ig_call_arg[]){tile, number(left)}, 2);
 }
 
 /* ---- Results ----------------------------------------------------------------------------------------------------- */
@@ -287,6 +307,9 @@ static const char *tactic(struct ig_cuda_attention *s) {
     static const char *const names[] = {"fp32", "tf32", "fp16", "bf16"};
     const char *more = s->t->split > 1 ? ig_format(s->k->job, ", keys in %d", s->t->split) : "";
     if (s->t->turns) more = ig_format(s->k->job, ", %d heads in turn", s->t->turns);
+    if (s->t->direct)
+        return ig_format(s->k->job, "attend %s direct, tiles of %d queries, steps of %d keys, %d warps%s",
+                         names[s->t->math], s->rows, s->step, s->t->warps_n, more);
     return ig_format(s->k->job, "attend %s%s, tiles of %d queries, steps of %d keys%s, %dx%d warps%s",
                      names[s->t->math], s->t->warpgroups ? " wgmma" : "", s->rows, s->step,
                      s->t->whole ? ", all at once" : "", s->t->warps_m, s->t->warps_n, more);
@@ -308,12 +331,9 @@ bool ig_attention_cuda(struct ig_attention *a, int choice) {
     if (!ig_cuda_attention_find_sources(&s)) return false;
     ig_cuda_attention_make_buffers(&s);
     ig_cuda_attention_find_change(&s);
+    if (s.t->direct) ig_s_text(s.k, body, "attend::direct operands;");
     walk(&s, body);
-    struct ig_call_arg finish[] = {array(&s, s.tile), array(&s, s.sums), array(&s, s.state), number(s.scale)};
-    ig_s_call(s.k, body, "attend::finish", finish, 4);
-    ig_x left = ig_x_sub(s.k, dim(&s, a->queries), s.first_query);
-    struct ig_call_arg gather[] = {array(&s, s.tile), number(left)};
-    if (s.t->split > 1) ig_s_call(s.k, body, "attend::gather", gather, 2);
+    finish(&s, body);
     ig_cuda_attention_store_results(&s, body);
     return true;
 }

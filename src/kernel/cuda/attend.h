@@ -41,6 +41,7 @@ struct ig_cuda_attention {
     ig_dim offset;
     ig_x part;                /* of the keys: index of this block among `split` */
     ig_x seen;                /* keys that the tile's queries see */
+    ig_x end;                 /* the end of this block's keys */
     ig_x scale;               /* factor for the scores that the template applies */
     int scores, sums, state;  /* register buffers */
     int tile, maxima, totals; /* shared-memory buffers */
@@ -72,15 +73,15 @@ int ig_cuda_attention_places(const struct ig_cuda_attention *s);
 /* Analyses the change of the scores: sets `rest`, `diagonal`, `offset` and, from these, `seen` and the order of the
  * tiles. */
 void ig_cuda_attention_find_change(struct ig_cuda_attention *s);
-/* Loops over all scores of a step, of all threads. */
-struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step,
+/* Loops over all scores of a step, of all threads, which begins with a key. */
+struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key,
                                              struct ig_attention_element *out_element);
 /* The element or, beyond the last query or key, that of the last one. */
 struct ig_attention_element ig_cuda_attention_clamped(struct ig_cuda_attention *s,
                                                       const struct ig_attention_element *element);
 /* Emit the loads that the change of a step's scores needs, and the change itself. */
-void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step);
-void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step);
+void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key);
+void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key);
 
 /* Parts of the schedule (attend.c): locate the operands at s->head, false if they lie otherwise; make the buffers; list
  * the places of lines; the address of an operand from line `first` on and the distance of its lines or, if they are

@@ -3,16 +3,18 @@
 
 struct ig_cuda_attend_layout ig_cuda_attend_scores(const struct ig_cuda_attend *a) {
     if (a->math == IG_CUDA_FMA) return (struct ig_cuda_attend_layout){8, 4, 1, a->keys / 8};
+    if (a->direct) return (struct ig_cuda_attend_layout){4, 1, 2, a->keys / 8};
     return (struct ig_cuda_attend_layout){4, 2, 2, a->keys / 8};
 }
 
 struct ig_cuda_attend_layout ig_cuda_attend_sums(const struct ig_cuda_attend *a) {
     if (a->math == IG_CUDA_FMA) return (struct ig_cuda_attend_layout){8, 4, 4, a->columns / 32};
+    if (a->direct) return (struct ig_cuda_attend_layout){4, 2, 2, (a->columns + 63) / 64 * 4};
     return (struct ig_cuda_attend_layout){4, 2, 2, a->columns / 8};
 }
 
 int ig_cuda_attend_rows(const struct ig_cuda_attend *a) {
-    return 16 * a->warps_m;
+    return a->direct ? 8 : 16 * a->warps_m;
 }
 
 int ig_cuda_attend_threads(const struct ig_cuda_attend *a) {
@@ -20,7 +22,7 @@ int ig_cuda_attend_threads(const struct ig_cuda_attend *a) {
 }
 
 int ig_cuda_attend_parts(const struct ig_cuda_attend *a) {
-    return a->warps_n * a->split;
+    return a->direct ? 1 : a->warps_n * a->split;
 }
 
 int ig_cuda_attend_element(const struct ig_cuda_attend *a) {
@@ -29,6 +31,7 @@ int ig_cuda_attend_element(const struct ig_cuda_attend *a) {
 
 /* Queries, and stages of keys and values. */
 static int operand_bytes(const struct ig_cuda_attend *a) {
+    if (a->direct) return 0;
     int stage = a->warps_n * a->keys * (a->depth + a->columns);
     return (ig_cuda_attend_rows(a) * a->depth + a->stages * stage) * ig_cuda_attend_element(a);
 }
@@ -38,11 +41,12 @@ int ig_cuda_attend_results_at(const struct ig_cuda_attend *a) {
 }
 
 /* The larger of two uses: during the walk the operands and, on CUDA cores, each warp's weights; after it, the
- * results. */
+ * results, behind which are those of direct warps and blocks. */
 int ig_cuda_attend_tables_at(const struct ig_cuda_attend *a) {
     int weights = a->math == IG_CUDA_FMA ? a->warps_m * a->warps_n * 16 * (a->keys + 4) * 4 : 0;
     int walking = operand_bytes(a) + weights;
-    int left = ig_cuda_attend_parts(a) * ig_cuda_attend_rows(a) * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
+    int parts = ig_cuda_attend_parts(a) + (a->direct ? a->warps_n + a->split : 0);
+    int left = parts * ig_cuda_attend_rows(a) * (a->columns + IG_CUDA_ATTEND_PAD + 2) * 4;
     left += ig_cuda_attend_results_at(a);
     return ((walking > left ? walking : left) + 7) / 8 * 8;
 }

@@ -8,6 +8,9 @@
  * as floats: results [parts][rows][columns + IG_CUDA_ATTEND_PAD], maxima [parts][rows], sums [parts][rows]. Parts are
  * the warps_n of a block or, if the `split` blocks of a cluster divide the keys, those of all blocks, in the first
  * block's memory.
+ *
+ * If it is `direct`, for few queries, keys and values go from memory to registers. A block does 8 queries, its warps_n warps
+ * divide the keys of a step, eight by eight in turn, and one part is left.
  */
 #ifndef IG_KERNEL_CUDA_ATTEND_BLOCK_H
 #define IG_KERNEL_CUDA_ATTEND_BLOCK_H
@@ -21,6 +24,7 @@ struct ig_cuda_attend {
     int warps_m, warps_n, keys, stages;
     bool warpgroups; /* F16, BF16: uses wgmma (sm_90a), whose warp groups have 64 queries; warps_n is 1 */
     bool whole;
+    bool direct; /* F16, BF16, no tables; warps_m is 1 */
     int split;
     /* Positive: a block does this many heads in turn, of few keys each: while it computes one, the operands of the next
      * are copied. Results then have shared memory of their own, behind two heads' operands. */

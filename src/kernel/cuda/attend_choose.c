@@ -34,7 +34,7 @@ static bool choose_depth(struct ig_cuda_attention *s) {
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
 /* Warps along queries (m) and keys (n); keys per step of a warp, for warpgroups at most; blocks that share the keys
- * (split); heads that a block does in turn. */
+ * (split); heads that a block does in turn. The last ones are direct. */
 static const struct shape {
     int m, n, keys;
     bool warpgroups;
@@ -42,11 +42,22 @@ static const struct shape {
 } shapes[] = {{1, 4, 32, false, 1, 0}, {2, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 0}, {4, 1, 128, true, 1, 0},
               {1, 4, 32, false, 8, 0}, {1, 4, 32, false, 4, 0}, {1, 4, 32, false, 2, 0}, {4, 1, 64, true, 1, 0},
               {8, 1, 128, true, 1, 0}, {8, 1, 64, true, 1, 0},  {2, 4, 32, false, 1, 0}, {1, 8, 16, false, 1, 0},
-              {4, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 4}, {4, 1, 64, true, 1, 4}};
+              {4, 2, 32, false, 1, 0}, {4, 1, 64, false, 1, 4}, {4, 1, 64, true, 1, 4},  {1, 8, 16, false, 1, 0},
+              {1, 8, 16, false, 2, 0}, {1, 8, 16, false, 4, 0}, {1, 8, 16, false, 8, 0}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 /* Indices in `shapes`: the largest plain one to choose; warpgroups with long steps and with short ones; those that split
- * the keys; heads in turn, without warpgroups and with. */
-enum { LARGEST = 2, GROUP = 3, SHORT_GROUP = 7, SPLIT = 4, SPLITS = 3, TURNS = 13, GROUP_TURNS = 14 };
+ * the keys; heads in turn, without warpgroups and with; direct ones, the first for one block. */
+enum {
+    LARGEST = 2,
+    GROUP = 3,
+    SHORT_GROUP = 7,
+    SPLIT = 4,
+    SPLITS = 3,
+    TURNS = 13,
+    GROUP_TURNS = 14,
+    DIRECT = 15,
+    DIRECTS = 4
+};
 
 /* Warpgroup instructions read lines of 64 bytes, or panels of 128. */
 static bool can_group(const struct ig_cuda_attention *s) {
@@ -60,9 +71,20 @@ static bool can_split(const struct ig_cuda_attention *s) {
     return s->a->target->sm >= 90;
 }
 
+/* On tensor cores, with 16-bit elements, from lines at constant distances. */
+static bool can_be_direct(struct ig_cuda_attention *s) {
+    if (s->element != 2) return false;
+    for (int i = 0; i < s->a->score_type.rank - 2; i++)
+        s->head[i] = ig_x_free_var(s->k, s->a->score_type.dim[i]);
+    bool found = ig_cuda_attention_find_sources(s), listed = s->t->table_lines > 0;
+    s->t->table_lines = 0;
+    return found && !listed;
+}
+
 /* The problem as the choice sees it, and the shape that was chosen. */
 struct problem {
     bool groups, wide, splits, turns; /* can use warpgroups; has wide heads; can split the keys; can turn */
+    bool direct;                      /* keys and values can go straight to registers */
     bool known, at_once;              /* the number of keys; then steps divide it, and all keys may be loaded at once */
     int64_t width;                    /* elements of a query and a value */
     int shape;
@@ -85,12 +107,30 @@ static int best_group(const struct problem *p, int64_t heads, int64_t queries, i
     return of_short < work(p, GROUP, heads, queries, keys) ? SHORT_GROUP : GROUP;
 }
 
+/* Microseconds that direct blocks take for their steps, two of them on a multiprocessor at once, and for bringing together
+ * the parts of a cluster. */
+static double direct_time(const struct problem *p, int shape, int64_t heads, int64_t queries, int64_t keys) {
+    int64_t split = shapes[shape].split, blocks = heads * ((queries + 7) / 8) * split, at_once = 2 * IG_CUDA_PROCESSORS;
+    int64_t share = ((keys + 7) / 8 + split - 1) / split, step = (int64_t)shapes[shape].keys * shapes[shape].n / 8;
+    int64_t steps = (share + step - 1) / step, rounds = (blocks + at_once - 1) / at_once;
+    return (double)rounds * (0.6 + 0.6 * (double)steps) + (split > 1 ? 0.4 + 0.05 * (double)split : 0);
+}
+
+static int best_direct(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
+    int best = DIRECT;
+    for (int i = DIRECT + 1; i < DIRECT + DIRECTS && p->splits; i++) {
+        if (direct_time(p, i, heads, queries, keys) < direct_time(p, best, heads, queries, keys)) best = i;
+    }
+    return best;
+}
+
 /* The shape expected to be best. Warpgroups, if at least half of their 64 queries are used. Else the smallest tiles of
  * queries that all run at once: small tiles finish sooner, large ones read the keys less often. */
 static int best_shape(const struct problem *p, int64_t heads, int64_t queries, int64_t keys) {
     int64_t tiles = heads * ((queries + 15) / 16);
     /* Many heads of few keys, as long as enough blocks are left to do several each. */
     if (p->turns && heads * ((queries + 63) / 64) >= 8 * IG_CUDA_PROCESSORS) return p->groups ? GROUP_TURNS : TURNS;
+    if (p->direct && queries <= 8) return best_direct(p, heads, queries, keys);
     if (p->groups && queries >= 32) return best_group(p, heads, queries, keys);
     /* If few blocks would read many keys, several blocks share them. */
     for (int i = SPLIT; i < SPLIT + SPLITS && p->splits; i++) {
@@ -138,7 +178,8 @@ static void take_all_keys(struct ig_cuda_attention *s) {
 }
 
 static bool can_be(const struct ig_cuda_attention *s, const struct problem *p, const struct shape *shape) {
-    return (!shape->warpgroups || p->groups) && (shape->split == 1 || p->splits) && (!shape->turns || p->turns);
+    return (!shape->warpgroups || p->groups) && (shape->split == 1 || p->splits) && (!shape->turns || p->turns) &&
+           (shape < shapes + DIRECT || p->direct);
 }
 
 /* Microseconds that blocks take for their steps in turn, if nothing else limits them: a step waits for its products, its
@@ -165,7 +206,9 @@ static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
     double products = 2 * heads * queries * all * width / (p->groups ? 2e8 : 5e7);
     double bytes = heads * (queries + keys) * width * 2 / 2.5e6;
     double busy = 1.4 + (products > bytes ? products + 0.2 * bytes : bytes + 0.2 * products);
-    double time = 1.6 + fmax(busy, latency(&shapes[p->shape], sizes[0], sizes[1], sizes[2]));
+    double waits = p->shape >= DIRECT ? direct_time(p, p->shape, sizes[0], sizes[1], sizes[2])
+                                      : latency(&shapes[p->shape], sizes[0], sizes[1], sizes[2]);
+    double time = 1.6 + fmax(busy, waits);
     return close ? time : 1.25 * time;
 }
 
@@ -178,6 +221,7 @@ static struct problem *make_model(struct ig_cuda_attention *s) {
                           .wide = s->t->columns > 64,
                           .splits = can_split(s),
                           .turns = ig_cuda_attention_can_turn(s),
+                          .direct = can_be_direct(s),
                           .known = known,
                           .at_once = known && (lines + keys * (s->t->depth + s->t->columns)) * s->element <= WHOLE,
                           .width = s->t->depth + s->t->columns};
@@ -208,13 +252,14 @@ static bool choose_shape(struct ig_cuda_attention *s, int choice) {
     s->t->keys = shapes[which].keys;
     s->t->stages = 2;
     s->t->turns = shapes[which].turns;
+    s->t->direct = which >= DIRECT;
     if (s->t->turns)
         take_all_keys(s);
     else if (s->t->warpgroups)
         divide_keys(s, s->t->keys);
     /* Long heads: keys fill the shared memory, and results the registers. */
     if (s->element == 4 && s->t->depth + s->t->columns > 160) s->t->keys = 16;
-    while (ig_cuda_attend_shared(s->t) > ig_cuda_attention_most_shared(s) && s->t->warps_n > 1)
+    while (ig_cuda_attend_shared(s->t) > ig_cuda_attention_most_shared(s) && s->t->warps_n > 1 && !s->t->direct)
         s->t->warps_n /= 2;
     s->threads = ig_cuda_attend_threads(s->t);
     s->rows = ig_cuda_attend_rows(s->t);

@@ -31,7 +31,7 @@ int ig_cuda_attention_places(const struct ig_cuda_attention *s) {
     return n;
 }
 
-struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step,
+struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key,
                                              struct ig_attention_element *out) {
     struct ig_loops *k = s->k;
     struct ig_cuda_attend_layout l = ig_cuda_attend_scores(s->t);
@@ -48,8 +48,9 @@ struct ig_stmt *ig_cuda_attention_each_score(struct ig_cuda_attention *s, struct
     ig_x query = ig_x_add(k, ig_x_mul(k, m, num(s, 16)), ig_x_div(k, lane, num(s, l.lanes)));
     query = ig_x_add(k, query, ig_x_mul(k, row, num(s, 16 / l.rows)));
     out->query = ig_x_add(k, s->first_query, query);
-    ig_x key = ig_x_add(k, ig_x_mul(k, step, num(s, s->step)), ig_x_mul(k, n, num(s, s->t->keys)));
-    key = ig_x_add(k, key, ig_x_mul(k, block, num(s, l.lanes * l.columns)));
+    int each = l.lanes * l.columns; /* keys of a warp's block, of which it has neighbours or every warps_n-th */
+    ig_x key = ig_x_add(k, first_key, ig_x_mul(k, n, num(s, s->t->direct ? each : s->t->keys)));
+    key = ig_x_add(k, key, ig_x_mul(k, block, num(s, s->t->direct ? each * s->t->warps_n : each)));
     key = ig_x_add(k, key, ig_x_mul(k, ig_x_mod(k, lane, num(s, l.lanes)), num(s, l.columns)));
     out->key = ig_x_add(k, key, column);
     return body;
@@ -124,9 +125,9 @@ static bool is_clamped(struct ig_cuda_attention *s, const struct ig_attention_el
     return false;
 }
 
-static void store_loads(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, bool safe) {
+static void store_loads(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key, bool safe) {
     struct ig_attention_element e;
-    body = ig_cuda_attention_each_score(s, body, step, &e);
+    body = ig_cuda_attention_each_score(s, body, first_key, &e);
     struct ig_attention_element at = safe ? ig_cuda_attention_clamped(s, &e) : e;
     for (int i = 0; i < s->n_early; i++)
         ig_s_store(s->k, body, s->early[i].buffer, e.slot, load_at(s, i, &at));
@@ -134,7 +135,7 @@ static void store_loads(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x 
 
 /* Most steps have all their keys, and most tiles all their queries; there the loads need no clamps, and their
  * addresses differ by constants. */
-void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key) {
     struct ig_loops *k = s->k;
     if (s->n_early == 0) return;
     for (int i = 0; i < s->n_early; i++) {
@@ -143,9 +144,9 @@ void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *b
             ig_loops_spread(k, dtype, s->threads, ig_cuda_attention_places(s), ig_format(k->job, "early%d", i));
     }
     struct ig_attention_element e;
-    ig_cuda_attention_each_score(s, body, step, &e);
+    ig_cuda_attention_each_score(s, body, first_key, &e);
     body->body.count--; /* remove the empty loop */
-    ig_x last_key = ig_x_add(k, ig_x_mul(k, step, num(s, s->step)), num(s, s->step - 1));
+    ig_x last_key = ig_x_add(k, first_key, num(s, s->step - 1));
     ig_x last_query = ig_x_add(k, s->first_query, num(s, s->rows - 1)), whole = IG_NO_X, partial = IG_NO_X;
     if (is_clamped(s, &e, false)) {
         whole = ig_x_less(k, last_key, dim(s, s->a->keys));
@@ -158,11 +159,11 @@ void ig_cuda_attention_load_early(struct ig_cuda_attention *s, struct ig_stmt *b
         partial = partial == IG_NO_X ? some : ig_x_map2(k, IG_OP_or, partial, some);
     }
     if (whole == IG_NO_X) {
-        store_loads(s, body, step, false);
+        store_loads(s, body, first_key, false);
         return;
     }
-    store_loads(s, ig_s_if(k, body, whole), step, false);
-    store_loads(s, ig_s_if(k, body, partial), step, true);
+    store_loads(s, ig_s_if(k, body, whole), first_key, false);
+    store_loads(s, ig_s_if(k, body, partial), first_key, true);
 }
 
 /* ---- Scores ------------------------------------------------------------------------------------------------------ */
@@ -193,42 +194,43 @@ static bool find_scale(struct ig_cuda_attention *s, ig_x x, ig_x score) {
     return true;
 }
 
-/* Takes the weight from keys past the last one or, if behind_diagonal, beyond the diagonal. Only steps that reach past
- * `all_have` keys are checked. */
-static void drop_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step, ig_x all_have,
+/* Takes the weight from keys past the last one of the block or, if behind_diagonal, beyond the diagonal. Only steps that
+ * reach past `all_have` keys are checked. */
+static void drop_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key, ig_x all_have,
                       bool behind_diagonal) {
     struct ig_attention_element e;
     struct ig_loops *k = s->k;
-    ig_x end = ig_x_mul(k, ig_x_add(k, step, num(s, 1)), num(s, s->step));
-    body = ig_cuda_attention_each_score(s, ig_s_if(k, body, ig_x_less(k, all_have, end)), step, &e);
+    ig_x end = ig_x_add(k, first_key, num(s, s->step));
+    body = ig_cuda_attention_each_score(s, ig_s_if(k, body, ig_x_less(k, all_have, end)), first_key, &e);
     ig_x x = ig_x_load(k, s->scores, e.slot), none = ig_x_float(k, INGOT_F32, -INFINITY);
-    ig_x has = behind_diagonal ? ig_x_add(k, e.query, ig_x_add(k, dim(s, s->offset), num(s, 1))) : dim(s, s->a->keys);
+    ig_x has = behind_diagonal ? ig_x_add(k, e.query, ig_x_add(k, dim(s, s->offset), num(s, 1))) : all_have;
     ig_s_store(k, body, s->scores, e.slot, ig_x_select(k, ig_x_less(k, e.key, has), x, none));
 }
 
-static void drop_unseen_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+static void drop_unseen_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key) {
     struct ig_dims *dims = s->k->dims;
     ig_x first_sees = ig_x_add(s->k, s->first_query, dim(s, ig_dim_add(dims, s->offset, constant(s, 1))));
-    drop_keys(s, body, step, first_sees, true);
+    drop_keys(s, body, first_key, first_sees, true);
 }
 
-static void drop_missing_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+/* Blocks that share the keys have whole steps, but for direct ones. */
+static void drop_missing_keys(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key) {
     struct ig_dims *dims = s->k->dims;
-    bool whole = ig_dim_divides(dims, constant(s, s->step), s->a->keys);
+    bool shared = s->t->direct && s->t->split > 1, whole = ig_dim_divides(dims, constant(s, s->step), s->a->keys);
     /* The diagonal hides missing keys from all queries. */
     bool hidden = s->diagonal && ig_dim_add(dims, s->offset, s->a->queries) == s->a->keys;
-    if (!whole && !hidden) drop_keys(s, body, step, dim(s, s->a->keys), false);
+    if (shared || (!whole && !hidden)) drop_keys(s, body, first_key, shared ? s->end : dim(s, s->a->keys), false);
 }
 
-void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x step) {
+void ig_cuda_attention_change_scores(struct ig_cuda_attention *s, struct ig_stmt *body, ig_x first_key) {
     struct ig_attention_element e;
-    struct ig_stmt *loops = ig_cuda_attention_each_score(s, body, step, &e);
+    struct ig_stmt *loops = ig_cuda_attention_each_score(s, body, first_key, &e);
     ig_x x = changed(s, &e);
     if (find_scale(s, x, ig_x_load(s->k, s->scores, e.slot))) {
         body->body.count--; /* remove the empty loop */
     } else {
         ig_s_store(s->k, loops, s->scores, e.slot, x);
     }
-    if (s->diagonal) drop_unseen_keys(s, body, step);
-    drop_missing_keys(s, body, step);
+    if (s->diagonal) drop_unseen_keys(s, body, first_key);
+    drop_missing_keys(s, body, first_key);
 }

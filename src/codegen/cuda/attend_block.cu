@@ -1,0 +1,111 @@
+// Attention with an online softmax: Rabe and Staats 2021, Dao et al. 2022.
+//
+// A block does ROWS queries of one head, in steps of STEP keys. Its warps form a grid of WARPS_M x WARPS_N: each does
+// 16 of the queries and KEYS of a step's keys, with its own running maximum, running sum and unnormalised result, so
+// that warps synchronise only to share copied data. The elements of a thread:
+//
+//     scores[(j * R + r) * C + c]    query 16 * m + lane / L + r * (16 / R), key KEYS * n + (j * L + lane % L) * C + c
+//     sums[(j * R + r) * CV + c]     the same query, column (j * L + lane % L) * CV + c
+//
+// On tensor cores this is the register layout of the instructions' results. The kernel's loops change the scores
+// between multiply and accumulate, and divide by the sums after finish.
+//
+// This file has the constants and what weights are; attend_copy.cu has the copies, one of attend_fma.cu, attend_mma.cu and
+// attend_wgmma.cu the products, attend.cu the steps. With few queries (DIRECT), attend_direct.cu has all of it.
+
+constexpr int WARPS = WARPS_M * WARPS_N, THREADS = 32 * WARPS, ROWS = DIRECT ? 8 : 16 * WARPS_M, STEP = KEYS * WARPS_N;
+constexpr bool CORES = MATH == FMA;
+constexpr int L = CORES ? 8 : 4, R = CORES ? 4 : DIRECT ? 1 : 2, C = CORES ? 1 : 2, CV = CORES ? 4 : 2;
+constexpr int BLOCKS = KEYS / (L * C), BLOCKS_V = COLUMNS / (L * CV);
+// Bytes per line, and offsets in shared memory.
+constexpr int LINE = DEPTH * ELEMENT, LINE_V = COLUMNS * ELEMENT;
+constexpr int KEYS_AT = ROWS * LINE, VALUES_AT = STEP * LINE, STAGE = STEP * (LINE + LINE_V);
+constexpr int WEIGHT_ROW = KEYS + 4, WEIGHTS_AT = KEYS_AT + STAGES * STAGE;
+
+__device__ __forceinline__ char *memory() {
+    extern __shared__ __align__(1024) char ig_shared[];
+    return ig_shared;
+}
+
+__device__ __forceinline__ unsigned shared_address(int byte) {
+    return (unsigned)__cvta_generic_to_shared(memory()) + byte;
+}
+
+// ---- Weights ---------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ float infinity() {
+    return __int_as_float(0x7f800000);
+}
+
+// 2^x; results below 2^-126 are flushed to zero.
+__device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// Weights are exp(scale * score), relative to the largest score. If tensor-core products follow, they are computed as
+// 2^(score * factor(most) - base(most)): one rounding and one instruction before the power. That base is rounded does
+// not matter: all weights of a row are relative to it, and `correction` is known. Large scores differ by so much that
+// all but the largest have weight zero; their factor is scale itself, so that base is exact and nothing overflows.
+__device__ __forceinline__ bool is_large(float most, float scale) {
+    return !(fabsf(most * scale) < 0x1p27f);
+}
+
+__device__ __forceinline__ float factor(float most, float scale) {
+    return is_large(most, scale) ? scale : scale * 1.44269504f;
+}
+
+__device__ __forceinline__ float base(float most, float scale) {
+    return most == -infinity() ? 0 : most * factor(most, scale);
+}
+
+__device__ __forceinline__ float correction(float most, float scale) {
+    if (CORES || is_large(most, scale)) return 1;
+    return power_of_two(-fmaf(most, factor(most, scale), -base(most, scale)));
+}
+
+// The factor that rescales sums from a previous maximum, no larger, to this one.
+__device__ __forceinline__ float change(float from, float most, float scale) {
+    if (from == most) return 1;
+    if constexpr (CORES) return expf(from - most);
+    return power_of_two(from * factor(most, scale) - base(most, scale));
+}
+
+// Replaces the scores of a row by weights; returns their sum.
+__device__ __forceinline__ float weigh(float *scores, int r, float most, float scale) {
+    const float by = factor(most, scale), from = base(most, scale);
+    float total = 0;
+#pragma unroll
+    for (int e = 0; e < BLOCKS * C; e++) {
+        float &x = scores[(e / C * R + r) * C + e % C];
+        x = CORES ? expf(x - (most == -infinity() ? 0 : most)) : power_of_two(fmaf(x, by, -from));
+        total += x;
+    }
+    return total;
+}
+
+// Packs two weights for the tensor cores; 0 for NaN.
+__device__ __forceinline__ unsigned pack(float low, float high) {
+    unsigned word;
+    if constexpr (MATH == F16) {
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+        asm("max.f16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
+    } else {
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+        asm("max.bf16x2 %0, %1, %2;" : "=r"(word) : "r"(word), "r"(0));
+    }
+    return word;
+}
+
+// ---- Clusters --------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ int cluster_rank() {
+    unsigned rank = 0;
+    if constexpr (SPLIT > 1) asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return (int)rank;
+}
