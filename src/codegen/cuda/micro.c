@@ -96,14 +96,15 @@ static void print_topk(const struct ig_micro *m, struct ig_text *text) {
                    "}\n",
                    n, n, wide, m->team, m->kept, (int)(8 * ingot_dtype_size(m->dtype)), n);
     ig_text_add(text, ig_cuda_template_topk);
-    ig_text_printf(text,
-                   "}\n"
-                   "static __device__ void %s(int thread, int threads, const void *row, int64_t stride, int64_t n,\n"
-                   "    void *values, void *indices, int64_t step, int64_t k, void *keys) {\n"
-                   "    %s_team::run(thread, (const %s_e *)row, stride, n, (%s_e *)values, (int64_t *)indices, step, k, "
-                   "keys);\n"
-                   "}\n",
-                   n, n, n, n);
+    ig_text_printf(
+        text,
+        "}\n"
+        "static __device__ void %s(int thread, int threads, const void *row, int64_t stride, int64_t n,\n"
+        "    void *values, void *indices, int64_t step, int64_t k, void *keys) {\n"
+        "    %s_team::run(thread, (const %s_e *)row, stride, n, (%s_e *)values, (int64_t *)indices, step, k, "
+        "keys);\n"
+        "}\n",
+        n, n, n, n);
 }
 
 void ig_cuda_micro(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text) {

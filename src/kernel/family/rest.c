@@ -11,12 +11,12 @@
 
 enum {
     WARP = 32,
-    TEAM_THREADS = 256,   /* per block, if warps do rows */
-    TEAM_KEPT = 128,      /* results in shared memory for each row */
-    BLOCK_BYTES = 16384,  /* of keys in shared memory for a block's row */
-    SHORT = 256,          /* elements per row, for which a warp is enough */
-    MIDDLE = 4096,        /* for which it is, if there are many rows */
-    LONG = 16384,         /* from which a block shall have all its threads */
+    TEAM_THREADS = 256,  /* per block, if warps do rows */
+    TEAM_KEPT = 128,     /* results in shared memory for each row */
+    BLOCK_BYTES = 16384, /* of keys in shared memory for a block's row */
+    SHORT = 256,         /* elements per row, for which a warp is enough */
+    MIDDLE = 4096,       /* for which it is, if there are many rows */
+    LONG = 16384,        /* from which a block shall have all its threads */
     MANY_ROWS = 4 * IG_CUDA_PROCESSORS,
 };
 

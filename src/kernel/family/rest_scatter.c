@@ -21,10 +21,10 @@ enum {
     MOST_TILES = 64,
     INDEX_COST = 8,
     THREADS = 128,
-    ENOUGH_THREADS = 16384, /* threads for which ranges are divided */
+    ENOUGH_THREADS = 16384,  /* threads for which ranges are divided */
     SPARING_THREADS = 65536, /* the same, if threads side by side read the same indices */
-    AT_ONCE = 16,           /* tuples of indices that a thread loads at once */
-    MOST_AT_ONCE = 32,      /* indices, in registers */
+    AT_ONCE = 16,            /* tuples of indices that a thread loads at once */
+    MOST_AT_ONCE = 32,       /* indices, in registers */
 };
 
 struct scatter {
@@ -41,9 +41,10 @@ struct scatter {
     ig_dim chunk;               /* length of a range */
     ig_x lo, hi;                /* the tile's range along the axis */
     ig_x fixed[INGOT_MAX_RANK]; /* GPUs: the thread's position along axes that are not indexed; IG_NO_X: any */
-    int at_once;                /* GPUs: tuples of indices that are loaded at once; 1: one */
-    int kept;                   /* the buffer for them */
-    ig_x slot;                  /* the one at hand, or IG_NO_X: none is loaded ahead */
+    /* GPUs: tuples that are loaded at once (1: one), buffers for their indices and updates, and the one at hand. */
+    int at_once, indices, values;
+    ig_x slot;
+    enum { ONE, FETCH, APPLY } phase; /* of those: updates are loaded; applied. ONE: the only tuple's */
 };
 
 static ig_x num(struct scatter *s, int64_t i) {
@@ -167,6 +168,12 @@ static void apply(struct scatter *s, struct ig_stmt *body, ig_x at, ig_x value) 
         [IG_SCATTER_MAX] = IG_OP_max,
         [IG_SCATTER_MIN] = IG_OP_min,
     };
+    if (s->phase == FETCH) {
+        s->values = ig_loops_local(s->k, ig_x_look(s->k, value)->dtype, s->at_once, "values");
+        ig_s_store(s->k, body, s->values, s->slot, value);
+        return;
+    }
+    if (s->phase == APPLY) value = ig_x_load(s->k, s->values, s->slot);
     if (s->how != IG_SCATTER_SET) value = ig_x_map2(s->k, ops[s->how], ig_x_load(s->k, s->out, at), value);
     ig_s_store(s->k, body, s->out, at, value);
 }
@@ -174,48 +181,11 @@ static void apply(struct scatter *s, struct ig_stmt *body, ig_x at, ig_x value) 
 /* Number i of the tuple at position `at`. */
 static ig_x index_at(struct scatter *s, const ig_x *at, int i) {
     ig_x place[INGOT_MAX_RANK];
-    if (s->slot != IG_NO_X)
-        return ig_x_load(s->k, s->kept, ig_x_add(s->k, ig_x_mul(s->k, num(s, i), num(s, s->at_once)), s->slot));
+    if (s->phase != ONE)
+        return ig_x_load(s->k, s->indices, ig_x_add(s->k, ig_x_mul(s->k, num(s, i), num(s, s->at_once)), s->slot));
     memcpy(place, at, (size_t)s->index.rank * sizeof *place);
     if (is_nd(s)) place[s->index.rank - 1] = num(s, i);
     return ig_lower_value(&s->lower, s->node.in[1], place);
-}
-
-/* A loop over at[axis] of tuples of `depth` indices, which are loaded several at a time. */
-static struct ig_stmt *batch_loop(struct scatter *s, struct ig_stmt *body, ig_dim size, ig_x *at, int axis, int depth) {
-    struct ig_loops *k = s->k;
-    ig_x first, ahead, last = ig_x_sub(k, dim(s, size), num(s, 1));
-    body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), dim(s, size), num(s, s->at_once), &first);
-    struct ig_stmt *loads = loop(s, body, IG_FOR_UNROLL, num(s, 0), num(s, s->at_once), &ahead);
-    at[axis] = ig_x_min(k, ig_x_add(k, first, ahead), last);
-    for (int i = 0; i < depth; i++) {
-        ig_x to = ig_x_add(k, num(s, (int64_t)i * s->at_once), ahead);
-        ig_s_store(k, loads, s->kept, to, index_at(s, at, i));
-    }
-    body = loop(s, body, IG_FOR_UNROLL, num(s, 0), num(s, s->at_once), &s->slot);
-    at[axis] = ig_x_add(k, first, s->slot);
-    return ig_s_if(k, body, ig_x_less(k, at[axis], dim(s, size)));
-}
-
-static void emit_elements(struct scatter *s, struct ig_stmt *body) {
-    struct ig_loops *k = s->k;
-    ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
-    int axis = (int)ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
-    for (int i = 0; i < s->data.rank; i++) {
-        if (s->at_once > 1 && i == axis) continue; /* innermost: all others are the thread's own */
-        /* Indices are checked along `axis`. Along other axes positions are not indexed, so the loop must stay inside
-         * the data. */
-        ig_dim size = i == axis ? s->index.dim[i] : ig_dim_min(k->dims, s->index.dim[i], s->data.dim[i]);
-        body = axis_loop(s, body, IG_FOR_SERIAL, size, i == axis ? -1 : i, &at[i]);
-        to[i] = at[i];
-    }
-    if (s->at_once > 1) {
-        body = batch_loop(s, body, s->index.dim[axis], at, axis, 1);
-        to[axis] = at[axis];
-    }
-    to[axis] = resolve(s, index_at(s, at, 0), axis, &inside);
-    body = ig_s_if(k, body, inside);
-    apply(s, body, ig_lower_linear(&s->lower, &s->data, to), ig_lower_value(&s->lower, s->node.in[2], at));
 }
 
 /* Updates the slice of the data that a tuple addresses, restricted to the tile's range if an axis of the slice is
@@ -236,16 +206,69 @@ static void emit_slice(struct scatter *s, struct ig_stmt *body, const ig_x *tupl
     apply(s, body, ig_x_add(k, base, at), ig_lower_value(&s->lower, s->node.in[2], index));
 }
 
-static void emit_nd(struct scatter *s, struct ig_stmt *body) {
+/* The updates of the tuple at position `at`. */
+static void emit_tuple(struct scatter *s, struct ig_stmt *body, const ig_x *at) {
     struct ig_loops *k = s->k;
-    ig_x at[INGOT_MAX_RANK], to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
-    int outer = s->index.rank - 1, depth = depth_of(s);
-    for (int i = 0; i < outer - (s->at_once > 1); i++)
+    ig_x to[INGOT_MAX_RANK], inside = ig_x_int(k, INGOT_BOOL, 1);
+    if (is_nd(s)) {
+        int depth = depth_of(s);
+        for (int i = 0; i < depth; i++)
+            to[i] = resolve(s, index_at(s, at, i), i, &inside);
+        emit_slice(s, depth > 0 ? ig_s_if(k, body, inside) : body, at, to, depth);
+        return;
+    }
+    int axis = (int)ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
+    memcpy(to, at, (size_t)s->data.rank * sizeof *to);
+    to[axis] = resolve(s, index_at(s, at, 0), axis, &inside);
+    body = ig_s_if(k, body, inside);
+    apply(s, body, ig_lower_linear(&s->lower, &s->data, to), ig_lower_value(&s->lower, s->node.in[2], at));
+}
+
+/* The updates of all tuples along at[axis]. Several at once: loads their indices, then the updates that are wanted, and
+ * applies these. */
+static void emit_tuples(struct scatter *s, struct ig_stmt *body, ig_dim size, ig_x *at, int axis) {
+    struct ig_loops *k = s->k;
+    if (s->at_once == 1) {
+        emit_tuple(s, loop(s, body, IG_FOR_SERIAL, num(s, 0), dim(s, size), &at[axis]), at);
+        return;
+    }
+    ig_x first, ahead, last = ig_x_sub(k, dim(s, size), num(s, 1));
+    body = ig_s_for(k, body, IG_FOR_SERIAL, num(s, 0), dim(s, size), num(s, s->at_once), &first);
+    struct ig_stmt *loads = loop(s, body, IG_FOR_UNROLL, num(s, 0), num(s, s->at_once), &ahead);
+    at[axis] = ig_x_min(k, ig_x_add(k, first, ahead), last);
+    for (int i = 0; i < (is_nd(s) ? depth_of(s) : 1); i++) {
+        ig_x to = ig_x_add(k, num(s, (int64_t)i * s->at_once), ahead);
+        ig_s_store(k, loads, s->indices, to, index_at(s, at, i));
+    }
+    for (s->phase = FETCH; s->phase <= APPLY; s->phase++) {
+        struct ig_stmt *each = loop(s, body, IG_FOR_UNROLL, num(s, 0), num(s, s->at_once), &s->slot);
+        at[axis] = ig_x_add(k, first, s->slot);
+        emit_tuple(s, ig_s_if(k, each, ig_x_less(k, at[axis], dim(s, size))), at);
+    }
+}
+
+static void emit_elements(struct scatter *s, struct ig_stmt *body) {
+    ig_x at[INGOT_MAX_RANK];
+    int axis = (int)ig_attr_int(s->graph, &s->node, IG_ATTR_axis);
+    for (int i = 0; i < s->data.rank; i++) {
+        /* Indices are checked along `axis`. Along other axes positions are not indexed, so the loop must stay inside
+         * the data. */
+        ig_dim size = ig_dim_min(s->k->dims, s->index.dim[i], s->data.dim[i]);
+        if (i != axis) body = axis_loop(s, body, IG_FOR_SERIAL, size, i, &at[i]);
+    }
+    emit_tuples(s, body, s->index.dim[axis], at, axis);
+}
+
+static void emit_nd(struct scatter *s, struct ig_stmt *body) {
+    ig_x at[INGOT_MAX_RANK];
+    int outer = s->index.rank - 1;
+    for (int i = 0; i < outer - 1; i++)
         body = loop(s, body, IG_FOR_SERIAL, num(s, 0), dim(s, s->index.dim[i]), &at[i]);
-    if (s->at_once > 1) body = batch_loop(s, body, s->index.dim[outer - 1], at, outer - 1, depth);
-    for (int i = 0; i < depth; i++)
-        to[i] = resolve(s, index_at(s, at, i), i, &inside);
-    emit_slice(s, depth > 0 ? ig_s_if(k, body, inside) : body, at, to, depth);
+    if (outer == 0) {
+        emit_tuple(s, body, at);
+    } else {
+        emit_tuples(s, body, s->index.dim[outer - 1], at, outer - 1);
+    }
 }
 
 /* ---- GPUs -------------------------------------------------------------------------------------------------------- */
@@ -298,7 +321,7 @@ static void choose_at_once(struct scatter *s) {
     if (!looped || depth > MOST_AT_ONCE / 2) return;
     while (s->at_once < AT_ONCE && 2 * s->at_once * depth <= MOST_AT_ONCE)
         s->at_once *= 2;
-    s->kept = ig_loops_local(s->k, ig_dtype_compute(s->index.dtype), (int64_t)depth * s->at_once, "indices");
+    s->indices = ig_loops_local(s->k, ig_dtype_compute(s->index.dtype), (int64_t)depth * s->at_once, "indices");
 }
 
 static void emit_own_copy(struct scatter *s, struct ig_stmt *body) {
@@ -343,7 +366,6 @@ struct ig_kernel *ig_kernel_scatter(struct ig_graph *graph, const struct ig_regi
     s.out = s.lower.buffer_of[s.node.out];
     move_halves_as_integers(&s);
     s.at_once = 1;
-    s.slot = IG_NO_X;
     for (int i = 0; i < INGOT_MAX_RANK; i++)
         s.fixed[i] = IG_NO_X;
     struct ig_stmt *body = ig_target_is_cuda(target) ? thread_loop(&s) : tile_loop(&s);
