@@ -75,7 +75,7 @@ static ig_value scalar(struct ig_graph *g, const struct reduced *r, double value
 
 static void build_softmax(struct ig_graph *g, const void *argument) {
     const struct reduced *r = argument;
-    ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes);
+    ig_value x = input(g, "x", r->shape.dtype, r->shape.rank, r->shape.sizes);
     x = ig_map2(g, IG_OP_mul, x, scalar(g, r, 8));
     ig_value shifted = ig_map2(g, IG_OP_sub, x, over(g, r, IG_OP_reduce_max, x));
     ig_value e = ig_map1(g, IG_OP_exp, shifted), sum = over(g, r, IG_OP_reduce_sum, e);
@@ -85,13 +85,13 @@ static void build_softmax(struct ig_graph *g, const void *argument) {
 
 static void build_norm(struct ig_graph *g, const void *argument) {
     const struct reduced *r = argument;
-    ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes),
-             residual = input(g, "r", r->shape.dtype, 3, r->shape.sizes);
+    ig_value x = input(g, "x", r->shape.dtype, r->shape.rank, r->shape.sizes),
+             residual = input(g, "r", r->shape.dtype, r->shape.rank, r->shape.sizes);
     x = ig_map2(g, IG_OP_add, x, residual);
     ig_value centred = ig_map2(g, IG_OP_sub, x, over(g, r, IG_OP_reduce_mean, x));
     ig_value variance = over(g, r, IG_OP_reduce_mean, ig_map2(g, IG_OP_mul, centred, centred));
     ig_value deviation = ig_map1(g, IG_OP_sqrt, ig_map2(g, IG_OP_add, variance, scalar(g, r, 1e-3)));
-    ig_value scale = input(g, "scale", r->shape.dtype, 1, r->shape.sizes + 2);
+    ig_value scale = input(g, "scale", r->shape.dtype, r->shape.rank - 2, r->shape.sizes + 2);
     ig_value y = ig_map2(g, IG_OP_mul, ig_map2(g, IG_OP_div, centred, deviation), scale);
     ig_build_output(g, "sum", x);
     ig_build_output(g, "norm", y);
@@ -101,7 +101,7 @@ static void build_norm(struct ig_graph *g, const void *argument) {
 /* An expensive value that three passes need: a mean, the largest distance from it, and an elementwise result. */
 static void build_chain(struct ig_graph *g, const void *argument) {
     const struct reduced *r = argument;
-    ig_value x = input(g, "x", r->shape.dtype, 3, r->shape.sizes);
+    ig_value x = input(g, "x", r->shape.dtype, r->shape.rank, r->shape.sizes);
     ig_value t = ig_map2(g, IG_OP_mul, ig_map1(g, IG_OP_tanh, x), scalar(g, r, 2));
     ig_value mean = over(g, r, IG_OP_reduce_mean, t);
     ig_value far = ig_map2(g, IG_OP_sub, t, mean);
@@ -148,10 +148,36 @@ static void reductions_in_sequence(void **state) {
     check_all();
 }
 
+/* Pictures of pixels of groups of channels, each group over all pixels. */
+#define GROUPS(type, n, pixels, groups, channels)              \
+    {                                                          \
+        {INGOT_##type, 4, {n, pixels, groups, channels}}, 2, { \
+            1, 3                                               \
+        }                                                      \
+    }
+static const struct reduced groups[] = {
+    GROUPS(F32, 2, 100, 6, 4), GROUPS(F16, 1, 1500, 32, 4), GROUPS(F16, 2, 3000, 5, 2),  GROUPS(BF16, 1, 200, 3, 10),
+    GROUPS(F32, -1, -4, 3, 8), GROUPS(F16, 1, 70, 2, 64),   GROUPS(F64, 2, 80, 3, 3),    GROUPS(F32, 1, 4099, 9, 6),
+    GROUPS(F32, 0, 100, 6, 4), GROUPS(F16, 3, 700, 1, 8),   GROUPS(F16, 140, 65, 20, 4), GROUPS(F32, -1, 6000, 4, 3),
+};
+enum { GROUP_CASES = sizeof groups / sizeof *groups };
+
+static void groups_side_by_side(void **state) {
+    (void)state;
+    for (int i = 0; i < GROUP_CASES; i++) {
+        double tolerance = 4 * sum_tolerance(groups[i].shape.dtype);
+        add_case("softmax of groups", build_softmax, &groups[i], tolerance, 0);
+        add_case("norm of groups", build_norm, &groups[i], tolerance, i & 1 ? 0 : GRAPH_POISON);
+        add_case("chain of groups", build_chain, &groups[i], tolerance, 0);
+    }
+    check_all();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reduction),
         cmocka_unit_test(reductions_in_sequence),
+        cmocka_unit_test(groups_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,6 +95,26 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    for (long long at = THREAD * 128; at < each && first + at < bytes; at += THREADS * 128)\n"
      "        asm volatile(\"prefetch.global.L2 [%0];\" ::\"l\"((const char *)from + first + at));\n"
      "}\n"},
+    {"ig_cluster_sums_f32", NULL, NULL,
+     "/* Adds up arrays of a cluster's blocks, of up to THREADS numbers, in the same order everywhere; takes as much "
+     "of the */\n"
+     "/* beginning of dynamic shared memory. */\n"
+     "static __device__ void ig_cluster_sums_f32(float *numbers, int count) {\n"
+     "    extern __shared__ __align__(1024) char ig_shared[];\n"
+     "    float *own = (float *)ig_shared + THREAD, sum = 0.0f;\n"
+     "    if (THREAD < count) *own = numbers[THREAD];\n"
+     "    asm volatile(\"barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;\" ::: \"memory\");\n"
+     "    for (int rank = 0; rank < CLUSTER && THREAD < count; rank++) {\n"
+     "        unsigned from;\n"
+     "        float b;\n"
+     "        asm volatile(\"mapa.shared::cluster.u32 %0, %1, %2;\"\n"
+     "                     : \"=r\"(from) : \"r\"((unsigned)__cvta_generic_to_shared(own)), \"r\"(rank));\n"
+     "        asm volatile(\"ld.shared::cluster.f32 %0, [%1];\" : \"=f\"(b) : \"r\"(from));\n"
+     "        sum += b;\n"
+     "    }\n"
+     "    asm volatile(\"barrier.cluster.arrive.aligned;\\nbarrier.cluster.wait.aligned;\" ::: \"memory\");\n"
+     "    if (THREAD < count) numbers[THREAD] = sum;\n"
+     "}\n"},
     {"ig_nothing", NULL, NULL,
      "/* Read, and not used, in place of inputs without elements. */\n"
      "static __device__ const uint64_t ig_nothing[8] = {0};\n"},

@@ -19,11 +19,13 @@ enum {
     TEAM_ROW = 1024, /* longest row, in elements, for a team */
     LANES = 32,      /* per warp */
     TEAM_THREADS = 128,
-    LONGEST = 1024 * 32,    /* longest row, in elements, that is kept in registers */
+    LONGEST = 1024 * 32,    /* longest row, or part of one, in elements, that is kept in registers */
+    MIDDLE = 512 * 48,      /* the same in blocks of 512 threads */
     REGISTERS = 48,         /* elements kept per thread */
     EARLY_REGISTERS = 64,   /* for constants, per thread, in addition */
     EARLY_BYTES = 16 << 10, /* largest constant to prefetch before the kernel waits */
     MOST_EARLY = 4,
+    MOST_VECTOR = 8,
     MOST_BLOCKS = 8,   /* of a cluster */
     LEAST_PART = 4096, /* elements of a row that a block of a cluster does */
     SHARED_BYTES = 16, /* for reductions over a cluster */
@@ -34,11 +36,12 @@ enum {
 
 struct lines {
     struct ig_row *r;
-    int64_t n;  /* elements per row; -1: unknown */
-    int lanes;  /* threads per team; 0: the block does a row, or */
-    int blocks; /* those of a cluster do */
-    ig_x share; /* the block's part of the row */
-    int vector; /* elements per access */
+    int64_t n;    /* elements per row; -1: unknown */
+    int lanes;    /* threads per team; 0: the block does a row, or */
+    int blocks;   /* those of a cluster do */
+    int64_t part; /* elements per row and block, if they are equally many in each and kept in registers; -1: not so */
+    ig_x share;   /* the block's part of the row */
+    int vector;   /* elements per access */
     ig_x vars[IG_NEST_DIMS];
     bool few;              /* few rows: all are in flight at once */
     int n_early;           /* number of constants loaded before the passes */
@@ -97,7 +100,8 @@ static void choose_threads(struct lines *l, const struct ig_target *target) {
     l->blocks = can_share(r, target) ? blocks_for(row, guess_rows(r)) : 1;
     if (row > TEAM_ROW) {
         row /= l->blocks;
-        r->kernel->threads = row <= 4096 ? 256 : row <= 12288 || l->blocks > 1 ? 512 : 1024;
+        bool few = row <= 12288 || (l->blocks > 1 && (row <= MIDDLE || row > LONGEST));
+        r->kernel->threads = row <= 4096 ? 256 : few ? 512 : 1024;
         return;
     }
     /* About four elements per lane; more if the row is long, or if there are so many rows that instructions count more
@@ -167,15 +171,18 @@ static void keep(struct lines *l, ig_value v, int *inout_room) {
     if (r->cache_of[v] >= 0) return;
     enum ingot_dtype dtype = ig_dtype_compute(ig_type_of(r->graph, v)->dtype);
     /* The width is set once the vector width is known. */
-    r->cache_of[v] = ig_loops_spread(r->k, dtype, l->n, 1, ig_format(r->graph->job, "kept%u", r->k->buffers.count));
+    r->cache_of[v] = ig_loops_spread(r->k, dtype, l->part, 1, ig_format(r->graph->job, "kept%u", r->k->buffers.count));
     r->cache_pass[v] = __builtin_ctz(passes[v]);
     --*inout_room;
 }
 
 static void choose_kept(struct lines *l) {
     struct ig_row *r = l->r;
-    if (l->n < 2 || l->n > LONGEST || l->blocks > 1) return;
-    int threads = l->lanes ? l->lanes : r->kernel->threads, room = REGISTERS / (int)((l->n + threads - 1) / threads);
+    int64_t whole = (int64_t)MOST_VECTOR * l->blocks;
+    l->part = -1;
+    if (l->n < 2 || l->n / l->blocks > LONGEST || (l->blocks > 1 && l->n % whole != 0)) return;
+    l->part = l->n / l->blocks;
+    int threads = l->lanes ? l->lanes : r->kernel->threads, room = REGISTERS / (int)((l->part + threads - 1) / threads);
     r->place = ig_x_free_var(r->k, r->count);
     for (int inputs = 0; inputs < 2; inputs++) {
         for (uint32_t i = 0; i < r->region->nodes.count; i++) {
@@ -336,15 +343,18 @@ static void emit_pass(struct lines *l, struct ig_stmt *body, int pass) {
     if (!work) return;
     ig_x at, lane = num(r, 0);
     ig_dim count = ig_dim_div(r->k->dims, r->count, ig_dim_const(r->k->dims, l->vector));
-    ig_x from = num(r, 0), to = dim(r, count);
-    if (l->blocks > 1) {
+    ig_x from = num(r, 0), to = dim(r, count), first = num(r, 0);
+    if (l->blocks > 1 && l->part >= 0) {
+        to = num(r, l->part / l->vector);
+        first = ig_x_mul(r->k, l->share, to);
+    } else if (l->blocks > 1) {
         ig_x part = dim(r, ig_dim_ceil_div(r->k->dims, count, ig_dim_const(r->k->dims, l->blocks)));
         from = ig_x_mul(r->k, l->share, part);
         to = ig_x_min(r->k, ig_x_add(r->k, from, part), to);
     }
     body = ig_s_for(r->k, body, IG_FOR_SIMD, from, to, num(r, 1), &at);
     if (l->vector > 1) body = ig_s_for(r->k, body, IG_FOR_VECTOR, num(r, 0), num(r, l->vector), num(r, 1), &lane);
-    split_place(l, at, lane);
+    split_place(l, ig_x_add(r->k, first, at), lane);
     emit_element(l, body, pass, ig_x_add(r->k, ig_x_mul(r->k, at, num(r, l->vector)), lane));
 }
 
@@ -403,7 +413,7 @@ static void emit(struct lines *l) {
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-static int choose_vector(struct ig_row *r) {
+int ig_row_vector_cuda(struct ig_row *r) {
     int *positions = IG_NEW_ARRAY(r->k->job, int, r->stores.count + 1);
     int *buffers = IG_NEW_ARRAY(r->k->job, int, r->stores.count + 1), count = 0;
     for (uint32_t i = 0; i < r->stores.count; i++) {
@@ -413,7 +423,7 @@ static int choose_vector(struct ig_row *r) {
     }
     if (r->nest.rank == r->kept) return 1;
     int vector = ig_nest_vector(&r->nest, positions, buffers, count, false);
-    return vector > 8 ? 8 : vector;
+    return vector > MOST_VECTOR ? MOST_VECTOR : vector;
 }
 
 /* Each lane takes at least one vector. */
@@ -429,7 +439,7 @@ static bool lines_prepare(struct lines *l, struct ig_row *r, const struct ig_tar
     choose_threads(l, target);
     choose_kept(l);
     if (!ig_row_prepare(r, 0)) return false;
-    l->vector = choose_vector(r);
+    l->vector = ig_row_vector_cuda(r);
     fit_lanes(l);
     if (l->lanes) r->kernel->threads = team_threads(l->lanes, guess_rows(r));
     l->few = are_few(guess_rows(r), l->lanes ? l->lanes : r->kernel->threads);
@@ -448,6 +458,13 @@ struct ig_kernel *ig_kernel_row_cuda(struct ig_graph *graph, const struct ig_reg
     if (r.regular && r.columns && ig_row_columns_cuda(&r)) {
         ig_row_finish(&r);
         return r.kernel;
+    }
+    if (r.regular && !r.columns) {
+        if (ig_row_groups_cuda(&r, target)) {
+            ig_row_finish(&r);
+            return r.kernel;
+        }
+        ig_row_init(&r, graph, region, at);
     }
     if (lines_prepare(&l, &r, target)) {
         emit(&l);

@@ -2,9 +2,14 @@
 #ifndef IG_KERNEL_CUDA_ROW_H
 #define IG_KERNEL_CUDA_ROW_H
 
+#include "ir/target.h"
 #include "kernel/family/row.h"
 
 /* Rows whose innermost axis is kept; false if the region turns out not to be regular. */
 bool ig_row_columns_cuda(struct ig_row *r);
+/* Rows in pieces that lie side by side; false if there are none, or the region turns out not to be regular. */
+bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target);
+/* Elements along the nest's last dim, of a row, for one access. */
+int ig_row_vector_cuda(struct ig_row *r);
 
 #endif

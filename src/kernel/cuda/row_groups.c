@@ -1,0 +1,318 @@
+/*
+ * Rows that lie side by side on GPUs, in pieces: groups of channels of a channels-last picture, whose pixels are reduced
+ * too (GroupNorm). A block does neighbouring groups, whose pieces a warp reads coalesced, and divides the pixels among its
+ * threads; each of these has a part of a group's piece. On Hopper the blocks of a cluster divide the pixels of the same
+ * groups. Partial results meet in shared memory, in a fixed order. See row.h.
+ */
+#include <math.h>
+
+#include "kernel/cuda/row.h"
+
+enum {
+    THREADS = 512,
+    LINE = 64,          /* elements of a pixel that a block reads side by side */
+    LEAST_LINE = 16,    /* 32 bytes of f16, the unit of memory transfers */
+    LONGEST_PIECE = 64, /* elements of a group that lie together; longer pieces need no neighbours */
+    LEAST_PIXELS = 64,
+    MOST_BLOCKS = 8, /* of a cluster */
+    LONG_SHARE = 4,  /* pixels per thread above which another block pays off */
+    MANY_BLOCKS = 4 * IG_CUDA_PROCESSORS,
+    FEW_PARTS = 16, /* partial results per group that one thread combines */
+    MOST_STEPS = 8,
+};
+
+struct groups {
+    struct ig_row *r;
+    int64_t count, piece; /* groups side by side; elements of each of them in a pixel */
+    int width;            /* groups per block */
+    int vector;           /* elements per access, which divide a piece */
+    int across, shares;   /* threads side by side in a pixel; pixels at once */
+    int blocks;           /* of a cluster, which divide the pixels */
+    ig_dim pixels;
+    ig_x first, block; /* the first group; which block of the cluster */
+    ig_x vars[IG_NEST_DIMS];
+    int *partial; /* by step: array of one partial result per group and part */
+};
+
+static ig_x num(const struct groups *g, int64_t i) {
+    return ig_x_index(g->r->k, i);
+}
+
+static ig_x dim(const struct groups *g, ig_dim d) {
+    return ig_x_dim(g->r->k, d);
+}
+
+/* Parts of a group that threads of a block have. */
+static int parts_of(const struct groups *g) {
+    return g->shares * (int)(g->piece / g->vector);
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
+
+/* The product of the dims of `space` from *inout_last down that are reduced, or not; IG_DIM_NONE: there are none. */
+static ig_dim take_dims(const struct ig_row *r, int *inout_last, bool reduced) {
+    struct ig_dims *dims = r->k->dims;
+    ig_dim one = ig_dim_const(dims, 1), product = one;
+    bool any = false;
+    for (; *inout_last >= 0; --*inout_last) {
+        ig_dim d = r->space.dim[*inout_last];
+        if (d == one) continue;
+        if (r->reduced[*inout_last] != reduced) break;
+        product = ig_dim_mul(dims, product, d);
+        any = true;
+    }
+    return any ? product : IG_DIM_NONE;
+}
+
+/* Is the space pixels by groups by pieces, with anything before them? */
+static bool find_groups(struct groups *g) {
+    struct ig_row *r = g->r;
+    struct ig_dims *dims = r->k->dims;
+    int last = r->space.rank - 1;
+    ig_dim piece = take_dims(r, &last, true), count = take_dims(r, &last, false);
+    g->pixels = take_dims(r, &last, true);
+    if (piece == IG_DIM_NONE || count == IG_DIM_NONE || g->pixels == IG_DIM_NONE) return false;
+    if (take_dims(r, &last, false) != IG_DIM_NONE && last >= 0) return false;
+    if (!ig_dim_is_const(dims, piece, &g->piece) || !ig_dim_is_const(dims, count, &g->count)) return false;
+    if (g->piece > LONGEST_PIECE || ig_sizes_guess(r->at, g->pixels) < LEAST_PIXELS) return false;
+    if (r->steps.count > MOST_STEPS) return false;
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        if (r->steps.at[i].is_place) return false;
+    }
+    return true;
+}
+
+static int64_t count_tiles(const struct groups *g, int64_t pictures, int width) {
+    return pictures * ((g->count + width - 1) / width);
+}
+
+/* Can clusters combine the results? */
+static bool can_share(const struct ig_row *r, const struct ig_target *target) {
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        if (r->steps.at[i].dtype != INGOT_F32 || r->steps.at[i].update != IG_OP_add) return false;
+    }
+    return target->sm >= 90;
+}
+
+static void choose_width(struct groups *g, int64_t pictures) {
+    int most = g->piece < LINE ? (int)(LINE / g->piece) : 1, least = (int)((LEAST_LINE + g->piece - 1) / g->piece);
+    g->width = most < g->count ? most : (int)g->count;
+    while (g->width / 2 >= least && count_tiles(g, pictures, g->width) * MOST_BLOCKS < IG_CUDA_PROCESSORS)
+        g->width /= 2;
+}
+
+static void choose_blocks(struct groups *g, const struct ig_target *target, int64_t pictures) {
+    int64_t pixels = ig_sizes_guess(g->r->at, g->pixels), tiles = count_tiles(g, pictures, g->width);
+    g->blocks = 1;
+    while (can_share(g->r, target) && g->blocks < MOST_BLOCKS && tiles * g->blocks < MANY_BLOCKS &&
+           pixels / (2 * g->blocks) >= (int64_t)LONG_SHARE * g->shares)
+        g->blocks *= 2;
+}
+
+struct problem {
+    int threads, blocks, passes;
+    double pixel; /* bytes that a block moves per pixel in a pass */
+};
+
+/* Microseconds: a multiprocessor moves some 40 GB/s, all of them 2.5 TB/s; blocks of a cluster wait for each other. */
+static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
+    const struct problem *p = kernel->model.problem;
+    double bytes = (double)sizes[0] * (double)sizes[1] * p->pixel * p->passes;
+    double busy = fmin((double)sizes[0] * p->blocks, IG_CUDA_PROCESSORS);
+    return 3 + 0.5 * p->passes * (p->blocks > 1) + fmax(bytes / busy / 4e4, bytes / 2.5e6);
+}
+
+static void make_model(struct groups *g, ig_dim tiles) {
+    struct ig_row *r = g->r;
+    struct problem *p = IG_NEW(r->k->job, struct problem);
+    *p = (struct problem){.threads = r->kernel->threads, .blocks = g->blocks, .passes = r->passes + 1};
+    p->pixel = (double)g->piece * g->width * (double)ingot_dtype_size(r->space.dtype);
+    ig_dim one = ig_dim_const(r->k->dims, 1);
+    r->kernel->model = (struct ig_kernel_model){{tiles, g->pixels, one, one}, p, cost};
+}
+
+/* ---- Loops ------------------------------------------------------------------------------------------------------- */
+
+static ig_x bind(const struct groups *g, int which, ig_x lane) {
+    ig_x x = ig_nest_bind(&g->r->nest, which, g->vars);
+    return ig_x_substitute(g->r->k, x, &g->r->lane, &lane, 1);
+}
+
+/* The positions along the dims of a pixel. */
+static void split_pixel(struct groups *g, ig_x at) {
+    struct ig_row *r = g->r;
+    for (int d = r->nest.rank - 2; d > r->kept; d--) {
+        g->vars[d] = ig_x_mod(r->k, at, dim(g, r->nest.extent[d]));
+        at = ig_x_div(r->k, at, dim(g, r->nest.extent[d]));
+    }
+    g->vars[r->kept] = at;
+}
+
+/* Skips what is done for group `lane` of the block if there is no such group. */
+static struct ig_stmt *choose_group(struct groups *g, struct ig_stmt *body, ig_x lane) {
+    struct ig_loops *k = g->r->k;
+    ig_x group = ig_x_add(k, g->first, lane), exists = ig_x_less(k, group, num(g, g->count));
+    g->vars[g->r->kept - 1] = group;
+    return g->count % g->width == 0 ? body : ig_s_if(k, body, exists);
+}
+
+static void emit_element(struct groups *g, struct ig_stmt *body, int pass, ig_x lane) {
+    struct ig_row *r = g->r;
+    for (uint32_t i = 0; i < r->stores.count; i++) {
+        const struct ig_row_store *s = &r->stores.at[i];
+        if (s->pass == pass) ig_s_store(r->k, body, s->buffer, bind(g, s->position, lane), bind(g, s->value, lane));
+    }
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass == pass) ig_s_update(r->k, body, step->acc, step->update, bind(g, step->term, lane));
+    }
+}
+
+/* Every thread takes its part of a group, of every `shares`-th pixel of the block's. */
+static void emit_parts(struct groups *g, struct ig_stmt *body, int pass) {
+    struct ig_row *r = g->r;
+    struct ig_loops *k = r->k;
+    ig_x thread, at, j = num(g, 0), from = num(g, 0), to = dim(g, g->pixels), each = num(g, g->piece / g->vector);
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(g, 0), num(g, (int64_t)g->across * g->shares), num(g, 1), &thread);
+    ig_x across = ig_x_mod(k, thread, num(g, g->across)), share = ig_x_div(k, thread, num(g, g->across));
+    ig_x lane = ig_x_div(k, across, each), place = ig_x_mod(k, across, each);
+    body = choose_group(g, body, lane);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass == pass) ig_s_acc_declare(k, body, step->acc, step->dtype, ig_row_neutral(r, step));
+    }
+    if (g->blocks > 1) {
+        ig_x part = dim(g, ig_dim_ceil_div(k->dims, g->pixels, ig_dim_const(k->dims, g->blocks)));
+        from = ig_x_mul(k, g->block, part);
+        to = ig_x_min(k, ig_x_add(k, from, part), to);
+    }
+    struct ig_stmt *inner = ig_s_for(k, body, IG_FOR_SERIAL, ig_x_add(k, from, share), to, num(g, g->shares), &at);
+    if (g->vector > 1) inner = ig_s_for(k, inner, IG_FOR_VECTOR, num(g, 0), num(g, g->vector), num(g, 1), &j);
+    split_pixel(g, at);
+    g->vars[r->nest.rank - 1] = ig_x_add(k, ig_x_mul(k, place, num(g, g->vector)), j);
+    emit_element(g, inner, pass, lane);
+    ig_x own = ig_x_add(k, ig_x_mul(k, share, each), place);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass != pass) continue;
+        ig_s_store(k, body, g->partial[i], ig_x_add(k, ig_x_mul(k, own, num(g, g->width)), lane),
+                   ig_x_acc(k, step->acc, step->dtype));
+    }
+}
+
+/* Combines `from` partial results per group into `to`; one is the block's. */
+static void emit_meeting(struct groups *g, struct ig_stmt *body, int pass, int from, int to) {
+    struct ig_row *r = g->r;
+    struct ig_loops *k = r->k;
+    ig_x thread, part;
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(g, 0), num(g, (int64_t)g->width * to), num(g, 1), &thread);
+    ig_x lane = ig_x_mod(k, thread, num(g, g->width)), own = ig_x_div(k, thread, num(g, g->width));
+    body = choose_group(g, body, lane);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass != pass) continue;
+        int acc = ig_s_acc(k, body, step->dtype, ig_x_load(k, g->partial[i], thread));
+        struct ig_stmt *all =
+            ig_s_for(k, body, IG_FOR_SERIAL, ig_x_add(k, own, num(g, to)), num(g, from), num(g, to), &part);
+        ig_x at = ig_x_add(k, ig_x_mul(k, part, num(g, g->width)), lane);
+        ig_s_update(k, all, acc, step->update, ig_x_load(k, g->partial[i], at));
+        ig_s_store(k, body, to > 1 ? g->partial[i] : step->array, thread, ig_x_acc(k, acc, step->dtype));
+    }
+}
+
+static void emit_pass(struct groups *g, struct ig_stmt *body, int pass) {
+    struct ig_row *r = g->r;
+    bool steps = false, stores = false;
+    for (uint32_t i = 0; i < r->steps.count; i++)
+        steps = steps || r->steps.at[i].pass == pass;
+    for (uint32_t i = 0; i < r->stores.count; i++)
+        stores = stores || r->stores.at[i].pass == pass;
+    if (steps || stores) emit_parts(g, body, pass);
+    if (!steps) return;
+    int parts = parts_of(g);
+    if (parts > 2 * FEW_PARTS) {
+        emit_meeting(g, body, pass, parts, FEW_PARTS);
+        parts = FEW_PARTS;
+    }
+    emit_meeting(g, body, pass, parts, 1);
+    for (uint32_t i = 0; g->blocks > 1 && i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        const struct ig_call_arg args[] = {{step->array, num(g, 0)}, {-1, num(g, g->width)}};
+        if (step->pass == pass) ig_s_call(r->k, body, "ig_cluster_sums_f32", args, 2);
+    }
+}
+
+/* What is stored once per group, by the first block of a cluster. */
+static void emit_results(struct groups *g, struct ig_stmt *body) {
+    struct ig_row *r = g->r;
+    ig_x lane;
+    bool any = false;
+    for (uint32_t i = 0; i < r->stores.count; i++)
+        any = any || r->stores.at[i].pass > r->passes;
+    if (!any) return;
+    if (g->blocks > 1) body = ig_s_if(r->k, body, ig_x_less(r->k, g->block, num(g, 1)));
+    body = ig_s_for(r->k, body, IG_FOR_SIMD, num(g, 0), num(g, g->width), num(g, 1), &lane);
+    body = choose_group(g, body, lane);
+    for (int d = r->kept; d < r->nest.rank; d++)
+        g->vars[d] = num(g, 0);
+    emit_element(g, body, r->passes + 1, lane);
+}
+
+/* A tile is a position along the dims before the pixels, a block of groups, and a block of a cluster. */
+static struct ig_stmt *tile_loop(struct groups *g) {
+    struct ig_row *r = g->r;
+    struct ig_dims *dims = r->k->dims;
+    ig_dim across = ig_dim_const(dims, (g->count + g->width - 1) / g->width), tiles = across;
+    for (int d = 0; d < r->kept - 1; d++)
+        tiles = ig_dim_mul(dims, tiles, r->nest.extent[d]);
+    make_model(g, tiles);
+    r->kernel->tiles = ig_dim_mul(dims, tiles, ig_dim_const(dims, g->blocks));
+    if (g->blocks > 1) {
+        r->kernel->cluster = g->blocks;
+        r->kernel->shared_bytes = (g->width * 4 + 15) / 16 * 16;
+    }
+    ig_x tile;
+    struct ig_stmt *body = ig_s_for(r->k, NULL, IG_FOR_TILE, num(g, 0), dim(g, r->kernel->tiles), num(g, 1), &tile);
+    ig_s_name(r->k, tile, "tile");
+    g->block = ig_x_split_off(r->k, &tile, ig_dim_const(dims, g->blocks));
+    g->first = ig_x_mul(r->k, ig_x_split_off(r->k, &tile, across), num(g, g->width));
+    for (int d = r->kept - 2; d >= 0; d--)
+        g->vars[d] = d > 0 ? ig_x_split_off(r->k, &tile, r->nest.extent[d]) : tile;
+    return body;
+}
+
+/* Are the nest's dims those of the space, that is pictures, groups, pixels, and elements of a piece? */
+static bool fits_nest(const struct groups *g) {
+    const struct ig_nest *nest = &g->r->nest;
+    int kept = g->r->kept;
+    int64_t count, piece;
+    if (kept < 1 || nest->rank < kept + 2) return false;
+    return ig_dim_is_const(nest->k->dims, nest->extent[kept - 1], &count) && count == g->count &&
+           ig_dim_is_const(nest->k->dims, nest->extent[nest->rank - 1], &piece) && piece == g->piece &&
+           ig_dim_product(nest->k->dims, nest->extent + kept, nest->rank - 1 - kept) == g->pixels;
+}
+
+bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target) {
+    struct groups g = {.r = r};
+    if (!find_groups(&g)) return false;
+    int64_t pictures = ig_sizes_guess(r->at, ig_row_results(r)) / g.count;
+    choose_width(&g, pictures);
+    r->columns = true; /* an array of results, one per group */
+    if (!ig_row_prepare(r, g.width) || !fits_nest(&g)) return false;
+    g.vector = ig_row_vector_cuda(r);
+    g.across = (int)(g.width * g.piece / g.vector);
+    g.shares = THREADS / g.across;
+    choose_blocks(&g, target, pictures);
+    r->kernel->threads = (g.across * g.shares + 31) / 32 * 32;
+    g.partial = IG_NEW_ARRAY(r->k->job, int, r->steps.count + 1);
+    for (uint32_t i = 0; i < r->steps.count; i++)
+        g.partial[i] = ig_loops_local(r->k, r->steps.at[i].dtype, (int64_t)g.width * parts_of(&g),
+                                      ig_format(r->k->job, "part%u", i));
+    struct ig_stmt *body = tile_loop(&g);
+    for (int pass = 0; pass <= r->passes; pass++)
+        emit_pass(&g, body, pass);
+    emit_results(&g, body);
+    r->kernel->tactic = ig_format(r->k->job, "rows side by side, %d passes, %d in %d blocks of %d, %d elements at once",
+                                  r->passes + 1, g.width, g.blocks, r->kernel->threads, g.vector);
+    return true;
+}
