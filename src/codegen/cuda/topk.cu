@@ -6,7 +6,8 @@
 // and collecting are atomic additions of integers; the order in which threads come does not matter, since what they
 // collect is sorted. A row has less than 2^32 elements.
 
-enum { DIGIT = 8, BINS = 1 << DIGIT, TEAMS = THREADS / TEAM, AT_ONCE = 4 };
+// COPIES: of the counts, since elements tend to have equal digits, whose additions wait for each other.
+enum { DIGIT = 8, BINS = 1 << DIGIT, TEAMS = THREADS / TEAM, COPIES = TEAM == 32 ? 1 : 8, AT_ONCE = 4 };
 
 struct __align__(2 * sizeof(wide)) key {
     wide order;
@@ -48,13 +49,25 @@ template <class T> struct search {
 
 // Narrows the search down by the digit that begins at bit `shift`, by which the elements have been counted. Each warp does
 // the same.
-template <class T> __device__ __forceinline__ void narrow(search<T> *s, const unsigned *counts, int shift) {
+template <class T> __device__ __forceinline__ void narrow(search<T> *s, const uint4 *counts, int shift) {
     const int lane = (int)threadIdx.x % 32;
-    unsigned sum = 0, size = 0;
-    int digit = lane * (BINS / 32);
+    unsigned own[BINS / 32] = {}, sum = 0, size = 0;
+#pragma unroll
+    for (int copy = 0; copy < COPIES; copy++) {
+#pragma unroll
+        for (int i = 0; i < BINS / 32; i += 4) {
+            const uint4 some = counts[(copy * BINS + lane * (BINS / 32) + i) / 4];
+            own[i] += some.x;
+            own[i + 1] += some.y;
+            own[i + 2] += some.z;
+            own[i + 3] += some.w;
+        }
+    }
+#pragma unroll
     for (int i = 0; i < BINS / 32; i++)
-        sum += counts[digit + i];
+        sum += own[i];
     unsigned before = sum;
+#pragma unroll
     for (int away = 1; away < 32; away *= 2) {
         const unsigned more = __shfl_up_sync(0xffffffff, before, away);
         if (lane >= away) before += more;
@@ -62,10 +75,16 @@ template <class T> __device__ __forceinline__ void narrow(search<T> *s, const un
     before -= sum;
     const bool here = s->rank >= before && s->rank < before + sum;
     unsigned rank = s->rank - before;
-    if (here) {
-        while (rank >= counts[digit])
-            rank -= counts[digit++];
-        size = counts[digit];
+    int digit = lane * (BINS / 32) - 1;
+    bool found = false;
+#pragma unroll
+    for (int i = 0; i < BINS / 32; i++) {
+        if (!found) {
+            digit++;
+            size = own[i];
+            found = rank < size;
+            if (!found) rank -= size;
+        }
     }
     const int who = __ffs((int)__ballot_sync(0xffffffff, here)) - 1;
     digit = __shfl_sync(0xffffffff, digit, who);
@@ -77,15 +96,16 @@ template <class T> __device__ __forceinline__ void narrow(search<T> *s, const un
 
 // One pass: counts the elements that `digit_of` gives a digit, not -1.
 template <class T, class F>
-__device__ __forceinline__ void search_digit(search<T> *s, unsigned *counts, const element *row, int64_t stride, place n,
+__device__ __forceinline__ void search_digit(search<T> *s, uint4 *counts, const element *row, int64_t stride, place n,
                                              int thread, int shift, F digit_of) {
+    unsigned *own = (unsigned *)counts + thread % COPIES * BINS;
     meet();
-    for (int i = thread; i < BINS; i += TEAM)
-        counts[i] = 0;
+    for (int i = thread; i < COPIES * BINS / 4; i += TEAM)
+        counts[i] = make_uint4(0, 0, 0, 0);
     meet();
     visit_all(row, stride, n, thread, [&](wide order, place at) {
         const int digit = digit_of(order, at);
-        if (digit >= 0) atomicAdd(counts + digit, 1u);
+        if (digit >= 0) atomicAdd(own + digit, 1u);
     });
     meet();
     narrow(s, counts, shift);
@@ -123,7 +143,7 @@ __device__ __forceinline__ void sort(key *keys, place n, int thread) {
 }
 
 __device__ __forceinline__ void select(int thread, const element *row, int64_t stride, place n, place kept,
-                                       unsigned *counts, unsigned *taken, key *keys) {
+                                       uint4 *counts, unsigned *taken, key *keys) {
     search<wide> best = {0, 0, (unsigned)(kept - 1), false};
     for (int shift = BITS - DIGIT; shift >= 0 && !best.all; shift -= DIGIT) {
         const search<wide> s = best;
@@ -161,7 +181,8 @@ __device__ __forceinline__ void select(int thread, const element *row, int64_t s
 // `more`: room for k keys if k > KEPT.
 static __device__ __forceinline__ void run(int thread, const element *row, int64_t stride, place n, element *values,
                                            int64_t *indices, int64_t step, place k, void *more) {
-    __shared__ unsigned counts[TEAMS][BINS], taken[TEAMS];
+    __shared__ uint4 counts[TEAMS][COPIES * BINS / 4];
+    __shared__ unsigned taken[TEAMS];
     __shared__ key few[TEAMS][KEPT];
     const int team = (int)threadIdx.x / TEAM;
     const place kept = k < n ? k : n, sorted = n <= 2 * TEAM && n <= KEPT ? n : kept;

@@ -15,9 +15,10 @@ enum {
     TEAM_KEPT = 128,     /* results in shared memory for each row */
     BLOCK_BYTES = 16384, /* of keys in shared memory for a block's row */
     SHORT = 256,         /* elements per row, for which a warp is enough */
+    FEW = 1024,          /* for which four are */
     MIDDLE = 4096,       /* for which it is, if there are many rows */
     LONG = 16384,        /* from which a block shall have all its threads */
-    MANY_ROWS = 4 * IG_CUDA_PROCESSORS,
+    MANY_ROWS = 16 * IG_CUDA_PROCESSORS,
 };
 
 struct topk {
@@ -106,7 +107,7 @@ static void choose_team(struct topk *t, struct ig_micro *micro, const struct ig_
         micro->kept = TEAM_KEPT;
         return;
     }
-    micro->team = t->kernel->threads = n < MIDDLE ? 256 : n < LONG ? 512 : 1024;
+    micro->team = t->kernel->threads = n <= FEW ? 128 : n < MIDDLE ? 256 : n < LONG ? 512 : 1024;
     micro->kept = BLOCK_BYTES / micro->key_bytes;
 }
 
