@@ -162,38 +162,40 @@ static void make_model(struct lines *l) {
 /* ---- Values kept in registers ------------------------------------------------------------------------------------ */
 
 /* If several passes need v, keeps it, or the last value that follows from it alone. */
-static void keep(struct lines *l, ig_value v, int *inout_room) {
-    struct ig_row *r = l->r;
+static void keep(struct ig_row *r, int64_t elements, ig_value v, int *inout_room) {
     const uint32_t *passes = ig_row_passes_of(r);
     bool several = (passes[v] & (passes[v] - 1)) != 0;
     if (!several || *inout_room <= 0 || !ig_row_is_space_shape(r, ig_type_of(r->graph, v))) return;
     if (r->pass_of[v] >= 0) v = ig_row_widen(r, passes, v);
     if (r->cache_of[v] >= 0) return;
     enum ingot_dtype dtype = ig_dtype_compute(ig_type_of(r->graph, v)->dtype);
-    /* The width is set once the vector width is known. */
-    r->cache_of[v] = ig_loops_spread(r->k, dtype, l->part, 1, ig_format(r->graph->job, "kept%u", r->k->buffers.count));
+    r->cache_of[v] = ig_loops_spread(r->k, dtype, elements, 1, ig_format(r->graph->job, "kept%u", r->k->buffers.count));
     r->cache_pass[v] = __builtin_ctz(passes[v]);
     --*inout_room;
 }
 
-static void choose_kept(struct lines *l) {
-    struct ig_row *r = l->r;
-    int64_t whole = (int64_t)MOST_VECTOR * l->blocks;
-    l->part = -1;
-    if (l->n < 2 || l->n / l->blocks > LONGEST || (l->blocks > 1 && l->n % whole != 0)) return;
-    l->part = l->n / l->blocks;
-    int threads = l->lanes ? l->lanes : r->kernel->threads, room = REGISTERS / (int)((l->part + threads - 1) / threads);
+void ig_row_keep_cuda(struct ig_row *r, int64_t elements, int each) {
+    int room = REGISTERS / each;
     r->place = ig_x_free_var(r->k, r->count);
     for (int inputs = 0; inputs < 2; inputs++) {
         for (uint32_t i = 0; i < r->region->nodes.count; i++) {
             const struct ig_node *n = &r->graph->nodes.at[r->region->nodes.at[i]];
             bool loads = ig_op_info(n->op)->family == IG_FAMILY_VIEW;
-            if (inputs ? loads : ig_row_is_expensive(n)) keep(l, n->out, &room);
+            if (inputs ? loads : ig_row_is_expensive(n)) keep(r, elements, n->out, &room);
         }
         for (uint32_t i = 0; inputs && i < r->region->inputs.count; i++) {
-            if (r->lower.is_input[r->region->inputs.at[i]]) keep(l, r->region->inputs.at[i], &room);
+            if (r->lower.is_input[r->region->inputs.at[i]]) keep(r, elements, r->region->inputs.at[i], &room);
         }
     }
+}
+
+static void choose_kept(struct lines *l) {
+    int64_t whole = (int64_t)MOST_VECTOR * l->blocks;
+    l->part = -1;
+    if (l->n < 2 || l->n / l->blocks > LONGEST || (l->blocks > 1 && l->n % whole != 0)) return;
+    l->part = l->n / l->blocks;
+    int threads = l->lanes ? l->lanes : l->r->kernel->threads;
+    ig_row_keep_cuda(l->r, l->part, (int)((l->part + threads - 1) / threads));
 }
 
 /* ---- Loops ------------------------------------------------------------------------------------------------------- */

@@ -9,6 +9,9 @@
 bool ig_row_columns_cuda(struct ig_row *r);
 /* Rows in pieces that lie side by side; false if there are none, or the region turns out not to be regular. */
 bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target);
+/* Chooses what stays in the registers of the threads that loaded or computed it, which need it in several passes, if they
+ * have `each` elements; in buffers of `elements`, whose width is to be set once it is known. Before ig_row_prepare. */
+void ig_row_keep_cuda(struct ig_row *r, int64_t elements, int each);
 /* Elements along the nest's last dim, of a row, for one access. */
 int ig_row_vector_cuda(struct ig_row *r);
 

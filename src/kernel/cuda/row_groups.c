@@ -15,7 +15,8 @@ enum {
     LONGEST_PIECE = 64, /* elements of a group that lie together; longer pieces need no neighbours */
     LEAST_PIXELS = 64,
     MOST_BLOCKS = 8, /* of a cluster */
-    LONG_SHARE = 4,  /* pixels per thread above which another block pays off */
+    LONG_SHARE = 16, /* elements per thread above which another block pays off */
+    MOST_KEPT = 48,  /* elements per thread that stay in its registers */
     MANY_BLOCKS = 4 * IG_CUDA_PROCESSORS,
     FEW_PARTS = 16, /* partial results per group that one thread combines */
     MOST_STEPS = 8,
@@ -29,6 +30,8 @@ struct groups {
     int across, shares;   /* threads side by side in a pixel; pixels at once */
     int blocks;           /* of a cluster, which divide the pixels */
     ig_dim pixels;
+    int64_t part;      /* pixels per block if they are equally many and kept in registers, else -1 */
+    int rounds;        /* of those, pixels per thread */
     ig_x first, block; /* the first group; which block of the cluster */
     ig_x vars[IG_NEST_DIMS];
     int *partial; /* by step: array of one partial result per group and part */
@@ -102,11 +105,22 @@ static void choose_width(struct groups *g, int64_t pictures) {
 }
 
 static void choose_blocks(struct groups *g, const struct ig_target *target, int64_t pictures) {
-    int64_t pixels = ig_sizes_guess(g->r->at, g->pixels), tiles = count_tiles(g, pictures, g->width);
+    int64_t elements = ig_sizes_guess(g->r->at, g->pixels) * g->width * g->piece;
+    int64_t tiles = count_tiles(g, pictures, g->width);
     g->blocks = 1;
     while (can_share(g->r, target) && g->blocks < MOST_BLOCKS && tiles * g->blocks < MANY_BLOCKS &&
-           pixels / (2 * g->blocks) >= (int64_t)LONG_SHARE * g->shares)
+           elements / (2 * g->blocks) >= (int64_t)LONG_SHARE * THREADS)
         g->blocks *= 2;
+}
+
+/* Pixels that are few enough are read once. */
+static void choose_kept(struct groups *g) {
+    int64_t pixels, line = g->width * g->piece;
+    g->part = -1;
+    if (!ig_dim_is_const(g->r->k->dims, g->pixels, &pixels) || pixels % g->blocks != 0) return;
+    if (pixels / g->blocks * line > (int64_t)MOST_KEPT * THREADS) return;
+    g->part = pixels / g->blocks;
+    ig_row_keep_cuda(g->r, THREADS, (int)((g->part * line + THREADS - 1) / THREADS));
 }
 
 struct problem {
@@ -133,9 +147,11 @@ static void make_model(struct groups *g, ig_dim tiles) {
 
 /* ---- Loops ------------------------------------------------------------------------------------------------------- */
 
-static ig_x bind(const struct groups *g, int which, ig_x lane) {
-    ig_x x = ig_nest_bind(&g->r->nest, which, g->vars);
-    return ig_x_substitute(g->r->k, x, &g->r->lane, &lane, 1);
+/* `place`: the element's, among those kept in registers. */
+static ig_x bind(struct groups *g, int which, ig_x lane, ig_x place) {
+    struct ig_row *r = g->r;
+    ig_x from[] = {r->lane, r->place}, to[] = {lane, place};
+    return ig_x_substitute(r->k, ig_nest_bind(&r->nest, which, g->vars), from, to, r->place == IG_NO_X ? 1 : 2);
 }
 
 /* The positions along the dims of a pixel. */
@@ -156,42 +172,57 @@ static struct ig_stmt *choose_group(struct groups *g, struct ig_stmt *body, ig_x
     return g->count % g->width == 0 ? body : ig_s_if(k, body, exists);
 }
 
-static void emit_element(struct groups *g, struct ig_stmt *body, int pass, ig_x lane) {
+static void emit_element(struct groups *g, struct ig_stmt *body, int pass, ig_x lane, ig_x place) {
     struct ig_row *r = g->r;
     for (uint32_t i = 0; i < r->stores.count; i++) {
         const struct ig_row_store *s = &r->stores.at[i];
-        if (s->pass == pass) ig_s_store(r->k, body, s->buffer, bind(g, s->position, lane), bind(g, s->value, lane));
+        if (s->pass != pass) continue;
+        ig_s_store(r->k, body, s->buffer, bind(g, s->position, lane, place), bind(g, s->value, lane, place));
     }
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass == pass) ig_s_update(r->k, body, step->acc, step->update, bind(g, step->term, lane));
+        if (step->pass == pass) ig_s_update(r->k, body, step->acc, step->update, bind(g, step->term, lane, place));
     }
 }
 
-/* Every thread takes its part of a group, of every `shares`-th pixel of the block's. */
-static void emit_parts(struct groups *g, struct ig_stmt *body, int pass) {
-    struct ig_row *r = g->r;
-    struct ig_loops *k = r->k;
-    ig_x thread, at, j = num(g, 0), from = num(g, 0), to = dim(g, g->pixels), each = num(g, g->piece / g->vector);
-    body = ig_s_for(k, body, IG_FOR_SIMD, num(g, 0), num(g, (int64_t)g->across * g->shares), num(g, 1), &thread);
-    ig_x across = ig_x_mod(k, thread, num(g, g->across)), share = ig_x_div(k, thread, num(g, g->across));
-    ig_x lane = ig_x_div(k, across, each), place = ig_x_mod(k, across, each);
-    body = choose_group(g, body, lane);
-    for (uint32_t i = 0; i < r->steps.count; i++) {
-        const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass == pass) ig_s_acc_declare(k, body, step->acc, step->dtype, ig_row_neutral(r, step));
-    }
+/* A loop over the pixels of a thread: every `shares`-th of the block's. `round`: the pixel's number among them, if they
+ * are kept. */
+static struct ig_stmt *pixel_loop(struct groups *g, struct ig_stmt *body, ig_x share, ig_x *out_at, ig_x *out_round) {
+    struct ig_loops *k = g->r->k;
+    ig_x from = num(g, 0), to = dim(g, g->pixels);
     if (g->blocks > 1) {
         ig_x part = dim(g, ig_dim_ceil_div(k->dims, g->pixels, ig_dim_const(k->dims, g->blocks)));
         from = ig_x_mul(k, g->block, part);
         to = ig_x_min(k, ig_x_add(k, from, part), to);
     }
-    struct ig_stmt *inner = ig_s_for(k, body, IG_FOR_SERIAL, ig_x_add(k, from, share), to, num(g, g->shares), &at);
-    if (g->vector > 1) inner = ig_s_for(k, inner, IG_FOR_VECTOR, num(g, 0), num(g, g->vector), num(g, 1), &j);
+    *out_round = num(g, 0);
+    if (g->part < 0) return ig_s_for(k, body, IG_FOR_SERIAL, ig_x_add(k, from, share), to, num(g, g->shares), out_at);
+    body = ig_s_for(k, body, IG_FOR_UNROLL, num(g, 0), num(g, g->rounds), num(g, 1), out_round);
+    ig_x own = ig_x_add(k, share, ig_x_mul(k, *out_round, num(g, g->shares)));
+    *out_at = ig_x_add(k, from, own);
+    return g->part % g->shares == 0 ? body : ig_s_if(k, body, ig_x_less(k, own, num(g, g->part)));
+}
+
+/* Every thread takes its part of a group, of its pixels. */
+static void emit_parts(struct groups *g, struct ig_stmt *body, int pass) {
+    struct ig_row *r = g->r;
+    struct ig_loops *k = r->k;
+    ig_x thread, at, round, j = num(g, 0), each = num(g, g->piece / g->vector), vector = num(g, g->vector);
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(g, 0), num(g, (int64_t)g->across * g->shares), num(g, 1), &thread);
+    ig_x across = ig_x_mod(k, thread, num(g, g->across)), share = ig_x_div(k, thread, num(g, g->across));
+    ig_x lane = ig_x_div(k, across, each), piece = ig_x_mod(k, across, each);
+    body = choose_group(g, body, lane);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        const struct ig_row_step *step = &r->steps.at[i];
+        if (step->pass == pass) ig_s_acc_declare(k, body, step->acc, step->dtype, ig_row_neutral(r, step));
+    }
+    struct ig_stmt *inner = pixel_loop(g, body, share, &at, &round);
+    if (g->vector > 1) inner = ig_s_for(k, inner, IG_FOR_VECTOR, num(g, 0), vector, num(g, 1), &j);
     split_pixel(g, at);
-    g->vars[r->nest.rank - 1] = ig_x_add(k, ig_x_mul(k, place, num(g, g->vector)), j);
-    emit_element(g, inner, pass, lane);
-    ig_x own = ig_x_add(k, ig_x_mul(k, share, each), place);
+    g->vars[r->nest.rank - 1] = ig_x_add(k, ig_x_mul(k, piece, vector), j);
+    ig_x kept = ig_x_add(k, ig_x_mul(k, thread, num(g, g->rounds)), round);
+    emit_element(g, inner, pass, lane, ig_x_add(k, ig_x_mul(k, kept, vector), j));
+    ig_x own = ig_x_add(k, ig_x_mul(k, share, each), piece);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->pass != pass) continue;
@@ -255,7 +286,7 @@ static void emit_results(struct groups *g, struct ig_stmt *body) {
     body = choose_group(g, body, lane);
     for (int d = r->kept; d < r->nest.rank; d++)
         g->vars[d] = num(g, 0);
-    emit_element(g, body, r->passes + 1, lane);
+    emit_element(g, body, r->passes + 1, lane, num(g, 0));
 }
 
 /* A tile is a position along the dims before the pixels, a block of groups, and a block of a cluster. */
@@ -292,27 +323,42 @@ static bool fits_nest(const struct groups *g) {
            ig_dim_product(nest->k->dims, nest->extent + kept, nest->rank - 1 - kept) == g->pixels;
 }
 
+/* Once the nest is known: who does what. */
+static void divide(struct groups *g) {
+    struct ig_row *r = g->r;
+    g->vector = ig_row_vector_cuda(r);
+    g->across = (int)(g->width * g->piece / g->vector);
+    g->shares = THREADS / g->across;
+    g->rounds = g->part < 0 ? 1 : (int)((g->part + g->shares - 1) / g->shares);
+    r->kernel->threads = (g->across * g->shares + 31) / 32 * 32;
+    for (uint32_t i = 0; i < r->k->buffers.count; i++) {
+        struct ig_buffer *b = &r->k->buffers.at[i];
+        if (b->kind != IG_BUFFER_SPREAD) continue;
+        b->width = (int64_t)g->rounds * g->vector;
+        b->elements = b->width * g->across * g->shares;
+    }
+    g->partial = IG_NEW_ARRAY(r->k->job, int, r->steps.count + 1);
+    for (uint32_t i = 0; i < r->steps.count; i++)
+        g->partial[i] = ig_loops_local(r->k, r->steps.at[i].dtype, (int64_t)g->width * parts_of(g),
+                                       ig_format(r->k->job, "part%u", i));
+}
+
 bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target) {
     struct groups g = {.r = r};
     if (!find_groups(&g)) return false;
     int64_t pictures = ig_sizes_guess(r->at, ig_row_results(r)) / g.count;
     choose_width(&g, pictures);
+    choose_blocks(&g, target, pictures);
+    choose_kept(&g);
     r->columns = true; /* an array of results, one per group */
     if (!ig_row_prepare(r, g.width) || !fits_nest(&g)) return false;
-    g.vector = ig_row_vector_cuda(r);
-    g.across = (int)(g.width * g.piece / g.vector);
-    g.shares = THREADS / g.across;
-    choose_blocks(&g, target, pictures);
-    r->kernel->threads = (g.across * g.shares + 31) / 32 * 32;
-    g.partial = IG_NEW_ARRAY(r->k->job, int, r->steps.count + 1);
-    for (uint32_t i = 0; i < r->steps.count; i++)
-        g.partial[i] = ig_loops_local(r->k, r->steps.at[i].dtype, (int64_t)g.width * parts_of(&g),
-                                      ig_format(r->k->job, "part%u", i));
+    divide(&g);
     struct ig_stmt *body = tile_loop(&g);
     for (int pass = 0; pass <= r->passes; pass++)
         emit_pass(&g, body, pass);
     emit_results(&g, body);
-    r->kernel->tactic = ig_format(r->k->job, "rows side by side, %d passes, %d in %d blocks of %d, %d elements at once",
-                                  r->passes + 1, g.width, g.blocks, r->kernel->threads, g.vector);
+    r->kernel->tactic =
+        ig_format(r->k->job, "rows side by side, %d passes, %d in %d blocks of %d, %d elements at once%s",
+                  r->passes + 1, g.width, g.blocks, r->kernel->threads, g.vector, g.part < 0 ? "" : ", read once");
     return true;
 }
