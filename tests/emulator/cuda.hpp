@@ -324,9 +324,6 @@ EMULATED static void ptx_st_shared_u16(unsigned to, unsigned short value) {
 EMULATED static void ptx_st_shared__cluster_f32(unsigned to, float value) {
     emulated_store(to, value);
 }
-EMULATED static void ptx_st_shared__cluster_v4_f32(unsigned to, float x, float y, float z, float w) {
-    emulated_store(to, make_float4(x, y, z, w));
-}
 EMULATED static void ptx_st_shared_b32(unsigned to, unsigned value) {
     emulated_store(to, value);
 }
