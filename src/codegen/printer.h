@@ -19,6 +19,7 @@ struct ig_code_language {
     const char *inf_f32, *inf_f64, *nan_f32, *nan_f64;
     bool narrow;       /* indices that fit are computed in 32 bits; else all in 64 */
     const char *begin; /* the text of IG_X_BEGIN */
+    const char *end;   /* of IG_X_END; NULL: there is none */
     /* Replaces "name[index]" for some buffers; may be NULL. */
     const char *(*element)(struct ig_code_printer *p, int buffer, ig_x index);
 };

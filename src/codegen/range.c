@@ -118,7 +118,8 @@ static struct interval compute(struct ranges *r, ig_x x) {
     case IG_X_INT: return (struct interval){n->i, n->i};
     case IG_X_DIM: return of_dim(r, r->p->k->dim_params.at[n->i]);
     case IG_X_VAR: return of_var(r, n->i);
-    case IG_X_BEGIN: return (struct interval){0, IG_CODE_MAX_TILES};
+    case IG_X_BEGIN:
+    case IG_X_END: return (struct interval){0, IG_CODE_MAX_TILES};
     case IG_X_MAP: return of_map(r, n);
     case IG_X_CAST: return of_cast(r->p, n);
     case IG_X_SELECT: {

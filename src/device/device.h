@@ -44,6 +44,7 @@ struct ig_launch {
     int64_t tiles;
     /* CUDA: persistent blocks: each takes tiles until none is left, so one block per multiprocessor is enough. */
     bool lasting;
+    uint32_t turn;        /* CPU: tiles of a turn, which begins when the one before has ended; 0: there are no turns */
     size_t scratch;       /* bytes per worker */
     uint32_t max_workers; /* more would not pay for its work; 0: no limit */
     /* CUDA: a library call instead of a kernel. `buffers` are its operands and `dims` its sizes, in the numbers that

@@ -138,7 +138,8 @@ struct ig_plan_kernel {
     uint32_t lasting;
     uint32_t n_maps;                                /* CUDA: tensor maps, passed after the other parameters */
     struct ig_tensor_map maps[IG_MOST_TENSOR_MAPS]; /* entries from n_maps on are zero */
-    uint32_t reserved;
+    /* CPU: tiles of a turn: a turn begins when the one before has ended, and sees what that one wrote; 0: no turns. */
+    uint32_t turn;
 };
 
 /* The engine's main plan, or a body of control flow. A body's tensors are its inputs and outputs. All subplans share

@@ -35,6 +35,7 @@ struct ig_kernel {
     IG_VEC(ig_dim) dims;            /* run-time values of dim[]: loops->dim_params */
     ig_dim tiles;                   /* the number of tiles */
     ig_dim scratch_bytes;           /* bytes per thread */
+    int turn;                       /* CPU: tiles of a turn, see engine/plan.h; 0: no turns */
     int threads;                    /* CUDA: threads per block, which does one tile at a time; CPU: 0 */
     int shared_bytes;               /* CUDA: bytes of dynamic shared memory per block */
     /* CUDA, sm_90 and up: blocks per cluster. `tiles` is a multiple of it, and the grid must be. 0: no clusters. */

@@ -99,6 +99,11 @@ ig_x ig_x_begin(struct ig_loops *k) {
     return ig_x_node_add(k, &node);
 }
 
+ig_x ig_x_end(struct ig_loops *k) {
+    struct ig_x_node node = leaf(IG_X_END, INGOT_I64);
+    return ig_x_node_add(k, &node);
+}
+
 ig_x ig_x_acc(struct ig_loops *k, int acc, enum ingot_dtype dtype) {
     struct ig_x_node node = leaf(IG_X_ACC, ig_dtype_compute(dtype));
     node.i = acc;

@@ -32,6 +32,7 @@ enum ig_x_kind {
     IG_X_SELECT, /* args[0] ? args[1] : args[2] */
     IG_X_ACC,    /* value of accumulator i, after the loops that update it */
     IG_X_BEGIN,  /* the kernel's argument `begin`, i64: identifies the first tile of a call */
+    IG_X_END,    /* CPU: the kernel's argument `end`, i64: the tile after the call's last */
 };
 
 struct ig_x_node {
@@ -158,6 +159,7 @@ ig_x ig_x_cast(struct ig_loops *k, ig_x a, enum ingot_dtype to, bool saturate);
 ig_x ig_x_select(struct ig_loops *k, ig_x condition, ig_x a, ig_x b);
 ig_x ig_x_acc(struct ig_loops *k, int acc, enum ingot_dtype dtype);
 ig_x ig_x_begin(struct ig_loops *k);
+ig_x ig_x_end(struct ig_loops *k);
 /* i64 arithmetic */
 ig_x ig_x_add(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_sub(struct ig_loops *k, ig_x a, ig_x b);

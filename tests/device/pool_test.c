@@ -135,10 +135,16 @@ static void pools_grow_within_a_run(void **state) {
 /* The users' pools have 16 threads in all. */
 enum { n_marks = 64, n_users = 6, n_processors = 12 };
 
+/* Of turns of dims[0] tiles, the one before must have ended. */
 static void mark(void *const *buffers, const int64_t *dims, int64_t first, int64_t past, void *scratch) {
     unsigned char *marks = buffers[0];
-    for (int64_t i = first; i < past; i++)
+    for (int64_t i = first; i < past; i++) {
+        int64_t turn = dims[0] > 0 ? i / dims[0] * dims[0] : 0;
+        for (int64_t before = turn - dims[0]; turn > 0 && before < turn; before++) {
+            if (marks[before] != marks[i] + 1) atomic_store((atomic_int *)buffers[1], 1);
+        }
         marks[i]++;
+    }
     memset(scratch, 1, 64); /* races with another worker's, if they are not apart */
 }
 
@@ -156,8 +162,10 @@ static uint32_t next(struct user *user) {
 
 static void *user_main(void *argument) {
     struct user *user = argument;
+    static const int64_t turns[] = {0, 0, 0, 23, 32, 1000};
     unsigned char marks[n_marks];
-    void *buffers[1] = {marks};
+    atomic_int early = 0;
+    void *buffers[2] = {marks, &early};
     struct ig_pool_item items[20];
     for (int life = 0; life < 4; life++) {
         struct ig_processors processors = processors_from(0, n_processors);
@@ -168,20 +176,26 @@ static void *user_main(void *argument) {
             uint32_t n = 1 + next(user) % 19;
             memset(marks, 0, sizeof marks);
             for (uint32_t i = 0; i < n; i++) {
-                uint32_t workers = 1 + next(user) % user->threads;
-                items[i] = (struct ig_pool_item){
-                    .kernel = mark, .buffers = buffers, .tiles = n_marks, .workers = workers, .chunks = i % 3 * 2};
+                const int64_t *turn = &turns[next(user) % (sizeof turns / sizeof *turns)];
+                items[i] = (struct ig_pool_item){.kernel = mark,
+                                                 .buffers = buffers,
+                                                 .dims = turn,
+                                                 .tiles = n_marks,
+                                                 .workers = 1 + next(user) % user->threads,
+                                                 .chunks = i % 3 * 2,
+                                                 .turn = *turn};
             }
             ig_pool_run(pool, items, n, NULL);
             for (int i = 0; i < n_marks; i++)
-                user->wrong |= marks[i] != n;
+                user->wrong |= marks[i] != n || atomic_load(&early);
         }
         ig_pool_destroy(pool);
     }
     return NULL;
 }
 
-/* Pools of many sizes come, compute and go at once: every tile is done once, in order, and nobody hangs. */
+/* Pools of many sizes come, compute and go at once: every tile is done once, in order and turn by turn, and nobody
+ * hangs. */
 static void pools_do_every_tile_once(void **state) {
     struct user users[n_users];
     struct ig_processors processors = processors_from(0, n_processors);

@@ -187,6 +187,19 @@ static const struct recurrence recurrences[] = {
     {IG_OP_lstm, SIZES(-1, -2, 64), USUAL, .half = true, .lengths = true},
     {IG_OP_lstm, SIZES(2, 1, 520), USUAL, .half = true},
     {IG_OP_lstm, SIZES(3, 2, 40), ROUGH(SIGMOID, RELU, ELU), .half = true, .alpha = 0.5},
+    /* Threads share the steps of these. */
+    {IG_OP_lstm, SIZES(5, 1, 260), USUAL},
+    {IG_OP_lstm, SIZES(4, 7, 271), USUAL, .reverse = true, .peephole = true, .clip = 0.5},
+    {IG_OP_lstm, SIZES(3, 2, 257), USUAL, .twice = true},
+    {IG_OP_lstm, SIZES(-2, 1, 256), USUAL, .twice = true, .outputs = 2},
+    {IG_OP_lstm, SIZES(1, 3, 256), USUAL, .outputs = 4, .flag = true},
+    {IG_OP_gru, SIZES(5, 1, 296), USUAL, .flag = true, .bias = true, .reverse = true},
+    {IG_OP_gru, SIZES(4, 5, 301), USUAL, .flag = true, .outputs = 2},
+    {IG_OP_rnn, SIZES(4, 1, 513), ROUGH(TANH, TANH, TANH), .twice = true},
+    {IG_OP_rnn, SIZES(3, 8, 520), ROUGH(RELU, TANH, TANH), .outputs = 2},
+    /* And not of these: steps that do nothing, no steps. */
+    {IG_OP_lstm, SIZES(3, 2, 256), USUAL, .lengths = true},
+    {IG_OP_lstm, SIZES(-4, 2, 256), USUAL},
 };
 
 static void add_recurrence(struct recurrence *r, const struct recurrence *from, enum ingot_dtype dtype, unsigned flags,
@@ -208,18 +221,18 @@ static void test_recurrences(void **state) {
 
 static void test_recurrences_of_types(void **state) {
     static const enum ingot_dtype dtypes[] = {INGOT_F64, INGOT_F16, INGOT_BF16};
-    static const int chosen[] = {3, 8, 20, 27};
+    static const int chosen[] = {3, 8, 20, 27, 43};
     static struct recurrence variants[COUNT(dtypes) * COUNT(chosen)];
     (void)state;
     for (int i = 0; i < COUNT(variants); i++)
-        add_recurrence(&variants[i], &recurrences[chosen[i % 4]], dtypes[i / 4], 0, "");
+        add_recurrence(&variants[i], &recurrences[chosen[i % COUNT(chosen)]], dtypes[i / COUNT(chosen)], 0, "");
     check_all();
 }
 
 /* NaN and infinities do not leave their rows. Raw: weights are constants that the passes have not packed, so the kernel
  * does. */
 static void test_poisoned_recurrences(void **state) {
-    static const int chosen[] = {2, 4, 14, 16, 19, 20, 27, 28};
+    static const int chosen[] = {2, 4, 14, 16, 19, 20, 27, 28, 43};
     static struct recurrence variants[2 * COUNT(chosen)];
     (void)state;
     for (int i = 0; i < COUNT(variants); i++) {

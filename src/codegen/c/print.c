@@ -25,6 +25,7 @@ static const struct ig_code_language language = {
     .nan_f32 = "__builtin_nanf(\"\")",
     .nan_f64 = "__builtin_nan(\"\")",
     .begin = "begin",
+    .end = "end",
 };
 
 static void print_body(struct ig_code_printer *p, const struct ig_stmt *s, uint32_t *next);

@@ -160,13 +160,17 @@ static enum ingot_status submit(struct ig_device *device, struct ig_stream *stre
  * work is long enough to pay for load balancing. */
 static void divide(const struct ig_device *device, struct ig_pool_item *item, uint64_t worth) {
     uint64_t size = ig_pool_size(pool_of(device)), tiles = item->tiles > 0 ? (uint64_t)item->tiles : 0;
+    if (item->turn > 0 && tiles > (uint64_t)item->turn) { /* the work is that of all turns */
+        worth = worth / (tiles / (uint64_t)item->turn);
+        tiles = (uint64_t)item->turn;
+    }
     uint64_t workers = worth < size ? worth : size;
     if (workers > tiles) workers = tiles;
     if (workers < 1) workers = 1;
     uint64_t chunks = worth / workers;
     item->workers = (uint32_t)workers;
     if (chunks > MAX_CHUNKS) chunks = MAX_CHUNKS;
-    item->chunks = chunks < MIN_CHUNKS ? 1 : (uint32_t)chunks;
+    item->chunks = chunks < MIN_CHUNKS || item->turn > 0 ? 1 : (uint32_t)chunks; /* turns are short */
 }
 
 static void copy_tiles(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
@@ -202,7 +206,8 @@ static enum ingot_status launch(struct ig_device *device, struct ig_stream *stre
     struct ig_pool_item item = {.kernel = (ig_pool_kernel)((uintptr_t)launch->module->code + launch->entry),
                                 .buffers = launch->buffers,
                                 .dims = launch->dims,
-                                .tiles = launch->tiles};
+                                .tiles = launch->tiles,
+                                .turn = launch->turn};
     divide(device, &item, launch->max_workers ? launch->max_workers : UINT32_MAX);
     return submit(device, stream, &item, launch->n_buffers, launch->n_dims, error);
 }

@@ -69,6 +69,7 @@ struct ig_pool {
     /* The current stretch of a run: written by the caller before it starts the workers, read-only until all have met at
      * its end. */
     _Alignas(CACHE_LINE) const struct ig_pool_item *items;
+    int64_t first_tile; /* of the first item: earlier ones are done */
     uint32_t n_items, width;
     const struct ig_stop *stop; /* NULL: never */
     uint64_t barriers;          /* number of barriers in all earlier stretches; a barrier's number is never reused */
@@ -92,22 +93,28 @@ struct range {
     int64_t begin, end;
 };
 
-/* The tiles of worker w of n; the first `tiles % n` workers have one more. */
-static struct range range_of(int64_t tiles, uint32_t n, uint32_t w) {
-    int64_t each = tiles / n, more = tiles % n;
-    int64_t begin = each * w + (w < more ? w : more);
+/* What of `all` worker w of n does; the first workers have one tile more. */
+static struct range range_of(struct range all, uint32_t n, uint32_t w) {
+    int64_t tiles = all.end - all.begin, each = tiles / n, more = tiles % n;
+    int64_t begin = all.begin + each * w + (w < more ? w : more);
     return (struct range){begin, begin + each + (w < more)};
+}
+
+/* The turn that begins with a tile. */
+static struct range turn_at(const struct ig_pool_item *item, int64_t tile) {
+    bool last = item->turn <= 0 || item->tiles - tile <= item->turn;
+    return (struct range){tile, last ? item->tiles : tile + item->turn};
 }
 
 static uint32_t workers_of(const struct ig_pool *pool, const struct ig_pool_item *item) {
     return item->workers < pool->width ? item->workers : pool->width;
 }
 
-/* Takes chunks of worker `victim`'s range until none are left. */
-static void take_from(struct ig_pool *pool, const struct ig_pool_item *item, uint32_t victim, unsigned phase,
-                      int64_t chunk, void *scratch) {
+/* Takes chunks of worker `victim`'s range of the turn until none are left. */
+static void take_from(struct ig_pool *pool, const struct ig_pool_item *item, struct range turn, uint32_t victim,
+                      unsigned phase, int64_t chunk, void *scratch) {
     atomic_llong *taken = &pool->workers[victim].taken[phase & 1];
-    struct range range = range_of(item->tiles, workers_of(pool, item), victim);
+    struct range range = range_of(turn, workers_of(pool, item), victim);
     int64_t size = range.end - range.begin;
     while (atomic_load_explicit(taken, memory_order_relaxed) < size) {
         int64_t at = atomic_fetch_add_explicit(taken, chunk, memory_order_relaxed);
@@ -117,23 +124,26 @@ static void take_from(struct ig_pool *pool, const struct ig_pool_item *item, uin
     }
 }
 
-static void do_share(struct ig_pool *pool, const struct ig_pool_item *item, uint32_t w, unsigned phase) {
+static void do_share(struct ig_pool *pool, const struct ig_pool_item *item, struct range turn, uint32_t w,
+                     unsigned phase) {
     uint32_t n = workers_of(pool, item);
     if (w >= n) return;
     void *scratch = pool->workers[w].scratch;
-    if (item->chunks <= 1 || item->tiles < 2 * (int64_t)n) {
-        struct range range = range_of(item->tiles, n, w);
+    int64_t tiles = turn.end - turn.begin;
+    if (item->chunks <= 1 || tiles < 2 * (int64_t)n) {
+        struct range range = range_of(turn, n, w);
         item->kernel(item->buffers, item->dims, range.begin, range.end, scratch);
         return;
     }
-    int64_t chunk = item->tiles / n / item->chunks;
+    int64_t chunk = tiles / n / item->chunks;
     if (chunk < 1) chunk = 1;
     for (uint32_t i = 0; i < n; i++)
-        take_from(pool, item, w + i < n ? w + i : w + i - n, phase, chunk, scratch);
+        take_from(pool, item, turn, w + i < n ? w + i : w + i - n, phase, chunk, scratch);
 }
 
-static void do_alone(struct ig_pool *pool, const struct ig_pool_item *item) {
-    if (item->tiles > 0) item->kernel(item->buffers, item->dims, 0, item->tiles, pool->workers[0].scratch);
+/* From a tile on, all turns. */
+static void do_alone(struct ig_pool *pool, const struct ig_pool_item *item, int64_t from) {
+    if (item->tiles > from) item->kernel(item->buffers, item->dims, from, item->tiles, pool->workers[0].scratch);
 }
 
 /* ---- A run ----------------------------------------------------------------------------------------------------- */
@@ -179,16 +189,24 @@ static bool is_stopped(const struct ig_pool *pool) {
     return pool->stop && ig_stop_asked(pool->stop);
 }
 
-/* Does the items from `at` up to the next barrier; returns the item behind it. Workers that stop still walk the list
+/* Where a walk has come to: a tile of an item, which begins a turn. */
+struct place {
+    uint32_t item;
+    int64_t tile;
+};
+
+/* Does the items from `at` up to the next barrier; returns the place behind it. Workers that stop still walk the list
  * and meet, since they need not agree on where to stop. */
-static uint32_t do_phase(struct ig_pool *pool, uint32_t at, uint32_t w, unsigned phase) {
+static struct place do_phase(struct ig_pool *pool, struct place at, uint32_t w, unsigned phase) {
     const struct ig_pool_item *items = pool->items;
-    if (items[at].workers > 1) {
-        if (!is_stopped(pool)) do_share(pool, &items[at], w, phase);
-        return at + 1;
+    if (items[at.item].workers > 1) {
+        struct range turn = turn_at(&items[at.item], at.tile);
+        if (!is_stopped(pool)) do_share(pool, &items[at.item], turn, w, phase);
+        bool last = turn.end >= items[at.item].tiles;
+        return last ? (struct place){at.item + 1, 0} : (struct place){at.item, turn.end};
     }
-    for (; at < pool->n_items && items[at].workers <= 1; at++) {
-        if (w == 0 && !is_stopped(pool)) do_alone(pool, &items[at]);
+    for (; at.item < pool->n_items && items[at.item].workers <= 1; at = (struct place){at.item + 1, 0}) {
+        if (w == 0 && !is_stopped(pool)) do_alone(pool, &items[at.item], at.tile);
     }
     return at;
 }
@@ -199,13 +217,14 @@ static uint32_t do_phase(struct ig_pool *pool, uint32_t at, uint32_t w, unsigned
  * before they use it again. After the last barrier a worker touches nothing of the stretch, since the caller may have
  * begun another.
  */
-static uint32_t walk(struct ig_pool *pool, uint32_t w) {
-    uint32_t at = 0, n = pool->n_items, width = pool->width;
+static struct place walk(struct ig_pool *pool, uint32_t w) {
+    struct place at = {0, pool->first_tile};
+    uint32_t n = pool->n_items, width = pool->width;
     uint64_t barrier = pool->barriers;
     bool last = false;
     for (unsigned phase = 0; !last; phase++) {
         at = do_phase(pool, at, w, phase);
-        last = at == n || atomic_load_explicit(&pool->ends_at, memory_order_relaxed) == barrier + 1;
+        last = at.item == n || atomic_load_explicit(&pool->ends_at, memory_order_relaxed) == barrier + 1;
         if (w == 0 && !last && ig_ledger_review(&pool->claim) != width)
             atomic_store_explicit(&pool->ends_at, barrier + 2, memory_order_relaxed);
         meet(pool, w, width, ++barrier, last);
@@ -257,18 +276,20 @@ static void *worker_main(void *argument) {
     }
 }
 
-/* Without other workers, until the share has grown; returns the item behind the last one done. */
-static uint32_t run_alone(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items) {
-    for (uint32_t i = 0; i < n_items; i++) {
-        if (is_stopped(pool)) return n_items;
-        do_alone(pool, &items[i]);
-        if (ig_ledger_review(&pool->claim) > 1) return i + 1;
+/* Without other workers, until the share has grown; returns the place behind the last item done. */
+static struct place run_alone(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items,
+                              int64_t first_tile) {
+    for (uint32_t i = 0; i < n_items && !is_stopped(pool); i++) {
+        do_alone(pool, &items[i], i == 0 ? first_tile : 0);
+        if (ig_ledger_review(&pool->claim) > 1) return (struct place){i + 1, 0};
     }
-    return n_items;
+    return (struct place){n_items, 0};
 }
 
-static uint32_t run_together(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items, uint32_t width) {
+static struct place run_together(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items,
+                                 int64_t first_tile, uint32_t width) {
     pool->items = items;
+    pool->first_tile = first_tile;
     pool->n_items = n_items;
     pool->width = width;
     for (uint32_t w = 0; w < width; w++) {
@@ -281,18 +302,20 @@ static uint32_t run_together(struct ig_pool *pool, const struct ig_pool_item *it
 }
 
 void ig_pool_run(struct ig_pool *pool, const struct ig_pool_item *items, uint32_t n_items, const struct ig_stop *stop) {
-    uint32_t widest = 1, at = 0;
+    uint32_t widest = 1;
+    struct place at = {0, 0}, done;
     pool->stop = stop;
     for (uint32_t i = 0; i < n_items; i++) {
         if (items[i].workers > widest) widest = items[i].workers;
     }
     ig_ledger_begin(&pool->claim, widest);
-    while (at < n_items) {
-        uint32_t share = pool->claim.share, limit = pool->claim.limit;
+    while (at.item < n_items) {
+        uint32_t share = pool->claim.share, limit = pool->claim.limit, left = n_items - at.item;
         if (atomic_load_explicit(&pool->limit, memory_order_relaxed) != limit)
             atomic_store_explicit(&pool->limit, limit, memory_order_relaxed);
-        at +=
-            share > 1 ? run_together(pool, items + at, n_items - at, share) : run_alone(pool, items + at, n_items - at);
+        done = share > 1 ? run_together(pool, items + at.item, left, at.tile, share)
+                         : run_alone(pool, items + at.item, left, at.tile);
+        at = (struct place){at.item + done.item, done.tile};
     }
     ig_ledger_end(&pool->claim);
 }

@@ -23,6 +23,9 @@ struct ig_pool_item {
     int64_t tiles;
     uint32_t workers; /* that share the tiles, if the run has so many: 1 … ig_pool_size, and at most `tiles` */
     uint32_t chunks;  /* per worker's range, the unit of stealing; 0 or 1: the range is not shared */
+    /* Tiles of a turn: a turn begins when the one before has ended, and sees what that one wrote. A worker alone may do
+     * several at once, tile after tile. 0: all tiles are one turn. */
+    int64_t turn;
 };
 
 struct ig_pool;

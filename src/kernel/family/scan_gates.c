@@ -116,13 +116,25 @@ static ig_x gate_sum(struct ig_recurrence *r, int g) {
     return add(r, input_sum(r, g), recurrent_sum(r, g));
 }
 
+ig_x ig_recurrence_y_at(struct ig_recurrence *r) {
+    ig_x index[] = {moment(r), ig_x_add(r->k, r->first_row, r->row), r->unit};
+    return ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out), index);
+}
+
+ig_x ig_recurrence_cell_at(struct ig_recurrence *r) {
+    if (!r->turns) return ig_recurrence_position(r);
+    ig_x index[] = {ig_x_add(r->k, r->first_row, r->row), r->unit};
+    return ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out + 2), index);
+}
+
+/* In turns, the last of them leaves the last state. */
 static void store_state(struct ig_recurrence *r, struct ig_stmt *body, ig_x h) {
     struct ig_loops *k = r->k;
-    ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, ig_recurrence_position(r)), h);
-    if (r->out_y < 0) return;
-    ig_x index[] = {moment(r), ig_x_add(k, r->first_row, r->row), r->unit};
-    ig_x at = ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out), index);
-    ig_s_store(k, body, r->out_y, at, ig_x_cast(k, h, r->storage, false));
+    if (!r->turns) ig_s_store(k, body, r->states, ig_x_add(k, r->new_at, ig_recurrence_position(r)), h);
+    if (r->out_y >= 0) ig_s_store(k, body, r->out_y, ig_recurrence_y_at(r), ig_x_cast(k, h, r->storage, false));
+    if (!r->turns || r->out_h < 0) return;
+    ig_x index[] = {ig_x_add(k, r->first_row, r->row), r->unit};
+    ig_s_store(k, body, r->out_h, ig_lower_linear(r->lower, ig_type_of(r->graph, r->node.out + 1), index), h);
 }
 
 /* x plus gate g's peephole, its weight times a cell; x alone if there are no peepholes. */
@@ -135,7 +147,7 @@ static ig_x with_peephole(struct ig_recurrence *r, ig_x x, int g, ig_x cell) {
 
 static void emit_lstm(struct ig_recurrence *r, struct ig_stmt *body) {
     enum { INPUT, OUTPUT, FORGET, CELL };
-    ig_x old = ig_x_load(r->k, r->cells, ig_recurrence_position(r));
+    ig_x old = ig_x_load(r->k, r->cells, ig_recurrence_cell_at(r));
     ig_x i = gate(r, 0, with_peephole(r, gate_sum(r, INPUT), 0, old));
     ig_x f = ig_attr_int(r->graph, &r->node, IG_ATTR_input_forget)
                  ? sub(r, real(r, 1), i)
@@ -143,7 +155,7 @@ static void emit_lstm(struct ig_recurrence *r, struct ig_stmt *body) {
     ig_x cell = add(r, mul(r, f, old), mul(r, i, gate(r, 1, gate_sum(r, CELL))));
     ig_x o = gate(r, 0, with_peephole(r, gate_sum(r, OUTPUT), 1, cell));
     store_state(r, body, mul(r, o, activate(r, 2, cell)));
-    ig_s_store(r->k, body, r->cells, ig_recurrence_position(r), cell);
+    ig_s_store(r->k, body, r->cells, ig_recurrence_cell_at(r), cell);
 }
 
 bool ig_recurrence_resets_product(const struct ig_recurrence *r) {

@@ -18,6 +18,7 @@
  */
 #include "kernel/family/scan_recurrent.h"
 
+#include "ir/turns.h"
 #include "kernel/family/scan.h"
 
 /* ---- Shorthands -------------------------------------------------------------------------------------------------- */
@@ -49,7 +50,7 @@ static ig_x vector(struct ig_recurrence *r, ig_value v, ig_x at) {
     return ig_lower_value(r->lower, v, &at);
 }
 
-static ig_x in_batch(struct ig_recurrence *r, ig_value v, ig_x unit) {
+ig_x ig_recurrence_in_batch(struct ig_recurrence *r, ig_value v, ig_x unit) {
     ig_x index[] = {ig_x_add(r->k, r->first_row, r->row), unit};
     return ig_lower_value(r->lower, v, index);
 }
@@ -72,9 +73,12 @@ static int rows_of_registers(const struct ig_recurrence *r) {
     return rows;
 }
 
+/* In turns, all rows are one tile's, in blocks that the registers hold. */
 static void choose_rows(struct ig_recurrence *r) {
     struct ig_dims *dims = r->k->dims;
     int rows = r->block ? r->block->rows : rows_of_registers(r);
+    r->block_rows = rows;
+    if (r->turns) rows = (int)known(r, r->batch, 1);
     ig_dim tiles = ig_dim_ceil_div(dims, r->batch, constant(r, rows));
     r->most_rows = rows;
     r->tiles = tiles;
@@ -98,9 +102,9 @@ static void make_buffers(struct ig_recurrence *r) {
     struct ig_dims *dims = r->k->dims;
     r->stride = ig_dim_mul(dims, ig_dim_ceil_div(dims, r->hidden, constant(r, 16)), constant(r, 16));
     ig_dim rows = ig_dim_mul(dims, r->stride, constant(r, r->most_rows));
-    r->states = scratch(r, ig_dim_mul(dims, rows, constant(r, 2)), "state");
-    if (r->node.op == IG_OP_lstm) r->cells = scratch(r, rows, "cell");
-    if (r->node.op == IG_OP_gru) {
+    r->states = scratch(r, r->turns ? rows : ig_dim_mul(dims, rows, constant(r, 2)), "state");
+    if (r->node.op == IG_OP_lstm) r->cells = r->turns ? r->out_c : scratch(r, rows, "cell");
+    if (r->node.op == IG_OP_gru && !r->turns) {
         r->update = scratch(r, rows, "update");
         r->reset = scratch(r, rows, "reset");
     }
@@ -132,6 +136,7 @@ static void init(struct ig_recurrence *r) {
     r->out_y = r->lower->buffer_of[r->node.out];
     r->out_h = r->lower->buffer_of[r->node.out + 1];
     r->out_c = r->node.op == IG_OP_lstm ? r->lower->buffer_of[r->node.out + 2] : -1;
+    r->turns = ig_takes_turns(r->graph, &r->node, r->target);
 }
 
 static void allocate(struct ig_recurrence *r) {
@@ -145,17 +150,18 @@ static void allocate(struct ig_recurrence *r) {
 
 /* ---- A step ------------------------------------------------------------------------------------------------------ */
 
-static void call_micro(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round) {
+void ig_recurrence_sums(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round,
+                        ig_x first, ig_x rows) {
     struct ig_loops *k = r->k;
     int width = r->gates * r->units, lanes = ig_micro_lanes(r->target, r->dtype);
     int64_t skipped = (int64_t)round->first_gate * r->units;
     ig_x panel_at = ig_x_mul(k, ig_x_mul(k, r->panel, dim(r, r->hidden)), num(r, width));
-    struct ig_call_arg args[] = {{-1, r->rows},
+    struct ig_call_arg args[] = {{-1, rows},
                                  {-1, num(r, round->gates * r->units / lanes)},
-                                 {round->a, round->a_at},
+                                 {round->a, ig_x_add(k, round->a_at, ig_x_mul(k, first, dim(r, r->stride)))},
                                  {-1, dim(r, r->stride)},
                                  {r->weights, ig_x_add(k, panel_at, num(r, skipped))},
-                                 {r->sums, num(r, skipped)},
+                                 {r->sums, ig_x_add(k, ig_x_mul(k, first, num(r, width)), num(r, skipped))},
                                  {-1, dim(r, r->hidden)},
                                  {-1, num(r, 1)}};
     ig_s_call(k, body, "gemm", args, 8);
@@ -168,11 +174,15 @@ ig_x ig_recurrence_length(struct ig_recurrence *r) {
     return ig_x_max(k, ig_x_min(k, length, dim(r, r->time)), num(r, 0));
 }
 
+struct ig_stmt *ig_recurrence_rows(struct ig_recurrence *r, struct ig_stmt *body) {
+    return loop(r, body, IG_FOR_SERIAL, r->rows, &r->row);
+}
+
 /* Loops over the rows of the tile; with lengths, only over those whose sequence still runs in this step, or (`ended`)
  * has ended. */
 static struct ig_stmt *row_loop(struct ig_recurrence *r, struct ig_stmt *body, bool ended) {
     struct ig_loops *k = r->k;
-    body = loop(r, body, IG_FOR_SERIAL, r->rows, &r->row);
+    body = ig_recurrence_rows(r, body);
     r->length = ig_recurrence_length(r);
     if (r->length == IG_NO_X) return body;
     ig_x goes_on = ig_x_less(k, r->step, r->length);
@@ -187,16 +197,11 @@ static void emit_units(struct ig_recurrence *r, struct ig_stmt *body, const stru
     ig_recurrence_gates(r, body, round->number);
 }
 
-/* Every other step walks the panels backwards: if the weights exceed the second cache, half of them are still there. If
- * sizes are known, full panels and a shorter last one are emitted separately, so that both have loops of constant
+/* If sizes are known, full panels and a shorter last one are emitted separately, so that both have loops of constant
  * length. */
-static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round) {
+void ig_recurrence_units(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round) {
     struct ig_loops *k = r->k;
     int64_t hidden = known(r, r->hidden, 0), rest = hidden % r->units;
-    body = loop(r, body, IG_FOR_SERIAL, dim(r, r->panels), &r->panel);
-    ig_x turn = ig_x_sub(k, ig_x_sub(k, dim(r, r->panels), num(r, 1)), ig_x_mul(k, r->panel, num(r, 2)));
-    r->panel = ig_x_add(k, r->panel, ig_x_mul(k, ig_x_mod(k, r->step, num(r, 2)), turn));
-    call_micro(r, body, round);
     if (hidden > r->units && rest > 0) {
         ig_x full = ig_x_less(k, ig_x_add(k, r->panel, num(r, 1)), dim(r, r->panels));
         emit_units(r, ig_s_if(k, body, full), round, num(r, r->units));
@@ -206,6 +211,16 @@ static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const str
     ig_x left = ig_x_sub(k, dim(r, r->hidden), ig_x_mul(k, r->panel, num(r, r->units)));
     ig_x count = hidden == 0 ? ig_x_min(k, num(r, r->units), left) : num(r, rest ? rest : r->units);
     emit_units(r, body, round, count);
+}
+
+/* Every other step walks the panels backwards: if the weights exceed the second cache, half of them are still there. */
+static void emit_panels(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round) {
+    struct ig_loops *k = r->k;
+    body = loop(r, body, IG_FOR_SERIAL, dim(r, r->panels), &r->panel);
+    ig_x turn = ig_x_sub(k, ig_x_sub(k, dim(r, r->panels), num(r, 1)), ig_x_mul(k, r->panel, num(r, 2)));
+    r->panel = ig_x_add(k, r->panel, ig_x_mul(k, ig_x_mod(k, r->step, num(r, 2)), turn));
+    ig_recurrence_sums(r, body, round, num(r, 0), r->rows);
+    ig_recurrence_units(r, body, round);
 }
 
 void ig_recurrence_rest(struct ig_recurrence *r, struct ig_stmt *body) {
@@ -287,9 +302,9 @@ static void emit_packing(struct ig_recurrence *r, struct ig_stmt *body, ig_x til
 
 static void emit_start(struct ig_recurrence *r, struct ig_stmt *body) {
     body = loop(r, loop(r, body, IG_FOR_SERIAL, r->rows, &r->row), IG_FOR_SIMD, dim(r, r->hidden), &r->unit);
-    ig_s_store(r->k, body, r->states, ig_recurrence_position(r), in_batch(r, r->node.in[2], r->unit));
+    ig_s_store(r->k, body, r->states, ig_recurrence_position(r), ig_recurrence_in_batch(r, r->node.in[2], r->unit));
     if (r->node.op != IG_OP_lstm) return;
-    ig_s_store(r->k, body, r->cells, ig_recurrence_position(r), in_batch(r, r->node.in[3], r->unit));
+    ig_s_store(r->k, body, r->cells, ig_recurrence_position(r), ig_recurrence_in_batch(r, r->node.in[3], r->unit));
 }
 
 /* Stores the last states. */
@@ -318,8 +333,9 @@ static void make_micro(struct ig_recurrence *r) {
     int lanes = ig_micro_lanes(r->target, r->dtype), width = r->gates * r->units;
     struct ig_micro micro = {.kind = IG_MICRO_GEMM, .name = "gemm", .dtype = r->dtype, .nr = width};
     int64_t per_tile = known(r, r->per_tile, -1), more = known(r, r->more, -1), tiles = known(r, r->tiles, -1);
-    for (int rows = 1; rows <= r->most_rows; rows++) {
+    for (int rows = 1; rows <= r->block_rows; rows++) {
         bool used = per_tile < 0 || (rows == per_tile && more < tiles) || (rows == per_tile + 1 && more > 0);
+        if (r->turns) used = rows == r->most_rows % r->block_rows || (rows == r->block_rows && rows <= r->most_rows);
         if (used) micro.rows |= 1u << rows;
     }
     micro.vectors =
@@ -367,14 +383,16 @@ static uint32_t find_recurrences(struct ig_recurrence *first, const struct ig_re
         all[count].number = (int)count;
         count++;
     }
-    bool clusters = true;
+    bool clusters = true, turns = true; /* of all or none */
     for (uint32_t i = 0; i < count; i++) {
         all[i].count = (int)count;
         init(&all[i]);
         clusters = ig_cuda_recurrent_choose(&all[i], at) && clusters;
+        turns = all[i].turns && turns;
     }
     for (uint32_t i = 0; i < count; i++) {
         if (!clusters) all[i].block = NULL;
+        all[i].turns = turns;
         allocate(&all[i]);
     }
     *out_all = all;
@@ -417,7 +435,10 @@ struct ig_kernel *ig_kernel_recurrent(struct ig_graph *graph, const struct ig_re
     kernel->scratch_bytes = ig_dim_const(graph->dims, 0);
     uint32_t count = find_recurrences(&first, region, at, &all);
     if (!all->block) make_micro(all);
-    emit_all(all, count);
+    if (all->turns)
+        ig_recurrence_emit_turns(all, count);
+    else
+        emit_all(all, count);
     kernel->work = ig_dim_mul(graph->dims, work(all), ig_dim_const(graph->dims, count));
     const char *what = ig_format(graph->job, "%s%s, %d rows a tile", count > 1 ? "several " : "",
                                  ig_op_info(all->node.op)->name, all->most_rows);
@@ -425,9 +446,10 @@ struct ig_kernel *ig_kernel_recurrent(struct ig_graph *graph, const struct ig_re
     const char *kept = b && b->cores ? "all on the tensor cores"
                        : b           ? ig_format(graph->job, "%d of %d weights kept", b->kept, b->depth)
                                      : "";
-    kernel->tactic = b ? ig_format(graph->job, "%s, %d blocks of %d threads with %d units, %s", what, b->blocks,
-                                   b->threads, b->units, kept)
-                       : ig_format(graph->job, "%s, panels of %d units%s", what, all->units,
-                                   all->packs ? ", packed in the kernel" : "");
+    kernel->tactic =
+        b ? ig_format(graph->job, "%s, %d blocks of %d threads with %d units, %s", what, b->blocks, b->threads,
+                      b->units, kept)
+          : ig_format(graph->job, "%s, panels of %d units%s%s", what, all->units,
+                      all->packs ? ", packed in the kernel" : "", all->turns ? ", threads share steps" : "");
     return kernel;
 }

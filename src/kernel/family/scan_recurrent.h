@@ -34,6 +34,7 @@ struct ig_recurrence {
     int out_y, out_h, out_c; /* buffers; -1: not needed */
     /* Rows per tile: `more` tiles have per_tile + 1, the others per_tile; at most most_rows. */
     int most_rows;
+    int block_rows; /* the most that the micro-kernel takes at once */
     ig_dim per_tile, more;
     ig_dim stride;     /* between rows of states, in elements */
     int weights;       /* buffer of weight panels */
@@ -46,6 +47,7 @@ struct ig_recurrence {
      * take from the input, by unit. */
     const struct ig_cuda_recurrent *block;
     int kept, operands, inputs;
+    bool turns; /* threads share each step (scan_turns.c): states are copied from y, the cells are those of out_c */
     /* Variables of the loops being emitted. */
     ig_x first_row, rows, step, old_at, new_at;
     ig_x row, length; /* of the tile; its sequence length, IG_NO_X if all rows have the full length */
@@ -53,6 +55,22 @@ struct ig_recurrence {
     ig_x iteration; /* of the loop over the block's units of all rows */
 };
 
+/* The recurrent sums of r->panel, for `rows` rows from row `first` of the tile on. */
+void ig_recurrence_sums(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round,
+                        ig_x first, ig_x rows);
+/* The gates of the units of r->panel, in all rows of the tile. */
+void ig_recurrence_units(struct ig_recurrence *r, struct ig_stmt *body, const struct ig_recurrence_round *round);
+/* Loops over the rows of the tile. */
+struct ig_stmt *ig_recurrence_rows(struct ig_recurrence *r, struct ig_stmt *body);
+/* An operand's element in the row at hand. */
+ig_x ig_recurrence_in_batch(struct ig_recurrence *r, ig_value v, ig_x unit);
+/* Emits the kernel of recurrences whose threads share each step. */
+void ig_recurrence_emit_turns(struct ig_recurrence *all, uint32_t count);
+
+/* Where y has the state of the row and unit at hand, in its step. */
+ig_x ig_recurrence_y_at(struct ig_recurrence *r);
+/* Where `cells` has the cell of the row and unit at hand. */
+ig_x ig_recurrence_cell_at(struct ig_recurrence *r);
 /* An operand, or IG_NO_VALUE if absent. */
 ig_value ig_recurrence_operand(const struct ig_recurrence *r, uint32_t index);
 /* The unit's offset in an array of the tile's rows. */

@@ -23,6 +23,7 @@
 
 #include "ir/canonical.h"
 #include "ir/part.h"
+#include "ir/turns.h"
 #include "pass/fuse/attend.h"
 #include "pass/fuse/in_place.h"
 #include "pass/fuse/profit.h"
@@ -714,6 +715,10 @@ static void mark_stored_values(struct fuser *f) {
     for (ig_node_id id = 0; id < g->nodes.count; id++) {
         const struct ig_node *n = &g->nodes.at[id];
         if (ig_info(g, n->out)->is_const) continue;
+        if (f->options->target && ig_takes_turns(g, n, f->options->target)) {
+            f->stored[n->out] = true;
+            if (n->op == IG_OP_lstm) f->stored[n->out + 2] = true;
+        }
         if (is_widening(g, n) && f->region_of[id] == IG_NO_REGION) continue; /* its readers are counted instead */
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;

@@ -384,6 +384,7 @@ static void run_region(struct ig_job *job, struct run *run, struct checked *c, u
                                .maps = kernel->maps,
                                .n_maps = (uint32_t)kernel->n_maps,
                                .lasting = kernel->lasting,
+                               .turn = (uint32_t)kernel->turn,
                                .tiles = size_of(c, c->graph, kernel->tiles),
                                .scratch = (size_t)size_of(c, c->graph, kernel->scratch_bytes)};
     struct ingot_error error;
