@@ -8,7 +8,9 @@
  * pointers.) If the image has borders, or is of half precision, the few lines under a tile are copied once, padded with
  * zeros.
  *
- * A tile is a number of lines of one image times a group of panels. Lines shorter than half a block share one.
+ * A tile is a number of lines of one image times a group of panels. Lines shorter than half a block share one. Where a panel
+ * would fill the second cache, each block would fetch it from beyond: then the kernel's rows are steps, and all blocks of
+ * the tile meet a step's part of the panel before the next is read. A step whose inputs all lie beyond the image is left out.
  */
 #include <string.h>
 
@@ -33,6 +35,7 @@ struct lines {
     int64_t together;                /* lines per block */
     int64_t blocks, per_block, more; /* blocks per line, of which `more` have per_block + 1 outputs */
     int64_t tile_lines, tile_panels;
+    bool stepped; /* kernel rows are steps */
     ig_dim line_groups, panel_groups;
     int image_lines, sums;         /* buffers */
     ig_x batch, first_line, panel; /* of the current tile */
@@ -176,7 +179,7 @@ static void make_micro(struct lines *s) {
                              .nr = s->p.nr,
                              .lda = s->stride[1] * s->channels,
                              .prefetch = 2048 / s->p.element,
-                             .segments = s->height_taps,
+                             .segments = s->stepped ? 1 : s->height_taps,
                              .jump = s->dilation * s->line};
     for (int64_t lines = 1; s->together > 1 && lines <= s->together; lines++)
         micro.rows |= 1u << lines * s->out_width;
@@ -224,37 +227,71 @@ static void copy_lines(struct lines *s, struct ig_stmt *body, ig_x image, ig_x c
     zeros(s, body, ig_x_add(k, to, num(s, middle)), s->line - left - middle);
 }
 
-/* Emits one block: `lines` whole lines from the tile's line `at` on, or `width` outputs of one line from `column`
- * on. */
-static void emit_block(struct lines *s, struct ig_stmt *body, ig_x at, ig_x lines, ig_x column, ig_x width) {
+/* Multiplies one block, `rows` outputs from `column` of the tile's line `at` on, by the panel, or if there are steps, by
+ * its part of this one. */
+static void multiply(struct lines *s, struct ig_stmt *body, ig_x at, ig_x column, ig_x rows, ig_x step, ig_x sums_at) {
     struct ig_loops *k = s->k;
     struct ig_contract *c = s->c;
-    ig_x y = ig_x_add(k, s->first_line, at), rows = ig_x_mul(k, lines, width);
-    ig_x line = ig_x_mul(k, at, num(s, s->stride[0]));
+    ig_x y = ig_x_add(k, s->first_line, at);
+    ig_x line = ig_x_add(k, ig_x_mul(k, at, num(s, s->stride[0])), ig_x_mul(k, step, num(s, s->dilation)));
     int buffer = s->image_lines;
     if (!s->copied) {
         buffer = c->lower.buffer_of[c->node.in[0]];
         line = ig_x_add(k, ig_x_mul(k, s->batch, dim(s, s->in_height)), ig_x_mul(k, y, num(s, s->stride[0])));
+        line = ig_x_add(k, line, ig_x_mul(k, step, num(s, s->dilation)));
     }
     ig_x a = ig_x_add(k, ig_x_mul(k, line, num(s, s->line)), ig_x_mul(k, column, num(s, s->stride[1] * s->channels)));
     int64_t run = s->width_taps * s->channels;
-    ig_x b = ig_x_mul(k, s->panel, num(s, s->height_taps * run * s->p.nr));
+    ig_x b = ig_x_add(k, ig_x_mul(k, s->panel, num(s, s->height_taps)), step);
+    ig_x first = s->stepped ? ig_x_select(k, ig_x_less(k, step, num(s, 1)), num(s, 1), num(s, 0)) : num(s, 1);
     struct ig_call_arg args[] = {{-1, rows},
                                  {-1, ig_columns_vectors(c, &s->p, s->panel, false)},
                                  {buffer, a},
                                  {-1, num(s, s->stride[1] * s->channels)},
-                                 {c->lower.buffer_of[c->node.in[1]], b},
-                                 {s->sums, num(s, 0)},
+                                 {c->lower.buffer_of[c->node.in[1]], ig_x_mul(k, b, num(s, run * s->p.nr))},
+                                 {s->sums, sums_at},
                                  {-1, num(s, run)},
-                                 {-1, num(s, 1)}};
+                                 {-1, first}};
     ig_s_call(k, body, "gemm", args, 8);
-    ig_x first_row = ig_x_add(k, ig_x_mul(k, y, num(s, s->out_width)), column);
-    ig_columns_epilogue(c, &s->p, body, s->batch, s->panel, first_row, rows, s->sums, num(s, 0));
+}
+
+static void finish(struct lines *s, struct ig_stmt *body, ig_x at, ig_x column, ig_x rows, ig_x sums_at) {
+    ig_x y = ig_x_add(s->k, s->first_line, at);
+    ig_x first_row = ig_x_add(s->k, ig_x_mul(s->k, y, num(s, s->out_width)), column);
+    ig_columns_epilogue(s->c, &s->p, body, s->batch, s->panel, first_row, rows, s->sums, sums_at);
+}
+
+/* Loops over the blocks of a line. */
+static struct ig_stmt *block_loop(struct lines *s, struct ig_stmt *body, ig_x *out_column, ig_x *out_width) {
+    struct ig_loops *k = s->k;
+    ig_x block, more = num(s, s->more), each = num(s, s->per_block);
+    body = loop(s, body, IG_FOR_SERIAL, num(s, s->blocks), &block);
+    *out_column = ig_x_add(k, ig_x_mul(k, block, each), ig_x_min(k, block, more));
+    *out_width = ig_x_add(k, each, ig_x_select(k, ig_x_less(k, block, more), num(s, 1), num(s, 0)));
+    return body;
+}
+
+/* The first step sets the sums. */
+static void emit_steps(struct lines *s, struct ig_stmt *body, ig_x count) {
+    struct ig_loops *k = s->k;
+    ig_x step, at, column, width, zero = num(s, 0);
+    struct ig_stmt *steps = loop(s, body, IG_FOR_SERIAL, num(s, s->height_taps), &step);
+    steps = loop(s, steps, IG_FOR_SERIAL, count, &at);
+    ig_x y = ig_x_mul(k, ig_x_add(k, s->first_line, at), num(s, s->stride[0]));
+    y = ig_x_sub(k, ig_x_add(k, y, ig_x_mul(k, step, num(s, s->dilation))), dim(s, s->before[0]));
+    ig_x inside = ig_x_and(k, ig_x_less(k, num(s, -1), y), ig_x_less(k, y, dim(s, s->in_height)));
+    ig_x left_out = ig_x_and(k, ig_x_less(k, zero, step), ig_x_map1(k, IG_OP_not, inside));
+    steps = ig_s_if(k, steps, ig_x_map1(k, IG_OP_not, left_out));
+    steps = block_loop(s, steps, &column, &width);
+    ig_x sums_at = ig_x_mul(k, ig_x_add(k, ig_x_mul(k, at, num(s, s->out_width)), column), num(s, s->p.nr));
+    multiply(s, steps, at, column, width, step, sums_at);
+    body = loop(s, body, IG_FOR_SERIAL, count, &at);
+    finish(s, body, at, zero, num(s, s->out_width), ig_x_mul(k, at, num(s, s->out_width * s->p.nr)));
 }
 
 static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
     struct ig_loops *k = s->k;
-    ig_x rest = tile, at, block, one = num(s, 1);
+    ig_x rest = tile, at, column = num(s, 0), rows, zero = column;
     ig_x group = ig_x_split_off(s->k, &rest, s->panel_groups);
     ig_x line_group = ig_x_split_off(s->k, &rest, s->line_groups);
     s->batch = rest;
@@ -268,20 +305,27 @@ static void emit_tile(struct lines *s, struct ig_stmt *body, ig_x tile) {
     ig_x panels = ig_x_min(k, num(s, s->tile_panels), ig_x_sub(k, dim(s, s->p.panels), first_panel));
     body = loop(s, body, IG_FOR_SERIAL, panels, &s->panel);
     s->panel = ig_x_add(k, first_panel, s->panel);
+    if (s->stepped) {
+        emit_steps(s, body, count);
+        return;
+    }
     if (s->together > 1) {
         ig_x together = num(s, s->together);
         ig_x groups = ig_x_div(k, ig_x_add(k, count, num(s, s->together - 1)), together);
         body = loop(s, body, IG_FOR_SERIAL, groups, &at);
         at = ig_x_mul(k, at, together);
-        emit_block(s, body, at, ig_x_min(k, together, ig_x_sub(k, count, at)), num(s, 0), num(s, s->out_width));
-        return;
+        rows = ig_x_mul(k, ig_x_min(k, together, ig_x_sub(k, count, at)), num(s, s->out_width));
+    } else {
+        body = block_loop(s, loop(s, body, IG_FOR_SERIAL, count, &at), &column, &rows);
     }
-    body = loop(s, body, IG_FOR_SERIAL, count, &at);
-    body = loop(s, body, IG_FOR_SERIAL, num(s, s->blocks), &block);
-    ig_x more = num(s, s->more), each = num(s, s->per_block);
-    ig_x column = ig_x_add(k, ig_x_mul(k, block, each), ig_x_min(k, block, more));
-    ig_x width = ig_x_add(k, each, ig_x_select(k, ig_x_less(k, block, more), one, num(s, 0)));
-    emit_block(s, body, at, one, column, width);
+    multiply(s, body, at, column, rows, zero, zero);
+    finish(s, body, at, column, rows, zero);
+}
+
+/* Would a panel leave no room in the second cache? */
+static bool wants_steps(const struct lines *s) {
+    int64_t depth = s->height_taps * s->width_taps * s->channels;
+    return s->together == 1 && s->height_taps > 1 && depth * s->p.nr * s->p.element > s->p.second / 2;
 }
 
 bool ig_contract_lines(struct ig_contract *c) {
@@ -295,11 +339,16 @@ bool ig_contract_lines(struct ig_contract *c) {
     if (s.copied) {
         s.image_lines = ig_contract_scratch(c, constant(&s, input_lines(&s, s.tile_lines) * s.line), "lines");
     }
-    s.sums = ig_loops_local(c->k, c->dtype, (int64_t)s.p.mr * s.p.nr, "sums");
+    s.stepped = wants_steps(&s);
+    if (s.stepped)
+        s.sums = ig_contract_scratch(c, constant(&s, s.tile_lines * s.out_width * s.p.nr), "sums");
+    else
+        s.sums = ig_loops_local(c->k, c->dtype, (int64_t)s.p.mr * s.p.nr, "sums");
     make_micro(&s);
-    c->kernel->tactic = ig_format(c->k->job, "lines %lldx%d, tiles of %lld lines and %lld panels%s",
+    c->kernel->tactic = ig_format(c->k->job, "lines %lldx%d, tiles of %lld lines and %lld panels%s%s",
                                   (long long)s.per_block * s.together + (s.more > 0), s.p.nr, (long long)s.tile_lines,
-                                  (long long)s.tile_panels, s.copied ? ", lines copied" : "");
+                                  (long long)s.tile_panels, s.copied ? ", lines copied" : "",
+                                  s.stepped ? ", kernel rows as steps" : "");
     ig_dim images = ig_contract_out(c)->dim[0];
     c->kernel->tiles = ig_dim_mul(dims, images, ig_dim_mul(dims, s.line_groups, s.panel_groups));
     ig_x tile;
