@@ -82,9 +82,9 @@ static struct source source_of(struct ig_job *job, const struct ig_cuda_gemm *g,
         return (struct source){ig_format(job, "listed<BM, %d, %lld>", copy, (long long)g->piece),
                                "const long long *list, long long stride, ", "list, stride"};
     default:
-        return (struct source){
-            ig_format(job, "%s<B%c, %d>", operand == IG_CUDA_ACROSS ? "across" : "along", size, copy),
-            ig_format(job, "long long ld%c, ", name), ig_format(job, "ld%c", name)};
+        return (struct source){ig_format(job, "%s<B%c, %d, %d>", operand == IG_CUDA_ACROSS ? "across" : "along", size,
+                                         copy, name == 'b' && !g->whole_columns),
+                               ig_format(job, "long long ld%c, ", name), ig_format(job, "ld%c", name)};
     }
 }
 
@@ -150,6 +150,7 @@ static const char add[] = "__device__ __forceinline__ void add(sums &c, float *t
 /* Prints all that the kernel's loops call. */
 static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
     bool filled = g->a == IG_CUDA_FILLED;
+    ig_text_add(text, ig_cuda_template_copy);
     ig_text_add(text, ig_cuda_template_gemm_copy);
     if (g->a == IG_CUDA_WINDOWS) ig_text_add(text, ig_cuda_template_gemm_windows);
     print_place(g, "a", g->a, g->bm, text);

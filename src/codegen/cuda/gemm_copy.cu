@@ -12,32 +12,8 @@ template <int LINES, int BYTES, int TURN = 1> __device__ __forceinline__ unsigne
     return byte / width * (LINES * width) + line * width + turned * 16 + byte % 16;
 }
 
-// Copies BYTES bytes if `inside`; else zero-fills, whatever `from` is. Copies of 4 bytes and more are asynchronous
-// until wait_for_copies. AGAIN: the block will soon copy the same bytes again, so they are kept in L1.
-template <int BYTES, bool AGAIN = false> __device__ __forceinline__ void copy(unsigned to, const char *from, bool inside) {
-    if constexpr (BYTES == 16 && !AGAIN) {
-        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0));
-    } else if constexpr (BYTES >= 4) {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES),
-                     "r"(inside ? BYTES : 0));
-    } else {
-        unsigned short value = 0;
-        if (inside) value = *(const unsigned short *)from;
-        asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value));
-    }
-}
-
-__device__ __forceinline__ void close_copies() {
-    asm volatile("cp.async.commit_group;" ::);
-}
-
-// Waits until all but the newest LEFT groups of copies have arrived.
-template <int LEFT> __device__ __forceinline__ void wait_for_copies() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
-}
-
-// LINES lines with unit stride along the depth; a step copies DEPTH elements of each.
-template <int LINES, int COPY> struct along {
+// LINES lines with unit stride along the depth; a step copies DEPTH elements of each. PART: some tiles have fewer lines.
+template <int LINES, int COPY, bool PART> struct along {
     static constexpr int units = DEPTH * ELEMENT / COPY, apart = THREADS / units, count = (LINES + apart - 1) / apart;
     const char *from;
     long long stride;          // between lines of this thread, in bytes
@@ -59,8 +35,8 @@ template <int LINES, int COPY> struct along {
 #pragma unroll
         for (int i = 0; i < count; i++) {
             if (LINES % apart == 0 || line + i * apart < LINES)
-                copy<COPY>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte), here + i * stride,
-                           within && (inside >> i & 1));
+                copy<COPY, PART>(to + place<LINES, DEPTH * ELEMENT>(line + i * apart, byte), here + i * stride,
+                                 within && (inside >> i & 1));
         }
     }
 };
@@ -96,8 +72,8 @@ template <int LINES, int COPY, int PIECE> struct listed {
     }
 };
 
-// WIDTH operand lines with unit stride across the depth: a step copies DEPTH rows of WIDTH elements.
-template <int WIDTH, int COPY> struct across {
+// WIDTH operand lines with unit stride across the depth: a step copies DEPTH rows of WIDTH elements. PART: as above.
+template <int WIDTH, int COPY, bool PART> struct across {
     static constexpr int units = WIDTH * ELEMENT / COPY, apart = THREADS / units, count = (DEPTH + apart - 1) / apart;
     const char *from;
     long long step; // bytes between elements of the depth
@@ -116,8 +92,8 @@ template <int WIDTH, int COPY> struct across {
 #pragma unroll
         for (int i = 0; i < count; i++) {
             if (DEPTH % apart == 0 || line + i * apart < DEPTH)
-                copy<COPY>(to + place<DEPTH, WIDTH * ELEMENT, ACROSS_TURN>(line + i * apart, byte),
-                           here + i * apart * step, inside && (WHOLE_DEPTH || depth + line + i * apart < end));
+                copy<COPY, PART>(to + place<DEPTH, WIDTH * ELEMENT, ACROSS_TURN>(line + i * apart, byte),
+                                 here + i * apart * step, inside && (WHOLE_DEPTH || depth + line + i * apart < end));
         }
     }
 };

@@ -196,6 +196,7 @@ static bool choose(struct gemm *s) {
     if (c->choice >= c->choices) return false;
     *s->g = candidates[c->choice];
     s->g->whole_depth = ig_dim_divides(s->k->dims, constant(s, s->g->bk), c->depth);
+    s->g->whole_columns = ig_dim_divides(s->k->dims, constant(s, s->g->bn), c->columns);
     s->g->steps = steps_of(s);
     if (s->a.kind == IG_CUDA_WINDOWS) describe_windows(s);
     return true;

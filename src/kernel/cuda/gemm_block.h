@@ -77,9 +77,10 @@ struct ig_cuda_gemm {
     int stages;
     /* B is constant and is copied before the kernel waits for the preceding one; `multiply` waits. */
     bool early;
-    bool whole_depth; /* the depth is a multiple of bk: no bounds checks */
-    int split;        /* blocks of a cluster that split the depth (split-K); 1: none */
-    int steps;        /* of each block, if that is known and the same for all; else 0 */
+    bool whole_depth;   /* the depth is a multiple of bk: no bounds checks */
+    bool whole_columns; /* the columns are a multiple of bn */
+    int split;          /* blocks of a cluster that split the depth (split-K); 1: none */
+    int steps;          /* of each block, if that is known and the same for all; else 0 */
     enum ig_cuda_operand a, b;
     /* Bytes per copy: 16, 8, 4 or 2. They divide all addresses and strides. */
     int a_copy, b_copy;
