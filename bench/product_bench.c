@@ -40,6 +40,8 @@ struct product {
 
 #define FILM(n, d, h, w) .sizes = {n}, .image = {d, h, w}
 #define TAPS(z, y, x) .taps = {z, y, x}
+#define PICTURE(in, out, side, taps, stride) \
+    in, out, .sizes = {1, 32}, .image = {1, side, side}, TAPS(1, taps, taps), .strides = {1, stride, stride}
 #define GROUPED(width, count, side, stride)                                                          \
     (width) * (count), (width) * (count), .sizes = {1, 32}, .image = {1, side, side}, TAPS(1, 3, 3), \
                                           .strides = {1, stride, stride}, .groups = count
@@ -94,6 +96,17 @@ static const struct product products[] = {
     {"first 3x2 pairs at 224x112", 8, 32, .sizes = {1, 32}, .image = {1, 224, 112}, TAPS(1, 3, 2),
      .strides = {1, 2, 1}},
     {"first 3x2 pairs to 24", 8, 24, .sizes = {1, 32}, .image = {1, 224, 112}, TAPS(1, 3, 2), .strides = {1, 2, 1}},
+    {"narrow 24 to 24 at 112", PICTURE(24, 24, 112, 3, 1)},
+    {"narrow 24 to 96 at 112 by 2", PICTURE(24, 96, 112, 3, 2)},
+    {"narrow 48 to 192 at 56", PICTURE(48, 192, 56, 3, 1)},
+    {"narrow 64 to 3 at 192", PICTURE(64, 3, 192, 3, 1)},
+    {"narrow 64 to 32 at 256", PICTURE(64, 32, 256, 3, 1)},
+    {"narrow 32 to 32 at 256", PICTURE(32, 32, 256, 3, 1)},
+    {"narrow 32 to 64 at 112", PICTURE(32, 64, 112, 3, 1)},
+    {"narrow 32 to 1 at 256", PICTURE(32, 1, 256, 1, 1)},
+    {"narrow 16 to 16 at 14, 7x7", PICTURE(16, 16, 14, 7, 1)},
+    {"first 3x3 of 4 to 64 at 192", PICTURE(4, 64, 192, 3, 1)},
+    {"first 3x3 of 4 to 32 at 256", PICTURE(4, 32, 256, 3, 1)},
     {"groups 32 of 4 at 56", GROUPED(4, 32, 56, 1)},
     {"groups 32 of 8 at 28", GROUPED(8, 32, 28, 1)},
     {"groups 32 of 8 at 56 by 2", GROUPED(8, 32, 56, 2)},
@@ -386,7 +399,7 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
                                .threads = (uint32_t)k->threads,
                                .shared = (uint32_t)k->shared_bytes,
                                .waits = true,
-                               .lasting = k->lasting,
+                               .lasting = (uint32_t)k->lasting,
                                .maps = k->maps,
                                .n_maps = (uint32_t)k->n_maps,
                                .n_buffers = BUFFERS,

@@ -42,8 +42,9 @@ struct ig_launch {
     const struct ig_tensor_map *maps; /* CUDA: borrowed for the call; valid for `dims` if there are tiles */
     uint32_t n_maps;
     int64_t tiles;
-    /* CUDA: persistent blocks: each takes tiles until none is left, so one block per multiprocessor is enough. */
-    bool lasting;
+    /* CUDA: persistent blocks: each takes tiles until none is left, so this many per multiprocessor are enough; 0: one
+     * block per tile. */
+    uint32_t lasting;
     uint32_t turn;        /* CPU: tiles of a turn, which begins when the one before has ended; 0: there are no turns */
     size_t scratch;       /* bytes per worker */
     uint32_t max_workers; /* more would not pay for its work; 0: no limit */

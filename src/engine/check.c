@@ -170,7 +170,8 @@ static enum ingot_status check_kernels(const struct checker *c) {
         REQUIRE(c, is_string(c, kernel->name) && is_string(c, kernel->fingerprint) && is_string(c, kernel->tactic),
                 "kernel %u has no name", i);
         REQUIRE(c, kernel->waits <= 1, "kernel %u says neither that it waits nor that it does not", i);
-        REQUIRE(c, kernel->lasting <= 1, "kernel %u says neither that it lasts nor that it does not", i);
+        REQUIRE(c, kernel->lasting <= IG_MOST_LASTING, "kernel %u wants %u blocks of a multiprocessor", i,
+                kernel->lasting);
         REQUIRE(c, kernel->n_maps <= (kernel->library ? 0 : IG_MOST_TENSOR_MAPS), "kernel %u has %u tensor maps", i,
                 kernel->n_maps);
         for (uint32_t m = kernel->n_maps; m < IG_MOST_TENSOR_MAPS; m++) {

@@ -120,6 +120,8 @@ struct ig_plan_demand {
     ig_slot turns;
 };
 
+enum { IG_MOST_LASTING = 8 }; /* persistent blocks per multiprocessor */
+
 struct ig_plan_kernel {
     /* Offset in the code section: CPU: of the function; CUDA: of the cubin that contains it. */
     uint64_t entry;
@@ -133,7 +135,7 @@ struct ig_plan_kernel {
     /* CUDA: 0: code. Else entry library-1 of the call table, whose operands and dims the kernel has; entry is 0 and
      * portable UINT64_MAX. */
     uint32_t library;
-    /* CUDA: 1: persistent blocks, each taking tiles until none is left; one per multiprocessor is enough. 0: one block
+    /* CUDA: persistent blocks, each taking tiles until none is left; so many per multiprocessor are enough. 0: one block
      * per tile. */
     uint32_t lasting;
     uint32_t n_maps;                                /* CUDA: tensor maps, passed after the other parameters */

@@ -9,6 +9,7 @@
 #include "kernel/cuda/attend_block.h"
 #include "kernel/cuda/depthwise_block.h"
 #include "kernel/cuda/gemm_block.h"
+#include "kernel/cuda/patch_block.h"
 #include "kernel/cuda/recurrent_block.h"
 #include "kernel/loop.h"
 #include "kernel/micro.h"
@@ -41,13 +42,14 @@ struct ig_kernel {
     /* CUDA, sm_90 and up: blocks per cluster. `tiles` is a multiple of it, and the grid must be. 0: no clusters. */
     int cluster;
     int resident; /* CUDA: blocks for which a multiprocessor shall have registers; 0: any number */
-    bool lasting; /* CUDA: persistent blocks, at most one per multiprocessor, each taking tiles until none is left */
+    int lasting; /* CUDA: persistent blocks, at most so many per multiprocessor, each taking tiles until none is left; 0: others */
     struct ig_tensor_map maps[IG_MOST_TENSOR_MAPS]; /* CUDA: parameters after the others, named map0 and so on */
     int n_maps;
     /* CUDA: the matrix product that the loops call as gemm::…, or NULL; ig_cuda_gemm prints it before the function. */
     const struct ig_cuda_gemm *gemm;
     const struct ig_cuda_attend *attend;       /* the same for attend::… and ig_cuda_attend */
     const struct ig_cuda_depthwise *depthwise; /* and for depthwise::… and ig_cuda_depthwise */
+    const struct ig_cuda_patch *patch;         /* and for patch::… and ig_cuda_patch */
     const struct ig_cuda_recurrent *recurrent; /* and for recurrent::… and ig_cuda_recurrent */
     /* CUDA: no code, but a library call with the buffers as operands and the dims as sizes; NULL: code. */
     const struct ig_library_call *library;

@@ -311,7 +311,7 @@ static enum ingot_status prepare_code(struct ig_bench *b, const struct ig_candid
                                         .threads = (uint32_t)k->threads,
                                         .shared = (uint32_t)k->shared_bytes,
                                         .waits = b->early,
-                                        .lasting = k->lasting,
+                                        .lasting = (uint32_t)k->lasting,
                                         .maps = k->maps,
                                         .n_maps = (uint32_t)k->n_maps,
                                         .n_buffers = b->n_buffers,

@@ -637,7 +637,7 @@ static struct ig_launch launch_of_map(struct fixture *f, void *const *buffers) {
     launch.n_dims = 3;
     launch.maps = &map;
     launch.n_maps = 1;
-    launch.lasting = true;
+    launch.lasting = 1;
     return launch;
 }
 

@@ -256,8 +256,8 @@ static void test_map_rules(void **state) {
     expect_broken(&plan, "kernel 1 has something in tensor map 0");
     other[1].n_maps = IG_MOST_TENSOR_MAPS + 1;
     expect_broken(&plan, "kernel 1 has 3 tensor maps");
-    other[1] = kernels[1], other[1].lasting = 2;
-    expect_broken(&plan, "kernel 1 says neither that it lasts");
+    other[1] = kernels[1], other[1].lasting = IG_MOST_LASTING + 1;
+    expect_broken(&plan, "kernel 1 wants 9 blocks of a multiprocessor");
     other[1] = kernels[1], other[2].n_maps = 1;
     expect_broken(&plan, "kernel 2 has 1 tensor maps");
 }

@@ -12,11 +12,21 @@ struct conv {
     int spatial;
     int64_t batch, size[3], in, out, kernel[3], stride[3], dilation[3], before[3], after[3], groups;
     bool last, bias, residual, relu, prologue, dynamic_weights;
+    bool flat;    /* the input is given as one line of positions */
     int winograd; /* m, if filters are transformed for F(m x m, 3 x 3) */
 };
 
 static ig_value scalar(struct ig_graph *g, enum ingot_dtype dtype, double value) {
     return ig_build_scalar(g, dtype, value);
+}
+
+/* [n, ..., channels], given as [n, positions, channels] */
+static ig_value build_flat_input(struct ig_graph *g, const struct ig_type *type) {
+    ig_dim lines = ig_dim_const(g->dims, 1);
+    for (int i = 1; i + 1 < type->rank; i++)
+        lines = ig_dim_mul(g->dims, lines, type->dim[i]);
+    struct ig_type flat = ig_type_make(type->dtype, 3, (ig_dim[]){type->dim[0], lines, type->dim[type->rank - 1]});
+    return ig_build_reshape(g, ig_build_input(g, "x", &flat), type->dim, type->rank);
 }
 
 static void build_conv(struct ig_graph *g, const void *argument) {
@@ -28,7 +38,7 @@ static void build_conv(struct ig_graph *g, const void *argument) {
     for (int i = 0; i < c->spatial; i++)
         sizes[i + (c->last ? 1 : 2)] = c->size[i];
     struct ig_type type = sized_type(g, c->dtype, rank, sizes);
-    ig_value x = ig_build_input(g, "x", &type);
+    ig_value x = c->flat ? build_flat_input(g, &type) : ig_build_input(g, "x", &type);
     if (c->prologue) {
         ig_value scale = random_constant(g, c->dtype, 1, &c->in, 7), shift = random_constant(g, c->dtype, 1, &c->in, 8);
         x = ig_map2(g, IG_OP_max, ig_map2(g, IG_OP_add, ig_map2(g, IG_OP_mul, x, scale), shift),
@@ -361,6 +371,75 @@ static void test_grouped(void **state) {
         cases[i] = (struct graph_case){names[i], build_conv, &grouped[i], 3e-3, GRAPH_FP16, {2, 5, 0, 0}};
     }
     check_graphs_for_cuda(cases, COUNT(grouped));
+}
+
+/* Operands that lie in memory in another shape. */
+static const struct conv flat[] = {
+    {PLANE(2, 9, 5, 64, 40, 3, 1, 1), .bias = true, .flat = true},
+    {PLANE(-1, 9, 6, 16, 64, 3, 2, 1), .flat = true},
+    {PLANE(2, 7, 5, 24, 40, 1, 1, 0), .bias = true, .flat = true},
+    {DEEP(2, 7, 9, 24, 3, 1, 1, 1), .bias = true, .flat = true},
+    {GROUPED(1, 9, 8, 32, 4, 4, 3, 1, 1), .bias = true, .flat = true},
+};
+
+static void test_flat(void **state) {
+    (void)state;
+    static const unsigned flags[] = {0, GRAPH_FP16, GRAPH_FP16 + GRAPH_CHOICE};
+    for (int i = 0; i < COUNT(flat) * COUNT(flags); i++) {
+        unsigned way = flags[i % COUNT(flags)];
+        snprintf(names[i], sizeof names[i], "flat %d in way %d", i / COUNT(flags), i % COUNT(flags));
+        cases[i] =
+            (struct graph_case){names[i], build_conv, &flat[i / COUNT(flags)], way ? 3e-3 : 2e-6, way, {2, 9, 0, 0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(flat) * COUNT(flags));
+}
+
+/* By patches of the image in shared memory: tiles of several shapes, weights along the depth and across it. */
+#define NARROW(n, h, w, i, o, kh, kw, sh, sw, p)                                                              \
+    F32, .spatial = 2, .batch = n, .size = {h, w}, .in = i, .out = o, .kernel = {kh, kw}, .stride = {sh, sw}, \
+         .dilation = {1, 1}, .before = {p, p}, .after = {p, p}, .groups = 1, .last = true
+
+static const struct conv patches[] = {
+    {NARROW(2, 21, 19, 24, 24, 3, 3, 1, 1, 1), .bias = true, .residual = true, .relu = true}, /* an odd chunk */
+    {NARROW(1, 18, 35, 64, 3, 3, 3, 1, 1, 1)},
+    {NARROW(1, 17, 16, 32, 32, 3, 3, 1, 1, 1), .bias = true}, /* weights along the depth */
+    {NARROW(2, 9, 33, 24, 200, 3, 3, 2, 2, 1), .bias = true}, /* blocks of columns */
+    {NARROW(1, 23, 18, 3, 40, 7, 7, 2, 2, 3), .bias = true, .relu = true},
+    {NARROW(1, 11, 12, 3, 64, 3, 3, 1, 1, 1), .relu = true},
+    {NARROW(1, 9, 10, 5, 7, 3, 3, 1, 1, 1), .bias = true}, /* channels of any number */
+    {NARROW(1, 10, 9, 12, 17, 2, 5, 3, 3, 2)},
+    {NARROW(-1, -2, -3, 16, 9, 3, 3, 1, 1, 1), .bias = true},
+    {NARROW(2, 7, 9, 40, 6, 1, 1, 1, 1, 0), .bias = true},
+    {NARROW(1, 1, 1, 8, 1, 3, 3, 1, 1, 4)}, /* windows wholly in the padding */
+    {NARROW(0, 4, 4, 8, 8, 3, 3, 1, 1, 1)},
+    {F32, .spatial = 2, .batch = 1, .size = {13, 22}, .in = 16, .out = 10, .kernel = {3, 2}, .stride = {2, 1},
+     .dilation = {2, 3}, .before = {1, 2}, .after = {0, 3}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 1, .batch = 2, .size = {150}, .in = 16, .out = 18, .kernel = {4}, .stride = {3}, .dilation = {2},
+     .before = {3}, .after = {1}, .groups = 1, .last = true, .bias = true},
+    {F32, .spatial = 3, .batch = 2, .size = {4, 9, 8}, .in = 16, .out = 24, .kernel = {3, 1, 3}, .stride = {1, 2, 1},
+     .dilation = {1, 1, 1}, .before = {1, 0, 1}, .after = {2, 0, 1}, .groups = 1, .last = true, .bias = true},
+    {GROUPED(2, 9, 12, 3, 16, 24, 3, 1, 1), .bias = true},
+    {GROUPED(1, 9, 12, 2, 24, 100, 3, 1, 1), .relu = true},
+};
+
+static void test_patches(void **state) {
+    (void)state;
+    enum { CHOICES = 3 };
+    static const unsigned flags[CHOICES] = {GRAPH_FP16, GRAPH_FP16 + GRAPH_POISON, GRAPH_BF16};
+    for (int i = 0; i < COUNT(patches) * CHOICES; i++) {
+        const struct conv *c = &patches[i / CHOICES];
+        bool zeros =
+            c->in < 8 || c->groups > 1; /* infinities under the zero weights of pictures and joined groups count */
+        unsigned way = i % CHOICES == 1 && zeros ? GRAPH_FP16 : flags[i % CHOICES];
+        snprintf(names[i], sizeof names[i], "patch %d, choice %d", i / CHOICES, i % CHOICES);
+        cases[i] = (struct graph_case){names[i],
+                                       build_conv,
+                                       c,
+                                       way & GRAPH_BF16 ? 3e-2 : 3e-3,
+                                       way + GRAPH_PATCH + (unsigned)(i % CHOICES) * GRAPH_CHOICE,
+                                       {2, 13, 18, 0}};
+    }
+    check_graphs_for_cuda(cases, COUNT(patches) * CHOICES);
 }
 
 /* ---- Matrix products --------------------------------------------------------------------------------------------------- */
@@ -783,6 +862,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_products),       cmocka_unit_test(test_chosen),
         cmocka_unit_test(test_convolutions),   cmocka_unit_test(test_depthwise),
         cmocka_unit_test(test_volumes),        cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_patches),        cmocka_unit_test(test_flat),
         cmocka_unit_test(test_transformed),    cmocka_unit_test(test_recovered),
         cmocka_unit_test(test_multiples),      cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_producers),      cmocka_unit_test(test_tf32),

@@ -8,6 +8,7 @@
 #include "codegen/cuda/attend.h"
 #include "codegen/cuda/depthwise.h"
 #include "codegen/cuda/gemm.h"
+#include "codegen/cuda/patch.h"
 #include "codegen/cuda/printer.h"
 #include "codegen/cuda/recurrent.h"
 
@@ -226,6 +227,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
         ig_text_add(&unit, "\n");
         ig_cuda_depthwise(kernel->depthwise, &unit);
     }
+    if (kernel->patch) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_patch(kernel->patch, &unit);
+    }
     if (kernel->recurrent) {
         ig_text_add(&unit, "\n");
         ig_cuda_recurrent(kernel->recurrent, &unit);
@@ -236,7 +241,7 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
     }
     const char *clusters = kernel->cluster > 1 ? ig_format(p->job, "__cluster_dims__(%d, 1, 1) ", kernel->cluster) : "";
     const char *resident = kernel->resident ? ig_format(p->job, ", %d", kernel->resident) : "";
-    if (kernel->lasting) resident = ", 1";
+    if (kernel->lasting) resident = ig_format(p->job, ", %d", kernel->lasting);
     ig_text_printf(&unit, "\nextern \"C\" __global__ void %s__launch_bounds__(%d%s)\n", clusters, kernel->threads,
                    resident);
     ig_text_printf(&unit, "%s(%s) {\n%s}\n", symbol, parameters(p), p->out.at);

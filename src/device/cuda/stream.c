@@ -103,7 +103,8 @@ enum ingot_status ig_cuda_copy(struct ig_cuda *cuda, struct ig_stream *stream, v
 static uint32_t grid_of(const struct ig_cuda *cuda, const struct ig_launch *launch) {
     uint64_t tiles = launch->tiles > 0 ? (uint64_t)launch->tiles : 0;
     uint64_t most = launch->scratch ? ig_cuda_scratch_blocks(cuda, launch->scratch) : INT_MAX;
-    if (launch->lasting && cuda->info.processors < most) most = cuda->info.processors;
+    uint64_t lasting = (uint64_t)launch->lasting * cuda->info.processors;
+    if (lasting > 0 && lasting < most) most = lasting;
     return (uint32_t)(tiles < most ? tiles : most);
 }
 

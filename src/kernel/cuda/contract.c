@@ -12,6 +12,8 @@
  */
 #include "kernel/cuda/contract.h"
 
+#include <math.h>
+
 #include "kernel/affine.h"
 
 enum { MOST_VECTOR = 16 }; /* bytes per access */
@@ -183,15 +185,38 @@ static int steps_of(const struct gemm *s) {
     return steps % s->g->split == 0 && steps <= INT32_MAX ? (int)(steps / s->g->split) : 0;
 }
 
-/* Makes candidate c->choice; false if it is beyond the last. */
-static bool choose(struct gemm *s) {
-    struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
+/* Do both products' second operands lie in the same way, from the beginning of their buffers? */
+static bool is_twin_alike(struct gemm *s) {
+    return s->twin.kind == s->b.kind && s->b.kind == IG_CUDA_ACROSS && s->twin.ld == s->b.ld &&
+           s->twin.copy == s->b.copy && is_zero(s, s->b.base) && is_zero(s, s->twin.base);
+}
+
+/* Finds the operands and all candidates; returns how many. */
+static int find_candidates(struct gemm *s, struct ig_cuda_gemm *out) {
     struct ig_contract *c = s->c;
+    s->rows = ig_cuda_rows(c);
+    s->batch = ig_cuda_batch(c);
+    find_operands(s, ig_contract_const(c, s->batch, 0) == 1 ? num(s, 0) : ig_x_free_var(c->k, s->batch));
+    if (c->has_twin && !is_twin_alike(s)) return 0;
     struct ig_cuda_gemm like = {.math = s->g->math, .a = s->a.kind, .b = s->b.kind, .stages = 1, .split = 1};
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
-    c->choices = ig_cuda_gemm_candidates(make_model(s), &like, IG_CONTRACT_MOST_CHOICES, candidates);
+    return ig_cuda_gemm_candidates(make_model(s), &like, IG_CONTRACT_MOST_CHOICES, out);
+}
+
+double ig_cuda_contract_gemm_time(struct ig_contract *c) {
+    struct gemm s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
+    struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
+    if (!choose_math(&s) || find_candidates(&s, candidates) == 0) return INFINITY;
+    return ig_cuda_gemm_cost(c->kernel->model.problem, &candidates[0]);
+}
+
+/* Makes candidate c->choice; false if it is beyond the last. */
+static bool choose(struct gemm *s) {
+    struct ig_cuda_gemm candidates[IG_CONTRACT_MOST_CHOICES];
+    struct ig_contract *c = s->c;
+    c->choices = find_candidates(s, candidates);
     IG_ASSERT(s->k->job, c->choices > 0 || c->has_twin);
     if (c->choice >= c->choices) return false;
     *s->g = candidates[c->choice];
@@ -242,12 +267,6 @@ static bool is_early(struct gemm *s) {
         if (c->lower.is_input[v] && c->lower.buffer_of[v] == s->b.buffer) return ig_info(c->graph, v)->is_const;
     }
     return false;
-}
-
-/* Do both products' second operands lie in the same way, from the beginning of their buffers? */
-static bool is_twin_alike(struct gemm *s) {
-    return s->twin.kind == s->b.kind && s->b.kind == IG_CUDA_ACROSS && s->twin.ld == s->b.ld &&
-           s->twin.copy == s->b.copy && is_zero(s, s->b.base) && is_zero(s, s->twin.base);
 }
 
 /* A box holds a tile's lines along the depth, or a panel of 128 bytes across the depth. */
@@ -314,7 +333,7 @@ static void make_buffers(struct gemm *s) {
     if (g->producer) {
         g->dealt = g->b == IG_CUDA_ALONG && vector_of(s) == IG_CUDA_OWN_COLUMNS &&
                    ig_dim_divides(s->k->dims, constant(s, IG_DEALT_LINES), s->c->columns);
-        kernel->lasting = true;
+        kernel->lasting = 1;
         kernel->n_maps = 2;
         kernel->maps[0] = g->a == IG_CUDA_WINDOWS ? map_of_windows(s) : map_of(s, &s->a, s->rows, g->bm);
         kernel->maps[1] = map_of(s, &s->b, s->c->columns, g->bn);
@@ -705,10 +724,6 @@ bool ig_cuda_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k, .g = IG_NEW(c->k->job, struct ig_cuda_gemm)};
     if (!choose_math(&s)) return false;
     if (c->spatial && !ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
-    s.rows = ig_cuda_rows(c);
-    s.batch = ig_cuda_batch(c);
-    find_operands(&s, ig_contract_const(c, s.batch, 0) == 1 ? num(&s, 0) : ig_x_free_var(c->k, s.batch));
-    if (c->has_twin && !is_twin_alike(&s)) return false;
     if (!choose(&s)) return c->choices > 0;
     make_buffers(&s);
     emit(&s);

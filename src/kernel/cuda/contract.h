@@ -12,6 +12,9 @@
 bool ig_cuda_contract_gemm(struct ig_contract *c);
 bool ig_cuda_contract_depthwise(struct ig_contract *c);
 bool ig_cuda_contract_taps(struct ig_contract *c);
+/* By patches of images: before the products of windows where it is estimated to take less time, else behind them. */
+bool ig_cuda_contract_patch_first(struct ig_contract *c);
+bool ig_cuda_contract_patch_last(struct ig_contract *c);
 /* Does it convolve each channel by itself, channels-last? */
 bool ig_cuda_is_depthwise(const struct ig_contract *c);
 /* The buffer of an operand that is read as it is, maybe in another shape; -1: it is computed. */
@@ -66,6 +69,8 @@ struct ig_cuda_problem {
  * by the cost model first. All are correct, so a tuner may measure them. Returns how many. */
 int ig_cuda_gemm_candidates(const struct ig_cuda_problem *problem, const struct ig_cuda_gemm *gemm, int most,
                             struct ig_cuda_gemm *out_candidates);
+/* Estimated time of the best of ig_cuda_contract_gemm at c->at, in microseconds; INFINITY: it does not apply. */
+double ig_cuda_contract_gemm_time(struct ig_contract *c);
 /* Estimated time of a candidate in microseconds. */
 double ig_cuda_gemm_cost(const struct ig_cuda_problem *problem, const struct ig_cuda_gemm *gemm);
 

@@ -92,7 +92,7 @@ static enum ingot_status make_kernel(struct ig_frame_env *env, const struct ig_f
                                       .maps = kernel->maps,
                                       .n_maps = kernel->n_maps,
                                       .tiles = (int64_t)tiles,
-                                      .lasting = kernel->lasting != 0,
+                                      .lasting = kernel->lasting,
                                       .turn = kernel->turn,
                                       .scratch = scratch,
                                       .max_workers = worthwhile_workers(env, plan_step)};

@@ -228,20 +228,21 @@ static void make_reference(struct ig_job *job, struct checked *c) {
     ig_eval_graph(job, g, c->inputs, c->expected);
 }
 
-static bool counts(const struct ig_kernel *kernel, bool maps) {
-    return maps ? kernel->n_maps > 0 : kernel->gemm && kernel->gemm->swapped;
+static bool counts(const struct ig_kernel *kernel, unsigned flags) {
+    if (flags & GRAPH_PATCH) return kernel->patch;
+    return flags & GRAPH_MAPS ? kernel->n_maps > 0 : kernel->gemm && kernel->gemm->swapped;
 }
 
 /* The candidate that the case asks for, or the first if there are fewer, not counting calls of libraries. */
 static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const struct ig_target *target) {
     int left = (int)(c->given->flags / GRAPH_CHOICE);
     const struct ig_region *region = &c->graph->regions.at[r];
-    bool maps = c->given->flags & GRAPH_MAPS, swapped = c->given->flags & GRAPH_SWAPPED, any = !maps && !swapped;
+    bool any = !(c->given->flags & (GRAPH_MAPS | GRAPH_SWAPPED | GRAPH_PATCH));
     struct ig_kernel *kernel;
     int choice = any ? left : 0;
     do {
         kernel = ig_kernel_candidate(c->graph, region, target, NULL, choice++);
-    } while (!any && kernel && (!counts(kernel, maps) || left-- > 0));
+    } while (!any && kernel && (!counts(kernel, c->given->flags) || left-- > 0));
     return kernel && !kernel->library ? kernel : ig_kernel_make(c->graph, region, target);
 }
 
@@ -383,7 +384,7 @@ static void run_region(struct ig_job *job, struct run *run, struct checked *c, u
                                .n_dims = kernel->dims.count,
                                .maps = kernel->maps,
                                .n_maps = (uint32_t)kernel->n_maps,
-                               .lasting = kernel->lasting,
+                               .lasting = (uint32_t)kernel->lasting,
                                .turn = (uint32_t)kernel->turn,
                                .tiles = size_of(c, c->graph, kernel->tiles),
                                .scratch = (size_t)size_of(c, c->graph, kernel->scratch_bytes)};

@@ -24,7 +24,8 @@ enum {
     GRAPH_MAPS = 64, /* only candidates with tensor maps are counted by GRAPH_CHOICE */
     GRAPH_TF32 = 128,
     GRAPH_SWAPPED = 256, /* only those that swap the operands of warp groups, likewise */
-    GRAPH_CHOICE = 512,  /* times a number: that candidate of each kernel, if it has that many; else the first */
+    GRAPH_PATCH = 512,   /* only those by patches of images, likewise */
+    GRAPH_CHOICE = 1024, /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 struct graph_case {
