@@ -54,6 +54,19 @@ static const struct decision decisions[] = {
      "large or exact numbers; large or exact numbers; an output"},
     {W "  %5 = matmul(%0, %4)" MATMUL "  %6 = exp(%5): " F "\n  %7 = matmul(%6, %4)" MATMUL "  output \"o\" = %7\n",
      "fp16", "cast " H "; matmul " F "; exp " F "; matmul " F, "large or exact numbers; an output"},
+    /* An exponential of what is not positive is in range, as in an ELU. */
+    {W "  %5 = constant() {data=[0]}: f32[]\n  %6 = matmul(%0, %4)" MATMUL "  %7 = min(%6, %5): " F
+       "\n  %8 = exp(%7): " F "\n  %9 = matmul(%8, %4)" MATMUL "  output \"o\" = %9\n",
+     "fp16", "cast " H "; matmul " F "; min " F "; exp " F "; cast " H "; matmul " F, ""},
+    /* Statistics of rows and of columns make activations where they meet, whose exponentials a softmax bounds; those of rows
+     * alone stay statistics, and their quotient large. */
+    {W "  %5 = reduce_sum(%0)" ROW "  %6 = reduce_sum(%3) {axes=[0]}: f32[1,8]\n  %7 = add(%5, %6): " F
+       "\n  %8 = exp(%7): " F "\n  %9 = reduce_sum(%8)" ROW "  %10 = div(%8, %9): " F "\n  %11 = matmul(%10, %4)" MATMUL
+       "  output \"o\" = %11\n",
+     "fp16",
+     "reduce_sum f32[batch,1]; reduce_sum f32[1,8]; add " F "; exp " F "; reduce_sum f32[batch,1]; div " F "; cast " H
+     "; matmul " F,
+     ""},
     /* Values that are ordered or rounded are not narrowed first. */
     {W "  %5 = matmul(%0, %4)" MATMUL "  %6 = argmax(%5) {axis=1, last=0}: i64[batch,1]\n  output \"o\" = %6\n", "fp16",
      "cast " H "; matmul " F "; argmax i64[batch,1]", "ordered or scattered"},

@@ -39,21 +39,22 @@ ig_value ig_import_thresholded_relu(struct ig_onnx_node *n) {
     return end(n, ig_build_where(n->g, above, x, ig_like(n->g, x, 0)));
 }
 
-/* alpha * (exp(x) - 1) */
-static ig_value exp_part(struct ig_graph *g, ig_value x, double alpha) {
-    return ig_mul_n(g, ig_sub_n(g, ig_exp(g, x), 1), alpha);
+/* alpha * (exp(x / by) - 1) where x is negative, and zero elsewhere: so that it is bounded everywhere. */
+static ig_value exp_part(struct ig_graph *g, ig_value x, double alpha, double by) {
+    ig_value below = ig_min_n(g, x, 0);
+    return ig_mul_n(g, ig_sub_n(g, ig_exp(g, by == 1 ? below : ig_div_n(g, below, by)), 1), alpha);
 }
 
 ig_value ig_import_elu(struct ig_onnx_node *n) {
     ig_value x = begin(n);
-    return end(n, ig_build_where(n->g, ig_lt_n(n->g, x, 0), exp_part(n->g, x, ig_onnx_float(n, "alpha", 1)), x));
+    return end(n, ig_build_where(n->g, ig_lt_n(n->g, x, 0), exp_part(n->g, x, ig_onnx_float(n, "alpha", 1), 1), x));
 }
 
 ig_value ig_import_selu(struct ig_onnx_node *n) {
     double alpha = ig_onnx_float(n, "alpha", 1.67326319217681884765625);
     double gamma = ig_onnx_float(n, "gamma", 1.05070102214813232421875);
     ig_value x = begin(n);
-    ig_value y = ig_build_where(n->g, ig_lt_n(n->g, x, 0), exp_part(n->g, x, alpha), x);
+    ig_value y = ig_build_where(n->g, ig_lt_n(n->g, x, 0), exp_part(n->g, x, alpha, 1), x);
     return end(n, ig_mul_n(n->g, y, gamma));
 }
 
@@ -61,8 +62,7 @@ ig_value ig_import_celu(struct ig_onnx_node *n) {
     double alpha = ig_onnx_float(n, "alpha", 1);
     if (alpha == 0) ig_onnx_bad(n, "attribute 'alpha' is 0");
     ig_value x = begin(n);
-    ig_value negative = exp_part(n->g, ig_div_n(n->g, x, alpha), alpha);
-    return end(n, ig_add(n->g, ig_max_n(n->g, x, 0), ig_min_n(n->g, negative, 0)));
+    return end(n, ig_add(n->g, ig_max_n(n->g, x, 0), exp_part(n->g, x, alpha, alpha)));
 }
 
 ig_value ig_import_sigmoid(struct ig_onnx_node *n) {

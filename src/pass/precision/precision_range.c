@@ -121,15 +121,25 @@ static bool is_const(const struct sweep *s, ig_value v) {
     return ig_info(s->g, v)->is_const;
 }
 
-/* Is the result a statistic: are all its non-constant operands statistics? */
+/* The number of different elements of a value. */
+static ig_dim spread_elements(const struct sweep *s, ig_value v) {
+    const struct ig_node *broadcast = ig_def_op(s->g, v, IG_OP_broadcast);
+    return ig_type_elements(s->g->dims, ig_type_of(s->g, broadcast ? broadcast->in[0] : v));
+}
+
+/* Is the result a statistic: are all its non-constant operands statistics? Those that meet along different axes, such as
+ * sums of queries and of keys in an additive attention, make activations again. */
 static bool keeps_statistic(const struct sweep *s, const struct ig_node *n) {
-    bool some = false;
+    ig_dim elements = ig_type_elements(s->g->dims, ig_type_of(s->g, n->out));
+    int some = 0;
+    bool whole = false;
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (n->in[i] == IG_NO_VALUE || is_const(s, n->in[i]) || !is_float(s->g, n->in[i])) continue;
         if (!s->ranges[n->in[i]].statistic) return false;
-        some = true;
+        whole = whole || spread_elements(s, n->in[i]) == elements;
+        some++;
     }
-    return some;
+    return some == 1 || (some > 1 && whole);
 }
 
 static bool some_operand_large(const struct sweep *s, const struct ig_node *n) {
@@ -154,6 +164,21 @@ static struct ig_range range_of_div(const struct sweep *s, const struct ig_node 
     r.reciprocal = r.statistic && b->statistic;
     r.large = is_const(s, n->in[1]) ? a->large || b->large : !b->statistic || r.statistic;
     return r;
+}
+
+/* Is v at most zero because it is the smaller of something and zero, perhaps scaled by a positive number (as in an ELU)? */
+static bool is_negative(const struct sweep *s, ig_value v) {
+    double by;
+    const struct ig_node *n = ig_def(s->g, v);
+    while (n && (n->op == IG_OP_div || n->op == IG_OP_mul) && ig_match_scalar(s->g, n->in[1], &by) && by > 0)
+        n = ig_def(s->g, n->in[0]);
+    if (!n || n->op != IG_OP_min) return false;
+    return ig_match_scalar(s->g, n->in[!is_const(s, n->in[0])], &by) && by <= 0;
+}
+
+/* The exponential of a number that is not positive is at most one. */
+static struct ig_range range_of_exp(const struct sweep *s, const struct ig_node *n) {
+    return (struct ig_range){.large = !is_negative(s, n->in[0]), .statistic = keeps_statistic(s, n)};
 }
 
 static struct ig_range range_of_pow(const struct sweep *s, const struct ig_node *n) {
@@ -202,6 +227,7 @@ static struct ig_range range_of_node(const struct sweep *s, const struct ig_node
     case IG_OP_mul: return range_of_mul(s, n);
     case IG_OP_div: return range_of_div(s, n);
     case IG_OP_pow: return range_of_pow(s, n);
+    case IG_OP_exp: return range_of_exp(s, n);
     case IG_OP_cast: return range_of_cast(s, n);
     case IG_OP_min:
     case IG_OP_max: r.large = clamped_large(s, n); return r;
