@@ -221,6 +221,14 @@ static void build_texts(struct ig_graph *g, const struct shape *s) {
     ig_build_output(g, "z", weighted(g, softmax(g, x), part(g, all, 2, own)));
 }
 
+/* One token of a decoder: size[0] texts of size[1] tokens, size[2] heads of 64, each shared by four queries. */
+static void build_token(struct ig_graph *g, const struct shape *s) {
+    const int64_t queries[4] = {s->size[0], s->size[2], 4, 64}, keys[4] = {s->size[0], s->size[2], s->size[1], 64};
+    ig_value q = input(g, "q", s->dtype, 4, queries), k = input(g, "k", s->dtype, 4, keys);
+    ig_value x = scaled_scores(g, q, k, 0.125);
+    ig_build_output(g, "z", weighted(g, softmax(g, x), input(g, "v", s->dtype, 4, keys)));
+}
+
 /* ---- The list ---------------------------------------------------------------------------------------------------- */
 
 #define MILLION 1048576
@@ -289,6 +297,9 @@ static const struct kernel_case cases[] = {
     {"windows 1x64, 3 heads f16", build_unshifted, {INGOT_F16, {1, 8, 3}}},
     {"texts 512x32, 12 heads f16", build_texts, {INGOT_F16, {512, 32, 12}}},
     {"texts 256x64, 12 heads bf16", build_texts, {INGOT_BF16, {256, 64, 12}}},
+    {"token of 1x512, 4 heads f16", build_token, {INGOT_F16, {1, 512, 4}}},
+    {"token of 8x2048, 4 heads f16", build_token, {INGOT_F16, {8, 2048, 4}}},
+    {"token of 64x2048, 8 heads f16", build_token, {INGOT_F16, {64, 2048, 8}}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
