@@ -159,13 +159,13 @@ static int64_t direct_steps(const struct ig_cuda_problem *p, const struct ig_cud
 /* B straight to registers: reading it, the slower the narrower the pieces of its lines are; the latency of all but the
  * first loads, which the preceding kernel hides; the products of a multiprocessor's blocks and the sums of their warps;
  * the blocks of a cluster. Fitted to 141 times of 1 to 16 rows on an H200: 8% off, and its choice 6% slower than the
- * best. */
+ * best; but narrow lines to those within networks, where they take three times as long as alone. */
 static double direct_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t blocks = p->batch * ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn) * g->split;
     double each = (double)ceil_div(blocks, IG_CUDA_PROCESSORS), element = ig_cuda_gemm_element(g);
     double matrices = (double)p->batch * (g->twin ? 2 : 1), line = g->bn * element;
     double all = matrices * (double)p->depth * (double)p->columns * element;
-    double reading = all / (line <= 32 ? 2000 : line <= 64 ? 1500 : 4500);
+    double reading = all / (line <= 32 ? 450 : line <= 64 ? 1000 : 4500);
     reading += (double)(ceil_div(p->rows, g->bm) - 1) * all / 5000; /* from the second-level cache */
     double products = each * (double)p->depth * g->bn / g->split * (g->bm > 4 ? 1 : g->bm + 1.5) * 3.4e-3;
     products *= g->twin ? 2 : 1;
