@@ -1,0 +1,294 @@
+/*
+ * Scatters on GPUs. A thread owns one position along the axes that are not indexed, and a range of the first that is: it
+ * copies the data there, then applies the updates that fall into its range, in order, so that results do not depend on
+ * which thread comes first. Where the threads of a block have the same indices, those of whole rows, they resolve them
+ * together, each once, and find in shared memory which place a tuple addresses; then they load several updates at once.
+ */
+#include <string.h>
+
+#include "kernel/family/scatter.h"
+
+enum {
+    THREADS = 128,
+    ENOUGH_THREADS = 16384,  /* for which ranges are divided */
+    SPARING_THREADS = 65536, /* the same, if blocks resolve indices together */
+    STAGE = 1024,            /* tuples that a block resolves at a time */
+    AT_ONCE = 16,            /* of these, tuples that a thread looks at at once */
+};
+
+struct scatterer {
+    struct ig_scatter_problem *s;
+    bool together; /* the threads of a block have the same indices */
+    ig_dim total;  /* threads */
+    ig_dim tuples; /* for each of them */
+    ig_x tile;
+    ig_x fixed[INGOT_MAX_RANK]; /* the thread's position along axes that are not indexed */
+    int places;                 /* the buffer of places; -1: nowhere */
+};
+
+static ig_x num(const struct scatterer *c, int64_t i) {
+    return ig_x_index(c->s->k, i);
+}
+
+static ig_x dim(const struct scatterer *c, ig_dim d) {
+    return ig_x_dim(c->s->k, d);
+}
+
+static struct ig_stmt *loop(const struct scatterer *c, struct ig_stmt *body, enum ig_for_kind kind, ig_x lo, ig_x hi,
+                            ig_x *out_var) {
+    return ig_s_for(c->s->k, body, kind, lo, hi, num(c, 1), out_var);
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
+
+static bool contains(const struct ig_loops *k, ig_x x, ig_x what) {
+    if (x == what) return true;
+    for (int i = 0; i < 3; i++) {
+        if (k->x.at[x].args[i] != IG_NO_X && contains(k, k->x.at[x].args[i], what)) return true;
+    }
+    return false;
+}
+
+/* Do all threads of a block have the same indices? Those of neighbours differ in their positions along the last axes. */
+static bool same_indices(const struct scatterer *c) {
+    struct ig_scatter_problem *s = c->s;
+    struct ig_loops *k = s->k;
+    ig_x at[INGOT_MAX_RANK];
+    ig_dim inner = ig_dim_const(k->dims, 1);
+    if (ig_scatter_is_nd(s)) return true;
+    for (int i = 0; i < s->data.rank; i++)
+        at[i] = ig_x_free_var(k, s->index.dim[i]);
+    ig_x index = ig_lower_value(&s->lower, s->node.in[1], at);
+    for (int i = s->data.rank - 1; i >= 0; i--) {
+        if (ig_scatter_names(s, i)) continue;
+        if (contains(k, index, at[i])) return ig_dim_divides(k->dims, ig_dim_const(k->dims, THREADS), inner);
+        inner = ig_dim_mul(k->dims, inner, s->data.dim[i]);
+    }
+    return true;
+}
+
+static void choose_threads(struct scatterer *c) {
+    struct ig_scatter_problem *s = c->s;
+    struct ig_dims *dims = s->k->dims;
+    ig_dim one = ig_dim_const(dims, 1), lines = one;
+    s->own = -1;
+    for (int i = s->data.rank - 1; i >= 0; i--) {
+        if (ig_scatter_names(s, i)) {
+            s->own = i;
+        } else {
+            lines = ig_dim_mul(dims, lines, s->data.dim[i]);
+        }
+    }
+    c->together = same_indices(c);
+    c->tuples = ig_scatter_is_nd(s) ? ig_dim_product(dims, s->index.dim, s->index.rank - 1) : one;
+    for (int i = 0; i < s->data.rank && !ig_scatter_is_nd(s); i++) {
+        if (ig_scatter_names(s, i)) c->tuples = s->index.dim[i];
+    }
+    ig_dim size = s->own < 0 ? one : s->data.dim[s->own];
+    ig_dim enough = ig_dim_const(dims, c->together ? SPARING_THREADS : ENOUGH_THREADS);
+    ig_dim ranges = ig_dim_ceil_div(dims, enough, ig_dim_max(dims, lines, one));
+    ranges = ig_dim_max(dims, one, ig_dim_min(dims, ranges, size));
+    s->chunk = ig_dim_max(dims, one, ig_dim_ceil_div(dims, size, ranges));
+    c->total = ig_dim_mul(dims, lines, ig_dim_ceil_div(dims, size, s->chunk));
+    s->kernel->tiles = ig_dim_ceil_div(dims, c->total, ig_dim_const(dims, THREADS));
+    s->kernel->threads = THREADS;
+}
+
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+
+/* A thread's number is a range of the first indexed axis and a position along the other axes, the latter innermost. */
+static void split_number(struct scatterer *c, ig_x number) {
+    struct ig_scatter_problem *s = c->s;
+    struct ig_loops *k = s->k;
+    for (int i = s->data.rank - 1; i >= 0; i--) {
+        if (ig_scatter_names(s, i)) continue;
+        c->fixed[i] = ig_x_mod(k, number, dim(c, s->data.dim[i]));
+        number = ig_x_div(k, number, dim(c, s->data.dim[i]));
+    }
+    s->lo = num(c, 0);
+    s->hi = num(c, 1);
+    if (s->own < 0) return;
+    s->lo = ig_x_mul(k, number, dim(c, s->chunk));
+    s->hi = ig_x_min(k, ig_x_add(k, s->lo, dim(c, s->chunk)), dim(c, s->data.dim[s->own]));
+}
+
+static struct ig_stmt *thread_loop(struct scatterer *c, struct ig_stmt *body) {
+    struct ig_loops *k = c->s->k;
+    ig_x thread;
+    body = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS), &thread);
+    ig_x number = ig_x_add(k, ig_x_mul(k, c->tile, num(c, THREADS)), thread);
+    split_number(c, number);
+    return ig_s_if(k, body, ig_x_less(k, number, dim(c, c->total)));
+}
+
+static void emit_copy(struct scatterer *c, struct ig_stmt *body) {
+    struct ig_scatter_problem *s = c->s;
+    ig_x index[INGOT_MAX_RANK];
+    for (int i = 0; i < s->data.rank; i++) {
+        index[i] = c->fixed[i];
+        if (!ig_scatter_names(s, i)) continue;
+        bool own = i == s->own;
+        ig_x to = own ? s->hi : dim(c, s->data.dim[i]);
+        body = loop(c, body, IG_FOR_SERIAL, own ? s->lo : num(c, 0), to, &index[i]);
+    }
+    ig_x at = ig_lower_linear(&s->lower, &s->data, index);
+    ig_s_store(s->k, body, s->out, at, ig_lower_value(&s->lower, s->node.in[0], index));
+}
+
+/* ---- Tuples ------------------------------------------------------------------------------------------------------ */
+
+/* Which place along the indexed axes tuple number `tuple` addresses; *out_inside: there is such a place. */
+static ig_x place_of(struct scatterer *c, ig_x tuple, ig_x *out_inside) {
+    struct ig_scatter_problem *s = c->s;
+    struct ig_loops *k = s->k;
+    ig_x at[INGOT_MAX_RANK], place = num(c, 0);
+    *out_inside = ig_x_int(k, INGOT_BOOL, 1);
+    struct ig_type outer = s->index;
+    outer.rank = s->index.rank - 1;
+    if (ig_scatter_is_nd(s)) ig_lower_split(&s->lower, &outer, tuple, at);
+    for (int i = 0; i < s->data.rank && !ig_scatter_is_nd(s); i++) {
+        ig_x last = ig_x_sub(k, dim(c, s->index.dim[i]), num(c, 1));
+        at[i] = ig_scatter_names(s, i) ? tuple : ig_x_min(k, c->fixed[i], last);
+    }
+    for (int axis = 0, i = 0; axis < s->data.rank; axis++) {
+        if (!ig_scatter_names(s, axis)) continue;
+        if (ig_scatter_is_nd(s)) at[s->index.rank - 1] = num(c, i++);
+        ig_x index = ig_scatter_resolve(s, ig_lower_value(&s->lower, s->node.in[1], at), axis, out_inside);
+        place = ig_x_add(k, ig_x_mul(k, place, dim(c, s->data.dim[axis])), index);
+    }
+    return place;
+}
+
+/* Is the place in the thread's range? */
+static ig_x is_own(struct scatterer *c, ig_x place) {
+    struct ig_scatter_problem *s = c->s;
+    struct ig_loops *k = s->k;
+    ig_dim within = ig_dim_const(k->dims, 1);
+    for (int i = s->own + 1; s->own >= 0 && i < s->data.rank; i++) {
+        if (ig_scatter_names(s, i)) within = ig_dim_mul(k->dims, within, s->data.dim[i]);
+    }
+    ig_x before = ig_x_sub(k, ig_x_mul(k, s->lo, dim(c, within)), num(c, 1));
+    return ig_x_and(k, ig_x_less(k, before, place), ig_x_less(k, place, ig_x_mul(k, s->hi, dim(c, within))));
+}
+
+/* The element of the updates that belongs to a tuple and to the thread's position. */
+static ig_x update_of(struct scatterer *c, ig_x tuple) {
+    struct ig_scatter_problem *s = c->s;
+    ig_x at[INGOT_MAX_RANK];
+    int outer = s->index.rank - 1, depth = ig_scatter_depth(s);
+    struct ig_type tuples = s->index;
+    tuples.rank = outer;
+    if (ig_scatter_is_nd(s)) ig_lower_split(&s->lower, &tuples, tuple, at);
+    for (int i = 0; i < s->data.rank; i++) {
+        if (ig_scatter_is_nd(s)) {
+            if (i >= depth) at[outer + i - depth] = c->fixed[i];
+        } else {
+            at[i] = ig_scatter_names(s, i) ? tuple : c->fixed[i];
+        }
+    }
+    return ig_lower_value(&s->lower, s->node.in[2], at);
+}
+
+/* The position in the result of a place along the indexed axes and the thread's along the others. */
+static ig_x target_of(struct scatterer *c, ig_x place) {
+    struct ig_scatter_problem *s = c->s;
+    ig_x to[INGOT_MAX_RANK];
+    if (ig_scatter_is_nd(s)) {
+        ig_x at = place;
+        for (int i = ig_scatter_depth(s); i < s->data.rank; i++)
+            at = ig_x_add(s->k, ig_x_mul(s->k, at, dim(c, s->data.dim[i])), c->fixed[i]);
+        return at;
+    }
+    for (int i = 0; i < s->data.rank; i++)
+        to[i] = ig_scatter_names(s, i) ? place : c->fixed[i];
+    return ig_lower_linear(&s->lower, &s->data, to);
+}
+
+/* Skips threads whose position along the axes that are not indexed is outside the indices and updates. */
+static struct ig_stmt *if_updated(struct scatterer *c, struct ig_stmt *body) {
+    struct ig_scatter_problem *s = c->s;
+    for (int i = 0; i < s->data.rank && !ig_scatter_is_nd(s); i++) {
+        if (!ig_scatter_names(s, i) && s->index.dim[i] != s->data.dim[i])
+            body = ig_s_if(s->k, body, ig_x_less(s->k, c->fixed[i], dim(c, s->index.dim[i])));
+    }
+    return body;
+}
+
+/* ---- Updates ----------------------------------------------------------------------------------------------------- */
+
+/* Each thread by itself, one tuple after the other. */
+static void emit_alone(struct scatterer *c, struct ig_stmt *body) {
+    struct ig_loops *k = c->s->k;
+    ig_x tuple, inside;
+    body = loop(c, if_updated(c, body), IG_FOR_SERIAL, num(c, 0), dim(c, c->tuples), &tuple);
+    ig_x place = place_of(c, tuple, &inside);
+    body = ig_s_if(k, body, ig_x_and(k, inside, is_own(c, place)));
+    ig_scatter_apply(c->s, body, target_of(c, place), update_of(c, tuple));
+}
+
+/* The block resolves the tuples from number `first` on. */
+static void emit_places(struct scatterer *c, struct ig_stmt *body, ig_x first) {
+    struct ig_loops *k = c->s->k;
+    ig_x i, inside, last = ig_x_sub(k, dim(c, c->tuples), num(c, 1));
+    body = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, STAGE), &i);
+    ig_x tuple = ig_x_add(k, first, i), place = place_of(c, ig_x_min(k, tuple, last), &inside);
+    inside = ig_x_and(k, inside, ig_x_less(k, tuple, dim(c, c->tuples)));
+    place = ig_x_select(k, inside, place, num(c, -1));
+    ig_s_store(k, body, c->places, i, ig_x_cast(k, place, k->buffers.at[c->places].dtype, false));
+}
+
+/* A thread looks at AT_ONCE of them: first it loads the updates that it wants, then it applies them. */
+static void emit_some(struct scatterer *c, struct ig_stmt *body, ig_x first, ig_x from) {
+    struct ig_loops *k = c->s->k;
+    ig_x i;
+    int values = -1;
+    for (int apply = 0; apply < 2; apply++) {
+        struct ig_stmt *each = loop(c, body, IG_FOR_UNROLL, num(c, 0), num(c, AT_ONCE), &i);
+        ig_x at = ig_x_add(k, from, i);
+        ig_x place = ig_x_cast(k, ig_x_load(k, c->places, at), INGOT_I64, false);
+        each = ig_s_if(k, each, is_own(c, place));
+        if (apply) {
+            ig_scatter_apply(c->s, each, target_of(c, place), ig_x_load(k, values, i));
+            continue;
+        }
+        ig_x update = update_of(c, ig_x_add(k, first, at));
+        values = ig_loops_local(k, ig_x_look(k, update)->dtype, AT_ONCE, "values");
+        ig_s_store(k, each, values, i, update);
+    }
+}
+
+static void emit_together(struct scatterer *c, struct ig_stmt *body) {
+    struct ig_scatter_problem *s = c->s;
+    struct ig_loops *k = s->k;
+    int64_t lo, hi;
+    ig_dim places = ig_dim_const(k->dims, 1);
+    for (int i = 0; i < s->data.rank; i++) {
+        if (ig_scatter_names(s, i)) places = ig_dim_mul(k->dims, places, s->data.dim[i]);
+    }
+    ig_dim_range(k->dims, places, &lo, &hi);
+    c->places = ig_loops_local(k, hi <= INT32_MAX ? INGOT_I32 : INGOT_I64, STAGE, "places");
+    ig_x first, from;
+    body = ig_s_for(k, body, IG_FOR_SERIAL, num(c, 0), dim(c, c->tuples), num(c, STAGE), &first);
+    split_number(c, ig_x_mul(k, c->tile, num(c, THREADS)));
+    emit_places(c, body, first);
+    struct ig_stmt *own = if_updated(c, thread_loop(c, body));
+    ig_x left = ig_x_min(k, ig_x_sub(k, dim(c, c->tuples), first), num(c, STAGE));
+    own = ig_s_for(k, own, IG_FOR_SERIAL, num(c, 0), left, num(c, AT_ONCE), &from);
+    emit_some(c, own, first, from);
+}
+
+void ig_scatter_emit_cuda(struct ig_scatter_problem *s) {
+    struct scatterer c = {.s = s};
+    struct ig_loops *k = s->k;
+    for (int i = 0; i < INGOT_MAX_RANK; i++)
+        c.fixed[i] = num(&c, 0);
+    choose_threads(&c);
+    struct ig_stmt *body = ig_s_for(k, NULL, IG_FOR_TILE, num(&c, 0), dim(&c, s->kernel->tiles), num(&c, 1), &c.tile);
+    struct ig_stmt *own = thread_loop(&c, body);
+    emit_copy(&c, own);
+    if (c.together) {
+        emit_together(&c, body);
+    } else {
+        emit_alone(&c, own);
+    }
+}
