@@ -19,14 +19,17 @@ enum {
     MOST_KEPT = 48,  /* elements per thread that stay in its registers */
     MANY_BLOCKS = 4 * IG_CUDA_PROCESSORS,
     FEW_PARTS = 16, /* partial results per group that one thread combines */
-    MOST_STEPS = 8,
+    MOST_STEPS = 4,
+    MOST_VECTOR = 8,
+    MOST_BYTES = 32 << 10, /* of partial results in shared memory */
 };
 
 struct groups {
     struct ig_row *r;
     int64_t count, piece; /* groups side by side; elements of each of them in a pixel */
     int width;            /* groups per block */
-    int vector;           /* elements per access, which divide a piece */
+    int vector;           /* elements per access: a part of a piece, or */
+    int together;         /* so many whole ones; 1: one, or a part */
     int across, shares;   /* threads side by side in a pixel; pixels at once */
     int blocks;           /* of a cluster, which divide the pixels */
     ig_dim pixels;
@@ -35,6 +38,7 @@ struct groups {
     ig_x first, block; /* the first group; which block of the cluster */
     ig_x vars[IG_NEST_DIMS];
     int *partial; /* by step: array of one partial result per group and part */
+    int *sums;    /* by step: a thread's partial results */
 };
 
 static ig_x num(const struct groups *g, int64_t i) {
@@ -45,9 +49,14 @@ static ig_x dim(const struct groups *g, ig_dim d) {
     return ig_x_dim(g->r->k, d);
 }
 
+/* Threads that share a group's piece. */
+static int64_t each_of(const struct groups *g) {
+    return g->together > 1 ? 1 : g->piece / g->vector;
+}
+
 /* Parts of a group that threads of a block have. */
 static int parts_of(const struct groups *g) {
-    return g->shares * (int)(g->piece / g->vector);
+    return g->shares * (int)each_of(g);
 }
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
@@ -172,16 +181,23 @@ static struct ig_stmt *choose_group(struct groups *g, struct ig_stmt *body, ig_x
     return g->count % g->width == 0 ? body : ig_s_if(k, body, exists);
 }
 
-static void emit_element(struct groups *g, struct ig_stmt *body, int pass, ig_x lane, ig_x place) {
+static void emit_stores(struct groups *g, struct ig_stmt *body, int pass, ig_x lane, ig_x place) {
     struct ig_row *r = g->r;
     for (uint32_t i = 0; i < r->stores.count; i++) {
         const struct ig_row_store *s = &r->stores.at[i];
         if (s->pass != pass) continue;
         ig_s_store(r->k, body, s->buffer, bind(g, s->position, lane, place), bind(g, s->value, lane, place));
     }
+}
+
+/* `sum`: where the thread adds up the element's group. */
+static void emit_steps(struct groups *g, struct ig_stmt *body, int pass, ig_x lane, ig_x place, ig_x sum) {
+    struct ig_row *r = g->r;
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass == pass) ig_s_update(r->k, body, step->acc, step->update, bind(g, step->term, lane, place));
+        if (step->pass != pass) continue;
+        ig_x so_far = ig_x_load(r->k, g->sums[i], sum), term = bind(g, step->term, lane, place);
+        ig_s_store(r->k, body, g->sums[i], sum, ig_x_map2(r->k, step->update, so_far, term));
     }
 }
 
@@ -203,32 +219,51 @@ static struct ig_stmt *pixel_loop(struct groups *g, struct ig_stmt *body, ig_x s
     return g->part % g->shares == 0 ? body : ig_s_if(k, body, ig_x_less(k, own, num(g, g->part)));
 }
 
-/* Every thread takes its part of a group, of its pixels. */
-static void emit_parts(struct groups *g, struct ig_stmt *body, int pass) {
+/* Clears a thread's sums, or hands them over to the block. `own`: the number of its part; lane: its first group. */
+static void emit_sums(struct groups *g, struct ig_stmt *body, int pass, ig_x thread, ig_x own, ig_x lane) {
     struct ig_row *r = g->r;
     struct ig_loops *k = r->k;
-    ig_x thread, at, round, j = num(g, 0), each = num(g, g->piece / g->vector), vector = num(g, g->vector);
-    body = ig_s_for(k, body, IG_FOR_SIMD, num(g, 0), num(g, (int64_t)g->across * g->shares), num(g, 1), &thread);
-    ig_x across = ig_x_mod(k, thread, num(g, g->across)), share = ig_x_div(k, thread, num(g, g->across));
-    ig_x lane = ig_x_div(k, across, each), piece = ig_x_mod(k, across, each);
-    body = choose_group(g, body, lane);
-    for (uint32_t i = 0; i < r->steps.count; i++) {
-        const struct ig_row_step *step = &r->steps.at[i];
-        if (step->pass == pass) ig_s_acc_declare(k, body, step->acc, step->dtype, ig_row_neutral(r, step));
-    }
-    struct ig_stmt *inner = pixel_loop(g, body, share, &at, &round);
-    if (g->vector > 1) inner = ig_s_for(k, inner, IG_FOR_VECTOR, num(g, 0), vector, num(g, 1), &j);
-    split_pixel(g, at);
-    g->vars[r->nest.rank - 1] = ig_x_add(k, ig_x_mul(k, piece, vector), j);
-    ig_x kept = ig_x_add(k, ig_x_mul(k, thread, num(g, g->rounds)), round);
-    emit_element(g, inner, pass, lane, ig_x_add(k, ig_x_mul(k, kept, vector), j));
-    ig_x own = ig_x_add(k, ig_x_mul(k, share, each), piece);
+    ig_x u = num(g, 0);
+    if (pass == r->passes) return; /* it only stores */
+    if (g->together > 1) body = ig_s_for(k, body, IG_FOR_UNROLL, num(g, 0), num(g, g->together), num(g, 1), &u);
+    ig_x sum = ig_x_add(k, ig_x_mul(k, thread, num(g, g->together)), u);
     for (uint32_t i = 0; i < r->steps.count; i++) {
         const struct ig_row_step *step = &r->steps.at[i];
         if (step->pass != pass) continue;
-        ig_s_store(k, body, g->partial[i], ig_x_add(k, ig_x_mul(k, own, num(g, g->width)), lane),
-                   ig_x_acc(k, step->acc, step->dtype));
+        if (own == IG_NO_X) {
+            ig_s_store(k, body, g->sums[i], sum, ig_row_neutral(r, step));
+            continue;
+        }
+        ig_x at = ig_x_add(k, ig_x_mul(k, own, num(g, g->width)), ig_x_add(k, lane, u));
+        ig_s_store(k, body, g->partial[i], at, ig_x_load(k, g->sums[i], sum));
     }
+}
+
+/* Every thread takes its part of a group, or several groups, of its pixels. */
+static void emit_parts(struct groups *g, struct ig_stmt *body, int pass) {
+    struct ig_row *r = g->r;
+    struct ig_loops *k = r->k;
+    ig_x thread, at, round, j = num(g, 0), each = num(g, each_of(g)), vector = num(g, g->vector);
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(g, 0), num(g, (int64_t)g->across * g->shares), num(g, 1), &thread);
+    ig_x across = ig_x_mod(k, thread, num(g, g->across)), share = ig_x_div(k, thread, num(g, g->across));
+    ig_x lane = ig_x_mul(k, ig_x_div(k, across, each), num(g, g->together)), part = ig_x_mod(k, across, each);
+    body = choose_group(g, body, lane);
+    emit_sums(g, body, pass, thread, IG_NO_X, lane);
+    struct ig_stmt *inner = pixel_loop(g, body, share, &at, &round);
+    if (g->vector > 1) inner = ig_s_for(k, inner, IG_FOR_VECTOR, num(g, 0), vector, num(g, 1), &j);
+    split_pixel(g, at);
+    ig_x element = ig_x_add(k, ig_x_mul(k, part, vector), j), u = num(g, 0);
+    if (g->together > 1) {
+        u = ig_x_div(k, j, num(g, g->piece));
+        element = ig_x_mod(k, j, num(g, g->piece));
+    }
+    ig_x group = ig_x_add(k, lane, u), kept = ig_x_add(k, ig_x_mul(k, thread, num(g, g->rounds)), round);
+    ig_x place = ig_x_add(k, ig_x_mul(k, kept, vector), j);
+    g->vars[r->kept - 1] = ig_x_add(k, g->first, group);
+    g->vars[r->nest.rank - 1] = element;
+    emit_stores(g, inner, pass, group, place);
+    emit_steps(g, inner, pass, group, place, ig_x_add(k, ig_x_mul(k, thread, num(g, g->together)), u));
+    emit_sums(g, body, pass, thread, ig_x_add(k, ig_x_mul(k, share, each), part), lane);
 }
 
 /* Combines `from` partial results per group into `to`; one is the block's. */
@@ -286,7 +321,7 @@ static void emit_results(struct groups *g, struct ig_stmt *body) {
     body = choose_group(g, body, lane);
     for (int d = r->kept; d < r->nest.rank; d++)
         g->vars[d] = num(g, 0);
-    emit_element(g, body, r->passes + 1, lane, num(g, 0));
+    emit_stores(g, body, r->passes + 1, lane, num(g, 0));
 }
 
 /* A tile is a position along the dims before the pixels, a block of groups, and a block of a cluster. */
@@ -323,24 +358,44 @@ static bool fits_nest(const struct groups *g) {
            ig_dim_product(nest->k->dims, nest->extent + kept, nest->rank - 1 - kept) == g->pixels;
 }
 
+/* Short pieces are read several at once. */
+static void choose_vector(struct groups *g) {
+    g->vector = ig_row_vector_cuda(g->r);
+    g->together = 1;
+    int64_t bytes = (int64_t)THREADS * 8 * g->r->steps.count; /* of partial results */
+    while (g->vector == g->together * g->piece && 2 * g->vector <= MOST_VECTOR && g->width % (2 * g->together) == 0 &&
+           g->count % (2 * g->together) == 0 && bytes * 2 * g->together <= MOST_BYTES) {
+        g->together *= 2;
+        g->vector *= 2;
+    }
+}
+
+/* A register buffer of `each` elements per thread. */
+static void set_registers(struct groups *g, int buffer, int each) {
+    struct ig_buffer *b = &g->r->k->buffers.at[buffer];
+    b->width = each;
+    b->elements = (int64_t)each * g->across * g->shares;
+}
+
 /* Once the nest is known: who does what. */
 static void divide(struct groups *g) {
     struct ig_row *r = g->r;
-    g->vector = ig_row_vector_cuda(r);
+    choose_vector(g);
     g->across = (int)(g->width * g->piece / g->vector);
     g->shares = THREADS / g->across;
     g->rounds = g->part < 0 ? 1 : (int)((g->part + g->shares - 1) / g->shares);
     r->kernel->threads = (g->across * g->shares + 31) / 32 * 32;
     for (uint32_t i = 0; i < r->k->buffers.count; i++) {
-        struct ig_buffer *b = &r->k->buffers.at[i];
-        if (b->kind != IG_BUFFER_SPREAD) continue;
-        b->width = (int64_t)g->rounds * g->vector;
-        b->elements = b->width * g->across * g->shares;
+        if (r->k->buffers.at[i].kind == IG_BUFFER_SPREAD) set_registers(g, (int)i, g->rounds * g->vector);
     }
     g->partial = IG_NEW_ARRAY(r->k->job, int, r->steps.count + 1);
-    for (uint32_t i = 0; i < r->steps.count; i++)
-        g->partial[i] = ig_loops_local(r->k, r->steps.at[i].dtype, (int64_t)g->width * parts_of(g),
-                                       ig_format(r->k->job, "part%u", i));
+    g->sums = IG_NEW_ARRAY(r->k->job, int, r->steps.count + 1);
+    for (uint32_t i = 0; i < r->steps.count; i++) {
+        enum ingot_dtype dtype = r->steps.at[i].dtype;
+        g->partial[i] = ig_loops_local(r->k, dtype, (int64_t)g->width * parts_of(g), ig_format(r->k->job, "part%u", i));
+        g->sums[i] = ig_loops_spread(r->k, dtype, 1, 1, ig_format(r->k->job, "share%u", i));
+        set_registers(g, g->sums[i], g->together);
+    }
 }
 
 bool ig_row_groups_cuda(struct ig_row *r, const struct ig_target *target) {
