@@ -57,7 +57,8 @@ static struct known find(const char *path, const char *name) {
     FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
         if (strncmp(line, name, strlen(name)) != 0) continue;
-        if (sscanf(line + strlen(name), " multiply-adds %lf, cache %lf, memory %lf", &k.f32, &k.cache, &k.memory) != 3) continue;
+        if (sscanf(line + strlen(name), " multiply-adds %lf, cache %lf, memory %lf", &k.f32, &k.cache, &k.memory) != 3)
+            continue;
         if (!is_rate(k.f32) || !is_rate(k.cache) || !is_rate(k.memory)) continue;
         best = (struct known){larger(best.f32, k.f32), larger(best.cache, k.cache), larger(best.memory, k.memory)};
     }
