@@ -336,16 +336,6 @@ static void absorb_prologue(struct fuser *f, uint32_t r, ig_value operand) {
     }
 }
 
-/* Can one kernel compute the two recurrences side by side? */
-static bool are_alike(const struct fuser *f, const struct ig_node *a, const struct ig_node *b) {
-    if (a->op != b->op || (a->op != IG_OP_lstm && a->op != IG_OP_gru && a->op != IG_OP_rnn)) return false;
-    for (int i = 0; i < 2; i++) {
-        if (!ig_type_same(ig_type_of(f->g, a->in[i]), ig_type_of(f->g, b->in[i]))) return false;
-    }
-    return a->op != IG_OP_gru ||
-           ig_attr_int(f->g, a, IG_ATTR_linear_before_reset) == ig_attr_int(f->g, b, IG_ATTR_linear_before_reset);
-}
-
 /* Joins a recurrence to the latest one, if alike (the two directions of a layer), unless something in between reads
  * that one's results. The shared region runs at the position of the later one. */
 static bool join_recurrence(struct fuser *f, ig_node_id id) {
@@ -355,7 +345,7 @@ static bool join_recurrence(struct fuser *f, ig_node_id id) {
         r--;
     if (!f->join || r-- == 0) return false;
     struct fusing *region = &f->regions.at[r];
-    if (!are_alike(f, n, &f->g->nodes.at[region->anchor])) return false;
+    if (!ig_are_alike_recurrences(f->g, n, &f->g->nodes.at[region->anchor])) return false;
     for (ig_node_id between = region->anchor + 1; between <= id; between++) {
         const struct ig_node *reader = &f->g->nodes.at[between];
         for (uint32_t i = 0; i < reader->n_in; i++) {

@@ -21,3 +21,12 @@ bool ig_are_twins(struct ig_graph *g, const struct ig_node *a, const struct ig_n
            ig_attr_int(g, a, IG_ATTR_math) == ig_attr_int(g, b, IG_ATTR_math) && is_of_few_rows(g, a) &&
            is_of_few_rows(g, b);
 }
+
+bool ig_are_alike_recurrences(const struct ig_graph *g, const struct ig_node *a, const struct ig_node *b) {
+    if (a->op != b->op || (a->op != IG_OP_lstm && a->op != IG_OP_gru && a->op != IG_OP_rnn)) return false;
+    for (int i = 0; i < 2; i++) {
+        if (!ig_type_same(ig_type_of(g, a->in[i]), ig_type_of(g, b->in[i]))) return false;
+    }
+    return a->op != IG_OP_gru ||
+           ig_attr_int(g, a, IG_ATTR_linear_before_reset) == ig_attr_int(g, b, IG_ATTR_linear_before_reset);
+}
