@@ -54,6 +54,15 @@ static const struct rewrite views[] = {
      "  %4 = transpose(%3) {perm=[0,2,1]}: f32[batch,1,seq]\n"
      OUT(4),
      "reduce_sum f32[batch,seq,1]; reshape f32[batch,1,seq]", 0, POISON},
+    /* single numbers: one of them a reshape, the other not */
+    {"move-views",
+     "  %3 = reduce_sum(%0) {axes=[0,1,2,3]}: f32[1,1,1,1]\n"
+     "  %4 = reshape(%3) {dims=[]}: f32[]\n"
+     "  %5 = constant() {data=[0,1,2,3]}: i64[4]\n"
+     "  %6 = gather_nd(%0, %5) {batch_dims=0}: f32[]\n"
+     "  %7 = sub(%4, %6): f32[]\n"
+     OUT(7),
+     "reduce_sum f32[1,1,1,1]; reshape f32[]; gather_nd f32[]; sub f32[]", 0, 0},
     /* rows transposed, through a product and back */
     {"move-views",
      "  %3 = transpose(%1) {perm=[1,0,2]}: f32[seq,batch,12]\n"

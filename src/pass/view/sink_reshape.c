@@ -80,14 +80,16 @@ static bool map_axes(const struct reshaped *r, const bool *of_result, bool *out_
 static ig_value base_operand(struct ig_sink *s, ig_value v, const struct reshaped *driver) {
     struct ig_graph *g = s->g;
     struct ig_type type = *ig_type_of(g, v);
-    if (ig_type_is_single(g->dims, &type)) {
+    /* Beside a reshape of one element, a reshape made here would drive the next step, back to where this one began. */
+    bool is_const = ig_info(g, v)->is_const;
+    if (ig_type_is_single(g->dims, &type) && (is_const || !ig_type_is_single(g->dims, &driver->to))) {
         /* With as many axes as the base, so that the result of a reduction keeps its shape. */
         ig_dim ones[INGOT_MAX_RANK];
         for (int i = 0; i < driver->from.rank; i++)
             ones[i] = ig_dim_const(g->dims, 1);
-        return ig_view_reshape(g, v, ones, ig_info(g, v)->is_const ? 0 : driver->from.rank);
+        return ig_view_reshape(g, v, ones, is_const ? 0 : driver->from.rank);
     }
-    if (!ig_info(g, v)->is_const && ig_same_dims(&type, &driver->to)) {
+    if (!is_const && ig_same_dims(&type, &driver->to)) {
         /* Unless the operand is a reshape from the same shape, sinking would only move a reshape to it. */
         const struct ig_node *n = ig_def_op(g, v, IG_OP_reshape);
         if (!n || !ig_same_dims(ig_type_of(g, n->in[0]), &driver->uncut)) return IG_NO_VALUE;
