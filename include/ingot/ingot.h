@@ -20,7 +20,7 @@
  *    once. A lease may be used while another thread uses its context, and ingot_context_cancel is for any thread.
  *
  * Link with libingot to build and run. libingot-rt only runs engines: it has everything in this header, but not what
- * build.h declares, which this one includes.
+ * build.h and network.h declare, which this one includes.
  */
 #ifndef INGOT_INGOT_H
 #define INGOT_INGOT_H
@@ -701,5 +701,6 @@ INGOT_API enum ingot_status ingot_choose_sizes(const int64_t *observed, const ui
 #endif
 
 #include "ingot/build.h"
+#include "ingot/network.h"
 
 #endif

@@ -49,9 +49,13 @@ INGOT_API void ingot_network_destroy(struct ingot_network *network);
  * ("2*seq+1": + - * and the functions floor, mod, min, max of docs/ir.md). Symbols range from 0 to 2^31-1, unless
  * ingot_network_set_range says otherwise.
  */
-INGOT_API enum ingot_status ingot_network_input(struct ingot_network *network, const char *name,
-                                                enum ingot_dtype dtype, int rank, const char *const *dims,
-                                                ingot_value *out_value, struct ingot_error *error);
+INGOT_API enum ingot_status ingot_network_input(struct ingot_network *network, const char *name, enum ingot_dtype dtype,
+                                                int rank, const char *const *dims, ingot_value *out_value,
+                                                struct ingot_error *error);
+/* Adds an input i64[] whose value is the symbol: for sizes that the dims of no input tell. */
+INGOT_API enum ingot_status ingot_network_size_input(struct ingot_network *network, const char *name,
+                                                     const char *symbol, ingot_value *out_value,
+                                                     struct ingot_error *error);
 /* Promises lo <= symbol <= hi, which inputs are checked for at run time. A later promise narrows an earlier one. */
 INGOT_API enum ingot_status ingot_network_set_range(struct ingot_network *network, const char *symbol, int64_t lo,
                                                     int64_t hi, struct ingot_error *error);
@@ -114,7 +118,7 @@ struct ingot_operator {
 INGOT_API enum ingot_status ingot_network_add(struct ingot_network *network, const struct ingot_operator *op,
                                               ingot_value *out_values, size_t n_outputs, struct ingot_error *error);
 
-/* The value's type and dims, as known now. `out_info->name` is NULL unless it has one. Strings live as long as the network. */
+/* The value's type and dims; the name is "" if it has none. Strings live as long as the network and its model. */
 INGOT_API enum ingot_status ingot_network_describe(struct ingot_network *network, ingot_value value,
                                                    struct ingot_tensor_info *out_info, struct ingot_error *error);
 

@@ -24,15 +24,38 @@ void ingot_model_destroy(struct ingot_model *model) {
 
 /* ---- Loading */
 
-static struct ingot_tensor_info describe(struct ig_job *job, struct ig_graph *graph, const struct ig_port *port) {
+struct ingot_tensor_info ig_model_describe_port(struct ig_graph *graph, const struct ig_port *port) {
     const struct ig_type *type = ig_type_of(graph, port->value);
     struct ingot_tensor_info info = {.name = port->name ? port->name : "", .dtype = type->dtype, .rank = type->rank};
-    (void)job;
     for (int i = 0; i < type->rank; i++) {
         if (!ig_dim_is_const(graph->dims, type->dim[i], &info.dims[i])) info.dims[i] = -1;
         info.symbols[i] = type->dim[i] == IG_DIM_NONE ? "?" : ig_dim_text(graph->dims, type->dim[i]);
     }
     return info;
+}
+
+void ig_model_take(struct ingot_model *model, struct ig_graph *graph) {
+    struct ig_job *job = &model->job;
+    model->graph = graph;
+    model->n_inputs = graph->inputs.count;
+    model->n_outputs = graph->outputs.count;
+    model->inputs = IG_NEW_ARRAY(job, struct ingot_tensor_info, model->n_inputs);
+    model->outputs = IG_NEW_ARRAY(job, struct ingot_tensor_info, model->n_outputs);
+    model->results = IG_NEW_ARRAY(job, struct ingot_tensor, model->n_outputs);
+    for (uint32_t i = 0; i < graph->inputs.count; i++)
+        model->inputs[i] = ig_model_describe_port(graph, &graph->inputs.at[i]);
+    for (uint32_t i = 0; i < graph->outputs.count; i++)
+        model->outputs[i] = ig_model_describe_port(graph, &graph->outputs.at[i]);
+}
+
+enum ingot_status ig_model_create(const struct ingot_allocator *allocator, struct ingot_model **out_model,
+                                  struct ingot_error *error) {
+    struct ingot_model *model = ig_allocate(allocator, sizeof *model, _Alignof(struct ingot_model));
+    if (!model) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
+    model->allocator = allocator;
+    ig_job_init(&model->job, allocator);
+    *out_model = model;
+    return INGOT_OK;
 }
 
 struct load {
@@ -62,23 +85,12 @@ static void map_file(struct ig_job *job, struct load *load) {
 
 static void load_body(struct ig_job *job, void *argument) {
     struct load *load = argument;
-    struct ingot_model *model = load->model;
     if (load->path) {
         map_file(job, load);
     } else {
         load->data = ig_memdup(job, load->data, load->size);
     }
-    struct ig_graph *graph = ig_import_onnx(job, load->data, load->size, load->folder, load->missing_weights);
-    model->graph = graph;
-    model->n_inputs = graph->inputs.count;
-    model->n_outputs = graph->outputs.count;
-    model->inputs = IG_NEW_ARRAY(job, struct ingot_tensor_info, model->n_inputs);
-    model->outputs = IG_NEW_ARRAY(job, struct ingot_tensor_info, model->n_outputs);
-    model->results = IG_NEW_ARRAY(job, struct ingot_tensor, model->n_outputs);
-    for (uint32_t i = 0; i < graph->inputs.count; i++)
-        model->inputs[i] = describe(job, graph, &graph->inputs.at[i]);
-    for (uint32_t i = 0; i < graph->outputs.count; i++)
-        model->outputs[i] = describe(job, graph, &graph->outputs.at[i]);
+    ig_model_take(load->model, ig_import_onnx(job, load->data, load->size, load->folder, load->missing_weights));
 }
 
 static enum ingot_status load_model(struct load *load, const struct ingot_model_options *options,
@@ -88,17 +100,13 @@ static enum ingot_status load_model(struct load *load, const struct ingot_model_
     IG_TRY(ig_options_read("ingot_model_options", options, sizeof whole, &whole, error));
     IG_TRY(ig_options_allocator(whole.allocator, &ig_libc_allocator, &allocator, error));
     load->missing_weights = whole.missing_weights;
-    struct ingot_model *model = ig_allocate(allocator, sizeof *model, _Alignof(struct ingot_model));
-    if (!model) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
-    model->allocator = allocator;
-    ig_job_init(&model->job, allocator);
-    load->model = model;
-    enum ingot_status status = ig_job_run(&model->job, load_body, load, error);
+    IG_TRY(ig_model_create(allocator, &load->model, error));
+    enum ingot_status status = ig_job_run(&load->model->job, load_body, load, error);
     if (status != INGOT_OK) {
-        ingot_model_destroy(model);
+        ingot_model_destroy(load->model);
         return status;
     }
-    *out_model = model;
+    *out_model = load->model;
     return INGOT_OK;
 }
 

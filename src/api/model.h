@@ -15,6 +15,14 @@ struct ingot_model {
     struct ingot_tensor *results; /* of the last evaluation; data NULL if there is none */
 };
 
+/* Without a graph yet. */
+enum ingot_status ig_model_create(const struct ingot_allocator *allocator, struct ingot_model **out_model,
+                                  struct ingot_error *error);
+/* Gives the model its graph, which is in its job; call it within the job. */
+void ig_model_take(struct ingot_model *model, struct ig_graph *graph);
+/* The text of dims is in the job's arena. */
+struct ingot_tensor_info ig_model_describe_port(struct ig_graph *graph, const struct ig_port *port);
+
 /* Reads and checks the caller's options into those of this version, which have their defaults. `target`, of IG_TARGET_SIZE
  * bytes, gets the target's name where that is this machine's GPU. */
 enum { IG_TARGET_SIZE = sizeof((struct ingot_gpu_info *)0)->target };

@@ -566,7 +566,7 @@ static void test_value_symbols(void **state) {
     int64_t size[2] = {2, 3};
     float x = 5;
     struct ingot_error error;
-    struct attempt a = {"graph {\n  input %0 \"size\": i64[2]\n  input %1 \"x\": f32[]\n"
+    struct attempt a = {"graph {\n  input %0 \"size\": i64[2] = [\"size[0]\",\"size[1]\"]\n  input %1 \"x\": f32[]\n"
                         "  %2 = broadcast(%1) {dims=[\"size[0]\",\"size[1]\"+1]}: f32[\"size[0]\",\"size[1]\"+1]\n"
                         "  output \"o\" = %2\n}\n",
                         {{INGOT_I64, 1, {2}, size, INGOT_HOST}, {INGOT_F32, 0, {0}, &x, INGOT_HOST}},

@@ -7,9 +7,6 @@
 
 #include "ir/eval/eval.h"
 
-/* AttributeProto.AttributeType. */
-enum { KIND_FLOAT = 1, KIND_INT, KIND_STRING, KIND_TENSOR, KIND_GRAPH, KIND_FLOATS, KIND_INTS };
-
 static const char *const kind_names[] = {"undefined", "a float", "an integer", "a string",
                                          "a tensor",  "a graph", "floats",     "integers"};
 
@@ -62,7 +59,7 @@ static const Onnx__AttributeProto *attr_of_kind(const struct ig_onnx_node *n, co
 }
 
 int64_t ig_onnx_int(const struct ig_onnx_node *n, const char *name, int64_t otherwise) {
-    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, KIND_INT);
+    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, IG_ONNX_INT);
     return attribute ? attribute->i : otherwise;
 }
 
@@ -71,18 +68,18 @@ bool ig_onnx_flag(const struct ig_onnx_node *n, const char *name, bool otherwise
 }
 
 double ig_onnx_float(const struct ig_onnx_node *n, const char *name, double otherwise) {
-    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, KIND_FLOAT);
+    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, IG_ONNX_FLOAT);
     return attribute ? (double)attribute->f : otherwise;
 }
 
 const char *ig_onnx_string(const struct ig_onnx_node *n, const char *name, const char *otherwise) {
-    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, KIND_STRING);
+    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, IG_ONNX_STRING);
     if (!attribute) return otherwise;
     return attribute->s.len ? ig_strndup(n->job, (const char *)attribute->s.data, attribute->s.len) : "";
 }
 
 const int64_t *ig_onnx_ints(const struct ig_onnx_node *n, const char *name, int *out_count) {
-    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, KIND_INTS);
+    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, IG_ONNX_INTS);
     *out_count = 0;
     if (!attribute) return NULL;
     if (attribute->n_ints > INT32_MAX) ig_onnx_bad(n, "attribute '%s' is too long", name);
@@ -92,7 +89,7 @@ const int64_t *ig_onnx_ints(const struct ig_onnx_node *n, const char *name, int 
 }
 
 const float *ig_onnx_floats(const struct ig_onnx_node *n, const char *name, int *out_count) {
-    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, KIND_FLOATS);
+    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, IG_ONNX_FLOATS);
     *out_count = 0;
     if (!attribute) return NULL;
     if (attribute->n_floats > INT32_MAX) ig_onnx_bad(n, "attribute '%s' is too long", name);
@@ -109,7 +106,7 @@ void ig_onnx_ints_of(const struct ig_onnx_node *n, const char *name, int count, 
 }
 
 const Onnx__GraphProto *ig_onnx_graph_attr(const struct ig_onnx_node *n, const char *name) {
-    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, KIND_GRAPH);
+    const Onnx__AttributeProto *attribute = attr_of_kind(n, name, IG_ONNX_GRAPH);
     if (!attribute || !attribute->g) ig_onnx_bad(n, "attribute '%s' is missing", name);
     return attribute->g;
 }

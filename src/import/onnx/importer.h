@@ -11,6 +11,7 @@
  *     tensor.c     TensorProto to constants; external.c maps their files
  *     attribute.c  attributes and inputs of a node, checked
  *     rational.c   sizes that a model computes in floats
+ *     apply.c      operators without a model, one by one
  *     operators.c  the table (operators.def); one file per family behind it
  */
 #ifndef IG_IMPORT_ONNX_IMPORTER_H
@@ -26,6 +27,17 @@
 /* In the model's scope: an unsupported input. Only a node that reads it is refused, so that the message names the
  * operator. */
 #define IG_ONNX_REFUSED (IG_NO_VALUE - 2)
+
+/* AttributeProto.AttributeType. */
+enum {
+    IG_ONNX_FLOAT = 1,
+    IG_ONNX_INT,
+    IG_ONNX_STRING,
+    IG_ONNX_TENSOR,
+    IG_ONNX_GRAPH,
+    IG_ONNX_FLOATS,
+    IG_ONNX_INTS,
+};
 
 /* Limits on what a small hostile file can expand to. */
 enum {
@@ -58,6 +70,8 @@ struct ig_onnx {
     struct ig_initializers *initializers;
     struct ig_map records; /* address of an initialiser's TensorProto -> index in initializers */
     struct ig_onnx_file *files;
+    size_t n_node_opsets; /* of nodes without a model (apply.h) */
+    Onnx__OperatorSetIdProto **node_opsets;
     int nesting;
     int forks;
     uint32_t nodes;
@@ -161,6 +175,8 @@ bool ig_onnx_find_plain_inputs(struct ig_graph *graph, struct ig_map *out_plain)
 
 /* ---- Nodes and subgraphs */
 
+/* Imports a node whose inputs and number of outputs are set: fills its outputs. */
+void ig_onnx_import_operator(struct ig_onnx_node *n);
 /* The indices of the nodes that `outputs` depend on, in topological order; raises on a cycle. */
 uint32_t *ig_onnx_order(struct ig_onnx *import, Onnx__NodeProto **nodes, size_t n_nodes, char **outputs,
                         size_t n_outputs, uint32_t *out_count);
@@ -193,6 +209,8 @@ const char *ig_onnx_unsupported_type(int64_t data_type);
 /* Converts ONNX's TensorProto.DataType; raises if Ingot has no such type. `what` names the tensor in the message:
  * "tensor 'w'". */
 enum ingot_dtype ig_onnx_dtype(struct ig_job *job, int64_t data_type, const char *what);
+/* The inverse. */
+int32_t ig_onnx_data_type(enum ingot_dtype dtype);
 ig_value ig_onnx_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__TensorProto *tensor,
                           const char *initializer);
 ig_value ig_onnx_sparse_constant(struct ig_onnx *import, struct ig_graph *g, const Onnx__SparseTensorProto *tensor,

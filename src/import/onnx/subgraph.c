@@ -33,6 +33,9 @@ static void find_inputs(struct ig_onnx_node *n) {
         n->in[i] = *name ? ig_onnx_lookup(n->scope, name) : IG_NO_VALUE;
     }
     n->n_out = (uint32_t)n->proto->n_output;
+}
+
+static void clear_outputs(struct ig_onnx_node *n) {
     /* At least one slot, even for nodes without outputs. */
     n->out = IG_NEW_ARRAY(n->job, ig_value, n->n_out + 1);
     for (uint32_t i = 0; i <= n->n_out; i++)
@@ -48,7 +51,7 @@ static void bind_outputs(struct ig_onnx_scope *scope, const struct ig_onnx_node 
     }
 }
 
-static void import_operator(struct ig_onnx_node *n) {
+void ig_onnx_import_operator(struct ig_onnx_node *n) {
     const char *domain = n->proto->domain && strcmp(n->proto->domain, "ai.onnx") != 0 ? n->proto->domain : "";
     if (!*domain && n->opset < MIN_OPSET) {
         ig_onnx_refuse(n, "operator %s of opset %lld is not supported, only opset %d and up", n->proto->op_type,
@@ -59,7 +62,7 @@ static void import_operator(struct ig_onnx_node *n) {
         ig_onnx_refuse(n, "operator %s%s%s of opset %lld is not supported", domain, *domain ? "." : "",
                        n->proto->op_type, (long long)n->opset);
     }
-    find_inputs(n);
+    clear_outputs(n);
     n->out[0] = n->op->import(n);
 }
 
@@ -83,11 +86,12 @@ static void import_node(struct ig_onnx_scope *scope, const Onnx__NodeProto *prot
     if (!proto->op_type) ig_raise(import->job, INGOT_BAD_MODEL, "it has no operator");
     ig_build_origin(scope->graph, ig_format(import->job, "%s '%s'", op, name));
     const Onnx__FunctionProto *function = ig_onnx_find_function(import, proto);
+    find_inputs(&n);
     if (function) {
-        find_inputs(&n);
+        clear_outputs(&n);
         ig_onnx_inline_function(&n, function);
     } else {
-        import_operator(&n);
+        ig_onnx_import_operator(&n);
     }
     if (!scope->taken) bind_outputs(scope, &n);
     ig_where_pop(import->job);

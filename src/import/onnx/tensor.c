@@ -58,6 +58,13 @@ enum ingot_dtype ig_onnx_dtype(struct ig_job *job, int64_t data_type, const char
     ig_raise(job, INGOT_BAD_MODEL, "%s has the unknown type %lld", what, (long long)data_type);
 }
 
+int32_t ig_onnx_data_type(enum ingot_dtype dtype) {
+    for (int32_t i = 0; i < ONNX_TYPE_COUNT; i++) {
+        if (dtypes[i] == dtype) return i;
+    }
+    return 0;
+}
+
 /* ---- Sizes ---- */
 
 static const char *name_of(const Onnx__TensorProto *tensor, const char *name) {

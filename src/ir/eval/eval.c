@@ -58,27 +58,24 @@ bool ig_eval_bind(struct ig_eval *ev, ig_dim dim, int64_t value) {
     return true;
 }
 
-/* Binds a symbol named "INPUT[k]" to element k of that input. */
-static void bind_contents(struct ig_eval *ev, ig_dim symbol) {
-    const char *name = ig_dim_look(ev->dims, symbol).name;
-    const char *bracket = name ? strrchr(name, '[') : NULL;
-    long long k;
-    if (!bracket || sscanf(bracket, "[%lld]", &k) != 1 || bound(ev, symbol)) return;
+/* Binds a symbol that is an element of an input. */
+static void bind_element(struct ig_eval *ev, ig_dim symbol) {
+    if (bound(ev, symbol)) return;
     for (uint32_t i = 0; i < ev->root->inputs.count; i++) {
-        const char *input = ev->root->inputs.at[i].name;
+        const struct ig_value_info *info = ig_info(ev->root, ev->root->inputs.at[i].value);
         const struct ig_view *view = &ev->root_inputs[i];
-        if (!input || strlen(input) != (size_t)(bracket - name) ||
-            strncmp(input, name, (size_t)(bracket - name)) != 0) {
-            continue;
+        int64_t count = info->elements ? ig_view_elements(view) : 0; /* inputs are dense */
+        for (int64_t k = 0; k < count; k++) {
+            if (info->elements[k] == symbol) {
+                bind(ev, symbol, ig_load_i64(view->dtype, view->data, k));
+                return;
+            }
         }
-        if (ig_cells_are_float(view->dtype) || k < 0 || k >= ig_view_elements(view)) return;
-        bind(ev, symbol, ig_load_i64(view->dtype, view->data, k)); /* inputs are dense */
-        return;
     }
 }
 
 static void visit_symbol(void *user, ig_dim symbol) {
-    bind_contents(user, symbol);
+    bind_element(user, symbol);
 }
 
 int64_t ig_eval_dim(struct ig_eval *ev, ig_dim dim) {
