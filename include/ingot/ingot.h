@@ -212,6 +212,12 @@ INGOT_API size_t ingot_engine_output_count(const struct ingot_engine *engine);
 /* `index` must be below the count; the strings live as long as the engine. */
 INGOT_API void ingot_engine_input(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info);
 INGOT_API void ingot_engine_output(const struct ingot_engine *engine, size_t index, struct ingot_tensor_info *out_info);
+/*
+ * The input in whose memory output `index` is stored, a decoder's cache, say (ingot_network_update); SIZE_MAX: none. Binding such
+ * an input binds the output: each run changes the caller's memory, which must be writable, and the next run reads what
+ * the last one wrote. Where the data is in host memory and the engine runs on a GPU, it is there when a wait returns.
+ */
+INGOT_API size_t ingot_engine_updated_input(const struct ingot_engine *engine, size_t index);
 
 /*
  * A size that the inputs decide, such as "batch", and whether the engine treats what it counts independently: batched

@@ -127,6 +127,14 @@ INGOT_API enum ingot_status ingot_network_output(struct ingot_network *network, 
                                                  struct ingot_error *error);
 
 /*
+ * Makes `value` an output that is stored in the memory of `input`, when the run has read that: a decoder's cache, or any other
+ * state. Both have the same type and dims, and an input is updated at most once. A scatter into the input that nothing else reads
+ * touches nothing but the elements that it writes; other values are copied there at the end of the run.
+ */
+INGOT_API enum ingot_status ingot_network_update(struct ingot_network *network, const char *name, ingot_value input,
+                                                 ingot_value value, struct ingot_error *error);
+
+/*
  * A body of control flow: a network of its own inputs, in which the symbols of `outer` mean the same. It lives as long as `outer`, and is
  * given to one "if" or "loop" of it when its outputs are complete. Bodies see nothing of `outer` but what is passed to
  * their inputs (docs/ir.md has these operators' rules).

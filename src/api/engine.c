@@ -132,6 +132,12 @@ void ingot_engine_output(const struct ingot_engine *engine, size_t index, struct
              out_info);
 }
 
+size_t ingot_engine_updated_input(const struct ingot_engine *engine, size_t index) {
+    if (index >= ingot_engine_output_count(engine)) return SIZE_MAX;
+    uint32_t updates = engine->file.plan.tensors[engine->file.plan.subplans[0].outputs + index].updates;
+    return updates ? updates - 1 : SIZE_MAX;
+}
+
 size_t ingot_engine_symbol_count(const struct ingot_engine *engine) {
     return engine ? engine->file.plan.n_symbols : 0;
 }

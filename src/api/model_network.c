@@ -42,6 +42,7 @@ struct call {
         } add;
         int onnx_opset;
         const char *symbol;
+        ingot_value input_value;
     };
     ingot_value value; /* given or made */
     struct ingot_tensor_info info;
@@ -311,7 +312,7 @@ static void describe_body(struct ig_job *job, void *argument) {
     struct call *call = argument;
     struct ig_graph *graph = call->network->graph;
     check_value(job, call->network, call->value);
-    struct ig_port port = {call->value, ig_info(graph, call->value)->name};
+    struct ig_port port = {.value = call->value, .name = ig_info(graph, call->value)->name};
     call->info = ig_model_describe_port(graph, &port);
 }
 
@@ -338,6 +339,47 @@ enum ingot_status ingot_network_output(struct ingot_network *network, const char
                                        struct ingot_error *error) {
     struct call call = {.network = network, .name = name, .value = value};
     return run(&call, output_body, error);
+}
+
+static uint32_t find_input(struct ig_job *job, const struct ingot_network *network, ingot_value value) {
+    const struct ig_graph *g = network->graph;
+    for (uint32_t i = 0; i < g->inputs.count; i++) {
+        if (g->inputs.at[i].value != value) continue;
+        for (uint32_t k = 0; k < g->outputs.count; k++) {
+            if (g->outputs.at[k].updates == i + 1)
+                ig_raise(job, INGOT_INVALID_ARGUMENT, "input '%s' is updated already", g->inputs.at[i].name);
+        }
+        return i;
+    }
+    ig_raise(job, INGOT_INVALID_ARGUMENT, "%u is no input", value);
+}
+
+static void update_body(struct ig_job *job, void *argument) {
+    struct call *call = argument;
+    struct ingot_network *network = call->network;
+    struct ig_where where = {.verb = "update an input by", .name = call->name};
+    ig_where_push(job, &where);
+    check_name(job, &network->outputs, call->name, "an output");
+    check_value(job, network, call->value);
+    if (network->outer) ig_raise(job, INGOT_INVALID_ARGUMENT, "a body updates nothing");
+    uint32_t input = find_input(job, network, call->input_value);
+    const struct ig_type *is = ig_type_of(network->graph, call->value);
+    const struct ig_type *was = ig_type_of(network->graph, call->input_value);
+    bool same = is->dtype == was->dtype && is->rank == was->rank;
+    for (int i = 0; same && i < is->rank; i++)
+        same = ig_dim_equal(network->shared->dims, is->dim[i], was->dim[i]) == IG_YES;
+    if (!same)
+        ig_raise(job, INGOT_INVALID_ARGUMENT, "its type is not that of the input '%s'",
+                 network->graph->inputs.at[input].name);
+    ig_build_update(network->graph, call->name, call->value, input);
+    ig_map_put_name(&network->outputs, call->name, 1);
+    ig_where_pop(job);
+}
+
+enum ingot_status ingot_network_update(struct ingot_network *network, const char *name, ingot_value input,
+                                       ingot_value value, struct ingot_error *error) {
+    struct call call = {.network = network, .name = name, .value = value, .input_value = input};
+    return run(&call, update_body, error);
 }
 
 /* ---- The model */

@@ -244,6 +244,7 @@ static const char *node_text(struct ig_code_printer *p, const struct ig_x_node *
     case IG_X_VAR: return ig_code_var_name(p, n->i);
     case IG_X_BEGIN: return p->language->begin;
     case IG_X_END: return p->language->end;
+    case IG_X_ADDRESS: *strength = IG_CODE_UNARY; return p->language->address(p, &p->k->buffers.at[n->i]);
     case IG_X_ACC: return ig_format(p->job, "acc%d", (int)n->i);
     case IG_X_LOAD: return load_text(p, n, strength);
     case IG_X_MAP: return map_text(p, n, strength);

@@ -20,6 +20,7 @@ struct ig_code_language {
     bool narrow;       /* indices that fit are computed in 32 bits; else all in 64 */
     const char *begin; /* the text of IG_X_BEGIN */
     const char *end;   /* of IG_X_END; NULL: there is none */
+    const char *(*address)(struct ig_code_printer *p, const struct ig_buffer *b); /* of a parameter, as an integer */
     /* Replaces "name[index]" for some buffers; may be NULL. */
     const char *(*element)(struct ig_code_printer *p, int buffer, ig_x index);
 };

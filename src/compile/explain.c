@@ -40,6 +40,8 @@ static void put_ports(struct ig_text *t, struct ig_graph *g, const char *name, c
         put_field(t, "name", ports[i].name ? ports[i].name : "");
         ig_text_add(t, ", ");
         put_field(t, "type", type.at);
+        if (ports[i].updates) ig_text_add(t, ", ");
+        if (ports[i].updates) put_field(t, "updates", g->inputs.at[ports[i].updates - 1].name);
         ig_text_add(t, "}");
     }
     ig_text_add(t, "],\n");

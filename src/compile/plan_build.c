@@ -332,7 +332,8 @@ static uint32_t add_tensor(struct level *l, const struct ig_port *port, uint32_t
     struct ig_plan_tensor tensor = {.name = add_string(t, port->name ? port->name : ""),
                                     .dtype = (uint32_t)type->dtype,
                                     .rank = (uint32_t)type->rank,
-                                    .buffer = buffer};
+                                    .buffer = buffer,
+                                    .updates = port->updates};
     for (int i = 0; i < INGOT_MAX_RANK; i++) {
         bool used = i < type->rank;
         tensor.dims[i] = used ? ig_slots_get(&t->slots, type->dim[i]) : IG_PLAN_NONE;
@@ -356,6 +357,30 @@ static bool output_is_aligned(const struct level *l, uint32_t i) {
            ig_part_is_aligned(l->g, l->t->set->target, type->dtype, ig_type_elements(l->g->dims, type));
 }
 
+/* How many operands, results included, read the memory of v. */
+static uint32_t count_readers(const struct level *l, ig_value v) {
+    uint32_t count = 0;
+    for (ig_node_id id = 0; id < l->g->nodes.count; id++) {
+        const struct ig_node *n = &l->g->nodes.at[id];
+        if (n->op == IG_OP_reshape && n->region == IG_NO_REGION) continue;
+        for (uint32_t i = 0; i < n->n_in; i++)
+            count += n->in[i] != IG_NO_VALUE && memory_of(l->g, n->in[i]) == v;
+    }
+    for (uint32_t i = 0; i < l->g->outputs.count; i++)
+        count += memory_of(l->g, l->g->outputs.at[i].value) == v;
+    return count;
+}
+
+/* May a kernel write v, an output that is stored in an input's memory, there directly? A scatter may, into the data that nothing
+ * else reads; whatever else is copied there at the end of the run. */
+static bool is_updated_in_place(const struct level *l, const struct ig_port *port, ig_value v) {
+    ig_value input = l->g->inputs.at[port->updates - 1].value;
+    const struct ig_node *n = ig_info(l->g, v)->is_const ? NULL : ig_def(l->g, v);
+    if (!n || (n->op != IG_OP_scatter_nd && n->op != IG_OP_scatter_elements) || n->region == IG_NO_REGION) return false;
+    return l->g->regions.at[n->region].anchor == (ig_node_id)(n - l->g->nodes.at) &&
+           memory_of(l->g, n->in[0]) == input && count_readers(l, input) == 1;
+}
+
 /* Values that a kernel computes are written to the output's memory directly; an input, a constant, a value that is an
  * output already or one whose output is not aligned must be copied. Returns the outputs' buffers. */
 static uint32_t *add_outputs(struct level *l) {
@@ -364,6 +389,7 @@ static uint32_t *add_outputs(struct level *l) {
         ig_value v = memory_of(l->g, l->g->outputs.at[i].value);
         buffers[i] = add_buffer(l, IG_PLAN_OUTPUT, i, bytes_of(l, v));
         bool taken = ig_info(l->g, v)->is_const || l->buffer_of[v] != IG_PLAN_NONE;
+        if (l->g->outputs.at[i].updates) taken |= !is_updated_in_place(l, &l->g->outputs.at[i], v);
         if (!taken && output_is_aligned(l, i)) l->buffer_of[v] = buffers[i];
     }
     return buffers;
@@ -385,15 +411,43 @@ static void add_stored_parts(struct level *l, ig_value output) {
     }
 }
 
-static void add_output_copies(struct level *l, const uint32_t *buffers) {
+static void add_copy(struct level *l, uint32_t from, uint32_t to) {
+    struct ig_plan_step step = begin_step(l, IG_STEP_COPY);
+    touch(l, from);
+    touch(l, to);
+    IG_PUSH(l->t->job, &l->t->operands, from);
+    IG_PUSH(l->t->job, &l->t->operands, to);
+    end_step(l, &step, "copy to output");
+}
+
+/* Is the value an input that an output updates? */
+static bool is_updated_input(const struct level *l, ig_value v) {
     for (uint32_t i = 0; i < l->g->outputs.count; i++) {
-        uint32_t from = buffer_of(l, l->g->outputs.at[i].value);
-        if (from == buffers[i]) continue;
-        struct ig_plan_step step = begin_step(l, IG_STEP_COPY);
-        add_operand(l, l->g->outputs.at[i].value);
-        touch(l, buffers[i]);
-        IG_PUSH(l->t->job, &l->t->operands, buffers[i]);
-        end_step(l, &step, "copy to output");
+        uint32_t updates = l->g->outputs.at[i].updates;
+        if (updates && l->g->inputs.at[updates - 1].value == memory_of(l->g, v)) return true;
+    }
+    return false;
+}
+
+/* Those that update inputs come last, since others may read these; what goes from one such input to another, by way of the
+ * arena. */
+static void add_output_copies(struct level *l, const uint32_t *buffers) {
+    const uint32_t count = l->g->outputs.count;
+    uint32_t *from = IG_NEW_ARRAY(l->t->job, uint32_t, count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        from[i] = buffer_of(l, l->g->outputs.at[i].value);
+        if (from[i] != buffers[i] && !l->g->outputs.at[i].updates) add_copy(l, from[i], buffers[i]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct ig_port *port = &l->g->outputs.at[i];
+        if (!port->updates || !is_updated_input(l, port->value)) continue;
+        if (memory_of(l->g, port->value) == l->g->inputs.at[port->updates - 1].value) continue; /* it stays */
+        uint32_t beside = add_buffer(l, IG_PLAN_ARENA, 0, bytes_of(l, port->value));
+        add_copy(l, from[i], beside);
+        from[i] = beside;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (from[i] != buffers[i] && l->g->outputs.at[i].updates) add_copy(l, from[i], buffers[i]);
     }
 }
 

@@ -182,7 +182,7 @@ static struct ig_graph *rebuild(const struct substitution *s, struct ig_graph *i
     for (ig_node_id id = 0; id < in->nodes.count; id++)
         rebuild_node(s, in, out, id, map);
     for (uint32_t i = 0; i < in->outputs.count; i++)
-        ig_build_output(out, in->outputs.at[i].name, map[in->outputs.at[i].value]);
+        ig_build_port(out, &in->outputs.at[i], map[in->outputs.at[i].value]);
     return out;
 }
 

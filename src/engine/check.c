@@ -119,6 +119,27 @@ static enum ingot_status check_tensor(const struct checker *c, const struct ig_s
     return INGOT_OK;
 }
 
+/* An output that is stored in an input's memory must be like it, and the only one. */
+static enum ingot_status check_updates(const struct checker *c, const struct ig_subplan *sub, bool is_main) {
+    const struct ig_plan_tensor *inputs = &c->plan->tensors[sub->inputs], *outputs = &c->plan->tensors[sub->outputs];
+    for (uint32_t i = 0; i < sub->n_inputs; i++)
+        REQUIRE(c, inputs[i].updates == 0 && inputs[i].reserved == 0, "input %u updates something", i);
+    for (uint32_t i = 0; i < sub->n_outputs; i++) {
+        const struct ig_plan_tensor *output = &outputs[i];
+        REQUIRE(c, output->reserved == 0, "output %u has something in its reserved field", i);
+        if (output->updates == 0) continue;
+        REQUIRE(c, is_main && output->updates <= sub->n_inputs, "output %u updates no input", i);
+        const struct ig_plan_tensor *input = &inputs[output->updates - 1];
+        REQUIRE(c,
+                input->dtype == output->dtype && input->rank == output->rank &&
+                    memcmp(input->dims, output->dims, sizeof input->dims) == 0,
+                "output %u is not like the input that it updates", i);
+        for (uint32_t j = 0; j < i; j++)
+            REQUIRE(c, outputs[j].updates != output->updates, "outputs %u and %u update the same input", j, i);
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status check_buffer(const struct checker *c, const struct ig_subplan *sub, uint32_t index) {
     const struct ig_plan_buffer *buffer = &c->plan->buffers[sub->buffers + index];
     REQUIRE(c, buffer->bytes < c->n_slots, "buffer %u has no size", index);
@@ -329,6 +350,7 @@ static enum ingot_status check_subplan(struct checker *c, uint32_t index) {
         IG_TRY(check_tensor(c, sub, sub->inputs + i));
     for (uint32_t i = 0; i < sub->n_outputs; i++)
         IG_TRY(check_tensor(c, sub, sub->outputs + i));
+    IG_TRY(check_updates(c, sub, index == 0));
     for (uint32_t i = 0; i < sub->n_buffers; i++)
         IG_TRY(check_buffer(c, sub, i));
     for (uint32_t i = 0; i < sub->n_steps; i++) {

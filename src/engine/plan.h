@@ -61,6 +61,10 @@ struct ig_plan_tensor { /* input or output of a subplan */
     uint32_t buffer;
     ig_slot dims[INGOT_MAX_RANK];
     ig_plan_string symbols[INGOT_MAX_RANK];
+    /* Of an output of the main plan: 1 + the input in whose memory it is to be stored, which has the same type and dims; 0:
+     * none. In the order of the steps, whatever else reads the input comes before the step that writes the output. */
+    uint32_t updates;
+    uint32_t reserved;
 };
 
 enum ig_plan_buffer_kind {

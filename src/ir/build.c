@@ -269,6 +269,17 @@ void ig_build_output(struct ig_graph *g, const char *name, ig_value value) {
     IG_PUSH(g->job, &g->outputs, (struct ig_port){.value = value, .name = ig_strdup(g->job, name)});
 }
 
+void ig_build_update(struct ig_graph *g, const char *name, ig_value value, uint32_t input) {
+    IG_ASSERT(g->job, input < g->inputs.count);
+    ig_build_output(g, name, value);
+    g->outputs.at[g->outputs.count - 1].updates = input + 1;
+}
+
+void ig_build_port(struct ig_graph *g, const struct ig_port *like, ig_value value) {
+    ig_build_output(g, like->name, value);
+    g->outputs.at[g->outputs.count - 1].updates = like->updates;
+}
+
 void ig_build_kept(struct ig_graph *g, ig_value value, const char *reason) {
     g->values.at[value].kept = reason;
 }

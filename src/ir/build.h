@@ -13,6 +13,10 @@ void ig_build_origin(struct ig_graph *g, const char *origin);
 
 ig_value ig_build_input(struct ig_graph *g, const char *name, const struct ig_type *type);
 void ig_build_output(struct ig_graph *g, const char *name, ig_value value);
+/* An output that is stored in the memory of input number `input`, of the same type, when the run has read that. */
+void ig_build_update(struct ig_graph *g, const char *name, ig_value value, uint32_t input);
+/* An output like one of another graph with the same inputs. */
+void ig_build_port(struct ig_graph *g, const struct ig_port *like, ig_value value);
 void ig_build_name(struct ig_graph *g, ig_value value, const char *name); /* the first name wins */
 
 /* Records why the value stays in f32 (ig_value_info.kept). */

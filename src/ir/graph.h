@@ -172,6 +172,7 @@ struct ig_value_info {
 struct ig_port {
     ig_value value;
     const char *name;
+    uint32_t updates; /* of an output of the main graph: 1 + the input in whose memory it is stored; 0: none */
 };
 
 /* A set of nodes that one kernel computes, in the graph's order. Formed by the fuse pass. */

@@ -104,6 +104,16 @@ ig_x ig_x_end(struct ig_loops *k) {
     return ig_x_node_add(k, &node);
 }
 
+static ig_x address(struct ig_loops *k, int buffer) {
+    struct ig_x_node node = leaf(IG_X_ADDRESS, INGOT_I64);
+    node.i = buffer;
+    return ig_x_node_add(k, &node);
+}
+
+ig_x ig_x_apart(struct ig_loops *k, int a, int b) {
+    return ig_x_map1(k, IG_OP_not, ig_x_map2(k, IG_OP_eq, address(k, a), address(k, b)));
+}
+
 ig_x ig_x_acc(struct ig_loops *k, int acc, enum ingot_dtype dtype) {
     struct ig_x_node node = leaf(IG_X_ACC, ig_dtype_compute(dtype));
     node.i = acc;

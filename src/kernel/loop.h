@@ -22,17 +22,18 @@ typedef uint32_t ig_x;
 #define IG_NO_X UINT32_MAX
 
 enum ig_x_kind {
-    IG_X_INT,    /* i: constant of an integer type or bool */
-    IG_X_FLOAT,  /* f */
-    IG_X_DIM,    /* dim[i], i64 */
-    IG_X_VAR,    /* loop variable i, i64 */
-    IG_X_LOAD,   /* element args[0] of buffer i, converted to the buffer's compute type */
-    IG_X_MAP,    /* elementwise operator of ops.def on args; also floor division and modulo of indices */
-    IG_X_CAST,   /* args[0] to dtype */
-    IG_X_SELECT, /* args[0] ? args[1] : args[2] */
-    IG_X_ACC,    /* value of accumulator i, after the loops that update it */
-    IG_X_BEGIN,  /* the kernel's argument `begin`, i64: identifies the first tile of a call */
-    IG_X_END,    /* CPU: the kernel's argument `end`, i64: the tile after the call's last */
+    IG_X_INT,     /* i: constant of an integer type or bool */
+    IG_X_FLOAT,   /* f */
+    IG_X_DIM,     /* dim[i], i64 */
+    IG_X_VAR,     /* loop variable i, i64 */
+    IG_X_LOAD,    /* element args[0] of buffer i, converted to the buffer's compute type */
+    IG_X_MAP,     /* elementwise operator of ops.def on args; also floor division and modulo of indices */
+    IG_X_CAST,    /* args[0] to dtype */
+    IG_X_SELECT,  /* args[0] ? args[1] : args[2] */
+    IG_X_ACC,     /* value of accumulator i, after the loops that update it */
+    IG_X_BEGIN,   /* the kernel's argument `begin`, i64: identifies the first tile of a call */
+    IG_X_END,     /* CPU: the kernel's argument `end`, i64: the tile after the call's last */
+    IG_X_ADDRESS, /* the address of PARAM buffer i, i64 */
 };
 
 struct ig_x_node {
@@ -160,6 +161,8 @@ ig_x ig_x_select(struct ig_loops *k, ig_x condition, ig_x a, ig_x b);
 ig_x ig_x_acc(struct ig_loops *k, int acc, enum ingot_dtype dtype);
 ig_x ig_x_begin(struct ig_loops *k);
 ig_x ig_x_end(struct ig_loops *k);
+/* Are the parameters of two buffers different memory? */
+ig_x ig_x_apart(struct ig_loops *k, int a, int b);
 /* i64 arithmetic */
 ig_x ig_x_add(struct ig_loops *k, ig_x a, ig_x b);
 ig_x ig_x_sub(struct ig_loops *k, ig_x a, ig_x b);

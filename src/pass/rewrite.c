@@ -104,7 +104,7 @@ struct ig_graph *ig_rewrite(struct ig_graph *in, const struct ig_pass_options *o
     }
     ig_build_origin(rw.out, NULL);
     for (uint32_t i = 0; i < in->outputs.count; i++)
-        ig_build_output(rw.out, in->outputs.at[i].name, rw.map[in->outputs.at[i].value]);
+        ig_build_port(rw.out, &in->outputs.at[i], rw.map[in->outputs.at[i].value]);
     /* Removes nodes that rules tried and dropped, or that later rules made dead. */
     if (rewrite && has_dead_nodes(rw.out)) return ig_rewrite(rw.out, options, NULL, NULL);
     return rw.out;

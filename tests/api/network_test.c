@@ -8,89 +8,8 @@
 
 #include "ir/graph.h"
 #include "support/counting_allocator.h"
+#include "support/model/by_code.h"
 #include "support/model/onnx_model.h"
-
-/* ---- Helpers: each call must succeed */
-
-static struct ingot_error error;
-
-#define MUST(call)                                                        \
-    do {                                                                  \
-        if ((call) != INGOT_OK) fail_msg("%s: %s", #call, error.message); \
-    } while (0)
-
-static struct ingot_network *create(void) {
-    struct ingot_network *network;
-    MUST(ingot_network_create(NULL, &network, &error));
-    return network;
-}
-
-static ingot_value input(struct ingot_network *network, const char *name, enum ingot_dtype dtype, int rank,
-                         const char *const *dims) {
-    ingot_value value;
-    MUST(ingot_network_input(network, name, dtype, rank, dims, &value, &error));
-    return value;
-}
-
-static ingot_value weight(struct ingot_network *network, const char *name, int64_t d0, int64_t d1, const float *data) {
-    struct ingot_tensor tensor = {INGOT_F32, d1 ? 2 : 1, {d0, d1}, (void *)data, INGOT_HOST};
-    ingot_value value;
-    MUST(ingot_network_weight(network, name, &tensor, false, &value, &error));
-    return value;
-}
-
-static ingot_value scalar(struct ingot_network *network, float number) {
-    struct ingot_tensor tensor = {INGOT_F32, 0, {0}, &number, INGOT_HOST};
-    ingot_value value;
-    MUST(ingot_network_constant(network, &tensor, &value, &error));
-    return value;
-}
-
-static struct ingot_operator op_of(const char *name, const ingot_value *inputs, size_t n_inputs,
-                                   const struct ingot_attribute *attributes, size_t n_attributes) {
-    return (struct ingot_operator){name, inputs, n_inputs, attributes, n_attributes, NULL, INGOT_HERE};
-}
-
-static ingot_value add(struct ingot_network *network, const char *name, const ingot_value *inputs, size_t n_inputs,
-                       const struct ingot_attribute *attributes, size_t n_attributes) {
-    struct ingot_operator op = op_of(name, inputs, n_inputs, attributes, n_attributes);
-    ingot_value value;
-    MUST(ingot_network_add(network, &op, &value, 1, &error));
-    return value;
-}
-
-#define INPUTS(...) (const ingot_value[]){__VA_ARGS__}, sizeof((ingot_value[]){__VA_ARGS__}) / sizeof(ingot_value)
-#define ATTRIBUTES(...)                            \
-    (const struct ingot_attribute[]){__VA_ARGS__}, \
-        sizeof((struct ingot_attribute[]){__VA_ARGS__}) / sizeof(struct ingot_attribute)
-#define INT(name, value)                \
-    {                                   \
-        name, INGOT_ATTRIBUTE_INT, 0, { \
-            .i = value                  \
-        }                               \
-    }
-#define INTS(name, ...)                                                     \
-    {                                                                       \
-        name, INGOT_ATTRIBUTE_INTS, sizeof((int64_t[]){__VA_ARGS__}) / 8, { \
-            .ints = (int64_t[]) {                                           \
-                __VA_ARGS__                                                 \
-            }                                                               \
-        }                                                                   \
-    }
-#define DIMS(name, ...)                                                                       \
-    {                                                                                         \
-        name, INGOT_ATTRIBUTE_DIMS, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), { \
-            .dims = (const char *const[]) {                                                   \
-                __VA_ARGS__                                                                   \
-            }                                                                                 \
-        }                                                                                     \
-    }
-
-static struct ingot_model *finish(struct ingot_network *network) {
-    struct ingot_model *model;
-    MUST(ingot_network_finish(network, &model, &error));
-    return model;
-}
 
 static void take_text(void *user, const char *text, size_t length) {
     char **all = user;
@@ -103,7 +22,7 @@ static void take_text(void *user, const char *text, size_t length) {
 static char *print(struct ingot_model *model) {
     char *text = NULL;
     struct ingot_sink sink = {&text, take_text};
-    MUST(ingot_model_print(model, &sink, &error));
+    MUST(ingot_model_print(model, &sink, &by_code_error));
     return text;
 }
 
@@ -114,14 +33,15 @@ static const float w1[IN * HIDDEN] = {1, -2, 3, 0.5f, 0, 1, -1, 2, 4, 0.25f, -3,
 
 /* y = sum over the hidden units of relu(x w1 + b1): one operator of ONNX's, and core ones. */
 static struct ingot_network *perceptron(bool copy) {
-    struct ingot_network *network = create();
-    ingot_value x = input(network, "x", INGOT_F32, 2, (const char *const[]){"batch", "3"});
-    ingot_value w = weight(network, "fc.weight", IN, HIDDEN, w1), b = weight(network, "fc.bias", HIDDEN, 0, b1);
-    ingot_value h = add(network, "Gemm", INPUTS(x, w, b), NULL, 0);
-    h = add(network, "max", INPUTS(h, scalar(network, 0)), NULL, 0);
-    h = add(network, "reduce_sum", INPUTS(h), ATTRIBUTES(INTS("axes", 1)));
-    h = add(network, "reshape", INPUTS(h), ATTRIBUTES(DIMS("dims", "batch")));
-    MUST(ingot_network_output(network, "y", h, &error));
+    struct ingot_network *network = network_create();
+    ingot_value x = network_input(network, "x", INGOT_F32, 2, (const char *const[]){"batch", "3"});
+    ingot_value w = network_weight(network, "fc.weight", IN, HIDDEN, w1),
+                b = network_weight(network, "fc.bias", HIDDEN, 0, b1);
+    ingot_value h = network_add(network, "Gemm", INPUTS(x, w, b), NULL, 0);
+    h = network_add(network, "max", INPUTS(h, network_scalar(network, 0)), NULL, 0);
+    h = network_add(network, "reduce_sum", INPUTS(h), ATTRIBUTES(INTS("axes", 1)));
+    h = network_add(network, "reshape", INPUTS(h), ATTRIBUTES(DIMS("dims", "batch")));
+    MUST(ingot_network_output(network, "y", h, &by_code_error));
     return network;
 }
 
@@ -141,10 +61,10 @@ static const float rows[2 * IN] = {1, 2, 3, -1, 0.5f, 0};
 static void run(struct ingot_engine *engine, const float *w) {
     struct ingot_tensor x = {INGOT_F32, 2, {2, IN}, (void *)rows, INGOT_HOST}, y;
     struct ingot_context *context;
-    MUST(ingot_context_create(engine, NULL, &context, &error));
-    MUST(ingot_context_set_input(context, 0, &x, &error));
-    MUST(ingot_context_run(context, &error));
-    MUST(ingot_context_output(context, 0, &y, &error));
+    MUST(ingot_context_create(engine, NULL, &context, &by_code_error));
+    MUST(ingot_context_set_input(context, 0, &x, &by_code_error));
+    MUST(ingot_context_run(context, &by_code_error));
+    MUST(ingot_context_output(context, 0, &y, &by_code_error));
     assert_int_equal(y.rank, 1);
     assert_int_equal(y.dims[0], 2);
     for (int i = 0; i < 2; i++)
@@ -153,15 +73,15 @@ static void run(struct ingot_engine *engine, const float *w) {
 }
 
 static void test_engine(void **state) {
-    struct ingot_model *model = finish(perceptron(false));
+    struct ingot_model *model = network_finish(perceptron(false));
     struct ingot_tensor_info info;
     struct ingot_engine *engine;
     void *data;
     size_t size;
     ingot_model_input(model, 0, &info);
     assert_string_equal(info.symbols[0], "batch");
-    MUST(ingot_model_build_memory(model, NULL, &data, &size, &error));
-    MUST(ingot_engine_load_memory(data, size, NULL, &engine, &error));
+    MUST(ingot_model_build_memory(model, NULL, &data, &size, &by_code_error));
+    MUST(ingot_engine_load_memory(data, size, NULL, &engine, &by_code_error));
     run(engine, w1);
     float other[IN * HIDDEN];
     for (int i = 0; i < IN * HIDDEN; i++)
@@ -169,7 +89,7 @@ static void test_engine(void **state) {
     struct ingot_named_tensor given = {"fc.weight", {INGOT_F32, 2, {IN, HIDDEN}, other, INGOT_HOST}, NULL, false};
     struct ingot_refit_options options = INGOT_REFIT_OPTIONS_INIT;
     options.partial = true;
-    MUST(ingot_engine_refit(engine, &given, 1, &options, NULL, &error));
+    MUST(ingot_engine_refit(engine, &given, 1, &options, NULL, &by_code_error));
     run(engine, other);
     ingot_engine_release(engine);
     ingot_blob_release(model, data, size);
@@ -178,22 +98,23 @@ static void test_engine(void **state) {
 
 /* Data that the caller changes after the call, and data at any address. */
 static void test_copies(void **state) {
-    struct ingot_network *network = create();
+    struct ingot_network *network = network_create();
     _Alignas(8) char bytes[sizeof(float) + 1];
     float one = 1, result;
     memcpy(bytes + 1, &one, sizeof one);
     struct ingot_tensor tensor = {INGOT_F32, 0, {0}, bytes + 1, INGOT_HOST}, y;
     ingot_value a, b, c;
-    MUST(ingot_network_weight(network, "a", &tensor, false, &a, &error));
+    MUST(ingot_network_weight(network, "a", &tensor, false, &a, &by_code_error));
     tensor.data = &one;
-    MUST(ingot_network_weight(network, "b", &tensor, true, &b, &error));
-    MUST(ingot_network_constant(network, &tensor, &c, &error));
+    MUST(ingot_network_weight(network, "b", &tensor, true, &b, &by_code_error));
+    MUST(ingot_network_constant(network, &tensor, &c, &by_code_error));
     memset(bytes, 0, sizeof bytes);
     one = 100;
-    ingot_value sum = add(network, "add", INPUTS(add(network, "Add", INPUTS(a, b), NULL, 0), c), NULL, 0);
-    MUST(ingot_network_output(network, "y", sum, &error));
-    struct ingot_model *model = finish(network);
-    MUST(ingot_model_evaluate(model, NULL, 0, &y, 1, &error));
+    ingot_value sum =
+        network_add(network, "add", INPUTS(network_add(network, "Add", INPUTS(a, b), NULL, 0), c), NULL, 0);
+    MUST(ingot_network_output(network, "y", sum, &by_code_error));
+    struct ingot_model *model = network_finish(network);
+    MUST(ingot_model_evaluate(model, NULL, 0, &y, 1, &by_code_error));
     memcpy(&result, y.data, sizeof result);
     assert_true(result == 3);
     ingot_model_destroy(model);
@@ -219,28 +140,29 @@ static void test_same_as_import(void **state) {
     test_output(&file, NULL, "y");
     test_output(&file, NULL, "z");
     void *packed = test_model_pack(&file, &size);
-    MUST(ingot_model_load_memory(packed, size, NULL, NULL, &imported, &error));
+    MUST(ingot_model_load_memory(packed, size, NULL, NULL, &imported, &by_code_error));
 
     struct ingot_network_options options = INGOT_NETWORK_OPTIONS_INIT;
     struct ingot_network *network;
     options.onnx_opset = 21;
-    MUST(ingot_network_create(&options, &network, &error));
-    ingot_value x = input(network, "x", INGOT_F32, 4, (const char *const[]){"batch", "4", "h", "w"}), y, z;
+    MUST(ingot_network_create(&options, &network, &by_code_error));
+    ingot_value x = network_input(network, "x", INGOT_F32, 4, (const char *const[]){"batch", "4", "h", "w"}), y, z;
     struct ingot_attribute pooling[] = {INTS("kernel_shape", 3, 3),
                                         INTS("strides", 2, 2),
                                         {"auto_pad", INGOT_ATTRIBUTE_STRING, 0, {.string = "SAME_UPPER"}}};
-    struct ingot_operator op = op_of("MaxPool", &x, 1, pooling, 3);
+    struct ingot_operator op = network_operator("MaxPool", &x, 1, pooling, 3);
     op.label = "pooled";
-    MUST(ingot_network_add(network, &op, &y, 1, &error));
-    op = op_of("Softmax", &y, 1, (struct ingot_attribute[]){INT("axis", 1)}, 1);
+    MUST(ingot_network_add(network, &op, &y, 1, &by_code_error));
+    op = network_operator("Softmax", &y, 1, (struct ingot_attribute[]){INT("axis", 1)}, 1);
     op.label = "y";
-    MUST(ingot_network_add(network, &op, &y, 1, &error));
-    op = op_of("LeakyRelu", &x, 1, (struct ingot_attribute[]){{"alpha", INGOT_ATTRIBUTE_FLOAT, 0, {.f = 0.25}}}, 1);
+    MUST(ingot_network_add(network, &op, &y, 1, &by_code_error));
+    op = network_operator("LeakyRelu", &x, 1,
+                          (struct ingot_attribute[]){{"alpha", INGOT_ATTRIBUTE_FLOAT, 0, {.f = 0.25}}}, 1);
     op.label = "z";
-    MUST(ingot_network_add(network, &op, &z, 1, &error));
-    MUST(ingot_network_output(network, "y", y, &error));
-    MUST(ingot_network_output(network, "z", z, &error));
-    struct ingot_model *made = finish(network);
+    MUST(ingot_network_add(network, &op, &z, 1, &by_code_error));
+    MUST(ingot_network_output(network, "y", y, &by_code_error));
+    MUST(ingot_network_output(network, "z", z, &by_code_error));
+    struct ingot_model *made = network_finish(network);
     char *one = print(imported), *other = print(made);
     assert_string_equal(one, other);
     free(one);
@@ -253,35 +175,35 @@ static void test_same_as_import(void **state) {
 /* ---- Sizes */
 
 static void test_symbols(void **state) {
-    struct ingot_network *network = create();
+    struct ingot_network *network = network_create();
     struct ingot_tensor_info info;
     struct ingot_model *model;
     ingot_value n, late;
-    ingot_value x = input(network, "x", INGOT_F32, 1, (const char *const[]){"2*seq+1"});
-    MUST(ingot_network_output(network, "y", x, &error));
-    assert_int_equal(ingot_network_finish(network, &model, &error), INGOT_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "'seq'"));
-    MUST(ingot_network_size_input(network, "seq", "seq", &late, &error));
-    MUST(ingot_network_size_input(network, "n", "n", &n, &error));
-    MUST(ingot_network_set_range(network, "n", 1, 8, &error));
-    MUST(ingot_network_set_range(network, "n", 0, 6, &error));
-    assert_int_equal(ingot_network_set_range(network, "n", 7, 9, &error), INGOT_INVALID_ARGUMENT);
-    assert_int_equal(ingot_network_set_range(network, "m", 7, 9, &error), INGOT_INVALID_ARGUMENT);
-    ingot_value iota = add(network, "iota", NULL, 0, ATTRIBUTES(DIMS("dims", "n", "3"), INT("axis", 0)));
-    MUST(ingot_network_describe(network, iota, &info, &error));
+    ingot_value x = network_input(network, "x", INGOT_F32, 1, (const char *const[]){"2*seq+1"});
+    MUST(ingot_network_output(network, "y", x, &by_code_error));
+    assert_int_equal(ingot_network_finish(network, &model, &by_code_error), INGOT_INVALID_ARGUMENT);
+    assert_non_null(strstr(by_code_error.message, "'seq'"));
+    MUST(ingot_network_size_input(network, "seq", "seq", &late, &by_code_error));
+    MUST(ingot_network_size_input(network, "n", "n", &n, &by_code_error));
+    MUST(ingot_network_set_range(network, "n", 1, 8, &by_code_error));
+    MUST(ingot_network_set_range(network, "n", 0, 6, &by_code_error));
+    assert_int_equal(ingot_network_set_range(network, "n", 7, 9, &by_code_error), INGOT_INVALID_ARGUMENT);
+    assert_int_equal(ingot_network_set_range(network, "m", 7, 9, &by_code_error), INGOT_INVALID_ARGUMENT);
+    ingot_value iota = network_add(network, "iota", NULL, 0, ATTRIBUTES(DIMS("dims", "n", "3"), INT("axis", 0)));
+    MUST(ingot_network_describe(network, iota, &info, &by_code_error));
     assert_int_equal(info.dtype, INGOT_I64);
     assert_int_equal(info.dims[0], -1);
     assert_string_equal(info.symbols[0], "n");
     assert_int_equal(info.dims[1], 3);
-    MUST(ingot_network_output(network, "z", iota, &error));
-    model = finish(network);
+    MUST(ingot_network_output(network, "z", iota, &by_code_error));
+    model = network_finish(network);
     float data[5] = {0};
     int64_t two = 2, four = 4;
     struct ingot_tensor inputs[] = {{INGOT_F32, 1, {5}, data, INGOT_HOST},
                                     {INGOT_I64, 0, {0}, &two, INGOT_HOST},
                                     {INGOT_I64, 0, {0}, &four, INGOT_HOST}};
     struct ingot_tensor outputs[2];
-    MUST(ingot_model_evaluate(model, inputs, 3, outputs, 2, &error));
+    MUST(ingot_model_evaluate(model, inputs, 3, outputs, 2, &by_code_error));
     assert_int_equal(outputs[1].dims[0], 4);
     assert_int_equal(((int64_t *)outputs[1].data)[3 * 3], 3);
     ingot_model_destroy(model);
@@ -290,35 +212,36 @@ static void test_symbols(void **state) {
 /* ---- Control flow */
 
 static void test_bodies(void **state) {
-    struct ingot_network *network = create(), *body, *stranger = create(), *other;
-    ingot_value x = input(network, "x", INGOT_F32, 1, (const char *const[]){"n"});
-    MUST(ingot_network_create_body(network, &body, &error));
-    input(body, "i", INGOT_I64, 0, NULL);
-    ingot_value going = input(body, "going", INGOT_BOOL, 0, NULL);
-    ingot_value carried = input(body, "x", INGOT_F32, 1, (const char *const[]){"n"});
-    ingot_value doubled = add(body, "add", INPUTS(carried, carried), NULL, 0);
-    MUST(ingot_network_output(body, "going", going, &error));
-    MUST(ingot_network_output(body, "x", doubled, &error));
+    struct ingot_network *network = network_create(), *body, *stranger = network_create(), *other;
+    ingot_value x = network_input(network, "x", INGOT_F32, 1, (const char *const[]){"n"});
+    MUST(ingot_network_create_body(network, &body, &by_code_error));
+    network_input(body, "i", INGOT_I64, 0, NULL);
+    ingot_value going = network_input(body, "going", INGOT_BOOL, 0, NULL);
+    ingot_value carried = network_input(body, "x", INGOT_F32, 1, (const char *const[]){"n"});
+    ingot_value doubled = network_add(body, "add", INPUTS(carried, carried), NULL, 0);
+    MUST(ingot_network_output(body, "going", going, &by_code_error));
+    MUST(ingot_network_output(body, "x", doubled, &by_code_error));
     struct ingot_tensor three = {INGOT_I64, 0, {0}, &(int64_t){3}, INGOT_HOST}, y;
     ingot_value trip;
-    MUST(ingot_network_constant(network, &three, &trip, &error));
+    MUST(ingot_network_constant(network, &three, &trip, &by_code_error));
     struct ingot_attribute attributes[] = {
         INT("carried", 1), INT("trip", 3), {"body", INGOT_ATTRIBUTE_BODY, 0, {.body = body}}};
-    struct ingot_operator loop = op_of("loop", (ingot_value[]){trip, INGOT_NO_VALUE, x}, 3, attributes, 3);
+    struct ingot_operator loop = network_operator("loop", (ingot_value[]){trip, INGOT_NO_VALUE, x}, 3, attributes, 3);
     ingot_value out;
-    assert_int_equal(ingot_network_add(stranger, &loop, &out, 1, &error), INGOT_INVALID_ARGUMENT);
-    MUST(ingot_network_add(network, &loop, &out, 1, &error));
-    assert_int_equal(ingot_network_add(network, &loop, &out, 1, &error), INGOT_INVALID_ARGUMENT); /* given twice */
+    assert_int_equal(ingot_network_add(stranger, &loop, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT);
+    MUST(ingot_network_add(network, &loop, &out, 1, &by_code_error));
+    assert_int_equal(ingot_network_add(network, &loop, &out, 1, &by_code_error),
+                     INGOT_INVALID_ARGUMENT); /* given twice */
     loop.n_attributes = 2;
-    assert_int_equal(ingot_network_add(network, &loop, &out, 1, &error), INGOT_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "'body' is missing"));
-    assert_int_equal(ingot_network_output(body, "late", doubled, &error), INGOT_INVALID_ARGUMENT);
-    assert_int_equal(ingot_network_finish(body, &(struct ingot_model *){NULL}, &error), INGOT_INVALID_ARGUMENT);
-    MUST(ingot_network_create_body(body, &other, &error)); /* within a body */
-    MUST(ingot_network_output(network, "y", out, &error));
-    struct ingot_model *model = finish(network);
+    assert_int_equal(ingot_network_add(network, &loop, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT);
+    assert_non_null(strstr(by_code_error.message, "'body' is missing"));
+    assert_int_equal(ingot_network_output(body, "late", doubled, &by_code_error), INGOT_INVALID_ARGUMENT);
+    assert_int_equal(ingot_network_finish(body, &(struct ingot_model *){NULL}, &by_code_error), INGOT_INVALID_ARGUMENT);
+    MUST(ingot_network_create_body(body, &other, &by_code_error)); /* within a body */
+    MUST(ingot_network_output(network, "y", out, &by_code_error));
+    struct ingot_model *model = network_finish(network);
     struct ingot_tensor given = {INGOT_F32, 1, {2}, (float[]){1, -0.5f}, INGOT_HOST};
-    MUST(ingot_model_evaluate(model, &given, 1, &y, 1, &error));
+    MUST(ingot_model_evaluate(model, &given, 1, &y, 1, &by_code_error));
     assert_true(((float *)y.data)[0] == 8 && ((float *)y.data)[1] == -4);
     ingot_model_destroy(model);
     ingot_network_destroy(stranger);
@@ -327,99 +250,109 @@ static void test_bodies(void **state) {
 /* ---- Errors: the message, and a network that is as it was */
 
 static void expect(enum ingot_status status, enum ingot_status expected_status, const char *part) {
-    if (status != expected_status || !strstr(error.message, part))
-        fail_msg("status %d: %s; expected %d: %s", (int)status, error.message, (int)expected_status, part);
+    if (status != expected_status || !strstr(by_code_error.message, part))
+        fail_msg("status %d: %s; expected %d: %s", (int)status, by_code_error.message, (int)expected_status, part);
 }
 
 static void test_errors(void **state) {
     struct ingot_network *network = perceptron(false);
     struct ingot_tensor bad = {INGOT_F32, 1, {4}, NULL, INGOT_HOST};
     ingot_value x = 0, out = 77;
-    struct ingot_operator op = op_of("matmul", (ingot_value[]){x, scalar(network, 1)}, 2, NULL, 0);
+    struct ingot_operator op = network_operator("matmul", (ingot_value[]){x, network_scalar(network, 1)}, 2, NULL, 0);
     op.label = "layer7";
     op.source = "net.py:12";
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_BAD_MODEL,
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_BAD_MODEL,
            "cannot add 'layer7' (matmul, net.py:12)");
     op.name = "Conv";
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_BAD_MODEL, "cannot add 'layer7' (Conv, net.py:12)");
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_BAD_MODEL,
+           "cannot add 'layer7' (Conv, net.py:12)");
     op.name = "conf";
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_UNSUPPORTED, "no core operator 'conf'");
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_UNSUPPORTED, "no core operator 'conf'");
     op.name = "com.microsoft.Nothing";
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_UNSUPPORTED, "com.microsoft.Nothing");
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_UNSUPPORTED, "com.microsoft.Nothing");
     op.name = "constant";
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "ingot_network_constant");
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "ingot_network_constant");
     op.name = NULL;
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "no name");
-    op = op_of("neg", (ingot_value[]){1000}, 1, NULL, 0);
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "input 0 is no value");
-    op = op_of("neg", &x, 1, NULL, 0);
-    expect(ingot_network_add(network, &op, (ingot_value[2]){0}, 2, &error), INGOT_INVALID_ARGUMENT, "2 outputs");
-    op = op_of("reduce_sum", &x, 1, NULL, 0);
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "attribute 'axes' is missing");
-    op = op_of("reduce_sum", &x, 1, ATTRIBUTES(INT("axes", 1)));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT,
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "no name");
+    op = network_operator("neg", (ingot_value[]){1000}, 1, NULL, 0);
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "input 0 is no value");
+    op = network_operator("neg", &x, 1, NULL, 0);
+    expect(ingot_network_add(network, &op, (ingot_value[2]){0}, 2, &by_code_error), INGOT_INVALID_ARGUMENT,
+           "2 outputs");
+    op = network_operator("reduce_sum", &x, 1, NULL, 0);
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT,
+           "attribute 'axes' is missing");
+    op = network_operator("reduce_sum", &x, 1, ATTRIBUTES(INT("axes", 1)));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT,
            "'axes' is an integer, expected integers");
-    op = op_of("reduce_sum", &x, 1, ATTRIBUTES(INTS("axes", 5)));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_BAD_MODEL, "reduce_sum");
-    op = op_of("reduce_sum", &x, 1, ATTRIBUTES(INTS("axes", 1), INTS("axes", 1)));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "'axes' is given twice");
-    op = op_of("reduce_sum", &x, 1, ATTRIBUTES(INTS("axes", 1), INT("keepdim", 1)));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "no attribute 'keepdim'");
-    op = op_of("matmul", (ingot_value[]){x, x}, 2, ATTRIBUTES(INT("packed", 16)));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "no attribute 'packed'");
-    op = op_of("reshape", &x, 1, ATTRIBUTES(DIMS("dims", "foo", "3")));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "symbol 'foo'");
-    op = op_of("reshape", &x, 1, ATTRIBUTES(DIMS("dims", "batch+", "3")));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "'batch+' is no dim");
-    op = op_of("Softmax", &x, 1, ATTRIBUTES(DIMS("axis", "1")));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "'axis'");
-    op = op_of("Softmax", &x, 1, ATTRIBUTES(INTS("axis", 1)));
-    expect(ingot_network_add(network, &op, &out, 1, &error), INGOT_BAD_MODEL, "'axis' is not an integer");
-    op = op_of("If", &x, 1, NULL, 0);
-    assert_int_not_equal(ingot_network_add(network, &op, &out, 1, &error), INGOT_OK);
-    expect(ingot_network_weight(network, "w", &bad, false, &out, &error), INGOT_INVALID_ARGUMENT,
+    op = network_operator("reduce_sum", &x, 1, ATTRIBUTES(INTS("axes", 5)));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_BAD_MODEL, "reduce_sum");
+    op = network_operator("reduce_sum", &x, 1, ATTRIBUTES(INTS("axes", 1), INTS("axes", 1)));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "'axes' is given twice");
+    op = network_operator("reduce_sum", &x, 1, ATTRIBUTES(INTS("axes", 1), INT("keepdim", 1)));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "no attribute 'keepdim'");
+    op = network_operator("matmul", (ingot_value[]){x, x}, 2, ATTRIBUTES(INT("packed", 16)));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "no attribute 'packed'");
+    op = network_operator("reshape", &x, 1, ATTRIBUTES(DIMS("dims", "foo", "3")));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "symbol 'foo'");
+    op = network_operator("reshape", &x, 1, ATTRIBUTES(DIMS("dims", "batch+", "3")));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "'batch+' is no dim");
+    op = network_operator("Softmax", &x, 1, ATTRIBUTES(DIMS("axis", "1")));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "'axis'");
+    op = network_operator("Softmax", &x, 1, ATTRIBUTES(INTS("axis", 1)));
+    expect(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_BAD_MODEL, "'axis' is not an integer");
+    op = network_operator("If", &x, 1, NULL, 0);
+    assert_int_not_equal(ingot_network_add(network, &op, &out, 1, &by_code_error), INGOT_OK);
+    expect(ingot_network_weight(network, "w", &bad, false, &out, &by_code_error), INGOT_INVALID_ARGUMENT,
            "'w' (weight): the tensor has no data");
     bad.dims[0] = -4;
-    expect(ingot_network_constant(network, &bad, &out, &error), INGOT_INVALID_ARGUMENT, "dim -4");
+    expect(ingot_network_constant(network, &bad, &out, &by_code_error), INGOT_INVALID_ARGUMENT, "dim -4");
     bad = (struct ingot_tensor){INGOT_F32, 3, {INT64_MAX, INT64_MAX, 5}, &out, INGOT_HOST};
-    expect(ingot_network_constant(network, &bad, &out, &error), INGOT_INVALID_ARGUMENT, "too large");
+    expect(ingot_network_constant(network, &bad, &out, &by_code_error), INGOT_INVALID_ARGUMENT, "too large");
     bad = (struct ingot_tensor){INGOT_F32, 9, {1}, &out, INGOT_HOST};
-    expect(ingot_network_constant(network, &bad, &out, &error), INGOT_INVALID_ARGUMENT, "rank 9");
+    expect(ingot_network_constant(network, &bad, &out, &by_code_error), INGOT_INVALID_ARGUMENT, "rank 9");
     bad = (struct ingot_tensor){(enum ingot_dtype)99, 1, {1}, &out, INGOT_HOST};
-    expect(ingot_network_constant(network, &bad, &out, &error), INGOT_INVALID_ARGUMENT, "type 99");
+    expect(ingot_network_constant(network, &bad, &out, &by_code_error), INGOT_INVALID_ARGUMENT, "type 99");
     bad = (struct ingot_tensor){INGOT_F32, 1, {1}, &out, INGOT_HOST};
-    expect(ingot_network_weight(network, "fc.bias", &bad, true, &out, &error), INGOT_INVALID_ARGUMENT,
+    expect(ingot_network_weight(network, "fc.bias", &bad, true, &out, &by_code_error), INGOT_INVALID_ARGUMENT,
            "already a weight");
-    expect(ingot_network_weight(network, "", &bad, true, &out, &error), INGOT_INVALID_ARGUMENT, "name");
+    expect(ingot_network_weight(network, "", &bad, true, &out, &by_code_error), INGOT_INVALID_ARGUMENT, "name");
     const char *dims[] = {"batch", "-3"};
-    expect(ingot_network_input(network, "x", INGOT_F32, 0, NULL, &out, &error), INGOT_INVALID_ARGUMENT,
+    expect(ingot_network_input(network, "x", INGOT_F32, 0, NULL, &out, &by_code_error), INGOT_INVALID_ARGUMENT,
            "already an input");
-    expect(ingot_network_input(network, "z", INGOT_F32, 2, dims, &out, &error), INGOT_INVALID_ARGUMENT, "negative");
+    expect(ingot_network_input(network, "z", INGOT_F32, 2, dims, &out, &by_code_error), INGOT_INVALID_ARGUMENT,
+           "negative");
     dims[1] = "2 3";
-    expect(ingot_network_input(network, "z", INGOT_F32, 2, dims, &out, &error), INGOT_INVALID_ARGUMENT, "no dim");
+    expect(ingot_network_input(network, "z", INGOT_F32, 2, dims, &out, &by_code_error), INGOT_INVALID_ARGUMENT,
+           "no dim");
     dims[1] = NULL;
-    expect(ingot_network_input(network, "z", INGOT_F32, 2, dims, &out, &error), INGOT_INVALID_ARGUMENT, "no dim");
-    expect(ingot_network_input(network, "z", INGOT_F32, 9, dims, &out, &error), INGOT_INVALID_ARGUMENT, "rank 9");
-    expect(ingot_network_input(network, "z", INGOT_DTYPE_NONE, 0, NULL, &out, &error), INGOT_INVALID_ARGUMENT, "type");
-    expect(ingot_network_size_input(network, "z", "a b", &out, &error), INGOT_INVALID_ARGUMENT, "no name of a symbol");
-    expect(ingot_network_output(network, "y", x, &error), INGOT_INVALID_ARGUMENT, "already an output");
-    expect(ingot_network_output(network, "z", 1000, &error), INGOT_INVALID_ARGUMENT, "1000 is no value");
-    expect(ingot_network_describe(network, 1000, &(struct ingot_tensor_info){0}, &error), INGOT_INVALID_ARGUMENT,
-           "1000");
-    expect(ingot_network_add(NULL, &op, &out, 1, &error), INGOT_INVALID_ARGUMENT, "no network");
+    expect(ingot_network_input(network, "z", INGOT_F32, 2, dims, &out, &by_code_error), INGOT_INVALID_ARGUMENT,
+           "no dim");
+    expect(ingot_network_input(network, "z", INGOT_F32, 9, dims, &out, &by_code_error), INGOT_INVALID_ARGUMENT,
+           "rank 9");
+    expect(ingot_network_input(network, "z", INGOT_DTYPE_NONE, 0, NULL, &out, &by_code_error), INGOT_INVALID_ARGUMENT,
+           "type");
+    expect(ingot_network_size_input(network, "z", "a b", &out, &by_code_error), INGOT_INVALID_ARGUMENT,
+           "no name of a symbol");
+    expect(ingot_network_output(network, "y", x, &by_code_error), INGOT_INVALID_ARGUMENT, "already an output");
+    expect(ingot_network_output(network, "z", 1000, &by_code_error), INGOT_INVALID_ARGUMENT, "1000 is no value");
+    expect(ingot_network_describe(network, 1000, &(struct ingot_tensor_info){0}, &by_code_error),
+           INGOT_INVALID_ARGUMENT, "1000");
+    expect(ingot_network_add(NULL, &op, &out, 1, &by_code_error), INGOT_INVALID_ARGUMENT, "no network");
     assert_int_equal(out, 77);
     struct ingot_network_options options = INGOT_NETWORK_OPTIONS_INIT;
     options.onnx_opset = 1000;
-    expect(ingot_network_create(&options, &(struct ingot_network *){NULL}, &error), INGOT_UNSUPPORTED, "opset 1000");
+    expect(ingot_network_create(&options, &(struct ingot_network *){NULL}, &by_code_error), INGOT_UNSUPPORTED,
+           "opset 1000");
 
     /* None of this left anything. */
-    struct ingot_model *model = finish(network);
+    struct ingot_model *model = network_finish(network);
     struct ingot_tensor given = {INGOT_F32, 2, {2, IN}, (void *)rows, INGOT_HOST}, y;
-    MUST(ingot_model_evaluate(model, &given, 1, &y, 1, &error));
+    MUST(ingot_model_evaluate(model, &given, 1, &y, 1, &by_code_error));
     assert_true(fabsf(((float *)y.data)[1] - expected(rows + IN, w1)) < 1e-5f);
     ingot_model_destroy(model);
-    struct ingot_network *empty = create();
-    expect(ingot_network_finish(empty, &model, &error), INGOT_INVALID_ARGUMENT, "no outputs");
+    struct ingot_network *empty = network_create();
+    expect(ingot_network_finish(empty, &model, &by_code_error), INGOT_INVALID_ARGUMENT, "no outputs");
     ingot_network_destroy(empty);
     ingot_network_destroy(NULL);
 }
@@ -487,17 +420,17 @@ static void test_hostile_operators(void **state) {
     struct noise noises[4] = {{.state = 1}, {.state = 2}, {.state = 3}, {.state = 4}};
     unsigned made = 0;
     for (int round = 0; round < 40; round++) {
-        struct ingot_network *network = create();
+        struct ingot_network *network = network_create();
         ingot_value values[8];
-        values[0] = input(network, "a", INGOT_F32, 2, (const char *const[]){"batch", "3"});
-        values[1] = input(network, "b", INGOT_F32, 4, (const char *const[]){"batch", "4", "seq", "7"});
-        values[2] = input(network, "c", INGOT_I64, 1, (const char *const[]){"batch"});
-        values[3] = input(network, "d", INGOT_BOOL, 0, NULL);
-        values[4] = input(network, "e", INGOT_F16, 3, (const char *const[]){"seq", "3", "5"});
-        values[5] = weight(network, "w", 3, 4, w1);
+        values[0] = network_input(network, "a", INGOT_F32, 2, (const char *const[]){"batch", "3"});
+        values[1] = network_input(network, "b", INGOT_F32, 4, (const char *const[]){"batch", "4", "seq", "7"});
+        values[2] = network_input(network, "c", INGOT_I64, 1, (const char *const[]){"batch"});
+        values[3] = network_input(network, "d", INGOT_BOOL, 0, NULL);
+        values[4] = network_input(network, "e", INGOT_F16, 3, (const char *const[]){"seq", "3", "5"});
+        values[5] = network_weight(network, "w", 3, 4, w1);
         values[6] = INGOT_NO_VALUE;
         MUST(ingot_network_constant(network, &(struct ingot_tensor){INGOT_I64, 1, {2}, (int64_t[]){-1, 3}, INGOT_HOST},
-                                    &values[7], &error));
+                                    &values[7], &by_code_error));
         for (int i = 0; i < CORE + ONNX; i++) {
             struct ingot_attribute attributes[3];
             ingot_value inputs[4], outputs[3];
@@ -509,18 +442,19 @@ static void test_hostile_operators(void **state) {
             }
             for (int j = 0; j < 4; j++)
                 inputs[j] = values[next(&noises[3]) % 8];
-            struct ingot_operator op = op_of(i < CORE ? core_names[i] : onnx_names[i - CORE], inputs,
-                                             next(&noises[3]) % 5, attributes, n_attributes);
-            enum ingot_status status = ingot_network_add(network, &op, outputs, 1 + next(&noises[3]) % 3, &error);
-            if (status == INGOT_INTERNAL) fail_msg("round %d, %s: %s", round, op.name, error.message);
+            struct ingot_operator op = network_operator(i < CORE ? core_names[i] : onnx_names[i - CORE], inputs,
+                                                        next(&noises[3]) % 5, attributes, n_attributes);
+            enum ingot_status status =
+                ingot_network_add(network, &op, outputs, 1 + next(&noises[3]) % 3, &by_code_error);
+            if (status == INGOT_INTERNAL) fail_msg("round %d, %s: %s", round, op.name, by_code_error.message);
             if (status != INGOT_OK) continue;
             char name[32];
             snprintf(name, sizeof name, "y%u", made++);
-            MUST(ingot_network_output(network, name, outputs[0], &error));
+            MUST(ingot_network_output(network, name, outputs[0], &by_code_error));
         }
         struct ingot_model *model;
-        MUST(ingot_network_output(network, "last", values[0], &error));
-        if (ingot_network_finish(network, &model, &error) == INGOT_OK) {
+        MUST(ingot_network_output(network, "last", values[0], &by_code_error));
+        if (ingot_network_finish(network, &model, &by_code_error) == INGOT_OK) {
             free(print(model));
             ingot_model_destroy(model);
         } else {
@@ -538,15 +472,15 @@ static enum ingot_status make(const struct ingot_allocator *allocator) {
     struct ingot_model *model;
     ingot_value x, y;
     options.allocator = allocator;
-    enum ingot_status status = ingot_network_create(&options, &network, &error);
+    enum ingot_status status = ingot_network_create(&options, &network, &by_code_error);
     if (status) return status;
     struct ingot_tensor tensor = {INGOT_F32, 1, {HIDDEN}, (void *)b1, INGOT_HOST};
-    status = ingot_network_input(network, "x", INGOT_F32, 2, (const char *const[]){"batch", "4"}, &x, &error);
-    if (!status) status = ingot_network_weight(network, "b", &tensor, true, &y, &error);
-    struct ingot_operator op = op_of("Add", (ingot_value[]){x, y}, 2, NULL, 0);
-    if (!status) status = ingot_network_add(network, &op, &y, 1, &error);
-    if (!status) status = ingot_network_output(network, "y", y, &error);
-    if (!status) status = ingot_network_finish(network, &model, &error);
+    status = ingot_network_input(network, "x", INGOT_F32, 2, (const char *const[]){"batch", "4"}, &x, &by_code_error);
+    if (!status) status = ingot_network_weight(network, "b", &tensor, true, &y, &by_code_error);
+    struct ingot_operator op = network_operator("Add", (ingot_value[]){x, y}, 2, NULL, 0);
+    if (!status) status = ingot_network_add(network, &op, &y, 1, &by_code_error);
+    if (!status) status = ingot_network_output(network, "y", y, &by_code_error);
+    if (!status) status = ingot_network_finish(network, &model, &by_code_error);
     if (status) {
         ingot_network_destroy(network);
     } else {

@@ -114,6 +114,29 @@ static void test_demand_rules(void **state) {
     expect_broken(&plan, "check 0 has no numbers");
 }
 
+static void test_update_rules(void **state) {
+    (void)state;
+    struct ig_plan plan = small_plan;
+    struct ig_plan_tensor changed[COUNT(tensors)];
+    memcpy(changed, tensors, sizeof changed);
+    plan.tensors = changed;
+    changed[2].updates = 1;
+    assert_int_equal(ig_plan_check(&plan, SMALL_CODE, SMALL_WEIGHTS, NULL), INGOT_OK);
+    changed[2].updates = 2; /* n, a scalar */
+    expect_broken(&plan, "output 0 is not like the input that it updates");
+    changed[2].updates = 3;
+    expect_broken(&plan, "output 0 updates no input");
+    changed[2].updates = 0;
+    changed[2].reserved = 1;
+    expect_broken(&plan, "output 0 has something in its reserved field");
+    changed[2] = tensors[2];
+    changed[0].updates = 1;
+    expect_broken(&plan, "input 0 updates something");
+    changed[0] = tensors[0];
+    changed[7].updates = 3; /* a loop's body */
+    expect_broken(&plan, "output 1 updates no input");
+}
+
 static void test_symbol_rules(void **state) {
     struct ig_plan plan = small_plan;
     struct ig_plan_symbol other[COUNT(symbols)];
@@ -315,11 +338,17 @@ static void test_window_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules),        cmocka_unit_test(test_demand_rules),
-        cmocka_unit_test(test_symbol_rules), cmocka_unit_test(test_alternative_rules),
-        cmocka_unit_test(test_limits),       cmocka_unit_test(test_library_rules),
-        cmocka_unit_test(test_map_rules),    cmocka_unit_test(test_dealt_sizes),
-        cmocka_unit_test(test_map_sizes),    cmocka_unit_test(test_window_sizes),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_demand_rules),
+        cmocka_unit_test(test_symbol_rules),
+        cmocka_unit_test(test_update_rules),
+        cmocka_unit_test(test_alternative_rules),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_library_rules),
+        cmocka_unit_test(test_map_rules),
+        cmocka_unit_test(test_dealt_sizes),
+        cmocka_unit_test(test_map_sizes),
+        cmocka_unit_test(test_window_sizes),
     };
     return cmocka_run_group_tests_name("plan rules", tests, NULL, NULL);
 }

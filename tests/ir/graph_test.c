@@ -327,6 +327,11 @@ static const struct refusal refusals[] = {
     {"%1 = iota() {dims=[n,?], axis=0}: i64[n,2]", "attribute 'dims' is not known"},
     {"%1 = reshape(%0) {dims=[1,1,1,1,1,1,1,2,3]}: f32[6]", "rank 9"},
     {"output \"y\" = %1", "%1 is not defined"},
+    {"output \"y\" = %0 updates 0", NULL},
+    {"output \"y\" = %0 updates 1", "there is no input to update"},
+    {"output \"y\" = %0 updates -1", "there is no input to update"},
+    {"%1 = reshape(%0) {dims=[6]}: f32[6]\noutput \"y\" = %1 updates 0", "of different types"},
+    {"output \"y\" = %0 updates 0\noutput \"z\" = %0 updates 0", "updated already"},
 };
 
 static void messages(void **state) {
@@ -446,7 +451,7 @@ static void make_everything(void) {
         append("  %%%d = %s(%s%s%s): %s\n", number++, info->name, in, info->min_in > 1 ? ", " : "",
                info->min_in > 1 ? in : "", info->result_bool ? "bool[2,3]" : type[info->operands]);
     }
-    append("  output \"x\" = %%0\n  output \"y \\\\ \\x01\" = %%%d\n}\n", number - 1);
+    append("  output \"x\" = %%0 updates 0\n  output \"y \\\\ \\x01\" = %%%d\n}\n", number - 1);
 }
 
 static const char *print(struct ig_graph *graph, unsigned flags) {

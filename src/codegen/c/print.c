@@ -17,6 +17,10 @@ static const struct ig_code_table tables[] = {
     {ig_c_functions_f64, &ig_c_functions_f64_count},
     {ig_c_functions_trig, &ig_c_functions_trig_count},
 };
+static const char *address(struct ig_code_printer *p, const struct ig_buffer *b) {
+    return ig_format(p->job, "(int64_t)buf[%d]", b->param); /* compilers take restrict pointers for different ones */
+}
+
 static const struct ig_code_language language = {
     .tables = tables,
     .n_tables = sizeof tables / sizeof *tables,
@@ -24,6 +28,7 @@ static const struct ig_code_language language = {
     .inf_f64 = "__builtin_inf()",
     .nan_f32 = "__builtin_nanf(\"\")",
     .nan_f64 = "__builtin_nan(\"\")",
+    .address = address,
     .begin = "begin",
     .end = "end",
 };

@@ -33,6 +33,10 @@ static const struct ig_code_table tables[] = {
     {ig_code_functions_basic, &ig_code_functions_basic_count},
     {ig_code_functions_convert, &ig_code_functions_convert_count},
 };
+static const char *address(struct ig_code_printer *p, const struct ig_buffer *b) {
+    return ig_format(p->job, "(long long)%s", b->name);
+}
+
 const struct ig_code_language ig_cuda_language = {
     .tables = tables,
     .n_tables = sizeof tables / sizeof *tables,
@@ -41,6 +45,7 @@ const struct ig_code_language ig_cuda_language = {
     .nan_f32 = "__int_as_float(0x7fc00000)",
     .nan_f64 = "__longlong_as_double(0x7ff8000000000000)",
     .narrow = true,
+    .address = address,
     .begin = "begin", /* set for each tile, since a block's tiles are not consecutive */
     .element = spread_element,
 };

@@ -256,6 +256,10 @@ const char *ig_rows_find(struct ig_graph *g, ig_dim symbol, const struct ig_rows
         if (!is_plain(&x, &info->type)) return port_text(&x, "input", port);
         in[i] = ig_rows_numbered(&x, &info->type);
     }
+    for (uint32_t i = 0; i < g->outputs.count; i++) {
+        if (g->outputs.at[i].updates)
+            return ig_format(g->job, "output '%s' is stored in an input's memory", g->outputs.at[i].name);
+    }
     *out_at = walk(&x, in);
     if (!*out_at) return x.mixed;
     for (uint32_t i = 0; i < g->outputs.count; i++) {

@@ -426,7 +426,20 @@ static void parse_output(struct parser *p, struct scope *scope) {
     const char *at = p->at;
     ig_value value = parse_operand(p, scope);
     if (value == IG_NO_VALUE) fail(p, at, "expected a value");
-    ig_build_output(scope->graph, name, value);
+    at = p->at;
+    if (!accept_word(p, "updates")) {
+        ig_build_output(scope->graph, name, value);
+        return;
+    }
+    int64_t input = parse_int(p);
+    const struct ig_graph *g = scope->graph;
+    if (p->depth > 0 || input < 0 || input >= g->inputs.count) fail(p, at, "there is no input to update");
+    if (!ig_type_same(ig_type_of(g, value), ig_type_of(g, g->inputs.at[input].value)))
+        fail(p, at, "the output and the input that it updates are of different types");
+    for (uint32_t i = 0; i < g->outputs.count; i++) {
+        if (g->outputs.at[i].updates == (uint32_t)input + 1) fail(p, at, "the input is updated already");
+    }
+    ig_build_update(scope->graph, name, value, (uint32_t)input);
 }
 
 static void parse_graph(struct parser *p, struct ig_graph *graph) {

@@ -146,7 +146,9 @@ static void print_output(struct printer *p, const struct ig_port *port) {
     line(p);
     ig_text_add(p->text, "output ");
     ig_quote(port->name, p->text);
-    ig_text_printf(p->text, " = %%%u\n", p->number[port->value]);
+    ig_text_printf(p->text, " = %%%u", p->number[port->value]);
+    if (port->updates) ig_text_printf(p->text, " updates %u", port->updates - 1);
+    ig_text_add(p->text, "\n");
 }
 
 static void print_graph(struct ig_graph *graph, unsigned flags, int indent, struct ig_text *text) {

@@ -124,6 +124,7 @@ static struct ig_stmt *thread_loop(struct scatterer *c, struct ig_stmt *body) {
 static void emit_copy(struct scatterer *c, struct ig_stmt *body) {
     struct ig_scatter_problem *s = c->s;
     ig_x index[INGOT_MAX_RANK];
+    body = ig_scatter_if_apart(s, body);
     for (int i = 0; i < s->data.rank; i++) {
         index[i] = c->fixed[i];
         if (!ig_scatter_names(s, i)) continue;

@@ -89,8 +89,14 @@ static struct ig_stmt *axis_loop(struct ig_scatter_problem *s, struct ig_stmt *b
 
 /* ---- Copying ----------------------------------------------------------------------------------------------------- */
 
+struct ig_stmt *ig_scatter_if_apart(struct ig_scatter_problem *s, struct ig_stmt *body) {
+    if (ig_is_literal(s->graph, s->node.in[0])) return body;
+    return ig_s_if(s->k, body, ig_x_apart(s->k, s->lower.buffer_of[s->node.in[0]], s->out));
+}
+
 static void emit_copy(struct ig_scatter_problem *s, struct ig_stmt *body) {
     struct ig_loops *k = s->k;
+    body = ig_scatter_if_apart(s, body);
     ig_x outer, at, index[INGOT_MAX_RANK];
     int axis = s->own < 0 ? 0 : s->own, after = s->own < 0 ? 0 : s->own + 1;
     ig_x inner = dim(s, volume(s, &s->data, after, s->data.rank));

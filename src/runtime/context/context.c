@@ -38,6 +38,15 @@ static bool allocate_tables(struct ig_context *context, bool profile) {
     return context->tensors && context->inputs && context->outputs && context->symbols && (context->times || !profile);
 }
 
+static void find_updates(struct ig_context *context) {
+    for (uint32_t i = 0; i < context->n_inputs; i++)
+        context->inputs[i].updated_by = IG_PLAN_NONE;
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        uint32_t updates = ig_context_output_tensor(context, i)->updates;
+        if (updates) context->inputs[updates - 1].updated_by = i;
+    }
+}
+
 static enum ingot_status make_events(struct ig_device *device, bool timed, struct ig_event **events, size_t count,
                                      struct ingot_error *error) {
     for (size_t i = 0; i < count; i++)
@@ -116,6 +125,7 @@ static enum ingot_status init(struct ig_context *context, const struct ig_contex
     const struct ig_device_api *api = env->device->api;
     if (!allocate_tables(context, config->profile))
         return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
+    find_updates(context);
     IG_TRY(ig_results_pool_create(env->device, context->n_outputs, env->allocator, &context->pool, error));
     env->device->stop = &context->stop;
     IG_TRY(ig_instance_cache_init(&context->cache, config->max_instances, config->max_bytes, env->allocator, error));
@@ -257,6 +267,17 @@ static enum ingot_status check_tensor(const struct ig_context *context, const st
     return INGOT_OK;
 }
 
+/* Binds the output that updates the input to its memory. */
+static void store_in_input(struct ig_context *context, size_t index) {
+    const struct ingot_tensor *tensor = &context->tensors[index];
+    struct ig_output *output = &context->outputs[context->inputs[index].updated_by];
+    output->given = tensor->data;
+    output->given_size = SIZE_MAX; /* as large as the input, whatever the shapes */
+    output->memory = tensor->memory;
+    output->ready = false;
+    if (tensor->memory != INGOT_CUDA) context->updates_host = true;
+}
+
 enum ingot_status ig_context_set_input(struct ig_context *context, size_t index, const struct ingot_tensor *tensor,
                                        struct ingot_error *error) {
     if (index >= context->n_inputs)
@@ -266,6 +287,7 @@ enum ingot_status ig_context_set_input(struct ig_context *context, size_t index,
     context->tensors[index] = *tensor;
     context->inputs[index].bound = true;
     context->inputs_changed = true;
+    if (context->inputs[index].updated_by != IG_PLAN_NONE) store_in_input(context, index);
     return INGOT_OK;
 }
 
@@ -277,6 +299,9 @@ enum ingot_status ig_context_set_output(struct ig_context *context, size_t index
     const struct ig_plan_tensor *tensor = ig_context_output_tensor(context, index);
     const char *name = ig_context_tensor_name(context, tensor);
     size_t element = ingot_dtype_size((enum ingot_dtype)tensor->dtype);
+    if (tensor->updates)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' is stored in the memory of input '%s'", name,
+                      ig_context_tensor_name(context, ig_context_input_tensor(context, tensor->updates - 1)));
     IG_TRY(ig_context_check_memory(context, "output", name, memory, error));
     if ((uintptr_t)data % element != 0)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s': memory is not aligned to its elements of %zu bytes",

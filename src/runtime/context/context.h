@@ -33,8 +33,9 @@ struct ig_output {
 };
 
 struct ig_input {
-    bool bound;   /* set at least once */
-    size_t place; /* as in ig_output */
+    bool bound;          /* set at least once */
+    uint32_t updated_by; /* the output that is stored in its memory; IG_PLAN_NONE: none */
+    size_t place;        /* as in ig_output */
 };
 
 /* A wrapped stream of the caller's, cached because most callers use few of them. Once its work has been waited for, the
@@ -68,6 +69,7 @@ struct ig_context {
     struct ig_instance_cache cache;
     struct ig_instance *current;        /* of the last bound shapes; NULL: none yet, or the last binding failed */
     bool inputs_changed;                /* since shapes were last bound */
+    bool updates_host;                  /* an input that runs update is, or was, in memory of the host's */
     struct ig_batch batch;              /* how sizes are rounded up */
     struct ig_preparer *preparer;       /* NULL: nothing has been prepared in the background */
     struct ig_activations *activations; /* of all instances */

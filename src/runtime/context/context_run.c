@@ -316,6 +316,8 @@ static enum ingot_status enqueue(struct ig_context *context, void *native, struc
 
 enum ingot_status ig_context_enqueue(struct ig_context *context, void *native, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
+    /* What the last run made of an input that this one reads arrives there when it is waited for. */
+    if (context->updates_host && context->under_way) IG_TRY(ig_context_wait(context, error));
     if (!device->api->enter) return enqueue(context, native, error);
     IG_TRY(device->api->enter(device, error));
     enum ingot_status status = enqueue(context, native, error);

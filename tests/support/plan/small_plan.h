@@ -40,20 +40,20 @@ static const struct ig_shape_instr instrs[] = {
 };
 static const struct ig_plan_tensor tensors[] = {
     /* The main plan's inputs and output. */
-    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
-    {NAME_N, INGOT_I64, 0, 1, {0}, {0}},
-    {NAME_Y, INGOT_F32, 1, 2, {BATCH}, {NAME_BATCH}},
+    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}, 0, 0},
+    {NAME_N, INGOT_I64, 0, 1, {0}, {0}, 0, 0},
+    {NAME_Y, INGOT_F32, 1, 2, {BATCH}, {NAME_BATCH}, 0, 0},
     /* The loop body: inputs iteration, condition, carried value; outputs condition, carried value. */
-    {NAME_N, INGOT_I64, 0, 0, {0}, {0}},
-    {NAME_N, INGOT_BOOL, 0, 1, {0}, {0}},
-    {NAME_X, INGOT_F32, 1, 2, {BATCH}, {NAME_BATCH}},
-    {NAME_N, INGOT_BOOL, 0, 3, {0}, {0}},
-    {NAME_Y, INGOT_F32, 1, 4, {BATCH}, {NAME_BATCH}},
+    {NAME_N, INGOT_I64, 0, 0, {0}, {0}, 0, 0},
+    {NAME_N, INGOT_BOOL, 0, 1, {0}, {0}, 0, 0},
+    {NAME_X, INGOT_F32, 1, 2, {BATCH}, {NAME_BATCH}, 0, 0},
+    {NAME_N, INGOT_BOOL, 0, 3, {0}, {0}, 0, 0},
+    {NAME_Y, INGOT_F32, 1, 4, {BATCH}, {NAME_BATCH}, 0, 0},
     /* The branches of an if: one captured input, one result each. */
-    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
-    {NAME_Y, INGOT_F32, 1, 1, {BATCH}, {NAME_BATCH}},
-    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}},
-    {NAME_Y, INGOT_F32, 1, 1, {BATCH}, {NAME_BATCH}},
+    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}, 0, 0},
+    {NAME_Y, INGOT_F32, 1, 1, {BATCH}, {NAME_BATCH}, 0, 0},
+    {NAME_X, INGOT_F32, 1, 0, {BATCH}, {NAME_BATCH}, 0, 0},
+    {NAME_Y, INGOT_F32, 1, 1, {BATCH}, {NAME_BATCH}, 0, 0},
 };
 static const struct ig_plan_buffer buffers[] = {
     /* Main: x, n, y, weight, a, b, alias of b, condition. */
