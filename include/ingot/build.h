@@ -45,6 +45,21 @@ INGOT_API size_t ingot_model_output_count(const struct ingot_model *model);
 INGOT_API void ingot_model_input(const struct ingot_model *model, size_t index, struct ingot_tensor_info *out_info);
 INGOT_API void ingot_model_output(const struct ingot_model *model, size_t index, struct ingot_tensor_info *out_info);
 
+/* What a model's file says about itself. What it does not say is "" or 0. Strings live as long as the model. */
+struct ingot_model_property {
+    const char *key, *value;
+};
+struct ingot_model_metadata {
+    const char *producer, *producer_version; /* "pytorch", "2.15.0" */
+    const char *domain;                      /* whose model it is: "com.example" */
+    const char *description;
+    const char *graph_name, *graph_description;
+    int64_t version;
+    const struct ingot_model_property *properties; /* anything: a vocabulary, the names of classes */
+    size_t n_properties;
+};
+INGOT_API void ingot_model_describe(const struct ingot_model *model, struct ingot_model_metadata *out_metadata);
+
 /* Receives text that a call produces piece by piece. */
 struct ingot_sink {
     void *user;

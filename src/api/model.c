@@ -54,6 +54,7 @@ enum ingot_status ig_model_create(const struct ingot_allocator *allocator, struc
     if (!model) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory");
     model->allocator = allocator;
     ig_job_init(&model->job, allocator);
+    model->metadata = (struct ingot_model_metadata){"", "", "", "", "", "", 0, NULL, 0};
     *out_model = model;
     return INGOT_OK;
 }
@@ -90,7 +91,8 @@ static void load_body(struct ig_job *job, void *argument) {
     } else {
         load->data = ig_memdup(job, load->data, load->size);
     }
-    ig_model_take(load->model, ig_import_onnx(job, load->data, load->size, load->folder, load->missing_weights));
+    ig_model_take(load->model, ig_import_onnx(job, load->data, load->size, load->folder, load->missing_weights,
+                                              &load->model->metadata));
 }
 
 static enum ingot_status load_model(struct load *load, const struct ingot_model_options *options,
@@ -141,6 +143,10 @@ void ingot_model_input(const struct ingot_model *model, size_t index, struct ing
 
 void ingot_model_output(const struct ingot_model *model, size_t index, struct ingot_tensor_info *out_info) {
     *out_info = model->outputs[index];
+}
+
+void ingot_model_describe(const struct ingot_model *model, struct ingot_model_metadata *out_metadata) {
+    *out_metadata = model->metadata;
 }
 
 struct printing {

@@ -12,6 +12,7 @@ struct ingot_model {
     struct ig_graph *graph;
     size_t n_inputs, n_outputs;
     struct ingot_tensor_info *inputs, *outputs;
+    struct ingot_model_metadata metadata;
     struct ingot_tensor *results; /* of the last evaluation; data NULL if there is none */
 };
 

@@ -172,6 +172,48 @@ static void test_same_as_import(void **state) {
     test_model_deinit(&file);
 }
 
+/* ---- What files say about themselves */
+
+static void test_metadata(void **state) {
+    struct test_model file;
+    struct ingot_model *model;
+    struct ingot_model_metadata about;
+    size_t size;
+    test_model_init(&file, 21);
+    test_input(&file, NULL, "x", TEST_FLOAT, "3");
+    test_node(&file, NULL, "Relu", "x", "y");
+    test_output(&file, NULL, "y");
+    Onnx__StringStringEntryProto one = ONNX__STRING_STRING_ENTRY_PROTO__INIT, two = one;
+    Onnx__StringStringEntryProto *entries[] = {&one, &two};
+    one.key = "names";
+    one.value = "{0: 'cat'}";
+    two.key = "empty";
+    file.proto->producer_name = "pytorch";
+    file.proto->has_model_version = 1;
+    file.proto->model_version = 7;
+    file.proto->doc_string = "What it is.";
+    file.proto->metadata_props = entries;
+    file.proto->n_metadata_props = 2;
+    void *packed = test_model_pack(&file, &size);
+    MUST(ingot_model_load_memory(packed, size, NULL, NULL, &model, &by_code_error));
+    ingot_model_describe(model, &about);
+    assert_string_equal(about.producer, "pytorch");
+    assert_string_equal(about.producer_version, "");
+    assert_string_equal(about.description, "What it is.");
+    assert_int_equal(about.version, 7);
+    assert_int_equal(about.n_properties, 2);
+    assert_string_equal(about.properties[0].key, "names");
+    assert_string_equal(about.properties[0].value, "{0: 'cat'}");
+    assert_string_equal(about.properties[1].value, "");
+    ingot_model_destroy(model);
+    test_model_deinit(&file);
+    model = network_finish(perceptron(false));
+    ingot_model_describe(model, &about);
+    assert_string_equal(about.producer, "");
+    assert_int_equal(about.n_properties, 0);
+    ingot_model_destroy(model);
+}
+
 /* ---- Sizes */
 
 static void test_symbols(void **state) {
@@ -509,6 +551,7 @@ int main(void) {
         cmocka_unit_test(test_copies),
         cmocka_unit_test(test_same_as_import),
         cmocka_unit_test(test_symbols),
+        cmocka_unit_test(test_metadata),
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_hostile_operators),

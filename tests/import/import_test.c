@@ -514,7 +514,7 @@ struct attempt {
 
 static void import_attempt(struct ig_job *job, void *argument) {
     struct attempt *attempt = argument;
-    struct ig_graph *graph = ig_import_onnx(job, attempt->data, attempt->size, NULL, false);
+    struct ig_graph *graph = ig_import_onnx(job, attempt->data, attempt->size, NULL, false, NULL);
     ig_graph_verify(graph, "import");
 }
 

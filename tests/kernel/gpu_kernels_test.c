@@ -179,7 +179,7 @@ static struct ig_graph *import(struct ig_job *job, const char *path) {
     ig_defer(job, unmap, mapping);
     char *parent = ig_strdup(job, path);
     *strrchr(parent, '/') = '\0';
-    return ig_import_onnx(job, mapping->data, mapping->size, parent, false);
+    return ig_import_onnx(job, mapping->data, mapping->size, parent, false, NULL);
 }
 
 /* The pipeline, up to the compiler. */

@@ -247,9 +247,31 @@ struct ig_initializers *ig_import_onnx_initializers(struct ig_job *job, const vo
     return import->initializers;
 }
 
+static const char *text_or_empty(const char *text) {
+    return text ? text : "";
+}
+
+static struct ingot_model_metadata describe(struct ig_job *job, const Onnx__ModelProto *model) {
+    struct ingot_model_property *properties = IG_NEW_ARRAY(job, struct ingot_model_property, model->n_metadata_props);
+    for (size_t i = 0; i < model->n_metadata_props; i++) {
+        const Onnx__StringStringEntryProto *entry = model->metadata_props[i];
+        properties[i] = (struct ingot_model_property){text_or_empty(entry->key), text_or_empty(entry->value)};
+    }
+    return (struct ingot_model_metadata){.producer = text_or_empty(model->producer_name),
+                                         .producer_version = text_or_empty(model->producer_version),
+                                         .domain = text_or_empty(model->domain),
+                                         .description = text_or_empty(model->doc_string),
+                                         .graph_name = text_or_empty(model->graph->name),
+                                         .graph_description = text_or_empty(model->graph->doc_string),
+                                         .version = model->model_version,
+                                         .properties = properties,
+                                         .n_properties = model->n_metadata_props};
+}
+
 struct ig_graph *ig_import_onnx(struct ig_job *job, const void *data, size_t size, const char *folder,
-                                bool missing_weights) {
+                                bool missing_weights, struct ingot_model_metadata *out_metadata) {
     struct ig_onnx *import = begin(job, data, size, folder);
+    if (out_metadata) *out_metadata = describe(job, import->model);
     import->missing_weights = missing_weights;
     ig_onnx_register_functions(import);
     ig_map_init(&import->plain, job);

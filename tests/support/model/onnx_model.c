@@ -263,7 +263,7 @@ struct import {
 
 static void run_import(struct ig_job *job, void *argument) {
     struct import *import = argument;
-    import->graph = ig_import_onnx(job, import->data, import->size, import->folder, false);
+    import->graph = ig_import_onnx(job, import->data, import->size, import->folder, false, NULL);
 }
 
 enum ingot_status test_model_import(struct test_model *model, const char *folder, struct ig_graph **out_graph,
