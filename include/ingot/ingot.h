@@ -422,7 +422,8 @@ INGOT_API void ingot_context_destroy(struct ingot_context *context);
 INGOT_API enum ingot_status ingot_context_set_input(struct ingot_context *context, size_t index,
                                                     const struct ingot_tensor *tensor, struct ingot_error *error);
 
-/* Binds output `index` to `size` bytes of the caller's memory; NULL: back to the context's own memory. */
+/* Binds output `index` to `size` bytes of the caller's memory; NULL: back to the context's own memory. One that updates an input
+ * (ingot_engine_updated_input) stays where it is. */
 INGOT_API enum ingot_status ingot_context_set_output(struct ingot_context *context, size_t index, void *data,
                                                      size_t size, struct ingot_error *error);
 /* The same, for any kind of memory. INGOT_CUDA with `data` NULL: the result stays in GPU memory that the context owns,

@@ -299,6 +299,7 @@ enum ingot_status ig_context_set_output(struct ig_context *context, size_t index
     const struct ig_plan_tensor *tensor = ig_context_output_tensor(context, index);
     const char *name = ig_context_tensor_name(context, tensor);
     size_t element = ingot_dtype_size((enum ingot_dtype)tensor->dtype);
+    if (tensor->updates && !data) return INGOT_OK; /* it has its place */
     if (tensor->updates)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' is stored in the memory of input '%s'", name,
                       ig_context_tensor_name(context, ig_context_input_tensor(context, tensor->updates - 1)));

@@ -123,6 +123,9 @@ void ig_context_free(struct ig_context *context, enum ingot_memory memory, void 
 enum ingot_status ig_context_set_output_fresh(struct ig_context *context, size_t index, enum ingot_memory memory,
                                               struct ingot_error *error) {
     IG_TRY(ig_context_set_output(context, index, memory, NULL, 0, error));
+    if (ig_context_output_tensor(context, index)->updates)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "output '%s' is stored in the memory of an input",
+                      ig_context_tensor_name(context, ig_context_output_tensor(context, index)));
     context->outputs[index].fresh = true;
     return INGOT_OK;
 }
