@@ -1,0 +1,38 @@
+"""Ingot: compile trained neural networks into engines, and run them.
+
+    engine = ingot.compile("model.onnx", shapes={"batch": (1, 8, 32)})
+    engine.save("model.ingot")
+    y = ingot.load("model.ingot")(x)
+
+Tensors are whatever speaks DLPack or the buffer protocol: NumPy arrays, PyTorch tensors, array.array. Results are of the kind
+that the inputs are. docs/python.md is the guide.
+"""
+
+from . import _ingot
+from ._ingot import *  # noqa: F403 (what it has depends on the library that is linked)
+from ._ingot import __version__
+
+can_compile = hasattr(_ingot, "Model")
+"""Whether this is the whole library (the distribution libingot), not the run-time one alone (libingot-rt)."""
+
+if can_compile:
+    from ._compile import compile
+
+
+def __getattr__(name):
+    # Loaded when they are asked for: PyTorch takes seconds to import.
+    if name == "AsyncQueue":
+        from ._queue import AsyncQueue
+
+        return AsyncQueue
+    if name in ("torch", "ort"):
+        import importlib
+
+        try:
+            return importlib.import_module(f"ingot.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"ingot.{name}":
+                raise
+    if name in ("compile", "Model", "Network", "Cache", "refit_file") and not can_compile:
+        raise Unsupported(f"ingot.{name} needs the whole library: pip install libingot")  # noqa: F405
+    raise AttributeError(f"module 'ingot' has no attribute '{name}'")

@@ -1,0 +1,147 @@
+/* ingot.Tensor shown to other libraries by DLPack. */
+#include <stdlib.h>
+
+#include "ingot_python.h"
+
+static struct dl_tensor describe(struct tensor *self) {
+    static const struct dl_type types[INGOT_DTYPE_COUNT] = {
+        [INGOT_F32] = {DL_FLOAT, 32, 1}, [INGOT_F16] = {DL_FLOAT, 16, 1}, [INGOT_BF16] = {DL_BFLOAT, 16, 1},
+        [INGOT_F64] = {DL_FLOAT, 64, 1}, [INGOT_I8] = {DL_INT, 8, 1},     [INGOT_I16] = {DL_INT, 16, 1},
+        [INGOT_I32] = {DL_INT, 32, 1},   [INGOT_I64] = {DL_INT, 64, 1},   [INGOT_U8] = {DL_UINT, 8, 1},
+        [INGOT_U16] = {DL_UINT, 16, 1},  [INGOT_U32] = {DL_UINT, 32, 1},  [INGOT_U64] = {DL_UINT, 64, 1},
+        [INGOT_BOOL] = {DL_BOOL, 8, 1},
+    };
+    bool on_gpu = self->value.memory == INGOT_CUDA;
+    return (struct dl_tensor){
+        .data = ingot_tensor_elements(&self->value) ? self->value.data : NULL,
+        .device = {on_gpu ? DL_CUDA : DL_CPU, on_gpu ? self->device : 0},
+        .ndim = self->value.rank,
+        .dtype = types[self->value.dtype],
+        .shape = self->dims,
+        .strides = self->steps,
+    };
+}
+
+/* Deleters may be called from any thread, with or without the GIL. */
+static void drop(PyObject *object) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_DECREF(object);
+    PyGILState_Release(gil);
+}
+
+static void delete_versioned(struct dl_managed_versioned *managed) {
+    PyObject *owner = managed->context;
+    free(managed);
+    drop(owner);
+}
+
+static void delete_old(struct dl_managed *managed) {
+    PyObject *owner = managed->context;
+    free(managed);
+    drop(owner);
+}
+
+struct dl_managed_versioned *tensor_export(struct tensor *self) {
+    struct dl_managed_versioned *managed = calloc(1, sizeof *managed);
+    if (!managed) return (void *)PyErr_NoMemory();
+    managed->version = (struct dl_version){DL_MAJOR, DL_MINOR};
+    managed->context = Py_NewRef((PyObject *)self);
+    managed->deleter = delete_versioned;
+    managed->flags = self->is_read_only ? DL_READ_ONLY : 0;
+    managed->tensor = describe(self);
+    return managed;
+}
+
+/* A capsule that nobody took. */
+static void delete_capsule(PyObject *capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        delete_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+        delete_old(PyCapsule_GetPointer(capsule, "dltensor"));
+    }
+}
+
+static PyObject *versioned_capsule(struct tensor *self, bool is_copied) {
+    struct dl_managed_versioned *managed = tensor_export(self);
+    if (!managed) return NULL;
+    if (is_copied) managed->flags |= DL_IS_COPIED;
+    PyObject *capsule = PyCapsule_New(managed, "dltensor_versioned", delete_capsule);
+    if (!capsule) delete_versioned(managed);
+    return capsule;
+}
+
+static PyObject *old_capsule(struct tensor *self) {
+    if (self->is_read_only) {
+        PyErr_SetString(PyExc_BufferError, "the tensor is read-only, which DLPack before 1.0 cannot say");
+        return NULL;
+    }
+    struct dl_managed *managed = calloc(1, sizeof *managed);
+    if (!managed) return PyErr_NoMemory();
+    managed->context = Py_NewRef((PyObject *)self);
+    managed->deleter = delete_old;
+    managed->tensor = describe(self);
+    PyObject *capsule = PyCapsule_New(managed, "dltensor", delete_capsule);
+    if (!capsule) delete_old(managed);
+    return capsule;
+}
+
+/* What the standard allows: None for the CPU; for CUDA also -1, 1, 2 and handles, but not 0. Results in GPU memory are of
+ * a run on the caller's stream, which is its own to order; a result of the session's own stream has been waited for. So no
+ * stream has to wait for another here. */
+static int check_stream(struct tensor *self, PyObject *stream) {
+    if (stream == Py_None) return 0;
+    if (self->value.memory != INGOT_CUDA) {
+        PyErr_SetString(PyExc_BufferError, "the tensor is in host memory: stream must be None");
+        return -1;
+    }
+    long long number = PyLong_AsLongLong(stream);
+    if (number == -1 && PyErr_Occurred()) return -1;
+    if (number && number >= -1) return 0;
+    PyErr_Format(PyExc_BufferError, "stream %lld is not allowed", number);
+    return -1;
+}
+
+static int check_device(struct tensor *self, PyObject *device) {
+    if (device == Py_None) return 0;
+    int type, id;
+    if (!PyTuple_Check(device)) {
+        PyErr_SetString(PyExc_TypeError, "dl_device must be a tuple of two ints");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(device, "ii", &type, &id)) return -1;
+    struct dl_device own = describe(self).device;
+    if (type == own.type && id == own.id) return 0;
+    PyErr_Format(PyExc_BufferError, "the tensor is on device (%d, %d) and is not copied to (%d, %d)", (int)own.type,
+                 (int)own.id, type, id);
+    return -1;
+}
+
+PyObject *tensor_dlpack(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO", names, &stream, &version, &device, &copy)) return NULL;
+    struct tensor *self = (struct tensor *)object;
+    if (check_stream(self, stream) || check_device(self, device)) return NULL;
+    int major = 0, minor = 0;
+    if (version != Py_None && (!PyTuple_Check(version) || !PyArg_ParseTuple(version, "ii", &major, &minor))) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "max_version must be a tuple of two ints");
+        return NULL;
+    }
+    int wants_copy = copy == Py_None ? 0 : PyObject_IsTrue(copy);
+    if (wants_copy < 0) return NULL;
+    if (wants_copy && self->value.memory == INGOT_CUDA) {
+        PyErr_SetString(PyExc_BufferError, "a tensor in GPU memory is not copied: copy the imported one");
+        return NULL;
+    }
+    PyObject *shown = wants_copy ? tensor_copy(state_of(object), &self->value) : Py_NewRef(object);
+    if (!shown) return NULL;
+    PyObject *capsule =
+        major >= DL_MAJOR ? versioned_capsule((struct tensor *)shown, wants_copy) : old_capsule((struct tensor *)shown);
+    Py_DECREF(shown);
+    return capsule;
+}
+
+PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused) {
+    struct dl_device device = describe((struct tensor *)self).device;
+    return Py_BuildValue("(ii)", (int)device.type, (int)device.id);
+}

@@ -1,0 +1,90 @@
+/* A session's parts: session.c runs, bind.c runs tensors that stay, session_info.c tells about it. */
+#ifndef INGOT_PYTHON_SESSION_H
+#define INGOT_PYTHON_SESSION_H
+
+#include "ingot_python.h"
+
+typedef PyObject *(*vectorcall)(PyObject *callable, PyObject *const *args, size_t n_args, PyObject *names);
+
+/* An input or output. */
+struct port {
+    PyObject *name; /* interned */
+    struct source source;
+    struct array array;  /* during a call */
+    void *scratch;       /* inputs that are not dense are copied here; PyMem */
+    size_t scratch_size; /* bytes */
+    /* What is bound: */
+    PyObject *owner; /* NULL: nothing */
+    struct source bound_source;
+    struct array bound;
+};
+
+/* What results are given out as: like the tensors that came in. */
+enum style { STYLE_INGOT, STYLE_NUMPY, STYLE_EXCHANGE };
+
+struct session {
+    PyObject_HEAD vectorcall call;
+    struct engine *engine; /* kept, unless it is parked */
+    bool is_parked;
+    struct ingot_context *context;
+    PyObject *arena; /* kept; or NULL */
+    struct guard guard;
+    struct port *inputs, *outputs;
+    PyObject **objects; /* the inputs of a call, borrowed */
+    /* What the context is bound to now: */
+    enum { OUTPUTS_OWN, OUTPUTS_BOUND } mode;
+    enum ingot_memory memory; /* of outputs in the context's memory */
+    bool is_bound;            /* inputs are what `bind` bound, not what a call left */
+    int device;
+    void *stream;     /* a CUstream; NULL: that of the caller's framework, or the context's own */
+    bool has_outputs; /* `bind` bound outputs, too */
+};
+
+struct run {
+    PyObject_HEAD struct ingot_lease *lease;
+    PyObject *keep; /* the inputs, until the run is done */
+    void *stream;   /* NULL: the context's own */
+    size_t n_outputs;
+    int device;
+    bool is_done;
+    enum style style;
+    const struct dl_exchange_api *api;
+};
+
+/* A lease on the last run's results. */
+struct run *run_new(struct session *session, void *stream, enum style style, const struct dl_exchange_api *api);
+/* One object, or a tuple if there are several outputs. Results in host memory must be there. */
+PyObject *run_outputs(struct state *state, struct run *run);
+/* Makes work on `stream` see a result in GPU memory that `owner` holds: waits where that is not the run's stream. */
+int run_order(PyObject *owner, int64_t stream);
+
+/* What a run takes from its inputs. */
+struct demand {
+    void *stream; /* NULL: the context's own */
+    bool on_gpu;  /* an input is in GPU memory */
+    const struct dl_exchange_api *api;
+};
+int session_place_input(struct session *self, size_t index, struct array *array, const struct dl_exchange_api *api,
+                        struct demand *demand);
+/* Puts outputs into the context's memory. */
+int session_own_outputs(struct session *self, enum ingot_memory memory);
+/* Runs; waits unless results stay on the GPU. */
+int session_launch(struct session *self, const struct demand *demand);
+
+PyObject *session_bind(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *session_unbind(PyObject *self, PyObject *unused);
+PyObject *session_run_bound(PyObject *self, PyObject *unused);
+void session_drop_bound(struct session *self);
+
+PyObject *session_wait(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *session_cancel(PyObject *self, PyObject *unused);
+PyObject *session_set_time_limit(PyObject *self, PyObject *seconds);
+PyObject *session_set_batch(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *session_batch(PyObject *self, PyObject *unused);
+PyObject *session_trim(PyObject *self, PyObject *unused);
+PyObject *session_profile(PyObject *self, PyObject *unused);
+PyObject *session_timing(PyObject *self, PyObject *unused);
+PyObject *session_memory(PyObject *self, PyObject *unused);
+PyObject *session_plans(PyObject *self, PyObject *unused);
+
+#endif
