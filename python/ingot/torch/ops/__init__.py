@@ -1,0 +1,16 @@
+"""The translations of ATen operators, by family. Importing this fills registry.TABLE."""
+
+from . import (  # noqa: F401  # noqa: F401
+    attention,
+    contraction,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    movement,
+    normalisation,
+    pooling,
+    recurrent,
+    reduction,
+    sampling,
+)
