@@ -1,0 +1,137 @@
+"""torch.compile(module, backend="ingot")."""
+
+import dataclasses
+import warnings
+
+import torch
+
+from . import decompositions
+from .errors import Fallback, FallbackWarning
+from .plan import make_plan
+from .program import Program
+
+
+@dataclasses.dataclass
+class Options:
+    """What torch.compile's `options` may say. docs/pytorch.md explains them."""
+
+    precision: str | None = None  # "fp32", "tf32", "fp16", "bf16"
+    target: str | None = None  # "cpu", "cuda:sm_90a"; None: where the tensors are
+    opt_level: int | None = None  # 0 to 5
+    threads: int | None = None
+    tune: float | None = None  # seconds
+    cache: object = None
+    strict: bool = False  # raise Fallback where a part would run in eager PyTorch
+    min_size: int = 3  # operators that an engine has at least, where a graph does not fit into one
+    exclude: tuple = ()  # operators to leave to eager PyTorch: "aten.cumsum.default"
+    dry: bool = False  # build no engines, tell nothing
+    on_plan: object = None  # called with each plan; for reports
+
+    def build_options(self):
+        """Keyword arguments of ingot.compile."""
+        wanted = ("precision", "target", "opt_level", "threads", "tune", "cache")
+        return {k: getattr(self, k) for k in wanted if getattr(self, k) is not None}
+
+
+def parse(options):
+    known = {f.name for f in dataclasses.fields(Options)}
+    for name in options or {}:
+        if name not in known:
+            raise ValueError(f"ingot has no option {name!r}; it has {', '.join(sorted(known))}")
+    return Options(**(options or {}))
+
+
+def backend(module, example_inputs, *, mode=None, options=None):
+    """The backend that torch.compile calls for each graph that it captures."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    chosen = parse(options)
+
+    def inference(graph, inputs):
+        return compile_graph(graph, inputs, chosen)
+
+    return aot_autograd(
+        fw_compiler=lambda graph, inputs: _training(graph, chosen),
+        bw_compiler=_eager,
+        inference_compiler=inference,
+        decompositions=decompositions.table(),
+        keep_inference_input_mutations=True,
+    )(module, example_inputs)
+
+
+def _eager(graph, inputs):
+    from functorch.compile import make_boxed_func
+
+    return make_boxed_func(graph.forward)
+
+
+def _training(graph, options):
+    message = (
+        "gradients are asked for, so this graph runs in eager PyTorch: call it under torch.no_grad() or "
+        "torch.inference_mode(), or set requires_grad_(False)"
+    )
+    if options.strict:
+        raise Fallback(message)
+    warnings.warn(message, FallbackWarning, stacklevel=2)
+    return _eager(graph, None)
+
+
+def compile_graph(graph, inputs, options):
+    """A boxed callable for an ATen graph for inference."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily():
+        return _compile_graph(graph, inputs, options)
+
+
+def _compile_graph(graph, inputs, options):
+    plan = make_plan(graph, options.min_size, options.exclude)
+    if options.on_plan is not None:
+        options.on_plan(plan)
+    if not options.dry:
+        _tell(plan, options)
+    if options.dry or not plan.parts:
+        return _eager(graph, inputs)
+    program = Program(plan, _weights(graph), options.build_options())
+    return _boxed(program)
+
+
+def _boxed(program):
+    def call(args):
+        return program(args)
+
+    call._boxed_call = True
+    call.program = program
+    return call
+
+
+def _tell(plan, options):
+    if not plan.outside:
+        return
+    text = describe(plan)
+    if options.strict:
+        raise Fallback(text)
+    warnings.warn(text, FallbackWarning, stacklevel=2)
+
+
+def describe(plan):
+    """Which operators run in eager PyTorch, one to a line."""
+    lines = [str(x) for x in plan.outside]
+    counted = [
+        f"{line}  ({lines.count(line)} times)" if lines.count(line) > 1 else line for line in dict.fromkeys(lines)
+    ]
+    total = plan.n_inside + len(plan.outside)
+    head = f"{len(plan.outside)} of {total} operators run in eager PyTorch, {len(plan.parts)} engines the rest:"
+    return "\n  ".join([head, *counted])
+
+
+def _weights(graph):
+    """placeholder -> (name, tensor), of those that stand for parameters and buffers."""
+    context = torch._guards.TracingContext.try_get()
+    flat = context.params_flat_unwrap_subclasses or context.params_flat if context is not None else None
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    found = {}
+    for node, tensor in zip(placeholders, flat or ()):
+        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
+            found[node] = (node.name, tensor)
+    return found

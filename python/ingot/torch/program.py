@@ -1,0 +1,196 @@
+"""What is called in place of a graph: engines and single ATen operators, in order."""
+
+import threading
+
+import ingot
+import sympy
+
+import torch
+
+from .importer import Importer, attribute_of, inverse, is_tensor, memory_order, value_of
+from .plan import is_check, is_size
+
+
+class Engine:
+    """A part of a graph, compiled: takes and gives tensors by their nodes."""
+
+    def __init__(self, module, nodes, weights, needed, options):
+        """weights: node -> (name, tensor); needed: the nodes whose results are read outside."""
+        self.outputs = list(needed)
+        importer = Importer(module)
+        for node in nodes:
+            for source in node.all_input_nodes:
+                _take(importer, source, weights, set(nodes))
+        for node in nodes:
+            importer.add_node(node)
+        self.arguments = [
+            (a, None if isinstance(a, str) else _unless_sorted(memory_order(value_of(a)))) for a in importer.arguments
+        ]
+        self.orders = []
+        for node in self.outputs:
+            importer.add_output(node.name, importer.values[node], value_of(node))
+            order = memory_order(value_of(node))
+            self.orders.append(None if order == sorted(order) else inverse(order))
+        self.engine = ingot.compile(importer.network.finish(), **options)
+
+    def __call__(self, slots, symbols):
+        args = []
+        for argument, order in self.arguments:
+            if isinstance(argument, str):
+                args.append(torch.empty((symbols[argument], 0), dtype=torch.uint8))
+            else:
+                x = slots[argument]
+                args.append((x if order is None else x.permute(order)).contiguous())
+        results = self.engine(*args)
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        for node, order, y in zip(self.outputs, self.orders, results):
+            y = y if isinstance(y, torch.Tensor) else torch.from_dlpack(y)
+            if y.dtype == torch.uint8 and value_of(node).dtype == torch.bool:
+                y = y.view(torch.bool)
+            slots[node] = y if order is None else y.permute(order)
+
+
+def _take(importer, node, weights, inside):
+    if node in inside or node in importer.values or node.op == "get_attr" or not is_tensor(value_of(node)):
+        return
+    if node in weights:
+        importer.values[node] = importer.add_weight(*weights[node])
+    else:
+        importer.add_input(node)
+
+
+def _unless_sorted(order):
+    return None if order == sorted(order) else order
+
+
+class Program:
+    """Calls a planned graph with its placeholders' values. Calls from several threads follow each other."""
+
+    def __init__(self, plan, weights, options):
+        self.plan, self.module = plan, plan.module
+        self.options = options
+        self.placeholders = [n for n in self.module.graph.nodes if n.op == "placeholder"]
+        self.result = next(n for n in self.module.graph.nodes if n.op == "output").args[0]
+        self.lock = threading.Lock()
+        self.symbol_sources = self._find_symbols()
+        written = {n.args[0] for n in plan.epilogue}
+        self.weights = {n: w for n, w in weights.items() if n not in written}
+        self._build()
+
+    def _build(self):
+        self.steps = []
+        parts, done = self.plan.parts, set()
+        for node in sorted(self.plan.level, key=self.plan.level.get):
+            level = self.plan.level[node]
+            if level % 2:
+                self.steps.append(node)
+            elif level not in done:
+                done.add(level)
+                self.steps.append(self._engine(parts[level]))
+        self.steps += self.plan.views + self.plan.epilogue
+        self.versions = {n: _version(t) for n, (_, t) in self.weights.items()}
+
+    def _engine(self, nodes):
+        inside, views = set(nodes), set(self.plan.views)
+        needed = [n for n in nodes if n not in views and is_tensor(value_of(n)) and self._is_read(n, inside, views)]
+        return Engine(self.module, nodes, self.weights, needed, self.options)
+
+    @staticmethod
+    def _is_read(node, inside, views):
+        """Whether anything but the node's own engine reads its result."""
+        return any(u in views or (u not in inside and not is_size(u) and not is_check(u)) for u in node.users)
+
+    # ---- Symbols
+
+    def _find_symbols(self):
+        """symbol's name -> (placeholder, axis or None) where a call shows its value."""
+        sources = {}
+        for node in self.placeholders:
+            val = value_of(node)
+            if isinstance(val, torch.SymInt) and val.node.expr.is_Symbol:
+                sources.setdefault(val.node.expr.name, (node, None))
+        for node in self.placeholders:
+            val = value_of(node)
+            for axis, size in enumerate(val.shape if is_tensor(val) else ()):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    sources.setdefault(size.node.expr.name, (node, axis))
+        return sources
+
+    def _symbols(self, slots):
+        return {
+            name: slots[node] if axis is None else slots[node].shape[axis]
+            for name, (node, axis) in self.symbol_sources.items()
+        }
+
+    @staticmethod
+    def _learn(val, result, symbols):
+        """Sizes that only a result tells."""
+        if isinstance(val, torch.SymInt):
+            if val.node.expr.is_Symbol:
+                symbols.setdefault(val.node.expr.name, int(result))
+        elif is_tensor(val):
+            for size, real in zip(val.shape, result.shape):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    symbols.setdefault(size.node.expr.name, real)
+        elif isinstance(val, (list, tuple)):
+            for v, r in zip(val, result):
+                Program._learn(v, r, symbols)
+
+    # ---- Calls
+
+    def __call__(self, args):
+        """args: a list, which is emptied."""
+        slots = dict(zip(self.placeholders, args))
+        args.clear()
+        self._refresh(slots)
+        symbols = self._symbols(slots)
+        for step in self.steps:
+            if isinstance(step, Engine):
+                with self.lock:
+                    step(slots, symbols)
+            else:
+                a, k = self._resolve(step.args, slots, symbols), self._resolve(step.kwargs, slots, symbols)
+                slots[step] = step.target(*a, **k)
+                self._learn(value_of(step), slots[step], symbols)
+        return self._resolve(self.result, slots, symbols)
+
+    def _refresh(self, slots):
+        """Builds again if a weight is another tensor now, or was written to."""
+        changed = False
+        for node, (name, tensor) in self.weights.items():
+            now = slots[node]
+            if now is not tensor or _version(now) != self.versions[node]:
+                self.weights[node], changed = (name, now), True
+        if changed:
+            with self.lock:
+                self._build()
+
+    def _resolve(self, a, slots, symbols):
+        if isinstance(a, torch.fx.Node):
+            if a in slots:
+                return slots[a]
+            if a.op == "get_attr":
+                return attribute_of(self.module, a.target)
+            return self._evaluate(value_of(a), symbols)
+        if isinstance(a, (list, tuple)):
+            return type(a)(self._resolve(x, slots, symbols) for x in a)
+        if isinstance(a, dict):
+            return {k: self._resolve(x, slots, symbols) for k, x in a.items()}
+        if isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return self._evaluate(a, symbols)
+        return a
+
+    @staticmethod
+    def _evaluate(val, symbols):
+        if not isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return val
+        expr = val.node.expr
+        known = {s: sympy.Integer(symbols[s.name]) for s in expr.free_symbols}
+        number = expr.xreplace(known)
+        if isinstance(val, torch.SymBool):
+            return bool(number)
+        return int(number) if isinstance(val, torch.SymInt) else float(number)
+
+
+def _version(tensor):
+    return 0 if tensor.is_inference() else tensor._version
