@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""
+Runs the samples of PyTorch's own operator database (op_db, fp32 on the CPU) through Ingot and compares with eager PyTorch.
+
+    sweep.py [--samples N] [--only NAME,...] [--dynamo] [--out FILE]
+
+Without --dynamo, graphs are traced by make_fx, with the backend's decompositions: the same graphs, ten times as fast. FILE
+(operators.txt) gets one line for each entry: passed, samples, what fell back and why; whatever is wrong is printed.
+"""
+
+import argparse
+import collections
+import signal
+import sys
+import traceback
+import warnings
+
+import ingot.torch  # noqa: F401
+import torch
+import torch.utils._pytree as pytree
+from ingot.torch import decompositions
+from ingot.torch import dynamo as backends
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.testing._internal.common_methods_invocations import op_db
+
+RANDOM = (
+    "rand",
+    "normal",
+    "uniform",
+    "bernoulli",
+    "multinomial",
+    "cauchy",
+    "exponential",
+    "geometric",
+    "log_normal",
+    "empty",
+)
+
+UNCAPTURED = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+
+
+class Timeout(Exception):
+    pass
+
+
+def _alarm(*_):
+    raise Timeout("30 seconds passed")
+
+
+def compile_traced(f, tensors, options):
+    """As torch.compile's inference path does it, without dynamo."""
+    table = decompositions.table()
+    traced = make_fx(f, decomposition_table=table, tracing_mode="fake")(*tensors)
+    functional = torch.func.functionalize(traced, remove="mutations_and_views")
+    traced = make_fx(functional, decomposition_table=table, tracing_mode="fake")(*tensors)
+    call = backends.compile_graph(traced, tensors, options)
+    return lambda *xs: call(list(xs))
+
+
+def run_sample(op, sample, dynamo):
+    """(outcome, detail): pass, fallback, wrong or error."""
+    args = (sample.input, *sample.args)
+    leaves, spec = pytree.tree_flatten((args, sample.kwargs))
+    places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
+    tensors = [leaves[i] for i in places]
+
+    def f(*xs):
+        full = list(leaves)
+        for i, x in zip(places, xs):
+            full[i] = x
+        a, k = pytree.tree_unflatten(full, spec)
+        return op(*a, **k)
+
+    outside = []
+    options = backends.Options(on_plan=lambda plan: outside.extend(plan.outside))
+    with torch.no_grad():
+        copies = [t.clone() for t in tensors]
+        expected = f(*copies)
+        if dynamo:
+            torch._dynamo.reset()
+            named = {"on_plan": options.on_plan}
+            call = torch.compile(f, backend=ingot.torch.backend, options=named, fullgraph=True, dynamic=False)
+        else:
+            call = compile_traced(f, tensors, options)
+        actual = call(*tensors)
+    if outside:
+        return "fallback", "; ".join(sorted({f"{o.operator}: {o.reason}" for o in outside}))
+    expected, actual = pytree.tree_leaves(expected), pytree.tree_leaves(actual)
+    if len(expected) != len(actual):
+        return "wrong", f"{len(actual)} results instead of {len(expected)}"
+    if op.name.startswith(("svd", "linalg")) or any(word in op.name for word in RANDOM):
+        return "pass", ""
+    for e, a in zip(expected, actual):
+        if isinstance(e, torch.Tensor):
+            torch.testing.assert_close(a, e, rtol=1e-4, atol=2e-5, equal_nan=True)
+        elif e != a and e == e:
+            return "wrong", f"{a} instead of {e}"
+    return "pass", ""
+
+
+def sweep(entries, samples, dynamo):
+    for op in entries:
+        if op.name.startswith("jiterator") or torch.float32 not in op.supported_dtypes("cpu"):
+            continue
+        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+        counts, details = collections.Counter(), collections.Counter()
+        torch.manual_seed(0)
+        try:
+            found = []
+            for sample in op.sample_inputs("cpu", torch.float32):
+                found.append(sample)
+                if len(found) >= samples:
+                    break
+        except Exception as error:  # noqa: BLE001
+            yield name, counts, collections.Counter({f"no samples: {type(error).__name__}": 1})
+            continue
+        for sample in found:
+            signal.alarm(30)
+            try:
+                outcome, detail = run_sample(op, sample, dynamo)
+            except AssertionError as error:
+                outcome, detail = "wrong", " ".join(str(error).split())[:200]
+            except UNCAPTURED as error:
+                outcome, detail = "uncaptured", type(error).__name__
+            except Exception as error:  # noqa: BLE001
+                if VERBOSE:
+                    traceback.print_exc()
+                outcome, detail = "error", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            finally:
+                signal.alarm(0)
+            counts[outcome] += 1
+            if detail:
+                details[detail] += 1
+        yield name, counts, details
+
+
+VERBOSE = False
+
+
+def main():
+    global VERBOSE
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--samples", type=int, default=10**9, help="at most so many samples of an entry")
+    parser.add_argument("--only", default="", help="names of entries, separated by commas")
+    parser.add_argument("--dynamo", action="store_true", help="capture with torch.compile")
+    parser.add_argument("--out", help="write the list of all entries to this file")
+    parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args()
+    VERBOSE = options.verbose
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, _alarm)
+    only = set(filter(None, options.only.split(",")))
+    total, lines = collections.Counter(), []
+    for name, counts, details in sweep(
+        [op for op in op_db if not only or op.name in only], options.samples, options.dynamo
+    ):
+        total.update(counts)
+        line = f"{name} {counts['pass']}/{sum(counts.values())}"
+        for kind in ("fallback", "uncaptured", "wrong", "error"):
+            line += f" {kind} {counts[kind]}" if counts[kind] else ""
+        line += "".join(f" | {d} ({n})" for d, n in details.most_common(4))
+        lines.append(line)
+        if VERBOSE or counts["wrong"] or counts["error"]:
+            print(line, flush=True)
+    summary = ", ".join(f"{kind} {total[kind]}" for kind in ("pass", "fallback", "uncaptured", "wrong", "error"))
+    print(f"{sum(total.values())} samples: {summary}")
+    if options.out:
+        with open(options.out, "w") as file:
+            file.write("\n".join([f"# {summary}", *lines]) + "\n")
+    return 1 if total["wrong"] or total["error"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

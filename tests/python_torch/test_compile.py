@@ -1,0 +1,265 @@
+"""torch.compile(backend="ingot"): fallback, mutation, aliasing, dynamic shapes, weights, training."""
+
+import unittest
+import warnings
+
+import ingot.torch
+import torch
+from helpers import TestCase
+
+
+class Counting(torch.nn.Module):
+    """Writes to a buffer as a cache does."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.register_buffer("cache", torch.zeros(6, 4))
+
+    def forward(self, x, at):
+        self.cache.index_copy_(0, at, self.layer(x))
+        return self.cache.sum(0)
+
+
+class Fallback(TestCase):
+    def test_tells_operator_reason_and_line(self):
+        def f(x):
+            y = torch.special.bessel_j0(x)  # the line to be told
+            return (y + 1).relu() * 2
+
+        x = torch.randn(3)
+        with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self.assert_same(self.compiled(f, strict=False)(x), f(x))
+        text = "".join(str(w.message) for w in caught if issubclass(w.category, ingot.torch.FallbackWarning))
+        for part in ("aten.special_bessel_j0.default", "not implemented", "test_compile.py", "the line to be told"):
+            self.assertIn(part, text)
+
+    def test_strict_raises(self):
+        with torch.no_grad(), self.assertRaises(Exception) as caught:
+            self.compiled(torch.special.bessel_j0)(torch.randn(3))
+        self.assertIn("special_bessel_j0", str(caught.exception))
+
+    def test_parts_before_between_and_after(self):
+        def f(x, y):
+            a = (x * 2 + y).relu() @ y
+            b = torch.special.bessel_j0(a) + torch.special.bessel_j0(y)
+            c = (b.t() * 3 - a).sigmoid()
+            return c.flip(0), a.t(), torch.special.bessel_j0(c)
+
+        x, y = torch.randn(4, 4), torch.randn(4, 4)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.assert_same(self.compiled(f, strict=False)(x, y), f(x, y))
+
+    def test_excluded_operators(self):
+        plans = []
+
+        def f(x):
+            return (x.relu() + 1).tanh().cumsum(0)
+
+        x = torch.randn(3)
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call = self.compiled(f, strict=False, exclude=("aten.cumsum.default",), on_plan=plans.append)
+            self.assert_same(call(x), f(x))
+        self.assertEqual([o.operator for o in plans[0].outside], ["aten.cumsum.default"])
+
+    def test_unknown_option(self):
+        with torch.no_grad(), self.assertRaisesRegex(Exception, "no option 'precison'"):
+            self.compiled(torch.relu, precison="fp16")(torch.randn(3))
+
+    def test_values_decide_sizes(self):
+        def f(x):
+            return (torch.nonzero(x > 0).float() * 2 + 1).sum(0)
+
+        x = torch.randn(9)
+        with (
+            torch.no_grad(),
+            warnings.catch_warnings(),
+            torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True),
+        ):
+            warnings.simplefilter("ignore")
+            call = self.compiled(f, strict=False)
+            for _ in range(3):
+                x = torch.randn(9)
+                self.assert_same(call(x), f(x))
+
+
+class State(TestCase):
+    def test_buffers_are_written(self):
+        a, b = Counting(), Counting()
+        b.load_state_dict(a.state_dict())
+        with torch.no_grad():
+            call = self.compiled(a)
+            for at in ([0, 1], [2, 3], [1, 5]):
+                x, at = torch.randn(2, 4), torch.tensor(at)
+                self.assert_same(call(x, at), b(x, at))
+                self.assert_same(a.cache, b.cache)
+
+    def test_inputs_are_written(self):
+        def f(x, y):
+            x.add_(1)
+            y[0] = x.sum()
+            return x * y
+
+        x, y = torch.randn(3), torch.randn(3)
+        x2, y2 = x.clone(), y.clone()
+        with torch.no_grad():
+            self.assert_same(self.compiled(f)(x, y), f(x2, y2))
+        self.assert_same((x, y), (x2, y2))
+
+    def test_results_that_are_inputs_and_views(self):
+        def f(x, y):
+            z = x + y
+            return x, x.t(), z, z.t(), z[0], y.view(-1)
+
+        x, y = torch.randn(3, 4), torch.randn(3, 4)
+        with torch.no_grad():
+            actual, expected = self.compiled(f)(x, y), f(x, y)
+        self.assert_same(actual, expected)
+        self.assertIs(actual[0], x)
+        self.assertEqual(actual[1].data_ptr(), x.data_ptr())
+        self.assertEqual([a.stride() for a in actual], [e.stride() for e in expected])
+        self.assertEqual(actual[2].data_ptr(), actual[4].data_ptr())
+
+    def test_results_stay_after_the_next_call(self):
+        call = self.check(lambda x: x * 2, torch.ones(3))
+        with torch.no_grad():
+            first = call(torch.ones(3))
+            call(torch.zeros(3))
+        self.assert_same(first, torch.full((3,), 2.0))
+
+    def test_operands_in_any_layout(self):
+        def f(x):
+            return x.relu() + 1
+
+        for x in (torch.randn(4, 6).t(), torch.randn(4, 6)[:, ::2], torch.randn(1, 6).expand(3, 6)):
+            torch._dynamo.reset()
+            self.check(f, x)
+        image = torch.randn(2, 3, 5, 5).to(memory_format=torch.channels_last)
+        call = self.check(torch.nn.Conv2d(3, 4, 3).eval(), image)
+        with torch.no_grad():
+            self.assertTrue(call(image).is_contiguous(memory_format=torch.channels_last))
+
+    def test_weights_written_and_replaced(self):
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).eval()
+        x = torch.randn(3, 4)
+        call = self.check(module, x)
+        with torch.no_grad():
+            module[0].weight.mul_(2)
+            self.assert_same(call(x), module(x))
+            module.load_state_dict({k: v + 1 for k, v in module.state_dict().items()})
+            self.assert_same(call(x), module(x))
+            module[2].weight = torch.nn.Parameter(torch.randn(2, 4))
+            self.assert_same(call(x), module(x))
+
+    def test_tied_weights(self):
+        class Tied(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed = torch.nn.Embedding(10, 4)
+                self.head = torch.nn.Linear(4, 10, bias=False)
+                self.head.weight = self.embed.weight
+
+            def forward(self, i):
+                return self.head(self.embed(i))
+
+        self.check(Tied().eval(), torch.tensor([1, 2, 3]))
+
+
+class Training(TestCase):
+    def test_gradients_in_eager(self):
+        module, x = torch.nn.Linear(3, 2), torch.randn(4, 3)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            y = self.compiled(module, strict=False)(x)
+        self.assertTrue(any("gradients" in str(w.message) for w in caught))
+        y.sum().backward()
+        self.assert_same(module.bias.grad, torch.full((2,), 4.0))
+
+    def test_batch_statistics(self):
+        a, b = torch.nn.BatchNorm1d(3), torch.nn.BatchNorm1d(3)
+        x = torch.randn(5, 3)
+        with torch.no_grad():
+            self.assert_same(self.compiled(a)(x), b(x))
+        self.assert_same(a.running_var, b.running_var)
+
+
+class Shapes(TestCase):
+    def test_one_engine_for_all_sizes(self):
+        plans = []
+        module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 3)).eval()
+        with torch.no_grad():
+            call = self.compiled(module, dynamic=True, on_plan=plans.append)
+            for batch in (2, 3, 5, 17, 4):
+                x = torch.randn(batch, 4)
+                self.assert_same(call(x), module(x))
+        self.assertEqual(len(plans), 1)
+
+    def test_sizes_that_change(self):
+        plans = []
+
+        def f(x):
+            y = x.reshape(x.shape[0] // 2, 2, -1).transpose(0, 1)
+            return torch.cat([y, y[:, :1]], 1), x[1:-1], x.sum() / x.shape[1], torch.arange(x.shape[0]) + 1, x.mean(0)
+
+        with torch.no_grad():
+            call = self.compiled(f, on_plan=plans.append)
+            for rows, columns in ((4, 6), (6, 6), (8, 10), (10, 3)):
+                x = torch.randn(rows, columns)
+                self.assert_same(call(x), f(x))
+        self.assertLessEqual(len(plans), 3)
+
+    def test_numbers_as_arguments(self):
+        def f(x, n):
+            return x[:n] * n + torch.ones(n, 1)
+
+        with torch.no_grad():
+            call = self.compiled(f, dynamic=True)
+            for n in (2, 3, 5):
+                x = torch.randn(8, 4)
+                self.assert_same(call(x, n), f(x, n))
+
+    def test_dynamic_attention(self):
+        layer = torch.nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+        with torch.no_grad():
+            call = self.compiled(layer, dynamic=True)
+            for batch, time in ((2, 5), (3, 9), (4, 2)):
+                x = torch.randn(batch, time, 16)
+                self.assert_same(call(x), layer(x))
+
+    def test_fallback_with_dynamic_sizes(self):
+        def f(x):
+            y = torch.special.bessel_j0((x * 2).relu() + 1)
+            return (y + x.shape[0]).reshape(-1).tanh() * 2
+
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            call = self.compiled(f, dynamic=True, strict=False)
+            for rows in (3, 5):
+                x = torch.randn(rows, 4)
+                self.assert_same(call(x), f(x))
+
+
+class Report(TestCase):
+    def test_outside_and_seams(self):
+        def f(x):
+            y = torch.special.bessel_j0((x + 1).relu() * 2)
+            return (y - 1).tanh().sum(0)
+
+        report = ingot.torch.report(f, (torch.randn(3, 4),))
+        self.assertFalse(report.is_whole)
+        (outside,) = report.outside
+        self.assertEqual(outside.operator, "aten.special_bessel_j0.default")
+        self.assertIn("test_compile.py", outside.source)
+        self.assertEqual(report.graphs[0].engines, 2)
+        self.assertEqual(report.graphs[0].seam_bytes, 2 * 3 * 4 * 4)
+        self.assertIn("bessel_j0", str(report))
+
+    def test_whole(self):
+        self.assertTrue(ingot.torch.report(torch.nn.Linear(3, 2), (torch.randn(1, 3),)).is_whole)
+
+
+if __name__ == "__main__":
+    unittest.main()

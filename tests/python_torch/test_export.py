@@ -1,0 +1,56 @@
+"""ingot.torch.export: engines that need no PyTorch."""
+
+import os
+import tempfile
+import unittest
+
+import ingot
+import ingot.torch
+import torch
+from helpers import TestCase, tensors
+
+
+class Export(TestCase):
+    def check_export(self, module, args, kwargs=None, dynamic_shapes=None, more=()):
+        engine = ingot.torch.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        for given in (args, *more):
+            with torch.no_grad():
+                expected = tensors(module(*given, **(kwargs or {})))
+            results = engine(*given, *(kwargs or {}).values())
+            results = results if isinstance(results, (list, tuple)) else [results]
+            self.assert_same([torch.from_dlpack(r) for r in results], expected)
+
+    def test_classifier(self):
+        module = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1),
+            torch.nn.Flatten(), torch.nn.Linear(8, 4),
+        ).eval()  # fmt: skip
+        batch = {0: torch.export.Dim("batch", min=1, max=64)}
+        more = [(torch.randn(n, 3, 8, 8),) for n in (1, 7)]
+        self.check_export(module, (torch.randn(2, 3, 8, 8),), dynamic_shapes=(batch,), more=more)
+
+    def test_recurrent(self):
+        for kind in (torch.nn.LSTM, torch.nn.GRU):
+            for bidirectional in (False, True):
+                with self.subTest(kind=kind.__name__, bidirectional=bidirectional):
+                    module = kind(5, 6, 2, batch_first=True, bidirectional=bidirectional).eval()
+                    self.check_export(module, (torch.randn(3, 4, 5),))
+
+    def test_program_and_file(self):
+        module, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "linear.ingot")
+            ingot.torch.export(torch.export.export(module, (x,)), path=path)
+            self.assertGreater(os.path.getsize(path), 0)
+
+    def test_refuses_what_would_fall_back(self):
+        class Bessel(torch.nn.Module):
+            def forward(self, x):
+                return torch.special.bessel_j0(x)
+
+        with self.assertRaisesRegex(ingot.torch.Fallback, "special_bessel_j0"):
+            ingot.torch.export(Bessel(), (torch.randn(3),))
+
+
+if __name__ == "__main__":
+    unittest.main()
