@@ -89,18 +89,21 @@ static int bind_one(struct session *self, bool is_output, size_t index, PyObject
 /* `tensors`: a dict by names, or a sequence in order, of all ports. */
 static int bind_all(struct session *self, bool is_output, PyObject *tensors) {
     struct state *state = state_of((PyObject *)self);
-    size_t n = is_output ? self->engine->n_outputs : self->engine->n_inputs;
+    size_t n = is_output ? self->engine->n_outputs : self->engine->n_inputs, n_own = n, k = 0;
+    for (size_t i = 0; is_output && i < n; i++)
+        n_own -= self->engine->updates[i] != SIZE_MAX; /* bound with the input */
     struct port *ports = is_output ? self->outputs : self->inputs;
     const char *what = is_output ? "outputs" : "inputs";
     bool is_dict = PyDict_Check(tensors);
     PyObject *sequence = is_dict ? NULL : PySequence_Tuple(tensors);
     if (!is_dict && !sequence) return -1;
     Py_ssize_t given = is_dict ? PyDict_Size(tensors) : PyTuple_Size(sequence);
-    int rc = (size_t)given == n ? 0 : -1;
-    if (rc) refuse(state, "%zd %s are given, the engine has %zu", given, what, n);
+    int rc = (size_t)given == n_own ? 0 : -1;
+    if (rc) refuse(state, "%zd %s are given, the engine has %zu", given, what, n_own);
     for (size_t i = 0; !rc && i < n; i++) {
+        if (is_output && self->engine->updates[i] != SIZE_MAX) continue;
         PyObject *tensor =
-            is_dict ? PyDict_GetItemWithError(tensors, ports[i].name) : PyTuple_GetItem(sequence, (Py_ssize_t)i);
+            is_dict ? PyDict_GetItemWithError(tensors, ports[i].name) : PyTuple_GetItem(sequence, (Py_ssize_t)k++);
         if (!tensor && !PyErr_Occurred()) refuse(state, "'%U' is missing from the %s", ports[i].name, what);
         rc = tensor ? bind_one(self, is_output, i, tensor) : -1;
     }
@@ -139,6 +142,7 @@ static int place_bound(struct session *self, struct demand *demand) {
     if (!self->has_outputs) return session_own_outputs(self, demand->on_gpu ? INGOT_CUDA : INGOT_HOST);
     struct ingot_error error;
     for (size_t i = 0; i < self->engine->n_outputs; i++) {
+        if (self->engine->updates[i] != SIZE_MAX) continue;
         const struct ingot_tensor *tensor = &self->outputs[i].bound.tensor;
         static char nothing; /* stands in for memory of no bytes, where NULL means the context's own */
         enum ingot_status status = ingot_context_set_output_in(
@@ -155,7 +159,7 @@ static int check_sizes(struct session *self) {
         const struct ingot_tensor *bound = &self->outputs[i].bound.tensor;
         struct ingot_tensor result;
         struct ingot_error error;
-        bool is_fixed = true;
+        bool is_fixed = !self->outputs[i].owner; /* an updated input */
         for (int k = 0; k < bound->rank; k++)
             is_fixed = is_fixed && self->engine->outputs[i].dims[k] >= 0;
         if (is_fixed || ingot_context_output(self->context, i, &result, &error)) continue;
@@ -185,7 +189,7 @@ static int prepare(struct session *self, struct demand *demand) {
 /* Nothing that the host must wait for. */
 static bool stays_on_gpu(struct session *self, const struct demand *demand) {
     for (size_t i = 0; i < self->engine->n_outputs && self->has_outputs; i++)
-        if (self->outputs[i].bound.tensor.memory != INGOT_CUDA) return false;
+        if (self->outputs[i].owner && self->outputs[i].bound.tensor.memory != INGOT_CUDA) return false;
     return demand->on_gpu;
 }
 
@@ -203,7 +207,9 @@ PyObject *session_run_bound(PyObject *object, PyObject *unused) {
     struct run *run = NULL;
     if (!rc && !self->has_outputs) {
         run = run_new(self, demand.stream, state->ndarray ? STYLE_NUMPY : STYLE_INGOT, NULL);
-        rc = run ? 0 : -1;
+        for (size_t i = 0; i < self->engine->n_inputs; i++)
+            self->objects[i] = self->inputs[i].owner;
+        rc = run && !run_note_updates(self, run, self->objects) ? 0 : -1;
     }
     guard_leave(&self->guard);
     PyObject *outputs = rc ? NULL : run ? run_outputs(state, run) : Py_NewRef(Py_None);

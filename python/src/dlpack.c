@@ -1,7 +1,7 @@
 /* ingot.Tensor shown to other libraries by DLPack. */
 #include <stdlib.h>
 
-#include "ingot_python.h"
+#include "session.h"
 
 static struct dl_tensor describe(struct tensor *self) {
     static const struct dl_type types[INGOT_DTYPE_COUNT] = {
@@ -85,18 +85,18 @@ static PyObject *old_capsule(struct tensor *self) {
     return capsule;
 }
 
-/* What the standard allows: None for the CPU; for CUDA also -1, 1, 2 and handles, but not 0. Results in GPU memory are of
- * a run on the caller's stream, which is its own to order; a result of the session's own stream has been waited for. So no
- * stream has to wait for another here. */
+/* What the standard allows: None for the CPU; for CUDA also -1 (no synchronisation), 1 (the legacy default stream, which None
+ * means), 2 and handles, but not 0. */
 static int check_stream(struct tensor *self, PyObject *stream) {
-    if (stream == Py_None) return 0;
-    if (self->value.memory != INGOT_CUDA) {
+    bool on_gpu = self->value.memory == INGOT_CUDA;
+    if (stream == Py_None) return on_gpu && self->owner ? run_order(self->owner, 1) : 0;
+    if (!on_gpu) {
         PyErr_SetString(PyExc_BufferError, "the tensor is in host memory: stream must be None");
         return -1;
     }
     long long number = PyLong_AsLongLong(stream);
     if (number == -1 && PyErr_Occurred()) return -1;
-    if (number && number >= -1) return 0;
+    if (number && number >= -1) return self->owner ? run_order(self->owner, number) : 0;
     PyErr_Format(PyExc_BufferError, "stream %lld is not allowed", number);
     return -1;
 }

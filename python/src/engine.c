@@ -11,11 +11,17 @@ static int describe_ports(struct engine *self) {
     self->n_outputs = ingot_engine_output_count(engine);
     self->inputs = PyMem_Calloc(self->n_inputs + 1, sizeof *self->inputs);
     self->outputs = PyMem_Calloc(self->n_outputs + 1, sizeof *self->outputs);
-    if (!self->inputs || !self->outputs) return PyErr_NoMemory(), -1;
+    self->updates = PyMem_Calloc(self->n_outputs + 1, sizeof *self->updates);
+    self->is_updated = PyMem_Calloc(self->n_inputs + 1, sizeof *self->is_updated);
+    if (!self->inputs || !self->outputs || !self->updates || !self->is_updated) return PyErr_NoMemory(), -1;
     for (size_t i = 0; i < self->n_inputs; i++)
         ingot_engine_input(engine, i, &self->inputs[i]);
     for (size_t i = 0; i < self->n_outputs; i++)
         ingot_engine_output(engine, i, &self->outputs[i]);
+    for (size_t i = 0; i < self->n_outputs; i++) {
+        self->updates[i] = ingot_engine_updated_input(engine, i);
+        if (self->updates[i] != SIZE_MAX) self->any_update = self->is_updated[self->updates[i]] = true;
+    }
     self->is_cuda = !strncmp(ingot_engine_target(engine), "cuda", 4);
     return 0;
 }
@@ -59,6 +65,8 @@ static void engine_dealloc(PyObject *object) {
     }
     PyMem_Free(self->inputs);
     PyMem_Free(self->outputs);
+    PyMem_Free(self->updates);
+    PyMem_Free(self->is_updated);
     if (self->data) python_allocator.release(NULL, self->data, self->size);
     Py_XDECREF(self->path);
     Py_XDECREF(self->report);
@@ -144,6 +152,19 @@ static PyObject *engine_inputs(PyObject *self, void *unused) {
 
 static PyObject *engine_outputs(PyObject *self, void *unused) {
     return infos(state_of(self), ((struct engine *)self)->outputs, ((struct engine *)self)->n_outputs);
+}
+
+/* {output's name: input's name} */
+static PyObject *engine_updates(PyObject *object, void *unused) {
+    struct engine *self = (struct engine *)object;
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict && i < self->n_outputs; i++) {
+        if (self->updates[i] == SIZE_MAX) continue;
+        PyObject *input = text_or_none(self->inputs[self->updates[i]].name);
+        if (!input || PyDict_SetItemString(dict, self->outputs[i].name, input)) Py_CLEAR(dict);
+        Py_XDECREF(input);
+    }
+    return dict;
 }
 
 static PyObject *engine_symbols(PyObject *self, void *unused) {
@@ -298,6 +319,11 @@ static PyMethodDef engine_methods[] = {
 static PyGetSetDef engine_getset[] = {
     {"inputs", engine_inputs, NULL, "A tuple of ingot.TensorInfo.", NULL},
     {"outputs", engine_outputs, NULL, "A tuple of ingot.TensorInfo.", NULL},
+    {"updates", engine_updates, NULL,
+     "{output: input} for outputs that are stored in an input's memory: a decoder's cache. A run changes that tensor, "
+     "which\n"
+     "must be writable and dense, and returns it.",
+     NULL},
     {"symbols", engine_symbols, NULL, "A tuple of ingot.SymbolInfo: the sizes that the inputs decide.", NULL},
     {"initializers", engine_initializers, NULL, "A tuple of ingot.InitializerInfo: the model's weights.", NULL},
     {"target", engine_target, NULL, "What it was built for: 'cpu:x86-64-v4', 'cuda:sm_90a'.", NULL},

@@ -196,7 +196,9 @@ struct engine {
     _Atomic(PyObject *) idle[16]; /* sessions for calls of the engine itself; these do not count as its users */
     struct ingot_tensor_info *inputs, *outputs;
     size_t n_inputs, n_outputs;
-    bool is_cuda, is_refitted;
+    size_t *updates;  /* of each output: the input in whose memory it is stored; SIZE_MAX: none */
+    bool *is_updated; /* of each input: whether a run changes it */
+    bool any_update, is_cuda, is_refitted;
 };
 int add_engine(PyObject *module, struct state *state);
 /* Takes `data`, which may be NULL, also on failure. */

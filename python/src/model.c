@@ -85,6 +85,24 @@ static PyObject *model_outputs(PyObject *self, void *unused) {
     return infos(self, ingot_model_output_count(((struct model *)self)->model), ingot_model_output);
 }
 
+static PyObject *model_metadata(PyObject *self, void *unused) {
+    struct ingot_model_metadata data;
+    ingot_model_describe(((struct model *)self)->model, &data);
+    PyObject *properties = PyDict_New();
+    for (size_t i = 0; properties && i < data.n_properties; i++) {
+        PyObject *key = text_or_none(data.properties[i].key), *value = text_or_none(data.properties[i].value);
+        if (!key || !value || PyDict_SetItem(properties, key, value)) Py_CLEAR(properties);
+        Py_XDECREF(key);
+        Py_XDECREF(value);
+    }
+    if (!properties) return NULL;
+    return Py_BuildValue("{s:N,s:N,s:N,s:N,s:N,s:N,s:L,s:N}", "producer", text_or_none(data.producer),
+                         "producer_version", text_or_none(data.producer_version), "domain", text_or_none(data.domain),
+                         "description", text_or_none(data.description), "graph_name", text_or_none(data.graph_name),
+                         "graph_description", text_or_none(data.graph_description), "version", (long long)data.version,
+                         "properties", properties);
+}
+
 static PyObject *model_text(PyObject *object, PyObject *unused) {
     struct model *self = (struct model *)object;
     if (guard_enter(state_of(object), &self->guard, "model")) return NULL;
@@ -187,6 +205,7 @@ static PyMethodDef model_methods[] = {
 
 static PyGetSetDef model_getset[] = {
     {"inputs", model_inputs, NULL, "A tuple of ingot.TensorInfo.", NULL},
+    {"metadata", model_metadata, NULL, "What its file says about itself, as a dict; `properties` is one of str.", NULL},
     {"outputs", model_outputs, NULL, "A tuple of ingot.TensorInfo.", NULL},
     {0},
 };

@@ -453,6 +453,21 @@ static PyObject *network_output(PyObject *object, PyObject *args, PyObject *kwar
     return status ? raise_error(state_of(object), status, &error) : Py_NewRef(Py_None);
 }
 
+static PyObject *network_update(PyObject *object, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"name", "input", "value", NULL};
+    const char *name;
+    PyObject *input_object, *value_object;
+    ingot_value input, value;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOO:update", names, &name, &input_object, &value_object))
+        return NULL;
+    struct network *self = (struct network *)object;
+    if (number_of(self, input_object, &input) || number_of(self, value_object, &value) || enter_body(self)) return NULL;
+    struct ingot_error error;
+    enum ingot_status status = ingot_network_update(self->network, name, input, value, &error);
+    guard_leave(&self->guard);
+    return status ? raise_error(state_of(object), status, &error) : Py_NewRef(Py_None);
+}
+
 static PyObject *network_finish(PyObject *object, PyObject *unused) {
     struct network *self = (struct network *)object;
     struct state *state = state_of(object);
@@ -489,6 +504,9 @@ static PyMethodDef network_methods[] = {
      "tensors, and\n"
      "bodies; None is left out. Returns a value, or a tuple of several."},
     {"output", KEYWORDS(network_output), "output($self, name, value)\n--\n\nMakes a value an output."},
+    {"update", KEYWORDS(network_update),
+     "update($self, name, input, value)\n--\n\n"
+     "Makes a value an output that is stored in the memory of an input of its type and dims: a decoder's cache."},
     {"body", network_body, METH_NOARGS,
      "body($self)\n--\n\nA body for control flow: a network of its own inputs and outputs."},
     {"finish", network_finish, METH_NOARGS, "finish($self)\n--\n\nMakes the ingot.Model. The network is done then."},

@@ -28,6 +28,7 @@ static void run_dealloc(PyObject *object) {
     if (self->lease && (!self->stream || ingot_lease_release_after(self->lease, self->stream, &error)))
         ingot_lease_release(self->lease);
     Py_XDECREF(self->keep);
+    Py_XDECREF(self->updated);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -43,7 +44,20 @@ static PyObject *output_as(struct state *state, struct run *run, PyObject *tenso
     return managed && !run->api->import_managed(managed, &object) ? object : NULL;
 }
 
+int run_note_updates(struct session *session, struct run *run, PyObject *const *inputs) {
+    const struct engine *engine = session->engine;
+    if (!engine->any_update) return 0;
+    run->updated = PyTuple_New((Py_ssize_t)engine->n_outputs);
+    for (size_t i = 0; run->updated && i < engine->n_outputs; i++) {
+        PyObject *input = engine->updates[i] == SIZE_MAX ? Py_None : inputs[engine->updates[i]];
+        PyTuple_SetItem(run->updated, (Py_ssize_t)i, Py_NewRef(input));
+    }
+    return run->updated ? 0 : -1;
+}
+
 static PyObject *output(struct state *state, struct run *run, size_t index) {
+    PyObject *updated = run->updated ? PyTuple_GetItem(run->updated, (Py_ssize_t)index) : Py_None;
+    if (updated != Py_None) return Py_NewRef(updated);
     struct ingot_tensor value;
     struct ingot_error error;
     enum ingot_status status = ingot_lease_output(run->lease, index, &value, &error);

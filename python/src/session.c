@@ -74,6 +74,8 @@ int session_place_input(struct session *self, size_t index, struct array *array,
     struct state *state = state_of((PyObject *)self);
     struct port *port = &self->inputs[index];
     struct ingot_tensor tensor = array->tensor;
+    if (self->engine->is_updated[index] && (array->is_read_only || !array->is_dense))
+        return refuse(state, "input '%U' is changed by the run: it must be writable and contiguous", port->name), -1;
     if (tensor.memory == INGOT_CUDA) {
         if (!self->engine->is_cuda)
             return refuse(state, "input '%U' is in GPU memory, the engine is for the CPU", port->name), -1;
@@ -117,6 +119,7 @@ int session_own_outputs(struct session *self, enum ingot_memory memory) {
     if (self->mode == OUTPUTS_OWN && self->memory == memory) return 0;
     struct ingot_error error;
     for (size_t i = 0; i < self->engine->n_outputs; i++) {
+        if (self->engine->updates[i] != SIZE_MAX) continue;
         enum ingot_status status = ingot_context_set_output_in(self->context, i, memory, NULL, 0, &error);
         if (status) return raise_error(state_of((PyObject *)self), status, &error), -1;
     }
@@ -173,6 +176,7 @@ static struct run *run_objects(struct session *self, bool only_enqueue) {
         const struct dl_exchange_api *api;
         enum style style = choose_style(self, &api);
         run = run_new(self, demand.stream, style, api);
+        if (run && run_note_updates(self, run, self->objects)) Py_CLEAR(run);
     }
     for (size_t i = 0; i < n_read; i++)
         array_release(&self->inputs[i].array);

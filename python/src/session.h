@@ -42,8 +42,9 @@ struct session {
 
 struct run {
     PyObject_HEAD struct ingot_lease *lease;
-    PyObject *keep; /* the inputs, until the run is done */
-    void *stream;   /* NULL: the context's own */
+    PyObject *keep;    /* the inputs, until the run is done */
+    PyObject *updated; /* a tuple of the inputs that the run changes, in the places of the outputs; or NULL */
+    void *stream;      /* NULL: the context's own */
     size_t n_outputs;
     int device;
     bool is_done;
@@ -57,6 +58,9 @@ struct run *run_new(struct session *session, void *stream, enum style style, con
 PyObject *run_outputs(struct state *state, struct run *run);
 /* Makes work on `stream` see a result in GPU memory that `owner` holds: waits where that is not the run's stream. */
 int run_order(PyObject *owner, int64_t stream);
+
+/* Notes which of `inputs`, in order, the run changes. */
+int run_note_updates(struct session *session, struct run *run, PyObject *const *inputs);
 
 /* What a run takes from its inputs. */
 struct demand {
