@@ -28,8 +28,12 @@ class AsyncQueue:
         """Queues a run. Returns a concurrent.futures.Future of its result, or of what the callback raised."""
         future = self._pool.submit(self._run, inputs, named, user)
         self._futures.add(future)
-        future.add_done_callback(self._futures.discard)
+        future.add_done_callback(self._forget)
         return future
+
+    def _forget(self, future):
+        if future.exception() is None:  # failures are kept for wait()
+            self._futures.discard(future)
 
     def _run(self, inputs, named, user):
         session = self._idle.get()
@@ -43,7 +47,10 @@ class AsyncQueue:
 
     def wait(self):
         """Waits for all runs; raises the first failure among them."""
-        for future in concurrent.futures.as_completed(list(self._futures)):
+        futures = list(self._futures)
+        concurrent.futures.wait(futures)
+        self._futures.difference_update(futures)
+        for future in futures:
             future.result()
 
     def close(self):

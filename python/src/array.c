@@ -298,10 +298,18 @@ int array_read(struct state *state, struct source *source, PyObject *object, uns
     return rc;
 }
 
-void array_release(struct array *array) {
-    if (array->has_buffer) PyBuffer_Release(&array->buffer);
+/* Deleters may be written in Python, and know nothing of an exception that is set. */
+static void call_deleter(struct array *array) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
     if (array->managed && array->managed->deleter) array->managed->deleter(array->managed);
     if (array->managed_old && array->managed_old->deleter) array->managed_old->deleter(array->managed_old);
+    PyErr_Restore(type, value, traceback);
+}
+
+void array_release(struct array *array) {
+    if (array->has_buffer) PyBuffer_Release(&array->buffer);
+    if (array->managed || array->managed_old) call_deleter(array);
     array->has_buffer = false;
     array->managed = NULL;
     array->managed_old = NULL;

@@ -1,0 +1,269 @@
+"""Engines, sessions and builds: files, threads, bindings, errors, weights."""
+
+import os
+import pathlib
+import pickle
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import ingot
+import networks
+
+DIGITS = pathlib.Path(__file__).parents[2] / "examples" / "digits" / "digits.onnx"
+
+
+class Engines(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def test_onnx(self):
+        engine = ingot.compile(DIGITS, shapes={"batch": (1, 1, 8)}, precision="fp32")
+        self.assertEqual([(i.name, i.dtype, i.shape) for i in engine.inputs], [("image", "f32", ("batch", 1, 8, 8))])
+        self.assertEqual(engine.symbols[0][:3], ("batch", 1, 8))
+        image = np.random.default_rng(1).random((3, 1, 8, 8), np.float32)
+        reference, = ingot.Model(DIGITS).evaluate(image)
+        np.testing.assert_allclose(engine(image=image), reference, rtol=1e-4, atol=1e-6)
+        with self.assertRaises(ingot.InvalidArgument):
+            engine(np.zeros((9, 1, 8, 8), np.float32))
+        self.assertGreater(len(engine.explanation()), 0)
+        self.assertGreater(engine.report["regions"], 0)
+        self.assertTrue(any(i.kind == "refittable" for i in engine.initializers))
+
+    def test_ways_in(self):
+        data = DIGITS.read_bytes()
+        x = np.zeros((1, 1, 8, 8), np.float32)
+        expected = ingot.compile(str(DIGITS))(x)
+
+        class Proto:
+            def SerializeToString(self):
+                return data
+
+        for source in (data, bytearray(data), Proto(), ingot.Model(DIGITS)):
+            np.testing.assert_array_equal(ingot.compile(source)(x), expected)
+        model = ingot.Model(DIGITS)
+        self.assertIn("graph", model.text())
+        self.assertEqual(model.metadata["version"] >= 0, True)
+
+    def test_files(self):
+        engine = networks.doubled()
+        x = np.ones((1, 4), np.float32)
+        path = self.folder / "a.ingot"
+        engine.save(path)
+        built = ingot.compile(DIGITS, path=self.folder / "b.ingot")
+        self.assertEqual(os.path.getsize(self.folder / "b.ingot"), len(built.tobytes()))
+        others = [ingot.load(path), ingot.load(str(path), verify="later"), ingot.load(engine.tobytes()),
+                  ingot.load(memoryview(path.read_bytes())), pickle.loads(pickle.dumps(engine))]
+        for other in others:
+            self.assertEqual(other(x).tolist(), [[2] * 4])
+            self.assertEqual(other.tobytes(), engine.tobytes())
+
+    def test_errors(self):
+        damaged = bytearray(networks.doubled().tobytes())
+        damaged[len(damaged) // 2] ^= 1
+        cases = [
+            (lambda: ingot.load(self.folder / "none.ingot"), ingot.FileError, OSError),
+            (lambda: ingot.load(b""), ingot.BadEngine, ValueError),
+            (lambda: ingot.load(b"no engine at all" * 100), ingot.BadEngine, ValueError),
+            (lambda: ingot.load(damaged), ingot.BadEngine, ingot.Error),
+            (lambda: ingot.load(b"", verify="never"), ingot.InvalidArgument, ValueError),
+            (lambda: ingot.load(3), TypeError, TypeError),
+            (lambda: ingot.Model(b"\xff\xff\xff"), ingot.BadModel, ValueError),
+            (lambda: ingot.Model(self.folder / "none.onnx"), ingot.FileError, OSError),
+            (lambda: ingot.compile(DIGITS, target="pdp11"), ingot.InvalidArgument, ValueError),
+            (lambda: ingot.compile(DIGITS, cc="/nonexistent/cc"), ingot.Toolchain, ingot.Error),
+            (lambda: ingot.compile(DIGITS, shapes={"nothing": 3}), ingot.InvalidArgument, ValueError),
+            (lambda: ingot.compile(DIGITS, shapes={"batch": (1, 2)}), ingot.InvalidArgument, ValueError),
+            (lambda: ingot.compile(DIGITS, colour="red"), TypeError, TypeError),
+            (lambda: ingot.compile(DIGITS, cache=3), TypeError, TypeError),
+            (lambda: networks.doubled().session(stream=1), ingot.InvalidArgument, ValueError),
+            (lambda: networks.doubled().session(arena=3), TypeError, TypeError),
+        ]
+        for number, (call, error, base) in enumerate(cases):
+            with self.subTest(number), self.assertRaises(error) as caught:
+                call()
+            self.assertIsInstance(caught.exception, base)
+        self.assertEqual(ingot.BadModel.status, "bad model")
+
+    def test_callbacks(self):
+        seen = []
+        ingot.compile(DIGITS, progress=lambda what, done, total: seen.append((what, done, total)))
+        self.assertTrue(seen)
+
+        def fail(*_):
+            raise KeyError("stop")
+
+        with self.assertRaises(KeyError):
+            ingot.compile(DIGITS, progress=fail)
+
+    def test_cache(self):
+        with ingot_cache(self.folder / "cache") as cache:
+            first = ingot.compile(DIGITS, cache=cache)
+            second = ingot.compile(DIGITS, cache=self.folder / "cache")
+            self.assertGreater(first.report["kernels_compiled"], 0)
+            self.assertTrue(second.report["structure_cached"])
+            self.assertEqual(first.tobytes(), second.tobytes())
+            self.assertGreater(cache.info()["entries"], 0)
+            self.assertEqual(len(cache.list()), cache.info()["entries"])
+            cache.prune(0)
+            self.assertEqual(cache.list(), [])
+
+    def test_refit(self):
+        engine = networks.product(np.ones((4, 3), np.float32))
+        x = np.ones((2, 4), np.float32)
+        session = engine.session()
+        before = session(x)
+        info = engine.refit({"w": np.full((4, 3), 2, np.float32)})
+        self.assertEqual(info["changed"], 1)
+        self.assertEqual((before[0, 0], session(x)[0, 0]), (4, 8))
+        with self.assertRaises(ingot.Unsupported):
+            engine.save(self.folder / "x.ingot")
+        for bad in ({}, {"v": x}, {"w": x}, {"w": 3}, {3: x}):
+            with self.assertRaises((ingot.Error, TypeError)):
+                engine.refit(bad)
+        path = self.folder / "p.ingot"
+        networks.product(np.ones((4, 3), np.float32)).save(path)
+        ingot.refit_file(path, {"w": np.full((4, 3), 3, np.float32)}, path)
+        self.assertEqual(ingot.load(path)(x)[0, 0], 12)
+
+
+class ingot_cache:
+    def __init__(self, folder):
+        self.cache = ingot.Cache(folder)
+
+    def __enter__(self):
+        return self.cache
+
+    def __exit__(self, *_):
+        del self.cache
+
+
+class Sessions(unittest.TestCase):
+    def test_bound(self):
+        engine = networks.sum_and_difference()
+        session = engine.session(threads=1)
+        a, b = np.ones((2, 3), np.float32), np.ones((2, 3), np.float32)
+        total, difference = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
+        session.bind({"a": a, "b": b}, [total, difference])
+        self.assertIsNone(session.run_bound())
+        self.assertEqual((total[0, 0], difference[0, 0]), (2, 0))
+        b[:] = 3
+        other = session(a, a)  # a call in between has memory of its own
+        session.run_bound()
+        self.assertEqual((total[0, 0], difference[0, 0], other[0][0, 0]), (4, -2, 2))
+        session.bind([a, b])
+        self.assertEqual(session.run_bound()[1][0, 0], -2)
+        session.unbind()
+        with self.assertRaises(ingot.InvalidArgument):
+            session.run_bound()
+
+    def test_bound_refusals(self):
+        session = networks.sum_and_difference().session()
+        a = np.ones((2, 3), np.float32)
+        read_only = np.ones((2, 3), np.float32)
+        read_only.flags.writeable = False
+        for inputs, outputs in [([a], None), ({"a": a, "c": a}, None), ([a, a], [a]), ([a, a.T.copy().T], None),
+                                ([a, a], [a, read_only]), ([a, a], [a, a.astype(np.float64)]), ([a, a], [a, a[0]]),
+                                ([a, a], [a, a[:, ::-1]]), ([a, None], None)]:
+            with self.assertRaises((ingot.InvalidArgument, TypeError)):
+                session.bind(inputs, outputs)
+        small, fitting = np.zeros((1, 3), np.float32), np.zeros((2, 3), np.float32)
+        for outputs in ([small, fitting], [np.zeros((5, 3), np.float32), fitting]):
+            session.bind([a, a], outputs)
+            with self.assertRaises(ingot.Error):
+                session.run_bound()
+
+    def test_enqueue(self):
+        session = networks.doubled().session()
+        runs = [session.enqueue(np.full((1, 4), i, np.float32)) for i in range(5)]
+        self.assertEqual([run.result()[0, 0] for run in runs], [0, 2, 4, 6, 8])
+        self.assertTrue(runs[0].done())
+        runs[0].wait(timeout=0)
+        with self.assertRaises(ingot.InvalidArgument):
+            runs[0].wait(timeout=-1)
+
+    def test_threads_on_one_engine(self):
+        engine = networks.product(np.eye(64, dtype=np.float32))
+        wrong = []
+
+        def work(seed):
+            x = np.full((5, 64), seed, np.float32)
+            for _ in range(200):
+                if (engine(x) != seed).any():
+                    wrong.append(seed)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertEqual(wrong, [])
+
+    def test_the_lock_is_released(self):
+        engine = networks.product(np.zeros((2048, 2048), np.float32))
+        session = engine.session(threads=1)
+        x, count, done = np.zeros((512, 2048), np.float32), [0], threading.Event()
+
+        def run():
+            for _ in range(10):
+                session(x)
+            done.set()
+
+        threading.Thread(target=run).start()
+        while not done.is_set():  # gets a turn while runs are under way
+            count[0] += 1
+            time.sleep(0)
+        self.assertGreater(count[0], 100)
+
+    def test_one_session_in_two_threads(self):
+        session = networks.product(np.zeros((2048, 2048), np.float32)).session(threads=1)
+        x, errors, stop = np.zeros((512, 2048), np.float32), [], threading.Event()
+
+        def run():
+            while not stop.is_set() and not errors:
+                try:
+                    session(x)
+                except ingot.Error as error:
+                    errors.append(str(error))
+
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        [t.start() for t in threads]
+        [t.join(60) for t in threads]
+        stop.set()
+        self.assertIn("another thread", errors[0])
+
+    def test_what_it_tells(self):
+        arena = ingot.Arena()
+        session = networks.doubled().session(profile=True, arena=arena, threads=1)
+        session(np.ones((2, 4), np.float32))
+        self.assertEqual(sum(row.calls for row in session.profile()) > 0, True)
+        self.assertGreaterEqual(session.memory()["arena_bytes"], 0)
+        self.assertEqual(session.plans()["instances"], 1)
+        self.assertEqual(arena.info()["sessions"], 1)
+        with self.assertRaises(ingot.Unsupported):
+            session.timing()
+        session.set_batch("n", [4, 8])
+        self.assertEqual(session(np.ones((3, 4), np.float32)).shape, (3, 4))
+        self.assertEqual(session.batch()["computed_rows"], 4)
+        session.set_batch(None)
+        session.set_time_limit(100)
+        session.cancel()
+        session.wait()
+        session.trim()
+        arena.trim()
+
+    def test_queue(self):
+        engine, results = networks.doubled(), []
+        with ingot.AsyncQueue(engine, sessions=3, callback=lambda y, user: results.append((user, y[0, 0]))) as jobs:
+            futures = [jobs.submit(np.full((1, 4), i, np.float32), user=i) for i in range(50)]
+        self.assertEqual(sorted(results), [(i, 2 * i) for i in range(50)])
+        self.assertEqual(futures[7].result()[0, 0], 14)
+        with self.assertRaises(ValueError), ingot.AsyncQueue(engine) as jobs:
+            jobs.submit()
+
+
+if __name__ == "__main__":
+    unittest.main()
