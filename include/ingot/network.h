@@ -128,7 +128,7 @@ INGOT_API enum ingot_status ingot_network_output(struct ingot_network *network, 
 
 /*
  * Makes `value` an output that is stored in the memory of `input`, when the run has read that: a decoder's cache, or any other
- * state. Both have the same type and dims, and an input is updated at most once. A scatter into the input that nothing else reads
+ * state. These come behind the other outputs of the model. Both have the same type and dims, and an input is updated at most once. A scatter into the input that nothing else reads
  * touches nothing but the elements that it writes; other values are copied there at the end of the run.
  */
 INGOT_API enum ingot_status ingot_network_update(struct ingot_network *network, const char *name, ingot_value input,

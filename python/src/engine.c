@@ -20,7 +20,10 @@ static int describe_ports(struct engine *self) {
         ingot_engine_output(engine, i, &self->outputs[i]);
     for (size_t i = 0; i < self->n_outputs; i++) {
         self->updates[i] = ingot_engine_updated_input(engine, i);
-        if (self->updates[i] != SIZE_MAX) self->any_update = self->is_updated[self->updates[i]] = true;
+        if (self->updates[i] != SIZE_MAX)
+            self->any_update = self->is_updated[self->updates[i]] = true;
+        else
+            self->any_own = true;
     }
     self->is_cuda = !strncmp(ingot_engine_target(engine), "cuda", 4);
     return 0;

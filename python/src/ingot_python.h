@@ -152,7 +152,7 @@ static inline size_t tensor_bytes(const struct ingot_tensor *tensor) {
     return (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
 }
 
-/* ---- Ingot's tensors (tensor.c, dlpack.c) ---------------------------------------------------------------------------- */
+/* ---- Ingot's tensors (tensor.c, dlpack.c, view.c) ---------------------------------------------------------------------------- */
 
 struct tensor {
     PyObject_HEAD struct ingot_tensor value;
@@ -172,6 +172,8 @@ PyObject *tensor_copy(struct state *state, const struct ingot_tensor *value);
 PyObject *tensor_to_numpy(struct state *state, PyObject *tensor);
 /* Whether NumPy is imported already (or, with `import`, can be). -1 on other failures. */
 int numpy_find(struct state *state, bool import);
+PyObject *as_tensor(PyObject *module, PyObject *object);
+PyObject *from_address(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused);
 struct dl_managed_versioned *tensor_export(struct tensor *tensor);
@@ -196,9 +198,10 @@ struct engine {
     _Atomic(PyObject *) idle[16]; /* sessions for calls of the engine itself; these do not count as its users */
     struct ingot_tensor_info *inputs, *outputs;
     size_t n_inputs, n_outputs;
-    size_t *updates;  /* of each output: the input in whose memory it is stored; SIZE_MAX: none */
-    bool *is_updated; /* of each input: whether a run changes it */
-    bool any_update, is_cuda, is_refitted;
+    size_t *updates;          /* of each output: the input in whose memory it is stored; SIZE_MAX: none */
+    bool *is_updated;         /* of each input: whether a run changes it */
+    bool any_update, any_own; /* an output is stored in an input's memory, or is not */
+    bool is_cuda, is_refitted;
 };
 int add_engine(PyObject *module, struct state *state);
 /* Takes `data`, which may be NULL, also on failure. */

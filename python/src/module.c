@@ -37,6 +37,11 @@ static PyMethodDef methods[] = {
      "An ingot.Engine from a file's path or an engine's bytes. verify: 'all' checksums before it returns, the weights' "
      "'later'\n"
      "(at the first run), or 'no_weights'. The file must not change while the engine lives."},
+    {"as_tensor", as_tensor, METH_O,
+     "as_tensor(tensor, /)\n--\n\nAn ingot.Tensor over the memory of any contiguous tensor, which it keeps."},
+    {"from_address", (PyCFunction)(void (*)(void))from_address, METH_VARARGS | METH_KEYWORDS,
+     "from_address(address, shape, dtype, device='cpu', owner=None)\n--\n\n"
+     "An ingot.Tensor over memory at an address, which must stay as long as the tensor; `owner` is kept."},
     {"dtype", dtype, METH_O,
      "dtype(name, /)\n--\n\nThe ingot.DType of a name: 'f32', 'float32', torch.float32, numpy.float32."},
     {"gpu_count", gpu_count, METH_NOARGS, "gpu_count()\n--\n\nThe number of GPUs; ingot.DeviceError without a driver."},

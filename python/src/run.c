@@ -14,7 +14,8 @@ struct run *run_new(struct session *session, void *stream, enum style style, con
     self->style = style;
     self->api = api;
     struct ingot_error error;
-    enum ingot_status status = ingot_context_lease(session->context, &self->lease, &error);
+    enum ingot_status status = INGOT_OK;
+    if (session->engine->any_own) status = ingot_context_lease(session->context, &self->lease, &error);
     if (!status) return self;
     raise_error(state, status, &error);
     Py_DECREF(self);
@@ -82,7 +83,7 @@ PyObject *run_outputs(struct state *state, struct run *run) {
 
 /* 1: the time has passed. */
 static int wait_for(struct state *state, struct run *run, double seconds) {
-    if (run->is_done) return 0;
+    if (run->is_done || !run->lease) return 0;
     struct ingot_error error;
     enum ingot_status status;
     Py_BEGIN_ALLOW_THREADS status = ingot_lease_wait_for(run->lease, seconds, &error);

@@ -384,12 +384,25 @@ enum ingot_status ingot_network_update(struct ingot_network *network, const char
 
 /* ---- The model */
 
+/* Callers read the first outputs, and need not look at the others. */
+static void put_updates_last(struct ig_job *job, struct ig_graph *g) {
+    struct ig_port *sorted = IG_NEW_ARRAY(job, struct ig_port, g->outputs.count);
+    uint32_t count = 0;
+    for (int updates = 0; updates < 2; updates++) {
+        for (uint32_t i = 0; i < g->outputs.count; i++) {
+            if ((g->outputs.at[i].updates != 0) == updates) sorted[count++] = g->outputs.at[i];
+        }
+    }
+    memcpy(g->outputs.at, sorted, count * sizeof *sorted);
+}
+
 static void finish_body(struct ig_job *job, void *argument) {
     struct call *call = argument;
     struct ingot_network *network = call->network;
     if (network->outer) ig_raise(job, INGOT_INVALID_ARGUMENT, "a body of control flow is no model");
     if (network->graph->outputs.count == 0) ig_raise(job, INGOT_INVALID_ARGUMENT, "the network has no outputs");
     ig_network_check_symbols(network->shared);
+    put_updates_last(job, network->graph);
     ig_graph_narrow_symbols(network->graph);
     ig_model_take(network->model, network->graph);
     ig_initializers_end_import(network->shared->initializers);

@@ -184,13 +184,13 @@ static void test_copied(void **state) {
     set(&built, 3, (struct ingot_tensor){INGOT_F32, 1, {3}, steps, INGOT_HOST});
     run(&built);
     struct ingot_tensor product;
-    MUST(ingot_context_output(built.context, 3, &product, &by_code_error));
+    MUST(ingot_context_output(built.context, 0, &product, &by_code_error));
     const float first[3] = {2, 6, 15}, second[3] = {6, 12, 35};
     assert_memory_equal(product.data, first, sizeof first);
     assert_memory_equal(as, ((float[]){1, 2, 3}), sizeof as);
     assert_memory_equal(bs, ((float[]){10, 20, 30}), sizeof bs);
     run(&built);
-    MUST(ingot_context_output(built.context, 3, &product, &by_code_error));
+    MUST(ingot_context_output(built.context, 0, &product, &by_code_error));
     assert_memory_equal(product.data, second, sizeof second);
     assert_memory_equal(counts, ((float[]){3, 4, 7}), sizeof counts);
     release(&built);
@@ -214,7 +214,7 @@ static void test_swapped(void **state) {
     set(&built, 2, (struct ingot_tensor){INGOT_F32, 1, {2}, cs, INGOT_HOST});
     run(&built);
     struct ingot_tensor before;
-    MUST(ingot_context_output(built.context, 3, &before, &by_code_error));
+    MUST(ingot_context_output(built.context, 0, &before, &by_code_error));
     assert_memory_equal(before.data, ((float[]){1, 2}), sizeof as);
     assert_memory_equal(as, ((float[]){3, 4}), sizeof as);
     assert_memory_equal(bs, ((float[]){1, 2}), sizeof bs);
@@ -239,7 +239,7 @@ static void test_read_elsewhere(void **state) {
     set(&b, 2, (struct ingot_tensor){INGOT_F32, 1, {1}, &new, INGOT_HOST});
     run(&b);
     struct ingot_tensor y;
-    MUST(ingot_context_output(b.context, 1, &y, &by_code_error));
+    MUST(ingot_context_output(b.context, 0, &y, &by_code_error));
     assert_memory_equal(y.data, ((float[]){0, 0, 7, 0}), 4 * sizeof(float));
     assert_memory_equal(values, ((float[]){1, 2, 10, 4}), sizeof values);
     release(&b);

@@ -1,0 +1,197 @@
+"""OrtValue and IOBinding: tensors that the caller places."""
+
+import ctypes
+
+import numpy
+
+import ingot
+
+from . import errors, types
+
+
+def _device(device_type):
+    kind = device_type.lower()
+    if kind not in ("cpu", "cuda", "gpu"):
+        raise errors.invalid_argument(f"Unsupported device type: {device_type}")
+    return "cpu" if kind == "cpu" else "cuda"
+
+
+def _host_array(pointer, shape, dtype):
+    """An array over memory that the caller keeps."""
+    count = int(numpy.prod(shape, dtype=numpy.int64)) * dtype.itemsize
+    memory = (ctypes.c_char * count).from_address(pointer) if count else b""
+    return numpy.frombuffer(memory, dtype).reshape(shape)
+
+
+class OrtDevice:
+    """Where a value is."""
+
+    def __init__(self, kind, device_id=0):
+        self._kind, self._id = kind, device_id
+
+    @staticmethod
+    def make(device_type, device_id=0):
+        return OrtDevice(_device(device_type), device_id)
+
+    def device_id(self):
+        return self._id
+
+    def device_type(self):
+        return self._kind
+
+
+class OrtValue:
+    """A tensor. On the CPU it is an array; on a GPU whatever object the results are, or one of the caller's (a
+    torch.Tensor), read through DLPack."""
+
+    def __init__(self, tensor):
+        self._tensor = tensor
+        self._view = ingot.as_tensor(tensor)
+
+    @staticmethod
+    def ortvalue_from_numpy(array, device_type="cpu", device_id=0):
+        if _device(device_type) != "cpu":
+            raise errors.make(errors.NotImplemented, 9, "NOT_IMPLEMENTED",
+                              "copies to a GPU: give a tensor that lies there (OrtValue.from_dlpack)")
+        return OrtValue(numpy.ascontiguousarray(array))
+
+    @staticmethod
+    def ortvalue_from_shape_and_type(shape, element_type=numpy.float32, device_type="cpu", device_id=0):
+        if _device(device_type) != "cpu":
+            raise errors.make(errors.NotImplemented, 9, "NOT_IMPLEMENTED",
+                              "memory of a GPU: give a tensor that lies there (OrtValue.from_dlpack)")
+        return OrtValue(numpy.zeros(tuple(shape), types.to_numpy(types.of_any(element_type))))
+
+    @staticmethod
+    def from_dlpack(tensor, is_bool_tensor=False):
+        return OrtValue(tensor)
+
+    def numpy(self):
+        """The array on the CPU; what runs write there is seen in it."""
+        if self.device_name() != "cpu":
+            raise RuntimeError("the value is on a GPU")
+        return numpy.asarray(self._tensor)
+
+    def shape(self):
+        return list(self._view.shape)
+
+    def data_type(self):
+        return types.name(self._view.dtype)
+
+    def element_type(self):
+        return next(number for number, ours in types._ONNX.items() if ours == str(self._view.dtype))
+
+    def data_ptr(self):
+        return self._view.data_address
+
+    def device_name(self):
+        return self._view.device.split(":")[0]
+
+    def is_tensor(self):
+        return True
+
+    def is_sparse_tensor(self):
+        return False
+
+    def is_tensor_sequence(self):
+        return False
+
+    def has_value(self):
+        return True
+
+    def update_inplace(self, array):
+        numpy.copyto(self.numpy(), array, casting="no")
+
+    def __dlpack__(self, **arguments):
+        return self._tensor.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self._tensor.__dlpack_device__()
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype)
+
+
+class IOBinding:
+    """The inputs and outputs of runs to come."""
+
+    def __init__(self, session):
+        self._session = session
+        self._inputs = {}
+        self._outputs = {}  # by name: a tensor, or None: what the run makes
+        self._results = {}
+
+    # ---- Inputs
+
+    def bind_cpu_input(self, name, array):
+        self._session._find_input(name)
+        self._inputs[name] = numpy.asarray(array)
+
+    def bind_input(self, name, device_type, device_id, element_type, shape, buffer_ptr):
+        self._session._find_input(name)
+        self._inputs[name] = self._wrap(name, device_type, device_id, element_type, shape, buffer_ptr)
+
+    def bind_ortvalue_input(self, name, value):
+        self._session._find_input(name)
+        self._inputs[name] = value._tensor
+
+    def clear_binding_inputs(self):
+        self._inputs.clear()
+
+    # ---- Outputs
+
+    def bind_output(self, name, device_type="cpu", device_id=0, element_type=None, shape=None, buffer_ptr=None):
+        self._session._find_output(name)
+        if buffer_ptr is None:
+            if _device(device_type) != "cpu" and not self._session._is_cuda:
+                raise errors.invalid_argument(f"output '{name}' is to be on a GPU, but the session runs on the CPU")
+            self._outputs[name] = None
+        else:
+            self._outputs[name] = self._wrap(name, device_type, device_id, element_type, shape, buffer_ptr)
+
+    def bind_ortvalue_output(self, name, value):
+        self._session._find_output(name)
+        self._outputs[name] = value._tensor
+
+    def clear_binding_outputs(self):
+        self._outputs.clear()
+        self._results.clear()
+
+    def get_outputs(self):
+        return [OrtValue(self._results[name]) for name in self._outputs]
+
+    def copy_outputs_to_cpu(self):
+        return [numpy.array(self._results[name]) for name in self._outputs]
+
+    # ---- Runs are complete when they return
+
+    def synchronize_inputs(self):
+        pass
+
+    def synchronize_outputs(self):
+        pass
+
+    @staticmethod
+    def _wrap(name, device_type, device_id, element_type, shape, pointer):
+        dtype = types.of_any(element_type)
+        if dtype is None:
+            raise errors.invalid_argument(f"'{name}' has elements of an unknown type: {element_type}")
+        if _device(device_type) == "cpu":
+            return _host_array(int(pointer), tuple(shape), types.to_numpy(dtype))
+        return ingot.from_address(int(pointer), tuple(shape), dtype, f"cuda:{device_id}")
+
+    def _run(self, run):
+        missing = [node.name for node in self._session._inputs if node.name not in self._inputs]
+        if missing:
+            raise errors.invalid_argument(f"Required inputs ({missing}) are missing from the binding.")
+        given = {name: tensor for name, tensor in self._outputs.items() if tensor is not None}
+        if len(given) == len(self._session._outputs):
+            run(self._inputs, given)
+            self._results = given
+            return
+        # Where runs make some of the outputs, they make all.
+        results = run(self._inputs)
+        for name, tensor in given.items():
+            numpy.copyto(numpy.asarray(tensor), numpy.asarray(results[name]), casting="no")
+        self._results = {name: given.get(name, results[name]) for name in self._outputs}

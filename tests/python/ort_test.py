@@ -1,0 +1,296 @@
+"""
+ingot.ort: what scripts written for ONNX Runtime do. Where ORT_ITSELF is set, the same cases run on ONNX Runtime, whose
+behaviour they state.
+"""
+
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import warnings
+
+import numpy
+
+import onnx_file
+
+if os.environ.get("ORT_ITSELF"):
+    import onnxruntime as ort
+else:
+    import ingot.ort as ort
+
+state = ort.capi.onnxruntime_pybind11_state
+CPU = ["CPUExecutionProvider"]
+
+
+def perceptron():
+    rng = numpy.random.default_rng(3)
+    w, b = rng.standard_normal((3, 4), numpy.float32), rng.standard_normal(4, numpy.float32)
+    made = onnx_file.model(
+        [onnx_file.node("Gemm", ["x", "w", "b"], ["h"]), onnx_file.node("Relu", ["h"], ["y"]),
+         onnx_file.node("ReduceSum", ["y"], ["sum"], keepdims=0)],
+        [("x", "float32", ["batch", 3])], [("y", "float32", ["batch", 4]), ("sum", "float32", [])],
+        {"w": w, "b": b}, {"names": "{0: 'cat'}", "stride": "32"})
+    return made, lambda x: numpy.maximum(x @ w + b, 0)
+
+
+def identity(dtype, shape=("n",)):
+    return onnx_file.model([onnx_file.node("Identity", ["x"], ["y"])], [("x", dtype, shape)], [("y", dtype, shape)])
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model, cls.expected = perceptron()
+        cls.expected = staticmethod(cls.expected)
+        cls.x = numpy.arange(6, dtype=numpy.float32).reshape(2, 3) - 2
+        cls.session = ort.InferenceSession(cls.model, providers=CPU)
+
+    # ---- Loading
+
+    def test_sources(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "model.onnx"
+            path.write_bytes(self.model)
+            for source in (path, str(path), self.model):
+                session = ort.InferenceSession(source, ort.SessionOptions(), CPU)
+                numpy.testing.assert_allclose(session.run(None, {"x": self.x})[0], self.expected(self.x), 1e-5)
+            self.assertEqual(ort.InferenceSession(str(path), providers=CPU)._model_path, str(path))
+
+    def test_bad_sources(self):
+        with self.assertRaisesRegex(state.NoSuchFile, "NO_SUCHFILE.*doesn't exist"):
+            ort.InferenceSession("/nowhere/model.onnx", providers=CPU)
+        with self.assertRaises(state.InvalidProtobuf):
+            ort.InferenceSession(b"this is no model", providers=CPU)
+        with self.assertRaises(TypeError):
+            ort.InferenceSession(42, providers=CPU)
+
+    # ---- What it is
+
+    def test_nodes(self):
+        x, = self.session.get_inputs()
+        self.assertEqual((x.name, x.type, x.shape), ("x", "tensor(float)", ["batch", 3]))
+        y, total = self.session.get_outputs()
+        self.assertEqual((y.name, y.type, y.shape), ("y", "tensor(float)", ["batch", 4]))
+        self.assertEqual((total.name, total.shape), ("sum", []))
+        self.assertEqual(self.session.get_overridable_initializers(), [])
+        unnamed = ort.InferenceSession(identity("int64", [None, 2]), providers=CPU).get_inputs()[0]
+        self.assertEqual((unnamed.type, unnamed.shape), ("tensor(int64)", [None, 2]))
+
+    def test_metadata(self):
+        about = self.session.get_modelmeta()
+        self.assertEqual(about.custom_metadata_map, {"names": "{0: 'cat'}", "stride": "32"})
+        self.assertEqual((about.producer_name, about.graph_name), ("tests", "graph"))
+        self.assertEqual((about.domain, about.description), ("", ""))
+
+    def test_providers(self):
+        self.assertIn("CPUExecutionProvider", ort.get_available_providers())
+        self.assertIn("CPUExecutionProvider", ort.get_all_providers())
+        self.assertIn(ort.get_device(), ("CPU", "GPU"))
+        self.assertEqual(self.session.get_providers(), CPU)
+        self.assertEqual(self.session.get_provider_options(), {"CPUExecutionProvider": {}})
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            session = ort.InferenceSession(self.model, providers=["NoSuchExecutionProvider", "CPUExecutionProvider"])
+        self.assertTrue(any("NoSuchExecutionProvider" in str(w.message) for w in caught))
+        self.assertEqual(session.get_providers(), CPU)
+        session = ort.InferenceSession(self.model, providers=[("CPUExecutionProvider", {})])
+        self.assertEqual(session.get_providers(), CPU)
+        session.set_providers(CPU)
+        numpy.testing.assert_allclose(session.run(["y"], {"x": self.x})[0], self.expected(self.x), 1e-5)
+
+    # ---- Running
+
+    def test_run(self):
+        for names in (None, [], ["y", "sum"], ["sum", "y"], ["sum"]):
+            results = self.session.run(names, {"x": self.x})
+            self.assertEqual(len(results), len(names or ["y", "sum"]))
+            for name, result in zip(names or ["y", "sum"], results):
+                expected = self.expected(self.x)
+                numpy.testing.assert_allclose(result, expected if name == "y" else expected.sum(), 1e-5)
+
+    def test_layouts(self):
+        wide = numpy.arange(24, dtype=numpy.float32).reshape(4, 6)
+        for x in (wide[::2, ::2], wide.T[:4, :3], numpy.asfortranarray(wide[:, :3]), wide[:0, :3], wide[::-1, :3]):
+            numpy.testing.assert_allclose(self.session.run(["y"], {"x": x})[0], self.expected(x), 1e-5)
+
+    def test_outputs_stay(self):
+        """Results that are held are not overwritten by later runs, and may be written to."""
+        first, _ = self.session.run(None, {"x": self.x})
+        kept = [self.session.run(["y"], {"x": self.x + i})[0] for i in range(20)]
+        numpy.testing.assert_allclose(first, self.expected(self.x), 1e-5)
+        for i, y in enumerate(kept):
+            numpy.testing.assert_allclose(y, self.expected(self.x + i), 1e-5)
+        first += 1
+        self.assertTrue(first.flags.writeable)
+
+    def test_types(self):
+        for dtype in ("float32", "float16", "float64", "int8", "uint8", "int32", "int64", "bool"):
+            session = ort.InferenceSession(identity(dtype), providers=CPU)
+            x = numpy.array([0, 1, 0, 3]).astype(dtype)
+            y, = session.run(None, {"x": x})
+            self.assertEqual(y.dtype, x.dtype)
+            numpy.testing.assert_array_equal(y, x)
+
+    def test_errors(self):
+        run = self.session.run
+        with self.assertRaisesRegex(ValueError, r"Required inputs \(\['x'\]\) are missing from input feed"):
+            run(None, {})
+        with self.assertRaisesRegex(state.InvalidArgument, "Invalid input name: z"):
+            run(None, {"x": self.x, "z": self.x})
+        with self.assertRaisesRegex(state.InvalidArgument, "Invalid output name"):
+            run(["z"], {"x": self.x})
+        with self.assertRaisesRegex(state.InvalidArgument, r"Actual: \(tensor\(double\)\) , expected: \(tensor\(float\)\)"):
+            run(None, {"x": self.x.astype(numpy.float64)})
+        with self.assertRaisesRegex(state.InvalidArgument, "Invalid rank for input: x Got: 1 Expected: 2"):
+            run(None, {"x": self.x[0]})
+        with self.assertRaisesRegex(state.InvalidArgument, "index: 1 Got: 2 Expected: 3"):
+            run(None, {"x": self.x[:, :2]})
+
+    def test_threads(self):
+        wrong = []
+
+        def work(seed):
+            x = numpy.random.default_rng(seed).standard_normal((seed + 1, 3), numpy.float32)
+            for _ in range(50):
+                if not numpy.allclose(self.session.run(["y"], {"x": x})[0], self.expected(x), 1e-4, 1e-5):
+                    wrong.append(seed)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_async(self):
+        done, got = threading.Event(), []
+
+        def callback(results, user_data, error):
+            got.append((results, user_data, error))
+            done.set()
+
+        self.session.run_async(["y"], {"x": self.x}, callback, "mine")
+        self.assertTrue(done.wait(60))
+        results, user_data, error = got[0]
+        self.assertEqual((user_data, error), ("mine", ""))
+        numpy.testing.assert_allclose(results[0], self.expected(self.x), 1e-5)
+
+    # ---- Options
+
+    def test_options(self):
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        options.enable_cpu_mem_arena = False
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+        options.add_session_config_entry("session.dynamic_block_base", "4")
+        self.assertEqual(options.get_session_config_entry("session.dynamic_block_base"), "4")
+        options.add_free_dimension_override_by_name("batch", 2)
+        session = ort.InferenceSession(self.model, sess_options=options, providers=CPU)
+        self.assertEqual(session.get_inputs()[0].shape, [2, 3])
+        numpy.testing.assert_allclose(session.run(["y"], {"x": self.x}, ort.RunOptions())[0], self.expected(self.x), 1e-5)
+        self.assertEqual(session.get_session_options().intra_op_num_threads, 1)
+        ort.set_default_logger_severity(3)
+
+    def test_profile(self):
+        with tempfile.TemporaryDirectory() as folder:
+            options = ort.SessionOptions()
+            options.enable_profiling = True
+            options.profile_file_prefix = os.path.join(folder, "profile")
+            session = ort.InferenceSession(self.model, options, CPU)
+            session.run(None, {"x": self.x})
+            path = session.end_profiling()
+            self.assertIn('"name"', pathlib.Path(path).read_text())
+        if not os.environ.get("ORT_ITSELF"):
+            self.assertEqual(self.session.end_profiling(), "")
+
+    # ---- Values and bindings
+
+    def test_values(self):
+        value = ort.OrtValue.ortvalue_from_numpy(self.x.copy())  # which it shares
+        self.assertEqual((value.shape(), value.data_type(), value.device_name()), ([2, 3], "tensor(float)", "cpu"))
+        self.assertTrue(value.is_tensor() and value.has_value())
+        y, total = self.session.run_with_ort_values(None, {"x": value})
+        numpy.testing.assert_allclose(y.numpy(), self.expected(self.x), 1e-5)
+        value.update_inplace(self.x + 1)
+        numpy.testing.assert_array_equal(value.numpy(), self.x + 1)
+        made = ort.OrtValue.ortvalue_from_shape_and_type([2, 5], numpy.int64)
+        self.assertEqual((made.shape(), made.data_type()), ([2, 5], "tensor(int64)"))
+
+    def test_binding(self):
+        binding = self.session.io_binding()
+        binding.bind_cpu_input("x", self.x)
+        y = numpy.zeros((2, 4), numpy.float32)
+        binding.bind_output("y", "cpu", 0, numpy.float32, y.shape, y.ctypes.data)
+        binding.bind_output("sum")
+        self.session.run_with_iobinding(binding)
+        numpy.testing.assert_allclose(y, self.expected(self.x), 1e-5)
+        for results in (binding.copy_outputs_to_cpu(), [value.numpy() for value in binding.get_outputs()]):
+            numpy.testing.assert_allclose(results[0], self.expected(self.x), 1e-5)
+            numpy.testing.assert_allclose(results[1], self.expected(self.x).sum(), 1e-5)
+        # All bound, by pointers, with the same binding again.
+        x, total = self.x + 3, numpy.zeros((), numpy.float32)
+        binding.clear_binding_outputs()
+        binding.bind_input("x", "cpu", 0, numpy.float32, x.shape, x.ctypes.data)
+        binding.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(y))
+        binding.bind_output("sum", "cpu", 0, numpy.float32, (), total.ctypes.data)
+        for _ in range(3):
+            total[...] = 0
+            self.session.run_with_iobinding(binding)
+            numpy.testing.assert_allclose(total, self.expected(x).sum(), 1e-5)
+        with self.assertRaises(Exception):
+            binding.bind_cpu_input("z", self.x)
+        with self.assertRaises(Exception):
+            self.session.run_with_iobinding(self.session.io_binding())
+
+    # ---- Other scripts' habits
+
+    def test_subclass(self):
+        """As insightface's, which is pickled by its path."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            pathlib.Path(path).write_bytes(self.model)
+            session = pickle.loads(pickle.dumps(Pickable(path, providers=CPU)))
+            numpy.testing.assert_allclose(session.run(["y"], {"x": self.x})[0], self.expected(self.x), 1e-5)
+            self.assertEqual(session._providers, CPU)
+
+    @unittest.skipIf(os.environ.get("ORT_ITSELF"), "of ingot.ort alone")
+    def test_install(self):
+        script = ("import ingot.ort; ingot.ort.install(); import onnxruntime as o, onnxruntime.capi as c\n"
+                  "from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument\n"
+                  "from onnxruntime import InferenceSession\nassert o is ingot.ort and InferenceSession\n"
+                  "import sys; sys.modules['onnxruntime'] = c\n"
+                  "try: ingot.ort.install()\nexcept RuntimeError: pass\nelse: raise SystemExit(1)")
+        subprocess.run([sys.executable, "-c", script], check=True)
+
+    @unittest.skipIf(os.environ.get("ORT_ITSELF"), "of ingot.ort alone")
+    def test_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o700)
+            options = ort.SessionOptions()
+            options.add_session_config_entry("ingot.cache", folder)
+            reports = [ort.InferenceSession(self.model, options, CPU)._engine.report for _ in range(2)]
+            self.assertFalse(reports[0]["engine_cached"])
+            self.assertTrue(reports[1]["engine_cached"])
+
+
+class Pickable(ort.InferenceSession):
+    def __init__(self, path, **kwargs):
+        super().__init__(path, **kwargs)
+        self.path = path
+
+    def __getstate__(self):
+        return {"path": self.path}
+
+    def __setstate__(self, values):
+        self.__init__(values["path"], providers=CPU)
+
+
+if __name__ == "__main__":
+    unittest.main()
