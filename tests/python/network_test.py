@@ -79,7 +79,7 @@ class Networks(unittest.TestCase):
         self.assertEqual(engine.updates, {"next": "state"})
         memory, x = np.zeros(3, np.float32), np.ones(3, np.float32)
         for _ in range(3):
-            following, y = engine(memory, x)
+            y, following = engine(memory, x)  # those that update come last
             self.assertIs(following, memory)
         self.assertEqual((memory[0], y[0]), (3, -1))
         session = engine.session()
