@@ -73,9 +73,9 @@ def symbols(size):
     return size.node.expr.free_symbols if isinstance(size, torch.SymInt) else set()
 
 
-def range_of(symbol, shape_env):
-    """(lo, hi) of a sympy symbol, cut to what Ingot's symbols can be."""
-    bounds = shape_env.var_to_range.get(symbol)
+def range_of(symbol, shape_env, ranges):
+    """(lo, hi) of a sympy symbol, by `ranges` or else the ShapeEnv, cut to what Ingot's symbols can be."""
+    bounds = ranges.get(symbol, shape_env.var_to_range.get(symbol))
     if bounds is None:
         return 0, MAXIMUM
 

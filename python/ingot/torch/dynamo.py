@@ -1,6 +1,7 @@
 """torch.compile(module, backend="ingot")."""
 
 import dataclasses
+import re
 import warnings
 
 import torch
@@ -46,9 +47,10 @@ def backend(module, example_inputs, *, mode=None, options=None):
     from torch._dynamo.backends.common import aot_autograd
 
     chosen = parse(options)
+    weights = _weights(module, example_inputs)
 
     def inference(graph, inputs):
-        return compile_graph(graph, inputs, chosen)
+        return compile_graph(graph, inputs, chosen, weights)
 
     return aot_autograd(
         fw_compiler=lambda graph, inputs: _training(graph, chosen),
@@ -76,15 +78,39 @@ def _training(graph, options):
     return _eager(graph, None)
 
 
-def compile_graph(graph, inputs, options):
-    """A boxed callable for an ATen graph for inference."""
+def _weights(module, inputs):
+    """number of an argument -> (name, tensor), of those that are parameters and buffers, which dynamo marks."""
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    found, names = {}, set()
+    for i, (node, tensor) in enumerate(zip(placeholders, inputs)):
+        is_state = (node.meta.get("tensor_dict") or {}).get("_dynamo_static_input_type")
+        if is_state and type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided:
+            name = _name_of(node)
+            found[i] = (name if name not in names else f"{name} ({i})", tensor)
+            names.add(name)
+    return found
+
+
+def _name_of(placeholder):
+    """The name of a parameter in its module ("encoder.0.weight"), from dynamo's name of it."""
+    source = getattr(placeholder, "_dynamo_source", None)
+    name = source.name if source is not None else placeholder.name
+    name = name() if callable(name) else name
+    name = re.sub(r"^[LG]\['\w+'\]", "", name) or name
+    for part in ("._modules", "._parameters", "._buffers"):
+        name = name.replace(part, "")
+    return name.replace("['", ".").replace("']", "").strip(".")
+
+
+def compile_graph(graph, inputs, options, weights=None):
+    """A boxed callable for an ATen graph for inference. weights: number of an argument -> (name, tensor)."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     with unset_fake_temporarily():
-        return _compile_graph(graph, inputs, options)
+        return _compile_graph(graph, inputs, options, weights or {})
 
 
-def _compile_graph(graph, inputs, options):
+def _compile_graph(graph, inputs, options, weights):
     plan = make_plan(graph, options.min_size, options.exclude)
     if options.on_plan is not None:
         options.on_plan(plan)
@@ -92,7 +118,7 @@ def _compile_graph(graph, inputs, options):
         _tell(plan, options)
     if options.dry or not plan.parts:
         return _eager(graph, inputs)
-    program = Program(plan, _weights(graph), options.build_options())
+    program = Program(plan, _by_placeholder(graph, weights), options.build_options())
     return _boxed(program)
 
 
@@ -125,13 +151,17 @@ def describe(plan):
     return "\n  ".join([head, *counted])
 
 
-def _weights(graph):
-    """placeholder -> (name, tensor), of those that stand for parameters and buffers."""
-    context = torch._guards.TracingContext.try_get()
-    flat = context.params_flat_unwrap_subclasses or context.params_flat if context is not None else None
+def _by_placeholder(graph, weights):
+    """weights, by the placeholders of AOTAutograd's graph, whose arguments may be others than dynamo's."""
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     found = {}
-    for node, tensor in zip(placeholders, flat or ()):
-        if isinstance(tensor, torch.Tensor) and tensor.layout == torch.strided:
-            found[node] = (node.name, tensor)
+    for i, node in enumerate(placeholders):
+        desc = node.meta.get("desc")  # since PyTorch 2.9
+        number = i if desc is None else getattr(desc, "idx", None)
+        if number in weights and _describes(node.meta.get("val"), weights[number][1]):
+            found[node] = weights[number]
     return found
+
+
+def _describes(val, tensor):
+    return isinstance(val, torch.Tensor) and val.dtype == tensor.dtype and tuple(val.shape) == tuple(tensor.shape)

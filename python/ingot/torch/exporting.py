@@ -41,7 +41,8 @@ def to_model(program):
     plan = make_plan(program.graph_module)
     if plan.outside or plan.epilogue:
         raise Fallback(describe(plan))
-    module, importer = program.graph_module, Importer(program.graph_module)
+    module = program.graph_module
+    importer = Importer(module, program.range_constraints)
     nodes = {n.name: n for n in module.graph.nodes}
     specs = {s.arg.name: s for s in program.graph_signature.input_specs if hasattr(s.arg, "name")}
     for node in module.graph.nodes:

@@ -55,8 +55,9 @@ def is_tensor(val):
 class Importer:
     """Translates nodes of one graph into one network."""
 
-    def __init__(self, module):
-        self.module = module
+    def __init__(self, module, ranges=None):
+        """ranges: sympy symbol -> its ValueRanges, where others than the ShapeEnv's hold."""
+        self.module, self.ranges = module, ranges or {}
         self.network = ingot.Network()
         self.builder = Builder(self.network)
         self.values = {}  # node -> Value, or list of Values and None
@@ -84,14 +85,14 @@ class Importer:
         for symbol in dims.symbols(size):
             if symbol.name not in self.symbols:
                 self.symbols.add(symbol.name)
-                self.network.set_range(symbol.name, *dims.range_of(symbol, size.node.shape_env))
+                self.network.set_range(symbol.name, *dims.range_of(symbol, size.node.shape_env, self.ranges))
 
     def _declare_symbols(self, sizes):
-        """Symbols that are no input's size yet come as the size of an input without elements."""
+        """Symbols that are no input's size yet come as inputs."""
         for size in sizes:
             for symbol in sorted(dims.symbols(size), key=str):
                 if symbol.name not in self.symbols:
-                    self.network.input(f"size of {symbol.name}", "u8", [symbol.name, 0])
+                    self.network.size_input(f"size of {symbol.name}", symbol.name)
                     self.arguments.append(symbol.name)
                     self._tell_range(size)
 

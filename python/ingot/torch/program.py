@@ -7,15 +7,23 @@ import sympy
 
 import torch
 
+from . import dims
 from .importer import Importer, attribute_of, inverse, is_tensor, memory_order, value_of
 from .plan import is_check, is_size
+
+
+# What changes so often is no weight but state, written elsewhere: it becomes an input.
+_MOST_CHANGES = 4
 
 
 class Engine:
     """A part of a graph, compiled: takes and gives tensors by their nodes."""
 
-    def __init__(self, module, nodes, weights, needed, options):
-        """weights: node -> (name, tensor); needed: the nodes whose results are read outside."""
+    def __init__(self, module, nodes, weights, needed, updates, options):
+        """
+        weights: node -> (name, tensor); needed: the nodes whose results are read outside; updates: placeholder -> the node
+        whose result is written to its memory.
+        """
         self.outputs = list(needed)
         importer = Importer(module)
         for node in nodes:
@@ -31,23 +39,42 @@ class Engine:
             importer.add_output(node.name, importer.values[node], value_of(node))
             order = memory_order(value_of(node))
             self.orders.append(None if order == sorted(order) else inverse(order))
+        self.weights = [n for n in weights if n in importer.values]
+        self.updated = list(updates)
+        for node, value in updates.items():
+            name = f"{node.name} (new)"
+            importer.network.update(name, importer.values[node].raw, importer.values[value].raw)
         self.engine = ingot.compile(importer.network.finish(), **options)
 
     def __call__(self, slots, symbols):
         args = []
         for argument, order in self.arguments:
             if isinstance(argument, str):
-                args.append(torch.empty((symbols[argument], 0), dtype=torch.uint8))
+                args.append(torch.tensor(symbols[argument]))
             else:
                 x = slots[argument]
                 args.append((x if order is None else x.permute(order)).contiguous())
         results = self.engine(*args)
+        self._copy_back(args, slots)
         results = results if isinstance(results, (tuple, list)) else (results,)
         for node, order, y in zip(self.outputs, self.orders, results):
             y = y if isinstance(y, torch.Tensor) else torch.from_dlpack(y)
             if y.dtype == torch.uint8 and value_of(node).dtype == torch.bool:
                 y = y.view(torch.bool)
             slots[node] = y if order is None else y.permute(order)
+
+    def refit(self, weights):
+        """weights: as for __init__, with new tensors."""
+        given = {weights[n][0]: weights[n][1].detach().contiguous() for n in self.weights}
+        if given:
+            self.engine.refit(given, ignore_unknown=True)
+
+    def _copy_back(self, args, slots):
+        """Where what is updated did not lie densely in memory, and a copy was given."""
+        for node in self.updated:
+            given = next(x for (a, _), x in zip(self.arguments, args) if a is node)
+            if given is not slots[node]:
+                slots[node].copy_(given)
 
 
 def _take(importer, node, weights, inside):
@@ -75,6 +102,7 @@ class Program:
         self.symbol_sources = self._find_symbols()
         written = {n.args[0] for n in plan.epilogue}
         self.weights = {n: w for n, w in weights.items() if n not in written}
+        self.changes = {}  # node -> how often it was another
         self._build()
 
     def _build(self):
@@ -87,13 +115,28 @@ class Program:
             elif level not in done:
                 done.add(level)
                 self.steps.append(self._engine(parts[level]))
-        self.steps += self.plan.views + self.plan.epilogue
+        written = {n for step in self.steps if isinstance(step, Engine) for n in step.updated}
+        self.steps += self.plan.views + [n for n in self.plan.epilogue if n.args[0] not in written]
         self.versions = {n: _version(t) for n, (_, t) in self.weights.items()}
 
     def _engine(self, nodes):
         inside, views = set(nodes), set(self.plan.views)
         needed = [n for n in nodes if n not in views and is_tensor(value_of(n)) and self._is_read(n, inside, views)]
-        return Engine(self.module, nodes, self.weights, needed, self.options)
+        updates = self._updates(inside, views)
+        needed = [n for n in needed if n not in updates.values()]
+        return Engine(self.module, nodes, self.weights, needed, updates, self.options)
+
+    def _updates(self, inside, views):
+        """placeholder -> node of an engine: what the engine can write in place of a copy at the end."""
+        updates = {}
+        for copy in self.plan.epilogue:
+            state, value = copy.args[:2]
+            given, new = value_of(state), value_of(value)
+            fits = given.dtype == new.dtype and dims.shape(given) == dims.shape(new) and given.is_contiguous()
+            alone = all(u in inside or u is copy for n in (state, value) for u in n.users)
+            if fits and alone and value in inside and value not in views and state.op == "placeholder":
+                updates[state] = value
+        return updates
 
     @staticmethod
     def _is_read(node, inside, views):
@@ -155,14 +198,25 @@ class Program:
         return self._resolve(self.result, slots, symbols)
 
     def _refresh(self, slots):
-        """Builds again if a weight is another tensor now, or was written to."""
-        changed = False
-        for node, (name, tensor) in self.weights.items():
-            now = slots[node]
-            if now is not tensor or _version(now) != self.versions[node]:
-                self.weights[node], changed = (name, now), True
-        if changed:
-            with self.lock:
+        """Gives engines their weights again if one is another tensor now, or was written to."""
+        changed = [n for n, (_, t) in self.weights.items() if slots[n] is not t or _version(t) != self.versions[n]]
+        if not changed:
+            return
+        with self.lock:
+            for node in changed:
+                self.weights[node] = (self.weights[node][0], slots[node])
+                self.versions[node] = _version(slots[node])
+                self.changes[node] = self.changes.get(node, 0) + 1
+                if self.changes[node] == _MOST_CHANGES:
+                    del self.weights[node]
+            if any(n not in self.weights for n in changed):
+                self._build()
+                return
+            try:
+                for step in self.steps:
+                    if isinstance(step, Engine):
+                        step.refit(self.weights)
+            except ingot.Error:  # a value that decided something when the engine was built
                 self._build()
 
     def _resolve(self, a, slots, symbols):
