@@ -60,16 +60,35 @@ def find_nvrtc():
     return None
 
 
+# zig reads "-" in the name of a processor as "without".
+_ZIG_LAUNCHER = """#!/bin/sh
+export ZIG_GLOBAL_CACHE_DIR={cache} ZIG_LOCAL_CACHE_DIR={cache}
+for argument; do
+    shift
+    case $argument in
+    -march=x86-64-v3*) argument=-march=x86_64_v3${{argument#-march=x86-64-v3}} ;;
+    -march=x86-64-v4*) argument=-march=x86_64_v4${{argument#-march=x86-64-v4}} ;;
+    esac
+    set -- "$@" "$argument"
+done
+exec {zig} cc "$@"
+"""
+
+
 def _zig_launcher():
     """A program that is `python -m ziglang cc`: the library starts compilers by one path, without arguments."""
     import importlib.util
 
-    if importlib.util.find_spec("ziglang") is None:
+    package = importlib.util.find_spec("ziglang")
+    if package is None:
         return None
+    zig = os.path.join(os.path.dirname(package.origin), "zig")
+    # The library starts compilers in an environment of few variables; zig wants a place for what it keeps.
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "ingot", "zig")
     folder = tempfile.mkdtemp(prefix="ingot-zig-")
     path = os.path.join(folder, "cc")
     with open(path, "w") as file:
-        file.write(f'#!/bin/sh\nexec {_quoted(sys.executable)} -m ziglang cc "$@"\n')
+        file.write(_ZIG_LAUNCHER.format(zig=_quoted(zig), cache=_quoted(cache)))
     os.chmod(path, 0o700)
     import atexit
 

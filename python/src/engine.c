@@ -96,7 +96,7 @@ PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|s:load", names, &source, &verify)) return NULL;
     struct state *state = PyModule_GetState(module);
     for (int i = 0; i < (int)ARRAY_LENGTH(verifies); i++) {
-        if (strcmp(verify, verifies[i])) continue;
+        if (strcmp(verify, verifies[i]) != 0) continue;
         if (PyObject_CheckBuffer(source)) return load_bytes(state, source, (enum ingot_verify)i);
         return engine_new(state, source, NULL, 0, (enum ingot_verify)i);
     }
