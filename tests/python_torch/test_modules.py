@@ -51,6 +51,11 @@ class OwnModules(TestCase):
 
         self.check(Unet().eval(), torch.randn(1, 3, 16, 16))
 
+    def test_recurrent_layers(self):
+        for kind in (torch.nn.LSTM, torch.nn.GRU):
+            with self.subTest(kind=kind.__name__), torch._dynamo.config.patch(allow_rnn=True):
+                self.check(kind(4, 5, 2, batch_first=True, bidirectional=True).eval(), torch.randn(2, 3, 4))
+
     def test_recurrent_cell(self):
         cell, x, state = torch.nn.LSTMCell(5, 6), torch.randn(3, 5), (torch.randn(3, 6), torch.randn(3, 6))
         self.check(cell, x, state)
@@ -113,6 +118,29 @@ class Transformers(TestCase):
         config = {"vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 40, "num_layers": 2, "num_heads": 4}
         inputs = {"input_ids": tokens(), "decoder_input_ids": tokens(5)}
         self.check_model("T5ForConditionalGeneration", "T5Config", config, use_cache=False, **inputs)
+
+    def test_generation_with_a_static_cache(self):
+        config = transformers.LlamaConfig(**TEXT, num_key_value_heads=2)
+        model = transformers.LlamaForCausalLM(config).eval()
+
+        def generate(call):
+            cache, ids, places = (
+                transformers.StaticCache(config=config, max_cache_len=16),
+                tokens(4)[:1],
+                torch.arange(4),
+            )
+            made = []
+            for _ in range(6):
+                y = call(input_ids=ids, past_key_values=cache, cache_position=places, use_cache=True)
+                ids, places = y.logits[:, -1].argmax(-1, keepdim=True), places[-1:] + 1
+                made.append(int(ids))
+            return made
+
+        with torch.no_grad():
+            torch.manual_seed(1)
+            expected = generate(model)
+            torch.manual_seed(1)
+            self.assertEqual(generate(self.compiled(model)), expected)
 
     def test_dynamic_batch(self):
         model = transformers.BertModel(transformers.BertConfig(**TEXT)).eval()

@@ -171,7 +171,7 @@ class Program:
         if isinstance(val, torch.SymInt):
             if val.node.expr.is_Symbol:
                 symbols.setdefault(val.node.expr.name, int(result))
-        elif is_tensor(val):
+        elif is_tensor(val) and result is not None:
             for size, real in zip(val.shape, result.shape):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                     symbols.setdefault(size.node.expr.name, real)

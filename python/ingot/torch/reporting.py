@@ -40,6 +40,10 @@ class Report:
     def __str__(self):
         lines = [f"{_counted(len(self.graphs), 'graph')}, {_counted(len(self.breaks), 'graph break')}"]
         lines += [f"  break: {text}" for text in self.breaks]
+        if not self.graphs:
+            lines.append(
+                "  torch.compile captures nothing of it (recurrent layers: torch._dynamo.config.allow_rnn = True)"
+            )
         for i, graph in enumerate(self.graphs):
             lines.append(
                 f"graph {i}: {_counted(graph.operators, 'operator')}, {_counted(graph.engines, 'engine')}, "

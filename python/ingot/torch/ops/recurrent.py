@@ -57,3 +57,18 @@ def _gru(b, x, hx, params, has_biases, num_layers, dropout, train, bidirectional
     _check(dropout, train, num_layers)
     options = {"linear_before_reset": 1}
     return _layers(b, "GRU", x, [hx], params, has_biases, num_layers, bidirectional, batch_first, **options)
+
+
+@register("mkldnn_rnn_layer")
+def _onednn_layer(b, x, w_input, w_hidden, b_input, b_hidden, h, c, reverse, batch_sizes, mode, hidden_size, num_layers,
+                  has_biases, bidirectional, batch_first, train):  # fmt: skip
+    """One layer in one direction, as torch.compile sees a recurrent layer on the CPU. mode 2: LSTM."""
+    if mode != 2 or num_layers != 1 or bidirectional or batch_sizes:
+        raise Unsupported("a recurrent layer of oneDNN's that is no plain LSTM")
+    group = [_gates(b, w, "LSTM") for w in (w_input, w_hidden, b_input, b_hidden)]
+    bias = b.unsqueeze(b.concat(group[2:], 0), 0) if has_biases else None
+    states = [b.reshape(s, [1, *s.shape[-2:]]) for s in (h, c)]
+    direction = "reverse" if reverse else "forward"
+    inputs = [x, b.unsqueeze(group[0], 0), b.unsqueeze(group[1], 0), bias, None, *states]
+    results = b.op("LSTM", *inputs, outputs=3, hidden_size=hidden_size, direction=direction)
+    return *(b.reshape(y, shape) for y, (_, shape) in zip(results, b.outputs)), None
