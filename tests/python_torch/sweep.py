@@ -20,6 +20,7 @@ import ingot.torch
 import torch
 import torch.utils._pytree as pytree
 from ingot.torch import decompositions
+from ingot.torch.registry import TABLE
 from ingot.torch import dynamo as backends
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -178,7 +179,7 @@ def main():
         line = f"{name} {counts['pass']}/{sum(counts.values())}"
         for kind in ("fallback", "uncaptured", "wrong", "error"):
             line += f" {kind} {counts[kind]}" if counts[kind] else ""
-        line += "".join(f" | {d} ({n})" for d, n in details.most_common(4))
+        line += "".join(f" | {d} ({n})" for d, n in details.most_common(3))
         lines.append(line)
         if VERBOSE or counts["wrong"] or counts["error"]:
             print(line, flush=True)
@@ -186,7 +187,12 @@ def main():
     print(f"{sum(total.values())} samples: {summary}")
     if options.out:
         with open(options.out, "w") as file:
-            file.write("\n".join([f"# {summary}", *lines]) + "\n")
+            file.write(
+                f"# Written by sweep.py: samples of op_db (PyTorch {torch.__version__.split('+')[0]}): {summary}\n"
+            )
+            file.write("\n".join(sorted(lines)) + "\n")
+            names = sorted(str(overload) for overload in TABLE)
+            file.write(f"\n# {len(names)} ATen operators have translations:\n" + "\n".join(names) + "\n")
     return 1 if total["wrong"] or total["error"] else 0
 
 

@@ -36,6 +36,25 @@ class Export(TestCase):
                     module = kind(5, 6, 2, batch_first=True, bidirectional=bidirectional).eval()
                     self.check_export(module, (torch.randn(3, 4, 5),))
 
+    def test_buffers_become_inputs(self):
+        class Counting(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("cache", torch.zeros(6, 4))
+
+            def forward(self, x, at):
+                self.cache.index_copy_(0, at, x * 2)
+                return self.cache.sum(0)
+
+        module, cache = Counting(), torch.zeros(6, 4)
+        engine = ingot.torch.export(module, (torch.randn(2, 4), torch.tensor([0, 1])))
+        self.assertEqual([info.name for info in engine.inputs], ["x", "at", "cache"])
+        for at in ([0, 1], [2, 1]):
+            x, at = torch.randn(2, 4), torch.tensor(at)
+            y = engine(x, at, cache)[0]
+            self.assert_same(y, module(x, at))
+            self.assert_same(cache, module.cache)
+
     def test_program_and_file(self):
         module, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
         with tempfile.TemporaryDirectory() as folder:

@@ -4,6 +4,7 @@ import dataclasses
 import re
 import warnings
 
+import ingot
 import torch
 
 from . import decompositions
@@ -118,8 +119,20 @@ def _compile_graph(graph, inputs, options, weights):
         _tell(plan, options)
     if options.dry or not plan.parts:
         return _eager(graph, inputs)
-    program = Program(plan, _by_placeholder(graph, weights), options.build_options())
-    return _boxed(program)
+    given = {"target": _target_of(graph), **options.build_options()}
+    try:
+        return _boxed(Program(plan, _by_placeholder(graph, weights), given))
+    except ingot.Unsupported as error:  # by the compiler, of what the importer took
+        if options.strict:
+            raise Fallback(str(error)) from error
+        warnings.warn(f"all of a graph runs in eager PyTorch: {error}", FallbackWarning, stacklevel=2)
+        return _eager(graph, inputs)
+
+
+def _target_of(graph):
+    """Where the arguments are: "cuda", or None for the CPU."""
+    vals = (n.meta.get("val") for n in graph.graph.nodes if n.op == "placeholder")
+    return "cuda" if any(isinstance(v, torch.Tensor) and v.device.type == "cuda" for v in vals) else None
 
 
 def _boxed(program):

@@ -21,9 +21,9 @@ def export(program, args=(), kwargs=None, *, path=None, dynamic_shapes=None, **o
     path            where the engine's file is to be written; None: nowhere
     options         keyword arguments of ingot.compile (target, precision, ...)
 
-    Inputs have the names of the module's arguments, weights those of its state_dict. Buffers that the module writes to are not
-    kept by an engine: it has their new values as further outputs, by the buffers' names. Raises Fallback, with the list of
-    operators, if not all of the program can be in the engine.
+    Inputs have the names of the module's arguments, weights those of its state_dict. Buffers that the module writes to become
+    further inputs, by the buffers' names, in whose memory the engine writes. Raises Fallback, with the list of operators, if
+    not all of the program can be in the engine.
     """
     if not isinstance(program, torch.export.ExportedProgram):
         with torch.no_grad():
@@ -43,22 +43,36 @@ def to_model(program):
         raise Fallback(describe(plan))
     module = program.graph_module
     importer = Importer(module, program.range_constraints)
+    signature = program.graph_signature
     nodes = {n.name: n for n in module.graph.nodes}
-    specs = {s.arg.name: s for s in program.graph_signature.input_specs if hasattr(s.arg, "name")}
-    for node in module.graph.nodes:
-        if node.op == "placeholder":
-            _placeholder(importer, node, specs[node.name], program)
+    specs = {nodes[s.arg.name]: s for s in signature.input_specs if getattr(s.arg, "name", None) in nodes}
+    written = set(signature.buffers_to_mutate.values())
+    given = [n for n, s in specs.items() if s.kind == InputKind.USER_INPUT and is_tensor(value_of(n))]
+    state = {s.target: n for n, s in specs.items() if s.kind == InputKind.BUFFER and s.target in written}
+    for node in given:
+        importer.add_input(node)
+    for name, node in state.items():
+        importer.add_input(node, name)
+    for node, spec in specs.items():
+        if spec.kind != InputKind.USER_INPUT and spec.target not in state:
+            importer.values[node] = importer.add_weight(spec.target, _tensor_of(spec, program))
     for node in module.graph.nodes:
         if node.op == "call_function" and not is_check(node) and _gives_tensors(node):
             importer.add_node(node)
-    used = set()
-    for spec in program.graph_signature.output_specs:
+    used = set(state)
+    for spec in signature.output_specs:
         node = nodes.get(getattr(spec.arg, "name", None))
         if node is None or not is_tensor(value_of(node)):
             raise Unsupported(f"a result that is no tensor: {spec.arg}")
-        name = spec.target if spec.kind == OutputKind.BUFFER_MUTATION else node.name
-        name = _unique(name, used)
-        importer.network.output(name, importer.values[node].raw)
+        value = importer.values[node].raw
+        if spec.kind == OutputKind.BUFFER_MUTATION:
+            importer.network.update(
+                _unique(f"{spec.target} (new)", used), importer.values[state[spec.target]].raw, value
+            )
+        elif spec.kind == OutputKind.USER_OUTPUT:
+            importer.network.output(_unique(node.name, used), value)
+        else:
+            raise Unsupported(f"a program that writes to its arguments: {spec.target}")
     return importer.network.finish()
 
 
@@ -76,15 +90,6 @@ def _unique(name, used):
     return name
 
 
-def _placeholder(importer, node, spec, program):
-    if spec.kind == InputKind.USER_INPUT:
-        if is_tensor(value_of(node)):
-            importer.add_input(node)
-        return
-    if spec.kind == InputKind.CONSTANT_TENSOR:
-        tensor = program.constants[spec.target]
-    elif spec.kind == InputKind.BUFFER and not spec.persistent:
-        tensor = program.constants[spec.target]
-    else:
-        tensor = program.state_dict[spec.target]
-    importer.values[node] = importer.add_weight(spec.target, tensor)
+def _tensor_of(spec, program):
+    is_constant = spec.kind == InputKind.CONSTANT_TENSOR or (spec.kind == InputKind.BUFFER and not spec.persistent)
+    return (program.constants if is_constant else program.state_dict)[spec.target]

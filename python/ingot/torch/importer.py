@@ -66,7 +66,7 @@ class Importer:
 
     # ---- What the graph begins with
 
-    def add_input(self, node):
+    def add_input(self, node, name=None):
         """An input of a node's type and dims, in the order in which its elements lie in memory."""
         val = value_of(node)
         if val.layout != torch.strided or val.is_quantized:
@@ -75,7 +75,7 @@ class Importer:
         for size in val.shape:
             if isinstance(size, torch.SymInt) and not size.node.expr.is_Symbol:
                 self._declare_symbols([size])
-        value = Value(self.network.input(node.name, dtype, [shape[axis] for axis in order]))
+        value = Value(self.network.input(name or node.name, dtype, [shape[axis] for axis in order]))
         self.arguments.append(node)
         for size in val.shape:
             self._tell_range(size)
@@ -102,7 +102,7 @@ class Importer:
 
     def add_weight(self, name, tensor):
         name_of(tensor.dtype)
-        return Value(self.network.weight(name, tensor.detach().contiguous()))
+        return Value(self.network.weight(name, host_tensor(tensor)))
 
     # ---- Nodes
 
@@ -195,6 +195,11 @@ class Importer:
         return self.values[node]
 
 
+def host_tensor(tensor):
+    """A weight's data as networks take them: themselves where they lie densely in host memory, else a copy."""
+    return tensor.detach().cpu().contiguous()
+
+
 def real_tensor(tensor):
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -202,7 +207,7 @@ def real_tensor(tensor):
         if tensor.constant is None:
             raise Unsupported("a tensor without data")
         tensor = tensor.constant
-    return tensor.detach().contiguous().cpu()
+    return host_tensor(tensor)
 
 
 def attribute_of(module, path):

@@ -16,8 +16,16 @@ from .importer import Importer, is_tensor, source_of, value_of
 
 _MUTATIONS = (torch.ops.aten.copy_.default,)
 # Checks of values; engines make none. What would have failed here has undefined results.
-_CHECKS = ("_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_functional_assert_async", "sym_constrain_range",
-           "sym_constrain_range_for_size", "_functional_sym_constrain_range", "_functional_sym_constrain_range_for_size")  # fmt: skip
+_CHECKS = (
+    "_assert_async",
+    "_assert_scalar",
+    "_assert_tensor_metadata",
+    "_functional_assert_async",
+    "sym_constrain_range",
+    "sym_constrain_range_for_size",
+    "_functional_sym_constrain_range",
+    "_functional_sym_constrain_range_for_size",
+)
 
 
 @dataclass

@@ -8,7 +8,7 @@ import sympy
 import torch
 
 from . import dims
-from .importer import Importer, attribute_of, inverse, is_tensor, memory_order, value_of
+from .importer import Importer, attribute_of, host_tensor, inverse, is_tensor, memory_order, value_of
 from .plan import is_check, is_size
 
 
@@ -61,11 +61,12 @@ class Engine:
             y = y if isinstance(y, torch.Tensor) else torch.from_dlpack(y)
             if y.dtype == torch.uint8 and value_of(node).dtype == torch.bool:
                 y = y.view(torch.bool)
+            y = y.to(value_of(node).device)  # an engine without arguments leaves its results on the host
             slots[node] = y if order is None else y.permute(order)
 
     def refit(self, weights):
         """weights: as for __init__, with new tensors."""
-        given = {weights[n][0]: weights[n][1].detach().contiguous() for n in self.weights}
+        given = {weights[n][0]: host_tensor(weights[n][1]) for n in self.weights}
         if given:
             self.engine.refit(given, ignore_unknown=True)
 
@@ -114,17 +115,18 @@ class Program:
                 self.steps.append(node)
             elif level not in done:
                 done.add(level)
-                self.steps.append(self._engine(parts[level]))
+                self._add_engine(parts[level])
         written = {n for step in self.steps if isinstance(step, Engine) for n in step.updated}
         self.steps += self.plan.views + [n for n in self.plan.epilogue if n.args[0] not in written]
         self.versions = {n: _version(t) for n, (_, t) in self.weights.items()}
 
-    def _engine(self, nodes):
+    def _add_engine(self, nodes):
         inside, views = set(nodes), set(self.plan.views)
         needed = [n for n in nodes if n not in views and is_tensor(value_of(n)) and self._is_read(n, inside, views)]
         updates = self._updates(inside, views)
         needed = [n for n in needed if n not in updates.values()]
-        return Engine(self.module, nodes, self.weights, needed, updates, self.options)
+        if needed or updates:
+            self.steps.append(Engine(self.module, nodes, self.weights, needed, updates, self.options))
 
     def _updates(self, inside, views):
         """placeholder -> node of an engine: what the engine can write in place of a copy at the end."""
