@@ -12,6 +12,10 @@ from . import _ingot
 from ._ingot import *  # noqa: F403 (what it has depends on the library that is linked)
 from ._ingot import __version__
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._queue import AsyncQueue
+
 can_compile = hasattr(_ingot, "Model")
 """Whether this is the whole library (the distribution libingot), not the run-time one alone (libingot-rt)."""
 
