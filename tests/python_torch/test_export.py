@@ -19,6 +19,7 @@ class Export(TestCase):
             results = engine(*given, *(kwargs or {}).values())
             results = results if isinstance(results, (list, tuple)) else [results]
             self.assert_same([torch.from_dlpack(r) for r in results], expected)
+        return engine
 
     def test_classifier(self):
         module = torch.nn.Sequential(
@@ -27,7 +28,8 @@ class Export(TestCase):
         ).eval()  # fmt: skip
         batch = {0: torch.export.Dim("batch", min=1, max=64)}
         more = [(torch.randn(n, 3, 8, 8),) for n in (1, 7)]
-        self.check_export(module, (torch.randn(2, 3, 8, 8),), dynamic_shapes=(batch,), more=more)
+        engine = self.check_export(module, (torch.randn(2, 3, 8, 8),), dynamic_shapes=(batch,), more=more)
+        self.assertEqual([(s.name, s.lo, s.hi) for s in engine.symbols], [("batch", 1, 64)])
 
     def test_recurrent(self):
         for kind in (torch.nn.LSTM, torch.nn.GRU):

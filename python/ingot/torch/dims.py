@@ -1,5 +1,8 @@
 """Sizes: Python's int where known, else the text of an expression of symbols as Ingot reads it ("2*s0+1")."""
 
+import contextlib
+import contextvars
+
 import sympy
 
 import torch
@@ -8,6 +11,24 @@ from torch.utils._sympy import functions
 from .errors import Unsupported
 
 MAXIMUM = 2**31 - 1  # of Ingot's symbols
+
+# What symbols are called in networks, where not as in PyTorch ("s77"): the caller's names of them.
+_names = contextvars.ContextVar("names", default={})
+
+
+@contextlib.contextmanager
+def named(names):
+    """names: symbol's name in PyTorch -> in networks, within the context."""
+    token = _names.set(names)
+    try:
+        yield
+    finally:
+        _names.reset(token)
+
+
+def name(symbol):
+    """A sympy symbol's name in networks."""
+    return _names.get().get(symbol.name, symbol.name)
 
 
 def text(expr):
@@ -23,7 +44,7 @@ def _text(expr):
     if expr.is_Integer:
         return str(int(expr))
     if expr.is_Symbol:
-        return expr.name
+        return name(expr)
     if isinstance(expr, functions.Identity):
         return _text(expr.args[0])
     if isinstance(expr, sympy.Add):

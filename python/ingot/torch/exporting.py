@@ -5,7 +5,7 @@ import ingot
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
-from . import decompositions
+from . import decompositions, dims
 from .dynamo import describe
 from .errors import Fallback, Unsupported
 from .importer import Importer, is_tensor, value_of
@@ -28,10 +28,28 @@ def export(program, args=(), kwargs=None, *, path=None, dynamic_shapes=None, **o
     if not isinstance(program, torch.export.ExportedProgram):
         with torch.no_grad():
             program = torch.export.export(program, tuple(args), kwargs, dynamic_shapes=dynamic_shapes)
-    model = to_model(program)
+    with dims.named(_dim_names(program, dynamic_shapes)):
+        model = to_model(program)
     if path is not None:
         options["path"] = path
     return ingot.compile(model, **options)
+
+
+def _dim_names(program, dynamic_shapes):
+    """symbol's name -> name of the caller's torch.export.Dim, where each says one thing alone."""
+    shapes = dynamic_shapes.values() if isinstance(dynamic_shapes, dict) else dynamic_shapes or ()
+    nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
+    given = [nodes[name] for name in program.graph_signature.user_inputs if name in nodes]
+    names = {}
+    for node, shape in zip(given, shapes):
+        axes = (
+            shape.items() if isinstance(shape, dict) else enumerate(shape) if isinstance(shape, (list, tuple)) else ()
+        )
+        for axis, dim in axes:
+            size = value_of(node).shape[axis] if is_tensor(value_of(node)) and isinstance(axis, int) else None
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and hasattr(dim, "__name__"):
+                names[size.node.expr.name] = dim.__name__
+    return names if len(set(names.values())) == len(names) and not names.keys() & set(names.values()) else {}
 
 
 def to_model(program):

@@ -85,14 +85,14 @@ class Importer:
         for symbol in dims.symbols(size):
             if symbol.name not in self.symbols:
                 self.symbols.add(symbol.name)
-                self.network.set_range(symbol.name, *dims.range_of(symbol, size.node.shape_env, self.ranges))
+                self.network.set_range(dims.name(symbol), *dims.range_of(symbol, size.node.shape_env, self.ranges))
 
     def _declare_symbols(self, sizes):
         """Symbols that are no input's size yet come as inputs."""
         for size in sizes:
             for symbol in sorted(dims.symbols(size), key=str):
                 if symbol.name not in self.symbols:
-                    self.network.size_input(f"size of {symbol.name}", symbol.name)
+                    self.network.size_input(f"size of {dims.name(symbol)}", dims.name(symbol))
                     self.arguments.append(symbol.name)
                     self._tell_range(size)
 
