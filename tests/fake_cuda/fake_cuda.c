@@ -91,8 +91,19 @@ static void *create(enum kind kind, size_t size) {
     return object;
 }
 
+/* CU_STREAM_LEGACY and CU_STREAM_PER_THREAD: streams that nobody creates. */
+static bool is_default_stream(const void *stream) {
+    return stream == (const void *)1 || stream == (const void *)2;
+}
+
 static void check(const char *function, const void *object, enum kind kind) {
+    if (kind == STREAM && is_default_stream(object)) misuse(function, "a default stream");
     if (!object || *(const int *)object != (int)kind) misuse(function, "not a handle");
+}
+
+/* Where work is enqueued: default streams too. */
+static void check_stream(const char *function, const void *stream) {
+    if (!is_default_stream(stream)) check(function, stream, STREAM);
 }
 
 /* Destroys the object even if it returns an error. */
@@ -328,12 +339,12 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 EXPORT CUresult cuMemAllocFromPoolAsync(CUdeviceptr *memory, size_t size, CUmemoryPool pool, CUstream stream) {
     CALL(true);
     check(__func__, pool, POOL);
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     return take(memory, size);
 }
 
 EXPORT CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream stream) {
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     return give_back(__func__, memory);
 }
 
@@ -343,7 +354,7 @@ static void copy(CUdeviceptr to, CUdeviceptr from, size_t size) {
 
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
     CALL(true);
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     copy(to, from, size);
     return CUDA_SUCCESS;
 }
@@ -476,7 +487,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
                                void **extra) {
     struct parameters parameters;
     CALL(true);
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     if (grid_x == 0 || block_x == 0) misuse(__func__, "an empty launch");
     if (!take_parameters((const struct fake_kernel *)function, extra, &parameters)) return CUDA_ERROR_INVALID_VALUE;
     run_kernel(function, grid_x, block_x, shared, &parameters);
@@ -491,7 +502,7 @@ static void note_carveout(const char *function, int attribute, const CUlaunchAtt
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **separate, void **extra) {
     struct parameters parameters;
     CALL(true);
-    check(__func__, config->hStream, STREAM);
+    check_stream(__func__, config->hStream);
     if (config->gridDimX == 0 || config->blockDimX == 0) misuse(__func__, "an empty launch");
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const CUlaunchAttribute *attribute = &config->attrs[i];
@@ -523,7 +534,7 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
 
 EXPORT CUresult cuStreamSynchronize(CUstream stream) {
     CALL(true);
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     CUresult later = state.later;
     if (later != CUDA_SUCCESS) state.later = CUDA_SUCCESS;
     return later;
@@ -531,7 +542,7 @@ EXPORT CUresult cuStreamSynchronize(CUstream stream) {
 
 EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
     CALL(true);
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     check(__func__, event, EVENT);
     return CUDA_SUCCESS;
 }
@@ -550,7 +561,7 @@ EXPORT CUresult cuEventDestroy_v2(CUevent event) {
 EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
     CALL(true);
     check(__func__, event, EVENT);
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     event->recorded = true;
     return CUDA_SUCCESS;
 }
@@ -823,7 +834,7 @@ EXPORT CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, int attribute, c
 EXPORT CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
     CALL(true);
     check(__func__, executable, EXECUTABLE);
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     return CUDA_SUCCESS;
 }
 
@@ -854,7 +865,7 @@ static void run_node(CUgraphNode node) {
 EXPORT CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     CALL(true);
     check(__func__, executable, EXECUTABLE);
-    check(__func__, stream, STREAM);
+    check_stream(__func__, stream);
     unsigned count = executable->copy.n_nodes;
     bool *done = calloc(count + 1, sizeof *done);
     if (!done) abort();

@@ -72,6 +72,17 @@ class Gpu(unittest.TestCase):
             with self.assertRaises((ingot.InvalidArgument, BufferError)):
                 use()
 
+    def test_default_stream(self):
+        """A session without a stream runs GPU tensors on the default one, and again, by then captured."""
+        session = self.engine.session()
+        for _ in range(3):
+            x = OnGpu(self.values, self.cuda)
+            y = session(x)
+            self.assertEqual(x.streams, [1])
+            session.wait()
+            np.testing.assert_array_equal(contents(y), 2 * self.values)
+            np.testing.assert_array_equal(contents(self.engine(x)), 2 * self.values)
+
     def test_streams(self):
         y = self.session(OnGpu(self.values, self.cuda))
         for stream in (None, -1, 1, 2, self.stream.value, 1 << 40):
