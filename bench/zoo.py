@@ -25,6 +25,7 @@ import compare
 import compare_gpu
 import zoo_list
 import zoo_onnx
+import zoo_torch
 from compare import ROOT, Child, geometric_mean
 
 EXPORTERS = ("dynamo", "torchscript")
@@ -219,6 +220,50 @@ def outputs_child(name, path, batch, folder):
     zoo_onnx.write_outputs(path, folder)
 
 
+# ---- torch
+
+
+TOLERANCE = {"fp32": 1e-3, "fp16": 3e-2, "bf16": 2e-1}  # of the largest difference, relative to the largest magnitude
+
+
+def torch(args):
+    def measure(name, way):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "row.json"
+            child(args, "torch", name, way, args.precision, args.target, path)
+            row = json.loads(path.read_text())
+        if row["error_of"] > TOLERANCE[args.precision]:
+            return row | {"error": f"wrong: the largest error is {row['error_of']:.2g}"}
+        return row | {"summary": describe_graphs(row)}
+
+    each(args, Results(args, f"torch-{args.target}-{args.precision}"),
+         [(n, way) for way in ("compile", "export") for n in names(args)], measure, args.jobs)
+
+
+def describe_graphs(row):
+    if "graphs" not in row:
+        return f"right, in {row['seconds']:.1f} s"
+    whole = row["graphs"] == 1 and row["engines"] == 1 and not row["outside"] and not row["breaks"]
+    parts = "one engine" if whole else f"{row['engines']} engines in {row['graphs']} graphs, {len(row['outside'])} operators outside"
+    return f"right, {parts}, in {row['seconds']:.1f} s"
+
+
+def report_torch(rows):
+    """Networks that are one engine in one line, the others with what is outside."""
+    lines = []
+    for way in ("compile", "export"):
+        chosen = [row for row in rows if row["case"][1] == way]
+        right = [row for row in chosen if "error" not in row]
+        whole = [row for row in right if describe_graphs(row).startswith("right, one engine") or way == "export"]
+        lines += [f"{way}: {len(chosen)} networks, {len(right)} right, {len(whole)} of them as one engine: "
+                  f"{', '.join(row['case'][0] for row in whole)}.", ""]
+        lines += [f"- {row['case'][0]}: {one_line(row.get('error') or describe_graphs(row))}" for row in chosen if row not in whole]
+        for row in right:
+            lines += [f"  - {row['case'][0]}: {one_line(reason)}" for reason in (row.get("outside") or []) + (row.get("breaks") or [])]
+        lines.append("")
+    return "\n".join(lines)
+
+
 # ---- cpu
 
 
@@ -388,7 +433,8 @@ def report(args):
     networks, text = zoo_list.networks(), []
     for name in args.results or sorted(p.name for p in (args.work / "results").iterdir()):
         rows = [row for row in Results(args, name).all() if row["case"][0] in networks]
-        text.append(f"## {name}\n\n" + (report_times if name.startswith(("cpu", "gpu")) else report_counts)(rows))
+        table = report_times if name.startswith(("cpu", "gpu")) else report_torch if name.startswith("torch") else report_counts
+        text.append(f"## {name}\n\n" + table(rows))
     print("\n\n".join(text))
 
 
@@ -475,6 +521,7 @@ def command_line():
     command(list_networks, "prints the networks")
     resumable(command(export, "writes models, by both of PyTorch's exporters", precision="fp32", target="cpu", jobs=1))
     resumable(command(verify, "compares Ingot's results with ONNX Runtime's", precision="fp32", target="cpu", jobs=1))
+    resumable(command(torch, "tries torch.compile and torch.export beside eager PyTorch", precision="fp32", target="cpu", jobs=1))
     c = command(cpu, "measures Ingot beside ONNX Runtime", precision="fp32", target="cpu")
     resumable(c)
     measuring(c, 5, 1.0, "1")
@@ -489,7 +536,8 @@ def command_line():
     return parser
 
 
-CHILDREN = {"export": export_child, "outputs": outputs_child, "inductor": inductor_child}
+CHILDREN = {"export": export_child, "outputs": outputs_child, "inductor": inductor_child,
+            "torch": zoo_torch.try_network}
 
 
 def main():
