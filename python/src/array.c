@@ -284,6 +284,10 @@ int array_read(struct state *state, struct source *source, PyObject *object, uns
     out_array->managed = NULL;
     out_array->managed_old = NULL;
     out_array->device = 0;
+    if (!(flags & ARRAY_KEEP) && numpy_read(state, object, out_array)) {
+        int known = source->type == Py_TYPE(object) ? 0 : source_find(state, source, object);
+        return known ? known : finish(state, flags, out_array);
+    }
     int rc = source_find(state, source, object);
     if (!rc) rc = try_exchange(state, source, object, flags, out_array);
     if (rc == 1) rc = try_buffer(state, source, object, flags, out_array);

@@ -36,6 +36,7 @@ struct state {
     /* NumPy, once somebody else has imported it */
     PyTypeObject *ndarray;
     PyObject *numpy_dtypes[INGOT_DTYPE_COUNT];
+    PyObject *numpy_layout; /* True: arrays have the fields that numpy.c knows */
 };
 
 /* Of an object of one of this module's types, which cannot be subclassed. */
@@ -152,7 +153,10 @@ static inline size_t tensor_bytes(const struct ingot_tensor *tensor) {
     return (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
 }
 
-/* ---- Ingot's tensors (tensor.c, dlpack.c, view.c) ---------------------------------------------------------------------------- */
+/* Reads a NumPy array for as long as the caller holds it; false: it must be read in another way. */
+bool numpy_read(struct state *state, PyObject *object, struct array *array);
+
+/* ---- Ingot's tensors (tensor.c, numpy.c, dlpack.c, view.c) ---------------------------------------------------------------------------- */
 
 struct tensor {
     PyObject_HEAD struct ingot_tensor value;

@@ -88,68 +88,7 @@ static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
     return 0;
 }
 
-/* ---- NumPy */
-
-int numpy_find(struct state *state, bool import) {
-    if (state->ndarray) return 1;
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *numpy = modules ? PyDict_GetItemString(modules, "numpy") : NULL;
-    Py_XINCREF(numpy);
-    if (!numpy && import) numpy = PyImport_ImportModule("numpy");
-    if (!numpy) return import ? -1 : 0;
-    PyObject *ndarray = PyObject_GetAttrString(numpy, "ndarray");
-    Py_DECREF(numpy);
-    if (!ndarray || !PyType_Check(ndarray)) { /* while NumPy itself is being imported */
-        Py_XDECREF(ndarray);
-        PyErr_Clear();
-        return 0;
-    }
-    state->ndarray = (PyTypeObject *)ndarray;
-    return 1;
-}
-
-/* numpy.dtype of Ingot's, borrowed. */
-static PyObject *numpy_dtype(struct state *state, enum ingot_dtype dtype) {
-    static const char *const names[INGOT_DTYPE_COUNT] = {
-        [INGOT_F32] = "float32", [INGOT_F16] = "float16", [INGOT_F64] = "float64", [INGOT_I8] = "int8",
-        [INGOT_I16] = "int16",   [INGOT_I32] = "int32",   [INGOT_I64] = "int64",   [INGOT_U8] = "uint8",
-        [INGOT_U16] = "uint16",  [INGOT_U32] = "uint32",  [INGOT_U64] = "uint64",  [INGOT_BOOL] = "bool",
-    };
-    if (state->numpy_dtypes[dtype]) return state->numpy_dtypes[dtype];
-    PyObject *name;
-    if (dtype == INGOT_BF16) {
-        PyObject *module = PyImport_ImportModule("ml_dtypes");
-        if (!module) {
-            if (PyErr_ExceptionMatches(PyExc_ImportError))
-                PyErr_SetString(state->errors[INGOT_UNSUPPORTED],
-                                "NumPy has no bf16: install ml_dtypes, or use DLPack");
-            return NULL;
-        }
-        name = PyObject_GetAttrString(module, "bfloat16");
-        Py_DECREF(module);
-    } else {
-        name = PyUnicode_FromString(names[dtype]);
-    }
-    PyObject *numpy = name ? PyImport_ImportModule("numpy") : NULL;
-    if (numpy) state->numpy_dtypes[dtype] = PyObject_CallMethod(numpy, "dtype", "O", name);
-    Py_XDECREF(numpy);
-    Py_XDECREF(name);
-    return state->numpy_dtypes[dtype];
-}
-
-PyObject *tensor_to_numpy(struct state *state, PyObject *object) {
-    struct tensor *self = (struct tensor *)object;
-    if (self->value.memory == INGOT_CUDA) return refuse(state, "the tensor is in GPU memory, which NumPy cannot read");
-    PyObject *dtype = numpy_dtype(state, self->value.dtype);
-    PyObject *shape = dtype ? shape_tuple(self->value.rank, self->value.dims) : NULL;
-    if (!shape) return NULL;
-    PyObject *arguments =
-        tensor_bytes(&self->value) ? PyTuple_Pack(3, shape, dtype, object) : PyTuple_Pack(2, shape, dtype);
-    PyObject *array = arguments ? PyObject_Call((PyObject *)state->ndarray, arguments, NULL) : NULL;
-    Py_XDECREF(arguments);
-    Py_DECREF(shape);
-    return array;
-}
+/* ---- As NumPy arrays */
 
 static PyObject *tensor_numpy(PyObject *self, PyObject *unused) {
     struct state *state = state_of(self);

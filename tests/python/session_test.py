@@ -22,6 +22,23 @@ class Engines(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def test_kinds_of_arrays(self):
+        """Arrays whose fields are read directly, and those that need the long way."""
+        session = networks.doubled().session()
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        read_only = x.copy()
+        read_only.setflags(write=False)
+        record = np.zeros(3, dtype=[("a", np.float32, 4), ("b", np.int8)])
+        record["a"] = x
+        for array in (x, x.view(np.matrix), read_only, x[::-1], np.asfortranarray(x), record["a"], x[:0], np.array(x, order="F").T.T):
+            for _ in range(2):
+                np.testing.assert_array_equal(session(array), 2 * np.asarray(array))
+        for array in (x.astype(">f4"), x.astype(np.complex64), x.astype(object), x.astype("U4"), record):
+            for _ in range(2):
+                with self.assertRaises((ingot.InvalidArgument, ingot.Unsupported, TypeError, BufferError)):
+                    session(array)
+        np.testing.assert_array_equal(session(x), 2 * x)
+
     def test_onnx(self):
         engine = ingot.compile(DIGITS, shapes={"batch": (1, 1, 8)}, precision="fp32")
         self.assertEqual([(i.name, i.dtype, i.shape) for i in engine.inputs], [("image", "f32", ("batch", 1, 8, 8))])

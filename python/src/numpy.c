@@ -1,0 +1,134 @@
+/*
+ * NumPy, where it is imported: its arrays as results, and a quick way to read those that come in.
+ *
+ * An array's fields are part of NumPy's stable ABI (PyArrayObject_fields of its C API), and a buffer of it costs ten times as long to
+ * ask for as they cost to read. Nothing of NumPy's headers is needed to build; so the first time, one array is looked at both
+ * ways, and unless they agree, buffers remain the way.
+ */
+#include <string.h>
+
+#include "ingot_python.h"
+
+struct fields {
+    PyObject_HEAD char *data;
+    int rank;
+    Py_ssize_t *dims, *strides; /* strides in bytes */
+    PyObject *base, *dtype;
+    int flags;
+};
+enum { WRITEABLE = 0x400 };
+
+/* numpy.dtype of Ingot's, borrowed. */
+static PyObject *numpy_dtype(struct state *state, enum ingot_dtype dtype) {
+    static const char *const names[INGOT_DTYPE_COUNT] = {
+        [INGOT_F32] = "float32", [INGOT_F16] = "float16", [INGOT_F64] = "float64", [INGOT_I8] = "int8",
+        [INGOT_I16] = "int16",   [INGOT_I32] = "int32",   [INGOT_I64] = "int64",   [INGOT_U8] = "uint8",
+        [INGOT_U16] = "uint16",  [INGOT_U32] = "uint32",  [INGOT_U64] = "uint64",  [INGOT_BOOL] = "bool",
+    };
+    if (state->numpy_dtypes[dtype]) return state->numpy_dtypes[dtype];
+    PyObject *name;
+    if (dtype == INGOT_BF16) {
+        PyObject *module = PyImport_ImportModule("ml_dtypes");
+        if (!module) {
+            if (PyErr_ExceptionMatches(PyExc_ImportError))
+                PyErr_SetString(state->errors[INGOT_UNSUPPORTED],
+                                "NumPy has no bf16: install ml_dtypes, or use DLPack");
+            return NULL;
+        }
+        name = PyObject_GetAttrString(module, "bfloat16");
+        Py_DECREF(module);
+    } else {
+        name = PyUnicode_FromString(names[dtype]);
+    }
+    PyObject *numpy = name ? PyImport_ImportModule("numpy") : NULL;
+    if (numpy) state->numpy_dtypes[dtype] = PyObject_CallMethod(numpy, "dtype", "O", name);
+    Py_XDECREF(numpy);
+    Py_XDECREF(name);
+    return state->numpy_dtypes[dtype];
+}
+
+/* ---- Reading */
+
+static bool agrees(PyObject *array, PyObject *dtype) {
+    const struct fields *fields = (const struct fields *)array;
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(array, &buffer, PyBUF_STRIDED)) return false;
+    bool same = fields->data == buffer.buf && fields->rank == buffer.ndim && fields->dtype == dtype &&
+                fields->flags & WRITEABLE;
+    for (int i = 0; same && i < buffer.ndim; i++)
+        same = fields->dims[i] == buffer.shape[i] && fields->strides[i] == buffer.strides[i];
+    PyBuffer_Release(&buffer);
+    if (!same) return false;
+    PyObject *none = PyObject_CallMethod(array, "setflags", "i", 0);
+    Py_XDECREF(none);
+    return none && !(fields->flags & WRITEABLE);
+}
+
+/* Leaves no exception: what fails here is not known. */
+static void learn_layout(struct state *state) {
+    PyObject *size = PyObject_GetAttrString((PyObject *)state->ndarray, "__basicsize__");
+    bool fits = size && PyLong_AsLong(size) >= (long)sizeof(struct fields);
+    Py_XDECREF(size);
+    for (int i = 1; fits && i < INGOT_DTYPE_COUNT; i++)
+        fits = i == INGOT_BF16 || numpy_dtype(state, (enum ingot_dtype)i);
+    PyObject *dtype = state->numpy_dtypes[INGOT_I16];
+    PyObject *array = fits ? PyObject_CallFunction((PyObject *)state->ndarray, "(iii)O", 2, 3, 4, dtype) : NULL;
+    if (array && agrees(array, dtype)) state->numpy_layout = Py_NewRef(Py_True);
+    Py_XDECREF(array);
+    PyErr_Clear();
+}
+
+int numpy_find(struct state *state, bool import) {
+    if (state->ndarray) return 1;
+    PyObject *modules = PyImport_GetModuleDict();
+    PyObject *numpy = modules ? PyDict_GetItemString(modules, "numpy") : NULL;
+    Py_XINCREF(numpy);
+    if (!numpy && import) numpy = PyImport_ImportModule("numpy");
+    if (!numpy) return import ? -1 : 0;
+    PyObject *ndarray = PyObject_GetAttrString(numpy, "ndarray");
+    Py_DECREF(numpy);
+    if (!ndarray || !PyType_Check(ndarray)) { /* while NumPy itself is being imported */
+        Py_XDECREF(ndarray);
+        PyErr_Clear();
+        return 0;
+    }
+    state->ndarray = (PyTypeObject *)ndarray;
+    learn_layout(state);
+    return 1;
+}
+
+bool numpy_read(struct state *state, PyObject *object, struct array *array) {
+    const struct fields *fields = (const struct fields *)object;
+    struct ingot_tensor *value = &array->tensor;
+    if (Py_TYPE(object) != state->ndarray || !state->numpy_layout || fields->rank > INGOT_MAX_RANK) return false;
+    int dtype = 1;
+    while (dtype < INGOT_DTYPE_COUNT && state->numpy_dtypes[dtype] != fields->dtype)
+        dtype++;
+    if (dtype == INGOT_DTYPE_COUNT) return false; /* of another kind, or byte order */
+    value->dtype = (enum ingot_dtype)dtype;
+    value->rank = fields->rank;
+    value->data = fields->data;
+    value->memory = INGOT_HOST;
+    array->is_read_only = !(fields->flags & WRITEABLE);
+    for (int i = 0; i < value->rank; i++) {
+        value->dims[i] = fields->dims[i];
+        array->strides[i] = fields->strides[i];
+    }
+    return true;
+}
+
+/* ---- Results */
+
+PyObject *tensor_to_numpy(struct state *state, PyObject *object) {
+    struct tensor *self = (struct tensor *)object;
+    if (self->value.memory == INGOT_CUDA) return refuse(state, "the tensor is in GPU memory, which NumPy cannot read");
+    PyObject *dtype = numpy_dtype(state, self->value.dtype);
+    PyObject *shape = dtype ? shape_tuple(self->value.rank, self->value.dims) : NULL;
+    if (!shape) return NULL;
+    PyObject *arguments =
+        tensor_bytes(&self->value) ? PyTuple_Pack(3, shape, dtype, object) : PyTuple_Pack(2, shape, dtype);
+    PyObject *array = arguments ? PyObject_Call((PyObject *)state->ndarray, arguments, NULL) : NULL;
+    Py_XDECREF(arguments);
+    Py_DECREF(shape);
+    return array;
+}
