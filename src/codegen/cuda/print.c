@@ -5,12 +5,12 @@
 
 #include <string.h>
 
-#include "codegen/cuda/attend.h"
+#include "codegen/cuda/attend/attend.h"
 #include "codegen/cuda/depthwise.h"
-#include "codegen/cuda/gemm.h"
+#include "codegen/cuda/gemm/gemm.h"
 #include "codegen/cuda/patch.h"
 #include "codegen/cuda/printer.h"
-#include "codegen/cuda/recurrent.h"
+#include "codegen/cuda/recurrent/recurrent.h"
 
 enum { MOST_STATIC = 40 << 10 }; /* bytes of arrays in static shared memory, of which a block has 48 KiB */
 

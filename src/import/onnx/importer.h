@@ -12,7 +12,7 @@
  *     attribute.c  attributes and inputs of a node, checked
  *     rational.c   sizes that a model computes in floats
  *     apply.c      operators without a model, one by one
- *     operators.c  the table (operators.def); one file per family behind it
+ *     operators.c  the table (operators.def); behind it, in op, a file per family
  */
 #ifndef IG_IMPORT_ONNX_IMPORTER_H
 #define IG_IMPORT_ONNX_IMPORTER_H

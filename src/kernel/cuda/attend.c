@@ -1,5 +1,5 @@
 /*
- * Attention on GPUs: the template of codegen/cuda/attend.cu, with the change of the scores as loops over the registers
+ * Attention on GPUs: the template of codegen/cuda/attend/attend.cu, with the change of the scores as loops over the registers
  * that it leaves them in, and the end of the region as loops over the results in shared memory.
  *
  * The loads that the change needs (masks, mostly) are issued while the copies of the step's keys are in flight. If few

@@ -1,5 +1,5 @@
 /*
- * Attention by one CUDA block, described for codegen (codegen/cuda/attend.c): everything that its text depends on.
+ * Attention by one CUDA block, described for codegen (codegen/cuda/attend/attend.c): everything that its text depends on.
  *
  * A block does 16 * warps_m queries of one head, in steps of keys * warps_n keys. Keys and values are copied to shared
  * memory `stages` - 1 steps ahead, or all at once if there are no more steps than stages (`whole`). The warps form a

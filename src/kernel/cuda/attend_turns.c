@@ -1,7 +1,7 @@
 /*
  * Attention on GPUs: many heads of few keys, such as those of windows. A block does several heads in turn, for which what
  * is added to the scores (biases by relative position, masks) is the same, and keeps it in registers: so it is read once
- * for all of them, and not element by element while a head is waited for. See attend.h and codegen/cuda/attend_turns.cu.
+ * for all of them, and not element by element while a head is waited for. See attend.h and codegen/cuda/attend/attend_turns.cu.
  */
 #include <math.h>
 

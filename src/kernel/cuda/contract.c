@@ -1,5 +1,5 @@
 /*
- * Contractions on GPUs. A tile is a block of bm x bn results: the template (codegen/cuda/gemm.h) walks along the depth
+ * Contractions on GPUs. A tile is a block of bm x bn results: the template (codegen/cuda/gemm/gemm.h) walks along the depth
  * and leaves the sums in shared memory; the epilogue runs on them as ordinary loops.
  *
  * Operands that lie in memory as matrices, as lines, or as the windows of an image are copied by the template,

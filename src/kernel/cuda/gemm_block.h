@@ -1,5 +1,5 @@
 /*
- * The matrix product of one CUDA block, described for codegen (codegen/cuda/gemm.c): everything that its text depends
+ * The matrix product of one CUDA block, described for codegen (codegen/cuda/gemm/gemm.c): everything that its text depends
  * on.
  *
  * A block computes a tile of bm x bn results. It walks along the depth in steps of bk, copying parts of A and B to

@@ -1,5 +1,5 @@
 /* The products of a recurrence's steps by a CUDA block, or the blocks of a cluster, described for codegen
- * (codegen/cuda/recurrent.c): everything that its text depends on. */
+ * (codegen/cuda/recurrent/recurrent.c): everything that its text depends on. */
 #ifndef IG_KERNEL_CUDA_RECURRENT_BLOCK_H
 #define IG_KERNEL_CUDA_RECURRENT_BLOCK_H
 

@@ -5,8 +5,8 @@
  */
 #include <math.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 /* What the optional output of scores contains. */
 enum { RAW, CAPPED, BIASED, PROBABILITIES };

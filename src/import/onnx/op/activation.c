@@ -5,8 +5,8 @@
  */
 #include <math.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 /* Input 0 in the type it is computed in. */
 static ig_value begin(struct ig_onnx_node *n) {

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 struct recurrence {
     enum ig_op op;

@@ -3,8 +3,8 @@
  * the weight is flipped and its channels exchanged, and padding covers what the windows reach beyond. Source: Dumoulin
  * and Visin 2016.
  */
-#include "import/onnx/arith.h"
-#include "import/onnx/window.h"
+#include "import/onnx/op/arith.h"
+#include "import/onnx/op/window.h"
 
 /* The weight's kernel dims, which must be numbers. */
 static void read_kernel(struct ig_onnx_node *n, ig_value x, ig_value w, int64_t *out_kernel) {

@@ -4,8 +4,8 @@
  */
 #include <math.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 struct reduction {
     int count; /* of axes; 0: nothing is reduced */

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 ig_value ig_import_map1(struct ig_onnx_node *n) {
     return ig_map1(n->g, (enum ig_op)n->op->arg, ig_onnx_in(n, 0));

@@ -1,5 +1,5 @@
 /* The matrix product of a block as CUDA C++: prints the constants, and the parts of the template that they need. */
-#include "codegen/cuda/gemm.h"
+#include "codegen/cuda/gemm/gemm.h"
 
 #include "codegen/cuda/templates.h"
 

@@ -1,8 +1,8 @@
 /* Pools: windows over spatial axes, or all of them at once. */
 #include <math.h>
 
-#include "import/onnx/arith.h"
-#include "import/onnx/window.h"
+#include "import/onnx/op/arith.h"
+#include "import/onnx/op/window.h"
 
 /*
  * The number of windows. Rounding up may add a last window that begins in the padding after the input; it does not

@@ -4,8 +4,8 @@
  */
 #include <string.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 enum { LETTERS = 52, LABELS = LETTERS + INGOT_MAX_RANK, MAX_TERMS = 16 };
 

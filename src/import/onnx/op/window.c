@@ -1,5 +1,5 @@
 /* Window geometry: kernel, strides, dilations and pads, also the automatic ones. Source: onnx.ai, "Conv", "MaxPool". */
-#include "import/onnx/window.h"
+#include "import/onnx/op/window.h"
 
 int64_t ig_onnx_extent(const struct ig_onnx_window *window, int i) {
     return (window->kernel[i] - 1) * window->dilations[i] + 1;

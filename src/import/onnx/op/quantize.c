@@ -4,8 +4,8 @@
  */
 #include <math.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 /* Expands a scale per block along `axis`: every element of it applies to block_size elements of x. */
 static ig_value expand_blocks(struct ig_onnx_node *n, ig_value scale, const struct ig_type *x, int axis,

@@ -2,8 +2,8 @@
  * functions. */
 #include <math.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 /* ---- CenterCropPad ---- */
 

@@ -2,8 +2,8 @@
  * Control flow. A branch known to be taken is imported in place; bodies that remain become graphs of their own, whose
  * captured values are inputs. A Scan becomes a loop that gathers a slice per step.
  */
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 /* ---- If ---- */
 

@@ -4,8 +4,8 @@
  */
 #include <math.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 #include "ir/eval/eval.h"
 
 /* ---- Shapes as data ---- */

@@ -1,6 +1,6 @@
 /* Slice, Split and Pad, with possibly symbolic positions. */
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 /* Larger than any dim, but sums of it with dims do not overflow. ONNX writes "to the end" as INT64_MAX. */
 #define FAR ((int64_t)1 << 48)

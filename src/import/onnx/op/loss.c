@@ -2,8 +2,8 @@
  * Losses. Both pick the log-probability of the right class: SoftmaxCrossEntropyLoss takes the log-softmax first.
  * The class axis is 1; a class may be ignored, and classes may have weights, by which a mean is weighted too.
  */
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 /* -log_p at the target: [N, C, d...], [N, d...] -> [N, d...]. Indices are in range, since ignored ones were
  * replaced. */

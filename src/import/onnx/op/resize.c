@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 enum mode { NEAREST, LINEAR, CUBIC };
 enum transform { HALF_PIXEL, SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, TF_HALF_PIXEL, TF_CROP };

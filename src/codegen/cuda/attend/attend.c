@@ -1,5 +1,5 @@
 /* Attention by a block as CUDA C++: prints the constants and the template. */
-#include "codegen/cuda/attend.h"
+#include "codegen/cuda/attend/attend.h"
 
 #include "codegen/cuda/templates.h"
 

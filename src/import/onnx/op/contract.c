@@ -1,6 +1,6 @@
 /* Matrix products, of floats and of quantised integers. */
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 /* Makes a vector a matrix of one row or one column. */
 static ig_value as_matrix(struct ig_onnx_node *n, ig_value value, int new_axis) {

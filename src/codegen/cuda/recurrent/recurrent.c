@@ -1,5 +1,5 @@
 /* The products of a recurrence's steps as CUDA C++. */
-#include "codegen/cuda/recurrent.h"
+#include "codegen/cuda/recurrent/recurrent.h"
 
 #include "codegen/cuda/templates.h"
 

@@ -4,8 +4,8 @@
  * Sources: Ioffe and Szegedy 2015 (batch), Ba et al. 2016 (layer), Ulyanov et al. 2016 (instance), Wu and He 2018
  * (group), Zhang and Sennrich 2019 (RMS), Krizhevsky et al. 2012 (LRN).
  */
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 struct axes {
     int count;

@@ -3,8 +3,8 @@
  * weighted sum of neighbours, two or four along each axis, gathered from the image viewed as [batch, pixels, channels].
  * Source: Jaderberg et al. 2015 (spatial transformers); Keys 1981 for the cubic kernel.
  */
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 enum { MAX_AXES = 3 };
 enum mode { LINEAR, NEAREST, CUBIC };

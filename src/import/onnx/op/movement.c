@@ -1,6 +1,6 @@
 /* Movement: concatenation, gathers and scatters, tiles, blocks, sorting. */
-#include "import/onnx/arith.h"
 #include "import/onnx/importer.h"
+#include "import/onnx/op/arith.h"
 
 ig_value ig_import_concat(struct ig_onnx_node *n) {
     if (!ig_onnx_attr(n, "axis")) ig_onnx_bad(n, "attribute 'axis' is missing");
