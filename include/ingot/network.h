@@ -4,7 +4,7 @@
  *     ingot_network_create --> network --input, weight, add, output--> network --ingot_network_finish--> model
  *
  * A network grows value by value. An operator is one of Ingot's core operators ("matmul", "reduce_sum": docs/ir.md), or one
- * of ONNX's ("Conv", "com.microsoft.FastGelu": docs/operators.md), which becomes core operators as in an imported file. The
+ * of ONNX's ("Conv": docs/operators.md), which becomes core operators as in an imported file. The
  * model is what ingot_model_load would have made; everything that is done with models can be done with it.
  *
  * A call that fails leaves the network as it was, so that a caller may try. A network may be used by one thread at a time.

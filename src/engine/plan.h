@@ -69,7 +69,7 @@ struct ig_plan_tensor { /* input or output of a subplan */
 
 enum ig_plan_buffer_kind {
     IG_PLAN_ARENA,  /* in the arena, live from step `first` to step `last` */
-    IG_PLAN_INPUT,  /* index: the plan's input; bound memory, read-only */
+    IG_PLAN_INPUT,  /* index: the plan's input; bound memory, written by an output alone that updates it */
     IG_PLAN_OUTPUT, /* index: the plan's output; bound memory */
     IG_PLAN_WEIGHT, /* index: byte offset / 64 into the weights section */
     IG_PLAN_ALIAS,  /* memory of buffer `index` (a reshape, a part) at byte offset slot `offset` */

@@ -18,22 +18,12 @@ void ig_network_init(struct ig_network *network, struct ig_job *job, int onnx_op
 
 /* ---- Dims */
 
-static bool is_name(const char *text) {
-    for (const char *at = text; *at; at++) {
-        bool letter = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '_';
-        if (!letter && (at == text || *at < '0' || *at > '9')) return false;
-    }
-    return *text != 0;
-}
-
 static ig_dim parse(struct ig_network *network, const char *text) {
     const char *end = text;
-    int64_t lo = -1, hi;
     ig_dim dim = text ? ig_dim_parse(network->dims, text, &end) : IG_DIM_NONE;
     if (dim == IG_DIM_NONE || *end)
         ig_raise(network->job, INGOT_INVALID_ARGUMENT,
                  "'%.100s' is no dim: expected a number, a name or an expression of both", text ? text : "(null)");
-    ig_dim_range(network->dims, dim, &lo, &hi);
     return dim;
 }
 
@@ -56,7 +46,7 @@ static void visit_symbol(void *user, ig_dim symbol) {
 }
 
 ig_dim ig_network_symbol(struct ig_network *network, const char *name) {
-    if (!name || !is_name(name))
+    if (!name || !ig_dim_is_name(name))
         ig_raise(network->job, INGOT_INVALID_ARGUMENT,
                  "'%.100s' is no name of a symbol: expected letters, digits and _", name ? name : "(null)");
     ig_map_put_name(&network->known, name, 1);
@@ -65,7 +55,7 @@ ig_dim ig_network_symbol(struct ig_network *network, const char *name) {
 
 ig_dim ig_network_input_dim(struct ig_network *network, const char *text) {
     int64_t lo, hi;
-    if (text && is_name(text)) return ig_network_symbol(network, text);
+    if (text && ig_dim_is_name(text)) return ig_network_symbol(network, text);
     ig_dim dim = parse(network, text);
     ig_dim_range(network->dims, dim, &lo, &hi);
     if (hi < 0) ig_raise(network->job, INGOT_INVALID_ARGUMENT, "'%s' is no dim: it is negative", text);
@@ -172,7 +162,6 @@ void ig_network_add(struct ig_network *network, struct ig_graph *g, const struct
     } else {
         ig_onnx_add_node(network->onnx, g, op, out_values, n_outputs);
     }
-    for (size_t i = 0; i < n_outputs; i++)
-        if (n_outputs == 1 && op->label && *op->label) ig_build_name(g, out_values[i], ig_strdup(job, op->label));
+    if (n_outputs == 1 && op->label && *op->label) ig_build_name(g, out_values[0], ig_strdup(job, op->label));
     ig_where_pop(job);
 }

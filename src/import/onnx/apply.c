@@ -3,17 +3,13 @@
 
 #include <string.h>
 
-#include "base/memory.h"
 #include "import/onnx/importer.h"
-
-enum { NEWEST_OPSET = 28, OTHER_OPSET = 5 }; /* of ONNX's domain; of the others: ai.onnx.ml has 5, com.microsoft 1 */
 
 struct ig_onnx *ig_onnx_begin_nodes(struct ig_job *job, struct ig_dims *dims, struct ig_initializers *initializers,
                                     int opset) {
-    static const char *const domains[] = {"", "ai.onnx.ml", "com.microsoft"};
-    enum { DOMAINS = sizeof domains / sizeof *domains };
-    if (opset < 0 || opset > NEWEST_OPSET)
-        ig_raise(job, INGOT_UNSUPPORTED, "opset %d is not known, expected up to %d", opset, NEWEST_OPSET);
+    const int newest = ig_onnx_newest_opset();
+    if (opset < 0 || opset > newest)
+        ig_raise(job, INGOT_UNSUPPORTED, "opset %d is not known, expected up to %d", opset, newest);
     struct ig_onnx *import = IG_NEW(job, struct ig_onnx);
     import->job = job;
     import->dims = dims;
@@ -21,16 +17,7 @@ struct ig_onnx *ig_onnx_begin_nodes(struct ig_job *job, struct ig_dims *dims, st
     ig_map_init(&import->records, job);
     ig_map_init(&import->refused, job);
     ig_map_init(&import->plain, job);
-    import->n_node_opsets = DOMAINS;
-    import->node_opsets = IG_NEW_ARRAY(job, Onnx__OperatorSetIdProto *, DOMAINS);
-    for (int i = 0; i < DOMAINS; i++) {
-        Onnx__OperatorSetIdProto *set = IG_NEW(job, Onnx__OperatorSetIdProto);
-        onnx__operator_set_id_proto__init(set);
-        set->domain = ig_strdup(job, domains[i]);
-        set->has_version = 1;
-        set->version = i > 0 ? OTHER_OPSET : opset ? opset : NEWEST_OPSET;
-        import->node_opsets[i] = set;
-    }
+    import->node_opset = opset ? opset : newest;
     return import;
 }
 
@@ -118,12 +105,10 @@ void ig_onnx_add_node(struct ig_onnx *import, struct ig_graph *g, const struct i
                       size_t n_outputs) {
     struct ig_onnx_scope scope;
     ig_onnx_scope_init(&scope, import, g, NULL, NULL);
-    scope.n_opsets = import->n_node_opsets;
-    scope.opsets = import->node_opsets;
     import->nesting = 0;
     struct ig_onnx_node n = {.import = import, .scope = &scope, .job = import->job, .dims = import->dims, .g = g};
     n.proto = node_proto(import->job, op, n_outputs);
-    n.opset = ig_onnx_opset(&scope, n.proto->domain);
+    n.opset = import->node_opset;
     n.n_in = (uint32_t)op->n_inputs;
     n.in = ig_memdup(import->job, op->inputs, op->n_inputs * sizeof *op->inputs);
     n.n_out = (uint32_t)n_outputs;

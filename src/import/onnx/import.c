@@ -38,17 +38,6 @@ static const Onnx__ModelProto *unpack(struct ig_job *job, const struct ig_onnx_m
 
 /* ---- Inputs ---- */
 
-static bool is_identifier(const char *text) {
-    const char *at = text;
-    if (!(*at >= 'a' && *at <= 'z') && !(*at >= 'A' && *at <= 'Z') && *at != '_') return false;
-    for (; *at; at++) {
-        bool part =
-            (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || (*at >= '0' && *at <= '9') || *at == '_';
-        if (!part) return false;
-    }
-    return true;
-}
-
 struct known {
     const struct ig_map *plain; /* the names that are a whole dim of some input */
     struct ig_dims *dims;
@@ -69,7 +58,7 @@ static ig_dim input_dim(struct ig_onnx *import, const struct ig_map *plain, cons
                         const Onnx__TensorShapeProto__Dimension *dim) {
     if (dim->has_dim_value && dim->dim_value > 0) return ig_dim_const(import->dims, dim->dim_value);
     const char *text = dim->dim_param ? dim->dim_param : "";
-    if (is_identifier(text)) return ig_dim_symbol(import->dims, text);
+    if (ig_dim_is_name(text)) return ig_dim_symbol(import->dims, text);
     if (*text) {
         const char *end = NULL;
         struct known known = {.plain = plain, .dims = import->dims, .all = true};
@@ -154,7 +143,7 @@ static void add_plain_dims(struct ig_map *plain, const Onnx__TypeProto *type) {
     const Onnx__TensorShapeProto *shape = type->tensor_type ? type->tensor_type->shape : NULL;
     for (size_t i = 0; shape && i < shape->n_dim; i++) {
         const char *name = shape->dim[i]->dim_param;
-        if (name && is_identifier(name)) ig_map_put_name(plain, name, 1);
+        if (name && ig_dim_is_name(name)) ig_map_put_name(plain, name, 1);
     }
 }
 

@@ -70,8 +70,7 @@ struct ig_onnx {
     struct ig_initializers *initializers;
     struct ig_map records; /* address of an initialiser's TensorProto -> index in initializers */
     struct ig_onnx_file *files;
-    size_t n_node_opsets; /* of nodes without a model (apply.h) */
-    Onnx__OperatorSetIdProto **node_opsets;
+    int node_opset; /* of nodes without a model (apply.h) */
     int nesting;
     int forks;
     uint32_t nodes;
@@ -145,6 +144,8 @@ struct ig_onnx_op {
 };
 /* NULL if there is none. */
 const struct ig_onnx_op *ig_onnx_find_op(const char *domain, const char *name, int64_t opset);
+/* The newest opset that gave an operator the meaning that it has here. */
+int ig_onnx_newest_opset(void);
 
 #define IG_ONNX(domain, op, since, function, arg) ig_value ig_import_##function(struct ig_onnx_node *n);
 #include "import/onnx/operators.def"

@@ -18,3 +18,11 @@ const struct ig_onnx_op *ig_onnx_find_op(const char *domain, const char *name, i
     }
     return best;
 }
+
+int ig_onnx_newest_opset(void) {
+    int newest = 0;
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+        if (operators[i].since > newest) newest = operators[i].since;
+    }
+    return newest;
+}

@@ -60,6 +60,8 @@ ig_dim ig_dim_product(struct ig_dims *dims, const ig_dim *factors, int count);
 void ig_dim_print(const struct ig_dims *dims, ig_dim dim, struct ig_text *text);
 const char *ig_dim_text(const struct ig_dims *dims, ig_dim dim); /* in the arena */
 ig_dim ig_dim_parse(struct ig_dims *dims, const char *text, const char **out_end);
+/* Is the text a symbol's name that needs no quotes: letters, digits and _, not beginning with a digit? */
+bool ig_dim_is_name(const char *text);
 
 /* A string in double quotes with \" \\ and \xHH escaped, the form of names in texts; and its inverse: returns the name
  * and moves *inout_text past it, or NULL if there is none. */

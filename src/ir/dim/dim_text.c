@@ -29,6 +29,13 @@ static bool is_part(char c) {
     return is_start(c) || is_digit(c) || c == '.';
 }
 
+bool ig_dim_is_name(const char *text) {
+    bool plain = is_start(*text);
+    for (const char *c = text; *c; c++)
+        plain = plain && is_part(*c) && *c != '.';
+    return plain;
+}
+
 /* The kind that a keyword of the notation denotes, or CONST. */
 static enum ig_dim_kind word_kind(const char *name, size_t length) {
     for (int kind = IG_DIM_DIV; kind <= IG_DIM_MAX; kind++) {
