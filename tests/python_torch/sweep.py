@@ -27,18 +27,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.testing._internal.common_methods_invocations import op_db
 
-RANDOM = (
-    "rand",
-    "normal",
-    "uniform",
-    "bernoulli",
-    "multinomial",
-    "cauchy",
-    "exponential",
-    "geometric",
-    "log_normal",
-    "empty",
-)
+# Entries whose values nobody promises.
+UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 
 
 class Uncaptured(Exception):
@@ -70,7 +60,9 @@ def _traced(f, tensors):
     table = decompositions.table()
     traced = make_fx(f, decomposition_table=table, tracing_mode="fake")(*tensors)
     functional = torch.func.functionalize(traced, remove="mutations_and_views")
-    return make_fx(functional, decomposition_table=table, tracing_mode="fake")(*tensors)
+    traced = make_fx(functional, decomposition_table=table, tracing_mode="fake")(*tensors)
+    traced.graph.eliminate_dead_code()  # as AOTAutograd does
+    return traced
 
 
 def run_sample(op, sample, dynamo):
@@ -103,11 +95,13 @@ def run_sample(op, sample, dynamo):
         actual = call(*tensors)
     if outside:
         return "fallback", "; ".join(sorted({f"{o.operator}: {o.reason}" for o in outside}))
+    if op.name in UNDEFINED:
+        return "pass", ""
+    # What does not depend on a decomposition's choice of signs, say, as the database defines it.
+    expected, actual = (sample.output_process_fn_grad(x) for x in (expected, actual))
     expected, actual = pytree.tree_leaves(expected), pytree.tree_leaves(actual)
     if len(expected) != len(actual):
         return "wrong", f"{len(actual)} results instead of {len(expected)}"
-    if op.name.startswith(("svd", "linalg")) or any(word in op.name for word in RANDOM):
-        return "pass", ""
     for e, a in zip(expected, actual):
         if isinstance(e, torch.Tensor):
             torch.testing.assert_close(a, e, rtol=1e-4, atol=2e-5, equal_nan=True)

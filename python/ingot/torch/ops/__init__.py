@@ -4,6 +4,7 @@ from . import (  # noqa: F401  # noqa: F401
     attention,
     contraction,
     convolution,
+    counting,
     creation,
     elementwise,
     indexing,
@@ -13,4 +14,5 @@ from . import (  # noqa: F401  # noqa: F401
     recurrent,
     reduction,
     sampling,
+    sorting,
 )

@@ -49,7 +49,23 @@ def _sdpa(b, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, 
 @register("_scaled_dot_product_flash_attention_for_cpu")
 def _flash_cpu(b, query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
     _check(dropout_p)
-    return _attention(b, query, key, value, attn_mask, is_causal, scale), None
+    sums = _log_sum_exp(b, query, key, attn_mask, is_causal, scale) if 1 in b.used else None
+    return _attention(b, query, key, value, attn_mask, is_causal, scale), sums
+
+
+def _log_sum_exp(b, query, key, mask, is_causal, scale):
+    """log(sum(exp(scale * query key^T + mask))) over the keys."""
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = b.op("MatMul", b.cast(query, "f32"), b.transpose(b.cast(key, "f32"), [0, 1, 3, 2]))
+    scores = b.mul(scores, float(scale))
+    if is_causal:
+        rows, columns = scores.shape[-2:]
+        scores = b.where(b.le(b.iota([1, columns], 1), b.iota([rows, 1], 0)), scores, -math.inf)
+    if mask is not None:
+        scores = b.where(mask, scores, -math.inf) if mask.dtype == "bool" else b.add(scores, b.cast(mask, "f32"))
+    top = b.reduce("reduce_max", scores, [3], True)
+    total = b.reduce("reduce_sum", b.op("exp", b.sub(scores, top)), [3], True)
+    return b.reshape(b.add(b.op("log", total), top), b.outputs[1][1])
 
 
 @register("_scaled_dot_product_flash_attention")

@@ -4,6 +4,7 @@ from .. import dims
 from ..dtypes import FLOATS
 from ..errors import Unsupported
 from ..registry import register
+from .reduction import vector_norm
 
 SCATTER = {"add": 1, "sum": 1, "multiply": 2, "prod": 2, "amax": 3, "amin": 4}  # modes of Ingot's scatters
 
@@ -15,6 +16,18 @@ def _indices(b, x):
 @register("embedding")
 def _embedding(b, weight, indices, padding_idx=-1, scale_grad_by_freq=False, sparse=False):
     return b.op("gather", weight, _indices(b, indices), axis=0)
+
+
+@register("embedding_renorm")
+def _embedding_renorm(b, weight, indices, max_norm, norm_type):
+    """Rows that are read, and whose norm is larger, get this norm."""
+    count = dims.product(indices.shape)
+    index, ones = b.reshape(_indices(b, indices), [count, 1]), b.broadcast(b.number(1, "u8"), [count])
+    rows = b.broadcast(b.number(0, "u8"), [weight.shape[0]])
+    read = b.cast(b.op("scatter_nd", rows, b.cast(index, "i64"), ones, reduction=0), "bool")
+    norm = vector_norm(b, weight, norm_type, [1])
+    scale = b.where(b.both(read, b.lt(float(max_norm), norm)), b.div(float(max_norm), b.add(norm, 1e-7)), 1.0)
+    return b.mul(weight, b.unsqueeze(scale, 1))
 
 
 @register("index_select")
@@ -44,6 +57,8 @@ def _gather(b, x, dim, index, *, sparse_grad=False):
         return b.broadcast(x, b.shape)
     if not index.rank:
         return b.reshape(b.op("gather", x, _indices(b, index), axis=0), [])
+    if 0 in b.shape:
+        return b.broadcast(b.number(0, x.dtype), b.shape)
     axis = b.axis(x, dim)
     return b.op("gather_elements", _cut(b, x, index.shape, axis), _indices(b, index), axis=axis)
 

@@ -125,8 +125,8 @@ def _last(size):
 
 
 @register("roll")
-def _roll(b, x, shifts, dims=()):
-    shifts, axes = ([a] if isinstance(a, int) else list(a) for a in (shifts, dims))
+def _roll(b, x, shifts, axes=()):
+    shifts, axes = ([a] if isinstance(a, int) else list(a) for a in (shifts, axes))
     if 0 in x.shape:
         return x
     if not axes:

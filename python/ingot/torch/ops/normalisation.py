@@ -115,7 +115,7 @@ def _updating_batch_norm(b, x, weight, bias, mean, variance, *rest):
     unbiased = b.mul(b.reshape(v, channels), count / (count - 1))
     new_v = b.add(b.mul(unbiased, float(momentum)), b.mul(old_v, 1.0 - momentum))
     saved = [b.reshape(m, channels), b.reshape(inverse, channels)]
-    reserve = [None] * (len(b.outputs) - 5)
+    reserve = [b.broadcast(b.number(0, dtype), shape) for dtype, shape in b.outputs[3:-2]]  # cuDNN's; empty here
     return _per_channel(b, y, weight, bias), *saved, *reserve, new_m, new_v
 
 

@@ -1,4 +1,4 @@
-"""Reductions, scans, sorting."""
+"""Reductions and scans."""
 
 import math
 
@@ -181,75 +181,3 @@ def _logcumsumexp(b, x, dim):
 @register("dist")
 def _dist(b, x, y, p=2):
     return vector_norm(b, b.sub(b.cast(x, b.dtype), b.cast(y, b.dtype)), p)
-
-
-# ---- Sorting
-
-
-@register("topk")
-def _topk(b, x, k, dim=-1, largest=True, sorted=True):
-    if not x.rank:
-        return x, b.number(0, "i64")
-    return b.op("topk", x, outputs=2, axis=b.axis(x, dim), k=k, largest=int(largest))
-
-
-@register("sort", "sort.stable", "argsort.stable", "argsort")
-def _sort(b, x, *args, stable=None, dim=-1, descending=False):
-    if args and isinstance(args[0], bool):  # the stable overload's first
-        args = args[1:]
-    dim, descending = (*args, *((dim, descending)[len(args) :]))
-    if not x.rank:
-        pair = x, b.number(0, "i64")
-    else:
-        axis = b.axis(x, dim)
-        flags = b.cast(x, "u8") if x.dtype == "bool" else x
-        values, places = b.op("topk", flags, outputs=2, axis=axis, k=x.shape[axis], largest=int(descending))
-        pair = b.cast(values, x.dtype), places
-    return pair if len(b.outputs) == 2 else pair[1]
-
-
-@register("kthvalue")
-def _kthvalue(b, x, k, dim=-1, keepdim=False):
-    if not x.rank:
-        return x, b.number(0, "i64")
-    axis = b.axis(x, dim)
-    pair = b.op("topk", x, outputs=2, axis=axis, k=x.shape[axis], largest=0)
-    return [b.reshape(b.slice(y, axis, dims.sub(k, 1), 1), b.shape) for y in pair]
-
-
-@register("median", "median.dim")
-def _median(b, x, dim=None, keepdim=False):
-    if dim is None:
-        x, dim = b.reshape(x, [dims.product(x.shape)]), 0
-    if x.dtype in FLOATS:
-        raise Unsupported("medians of what may have NaN")
-    half = dims.floordiv(dims.sub(x.shape[b.axis(x, dim)], 1), 2) if x.rank else 0
-    pair = _kthvalue(b, x, dims.add(half, 1), dim, keepdim)
-    return pair if len(b.outputs) == 2 else pair[0]
-
-
-@register("searchsorted.Tensor", "searchsorted.Scalar")
-def _searchsorted(b, sequence, x, *, out_int32=False, right=False, side=None, sorter=None):
-    if sorter is not None:
-        sequence = b.op("gather_elements", sequence, sorter, axis=sequence.rank - 1)
-    if not hasattr(x, "rank"):
-        x = b.number(x, sequence.dtype if sequence.dtype in FLOATS or isinstance(x, int) else "f32")
-    right = right or side == "right"
-    if sequence.rank == 1:
-        bounds = b.reshape(sequence, [1] * x.rank + sequence.shape)
-    else:
-        bounds = b.unsqueeze(sequence, -2)
-    return _counted_below(b, bounds, b.unsqueeze(x, -1), right)
-
-
-@register("bucketize.Tensor")
-def _bucketize(b, x, boundaries, *, out_int32=False, right=False):
-    bounds = b.reshape(boundaries, [1] * x.rank + boundaries.shape)
-    return _counted_below(b, bounds, b.unsqueeze(x, -1), right)
-
-
-def _counted_below(b, bounds, x, or_equal):
-    bounds, x = b.promoted(bounds, x)
-    below = b.le(bounds, x) if or_equal else b.lt(bounds, x)
-    y = b.cast(below, "i64")
-    return b.reduce("reduce_sum", y, [y.rank - 1], False)
