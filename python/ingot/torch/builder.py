@@ -65,6 +65,27 @@ class Builder:
         made = self.network.add(name, *inputs, outputs=outputs, label=self.label, source=self.source, **attributes)
         return Value(made) if outputs == 1 else tuple(map(Value, made))
 
+    def loop(self, trip, carried, captured, step):
+        """
+        What is carried after `trip` iterations: a number, or a value that is known during the run alone.
+        step(builder, iteration, *carried, *captured) gives the next; it sees nothing but its arguments.
+        """
+        body = self.network.body()
+        inner = Builder(body)
+        inner.node, inner.label, inner.source, inner.outputs = self.node, self.label, self.source, self.outputs
+        iteration, condition = body.input("iteration", "i64", []), body.input("condition", "bool", [])
+        given = [*carried, *captured]
+        values = [Value(body.input(f"value {i}", v.dtype, v.shape)) for i, v in enumerate(given)]
+        body.output("condition", condition)
+        for i, v in enumerate(step(inner, Value(iteration), *values)):
+            body.output(f"carried {i}", v.raw)
+        known = isinstance(trip, (int, str))
+        raw = [(self.number(trip, "i64") if known else trip).raw, None, *(v.raw for v in given)]
+        options = {"trip": trip} if known else {}
+        made = self.network.add("loop", *raw, outputs=len(carried), label=self.label, source=self.source,
+                                body=body, carried=len(carried), **options)  # fmt: skip
+        return [Value(made)] if len(carried) == 1 else list(map(Value, made))
+
     def constant(self, data, dtype):
         """A constant of the given type: a number, or a torch.Tensor of any type."""
         if isinstance(data, torch.Tensor):

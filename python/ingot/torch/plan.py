@@ -15,6 +15,8 @@ from .errors import Unsupported
 from .importer import Importer, is_tensor, source_of, value_of
 
 _MUTATIONS = (torch.ops.aten.copy_.default,)
+# Checks of an engine's results, which run in eager PyTorch behind it: they raise what PyTorch raises.
+_RESULT_CHECKS = (torch.ops.aten._linalg_check_errors.default,)
 # Checks of values; engines make none. What would have failed here has undefined results.
 _CHECKS = (
     "_assert_async",
@@ -48,6 +50,7 @@ class Plan:
     level: dict = field(default_factory=dict)  # node -> level: even in an engine, odd outside
     outside: list = field(default_factory=list)  # Outside
     views: list = field(default_factory=list)  # nodes of results that share memory: views of one result, made last
+    checks: list = field(default_factory=list)  # nodes that give nothing, but may raise
     epilogue: list = field(default_factory=list)  # nodes that write to inputs, after all else
 
     @property
@@ -113,11 +116,30 @@ def _shared_views(graph):
     return [n for n in graph.nodes if n in shared]
 
 
+def _unthread_checks(graph):
+    """
+    Makes plain calls of the checks that AOTAutograd calls with a token, which keeps them in order; there is nothing else
+    whose order could be seen.
+    """
+    for node in list(graph.nodes):
+        if str(node.target) != "with_effects" or node.args[1] not in _RESULT_CHECKS:
+            continue
+        token, check, *args = node.args
+        with graph.inserting_before(node):
+            plain = graph.call_function(check, tuple(args), dict(node.kwargs))
+        plain.meta = {k: v for k, v in node.meta.items() if k != "val"}
+        for item in list(node.users):
+            item.replace_all_uses_with(token)
+            graph.erase_node(item)
+        graph.erase_node(node)
+
+
 def make_plan(module, min_size=3, exclude=()):
     """
     Tries every node. min_size: the least number of operators that an engine is made of where a graph does not fit into one.
     exclude: names of operators to leave outside.
     """
+    _unthread_checks(module.graph)
     plan = Plan(module, views=_shared_views(module.graph))
     reasons = _try_all(plan, exclude)
     _level(plan, reasons)
@@ -144,8 +166,8 @@ def _try_all(plan, exclude):
             continue
         if is_check(node):
             continue
-        if node.target in _MUTATIONS:
-            plan.epilogue.append(node)
+        if node.target in _MUTATIONS or node.target in _RESULT_CHECKS:
+            (plan.epilogue if node.target in _MUTATIONS else plan.checks).append(node)
             continue
         try:
             if str(node.target) in exclude:
@@ -173,7 +195,9 @@ def _stand_in(importer, node):
 def _level(plan, reasons):
     plan.level = {}
     for node in plan.module.graph.nodes:
-        if node.op != "call_function" or is_size(node) or node in plan.epilogue or is_check(node):
+        if node.op != "call_function" or is_size(node) or is_check(node):
+            continue
+        if node in plan.epilogue or node in plan.checks:
             continue
         parity = 1 if node in reasons else 0
         level = parity

@@ -117,7 +117,7 @@ class Program:
                 done.add(level)
                 self._add_engine(parts[level])
         written = {n for step in self.steps if isinstance(step, Engine) for n in step.updated}
-        self.steps += self.plan.views + [n for n in self.plan.epilogue if n.args[0] not in written]
+        self.steps += self.plan.views + self.plan.checks + [n for n in self.plan.epilogue if n.args[0] not in written]
         self.versions = {n: _version(t) for n, (_, t) in self.weights.items()}
 
     def _add_engine(self, nodes):

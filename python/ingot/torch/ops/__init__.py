@@ -8,6 +8,7 @@ from . import (  # noqa: F401  # noqa: F401
     creation,
     elementwise,
     indexing,
+    linalg,
     movement,
     normalisation,
     pooling,
