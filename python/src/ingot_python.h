@@ -242,5 +242,6 @@ PyObject *model_wrap(struct state *state, struct ingot_model *model, PyObject *o
 PyObject *model_build(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *refit_file(PyObject *module, PyObject *args, PyObject *kwargs);
 int add_network(PyObject *module, struct state *state);
+int add_watch(PyObject *module);
 
 #endif

@@ -71,7 +71,8 @@ static int execute(PyObject *module) {
         add_run(module, state) || add_engine(module, state) || add_session(module, state) || add_arena(module, state))
         return -1;
 #ifndef INGOT_PYTHON_RUNTIME
-    if (add_cache(module, state) || add_model(module, state) || add_network(module, state)) return -1;
+    if (add_cache(module, state) || add_model(module, state) || add_network(module, state) || add_watch(module))
+        return -1;
 #endif
     return PyModule_AddStringConstant(module, "__version__", ingot_version());
 }

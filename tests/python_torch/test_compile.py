@@ -7,7 +7,7 @@ import warnings
 import ingot.torch
 import torch
 from helpers import TestCase
-from ingot.torch.program import Engine
+from ingot.torch.program import Engine, _addresses
 
 
 class Counting(torch.nn.Module):
@@ -167,6 +167,57 @@ class State(TestCase):
             del engine
             module[2].weight = torch.nn.Parameter(torch.randn(2, 4))
             self.assert_same(call(x), module(x))
+
+    def test_weights_written_unseen(self):
+        """Other data are seen, writes to `.data` as PyTorch counts them: not, unless it is told."""
+        module, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
+        call = self.check(module, x)
+        with torch.no_grad():
+            module.weight.data = torch.randn(3, 4)
+            self.assert_same(call(x), module(x))
+            module.weight.data.mul_(2)
+            torch.autograd.graph.increment_version(module.parameters())
+            self.assert_same(call(x), module(x))
+
+    def test_training_steps_between_calls(self):
+        module, x = torch.nn.Linear(4, 3), torch.randn(2, 4)
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+        call = self.compiled(module)
+        for step in range(6):  # after four, weights are inputs
+            module(x).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            with torch.no_grad():
+                self.assert_same(call(x), module(x))
+
+    def test_watch(self):
+        for addresses in ((), _addresses()[:1], _addresses()):
+            tensors = [torch.nn.Parameter(torch.randn(3)) for _ in range(5)]
+            with torch.inference_mode():
+                tensors.append(torch.randn(3))  # has no version
+            watch = ingot._ingot._Watch([0, 2, 4, 5], torch.Tensor._version, *addresses)
+            self.assertEqual(watch.changed(tensors), [0, 2, 4, 5])
+            watch.accept(tensors)
+            self.assertIsNone(watch.changed(tensors))
+            with torch.no_grad():
+                tensors[1].add_(1)
+                tensors[2].add_(1)
+            self.assertEqual(watch.changed(tensors), [2])
+            tensors[0] = tensors[4]
+            tensors[5] = tensors[1]
+            self.assertEqual(watch.changed(tensors), [0, 2, 5])
+            watch.accept(tensors)
+            tensors[4].data = torch.randn(3)
+            self.assertEqual(watch.changed(tensors), [0, 4] if addresses else None)
+            watch.accept(tensors)
+            torch.utils.swap_tensors(tensors[2], torch.nn.Parameter(torch.randn(3)))
+            self.assertEqual(watch.changed(tensors), [2])
+            with self.assertRaises(IndexError):
+                watch.changed(tensors[:2])
+
+    def test_watch_reads_quickly(self):
+        """This PyTorch has the functions by which weights are watched in nanoseconds; without them it takes longer."""
+        self.assertNotIn(0, _addresses())
 
     def test_tied_weights(self):
         class Tied(torch.nn.Module):

@@ -1,19 +1,37 @@
 """What is called in place of a graph: engines and single ATen operators, in order."""
 
+import ctypes
+import functools
 import threading
 
 import ingot
 import sympy
 
 import torch
+from ingot._ingot import _Watch
 
 from . import dims
 from .importer import Importer, attribute_of, host_tensor, inverse, is_tensor, memory_order, value_of
 from .plan import is_check, is_size
 
 
-# What changes so often is no weight but state, written elsewhere: it becomes an input.
+# What changes before each of so many calls is no weight but state, written elsewhere: it becomes an input.
 _MOST_CHANGES = 4
+
+
+@functools.cache
+def _addresses():
+    """What lets _Watch read tensors quickly: addresses of functions in PyTorch's library, 0 for what it does not have."""
+    data = getattr(torch._C._dynamo.guards, "_torchinductor_pyobject_tensor_data_ptr", 0)
+    try:
+        version = ctypes.CDLL(torch._C.__file__)._ZNK2at10TensorBase8_versionEv
+    except (OSError, AttributeError):
+        return data, 0
+    return data, ctypes.cast(version, ctypes.c_void_p).value
+
+
+def _watch(places):
+    return _Watch(places, torch.Tensor._version, *_addresses())
 
 
 class Engine:
@@ -64,10 +82,16 @@ class Engine:
             y = y.to(value_of(node).device)  # an engine without arguments leaves its results on the host
             slots[node] = y if order is None else y.permute(order)
 
-    def refit(self, weights):
-        """weights: as for __init__, with new tensors."""
+    def refit(self, weights, changed):
+        """weights: as for __init__, with new tensors; changed: the nodes of these."""
+        names = {weights[n][0] for n in changed}
         given = {weights[n][0]: host_tensor(weights[n][1]) for n in self.weights}
-        if given:
+        some = {name: tensor for name, tensor in given.items() if name in names}
+        if not some:
+            return
+        try:
+            self.engine.refit(some, partial=True, ignore_unknown=True)
+        except ingot.InvalidArgument:  # combined with one that is not given
             self.engine.refit(given, ignore_unknown=True)
 
     def _copy_back(self, args, slots):
@@ -98,12 +122,13 @@ class Program:
         self.plan, self.module = plan, plan.module
         self.options = options
         self.placeholders = [n for n in self.module.graph.nodes if n.op == "placeholder"]
-        self.result = next(n for n in self.module.graph.nodes if n.op == "output").args[0]
+        self.output = next(n for n in self.module.graph.nodes if n.op == "output")
         self.lock = threading.Lock()
         self.symbol_sources = self._find_symbols()
         written = {n.args[0] for n in plan.epilogue}
         self.weights = {n: w for n, w in weights.items() if n not in written}
-        self.changes = {}  # node -> how often it was another
+        self.changes = {}  # node -> (how often it was another in calls that followed each other, the number of the last one)
+        self.calls = 0
         self._build()
 
     def _build(self):
@@ -118,7 +143,16 @@ class Program:
                 self._add_engine(parts[level])
         written = {n for step in self.steps if isinstance(step, Engine) for n in step.updated}
         self.steps += self.plan.views + self.plan.checks + [n for n in self.plan.epilogue if n.args[0] not in written]
-        self.versions = {n: _version(t) for n, (_, t) in self.weights.items()}
+        self._list_arguments()
+
+    def _list_arguments(self):
+        """Which of a call's arguments are looked at, and which are weights that nothing but engines reads."""
+        outside = [n for n in self.steps if not isinstance(n, Engine)] + [self.output]
+        read = {source for node in outside for source in node.all_input_nodes}
+        read.update(node for node, _ in self.symbol_sources.values())
+        self.given = [(i, n) for i, n in enumerate(self.placeholders) if n in read or n not in self.weights]
+        self.watch = _watch([i for i, n in enumerate(self.placeholders) if n in self.weights])
+        self.watch.accept([self.weights[n][1] if n in self.weights else None for n in self.placeholders])
 
     def _add_engine(self, nodes):
         inside, views = set(nodes), set(self.plan.views)
@@ -185,11 +219,16 @@ class Program:
 
     def __call__(self, args):
         """args: a list, which is emptied."""
-        slots = dict(zip(self.placeholders, args))
+        with self.lock:
+            self.calls += 1
+            changed = self.watch.changed(args)
+            if changed:
+                self._refresh(args, [self.placeholders[i] for i in changed])
+            given, steps = self.given, self.steps
+        slots = {node: args[i] for i, node in given}
         args.clear()
-        self._refresh(slots)
         symbols = self._symbols(slots)
-        for step in self.steps:
+        for step in steps:
             if isinstance(step, Engine):
                 with self.lock:
                     step(slots, symbols)
@@ -197,29 +236,36 @@ class Program:
                 a, k = self._resolve(step.args, slots, symbols), self._resolve(step.kwargs, slots, symbols)
                 slots[step] = step.target(*a, **k)
                 self._learn(value_of(step), slots[step], symbols)
-        return self._resolve(self.result, slots, symbols)
+        return self._resolve(self.output.args[0], slots, symbols)
 
-    def _refresh(self, slots):
-        """Gives engines their weights again if one is another tensor now, or was written to."""
-        changed = [n for n, (_, t) in self.weights.items() if slots[n] is not t or _version(t) != self.versions[n]]
-        if not changed:
+    def _refresh(self, args, changed):
+        """Gives engines the weights that are other tensors now, or were written to."""
+        current = dict(zip(self.placeholders, args))
+        for node in changed:
+            self.weights[node] = (self.weights[node][0], current[node])
+        if self._make_inputs(changed):
+            self._build()
             return
-        with self.lock:
-            for node in changed:
-                self.weights[node] = (self.weights[node][0], slots[node])
-                self.versions[node] = _version(slots[node])
-                self.changes[node] = self.changes.get(node, 0) + 1
-                if self.changes[node] == _MOST_CHANGES:
-                    del self.weights[node]
-            if any(n not in self.weights for n in changed):
-                self._build()
-                return
-            try:
-                for step in self.steps:
-                    if isinstance(step, Engine):
-                        step.refit(self.weights)
-            except ingot.Error:  # a value that decided something when the engine was built
-                self._build()
+        try:
+            for step in self.steps:
+                if isinstance(step, Engine):
+                    step.refit(self.weights, changed)
+            self.watch.accept(args)
+        except ingot.Error:  # a value that decided something when the engine was built
+            self._build()
+
+    def _make_inputs(self, changed):
+        """Makes inputs of the weights that change with every call. Whether there are any."""
+        often = []
+        for node in changed:
+            count, call = self.changes.get(node, (0, 0))
+            count = count + 1 if call == self.calls - 1 else 1
+            self.changes[node] = (count, self.calls)
+            if count == _MOST_CHANGES:
+                often.append(node)
+        for node in often:
+            del self.weights[node]
+        return bool(often)
 
     def _resolve(self, a, slots, symbols):
         if isinstance(a, torch.fx.Node):
@@ -247,6 +293,3 @@ class Program:
             return bool(number)
         return int(number) if isinstance(val, torch.SymInt) else float(number)
 
-
-def _version(tensor):
-    return 0 if tensor.is_inference() else tensor._version
