@@ -80,24 +80,34 @@ def _training(graph, options):
 
 
 def _weights(module, inputs):
-    """number of an argument -> (name, tensor), of those that are parameters and buffers, which dynamo marks."""
+    """number of an argument -> (name, tensor), of those that are a module's parameters and buffers."""
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     found, names = {}, set()
     for i, (node, tensor) in enumerate(zip(placeholders, inputs)):
-        is_state = (node.meta.get("tensor_dict") or {}).get("_dynamo_static_input_type")
-        if is_state and type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided:
+        if _is_weight(node) and type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided:
             name = _name_of(node)
             found[i] = (name if name not in names else f"{name} ({i})", tensor)
             names.add(name)
     return found
 
 
-def _name_of(placeholder):
-    """The name of a parameter in its module ("encoder.0.weight"), from dynamo's name of it."""
+def _is_weight(placeholder):
+    """dynamo marks what stays where it is; that may also be a caller's cache, of which there can be many."""
+    is_marked = (placeholder.meta.get("tensor_dict") or {}).get("_dynamo_static_input_type")
+    return is_marked and any(part in _source_of(placeholder) for part in ("._parameters[", "._buffers["))
+
+
+def _source_of(placeholder):
+    """Where dynamo has an argument from: "L['self']._modules['0']._parameters['weight']"."""
     source = getattr(placeholder, "_dynamo_source", None)
     name = source.name if source is not None else placeholder.name
-    name = name() if callable(name) else name
-    name = re.sub(r"^[LG]\['\w+'\]", "", name) or name
+    return name() if callable(name) else name
+
+
+def _name_of(placeholder):
+    """The name of a parameter in its module ("encoder.0.weight"), from dynamo's name of it."""
+    source = _source_of(placeholder)
+    name = re.sub(r"^[LG]\['\w+'\]", "", source) or source
     for part in ("._modules", "._parameters", "._buffers"):
         name = name.replace(part, "")
     return name.replace("['", ".").replace("']", "").strip(".")
