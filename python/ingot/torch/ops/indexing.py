@@ -161,6 +161,11 @@ def _index_put(b, x, indices, values, accumulate=False):
     if not axes:
         y = b.broadcast(values, b.shape)
         return b.add(x, y) if accumulate else y
+    reduction = SCATTER["add"] if accumulate else 0
+    if len(axes) == 1 and given[0].rank == 1 and given[0].dtype not in ("bool", "u8"):
+        shape = list(x.shape)
+        shape[axes[0]] = given[0].shape[0]
+        return _along(b, x, axes[0], _indices(b, given[0]), b.broadcast(values, shape), reduction)
     moved, index, count, rank, place, perm = _parts(b, x, indices)
     rest = list(moved.shape[count:])
     shape = index.shape[:-1]
@@ -168,7 +173,7 @@ def _index_put(b, x, indices, values, accumulate=False):
     values = b.broadcast(values, rest[:place] + shape + rest[place:])
     order = list(range(place, place + rank)) + list(range(place)) + list(range(place + rank, values.rank))
     values = b.transpose(values, order)
-    y = b.op("scatter_nd", moved, index, values, reduction=SCATTER["add"] if accumulate else 0)
+    y = b.op("scatter_nd", moved, index, values, reduction=reduction)
     return b.transpose(y, [perm.index(a) for a in range(y.rank)])
 
 
@@ -190,15 +195,12 @@ def _along(b, x, dim, index, source, reduction):
     axis = b.axis(x, dim)
     index = b.cast(b.reshape(index, index.shape or [1]), "i64")
     source = source if source.rank == x.rank else b.reshape(source, [1] * (x.rank - source.rank) + source.shape)
-    perm = [axis] + [a for a in range(x.rank) if a != axis]
-    y = b.op(
-        "scatter_nd",
-        b.transpose(x, perm),
-        b.unsqueeze(index, -1),
-        b.transpose(source, perm),
-        reduction=reduction,
-    )
-    return b.reshape(b.transpose(y, [perm.index(a) for a in range(y.rank)]), shape)
+    if axis:  # not transposed: where x is a cache, it is written in place
+        index = b.broadcast(b.reshape(index, index.shape + [1] * (x.rank - 1 - axis)), source.shape)
+        y = b.op("scatter_elements", x, index, source, axis=axis, reduction=reduction)
+    else:
+        y = b.op("scatter_nd", x, b.unsqueeze(index, -1), source, reduction=reduction)
+    return b.reshape(y, shape)
 
 
 @register("index_add")
