@@ -169,6 +169,23 @@ static void sizes_come_back_from_floats(void **state) {
     test_model_deinit(&m);
 }
 
+/* Range(1, float(w), 0.5), as detectors do that make their grids in floats. */
+static void ranges_end_at_sizes_in_floats(void **state) {
+    struct test_model m;
+    test_model_init(&m, 17);
+    test_input(&m, NULL, "x", TEST_FLOAT, "1 w");
+    test_floats(&m, NULL, "one", "", "1");
+    test_floats(&m, NULL, "half", "", "0.5");
+    test_ints(&m, NULL, "at", "", "1");
+    test_node(&m, NULL, "Shape", "x", "shape");
+    test_node(&m, NULL, "Gather", "shape at", "size");
+    test_attr_int(&m, test_node(&m, NULL, "Cast", "size", "wide"), "to", TEST_FLOAT);
+    test_node(&m, NULL, "Range", "one wide half", "y");
+    test_output(&m, NULL, "y");
+    test_assert_output(test_import(&m), 0, "f32[2*max(w-1,0)]");
+    test_model_deinit(&m);
+}
+
 /* ---- Constants ---- */
 
 static void initialisers_are_constants(void **state) {
@@ -579,6 +596,7 @@ int main(void) {
         cmocka_unit_test(small_integer_inputs_have_contents),
         cmocka_unit_test(shape_arithmetic_leaves_no_trace),
         cmocka_unit_test(sizes_come_back_from_floats),
+        cmocka_unit_test(ranges_end_at_sizes_in_floats),
         cmocka_unit_test(initialisers_are_constants),
         cmocka_unit_test(typed_fields_are_read),
         cmocka_unit_test(raw_data_are_read),

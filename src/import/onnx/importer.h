@@ -282,6 +282,8 @@ enum { IG_ONNX_MAX_RATIOS = 8 };
 bool ig_onnx_truncate(struct ig_onnx_node *n, ig_value value, ig_dim *out_elements, int *out_count);
 /* floor(dims[i] * scales[i]) */
 bool ig_onnx_scale_dims(struct ig_onnx_node *n, ig_value scales, const ig_dim *dims, int count, ig_dim *out_dims);
+/* ceil((limit - start) / delta) of floats that are not all constants; true if it is a known function of the dims. */
+bool ig_onnx_range_size(struct ig_onnx_node *n, ig_value start, ig_value limit, ig_value delta, ig_dim *out_size);
 /* The simplest fraction that rounds to `value` as a float; false if there is no simple one. */
 bool ig_onnx_simplest_fraction(double value, int64_t *out_num, int64_t *out_den);
 

@@ -280,3 +280,22 @@ bool ig_onnx_scale_dims(struct ig_onnx_node *n, ig_value scales, const ig_dim *d
     }
     return true;
 }
+
+bool ig_onnx_range_size(struct ig_onnx_node *n, ig_value start, ig_value limit, ig_value delta, ig_dim *out_size) {
+    struct search s = {.g = n->g, .dims = n->dims, .work = MAX_WORK};
+    struct ratios first, end, step;
+    const ig_value scalars[] = {start, limit, delta};
+    bool all_const = true;
+    for (int i = 0; i < 3; i++)
+        all_const = all_const && ig_info(n->g, scalars[i])->is_const;
+    if (all_const || !look(&s, start, MAX_DEPTH, &first) || !look(&s, limit, MAX_DEPTH, &end) ||
+        !look(&s, delta, MAX_DEPTH, &step) || first.count != 1 || end.count != 1 || step.count != 1)
+        return false;
+    int64_t lo, hi;
+    if (step.at[0]->kind != FRACTION) return false;
+    ig_dim_range(n->dims, step.at[0]->num, &lo, &hi);
+    if (lo <= 0) return false;
+    const struct ratio *span = combine(&s, IG_OP_sub, end.at[0], first.at[0]);
+    *out_size = whole(&s, combine(&s, IG_OP_div, span, step.at[0]), true);
+    return *out_size != IG_DIM_NONE;
+}

@@ -306,7 +306,7 @@ static ig_value range_values(struct ig_onnx_node *n, ig_dim count, ig_value star
     return ig_add(n->g, start, ig_mul(n->g, index, delta));
 }
 
-/* ceil((limit - start) / delta) elements. Integers may be symbolic; floats must be constants. */
+/* ceil((limit - start) / delta) elements. They may be symbolic: floats, too, that are computed from sizes. */
 ig_value ig_import_range(struct ig_onnx_node *n) {
     ig_value start = ig_onnx_in(n, 0), limit = ig_onnx_in(n, 1), delta = ig_onnx_in(n, 2);
     struct ig_dims *dims = n->dims;
@@ -319,7 +319,7 @@ ig_value ig_import_range(struct ig_onnx_node *n) {
         if (step == zero) ig_onnx_bad(n, "the step is 0");
         /* Ceiling division, whatever the signs. */
         count = ig_dim_sub(dims, zero, ig_dim_div(dims, ig_dim_sub(dims, first, end), step));
-    } else {
+    } else if (!ig_onnx_range_size(n, start, limit, delta, &count)) {
         double step = ig_onnx_const_scalar(n, 2, "delta", 1);
         double span = ig_onnx_const_scalar(n, 1, "limit", 0) - ig_onnx_const_scalar(n, 0, "start", 0);
         double size = ceil(span / step);
