@@ -117,6 +117,13 @@ class Case(unittest.TestCase):
         for x in (wide[::2, ::2], wide.T[:4, :3], numpy.asfortranarray(wide[:, :3]), wide[:0, :3], wide[::-1, :3]):
             numpy.testing.assert_allclose(self.session.run(["y"], {"x": x})[0], self.expected(x), 1e-5)
 
+    def test_lists(self):
+        """Lists become arrays of the input's type, as magika gives them."""
+        for dtype in ("float32", "int32", "int64"):
+            session = ort.InferenceSession(identity(dtype), providers=CPU)
+            y, = session.run(None, {"x": [1, 2, 3]})
+            self.assertEqual((y.dtype, y.tolist()), (dtype, [1, 2, 3]))
+
     def test_outputs_stay(self):
         """Results that are held are not overwritten by later runs, and may be written to."""
         first, _ = self.session.run(None, {"x": self.x})

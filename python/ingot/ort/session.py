@@ -219,7 +219,7 @@ class InferenceSession:
             if isinstance(value, OrtValue):
                 feed[name] = value._tensor
                 continue
-            array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value)
+            array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value, node._dtype)
             self._check(node, array)
             feed[name] = array
         return feed
