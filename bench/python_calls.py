@@ -1,25 +1,24 @@
 #!/usr/bin/env python3
 """What a call from Python costs beyond the library's own: PYTHONPATH=build/python python3 bench/python_calls.py
 
-Three inputs and one output of four numbers each, on the CPU. Times are medians of 25 rounds, in nanoseconds, and as
+Three inputs and one output of four numbers each, on the CPU. Times are the least of 100 rounds, in nanoseconds, and as
 multiples of a call of an empty C function in the same run. "the run itself" is the call with everything bound.
 """
 
-import statistics
 import time
 
 import ingot
 import numpy as np
 
 
-def measure(call, calls=20_000, rounds=25):
+def measure(call, calls=5_000, rounds=100):
     times = []
     for _ in range(rounds):
         begin = time.perf_counter_ns()
         for _ in range(calls):
             call()
         times.append((time.perf_counter_ns() - begin) / calls)
-    return statistics.median(times)
+    return min(times)
 
 
 def tensors(kind):

@@ -36,6 +36,7 @@ struct state {
     /* NumPy, once somebody else has imported it */
     PyTypeObject *ndarray;
     PyObject *numpy_dtypes[INGOT_DTYPE_COUNT];
+    PyObject *numpy_api;    /* the capsule of its C API */
     PyObject *numpy_layout; /* True: arrays have the fields that numpy.c knows */
 };
 
@@ -172,8 +173,8 @@ int add_tensor(PyObject *module, struct state *state);
 PyObject *tensor_over(struct state *state, const struct ingot_tensor *value, int device, PyObject *owner);
 /* A tensor with a copy of host memory. */
 PyObject *tensor_copy(struct state *state, const struct ingot_tensor *value);
-/* As a NumPy array over the same memory, which keeps the tensor. NumPy must be there (numpy_find). */
-PyObject *tensor_to_numpy(struct state *state, PyObject *tensor);
+/* A NumPy array over memory that `owner` keeps alive. NumPy must be there (numpy_find). */
+PyObject *numpy_over(struct state *state, const struct ingot_tensor *value, bool is_read_only, PyObject *owner);
 /* Whether NumPy is imported already (or, with `import`, can be). -1 on other failures. */
 int numpy_find(struct state *state, bool import);
 PyObject *as_tensor(PyObject *module, PyObject *object);

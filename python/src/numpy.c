@@ -16,7 +16,13 @@ struct fields {
     PyObject *base, *dtype;
     int flags;
 };
-enum { WRITEABLE = 0x400 };
+enum { WRITEABLE = 0x400, DENSE = 0x101 /* in C's order, and aligned */ };
+
+/* Functions of NumPy's C API, by their places in its table, which are as stable. */
+enum { NEW_FROM_DESCR = 94, SET_BASE = 282 };
+typedef PyObject *(*new_from_descr)(PyTypeObject *type, PyObject *dtype, int rank, const Py_ssize_t *dims,
+                                    const Py_ssize_t *strides, void *data, int flags, PyObject *like);
+typedef int (*set_base)(PyObject *array, PyObject *base);
 
 /* numpy.dtype of Ingot's, borrowed. */
 static PyObject *numpy_dtype(struct state *state, enum ingot_dtype dtype) {
@@ -78,6 +84,19 @@ static void learn_layout(struct state *state) {
     PyErr_Clear();
 }
 
+/* The capsule of NumPy's C API: of its second version, or the first. */
+static PyObject *find_api(void) {
+    PyObject *module = PyImport_ImportModule("numpy._core._multiarray_umath");
+    if (!module) {
+        PyErr_Clear();
+        module = PyImport_ImportModule("numpy.core._multiarray_umath");
+    }
+    PyObject *api = module ? PyObject_GetAttrString(module, "_ARRAY_API") : NULL;
+    Py_XDECREF(module);
+    if (api && !PyCapsule_IsValid(api, NULL)) Py_CLEAR(api);
+    return api;
+}
+
 int numpy_find(struct state *state, bool import) {
     if (state->ndarray) return 1;
     PyObject *modules = PyImport_GetModuleDict();
@@ -86,12 +105,15 @@ int numpy_find(struct state *state, bool import) {
     if (!numpy && import) numpy = PyImport_ImportModule("numpy");
     if (!numpy) return import ? -1 : 0;
     PyObject *ndarray = PyObject_GetAttrString(numpy, "ndarray");
+    PyObject *api = ndarray ? find_api() : NULL;
     Py_DECREF(numpy);
-    if (!ndarray || !PyType_Check(ndarray)) { /* while NumPy itself is being imported */
+    if (!api || !PyType_Check(ndarray)) { /* while NumPy itself is being imported */
         Py_XDECREF(ndarray);
+        Py_XDECREF(api);
         PyErr_Clear();
         return 0;
     }
+    state->numpy_api = api;
     state->ndarray = (PyTypeObject *)ndarray;
     learn_layout(state);
     return 1;
@@ -119,16 +141,19 @@ bool numpy_read(struct state *state, PyObject *object, struct array *array) {
 
 /* ---- Results */
 
-PyObject *tensor_to_numpy(struct state *state, PyObject *object) {
-    struct tensor *self = (struct tensor *)object;
-    if (self->value.memory == INGOT_CUDA) return refuse(state, "the tensor is in GPU memory, which NumPy cannot read");
-    PyObject *dtype = numpy_dtype(state, self->value.dtype);
-    PyObject *shape = dtype ? shape_tuple(self->value.rank, self->value.dims) : NULL;
-    if (!shape) return NULL;
-    PyObject *arguments =
-        tensor_bytes(&self->value) ? PyTuple_Pack(3, shape, dtype, object) : PyTuple_Pack(2, shape, dtype);
-    PyObject *array = arguments ? PyObject_Call((PyObject *)state->ndarray, arguments, NULL) : NULL;
-    Py_XDECREF(arguments);
-    Py_DECREF(shape);
-    return array;
+PyObject *numpy_over(struct state *state, const struct ingot_tensor *value, bool is_read_only, PyObject *owner) {
+    if (value->memory == INGOT_CUDA) return refuse(state, "the tensor is in GPU memory, which NumPy cannot read");
+    PyObject *dtype = numpy_dtype(state, value->dtype);
+    if (!dtype) return NULL;
+    void *const *table = PyCapsule_GetPointer(state->numpy_api, NULL);
+    Py_ssize_t dims[INGOT_MAX_RANK];
+    for (int i = 0; i < value->rank; i++)
+        dims[i] = (Py_ssize_t)value->dims[i];
+    /* Takes the reference to the dtype; allocates only where there is no data. */
+    PyObject *array =
+        ((new_from_descr)table[NEW_FROM_DESCR])(state->ndarray, Py_NewRef(dtype), value->rank, dims, NULL, value->data,
+                                                is_read_only ? DENSE : DENSE | WRITEABLE, NULL);
+    if (!array || !((set_base)table[SET_BASE])(array, Py_NewRef(owner))) return array;
+    Py_DECREF(array);
+    return NULL;
 }

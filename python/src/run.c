@@ -37,8 +37,6 @@ static void run_dealloc(PyObject *object) {
 /* ---- Results */
 
 static PyObject *output_as(struct state *state, struct run *run, PyObject *tensor) {
-    if (run->style == STYLE_NUMPY && ((struct tensor *)tensor)->value.memory != INGOT_CUDA)
-        return tensor_to_numpy(state, tensor);
     if (run->style != STYLE_EXCHANGE) return Py_NewRef(tensor);
     struct dl_managed_versioned *managed = tensor_export((struct tensor *)tensor);
     void *object;
@@ -63,6 +61,8 @@ static PyObject *output(struct state *state, struct run *run, size_t index) {
     struct ingot_error error;
     enum ingot_status status = ingot_lease_output(run->lease, index, &value, &error);
     if (status) return raise_error(state, status, &error);
+    if (run->style == STYLE_NUMPY && value.memory != INGOT_CUDA)
+        return numpy_over(state, &value, false, (PyObject *)run);
     PyObject *tensor = tensor_over(state, &value, run->device, (PyObject *)run);
     PyObject *result = tensor ? output_as(state, run, tensor) : NULL;
     Py_XDECREF(tensor);

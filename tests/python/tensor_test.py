@@ -277,6 +277,14 @@ class Results(unittest.TestCase):
         with self.assertRaises(ValueError):
             y.item()
 
+    def test_arrays(self):
+        """Arrays over results, and over memory that may not be written."""
+        y = networks.doubled()(np.ones((2, 4), np.float32))
+        self.assertTrue(y.flags.c_contiguous and y.flags.aligned and y.flags.writeable and not y.flags.owndata)
+        self.assertEqual((y.shape, y.strides, y.dtype), ((2, 4), (16, 4), np.float32))
+        shown = ingot.as_tensor(memoryview(b"abc")).numpy()
+        self.assertEqual((shown.tolist(), shown.flags.writeable), ([97, 98, 99], False))
+
     def test_types_cannot_be_made(self):
         for kind in (ingot.Tensor, ingot.Session, ingot.Engine, ingot.Run, ingot.Value):
             with self.assertRaises(TypeError):
