@@ -256,6 +256,35 @@ class Case(unittest.TestCase):
         with self.assertRaises(Exception):
             self.session.run_with_iobinding(self.session.io_binding())
 
+    def test_binding_stays(self):
+        """What is bound is read and written by each run, until something else is bound."""
+        x, y, total = self.x.copy(), numpy.zeros((2, 4), numpy.float32), numpy.zeros((), numpy.float32)
+        bindings = [self.session.io_binding() for _ in range(2)]
+        for binding in bindings:
+            binding.bind_input("x", "cpu", 0, numpy.float32, x.shape, x.ctypes.data)
+            binding.bind_output("y", "cpu", 0, numpy.float32, y.shape, y.ctypes.data)
+            binding.bind_output("sum", "cpu", 0, numpy.float32, (), total.ctypes.data)
+        for i in range(4):
+            x += 1
+            self.session.run_with_iobinding(bindings[i % 2])
+            numpy.testing.assert_allclose(y, self.expected(x), 1e-5)
+            self.session.run(["y"], {"x": x[:1]})  # meanwhile
+        bindings[0].bind_cpu_input("x", numpy.asfortranarray(-x))
+        self.session.run_with_iobinding(bindings[0])
+        numpy.testing.assert_allclose(y, self.expected(-x), 1e-5)
+        kept = []
+        bindings[1].clear_binding_outputs()
+        bindings[1].bind_output("y")
+        for _ in range(3):
+            x += 1
+            self.session.run_with_iobinding(bindings[1])
+            kept.append((bindings[1].copy_outputs_to_cpu()[0], self.expected(x)))
+        for got, expected in kept:
+            numpy.testing.assert_allclose(got, expected, 1e-5)
+        bindings[1].bind_input("x", "cpu", 0, numpy.float64, x.shape, x.ctypes.data)
+        with self.assertRaises(Exception):
+            self.session.run_with_iobinding(bindings[1])
+
     # ---- Other scripts' habits
 
     def test_subclass(self):

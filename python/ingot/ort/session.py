@@ -1,6 +1,5 @@
 """InferenceSession."""
 
-import contextlib
 import datetime
 import json
 import os
@@ -54,22 +53,21 @@ class ModelMetadata:
 
 
 class _Pool:
-    """Sessions of one engine, each used by one thread at a time; as many as run at once."""
+    """Sessions of one engine: a run takes one and gives it back, a binding keeps one while it lives."""
 
     def __init__(self, engine, **arguments):
         self._engine, self._arguments = engine, arguments
-        self._idle, self._lock = [], threading.Lock()
+        self._idle, self.made = [], []
 
-    @contextlib.contextmanager
-    def session(self):
-        with self._lock:
-            session = self._idle.pop() if self._idle else None
-        session = session or self._engine.session(**self._arguments)
+    def take(self):
         try:
-            yield session
-        finally:
-            with self._lock:
-                self._idle.append(session)
+            return self._idle.pop()
+        except IndexError:
+            self.made.append(self._engine.session(**self._arguments))
+            return self.made[-1]
+
+    def give(self, session):
+        self._idle.append(session)
 
 
 def _read(model):
@@ -231,20 +229,17 @@ class InferenceSession:
 
     # ---- Running
 
-    def _run(self, feed, outputs=None):
+    def _run(self, feed):
         """All outputs, by name."""
-        with errors.translated(), self._pool.session() as session:
-            if not outputs:
-                results = session(**feed)
-            else:
-                session.bind(feed, outputs)
-                try:
-                    session.run_bound()
-                finally:
-                    session.unbind()
-                return outputs
-        names = [node.name for node in self._outputs]
-        return dict(zip(names, results if isinstance(results, tuple) else (results,)))
+        with errors.translated():
+            session = self._pool.take()
+            try:
+                return self._named(session(**feed))
+            finally:
+                self._pool.give(session)
+
+    def _named(self, results):
+        return dict(zip((node.name for node in self._outputs), results if isinstance(results, tuple) else (results,)))
 
     def run(self, output_names, input_feed, run_options=None):
         """The outputs as arrays, which stay as they are while they are held."""
@@ -275,7 +270,8 @@ class InferenceSession:
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding, run_options=None):
-        iobinding._run(self._run)
+        with errors.translated():
+            iobinding._run()
 
     # ---- Profiles
 
@@ -283,11 +279,12 @@ class InferenceSession:
         """Writes the time of each kernel so far as a trace for Chrome, and returns the file's name; '' without profiling."""
         if not self._profiles():
             return ""
-        events, at = [], 0.0
-        with self._pool.session() as session:
+        events = []
+        for thread, session in enumerate(self._pool.made):
+            at = 0.0
             for row in session.profile():
-                events.append({"cat": "Node", "pid": os.getpid(), "tid": 0, "dur": row.total_ms * 1000, "ts": at, "ph": "X",
-                               "name": row.kernel, "args": {"origin": row.origin, "calls": row.calls}})
+                events.append({"cat": "Node", "pid": os.getpid(), "tid": thread, "dur": row.total_ms * 1000, "ts": at,
+                               "ph": "X", "name": row.kernel, "args": {"origin": row.origin, "calls": row.calls}})
                 at += row.total_ms * 1000
         stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         path = pathlib.Path(f"{self._sess_options.profile_file_prefix}_{stamp}.json")

@@ -114,49 +114,63 @@ class OrtValue:
 
 
 class IOBinding:
-    """The inputs and outputs of runs to come."""
+    """The inputs and outputs of runs to come, bound to an ingot.Session that it keeps."""
 
     def __init__(self, session):
-        self._session = session
+        self._session, self._pool = session, session._pool
         self._inputs = {}
         self._outputs = {}  # by name: a tensor, or None: what the run makes
         self._results = {}
+        self._bound = None  # the ingot.Session
+        self._is_current = False  # what is bound there is what is asked for now
+
+    def __del__(self):
+        if getattr(self, "_bound", None) is not None:
+            self._bound.unbind()
+            self._pool.give(self._bound)
 
     # ---- Inputs
 
     def bind_cpu_input(self, name, array):
-        self._session._find_input(name)
-        self._inputs[name] = numpy.asarray(array)
+        self._bind_input(name, numpy.asarray(array, order="C"))
 
     def bind_input(self, name, device_type, device_id, element_type, shape, buffer_ptr):
-        self._session._find_input(name)
-        self._inputs[name] = self._wrap(name, device_type, device_id, element_type, shape, buffer_ptr)
+        self._bind_input(name, self._wrap(name, device_type, device_id, element_type, shape, buffer_ptr))
 
     def bind_ortvalue_input(self, name, value):
+        self._bind_input(name, value._tensor)
+
+    def _bind_input(self, name, tensor):
         self._session._find_input(name)
-        self._inputs[name] = value._tensor
+        self._inputs[name] = tensor
+        self._is_current = False
 
     def clear_binding_inputs(self):
         self._inputs.clear()
+        self._is_current = False
 
     # ---- Outputs
 
     def bind_output(self, name, device_type="cpu", device_id=0, element_type=None, shape=None, buffer_ptr=None):
-        self._session._find_output(name)
-        if buffer_ptr is None:
-            if _device(device_type) != "cpu" and not self._session._is_cuda:
-                raise errors.invalid_argument(f"output '{name}' is to be on a GPU, but the session runs on the CPU")
-            self._outputs[name] = None
-        else:
-            self._outputs[name] = self._wrap(name, device_type, device_id, element_type, shape, buffer_ptr)
+        tensor = None
+        if buffer_ptr is not None:
+            tensor = self._wrap(name, device_type, device_id, element_type, shape, buffer_ptr)
+        elif _device(device_type) != "cpu" and not self._session._is_cuda:
+            raise errors.invalid_argument(f"output '{name}' is to be on a GPU, but the session runs on the CPU")
+        self._bind_output(name, tensor)
 
     def bind_ortvalue_output(self, name, value):
+        self._bind_output(name, value._tensor)
+
+    def _bind_output(self, name, tensor):
         self._session._find_output(name)
-        self._outputs[name] = value._tensor
+        self._outputs[name] = tensor
+        self._is_current = False
 
     def clear_binding_outputs(self):
         self._outputs.clear()
-        self._results.clear()
+        self._results = {}
+        self._is_current = False
 
     def get_outputs(self):
         return [OrtValue(self._results[name]) for name in self._outputs]
@@ -181,17 +195,23 @@ class IOBinding:
             return _host_array(int(pointer), tuple(shape), types.to_numpy(dtype))
         return ingot.from_address(int(pointer), tuple(shape), dtype, f"cuda:{device_id}")
 
-    def _run(self, run):
-        missing = [node.name for node in self._session._inputs if node.name not in self._inputs]
-        if missing:
-            raise errors.invalid_argument(f"Required inputs ({missing}) are missing from the binding.")
+    def _run(self):
         given = {name: tensor for name, tensor in self._outputs.items() if tensor is not None}
-        if len(given) == len(self._session._outputs):
-            run(self._inputs, given)
+        has_all = len(given) == len(self._session._outputs)
+        if not self._is_current:
+            missing = [node.name for node in self._session._inputs if node.name not in self._inputs]
+            if missing:
+                raise errors.invalid_argument(f"Required inputs ({missing}) are missing from the binding.")
+            if self._bound is None:
+                self._bound = self._pool.take()
+            self._bound.bind(self._inputs, given if has_all else None)
+            self._is_current = True
+        results = self._bound.run_bound()
+        if has_all:
             self._results = given
             return
         # Where runs make some of the outputs, they make all.
-        results = run(self._inputs)
+        results = self._session._named(results)
         for name, tensor in given.items():
             numpy.copyto(numpy.asarray(tensor), numpy.asarray(results[name]), casting="no")
         self._results = {name: given.get(name, results[name]) for name in self._outputs}
