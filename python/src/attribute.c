@@ -111,7 +111,10 @@ int attributes_read(struct state *state, PyObject *kwargs, bool is_core, struct 
     size_t n = kwargs ? (size_t)PyDict_Size(kwargs) : 0;
     out_attributes->items = PyMem_Calloc(n + 1, sizeof *out_attributes->items);
     out_attributes->memory = PyMem_Calloc(n + 1, sizeof *out_attributes->memory);
-    if (!out_attributes->items || !out_attributes->memory) PyErr_NoMemory();
+    if (!out_attributes->items || !out_attributes->memory) {
+        attributes_free(out_attributes);
+        return PyErr_NoMemory(), -1;
+    }
     PyObject *name, *value;
     for (Py_ssize_t at = 0; !PyErr_Occurred() && n && PyDict_Next(kwargs, &at, &name, &value);) {
         size_t i = out_attributes->count;

@@ -128,19 +128,16 @@ int session_own_outputs(struct session *self, enum ingot_memory memory) {
     return 0;
 }
 
+static enum ingot_status launch(struct ingot_context *context, const struct demand *demand, struct ingot_error *error) {
+    if (!demand->on_gpu && !demand->stream) return ingot_context_run(context, error);
+    enum ingot_status status = ingot_context_enqueue(context, demand->stream, error);
+    return status || demand->on_gpu ? status : ingot_context_wait(context, error);
+}
+
 int session_launch(struct session *self, const struct demand *demand) {
     struct ingot_error error;
     enum ingot_status status;
-    Py_BEGIN_ALLOW_THREADS if (demand->on_gpu) {
-        status = ingot_context_enqueue(self->context, demand->stream, &error);
-    }
-    else if (demand->stream) {
-        status = ingot_context_enqueue(self->context, demand->stream, &error);
-        if (!status) status = ingot_context_wait(self->context, &error);
-    }
-    else {
-        status = ingot_context_run(self->context, &error);
-    }
+    Py_BEGIN_ALLOW_THREADS status = launch(self->context, demand, &error);
     Py_END_ALLOW_THREADS return status ? raise_error(state_of((PyObject *)self), status, &error), -1 : 0;
 }
 

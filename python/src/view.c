@@ -38,9 +38,9 @@ PyObject *as_tensor(PyObject *module, PyObject *object) {
 static int read_device(struct state *state, const char *text, struct ingot_tensor *value, int *out_device) {
     char *end = NULL;
     *out_device = 0;
-    value->memory = strncmp(text, "cuda", 4) ? INGOT_HOST : INGOT_CUDA;
+    value->memory = strncmp(text, "cuda", 4) != 0 ? INGOT_HOST : INGOT_CUDA;
     if (!strcmp(text, "cpu") || !strcmp(text, "cuda")) return 0;
-    long number = strncmp(text, "cuda:", 5) || !text[5] ? -1 : strtol(text + 5, &end, 10);
+    long number = strncmp(text, "cuda:", 5) != 0 || !text[5] ? -1 : strtol(text + 5, &end, 10);
     if (number < 0 || number > 1024 || *end)
         return refuse(state, "device is '%s', expected 'cpu' or 'cuda:0'", text), -1;
     *out_device = (int)number;
