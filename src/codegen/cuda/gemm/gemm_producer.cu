@@ -276,9 +276,17 @@ struct sums {
                              part<B_ACROSS, BN>(b_from, 0, depth));
         close_products();
     }
+
+    // Step number s, once it has arrived.
+    __device__ __forceinline__ void take_step(place p, int s) {
+        wait(p.full(), p.parity);
+        step(p.memory(), KEPT ? shared_memory() + KEPT_AT + s * B_BYTES : p.memory() + A_BYTES);
+    }
 };
 
-// Computes the sums of a tile. A stage is released once the products of the next one are in flight.
+// Computes the sums of a tile. A stage is released once the products of the next one are in flight. The last step stands
+// behind the loop, which is not unrolled: otherwise NVIDIA's compiler (13.0 to 13.5) may move arithmetic on sums ahead of
+// the wait for them, and then lets all products of the kernel follow each other, which takes 1.5 times as long.
 __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
     const int steps = (int)((depth + DEPTH - 1) / DEPTH);
     const unsigned tiles = (unsigned)(tile - (int)blockIdx.x) / (unsigned)stride(), before = tiles * (unsigned)steps;
@@ -290,16 +298,18 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
         wait(shared_memory() + TURNS_AT + 8 * group(), tiles / groups + (tiles % groups == 0) & 1);
     }
     if constexpr (KEPT) wait(shared_memory() + KEPT_FULL_AT, stride() % COLUMN_BLOCKS ? tiles & 1 : 0);
-    for (int s = 0; s < steps; s++, p.advance()) {
-        wait(p.full(), p.parity);
-        c.step(p.memory(), KEPT ? shared_memory() + KEPT_AT + s * B_BYTES : p.memory() + A_BYTES);
+#pragma unroll 1
+    for (int s = 0; s + 1 < steps; s++, p.advance()) {
+        c.take_step(p, s);
         wait_for_products<1>();
         if (s > 0) arrive(last);
         last = p.empty();
     }
+    c.take_step(p, steps - 1);
     if constexpr (TURNS > 0) arrive(shared_memory() + TURNS_AT + 8 * (group() + 1 < TURNS ? group() + 1 : 0));
     wait_for_products<0>();
-    arrive(last);
+    if (steps > 1) arrive(last);
+    arrive(p.empty());
 }
 
 // Exchanges registers with the thread AWAY lanes away: the one whose bit AWAY is not set gives its `high` for the
