@@ -1,4 +1,4 @@
-"""Text generation with transformers' StaticCache: eager PyTorch's tokens, and the cache written in place. INGOT_TEST_STEPS: 32."""
+"""Text generation with a StaticCache: the tokens of eager PyTorch, written in place. INGOT_TEST_STEPS: how many, 32."""
 
 import ctypes
 import gc

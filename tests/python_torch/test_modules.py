@@ -1,7 +1,10 @@
 """Whole networks, small and with random weights: one engine each, with eager PyTorch's results."""
 
+import random
 import unittest
+import unittest.mock
 
+import ingot
 import torch
 from helpers import TestCase
 
@@ -151,6 +154,20 @@ class Transformers(TestCase):
                 ids = torch.randint(3, 90, (batch, length))
                 self.assert_same(call(ids), model(ids))
         self.assertEqual(len(plans), 1)
+
+    def test_random_sizes(self):
+        """100 sizes of batches and texts: a graph for the first, one for all, one for batches of 1; an engine of each."""
+        model = transformers.BertModel(transformers.BertConfig(**TEXT)).eval()
+        plans, sizes = [], random.Random(0)
+        with torch.no_grad(), unittest.mock.patch("ingot.compile", wraps=ingot.compile) as builds:
+            call = self.compiled(model, dynamic=None, on_plan=plans.append)
+            for i in range(100):
+                batch, length = 1 if i == 50 else sizes.randint(1, 16), sizes.randint(2, 64)
+                ids = torch.randint(3, 90, (batch, length))
+                mask = (torch.arange(length) < sizes.randint(1, length)).long().expand(batch, length)
+                self.assert_same(call(ids, attention_mask=mask), model(ids, attention_mask=mask))
+        self.assertLessEqual(len(plans), 3)
+        self.assertEqual(builds.call_count, len(plans))
 
 
 if __name__ == "__main__":
