@@ -33,6 +33,23 @@ class OwnModules(TestCase):
         layer = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
         self.check(torch.nn.TransformerEncoder(layer, 2).eval(), torch.randn(2, 7, 32))
 
+    def test_transformer_encoder_with_masks(self):
+        """PyTorch's fast layers mask where a mask is not 0; what is masked throughout gives NaN."""
+        layer, x = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval(), torch.randn(2, 5, 32)
+        later, padded = torch.ones(5, 5).triu(1).bool(), torch.arange(5).repeat(2, 1) > 2
+        for masks in (
+            {"src_mask": later},
+            {"src_mask": torch.full((5, 5), -0.5).triu(1)},
+            {"src_key_padding_mask": padded},
+            {"src_mask": later, "src_key_padding_mask": padded},
+            {"src_mask": torch.ones(5, 5).triu().bool()},
+        ):
+            with self.subTest(masks=masks):
+                self.check(layer, x, **masks)
+                torch._dynamo.reset()
+        attention = torch.nn.MultiheadAttention(32, 4, batch_first=True).eval()
+        self.check(attention, x, x, x, attn_mask=later, need_weights=False)
+
     def test_transformer_decoder(self):
         layer = torch.nn.TransformerDecoderLayer(32, 4, 64, batch_first=True, norm_first=True)
         decoder = torch.nn.TransformerDecoder(layer, 2).eval()

@@ -53,13 +53,14 @@ def backend(module, example_inputs, *, mode=None, options=None):
     def inference(graph, inputs):
         return compile_graph(graph, inputs, chosen, weights)
 
-    return aot_autograd(
+    compiled = aot_autograd(
         fw_compiler=lambda graph, inputs: _training(graph, chosen),
         bw_compiler=_eager,
         inference_compiler=inference,
         decompositions=decompositions.table(),
         keep_inference_input_mutations=True,
     )(module, example_inputs)
+    return module.forward if chosen.dry else compiled
 
 
 def _eager(graph, inputs):

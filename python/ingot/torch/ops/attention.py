@@ -108,26 +108,36 @@ def _affine(b, x, weight, bias):
     return y if bias is None else b.add(y, bias)
 
 
-def _self_attention(b, x, heads, qkv_weight, qkv_bias, out_weight, out_bias):
+def _allowed(b, mask, kind):
+    """What these layers' masks leave: they mask where a number is not 0, whatever it is."""
+    if kind not in (0, 1, 2):
+        raise Unsupported("a mask of an unknown kind")
+    allowed = b.negate(b.cast(mask, "bool"))
+    return b.reshape(allowed, [mask.shape[0], 1, 1, mask.shape[1]]) if kind == 1 else allowed  # 1: of keys, by batch
+
+
+def _self_attention(b, x, heads, qkv_weight, qkv_bias, out_weight, out_bias, allowed=None):
     qkv, width = _affine(b, x, qkv_weight, qkv_bias), out_weight.shape[0]
     q, k, v = (_heads(b, b.slice(qkv, 2, dims.mul(width, i), width), heads) for i in range(3))
     scale = 1 / math.sqrt(q.shape[3])
-    y = b.transpose(b.op("Attention", q, k, v, is_causal=0, scale=scale), [0, 2, 1, 3])
-    return _affine(b, b.reshape(y, x.shape), out_weight, out_bias)
+    y = b.op("Attention", q, k, v, *([] if allowed is None else [allowed]), is_causal=0, scale=scale)
+    if allowed is not None:  # where nothing is left, PyTorch has 0 / 0
+        some = b.reduce("reduce_max", b.cast(allowed, "u8"), [allowed.rank - 1], True)
+        y = b.where(b.cast(some, "bool"), y, math.nan)
+    return _affine(b, b.reshape(b.transpose(y, [0, 2, 1, 3]), x.shape), out_weight, out_bias)
 
 
 @register("_transformer_encoder_layer_fwd")
 def _encoder_layer(b, x, width, heads, qkv_weight, qkv_bias, out_weight, out_bias, use_gelu, norm_first, eps,
                    norm1_weight, norm1_bias, norm2_weight, norm2_bias, ffn1_weight, ffn1_bias, ffn2_weight, ffn2_bias,
                    mask=None, mask_type=None):  # fmt: skip
-    if mask is not None:
-        raise Unsupported("an encoder layer with a mask")
+    allowed = None if mask is None else _allowed(b, mask, mask_type)
 
     def norm(y, weight, bias):
         return b.op("LayerNormalization", y, weight, bias, axis=2, epsilon=float(eps))
 
     def attend(y):
-        return _self_attention(b, y, heads, qkv_weight, qkv_bias, out_weight, out_bias)
+        return _self_attention(b, y, heads, qkv_weight, qkv_bias, out_weight, out_bias, allowed)
 
     def feed(y):
         y = _affine(b, y, ffn1_weight, ffn1_bias)
@@ -144,6 +154,7 @@ def _encoder_layer(b, x, width, heads, qkv_weight, qkv_bias, out_weight, out_bia
 @register("_native_multi_head_attention")
 def _native_attention(b, query, key, value, width, heads, qkv_weight, qkv_bias, out_weight, out_bias,
                       mask=None, need_weights=True, average_attn_weights=True, mask_type=None):  # fmt: skip
-    if mask is not None or need_weights or not b.operand(0) is b.operand(1) is b.operand(2):
-        raise Unsupported("multi-head attention with a mask, weights as a result, or of several tensors")
-    return _self_attention(b, query, heads, qkv_weight, qkv_bias, out_weight, out_bias), None
+    if need_weights or not b.operand(0) is b.operand(1) is b.operand(2):
+        raise Unsupported("multi-head attention with weights as a result, or of several tensors")
+    allowed = None if mask is None else _allowed(b, mask, mask_type)
+    return _self_attention(b, query, heads, qkv_weight, qkv_bias, out_weight, out_bias, allowed), None
