@@ -15,8 +15,9 @@ from .importer import Importer, attribute_of, host_tensor, inverse, is_tensor, m
 from .plan import is_check, is_size
 
 
-# What changes before each of so many calls is no weight but state, written elsewhere: it becomes an input.
-_MOST_CHANGES = 4
+# What changes before each of so many calls is no weight but state, written elsewhere: it becomes an input. Until then each
+# change is a refit, which takes a small part of the time that building takes.
+_MOST_CHANGES = 32
 
 
 @functools.cache
