@@ -55,10 +55,11 @@ def is_tensor(val):
 class Importer:
     """Translates nodes of one graph into one network."""
 
-    def __init__(self, module, ranges=None):
-        """ranges: sympy symbol -> its ValueRanges, where others than the ShapeEnv's hold."""
+    def __init__(self, module, ranges=None, network=None):
+        """ranges: sympy symbol -> its ValueRanges, where others than the ShapeEnv's hold; network: one that has begun."""
         self.module, self.ranges = module, ranges or {}
-        self.network = ingot.Network()
+        self.is_inner = network is not None  # all symbols have been declared
+        self.network = network or ingot.Network()
         self.builder = Builder(self.network)
         self.values = {}  # node -> Value, or list of Values and None
         self.symbols = set()  # names of those that are sizes of inputs
@@ -89,7 +90,7 @@ class Importer:
 
     def _declare_symbols(self, sizes):
         """Symbols that are no input's size yet come as inputs."""
-        for size in sizes:
+        for size in () if self.is_inner else sizes:
             for symbol in sorted(dims.symbols(size), key=str):
                 if symbol.name not in self.symbols:
                     self.network.size_input(f"size of {dims.name(symbol)}", dims.name(symbol))
@@ -189,10 +190,33 @@ class Importer:
 
     def constant_of(self, node):
         tensor = attribute_of(self.module, node.target)
-        if not isinstance(tensor, torch.Tensor):
-            raise Unsupported("a submodule as an argument")
+        if isinstance(tensor, torch.fx.GraphModule):  # a body of control flow
+            return tensor
         self.values[node] = self.builder.constant(real_tensor(tensor), name_of(tensor.dtype))
         return self.values[node]
+
+
+def inline(module, network, arguments):
+    """
+    The results of a graph, added to a network that has begun: a list. arguments: a Value for each placeholder that is a
+    tensor; what others are, the graph knows.
+    """
+    importer = Importer(module, network=network)
+    values = iter(arguments)
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            value = next(values)
+            if is_tensor(value_of(node)):
+                importer.values[node] = value
+        elif node.op == "call_function" and (is_tensor(value_of(node)) or isinstance(value_of(node), (tuple, list))):
+            try:
+                importer.add_node(node)
+            except Unsupported as error:
+                raise Unsupported(f"in its body: {node.target}: {error}") from error
+        elif node.op == "output":
+            results = node.args[0] if isinstance(node.args[0], (tuple, list)) else [node.args[0]]
+            return [importer.argument(x) for x in results]
+    return []
 
 
 def host_tensor(tensor):

@@ -22,11 +22,12 @@ def register(*names, **fixed):
 
 
 def find(name):
-    """The OpOverload of a name such as "add.Tensor", "prims.iota", or None."""
+    """The operator of a name such as "add.Tensor", "prims::iota" or "higher_order::cond"; None if there is none."""
     space, _, rest = name.partition("::") if "::" in name else ("aten", "", name)
     packet, _, overload = rest.partition(".")
     try:
-        return getattr(getattr(getattr(torch.ops, space), packet), overload or "default")
+        found = getattr(getattr(torch.ops, space), packet)
+        return found if space == "higher_order" else getattr(found, overload or "default")
     except AttributeError:
         return None
 

@@ -3,6 +3,7 @@
 from . import (  # noqa: F401  # noqa: F401
     attention,
     contraction,
+    control,
     convolution,
     counting,
     creation,
