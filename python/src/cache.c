@@ -88,12 +88,44 @@ static PyObject *cache_prune(PyObject *self, PyObject *bytes) {
     return Py_BuildValue("(KK)", (unsigned long long)entries, (unsigned long long)freed);
 }
 
+static PyObject *cache_export(PyObject *self, PyObject *path) {
+    PyObject *holder;
+    const char *file;
+    if (path_read(path, &holder, &file)) return NULL;
+    uint64_t entries;
+    struct ingot_error error;
+    enum ingot_status status;
+    Py_BEGIN_ALLOW_THREADS status = ingot_cache_export(((struct cache *)self)->cache, file, &entries, &error);
+    Py_END_ALLOW_THREADS Py_DECREF(holder);
+    if (status) return raise_error(state_of(self), status, &error);
+    return PyLong_FromUnsignedLongLong(entries);
+}
+
+static PyObject *cache_import(PyObject *self, PyObject *path) {
+    PyObject *holder;
+    const char *file;
+    if (path_read(path, &holder, &file)) return NULL;
+    uint64_t entries, new;
+    struct ingot_error error;
+    enum ingot_status status;
+    Py_BEGIN_ALLOW_THREADS status = ingot_cache_import(((struct cache *)self)->cache, file, &entries, &new, &error);
+    Py_END_ALLOW_THREADS Py_DECREF(holder);
+    if (status) return raise_error(state_of(self), status, &error);
+    return Py_BuildValue("(KK)", (unsigned long long)entries, (unsigned long long)new);
+}
+
 static PyMethodDef cache_methods[] = {
     {"info", cache_info, METH_NOARGS, "info($self)\n--\n\nEntries and bytes of the folder, as a dict."},
     {"list", cache_list, METH_NOARGS,
      "list($self)\n--\n\nThe folder's entries, those used last first: a list of dicts."},
     {"prune", cache_prune, METH_O,
      "prune($self, max_bytes, /)\n--\n\nRemoves what was used longest ago. Returns the entries and bytes removed."},
+    {"export_file", cache_export, METH_O,
+     "export_file($self, path, /)\n--\n\nWrites all sound entries to one file. Returns how many."},
+    {"import_file", cache_import, METH_O,
+     "import_file($self, path, /)\n--\n\n"
+     "Adds the entries of such a file, which must be one that you trust. Returns how many there are, and how many were "
+     "new."},
     {0},
 };
 

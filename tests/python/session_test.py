@@ -127,8 +127,14 @@ class Engines(unittest.TestCase):
             self.assertEqual(first.tobytes(), second.tobytes())
             self.assertGreater(cache.info()["entries"], 0)
             self.assertEqual(len(cache.list()), cache.info()["entries"])
+            entries = cache.export_file(self.folder / "cache.file")
+            self.assertEqual(entries, len(cache.list()))
             cache.prune(0)
             self.assertEqual(cache.list(), [])
+            self.assertEqual(cache.import_file(self.folder / "cache.file"), (entries, entries))
+            self.assertTrue(ingot.compile(DIGITS, cache=cache).report["structure_cached"])
+            with self.assertRaises((ingot.Error, OSError)):
+                cache.import_file(self.folder / "none")
 
     def test_refit(self):
         engine = networks.product(np.ones((4, 3), np.float32))

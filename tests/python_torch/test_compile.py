@@ -134,6 +134,13 @@ class State(TestCase):
         self.assertEqual([a.stride() for a in actual], [e.stride() for e in expected])
         self.assertEqual(actual[2].data_ptr(), actual[4].data_ptr())
 
+    def test_threads(self):
+        x = torch.randn(300, 40)
+        with torch.no_grad():
+            call = self.compiled(lambda x: (x @ x.T).relu(), threads=1)
+            first = call(x)
+            self.assert_same(call(x), first)
+
     def test_results_stay_after_the_next_call(self):
         call = self.check(lambda x: x * 2, torch.ones(3))
         with torch.no_grad():

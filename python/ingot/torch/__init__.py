@@ -3,6 +3,7 @@ PyTorch's modules on Ingot: torch.compile(module, backend="ingot"), torch.export
 docs/pytorch.md explains it. Importing this imports torch.
 """
 
+from . import artifacts  # noqa: F401 (what torch.compiler.load_cache_artifacts finds by name)
 from .errors import Fallback, FallbackWarning, Unsupported
 
 __all__ = ["Fallback", "FallbackWarning", "Unsupported", "backend", "export", "report"]

@@ -23,6 +23,7 @@ class Options:
     threads: int | None = None
     tune: float | None = None  # seconds
     cache: object = None
+    artifacts: bool = False  # engines go into torch.compiler.save_cache_artifacts
     strict: bool = False  # raise Fallback where a part would run in eager PyTorch
     min_size: int = 3  # operators that an engine has at least, where a graph does not fit into one
     exclude: tuple = ()  # operators to leave to eager PyTorch: "aten.cumsum.default"
@@ -31,7 +32,7 @@ class Options:
 
     def build_options(self):
         """Keyword arguments of ingot.compile."""
-        wanted = ("precision", "target", "opt_level", "threads", "tune", "cache")
+        wanted = ("precision", "target", "opt_level", "threads", "tune", "cache", "artifacts")
         return {k: getattr(self, k) for k in wanted if getattr(self, k) is not None}
 
 

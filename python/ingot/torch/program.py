@@ -10,7 +10,7 @@ import sympy
 import torch
 from ingot._ingot import _Watch
 
-from . import dims
+from . import artifacts, dims
 from .importer import Importer, attribute_of, host_tensor, inverse, is_tensor, memory_order, value_of
 from .plan import is_check, is_size
 
@@ -63,7 +63,10 @@ class Engine:
         for node, value in updates.items():
             name = f"{node.name} (new)"
             importer.network.update(name, importer.values[node].raw, importer.values[value].raw)
-        self.engine = ingot.compile(importer.network.finish(), **options)
+        options = dict(options)
+        threads = options.pop("threads", None)
+        self.engine = artifacts.build(importer.network.finish(), **options)
+        self.run = self.engine if threads is None else self.engine.session(threads=threads)
 
     def __call__(self, slots, symbols):
         args = []
@@ -73,7 +76,7 @@ class Engine:
             else:
                 x = slots[argument]
                 args.append((x if order is None else x.permute(order)).contiguous())
-        results = self.engine(*args)
+        results = self.run(*args)
         self._copy_back(args, slots)
         results = results if isinstance(results, (tuple, list)) else (results,)
         for node, order, y in zip(self.outputs, self.orders, results):
