@@ -3,13 +3,16 @@ An encoder of transformers with any batch and length: python3 examples/encoder.p
 
 One engine serves all sizes. The weights are random here; BertModel.from_pretrained("bert-base-uncased") has trained ones.
 """
+
 import ingot.torch
 import torch
 import transformers
 
 config = transformers.BertConfig(hidden_size=64, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4)
 model = transformers.BertModel(config).eval()
-compiled = torch.compile(model, backend=ingot.torch.backend, dynamic=True)  # backend="ingot" where the wheel is installed
+compiled = torch.compile(
+    model, backend=ingot.torch.backend, dynamic=True
+)  # backend="ingot" where the wheel is installed
 
 with torch.inference_mode():
     for batch, length in (2, 12), (5, 40), (3, 7):

@@ -4,12 +4,19 @@ Text generation with a static cache: python3 examples/generate.py, with PyTorch,
 A small Llama with random weights reads a prompt in eager PyTorch, then makes one token after the other in an engine that writes
 keys and values into the cache where it lies.
 """
+
 import ingot.torch
 import torch
 import transformers
 
 torch.manual_seed(0)
-sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256}
+sizes = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 256,
+}
 config = transformers.LlamaConfig(**sizes)
 model = transformers.LlamaForCausalLM(config).eval()
 step = torch.compile(model, backend=ingot.torch.backend, fullgraph=True)  # backend="ingot" where the wheel is installed

@@ -312,7 +312,9 @@ class Adapters(TestCase):
 
     def test_loaded_ones(self):
         """One adapter whose weights are replaced by another's, as servers do."""
-        weights = {name: {k: torch.randn_like(v) for k, v in self.module.state_dict().items() if ".a." in k} for name in "ab"}
+        weights = {
+            name: {k: torch.randn_like(v) for k, v in self.module.state_dict().items() if ".a." in k} for name in "ab"
+        }
 
         def switch(name):
             for layer in self.layers:

@@ -75,10 +75,15 @@ def _training(graph, options):
         "gradients are asked for, so this graph runs in eager PyTorch: call it under torch.no_grad() or "
         "torch.inference_mode(), or set requires_grad_(False)"
     )
-    if options.strict:
+    if options.strict or _is_saving():
         raise Fallback(message)
     warnings.warn(message, FallbackWarning, stacklevel=2)
     return _eager(graph, None)
+
+
+def _is_saving():
+    """Whether this is aot_compile, which saves what is compiled."""
+    return getattr(torch._functorch.config, "bypass_autograd_cache_key", False)
 
 
 def _weights(module, inputs):
@@ -129,16 +134,27 @@ def _compile_graph(graph, inputs, options, weights):
         options.on_plan(plan)
     if not options.dry:
         _tell(plan, options)
-    if options.dry or not plan.parts:
+    if options.dry or not (plan.parts or _is_saving()):
         return _eager(graph, inputs)
     given = {"target": _target_of(graph), **options.build_options()}
+    weights = _by_placeholder(graph, weights)
     try:
-        return _boxed(Program(plan, _by_placeholder(graph, weights), given))
+        if _is_saving():
+            return _saved(graph, plan, weights, options, given)
+        return _boxed(Program(plan, weights, given))
     except ingot.Unsupported as error:  # by the compiler, of what the importer took
-        if options.strict:
+        if options.strict or _is_saving():
             raise Fallback(str(error)) from error
         warnings.warn(f"all of a graph runs in eager PyTorch: {error}", FallbackWarning, stacklevel=2)
         return _eager(graph, inputs)
+
+
+def _saved(graph, plan, weights, options, given):
+    from .saving import SavedGraph
+
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    names = {i: weights[n][0] for i, n in enumerate(placeholders) if n in weights}
+    return SavedGraph(graph, names, (options.min_size, options.exclude), given).build(plan, weights)
 
 
 def _target_of(graph):

@@ -38,7 +38,7 @@ def _watch(places):
 class Engine:
     """A part of a graph, compiled: takes and gives tensors by their nodes."""
 
-    def __init__(self, module, nodes, weights, needed, updates, options):
+    def __init__(self, module, nodes, weights, needed, updates, options, contents=None):
         """
         weights: node -> (name, tensor); needed: the nodes whose results are read outside; updates: placeholder -> the node
         whose result is written to its memory.
@@ -65,7 +65,11 @@ class Engine:
             importer.network.update(name, importer.values[node].raw, importer.values[value].raw)
         options = dict(options)
         threads = options.pop("threads", None)
-        self.engine = artifacts.build(importer.network.finish(), **options)
+        model = importer.network.finish()
+        if contents is None:
+            self.engine = artifacts.build(model, **options)
+        else:
+            self.engine = contents.build(model, [weights[n] for n in self.weights], options)
         self.run = self.engine if threads is None else self.engine.session(threads=threads)
 
     def __call__(self, slots, symbols):
@@ -122,7 +126,8 @@ def _unless_sorted(order):
 class Program:
     """Calls a planned graph with its placeholders' values. Calls from several threads follow each other."""
 
-    def __init__(self, plan, weights, options):
+    def __init__(self, plan, weights, options, contents=None):
+        """contents: what builds the engines (saving.Contents), where these are saved."""
         self.plan, self.module = plan, plan.module
         self.options = options
         self.placeholders = [n for n in self.module.graph.nodes if n.op == "placeholder"]
@@ -132,8 +137,9 @@ class Program:
         written = {n.args[0] for n in plan.epilogue}
         self.weights = {n: w for n, w in weights.items() if n not in written}
         self.changes = {}  # node -> (how often it was another in calls that followed each other, the number of the last one)
-        self.calls = 0
+        self.calls, self.contents = 0, contents
         self._build()
+        self.contents = None
 
     def _build(self):
         self.steps = []
@@ -164,7 +170,7 @@ class Program:
         updates = self._updates(inside, views)
         needed = [n for n in needed if n not in updates.values()]
         if needed or updates:
-            self.steps.append(Engine(self.module, nodes, self.weights, needed, updates, self.options))
+            self.steps.append(Engine(self.module, nodes, self.weights, needed, updates, self.options, self.contents))
 
     def _updates(self, inside, views):
         """placeholder -> node of an engine: what the engine can write in place of a copy at the end."""
@@ -296,4 +302,3 @@ class Program:
         if isinstance(val, torch.SymBool):
             return bool(number)
         return int(number) if isinstance(val, torch.SymInt) else float(number)
-

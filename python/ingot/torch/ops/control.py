@@ -58,7 +58,9 @@ def _while_loop(b, condition_graph, body_graph, carried, more=()):
     (condition,) = _called(body, condition_graph, [*carried, *more], results + again)
     _finish(body, [condition, *results])
     forever = b.number(2**62, "i64")
-    return _several(b.op("loop", forever, first, *carried, *captured, outputs=len(carried), carried=len(carried), body=body))
+    return _several(
+        b.op("loop", forever, first, *carried, *captured, outputs=len(carried), carried=len(carried), body=body)
+    )
 
 
 def _steps(b, graph, carried, along, more):
