@@ -4,7 +4,7 @@ nothing of each other, while results are compared and the process's memory is wa
 
     soak_test.py                           as a test: some hundred builds
     soak_test.py --minutes 30              prints the memory each minute
-    soak_test.py --builds 6 --no-memory    little, for ThreadSanitizer; or in $SOAK
+    soak_test.py --builds 20 --no-memory    little, for ThreadSanitizer; or in $SOAK
 """
 
 import argparse
@@ -158,6 +158,7 @@ class Soak:
         x = rng.standard_normal((3, width), np.float32)
         for one in (engine, ingot.load(engine.tobytes())):
             self.check("built engines", one(x), [x * np.float32(factor)])
+        self.counts["builds"] += 1
 
     def refuse(self, rng):
         """Errors, whose exceptions cross threads' states."""
@@ -204,14 +205,14 @@ def watch(soak, builds, minutes):
         if minutes and seconds >= 60 * told:
             print(f"{told:4} min {memory[-1]:7.1f} MiB  {dict(soak.counts)}", flush=True)
             told += 1
-        if seconds >= 60 * minutes if minutes else soak.counts["built engines"] >= builds:
+        if seconds >= 60 * minutes if minutes else soak.counts["builds"] >= builds:
             break
     return memory[len(memory) // 4:]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--builds", type=int, default=600)
+    parser.add_argument("--builds", type=int, default=300)
     parser.add_argument("--minutes", type=float, default=0)
     parser.add_argument("--no-memory", action="store_true", help="let the memory grow, as ThreadSanitizer's does")
     given = parser.parse_args(sys.argv[1:] or os.environ.get("SOAK", "").split())
