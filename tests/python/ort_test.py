@@ -227,8 +227,45 @@ class Case(unittest.TestCase):
         numpy.testing.assert_allclose(y.numpy(), self.expected(self.x), 1e-5)
         value.update_inplace(self.x + 1)
         numpy.testing.assert_array_equal(value.numpy(), self.x + 1)
+        self.assertEqual(value.tensor_size_in_bytes(), 24)
+        same = numpy.asarray(value, dtype=numpy.float32)
+        self.assertEqual(same.ctypes.data, value.data_ptr())
+        self.assertEqual(numpy.asarray(value, dtype=numpy.float64).dtype, numpy.float64)
         made = ort.OrtValue.ortvalue_from_shape_and_type([2, 5], numpy.int64)
         self.assertEqual((made.shape(), made.data_type()), ([2, 5], "tensor(int64)"))
+
+    def test_values_by_dlpack(self):
+        for array in (numpy.arange(6.0), numpy.array([True, False]), numpy.zeros((2, 0, 3), numpy.float32)):
+            value = ort.OrtValue.ortvalue_from_numpy(array)
+            self.assertEqual(value.__dlpack_device__(), (1, 0))
+            for again in (ort.OrtValue.from_dlpack(value), ort.OrtValue.from_dlpack(value.__dlpack__())):
+                self.assertEqual((again.shape(), again.data_type()), (value.shape(), value.data_type()))
+                numpy.testing.assert_array_equal(again.numpy(), array)
+                if array.size:
+                    self.assertEqual(again.data_ptr(), value.data_ptr())
+        words = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(numpy.arange(4, dtype=numpy.uint16), 10)  # float16
+        self.assertEqual((words.element_type(), words.shape()), (10, [4]))
+        self.assertEqual(ort.OrtDevice.make("cpu", 0).device_type(), 0)
+
+    def test_inputs_that_are_outputs(self):
+        model = onnx_file.model([onnx_file.node("Neg", ["x"], ["y"])], [("x", "float32", [2])],
+                                [("y", "float32", [2]), ("x", "float32", [2])])
+        session, held = ort.InferenceSession(model, providers=CPU), []
+        for i in range(4):
+            x = numpy.full(2, i, numpy.float32)
+            held.append(session.run(None, {"x": x}))
+            self.assertFalse(numpy.shares_memory(held[-1][1], x))
+        for i, (y, x) in enumerate(held):
+            self.assertEqual((y.tolist(), x.tolist()), ([-i, -i], [i, i]))
+
+    def test_other_weights(self):
+        options = ort.SessionOptions()
+        w, b = numpy.ones((3, 4), numpy.float32), numpy.zeros(4, numpy.float32)
+        values = ort.OrtValue.ortvalue_from_numpy(w), ort.OrtValue.ortvalue_from_numpy(b)
+        options.add_initializer("w", values[0])
+        options.add_initializer("b", values[1])
+        session = ort.InferenceSession(self.model, options, CPU)
+        numpy.testing.assert_allclose(session.run(["y"], {"x": self.x})[0], numpy.maximum(self.x @ w, 0), 1e-5)
 
     def test_binding(self):
         binding = self.session.io_binding()

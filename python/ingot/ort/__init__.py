@@ -56,7 +56,7 @@ def get_version_string():
 def get_build_info():
     import ingot
 
-    return f"Ingot {ingot.__version__}"
+    return f"Build Info: Ingot {ingot.__version__}"
 
 
 def _module(name, **members):

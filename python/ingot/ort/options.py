@@ -46,6 +46,7 @@ class SessionOptions:
         self.use_per_session_threads = True
         self._entries = {}
         self._dims = {}
+        self._initializers = {}
 
     def add_session_config_entry(self, key, value):
         self._entries[str(key)] = str(value)
@@ -65,10 +66,11 @@ class SessionOptions:
         raise NotImplementedError("dims are overridden by name only")
 
     def add_initializer(self, name, value):
-        raise NotImplementedError("initialisers are given with the model")
+        """An OrtValue in the place of the model's own weight of that name."""
+        self._initializers[name] = value
 
     def add_external_initializers(self, names, values):
-        raise NotImplementedError("initialisers are given with the model")
+        raise NotImplementedError("external data are read from the model's folder")
 
     def register_custom_ops_library(self, path):
         raise NotImplementedError("libraries of custom operators are made for another runtime")

@@ -23,13 +23,23 @@ def get_device():
     return "GPU" if CUDA in get_available_providers() else "CPU"
 
 
+def _given(providers, options):
+    """(name, options) of each provider that was asked for, in either way of asking."""
+    if not isinstance(providers, (list, tuple)):
+        raise ValueError("'providers' should be a sequence.")
+    if options is not None:
+        if not isinstance(options, (list, tuple)) or len(options) != len(providers):
+            raise ValueError("'providers' and 'provider_options' should be sequences of the same length if both are given.")
+        if not all(isinstance(name, str) for name in providers):
+            raise ValueError("Only string values for 'providers' are supported if 'provider_options' is given.")
+        return list(zip(providers, options))
+    return [tuple(item) if isinstance(item, (list, tuple)) and len(item) == 2 else (item, {}) for item in providers]
+
+
 def chosen(providers, options):
     """What sessions are asked to run on, as a list of (name, options), with the CPU last."""
-    if options and providers and len(options) != len(providers):
-        raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")
     available, result = get_available_providers(), []
-    for i, provider in enumerate(providers or available[:1]):
-        name, given = provider if isinstance(provider, (tuple, list)) else (provider, options[i] if options else {})
+    for name, given in _given(providers or available[:1], options if providers else None):
         if not isinstance(name, str) or not isinstance(given, dict):
             raise ValueError("Provider names must be str, with a dict of options.")
         if name not in available:

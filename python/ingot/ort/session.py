@@ -104,6 +104,8 @@ class InferenceSession:
             model = ingot.Model(self._source)
             self._metadata = ModelMetadata(model.metadata)
             engine = model.build(**self._build_options(device))
+            if self._sess_options._initializers:
+                engine.refit({name: value._tensor for name, value in self._sess_options._initializers.items()}, partial=True)
         self._engine = engine
         self._inputs = [NodeArg(info) for info in engine.inputs]
         self._outputs = [NodeArg(info) for info in engine.outputs]
@@ -288,7 +290,7 @@ class InferenceSession:
                 at += row.total_ms * 1000
         stamp = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
         path = pathlib.Path(f"{self._sess_options.profile_file_prefix}_{stamp}.json")
-        path.write_text(json.dumps(events))
+        path.write_text("[\n" + ",\n".join(json.dumps(event) for event in events) + "\n]\n")  # an event a line
         return str(path)
 
 

@@ -37,7 +37,24 @@ class OrtDevice:
         return self._id
 
     def device_type(self):
-        return self._kind
+        """0: the CPU, 1: a GPU."""
+        return int(self._kind != "cpu")
+
+    def device_mem_type(self):
+        return 0
+
+
+class _Capsule:
+    """An exporter of a tensor that was exported already; where it is, the capsule says."""
+
+    def __init__(self, capsule):
+        self._capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self._capsule
+
+    def __dlpack_device__(self):
+        return 1, 0
 
 
 class OrtValue:
@@ -56,6 +73,14 @@ class OrtValue:
         return OrtValue(numpy.ascontiguousarray(array))
 
     @staticmethod
+    def ortvalue_from_numpy_with_onnx_type(array, onnx_element_type):
+        """A value over the array's bytes, read as elements of another type of the same size (bfloat16 in uint16)."""
+        dtype = types.of_any(onnx_element_type)
+        if dtype is None:
+            raise errors.invalid_argument(f"unknown type of elements: {onnx_element_type}")
+        return OrtValue(numpy.ascontiguousarray(array).view(types.to_numpy(dtype)))
+
+    @staticmethod
     def ortvalue_from_shape_and_type(shape, element_type=numpy.float32, device_type="cpu", device_id=0):
         if _device(device_type) != "cpu":
             raise errors.make(errors.NotImplemented, 9, "NOT_IMPLEMENTED",
@@ -64,7 +89,10 @@ class OrtValue:
 
     @staticmethod
     def from_dlpack(tensor, is_bool_tensor=False):
-        return OrtValue(tensor)
+        """Of an object with __dlpack__, or of what that returned."""
+        if isinstance(tensor, OrtValue):
+            return OrtValue(tensor._tensor)
+        return OrtValue(tensor if hasattr(tensor, "__dlpack__") else ingot.as_tensor(_Capsule(tensor)))
 
     def numpy(self):
         """The array on the CPU; what runs write there is seen in it."""
@@ -83,6 +111,9 @@ class OrtValue:
 
     def data_ptr(self):
         return self._view.data_address
+
+    def tensor_size_in_bytes(self):
+        return self._view.nbytes
 
     def device_name(self):
         return self._view.device.split(":")[0]
@@ -103,14 +134,19 @@ class OrtValue:
         numpy.copyto(self.numpy(), array, casting="no")
 
     def __dlpack__(self, **arguments):
-        return self._tensor.__dlpack__(**arguments)
+        return self._exporter().__dlpack__(**arguments)
 
     def __dlpack_device__(self):
-        return self._tensor.__dlpack_device__()
+        return self._exporter().__dlpack_device__()
+
+    def _exporter(self):
+        """NumPy does not export all types; tensors on a GPU know their streams."""
+        return self._view if self.device_name() == "cpu" else self._tensor
 
     def __array__(self, dtype=None, copy=None):
         array = self.numpy()
-        return array if dtype is None else array.astype(dtype)
+        array = array if dtype is None else array.astype(dtype, copy=False)
+        return array.copy() if copy else array
 
 
 class IOBinding:
