@@ -111,7 +111,10 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->version = (int64_t(*)(const void *))version;
     self->places = PyMem_Calloc(count + 1, sizeof *self->places);
     self->tensors = PyMem_Calloc(count + 1, sizeof *self->tensors);
-    if (!self->places || !self->tensors) PyErr_NoMemory();
+    if (!self->places || !self->tensors) {
+        Py_DECREF((PyObject *)self);
+        return PyErr_NoMemory();
+    }
     for (size_t i = 0; i < count && !PyErr_Occurred(); i++)
         self->places[self->count++] = PyLong_AsSsize_t(PyList_GetItem(places, (Py_ssize_t)i));
     if (PyErr_Occurred()) Py_CLEAR(self);
