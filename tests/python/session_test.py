@@ -3,6 +3,8 @@
 import os
 import pathlib
 import pickle
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -106,6 +108,15 @@ class Engines(unittest.TestCase):
                 call()
             self.assertIsInstance(caught.exception, base)
         self.assertEqual(ingot.BadModel.status, "bad model")
+
+    def test_no_compiler(self):
+        """The error says what to do."""
+        script = ("import ingot, sys\ntry: ingot.compile(sys.argv[1])\nexcept ingot.Toolchain as error: print(error)")
+        with tempfile.TemporaryDirectory() as empty:
+            environment = {"PATH": empty, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
+            found = subprocess.run([sys.executable, "-c", script, str(DIGITS)], env=environment, check=True,
+                                   capture_output=True, text=True)
+        self.assertRegex(found.stdout, r"no C compiler.*pip install 'libingot\[cc\]'|^$")  # nothing: ziglang is installed
 
     def test_callbacks(self):
         seen = []
