@@ -51,9 +51,8 @@ class Systems(TestCase):
 
 class Factorisations(TestCase):
     def test_lu(self):
-        for shape in ((5, 5), (2, 3, 6), (2, 7, 4), (1, 1), (0, 3), (0, 3, 3)):
-            with self.subTest(shape=shape):
-                self.check(lambda a: (torch.linalg.lu(a), torch.linalg.lu_factor(a)), _matrix(*shape))
+        shapes = ((5, 5), (2, 3, 6), (2, 7, 4), (1, 1), (0, 3), (0, 3, 3))
+        self.check(lambda *xs: [(torch.linalg.lu(a), torch.linalg.lu_factor(a)) for a in xs], *(_matrix(*s) for s in shapes))
 
     def test_solving_with_lu(self):
         a, y = _matrix(2, 4, 4), _matrix(2, 4, 3)
@@ -82,12 +81,10 @@ class Factorisations(TestCase):
             self.assertEqual(int(self.compiled(torch.linalg.cholesky_ex)(a).info), 2)
 
     def test_qr(self):
-        for shape in ((5, 5), (2, 6, 3), (2, 3, 6), (1, 1), (4, 0)):
-            with self.subTest(shape=shape):
-                kinds = ("reduced", "complete", "r")
-                self.check(lambda a: [torch.linalg.qr(a, mode=k) for k in kinds], _matrix(*shape))
-        zero, huge = torch.zeros(3, 3), 1e30 * _matrix(3, 3)
-        self.check(lambda a, h: (torch.linalg.qr(a), torch.linalg.qr(h)), zero, huge)
+        given = [_matrix(*shape) for shape in ((5, 5), (2, 6, 3), (2, 3, 6), (1, 1), (4, 0))]
+        kinds = ("reduced", "complete", "r")
+        self.check(lambda *xs: [torch.linalg.qr(a, mode=k) for k in kinds for a in xs], *given)
+        self.check(lambda a, h: (torch.linalg.qr(a), torch.linalg.qr(h)), torch.zeros(3, 3), 1e30 * _matrix(3, 3))
 
     def test_reflections(self):
         a, x = _matrix(6, 4), _matrix(6, 3)
@@ -98,6 +95,57 @@ class Factorisations(TestCase):
             return *kinds, torch.linalg.householder_product(v, tau), torch.linalg.householder_product(v, tau[:2])
 
         self.check(f, a, x)
+
+
+class Spectra(TestCase):
+    def singular(self, *matrices):
+        """Singular values as eager PyTorch's; vectors that are orthonormal, and give the matrix."""
+
+        def f(*matrices):
+            return [torch.linalg.svd(a, full_matrices=full) for a in matrices for full in (False, True)]
+
+        with torch.no_grad():
+            results = iter(self.compiled(f, dynamic=False)(*matrices))
+        for a in matrices:
+            for _ in range(2):
+                u, s, vh = next(results)
+                k, scale = min(a.shape[-2:]), max(float(s.max()), 1e-30)
+                self.assert_same(s / scale, torch.linalg.svdvals(a) / scale)
+                self.assert_same((u[..., :k] * (s / scale)[..., None, :]) @ vh[..., :k, :], a / scale)
+                for x in (u, vh.mT):
+                    self.assert_same(x.mT @ x, torch.eye(x.shape[-1]).expand(*x.shape[:-2], -1, -1))
+
+    def test_singular_values(self):
+        self.singular(*(_matrix(*shape) for shape in ((5, 5), (2, 6, 3), (3, 7), (1, 1), (4, 1), (20, 19))))
+
+    def test_singular_values_of_less_than_full_rank(self):
+        x, graded = _matrix(6, 2), torch.diag(torch.tensor([1.0, 1e-6, 0.0, 3]))
+        self.singular(torch.zeros(4, 3), torch.ones(5, 4), x @ x.T, torch.eye(4), graded)
+
+    def test_singular_values_of_large_and_small_numbers(self):
+        self.singular(1e25 * _matrix(4, 3), 1e-25 * _matrix(4, 3))
+
+    def test_eigenvalues(self):
+        a = _matrix(2, 6, 6)
+        a = a + a.mT
+
+        def f(a):
+            values, vectors = torch.linalg.eigh(a)
+            back = (vectors * values[..., None, :]) @ vectors.mT
+            return values, back, vectors.mT @ vectors, torch.linalg.eigvalsh(a, UPLO="U")
+
+        self.check(f, a)
+        self.check(f, torch.diag(torch.tensor([2.0, -2.0, 2.0, 0.0])))  # equal sizes, with other signs
+
+    def test_what_follows_from_singular_values(self):
+        a = _matrix(5, 3)
+
+        def f(a):
+            y = [torch.linalg.pinv(a), torch.linalg.matrix_rank(a @ a.mT, tol=1e-3), torch.linalg.cond(a), *torch.linalg.polar(a)]
+            y += [torch.linalg.matrix_norm(a, k) for k in (2, -2, "nuc")]
+            return y + [torch.linalg.pinv(a @ a.mT, rtol=1e-3, hermitian=True)]
+
+        self.check(f, a, tolerance=1e-3)
 
 
 if __name__ == "__main__":

@@ -273,6 +273,31 @@ class Layers(TestCase):
 
         self.check(f, x)
 
+    def test_places_of_adaptive_maxima(self):
+        x = torch.randn(2, 3, 7, 9)
+        x[0, 0, 2, 3] = math.nan
+
+        def f(x):
+            pool = F.adaptive_max_pool2d
+            y = [pool(x, (3, 4), return_indices=True), pool(x, (9, 2), return_indices=True), pool(x[0], 1, True)]
+            return y + [F.adaptive_max_pool1d(x[0], 5, True), F.adaptive_max_pool3d(x, (2, 3, 4), True)]
+
+        self.check(f, x)
+
+    @unittest.skipUnless(hasattr(F, "linear_cross_entropy"), "of newer versions of PyTorch")
+    def test_chunked_losses(self):
+        x, w, classes = torch.randn(5, 4), torch.randn(3, 4), torch.tensor([0, 2, -100, 1, 2])
+        options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
+
+        def f(x, w, classes):
+            def loss(target, reduction):
+                return F.linear_cross_entropy(x, w, target, reduction=reduction, options=options)
+
+            kinds = ("mean", "sum", "none")
+            return [loss(t, kind) for t in (classes, torch.softmax(x[:, :3], 1)) for kind in kinds]
+
+        self.check(f, x, w, classes)
+
     def test_interpolation(self):
         x = torch.randn(1, 2, 5, 7)
 

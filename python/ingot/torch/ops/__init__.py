@@ -10,6 +10,7 @@ from . import (  # noqa: F401  # noqa: F401
     elementwise,
     indexing,
     linalg,
+    losses,
     movement,
     normalisation,
     pooling,
@@ -17,4 +18,5 @@ from . import (  # noqa: F401  # noqa: F401
     reduction,
     sampling,
     sorting,
+    spectral,
 )

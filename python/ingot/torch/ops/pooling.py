@@ -1,5 +1,7 @@
 """Pooling, and changing an image's size."""
 
+import math
+
 import torch
 
 from .. import dims
@@ -106,23 +108,40 @@ def _adaptive_max_pool(b, x, output_size, *, spatial):
     if any(isinstance(n, str) for n in counts + sizes):
         raise Unsupported("adaptive pooling of unknown sizes")
     if any(n == 0 or s % n for s, n in zip(sizes, counts)):
-        return _unequal_maxima(b, x, counts), None
+        return _unequal_maxima(b, x, counts)
     kernel = [s // n for s, n in zip(sizes, counts)]
     return _max_pool(b, x, spatial, kernel)
 
 
+def _windows(size, count):
+    """[count, width]: the places in each window; the last is read again where one is smaller than the largest."""
+    bounds = [_bounds(n, size, count) for n in range(count)]
+    width = max((end - first for first, end in bounds), default=1)
+    places = [[min(first + k, end - 1) for k in range(width)] for first, end in bounds]
+    return torch.tensor(places, dtype=torch.int64).reshape(count, width)
+
+
 def _unequal_maxima(b, x, counts):
-    """Maxima of windows of unequal sizes; the last position is read again where a window is smaller than the largest."""
-    if 1 in b.used:
-        raise Unsupported("places of adaptive maxima of windows of unequal sizes")
+    """(maxima of windows of unequal sizes, their places in the plane)"""
+    spatial, lead = len(counts), x.rank - len(counts)
+    if 0 in b.shape:
+        return [b.broadcast(b.number(0, dtype), shape) for dtype, shape in b.outputs]
+    plane, place = x.shape[lead:], torch.zeros([], dtype=torch.int64)
     for i, count in enumerate(counts):
-        axis = x.rank - len(counts) + i
-        windows = [_bounds(n, x.shape[axis], count) for n in range(count)]
-        width = max((end - first for first, end in windows), default=1)
-        places = [[min(first + k, end - 1) for k in range(width)] for first, end in windows]
-        index = b.constant(torch.tensor(places, dtype=torch.int64).reshape(count, width), "i64")
-        x = b.reduce("reduce_max", b.op("gather", x, index, axis=axis), [axis + 1], False)
-    return x
+        windows = _windows(plane[i], count)
+        x = b.op("gather", x, b.constant(windows, "i64"), axis=lead + 2 * i)
+        shape = [1] * (2 * i) + list(windows.shape) + [1] * (2 * (spatial - i - 1))
+        place = place * plane[i] + windows.reshape(shape)
+    # [..., counts and widths by turns] as [..., counts, all of a window]
+    order = list(range(0, 2 * spatial, 2)) + list(range(1, 2 * spatial, 2))
+    x = b.reshape(b.transpose(x, [*range(lead), *(lead + a for a in order)]), b.shape + [math.prod(x.shape[lead + 1 :: 2])])
+    places = b.constant(place.permute(order).reshape(*counts, -1), "i64")
+    values = b.reduce("reduce_max", x, [x.rank - 1], False)
+    if 1 not in b.used:
+        return values, None
+    best = b.op("argmax", x, axis=x.rank - 1, last=0)
+    places = b.broadcast(places, x.shape[:lead] + list(places.shape))
+    return values, b.reshape(b.op("gather_elements", places, best, axis=x.rank - 1), b.shape)
 
 
 # ---- Resizing
