@@ -13,10 +13,12 @@ from . import (  # noqa: F401  # noqa: F401
     losses,
     movement,
     normalisation,
+    polynomials,
     pooling,
     recurrent,
     reduction,
     sampling,
     sorting,
+    special,
     spectral,
 )
