@@ -70,6 +70,10 @@ class Elementwise(TestCase):
 
         self.check(f, x, a, b)
 
+    def test_parts_of_numbers(self):
+        x = torch.tensor([*SPECIAL, 1e-45, 3e38, 0.99999994])
+        self.check(lambda x: (torch.frexp(x), x.angle(), torch.frexp(x.half())), x)
+
     def test_integer_division(self):
         a = torch.tensor([7, -7, 7, -7, 0, 6, -6])
         b = torch.tensor([2, 2, -2, -2, 3, 3, 3])
@@ -227,7 +231,11 @@ class Indexing(TestCase):
             a[i] = v
             b[:, 1:4:2] = 7
             c[c > 0] = 0
-            return a, b, c, x.index_put((i, i), v[:, 0], accumulate=True), x.masked_fill(x < 0, -1)
+            d, e = x.clone(), x.clone()
+            d[x[:, 0] > -9] = x.flip(0)
+            e[x[:, 0] > 0] = v[0]
+            y = [a, b, c, d, e, torch.as_strided_scatter(x, v[0], (5,), (3,), 2)]
+            return *y, x.index_put((i, i), v[:, 0], accumulate=True), x.masked_fill(x < 0, -1)
 
         self.check(f, x, i, v)
 
@@ -303,6 +311,7 @@ class Layers(TestCase):
 
         def f(x):
             y = [F.interpolate(x, size=(8, 3), mode=m) for m in ("nearest", "nearest-exact", "bilinear", "bicubic")]
+            y += [F.interpolate(x, size=n, mode=m, antialias=True) for n in ((3, 2), (8, 4)) for m in ("bilinear", "bicubic")]
             return y + [F.interpolate(x, scale_factor=1.5, mode="bilinear", align_corners=True)]
 
         self.check(f, x)
@@ -333,6 +342,7 @@ class Layers(TestCase):
 
         def f(a, b, v):
             y = a @ b, a @ v, v @ v, torch.addmm(a[:, :1], a, b, beta=0.5, alpha=2), torch.einsum("ij,jk->ki", a, b)
+            y += F.bilinear(a, a, torch.stack([v[:, None] * v, v[:, None] + v]), v[:2]), F.pdist(a), F.pdist(a, 1)
             return *y, torch.bmm(a[None], b[None]), torch.outer(v, v), torch.cdist(a, b.T[:, :4])
 
         self.check(f, a, b, v)

@@ -1,5 +1,7 @@
 """Matrix products."""
 
+import torch
+
 from ..dtypes import FLOATS
 from ..errors import Unsupported
 from ..registry import register
@@ -91,3 +93,25 @@ def _einsum(b, equation, operands, *, path=None):
 def _cdist(b, x, y, p, compute_mode=None):
     distance = b.sub(b.unsqueeze(x, -2), b.unsqueeze(y, -3))
     return vector_norm(b, distance, p, [-1])
+
+
+@register("_pdist_forward")
+def _pdist(b, x, p=2):
+    """The distances of all pairs of rows, i before j."""
+    count = x.shape[0]
+    if isinstance(count, str):
+        raise Unsupported("distances of an unknown number of rows")
+    pairs = torch.triu_indices(count, count, 1)
+    left, right = (b.op("gather", x, b.constant(i, "i64"), axis=0) for i in pairs)
+    return vector_norm(b, b.sub(left, right), p, [1])
+
+
+@register("_trilinear")
+def _trilinear(b, x, y, z, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    """The sum over some axes of the product of three tensors, each with axes of size 1 put in."""
+    product = None
+    for operand, axes in ((x, expand1), (y, expand2), (z, expand3)):
+        for axis in sorted(axes):
+            operand = b.unsqueeze(operand, axis)
+        product = operand if product is None else b.mul(product, operand)
+    return b.reduce("reduce_sum", product, b.axes(product, sumdim), False)

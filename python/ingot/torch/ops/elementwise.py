@@ -206,6 +206,30 @@ def _nan_to_num(b, x, nan=None, posinf=None, neginf=None):
     return b.where(b.eq(x, math.inf), posinf, b.where(b.eq(x, -math.inf), neginf, y))
 
 
+@register("angle")
+def _angle(b, x):
+    """Of real numbers: pi of negative ones."""
+    x = b.cast(x, b.dtype)
+    return b.where(b.op("isnan", x), x, b.where(b.lt(x, 0), b.number(math.pi, x.dtype), 0.0))
+
+
+@register("frexp.Tensor")
+def _frexp(b, x):
+    """(mantissa between 1/2 and 1, exponent), exactly: f64 has room for all powers of two that f32 needs."""
+    if x.dtype == "f64":
+        raise Unsupported("frexp of f64")
+    wide = b.cast(x, "f64")
+    size = b.op("abs", wide)
+    plain = b.negate(b.either(b.eq(size, 0), b.either(b.op("isnan", x), b.op("isinf", x))))
+    power = b.op("floor", b.mul(b.op("log", b.where(plain, size, 1.0)), 1 / math.log(2)))  # or one off
+    power = b.add(power, 1.0)
+    mantissa = b.div(wide, b.op("pow", b.number(2.0, "f64"), power))
+    large, small = b.le(1.0, b.op("abs", mantissa)), b.lt(b.op("abs", mantissa), 0.5)
+    power = b.where(large, b.add(power, 1.0), b.where(small, b.sub(power, 1.0), power))
+    mantissa = b.where(large, b.mul(mantissa, 0.5), b.where(small, b.mul(mantissa, 2.0), mantissa))
+    return b.where(plain, mantissa, wide), b.cast(b.where(plain, power, 0.0), "i32")
+
+
 @register("logical_not")
 def _logical_not(b, x):
     return b.op("not", b.cast(x, "bool"))

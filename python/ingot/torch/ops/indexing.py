@@ -180,11 +180,23 @@ def _index_put(b, x, indices, values, accumulate=False):
 def _masked_put(b, x, indices, values, accumulate):
     axis = next(a for a, i in enumerate(indices) if i is not None)
     mask = indices[axis]
-    if dims.product(values.shape) != 1:
-        raise Unsupported("as many values as a mask has ones")
+    if dims.product(values.shape) == 1:
+        values = b.reshape(values, [])
+    elif values.rank > x.rank - axis - mask.rank:  # else the same ones for each
+        values = _one_by_one(b, x, axis, mask, values)
     mask = b.reshape(mask, mask.shape + [1] * (x.rank - axis - mask.rank))
-    values = b.reshape(values, [])
     return b.where(mask, b.add(x, values) if accumulate else values, x)
+
+
+def _one_by_one(b, x, axis, mask, values):
+    """values[i], for the i-th one of a mask of x's first axes, where the one is."""
+    if axis or values.rank != x.rank - mask.rank + 1:
+        raise Unsupported("as many values as a mask has ones, along a later axis")
+    flat = b.cast(b.reshape(mask, [dims.product(mask.shape)]), "i64")
+    place = b.op("cumsum", flat, axis=0, exclusive=1, reverse=0)
+    place = b.min(place, dims.sub(values.shape[0], 1))
+    rows = b.op("gather", b.broadcast(values, values.shape[:1] + x.shape[mask.rank :]), place, axis=0)
+    return b.reshape(rows, x.shape)
 
 
 def _along(b, x, dim, index, source, reduction):

@@ -262,8 +262,8 @@ def _unfold(b, x, dimension, size, step):
     return b.transpose(y, [a for a in range(y.rank) if a != axis + 1] + [axis + 1])
 
 
-@register("as_strided", "as_strided_copy")
-def _as_strided(b, x, size, stride, storage_offset=None):
+def _strided_places(b, x, size, stride, storage_offset):
+    """Where in memory, counted in elements, the elements of an as_strided of the node's first argument lie."""
     like = b.operand(0)
     if any(isinstance(d, str) for d in [*size, *stride, *x.shape]) or not like.is_contiguous() or like.storage_offset():
         raise Unsupported("as_strided of what does not lie densely in memory")
@@ -274,7 +274,21 @@ def _as_strided(b, x, size, stride, storage_offset=None):
     for axis, (n, step) in enumerate(zip(size, stride)):
         place = b.mul(b.iota([n] + [1] * (len(size) - 1 - axis)), step)
         index = b.add(index, place)
-    return b.op("gather", b.reshape(x, [dims.product(x.shape)]), b.broadcast(index, size), axis=0)
+    return b.broadcast(index, size)
+
+
+@register("as_strided", "as_strided_copy")
+def _as_strided(b, x, size, stride, storage_offset=None):
+    places = _strided_places(b, x, size, stride, storage_offset)
+    return b.op("gather", b.reshape(x, [dims.product(x.shape)]), places, axis=0)
+
+
+@register("as_strided_scatter")
+def _as_strided_scatter(b, x, source, size, stride, storage_offset=None):
+    places = _strided_places(b, x, size, stride, storage_offset)
+    flat = b.reshape(x, [dims.product(x.shape)])
+    source = b.broadcast(b.cast(source, x.dtype), places.shape)
+    return b.reshape(b.op("scatter_nd", flat, b.unsqueeze(places, -1), source, reduction=0), b.shape)
 
 
 @register("pixel_shuffle")

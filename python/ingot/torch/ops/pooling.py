@@ -203,7 +203,30 @@ def _smooth_sizes(b, x, output_size, align_corners, *scales, mode, scales_h=None
     return _smooth(b, x, align_corners, given if len(given) == x.rank - 2 else None, mode)
 
 
-def _smooth(b, x, align_corners, scales, mode):
+@register("_upsample_bilinear2d_aa", mode="linear")
+@register("_upsample_bicubic2d_aa", mode="cubic")
+def _smooth_antialiased(b, x, output_size, align_corners, *scales, mode, scales_h=None, scales_w=None):
+    given = [s for s in (*scales, scales_h, scales_w) if s is not None]
+    return _antialiased(b, x, align_corners, given if len(given) == 2 else None, mode)
+
+
+@register("_upsample_bilinear2d_aa.vec", mode="linear")
+@register("_upsample_bicubic2d_aa.vec", mode="cubic")
+def _smooth_antialiased_vec(b, x, output_size, align_corners, scale_factors, *, mode):
+    return _antialiased(b, x, align_corners, _scales(scale_factors), mode)
+
+
+def _antialiased(b, x, align_corners, scales, mode):
+    _sizes_known([*b.shape[2:], *x.shape[2:]])
+    if align_corners:
+        raise Unsupported("antialiasing with aligned corners")
+    if scales and [int(size * s) for size, s in zip(x.shape[2:], scales)] != b.shape[2:]:
+        raise Unsupported("scales that do not give the size")
+    return _smooth(b, x, align_corners, scales, mode, antialias=1, exclude_outside=1)
+
+
+def _smooth(b, x, align_corners, scales, mode, **options):
     coordinates = "align_corners" if align_corners else "half_pixel"
-    options = {"cubic_coeff_a": -0.75} if mode == "cubic" else {}
+    if mode == "cubic":
+        options["cubic_coeff_a"] = -0.5 if "antialias" in options else -0.75
     return _resize(b, x, scales, mode=mode, coordinate_transformation_mode=coordinates, **options)
