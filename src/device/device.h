@@ -98,6 +98,9 @@ struct ig_device_api {
     /* Never uses the caller's stream again, whose work has been done: the caller may destroy it. NULL where there are
      * none. */
     void (*stream_let_go)(struct ig_device *, struct ig_stream *stream);
+    /* Whether the caller is capturing its stream: what is enqueued there becomes part of a graph of the caller's, and
+     * runs whenever that is launched. NULL where there is no such thing. */
+    bool (*stream_is_captured)(struct ig_device *, const struct ig_stream *stream);
     void (*stream_destroy)(struct ig_device *, struct ig_stream *stream);
     /* Blocks until all enqueued work is done; returns the first failure since the last wait. */
     enum ingot_status (*stream_wait)(struct ig_device *, struct ig_stream *stream, struct ingot_error *);

@@ -253,10 +253,17 @@ struct CUmemPoolHandle_st {
 struct CUstream_st {
     struct fake_stream base;
 };
+/* Of this thread; a thread begins in the mode that forbids most, 0. */
+static _Thread_local int capture_mode;
 struct CUevent_st {
     int kind;
     bool recorded, timed;
 };
+
+/* NULL: the stream is not captured. */
+static CUgraph captured_graph(CUstream stream) {
+    return is_default_stream(stream) ? NULL : stream->base.capturing;
+}
 
 static CUresult take(CUdeviceptr *memory, size_t size) {
     void *address = size <= state.memory ? aligned_alloc(512, (size + 511) / 512 * 512) : NULL;
@@ -352,10 +359,16 @@ static void copy(CUdeviceptr to, CUdeviceptr from, size_t size) {
     memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
 }
 
+/* Where a stream is captured, its work becomes nodes of the graph. */
+struct parameters;
+static bool is_captured_copy(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t size);
+static bool is_captured_kernel(CUstream stream, CUfunction function, unsigned grid, unsigned threads, unsigned shared,
+                               const struct parameters *parameters);
+
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
     CALL(true);
     check_stream(__func__, stream);
-    copy(to, from, size);
+    if (!is_captured_copy(stream, to, from, size)) copy(to, from, size);
     return CUDA_SUCCESS;
 }
 
@@ -490,7 +503,8 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned gr
     check_stream(__func__, stream);
     if (grid_x == 0 || block_x == 0) misuse(__func__, "an empty launch");
     if (!take_parameters((const struct fake_kernel *)function, extra, &parameters)) return CUDA_ERROR_INVALID_VALUE;
-    run_kernel(function, grid_x, block_x, shared, &parameters);
+    if (!is_captured_kernel(stream, function, grid_x, block_x, shared, &parameters))
+        run_kernel(function, grid_x, block_x, shared, &parameters);
     return CUDA_SUCCESS;
 }
 
@@ -513,7 +527,9 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
             note_carveout(__func__, attribute->id, &attribute->value);
     }
     if (!take_parameters((const struct fake_kernel *)function, extra, &parameters)) return CUDA_ERROR_INVALID_VALUE;
-    run_kernel(function, config->gridDimX, config->blockDimX, config->sharedMemBytes, &parameters);
+    if (!is_captured_kernel(config->hStream, function, config->gridDimX, config->blockDimX, config->sharedMemBytes,
+                            &parameters))
+        run_kernel(function, config->gridDimX, config->blockDimX, config->sharedMemBytes, &parameters);
     return CUDA_SUCCESS;
 }
 
@@ -535,6 +551,7 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream stream) {
 EXPORT CUresult cuStreamSynchronize(CUstream stream) {
     CALL(true);
     check_stream(__func__, stream);
+    if (captured_graph(stream)) misuse(__func__, "a stream that is captured");
     CUresult later = state.later;
     if (later != CUDA_SUCCESS) state.later = CUDA_SUCCESS;
     return later;
@@ -676,6 +693,35 @@ static CUgraphNode add_node(const char *function, CUgraph graph, const CUgraphNo
     return node;
 }
 
+/* Behind what was captured before. */
+static CUgraphNode append_work(CUgraph graph) {
+    CUgraphNode before = graph->n_nodes ? graph->nodes[graph->n_nodes - 1] : NULL;
+    return add_node(__func__, graph, &before, before ? 1 : 0);
+}
+
+static bool is_captured_copy(CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t size) {
+    CUgraph graph = captured_graph(stream);
+    if (!graph) return false;
+    CUgraphNode node = append_work(graph);
+    node->to = to;
+    node->from = from;
+    node->size = size;
+    return true;
+}
+
+static bool is_captured_kernel(CUstream stream, CUfunction function, unsigned grid, unsigned threads, unsigned shared,
+                               const struct parameters *parameters) {
+    CUgraph graph = captured_graph(stream);
+    if (!graph) return false;
+    CUgraphNode node = append_work(graph);
+    node->function = function;
+    node->grid = grid;
+    node->threads = threads;
+    node->shared = shared;
+    node->parameters = *parameters;
+    return true;
+}
+
 EXPORT CUresult cuGraphCreate(CUgraph *graph, unsigned flags) {
     CALL(false);
     *graph = create(GRAPH, sizeof **graph);
@@ -757,6 +803,20 @@ EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     return result;
 }
 
+/* Neither is work, so they are not logged. */
+EXPORT CUresult cuStreamIsCapturing(CUstream stream, int *status) {
+    check(__func__, stream, STREAM);
+    *status = stream->base.capturing ? 1 : 0;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode) {
+    int before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
 static void enqueue(struct fake_stream *stream, void (*run)(const void *data), const void *data, size_t size) {
     check(__func__, stream, STREAM);
     if (depth == 0) misuse(__func__, "no current context");
@@ -765,7 +825,7 @@ static void enqueue(struct fake_stream *stream, void (*run)(const void *data), c
         run(data);
         return;
     }
-    CUgraphNode node = add_node(__func__, stream->capturing, NULL, 0);
+    CUgraphNode node = append_work(stream->capturing);
     node->run = run;
     memcpy(node->data, data, size);
 }

@@ -71,6 +71,8 @@ class Engine:
         else:
             self.engine = contents.build(model, [weights[n] for n in self.weights], options)
         self.run = self.engine if threads is None else self.engine.session(threads=threads)
+        self.on_gpu = self.engine.target.startswith("cuda")
+        self.in_graphs = []  # sessions whose run is part of a caller's CUDA graph, which uses their memory
 
     def __call__(self, slots, symbols):
         args = []
@@ -80,7 +82,11 @@ class Engine:
             else:
                 x = slots[argument]
                 args.append((x if order is None else x.permute(order)).contiguous())
-        results = self.run(*args)
+        run = self.run
+        if self.on_gpu and torch.cuda.is_current_stream_capturing():
+            run = self.engine.session()
+            self.in_graphs.append(run)
+        results = run(*args)
         self._copy_back(args, slots)
         results = results if isinstance(results, (tuple, list)) else (results,)
         for node, order, y in zip(self.outputs, self.orders, results):

@@ -34,6 +34,7 @@ struct ig_cuda {
     size_t block_size;
     atomic_ullong calls;                         /* driver calls made so far, by any thread */
     unsigned entered;                            /* nesting depth of ig_cuda_enter */
+    int capture_mode;                            /* the thread's own, while `entered` is not 0 */
     const char *library_files[IG_LIBRARY_COUNT]; /* NULL: the names of ig_library_files */
     bool copy_sought;                            /* the copy kernel was looked for; see copy.h */
     struct ig_cuda_copy *copy;                   /* NULL: not used so far, or not possible */
@@ -64,8 +65,8 @@ static inline struct ig_cuda *ig_cuda_of(const struct ig_device *device) {
 #define IG_CUDA_TRY(cuda, error, what, function, ...) \
     IG_TRY(IG_CUDA_STATUS((cuda), (error), (what), function, __VA_ARGS__))
 
-/* Makes the GPU's context current on this thread until ig_cuda_leave, which returns `status`. Pairs nest; only the
- * outermost calls the driver. */
+/* Makes the GPU's context current on this thread until ig_cuda_leave, which returns `status`, and lets the thread
+ * allocate memory and the like while somebody captures a stream. Pairs nest; only the outermost calls the driver. */
 enum ingot_status ig_cuda_enter(struct ig_cuda *cuda, struct ingot_error *error);
 enum ingot_status ig_cuda_leave(struct ig_cuda *cuda, enum ingot_status status);
 

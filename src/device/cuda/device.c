@@ -16,15 +16,29 @@
 
 #define WORK_FAILED "the work on the GPU failed"
 
+/* Gives the thread's own capture mode, for pop. Other modes than this one forbid calls that have nothing to do with what
+ * is captured. */
+static enum ingot_status push(struct ig_cuda *cuda, int *out_mode, struct ingot_error *error) {
+    IG_TRY(IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context));
+    *out_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    cuda->driver.cuThreadExchangeStreamCaptureMode(out_mode);
+    return INGOT_OK;
+}
+
+static void pop(struct ig_cuda *cuda, int mode) {
+    CUcontext context;
+    cuda->driver.cuThreadExchangeStreamCaptureMode(&mode);
+    IG_CUDA(cuda, cuCtxPopCurrent, &context);
+}
+
 enum ingot_status ig_cuda_enter(struct ig_cuda *cuda, struct ingot_error *error) {
-    if (cuda->entered == 0) IG_TRY(IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context));
+    if (cuda->entered == 0) IG_TRY(push(cuda, &cuda->capture_mode, error));
     cuda->entered++;
     return INGOT_OK;
 }
 
 enum ingot_status ig_cuda_leave(struct ig_cuda *cuda, enum ingot_status status) {
-    CUcontext context;
-    if (--cuda->entered == 0) IG_CUDA(cuda, cuCtxPopCurrent, &context);
+    if (--cuda->entered == 0) pop(cuda, cuda->capture_mode);
     return status;
 }
 
@@ -153,6 +167,13 @@ static void stream_let_go(struct ig_device *device, struct ig_stream *stream) {
     stream->handle = NULL;
 }
 
+static bool stream_is_captured(struct ig_device *device, const struct ig_stream *stream) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    int status = 0;
+    if (!stream->adopted || stream->handle == CU_STREAM_LEGACY) return false;
+    return cuda->driver.cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS && status != 0;
+}
+
 static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
     struct ig_cuda *cuda = ig_cuda_of(device);
     bool entered = enter(cuda);
@@ -203,23 +224,15 @@ static enum ingot_status event_sync(struct ig_device *device, struct ig_event *e
                          IG_CUDA_STATUS(cuda, error, WORK_FAILED, cuEventSynchronize, ig_cuda_event_handle(event)));
 }
 
-/* From any thread: `entered` counts the brackets of the device's own thread, so this pushes the context itself. */
-static enum ingot_status push(struct ig_cuda *cuda, struct ingot_error *error) {
-    return IG_CUDA_STATUS(cuda, error, "cannot use the GPU", cuCtxPushCurrent, cuda->context);
-}
-
-static void pop(struct ig_cuda *cuda) {
-    CUcontext context;
-    IG_CUDA(cuda, cuCtxPopCurrent, &context);
-}
-
+/* From any thread: `entered` counts the brackets of the device's own thread, so these push the context themselves. */
 static enum ingot_status event_await(struct ig_device *device, struct ig_event *event, bool block, bool *out_done,
                                      struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
     CUevent handle = ig_cuda_event_handle(event);
-    IG_TRY(push(cuda, error));
+    int mode;
+    IG_TRY(push(cuda, &mode, error));
     CUresult result = block ? IG_CUDA(cuda, cuEventSynchronize, handle) : IG_CUDA(cuda, cuEventQuery, handle);
-    pop(cuda);
+    pop(cuda, mode);
     *out_done = result != CUDA_ERROR_NOT_READY;
     return *out_done ? ig_cuda_driver_check(&cuda->driver, result, error, WORK_FAILED) : INGOT_OK;
 }
@@ -227,10 +240,11 @@ static enum ingot_status event_await(struct ig_device *device, struct ig_event *
 static enum ingot_status event_record_native(struct ig_device *device, void *native, struct ig_event *event,
                                              struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
-    IG_TRY(push(cuda, error));
+    int mode;
+    IG_TRY(push(cuda, &mode, error));
     enum ingot_status status = IG_CUDA_STATUS(cuda, error, "cannot record an event", cuEventRecord,
                                               ig_cuda_event_handle(event), (CUstream)native);
-    pop(cuda);
+    pop(cuda, mode);
     return status;
 }
 
@@ -351,8 +365,9 @@ static bool lost(struct ig_device *device) {
     size_t available, total;
     CUresult result = IG_CUDA(cuda, cuCtxPushCurrent, cuda->context);
     if (result == CUDA_SUCCESS) {
+        CUcontext context;
         result = IG_CUDA(cuda, cuMemGetInfo, &available, &total);
-        pop(cuda);
+        IG_CUDA(cuda, cuCtxPopCurrent, &context);
     }
     return ig_cuda_driver_is_lost(result);
 }
@@ -480,6 +495,7 @@ static const struct ig_device_api api = {
     .stream_create = stream_create,
     .stream_adopt = stream_adopt,
     .stream_let_go = stream_let_go,
+    .stream_is_captured = stream_is_captured,
     .stream_destroy = stream_destroy,
     .stream_wait = stream_wait,
     .event_create = event_create,

@@ -91,6 +91,9 @@ enum { /* flags and attributes of the functions below */
        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0,
 };
 
+/* The stream that has no handle of its own, and cannot be captured. */
+#define CU_STREAM_LEGACY ((CUstream)1)
+
 /* Keys and end of the `extra` argument of launches. */
 #define CU_LAUNCH_PARAM_END ((void *)0)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)1)
@@ -269,6 +272,8 @@ typedef struct {
       (CUgraphNode * node, CUgraph graph, const CUgraphNode *after, size_t n_after, CUgraph child))                    \
     F(cuStreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, int mode))                                    \
     F(cuStreamEndCapture, "cuStreamEndCapture", (CUstream stream, CUgraph * graph))                                    \
+    F(cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, int *status))                                      \
+    F(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))                             \
     F(cuGraphInstantiate, "cuGraphInstantiateWithFlags",                                                               \
       (CUgraphExec * executable, CUgraph graph, unsigned long long flags))                                             \
     F(cuGraphExecDestroy, "cuGraphExecDestroy", (CUgraphExec executable))                                              \

@@ -104,6 +104,7 @@ struct ig_context {
     bool unmarked;
     bool under_way;                   /* nobody has waited for the last run to end */
     bool dropped;                     /* its results were given up, but it may be in flight */
+    bool in_graph;                    /* the only run is part of a graph of the caller's: no events, no other run */
     struct ig_event *marks[IG_MARKS]; /* NULL: no timing */
     bool timed;                       /* `marks` belong to a run that has completed successfully */
 };

@@ -21,6 +21,10 @@ static enum ingot_status fetch_elements(struct ig_context *context, struct ig_st
         if (symbol->axis != IG_PLAN_NONE || tensor->memory != INGOT_CUDA) continue;
         if ((int64_t)symbol->element >= ingot_tensor_elements(tensor)) continue; /* read_symbols refuses it */
         size_t size = ingot_dtype_size(tensor->dtype);
+        if (context->in_graph)
+            return IG_ERR(error, INGOT_UNSUPPORTED,
+                          "while a CUDA graph is captured, no size can be read from input '%s' in GPU memory",
+                          ig_context_tensor_name(context, ig_context_input_tensor(context, symbol->input)));
         IG_TRY(device->api->copy(device, stream, &context->elements[i],
                                  (const char *)tensor->data + symbol->element * size, size, error));
         any = true;
@@ -219,6 +223,35 @@ static enum ingot_status compute(struct ig_context *context, struct ig_stream *s
     return status == INGOT_OK ? ended : status;
 }
 
+/* ---- Runs in a caller's graph ------------------------------------------------------------------------------------ */
+
+/* Refuses runs that cannot be part of a graph that the caller captures. */
+static enum ingot_status check_graph(const struct ig_context *context, struct ingot_error *error) {
+    if (atomic_load(&context->stop.run) > 0)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                      "a run that becomes part of a CUDA graph must be its context's first: use another context");
+    if (context->shares_activations || context->times || context->marks[IG_MARK_BEGIN])
+        return IG_ERR(error, INGOT_UNSUPPORTED,
+                      "a run that becomes part of a CUDA graph has neither a shared arena nor a profile nor times");
+    for (uint32_t i = 0; i < context->n_outputs; i++) {
+        if (context->outputs[i].memory != INGOT_CUDA)
+            return IG_ERR(error, INGOT_UNSUPPORTED,
+                          "output '%s' of a run that becomes part of a CUDA graph must be in GPU memory",
+                          ig_context_tensor_name(context, ig_context_output_tensor(context, i)));
+    }
+    return INGOT_OK;
+}
+
+/* Once the plan is known, and where its inputs come from. */
+static enum ingot_status check_plan(const struct ig_context *context, struct ingot_error *error) {
+    if (!ig_frame_is_straight(context->current->frame))
+        return IG_ERR(error, INGOT_UNSUPPORTED, "a run with control flow cannot become part of a CUDA graph");
+    if (context->inputs_ahead || context->results_beside)
+        return IG_ERR(error, INGOT_UNSUPPORTED,
+                      "the inputs of a run that becomes part of a CUDA graph must be in GPU memory");
+    return INGOT_OK;
+}
+
 /* Orders `stream` after the context's last run, which was on another stream. */
 static enum ingot_status follow(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = context->env.device;
@@ -247,7 +280,7 @@ static enum ingot_status mark_end(struct ig_context *context, struct ig_stream *
 /* A run with transfers, ordered after the context's last run even if that was on another stream. */
 static enum ingot_status walk_separate(struct ig_context *context, struct ig_stream *stream,
                                        struct ingot_error *error) {
-    if (context->last != stream) IG_TRY(follow(context, stream, error));
+    if (context->last != stream && !context->in_graph) IG_TRY(follow(context, stream, error));
     context->last = stream;
     context->turn ^= 1;
     IG_TRY(mark(context, stream, IG_MARK_BEGIN, error));
@@ -257,7 +290,7 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
     IG_TRY(mark(context, stream, IG_MARK_OUTPUT, error));
     IG_TRY(ig_context_fetch_outputs(context, stream, error));
     IG_TRY(mark(context, stream, IG_MARK_END, error));
-    return mark_end(context, stream, error);
+    return context->in_graph ? INGOT_OK : mark_end(context, stream, error);
 }
 
 /* The first run of an instance enqueues its work item by item, and its list is made ready while the device computes; or
@@ -265,6 +298,7 @@ static enum ingot_status walk_separate(struct ig_context *context, struct ig_str
 static enum ingot_status run_current(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_instance *instance = context->current;
     struct ig_device *device = context->env.device;
+    if (context->in_graph) return walk_separate(context, stream, error);
     if (!ig_frame_is_straight(instance->frame)) IG_TRY(ig_instance_make_ready(instance, device, stream, error));
     IG_TRY(device->host_memory ? compute(context, stream, error) : walk_separate(context, stream, error));
     return ig_instance_make_ready(instance, device, stream, error);
@@ -274,6 +308,7 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     IG_TRY(ig_context_prepare(context, stream, error));
     IG_TRY(ig_context_make_room(context, error));
     IG_TRY(ig_context_bind_ports(context, stream, error));
+    if (context->in_graph) IG_TRY(check_plan(context, error));
     IG_TRY(ig_context_bind_copies(context, error));
     bool captured = !context->current->captured;
     IG_TRY(ig_context_capture(context, error));
@@ -283,7 +318,7 @@ static enum ingot_status begin_run(struct ig_context *context, struct ig_stream 
     struct ig_device *device = context->env.device;
     enum ingot_status status = run_current(context, stream, error);
     if (status == INGOT_OK && device->host_memory) ig_batch_deliver(context);
-    if (status == INGOT_OK) return INGOT_OK;
+    if (status == INGOT_OK || context->in_graph) return status;
     /* Work enqueued before the failure, and the run before, must end before their memory is used again. */
     struct ingot_error ignored;
     (void)ig_context_settle(context, &ignored);
@@ -301,8 +336,15 @@ static void begin_number(struct ig_context *context) {
 }
 
 static enum ingot_status enqueue(struct ig_context *context, void *native, struct ingot_error *error) {
+    struct ig_device *device = context->env.device;
     struct ig_stream *stream;
+    if (context->in_graph)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT,
+                      "the context's run is part of a CUDA graph: other runs need another context");
     IG_TRY(find_stream(context, native, &stream, error));
+    bool in_graph = native && device->api->stream_is_captured && device->api->stream_is_captured(device, stream);
+    if (in_graph) IG_TRY(check_graph(context, error));
+    context->in_graph = in_graph;
     ig_context_drop_results(context);
     begin_number(context);
     context->timed = context->dropped = false;
@@ -310,7 +352,8 @@ static enum ingot_status enqueue(struct ig_context *context, void *native, struc
     IG_TRY(begin_run(context, stream, error));
     for (uint32_t i = 0; i < context->n_outputs; i++)
         context->outputs[i].ready = true;
-    context->under_way = true;
+    context->under_way = !in_graph;
+    if (in_graph) ig_context_let_streams_go(context);
     return INGOT_OK;
 }
 
