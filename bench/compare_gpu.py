@@ -19,7 +19,7 @@ from compare import ROOT, Child, geometric_mean, materialize
 # network, batch
 CASES = [("resnet50", 1), ("mobilenet_v2", 1), ("bert_base", 1), ("vit_b_16", 1), ("gpt2", 1), ("mlp_16x512", 1),
          ("resnet50", 32), ("bert_base", 32), ("vit_b_16", 32)]
-SEQUENCE = 128
+SEQUENCE = {"bert_base": 128, "gpt2": 128, "bert_large": 384}
 
 
 def peer_network(name, batch):
@@ -35,9 +35,11 @@ def peer_network(name, batch):
         return torch.nn.Sequential(*layers), (torch.randn(batch, 512),)
     import transformers
 
-    ids = torch.randint(0, 1000, (batch, SEQUENCE))
-    if name == "bert_base":
-        bert = transformers.BertModel(transformers.BertConfig(return_dict=False), add_pooling_layer=False)
+    ids = torch.randint(0, 1000, (batch, SEQUENCE[name]))
+    if name in ("bert_base", "bert_large"):
+        large = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
+        config = transformers.BertConfig(return_dict=False, **(large if name == "bert_large" else {}))
+        bert = transformers.BertModel(config, add_pooling_layer=False)
         return bert, (ids, torch.ones_like(ids))
     gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(use_cache=False))
 
@@ -160,8 +162,8 @@ def build(name, batch, args):
     engine = args.work / f"{name}-{batch}.ingot"
     command = [args.ingot, "build", str(folder / "model.onnx"), "-o", str(engine), "--cache", "off", "--target", args.target,
                "--precision", args.precision, "--shape", f"batch={batch}"]
-    if name in ("bert_base", "gpt2"):
-        command += ["--shape", f"sequence={SEQUENCE}"]
+    if name in SEQUENCE:
+        command += ["--shape", f"sequence={SEQUENCE[name]}"]
     subprocess.run(command + args.build_option, check=True)
     return engine
 

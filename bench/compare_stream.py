@@ -133,7 +133,7 @@ def onnxruntime_main(model, threads):
     random_numbers = np.random.default_rng(0)
     largest = {}
     for x in session.get_inputs():
-        dims = [{"batch": LARGEST, "sequence": SEQUENCE}[d] if isinstance(d, str) else d for d in x.shape]
+        dims = [{"batch": LARGEST, "sequence": SEQUENCE["bert_base"]}[d] if isinstance(d, str) else d for d in x.shape]
         largest[x.name] = {"tensor(float)": lambda: random_numbers.standard_normal(dims, dtype=np.float32),
                            "tensor(int64)": lambda: random_numbers.integers(0, 1000, dims)}[x.type]()
         if "mask" in x.name:
@@ -209,7 +209,7 @@ def build(args, name, model):
     engine = args.work / f"{name}-stream.ingot"
     command = [args.ingot, "build", model, "-o", engine, "-q", "--target", args.target, "--shape", f"batch=1:8:{LARGEST}"]
     if name == "bert_base":
-        command += ["--shape", f"sequence={SEQUENCE}"]
+        command += ["--shape", f"sequence={SEQUENCE['bert_base']}"]
     if not args.cpu:
         command += ["--precision", "fp16"]
     start = time.monotonic()
