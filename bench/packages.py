@@ -10,6 +10,7 @@ time of a call in alternating rounds.
 """
 
 import argparse
+import functools
 import importlib.metadata
 import io
 import json
@@ -56,10 +57,10 @@ def nudenet(picture):
     return lambda: [detector.detect(part) for part in (picture, *parts)]
 
 
-def ddddocr_text(picture):
+def ddddocr_text(picture, **options):
     import ddddocr
 
-    reader = ddddocr.DdddOcr(beta=True, show_ad=False)
+    reader = ddddocr.DdddOcr(show_ad=False, **options)
     pictures = list(words("ingot", "K7pQ2", "8362", "onnx runtime", "w3x"))
 
     def run():
@@ -90,8 +91,9 @@ def rapidocr(picture):
 CASES = {
     "magika": ("magika", magika),
     "nudenet": ("nudenet", nudenet),
-    "ddddocr, text": ("ddddocr", ddddocr_text),
-    "ddddocr, objects": ("ddddocr", ddddocr_objects),
+    "ddddocr text": ("ddddocr", ddddocr_text),
+    "ddddocr beta": ("ddddocr", functools.partial(ddddocr_text, beta=True)),
+    "ddddocr objects": ("ddddocr", ddddocr_objects),
     "rapidocr": ("rapidocr-onnxruntime", rapidocr),
 }
 

@@ -62,12 +62,13 @@ def port(name, dtype, shape):
     return _bytes(1, name) + _bytes(2, _bytes(1, kind))
 
 
-def model(nodes, inputs, outputs, initializers=(), metadata=None, opset=17, producer="tests"):
-    """`inputs` and `outputs`: (name, dtype, shape)."""
+def model(nodes, inputs, outputs, initializers=(), metadata=None, opset=17, producer="tests", domains=()):
+    """`inputs` and `outputs`: (name, dtype, shape). domains: of operators, in their first version, beside ONNX's."""
     graph = b"".join(_bytes(1, n) for n in nodes) + _bytes(2, "graph")
     graph += b"".join(_bytes(5, tensor(name, array)) for name, array in dict(initializers).items())
     graph += b"".join(_bytes(11, port(*x)) for x in inputs) + b"".join(_bytes(12, port(*x)) for x in outputs)
     out = _number(1, 8) + _bytes(2, producer) + _bytes(7, graph) + _bytes(8, _bytes(1, "") + _number(2, opset))
+    out += b"".join(_bytes(8, _bytes(1, domain) + _number(2, 1)) for domain in domains)
     for key, value in (metadata or {}).items():
         out += _bytes(14, _bytes(1, key) + _bytes(2, value))
     return out

@@ -258,6 +258,33 @@ class Case(unittest.TestCase):
         for i, (y, x) in enumerate(held):
             self.assertEqual((y.tolist(), x.tolist()), ([-i, -i], [i, i]))
 
+    def test_quantised_lstm(self):
+        """DynamicQuantizeLSTM: ONNX's LSTM with weights of 8 bits. ONNX Runtime rounds the other operands too."""
+        rng = numpy.random.default_rng(5)
+        tolerance = 0.05 if os.environ.get("ORT_ITSELF") else 1e-5
+        for per_channel in (False, True):
+            with self.subTest(per_channel=per_channel):
+                hidden, shape = 4, (2, 16) if per_channel else (2,)
+                w, r = (rng.integers(-128, 128, (2, rows, 4 * hidden), numpy.int8) for rows in (3, hidden))
+                scales = [rng.uniform(0.002, 0.004, shape).astype(numpy.float32) for _ in "wr"]
+                zeros = [numpy.zeros(shape, numpy.int8) if per_channel else rng.integers(-9, 9, shape, numpy.int8) for _ in "wr"]
+                bias = rng.uniform(-1, 1, (2, 8 * hidden)).astype(numpy.float32)
+                ports = [("x", "float32", ["t", "n", 3])], [("y", "float32", ["t", 2, "n", hidden])]
+                attributes = {"hidden_size": hidden, "direction": "bidirectional"}
+                wide = [((q.astype(numpy.float32) - z.reshape(2, 1, -1)) * s.reshape(2, 1, -1)).transpose(0, 2, 1)
+                        for q, s, z in zip((w, r), scales, zeros)]
+                plain = onnx_file.model([onnx_file.node("LSTM", ["x", "w", "r", "b"], ["y"], **attributes)], *ports,
+                                        {"w": wide[0], "r": wide[1], "b": bias})
+                names = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+                weights = {"w": w, "r": r, "b": bias, "ws": scales[0], "wz": zeros[0], "rs": scales[1], "rz": zeros[1]}
+                quantised = onnx_file.model(
+                    [onnx_file.node("DynamicQuantizeLSTM", names, ["y"], "com.microsoft", **attributes)], *ports, weights,
+                    domains=["com.microsoft"])
+                x = rng.standard_normal((5, 2, 3), numpy.float32)
+                expected, got = (ort.InferenceSession(m, providers=CPU).run(None, {"x": x})[0] for m in (plain, quantised))
+                self.assertGreater(abs(expected).max(), 0.1)
+                numpy.testing.assert_allclose(got, expected, tolerance, tolerance)
+
     def test_other_weights(self):
         options = ort.SessionOptions()
         w, b = numpy.ones((3, 4), numpy.float32), numpy.zeros(4, numpy.float32)

@@ -246,3 +246,30 @@ ig_value ig_import_recurrent(struct ig_onnx_node *n) {
     }
     return join(n, &r, first, 1);
 }
+
+/* ---- DynamicQuantizeLSTM, one of ONNX Runtime's own operators ---- */
+
+/* A weight [directions, rows, gates * hidden] of 8 bits, with a scale and a zero point for each direction, or for each of its
+ * columns, in the inputs from `scale` on: as LSTM has it, in f32. */
+static ig_value dequantized(struct ig_onnx_node *n, uint32_t weight, uint32_t scale) {
+    static const int64_t turned[] = {0, 2, 1};
+    static const int axes[] = {1, 2};
+    ig_value difference = ig_build_cast(n->g, ig_onnx_in(n, weight), INGOT_F32), factor = ig_onnx_in(n, scale);
+    ig_onnx_check_rank(n, difference, 3, 3, "a weight");
+    ig_onnx_check_rank(n, factor, 1, 2, "a scale");
+    int missing = 3 - ig_onnx_rank(n, factor);
+    if (ig_onnx_has(n, scale + 1)) {
+        ig_onnx_check_rank(n, n->in[scale + 1], 3 - missing, 3 - missing, "a zero point");
+        ig_value zero = ig_build_cast(n->g, n->in[scale + 1], INGOT_F32);
+        difference = ig_sub(n->g, difference, ig_build_unsqueeze(n->g, zero, axes, missing));
+    }
+    ig_value w = ig_mul(n->g, difference, ig_build_unsqueeze(n->g, factor, axes, missing));
+    return ig_build_transpose(n->g, w, turned);
+}
+
+/* ONNX Runtime quantises what is multiplied with the weights, too, anew in each step; here that stays as it is. */
+ig_value ig_import_dynamic_quantize_lstm(struct ig_onnx_node *n) {
+    n->in[1] = dequantized(n, 1, 8);
+    n->in[2] = dequantized(n, 2, 10);
+    return ig_import_recurrent(n);
+}
