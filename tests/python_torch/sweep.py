@@ -2,7 +2,7 @@
 """
 Runs the samples of PyTorch's own operator database (op_db, fp32 on the CPU) through Ingot and compares with eager PyTorch.
 
-    sweep.py [--samples N] [--only NAME,...] [--reference] [--dynamo] [--out FILE]
+    sweep.py [--samples N] [--only NAME,...] [--reference] [--dynamo] [--jobs N] [--out FILE]
 
 Without --dynamo, graphs are traced by make_fx, with the backend's decompositions: the same graphs, ten times as fast. FILE
 (operators.txt) gets one line for each entry: passed, samples, what fell back and why; whatever is wrong is printed.
@@ -10,6 +10,8 @@ Without --dynamo, graphs are traced by make_fx, with the backend's decomposition
 
 import argparse
 import collections
+import itertools
+import multiprocessing
 import signal
 import sys
 import traceback
@@ -110,40 +112,55 @@ def run_sample(op, sample, dynamo):
     return "pass", ""
 
 
-def sweep(entries, samples, dynamo):
-    for op in entries:
-        if op.name.startswith("jiterator") or torch.float32 not in op.supported_dtypes("cpu"):
-            continue
-        name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
-        counts, details = collections.Counter(), collections.Counter()
-        torch.manual_seed(0)
-        try:
-            found = []
-            for sample in op.sample_inputs("cpu", torch.float32):
-                found.append(sample)
-                if len(found) >= samples:
-                    break
-        except Exception as error:  # noqa: BLE001
-            yield name, counts, collections.Counter({f"no samples: {type(error).__name__}": 1})
-            continue
-        for sample in found:
-            signal.alarm(30)
-            try:
-                outcome, detail = run_sample(op, sample, dynamo)
-            except AssertionError as error:
-                outcome, detail = "wrong", " ".join(str(error).split())[:200]
-            except UNCAPTURED as error:
-                outcome, detail = "uncaptured", type(error).__name__
-            except Exception as error:  # noqa: BLE001
-                if VERBOSE:
-                    traceback.print_exc()
-                outcome, detail = "error", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            finally:
-                signal.alarm(0)
-            counts[outcome] += 1
-            if detail:
-                details[detail] += 1
-        yield name, counts, details
+def outcome_of(op, sample, dynamo):
+    """run_sample, within 30 seconds, with what it raises as an outcome."""
+    signal.alarm(30)
+    try:
+        return run_sample(op, sample, dynamo)
+    except AssertionError as error:
+        return "wrong", " ".join(str(error).split())[:200]
+    except UNCAPTURED as error:
+        return "uncaptured", type(error).__name__
+    except Exception as error:  # noqa: BLE001
+        if VERBOSE:
+            traceback.print_exc()
+        return "error", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    finally:
+        signal.alarm(0)
+
+
+def run_entry(op, samples, dynamo):
+    """(the entry's name, outcome -> count, detail -> count)"""
+    name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
+    counts, details = collections.Counter(), collections.Counter()
+    torch.manual_seed(0)
+    try:
+        found = list(itertools.islice(op.sample_inputs("cpu", torch.float32), samples))
+    except Exception as error:  # noqa: BLE001
+        return name, counts, collections.Counter({f"no samples: {type(error).__name__}": 1})
+    for sample in found:
+        outcome, detail = outcome_of(op, sample, dynamo)
+        counts[outcome] += 1
+        if detail:
+            details[detail] += 1
+    return name, counts, details
+
+
+def _run_numbered(task):
+    return run_entry(op_db[task[0]], *task[1:])
+
+
+def sweep(only, samples, dynamo, jobs):
+    """run_entry of each entry of the database, or of those named, by some processes side by side."""
+    named = (n for n, op in enumerate(op_db) if not only or op.name in only)
+    fit = [n for n in named if not op_db[n].name.startswith("jiterator")]
+    tasks = [(n, samples, dynamo) for n in fit if torch.float32 in op_db[n].supported_dtypes("cpu")]
+    if jobs == 1:
+        yield from map(_run_numbered, tasks)
+        return
+    torch.set_num_threads(1)
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap_unordered(_run_numbered, tasks, chunksize=4)
 
 
 VERBOSE = False
@@ -156,6 +173,7 @@ def main():
     parser.add_argument("--only", default="", help="names of entries, separated by commas")
     parser.add_argument("--reference", action="store_true", help="the reference evaluator in place of engines")
     parser.add_argument("--dynamo", action="store_true", help="capture with torch.compile")
+    parser.add_argument("--jobs", type=int, default=1, help="so many processes")
     parser.add_argument("--out", help="write the list of all entries to this file")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
@@ -166,9 +184,7 @@ def main():
     signal.signal(signal.SIGALRM, _alarm)
     only = set(filter(None, options.only.split(",")))
     total, lines = collections.Counter(), []
-    for name, counts, details in sweep(
-        [op for op in op_db if not only or op.name in only], options.samples, options.dynamo
-    ):
+    for name, counts, details in sweep(only, options.samples, options.dynamo, options.jobs):
         total.update(counts)
         line = f"{name} {counts['pass']}/{sum(counts.values())}"
         for kind in ("fallback", "uncaptured", "wrong", "error"):

@@ -13,7 +13,7 @@ import ingot
 
 import torch
 
-from . import dims, ops, registry  # noqa: F401 (ops fills the registry)
+from . import dims, ops, outside, registry  # noqa: F401 (ops fills the registry)
 from .builder import Builder, Value
 from .dtypes import name_of
 from .errors import Unsupported
@@ -114,7 +114,7 @@ class Importer:
             return
         translate = registry.TABLE.get(node.target)
         if translate is None:
-            raise Unsupported("not implemented")
+            raise Unsupported(outside.why(node.target))
         val = value_of(node)
         results = [x for x in (val if isinstance(val, (list, tuple)) else [val])]
         for x in results:
