@@ -2,6 +2,7 @@
 
 import unittest
 
+import ingot.torch
 import torch
 from helpers import TestCase
 
@@ -42,6 +43,27 @@ class Systems(TestCase):
                 call(a)
             info = self.compiled(torch.linalg.inv_ex)(a).info
             self.assertEqual(int(info), 2)
+
+    def test_batches_of_any_size(self):
+        def f(a):
+            return torch.linalg.inv(a), torch.linalg.svdvals(a), torch.linalg.qr(a)
+
+        call = self.compiled(f, dynamic=True)
+        with torch.no_grad():
+            for batch in (3, 2, 5):
+                a = _matrix(batch, 4, 4) + 4 * torch.eye(4)
+                torch._dynamo.mark_static(a, 1)
+                torch._dynamo.mark_static(a, 2)
+                self.assert_same(call(a), f(a))
+
+    def test_export(self):
+        class Whitened(torch.nn.Module):
+            def forward(self, x):
+                return torch.linalg.solve_triangular(torch.linalg.cholesky(x.mT @ x), x.mT, upper=False)
+
+        x = _matrix(6, 3)
+        engine = ingot.torch.export(Whitened(), (x,))
+        self.assert_same(torch.from_dlpack(engine(x)), Whitened()(x), 1e-3)
 
     def test_what_is_large_is_left_to_lapack(self):
         x = torch.randn(200, 200)

@@ -72,13 +72,15 @@ def to_model(program):
     for name, node in state.items():
         importer.add_input(node, name)
     for node, spec in specs.items():
-        if spec.kind != InputKind.USER_INPUT and spec.target not in state:
+        if spec.kind not in (InputKind.USER_INPUT, InputKind.TOKEN) and spec.target not in state:
             importer.values[node] = importer.add_weight(spec.target, _tensor_of(spec, program))
     for node in module.graph.nodes:
         if node.op == "call_function" and not is_check(node) and _gives_tensors(node):
             importer.add_node(node)
     used = set(state)
     for spec in signature.output_specs:
+        if spec.kind == OutputKind.TOKEN:
+            continue
         node = nodes.get(getattr(spec.arg, "name", None))
         if node is None or not is_tensor(value_of(node)):
             raise Unsupported(f"a result that is no tensor: {spec.arg}")
