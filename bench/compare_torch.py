@@ -88,7 +88,7 @@ class Way:
 def worst_difference(ways):
     """Of Ingot's results from a peer's, as a share of the largest value."""
     first, second = (w.result for w in ways[:2])
-    return max(float((a.float() - b.float()).abs().max() / b.float().abs().max()) for a, b in zip(first, second))
+    return max(float((a.float() - b.float()).abs().max() / max(b.float().abs().max(), 1e-30)) for a, b in zip(first, second))
 
 
 def network_main(name, args):
