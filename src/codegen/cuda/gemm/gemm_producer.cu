@@ -255,14 +255,18 @@ struct sums {
         return block * 64 * GROUPS + (TURNS ? 0 : group() * 64);
     }
 
+    // Hides that the sums are zeros: otherwise, for a single step, NVIDIA's compiler may set them behind the wait for the
+    // operands, and then lets all products of the kernel follow each other.
     __device__ __forceinline__ void clear() {
 #pragma unroll
         for (int i = 0; i < blocks; i++)
 #pragma unroll
             for (int j = 0; j < BN / 8; j++)
 #pragma unroll
-                for (int e = 0; e < 4; e++)
+                for (int e = 0; e < 4; e++) {
                     c[i][j][e] = 0;
+                    asm volatile("" : "+f"(c[i][j][e]));
+                }
     }
 
     // Issues the products of a step.
