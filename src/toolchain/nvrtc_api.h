@@ -18,6 +18,7 @@ struct ig_nvrtc {
     const char *path;    /* as passed to dlopen */
     const char *version; /* "NVRTC 13.0" */
     const char *option;  /* an additional option for every program, for tests; NULL: none */
+    bool refuses_losses; /* fails where the compiler notes a loss of performance, for tests */
     const char *(*get_error_string)(int result);
     int (*get_version)(int *out_major, int *out_minor);
     int (*create_program)(struct ig_nvrtc_program **out_program, const char *source, const char *name, int n_headers,

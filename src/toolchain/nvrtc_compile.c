@@ -66,21 +66,28 @@ static void destroy_programs(void *resource) {
     }
 }
 
-/* The first line of the log that contains "error", else the first line. */
-static const char *first_error(struct batch *p, struct task *t) {
+/* NULL if there is none. */
+static const char *log_of(struct batch *p, struct task *t) {
     size_t size = 0;
     if (!t->program || p->nvrtc->get_log_size(t->program, &size) || size <= 1) return NULL;
     char *log = ig_alloc(p->job, size + 1);
-    if (p->nvrtc->get_log(t->program, log)) return NULL;
-    const char *best = NULL;
-    for (const char *line = log; *line; line += strspn(line, "\n")) {
-        size_t length = strcspn(line, "\n");
-        const char *text = ig_strndup(p->job, line, length);
-        if (!best) best = text;
-        if (strstr(text, "error")) return text;
-        line += length;
-    }
-    return best;
+    return p->nvrtc->get_log(t->program, log) ? NULL : log;
+}
+
+/* The first line that contains some text, or NULL. */
+static const char *line_with(struct batch *p, const char *log, const char *text) {
+    const char *at = strstr(log, text);
+    if (!at) return NULL;
+    while (at > log && at[-1] != '\n')
+        at--;
+    return ig_strndup(p->job, at, strcspn(at, "\n"));
+}
+
+/* The first line of the log that contains "error", else the first line. */
+static const char *first_error(struct batch *p, struct task *t) {
+    const char *log = log_of(p, t);
+    const char *line = log ? line_with(p, log, "error") : NULL;
+    return log && !line ? line_with(p, log, "") : line;
 }
 
 static _Noreturn void refuse(struct batch *p, struct task *t) {
@@ -91,10 +98,18 @@ static _Noreturn void refuse(struct batch *p, struct task *t) {
              p->architecture, line);
 }
 
+static void refuse_losses(struct batch *p, struct task *t) {
+    const char *log = log_of(p, t), *line = log ? line_with(p, log, "Performance Loss") : NULL;
+    if (!line) return;
+    ig_raise(p->job, INGOT_TOOLCHAIN, "%s compiles '%s' with %s badly: %s", p->nvrtc->version, t->source->symbol,
+             p->architecture, line);
+}
+
 /* Copies a task's result into the arena. */
 static void fetch(struct batch *p, struct task *t) {
     const struct ig_nvrtc *n = p->nvrtc;
     if (t->result) refuse(p, t);
+    if (n->refuses_losses) refuse_losses(p, t);
     t->result = p->is_portable ? n->get_ptx_size(t->program, &t->size) : n->get_cubin_size(t->program, &t->size);
     if (t->result) refuse(p, t);
     t->bytes = ig_alloc(p->job, t->size + 1);

@@ -267,18 +267,6 @@ static void sm_100(void **state) {
     try_arch(2);
 }
 
-static void load_nvrtc(struct ig_job *job, void *argument) {
-    printf("%s\n", ig_nvrtc_version(ig_nvrtc_load(job, getenv("INGOT_NVRTC"))));
-}
-
-static bool has_nvrtc(struct ingot_error *error) {
-    struct ig_job job;
-    ig_job_init(&job, &ig_libc_allocator);
-    enum ingot_status status = ig_job_run(&job, load_nvrtc, NULL, error);
-    ig_job_deinit(&job);
-    return status == INGOT_OK;
-}
-
 static int tear_down(void **state) {
     char *command;
     for (size_t i = 0; i < n_models; i++)
@@ -298,8 +286,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(sm_90a),
         cmocka_unit_test(sm_100),
     };
-    struct ingot_error error = {0};
-    if (!has_nvrtc(&error)) {
+    struct ingot_error error;
+    if (!nvrtc_is_found(&error)) {
         printf("skipped: %s\n", error.message);
         return 77;
     }

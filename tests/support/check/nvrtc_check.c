@@ -1,5 +1,6 @@
 #include "support/check/nvrtc_check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -15,6 +16,19 @@ struct check {
     unsigned count;
     size_t bytes;
 };
+
+static void load(struct ig_job *job, void *argument) {
+    (void)argument;
+    printf("%s\n", ig_nvrtc_version(ig_nvrtc_load(job, getenv("INGOT_NVRTC"))));
+}
+
+bool nvrtc_is_found(struct ingot_error *out_error) {
+    struct ig_job job;
+    ig_job_init(&job, &ig_libc_allocator);
+    enum ingot_status status = ig_job_run(&job, load, NULL, out_error);
+    ig_job_deinit(&job);
+    return status == INGOT_OK;
+}
 
 /* Gives each kernel a namespace and a name of its own, because kernels are extern "C". */
 static struct ig_source put_together(struct ig_job *job, const struct ig_source *sources, unsigned count) {
@@ -58,4 +72,11 @@ size_t nvrtc_check(struct ig_job *job, const char *arch, const struct ig_source 
     ig_nvrtc_objects(job, ig_nvrtc_load(job, getenv("INGOT_NVRTC")), arch, false, 0, sources, count, count_bytes,
                      &check);
     ig_raise_error(job, &error);
+}
+
+void nvrtc_check_losses(struct ig_job *job, const char *arch, const struct ig_source *sources, unsigned count) {
+    struct check check = {arch, sources, count, 0};
+    struct ig_nvrtc *nvrtc = ig_nvrtc_load(job, getenv("INGOT_NVRTC"));
+    nvrtc->refuses_losses = true;
+    ig_nvrtc_objects(job, nvrtc, arch, false, 0, sources, count, count_bytes, &check);
 }

@@ -4,12 +4,18 @@
 
 #include "toolchain/toolchain.h"
 
+/* Prints the version of the NVRTC of $INGOT_NVRTC or the system's; if there is none, false and why. */
+bool nvrtc_is_found(struct ingot_error *out_error);
+
 /*
- * Compiles sources whose kernels are all called "kernel" for `arch`, with the NVRTC of $INGOT_NVRTC or the system's.
- * Several are one program, since starting NVRTC takes as long as compiling a small kernel, and the optimiser is set to
+ * Compiles sources whose kernels are all called "kernel" for `arch`. Several are one program, since starting NVRTC takes as long as compiling a small kernel, and the optimiser is set to
  * be fast. If a program fails, its kernels are compiled one by one as builds do, and INGOT_TOOLCHAIN is raised with the
  * symbol of the failing one. Returns the bytes of machine code.
  */
 size_t nvrtc_check(struct ig_job *job, const char *arch, const struct ig_source *sources, unsigned count);
+
+/* Compiles each source as builds do; raises INGOT_TOOLCHAIN with the symbol of the first for which NVRTC notes a loss of
+ * performance: products that follow each other instead of overlapping, or registers that are not handed over. */
+void nvrtc_check_losses(struct ig_job *job, const char *arch, const struct ig_source *sources, unsigned count);
 
 #endif
