@@ -1,10 +1,12 @@
 """What the tests of ingot.torch share."""
 
+import gc
 import unittest
 
 import ingot.torch
 import torch
 import torch.utils._pytree as pytree
+from ingot.torch.program import Engine
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
@@ -14,6 +16,11 @@ def tensors(result):
     if hasattr(result, "to_tuple"):
         result = result.to_tuple()
     return [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
+
+
+def engines(known=()):
+    """The engines that live, but those in `known`: garbage of earlier tests may live on."""
+    return [x for x in gc.get_objects() if type(x) is Engine and not any(x is k for k in known)]
 
 
 class TestCase(unittest.TestCase):

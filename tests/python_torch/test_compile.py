@@ -1,14 +1,13 @@
 """torch.compile(backend="ingot"): fallback, mutation, aliasing, dynamic shapes, weights, training."""
 
-import gc
 import unittest
 import unittest.mock
 import warnings
 
 import ingot.torch
 import torch
-from helpers import TestCase
-from ingot.torch.program import Engine, _addresses
+from helpers import TestCase, engines
+from ingot.torch.program import _addresses
 
 
 class Counting(torch.nn.Module):
@@ -101,11 +100,10 @@ class State(TestCase):
                 self.assert_same(a.cache, b.cache)
 
     def test_caches_are_written_in_place(self):
-        module = Counting()
-        gc.collect()
+        module, known = Counting(), engines()
         with torch.no_grad():
             self.compiled(module)(torch.randn(2, 4), torch.tensor([0, 1]))
-        (engine,) = [x for x in gc.get_objects() if type(x) is Engine and x.updated]
+        (engine,) = engines(known)
         self.assertEqual(list(engine.engine.updates.values()), [n.name for n in engine.updated])
 
     def test_inputs_are_written(self):
@@ -161,7 +159,7 @@ class State(TestCase):
             self.assertTrue(call(image).is_contiguous(memory_format=torch.channels_last))
 
     def test_weights_written_and_replaced(self):
-        gc.collect()
+        known = engines()
         module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).eval()
         x = torch.randn(3, 4)
         call = self.check(module, x)
@@ -170,7 +168,7 @@ class State(TestCase):
             self.assert_same(call(x), module(x))
             module.load_state_dict({k: v + 1 for k, v in module.state_dict().items()})
             self.assert_same(call(x), module(x))
-            (engine,) = [x for x in gc.get_objects() if type(x) is Engine and x.weights]
+            (engine,) = engines(known)
             self.assertIn("0.weight", [info.name for info in engine.engine.initializers])
             del engine
             module[2].weight = torch.nn.Parameter(torch.randn(2, 4))

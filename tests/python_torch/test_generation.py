@@ -1,15 +1,13 @@
 """Text generation with a StaticCache: the tokens of eager PyTorch, written in place. INGOT_TEST_STEPS: how many, 32."""
 
 import ctypes
-import gc
 import mmap
 import os
 import unittest
 
 import torch
-from helpers import TestCase
+from helpers import TestCase, engines
 from ingot.torch.importer import value_of
-from ingot.torch.program import Engine
 
 try:
     import transformers
@@ -115,8 +113,7 @@ class Decoding:
 @unittest.skipUnless(transformers, "transformers is not installed")
 class StaticCache(TestCase):
     def check(self, make):
-        gc.collect()
-        plans = []
+        plans, known = [], engines()
         decoding = Decoding(make)
         with torch.no_grad():
             expected = decoding.tokens(decoding.model, decoding.start())
@@ -131,11 +128,11 @@ class StaticCache(TestCase):
                 self.assert_same(decoding.state(), expected_state)
         self.assertGreater(len(set(expected)), 4)
         self.assertEqual(len(plans), 1, "it was compiled again")
-        self.check_engine(decoding)
+        (engine,) = engines(known)
+        self.check_engine(engine, decoding)
 
-    def check_engine(self, decoding):
+    def check_engine(self, engine, decoding):
         """All of the cache is what it updates, and its own memory has no room for a copy of any part."""
-        (engine,) = [x for x in gc.get_objects() if type(x) is Engine]
         self.assertEqual(len(engine.updated), 3 * len(decoding.own.layers))  # keys, values, and how many there are
         session = engine.engine.session()
         given = [torch.zeros(value_of(node).shape, dtype=value_of(node).dtype) for node, _ in engine.arguments]
