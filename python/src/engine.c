@@ -219,7 +219,7 @@ static PyObject *engine_explanation(PyObject *self, PyObject *unused) {
     PyObject *json = PyImport_ImportModule("json");
     PyObject *object = json ? PyObject_CallMethod(json, "loads", "s", text) : NULL;
     Py_XDECREF(json);
-    return object;
+    return object ? shown("Explanation", object) : NULL;
 }
 
 static PyObject *engine_uncaptured(PyObject *self, PyObject *unused) {

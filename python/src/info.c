@@ -136,3 +136,11 @@ int add_infos(PyObject *module, struct state *state) {
                                           NULL, ARRAY_LENGTH(profile_fields));
     return state->tensor_info && state->symbol_info && state->initializer_info && state->profile_row ? 0 : -1;
 }
+
+PyObject *shown(const char *class, PyObject *object) {
+    PyObject *module = PyImport_ImportModule("ingot._show");
+    PyObject *result = module ? PyObject_CallMethod(module, class, "O", object) : NULL;
+    Py_XDECREF(module);
+    Py_DECREF(object);
+    return result;
+}

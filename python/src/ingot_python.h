@@ -70,6 +70,8 @@ PyObject *symbolic_shape(const struct ingot_tensor_info *info);
 PyObject *tensor_info(struct state *state, const struct ingot_tensor_info *info);
 /* A new named tuple of `type`; takes the references in `fields`, also on failure, where one may be NULL. */
 PyObject *named_tuple(PyTypeObject *type, PyObject **fields, Py_ssize_t n);
+/* The object as the class of ingot._show that prints it. Takes the reference. */
+PyObject *shown(const char *class, PyObject *object);
 PyTypeObject *make_named_tuple(PyObject *module, const char *name, const char *doc, const char *const *fields,
                                const char *const *docs, int n);
 /* A Python string, or None for NULL. */

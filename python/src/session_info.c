@@ -132,7 +132,7 @@ PyObject *session_profile(PyObject *object, PyObject *unused) {
         if (!row || PyList_SetItem(list, (Py_ssize_t)i, row)) Py_CLEAR(list);
     }
     PyMem_Free(rows);
-    return list;
+    return list ? shown("Profile", list) : NULL;
 }
 
 PyObject *session_timing(PyObject *object, PyObject *unused) {
