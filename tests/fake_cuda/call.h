@@ -5,6 +5,7 @@
 
 #include "device/cuda/driver.h"
 
+struct fake_cuda *fake_cuda_state(void);
 CUresult fake_call(const char *function, bool needs_context);
 /* Notes a call that a real driver would reject. */
 void fake_misuse(const char *function, const char *what);
