@@ -27,9 +27,7 @@ WAYS = {"cuda": ["ingot", "default", "reduce-overhead", "max-autotune"], "cpu": 
 def compiled(network, way, threads):
     import ingot.torch
     import torch
-    import torch._inductor
 
-    torch._inductor.config.freezing = way == "freezing"
     if way == "ingot":
         options = {"strict": True, **({"threads": threads} if threads else {})}
         return torch.compile(network, backend=ingot.torch.backend, dynamic=False, options=options)
@@ -41,12 +39,13 @@ class Way:
 
     def __init__(self, network, inputs, way, threads):
         import torch
+        import torch._inductor.config
 
-        torch._dynamo.reset()
         self.call, self.inputs = compiled(network, way, threads), inputs
         self.wait = torch.cuda.synchronize if inputs[0].is_cuda else lambda: None
         begin = time.perf_counter()
-        result = self.call(*inputs)
+        with torch._inductor.config.patch(freezing=way == "freezing"):
+            result = self.call(*inputs)
         self.wait()
         self.compile_s = time.perf_counter() - begin
         # Copies, since Inductor's next call overwrites them.

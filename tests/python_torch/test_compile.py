@@ -6,6 +6,7 @@ import warnings
 
 import ingot.torch
 import torch
+import torch._inductor.config
 from helpers import TestCase, engines
 from ingot.torch.program import _addresses
 
@@ -157,6 +158,17 @@ class State(TestCase):
         call = self.check(torch.nn.Conv2d(3, 4, 3).eval(), image)
         with torch.no_grad():
             self.assertTrue(call(image).is_contiguous(memory_format=torch.channels_last))
+
+    def test_weights_where_inductor_would_freeze_them(self):
+        known, x = engines(), torch.randn(3, 4)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2)).eval()
+        with torch._inductor.config.patch(freezing=True):
+            call = self.check(module, x)
+            (engine,) = engines(known)
+            self.assertEqual((len(engine.weights), len(engine.arguments)), (8, 1))
+            with torch.no_grad():
+                module[0].weight.mul_(2)
+                self.assert_same(call(x), module(x))
 
     def test_weights_written_and_replaced(self):
         known = engines()

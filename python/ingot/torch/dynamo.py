@@ -87,7 +87,10 @@ def _is_saving():
 
 
 def _weights(module, inputs):
-    """number of an argument -> (name, tensor), of those that are a module's parameters and buffers."""
+    """
+    Number of an argument, or name of an attribute -> (name, tensor), of those that are a module's parameters and buffers. They
+    are attributes where dynamo prepares them for freezing (torch._inductor.config.freezing).
+    """
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     found, names = {}, set()
     for i, (node, tensor) in enumerate(zip(placeholders, inputs)):
@@ -95,7 +98,8 @@ def _weights(module, inputs):
             name = _name_of(node)
             found[i] = (name if name not in names else f"{name} ({i})", tensor)
             names.add(name)
-    return found
+    attributes = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    return found | {name: (name, tensor) for name, tensor in attributes}
 
 
 def _is_weight(placeholder):
@@ -121,7 +125,7 @@ def _name_of(placeholder):
 
 
 def compile_graph(graph, inputs, options, weights=None):
-    """A boxed callable for an ATen graph for inference. weights: number of an argument -> (name, tensor)."""
+    """A boxed callable for an ATen graph for inference. weights: as _weights gives them."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     with unset_fake_temporarily():
@@ -198,9 +202,9 @@ def _by_placeholder(graph, weights):
     found = {}
     for i, node in enumerate(placeholders):
         desc = node.meta.get("desc")  # since PyTorch 2.9
-        number = i if desc is None else getattr(desc, "idx", None)
-        if number in weights and _describes(node.meta.get("val"), weights[number][1]):
-            found[node] = weights[number]
+        key = i if desc is None else getattr(desc, "idx", getattr(desc, "target", None))
+        if key in weights and _describes(node.meta.get("val"), weights[key][1]):
+            found[node] = weights[key]
     return found
 
 
