@@ -349,7 +349,11 @@ static enum ingot_status enqueue(struct ig_context *context, void *native, struc
     begin_number(context);
     context->timed = context->dropped = false;
     IG_TRY(ig_context_adopt(context, error));
-    IG_TRY(begin_run(context, stream, error));
+    enum ingot_status status = begin_run(context, stream, error);
+    if (status != INGOT_OK) {
+        context->in_graph = false; /* no graph has a run of this context */
+        return status;
+    }
     for (uint32_t i = 0; i < context->n_outputs; i++)
         context->outputs[i].ready = true;
     context->under_way = !in_graph;
