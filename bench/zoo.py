@@ -406,11 +406,13 @@ def gpu_wave(args, results, wave):
 
 def build_for_gpu(args, name, batch, folder):
     path = model_path(args, name, exporter_of(args, name), batch)
-    inputs = zoo_onnx.write_inputs(zoo_list.networks()[name], path, batch, folder / f"{name}-{batch}")
+    inputs = zoo_onnx.write_inputs(zoo_list.networks()[name], path, batch, folder / f"{name}-{batch}", args.precision)
     zoo_onnx.fill(path)
     engine = folder / f"{name}-{batch}.ingot"
     start = time.monotonic()
-    build(args, path, batch, engine, *(["--tune", args.tune] if args.tune else []))
+    # The peer's module is in half precision, its inputs and results too.
+    types = ["--io-type", f"*={args.precision}"] if args.precision in ("fp16", "bf16") else []
+    build(args, path, batch, engine, *types, *(["--tune", args.tune] if args.tune else []))
     return engine, inputs, time.monotonic() - start
 
 

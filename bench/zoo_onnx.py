@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 SHRINK = 0.7  # of deviations: biases that were to cancel means no longer do, and would let activations grow from layer to layer
 RANDOM = (TensorProto.FLOAT, TensorProto.FLOAT16)
@@ -107,17 +107,28 @@ def fill(path):
 # ---- Data
 
 
-def write_inputs(network, path, batch, folder):
-    """input_K.pb of a model's inputs, in its order. Returns [(name, file)]."""
+def write_inputs(network, path, batch, folder, precision="fp32"):
+    """input_K.pb of a model's inputs, in its order, floats in that type. Returns [(name, file)]."""
     folder.mkdir(parents=True, exist_ok=True)
     graph = onnx.load(path, load_external_data=False).graph
     inputs, files = network.inputs(batch), []
     for k, value in enumerate(graph.input):
         file = folder / f"input_{k}.pb"
         if not file.exists():
-            file.write_bytes(numpy_helper.from_array(inputs[value.name].numpy(), value.name).SerializeToString())
+            file.write_bytes(tensor_proto(value.name, inputs[value.name], precision).SerializeToString())
         files.append((value.name, file))
     return files
+
+
+def tensor_proto(name, tensor, precision):
+    import torch
+
+    if tensor.is_floating_point() and precision == "fp16":
+        tensor = tensor.half()
+    if tensor.is_floating_point() and precision == "bf16":
+        raw = tensor.bfloat16().view(torch.int16).numpy().tobytes()
+        return helper.make_tensor(name, TensorProto.BFLOAT16, tensor.shape, raw, raw=True)
+    return numpy_helper.from_array(tensor.numpy(), name)
 
 
 def write_outputs(path, folder):

@@ -70,6 +70,8 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->n_precision_of = arguments->precision_of.count;
     o->fuse_of = arguments->fuse_of.at;
     o->n_fuse_of = arguments->fuse_of.count;
+    o->io_types = arguments->io_types.at;
+    o->n_io_types = arguments->io_types.count;
     o->tune_seconds = arguments->tune;
     o->tactics = arguments->tactics;
     o->variants = arguments->variants;
@@ -113,6 +115,7 @@ void build_arguments_free(struct build_arguments *arguments) {
     option_list_free(&arguments->passes);
     option_list_free(&arguments->precision_of);
     option_list_free(&arguments->fuse_of);
+    option_list_free(&arguments->io_types);
     option_list_free(&arguments->adapter_layers);
     option_list_free(&arguments->timing_caches);
 }

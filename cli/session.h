@@ -10,7 +10,7 @@ struct build_arguments {
     const char *target, *cc, *nvrtc, *dump_after;
     unsigned opt_level, jobs, variants, adapters, adapter_rank;
     const char *precision, *tactics, *cache;
-    struct option_list shapes, passes, precision_of, fuse_of, timing_caches, adapter_layers;
+    struct option_list shapes, passes, precision_of, fuse_of, io_types, timing_caches, adapter_layers;
     double tune;
     bool portable, verify_passes, strip_weights, quiet;
     unsigned device; /* the GPU that the target "cuda" means */
@@ -39,6 +39,13 @@ struct build_arguments {
          "PATTERN=TYPE",                                                                                               \
          "the same for nodes whose name or operator fits, with *\nand ?; repeatable, the last one counts",             \
          &(b).precision_of},                                                                                           \
+        {"io-type",                                                                                                    \
+         0,                                                                                                            \
+         OPTION_LIST,                                                                                                  \
+         "PATTERN=TYPE",                                                                                               \
+         "fp32, fp16 or bf16 for inputs and outputs of floats whose name\nfits, in place of the model's type; "        \
+         "repeatable, the last one counts",                                                                            \
+         &(b).io_types},                                                                                               \
         {"pass", 0, OPTION_LIST, "NAME=on|off", "switches a pass; repeatable", &(b).passes},                           \
         {"fuse",                                                                                                       \
          0,                                                                                                            \

@@ -143,3 +143,15 @@ void tensor_set(const struct ingot_tensor *tensor, int64_t index, double value) 
     default: ((uint8_t *)data)[index] = (uint8_t)value; break;
     }
 }
+
+enum ingot_status tensor_cast(const struct ingot_tensor *from, enum ingot_dtype dtype, struct ingot_tensor *out_tensor,
+                              struct ingot_error *error) {
+    int64_t count = ingot_tensor_elements(from);
+    struct ingot_tensor to = *from;
+    to.dtype = dtype;
+    CLI_TRY(tensor_allocate(&to, error));
+    for (int64_t i = 0; i < count; i++)
+        tensor_set(&to, i, tensor_get(from, i));
+    *out_tensor = to;
+    return INGOT_OK;
+}

@@ -28,6 +28,9 @@ double tensor_get(const struct ingot_tensor *tensor, int64_t index);
 int64_t tensor_get_int(const struct ingot_tensor *tensor, int64_t index);
 void tensor_set(const struct ingot_tensor *tensor, int64_t index, double value);
 bool dtype_is_float(enum ingot_dtype dtype);
+/* A copy whose floats are of another type, rounded to nearest; the caller frees its data. */
+enum ingot_status tensor_cast(const struct ingot_tensor *from, enum ingot_dtype dtype, struct ingot_tensor *out_tensor,
+                              struct ingot_error *error);
 
 /*
  * Reads a file of one tensor (.npy; .pb: an ONNX TensorProto) or several (.npz, .safetensors), by its extension, and adds

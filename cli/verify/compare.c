@@ -30,14 +30,19 @@ static size_t find_precision(const char *name) {
     return 0;
 }
 
-struct tolerance tolerance_of_precision(const char *precision, const struct option_list *of) {
-    size_t widest = find_precision(precision);
-    for (size_t i = 0; i < of->count; i++) {
-        const char *equals = strrchr(of->at[i], '=');
-        size_t found = find_precision(equals ? equals + 1 : NULL);
-        if (found > widest) widest = found;
+/* Of what is there and of "PATTERN=TYPE"s. */
+static size_t widest(size_t found, const struct option_list *rules) {
+    for (size_t i = 0; i < rules->count; i++) {
+        const char *equals = strrchr(rules->at[i], '=');
+        size_t other = find_precision(equals ? equals + 1 : NULL);
+        if (other > found) found = other;
     }
-    return tolerances[widest].tolerance;
+    return found;
+}
+
+struct tolerance tolerance_of_build(const struct build_arguments *build) {
+    size_t found = find_precision(build->precision);
+    return tolerances[widest(widest(found, &build->precision_of), &build->io_types)].tolerance;
 }
 
 static bool read_number(const json_t *object, const char *key, double *inout_value) {

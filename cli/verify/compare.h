@@ -2,7 +2,7 @@
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H
 
-#include "options.h"
+#include "session.h"
 #include "tensor/tensor.h"
 
 /*
@@ -14,9 +14,9 @@ struct tolerance {
     double rtol, atol, share, mean, rms;
 };
 
-/* The tolerance for an engine built with this precision ("fp32", …; NULL: fp32) and with others for parts of the model
- * ("PATTERN=TYPE"): the widest of them. */
-struct tolerance tolerance_of_precision(const char *precision, const struct option_list *of);
+/* The tolerance for an engine: the widest of those of its precision, of others for parts of the model, and of the types of
+ * inputs and outputs. */
+struct tolerance tolerance_of_build(const struct build_arguments *build);
 
 /* Reads a tolerance.json; missing keys keep their values. A file that gives atol replaces all of them. */
 enum ingot_status tolerance_read(const char *path, struct tolerance *tolerance, struct ingot_error *error);

@@ -14,20 +14,43 @@ struct trial {
     size_t n_inputs, n_outputs;
     struct ingot_tensor_info *inputs, *outputs; /* the model's */
     struct session session;                     /* without an engine if the target is the reference */
+    struct tensor_list casts;                   /* of the last run: tensors whose types --io-type changes */
     bool reference;
     struct tolerance tolerance;
     char *message;
     size_t size;
 };
 
+/* A tensor as the other side has it: --io-type changes floats. */
+static enum ingot_status convert(struct trial *t, enum ingot_dtype dtype, struct ingot_tensor *inout_tensor,
+                                 struct ingot_error *error) {
+    if (inout_tensor->dtype == dtype || !dtype_is_float(dtype) || !dtype_is_float(inout_tensor->dtype)) return INGOT_OK;
+    struct named_tensor cast = {0};
+    CLI_TRY(tensor_cast(inout_tensor, dtype, &cast.tensor, error));
+    tensor_list_add(&t->casts, cast);
+    *inout_tensor = cast.tensor;
+    return INGOT_OK;
+}
+
+static enum ingot_status bind_inputs(struct trial *t, const struct ingot_tensor *inputs, struct ingot_error *error) {
+    for (size_t i = 0; i < t->n_inputs; i++) {
+        struct ingot_tensor tensor = inputs[i];
+        CLI_TRY(convert(t, t->session.inputs[i].dtype, &tensor, error));
+        CLI_TRY(ingot_context_set_input(t->session.context, i, &tensor, error));
+    }
+    return INGOT_OK;
+}
+
 /* Runs on the target; the results are valid until the next run. */
 static enum ingot_status run_target(struct trial *t, const struct ingot_tensor *inputs,
                                     struct ingot_tensor *out_outputs, struct ingot_error *error) {
     if (t->reference) return ingot_model_evaluate(t->model, inputs, t->n_inputs, out_outputs, t->n_outputs, error);
-    CLI_TRY(inputs_bind(&t->session, inputs, error));
+    tensor_list_free(&t->casts);
+    CLI_TRY(bind_inputs(t, inputs, error));
     CLI_TRY(ingot_context_run(t->session.context, error));
     for (size_t i = 0; i < t->n_outputs; i++) {
         CLI_TRY(ingot_context_output(t->session.context, i, &out_outputs[i], error));
+        CLI_TRY(convert(t, t->outputs[i].dtype, &out_outputs[i], error));
     }
     return INGOT_OK;
 }
@@ -148,7 +171,7 @@ static void choose_tolerance(struct trial *t, const struct datasets *sets) {
 static enum verdict try_model(struct trial *t, const char *path, bool folder) {
     struct ingot_error error;
     const struct build_arguments *build = &t->arguments->build;
-    struct datasets sets = {.tolerance = tolerance_of_precision(build->precision, &build->precision_of)};
+    struct datasets sets = {.tolerance = tolerance_of_build(build)};
     ask_model(t);
     enum ingot_status status =
         folder ? datasets_read(path, t->inputs, t->n_inputs, t->outputs, t->n_outputs, &sets, &error)
@@ -163,6 +186,7 @@ static enum verdict try_model(struct trial *t, const char *path, bool folder) {
                            : sets.count > 0   ? try_sets(t, &sets)
                                               : try_random(t);
     datasets_free(&sets);
+    tensor_list_free(&t->casts);
     session_close(&t->session);
     return verdict;
 }

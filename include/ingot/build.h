@@ -244,11 +244,17 @@ struct ingot_build_options {
      * does not, with patterns as for precision_of. The last match of a node wins. */
     const char *const *fuse_of;
     size_t n_fuse_of;
+    /* Types of inputs and outputs in place of the model's, such as caches in half precision: "PATTERN=TYPE", where PATTERN
+     * (fnmatch: * and ?) is matched against their names, and TYPE is "fp32", "fp16" or "bf16". The last match counts. Only
+     * floats change. */
+    const char *const *io_types;
+    size_t n_io_types;
 };
-#define INGOT_BUILD_OPTIONS_INIT                                                                                     \
-    {                                                                                                                \
-        sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL, \
-            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0, NULL, 0      \
+#define INGOT_BUILD_OPTIONS_INIT                                                                                       \
+    {                                                                                                                  \
+        sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL,   \
+            false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0, NULL, 0, NULL, \
+            0                                                                                                          \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

@@ -88,6 +88,7 @@ def compile(
     nvrtc=None,
     precision_of=None,
     fuse_of=None,
+    io_types=None,
     **options,
 ):
     """Builds an engine.
@@ -98,6 +99,7 @@ def compile(
         number is the option `device`), "cuda:sm_90a" and so on.
     precision: "fp32" (the default), "tf32", "fp16" or "bf16": what products read and what is stored (docs/precision.md).
     precision_of, fuse_of: {PATTERN of nodes' names or operators: value}, or a list of "PATTERN=value".
+    io_types: {PATTERN of inputs' and outputs' names: "fp32", "fp16" or "bf16"}, for floats, in place of the model's type.
     shapes: {symbol: size or (least, usual, largest)} and {input: its shape, of such}.
     opt_level: 0 to 5. tune: measure candidates for at most so many seconds; timing_caches: files of such measurements.
     cache: an ingot.Cache, or the path of its folder.
@@ -133,6 +135,7 @@ def compile(
             nvrtc=nvrtc or (_tools.find_nvrtc() if is_cuda else None),
             precision_of=_patterns(precision_of),
             fuse_of=_patterns(fuse_of),
+            io_types=_patterns(io_types),
             **options,
         )
     except Toolchain as error:

@@ -7,6 +7,7 @@
 #include "compile/compile.h"
 #include "compile/estimates.h"
 #include "compile/explain.h"
+#include "compile/io_types.h"
 #include "compile/objects.h"
 #include "compile/options.h"
 #include "compile/plan_build.h"
@@ -356,6 +357,7 @@ static void count_families(struct ig_graph *g, struct ig_counts *counts) {
 void ig_compile_count(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
                       const struct ig_engine_sink *sink, struct ig_counts *out_counts) {
     if (graph->initializers) ig_initializers_begin_build(graph->initializers);
+    if (options->n_io_types) graph = ig_io_types_set(graph, options);
     struct build b = {.job = job, .options = options, .initializers = graph->initializers, .counts = true};
     ig_pass_switches_check(job, options);
     ig_target_parse(job, options->target, &b.target);
@@ -379,6 +381,7 @@ void ig_compile_count(struct ig_job *job, struct ig_graph *graph, const struct i
 void ig_compile(struct ig_job *job, struct ig_graph *graph, const struct ingot_build_options *options,
                 const struct ig_engine_sink *sink) {
     if (graph->initializers) ig_initializers_begin_build(graph->initializers);
+    if (options->n_io_types) graph = ig_io_types_set(graph, options);
     if (options->adapters) graph = ig_adapters_add(graph, options);
     struct build b = {.job = job, .options = options, .initializers = graph->initializers, .imported = graph};
     ig_pass_switches_check(job, options);

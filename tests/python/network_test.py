@@ -70,6 +70,39 @@ class Networks(unittest.TestCase):
         with self.assertRaises(ingot.Error):
             engine(np.ones(6, np.float32), np.array(2, np.int64))
 
+    def test_types_of_inputs_and_outputs(self):
+        def network():
+            net = ingot.Network()
+            x, state, n = net.input("x", "f32", ["n", 4]), net.input("state", "f32", [4]), net.input("count", "i32", [])
+            weight = net.weight("weight", np.arange(16, dtype=np.float32).reshape(4, 4) / 16)
+            y = net.add("add", net.add("matmul", x, weight), net.add("cast", n, to=ingot.dtype("f32")))
+            net.output("y", y)
+            net.output("same", x)
+            net.update("next", state, net.add("add", state, state))
+            return net
+
+        x, state = np.array([[1, -2, 3, 0.1], [np.inf, 0, np.nan, 65504]], np.float16), np.full(4, 0.3, np.float16)
+        plain = ingot.compile(network())
+        given = ingot.compile(network(), io_types={"*": "fp16", "same": "fp32"})
+        self.assertEqual([str(port.dtype) for port in given.inputs], ["f16", "f16", "i32"])
+        self.assertEqual([str(port.dtype) for port in given.outputs], ["f16", "f32", "f16"])
+        wide = state.astype(np.float32)
+        expected = [plain(x.astype(np.float32), wide, np.int32(7))[0].astype(np.float16)]
+        for weight in (None, np.full((4, 4), 0.5, np.float32)):
+            if weight is not None:
+                for engine in (plain, given):
+                    engine.refit({"weight": weight})
+                expected = [plain(x.astype(np.float32), wide, np.int32(7))[0].astype(np.float16)]
+            before = state.copy()
+            y, same, _ = given(x, state, np.int32(7))
+            np.testing.assert_array_equal(y, expected[0])
+            np.testing.assert_array_equal(same, x.astype(np.float32))
+            np.testing.assert_array_equal(state, before + before)
+        with self.assertRaisesRegex(ingot.InvalidArgument, "output 'next' is stored in the memory of input 'state'"):
+            ingot.compile(network(), io_types={"state": "bf16"})
+        with self.assertRaisesRegex(ingot.InvalidArgument, "'count=fp16': the model has no such input or output of floats"):
+            ingot.compile(network(), io_types=["count=fp16"])
+
     def test_updates(self):
         net = ingot.Network()
         state, x = net.input("state", "f32", [3]), net.input("x", "f32", [3])

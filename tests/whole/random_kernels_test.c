@@ -176,9 +176,9 @@ static void build(struct random_maker *m, const struct trial *t, struct engine_b
 
 static void compare(struct random_maker *m, const struct trial *t, const struct ingot_tensor *got,
                     const struct ingot_tensor *want, const char *where) {
-    static const struct option_list none;
     static const struct tolerance exact;
-    struct tolerance tolerance = m->exact ? exact : tolerance_of_precision(t->precision, &none);
+    const struct build_arguments build = {.precision = t->precision};
+    struct tolerance tolerance = m->exact ? exact : tolerance_of_build(&build);
     /* Differences of numbers of size 1 may be all that a result is. */
     if (!m->exact) tolerance.atol = m->largest == 256 ? 3e-2 : strcmp(t->precision, "fp32") ? 4e-3 : 1e-5;
     char difference[300];

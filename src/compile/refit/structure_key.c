@@ -44,7 +44,7 @@ static void add_producer(struct ig_hash_stream *s, struct ig_job *job, const str
     add_text(s, compiler->portable ? ig_kernel_compiler_identity(job, compiler, true) : NULL);
 }
 
-/* What is missing here changes no engine (threads, progress), is in the graph (adapters), or takes no structures. */
+/* What is missing here changes no engine (threads, progress), is in the graph (adapters, types of inputs and outputs), or takes no structures. */
 static void add_options(struct ig_hash_stream *s, const struct ingot_build_options *o,
                         const struct ig_target_choice *target) {
     add_text(s, target->name);
