@@ -15,6 +15,8 @@ const struct ig_pass ig_passes[] = {
     {"common-subexpressions", "compute equal values once", 1, false, ig_pass_common_subexpressions},
     {"recognize", "recognise sigmoid and GELU written out in other ways", 2, false, ig_pass_recognize},
     {"use-reciprocals", "multiply instead of dividing by constants and by row sums", 2, false, ig_pass_use_reciprocals},
+    {"compute-in-parts", "compute on the parts of a rearranged value before they are joined", 2, false,
+     ig_pass_compute_in_parts},
     {"move-views", "move transposes and reshapes until they cancel", 1, false, ig_pass_move_views},
     {"fold-batch-norm", "fold constant scales and shifts into weights", 2, false, ig_pass_fold_batch_norm},
     {"split-phases", "compute transposed convolutions without the zeros", 1, false, ig_pass_split_phases},

@@ -100,6 +100,86 @@ static const struct rewrite views[] = {
 };
 /* clang-format on */
 
+/* What is computed from concatenations of parts of one value. */
+#define HALF "f32[batch,seq,6]"
+#define HALVES                                                                          \
+    "  %3 = slice(%1) {starts=[0,0,0], sizes=[batch,seq,6], steps=[1,1,1]}: " HALF "\n" \
+    "  %4 = slice(%1) {starts=[0,0,6], sizes=[batch,seq,6], steps=[1,1,1]}: " HALF "\n" \
+    "  %5 = neg(%4): " HALF "\n"                                                        \
+    "  %6 = concat(%5, %3) {axis=2}: " Y "\n"
+
+/* clang-format off */
+static const struct rewrite in_parts[] = {
+    /* a rotary embedding, with tables of constants: for all positions, and for each */
+    {"compute-in-parts",
+     HALVES
+     DATA(7, "sin", "[12]")
+     "  %8 = mul(%6, %7): " Y "\n"
+     DATA(9, "cos", "[1,12]")
+     "  %10 = mul(%1, %9): " Y "\n"
+     "  %11 = add(%10, %8): " Y "\n"
+     OUT(11),
+     "slice f32[batch,seq,6]; slice f32[batch,seq,6]; neg f32[batch,seq,6]; mul f32[batch,seq,6]; "
+     "mul f32[batch,seq,6]; mul f32[batch,seq,6]; add f32[batch,seq,6]; mul f32[batch,seq,6]; "
+     "add f32[batch,seq,6]; concat f32[batch,seq,12]", 0, POISON},
+    /* tables of one value twice */
+    {"compute-in-parts",
+     HALVES
+     "  %7 = reduce_mean(%3) {axes=[0]}: f32[1,seq,6]\n"
+     "  %8 = concat(%7, %7) {axis=2}: f32[1,seq,12]\n"
+     "  %9 = sin(%8): f32[1,seq,12]\n"
+     "  %10 = cos(%8): f32[1,seq,12]\n"
+     "  %11 = mul(%6, %9): " Y "\n"
+     "  %12 = mul(%1, %10): " Y "\n"
+     "  %13 = sub(%12, %11): " Y "\n"
+     OUT(13),
+     "slice f32[batch,seq,6]; slice f32[batch,seq,6]; neg f32[batch,seq,6]; reduce_mean f32[1,seq,6]; "
+     "sin f32[1,seq,6]; mul f32[batch,seq,6]; mul f32[batch,seq,6]; cos f32[1,seq,6]; mul f32[batch,seq,6]; "
+     "sub f32[batch,seq,6]; mul f32[batch,seq,6]; sub f32[batch,seq,6]; concat f32[batch,seq,12]", 0, POISON},
+    /* not where the concatenation is needed itself */
+    {"compute-in-parts",
+     HALVES
+     "  %7 = tanh(%6): " Y "\n"
+     "  %8 = add(%7, %6): " Y "\n"
+     OUT(8),
+     "slice f32[batch,seq,6]; slice f32[batch,seq,6]; neg f32[batch,seq,6]; concat f32[batch,seq,12]; "
+     "tanh f32[batch,seq,12]; add f32[batch,seq,12]", 0, POISON},
+    /* not beside a product, which would have to be stored */
+    {"compute-in-parts",
+     HALVES
+     DATA(7, "w", "[12,12]")
+     "  %8 = matmul(%1, %7) {acc=f32, packed=0, n=0, math=0}: " Y "\n"
+     "  %9 = add(%6, %8): " Y "\n"
+     OUT(9),
+     "slice f32[batch,seq,6]; slice f32[batch,seq,6]; neg f32[batch,seq,6]; concat f32[batch,seq,12]; "
+     "matmul f32[batch,seq,12]; add f32[batch,seq,12]", 0, 0},
+    /* not of two values */
+    {"compute-in-parts",
+     "  %3 = tanh(%1): " Y "\n"
+     "  %4 = slice(%3) {starts=[0,0,0], sizes=[batch,seq,6], steps=[1,1,1]}: " HALF "\n"
+     "  %5 = slice(%1) {starts=[0,0,6], sizes=[batch,seq,6], steps=[1,1,1]}: " HALF "\n"
+     "  %6 = reduce_sum(%1) {axes=[1]}: f32[batch,1,12]\n"
+     "  %7 = slice(%6) {starts=[0,0,0], sizes=[batch,1,6], steps=[1,1,1]}: f32[batch,1,6]\n"
+     "  %8 = mul(%5, %7): " HALF "\n"
+     "  %9 = concat(%8, %4) {axis=2}: " Y "\n"
+     "  %10 = exp(%9): " Y "\n"
+     OUT(10),
+     "tanh f32[batch,seq,12]; slice f32[batch,seq,6]; slice f32[batch,seq,6]; reduce_sum f32[batch,1,12]; "
+     "slice f32[batch,1,6]; mul f32[batch,seq,6]; concat f32[batch,seq,12]; exp f32[batch,seq,12]", 0, POISON},
+    /* the mean square of each head is computed from what is stored anyway, not stored beside it */
+    {"move-views",
+     DATA(3, "w", "[12,12]")
+     "  %4 = matmul(%1, %3) {acc=f32, packed=0, n=0, math=0}: " Y "\n"
+     "  %5 = reshape(%4) {dims=[batch,seq,3,4]}: f32[batch,seq,3,4]\n"
+     "  %6 = mul(%5, %5): f32[batch,seq,3,4]\n"
+     "  %7 = reduce_mean(%6) {axes=[3]}: f32[batch,seq,3,1]\n"
+     "  %8 = mul(%5, %7): f32[batch,seq,3,4]\n"
+     OUT(8),
+     "matmul f32[batch,seq,12]; reshape f32[batch,seq,3,4]; mul f32[batch,seq,3,4]; "
+     "reduce_mean f32[batch,seq,3,1]; mul f32[batch,seq,3,4]", 0, 0},
+};
+/* clang-format on */
+
 /* Convolution, relu, depthwise convolution, squeeze and excite, residual add, mean: one transpose, at the input. */
 /* clang-format off */
 static const char excite[] =
@@ -264,6 +344,7 @@ static void test_views(void **state) {
     CHECK_REWRITES(pictures);
     CHECK_REWRITES(phases);
     CHECK_REWRITES(views);
+    CHECK_REWRITES(in_parts);
     CHECK_REWRITES(layouts);
 }
 
@@ -325,6 +406,7 @@ static void test_pack(void **state) {
 static void test_all_passes(void **state) {
     (void)state;
     CHECK_ALL_PASSES(views);
+    CHECK_ALL_PASSES(in_parts);
     CHECK_ALL_PASSES(layouts);
 }
 

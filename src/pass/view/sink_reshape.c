@@ -131,6 +131,30 @@ static ig_value reshaped_map(struct ig_sink *s, const struct ig_sink_args *a) {
 
 /* ---- Reductions -------------------------------------------------------------------------------------------------- */
 
+/*
+ * A reduction over part of an axis of the base (the mean square of each head): the reshape stays, but above elementwise work on
+ * one value, a square, so that the reduction's region computes it from what is stored anyway. IG_NO_VALUE: there is none.
+ */
+static ig_value reduction_of_heads(struct ig_sink *s, const struct ig_sink_args *a, const struct reshaped *r) {
+    struct ig_graph *g = s->g;
+    const struct ig_node *n = ig_def(g, r->base);
+    if (!n || !ig_op_info(n->op)->is_map) return IG_NO_VALUE;
+    ig_value in[3], of = IG_NO_VALUE;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        bool is_scalar = ig_info(g, n->in[i])->is_const && ig_type_is_single(g->dims, ig_type_of(g, n->in[i]));
+        if (!is_scalar && of != IG_NO_VALUE && of != n->in[i]) return IG_NO_VALUE;
+        if (!is_scalar) of = n->in[i];
+        in[i] = n->in[i];
+    }
+    if (of == IG_NO_VALUE || !ig_same_dims(ig_type_of(g, of), &r->uncut)) return IG_NO_VALUE;
+    ig_value heads = ig_view_reshape(g, of, r->to.dim, r->to.rank);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        in[i] = in[i] == of ? heads : in[i];
+    struct ig_graph *const no_bodies[2] = {NULL, NULL};
+    ig_value operand = ig_build_node(g, n->op, in, n->n_in, 1, n->attr, no_bodies);
+    return ig_build_node(g, a->op, &operand, 1, 1, a->attrs, no_bodies);
+}
+
 static ig_value reshaped_reduction(struct ig_sink *s, const struct ig_sink_args *a) {
     struct reshaped r;
     if (!look_reshaped(s, a->in[0], &r)) return IG_NO_VALUE;
@@ -141,7 +165,10 @@ static ig_value reshaped_reduction(struct ig_sink *s, const struct ig_sink_args 
         result.dim[a->attrs[0].ints[i]] = ig_dim_const(s->g->dims, 1);
     }
     if (!map_axes(&r, reduced, in_base)) {
-        if (!s->eager || !cut_reshaped(s, &r) || !map_axes(&r, reduced, in_base)) return IG_NO_VALUE;
+        struct reshaped cut = r;
+        if (!s->eager || !cut_reshaped(s, &cut) || !map_axes(&cut, reduced, in_base))
+            return reduction_of_heads(s, a, &r);
+        r = cut;
     }
     int64_t *axes = IG_NEW_ARRAY(s->g->job, int64_t, INGOT_MAX_RANK);
     int count = 0;
