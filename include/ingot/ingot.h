@@ -544,15 +544,29 @@ INGOT_API enum ingot_status ingot_lease_wait(struct ingot_lease *lease, struct i
 /* The same, for at most `seconds`, as ingot_context_wait_for: INGOT_TIMEOUT if the run is not done by then, and the lease
  * is still held. */
 INGOT_API enum ingot_status ingot_lease_wait_for(struct ingot_lease *lease, double seconds, struct ingot_error *error);
+/*
+ * Makes work that is enqueued on `stream` (a CUstream of the GPU) from now on come behind the leased run, and be a reader
+ * of its results until the lease is released: then their memory is written or freed only after what is on `stream` at that
+ * time. Both orders are the GPU's, the host waits for neither. For any number of streams, which must exist until the lease
+ * is released; not needed for the one that the run was enqueued on. CU_STREAM_PER_THREAD is, at each call, that of the
+ * calling thread. From any thread, also several at once.
+ *
+ * While the caller captures `stream` into a CUDA graph, the host waits for the run, as ingot_lease_wait does; for results that
+ * the graph reads, the lease must be held as long as the graph exists. Such a lease released while a reader's stream is
+ * captured leaves its memory out of use until the context and all leases are gone.
+ *
+ * A failure of the run on the GPU is reported by waits, not here. INGOT_INVALID_ARGUMENT for the NULL stream and on the CPU.
+ */
+INGOT_API enum ingot_status ingot_lease_follow(struct ingot_lease *lease, void *stream, struct ingot_error *error);
 /* `out_tensor->data` is valid until the lease is released. Before ingot_lease_wait (or a wait of the context for this
  * run), only results in GPU memory are available. */
 INGOT_API enum ingot_status ingot_lease_output(const struct ingot_lease *lease, size_t index,
                                                struct ingot_tensor *out_tensor, struct ingot_error *error);
 /* Returns the memory to the context, or frees it if that is destroyed. From any thread, in any order, also while the run
- * is in flight. Nothing may read the memory any more. NULL does nothing. */
+ * is in flight. Nothing may read the memory any more, but for work on streams of ingot_lease_follow. NULL does nothing. */
 INGOT_API void ingot_lease_release(struct ingot_lease *lease);
-/* The same, where work enqueued on `stream` (a CUstream of the GPU) still reads the memory: it is written or freed only
- * after that work. On failure the lease is still held. */
+/* The same, where work enqueued on `stream` (a CUstream of the GPU), too, still reads the memory: it is written or freed
+ * only after that work. On failure the lease is still held: INGOT_UNSUPPORTED while the caller captures `stream`. */
 INGOT_API enum ingot_status ingot_lease_release_after(struct ingot_lease *lease, void *stream,
                                                       struct ingot_error *error);
 

@@ -11,6 +11,7 @@ struct run *run_new(struct session *session, void *stream, enum style style, con
     self->stream = stream;
     self->n_outputs = session->engine->n_outputs;
     self->device = session->device;
+    self->is_asked_later = session->stream != NULL;
     self->style = style;
     self->api = api;
     struct ingot_error error;
@@ -36,8 +37,17 @@ static void run_dealloc(PyObject *object) {
 
 /* ---- Results */
 
+/* A framework uses what it imports on its current stream, which need not be the run's. */
+static int order_for_framework(struct run *run, const struct tensor *tensor) {
+    void *stream = NULL;
+    if (!run->is_asked_later || tensor->value.memory != INGOT_CUDA) return 0;
+    if (run->api->current_stream(DL_CUDA, run->device, &stream)) return -1;
+    return run_order((PyObject *)run, (int64_t)(intptr_t)(stream ? stream : LEGACY_STREAM));
+}
+
 static PyObject *output_as(struct state *state, struct run *run, PyObject *tensor) {
     if (run->style != STYLE_EXCHANGE) return Py_NewRef(tensor);
+    if (order_for_framework(run, (struct tensor *)tensor)) return NULL;
     struct dl_managed_versioned *managed = tensor_export((struct tensor *)tensor);
     void *object;
     return managed && !run->api->import_managed(managed, &object) ? object : NULL;
@@ -98,8 +108,12 @@ int run_order(PyObject *owner, int64_t stream) {
     struct state *state = state_of(owner); /* of a tensor's owner: one of this module's types */
     if (Py_TYPE(owner) != state->run_type || stream == -1) return 0;
     struct run *run = (struct run *)owner;
-    if (run->stream && (int64_t)(intptr_t)run->stream == stream) return 0;
-    return wait_for(state, run, INFINITY) < 0 ? -1 : 0;
+    void *reader = (void *)(intptr_t)stream;
+    if (!run->lease || run->stream == reader) return 0; /* the lease is released behind its own stream anyway */
+    struct ingot_error error;
+    enum ingot_status status;
+    Py_BEGIN_ALLOW_THREADS status = ingot_lease_follow(run->lease, reader, &error);
+    Py_END_ALLOW_THREADS return status ? raise_error(state, status, &error), -1 : 0;
 }
 
 static PyObject *run_wait(PyObject *self, PyObject *args, PyObject *kwargs) {

@@ -10,8 +10,6 @@
 /* Py_TPFLAGS_HAVE_VECTORCALL, which the limited API names from 3.12 on; types of 3.11 have it too. */
 #define HAVE_VECTORCALL (1UL << 11)
 #define N_ARGS(n) ((n) & ~((size_t)1 << (8 * sizeof(size_t) - 1)))
-/* The driver's name for the legacy default stream, which frameworks call 0; 0 is the context's own to Ingot. */
-#define LEGACY_STREAM ((void *)1)
 
 /* ---- Inputs */
 
@@ -196,6 +194,7 @@ static PyObject *session_enqueue(PyObject *object, PyObject *const *args, Py_ssi
     if (guard_enter(state_of(object), &self->guard, "session")) return NULL;
     struct run *run = sort_arguments(self, args, (size_t)n_args, names) ? NULL : run_objects(self, true);
     if (run) {
+        run->is_asked_later = true;
         run->keep = PyTuple_New((Py_ssize_t)self->engine->n_inputs);
         for (size_t i = 0; run->keep && i < self->engine->n_inputs; i++)
             PyTuple_SetItem(run->keep, (Py_ssize_t)i, Py_NewRef(self->objects[i]));

@@ -19,6 +19,9 @@ struct port {
     struct array bound;
 };
 
+/* The driver's name for the legacy default stream, which frameworks call 0; 0 is the context's own to Ingot. */
+#define LEGACY_STREAM ((void *)1)
+
 /* What results are given out as: like the tensors that came in. */
 enum style { STYLE_INGOT, STYLE_NUMPY, STYLE_EXCHANGE };
 
@@ -48,6 +51,7 @@ struct run {
     size_t n_outputs;
     int device;
     bool is_done;
+    bool is_asked_later; /* the framework's current stream may be another than `stream` when results are given out */
     enum style style;
     const struct dl_exchange_api *api;
 };
@@ -56,7 +60,8 @@ struct run {
 struct run *run_new(struct session *session, void *stream, enum style style, const struct dl_exchange_api *api);
 /* One object, or a tuple if there are several outputs. Results in host memory must be there. */
 PyObject *run_outputs(struct state *state, struct run *run);
-/* Makes work on `stream` see a result in GPU memory that `owner` holds: waits where that is not the run's stream. */
+/* Makes work on `stream` see a result in GPU memory that `owner` holds, and keeps the memory until that work is done: the GPU
+ * waits, not the host. -1: the caller does not want that. */
 int run_order(PyObject *owner, int64_t stream);
 
 /* Notes which of `inputs`, in order, the run changes. */

@@ -279,6 +279,11 @@ enum ingot_status ingot_lease_output(const struct ingot_lease *lease, size_t ind
     return ig_results_output(results_of(lease), index, out_tensor, error);
 }
 
+enum ingot_status ingot_lease_follow(struct ingot_lease *lease, void *stream, struct ingot_error *error) {
+    if (!lease) return refuse_null("ingot_lease_follow", "lease", error);
+    return ig_results_follow(results_of(lease), stream, error);
+}
+
 void ingot_lease_release(struct ingot_lease *lease) {
     if (lease) ig_results_release(results_of(lease));
 }

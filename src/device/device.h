@@ -104,7 +104,7 @@ struct ig_device_api {
     void (*stream_destroy)(struct ig_device *, struct ig_stream *stream);
     /* Blocks until all enqueued work is done; returns the first failure since the last wait. */
     enum ingot_status (*stream_wait)(struct ig_device *, struct ig_stream *stream, struct ingot_error *);
-    /* `timed`: event_elapsed may be called on it. */
+    /* `timed`: event_elapsed may be called on it. From any thread, also while another uses the device. */
     enum ingot_status (*event_create)(struct ig_device *, bool timed, struct ig_event **out_event,
                                       struct ingot_error *);
     void (*event_destroy)(struct ig_device *, struct ig_event *event);
@@ -117,8 +117,11 @@ struct ig_device_api {
      * `block`, waits for it. The last record must happen before the call. */
     enum ingot_status (*event_await)(struct ig_device *, struct ig_event *, bool block, bool *out_done,
                                      struct ingot_error *);
-    /* From any thread: event_record on a stream of the caller's; see stream_adopt. NULL where there are none. */
+    /* From any thread: event_record and event_wait on a stream of the caller's; see stream_adopt. INGOT_UNSUPPORTED, with
+     * nothing done, while the caller captures the stream: events of a capture order nothing outside it. NULL where there
+     * are none. */
     enum ingot_status (*event_record_native)(struct ig_device *, void *native, struct ig_event *, struct ingot_error *);
+    enum ingot_status (*event_wait_native)(struct ig_device *, void *native, struct ig_event *, struct ingot_error *);
     /* The time between two timed events, by the device's clock. The caller has waited for both. */
     enum ingot_status (*event_elapsed)(struct ig_device *, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *);

@@ -68,6 +68,17 @@ static CUresult enter(const char *function, bool needs_context) {
     return result;
 }
 
+/* The log, which begins anew: for those who load the driver and do not know its state. */
+EXPORT const char *fake_cuda_take_log(void) {
+    static char taken[sizeof state.log];
+    pthread_mutex_lock(&mutex);
+    memcpy(taken, state.log, sizeof taken);
+    state.log_size = 0;
+    state.log[0] = 0;
+    pthread_mutex_unlock(&mutex);
+    return taken;
+}
+
 #define CALL(needs_context)                                  \
     do {                                                     \
         CUresult result_ = enter(__func__, (needs_context)); \
@@ -185,6 +196,7 @@ static _Thread_local int capture_mode;
 struct CUevent_st {
     int kind;
     bool recorded, timed;
+    bool captured; /* the last record is part of a graph */
 };
 
 /* NULL: the stream is not captured. */
@@ -488,6 +500,8 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags
     CALL(true);
     check_stream(__func__, stream);
     check(__func__, event, EVENT);
+    if (event->recorded && event->captured != (captured_graph(stream) != NULL))
+        misuse(__func__, "an order across the boundary of a capture");
     return CUDA_SUCCESS;
 }
 
@@ -507,6 +521,7 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
     check(__func__, event, EVENT);
     check_stream(__func__, stream);
     event->recorded = true;
+    event->captured = captured_graph(stream) != NULL;
     return CUDA_SUCCESS;
 }
 
@@ -732,8 +747,8 @@ EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
 
 /* Neither is work, so they are not logged. */
 EXPORT CUresult cuStreamIsCapturing(CUstream stream, int *status) {
-    check(__func__, stream, STREAM);
-    *status = stream->base.capturing ? 1 : 0;
+    check_stream(__func__, stream);
+    *status = captured_graph(stream) ? 1 : 0;
     return CUDA_SUCCESS;
 }
 

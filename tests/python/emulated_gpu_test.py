@@ -33,9 +33,62 @@ class OnGpu(DlTensor):
         return super().__dlpack__()
 
 
+class Framework(OnGpu):
+    """A framework's tensor in GPU memory: its type has DLPack's C exchange API."""
+
+    current_stream = 0
+
+    def __init__(self, values, cuda, managed=None):
+        if managed is None:
+            super().__init__(values, cuda)
+        self.imported = managed  # the address of a DLManagedTensorVersioned
+        self.data_address = ctypes.c_uint64.from_address(managed + 32).value if managed else None
+
+    def drop(self):
+        deleter = ctypes.c_void_p.from_address(self.imported + 16).value
+        ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(deleter)(self.imported)
+
+
+def exchange_api():
+    """The capsule with the functions for Framework: reads, imports and tells the current stream."""
+    functions = [ctypes.PYFUNCTYPE(ctypes.c_int, *arguments) for arguments in (
+        (ctypes.py_object, ctypes.c_void_p), (ctypes.c_void_p, ctypes.POINTER(ctypes.py_object)),
+        (ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)),
+    )]  # fmt: skip
+
+    def read(tensor, out):
+        ctypes.memmove(out, ctypes.byref(tensor.managed.tensor), 48)
+        return 0
+
+    def import_managed(managed, out):
+        tensor = Framework(None, None, managed)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(tensor))
+        ctypes.c_void_p.from_address(ctypes.addressof(out.contents)).value = id(tensor)
+        return 0
+
+    def current_stream(type, device, out):
+        out[0] = Framework.current_stream
+        return 0
+
+    calls = [make(call) for make, call in zip(functions, (read, import_managed, current_stream))]
+    pointers = [ctypes.cast(call, ctypes.c_void_p).value for call in calls]
+    # version 1.1, previous, allocate, export_managed, import_managed, read, current_stream
+    api = (ctypes.c_uint64 * 7)(1 | 1 << 32, 0, 0, 0, pointers[1], pointers[0], pointers[2])
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    Framework.kept = calls, api
+    return new(ctypes.addressof(api), b"dlpack_exchange_api", None)
+
+
+Framework.__dlpack_c_exchange_api__ = exchange_api()
+
+
+def contents_at(address, shape):
+    return np.array((ctypes.c_float * int(np.prod(shape))).from_address(address)).reshape(shape)
+
+
 def contents(tensor):
-    count = int(np.prod(tensor.shape))
-    return np.array((ctypes.c_float * count).from_address(tensor.data_address)).reshape(tensor.shape)
+    return contents_at(tensor.data_address, tensor.shape)
 
 
 class Gpu(unittest.TestCase):
@@ -51,6 +104,18 @@ class Gpu(unittest.TestCase):
         cls.stream = ctypes.c_void_p()
         assert cls.cuda.cuStreamCreate(ctypes.byref(cls.stream), 1) == 0
         cls.session = cls.engine.session(stream=cls.stream.value, timing=True)
+        cls.cuda.fake_cuda_take_log.restype = ctypes.c_char_p
+
+    def new_stream(self):
+        stream = ctypes.c_void_p()
+        assert self.cuda.cuStreamCreate(ctypes.byref(stream), 1) == 0
+        return stream.value
+
+    def calls(self):
+        """What has been asked of the driver since: waits of streams for events, records of events, waits of the host."""
+        log = self.cuda.fake_cuda_take_log().decode().split()
+        syncs = [name for name in log if "Synchronize" in name or name == "cuEventQuery"]
+        return log.count("cuStreamWaitEvent"), log.count("cuEventRecord"), len(syncs)
 
     def test_host_memory(self):
         y = self.session(self.values)
@@ -85,8 +150,13 @@ class Gpu(unittest.TestCase):
 
     def test_streams(self):
         y = self.session(OnGpu(self.values, self.cuda))
-        for stream in (None, -1, 1, 2, self.stream.value, 1 << 40):
-            self.assertIn("dltensor", repr(y.__dlpack__(stream=stream)))
+        other = self.new_stream()
+        # The run's own stream and -1 need no order; others wait on the GPU, and the host never does.
+        for stream, waits in ((None, 1), (-1, 0), (1, 1), (2, 1), (self.stream.value, 0), (other, 1), (other, 1)):
+            with self.subTest(stream=stream):
+                self.calls()
+                self.assertIn("dltensor", repr(y.__dlpack__(stream=stream)))
+                self.assertEqual(self.calls(), (waits, 0, 0))
         for stream in (0, -2):
             with self.assertRaises(BufferError):
                 y.__dlpack__(stream=stream)
@@ -94,6 +164,86 @@ class Gpu(unittest.TestCase):
             y.__dlpack__(stream="1")
         with self.assertRaises(BufferError):
             y.__dlpack__(copy=True)
+        self.calls()
+        del y  # an event for each reader, and for the run's stream
+        self.assertEqual(self.calls(), (0, 4, 0))
+        y = self.session(OnGpu(self.values, self.cuda))
+        self.assertEqual(self.calls()[::2], (4, 0))  # the memory is used again behind all of them
+        np.testing.assert_array_equal(contents(y), 2 * self.values)
+
+    def test_sessions_on_other_streams(self):
+        """A session that reads another's result has its stream wait, not the host; so does the memory, when it is let go."""
+        other = self.engine.session(stream=self.new_stream())
+        other(self.session(OnGpu(self.values, self.cuda)))
+        for turn in range(3):
+            y = self.session(OnGpu(self.values, self.cuda))
+            self.calls()
+            z = other(y)
+            waits, _, syncs = self.calls()
+            self.assertGreaterEqual(waits, 1)
+            self.assertEqual(syncs, 0)
+            del y
+            self.assertEqual(self.calls(), (0, 2, 0))
+            np.testing.assert_array_equal(contents(z), 4 * self.values)
+            del z  # so that the next run needs no new memory
+
+    def test_frameworks_current_stream(self):
+        """Results that become a framework's tensors are in order on its current stream, too."""
+        for session, current, waits in (
+            (self.engine.session(), 0, 0),  # runs on the current stream
+            (self.engine.session(), self.new_stream(), 0),
+            (self.engine.session(stream=self.stream.value), self.stream.value, 0),
+            (self.engine.session(stream=self.stream.value), 0, 1),
+            (self.engine.session(stream=self.stream.value), self.new_stream(), 1),
+        ):
+            Framework.current_stream = current
+            x = Framework(self.values, self.cuda)
+            session(x).drop()
+            self.calls()
+            y = session(x)
+            self.assertIsInstance(y, Framework)
+            self.assertEqual(self.calls()[2], 0)
+            np.testing.assert_array_equal(contents_at(y.data_address, (2, 4)), 2 * self.values)
+            y.drop()
+            self.assertEqual(self.calls(), (0, 1 + waits, 0))
+
+    def test_results_asked_for_later(self):
+        """Of an enqueued run: by then the framework's current stream may be another one."""
+        Framework.current_stream = self.new_stream()
+        session = self.engine.session()
+        run = session.enqueue(Framework(self.values, self.cuda))
+        Framework.current_stream = 0
+        self.calls()
+        y = run.result()
+        self.assertEqual(self.calls()[0], 0)  # the host has waited for it
+        del run
+        y.drop()
+        self.assertEqual(self.calls(), (0, 2, 0))
+
+    def test_streams_that_are_captured(self):
+        """What is released while its reader's stream is captured is used no more."""
+        stream = self.new_stream()
+        y = self.session(OnGpu(self.values, self.cuda))
+        address = y.data_address
+        self.assertEqual(self.cuda.cuCtxPushCurrent_v2(self.context()), 0)
+        self.assertEqual(self.cuda.cuStreamBeginCapture_v2(ctypes.c_void_p(stream), 2), 0)
+        self.calls()
+        capsule = y.__dlpack__(stream=stream)
+        self.assertEqual(self.calls(), (0, 0, 1))  # the host has waited
+        del capsule, y
+        self.assertEqual(self.calls(), (0, 1, 0))
+        graph = ctypes.c_void_p()
+        self.assertEqual(self.cuda.cuStreamEndCapture(ctypes.c_void_p(stream), ctypes.byref(graph)), 0)
+        self.cuda.cuGraphDestroy(graph)
+        self.cuda.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+        held = [self.session(OnGpu(self.values, self.cuda)) for _ in range(4)]
+        self.assertNotIn(address, [y.data_address for y in held])
+
+    def context(self):
+        context = ctypes.c_void_p()
+        self.assertEqual(self.cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), 0)
+        self.cuda.cuDevicePrimaryCtxRelease_v2(0)
+        return context
 
     def test_ways_to_name_a_stream(self):
         class Framework:

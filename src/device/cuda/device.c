@@ -167,11 +167,14 @@ static void stream_let_go(struct ig_device *device, struct ig_stream *stream) {
     stream->handle = NULL;
 }
 
-static bool stream_is_captured(struct ig_device *device, const struct ig_stream *stream) {
-    struct ig_cuda *cuda = ig_cuda_of(device);
+static bool is_captured(struct ig_cuda *cuda, CUstream native) {
     int status = 0;
-    if (!stream->adopted || stream->handle == CU_STREAM_LEGACY) return false;
-    return cuda->driver.cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS && status != 0;
+    if (native == CU_STREAM_LEGACY) return false;
+    return cuda->driver.cuStreamIsCapturing(native, &status) == CUDA_SUCCESS && status != 0;
+}
+
+static bool stream_is_captured(struct ig_device *device, const struct ig_stream *stream) {
+    return stream->adopted && is_captured(ig_cuda_of(device), stream->handle);
 }
 
 static void stream_destroy(struct ig_device *device, struct ig_stream *stream) {
@@ -187,11 +190,16 @@ static enum ingot_status stream_wait(struct ig_device *device, struct ig_stream 
     return ig_cuda_leave(cuda, IG_CUDA_STATUS(cuda, error, WORK_FAILED, cuStreamSynchronize, stream->handle));
 }
 
+/* Any thread may call this and the like below: `entered` counts the brackets of the device's own thread, so these push the
+ * context themselves. */
 static enum ingot_status event_create(struct ig_device *device, bool timed, struct ig_event **out_event,
                                       struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
-    IG_TRY(ig_cuda_enter(cuda, error));
-    return ig_cuda_leave(cuda, ig_cuda_event_create(cuda, timed, out_event, error));
+    int mode;
+    IG_TRY(push(cuda, &mode, error));
+    enum ingot_status status = ig_cuda_event_create(cuda, timed, out_event, error);
+    pop(cuda, mode);
+    return status;
 }
 
 static void event_destroy(struct ig_device *device, struct ig_event *event) {
@@ -224,7 +232,6 @@ static enum ingot_status event_sync(struct ig_device *device, struct ig_event *e
                          IG_CUDA_STATUS(cuda, error, WORK_FAILED, cuEventSynchronize, ig_cuda_event_handle(event)));
 }
 
-/* From any thread: `entered` counts the brackets of the device's own thread, so these push the context themselves. */
 static enum ingot_status event_await(struct ig_device *device, struct ig_event *event, bool block, bool *out_done,
                                      struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
@@ -237,13 +244,33 @@ static enum ingot_status event_await(struct ig_device *device, struct ig_event *
     return *out_done ? ig_cuda_driver_check(&cuda->driver, result, error, WORK_FAILED) : INGOT_OK;
 }
 
+static enum ingot_status refuse_captured(struct ingot_error *error) {
+    return IG_ERR(error, INGOT_UNSUPPORTED,
+                  "the caller's stream is captured into a CUDA graph: it orders nothing else");
+}
+
 static enum ingot_status event_record_native(struct ig_device *device, void *native, struct ig_event *event,
                                              struct ingot_error *error) {
     struct ig_cuda *cuda = ig_cuda_of(device);
     int mode;
     IG_TRY(push(cuda, &mode, error));
-    enum ingot_status status = IG_CUDA_STATUS(cuda, error, "cannot record an event", cuEventRecord,
-                                              ig_cuda_event_handle(event), (CUstream)native);
+    enum ingot_status status = is_captured(cuda, native)
+                                   ? refuse_captured(error)
+                                   : IG_CUDA_STATUS(cuda, error, "cannot record an event", cuEventRecord,
+                                                    ig_cuda_event_handle(event), (CUstream)native);
+    pop(cuda, mode);
+    return status;
+}
+
+static enum ingot_status event_wait_native(struct ig_device *device, void *native, struct ig_event *event,
+                                           struct ingot_error *error) {
+    struct ig_cuda *cuda = ig_cuda_of(device);
+    int mode;
+    IG_TRY(push(cuda, &mode, error));
+    enum ingot_status status = is_captured(cuda, native)
+                                   ? refuse_captured(error)
+                                   : IG_CUDA_STATUS(cuda, error, "cannot wait for an event", cuStreamWaitEvent,
+                                                    (CUstream)native, ig_cuda_event_handle(event), 0);
     pop(cuda, mode);
     return status;
 }
@@ -505,6 +532,7 @@ static const struct ig_device_api api = {
     .event_sync = event_sync,
     .event_await = event_await,
     .event_record_native = event_record_native,
+    .event_wait_native = event_wait_native,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,

@@ -1,6 +1,8 @@
 /* Sets of result buffers and leases on them; see results.h. */
 #include "runtime/context/results.h"
 
+#include <pthread.h>
+
 #include "base/memory.h"
 #include "base/stop.h"
 #include "runtime/context/transfer.h"
@@ -11,6 +13,7 @@ struct ig_results_pool {
     size_t n_outputs;
     struct ig_results *first; /* sets are added but never removed: instances refer to them */
     atomic_size_t owners;     /* the context and the leases */
+    pthread_mutex_t lock;     /* of leases' readers, since several threads may share a lease */
 };
 
 /* An allocator may return NULL for size 0. */
@@ -29,9 +32,16 @@ enum ingot_status ig_results_pool_create(struct ig_device *device, size_t n_outp
     pool->allocator = allocator;
     pool->n_outputs = n_outputs;
     atomic_init(&pool->owners, 1);
+    pthread_mutex_init(&pool->lock, NULL);
     ig_device_retain(device);
     *out_pool = pool;
     return INGOT_OK;
+}
+
+/* It has been waited for. */
+static void free_reader(struct ig_reader *reader) {
+    reader->native = NULL;
+    reader->ended = false;
 }
 
 /* Neither the host nor the device may free what readers on a caller's stream still read. */
@@ -39,9 +49,11 @@ static void await_readers(struct ig_results *results) {
     struct ig_device *device = results->pool->device;
     struct ingot_error ignored;
     bool done;
-    if (!atomic_load_explicit(&results->read_later, memory_order_acquire)) return;
-    (void)device->api->event_await(device, results->released, true, &done, &ignored);
-    atomic_store_explicit(&results->read_later, false, memory_order_relaxed);
+    for (struct ig_reader *reader = results->readers; reader; reader = reader->next) {
+        if (!reader->ended) continue;
+        (void)device->api->event_await(device, reader->end, true, &done, &ignored);
+        free_reader(reader);
+    }
 }
 
 static void release_memory(struct ig_results *results) {
@@ -59,8 +71,12 @@ static void destroy_set(struct ig_results *results) {
     struct ig_results_pool *pool = results->pool;
     struct ig_device *device = pool->device;
     release_memory(results);
+    for (struct ig_reader *at = results->readers, *next; at; at = next) {
+        next = at->next;
+        device->api->event_destroy(device, at->end);
+        ig_release(pool->allocator, at, sizeof *at);
+    }
     if (results->end) device->api->event_destroy(device, results->end);
-    if (results->released) device->api->event_destroy(device, results->released);
     ig_release(pool->allocator, results->tensors, tensors_size(pool));
     ig_release(pool->allocator, results, sizeof *results);
 }
@@ -72,6 +88,7 @@ void ig_results_pool_drop(struct ig_results_pool *pool) {
         destroy_set(at);
     }
     struct ig_device *device = pool->device;
+    pthread_mutex_destroy(&pool->lock);
     ig_release(pool->allocator, pool, sizeof *pool);
     ig_device_release(device);
 }
@@ -160,26 +177,20 @@ enum ingot_status ig_results_reserve(struct ig_results *results, size_t host, si
 enum ingot_status ig_results_follow_readers(struct ig_results *results, struct ig_stream *stream,
                                             struct ingot_error *error) {
     struct ig_device *device = results->pool->device;
-    if (!atomic_load_explicit(&results->read_later, memory_order_acquire)) return INGOT_OK;
-    IG_TRY(device->api->event_wait(device, stream, results->released, error));
-    atomic_store_explicit(&results->read_later, false, memory_order_relaxed);
+    for (struct ig_reader *reader = results->readers; reader; reader = reader->next) {
+        if (!reader->ended) continue;
+        IG_TRY(device->api->event_wait(device, stream, reader->end, error));
+        free_reader(reader);
+    }
     return INGOT_OK;
 }
 
 /* ---- Leases ------------------------------------------------------------------------------------------------------ */
 
-/* Made with the first lease, so that later ones allocate nothing and any thread may record `released`. */
-static enum ingot_status make_events(struct ig_results *results, struct ingot_error *error) {
-    struct ig_device *device = results->pool->device;
-    if (device->host_memory) return INGOT_OK;
-    if (!results->end) IG_TRY(device->api->event_create(device, false, &results->end, error));
-    if (!results->released) IG_TRY(device->api->event_create(device, false, &results->released, error));
-    return INGOT_OK;
-}
-
 enum ingot_status ig_results_lease(struct ig_results *results, struct ig_stream *stream, struct ingot_error *error) {
     struct ig_device *device = results->pool->device;
-    IG_TRY(make_events(results, error));
+    /* Made once, so that later leases allocate nothing. */
+    if (stream && !results->end) IG_TRY(device->api->event_create(device, false, &results->end, error));
     if (stream) IG_TRY(device->api->event_record(device, stream, results->end, error));
     results->taken = true;
     atomic_store(&results->outcome, stream ? IG_OUTCOME_OPEN : IG_OUTCOME_GOOD);
@@ -243,22 +254,96 @@ enum ingot_status ig_results_output(const struct ig_results *results, size_t ind
     return INGOT_OK;
 }
 
-/* The pool may go with the last owner, so nothing is touched after. */
-void ig_results_release(struct ig_results *results) {
-    struct ig_results_pool *pool = results->pool;
-    atomic_store_explicit(&results->leased, false, memory_order_release);
-    ig_results_pool_drop(pool);
-}
+/* ---- Readers on the caller's streams --------------------------------------------------------------------------------- */
 
-enum ingot_status ig_results_release_after(struct ig_results *results, void *native, struct ingot_error *error) {
-    struct ig_device *device = results->pool->device;
+static enum ingot_status refuse_stream(const struct ig_device *device, const void *native, struct ingot_error *error) {
     if (!device->api->event_record_native)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "the engine runs on the CPU, where no stream reads the results");
     if (!native)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT,
                       "the default stream cannot be followed, only a created one: ingot_lease_release needs none");
-    IG_TRY(device->api->event_record_native(device, native, results->released, error));
-    atomic_store_explicit(&results->read_later, true, memory_order_release);
+    return INGOT_OK;
+}
+
+static enum ingot_status add_reader(struct ig_results *results, struct ig_reader **out_reader,
+                                    struct ingot_error *error) {
+    struct ig_results_pool *pool = results->pool;
+    struct ig_reader *reader = ig_allocate(pool->allocator, sizeof *reader, _Alignof(struct ig_reader));
+    if (!reader) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a reader of results");
+    enum ingot_status status = pool->device->api->event_create(pool->device, false, &reader->end, error);
+    if (status != INGOT_OK) {
+        ig_release(pool->allocator, reader, sizeof *reader);
+        return status;
+    }
+    reader->next = results->readers;
+    results->readers = *out_reader = reader;
+    return INGOT_OK;
+}
+
+/* The reader of that stream, else a free one, else a new one. */
+static enum ingot_status find_reader(struct ig_results *results, void *native, struct ig_reader **out_reader,
+                                     struct ingot_error *error) {
+    struct ig_reader *found = NULL;
+    for (struct ig_reader *at = results->readers; at; at = at->next) {
+        bool is_same = at->native == native && !at->ended;
+        if (is_same || (!at->native && !found)) found = at;
+        if (is_same) break;
+    }
+    if (!found) IG_TRY(add_reader(results, &found, error));
+    found->native = native;
+    *out_reader = found;
+    return INGOT_OK;
+}
+
+static enum ingot_status note_reader(struct ig_results *results, void *native, struct ig_reader **out_reader,
+                                     struct ingot_error *error) {
+    IG_TRY(refuse_stream(results->pool->device, native, error));
+    pthread_mutex_lock(&results->pool->lock);
+    enum ingot_status status = find_reader(results, native, out_reader, error);
+    pthread_mutex_unlock(&results->pool->lock);
+    return status;
+}
+
+enum ingot_status ig_results_follow(struct ig_results *results, void *native, struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    struct ig_reader *reader;
+    IG_TRY(note_reader(results, native, &reader, error));
+    if (atomic_load(&results->outcome) != IG_OUTCOME_OPEN) return answer(results, INGOT_OK, error);
+    enum ingot_status status = device->api->event_wait_native(device, native, results->end, error);
+    return status == INGOT_UNSUPPORTED ? ig_results_wait(results, error) : status; /* what is captured comes later */
+}
+
+static enum ingot_status end_reader(struct ig_results *results, struct ig_reader *reader, struct ingot_error *error) {
+    struct ig_device *device = results->pool->device;
+    IG_TRY(device->api->event_record_native(device, reader->native, reader->end, error));
+    reader->ended = true;
+    return INGOT_OK;
+}
+
+/* False: a reader's end cannot be told. */
+static bool end_readers(struct ig_results *results) {
+    struct ingot_error ignored;
+    bool all = true;
+    for (struct ig_reader *reader = results->readers; reader; reader = reader->next) {
+        if (!reader->native || reader->ended) continue;
+        enum ingot_status status = end_reader(results, reader, &ignored);
+        if (status == INGOT_UNSUPPORTED) all = false;
+        if (status != INGOT_OK) free_reader(reader); /* else the GPU is lost, or the stream is gone with its work */
+    }
+    return all;
+}
+
+/* The pool may go with the last owner, so nothing is touched after. */
+void ig_results_release(struct ig_results *results) {
+    struct ig_results_pool *pool = results->pool;
+    if (end_readers(results)) atomic_store_explicit(&results->leased, false, memory_order_release);
+    ig_results_pool_drop(pool);
+}
+
+enum ingot_status ig_results_release_after(struct ig_results *results, void *native, struct ingot_error *error) {
+    struct ig_reader *reader;
+    IG_TRY(note_reader(results, native, &reader, error));
+    IG_TRY(end_reader(results, reader, error));
     ig_results_release(results);
     return INGOT_OK;
 }

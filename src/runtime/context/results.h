@@ -18,18 +18,26 @@ struct ig_results_pool;
 /* What is known of the run whose results are leased. */
 enum ig_outcome { IG_OUTCOME_OPEN, IG_OUTCOME_GOOD, IG_OUTCOME_BAD };
 
+/* A stream of the caller's whose work reads a leased set. Kept with the set for later leases. */
+struct ig_reader {
+    struct ig_reader *next;
+    void *native;         /* the stream; NULL: none, the reader is free */
+    struct ig_event *end; /* of its work, once it is */
+    bool ended;           /* recorded, when the lease was released; a later run has not waited for it yet */
+};
+
 /* A set; once leased, also the lease. */
 struct ig_results {
     struct ig_results_pool *pool;
     struct ig_results *next;
     char *host, *device; /* two blocks; `host` is pinned, `device` NULL unless the device has memory of its own */
     size_t host_size, device_size;
-    bool taken;                /* the run whose results it has was leased; only the context's thread uses this */
-    atomic_bool leased;        /* somebody holds the lease */
-    atomic_bool read_later;    /* `released` marks work that reads the set and may be in flight */
-    atomic_int outcome;        /* an enum ig_outcome */
-    struct ig_event *end;      /* of the leased run; NULL: never leased while in flight */
-    struct ig_event *released; /* see ig_results_release_after */
+    bool taken;           /* the run whose results it has was leased; only the context's thread uses this */
+    atomic_bool leased;   /* somebody holds the lease, or work may read the set for ever (ig_results_release) */
+    atomic_int outcome;   /* an enum ig_outcome */
+    struct ig_event *end; /* of the leased run; NULL: never leased while in flight */
+    /* Streams that read it; the holder's until the lease is released, then the context's. */
+    struct ig_reader *readers;
     /* By output, of the leased run: dtype INGOT_DTYPE_NONE if the result is not in the set. */
     struct ingot_tensor *tensors;
 };
@@ -71,6 +79,9 @@ enum ingot_status ig_results_wait(struct ig_results *results, struct ingot_error
 enum ingot_status ig_results_wait_for(struct ig_results *results, double seconds, struct ingot_error *error);
 enum ingot_status ig_results_output(const struct ig_results *results, size_t index, struct ingot_tensor *out_tensor,
                                     struct ingot_error *error);
+enum ingot_status ig_results_follow(struct ig_results *results, void *native, struct ingot_error *error);
+/* Where a reader's stream is being captured, nothing can tell the end of what was on it before: the set is out of use for
+ * good. */
 void ig_results_release(struct ig_results *results);
 enum ingot_status ig_results_release_after(struct ig_results *results, void *native, struct ingot_error *error);
 

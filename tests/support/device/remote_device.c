@@ -490,6 +490,11 @@ static enum ingot_status event_record_native(struct ig_device *device, void *nat
     return event_record(device, native, event, error);
 }
 
+static enum ingot_status event_wait_native(struct ig_device *device, void *native, struct ig_event *event,
+                                           struct ingot_error *error) {
+    return event_wait(device, native, event, error);
+}
+
 static enum ingot_status event_elapsed(struct ig_device *device, struct ig_event *begin, struct ig_event *end,
                                        uint64_t *out_nanoseconds, struct ingot_error *error) {
     if (begin->reached < begin->recorded || end->reached < end->recorded) end_test("an event is asked too early");
@@ -658,6 +663,7 @@ static const struct ig_device_api api = {
     .event_sync = event_sync,
     .event_await = event_await,
     .event_record_native = event_record_native,
+    .event_wait_native = event_wait_native,
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
