@@ -460,8 +460,9 @@ INGOT_API enum ingot_status ingot_context_run(struct ingot_context *context, str
  * While the caller captures `stream` (cuStreamBeginCapture, in any mode), the run becomes part of the caller's graph, with
  * the addresses and sizes that are bound. Such a run must be the first of its context, which makes no others; results
  * must be in GPU memory, and the context and leases of it must exist as long as the graph. A launch of the graph reads the
- * weights that the engine had at the capture. INGOT_UNSUPPORTED, before the capture is touched, where the host takes part in runs:
- * control flow, sizes in GPU memory, large inputs in host memory, shared arenas, profiles.
+ * weights that the engine had at the capture, and what inputs in INGOT_HOST memory held then. INGOT_UNSUPPORTED, before the
+ * capture is touched, where the host takes part in runs: control flow, sizes in GPU memory, 2 MiB or more of inputs in INGOT_HOST
+ * memory, shared arenas, profiles.
  *
  * On the CPU, the run is complete when this returns, and `stream` must be NULL. INGOT_CANCELLED or INGOT_TIMEOUT if it
  * was stopped (ingot_context_cancel, ingot_context_set_time_limit).

@@ -237,106 +237,6 @@ static void data_that_gpus_reach_need_two_calls(void **state) {
     }
 }
 
-/* ---- Graphs of the caller's ---------------------------------------------------------------------------------------------------- */
-
-/* The driver's functions, as a program that captures its own graph calls them. */
-struct capture {
-    int (*begin)(void *stream, int mode);
-    int (*end)(void *stream, void **graph);
-    int (*instantiate)(void **executable, void *graph, unsigned long long flags);
-    int (*launch)(void *executable, void *stream);
-    int (*destroy_executable)(void *executable);
-    int (*destroy)(void *graph);
-};
-
-static struct capture find_capture(const char *library) {
-    struct capture c = {NULL};
-    void *driver = dlopen(library, RTLD_NOW);
-    assert_non_null(driver);
-    *(void **)&c.begin = dlsym(driver, "cuStreamBeginCapture_v2");
-    *(void **)&c.end = dlsym(driver, "cuStreamEndCapture");
-    *(void **)&c.instantiate = dlsym(driver, "cuGraphInstantiateWithFlags");
-    *(void **)&c.launch = dlsym(driver, "cuGraphLaunch");
-    *(void **)&c.destroy_executable = dlsym(driver, "cuGraphExecDestroy");
-    *(void **)&c.destroy = dlsym(driver, "cuGraphDestroy");
-    return c;
-}
-
-/* A context's first run becomes part of the graph that the caller captures: each launch computes on what is in the input
- * then. It records no event, and the context makes no other run. */
-static void runs_are_part_of_the_callers_graph(void **state) {
-    enum { RELAXED = 2 };
-    const size_t size = 100 * sizeof(float);
-    struct cuda_case *f = begin(true);
-    const struct capture capture = find_capture(f->driver.path);
-    float *x = cuda_memory(f, INGOT_CUDA, size), *y = cuda_memory(f, INGOT_CUDA, size);
-    struct ingot_tensor input = {INGOT_F32, 1, {100}, x, INGOT_CUDA};
-    struct ig_stream *callers;
-    void *native, *graph, *executable;
-    cuda_must(f, f->device->api->stream_create(f->device, &callers, &f->error));
-    memcpy(&native, callers, sizeof native);
-    cuda_must(f, f->device->api->enter(f->device, &f->error));
-    assert_int_equal(capture.begin(native, RELAXED), 0);
-
-    cuda_set_x(f, 100); /* results would arrive in host memory */
-    assert_int_equal(ig_context_enqueue(f->context, native, &f->error), INGOT_UNSUPPORTED);
-    assert_non_null(strstr(f->error.message, "must be in GPU memory"));
-
-    cuda_must(f, ig_context_set_input(f->context, 0, &input, &f->error));
-    cuda_must(f, ig_context_set_output(f->context, 0, INGOT_CUDA, y, size, &f->error));
-    cuda_clear_log(f);
-    cuda_enqueue(f, native);
-    assert_int_equal(cuda_count(f->driver.cuda->log, "cuEvent"), 0);
-    assert_int_equal(cuda_count(f->driver.cuda->log, "cuStreamWaitEvent"), 0);
-    assert_int_equal(cuda_count(f->driver.cuda->log, "cuGraph"), 0);
-    assert_int_equal(ig_context_enqueue(f->context, native, &f->error), INGOT_INVALID_ARGUMENT);
-    assert_non_null(strstr(f->error.message, "part of a CUDA graph"));
-    assert_int_equal(capture.end(native, &graph), 0);
-    assert_int_equal(ig_context_enqueue(f->context, NULL, &f->error), INGOT_INVALID_ARGUMENT);
-
-    assert_int_equal(capture.instantiate(&executable, graph, 0), 0);
-    for (int turn = 0; turn < 3; turn++) {
-        for (int i = 0; i < 100; i++)
-            x[i] = (float)(turn * 100 + i);
-        memset(y, 0, size);
-        assert_int_equal(capture.launch(executable, native), 0);
-        for (int i = 0; i < 100; i++)
-            assert_true(y[i] == 3 * x[i]);
-    }
-    capture.destroy_executable(executable);
-    capture.destroy(graph);
-    f->device->api->leave(f->device);
-    cuda_release(f, INGOT_CUDA, x, size);
-    cuda_release(f, INGOT_CUDA, y, size);
-    f->device->api->stream_destroy(f->device, callers);
-    cuda_end(f, true);
-}
-
-/* A context that has run before, and could have work under way, is refused before the capture is touched. */
-static void later_runs_are_no_part_of_graphs(void **state) {
-    struct cuda_case *f = begin(true);
-    const struct capture capture = find_capture(f->driver.path);
-    struct ig_stream *callers;
-    void *native, *graph;
-    cuda_must(f, f->device->api->stream_create(f->device, &callers, &f->error));
-    memcpy(&native, callers, sizeof native);
-    cuda_run(f, 100);
-    cuda_must(f, f->device->api->enter(f->device, &f->error));
-    assert_int_equal(capture.begin(native, 2), 0);
-    cuda_clear_log(f);
-    assert_int_equal(ig_context_enqueue(f->context, native, &f->error), INGOT_INVALID_ARGUMENT);
-    assert_non_null(strstr(f->error.message, "must be its context's first"));
-    assert_int_equal(cuda_count(f->driver.cuda->log, "cuLaunch") + cuda_count(f->driver.cuda->log, "cuEvent"), 0);
-    assert_int_equal(capture.end(native, &graph), 0);
-    capture.destroy(graph);
-    f->device->api->leave(f->device);
-    cuda_run(f, 37);
-    ig_context_destroy(f->context);
-    f->context = NULL;
-    f->device->api->stream_destroy(f->device, callers);
-    cuda_end(f, true);
-}
-
 /* ---- Leases and waits with a limit --------------------------------------------------------------------------------------------- */
 
 /* The driver calls since cuda_clear_log, without context changes and pointer queries. */
@@ -812,8 +712,6 @@ int main(void) {
         cmocka_unit_test(large_results_need_one_call_but_in_long_rows),
         cmocka_unit_test(data_that_gpus_reach_need_one_call_on_the_own_stream),
         cmocka_unit_test(copies_are_for_copy_engines_where_kernels_cannot),
-        cmocka_unit_test(runs_are_part_of_the_callers_graph),
-        cmocka_unit_test(later_runs_are_no_part_of_graphs),
         cmocka_unit_test(leases_are_a_few_calls),
         cmocka_unit_test(limited_waits_ask),
         cmocka_unit_test(a_lost_gpu_comes_back),

@@ -246,10 +246,19 @@ static enum ingot_status check_graph(const struct ig_context *context, struct in
 static enum ingot_status check_plan(const struct ig_context *context, struct ingot_error *error) {
     if (!ig_frame_is_straight(context->current->frame))
         return IG_ERR(error, INGOT_UNSUPPORTED, "a run with control flow cannot become part of a CUDA graph");
-    if (context->inputs_ahead || context->results_beside)
+    if (context->sizes.inputs_beside) /* staged on a stream that is not captured */
         return IG_ERR(error, INGOT_UNSUPPORTED,
-                      "the inputs of a run that becomes part of a CUDA graph must be in GPU memory");
+                      "a run that becomes part of a CUDA graph has less than %zu bytes of inputs in host memory: pin "
+                      "them, or copy them to GPU memory",
+                      IG_TRANSFER_LARGE);
     return INGOT_OK;
+}
+
+/* No graph has a run of this context, and it has no use for the stream. */
+static enum ingot_status refuse_graph(struct ig_context *context, enum ingot_status status) {
+    context->in_graph = false;
+    if (!context->under_way) ig_context_let_streams_go(context);
+    return status;
 }
 
 /* Orders `stream` after the context's last run, which was on another stream. */
@@ -343,17 +352,15 @@ static enum ingot_status enqueue(struct ig_context *context, void *native, struc
                       "the context's run is part of a CUDA graph: other runs need another context");
     IG_TRY(find_stream(context, native, &stream, error));
     bool in_graph = native && device->api->stream_is_captured && device->api->stream_is_captured(device, stream);
-    if (in_graph) IG_TRY(check_graph(context, error));
+    enum ingot_status status = in_graph ? check_graph(context, error) : INGOT_OK;
+    if (status != INGOT_OK) return refuse_graph(context, status);
     context->in_graph = in_graph;
     ig_context_drop_results(context);
     begin_number(context);
     context->timed = context->dropped = false;
     IG_TRY(ig_context_adopt(context, error));
-    enum ingot_status status = begin_run(context, stream, error);
-    if (status != INGOT_OK) {
-        context->in_graph = false; /* no graph has a run of this context */
-        return status;
-    }
+    status = begin_run(context, stream, error);
+    if (status != INGOT_OK) return in_graph ? refuse_graph(context, status) : status;
     for (uint32_t i = 0; i < context->n_outputs; i++)
         context->outputs[i].ready = true;
     context->under_way = !in_graph;
