@@ -13,8 +13,7 @@
 
 /* ---- Inputs */
 
-/* Says which argument an exception is about. */
-static int blame_input(struct session *self, size_t index) {
+int session_blame_input(struct session *self, size_t index) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     struct state *state = state_of((PyObject *)self);
@@ -51,8 +50,7 @@ static int sort_arguments(struct session *self, PyObject *const *args, size_t n_
     return 0;
 }
 
-/* Copies an input in host memory that is not dense. */
-static int pack_input(struct port *port, struct array *array, struct ingot_tensor *tensor) {
+int session_pack_input(struct port *port, struct array *array, struct ingot_tensor *tensor) {
     size_t bytes = tensor_bytes(tensor);
     if (bytes > port->scratch_size) {
         PyMem_Free(port->scratch);
@@ -90,7 +88,7 @@ int session_place_input(struct session *self, size_t index, struct array *array,
             demand->stream = stream ? stream : LEGACY_STREAM;
         }
         demand->on_gpu = true;
-    } else if (!array->is_dense && pack_input(port, array, &tensor)) {
+    } else if (!array->is_dense && session_pack_input(port, array, &tensor)) {
         return -1;
     }
     struct ingot_error error;
@@ -104,7 +102,7 @@ static int place_inputs(struct session *self, struct demand *demand, size_t *out
     for (size_t i = 0; i < self->engine->n_inputs; i++) {
         struct port *port = &self->inputs[i];
         if (array_read(state, &port->source, self->objects[i], ARRAY_BORROW, stream, &port->array))
-            return blame_input(self, i);
+            return session_blame_input(self, i);
         *out_read = i + 1;
         if (session_place_input(self, i, &port->array, port->source.api, demand)) return -1;
     }
@@ -376,6 +374,18 @@ static PyMethodDef session_methods[] = {
      "sizes are taken as they are."},
     {"batch", session_batch, METH_NOARGS,
      "batch($self)\n--\n\nHow sizes were rounded up, as a dict; None: they are not."},
+    {"prepare", KEYWORDS(session_prepare),
+     "prepare($self, inputs, background=False, device='cpu')\n--\n\n"
+     "Prepares for runs of inputs of these shapes, so that the first is as fast as later ones: plans memory and "
+     "captures\n"
+     "what is launched. inputs: by name (a dict) or in order, each a shape, or a tensor; one whose elements are sizes "
+     "must\n"
+     "be a tensor. device: where inputs given as shapes will be, 'cpu' or 'cuda'. background: on a thread of its own, "
+     "while\n"
+     "the session runs. Waits for enqueued runs first. ingot.InvalidArgument names an input that does not fit."},
+    {"prepare_wait", session_prepare_wait, METH_NOARGS,
+     "prepare_wait($self)\n--\n\n"
+     "Waits until all shapes are prepared. Raises the first failure in the background since the last call."},
     {"trim", session_trim, METH_NOARGS, "trim($self)\n--\n\nGives back the memory that grew with the runs."},
     {"profile", session_profile, METH_NOARGS,
      "profile($self)\n--\n\nA list of ingot.ProfileRow, of a session made with profile=True."},

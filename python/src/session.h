@@ -1,4 +1,4 @@
-/* A session's parts: session.c runs, bind.c runs tensors that stay, session_info.c tells about it. */
+/* A session's parts: session.c runs, bind.c runs tensors that stay, prepare.c prepares shapes, session_info.c tells about it. */
 #ifndef INGOT_PYTHON_SESSION_H
 #define INGOT_PYTHON_SESSION_H
 
@@ -75,6 +75,10 @@ struct demand {
 };
 int session_place_input(struct session *self, size_t index, struct array *array, const struct dl_exchange_api *api,
                         struct demand *demand);
+/* Says which input an exception is about; -1. */
+int session_blame_input(struct session *self, size_t index);
+/* Copies an input in host memory that is not dense. */
+int session_pack_input(struct port *port, struct array *array, struct ingot_tensor *tensor);
 /* Puts outputs into the context's memory. */
 int session_own_outputs(struct session *self, enum ingot_memory memory);
 /* Runs; waits unless results stay on the GPU. */
@@ -90,6 +94,10 @@ PyObject *session_cancel(PyObject *self, PyObject *unused);
 PyObject *session_set_time_limit(PyObject *self, PyObject *seconds);
 PyObject *session_set_batch(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *session_batch(PyObject *self, PyObject *unused);
+/* prepare.c: */
+PyObject *session_prepare(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *session_prepare_wait(PyObject *self, PyObject *unused);
+
 PyObject *session_trim(PyObject *self, PyObject *unused);
 PyObject *session_profile(PyObject *self, PyObject *unused);
 PyObject *session_timing(PyObject *self, PyObject *unused);

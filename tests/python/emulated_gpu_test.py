@@ -220,6 +220,24 @@ class Gpu(unittest.TestCase):
         y.drop()
         self.assertEqual(self.calls(), (0, 2, 0))
 
+    def test_prepare(self):
+        session = self.engine.session(stream=self.stream.value)
+        session.prepare([(2, 4)], device="cuda")
+        session.prepare({"x": (3, 4)}, background=True, device="cuda")
+        session.prepare([OnGpu(np.ones((5, 4), np.float32), self.cuda)])
+        session.prepare_wait()
+        self.assertEqual(session.plans()["captures"], 3)
+        for n in (2, 3, 5):
+            y = session(OnGpu(np.ones((n, 4), np.float32), self.cuda))
+            self.assertEqual(y.device, "cuda:0")
+            session.wait()
+            np.testing.assert_array_equal(contents(y), np.full((n, 4), 2))
+        self.assertEqual((session.plans()["misses"], session.plans()["captures"]), (3, 3))
+        x = OnGpu(self.values, self.cuda)
+        x.managed.tensor.device[1] = 3
+        with self.assertRaisesRegex(ingot.InvalidArgument, "input 'x': the tensor is not on the session's device"):
+            session.prepare([x])
+
     def test_streams_that_are_captured(self):
         """What is released while its reader's stream is captured is used no more."""
         stream = self.new_stream()

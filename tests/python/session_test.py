@@ -295,6 +295,68 @@ class Sessions(unittest.TestCase):
         session.trim()
         arena.trim()
 
+    def test_prepare(self):
+        session = networks.sum_and_difference().session()
+        x = np.ones((5, 3), np.float32)
+        for number, inputs in enumerate((
+            [(8, 3), (8, 3)], {"b": [4, 3], "a": (4, 3)}, [x, (5, 3)], iter([(6, 3), x[[0] * 6]]), [x[:2], np.ones((2, 6), np.float32)[:, ::2]],
+        ), 1):  # fmt: skip
+            session.prepare(inputs, background=number % 2 == 0)
+            session.prepare_wait()
+            self.assertEqual(session.plans()["instances"], number)
+        session.prepare([(8, 3), (8, 3)])
+        self.assertEqual(session.plans()["instances"], 5)
+        held = session(x, x)  # what was prepared serves runs, and runs that are over are left alone
+        self.assertEqual(session.plans()["misses"], 5)
+        session.prepare([(9, 3), (9, 3)], True)
+        np.testing.assert_array_equal(held[0], 2 * x)
+        np.testing.assert_array_equal(session(x[:4], x[:4])[1], 0 * x[:4])
+        session.prepare_wait()
+
+    def test_prepare_with_bound_tensors(self):
+        session = networks.sum_and_difference().session()
+        x, outputs = np.ones((5, 3), np.float32), [np.zeros((5, 3), np.float32) for _ in range(2)]
+        session.bind([x, x], outputs)
+        session.run_bound()
+        session.prepare([(4, 3), (4, 3)])
+        outputs[0][:] = 0
+        session.run_bound()
+        np.testing.assert_array_equal(outputs[0], 2 * x)
+
+    def test_prepare_sizes(self):
+        """Inputs whose elements are sizes must be given as tensors."""
+        net = ingot.Network()
+        net.size_input("size", "m")
+        x = net.input("x", "f32", ["n"])
+        net.output("y", net.add("broadcast", x, dims=["m", "n"]))
+        session = ingot.compile(net).session()
+        session.prepare([np.array(3), (4,)])
+        self.assertEqual(session(np.array(3), np.ones(4, np.float32)).shape, (3, 4))
+        self.assertEqual(session.plans()["misses"], 1)
+        with self.assertRaisesRegex(ingot.InvalidArgument, "'size' holds sizes"):
+            session.prepare([(), (4,)])
+
+    def test_prepare_refusals(self):
+        session = networks.sum_and_difference().session()
+        for error, message, inputs, keywords in (
+            (ingot.InvalidArgument, "1 inputs are given, the engine has 2", [(4, 3)], {}),
+            (ingot.InvalidArgument, "input 'b' is missing", {"a": (4, 3), "c": (4, 3)}, {}),
+            (ingot.InvalidArgument, "input 'b': the shape has the dim -1", [(4, 3), (-1, 3)], {}),
+            (ingot.InvalidArgument, "input 'a': the shape has 9 dims", [(1,) * 9, (4, 3)], {}),
+            (ingot.InvalidArgument, "'a'", [(4, 5), (4, 3)], {}),
+            (ingot.InvalidArgument, "'b'", [(4, 3), (5, 3)], {}),
+            (ingot.InvalidArgument, "'a'", [np.ones((4, 3)), (4, 3)], {}),
+            (ingot.InvalidArgument, "device is 'tpu'", [(4, 3), (4, 3)], {"device": "tpu"}),
+            (ingot.InvalidArgument, "the engine is for the CPU", [(4, 3), (4, 3)], {"device": "cuda"}),
+            (TypeError, "input 'a'", [5, (4, 3)], {}),
+            (TypeError, "", [("4", 3), (4, 3)], {}),
+            (TypeError, "", 5, {}),
+        ):
+            with self.subTest(message), self.assertRaisesRegex(error, message):
+                session.prepare(inputs, **keywords)
+        self.assertEqual(session.plans()["instances"], 0)
+        np.testing.assert_array_equal(session(*[np.ones((2, 3), np.float32)] * 2)[0], 2)
+
     def test_queue(self):
         engine, results = networks.doubled(), []
         with ingot.AsyncQueue(engine, sessions=3, callback=lambda y, user: results.append((user, y[0, 0]))) as jobs:
