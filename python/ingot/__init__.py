@@ -37,6 +37,6 @@ def __getattr__(name):
         except ModuleNotFoundError as error:
             if error.name != f"ingot.{name}":
                 raise
-    if name in ("compile", "Model", "Network", "Cache", "refit_file") and not can_compile:
+    if name in ("compile", "Model", "Network", "Cache", "refit_file", "open_adapter") and not can_compile:
         raise Unsupported(f"ingot.{name} needs the whole library: pip install libingot")  # noqa: F405
     raise AttributeError(f"module 'ingot' has no attribute '{name}'")

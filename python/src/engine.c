@@ -1,7 +1,7 @@
 /* ingot.Engine: a loaded engine file. Any number of threads may use it. */
 #include <string.h>
 
-#include "ingot_python.h"
+#include "refit.h"
 
 /* ---- Making */
 
@@ -308,6 +308,13 @@ static PyMethodDef engine_methods[] = {
      "Gives the engine other weights: from a dict of tensors by name, or a file (.onnx, .safetensors, .npz). Sessions "
      "may\n"
      "go on running: each run has the old weights or the new ones. Returns counts, as a dict."},
+    {"open_slot", KEYWORDS(engine_open_slot),
+     "open_slot($self, slot, folder=None)\n--\n\n"
+     "The tensors that put a low-rank adapter (what PEFT's save_pretrained writes to a folder) into slot `slot`, from "
+     "1\n"
+     "on, of an engine built with slots (adapters=8): zeros in layers that it does not change. None empties the slot.\n"
+     "A dict of ingot.Tensor, for refit with partial=True. ingot.InvalidArgument if there is no such slot,\n"
+     "ingot.BadTensor if the adapter does not fit, ingot.Unsupported for other kinds of adapters."},
 #endif
     {"save", engine_save, METH_O, "save($self, path, /)\n--\n\nWrites the engine file."},
     {"tobytes", engine_tobytes, METH_NOARGS, "tobytes($self)\n--\n\nThe engine file's bytes, which ingot.load takes."},

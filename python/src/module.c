@@ -1,5 +1,5 @@
 /* The extension module ingot._ingot. */
-#include "ingot_python.h"
+#include "refit.h"
 
 static PyObject *gpu_count(PyObject *module, PyObject *unused) {
     int count;
@@ -53,6 +53,15 @@ static PyMethodDef methods[] = {
      "Writes the engine file `path` with other weights to `out`, which may be `path` itself. Without `out`, only tells "
      "what\n"
      "would change. Returns counts, as a dict."},
+    {"open_adapter", (PyCFunction)(void (*)(void))open_adapter, METH_VARARGS | METH_KEYWORDS,
+     "open_adapter(folder, base)\n--\n\n"
+     "The weights W + scale * B A that a low-rank adapter (what PEFT's save_pretrained writes to a folder) makes of "
+     "those\n"
+     "in `base`, a dict of tensors or a file as for refits: a dict of ingot.Tensor by base's names, of the adapted "
+     "layers\n"
+     "alone. Give it to a refit with partial=True; base's own take the adapter off again. ingot.BadTensor if the "
+     "adapter\n"
+     "does not fit, ingot.Unsupported for other kinds of adapters."},
 #endif
     {"_nothing", (PyCFunction)(void (*)(void))nothing, METH_FASTCALL, NULL},
     {0},

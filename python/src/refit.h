@@ -1,0 +1,25 @@
+/* Tensors by name, as refits take them: refit_tensors.c reads them, and makes those of adapters. */
+#ifndef INGOT_PYTHON_REFIT_H
+#define INGOT_PYTHON_REFIT_H
+
+#include "ingot_python.h"
+
+/* Of a dict or a file. */
+struct weights {
+    struct ingot_tensors *file;       /* or: */
+    struct ingot_named_tensor *named; /* of a dict */
+    struct array *arrays;
+    void **copies;
+    size_t n_arrays;
+    const struct ingot_named_tensor *tensors; /* of either */
+    size_t n_tensors;
+    PyObject *dict; /* a copy, which keeps tensors and names */
+};
+/* `tensors`: a dict, or a file's path. Free the weights also after a failure. */
+int weights_read(struct state *state, PyObject *tensors, struct weights *out_weights);
+void weights_free(struct weights *weights);
+
+PyObject *open_adapter(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *engine_open_slot(PyObject *self, PyObject *args, PyObject *kwargs);
+
+#endif
