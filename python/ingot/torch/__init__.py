@@ -23,8 +23,8 @@ def report(module, args=(), kwargs=None, *, options=None, dynamic=None):
     return call(module, args, kwargs, options=options, dynamic=dynamic)
 
 
-def export(program, args=(), kwargs=None, *, path=None, dynamic_shapes=None, **options):
+def export(program, args=(), kwargs=None, *, path=None, dynamic_shapes=None, via="aten", **options):
     """An engine of a torch.export.ExportedProgram or a module, and with `path` its file."""
     from .exporting import export as call
 
-    return call(program, args, kwargs, path=path, dynamic_shapes=dynamic_shapes, **options)
+    return call(program, args, kwargs, path=path, dynamic_shapes=dynamic_shapes, via=via, **options)

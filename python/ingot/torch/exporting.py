@@ -1,5 +1,8 @@
 """Engine files from torch.export's programs."""
 
+import os
+import tempfile
+
 import ingot
 
 import torch
@@ -12,27 +15,67 @@ from .importer import Importer, is_tensor, value_of
 from .plan import is_check, make_plan
 
 
-def export(program, args=(), kwargs=None, *, path=None, dynamic_shapes=None, **options):
+def export(program, args=(), kwargs=None, *, path=None, dynamic_shapes=None, via="aten", **options):
     """
     An engine that needs no PyTorch to run.
 
     program         a torch.export.ExportedProgram; or a module, which torch.export then captures with `args`, `kwargs` and
                     `dynamic_shapes`
     path            where the engine's file is to be written; None: nowhere
+    via             "aten": straight from PyTorch's operators; "onnx": by torch.onnx.export, which needs the package onnxscript,
+                    and Ingot's importer of ONNX: for programs with operators that only this way has
     options         keyword arguments of ingot.compile (target, precision, ...)
 
     Inputs have the names of the module's arguments, weights those of its state_dict. Buffers that the module writes to become
-    further inputs, by the buffers' names, in whose memory the engine writes. Raises Fallback, with the list of operators, if
-    not all of the program can be in the engine.
+    further inputs, by the buffers' names, in whose memory the engine writes (not in ONNX, where this is Unsupported). Raises
+    Fallback, with the list of operators, if not all of the program can be in the engine; ingot.Unsupported by way of ONNX.
     """
+    if via not in ("aten", "onnx"):
+        raise ValueError(f"via is {via!r}, expected 'aten' or 'onnx'")
     if not isinstance(program, torch.export.ExportedProgram):
         with torch.no_grad():
             program = torch.export.export(program, tuple(args), kwargs, dynamic_shapes=dynamic_shapes)
-    with dims.named(_dim_names(program, dynamic_shapes)):
-        model = to_model(program)
     if path is not None:
         options["path"] = path
+    if via == "onnx":
+        return _compile_onnx(program, dynamic_shapes, **options)
+    with dims.named(_dim_names(program, dynamic_shapes)):
+        model = to_model(program)
     return ingot.compile(model, **options)
+
+
+def _compile_onnx(program, dynamic_shapes, *, shapes=(), **options):
+    try:
+        import onnxscript  # noqa: F401 (torch.onnx.export asks for it in a longer message)
+    except ImportError as error:
+        raise ImportError("via='onnx' is by PyTorch's exporter, which is missing: pip install onnxscript") from error
+    signature = program.run_decompositions({}).graph_signature  # which tells what is written to
+    written = {**signature.buffers_to_mutate, **signature.user_inputs_to_mutate}
+    if written:
+        names = ", ".join(sorted(written.values()))
+        raise Unsupported(f"a program that writes to {names}, which ONNX cannot say: use via='aten'")
+    exported = torch.onnx.export(program, dynamic_shapes=dynamic_shapes, dynamo=True, verbose=False)
+    with tempfile.TemporaryDirectory() as folder:  # the weights may be too large for one message
+        file = os.path.join(folder, "model.onnx")
+        exported.save(file, external_data=True)
+        model = ingot.Model(file)
+        sizes = {size for info in model.inputs for size in info.shape}
+        ranges = _ranges(program, _dim_names(program, dynamic_shapes))
+        ranges = {name: bounds for name, bounds in ranges.items() if name in sizes}
+        return ingot.compile(model, shapes={**ranges, **dict(shapes or ())}, **options)
+
+
+def _ranges(program, names):
+    """{name: (least, usual, largest)} of the sizes of inputs, as ingot.compile takes them; names: _dim_names."""
+    ranges = {}
+    for node in program.graph.nodes:
+        sizes = value_of(node).shape if node.op == "placeholder" and is_tensor(value_of(node)) else ()
+        for size in sizes:
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                symbol, env = size.node.expr, size.node.shape_env
+                least, largest = dims.range_of(symbol, env, program.range_constraints)
+                ranges[names.get(symbol.name, symbol.name)] = (least, size.node.hint, largest)
+    return ranges
 
 
 def _dim_names(program, dynamic_shapes):
