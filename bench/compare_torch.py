@@ -146,6 +146,7 @@ def main():
     parser.add_argument("--threads", type=int, help="on the CPU")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="a round of one way")
+    parser.add_argument("--patience", type=float, default=3600, help="seconds for all compilers; what is not ready then is left out")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.ways = args.ways or WAYS[args.device]
@@ -159,9 +160,14 @@ def main():
     children = {name: start(name) for name in args.networks} if args.device == "cuda" else {}
     print("| network | way | compile s | " + " | ".join(f"{f} ms" for f in args.figures) + " | "
           + " | ".join(f"{f} ratio" for f in args.figures) + " |\n|" + "---|" * (3 + 2 * len(args.figures)))
-    ready = {name: child.hear() for name, child in children.items()}
-    ratios = {}
-    for name in args.networks:
+    until, ready, ratios = time.monotonic() + args.patience, {}, {}
+    for name, child in children.items():
+        try:
+            ready[name] = child.hear(until)
+        except RuntimeError as error:
+            child.process.kill()
+            print(f"- {name}: {error}\n")
+    for name in ready if children else args.networks:
         child = children.get(name) or start(name)
         told = ready.get(name) or child.hear()
         rounds = []
