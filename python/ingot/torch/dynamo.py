@@ -7,7 +7,7 @@ import warnings
 import ingot
 import torch
 
-from . import decompositions
+from . import decompositions, peft
 from .errors import Fallback, FallbackWarning
 from .plan import make_plan
 from .program import Program
@@ -49,6 +49,7 @@ def backend(module, example_inputs, *, mode=None, options=None):
     from torch._dynamo.backends.common import aot_autograd
 
     chosen = parse(options)
+    peft.count_writes()
     weights = _weights(module, example_inputs)
 
     def inference(graph, inputs):
