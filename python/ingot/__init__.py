@@ -14,21 +14,23 @@ from ._ingot import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ._compile import compile
     from ._queue import AsyncQueue
 
 can_compile = hasattr(_ingot, "Model")
 """Whether this is the whole library (the distribution libingot), not the run-time one alone (libingot-rt)."""
 
-if can_compile:
-    from ._compile import compile
-
 
 def __getattr__(name):
-    # Loaded when they are asked for: PyTorch takes seconds to import.
+    # Loaded when they are asked for: PyTorch takes seconds to import, and who runs engines needs none of the rest.
     if name == "AsyncQueue":
         from ._queue import AsyncQueue
 
         return AsyncQueue
+    if name == "compile" and can_compile:
+        from ._compile import compile
+
+        return globals().setdefault(name, compile)
     if name in ("torch", "ort"):
         import importlib
 
@@ -40,3 +42,7 @@ def __getattr__(name):
     if name in ("compile", "Model", "Network", "Cache", "refit_file", "open_adapter") and not can_compile:
         raise Unsupported(f"ingot.{name} needs the whole library: pip install libingot")  # noqa: F405
     raise AttributeError(f"module 'ingot' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted({*globals(), "AsyncQueue", "ort", "torch", *(["compile"] if can_compile else [])})

@@ -109,6 +109,14 @@ class Engines(unittest.TestCase):
             self.assertIsInstance(caught.exception, base)
         self.assertEqual(ingot.BadModel.status, "bad model")
 
+    def test_import_is_light(self):
+        """Nothing but the extension: whatever else there is comes when it is asked for."""
+        code = ("import sys; before = set(sys.modules); import ingot; print(*sorted(set(sys.modules) - before)); "
+                "assert callable(ingot.compile) and ingot.compile is ingot.compile and 'compile' in dir(ingot); "
+                "from ingot import AsyncQueue, compile")  # fmt: skip
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(out.split(), ["ingot", "ingot._ingot"])
+
     def test_no_compiler(self):
         """The error says what to do."""
         script = ("import ingot, sys\ntry: ingot.compile(sys.argv[1])\nexcept ingot.Toolchain as error: print(error)")
@@ -299,7 +307,8 @@ class Sessions(unittest.TestCase):
         session = networks.sum_and_difference().session()
         x = np.ones((5, 3), np.float32)
         for number, inputs in enumerate((
-            [(8, 3), (8, 3)], {"b": [4, 3], "a": (4, 3)}, [x, (5, 3)], iter([(6, 3), x[[0] * 6]]), [x[:2], np.ones((2, 6), np.float32)[:, ::2]],
+            [(8, 3), (8, 3)], {"b": [4, 3], "a": (4, 3)}, [x, (5, 3)], iter([(6, 3), x[[0] * 6]]),
+            [x[:2], np.ones((2, 6), np.float32)[:, ::2]],
         ), 1):  # fmt: skip
             session.prepare(inputs, background=number % 2 == 0)
             session.prepare_wait()
