@@ -265,23 +265,27 @@ static enum ingot_status refuse_stream(const struct ig_device *device, const voi
     return INGOT_OK;
 }
 
-static enum ingot_status add_reader(struct ig_results *results, struct ig_reader **out_reader,
+/* These return NULL with a status other than INGOT_OK. */
+static struct ig_reader *add_reader(struct ig_results *results, enum ingot_status *out_status,
                                     struct ingot_error *error) {
     struct ig_results_pool *pool = results->pool;
     struct ig_reader *reader = ig_allocate(pool->allocator, sizeof *reader, _Alignof(struct ig_reader));
-    if (!reader) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a reader of results");
-    enum ingot_status status = pool->device->api->event_create(pool->device, false, &reader->end, error);
-    if (status != INGOT_OK) {
+    if (!reader) {
+        *out_status = IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a reader of results");
+        return NULL;
+    }
+    *out_status = pool->device->api->event_create(pool->device, false, &reader->end, error);
+    if (*out_status != INGOT_OK) {
         ig_release(pool->allocator, reader, sizeof *reader);
-        return status;
+        return NULL;
     }
     reader->next = results->readers;
-    results->readers = *out_reader = reader;
-    return INGOT_OK;
+    results->readers = reader;
+    return reader;
 }
 
 /* The reader of that stream, else a free one, else a new one. */
-static enum ingot_status find_reader(struct ig_results *results, void *native, struct ig_reader **out_reader,
+static struct ig_reader *find_reader(struct ig_results *results, void *native, enum ingot_status *out_status,
                                      struct ingot_error *error) {
     struct ig_reader *found = NULL;
     for (struct ig_reader *at = results->readers; at; at = at->next) {
@@ -289,27 +293,27 @@ static enum ingot_status find_reader(struct ig_results *results, void *native, s
         if (is_same || (!at->native && !found)) found = at;
         if (is_same) break;
     }
-    if (!found) IG_TRY(add_reader(results, &found, error));
-    found->native = native;
-    *out_reader = found;
-    return INGOT_OK;
+    if (!found) found = add_reader(results, out_status, error);
+    if (found) found->native = native;
+    return found;
 }
 
-static enum ingot_status note_reader(struct ig_results *results, void *native, struct ig_reader **out_reader,
+static struct ig_reader *note_reader(struct ig_results *results, void *native, enum ingot_status *out_status,
                                      struct ingot_error *error) {
-    IG_TRY(refuse_stream(results->pool->device, native, error));
+    *out_status = refuse_stream(results->pool->device, native, error);
+    if (*out_status != INGOT_OK) return NULL;
     pthread_mutex_lock(&results->pool->lock);
-    enum ingot_status status = find_reader(results, native, out_reader, error);
+    struct ig_reader *reader = find_reader(results, native, out_status, error);
     pthread_mutex_unlock(&results->pool->lock);
-    return status;
+    return reader;
 }
 
 enum ingot_status ig_results_follow(struct ig_results *results, void *native, struct ingot_error *error) {
     struct ig_device *device = results->pool->device;
-    struct ig_reader *reader;
-    IG_TRY(note_reader(results, native, &reader, error));
+    enum ingot_status status;
+    if (!note_reader(results, native, &status, error)) return status;
     if (atomic_load(&results->outcome) != IG_OUTCOME_OPEN) return answer(results, INGOT_OK, error);
-    enum ingot_status status = device->api->event_wait_native(device, native, results->end, error);
+    status = device->api->event_wait_native(device, native, results->end, error);
     return status == INGOT_UNSUPPORTED ? ig_results_wait(results, error) : status; /* what is captured comes later */
 }
 
@@ -341,8 +345,9 @@ void ig_results_release(struct ig_results *results) {
 }
 
 enum ingot_status ig_results_release_after(struct ig_results *results, void *native, struct ingot_error *error) {
-    struct ig_reader *reader;
-    IG_TRY(note_reader(results, native, &reader, error));
+    enum ingot_status status;
+    struct ig_reader *reader = note_reader(results, native, &status, error);
+    if (!reader) return status;
     IG_TRY(end_reader(results, reader, error));
     ig_results_release(results);
     return INGOT_OK;
