@@ -216,7 +216,7 @@ static void measure_in_place(struct ingot_engine *engine, const struct tensors *
     size_t n_a = choose(first, part, a), n_b = choose(second, part, b), bytes = 0;
     struct runner r = {.context = NULL};
     double ms[REFITS], processor_ms[REFITS];
-    struct ingot_refit_info info = {0, 0, 0, 0};
+    struct ingot_refit_info info = {.changed = 0};
     open_runner(&r, engine, 0, 0);
     uint64_t before = run(&r, ingot_engine_output_count(engine), NULL);
     for (size_t i = 0; i < n_a; i++)

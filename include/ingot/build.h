@@ -354,18 +354,26 @@ struct ingot_refit_options {
     /* Progress, called on the calling thread: `done` of `total` weights. NULL: silent. */
     void (*progress)(void *user, const char *what, unsigned done, unsigned total);
     void *progress_user;
+    /* Of a loaded engine: read the tensors in place where that may be; see ingot_engine_refit. */
+    bool borrow;
+    int device; /* the GPU that tensors in GPU memory are on */
 };
 #define INGOT_REFIT_OPTIONS_INIT \
-    { sizeof(struct ingot_refit_options), NULL, NULL, 0, false, false, NULL, NULL }
+    { sizeof(struct ingot_refit_options), NULL, NULL, 0, false, false, NULL, NULL, false, 0 }
 
 struct ingot_refit_info {
-    size_t changed, unchanged; /* initialisers given whose values differ from the engine's, or not */
-    size_t weights;            /* of the engine, that follow from those that changed */
+    /* Initialisers given whose values differ from the engine's, or not; of those that are borrowed, whether they are in
+     * other places. */
+    size_t changed, unchanged;
+    size_t weights; /* of the engine, that were made anew */
     uint64_t weight_bytes;
+    /* All weights of the engine as they are now: in the caller's memory, and in its own. */
+    size_t borrowed;
+    uint64_t borrowed_bytes, owned_bytes;
 };
 
 /*
- * Writes the engine file `path` with the values of `tensors` (in host memory) to `out_path`, atomically; that may be `path`
+ * Writes the engine file `path` with the values of `tensors` (in host memory; `borrow` is for loaded engines) to `out_path`, atomically; that may be `path`
  * itself, which processes that have loaded it do not notice. With `out_path` NULL only `out_info` is filled: nothing would
  * change if `changed` is 0. `out_info` may be NULL.
  *
@@ -389,6 +397,21 @@ INGOT_API enum ingot_status ingot_refit_file(const char *path, const struct ingo
  * before it takes newer ones. So memory for a third set is needed where a context does not run between two refits. The next
  * refit writes to the set that is no longer used. The file stays as it is, and so do the engine's other instances.
  *
+ * With `borrow`, kernels read the tensors where the caller has them, and the engine has no copy, wherever a weight has the
+ * bytes of one initialiser, on the CPU for tensors aligned to their elements, for an engine for a GPU for tensors in the
+ * memory of GPU `device`, aligned to 16 bytes. Whatever is computed from several initialisers, laid out in another way or
+ * converted is made and owned as without; on a GPU this reads the tensor's memory at once, so work that writes it must have
+ * ended. An engine without weights (strip_weights) never has a copy of what is borrowed.
+ *
+ *  - The caller keeps borrowed memory as it is during runs. Between runs, or on a GPU by work that is ordered before a run,
+ *    it may be written: the next run sees that by itself. Only what is made of an initialiser (those without is_borrowed)
+ *    needs a refit then, with the tensors.
+ *  - The memory may be freed when the engine is destroyed, or when a refit has given the engine another value, or lent it
+ *    other memory, and ingot_engine_borrows says no.
+ *  - A later refit borrows, or makes its own, what it is given; with `partial`, the rest stays as it is.
+ *  - Contexts are on GPU `device` alone: INGOT_UNSUPPORTED where there are others. A GPU that was lost and is found again
+ *    (ingot_context_create) has none of the memory, so lend it anew before the next context.
+ *
  * Any thread may call; calls for one engine follow each other. Fails as ingot_refit_file does, and with INGOT_UNSUPPORTED
  * for weights that are shared with other processes (ingot_engine_export_weights), INGOT_DEVICE or INGOT_OUT_OF_MEMORY: then
  * the weights are what they were.
@@ -396,6 +419,10 @@ INGOT_API enum ingot_status ingot_refit_file(const char *path, const struct ingo
 INGOT_API enum ingot_status ingot_engine_refit(struct ingot_engine *engine, const struct ingot_named_tensor *tensors,
                                                size_t n_tensors, const struct ingot_refit_options *options,
                                                struct ingot_refit_info *out_info, struct ingot_error *error);
+
+/* Might a run that is under way, or a later one, read the initialiser that was borrowed at this address? Also yes as long
+ * as a context has not run since a refit replaced it; on a GPU, no means that no run in flight does. Any thread may call. */
+INGOT_API bool ingot_engine_borrows(struct ingot_engine *engine, const void *data);
 
 #ifdef __cplusplus
 }

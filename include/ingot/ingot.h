@@ -259,6 +259,9 @@ struct ingot_initializer_info {
     int rank;
     int64_t dims[INGOT_MAX_RANK];
     unsigned slot; /* for adapters, from 1, whose matrix it is; 0: it is the model's */
+    /* A loaded engine reads it where the caller has it, and has nothing of its own made of it (ingot_engine_refit, with
+     * `borrow`). */
+    bool is_borrowed;
 };
 INGOT_API size_t ingot_engine_initializer_count(const struct ingot_engine *engine);
 /* `index` must be below the count; the strings live as long as the engine. */
@@ -615,7 +618,8 @@ INGOT_API enum ingot_status ingot_context_timing(const struct ingot_context *con
 /* The memory that the bound shapes need, whether or not it has been allocated: asking allocates none of it. On a GPU all
  * of it is GPU memory, except for the host's half of the transfers. */
 struct ingot_memory_info {
-    /* CPU: mapped, shared between processes; GPU: shared by the engine's contexts, and by processes that import them */
+    /* CPU: mapped, shared between processes; GPU: shared by the engine's contexts, and by processes that import them.
+     * Without those that are read in the caller's memory. */
     size_t weights_bytes;
     size_t arena_bytes;       /* exactly what a run takes of its arena */
     size_t lower_bound_bytes; /* the largest sum of live activations at any step: no plan can be smaller */

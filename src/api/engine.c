@@ -16,11 +16,24 @@ struct source {
     size_t size;
 };
 
+static size_t flags_size(const struct ingot_engine *engine) {
+    return (engine->file.refit.n_initializers + (size_t)1) * sizeof *engine->is_in_place;
+}
+
 static enum ingot_status open_source(const struct source *source, enum ingot_verify verify,
                                      const struct ingot_allocator *allocator, struct ig_engine_file *out_file,
                                      struct ingot_error *error) {
     if (source->path) return ig_engine_open(source->path, verify, allocator, out_file, error);
     return ig_engine_open_memory(source->data, source->size, verify, allocator, out_file, error);
+}
+
+/* Closes the file on failure. */
+static enum ingot_status allocate_flags(struct ingot_engine *engine, const struct ingot_allocator *allocator,
+                                        struct ingot_error *error) {
+    engine->is_in_place = ig_allocate(allocator, flags_size(engine), _Alignof(_Atomic bool));
+    if (engine->is_in_place) return INGOT_OK;
+    ig_engine_close(&engine->file);
+    return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine");
 }
 
 static enum ingot_status load(const struct source *source, const struct ingot_load_options *given,
@@ -35,6 +48,7 @@ static enum ingot_status load(const struct source *source, const struct ingot_lo
     struct ingot_engine *engine = ig_allocate(allocator, sizeof *engine, _Alignof(struct ingot_engine));
     if (!engine) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for an engine");
     enum ingot_status status = open_source(source, options.verify, allocator, &engine->file, error);
+    if (status == INGOT_OK) status = allocate_flags(engine, allocator, error);
     if (status != INGOT_OK) {
         ig_release(allocator, engine, sizeof *engine);
         return status;
@@ -86,6 +100,9 @@ void ingot_engine_release(struct ingot_engine *engine) {
     pthread_mutex_destroy(&engine->refitting);
     ig_release(engine->allocator, engine->entries,
                (engine->file.refit.n_initializers + (size_t)1) * sizeof *engine->entries);
+    ig_release(engine->allocator, engine->borrowed,
+               (engine->file.refit.n_weights + (size_t)1) * sizeof *engine->borrowed);
+    ig_release(engine->allocator, engine->is_in_place, flags_size(engine));
     release_text(engine, atomic_load_explicit(&engine->explanation, memory_order_relaxed));
     ig_engine_close(&engine->file);
     ig_release(engine->allocator, engine, sizeof *engine);
@@ -177,6 +194,7 @@ void ingot_engine_initializer(const struct ingot_engine *engine, size_t index,
     out_info->is_transposed = one->is_transposed;
     if (one->reason != IG_PLAN_NONE) out_info->reason = tables->names + one->reason;
     memcpy(out_info->dims, one->dims, sizeof out_info->dims);
+    out_info->is_borrowed = atomic_load_explicit(&engine->is_in_place[index], memory_order_relaxed);
 }
 
 const char *ingot_engine_target(const struct ingot_engine *engine) {

@@ -14,9 +14,12 @@ struct ingot_engine {
     atomic_size_t references;
     atomic_int weights_state; /* an enum ig_weights_state */
     struct ig_resident_store resident;
-    pthread_mutex_t refitting; /* one at a time; guards what follows */
-    /* As in the file, but for the values after a refit; NULL: none yet. */
-    struct ig_initializer_entry *entries;
+    pthread_mutex_t refitting;            /* one at a time; guards what follows */
+    bool is_refitted;                     /* else the next two are not filled yet, and may be NULL */
+    struct ig_initializer_entry *entries; /* as in the file, but for the present values */
+    const void **borrowed;                /* by weight: where it is read in the caller's memory; NULL: it is not */
+    int borrowed_device;                  /* the GPU whose memory that is */
+    _Atomic bool *is_in_place; /* by initialiser: all that is computed from it is read in place; any thread may look */
     _Atomic(struct ig_engine_text *) explanation; /* NULL: nobody has asked yet */
 };
 

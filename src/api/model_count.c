@@ -70,8 +70,7 @@ static void put_point(struct ig_text *t, const struct ig_figures *f, size_t aren
 /* Of kernels that run one after the other. */
 static enum ingot_status plan_arena(struct counting *c, const int64_t *symbols, size_t *out_bytes,
                                     struct ingot_error *error) {
-    struct ig_frame_env env = {
-        .file = &c->file, .device = c->device, .weights = c->file.weights, .allocator = c->model->allocator};
+    struct ig_frame_env env = {.file = &c->file, .device = c->device, .allocator = c->model->allocator};
     struct ig_instance *instance;
     IG_TRY(ig_instance_create(&env, symbols, &instance, error));
     *out_bytes = instance->frame->arena_bytes;

@@ -1,6 +1,7 @@
 /* ingot_refit_file and ingot_engine_refit: engines with other weights. */
 #include <string.h>
 
+#include "api/device.h"
 #include "api/engine.h"
 #include "api/options.h"
 #include "compile/refit/refit.h"
@@ -19,6 +20,7 @@ static enum ingot_status read_options(const struct ingot_refit_options *given, s
     IG_TRY(ig_options_read("ingot_refit_options", given, sizeof *options, options, error));
     if (options->n_only > 0 && !options->only)
         return IG_ERR(error, INGOT_INVALID_ARGUMENT, "a count without its array in the refit options");
+    if (options->device < 0) return IG_ERR(error, INGOT_INVALID_ARGUMENT, "device is %d", options->device);
     return ig_options_allocator(options->allocator, &ig_libc_allocator, &options->allocator, error);
 }
 
@@ -77,6 +79,8 @@ enum ingot_status ingot_refit_file(const char *path, const struct ingot_named_te
     call.options = (struct ingot_refit_options)INGOT_REFIT_OPTIONS_INIT;
     struct ig_job job;
     IG_TRY(read_options(options, &call.options, error));
+    if (call.options.borrow)
+        return IG_ERR(error, INGOT_INVALID_ARGUMENT, "ingot_refit_file: a file cannot borrow weights");
     ig_job_init(&job, call.options.allocator);
     enum ingot_status status = ig_job_run(&job, refit_body, &call, error);
     ig_job_deinit(&job);
@@ -89,21 +93,20 @@ enum ingot_status ingot_refit_file(const char *path, const struct ingot_named_te
 /* The engine with the values that it has now. */
 static struct ig_engine_file present(const struct ingot_engine *engine) {
     struct ig_engine_file file = engine->file;
-    if (!engine->entries) return file;
+    if (!engine->is_refitted) return file;
     file.refit.initializers = engine->entries;
     file.stripped = false;
     return file;
 }
 
 static void make_weights(struct ig_refit *refit, struct ig_weight_set *set) {
-    unsigned char *to = set->memory;
     ig_refit_open(refit);
     for (uint32_t i = 0; i < refit->tables.n_weights; i++) {
         const struct ig_weight_entry *w = &refit->tables.weights[i];
         for (uint64_t done = 0; refit->stale[i] && done < w->size;) {
             size_t size;
             const void *data = ig_refit_read(refit, i, &size);
-            memcpy(to + w->offset + done, data, size);
+            memcpy((char *)ig_weight_address(&set->places, w->offset) + done, data, size);
             done += size;
         }
     }
@@ -120,34 +123,74 @@ static void write_body(struct ig_job *job, void *argument) {
     make_weights(w->refit, w->set);
 }
 
-/* Allocated before anything changes, so that nothing fails afterwards. */
-static struct ig_initializer_entry *entries_of(struct ig_job *job, const struct ingot_engine *engine) {
-    size_t size = (engine->file.refit.n_initializers + (size_t)1) * sizeof *engine->entries;
-    if (engine->entries) return engine->entries;
-    struct ig_initializer_entry *entries = ig_allocate(engine->allocator, size, _Alignof(struct ig_initializer_entry));
-    if (!entries) ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory for refitting an engine");
-    return entries;
+/* Where the engine notes what it has; allocated before anything changes, so that nothing fails afterwards. */
+static void allocate_notes(struct ig_job *job, struct ingot_engine *engine) {
+    const size_t n_entries = engine->file.refit.n_initializers + (size_t)1;
+    const size_t n_weights = engine->file.refit.n_weights + (size_t)1;
+    if (!engine->borrowed)
+        engine->borrowed = ig_allocate(engine->allocator, n_weights * sizeof *engine->borrowed, _Alignof(void *));
+    if (!engine->entries)
+        engine->entries =
+            ig_allocate(engine->allocator, n_entries * sizeof *engine->entries, _Alignof(struct ig_initializer_entry));
+    if (!engine->borrowed || !engine->entries)
+        ig_raise(job, INGOT_OUT_OF_MEMORY, "out of memory for refitting an engine");
+}
+
+static void note(struct ingot_engine *engine, const struct ig_refit *refit, int device) {
+    const struct ig_refit_tables *t = &refit->tables;
+    engine->is_refitted = true;
+    engine->borrowed_device = device;
+    memcpy(engine->entries, t->initializers, t->n_initializers * sizeof *engine->entries);
+    memcpy(engine->borrowed, refit->borrowed, t->n_weights * sizeof *engine->borrowed);
+    for (uint32_t i = 0; i < t->n_initializers; i++)
+        atomic_store_explicit(&engine->is_in_place[i],
+                              t->initializers[i].kind == INGOT_REFITTABLE && !refit->is_made[i], memory_order_relaxed);
 }
 
 /* Makes the weights, brings them to the devices, and only then notes the values that they have. */
-static void replace_weights(struct ig_job *job, struct ingot_engine *engine, struct ig_refit *refit) {
+static void replace_weights(struct ig_job *job, struct ingot_engine *engine, struct ig_refit *refit, int device) {
     struct ig_resident_store *store = &engine->resident;
     struct ingot_error error = {INGOT_INTERNAL, ""};
     struct writing writing = {.refit = refit};
-    struct ig_initializer_entry *entries = entries_of(job, engine);
-    enum ingot_status status = ig_resident_store_refit_begin(store, refit->stale, &writing.set, &error);
+    const struct ig_weight_change change = {refit->stale, refit->borrowed, device};
+    allocate_notes(job, engine);
+    enum ingot_status status = ig_resident_store_refit_begin(store, &change, &writing.set, &error);
     if (status == INGOT_OK) {
         status = ig_job_run(job, write_body, &writing, &error);
         if (status == INGOT_OK)
-            status = ig_resident_store_refit_commit(store, refit->stale, writing.set, &error);
+            status = ig_resident_store_refit_commit(store, &change, writing.set, &error);
         else
-            ig_resident_store_refit_abort(store, refit->stale, writing.set);
+            ig_resident_store_refit_abort(store, &change, writing.set);
     }
-    if (status == INGOT_OK) engine->entries = entries;
-    if (engine->entries != entries)
-        ig_release(engine->allocator, entries, (refit->tables.n_initializers + (size_t)1) * sizeof *entries);
     if (status != INGOT_OK) ig_raise_error(job, &error);
-    memcpy(entries, refit->tables.initializers, refit->tables.n_initializers * sizeof *entries);
+    note(engine, refit, device);
+}
+
+/* Tensors in the memory of a GPU. */
+static void fetch(struct ig_job *job, void *user, const struct ig_refit_copy *copies, size_t n) {
+    const struct refit_call *call = user;
+    struct ig_fetch *fetches = IG_NEW_ARRAY(job, struct ig_fetch, n + 1);
+    struct ingot_error error;
+    for (size_t i = 0; i < n; i++)
+        fetches[i] = (struct ig_fetch){copies[i].from, copies[i].to, copies[i].size};
+    if (ig_resident_fetch(ig_device_cuda_create, call->options.device, job->allocator, fetches, n, &error) != INGOT_OK)
+        ig_raise_error(job, &error);
+}
+
+/* The GPU whose memory is borrowed after the refit: it is one. */
+static int choose_device(struct ig_job *job, const struct refit_call *call, const struct ig_refit *refit,
+                         const void *const *before) {
+    const int now = call->engine->borrowed_device, wanted = call->options.device;
+    bool stays = false;
+    for (uint32_t i = 0; before && i < refit->tables.n_weights; i++)
+        stays = stays || (before[i] && before[i] == refit->borrowed[i]);
+    if (!stays) return wanted;
+    if (call->options.borrow && wanted != now)
+        ig_raise(job, INGOT_INVALID_ARGUMENT,
+                 "the engine borrows weights in the memory of GPU %d, and is lent others in "
+                 "that of GPU %d",
+                 now, wanted);
+    return now;
 }
 
 static void engine_body(struct ig_job *job, void *argument) {
@@ -156,10 +199,18 @@ static void engine_body(struct ig_job *job, void *argument) {
     struct ig_engine_file file = present(engine);
     struct ig_refit refit;
     struct ig_refit_input input = input_of(call, &file);
+    input.borrow = call->options.borrow;
+    input.borrowed = engine->is_refitted ? engine->borrowed : NULL;
+    if (ig_target_is_gpu(file.target)) input.fetch = fetch;
+    input.fetch_user = call;
     ig_refit_begin(job, &input, &refit);
     call->info = refit.info;
-    if (refit.info.changed == 0 && !file.stripped) return;
-    replace_weights(job, engine, &refit);
+    if (refit.info.changed == 0 && refit.info.weights == 0 && !file.stripped) return;
+    replace_weights(job, engine, &refit, choose_device(job, call, &refit, input.borrowed));
+}
+
+bool ingot_engine_borrows(struct ingot_engine *engine, const void *data) {
+    return engine && data && ig_resident_store_borrows(&engine->resident, data);
 }
 
 enum ingot_status ingot_engine_refit(struct ingot_engine *engine, const struct ingot_named_tensor *tensors,

@@ -44,6 +44,9 @@ uint64_t ig_refit_weights_size(const struct ig_refit_tables *tables);
  * 64 bytes, in order. */
 uint64_t ig_refit_kept_size(const struct ig_refit_tables *tables);
 
+/* By weight: may it lie apart from the others? Only if whatever reads any of it is a buffer of that weight alone. */
+void ig_refit_find_apart(const struct ig_refit_tables *tables, const struct ig_plan *plan, bool *out_apart);
+
 /* The rules of these tables: every index is within its table, and weights lie within `weights_size` bytes. The reader
  * calls it on its input, the writer on what the compiler produced. */
 enum ingot_status ig_refit_check(const struct ig_refit_tables *tables, uint64_t weights_size,

@@ -101,17 +101,24 @@ static void make_current(struct ig_weight_sets *sets, struct ig_weight_set *set)
     atomic_store_explicit(&sets->current, set, memory_order_release);
 }
 
-/* A set that nobody uses, and that a refit can write. */
-static struct ig_weight_set *spare_of(const struct ig_weight_sets *sets) {
+/* A set that nobody uses, and that a refit can write, which borrows the same weights. */
+static struct ig_weight_set *spare_of(const struct ig_weight_sets *sets, const void *const *borrowed) {
     struct ig_weight_set *set = sets->first;
-    while (set && (set->users > 0 || set == current_of(sets) || set->kind == IG_WEIGHTS_BORROWED))
+    while (set && (set->users > 0 || set == current_of(sets) || set->kind == IG_WEIGHTS_FILE ||
+                   !ig_weight_set_has_layout(set, borrowed)))
         set = set->next;
     return set;
 }
 
+/* What the current set borrows. */
+static const void *const *borrowed_of(const struct ig_weight_sets *sets) {
+    const struct ig_weight_set *set = current_of(sets);
+    return set ? set->borrowed : NULL;
+}
+
 /* Frees the sets that nobody uses but the current one and a spare one. */
 static void trim(const struct ig_resident_store *store, struct ig_weight_sets *sets, struct ig_device *device) {
-    const struct ig_weight_set *spare = spare_of(sets);
+    const struct ig_weight_set *spare = spare_of(sets, borrowed_of(sets));
     for (struct ig_weight_set **link = &sets->first; *link;) {
         struct ig_weight_set *set = *link;
         bool stays = set->users > 0 || set == current_of(sets) || set == spare;
@@ -139,7 +146,7 @@ static enum ingot_status need_host_set(struct ig_resident_store *store, struct i
         return IG_ERR(error, INGOT_BAD_ENGINE,
                       "the engine was built without its weights: put them in (ingot refit, ingot_refit_file, "
                       "ingot_engine_refit)");
-    IG_TRY(ig_weight_set_borrow(store->file, store->allocator, &set, error));
+    IG_TRY(ig_weight_set_of_file(store->file, store->allocator, &set, error));
     add_set(&store->host, set);
     make_current(&store->host, set);
     return INGOT_OK;
@@ -186,6 +193,30 @@ static enum ingot_status take_shared(const struct ig_residence *residence, size_
     return api->import_shared(device, residence->descriptor, size, out_memory, error);
 }
 
+static bool has_borrowed(const struct ig_weight_set *set) {
+    return !ig_weight_set_has_layout(set, NULL);
+}
+
+static enum ingot_status refuse_elsewhere(const struct ig_resident_store *store, int there, int here,
+                                          struct ingot_error *error) {
+    return IG_ERR(error, INGOT_UNSUPPORTED,
+                  "the engine borrows weights in the memory of GPU %d, which kernels on GPU %d "
+                  "do not read",
+                  there, here);
+}
+
+/* Fills a device's new set with what the host's has, which borrows the same. */
+static enum ingot_status bring_all(struct ig_device *device, const struct ig_weight_set *to,
+                                   const struct ig_weight_set *host, struct ingot_error *error) {
+    for (uint32_t i = 0; i < to->places.n_spans; i++) {
+        const struct ig_weight_span *span = &to->spans[i];
+        if (span->is_borrowed) continue;
+        IG_TRY(bring(device, (void *)(uintptr_t)span->address, ig_weight_address(&host->places, span->begin),
+                     (size_t)(span->end - span->begin), error));
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status bring_weights(struct ig_resident_store *store, struct ig_residence *residence,
                                        struct ingot_error *error) {
     struct ig_device *device = residence->device;
@@ -194,21 +225,25 @@ static enum ingot_status bring_weights(struct ig_resident_store *store, struct i
     const struct ig_weight_set *host = current_of(&store->host);
     residence->sets = &store->host;
     if (device->host_memory) return INGOT_OK;
+    if (has_borrowed(host) && residence->ordinal != store->borrowed_ordinal)
+        return refuse_elsewhere(store, store->borrowed_ordinal, residence->ordinal, error);
     residence->sets = &residence->own;
-    IG_TRY(ig_weight_set_on_device(store->file, device, residence->origin == ORDINARY, store->allocator, &set, error));
+    IG_TRY(ig_weight_set_on_device(store->file, host->borrowed, device, residence->origin == ORDINARY, store->allocator,
+                                   &set, error));
     add_set(&residence->own, set);
     make_current(&residence->own, set);
     if (residence->origin != ORDINARY) {
-        enum ingot_status status = take_shared(residence, set->size, &set->memory, error);
+        void *memory;
+        enum ingot_status status = take_shared(residence, set->size, &memory, error);
         if (status != INGOT_OK) {
             ig_error_prefix(error, "weights of %zu bytes", store->file->weights_size);
             return status;
         }
-        set->weights = set->memory;
+        ig_weight_set_use(set, memory);
     }
     if (set->n_weights) memcpy(set->made, host->made, set->n_weights * sizeof *set->made);
     if (residence->origin == IMPORTED) return INGOT_OK;
-    return bring(device, set->memory, host->weights, store->file->weights_size, error);
+    return bring_all(device, set, host, error);
 }
 
 static enum ingot_status fill(struct ig_resident_store *store, struct ig_residence *residence, ig_device_opener open,
@@ -254,7 +289,7 @@ enum ingot_status ig_resident_store_get(struct ig_resident_store *store, ig_devi
         struct ig_weight_set *set = current_of(residence->sets);
         residence->users++;
         set->users++;
-        *out_resident = (struct ig_resident){set->weights, residence->module, set, &residence->sets->current};
+        *out_resident = (struct ig_resident){&set->places, residence->module, set, &residence->sets->current};
     }
     pthread_mutex_unlock(&store->lock);
     return status;
@@ -294,7 +329,7 @@ void ig_resident_store_switch(struct ig_resident_store *store, struct ig_residen
     inout_resident->set->users--;
     set->users++;
     inout_resident->set = set;
-    inout_resident->weights = set->weights;
+    inout_resident->weights = &set->places;
     pthread_mutex_unlock(&store->lock);
 }
 
@@ -313,17 +348,32 @@ static enum ingot_status refuse_shared(const struct ig_resident_store *store, st
     return INGOT_OK;
 }
 
+/* Memory of one GPU is read by its kernels alone. */
+static enum ingot_status check_borrowed(const struct ig_resident_store *store, const struct ig_weight_change *change,
+                                        struct ingot_error *error) {
+    bool any = false;
+    for (uint32_t i = 0; change->borrowed && i < store->file->refit.n_weights; i++)
+        any = any || change->borrowed[i];
+    for (const struct ig_residence *at = store->first; any && at; at = at->next) {
+        if (at->sets == &at->own && at->ordinal != change->ordinal)
+            return refuse_elsewhere(store, change->ordinal, at->ordinal, error);
+    }
+    return INGOT_OK;
+}
+
 /* Finds a set to write, or makes one; it counts as used. */
-static enum ingot_status reserve(struct ig_resident_store *store, const bool *stale, struct ig_weight_set **out_set,
-                                 struct ingot_error *error) {
-    struct ig_weight_set *set = spare_of(&store->host);
+static enum ingot_status reserve(struct ig_resident_store *store, const struct ig_weight_change *change,
+                                 struct ig_weight_set **out_set, struct ingot_error *error) {
+    struct ig_weight_set *set = spare_of(&store->host, change->borrowed);
     IG_TRY(refuse_shared(store, error));
+    IG_TRY(check_borrowed(store, change, error));
     if (!store->file->stripped) IG_TRY(need_host_set(store, error));
     const struct ig_weight_set *current = current_of(&store->host); /* NULL: they are put in now */
     if (set) {
-        ig_weight_set_follow(set, current, &store->file->refit, stale);
+        ig_weight_set_borrow(set, &store->file->refit, change->borrowed);
+        ig_weight_set_follow(set, current, &store->file->refit, change->stale);
     } else {
-        IG_TRY(ig_weight_set_copy(store->file, current, store->allocator, &set, error));
+        IG_TRY(ig_weight_set_copy(store->file, current, change->borrowed, store->allocator, &set, error));
         add_set(&store->host, set);
     }
     set->users++;
@@ -331,10 +381,10 @@ static enum ingot_status reserve(struct ig_resident_store *store, const bool *st
     return INGOT_OK;
 }
 
-enum ingot_status ig_resident_store_refit_begin(struct ig_resident_store *store, const bool *stale,
+enum ingot_status ig_resident_store_refit_begin(struct ig_resident_store *store, const struct ig_weight_change *change,
                                                 struct ig_weight_set **out_set, struct ingot_error *error) {
     pthread_mutex_lock(&store->lock);
-    enum ingot_status status = reserve(store, stale, out_set, error);
+    enum ingot_status status = reserve(store, change, out_set, error);
     pthread_mutex_unlock(&store->lock);
     return status;
 }
@@ -345,9 +395,10 @@ static void mark_stale(struct ig_weight_set *set, const bool *stale, uint64_t ma
     }
 }
 
-void ig_resident_store_refit_abort(struct ig_resident_store *store, const bool *stale, struct ig_weight_set *set) {
+void ig_resident_store_refit_abort(struct ig_resident_store *store, const struct ig_weight_change *change,
+                                   struct ig_weight_set *set) {
     pthread_mutex_lock(&store->lock);
-    mark_stale(set, stale, UNKNOWN);
+    mark_stale(set, change->stale, UNKNOWN);
     set->users--;
     trim(store, &store->host, NULL);
     pthread_mutex_unlock(&store->lock);
@@ -359,11 +410,11 @@ static enum ingot_status send_changes(const struct ig_resident_store *store, str
                                       struct ingot_error *error) {
     for (uint32_t i = 0; i < to->n_weights; i++) {
         const struct ig_weight_entry *w = &store->file->refit.weights[i];
-        if (to->made[i] == from->made[i]) continue;
+        if (to->borrowed[i] || to->made[i] == from->made[i]) continue;
         uint64_t made = from->made[i];
         to->made[i] = UNKNOWN;
-        IG_TRY(send_pieces(upload, (char *)to->memory + w->offset, (const unsigned char *)from->weights + w->offset,
-                           (size_t)w->size, error));
+        IG_TRY(send_pieces(upload, ig_weight_address(&to->places, w->offset),
+                           ig_weight_address(&from->places, w->offset), (size_t)w->size, error));
         to->made[i] = made;
     }
     return INGOT_OK;
@@ -374,18 +425,20 @@ static enum ingot_status bring_changes(const struct ig_resident_store *store, st
                                        const struct ig_weight_set *host, struct ig_weight_set **out_set,
                                        struct ingot_error *error) {
     struct ig_device *device = residence->device;
-    struct ig_weight_set *set = spare_of(&residence->own), *current = current_of(&residence->own);
+    struct ig_weight_set *set = spare_of(&residence->own, host->borrowed), *current = current_of(&residence->own);
     struct upload upload = {.device = device, .piece = piece_of(store->file->weights_size)};
     bool fresh = !set;
     if (fresh) {
-        IG_TRY(ig_weight_set_on_device(store->file, device, true, store->allocator, &set, error));
+        IG_TRY(ig_weight_set_on_device(store->file, host->borrowed, device, true, store->allocator, &set, error));
         memset(set->made, 0xff, set->n_weights * sizeof *set->made);
         add_set(&residence->own, set);
+    } else {
+        ig_weight_set_borrow(set, &store->file->refit, host->borrowed);
     }
     *out_set = set;
     if (upload.piece == 0) return INGOT_OK;
     enum ingot_status status = begin_upload(&upload, error);
-    if (status == INGOT_OK && fresh) {
+    if (status == INGOT_OK && fresh && ig_weight_set_has_layout(current, set->borrowed)) {
         status = device->api->copy(device, upload.stream, set->memory, current->memory, set->size, error);
         if (status == INGOT_OK) memcpy(set->made, current->made, set->n_weights * sizeof *set->made);
     }
@@ -412,19 +465,68 @@ static enum ingot_status publish(struct ig_resident_store *store, struct ig_weig
     return INGOT_OK;
 }
 
-enum ingot_status ig_resident_store_refit_commit(struct ig_resident_store *store, const bool *stale,
+enum ingot_status ig_resident_store_refit_commit(struct ig_resident_store *store, const struct ig_weight_change *change,
                                                  struct ig_weight_set *set, struct ingot_error *error) {
     pthread_mutex_lock(&store->lock);
-    mark_stale(set, stale, store->refits + 1);
+    mark_stale(set, change->stale, store->refits + 1);
     enum ingot_status status = refuse_shared(store, error);
+    if (status == INGOT_OK) status = check_borrowed(store, change, error);
     if (status == INGOT_OK) status = publish(store, set, error);
-    if (status == INGOT_OK)
+    if (status == INGOT_OK) {
         store->refits++;
-    else
-        mark_stale(set, stale, UNKNOWN);
+        store->borrowed_ordinal = change->ordinal;
+    } else {
+        mark_stale(set, change->stale, UNKNOWN);
+    }
     set->users--;
     trim(store, &store->host, NULL);
     pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+/* ---- The caller's memory ------------------------------------------------------------------------------------------ */
+
+/* Nobody reads what a set has that nobody is bound to any more. */
+static bool set_borrows(const struct ig_weight_sets *sets, const void *data) {
+    for (const struct ig_weight_set *set = sets->first; set; set = set->next) {
+        for (uint32_t i = 0; (set->users > 0 || set == current_of(sets)) && i < set->n_weights; i++) {
+            if (set->borrowed[i] == data) return true;
+        }
+    }
+    return false;
+}
+
+bool ig_resident_store_borrows(struct ig_resident_store *store, const void *data) {
+    pthread_mutex_lock(&store->lock);
+    bool borrows = set_borrows(&store->host, data);
+    for (const struct ig_residence *at = store->first; !borrows && at; at = at->next)
+        borrows = set_borrows(&at->own, data);
+    pthread_mutex_unlock(&store->lock);
+    return borrows;
+}
+
+static enum ingot_status fetch_pieces(struct upload *u, char *to, const char *from, size_t size,
+                                      struct ingot_error *error) {
+    struct ig_device *device = u->device;
+    for (size_t done = 0; done < size;) {
+        size_t part = size - done < u->piece ? size - done : u->piece;
+        IG_TRY(device->api->copy(device, u->stream, u->pinned, from + done, part, error));
+        IG_TRY(device->api->stream_wait(device, u->stream, error));
+        memcpy(to + done, u->pinned, part);
+        done += part;
+    }
+    return INGOT_OK;
+}
+
+enum ingot_status ig_resident_fetch(ig_device_opener open, int ordinal, const struct ingot_allocator *allocator,
+                                    const struct ig_fetch *fetches, size_t count, struct ingot_error *error) {
+    struct upload upload = {.piece = PIECE};
+    IG_TRY(open(ordinal, allocator, &upload.device, error));
+    enum ingot_status status = begin_upload(&upload, error);
+    for (size_t i = 0; status == INGOT_OK && i < count; i++)
+        status = fetch_pieces(&upload, fetches[i].to, fetches[i].from, fetches[i].size, error);
+    end_upload(&upload);
+    upload.device->api->destroy(upload.device);
     return status;
 }
 

@@ -18,7 +18,7 @@ typedef enum ingot_status (*ig_device_opener)(int ordinal, const struct ingot_al
                                               struct ig_device **out_device, struct ingot_error *error);
 
 struct ig_resident {
-    const void *weights; /* as kernels see them */
+    const struct ig_weight_places *weights;
     struct ig_module *module;
     struct ig_weight_set *set;                      /* that the weights are */
     const _Atomic(struct ig_weight_set *) *current; /* the newest one there */
@@ -44,6 +44,7 @@ struct ig_resident_store {
     struct ig_residence *first;
     struct ig_weight_sets host; /* in host memory: those of processors, and what other devices get theirs from */
     _Atomic uint64_t refits;
+    int borrowed_ordinal; /* of the device that borrowed weights are in the memory of */
 };
 
 void ig_resident_store_init(struct ig_resident_store *store, const struct ig_engine_file *file,
@@ -61,17 +62,38 @@ void ig_resident_store_put(struct ig_resident_store *store, int ordinal, const s
 /* The user takes the newest weights; it uses the others no more. */
 void ig_resident_store_switch(struct ig_resident_store *store, struct ig_resident *inout_resident);
 
+/* By weight. */
+struct ig_weight_change {
+    const bool *stale; /* made anew; not those that are borrowed, but those that are so no more */
+    const void *const
+        *borrowed; /* as in ig_weight_set; NULL: none is. Only weights that may lie apart (engine/refit.h) */
+    int ordinal;   /* of the device whose memory that is */
+};
+
 /*
  * New weights; one refit at a time, while other threads do anything else. begin gives a set in host memory that has the present weights,
- * but for those that are `stale` (by weight), which the caller writes to its memory. Then commit, which brings them to all
+ * but for those that are stale, which the caller writes to where its places are. Then commit, which brings them to all
  * devices and makes them the newest, or on failure leaves all as it was; or abort. Each ends what begin began. begin fails
- * with INGOT_UNSUPPORTED where the weights are shared with other processes.
+ * with INGOT_UNSUPPORTED where the weights are shared with other processes, or borrowed on one device and used on another.
  */
-enum ingot_status ig_resident_store_refit_begin(struct ig_resident_store *store, const bool *stale,
+enum ingot_status ig_resident_store_refit_begin(struct ig_resident_store *store, const struct ig_weight_change *change,
                                                 struct ig_weight_set **out_set, struct ingot_error *error);
-enum ingot_status ig_resident_store_refit_commit(struct ig_resident_store *store, const bool *stale,
+enum ingot_status ig_resident_store_refit_commit(struct ig_resident_store *store, const struct ig_weight_change *change,
                                                  struct ig_weight_set *set, struct ingot_error *error);
-void ig_resident_store_refit_abort(struct ig_resident_store *store, const bool *stale, struct ig_weight_set *set);
+void ig_resident_store_refit_abort(struct ig_resident_store *store, const struct ig_weight_change *change,
+                                   struct ig_weight_set *set);
+
+/* Might a run read a weight at this address of the caller's? */
+bool ig_resident_store_borrows(struct ig_resident_store *store, const void *data);
+
+/* Copies from the memory of device `ordinal` to the host's, and waits. */
+struct ig_fetch {
+    const void *from;
+    void *to;
+    size_t size;
+};
+enum ingot_status ig_resident_fetch(ig_device_opener open, int ordinal, const struct ingot_allocator *allocator,
+                                    const struct ig_fetch *fetches, size_t count, struct ingot_error *error);
 
 /* Share the weights on device `ordinal` with other processes; documented at ingot_engine_export_weights and _import_
  * in ingot.h. `out_descriptor` is the caller's to close; `descriptor` stays the caller's. */

@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "engine/engine.h"
 #include "runtime/context/results.h"
+#include "runtime/weight_places.h"
 
 struct ig_activations;
 struct ig_machine;
@@ -23,14 +24,14 @@ struct ig_context;
 
 struct ig_context_config {
     const struct ingot_allocator *allocator;
-    struct ig_device *device;           /* used by this context alone; outlives it and its leases unless they are
+    struct ig_device *device;               /* used by this context alone; outlives it and its leases unless they are
                                          * released by ig_device_release */
-    unsigned threads;                   /* that copy large inputs and results, the caller's included */
-    const void *weights;                /* as kernels see them; NULL: in the mapped file */
-    struct ig_module *module;           /* the engine's code, for all its contexts; NULL: loaded for this one */
-    size_t max_instances;               /* sets of shapes kept prepared; 0: as many as max_bytes allows */
-    size_t max_bytes;                   /* of all instances; the most recent always stays */
-    struct ig_activations *activations; /* shared, of the same device; outlives the context; NULL: its own */
+    unsigned threads;                       /* that copy large inputs and results, the caller's included */
+    const struct ig_weight_places *weights; /* outlive their use; NULL: in the mapped file */
+    struct ig_module *module;               /* the engine's code, for all its contexts; NULL: loaded for this one */
+    size_t max_instances;                   /* sets of shapes kept prepared; 0: as many as max_bytes allows */
+    size_t max_bytes;                       /* of all instances; the most recent always stays */
+    struct ig_activations *activations;     /* shared, of the same device; outlives the context; NULL: its own */
     bool profile;
     const struct ig_machine *machine; /* that the device is, for the floors of profiles; NULL: not known */
     bool whole_batches;               /* none is computed in parts; see parts.h */
@@ -42,7 +43,8 @@ enum ingot_status ig_context_create(const struct ig_engine_file *file, const str
                                     struct ig_context **out_context, struct ingot_error *error);
 void ig_context_destroy(struct ig_context *context);
 /* Later runs use other weights, of the same sizes. Waits for the runs in flight: nothing uses the old ones afterwards. */
-enum ingot_status ig_context_set_weights(struct ig_context *context, const void *weights, struct ingot_error *error);
+enum ingot_status ig_context_set_weights(struct ig_context *context, const struct ig_weight_places *weights,
+                                         struct ingot_error *error);
 
 /* Documented in ingot.h; these check indices. */
 enum ingot_status ig_context_set_input(struct ig_context *context, size_t index, const struct ingot_tensor *tensor,

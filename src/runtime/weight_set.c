@@ -1,6 +1,7 @@
 /* Sets of weights; see weight_set.h. */
 #include "runtime/weight_set.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -9,39 +10,119 @@ static enum ingot_status no_memory(size_t size, struct ingot_error *error) {
     return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for weights of %zu bytes", size);
 }
 
-/* NULL: out of memory. */
+/* ---- Where weights are ------------------------------------------------------------------------------------------- */
+
+static void add_span(struct ig_weight_set *set, uint64_t begin, uint64_t end, const void *borrowed) {
+    set->spans[set->places.n_spans++] =
+        (struct ig_weight_span){.begin = begin, .end = end, .address = borrowed, .is_borrowed = borrowed != NULL};
+}
+
+/* Divides the section where weights are borrowed; the bytes that fill up behind one count as its own. */
+static void divide(struct ig_weight_set *set, const struct ig_engine_file *file) {
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < set->n_weights; i++) {
+        const struct ig_weight_entry *w = &file->refit.weights[i];
+        uint64_t end = (w->offset + w->size + 63) / 64 * 64;
+        if (!set->borrowed[i]) continue;
+        if (at < w->offset) add_span(set, at, w->offset, NULL);
+        add_span(set, w->offset, end, set->borrowed[i]);
+        at = end;
+    }
+    if (at < file->weights_size || at == 0) add_span(set, at, file->weights_size, NULL);
+}
+
+static uint64_t next_number(void) {
+    static _Atomic uint64_t last;
+    return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
+/* Are what is borrowed and what is not in the memory as they are in the section? Else there is no room for the former. */
+static bool has_all(const struct ig_weight_set *set) {
+    return set->kind == IG_WEIGHTS_FILE || set->kind == IG_WEIGHTS_MAPPED;
+}
+
+void ig_weight_set_use(struct ig_weight_set *set, void *memory) {
+    uint64_t place = 0;
+    set->memory = memory;
+    set->places.number = next_number();
+    for (uint32_t i = 0; i < set->places.n_spans; i++) {
+        struct ig_weight_span *span = &set->spans[i];
+        if (span->is_borrowed) continue;
+        span->address = (char *)memory + (has_all(set) ? span->begin : place);
+        place += span->end - span->begin;
+    }
+}
+
+bool ig_weight_set_has_layout(const struct ig_weight_set *set, const void *const *borrowed) {
+    for (uint32_t i = 0; i < set->n_weights; i++) {
+        if ((set->borrowed[i] != NULL) != (borrowed && borrowed[i])) return false;
+    }
+    return true;
+}
+
+void ig_weight_set_borrow(struct ig_weight_set *set, const struct ig_refit_tables *tables,
+                          const void *const *borrowed) {
+    for (uint32_t i = 0; borrowed && i < set->n_weights; i++)
+        set->borrowed[i] = borrowed[i];
+    for (uint32_t i = 0, w = 0; i < set->places.n_spans; i++) {
+        struct ig_weight_span *span = &set->spans[i];
+        if (!span->is_borrowed) continue;
+        while (!set->borrowed[w] || tables->weights[w].offset != span->begin)
+            w++;
+        span->address = set->borrowed[w];
+    }
+    set->places.number = next_number();
+}
+
+/* ---- Sets -------------------------------------------------------------------------------------------------------- */
+
+static size_t tables_size(uint32_t n_weights) {
+    return (size_t)n_weights * (sizeof(uint64_t) + sizeof(void *)) +
+           (2 * (size_t)n_weights + 1) * sizeof(struct ig_weight_span);
+}
+
+/* Without memory. NULL: there is none for it. */
 static struct ig_weight_set *new_set(const struct ig_engine_file *file, enum ig_weight_memory kind,
-                                     const struct ingot_allocator *allocator) {
+                                     const void *const *borrowed, const struct ingot_allocator *allocator) {
+    const uint32_t n = file->refit.n_weights;
     struct ig_weight_set *set = ig_allocate(allocator, sizeof *set, _Alignof(struct ig_weight_set));
     if (!set) return NULL;
+    set->spans = ig_allocate(allocator, tables_size(n), _Alignof(struct ig_weight_span));
+    if (!set->spans) {
+        ig_release(allocator, set, sizeof *set);
+        return NULL;
+    }
     set->kind = kind;
-    set->n_weights = file->refit.n_weights;
-    set->made = ig_allocate(allocator, (set->n_weights + 1) * sizeof *set->made, _Alignof(uint64_t));
-    if (set->made) return set;
-    ig_release(allocator, set, sizeof *set);
-    return NULL;
+    set->n_weights = n;
+    set->made = (uint64_t *)(set->spans + 2 * (size_t)n + 1);
+    set->borrowed = (const void **)(set->made + n);
+    if (borrowed && n) memcpy(set->borrowed, borrowed, n * sizeof *borrowed);
+    divide(set, file);
+    set->places.spans = set->spans;
+    set->size = has_all(set) ? file->weights_size : (size_t)ig_weight_own_bytes(&set->places);
+    return set;
 }
 
 void ig_weight_set_destroy(struct ig_weight_set *set, struct ig_device *device,
                            const struct ingot_allocator *allocator) {
     if (!set) return;
     switch (set->kind) {
-    case IG_WEIGHTS_BORROWED: break;
+    case IG_WEIGHTS_FILE: break;
     case IG_WEIGHTS_MAPPED: ig_file_unmap_private(set->memory, set->size); break;
     case IG_WEIGHTS_ALLOCATED: ig_release(allocator, set->memory, set->size); break;
     case IG_WEIGHTS_DEVICE:
         if (set->memory && device) device->api->release(device, set->memory, set->size);
         break;
     }
-    ig_release(allocator, set->made, (set->n_weights + 1) * sizeof *set->made);
+    ig_release(allocator, set->spans, tables_size(set->n_weights));
     ig_release(allocator, set, sizeof *set);
 }
 
-enum ingot_status ig_weight_set_borrow(const struct ig_engine_file *file, const struct ingot_allocator *allocator,
-                                       struct ig_weight_set **out_set, struct ingot_error *error) {
-    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_BORROWED, allocator);
+enum ingot_status ig_weight_set_of_file(const struct ig_engine_file *file, const struct ingot_allocator *allocator,
+                                        struct ig_weight_set **out_set, struct ingot_error *error) {
+    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_FILE, NULL, allocator);
     if (!set) return no_memory(sizeof *set, error);
-    set->weights = file->weights;
+    ig_weight_set_use(set, (void *)(uintptr_t)file->weights);
     *out_set = set;
     return INGOT_OK;
 }
@@ -49,47 +130,51 @@ enum ingot_status ig_weight_set_borrow(const struct ig_engine_file *file, const 
 /* ---- Copies on the host ------------------------------------------------------------------------------------------ */
 
 /* Weights of an engine that has none but these. */
-static void place_kept(const struct ig_engine_file *file, unsigned char *to) {
+static void place_kept(const struct ig_engine_file *file, struct ig_weight_set *set) {
     const unsigned char *from = file->weights;
     for (uint32_t i = 0; i < file->refit.n_weights; i++) {
         const struct ig_weight_entry *w = &file->refit.weights[i];
         if (w->recipe_size) continue;
-        if (w->size) memcpy(to + w->offset, from, w->size);
+        if (w->size) memcpy(ig_weight_address(&set->places, w->offset), from, w->size);
         from += (w->size + 63) / 64 * 64;
+    }
+}
+
+static void place_all(const struct ig_engine_file *file, struct ig_weight_set *set) {
+    for (uint32_t i = 0; i < set->places.n_spans; i++) {
+        const struct ig_weight_span *span = &set->spans[i];
+        size_t size = (size_t)(span->end - span->begin);
+        if (!span->is_borrowed && size) memcpy((void *)(uintptr_t)span->address, file->weights + span->begin, size);
     }
 }
 
 static enum ingot_status allocate_host(const struct ig_engine_file *file, const struct ingot_allocator *allocator,
                                        struct ig_weight_set *set, struct ingot_error *error) {
-    set->kind = IG_WEIGHTS_ALLOCATED;
-    set->size = file->weights_size;
-    if (set->size == 0) return INGOT_OK;
-    set->memory = ig_allocate(allocator, set->size, 64);
-    if (!set->memory) return no_memory(set->size, error);
-    set->weights = set->memory;
+    void *memory = set->size ? ig_allocate(allocator, set->size, 64) : NULL;
+    if (set->size && !memory) return no_memory(set->size, error);
+    ig_weight_set_use(set, memory);
     if (file->stripped)
-        place_kept(file, set->memory);
+        place_kept(file, set);
     else
-        memcpy(set->memory, file->weights, set->size);
+        place_all(file, set);
     return INGOT_OK;
 }
 
 /* Pages of the file, until they are written. */
 static enum ingot_status map(const struct ig_engine_file *file, struct ig_weight_set *set, struct ingot_error *error) {
     size_t offset = (size_t)(file->weights - file->data);
-    set->kind = IG_WEIGHTS_MAPPED;
-    set->size = file->weights_size;
-    IG_TRY(ig_file_map_private(file->descriptor, offset, set->size, &set->memory, error));
-    set->weights = set->memory;
+    void *memory;
+    IG_TRY(ig_file_map_private(file->descriptor, offset, set->size, &memory, error));
+    ig_weight_set_use(set, memory);
     return INGOT_OK;
 }
 
 enum ingot_status ig_weight_set_copy(const struct ig_engine_file *file, const struct ig_weight_set *current,
-                                     const struct ingot_allocator *allocator, struct ig_weight_set **out_set,
-                                     struct ingot_error *error) {
-    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_ALLOCATED, allocator);
-    if (!set) return no_memory(sizeof *set, error);
+                                     const void *const *borrowed, const struct ingot_allocator *allocator,
+                                     struct ig_weight_set **out_set, struct ingot_error *error) {
     bool mappable = file->mapping.data && !file->stripped && file->weights_size > 0;
+    struct ig_weight_set *set = new_set(file, mappable ? IG_WEIGHTS_MAPPED : IG_WEIGHTS_ALLOCATED, borrowed, allocator);
+    if (!set) return no_memory(sizeof *set, error);
     enum ingot_status status = mappable ? map(file, set, error) : allocate_host(file, allocator, set, error);
     if (status != INGOT_OK) {
         ig_weight_set_destroy(set, NULL, allocator);
@@ -102,31 +187,34 @@ enum ingot_status ig_weight_set_copy(const struct ig_engine_file *file, const st
 
 void ig_weight_set_follow(struct ig_weight_set *set, const struct ig_weight_set *current,
                           const struct ig_refit_tables *tables, const bool *stale) {
-    unsigned char *to = set->memory;
-    const unsigned char *from = current->weights;
     for (uint32_t i = 0; i < set->n_weights; i++) {
         const struct ig_weight_entry *w = &tables->weights[i];
+        if (set->borrowed[i] || current->borrowed[i]) continue; /* what is borrowed no more is stale */
         if (set->made[i] == current->made[i] || (stale && stale[i])) continue;
-        if (w->size) memcpy(to + w->offset, from + w->offset, w->size);
+        if (w->size)
+            memcpy(ig_weight_address(&set->places, w->offset), ig_weight_address(&current->places, w->offset), w->size);
         set->made[i] = current->made[i];
     }
 }
 
 /* ---- Copies on devices ------------------------------------------------------------------------------------------- */
 
-enum ingot_status ig_weight_set_on_device(const struct ig_engine_file *file, struct ig_device *device, bool allocate,
+enum ingot_status ig_weight_set_on_device(const struct ig_engine_file *file, const void *const *borrowed,
+                                          struct ig_device *device, bool allocate,
                                           const struct ingot_allocator *allocator, struct ig_weight_set **out_set,
                                           struct ingot_error *error) {
-    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_DEVICE, allocator);
+    struct ig_weight_set *set = new_set(file, IG_WEIGHTS_DEVICE, borrowed, allocator);
+    void *memory = NULL;
     if (!set) return no_memory(sizeof *set, error);
-    set->size = file->weights_size ? file->weights_size : 64; /* never 0, so that there is an address */
-    enum ingot_status status = allocate ? device->api->allocate(device, set->size, &set->memory, error) : INGOT_OK;
+    size_t size = set->size;
+    if (set->size == 0) set->size = 64; /* so that there is an address */
+    enum ingot_status status = allocate ? device->api->allocate(device, set->size, &memory, error) : INGOT_OK;
     if (status != INGOT_OK) {
-        ig_error_prefix(error, "weights of %zu bytes", file->weights_size);
+        ig_error_prefix(error, "weights of %zu bytes", size);
         ig_weight_set_destroy(set, device, allocator);
         return status;
     }
-    set->weights = set->memory;
+    ig_weight_set_use(set, memory);
     *out_set = set;
     return INGOT_OK;
 }

@@ -310,7 +310,7 @@ static int switches(void) {
 
 static uint64_t weights_checksum(struct ingot_engine *engine) {
     const struct ig_weight_set *set = atomic_load(&engine->resident.host.current);
-    return ig_hash64(set->weights, engine->file.weights_size);
+    return ig_hash64(ig_weight_address(&set->places, 0), engine->file.weights_size);
 }
 
 static void refit_partly(struct ingot_engine *engine, const struct ingot_named_tensor *tensors, size_t n) {

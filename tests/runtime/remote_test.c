@@ -720,7 +720,7 @@ static void weights_are_brought_once(void **state) {
             for (int i = 1; i < 4; i++)
                 assert_memory_equal(&askers[i].found[d], &askers[0].found[d], sizeof askers[i].found[d]);
             assert_non_null(askers[0].found[d].module);
-            remote_device_read(back, askers[0].found[d].weights, sizes[s]);
+            remote_device_read(back, ig_weight_address(askers[0].found[d].weights, 0), sizes[s]);
             assert_memory_equal(back, weights, sizes[s]);
         }
         struct ingot_error error = {0};

@@ -48,7 +48,7 @@ static void end(struct user *u) {
 static enum ingot_status get(struct user *u, const void **out_weights) {
     struct ig_resident resident = {0};
     enum ingot_status status = ig_resident_store_get(&u->store, open_gpu, 0, &resident, &u->error);
-    *out_weights = resident.weights;
+    *out_weights = resident.weights ? ig_weight_address(resident.weights, 0) : NULL;
     return status;
 }
 

@@ -3,6 +3,7 @@
  * (support/device/remote_device.h): runs in flight have the old weights, later ones the new ones, and where a call fails
  * all stays as it was.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -133,13 +134,19 @@ static void run(struct user *u, int64_t n, float factor, float term) {
     expect(u, n, factor, term);
 }
 
-static enum ingot_status try_refit(const bool *stale, float factor, float term) {
+/* borrowed: by weight, the caller's memory on device 0; NULL: none. */
+static enum ingot_status try_lending(const bool *stale, const void *const *borrowed, float factor, float term) {
+    const struct ig_weight_change change = {stale, borrowed, 0};
     struct ig_weight_set *set;
-    enum ingot_status status = ig_resident_store_refit_begin(&b.store, stale, &set, &b.error);
+    enum ingot_status status = ig_resident_store_refit_begin(&b.store, &change, &set, &b.error);
     if (status != INGOT_OK) return status;
-    if (stale[0]) memcpy((char *)set->memory, &factor, sizeof factor);
-    if (stale[1]) memcpy((char *)set->memory + 64, &term, sizeof term);
-    return ig_resident_store_refit_commit(&b.store, stale, set, &b.error);
+    if (stale[0]) memcpy(ig_weight_address(&set->places, 0), &factor, sizeof factor);
+    if (stale[1]) memcpy(ig_weight_address(&set->places, 64), &term, sizeof term);
+    return ig_resident_store_refit_commit(&b.store, &change, set, &b.error);
+}
+
+static enum ingot_status try_refit(const bool *stale, float factor, float term) {
+    return try_lending(stale, NULL, factor, term);
 }
 
 /* ---- What runs see ---------------------------------------------------------------------------------------------------- */
@@ -221,20 +228,126 @@ static void sets_are_used_in_turn(void **state) {
 }
 
 static void given_up(void **state) {
+    const struct ig_weight_change change = {.stale = both};
     struct ig_weight_set *set;
     struct user u;
     begin();
     join(&u, 0);
     for (int turn = 0; turn < 3; turn++) {
-        check(ig_resident_store_refit_begin(&b.store, both, &set, &b.error));
+        check(ig_resident_store_refit_begin(&b.store, &change, &set, &b.error));
         memset(set->memory, 0x7f, 100);
-        ig_resident_store_refit_abort(&b.store, both, set);
+        ig_resident_store_refit_abort(&b.store, &change, set);
         run(&u, N, turn ? 3 : 2, 10);
         check(try_refit(only_first, 3, 0)); /* the other weight is not what was being written */
         run(&u, N, 3, 10);
     }
     leave(&u);
     end();
+}
+
+/* ---- The caller's memory --------------------------------------------------------------------------------------------- */
+
+static unsigned sets_on(const struct ig_weight_sets *sets, size_t size) {
+    unsigned count = 0;
+    for (const struct ig_weight_set *set = sets->first; set; set = set->next)
+        count += set->size == size;
+    return count;
+}
+
+/* The factor is read in the caller's memory, which runs see being written; the set has room for the rest. */
+static void borrowed_weights(void **state) {
+    static const bool none[WEIGHTS] = {false};
+    struct ig_device *device;
+    void *lent, *other;
+    struct user u, v;
+    begin();
+    check(open_device(0, &b.allocator.base, &device, &b.error));
+    check(device->api->allocate(device, 64, &lent, &b.error));
+    check(device->api->allocate(device, 64, &other, &b.error));
+    remote_device_write(lent, (const float[]){3}, sizeof(float));
+    remote_device_write(other, (const float[]){7}, sizeof(float));
+    const void *const first[WEIGHTS] = {lent}, *const second[WEIGHTS] = {other};
+    join(&u, 0);
+    run(&u, N, 2, 10);
+    check(try_lending(none, first, 0, 0));
+    assert_true(ig_resident_store_borrows(&b.store, lent));
+    run(&u, N, 3, 10);
+    assert_int_equal(ig_weight_own_bytes(u.resident.weights), 1024 - 64);
+    assert_int_equal(sets_on(&b.store.host, 1024 - 64), 1);
+    remote_device_write(lent, (const float[]){4}, sizeof(float));
+    run(&u, N, 4, 10);
+    join(&v, 0); /* others have it in the same place */
+    run(&v, 70, 4, 10);
+    /* Elsewhere, while a run is in flight. */
+    enqueue(&u, N);
+    check(try_lending(none, second, 0, 0));
+    assert_true(ig_resident_store_borrows(&b.store, lent));
+    expect(&u, N, 4, 10);
+    run(&u, N, 7, 10);
+    run(&u, 70, 7, 10);                                     /* sizes whose launches are captured: patched */
+    assert_true(ig_resident_store_borrows(&b.store, lent)); /* by v */
+    run(&v, 70, 7, 10);
+    assert_false(ig_resident_store_borrows(&b.store, lent));
+    /* Its neighbour alone is made again, twice, so that a set is used again; and the place changes with it. */
+    check(try_lending((const bool[WEIGHTS]){false, true}, first, 0, 20));
+    run(&u, N, 4, 20);
+    run(&v, N, 4, 20);
+    check(try_lending((const bool[WEIGHTS]){false, true}, second, 0, 30));
+    run(&u, N, 7, 30);
+    run(&v, 70, 7, 30);
+    /* Its own again. */
+    check(try_lending(only_first, NULL, 5, 0));
+    run(&u, N, 5, 30);
+    run(&v, N, 5, 30);
+    assert_false(ig_resident_store_borrows(&b.store, other));
+    leave(&u);
+    leave(&v);
+    device->api->release(device, lent, 64);
+    device->api->release(device, other, 64);
+    device->api->destroy(device);
+    end();
+}
+
+/* Memory of device 0 is not for kernels of device 1. */
+static void borrowed_elsewhere(void **state) {
+    static const bool none[WEIGHTS] = {false};
+    static const float memory[16];
+    const void *const lent[WEIGHTS] = {memory};
+    struct ig_resident resident;
+    struct user u;
+    begin();
+    join(&u, 1);
+    assert_int_equal(try_lending(none, lent, 0, 0), INGOT_UNSUPPORTED);
+    assert_non_null(strstr(b.error.message, "in the memory of GPU 0, which kernels on GPU 1 do not read"));
+    run(&u, N, 2, 10);
+    leave(&u);
+    end();
+    begin();
+    check(try_lending(none, lent, 0, 0));
+    assert_int_equal(ig_resident_store_get(&b.store, open_device, 1, &resident, &b.error), INGOT_UNSUPPORTED);
+    end();
+}
+
+static void fetched(void **state) {
+    enum { SIZE = (9 << 20) + 5 };
+    struct ig_device *device;
+    unsigned char *from = malloc(SIZE), *to = malloc(SIZE), small[3];
+    void *memory;
+    begin();
+    for (size_t i = 0; i < SIZE; i++)
+        from[i] = (unsigned char)(i * 31 + (i >> 13));
+    check(open_device(0, &b.allocator.base, &device, &b.error));
+    check(device->api->allocate(device, SIZE, &memory, &b.error));
+    remote_device_write(memory, from, SIZE);
+    const struct ig_fetch fetches[] = {{memory, to, SIZE}, {(char *)memory + 100, small, sizeof small}};
+    check(ig_resident_fetch(open_device, 0, &b.allocator.base, fetches, 2, &b.error));
+    assert_memory_equal(from, to, SIZE);
+    assert_memory_equal(from + 100, small, sizeof small);
+    device->api->release(device, memory, SIZE);
+    device->api->destroy(device);
+    end();
+    free(from);
+    free(to);
 }
 
 /* ---- Failures --------------------------------------------------------------------------------------------------------- */
@@ -287,6 +400,9 @@ int main(void) {
         cmocka_unit_test(later_contexts_and_devices_have_the_new_ones),
         cmocka_unit_test(sets_are_used_in_turn),
         cmocka_unit_test(given_up),
+        cmocka_unit_test(borrowed_weights),
+        cmocka_unit_test(borrowed_elsewhere),
+        cmocka_unit_test(fetched),
         cmocka_unit_test(each_call_may_fail),
         cmocka_unit_test(too_little_memory),
     };

@@ -7,6 +7,7 @@
 #include "base/hash_all.h"
 #include "base/map.h"
 #include "base/text.h"
+#include "compile/refit/in_place.h"
 #include "compile/refit/recipes.h"
 #include "compile/weights.h"
 
@@ -76,13 +77,14 @@ static void check_patterns(struct ig_job *job, const struct ig_refit_input *inpu
 
 static void check_type(struct ig_refit *r, uint32_t i, const struct ingot_tensor *found) {
     const struct ig_initializer_entry *e = &r->tables.initializers[i];
+    const bool elsewhere = found->memory == INGOT_CUDA && !r->input->fetch;
     bool same = found->dtype == (enum ingot_dtype)e->dtype && found->rank == (int)e->rank;
     for (uint32_t k = 0; same && k < e->rank; k++)
-        same = found->dims[k] == e->dims[k];
-    if (same && found->memory != INGOT_CUDA) return;
-    const char *where = found->memory == INGOT_CUDA ? " in the memory of a GPU" : "";
-    ig_raise(r->job, INGOT_INVALID_ARGUMENT, "initialiser '%.200s': expected %s, found %s%s", name_of(r, i),
-             type_text(r->job, e->dtype, e->rank, e->dims),
+        same = found->dims[k] == e->dims[r->is_turned[i] ? 1 - k : k];
+    if (same && !elsewhere) return;
+    const char *where = elsewhere ? " in the memory of a GPU" : "";
+    ig_raise(r->job, INGOT_INVALID_ARGUMENT, "initialiser '%.200s': expected %s%s, found %s%s", name_of(r, i),
+             r->is_turned[i] ? "the transpose of " : "", type_text(r->job, e->dtype, e->rank, e->dims),
              type_text(r->job, found->dtype, (uint32_t)found->rank, found->dims), where);
 }
 
@@ -147,8 +149,7 @@ static void find_tensors(struct ig_refit *r, const struct ig_refit_input *input,
         }
         if (r->tables.initializers[i].kind == INGOT_UNUSED) continue;
         r->tensors[i] = given->tensor;
-        if (turned && given->tensor.rank == 2 && given->tensor.memory != INGOT_CUDA && given->tensor.data)
-            r->tensors[i] = transposed(r->job, &given->tensor);
+        r->is_turned[i] = turned && given->tensor.rank == 2 && r->tables.initializers[i].rank == 2;
         check_type(r, i, &r->tensors[i]);
         if (!r->tensors[i].data) r->tensors[i].data = (void *)(uintptr_t) ""; /* no elements */
         wanted[i] = is_wanted(input, given->name) || is_wanted(input, name_of(r, i));
@@ -183,6 +184,76 @@ static void check_missing(struct ig_refit *r, const struct ig_refit_input *input
                  and_others(r->job, &missing));
 }
 
+/* ---- What is borrowed ------------------------------------------------------------------------------------------- */
+
+static bool is_for_gpu(const struct ig_refit *r) {
+    return strncmp(r->file->target, "cuda", 4) == 0;
+}
+
+/* Can kernels read the tensor where it is? As they read inputs. */
+static bool is_readable(const struct ig_refit *r, const struct ingot_tensor *t) {
+    const size_t alignment = is_for_gpu(r) ? IG_KERNEL_ALIGNMENT : ingot_dtype_size(t->dtype);
+    return (t->memory == INGOT_CUDA) == is_for_gpu(r) && (uintptr_t)t->data % alignment == 0;
+}
+
+/* Decides for each weight; what is said of initialisers that are not given stays. */
+static void find_borrowed(struct ig_refit *r, const bool *wanted) {
+    const struct ig_refit_input *input = r->input;
+    bool *can = IG_NEW_ARRAY(r->job, bool, r->tables.n_weights + 1);
+    if (input->borrow) ig_in_place_find(r->job, r->file, can);
+    for (uint32_t w = 0; w < r->tables.n_weights; w++) {
+        const struct ig_weight_entry *weight = &r->tables.weights[w];
+        const uint32_t *sources = r->tables.sources + weight->sources;
+        if (input->borrowed) r->borrowed[w] = input->borrowed[w];
+        if (weight->n_sources == 1 && r->tensors[sources[0]].data && (wanted[sources[0]] || r->file->stripped)) {
+            const struct ingot_tensor *given = &r->tensors[sources[0]];
+            const bool in_place = can[w] && !r->is_turned[sources[0]] && is_readable(r, given);
+            r->borrowed[w] = in_place ? given->data : NULL;
+        }
+        for (uint32_t k = 0; !r->borrowed[w] && k < weight->n_sources; k++)
+            r->is_made[sources[k]] = true;
+    }
+}
+
+static bool was_borrowed(const struct ig_refit *r, uint32_t w) {
+    return r->input && r->input->borrowed && r->input->borrowed[w];
+}
+
+/* Initialisers that are only borrowed, and where they are read in other places from now on. */
+static void compare_borrowed(struct ig_refit *r) {
+    for (uint32_t w = 0; w < r->tables.n_weights; w++) {
+        if (!r->borrowed[w]) continue;
+        uint32_t i = r->tables.sources[r->tables.weights[w].sources];
+        const bool moved = !r->input->borrowed || r->input->borrowed[w] != r->borrowed[w];
+        r->info.borrowed++;
+        r->info.borrowed_bytes += r->tables.weights[w].size;
+        if (moved && !r->is_made[i]) r->replaced[i] = true;
+    }
+    for (uint32_t w = 0; w < r->tables.n_weights; w++)
+        r->info.owned_bytes += r->tables.weights[w].size;
+    r->info.owned_bytes -= r->info.borrowed_bytes;
+}
+
+/* Brings the tensors whose bytes are read to the host, and transposes those that are. */
+static void bring_tensors(struct ig_refit *r) {
+    const uint32_t n = r->tables.n_initializers;
+    struct ig_refit_copy *copies = IG_NEW_ARRAY(r->job, struct ig_refit_copy, n + 1);
+    size_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct ingot_tensor *t = &r->tensors[i];
+        const bool is_read = r->is_made[i] || r->tables.initializers[i].kind == INGOT_STRUCTURAL;
+        const size_t elements = (size_t)ingot_tensor_elements(t), size = ingot_dtype_size(t->dtype);
+        if (!t->data || !is_read || elements == 0 || t->memory != INGOT_CUDA) continue;
+        copies[count] = (struct ig_refit_copy){t->data, ig_alloc_array(r->job, elements, size), elements * size};
+        t->data = copies[count++].to;
+        t->memory = INGOT_HOST;
+    }
+    if (count) r->input->fetch(r->job, r->input->fetch_user, copies, count);
+    for (uint32_t i = 0; i < n; i++) {
+        if (r->tensors[i].data && r->is_turned[i] && r->is_made[i]) r->tensors[i] = transposed(r->job, &r->tensors[i]);
+    }
+}
+
 /* ---- What changes ----------------------------------------------------------------------------------------------- */
 
 /* The hashes of the tensors that are given, by initialiser. */
@@ -192,7 +263,7 @@ static const struct ig_hash128 *hash_tensors(const struct ig_refit *r) {
     struct ig_bytes *ranges = IG_NEW_ARRAY(r->job, struct ig_bytes, n + 1);
     for (uint32_t i = 0; i < n; i++) {
         const struct ingot_tensor *t = &r->tensors[i];
-        if (t->data)
+        if (t->data && (r->is_made[i] || r->tables.initializers[i].kind == INGOT_STRUCTURAL))
             ranges[i] = (struct ig_bytes){t->data, (size_t)ingot_tensor_elements(t) * ingot_dtype_size(t->dtype)};
     }
     ig_hash128_all(r->job, ranges, n, hashes);
@@ -216,6 +287,11 @@ static void compare(struct ig_refit *r, const bool *wanted, struct ig_initialize
         struct ig_initializer_entry *e = &entries[i];
         if (!r->tensors[i].data) continue;
         const struct ig_hash128 hash = hashes[i];
+        if (e->kind == INGOT_REFITTABLE && !r->is_made[i]) { /* nobody knows what will be there */
+            e->hash[0] = e->hash[1] = 0;
+            *(r->replaced[i] ? &r->info.changed : &r->info.unchanged) += 1;
+            continue;
+        }
         bool refittable = e->kind == INGOT_REFITTABLE, stripped = r->file->stripped && refittable;
         bool same = !stripped && hash.low == e->hash[0] && hash.high == e->hash[1];
         if (!refittable) {
@@ -256,7 +332,8 @@ static void find_stale(struct ig_refit *r) {
             uint32_t i = r->tables.sources[weight->sources + k];
             if (r->replaced[i]) replaced = i;
         }
-        r->stale[w] = replaced != IG_PLAN_NONE || (r->file->stripped && weight->recipe_size);
+        r->stale[w] = !r->borrowed[w] &&
+                      (replaced != IG_PLAN_NONE || was_borrowed(r, w) || (r->file->stripped && weight->recipe_size));
         if (!r->stale[w]) continue;
         if (replaced != IG_PLAN_NONE) check_sources(r, weight, replaced);
         r->info.weights++;
@@ -275,6 +352,9 @@ static struct ig_initializer_entry *start(struct ig_job *job, const struct ig_re
     r->tensors = IG_NEW_ARRAY(job, struct ingot_tensor, n + 1);
     r->replaced = IG_NEW_ARRAY(job, bool, n + 1);
     r->stale = IG_NEW_ARRAY(job, bool, tables->n_weights + 1);
+    r->borrowed = IG_NEW_ARRAY(job, const void *, tables->n_weights + 1);
+    r->is_made = IG_NEW_ARRAY(job, bool, n + 1);
+    r->is_turned = IG_NEW_ARRAY(job, bool, n + 1);
     return entries;
 }
 
@@ -285,6 +365,9 @@ void ig_refit_begin(struct ig_job *job, const struct ig_refit_input *input, stru
     check_patterns(job, input);
     find_tensors(&r, input, wanted);
     check_missing(&r, input);
+    find_borrowed(&r, wanted);
+    compare_borrowed(&r);
+    bring_tensors(&r);
     compare(&r, wanted, entries);
     check_replaceable(&r);
     find_stale(&r);
@@ -491,7 +574,9 @@ void ig_refit_complete(struct ig_job *job, const struct ig_refit_input *input, c
     struct ig_refit r;
     struct ig_initializer_entry *entries = start(job, input, &r);
     for (uint32_t i = 0; i < r.tables.n_initializers; i++) {
-        if (entries[i].kind == INGOT_REFITTABLE) r.tensors[i] = tensor_of(all->list.at[i]);
+        if (entries[i].kind != INGOT_REFITTABLE) continue;
+        r.tensors[i] = tensor_of(all->list.at[i]);
+        r.is_made[i] = true;
     }
     const struct ig_hash128 *hashes = hash_tensors(&r);
     for (uint32_t i = 0; i < r.tables.n_initializers; i++) {

@@ -10,18 +10,31 @@
 #include "compile/weights.h"
 #include "engine/engine.h"
 
+struct ig_refit_copy {
+    const void *from;
+    void *to; /* host memory */
+    size_t size;
+};
+
 /* An engine, and tensors that are to replace initialisers of its model; both outlive the refit. */
 struct ig_refit_input {
     const struct ig_engine_file *file;
-    const struct ingot_named_tensor *tensors; /* in host memory; of several with one name the last is taken */
+    const struct ingot_named_tensor *tensors; /* of several with one name the last is taken */
     size_t n_tensors;
     const char *const *only; /* patterns (fnmatch): tensors of other names replace nothing; NULL: all do */
     size_t n_only;
-    bool partial;        /* initialisers without a tensor keep their values; else they are an error */
+    bool
+        partial; /* initialisers without a tensor keep their values, and are borrowed if they were; else they are an error */
     bool ignore_unknown; /* skip tensors that are no initialisers of the model; else they are an error */
     void (*progress)(void *user, const char *what, unsigned done, unsigned total); /* may be NULL */
     void *progress_user;
     unsigned jobs; /* threads; 0: one per processor */
+    /* Of a loaded engine: */
+    bool borrow;                 /* where it has an initialiser as it is, the engine is to read the tensor in place */
+    const void *const *borrowed; /* by weight: where it is read now; NULL: in the engine's memory */
+    /* Copies tensors from the memory of the engine's GPU; raises what fails. NULL: tensors are in host memory. */
+    void (*fetch)(struct ig_job *job, void *user, const struct ig_refit_copy *copies, size_t n);
+    void *fetch_user;
 };
 
 struct ig_refit {
@@ -33,6 +46,9 @@ struct ig_refit {
     struct ingot_tensor *tensors; /* by initialiser; data NULL: unknown */
     bool *replaced;               /* by initialiser: its value changes */
     bool *stale;                  /* by weight: it is computed again */
+    const void **borrowed;        /* by weight: where it is read from now on; NULL: in the engine's memory */
+    bool *is_made;   /* by initialiser: a weight that is not borrowed is made from it, so that its bytes are needed */
+    bool *is_turned; /* by initialiser: the tensor given is its transpose */
     struct ig_weight_reader *reader;
     uint32_t *place; /* by weight: its number among the stale ones */
     struct ingot_refit_info info;

@@ -152,8 +152,10 @@ enum ingot_status ig_context_create(const struct ig_engine_file *file, const str
     if (!context) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a context");
     context->env = (struct ig_frame_env){.file = file,
                                          .device = config->device,
-                                         .weights = config->weights ? config->weights : file->weights,
+                                         .weights = config->weights ? config->weights : &context->file_places,
                                          .allocator = config->allocator};
+    context->file_span = (struct ig_weight_span){.end = file->weights_size, .address = file->weights};
+    context->file_places = (struct ig_weight_places){.n_spans = 1, .spans = &context->file_span};
     context->plan = &file->plan;
     if (config->machine) context->machine = *config->machine;
     context->inputs_changed = true;
@@ -215,7 +217,8 @@ void ig_context_destroy(struct ig_context *context) {
     ig_release(env->allocator, context, sizeof *context);
 }
 
-enum ingot_status ig_context_set_weights(struct ig_context *context, const void *weights, struct ingot_error *error) {
+enum ingot_status ig_context_set_weights(struct ig_context *context, const struct ig_weight_places *weights,
+                                         struct ingot_error *error) {
     IG_TRY(ig_context_settle(context, error));
     context->env.weights = weights;
     return INGOT_OK;
@@ -359,7 +362,7 @@ enum ingot_status ig_context_memory(struct ig_context *context, struct ingot_mem
     const struct ig_frame *frame = context->current->frame;
     struct ig_device *device = context->env.device;
     *out_info = (struct ingot_memory_info){
-        .weights_bytes = context->env.file->weights_size,
+        .weights_bytes = (size_t)ig_weight_own_bytes(context->env.weights),
         .arena_bytes = frame->arena_bytes,
         .lower_bound_bytes = frame->lower_bound,
         .scratch_bytes = device->api->scratch_bytes(device, context->current->scratch),

@@ -57,6 +57,8 @@ enum { IG_MARK_BEGIN, IG_MARK_COMPUTE, IG_MARK_OUTPUT, IG_MARK_END, IG_MARKS };
 
 struct ig_context {
     struct ig_frame_env env;
+    struct ig_weight_places file_places; /* of the weights in the file */
+    struct ig_weight_span file_span;
     struct ig_module *own_module; /* NULL: the engine's contexts share one */
     const struct ig_plan *plan;
     uint32_t n_inputs, n_outputs;

@@ -98,7 +98,8 @@ static enum ingot_status say_shapes(const struct ig_context *context, enum ingot
 /* Points the current instance to its memory, unless it is there already. */
 static void place(struct ig_context *context, char *base) {
     struct ig_frame *frame = context->current->frame;
-    if (frame->base != base || frame->weights != context->env.weights) ig_frame_place(&context->env, frame, base);
+    if (frame->base != base || frame->weights != context->env.weights->number)
+        ig_frame_place(&context->env, frame, base);
 }
 
 enum ingot_status ig_context_make_room(struct ig_context *context, struct ingot_error *error) {

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "device/device.h"
 #include "engine/engine.h"
+#include "runtime/weight_places.h"
 
 /* An input or output of the frame; it does not own the memory. */
 struct ig_frame_port {
@@ -74,12 +75,12 @@ struct ig_frame_copies {
 
 struct ig_frame {
     const struct ig_subplan *sub;
-    size_t *bytes;       /* by buffer */
-    uint32_t *root;      /* by buffer: the buffer whose memory it uses (itself unless an alias) */
-    size_t *offset;      /* by buffer: byte offset in its root */
-    size_t *place;       /* by buffer: offset of arena roots in the arena */
-    char *base;          /* the arena address that the operands are based on */
-    const void *weights; /* the address of the weights that they are based on */
+    size_t *bytes;    /* by buffer */
+    uint32_t *root;   /* by buffer: the buffer whose memory it uses (itself unless an alias) */
+    size_t *offset;   /* by buffer: byte offset in its root */
+    size_t *place;    /* by buffer: offset of arena roots in the arena */
+    char *base;       /* the arena address that the operands are based on */
+    uint64_t weights; /* the number of the weights' places that they are based on */
     size_t arena_bytes, lower_bound;
     struct ig_frame_port *ports;            /* inputs, then outputs */
     struct ig_frame_port *inputs, *outputs; /* point into `ports` */
@@ -100,7 +101,7 @@ struct ig_frame_env {
     struct ig_device *device;
     struct ig_stream *stream;
     struct ig_module *module;
-    const void *weights;                     /* as kernels see them: in the engine file or the device's copy */
+    const struct ig_weight_places *weights;  /* in the engine file, the device's copy or the caller's memory */
     void *dummy;                             /* 64 bytes that stand in for absent buffers */
     const struct ingot_allocator *allocator; /* for temporary memory */
     struct ig_arena *memory;                 /* arena that frames are allocated from */

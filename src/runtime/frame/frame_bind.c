@@ -32,14 +32,14 @@ static void *address_of(const struct ig_frame_env *env, const struct ig_frame *f
     const struct ig_plan_buffer *buffer = &env->file->plan.buffers[frame->sub->buffers + root];
     if (frame->bytes[b] == 0) return env->dummy;
     if (buffer->kind == IG_PLAN_WEIGHT)
-        return (void *)((uintptr_t)env->weights + 64 * (size_t)buffer->index + frame->offset[b]);
+        return (char *)ig_weight_address(env->weights, 64 * (uint64_t)buffer->index) + frame->offset[b];
     return frame->base + frame->place[root] + frame->offset[b];
 }
 
 void ig_frame_place(const struct ig_frame_env *env, struct ig_frame *frame, char *base) {
     const struct ig_plan *plan = &env->file->plan;
     frame->base = base;
-    frame->weights = env->weights;
+    frame->weights = env->weights->number;
     IG_EACH_OPERAND(plan, frame, s, k, b) {
         if (ig_frame_port_of(env, frame, b) == IG_PLAN_NONE)
             set_operand(env->device, &frame->steps[s], k, address_of(env, frame, b));

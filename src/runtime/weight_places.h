@@ -1,0 +1,45 @@
+/* Where the weights are, as kernels see them: in one piece, but for those that are read in the caller's memory. */
+#ifndef IG_RUNTIME_WEIGHT_PLACES_H
+#define IG_RUNTIME_WEIGHT_PLACES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Weights that lie in memory as they do in the weights section. */
+struct ig_weight_span {
+    uint64_t begin, end; /* in the section */
+    const void *address;
+    bool is_borrowed; /* one weight, in the caller's memory */
+};
+
+struct ig_weight_places {
+    uint64_t number; /* another one where addresses are others: frames notice by it that they have to be placed again */
+    uint32_t n_spans;
+    const struct ig_weight_span *spans; /* ascending, without gaps, from 0 to the section's end; at least one */
+};
+
+/* The address of a byte of the weights section. */
+static inline void *ig_weight_address(const struct ig_weight_places *places, uint64_t offset) {
+    uint32_t low = 0, high = places->n_spans; /* spans[low] begins at or before it, spans[high] behind it */
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (places->spans[middle].begin <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    const struct ig_weight_span *span = &places->spans[low];
+    return (void *)((uintptr_t)span->address + (size_t)(offset - span->begin));
+}
+
+/* Without what is borrowed. */
+static inline uint64_t ig_weight_own_bytes(const struct ig_weight_places *places) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < places->n_spans; i++) {
+        if (!places->spans[i].is_borrowed) bytes += places->spans[i].end - places->spans[i].begin;
+    }
+    return bytes;
+}
+
+#endif
