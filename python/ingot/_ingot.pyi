@@ -51,8 +51,8 @@ class SymbolInfo(structseq[Any], tuple[str, int, int, str | None]):
     def mixes(self) -> str | None: ...
 
 @final
-class InitializerInfo(structseq[Any], tuple[str, str | None, bool, str, str | None, DType, tuple[int, ...], int]):
-    __match_args__: Final = ("name", "alias", "is_transposed", "kind", "reason", "dtype", "shape", "slot")
+class InitializerInfo(structseq[Any], tuple[str, str | None, bool, str, str | None, DType, tuple[int, ...], int, bool]):
+    __match_args__: Final = ("name", "alias", "is_transposed", "kind", "reason", "dtype", "shape", "slot", "is_borrowed")
     @property
     def name(self) -> str: ...
     @property
@@ -69,6 +69,8 @@ class InitializerInfo(structseq[Any], tuple[str, str | None, bool, str, str | No
     def shape(self) -> tuple[int, ...]: ...
     @property
     def slot(self) -> int: ...
+    @property
+    def is_borrowed(self) -> bool: ...
 
 @final
 class ProfileRow(structseq[Any], tuple[str, str, int, float, float, str | None, float, float]):
@@ -188,6 +190,7 @@ class Engine:
         partial: bool = False,
         ignore_unknown: bool = False,
         progress: Callable[[str, int, int], Any] | None = None,
+        borrow: bool = False,
     ) -> dict[str, int]: ...
     def open_slot(self, slot: int, folder: str | PathLike[str] | None = None) -> dict[str, Tensor]: ...
     def save(self, path: str | PathLike[str], /) -> None: ...

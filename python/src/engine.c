@@ -71,6 +71,9 @@ static void engine_dealloc(PyObject *object) {
     PyMem_Free(self->updates);
     PyMem_Free(self->is_updated);
     if (self->data) python_allocator.release(NULL, self->data, self->size);
+#ifndef INGOT_PYTHON_RUNTIME
+    lent_free(atomic_load(&self->lent));
+#endif
     Py_XDECREF(self->path);
     Py_XDECREF(self->report);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -194,7 +197,8 @@ static PyObject *initializer(struct state *state, const struct ingot_initializer
                           text_or_none(info->reason),
                           dtype_object(state, info->dtype),
                           shape_tuple(info->rank, info->dims),
-                          PyLong_FromUnsignedLong(info->slot)};
+                          PyLong_FromUnsignedLong(info->slot),
+                          PyBool_FromLong(info->is_borrowed)};
     return named_tuple(state->initializer_info, fields, ARRAY_LENGTH(fields));
 }
 
@@ -304,10 +308,11 @@ static PyMethodDef engine_methods[] = {
      "share. device, stream: a GPU's number and a stream on it, for engines for GPUs."},
 #ifndef INGOT_PYTHON_RUNTIME
     {"refit", KEYWORDS(engine_refit),
-     "refit($self, tensors, *, only=None, partial=False, ignore_unknown=False, progress=None)\n--\n\n"
+     "refit($self, tensors, *, only=None, partial=False, ignore_unknown=False, progress=None, borrow=False)\n--\n\n"
      "Gives the engine other weights: from a dict of tensors by name, or a file (.onnx, .safetensors, .npz). Sessions "
      "may\n"
-     "go on running: each run has the old weights or the new ones. Returns counts, as a dict."},
+     "go on running: each run has the old weights or the new ones. borrow: kernels read the dict's tensors, which are\n"
+     "dense, where they are, if the engine has them as they are; it keeps them alive. Returns counts, as a dict."},
     {"open_slot", KEYWORDS(engine_open_slot),
      "open_slot($self, slot, folder=None)\n--\n\n"
      "The tensors that put a low-rank adapter (what PEFT's save_pretrained writes to a folder) into slot `slot`, from "

@@ -118,8 +118,8 @@ static const char *const tensor_docs[] = {"str", "DType", "a tuple of int, or st
 static const char *const symbol_fields[] = {"name", "lo", "hi", "mixes"};
 static const char *const symbol_docs[] = {"str", "the least size that the engine was built for", "the largest",
                                           "why what it counts is not independent; None: it is"};
-static const char *const initializer_fields[] = {"name",   "alias", "is_transposed", "kind",
-                                                 "reason", "dtype", "shape",         "slot"};
+static const char *const initializer_fields[] = {"name",  "alias", "is_transposed", "kind",       "reason",
+                                                 "dtype", "shape", "slot",          "is_borrowed"};
 static const char *const profile_fields[] = {"kernel",   "origin", "calls", "total_ms",
                                              "floor_ms", "bound",  "bytes", "operations"};
 

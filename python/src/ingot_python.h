@@ -209,12 +209,22 @@ struct engine {
     bool *is_updated;         /* of each input: whether a run changes it */
     bool any_update, any_own; /* an output is stored in an input's memory, or is not */
     bool is_cuda, is_refitted;
+    _Atomic(struct lent *) lent; /* memory that kernels read (lent.c) */
+    atomic_int looks;            /* how many runs are still to look whether some of that is free */
 };
 int add_engine(PyObject *module, struct state *state);
 /* Takes `data`, which may be NULL, also on failure. */
 PyObject *engine_new(struct state *state, PyObject *path, void *data, size_t size, enum ingot_verify verify);
 PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *engine_refit(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* Room for n tensors that an engine borrows; NULL with an exception if there is no memory, or n is 0. */
+struct lent *lent_new(size_t n);
+void lent_free(struct lent *first);
+/* Keeps the tensors that a refit has given the engine, as many as there is room for, and frees those that it no longer reads. */
+void lent_keep(struct engine *engine, struct lent *room, struct array *arrays);
+/* Behind a run. */
+void lent_look(struct engine *engine);
 
 struct run; /* an enqueued run, and the lease on its results */
 int add_run(PyObject *module, struct state *state);

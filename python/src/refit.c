@@ -23,7 +23,12 @@ static int read_rest(struct state *state, struct refit *refit, PyObject *tensors
     options->ignore_unknown = ignore_unknown;
     options->progress = callback_progress;
     options->progress_user = &refit->callback;
-    return weights_read(state, tensors, &refit->weights);
+    refit->weights.borrows = options->borrow;
+    if (options->borrow && !PyDict_Check(tensors))
+        return refuse(state, "what is borrowed must be a dict of tensors"), -1;
+    if (weights_read(state, tensors, &refit->weights)) return -1;
+    if (refit->weights.has_device) options->device = refit->weights.device;
+    return 0;
 }
 
 static void refit_free(struct refit *refit) {
@@ -32,35 +37,44 @@ static void refit_free(struct refit *refit) {
 }
 
 /* Of the engine, or of the file. */
-static PyObject *run(struct state *state, struct refit *refit, struct ingot_engine *engine, const char *path,
+static PyObject *run(struct state *state, struct refit *refit, struct engine *engine, const char *path,
                      const char *out_path) {
-    const struct weights *weights = &refit->weights;
+    struct weights *weights = &refit->weights;
     struct ingot_refit_info info;
     struct ingot_error error;
     enum ingot_status status;
     callback_release(&refit->callback);
     status =
-        engine ? ingot_engine_refit(engine, weights->tensors, weights->n_tensors, &refit->options, &info, &error)
-               : ingot_refit_file(path, weights->tensors, weights->n_tensors, &refit->options, out_path, &info, &error);
-    if (callback_acquire(&refit->callback)) return NULL;
+        engine
+            ? ingot_engine_refit(engine->engine, weights->tensors, weights->n_tensors, &refit->options, &info, &error)
+            : ingot_refit_file(path, weights->tensors, weights->n_tensors, &refit->options, out_path, &info, &error);
+    int raised = callback_acquire(&refit->callback);
+    if (!status && weights->room && info.changed) {
+        lent_keep(engine, weights->room, weights->arrays);
+        weights->room = NULL;
+    }
+    if (raised) return NULL;
     if (status) return raise_error(state, status, &error);
-    return Py_BuildValue("{s:n,s:n,s:n,s:K}", "changed", (Py_ssize_t)info.changed, "unchanged",
+    return Py_BuildValue("{s:n,s:n,s:n,s:K,s:n,s:K,s:K}", "changed", (Py_ssize_t)info.changed, "unchanged",
                          (Py_ssize_t)info.unchanged, "weights", (Py_ssize_t)info.weights, "weight_bytes",
-                         (unsigned long long)info.weight_bytes);
+                         (unsigned long long)info.weight_bytes, "borrowed", (Py_ssize_t)info.borrowed, "borrowed_bytes",
+                         (unsigned long long)info.borrowed_bytes, "owned_bytes", (unsigned long long)info.owned_bytes);
 }
 
 PyObject *engine_refit(PyObject *self, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"tensors", "only", "partial", "ignore_unknown", "progress", NULL};
+    static char *names[] = {"tensors", "only", "partial", "ignore_unknown", "progress", "borrow", NULL};
     PyObject *tensors, *only = Py_None, *progress = Py_None;
-    int partial = 0, ignore_unknown = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OppO:refit", names, &tensors, &only, &partial, &ignore_unknown,
-                                     &progress))
+    int partial = 0, ignore_unknown = 0, borrow = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OppOp:refit", names, &tensors, &only, &partial, &ignore_unknown,
+                                     &progress, &borrow))
         return NULL;
     struct state *state = state_of(self);
     struct refit refit = {INGOT_REFIT_OPTIONS_INIT};
+    refit.options.borrow = borrow;
+    refit.weights.accepts_gpu = ((struct engine *)self)->is_cuda;
     PyObject *result = NULL;
     if (!read_rest(state, &refit, tensors, only, progress, partial, ignore_unknown)) {
-        result = run(state, &refit, ((struct engine *)self)->engine, NULL, NULL);
+        result = run(state, &refit, (struct engine *)self, NULL, NULL);
         if (result) ((struct engine *)self)->is_refitted = true;
     }
     refit_free(&refit);

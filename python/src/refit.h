@@ -14,6 +14,11 @@ struct weights {
     const struct ingot_named_tensor *tensors; /* of either */
     size_t n_tensors;
     PyObject *dict; /* a copy, which keeps tensors and names */
+    /* Set by the caller: whether tensors may stay in a GPU's memory, and whether an engine is to borrow them. */
+    bool accepts_gpu, borrows;
+    bool has_device; /* some are in the memory of GPU `device` */
+    int device;
+    struct lent *room; /* for those that the engine borrows */
 };
 /* `tensors`: a dict, or a file's path. Free the weights also after a failure. */
 int weights_read(struct state *state, PyObject *tensors, struct weights *out_weights);

@@ -5,6 +5,16 @@
 
 /* ---- The caller's */
 
+/* Tensors in GPU memory are on one GPU. */
+static int read_device(struct state *state, struct weights *weights, const struct array *array, const char *name) {
+    if (!array->is_dense) return refuse(state, "'%s' does not lie densely in the GPU's memory", name), -1;
+    if (weights->has_device && weights->device != array->device)
+        return refuse(state, "'%s' is on GPU %d, others are on GPU %d", name, array->device, weights->device), -1;
+    weights->has_device = true;
+    weights->device = array->device;
+    return 0;
+}
+
 static int read_dict(struct state *state, struct weights *weights, PyObject *dict) {
     size_t n = (size_t)PyDict_Size(dict);
     weights->dict = PyDict_Copy(dict);
@@ -20,10 +30,17 @@ static int read_dict(struct state *state, struct weights *weights, PyObject *dic
         if (array_read(state, NULL, value, ARRAY_KEEP, 1, array)) return -1;
         void **copy = &weights->copies[weights->n_arrays];
         weights->n_arrays++;
-        if (array_make_dense(state, array, text, copy)) return -1;
+        if (weights->borrows && !array->is_dense)
+            return refuse(state, "'%s' does not lie densely in memory, so that it cannot be borrowed", text), -1;
+        if (array->tensor.memory == INGOT_CUDA && weights->accepts_gpu) {
+            if (read_device(state, weights, array, text)) return -1;
+        } else if (array_make_dense(state, array, text, copy)) {
+            return -1;
+        }
         weights->named[weights->n_tensors++] = (struct ingot_named_tensor){.name = text, .tensor = array->tensor};
     }
     weights->tensors = weights->named;
+    if (weights->borrows && weights->n_arrays && !(weights->room = lent_new(weights->n_arrays))) return -1;
     return 0;
 }
 
@@ -44,6 +61,7 @@ int weights_read(struct state *state, PyObject *tensors, struct weights *out_wei
 }
 
 void weights_free(struct weights *weights) {
+    lent_free(weights->room);
     for (size_t i = 0; i < weights->n_arrays; i++) {
         array_release(&weights->arrays[i]);
         PyMem_Free(weights->copies[i]);

@@ -134,7 +134,11 @@ int session_launch(struct session *self, const struct demand *demand) {
     struct ingot_error error;
     enum ingot_status status;
     Py_BEGIN_ALLOW_THREADS status = launch(self->context, demand, &error);
-    Py_END_ALLOW_THREADS return status ? raise_error(state_of((PyObject *)self), status, &error), -1 : 0;
+    Py_END_ALLOW_THREADS if (status) return raise_error(state_of((PyObject *)self), status, &error), -1;
+#ifndef INGOT_PYTHON_RUNTIME
+    if (atomic_load_explicit(&self->engine->looks, memory_order_relaxed) > 0) lent_look(self->engine);
+#endif
+    return 0;
 }
 
 /* Results look like the first input that tells. */

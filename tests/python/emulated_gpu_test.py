@@ -295,6 +295,32 @@ class Gpu(unittest.TestCase):
         self.session.wait()
         self.assertEqual([contents(y)[0, 0] for y in held], [2 * i for i in range(6)])
 
+    def test_borrowed_weights(self):
+        net = ingot.Network()
+        net.output("y", net.add("add", net.input("x", "f32", ["n", 4]), net.weight("w", np.zeros(4, np.float32))))
+        engine = ingot.compile(net, target=ingot.gpu_info(0)["target"], strip_weights=True)
+        first, second = (OnGpu(np.full(4, i, np.float32), self.cuda) for i in (1, 2))
+        info = engine.refit({"w": first}, borrow=True)
+        self.assertEqual((info["borrowed"], info["borrowed_bytes"], info["owned_bytes"]), (1, 16, 0))
+        np.testing.assert_array_equal(engine(self.values), self.values + 1)
+        ctypes.memmove(first.managed.tensor.data, np.full(4, 5, np.float32).ctypes.data, 16)
+        np.testing.assert_array_equal(engine(self.values), self.values + 5)
+        engine.refit({"w": second}, borrow=True)
+        self.assertEqual(first.deleted, 0)
+        np.testing.assert_array_equal(engine(self.values), self.values + 2)
+        self.assertEqual(first.deleted, 1)
+        engine.refit({"w": first})  # a copy
+        self.assertEqual(first.deleted, 2)
+        ctypes.memmove(first.managed.tensor.data, np.zeros(4, np.float32).ctypes.data, 16)
+        np.testing.assert_array_equal(engine(self.values), self.values + 5)
+        self.assertEqual(second.deleted, 1)
+        engine.refit({"w": np.ones(4, np.float32)}, borrow=True)  # host memory: a copy, too
+        np.testing.assert_array_equal(engine(self.values), self.values + 1)
+        first.managed.tensor.device[1] = 3
+        with self.assertRaises(ingot.Error):
+            engine.refit({"w": first}, borrow=True)
+        np.testing.assert_array_equal(engine(self.values), self.values + 1)
+
     def test_refusals(self):
         net = ingot.Network()
         net.output("y", net.add("neg", net.input("x", "f32", ["n", 4])))

@@ -40,3 +40,11 @@ def product(weight):
     x, w = net.input("x", "f32", ["n", weight.shape[0]]), net.weight("w", weight)
     net.output("y", net.add("matmul", x, w, label="product"))
     return ingot.compile(net)
+
+
+def shifted_product(weights, **options):
+    """y = (x + shift) dense^T"""
+    net = ingot.Network()
+    x = net.add("Add", net.input("x", "f32", ["n", 64]), net.weight("shift", weights["shift"].copy()))
+    net.output("y", net.add("matmul", x, net.add("transpose", net.weight("dense", weights["dense"].copy()), perm=[1, 0])))
+    return ingot.compile(net, **options)

@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+import weakref
 
 import numpy as np
 
@@ -172,6 +173,65 @@ class Engines(unittest.TestCase):
         networks.product(np.ones((4, 3), np.float32)).save(path)
         ingot.refit_file(path, {"w": np.full((4, 3), 3, np.float32)}, path)
         self.assertEqual(ingot.load(path)(x)[0, 0], 12)
+
+    def test_borrowed_weights(self):
+        random = np.random.default_rng(1)
+        weights = {"shift": random.random(64, np.float32), "dense": random.random((24, 64), np.float32)}
+        engine = networks.shifted_product(weights, strip_weights=True)
+        x = random.random((3, 64), np.float32)
+
+        def expected():
+            return networks.shifted_product(weights)(x)
+
+        info = engine.refit(weights, borrow=True)
+        self.assertEqual((info["borrowed"], info["borrowed_bytes"]), (1, 256))
+        self.assertEqual(info["owned_bytes"], info["weight_bytes"])
+        self.assertEqual({i.name: i.is_borrowed for i in engine.initializers}, {"shift": True, "dense": False})
+        session, idle = engine.session(), engine.session()
+        np.testing.assert_array_equal(session(x), expected())
+        idle(x)
+        weights["shift"] += 1
+        np.testing.assert_array_equal(session(x), expected())
+        weights["dense"] *= 2
+        self.assertEqual(engine.refit(weights, borrow=True)["weights"], 1)
+        np.testing.assert_array_equal(session(x), expected())
+
+        # Memory that is read is kept, as long as it is: a session has the weights of its last run.
+        gone = weakref.ref(weights["shift"])
+        weights["shift"] = random.random(64, np.float32)
+        engine.refit(weights, borrow=True)
+        self.assertIsNotNone(gone())
+        np.testing.assert_array_equal(session(x), expected())
+        self.assertIsNotNone(gone())
+        np.testing.assert_array_equal(idle(x), expected())
+        self.assertIsNone(gone())
+        gone = weakref.ref(weights["shift"])
+        engine.refit(weights)
+        wanted = expected()
+        weights["shift"] = None
+        self.assertIsNotNone(gone())
+        np.testing.assert_array_equal(session(x), wanted)
+        np.testing.assert_array_equal(idle(x), wanted)
+        self.assertIsNone(gone())
+
+    def test_borrowing_goes_wrong(self):
+        weights = {"shift": np.ones(64, np.float32), "dense": np.ones((24, 64), np.float32)}
+        engine = networks.shifted_product(weights)
+        for bad in (np.ones((64, 2), np.float32)[:, 0], np.ones(32, np.float32), np.ones(64), None):
+            with self.assertRaises((ingot.InvalidArgument, TypeError)):
+                engine.refit({"shift": bad}, partial=True, borrow=True)
+        with self.assertRaisesRegex(ingot.InvalidArgument, "a dict"):
+            engine.refit(str(DIGITS), borrow=True)
+        with self.assertRaises(TypeError):
+            ingot.refit_file("x.ingot", weights, borrow=True)
+        mine = weakref.ref(weights["shift"])
+        engine.refit(weights, borrow=True)
+        del weights
+        x = np.ones((1, 64), np.float32)
+        self.assertEqual(engine(x)[0, 0], 128)
+        self.assertIsNotNone(mine())
+        del engine
+        self.assertIsNone(mine())
 
 
 class ingot_cache:
