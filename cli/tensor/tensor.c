@@ -97,6 +97,42 @@ static uint16_t double_to_bfloat(double value) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* ---- Floats of 8 bits and less */
+
+struct narrow_float {
+    int bits, mantissa, bias;
+    int infinity, nan; /* the least codes of these magnitudes; 0: none */
+    bool negative_zero_is_nan;
+};
+
+static const struct narrow_float narrow_floats[INGOT_DTYPE_COUNT] = {
+    [INGOT_F8E4M3FN] = {8, 3, 7, 0, 0x7f, false}, [INGOT_F8E5M2] = {8, 2, 15, 0x7c, 0x7d, false},
+    [INGOT_F8E4M3FNUZ] = {8, 3, 8, 0, 0, true},   [INGOT_F8E5M2FNUZ] = {8, 2, 16, 0, 0, true},
+    [INGOT_F4E2M1] = {4, 1, 1, 0, 0, false},
+};
+
+static double narrow_to_double(enum ingot_dtype dtype, int code) {
+    const struct narrow_float *f = &narrow_floats[dtype];
+    if (dtype == INGOT_F8E8M0) return code == 255 ? (double)NAN : ldexp(1, code - 127);
+    double sign = code >> (f->bits - 1) ? -1 : 1;
+    int size = code & ((1 << (f->bits - 1)) - 1), exponent = size >> f->mantissa, fraction = size % (1 << f->mantissa);
+    if ((f->nan && size >= f->nan) || (f->negative_zero_is_nan && size == 0 && sign < 0)) return (double)NAN;
+    if (f->infinity && size == f->infinity) return sign * (double)INFINITY;
+    if (exponent == 0) return sign * ldexp(fraction, 1 - f->bias - f->mantissa);
+    return sign * ldexp((1 << f->mantissa) + fraction, exponent - f->bias - f->mantissa);
+}
+
+int dtype_packed_bits(enum ingot_dtype dtype) {
+    switch (dtype) {
+    case INGOT_I4:
+    case INGOT_U4:
+    case INGOT_F4E2M1: return 4;
+    case INGOT_I2:
+    case INGOT_U2: return 2;
+    default: return 0;
+    }
+}
+
 /* ---- Elements */
 
 double tensor_get(const struct ingot_tensor *tensor, int64_t index) {
@@ -107,6 +143,12 @@ double tensor_get(const struct ingot_tensor *tensor, int64_t index) {
     case INGOT_F16: return half_to_double(((const uint16_t *)data)[index]);
     case INGOT_BF16: return bfloat_to_double(((const uint16_t *)data)[index]);
     case INGOT_U64: return (double)((const uint64_t *)data)[index];
+    case INGOT_F8E4M3FN:
+    case INGOT_F8E5M2:
+    case INGOT_F8E4M3FNUZ:
+    case INGOT_F8E5M2FNUZ:
+    case INGOT_F8E8M0:
+    case INGOT_F4E2M1: return narrow_to_double(tensor->dtype, (int)tensor_get_int(tensor, index));
     default: return (double)tensor_get_int(tensor, index);
     }
 }
@@ -121,6 +163,11 @@ int64_t tensor_get_int(const struct ingot_tensor *tensor, int64_t index) {
     case INGOT_U16: return ((const uint16_t *)data)[index];
     case INGOT_U32: return ((const uint32_t *)data)[index];
     case INGOT_U64: return (int64_t)((const uint64_t *)data)[index];
+    case INGOT_I4: return ((((const uint8_t *)data)[index] & 15) ^ 8) - 8;
+    case INGOT_I2: return ((((const uint8_t *)data)[index] & 3) ^ 2) - 2;
+    case INGOT_U4:
+    case INGOT_F4E2M1: return ((const uint8_t *)data)[index] & 15;
+    case INGOT_U2: return ((const uint8_t *)data)[index] & 3;
     default: return ((const uint8_t *)data)[index];
     }
 }

@@ -24,13 +24,16 @@ enum ingot_status tensor_allocate(struct ingot_tensor *tensor, struct ingot_erro
 /* "f32[1,3,224,224]" */
 char *tensor_type_text(const struct ingot_tensor *tensor);
 double tensor_get(const struct ingot_tensor *tensor, int64_t index);
-/* Integers of all types; u64 reinterpreted. */
+/* Integers of all types; u64 reinterpreted; of narrow floats, the code. */
 int64_t tensor_get_int(const struct ingot_tensor *tensor, int64_t index);
 void tensor_set(const struct ingot_tensor *tensor, int64_t index, double value);
+/* Of 16 bits and more. */
 bool dtype_is_float(enum ingot_dtype dtype);
 /* A copy whose floats are of another type, rounded to nearest; the caller frees its data. */
 enum ingot_status tensor_cast(const struct ingot_tensor *from, enum ingot_dtype dtype, struct ingot_tensor *out_tensor,
                               struct ingot_error *error);
+/* Bits of elements that have less than 8, else 0. */
+int dtype_packed_bits(enum ingot_dtype dtype);
 
 /*
  * Reads a file of one tensor (.npy; .pb: an ONNX TensorProto) or several (.npz, .safetensors), by its extension, and adds

@@ -92,6 +92,12 @@ struct ingot_allocator {
 
 /* ---- Tensors --------------------------------------------------------------------------------------------------- */
 
+/*
+ * Types of elements. Each element has bytes of its own. That holds for types of less than 8 bits too: in memory one element
+ * is one byte, whose low bits count and whose others are ignored where it is read; what Ingot writes there repeats the sign
+ * (i4, i2) or is 0. That is also how NumPy's extension ml_dtypes keeps them. Files that pack several elements in a byte,
+ * such as ONNX's, are unpacked as they are read.
+ */
 enum ingot_dtype {
     INGOT_DTYPE_NONE = 0,
     INGOT_F32,
@@ -107,6 +113,16 @@ enum ingot_dtype {
     INGOT_U32,
     INGOT_U64,
     INGOT_BOOL, /* one byte, 0 or 1 */
+    INGOT_I4,   /* -8 to 7 */
+    INGOT_U4,
+    INGOT_I2, /* -2 to 1 */
+    INGOT_U2,
+    INGOT_F8E4M3FN,   /* sign, 4 bits of exponent, 3 of mantissa; no infinities; up to 448 */
+    INGOT_F8E5M2,     /* up to 57344 */
+    INGOT_F8E4M3FNUZ, /* neither infinities nor a negative zero, whose code is NaN; up to 240 */
+    INGOT_F8E5M2FNUZ, /* the same, up to 57344 */
+    INGOT_F8E8M0,     /* the power of two 2^(code - 127); 255 is NaN */
+    INGOT_F4E2M1,     /* 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives */
     INGOT_DTYPE_COUNT
 };
 

@@ -77,6 +77,10 @@ static enum ingot_dtype dtype_of_dlpack(struct dl_type type) {
         [1] = INGOT_DTYPE_NONE, [2] = INGOT_F16, [4] = INGOT_F32, [8] = INGOT_F64};
     static const enum ingot_dtype ints[] = {[1] = INGOT_I8, [2] = INGOT_I16, [4] = INGOT_I32, [8] = INGOT_I64};
     static const enum ingot_dtype uints[] = {[1] = INGOT_U8, [2] = INGOT_U16, [4] = INGOT_U32, [8] = INGOT_U64};
+    for (int i = 1; i < INGOT_DTYPE_COUNT; i++) { /* floats of 8 bits have codes of their own */
+        struct dl_type own = dlpack_type((enum ingot_dtype)i);
+        if (own.code > DL_BOOL && !memcmp(&own, &type, sizeof own)) return (enum ingot_dtype)i;
+    }
     if (type.lanes != 1 || type.bits % 8 || type.bits > 64) return INGOT_DTYPE_NONE;
     switch (type.code) {
     case DL_FLOAT: return floats[type.bits / 8];
@@ -161,22 +165,25 @@ static int read_buffer(struct state *state, unsigned flags, struct array *array)
     return finish(state, flags, array);
 }
 
-/* NumPy exports no buffers of ml_dtypes' bfloat16, which it does not know: those are read as the u16 that they are. */
-static int read_bfloat16(struct state *state, PyObject *object, unsigned flags, struct array *array) {
-    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
-    PyObject *name = dtype ? PyObject_Str(dtype) : NULL;
-    bool is_bf16 = name && !PyUnicode_CompareWithASCIIString(name, "bfloat16");
-    Py_XDECREF(dtype);
+/* NumPy exports no buffers of ml_dtypes' types, which it does not know: those are read as the integers that they are. */
+static int read_ml_dtypes(struct state *state, PyObject *object, unsigned flags, struct array *array) {
+    PyObject *type = PyObject_GetAttrString(object, "dtype");
+    PyObject *name = type ? PyObject_Str(type) : NULL;
+    int dtype = name ? INGOT_DTYPE_COUNT - 1 : 0;
+    while (dtype > 0 && !(ml_dtypes_names[dtype] && !PyUnicode_CompareWithASCIIString(name, ml_dtypes_names[dtype])))
+        dtype--;
+    Py_XDECREF(type);
     Py_XDECREF(name);
     PyErr_Clear();
-    if (!is_bf16) return 1;
-    PyObject *view = PyObject_CallMethod(object, "view", "s", "uint16");
+    if (dtype == 0) return 1;
+    bool is_byte = ingot_dtype_size((enum ingot_dtype)dtype) == 1;
+    PyObject *view = PyObject_CallMethod(object, "view", "s", is_byte ? "uint8" : "uint16");
     int rc = view ? PyObject_GetBuffer(view, &array->buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT) : -1;
     Py_XDECREF(view); /* the buffer keeps it */
     if (rc) return -1;
     array->has_buffer = true;
     if (read_buffer(state, flags, array)) return -1;
-    array->tensor.dtype = INGOT_BF16;
+    array->tensor.dtype = (enum ingot_dtype)dtype;
     return 0;
 }
 
@@ -265,7 +272,7 @@ static int try_buffer(struct state *state, const struct source *source, PyObject
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    int rc = read_bfloat16(state, object, flags, array);
+    int rc = read_ml_dtypes(state, object, flags, array);
     if (rc == 1 && !PyObject_HasAttrString(object, "__dlpack__")) {
         PyErr_Restore(type, value, traceback);
         return -1;

@@ -3,20 +3,43 @@
 
 #include "session.h"
 
-static struct dl_tensor describe(struct tensor *self) {
+/* Elements of less than 8 bits are shown as the bytes that they are: i4 and i2 as int8, the others as uint8. */
+struct dl_type dlpack_type(enum ingot_dtype dtype) {
     static const struct dl_type types[INGOT_DTYPE_COUNT] = {
-        [INGOT_F32] = {DL_FLOAT, 32, 1}, [INGOT_F16] = {DL_FLOAT, 16, 1}, [INGOT_BF16] = {DL_BFLOAT, 16, 1},
-        [INGOT_F64] = {DL_FLOAT, 64, 1}, [INGOT_I8] = {DL_INT, 8, 1},     [INGOT_I16] = {DL_INT, 16, 1},
-        [INGOT_I32] = {DL_INT, 32, 1},   [INGOT_I64] = {DL_INT, 64, 1},   [INGOT_U8] = {DL_UINT, 8, 1},
-        [INGOT_U16] = {DL_UINT, 16, 1},  [INGOT_U32] = {DL_UINT, 32, 1},  [INGOT_U64] = {DL_UINT, 64, 1},
+        [INGOT_F32] = {DL_FLOAT, 32, 1},
+        [INGOT_F16] = {DL_FLOAT, 16, 1},
+        [INGOT_BF16] = {DL_BFLOAT, 16, 1},
+        [INGOT_F64] = {DL_FLOAT, 64, 1},
+        [INGOT_I8] = {DL_INT, 8, 1},
+        [INGOT_I16] = {DL_INT, 16, 1},
+        [INGOT_I32] = {DL_INT, 32, 1},
+        [INGOT_I64] = {DL_INT, 64, 1},
+        [INGOT_U8] = {DL_UINT, 8, 1},
+        [INGOT_U16] = {DL_UINT, 16, 1},
+        [INGOT_U32] = {DL_UINT, 32, 1},
+        [INGOT_U64] = {DL_UINT, 64, 1},
         [INGOT_BOOL] = {DL_BOOL, 8, 1},
+        [INGOT_I4] = {DL_INT, 8, 1},
+        [INGOT_U4] = {DL_UINT, 8, 1},
+        [INGOT_I2] = {DL_INT, 8, 1},
+        [INGOT_U2] = {DL_UINT, 8, 1},
+        [INGOT_F4E2M1] = {DL_UINT, 8, 1},
+        [INGOT_F8E4M3FN] = {DL_FLOAT8_E4M3FN, 8, 1},
+        [INGOT_F8E4M3FNUZ] = {DL_FLOAT8_E4M3FNUZ, 8, 1},
+        [INGOT_F8E5M2] = {DL_FLOAT8_E5M2, 8, 1},
+        [INGOT_F8E5M2FNUZ] = {DL_FLOAT8_E5M2FNUZ, 8, 1},
+        [INGOT_F8E8M0] = {DL_FLOAT8_E8M0FNU, 8, 1},
     };
+    return types[dtype];
+}
+
+static struct dl_tensor describe(struct tensor *self) {
     bool on_gpu = self->value.memory == INGOT_CUDA;
     return (struct dl_tensor){
         .data = ingot_tensor_elements(&self->value) ? self->value.data : NULL,
         .device = {on_gpu ? DL_CUDA : DL_CPU, on_gpu ? self->device : 0},
         .ndim = self->value.rank,
-        .dtype = types[self->value.dtype],
+        .dtype = dlpack_type(self->value.dtype),
         .shape = self->dims,
         .strides = self->steps,
     };

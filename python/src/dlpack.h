@@ -10,7 +10,18 @@
 enum { DL_MAJOR = 1, DL_MINOR = 1 }; /* what is written here: other minors have the same layout */
 
 enum dl_device_type { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
-enum dl_code { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_BOOL = 6 };
+enum dl_code {
+    DL_INT = 0,
+    DL_UINT = 1,
+    DL_FLOAT = 2,
+    DL_BFLOAT = 4,
+    DL_BOOL = 6,
+    DL_FLOAT8_E4M3FN = 10,
+    DL_FLOAT8_E4M3FNUZ = 11,
+    DL_FLOAT8_E5M2 = 12,
+    DL_FLOAT8_E5M2FNUZ = 13,
+    DL_FLOAT8_E8M0FNU = 14,
+};
 enum { DL_READ_ONLY = 1, DL_IS_COPIED = 2 }; /* flags */
 
 struct dl_version {

@@ -7,17 +7,18 @@
 
 static const char dtype_doc[] =
     "The type of a tensor's elements, by its name: 'f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', "
-    "'i64', 'u8', 'u16', 'u32', 'u64' or 'bool'.";
+    "'i64', 'u8', 'u16', 'u32', 'u64' or 'bool'; or one of the narrow ones, with a byte for each element: 'i4', 'u4', "
+    "'i2', 'u2', 'f8e4m3fn', 'f8e5m2', 'f8e4m3fnuz', 'f8e5m2fnuz', 'f8e8m0', 'f4e2m1'.";
 
 /* Other names: NumPy's, which are PyTorch's too. */
 static const struct {
     const char *name;
     enum ingot_dtype dtype;
 } aliases[] = {
-    {"float32", INGOT_F32},   {"float", INGOT_F32},   {"float16", INGOT_F16}, {"half", INGOT_F16},
-    {"bfloat16", INGOT_BF16}, {"float64", INGOT_F64}, {"double", INGOT_F64},  {"int8", INGOT_I8},
-    {"int16", INGOT_I16},     {"int32", INGOT_I32},   {"int64", INGOT_I64},   {"uint8", INGOT_U8},
-    {"uint16", INGOT_U16},    {"uint32", INGOT_U32},  {"uint64", INGOT_U64},
+    {"float32", INGOT_F32}, {"float", INGOT_F32},  {"float16", INGOT_F16}, {"half", INGOT_F16},
+    {"float64", INGOT_F64}, {"double", INGOT_F64}, {"int8", INGOT_I8},     {"int16", INGOT_I16},
+    {"int32", INGOT_I32},   {"int64", INGOT_I64},  {"uint8", INGOT_U8},    {"uint16", INGOT_U16},
+    {"uint32", INGOT_U32},  {"uint64", INGOT_U64},
 };
 
 PyObject *dtype_object(struct state *state, enum ingot_dtype dtype) {
@@ -27,7 +28,9 @@ PyObject *dtype_object(struct state *state, enum ingot_dtype dtype) {
 static enum ingot_dtype dtype_by_name(const char *name) {
     if (!strncmp(name, "torch.", 6)) name += 6;
     for (int i = INGOT_DTYPE_NONE + 1; i < INGOT_DTYPE_COUNT; i++)
-        if (!strcmp(name, ingot_dtype_name((enum ingot_dtype)i))) return (enum ingot_dtype)i;
+        if (!strcmp(name, ingot_dtype_name((enum ingot_dtype)i)) ||
+            (ml_dtypes_names[i] && !strcmp(name, ml_dtypes_names[i])))
+            return (enum ingot_dtype)i;
     for (size_t i = 0; i < ARRAY_LENGTH(aliases); i++)
         if (!strcmp(name, aliases[i].name)) return aliases[i].dtype;
     return INGOT_DTYPE_NONE;

@@ -175,6 +175,8 @@ int add_tensor(PyObject *module, struct state *state);
 PyObject *tensor_over(struct state *state, const struct ingot_tensor *value, int device, PyObject *owner);
 /* A tensor with a copy of host memory. */
 PyObject *tensor_copy(struct state *state, const struct ingot_tensor *value);
+/* By type: its name in the package ml_dtypes; NULL: NumPy has it. */
+extern const char *const ml_dtypes_names[INGOT_DTYPE_COUNT];
 /* A NumPy array over memory that `owner` keeps alive. NumPy must be there (numpy_find). */
 PyObject *numpy_over(struct state *state, const struct ingot_tensor *value, bool is_read_only, PyObject *owner);
 /* Whether NumPy is imported already (or, with `import`, can be). -1 on other failures. */
@@ -184,6 +186,7 @@ PyObject *from_address(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused);
 struct dl_managed_versioned *tensor_export(struct tensor *tensor);
+struct dl_type dlpack_type(enum ingot_dtype dtype);
 
 /* ---- The rest, by file ------------------------------------------------------------------------------------------------- */
 

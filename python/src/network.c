@@ -292,6 +292,7 @@ static int pack_number(struct state *state, PyObject *number, enum ingot_dtype d
         [INGOT_I16] = "<h", [INGOT_I32] = "<i", [INGOT_I64] = "<q",  [INGOT_U8] = "<B",  [INGOT_U16] = "<H",
         [INGOT_U32] = "<I", [INGOT_U64] = "<Q", [INGOT_BOOL] = "<?",
     };
+    if (!formats[dtype]) return refuse(state, "no number is made %s; cast it", ingot_dtype_name(dtype)), -1;
     PyObject *module = PyImport_ImportModule("struct");
     PyObject *bytes = module ? PyObject_CallMethod(module, "pack", "sO", formats[dtype], number) : NULL;
     Py_XDECREF(module);

@@ -24,6 +24,20 @@ typedef PyObject *(*new_from_descr)(PyTypeObject *type, PyObject *dtype, int ran
                                     const Py_ssize_t *strides, void *data, int flags, PyObject *like);
 typedef int (*set_base)(PyObject *array, PyObject *base);
 
+const char *const ml_dtypes_names[INGOT_DTYPE_COUNT] = {
+    [INGOT_BF16] = "bfloat16",
+    [INGOT_I4] = "int4",
+    [INGOT_U4] = "uint4",
+    [INGOT_I2] = "int2",
+    [INGOT_U2] = "uint2",
+    [INGOT_F8E4M3FN] = "float8_e4m3fn",
+    [INGOT_F8E5M2] = "float8_e5m2",
+    [INGOT_F8E4M3FNUZ] = "float8_e4m3fnuz",
+    [INGOT_F8E5M2FNUZ] = "float8_e5m2fnuz",
+    [INGOT_F8E8M0] = "float8_e8m0fnu",
+    [INGOT_F4E2M1] = "float4_e2m1fn",
+};
+
 /* numpy.dtype of Ingot's, borrowed. */
 static PyObject *numpy_dtype(struct state *state, enum ingot_dtype dtype) {
     static const char *const names[INGOT_DTYPE_COUNT] = {
@@ -33,15 +47,15 @@ static PyObject *numpy_dtype(struct state *state, enum ingot_dtype dtype) {
     };
     if (state->numpy_dtypes[dtype]) return state->numpy_dtypes[dtype];
     PyObject *name;
-    if (dtype == INGOT_BF16) {
+    if (ml_dtypes_names[dtype]) {
         PyObject *module = PyImport_ImportModule("ml_dtypes");
         if (!module) {
             if (PyErr_ExceptionMatches(PyExc_ImportError))
-                PyErr_SetString(state->errors[INGOT_UNSUPPORTED],
-                                "NumPy has no bf16: install ml_dtypes, or use DLPack");
+                PyErr_Format(state->errors[INGOT_UNSUPPORTED], "NumPy has no %s: install ml_dtypes, or use DLPack",
+                             ingot_dtype_name(dtype));
             return NULL;
         }
-        name = PyObject_GetAttrString(module, "bfloat16");
+        name = PyObject_GetAttrString(module, ml_dtypes_names[dtype]);
         Py_DECREF(module);
     } else {
         name = PyUnicode_FromString(names[dtype]);
@@ -76,7 +90,7 @@ static void learn_layout(struct state *state) {
     bool fits = size && PyLong_AsLong(size) >= (long)sizeof(struct fields);
     Py_XDECREF(size);
     for (int i = 1; fits && i < INGOT_DTYPE_COUNT; i++)
-        fits = i == INGOT_BF16 || numpy_dtype(state, (enum ingot_dtype)i);
+        fits = ml_dtypes_names[i] || numpy_dtype(state, (enum ingot_dtype)i);
     PyObject *dtype = state->numpy_dtypes[INGOT_I16];
     PyObject *array = fits ? PyObject_CallFunction((PyObject *)state->ndarray, "(iii)O", 2, 3, 4, dtype) : NULL;
     if (array && agrees(array, dtype)) state->numpy_layout = Py_NewRef(Py_True);

@@ -55,11 +55,14 @@ static void tensor_dealloc(PyObject *object) {
 
 /* ---- The buffer protocol */
 
-/* bf16 has no format; its bits are shown as u16. */
+/* bf16 and narrow types have no format; their bits are shown as u16, and as the integers that they are in memory. */
 static const char *const formats[INGOT_DTYPE_COUNT] = {
-    [INGOT_F32] = "f", [INGOT_F16] = "e", [INGOT_BF16] = "H", [INGOT_F64] = "d", [INGOT_I8] = "b",
-    [INGOT_I16] = "h", [INGOT_I32] = "i", [INGOT_I64] = "q",  [INGOT_U8] = "B",  [INGOT_U16] = "H",
-    [INGOT_U32] = "I", [INGOT_U64] = "Q", [INGOT_BOOL] = "?",
+    [INGOT_F32] = "f",        [INGOT_F16] = "e",      [INGOT_BF16] = "H",   [INGOT_F64] = "d",
+    [INGOT_I8] = "b",         [INGOT_I16] = "h",      [INGOT_I32] = "i",    [INGOT_I64] = "q",
+    [INGOT_U8] = "B",         [INGOT_U16] = "H",      [INGOT_U32] = "I",    [INGOT_U64] = "Q",
+    [INGOT_BOOL] = "?",       [INGOT_I4] = "b",       [INGOT_U4] = "B",     [INGOT_I2] = "b",
+    [INGOT_U2] = "B",         [INGOT_F8E4M3FN] = "B", [INGOT_F8E5M2] = "B", [INGOT_F8E4M3FNUZ] = "B",
+    [INGOT_F8E5M2FNUZ] = "B", [INGOT_F8E8M0] = "B",   [INGOT_F4E2M1] = "B",
 };
 
 static int tensor_getbuffer(PyObject *object, Py_buffer *view, int flags) {
@@ -161,8 +164,9 @@ static PyObject *tensor_repr(PyObject *self) {
 
 static PyObject *tensor_tolist(PyObject *self, PyObject *unused) {
     struct tensor *tensor = (struct tensor *)self;
-    if (tensor->value.dtype == INGOT_BF16 ||
-        tensor->value.dtype == INGOT_F16) { /* memoryview has no halves of its own */
+    enum ingot_dtype dtype = tensor->value.dtype;
+    bool is_narrow_float = dtype >= INGOT_F8E4M3FN && dtype <= INGOT_F4E2M1;
+    if (dtype == INGOT_BF16 || dtype == INGOT_F16 || is_narrow_float) { /* memoryview has no such floats */
         PyObject *array = tensor_numpy(self, NULL);
         PyObject *list = array ? PyObject_CallMethod(array, "tolist", NULL) : NULL;
         Py_XDECREF(array);

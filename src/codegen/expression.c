@@ -17,9 +17,9 @@ const char *ig_code_type(enum ingot_dtype dtype) {
         [INGOT_F32] = "float",  [INGOT_F16] = "float",    [INGOT_BF16] = "float",   [INGOT_F64] = "double",
         [INGOT_I8] = "int8_t",  [INGOT_I16] = "int16_t",  [INGOT_I32] = "int32_t",  [INGOT_I64] = "int64_t",
         [INGOT_U8] = "uint8_t", [INGOT_U16] = "uint16_t", [INGOT_U32] = "uint32_t", [INGOT_U64] = "uint64_t",
-        [INGOT_BOOL] = "_Bool",
+        [INGOT_BOOL] = "_Bool", [INGOT_I4] = "int8_t",    [INGOT_I2] = "int8_t",
     };
-    return names[dtype];
+    return names[dtype] ? names[dtype] : "uint8_t"; /* of narrow types, the codes */
 }
 
 const char *ig_code_storage_type(enum ingot_dtype dtype) {
@@ -146,9 +146,17 @@ static const char *convert(struct ig_code_printer *p, const char *kind, enum ing
     return ig_format(p->job, "%s(%s)", name, ig_code_text_of(p, x, IG_CODE_SELECT));
 }
 
+static const char *widen(struct ig_code_printer *p, enum ingot_dtype from, ig_x x) {
+    const char *name = ig_format(p->job, "ig_widen_%s", ingot_dtype_name(from));
+    ig_code_prelude_use(&p->prelude, name);
+    return ig_format(p->job, "%s(%s)", name, ig_code_text_of(p, x, IG_CODE_SELECT));
+}
+
 static const char *cast_text(struct ig_code_printer *p, const struct ig_x_node *n, enum ig_code_strength *strength) {
     ig_x x = n->args[0];
     enum ingot_dtype from = p->k->x.at[x].dtype, to = (enum ingot_dtype)n->i;
+    if (ig_dtype_is_narrow(from)) return widen(p, from, x);
+    if (ig_dtype_is_narrow(to)) return convert(p, n->saturate ? "saturate" : "narrow", from, to, x);
     if (to == INGOT_BOOL) {
         *strength = IG_CODE_EQUAL;
         return ig_format(p->job, "%s != 0", ig_code_text_of(p, x, IG_CODE_EQUAL));

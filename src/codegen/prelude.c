@@ -19,6 +19,15 @@ static const struct type_names type_table[] = {
     {"u16", "uint16_t", "uint16_t", "16", "0", "65535", ""},
     {"u32", "uint32_t", "uint32_t", "32", "0", "4294967295u", ""},
     {"u64", "uint64_t", "uint64_t", "64", "0", "18446744073709551615u", ""},
+    {"i4", "int8_t", "uint8_t", "4", "-8", "7", ""},
+    {"i2", "int8_t", "uint8_t", "2", "-2", "1", ""},
+    {"u4", "uint8_t", "uint8_t", "4", "0", "15", ""},
+    {"u2", "uint8_t", "uint8_t", "2", "0", "3", ""},
+    {"f8e4m3fn", "uint8_t", "uint8_t", "8", "", "", ""},
+    {"f8e5m2", "uint8_t", "uint8_t", "8", "", "", ""},
+    {"f8e4m3fnuz", "uint8_t", "uint8_t", "8", "", "", ""},
+    {"f8e5m2fnuz", "uint8_t", "uint8_t", "8", "", "", ""},
+    {"f4e2m1", "uint8_t", "uint8_t", "4", "", "", ""},
 };
 
 void ig_code_prelude_init(struct ig_code_prelude *prelude, struct ig_job *job, const struct ig_code_table *tables,

@@ -37,8 +37,8 @@ void ig_code_prelude_init(struct ig_code_prelude *prelude, struct ig_job *job, c
 /* Adds a function after all that it needs. Raises INGOT_INTERNAL if there is none of that name. */
 void ig_code_prelude_use(struct ig_code_prelude *prelude, const char *name);
 
-/* Tables for all languages: exact operators, conversions. */
-extern const struct ig_code_function ig_code_functions_basic[], ig_code_functions_convert[];
-extern const size_t ig_code_functions_basic_count, ig_code_functions_convert_count;
+/* Tables for all languages: exact operators, conversions, and those of narrow types. */
+extern const struct ig_code_function ig_code_functions_basic[], ig_code_functions_convert[], ig_code_functions_narrow[];
+extern const size_t ig_code_functions_basic_count, ig_code_functions_convert_count, ig_code_functions_narrow_count;
 
 #endif

@@ -1,6 +1,7 @@
 /* Builder functions for common operators. See build.h. */
 #include <string.h>
 
+#include "base/narrow.h"
 #include "ir/build_node.h"
 #include "ir/eval/eval.h"
 
@@ -118,7 +119,35 @@ ig_value ig_build_where(struct ig_graph *g, ig_value condition, ig_value a, ig_v
     return ig_build_node(g, IG_OP_where, in, 3, 1, NULL, NULL);
 }
 
+static ig_value build_cast(struct ig_graph *g, ig_value a, enum ingot_dtype to, bool saturate);
+
+/* To a narrow integer type, by way of i8 or u8. */
+static ig_value build_narrow_int(struct ig_graph *g, ig_value a, enum ingot_dtype to, bool saturate) {
+    enum ingot_dtype beside = ig_dtype_beside(to);
+    a = build_cast(g, a, beside, saturate);
+    if (saturate) {
+        int highest = (1 << (ig_narrow_bits(to) - (beside == INGOT_I8))) - 1;
+        a = ig_map2(g, IG_OP_min, a, ig_build_scalar_int(g, beside, highest));
+        if (beside == INGOT_I8) a = ig_map2(g, IG_OP_max, a, ig_build_scalar_int(g, beside, -highest - 1));
+    }
+    return a;
+}
+
 static ig_value build_cast(struct ig_graph *g, ig_value a, enum ingot_dtype to, bool saturate) {
+    enum ingot_dtype from = ig_type_of(g, a)->dtype;
+    if (from == to) return a;
+    if (ig_dtype_is_narrow(from) && to != ig_dtype_beside(from)) {
+        a = build_cast(g, a, ig_dtype_beside(from), false);
+    } else if (ig_dtype_is_narrow(from)) {
+        saturate = false; /* every value fits */
+    }
+    if (ig_narrow_is_float(to)) {
+        bool is_direct = from == INGOT_F64 && ig_dtype_rounds_f64(to);
+        if (!is_direct) a = build_cast(g, a, INGOT_F32, false);
+    } else if (ig_dtype_is_narrow(to)) {
+        a = build_narrow_int(g, a, to, saturate);
+        saturate = false;
+    }
     struct ig_attr attrs[2] = {ig_attr_of_dtype(to), ig_attr_of_int(saturate)};
     return ig_build_node(g, IG_OP_cast, &a, 1, 1, attrs, NULL);
 }

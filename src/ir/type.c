@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/narrow.h"
+
 bool ig_dtype_is_float(enum ingot_dtype dtype) {
     return dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16 || dtype == INGOT_F64;
 }
@@ -13,6 +15,19 @@ bool ig_dtype_is_signed(enum ingot_dtype dtype) {
 
 bool ig_dtype_is_integer(enum ingot_dtype dtype) {
     return dtype >= INGOT_I8 && dtype <= INGOT_U64;
+}
+
+bool ig_dtype_is_narrow(enum ingot_dtype dtype) {
+    return ig_narrow_bits(dtype) != 0;
+}
+
+enum ingot_dtype ig_dtype_beside(enum ingot_dtype narrow) {
+    if (ig_narrow_is_float(narrow)) return INGOT_F32;
+    return narrow == INGOT_I4 || narrow == INGOT_I2 ? INGOT_I8 : INGOT_U8;
+}
+
+bool ig_dtype_rounds_f64(enum ingot_dtype narrow) {
+    return ig_narrow_is_float(narrow) && narrow != INGOT_F8E8M0;
 }
 
 enum ingot_dtype ig_dtype_compute(enum ingot_dtype dtype) {

@@ -10,9 +10,18 @@ struct ig_type {
     ig_dim dim[INGOT_MAX_RANK];
 };
 
+/* Types that there is arithmetic for. */
 bool ig_dtype_is_float(enum ingot_dtype dtype);
 bool ig_dtype_is_signed(enum ingot_dtype dtype);  /* signed integers */
 bool ig_dtype_is_integer(enum ingot_dtype dtype); /* signed or unsigned, not bool */
+/* i4, u4, i2, u2 and floats of 8 bits and less: elements are stored, moved and cast, but not computed with. So they are
+ * neither floats nor integers; kernels and the evaluator hold the bytes of such elements. */
+bool ig_dtype_is_narrow(enum ingot_dtype dtype);
+/* The only type that a narrow type is cast to, and the one that it is cast from: i8, u8, or f32. Casts to and from all others
+ * are composed by ig_build_cast. */
+enum ingot_dtype ig_dtype_beside(enum ingot_dtype narrow);
+/* Is f64 cast to this narrow type too, so that it is rounded once? */
+bool ig_dtype_rounds_f64(enum ingot_dtype narrow);
 /* The type that kernels compute in: f32 for f16 and bf16, otherwise the type itself. */
 enum ingot_dtype ig_dtype_compute(enum ingot_dtype dtype);
 enum ingot_dtype ig_dtype_parse(const char *name); /* INGOT_DTYPE_NONE if unknown */

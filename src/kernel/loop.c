@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "base/narrow.h"
 
 struct ig_loops *ig_loops_create(struct ig_job *job, struct ig_dims *dims) {
     struct ig_loops *k = IG_NEW(job, struct ig_loops);
@@ -226,6 +227,9 @@ ig_x ig_x_map2(struct ig_loops *k, enum ig_op op, ig_x a, ig_x b) {
 ig_x ig_x_cast(struct ig_loops *k, ig_x a, enum ingot_dtype to, bool saturate) {
     struct ig_x_node n = k->x.at[a];
     if (n.dtype == to) return a;
+    if (n.kind == IG_X_INT && ig_narrow_is_float(n.dtype)) {
+        return ig_x_float(k, to, (double)ig_narrow_to_f32(n.dtype, (uint8_t)n.i));
+    }
     if (n.kind == IG_X_INT && ig_dtype_is_integer(to) && !saturate) return ig_x_int(k, to, n.i);
     if (n.kind == IG_X_INT && n.dtype != INGOT_U64 && (to == INGOT_F32 || to == INGOT_F64)) {
         return ig_x_float(k, to, to == INGOT_F32 ? (double)(float)n.i : (double)n.i);

@@ -3,7 +3,8 @@
  * and 3), the header as the text of a Python dict with the keys descr, fortran_order and shape, the elements.
  *
  * Plain numbers and booleans in either byte order are read, and Fortran order is turned into C order; NumPy has no name
- * for bfloat16, which is kept as two opaque bytes ('<V2'), as the ml_dtypes package does.
+ * for bfloat16, which is kept as two opaque bytes ('<V2'), as the ml_dtypes package does. Narrow types go by that package's
+ * names, which NumPy reads where it is imported; opaque single bytes ('|V1') might be of any of them and are refused.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,9 +21,29 @@ struct npy_type {
 };
 
 static const struct npy_type types[] = {
-    {"f4", INGOT_F32}, {"f2", INGOT_F16}, {"V2", INGOT_BF16}, {"f8", INGOT_F64}, {"i1", INGOT_I8},
-    {"i2", INGOT_I16}, {"i4", INGOT_I32}, {"i8", INGOT_I64},  {"u1", INGOT_U8},  {"u2", INGOT_U16},
-    {"u4", INGOT_U32}, {"u8", INGOT_U64}, {"b1", INGOT_BOOL},
+    {"f4", INGOT_F32},
+    {"f2", INGOT_F16},
+    {"V2", INGOT_BF16},
+    {"f8", INGOT_F64},
+    {"i1", INGOT_I8},
+    {"i2", INGOT_I16},
+    {"i4", INGOT_I32},
+    {"i8", INGOT_I64},
+    {"u1", INGOT_U8},
+    {"u2", INGOT_U16},
+    {"u4", INGOT_U32},
+    {"u8", INGOT_U64},
+    {"b1", INGOT_BOOL},
+    {"int4", INGOT_I4},
+    {"uint4", INGOT_U4},
+    {"int2", INGOT_I2},
+    {"uint2", INGOT_U2},
+    {"float8_e4m3fn", INGOT_F8E4M3FN},
+    {"float8_e5m2", INGOT_F8E5M2},
+    {"float8_e4m3fnuz", INGOT_F8E4M3FNUZ},
+    {"float8_e5m2fnuz", INGOT_F8E5M2FNUZ},
+    {"float8_e8m0fnu", INGOT_F8E8M0},
+    {"float4_e2m1fn", INGOT_F4E2M1},
 };
 enum { N_TYPES = sizeof types / sizeof *types };
 
@@ -170,6 +191,7 @@ static enum ingot_status set_type(const struct header *header, struct ingot_tens
         if (strcmp(code, types[i].code) == 0) tensor->dtype = types[i].dtype;
     }
     if (strcmp(code, "bfloat16") == 0) tensor->dtype = INGOT_BF16;
+    if (strcmp(code, "f1") == 0) tensor->dtype = INGOT_F8E5M2; /* what NumPy writes of ml_dtypes' */
     if (tensor->dtype == INGOT_DTYPE_NONE) {
         return IG_ERR(error, INGOT_BAD_TENSOR, "elements of type '%s' are not supported", header->descr);
     }
@@ -279,8 +301,9 @@ size_t ig_npy_header(const struct ingot_tensor *tensor, char out_header[IG_NPY_H
         used += (size_t)snprintf(dims + used, sizeof dims - used, "%s%lld%s", i ? " " : "", (long long)tensor->dims[i],
                                  i + 1 < tensor->rank || tensor->rank == 1 ? "," : "");
     }
-    int length = snprintf(dict, sizeof dict, "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
-                          element > 1 ? '<' : '|', code, dims);
+    const char *order = strlen(code) > 2 ? "" : element > 1 ? "<" : "|";
+    int length =
+        snprintf(dict, sizeof dict, "{'descr': '%s%s', 'fortran_order': False, 'shape': (%s), }", order, code, dims);
     /* Padded with spaces to a multiple of 64, and a newline. */
     size_t size = (10 + (size_t)length + 1 + 63) / 64 * 64;
     snprintf(out_header + 10, IG_NPY_HEADER - 10, "%-*s\n", (int)(size - 11), dict);

@@ -17,9 +17,24 @@ struct type {
 };
 
 static const struct type types[] = {
-    {"F32", INGOT_F32}, {"F16", INGOT_F16}, {"BF16", INGOT_BF16}, {"F64", INGOT_F64}, {"I8", INGOT_I8},
-    {"I16", INGOT_I16}, {"I32", INGOT_I32}, {"I64", INGOT_I64},   {"U8", INGOT_U8},   {"U16", INGOT_U16},
-    {"U32", INGOT_U32}, {"U64", INGOT_U64}, {"BOOL", INGOT_BOOL},
+    {"F32", INGOT_F32},
+    {"F16", INGOT_F16},
+    {"BF16", INGOT_BF16},
+    {"F64", INGOT_F64},
+    {"I8", INGOT_I8},
+    {"I16", INGOT_I16},
+    {"I32", INGOT_I32},
+    {"I64", INGOT_I64},
+    {"U8", INGOT_U8},
+    {"U16", INGOT_U16},
+    {"U32", INGOT_U32},
+    {"U64", INGOT_U64},
+    {"BOOL", INGOT_BOOL},
+    {"F8_E4M3", INGOT_F8E4M3FN},
+    {"F8_E5M2", INGOT_F8E5M2},
+    {"F8_E4M3FNUZ", INGOT_F8E4M3FNUZ},
+    {"F8_E5M2FNUZ", INGOT_F8E5M2FNUZ},
+    {"F8_E8M0", INGOT_F8E8M0},
 };
 
 struct range {

@@ -35,6 +35,20 @@ class Inputs(unittest.TestCase):
         self.assertEqual(y.dtype, "bf16")
         self.assertEqual(list(np.frombuffer(y, np.uint16)), [0xBF80, 0x4000])
 
+    def test_narrow(self):
+        for dtype, code, values in [("f8e4m3fn", 10, [1.0, -2.0]), ("f8e5m2", 12, [0.0078125, -8.0])]:
+            net = ingot.Network()
+            x = net.input("x", dtype, ["n"])
+            wide = net.add("cast", x, to=ingot.dtype("f32"))
+            net.output("y", wide)
+            net.output("z", net.add("cast", wide, to=ingot.dtype(dtype)))
+            net.output("i", net.add("cast", wide, to=ingot.dtype("i4")))
+            codes = np.array([0x38, 0xC0] if code == 10 else [0x20, 0xC8], np.uint8)
+            y, z, i = ingot.compile(net).session()(NarrowFloat(codes, code))
+            self.assertEqual((list(np.asarray(y)), z.dtype, i.dtype), (values, dtype, "i4"))
+            self.assertEqual(bytes(z), bytes(codes))
+            self.assertEqual(i.tolist(), [int(v) for v in values])
+
     def test_empty_and_scalar(self):
         self.assertEqual(self.engine(np.zeros((0, 4), np.float32)).shape, (0, 4))
         y = networks.unary("neg", "f32", [])(np.array(3, np.float32))
@@ -110,6 +124,14 @@ class Bf16:
 
     def __dlpack_device__(self):
         return (1, 0)
+
+
+class NarrowFloat(Bf16):
+    """A tensor of floats of 8 bits, by DLPack's code for them."""
+
+    def __init__(self, bits, code):
+        super().__init__(bits)
+        self.tensor.managed.tensor.dtype.code = code
 
 
 class DlType(ctypes.Structure):

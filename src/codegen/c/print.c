@@ -13,6 +13,7 @@
 static const struct ig_code_table tables[] = {
     {ig_code_functions_basic, &ig_code_functions_basic_count},
     {ig_code_functions_convert, &ig_code_functions_convert_count},
+    {ig_code_functions_narrow, &ig_code_functions_narrow_count},
     {ig_c_functions_f32, &ig_c_functions_f32_count},
     {ig_c_functions_f64, &ig_c_functions_f64_count},
     {ig_c_functions_trig, &ig_c_functions_trig_count},

@@ -32,6 +32,7 @@ static const struct ig_code_table tables[] = {
     {ig_cuda_functions, &ig_cuda_functions_count},
     {ig_code_functions_basic, &ig_code_functions_basic_count},
     {ig_code_functions_convert, &ig_code_functions_convert_count},
+    {ig_code_functions_narrow, &ig_code_functions_narrow_count},
 };
 static const char *address(struct ig_code_printer *p, const struct ig_buffer *b) {
     return ig_format(p->job, "(long long)%s", b->name);

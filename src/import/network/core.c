@@ -185,6 +185,18 @@ static const struct ig_attr *attributes(const struct adding *a) {
 
 /* ---- The operator */
 
+/* A cast of what exists, to a type that exists, may have to lead by way of other types. All others are left to inference. */
+static bool is_cast(const struct adding *a, const struct ig_attr *attrs) {
+    if (a->op != IG_OP_cast || a->given->n_inputs != 1 || a->given->inputs[0] >= a->g->values.count) return false;
+    return attrs[0].i > INGOT_DTYPE_NONE && attrs[0].i < INGOT_DTYPE_COUNT;
+}
+
+static ig_value cast(const struct adding *a, const struct ig_attr *attrs) {
+    ig_value x = a->given->inputs[0];
+    enum ingot_dtype to = (enum ingot_dtype)attrs[0].i;
+    return attrs[1].i ? ig_build_cast_saturating(a->g, x, to) : ig_build_cast(a->g, x, to);
+}
+
 static void find_bodies(const struct adding *a, struct ig_graph *const *bodies, struct ig_graph *out_bodies[2]) {
     static const char *const names[2][2] = {{"then", "else"}, {"body", NULL}};
     int row = a->op == IG_OP_loop;
@@ -218,7 +230,9 @@ void ig_network_add_core(struct ig_network *network, struct ig_graph *g, const s
                  a.info->outputs);
     const struct ig_attr *attrs = attributes(&a);
     find_bodies(&a, bodies, body);
-    ig_value first = ig_build_node(g, a.op, op->inputs, (uint32_t)op->n_inputs, (uint32_t)n_outputs, attrs, body);
+    ig_value first = is_cast(&a, attrs)
+                         ? cast(&a, attrs)
+                         : ig_build_node(g, a.op, op->inputs, (uint32_t)op->n_inputs, (uint32_t)n_outputs, attrs, body);
     for (size_t i = 0; i < n_outputs; i++)
         out_values[i] = first + (ig_value)i;
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/narrow.h"
 #include "import/onnx/importer.h"
 
 struct ig_onnx *ig_onnx_begin_nodes(struct ig_job *job, struct ig_dims *dims, struct ig_initializers *initializers,
@@ -31,8 +32,15 @@ static Onnx__TensorProto *tensor_proto(struct ig_job *job, const struct ingot_te
     proto->n_dims = (size_t)tensor->rank;
     proto->dims = ig_memdup(job, tensor->dims, sizeof tensor->dims);
     proto->has_raw_data = 1;
-    proto->raw_data.len = (size_t)ingot_tensor_elements(tensor) * ingot_dtype_size(tensor->dtype);
-    proto->raw_data.data = ig_memdup(job, tensor->data, proto->raw_data.len);
+    size_t count = (size_t)ingot_tensor_elements(tensor);
+    if (ig_narrow_bits(tensor->dtype)) {
+        proto->raw_data.len = ig_narrow_packed_size(tensor->dtype, count);
+        proto->raw_data.data = ig_alloc_array(job, proto->raw_data.len, 1);
+        ig_narrow_pack(tensor->dtype, tensor->data, count, proto->raw_data.data);
+    } else {
+        proto->raw_data.len = count * ingot_dtype_size(tensor->dtype);
+        proto->raw_data.data = ig_memdup(job, tensor->data, proto->raw_data.len);
+    }
     return proto;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/narrow.h"
 
 /* TensorProto.DataType. */
 enum {
@@ -27,28 +28,57 @@ enum {
     ONNX_COMPLEX64,
     ONNX_COMPLEX128,
     ONNX_BFLOAT16,
-    ONNX_TYPE_COUNT
+    ONNX_FLOAT8E4M3FN,
+    ONNX_FLOAT8E4M3FNUZ,
+    ONNX_FLOAT8E5M2,
+    ONNX_FLOAT8E5M2FNUZ,
+    ONNX_UINT4,
+    ONNX_INT4,
+    ONNX_FLOAT4E2M1,
+    ONNX_FLOAT8E8M0,
+    ONNX_UINT2,
+    ONNX_INT2,
+    ONNX_TYPE_COUNT, /* of what Ingot may have */
+    ONNX_FLOAT6E2M3 = ONNX_TYPE_COUNT,
+    ONNX_FLOAT6E3M2
 };
 enum { LOCATION_EXTERNAL = 1 };
 
 static const enum ingot_dtype dtypes[ONNX_TYPE_COUNT] = {
-    [ONNX_FLOAT] = INGOT_F32,   [ONNX_UINT8] = INGOT_U8,      [ONNX_INT8] = INGOT_I8,    [ONNX_UINT16] = INGOT_U16,
-    [ONNX_INT16] = INGOT_I16,   [ONNX_INT32] = INGOT_I32,     [ONNX_INT64] = INGOT_I64,  [ONNX_BOOL] = INGOT_BOOL,
-    [ONNX_FLOAT16] = INGOT_F16, [ONNX_BFLOAT16] = INGOT_BF16, [ONNX_DOUBLE] = INGOT_F64, [ONNX_UINT32] = INGOT_U32,
+    [ONNX_FLOAT] = INGOT_F32,
+    [ONNX_UINT8] = INGOT_U8,
+    [ONNX_INT8] = INGOT_I8,
+    [ONNX_UINT16] = INGOT_U16,
+    [ONNX_INT16] = INGOT_I16,
+    [ONNX_INT32] = INGOT_I32,
+    [ONNX_INT64] = INGOT_I64,
+    [ONNX_BOOL] = INGOT_BOOL,
+    [ONNX_FLOAT16] = INGOT_F16,
+    [ONNX_BFLOAT16] = INGOT_BF16,
+    [ONNX_DOUBLE] = INGOT_F64,
+    [ONNX_UINT32] = INGOT_U32,
     [ONNX_UINT64] = INGOT_U64,
+    [ONNX_FLOAT8E4M3FN] = INGOT_F8E4M3FN,
+    [ONNX_FLOAT8E4M3FNUZ] = INGOT_F8E4M3FNUZ,
+    [ONNX_FLOAT8E5M2] = INGOT_F8E5M2,
+    [ONNX_FLOAT8E5M2FNUZ] = INGOT_F8E5M2FNUZ,
+    [ONNX_UINT4] = INGOT_U4,
+    [ONNX_INT4] = INGOT_I4,
+    [ONNX_FLOAT4E2M1] = INGOT_F4E2M1,
+    [ONNX_FLOAT8E8M0] = INGOT_F8E8M0,
+    [ONNX_UINT2] = INGOT_U2,
+    [ONNX_INT2] = INGOT_I2,
 };
 
-/* For error messages. */
-static const char *const type_names[] = {
-    "undefined", "float",      "uint8",      "int8",       "uint16",         "int16",      "int32",
-    "int64",     "string",     "bool",       "float16",    "double",         "uint32",     "uint64",
-    "complex64", "complex128", "bfloat16",   "float8e4m3", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz",
-    "uint4",     "int4",       "float4e2m1", "float8e8m0", "uint2",          "int2",
+/* Types that Ingot has not, for error messages. */
+static const char *const unsupported_names[] = {
+    [ONNX_STRING] = "string",         [ONNX_COMPLEX64] = "complex64",   [ONNX_COMPLEX128] = "complex128",
+    [ONNX_FLOAT6E2M3] = "float6e2m3", [ONNX_FLOAT6E3M2] = "float6e3m2",
 };
 
 const char *ig_onnx_unsupported_type(int64_t data_type) {
-    bool known = data_type > 0 && data_type < (int64_t)(sizeof type_names / sizeof *type_names);
-    return known && !(data_type < ONNX_TYPE_COUNT && dtypes[data_type]) ? type_names[data_type] : NULL;
+    bool known = data_type > 0 && data_type < (int64_t)(sizeof unsupported_names / sizeof *unsupported_names);
+    return known ? unsupported_names[data_type] : NULL;
 }
 
 enum ingot_dtype ig_onnx_dtype(struct ig_job *job, int64_t data_type, const char *what) {
@@ -106,7 +136,7 @@ static void *narrow(struct ig_job *job, const void *wide, size_t wide_size, size
     return bytes;
 }
 
-/* Reads elements from the field that the format assigns to their type. */
+/* Reads elements from the field that the format assigns to their type; packed ones, `count` bytes of them. */
 static const void *typed_elements(struct ig_job *job, const Onnx__TensorProto *t, enum ingot_dtype dtype, size_t count,
                                   const char *what) {
     size_t size = ingot_dtype_size(dtype);
@@ -170,19 +200,36 @@ static const void *zeros(struct ig_job *job, size_t size) {
     return mapping->data;
 }
 
+/* The elements as they are stored, `count` of the type's size; of types of less than 8 bits, packed bytes. */
+static const void *stored_elements(struct ig_onnx *import, const Onnx__TensorProto *t, enum ingot_dtype dtype,
+                                   size_t count, const char *what) {
+    size_t size = count * ingot_dtype_size(dtype);
+    if (t->has_data_location && t->data_location == LOCATION_EXTERNAL) return ig_onnx_external(import, t, size);
+    if (t->has_raw_data) return raw_elements(import, t, size, what);
+    return typed_elements(import->job, t, dtype, count, what);
+}
+
+/* Gives each element of less than 8 bits a byte. */
+static const void *unpacked_elements(struct ig_onnx *import, const Onnx__TensorProto *t, enum ingot_dtype dtype,
+                                     size_t count, const char *what) {
+    const uint8_t *packed = stored_elements(import, t, dtype, ig_narrow_packed_size(dtype, count), what);
+    uint8_t *bytes = ig_alloc_array(import->job, count, 1);
+    ig_narrow_unpack(dtype, packed, count, bytes);
+    return bytes;
+}
+
 static const void *elements(struct ig_onnx *import, const Onnx__TensorProto *t, enum ingot_dtype dtype, size_t count,
                             const char *what) {
     struct ig_job *job = import->job;
     size_t size = count * ingot_dtype_size(dtype);
+    bool is_external = t->has_data_location && t->data_location == LOCATION_EXTERNAL;
     const void *bytes;
-    if (t->has_data_location && t->data_location == LOCATION_EXTERNAL) {
-        bytes = ig_onnx_external(import, t, size);
-    } else if (import->missing_weights && size && has_no_data(t)) {
+    if (import->missing_weights && size && has_no_data(t) && !is_external) {
         bytes = zeros(job, size);
-    } else if (t->has_raw_data) {
-        bytes = raw_elements(import, t, size, what);
+    } else if (ig_narrow_bits(dtype) && ig_narrow_bits(dtype) < 8) {
+        bytes = unpacked_elements(import, t, dtype, count, what);
     } else {
-        bytes = typed_elements(job, t, dtype, count, what);
+        bytes = stored_elements(import, t, dtype, count, what);
     }
     /* Data that the importer and passes may look at are aligned to their type; larger ones the evaluator aligns in parts. */
     if (size && size < IG_DATA_LARGE && (uintptr_t)bytes % ingot_dtype_size(dtype)) bytes = ig_memdup(job, bytes, size);

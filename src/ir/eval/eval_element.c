@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "base/narrow.h"
 #include "ir/eval/eval_op.h"
 
 double ig_load_f64(enum ingot_dtype dtype, const void *data, int64_t index) {
@@ -59,6 +60,17 @@ void ig_store_i64(enum ingot_dtype dtype, void *data, int64_t index, int64_t val
     }                                                                         \
     break;
 
+/* Of narrow floats, cells hold the codes. */
+static void load_narrow(enum ingot_dtype dtype, const char *data, int64_t stride, int64_t count,
+                        union ig_cell *restrict out_cells) {
+    bool is_float = ig_narrow_is_float(dtype);
+    uint8_t mask = (uint8_t)((1 << ig_narrow_bits(dtype)) - 1);
+    for (int64_t i = 0; i < count; i++) {
+        uint8_t byte = *(const uint8_t *)(data + i * stride);
+        out_cells[i].i = is_float ? byte & mask : ig_narrow_to_int(dtype, byte);
+    }
+}
+
 void ig_cells_load(enum ingot_dtype dtype, const void *data, int64_t stride, int64_t count,
                    union ig_cell *restrict out_cells) {
     switch (dtype) {
@@ -75,7 +87,8 @@ void ig_cells_load(enum ingot_dtype dtype, const void *data, int64_t stride, int
     case INGOT_U16: LOAD(uint16_t, i, (int64_t))
     case INGOT_U32: LOAD(uint32_t, i, (int64_t))
     case INGOT_U64: LOAD(uint64_t, i, (int64_t))
-    default: memset(out_cells, 0, (size_t)count * sizeof *out_cells); break;
+    case INGOT_DTYPE_NONE: memset(out_cells, 0, (size_t)count * sizeof *out_cells); break;
+    default: load_narrow(dtype, data, stride, count, out_cells); break;
     }
 }
 
@@ -107,6 +120,7 @@ void ig_cells_store(enum ingot_dtype dtype, void *data, int64_t stride, int64_t 
     case INGOT_U16: STORE(uint16_t, i, (uint16_t))
     case INGOT_U32: STORE(uint32_t, i, (uint32_t))
     case INGOT_U64: STORE(uint64_t, i, (uint64_t))
-    default: break;
+    case INGOT_DTYPE_NONE: break;
+    default: STORE(uint8_t, i, (uint8_t)) /* narrow: what was computed fits */
     }
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/half_row.h"
+#include "base/narrow.h"
 #include "ir/eval/eval_op.h"
 
 /* Elements per piece of a row: pieces stay in the L1 cache. */
@@ -269,6 +270,21 @@ static int64_t cast_int(const struct row_job *job, int64_t value) {
     return clamp(value, lo, hi);
 }
 
+/* To and from narrow floats, whose cells hold the codes; to narrow integers, from i8 and u8. */
+static void compute_narrow_cast(const struct row_job *job, union ig_cell *restrict out, union ig_cell *const *in,
+                                int n) {
+    for (int i = 0; i < n; i++) {
+        union ig_cell cell = in[0][i];
+        if (ig_narrow_is_float(job->from)) {
+            out[i].f = (double)ig_narrow_to_f32(job->from, (uint8_t)cell.i);
+        } else if (ig_narrow_is_float(job->to)) {
+            out[i].i = ig_f64_to_narrow(job->to, cell.f, job->saturate);
+        } else {
+            out[i].i = ig_dtype_is_narrow(job->to) ? ig_narrow_to_int(job->to, (uint8_t)cell.i) : cell.i;
+        }
+    }
+}
+
 static void compute_cast(const struct row_job *job, union ig_cell *restrict out, union ig_cell *const *in, int n) {
     bool from_float = ig_cells_are_float(job->from), to_float = ig_cells_are_float(job->to);
     for (int i = 0; i < n; i++) {
@@ -330,6 +346,7 @@ IG_EVAL(cast) {
                           .from = in[0].dtype,
                           .to = (enum ingot_dtype)ig_attr_int(graph, node, IG_ATTR_to),
                           .saturate = ig_attr_int(graph, node, IG_ATTR_saturate) != 0};
+    if (ig_dtype_is_narrow(job.from) || ig_dtype_is_narrow(job.to)) job.compute = compute_narrow_cast;
     convert_fn convert = conversion(job.from, job.to);
     out[0] = new_like(ev, job.to, in[0].rank, in[0].dims, in, 1);
     if (!convert || !convert_rows(convert, &out[0], &in[0])) run_rows(&job, &out[0], in);

@@ -229,13 +229,14 @@ static bool takes(enum ig_operands operands, enum ingot_dtype dtype) {
     case IG_OPERANDS_INT: return ig_dtype_is_integer(dtype);
     case IG_OPERANDS_NUM: return ig_dtype_is_float(dtype) || ig_dtype_is_integer(dtype);
     case IG_OPERANDS_BOOL: return dtype == INGOT_BOOL;
-    case IG_OPERANDS_ANY: return true;
+    case IG_OPERANDS_ANY: return !ig_dtype_is_narrow(dtype);
     }
     return false;
 }
 
 void ig_infer_map(struct ig_infer *x) {
-    static const char *const wanted[] = {"a floating-point type", "an integer type", "a number", "bool", "any type"};
+    static const char *const wanted[] = {"a floating-point type", "an integer type", "a number", "bool",
+                                         "a number or bool"};
     const struct ig_op_info *info = ig_op_info(x->node->op);
     const struct ig_type *first = ig_infer_in(x, 0);
     x->out[0] = *first;
@@ -260,11 +261,19 @@ void ig_infer_where(struct ig_infer *x) {
     broadcast_into(x, b);
 }
 
+static void check_narrow_cast(struct ig_infer *x, enum ingot_dtype from, enum ingot_dtype to) {
+    bool fits = true;
+    if (ig_dtype_is_narrow(from)) fits &= to == ig_dtype_beside(from);
+    if (ig_dtype_is_narrow(to)) fits &= from == ig_dtype_beside(to) || (from == INGOT_F64 && ig_dtype_rounds_f64(to));
+    if (!fits) ig_infer_fail(x, "no cast leads from %s to %s at once", ingot_dtype_name(from), ingot_dtype_name(to));
+}
+
 void ig_infer_cast(struct ig_infer *x) {
     int64_t to = ig_infer_int(x, IG_ATTR_to);
     if (to <= INGOT_DTYPE_NONE || to >= INGOT_DTYPE_COUNT) ig_infer_fail(x, "type %lld does not exist", (long long)to);
     x->out[0] = *ig_infer_in(x, 0);
     x->out[0].dtype = (enum ingot_dtype)to;
+    check_narrow_cast(x, ig_infer_in(x, 0)->dtype, (enum ingot_dtype)to);
 }
 
 /* ---- Sources */

@@ -190,11 +190,12 @@ static struct ig_range range_of_pow(const struct sweep *s, const struct ig_node 
     return r;
 }
 
-/* Integers of more than eight bits must stay exact. */
+/* Integers of more than eight bits must stay exact; powers of two are beyond half precision's range. */
 static struct ig_range range_of_cast(const struct sweep *s, const struct ig_node *n) {
     enum ingot_dtype from = ig_type_of(s->g, n->in[0])->dtype;
     if (ig_dtype_is_float(from)) return s->ranges[n->in[0]];
-    return (struct ig_range){.large = ingot_dtype_size(from) > 1, .quantized = from != INGOT_BOOL};
+    bool large = ingot_dtype_size(from) > 1 || from == INGOT_F8E8M0;
+    return (struct ig_range){.large = large, .quantized = from != INGOT_BOOL};
 }
 
 static bool is_elementwise(const struct ig_node *n) {

@@ -29,13 +29,13 @@ static bool is_rounding(const struct ig_graph *g, const struct ig_node *n) {
     }
 }
 
-/* By value: is it rounded to an integer or compared, directly or through views, additions, minima and maxima? */
+/* By value: is it rounded to an integer or compared, directly or through views, casts, additions, minima and maxima? */
 static bool *find_rounded(const struct ig_graph *g) {
     bool *rounded = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
     for (ig_node_id id = g->nodes.count; id-- > 0;) {
         const struct ig_node *n = &g->nodes.at[id];
         bool through = ig_op_info(n->op)->family == IG_FAMILY_VIEW || n->op == IG_OP_add || n->op == IG_OP_min ||
-                       n->op == IG_OP_max;
+                       n->op == IG_OP_max || n->op == IG_OP_cast;
         bool marks = is_rounding(g, n) || (through && rounded[n->out]);
         for (uint32_t i = 0; marks && i < n->n_in; i++) {
             if (n->in[i] != IG_NO_VALUE) rounded[n->in[i]] = true;

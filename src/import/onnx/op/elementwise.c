@@ -5,6 +5,7 @@
 
 #include "import/onnx/importer.h"
 #include "import/onnx/op/arith.h"
+#include "import/onnx/op/narrow.h"
 
 ig_value ig_import_map1(struct ig_onnx_node *n) {
     return ig_map1(n->g, (enum ig_op)n->op->arg, ig_onnx_in(n, 0));
@@ -108,13 +109,13 @@ ig_value ig_import_cast(struct ig_onnx_node *n) {
     ig_dim sizes[IG_ONNX_MAX_RATIOS];
     int count, rank = ig_onnx_rank(n, x);
     bool back = ig_dtype_is_float(ig_onnx_type(n, x)) && (to == INGOT_I64 || to == INGOT_I32) && rank <= 1;
-    if (!back || !ig_onnx_truncate(n, x, sizes, &count)) return ig_build_cast(n->g, x, to);
+    if (!back || !ig_onnx_truncate(n, x, sizes, &count)) return ig_onnx_cast(n, x, to);
     ig_value shape = rank == 0 ? ig_build_shape_scalar(n->g, sizes[0]) : ig_build_shape(n->g, sizes, count);
     return ig_build_cast(n->g, shape, to);
 }
 
 ig_value ig_import_cast_like(struct ig_onnx_node *n) {
-    return ig_build_cast(n->g, ig_onnx_in(n, 0), ig_onnx_type(n, ig_onnx_in(n, 1)));
+    return ig_onnx_cast(n, ig_onnx_in(n, 0), ig_onnx_type(n, ig_onnx_in(n, 1)));
 }
 
 ig_value ig_import_where(struct ig_onnx_node *n) {
