@@ -1,6 +1,7 @@
 /* Matrix products, of floats and of quantised integers. */
 #include "import/onnx/importer.h"
 #include "import/onnx/op/arith.h"
+#include "import/onnx/op/quantize.h"
 
 /* Makes a vector a matrix of one row or one column. */
 static ig_value as_matrix(struct ig_onnx_node *n, ig_value value, int new_axis) {
@@ -47,7 +48,7 @@ ig_value ig_import_gemm(struct ig_onnx_node *n) {
     return ig_add(n->g, y, scaled(n, n->in[2], beta));
 }
 
-/* ---- Quantised: (A - a_zero) * (B - b_zero), exactly, in i32 ---- */
+/* ---- Quantised: (A - a_zero) * (B - b_zero), exactly, in i32; of floats of 8 bits in f32 ---- */
 
 /* A vector of A or of the result is per row, so it becomes a column; one of B is per column already. */
 static ig_value per_row(struct ig_onnx_node *n, ig_value value) {
@@ -55,22 +56,20 @@ static ig_value per_row(struct ig_onnx_node *n, ig_value value) {
     return ig_onnx_rank(n, value) == 1 ? ig_build_unsqueeze(n->g, value, &axis, 1) : value;
 }
 
-/* The operand in i32 minus its zero point; IG_NO_VALUE: none. */
-static ig_value centered(struct ig_onnx_node *n, ig_value value, ig_value zero) {
-    ig_value wide = ig_build_cast(n->g, value, INGOT_I32);
-    return zero == IG_NO_VALUE ? wide : ig_sub(n->g, wide, ig_build_cast(n->g, zero, INGOT_I32));
-}
-
 static ig_value integer_product(struct ig_onnx_node *n, ig_value a, ig_value a_zero, ig_value b, ig_value b_zero) {
     bool row = ig_onnx_rank(n, a) == 1, column = ig_onnx_rank(n, b) == 1;
     if (a_zero != IG_NO_VALUE && !row) a_zero = per_row(n, a_zero);
     if (b_zero != IG_NO_VALUE && column) b_zero = ig_build_reshape(n->g, b_zero, NULL, 0);
-    a = as_matrix(n, centered(n, a, a_zero), 0);
-    b = as_matrix(n, centered(n, b, b_zero), 1);
-    return drop_axes(n, ig_build_matmul(n->g, a, b, INGOT_I32), row, column);
+    enum ingot_dtype wide = ig_onnx_product_type(ig_onnx_type(n, a));
+    if (wide != ig_onnx_product_type(ig_onnx_type(n, b))) ig_onnx_check_same_type(n, a, b);
+    a = as_matrix(n, ig_onnx_centered(n, a, a_zero, wide), 0);
+    b = as_matrix(n, ig_onnx_centered(n, b, b_zero, wide), 1);
+    return drop_axes(n, ig_build_matmul(n->g, a, b, wide), row, column);
 }
 
 ig_value ig_import_matmul_integer(struct ig_onnx_node *n) {
+    ig_onnx_check_zero_type(n, 2, ig_onnx_type(n, ig_onnx_in(n, 0)));
+    ig_onnx_check_zero_type(n, 3, ig_onnx_type(n, ig_onnx_in(n, 1)));
     return integer_product(n, ig_onnx_in(n, 0), ig_onnx_optional(n, 2), ig_onnx_in(n, 1), ig_onnx_optional(n, 3));
 }
 
@@ -78,12 +77,13 @@ ig_value ig_import_matmul_integer(struct ig_onnx_node *n) {
 ig_value ig_import_qlinear_matmul(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value a = ig_onnx_in(n, 0), b = ig_onnx_in(n, 3), y_zero = ig_onnx_in(n, 7);
+    ig_onnx_check_quantized(n, ig_onnx_type(n, y_zero));
+    ig_onnx_check_zero_type(n, 2, ig_onnx_type(n, a));
+    ig_onnx_check_zero_type(n, 5, ig_onnx_type(n, b));
     ig_value sum = integer_product(n, a, ig_onnx_in(n, 2), b, ig_onnx_in(n, 5));
     ig_value a_scale = ig_build_cast(g, per_row(n, ig_onnx_in(n, 1)), INGOT_F32);
     ig_value b_scale = ig_build_cast(g, ig_onnx_in(n, 4), INGOT_F32);
     ig_value y_scale = ig_build_cast(g, per_row(n, ig_onnx_in(n, 6)), INGOT_F32);
     ig_value scale = ig_div(g, ig_mul(g, a_scale, b_scale), y_scale);
-    ig_value y = ig_round(g, ig_mul(g, ig_build_cast(g, sum, INGOT_F32), scale));
-    y = ig_add(g, y, ig_build_cast(g, per_row(n, y_zero), INGOT_F32));
-    return ig_build_cast_saturating(g, y, ig_onnx_type(n, y_zero));
+    return ig_onnx_requantized(n, sum, scale, per_row(n, y_zero), ig_onnx_type(n, y_zero));
 }

@@ -4,6 +4,7 @@
  * and Visin 2016.
  */
 #include "import/onnx/op/arith.h"
+#include "import/onnx/op/quantize.h"
 #include "import/onnx/op/window.h"
 
 /* The weight's kernel dims, which must be numbers. */
@@ -33,11 +34,10 @@ ig_value ig_import_conv(struct ig_onnx_node *n) {
 
 /* value - zero in i32; the zero point is a scalar, a vector along `axis`, or absent. */
 static ig_value centered(struct ig_onnx_node *n, ig_value value, uint32_t zero_input, int axis) {
-    ig_value wide = ig_build_cast(n->g, value, INGOT_I32);
-    if (!ig_onnx_has(n, zero_input)) return wide;
-    ig_value zero = ig_build_cast(n->g, n->in[zero_input], INGOT_I32);
-    if (ig_onnx_rank(n, zero) == 1) zero = ig_onnx_along(n, zero, axis, ig_onnx_rank(n, value));
-    return ig_sub(n->g, wide, zero);
+    ig_value zero = ig_onnx_optional(n, zero_input);
+    ig_onnx_check_zero_type(n, zero_input, ig_onnx_type(n, value));
+    if (zero != IG_NO_VALUE && ig_onnx_rank(n, zero) == 1) zero = ig_onnx_along(n, zero, axis, ig_onnx_rank(n, value));
+    return ig_onnx_centered(n, value, zero, INGOT_I32);
 }
 
 /* Padding stands for the real value 0, that is, for the zero point: so zero points are subtracted before the
@@ -60,13 +60,13 @@ ig_value ig_import_conv_integer(struct ig_onnx_node *n) {
 ig_value ig_import_qlinear_conv(struct ig_onnx_node *n) {
     struct ig_graph *g = n->g;
     ig_value bias = ig_onnx_optional(n, 8), scale = ig_onnx_in(n, 4), y_zero = ig_onnx_in(n, 7);
+    ig_onnx_check_quantized(n, ig_onnx_type(n, y_zero));
     ig_value sum = integer_conv(n, ig_onnx_in(n, 0), 2, ig_onnx_in(n, 3), 5, bias);
     if (ig_onnx_rank(n, scale) == 1) scale = ig_onnx_along(n, scale, 1, ig_onnx_rank(n, sum));
     scale = ig_div(g, ig_mul(g, ig_build_reshape(g, ig_onnx_in(n, 1), NULL, 0), scale),
                    ig_build_reshape(g, ig_onnx_in(n, 6), NULL, 0));
-    ig_value y = ig_round(g, ig_mul(g, ig_build_cast(g, sum, INGOT_F32), ig_build_cast(g, scale, INGOT_F32)));
-    ig_value zero = ig_build_cast(g, ig_build_reshape(g, y_zero, NULL, 0), INGOT_F32);
-    return ig_build_cast_saturating(g, ig_add(g, y, zero), ig_onnx_type(n, y_zero));
+    ig_value zero = ig_build_reshape(g, y_zero, NULL, 0);
+    return ig_onnx_requantized(n, sum, ig_build_cast(g, scale, INGOT_F32), zero, ig_onnx_type(n, y_zero));
 }
 
 /* ---- Transposed ---- */
