@@ -248,6 +248,15 @@ static int read_capsule(struct state *state, PyObject *object, unsigned flags, i
     return rc ? -1 : read_managed(state, flags, array);
 }
 
+int array_order(struct state *state, PyObject *object, int64_t stream) {
+    if (!PyObject_HasAttrString((PyObject *)Py_TYPE(object), "__dlpack__")) return 0;
+    PyObject *number = PyLong_FromLongLong(stream);
+    PyObject *capsule = number ? call_dlpack(state, object, number) : NULL;
+    Py_XDECREF(number);
+    Py_XDECREF(capsule); /* nobody takes it: the order is what it was asked for */
+    return capsule ? 0 : -1;
+}
+
 /* ---- All of them */
 
 /* 1: not this way; no exception is set. */

@@ -108,18 +108,26 @@ static PyObject *old_capsule(struct tensor *self) {
     return capsule;
 }
 
+/* Of memory that is not a run's, only who has made it knows what writes to it. */
+static int order(struct tensor *self, int64_t stream) {
+    struct state *state = state_of((PyObject *)self);
+    if (!self->owner) return 0;
+    if (Py_TYPE(self->owner) == state->run_type) return run_order(state, (struct run *)self->owner, stream);
+    return as_tensor_order(state, self->owner, stream);
+}
+
 /* What the standard allows: None for the CPU; for CUDA also -1 (no synchronisation), 1 (the legacy default stream, which None
  * means), 2 and handles, but not 0. */
 static int check_stream(struct tensor *self, PyObject *stream) {
     bool on_gpu = self->value.memory == INGOT_CUDA;
-    if (stream == Py_None) return on_gpu && self->owner ? run_order(self->owner, 1) : 0;
+    if (stream == Py_None) return on_gpu ? order(self, 1) : 0;
     if (!on_gpu) {
         PyErr_SetString(PyExc_BufferError, "the tensor is in host memory: stream must be None");
         return -1;
     }
     long long number = PyLong_AsLongLong(stream);
     if (number == -1 && PyErr_Occurred()) return -1;
-    if (number && number >= -1) return self->owner ? run_order(self->owner, number) : 0;
+    if (number && number >= -1) return order(self, number);
     PyErr_Format(PyExc_BufferError, "stream %lld is not allowed", number);
     return -1;
 }

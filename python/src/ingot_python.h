@@ -146,6 +146,8 @@ enum array_flags {
 int array_read(struct state *state, struct source *source, PyObject *object, unsigned flags, int64_t stream,
                struct array *out_array);
 void array_release(struct array *array);
+/* Has who made a tensor in GPU memory order it for `stream`, as __dlpack__ says. */
+int array_order(struct state *state, PyObject *object, int64_t stream);
 /* Copies a tensor in host memory that is not dense to `target`, dense. */
 void array_pack(const struct array *array, void *target);
 /* The same tensor, dense and in host memory: in place, or copied to memory that `*out_copy` owns (PyMem_Free). -1 with an
@@ -182,6 +184,8 @@ PyObject *numpy_over(struct state *state, const struct ingot_tensor *value, bool
 /* Whether NumPy is imported already (or, with `import`, can be). -1 on other failures. */
 int numpy_find(struct state *state, bool import);
 PyObject *as_tensor(PyObject *module, PyObject *object);
+/* The same for a tensor's `owner`, if as_tensor made it. */
+int as_tensor_order(struct state *state, PyObject *owner, int64_t stream);
 PyObject *from_address(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused);

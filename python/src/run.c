@@ -38,16 +38,16 @@ static void run_dealloc(PyObject *object) {
 /* ---- Results */
 
 /* A framework uses what it imports on its current stream, which need not be the run's. */
-static int order_for_framework(struct run *run, const struct tensor *tensor) {
+static int order_for_framework(struct state *state, struct run *run, const struct tensor *tensor) {
     void *stream = NULL;
     if (!run->is_asked_later || tensor->value.memory != INGOT_CUDA) return 0;
     if (run->api->current_stream(DL_CUDA, run->device, &stream)) return -1;
-    return run_order((PyObject *)run, (int64_t)(intptr_t)(stream ? stream : LEGACY_STREAM));
+    return run_order(state, run, (int64_t)(intptr_t)(stream ? stream : LEGACY_STREAM));
 }
 
 static PyObject *output_as(struct state *state, struct run *run, PyObject *tensor) {
     if (run->style != STYLE_EXCHANGE) return Py_NewRef(tensor);
-    if (order_for_framework(run, (struct tensor *)tensor)) return NULL;
+    if (order_for_framework(state, run, (struct tensor *)tensor)) return NULL;
     struct dl_managed_versioned *managed = tensor_export((struct tensor *)tensor);
     void *object;
     return managed && !run->api->import_managed(managed, &object) ? object : NULL;
@@ -104,12 +104,10 @@ static int wait_for(struct state *state, struct run *run, double seconds) {
     return 0;
 }
 
-int run_order(PyObject *owner, int64_t stream) {
-    struct state *state = state_of(owner); /* of a tensor's owner: one of this module's types */
-    if (Py_TYPE(owner) != state->run_type || stream == -1) return 0;
-    struct run *run = (struct run *)owner;
+int run_order(struct state *state, struct run *run, int64_t stream) {
     void *reader = (void *)(intptr_t)stream;
-    if (!run->lease || run->stream == reader) return 0; /* the lease is released behind its own stream anyway */
+    /* The lease is released behind the run's own stream anyway. */
+    if (!run->lease || stream == -1 || run->stream == reader) return 0;
     struct ingot_error error;
     enum ingot_status status;
     Py_BEGIN_ALLOW_THREADS status = ingot_lease_follow(run->lease, reader, &error);

@@ -60,9 +60,9 @@ struct run {
 struct run *run_new(struct session *session, void *stream, enum style style, const struct dl_exchange_api *api);
 /* One object, or a tuple if there are several outputs. Results in host memory must be there. */
 PyObject *run_outputs(struct state *state, struct run *run);
-/* Makes work on `stream` see a result in GPU memory that `owner` holds, and keeps the memory until that work is done: the GPU
- * waits, not the host. -1: the caller does not want that. */
-int run_order(PyObject *owner, int64_t stream);
+/* Makes work on `stream` see the run's results in GPU memory, and keeps the memory until that work is done: the GPU waits, not
+ * the host. -1: the caller does not want that. */
+int run_order(struct state *state, struct run *run, int64_t stream);
 
 /* Notes which of `inputs`, in order, the run changes. */
 int run_note_updates(struct session *session, struct run *run, PyObject *const *inputs);

@@ -4,32 +4,50 @@
 
 #include "ingot_python.h"
 
+/* A tensor of others, as an ingot.Tensor's owner. */
+#define KEPT "ingot.array"
+struct kept {
+    struct array array;
+    PyObject *object;
+};
+
+static void free_kept(struct kept *kept) {
+    array_release(&kept->array);
+    Py_DECREF(kept->object);
+    PyMem_Free(kept);
+}
+
 static void release_kept(PyObject *capsule) {
-    struct array *array = PyCapsule_GetPointer(capsule, "ingot.array");
-    array_release(array);
-    PyMem_Free(array);
+    free_kept(PyCapsule_GetPointer(capsule, KEPT));
+}
+
+int as_tensor_order(struct state *state, PyObject *owner, int64_t stream) {
+    if (!PyCapsule_IsValid(owner, KEPT)) return 0;
+    const struct kept *kept = PyCapsule_GetPointer(owner, KEPT);
+    return array_order(state, kept->object, stream);
 }
 
 PyObject *as_tensor(PyObject *module, PyObject *object) {
     struct state *state = PyModule_GetState(module);
     if (Py_TYPE(object) == state->tensor_type) return Py_NewRef(object);
-    struct array *kept = PyMem_Malloc(sizeof *kept);
+    struct kept *kept = PyMem_Malloc(sizeof *kept);
     if (!kept) return PyErr_NoMemory();
-    if (array_read(state, NULL, object, ARRAY_KEEP, 1, kept)) {
+    struct array *array = &kept->array;
+    if (array_read(state, NULL, object, ARRAY_KEEP, 1, array)) {
         PyMem_Free(kept);
         return NULL;
     }
-    PyObject *owner = PyCapsule_New(kept, "ingot.array", release_kept), *tensor = NULL;
+    kept->object = Py_NewRef(object);
+    PyObject *owner = PyCapsule_New(kept, KEPT, release_kept), *tensor = NULL;
     if (!owner) {
-        array_release(kept);
-        PyMem_Free(kept);
+        free_kept(kept);
         return NULL;
     }
-    if (kept->is_dense)
-        tensor = tensor_over(state, &kept->tensor, kept->device, owner);
+    if (array->is_dense)
+        tensor = tensor_over(state, &array->tensor, array->device, owner);
     else
         refuse(state, "the tensor is not contiguous");
-    if (tensor) ((struct tensor *)tensor)->is_read_only = kept->is_read_only;
+    if (tensor) ((struct tensor *)tensor)->is_read_only = array->is_read_only;
     Py_DECREF(owner);
     return tensor;
 }

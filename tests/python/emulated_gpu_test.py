@@ -28,7 +28,11 @@ class OnGpu(DlTensor):
         self.device = (2, 0)
         self.streams = []
 
+    refuse = None
+
     def __dlpack__(self, *, stream, max_version):
+        if self.refuse:
+            self.refuse()
         self.streams.append(stream)
         return super().__dlpack__()
 
@@ -170,6 +174,26 @@ class Gpu(unittest.TestCase):
         y = self.session(OnGpu(self.values, self.cuda))
         self.assertEqual(self.calls()[::2], (4, 0))  # the memory is used again behind all of them
         np.testing.assert_array_equal(contents(y), 2 * self.values)
+
+    def test_streams_of_others_tensors(self):
+        """Who made the memory orders it for the stream that is asked for; nobody can where it is an address alone."""
+        x = OnGpu(self.values, self.cuda)
+        y, z = ingot.as_tensor(x), ingot.from_address(x.managed.tensor.data, (2, 4), "f32", "cuda", owner=x)
+        for stream in (None, 1, 2, 7, -1):
+            for tensor in (y, z, ingot.from_address(x.managed.tensor.data, (2, 4), "f32", "cuda")):
+                self.assertIn("dltensor", repr(tensor.__dlpack__(stream=stream)))
+        self.assertEqual(x.streams, [1, 1, 1, 2, 7, -1])  # the first by as_tensor
+        np.testing.assert_array_equal(contents(self.session(y)), 2 * self.values)
+        self.assertEqual(x.streams[-1], self.stream.value)
+
+        def refuse(**_):
+            raise BufferError("no such stream")
+
+        x.refuse = refuse
+        with self.assertRaisesRegex(BufferError, "no such stream"):
+            y.__dlpack__(stream=8)
+        with self.assertRaises(BufferError):
+            y.__dlpack__(stream=0)
 
     def test_sessions_on_other_streams(self):
         """A session that reads another's result has its stream wait, not the host; so does the memory, when it is let go."""
