@@ -158,6 +158,53 @@ class Cuda(TestCase):
                 self.assert_same(y, net(x * 2) + 1)
             self.assert_same(call(x), net(x))
 
+    def late(self, x):
+        """x, at the end of some milliseconds of work on the current stream."""
+        big = torch.randn(4096, 4096, device="cuda")
+        for _ in range(8):
+            big = big @ big * 1e-3
+        return x + 0 * torch.nan_to_num(big[0, 0], 0, 0, 0)
+
+    def test_results_are_asked_for_on_other_streams(self):
+        """The GPU orders the streams, and the memory of results that go is used again behind those who read them."""
+        net, reader = self.net(), torch.cuda.Stream()
+        engine = ingot.torch.export(net, (torch.randn(8, 64, device="cuda"),), target="cuda")
+        own = torch.cuda.Stream()
+        sessions = engine.session(stream=own), engine.session()
+        xs = [torch.randn(8, 64, device="cuda") for _ in range(6)]
+        torch.cuda.synchronize()
+        with torch.no_grad():
+            for session in sessions:
+                session(ingot.as_tensor(xs[0]))
+                for x in xs:
+                    with torch.cuda.stream(own):
+                        given = ingot.as_tensor(self.late(x))
+                        y = session(given)  # an ingot.Tensor, like its input: PyTorch asks for it by __dlpack__
+                    with torch.cuda.stream(reader):
+                        read = [torch.from_dlpack(y) * 1, self.late(torch.from_dlpack(y))]
+                    del y
+                    other = ingot.as_tensor(xs[0])
+                    with torch.cuda.stream(own):
+                        session(other)  # takes the memory, but not before it has been read
+                    torch.cuda.synchronize()
+                    for found in read:
+                        self.assert_same(found, net(x))
+
+    def test_results_of_a_session_on_its_own_stream(self):
+        """They become PyTorch's tensors while another stream is current: work there sees them."""
+        net = self.net()
+        engine = ingot.torch.export(net, (torch.randn(8, 64, device="cuda"),), target="cuda")
+        own = torch.cuda.Stream()
+        session = engine.session(stream=own)
+        with torch.no_grad():
+            for _ in range(10):
+                x = torch.randn(8, 64, device="cuda")
+                own.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(own):
+                    given = self.late(x)
+                y = session(given) * 2
+                self.assert_same(y, net(x) * 2)
+
     def test_exported_engine(self):
         net = self.net()
         engine = ingot.torch.export(net, (torch.randn(8, 64, device="cuda"),), target="cuda")
