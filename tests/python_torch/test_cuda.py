@@ -6,7 +6,7 @@ import unittest
 import ingot
 import ingot.torch
 import torch
-from helpers import TestCase
+from helpers import TestCase, engines
 
 
 class Net(torch.nn.Module):
@@ -104,6 +104,46 @@ class Cuda(TestCase):
             self.assert_same(call(x), net(x))
             net.load_state_dict(self.net().state_dict())
             self.assert_same(call(x), net(x))
+
+    def test_weights_stay_where_they_are(self):
+        """Where layouts agree, an engine has no copy, sees what is written, and lets go of what is replaced."""
+        layers = [layer for _ in range(8) for layer in (torch.nn.Linear(512, 512), torch.nn.ReLU())]
+        net = torch.nn.Sequential(*layers).eval().to("cuda", torch.float16)
+        x, known = torch.randn(64, 512, device="cuda", dtype=torch.float16), engines()
+        size = sum(p.numel() * p.element_size() for p in net.parameters())
+        with torch.no_grad():
+            call = self.compiled(net)
+            self.assert_same(call(x), net(x))
+            (engine,) = engines(known)
+            if torch.cuda.get_device_capability() >= (9, 0):  # products of warp groups
+                self.assertLess(engine.memory["owned_bytes"], 0.02 * size)
+                self.assertGreater(engine.memory["borrowed_bytes"], 0.98 * size)
+            for p in net.parameters():
+                p.mul_(1.1)
+            self.assert_same(call(x), net(x))
+            net.load_state_dict({name: w * 0.9 for name, w in net.state_dict().items()}, assign=True)
+            self.assert_same(call(x), net(x))
+            for p in net.parameters():
+                p.data = p.data + 0.01
+            before = torch.cuda.memory_allocated()
+            for _ in range(3):
+                self.assert_same(call(x), net(x))
+            self.assertLessEqual(torch.cuda.memory_allocated(), before)  # nothing of what was replaced is kept
+
+    def test_weights_in_captured_graphs(self):
+        """A graph goes on reading the memory that the weights had when it was captured."""
+        net, x = self.net(torch.float16), torch.randn(64, 64, device="cuda", dtype=torch.float16)
+        with torch.no_grad():
+            call = self.compiled(net)
+            call(x)
+            expected, graph = net(x), torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = call(x)
+            net.load_state_dict(self.net(torch.float16).state_dict(), assign=True)
+            self.assert_same(call(x), net(x))
+            torch.cuda.empty_cache()
+            graph.replay()
+            self.assert_same(y, expected)
 
     def test_state_is_written_in_place(self):
         net = Cache().eval().cuda()

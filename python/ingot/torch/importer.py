@@ -101,9 +101,13 @@ class Importer:
         """An output with the elements in the order in which the FakeTensor's lie."""
         self.network.output(name, self.builder.transpose(value, memory_order(val)).raw)
 
-    def add_weight(self, name, tensor):
+    def add_weight(self, name, tensor, order=None):
+        """order: of the axes that the network's weight of this name has; None: the tensor's own."""
         name_of(tensor.dtype)
-        return Value(self.network.weight(name, host_tensor(tensor)))
+        if order is None or order == sorted(order):
+            return Value(self.network.weight(name, host_tensor(tensor)))
+        value = Value(self.network.weight(name, host_tensor(tensor.permute(order))))
+        return self.builder.transpose(value, inverse(order))
 
     # ---- Nodes
 

@@ -11,7 +11,7 @@ import torch
 from ingot._ingot import _Watch
 
 from . import artifacts, dims
-from .importer import Importer, attribute_of, host_tensor, inverse, is_tensor, memory_order, value_of
+from .importer import Importer, attribute_of, inverse, is_tensor, memory_order, value_of
 from .plan import is_check, is_size
 
 
@@ -66,12 +66,15 @@ class Engine:
         options = dict(options)
         threads = options.pop("threads", None)
         model = importer.network.finish()
-        if contents is None:
-            self.engine = artifacts.build(model, **options)
-        else:
-            self.engine = contents.build(model, [weights[n] for n in self.weights], options)
-        self.run = self.engine if threads is None else self.engine.session(threads=threads)
+        if self.weights:
+            options["strip_weights"] = True
+        self.engine = (contents or artifacts).build(model, **options)
         self.on_gpu = self.engine.target.startswith("cuda")
+        self.lent = {}  # name -> the address of its memory when it was given to the engine
+        self.in_place = set()  # names of weights of which the engine has nothing but their memory's address
+        self.memory = {"borrowed_bytes": 0, "owned_bytes": 0}  # of the engine's weights
+        self.refit(weights, self.weights)
+        self.run = self.engine if threads is None else self.engine.session(threads=threads)
         self.in_graphs = []  # sessions whose run is part of a caller's CUDA graph, which uses their memory
 
     def __call__(self, slots, symbols):
@@ -96,17 +99,31 @@ class Engine:
             y = y.to(value_of(node).device)  # an engine without arguments leaves its results on the host
             slots[node] = y if order is None else y.permute(order)
 
+    def is_stale(self, node, weight):
+        """Whether the engine has to be given a weight that is another tensor now, or was written to."""
+        name, tensor = weight
+        return node in self.weights and not (name in self.in_place and self.lent[name] == tensor.data_ptr())
+
     def refit(self, weights, changed):
-        """weights: as for __init__, with new tensors; changed: the nodes of these."""
-        names = {weights[n][0] for n in changed}
-        given = {weights[n][0]: host_tensor(weights[n][1]) for n in self.weights}
-        some = {name: tensor for name, tensor in given.items() if name in names}
-        if not some:
+        """
+        Lends the engine weights: it reads them where they are, or makes something of them. weights: as for __init__, with new
+        tensors; changed: the nodes of these.
+        """
+        names = {weights[n][0] for n in changed if self.is_stale(n, weights[n])}
+        if not names:
             return
+        lent = {weights[n][0]: weights[n][1].data_ptr() for n in self.weights}
+        given = {weights[n][0]: _lent(weights[n][1], self.on_gpu) for n in self.weights}
+        for device in {tensor.device for tensor in given.values() if tensor.is_cuda}:
+            torch.cuda.synchronize(device)  # what writes them has ended
         try:
-            self.engine.refit(some, partial=True, ignore_unknown=True)
+            some = {name: tensor for name, tensor in given.items() if name in names}
+            info = self.engine.refit(some, partial=True, ignore_unknown=True, borrow=True)
         except ingot.InvalidArgument:  # combined with one that is not given
-            self.engine.refit(given, ignore_unknown=True)
+            info = self.engine.refit(given, ignore_unknown=True, borrow=True)
+        self.memory = {kind: info[kind] for kind in self.memory}
+        self.lent = lent
+        self.in_place = {x.name for x in self.engine.initializers if x.is_borrowed}
 
     def _copy_back(self, args, slots):
         """Where what is updated did not lie densely in memory, and a copy was given."""
@@ -120,9 +137,18 @@ def _take(importer, node, weights, inside):
     if node in inside or node in importer.values or node.op == "get_attr" or not is_tensor(value_of(node)):
         return
     if node in weights:
-        importer.values[node] = importer.add_weight(*weights[node])
+        name, tensor = weights[node]
+        importer.values[node] = importer.add_weight(name, tensor, memory_order(tensor))
     else:
         importer.add_input(node)
+
+
+def _lent(tensor, to_gpu):
+    """A weight as an engine takes it: its own memory if it is dense in any order of axes, and where kernels can read it."""
+    tensor = tensor.detach()
+    if not to_gpu:
+        tensor = tensor.cpu()
+    return tensor.permute(memory_order(tensor)).contiguous()
 
 
 def _unless_sorted(order):
@@ -259,14 +285,15 @@ class Program:
         current = dict(zip(self.placeholders, args))
         for node in changed:
             self.weights[node] = (self.weights[node][0], current[node])
+        engines = [step for step in self.steps if isinstance(step, Engine)]
+        changed = [n for n in changed if any(engine.is_stale(n, self.weights[n]) for engine in engines)]
         if self._make_inputs(changed):
             self._build()
             return
         try:
-            for step in self.steps:
-                if isinstance(step, Engine):
-                    step.refit(self.weights, changed)
-            self.watch.accept(args)
+            self.watch.accept(args)  # first: what another thread writes meanwhile, the next call sees
+            for engine in engines:
+                engine.refit(self.weights, changed)
         except ingot.Error:  # a value that decided something when the engine was built
             self._build()
 

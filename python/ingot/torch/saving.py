@@ -11,7 +11,6 @@ import torch
 from torch._inductor.output_code import OutputCode
 from torch.fx._graph_pickler import GraphPickler, Options
 
-from .importer import host_tensor
 from .plan import make_plan
 from .program import Program
 
@@ -22,15 +21,10 @@ class Contents:
     def __init__(self, saved=()):
         self.saved, self.made = list(saved), []
 
-    def build(self, model, weights, options):
-        """weights: (name, tensor) of each."""
-        options = {name: value for name, value in options.items() if name != "artifacts"}
-        engine = self._load() or ingot.compile(model, strip_weights=bool(weights), **options)
-        content = engine.tobytes()
-        self.made.append(content)
-        if weights:
-            engine = ingot.load(content)
-            engine.refit({name: host_tensor(tensor) for name, tensor in weights}, ignore_unknown=True)
+    def build(self, model, artifacts=False, **options):
+        """As ingot.compile."""
+        engine = self._load() or ingot.compile(model, **options)
+        self.made.append(engine.tobytes())
         return engine
 
     def _load(self):
