@@ -275,13 +275,51 @@ static void wrong_types_are_refused(void **state) {
                 "cannot import node 'y_node' (QuantizeLinear): quantisation to f8e8m0 is not supported");
 }
 
+/* ---- ONNX Runtime's own ---- */
+
+static void refuse_own(const char *op, const char *inputs, const char *attributes, enum ingot_status status,
+                       const char *message) {
+    static const double zeros[64] = {0};
+    struct test_model m;
+    begin(&m, 17, op, inputs, attributes);
+    m.graph->node[0]->domain = ig_strdup(&m.job, "com.microsoft");
+    test_opset(&m, "com.microsoft", 1);
+    add(&m, "x", FLOAT, INGOT_F32, "1 20", 20, zeros);
+    add(&m, "b", UINT8, INGOT_U8, "2 2 8", 32, zeros);
+    add(&m, "s", FLOAT, INGOT_F32, "2 2", 4, zeros);
+    add(&m, "one", FLOAT, INGOT_F32, "", 1, (double[]){1});
+    add(&m, "z", UINT8, INGOT_U8, "", 1, zeros);
+    add(&m, "i8", INT8, INGOT_I8, "", 1, zeros);
+    test_expect_error(&m, NULL, status, ig_format(&m.job, "cannot import node 'y_node' (%s): %s", op, message));
+}
+
+static void wrong_forms_are_refused(void **state) {
+    static const enum ingot_status bad = INGOT_BAD_MODEL, refused = INGOT_UNSUPPORTED;
+    static const char nbits[] = "MatMulNBits";
+    refuse_own(nbits, "x b s", "N=2; K=20; block_size=24", bad,
+               "attribute 'block_size' is 24, expected a power of two from 16 on");
+    refuse_own(nbits, "x b s", "N=2; K=0; block_size=16", bad, "attribute 'K' is 0");
+    refuse_own(nbits, "x b s", "N=2; K=20; block_size=16; bits=3", refused, "weights of 3 bits are not supported");
+    refuse_own(nbits, "x b s", "N=2; K=20; block_size=16; weight_prepacked=1", refused,
+               "weights packed for one kind of GPU are not supported");
+    refuse_own(nbits, "x b s", "N=3; K=20; block_size=16", bad, "axis 0 of input 1 is not of size 3");
+    refuse_own(nbits, "x b s", "N=2; K=40; block_size=16", bad, "axis 1 of input 1 is not of size 3");
+    refuse_own(nbits, "x x s", "N=2; K=20; block_size=16", bad, "input 1 has type f32, expected u8");
+    refuse_own(nbits, "x b s b", "N=2; K=20; block_size=16", bad, "a scale or zero point has rank 3, expected 2");
+    refuse_own("MatMulBnb4", "x b s", "N=2; K=20; block_size=16; quant_type=2", refused, "attribute 'quant_type' is 2");
+    refuse_own("QLinearAdd", "b one z b one i8 one z", "", bad, "the zero point in input 5 has type i8, expected u8");
+    refuse_own("QLinearAdd", "x one z b one z one z", "", bad, "input 0 has type f32, expected i8 or u8");
+    refuse_own("QLinearConcat", "one z b one", "axis=0", bad, "4 inputs, expected 2 and 3 for each part");
+    refuse_own("QAttention", "b b x one one", "num_heads=0", bad, "attribute 'num_heads' is 0");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_numbers_saturate),     cmocka_unit_test(quotients_are_divided),
         cmocka_unit_test(precision_of_the_division),    cmocka_unit_test(to_narrow_floats),
         cmocka_unit_test(blocks_may_be_short),          cmocka_unit_test(axes_and_empty_tensors),
         cmocka_unit_test(products_of_floats_of_8_bits), cmocka_unit_test(integer_products_do_not_saturate),
-        cmocka_unit_test(wrong_types_are_refused),
+        cmocka_unit_test(wrong_types_are_refused),      cmocka_unit_test(wrong_forms_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

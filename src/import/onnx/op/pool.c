@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "import/onnx/op/arith.h"
+#include "import/onnx/op/pool.h"
 #include "import/onnx/op/window.h"
 
 /*
@@ -55,12 +56,15 @@ ig_value ig_import_max_pool(struct ig_onnx_node *n) {
     return ig_build_node(n->g, IG_OP_pool_max, &x, 1, 1, p->attrs, NULL);
 }
 
-ig_value ig_import_average_pool(struct ig_onnx_node *n) {
-    ig_value x = ig_onnx_in(n, 0);
+ig_value ig_onnx_average_pool(struct ig_onnx_node *n, ig_value x) {
     struct pool *p = read_pool(n, x);
     p->attrs[6] = ig_attr_of_dims(p->window.after, p->window.spatial);
     p->attrs[7] = ig_attr_of_int(ig_onnx_flag(n, "count_include_pad", false));
     return ig_build_node(n->g, IG_OP_pool_avg, &x, 1, 1, p->attrs, NULL);
+}
+
+ig_value ig_import_average_pool(struct ig_onnx_node *n) {
+    return ig_onnx_average_pool(n, ig_onnx_in(n, 0));
 }
 
 /* |x|^p before the sum, the p-th root after it. */

@@ -1,0 +1,191 @@
+/*
+ * Quantised operators, as the importer writes them, compiled: the same numbers as the reference evaluator's, without any tolerance
+ * where results are integers.
+ */
+#include "base/narrow.h"
+#include "import/onnx/apply.h"
+#include "ir/initializer.h"
+#include "support/check/kernel_cases.h"
+
+enum { MOST_INPUTS = 9, MOST_ATTRIBUTES = 6 };
+
+/* An ONNX operator on values of the graph; attributes end with a nameless one. */
+static ig_value apply(struct ig_graph *g, const char *name, const ig_value *inputs, int n_inputs,
+                      const struct ingot_attribute *attributes) {
+    struct ig_initializers *initializers = ig_initializers_create(g->job);
+    struct ig_onnx *import = ig_onnx_begin_nodes(g->job, g->dims, initializers, 0);
+    ingot_value values[MOST_INPUTS];
+    struct ingot_operator op = {.name = name, .inputs = values, .n_inputs = (size_t)n_inputs, .attributes = attributes};
+    for (int i = 0; i < n_inputs; i++)
+        values[i] = inputs[i];
+    while (attributes && attributes[op.n_attributes].name)
+        op.n_attributes++;
+    ig_value result;
+    ig_onnx_add_node(import, g, &op, &result, 1);
+    return result;
+}
+
+static struct ingot_attribute of_int(const char *name, int64_t i) {
+    return (struct ingot_attribute){.name = name, .kind = INGOT_ATTRIBUTE_INT, .i = i};
+}
+
+static ig_value number_of(struct ig_graph *g, double value) {
+    return ig_build_scalar(g, INGOT_F32, value);
+}
+
+static ig_value zero_of(struct ig_graph *g, enum ingot_dtype dtype, int64_t value) {
+    return ig_narrow_is_float(dtype) ? ig_build_scalar_int(g, dtype, 0) : ig_build_scalar_int(g, dtype, value);
+}
+
+static const enum ingot_dtype quantized[] = {
+    INGOT_I8, INGOT_U8,       INGOT_I16,    INGOT_U16,        INGOT_I4,         INGOT_U4,    INGOT_I2,
+    INGOT_U2, INGOT_F8E4M3FN, INGOT_F8E5M2, INGOT_F8E4M3FNUZ, INGOT_F8E5M2FNUZ, INGOT_F4E2M1};
+enum { QUANTIZED = sizeof quantized / sizeof *quantized };
+
+/* ---- QuantizeLinear and DequantizeLinear ---- */
+
+/* Per tensor, per axis, in blocks; of f32 and f16. */
+static void build_quantize(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
+    static const int64_t sizes[] = {-1, 33}, rows[] = {33}, blocks[] = {1, 5};
+    ig_value x = input(g, "x", INGOT_F32, 2, sizes), half = input(g, "half", INGOT_F16, 2, sizes);
+    ig_value one[] = {x, number_of(g, 0.1), zero_of(g, dtype, 1)};
+    ig_build_output(g, "tensor", apply(g, "QuantizeLinear", one, 3, NULL));
+    ig_value scale = ig_map2(g, IG_OP_add, random_constant(g, INGOT_F32, 1, rows, 1), number_of(g, 1.5));
+    ig_value axis[] = {x, scale, ig_build_broadcast(g, zero_of(g, dtype, 1), (ig_dim[]){number(g, 33)}, 1)};
+    ig_build_output(g, "axis", apply(g, "QuantizeLinear", axis, 3, NULL));
+    ig_value narrow[] = {half, ig_build_scalar(g, INGOT_F16, 0.3), zero_of(g, dtype, 1)};
+    ig_build_output(g, "half", apply(g, "QuantizeLinear", narrow, 3, NULL));
+    ig_value scales = ig_map2(g, IG_OP_add, random_constant(g, INGOT_F32, 2, blocks, 2), number_of(g, 1.5));
+    ig_dim all[] = {ig_type_of(g, x)->dim[0], number(g, 5)};
+    scales = ig_build_broadcast(g, scales, all, 2);
+    ig_value blocked[] = {x, scales, ig_build_broadcast(g, zero_of(g, dtype, 1), all, 2)};
+    const struct ingot_attribute attributes[] = {of_int("block_size", 7), of_int("axis", 1), {0}};
+    ig_build_output(g, "blocked", apply(g, "QuantizeLinear", blocked, 3, attributes));
+}
+
+static void build_dequantize(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
+    static const int64_t sizes[] = {-1, 33}, rows[] = {33};
+    ig_value x = input(g, "x", dtype, 2, sizes), zero = input(g, "zero", dtype, 1, rows);
+    ig_value one[] = {x, number_of(g, 0.1), zero_of(g, dtype, 1)};
+    ig_build_output(g, "tensor", apply(g, "DequantizeLinear", one, 3, NULL));
+    ig_value axis[] = {x, random_constant(g, INGOT_F32, 1, rows, 1), zero};
+    ig_build_output(g, "axis", apply(g, "DequantizeLinear", axis, 3, NULL));
+    const struct ingot_attribute attributes[] = {of_int("output_dtype", 10), {0}};
+    ig_build_output(g, "half", apply(g, "DequantizeLinear", one, 3, attributes));
+}
+
+static void quantization(void **state) {
+    (void)state;
+    for (int t = 0; t < QUANTIZED; t++) {
+        add_case(ingot_dtype_name(quantized[t]), build_quantize, &quantized[t], 0, GRAPH_HOSTILE | GRAPH_EACH);
+        add_case(ingot_dtype_name(quantized[t]), build_dequantize, &quantized[t], 0, GRAPH_HOSTILE | GRAPH_EACH);
+    }
+    check_all();
+}
+
+/* ---- Operators on quantised operands ---- */
+
+static void build_elementwise(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
+    static const int64_t sizes[] = {-4, 33};
+    ig_value a = input(g, "a", dtype, 2, sizes), b = input(g, "b", dtype, 2, sizes);
+    ig_value zeros[] = {zero_of(g, dtype, 3), zero_of(g, dtype, 100), zero_of(g, dtype, 7)};
+    ig_value binary[] = {a,        number_of(g, 0.05), zeros[0], b, number_of(g, 0.03),
+                         zeros[1], number_of(g, 0.07), zeros[2]};
+    ig_build_output(g, "add", apply(g, "com.microsoft.QLinearAdd", binary, 8, NULL));
+    ig_build_output(g, "mul", apply(g, "com.microsoft.QLinearMul", binary, 8, NULL));
+    ig_value unary[] = {a, number_of(g, 0.05), zeros[0], number_of(g, 0.04), zeros[1]};
+    const struct ingot_attribute leak[] = {{.name = "alpha", .kind = INGOT_ATTRIBUTE_FLOAT, .f = 0.1}, {0}};
+    ig_build_output(g, "leaky", apply(g, "com.microsoft.QLinearLeakyRelu", unary, 5, leak));
+    ig_value parts[] = {number_of(g, 0.04), zeros[1], a, number_of(g, 0.05), zeros[0], b, number_of(g, 0.03), zeros[2]};
+    const struct ingot_attribute last[] = {of_int("axis", 1), {0}};
+    ig_build_output(g, "concat", apply(g, "com.microsoft.QLinearConcat", parts, 8, last));
+}
+
+static void build_pools(struct ig_graph *g, const void *argument) {
+    enum ingot_dtype dtype = *(const enum ingot_dtype *)argument;
+    static const int64_t sizes[] = {-1, 3, 9, 8}, kernel[] = {3, 2}, pads[] = {1, 0, 1, 1};
+    ig_value x = input(g, "x", dtype, 4, sizes);
+    ig_value unary[] = {x, number_of(g, 0.05), zero_of(g, dtype, 3), number_of(g, 0.02), zero_of(g, dtype, 100)};
+    const struct ingot_attribute window[] = {
+        {.name = "kernel_shape", .kind = INGOT_ATTRIBUTE_INTS, .ints = kernel, .count = 2},
+        {.name = "pads", .kind = INGOT_ATTRIBUTE_INTS, .ints = pads, .count = 4},
+        {0}};
+    ig_build_output(g, "average", apply(g, "com.microsoft.QLinearAveragePool", unary, 5, window));
+    ig_build_output(g, "global", apply(g, "com.microsoft.QLinearGlobalAveragePool", unary, 5, NULL));
+}
+
+struct operands {
+    enum ingot_dtype a, b;
+};
+
+static void build_products(struct ig_graph *g, const void *argument) {
+    const struct operands *o = argument;
+    static const int64_t rows[] = {-1, 37}, columns[] = {37, 19}, image[] = {-1, 4, 7, 6}, filters[] = {6, 4, 3, 3};
+    static const int64_t each[] = {19}, ones[] = {1, 1, 1, 1};
+    ig_value a = input(g, "a", o->a, 2, rows), b = input(g, "b", o->b, 2, columns);
+    ig_value scale = ig_map2(g, IG_OP_add, random_constant(g, INGOT_F32, 1, each, 1), number_of(g, 1.5));
+    ig_value zero = random_constant(g, o->b, 1, each, 2), a_zero = zero_of(g, o->a, 100), y_zero = zero_of(g, o->a, 7);
+    ig_value product[] = {a, number_of(g, 0.05), a_zero, b, scale, zero, number_of(g, 40), y_zero};
+    ig_build_output(g, "matmul", apply(g, "QLinearMatMul", product, 8, NULL));
+    ig_value gemm[] = {
+        a,     number_of(g, 0.05), a_zero, b, scale, zero, random_constant(g, INGOT_I32, 1, each, 3), number_of(g, 40),
+        y_zero};
+    ig_build_output(g, "gemm", apply(g, "com.microsoft.QGemm", gemm, 9, NULL));
+    ig_value integer[] = {a, b, a_zero, zero};
+    ig_build_output(g, "integer", apply(g, "MatMulInteger", integer, 4, NULL));
+    ig_value x = input(g, "x", o->a, 4, image), w = random_constant(g, o->b, 4, filters, 4);
+    const struct ingot_attribute pads[] = {{.name = "pads", .kind = INGOT_ATTRIBUTE_INTS, .ints = ones, .count = 4},
+                                           {0}};
+    ig_value conv[] = {x,     number_of(g, 0.05), a_zero, w, number_of(g, 0.03), zero_of(g, o->b, 2), number_of(g, 0.9),
+                       y_zero};
+    ig_build_output(g, "conv", apply(g, "QLinearConv", conv, 8, pads));
+}
+
+static void operators(void **state) {
+    static const enum ingot_dtype bytes[] = {INGOT_U8, INGOT_I8};
+    static const struct operands pairs[] = {
+        {INGOT_U8, INGOT_I8}, {INGOT_U8, INGOT_U8}, {INGOT_I8, INGOT_I8}, {INGOT_I8, INGOT_U8}};
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        add_case(ingot_dtype_name(bytes[t]), build_elementwise, &bytes[t], 0, GRAPH_HOSTILE);
+        add_case(ingot_dtype_name(bytes[t]), build_pools, &bytes[t], 0, GRAPH_HOSTILE);
+    }
+    for (int i = 0; i < 4; i++)
+        add_case("products", build_products, &pairs[i], 0, GRAPH_HOSTILE);
+    check_all();
+}
+
+/* ---- Weights of few bits: products of f32, in another order than the reference's ---- */
+
+static void build_block_weights(struct ig_graph *g, const void *argument) {
+    (void)argument;
+    static const int64_t rows[] = {-1, 50}, scales[] = {9, 4}, zeros[] = {9, 2}, flat[] = {225}, absmax[] = {29};
+    static const int64_t weight[] = {9, 4, 8};
+    ig_value a = input(g, "a", INGOT_F32, 2, rows), w = input(g, "w", INGOT_U8, 3, weight);
+    ig_value in[] = {a, w, random_constant(g, INGOT_F32, 2, scales, 1), input(g, "zero", INGOT_U8, 2, zeros)};
+    const struct ingot_attribute bits[] = {
+        of_int("N", 9), of_int("K", 50), of_int("bits", 4), of_int("block_size", 16), {0}};
+    ig_build_output(g, "nbits", apply(g, "com.microsoft.MatMulNBits", in, 4, bits));
+    ig_value table[] = {a, input(g, "codes", INGOT_U8, 1, flat), random_constant(g, INGOT_F32, 1, absmax, 2)};
+    const struct ingot_attribute normal[] = {
+        of_int("N", 9), of_int("K", 50), of_int("quant_type", 1), of_int("block_size", 16), {0}};
+    ig_build_output(g, "nf4", apply(g, "com.microsoft.MatMulBnb4", table, 3, normal));
+}
+
+static void block_weights(void **state) {
+    (void)state;
+    add_case("weights", build_block_weights, NULL, sum_tolerance(INGOT_F32), 0);
+    check_all();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantization),
+        cmocka_unit_test(operators),
+        cmocka_unit_test(block_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
