@@ -2,7 +2,9 @@
  * Scatters on GPUs. A thread owns one position along the axes that are not indexed, and a range of the first that is: it
  * copies the data there, then applies the updates that fall into its range, in order, so that results do not depend on
  * which thread comes first. Where the threads of a block have the same indices, those of whole rows, they resolve them
- * together, each once, and find in shared memory which place a tuple addresses; then they load several updates at once.
+ * together, each once, and find in shared memory which place a tuple addresses; then they load several updates at once. Of
+ * many tuples they first list those that address the block's range, in order: by running totals of how many each thread
+ * has found among its share.
  */
 #include <string.h>
 
@@ -13,7 +15,9 @@ enum {
     ENOUGH_THREADS = 16384,  /* for which ranges are divided */
     SPARING_THREADS = 65536, /* the same, if blocks resolve indices together */
     STAGE = 1024,            /* tuples that a block resolves at a time */
+    SHARE = STAGE / THREADS, /* of these, those that a thread lists */
     AT_ONCE = 16,            /* of these, tuples that a thread looks at at once */
+    FEW = 4 * AT_ONCE,       /* tuples that are not worth a list */
 };
 
 struct scatterer {
@@ -22,8 +26,10 @@ struct scatterer {
     ig_dim total;  /* threads */
     ig_dim tuples; /* for each of them */
     ig_x tile;
-    ig_x fixed[INGOT_MAX_RANK]; /* the thread's position along axes that are not indexed */
-    int places;                 /* the buffer of places; -1: nowhere */
+    ig_x fixed[INGOT_MAX_RANK];       /* the thread's position along axes that are not indexed */
+    int places;                       /* the buffer of places; -1: nowhere, or not in the block's range */
+    bool lists;                       /* the tuples in the block's range are listed: */
+    int listed, listed_places, count; /* buffers of their numbers in the stage, their places, and how many there are */
 };
 
 static ig_x num(const struct scatterer *c, int64_t i) {
@@ -227,31 +233,77 @@ static void emit_alone(struct scatterer *c, struct ig_stmt *body) {
     ig_scatter_apply(c->s, body, target_of(c, place), update_of(c, tuple));
 }
 
+/* Sets the range to that of all threads of the block, whose numbers and so ranges ascend, and the position to the first one's. */
+static void take_range_of_block(struct scatterer *c) {
+    struct ig_loops *k = c->s->k;
+    ig_x first = ig_x_mul(k, c->tile, num(c, THREADS)), last = ig_x_add(k, first, num(c, THREADS - 1));
+    split_number(c, ig_x_min(k, last, ig_x_sub(k, dim(c, c->total), num(c, 1))));
+    ig_x hi = c->s->hi;
+    split_number(c, first);
+    c->s->hi = hi;
+}
+
 /* The block resolves the tuples from number `first` on. */
 static void emit_places(struct scatterer *c, struct ig_stmt *body, ig_x first) {
     struct ig_loops *k = c->s->k;
     ig_x i, inside, last = ig_x_sub(k, dim(c, c->tuples), num(c, 1));
+    take_range_of_block(c);
     body = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, STAGE), &i);
     ig_x tuple = ig_x_add(k, first, i), place = place_of(c, ig_x_min(k, tuple, last), &inside);
     inside = ig_x_and(k, inside, ig_x_less(k, tuple, dim(c, c->tuples)));
+    if (c->lists) inside = ig_x_and(k, inside, is_own(c, place));
     place = ig_x_select(k, inside, place, num(c, -1));
     ig_s_store(k, body, c->places, i, ig_x_cast(k, place, k->buffers.at[c->places].dtype, false));
 }
 
+static ig_x is_place(struct scatterer *c, ig_x at) {
+    struct ig_loops *k = c->s->k;
+    return ig_x_less(k, num(c, -1), ig_x_cast(k, ig_x_load(k, c->places, at), INGOT_I64, false));
+}
+
+/* Each thread lists those of its share that are in the block's range, behind those of the threads before it. */
+static void emit_list(struct scatterer *c, struct ig_stmt *body) {
+    struct ig_loops *k = c->s->k;
+    ig_x thread, before, i;
+    int found = ig_loops_local(k, INGOT_I32, THREADS, "found");
+    struct ig_stmt *counting = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS), &thread);
+    ig_x own = num(c, 0);
+    for (int n = 0; n < SHARE; n++) {
+        ig_x at = ig_x_add(k, ig_x_mul(k, thread, num(c, SHARE)), num(c, n));
+        own = ig_x_add(k, own, ig_x_select(k, is_place(c, at), num(c, 1), num(c, 0)));
+    }
+    ig_s_store(k, counting, found, thread, ig_x_cast(k, own, INGOT_I32, false));
+    struct ig_stmt *listing = loop(c, body, IG_FOR_SIMD, num(c, 0), num(c, THREADS), &thread);
+    int end = ig_s_acc(k, listing, INGOT_I64, num(c, 0));
+    struct ig_stmt *each = loop(c, listing, IG_FOR_SERIAL, num(c, 0), thread, &before);
+    ig_s_update(k, each, end, IG_OP_add, ig_x_cast(k, ig_x_load(k, found, before), INGOT_I64, false));
+    each = loop(c, listing, IG_FOR_UNROLL, num(c, 0), num(c, SHARE), &i);
+    ig_x at = ig_x_add(k, ig_x_mul(k, thread, num(c, SHARE)), i), to = ig_x_acc(k, end, INGOT_I64);
+    each = ig_s_if(k, each, is_place(c, at));
+    ig_s_store(k, each, c->listed, to, ig_x_cast(k, at, INGOT_I32, false));
+    ig_s_store(k, each, c->listed_places, to, ig_x_load(k, c->places, at));
+    ig_s_update(k, each, end, IG_OP_add, num(c, 1));
+    struct ig_stmt *last = ig_s_if(k, listing, ig_x_less(k, num(c, THREADS - 2), thread));
+    ig_s_store(k, last, c->count, num(c, 0), ig_x_cast(k, to, INGOT_I32, false));
+}
+
 /* A thread looks at AT_ONCE of them: first it loads the updates that it wants, then it applies them. */
-static void emit_some(struct scatterer *c, struct ig_stmt *body, ig_x first, ig_x from) {
+static void emit_some(struct scatterer *c, struct ig_stmt *body, ig_x first, ig_x from, ig_x count) {
     struct ig_loops *k = c->s->k;
     ig_x i;
     int values = -1;
     for (int apply = 0; apply < 2; apply++) {
         struct ig_stmt *each = loop(c, body, IG_FOR_UNROLL, num(c, 0), num(c, AT_ONCE), &i);
         ig_x at = ig_x_add(k, from, i);
-        ig_x place = ig_x_cast(k, ig_x_load(k, c->places, at), INGOT_I64, false);
-        each = ig_s_if(k, each, is_own(c, place));
+        ig_x place = ig_x_cast(k, ig_x_load(k, c->lists ? c->listed_places : c->places, at), INGOT_I64, false);
+        ig_x wanted = is_own(c, place);
+        if (c->lists) wanted = ig_x_and(k, wanted, ig_x_less(k, at, count));
+        each = ig_s_if(k, each, wanted);
         if (apply) {
             ig_scatter_apply(c->s, each, target_of(c, place), ig_x_load(k, values, i));
             continue;
         }
+        if (c->lists) at = ig_x_cast(k, ig_x_load(k, c->listed, at), INGOT_I64, false);
         ig_x update = update_of(c, ig_x_add(k, first, at));
         values = ig_loops_local(k, ig_x_look(k, update)->dtype, AT_ONCE, "values");
         ig_s_store(k, each, values, i, update);
@@ -267,15 +319,24 @@ static void emit_together(struct scatterer *c, struct ig_stmt *body) {
         if (ig_scatter_names(s, i)) places = ig_dim_mul(k->dims, places, s->data.dim[i]);
     }
     ig_dim_range(k->dims, places, &lo, &hi);
-    c->places = ig_loops_local(k, hi <= INT32_MAX ? INGOT_I32 : INGOT_I64, STAGE, "places");
+    const enum ingot_dtype dtype = hi <= INT32_MAX ? INGOT_I32 : INGOT_I64;
+    int64_t tuples;
+    c->lists = !ig_dim_usual(k->dims, c->tuples, &tuples) || tuples > FEW;
+    c->places = ig_loops_local(k, dtype, STAGE, "places");
+    if (c->lists) { /* whose last look may go beyond their ends */
+        c->listed = ig_loops_local(k, INGOT_I32, STAGE + AT_ONCE, "listed");
+        c->listed_places = ig_loops_local(k, dtype, STAGE + AT_ONCE, "listed_places");
+        c->count = ig_loops_local(k, INGOT_I32, 1, "count");
+    }
     ig_x first, from;
     body = ig_s_for(k, body, IG_FOR_SERIAL, num(c, 0), dim(c, c->tuples), num(c, STAGE), &first);
-    split_number(c, ig_x_mul(k, c->tile, num(c, THREADS)));
     emit_places(c, body, first);
+    if (c->lists) emit_list(c, body);
     struct ig_stmt *own = if_updated(c, thread_loop(c, body));
     ig_x left = ig_x_min(k, ig_x_sub(k, dim(c, c->tuples), first), num(c, STAGE));
+    if (c->lists) left = ig_x_cast(k, ig_x_load(k, c->count, num(c, 0)), INGOT_I64, false);
     own = ig_s_for(k, own, IG_FOR_SERIAL, num(c, 0), left, num(c, AT_ONCE), &from);
-    emit_some(c, own, first, from);
+    emit_some(c, own, first, from, left);
 }
 
 void ig_scatter_emit_cuda(struct ig_scatter_problem *s) {
