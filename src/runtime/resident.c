@@ -233,7 +233,7 @@ static enum ingot_status bring_weights(struct ig_resident_store *store, struct i
     add_set(&residence->own, set);
     make_current(&residence->own, set);
     if (residence->origin != ORDINARY) {
-        void *memory;
+        void *memory = NULL;
         enum ingot_status status = take_shared(residence, set->size, &memory, error);
         if (status != INGOT_OK) {
             ig_error_prefix(error, "weights of %zu bytes", store->file->weights_size);

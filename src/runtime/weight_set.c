@@ -99,6 +99,7 @@ static struct ig_weight_set *new_set(const struct ig_engine_file *file, enum ig_
     if (borrowed && n) memcpy(set->borrowed, borrowed, n * sizeof *borrowed);
     divide(set, file);
     set->places.spans = set->spans;
+    set->places.number = next_number();
     set->size = has_all(set) ? file->weights_size : (size_t)ig_weight_own_bytes(&set->places);
     return set;
 }
@@ -150,8 +151,9 @@ static void place_all(const struct ig_engine_file *file, struct ig_weight_set *s
 
 static enum ingot_status allocate_host(const struct ig_engine_file *file, const struct ingot_allocator *allocator,
                                        struct ig_weight_set *set, struct ingot_error *error) {
-    void *memory = set->size ? ig_allocate(allocator, set->size, 64) : NULL;
-    if (set->size && !memory) return no_memory(set->size, error);
+    if (set->size == 0) return INGOT_OK;
+    void *memory = ig_allocate(allocator, set->size, 64);
+    if (!memory) return no_memory(set->size, error);
     ig_weight_set_use(set, memory);
     if (file->stripped)
         place_kept(file, set);

@@ -20,6 +20,7 @@ class Options:
     precision: str | None = None  # "fp32", "tf32", "fp16", "bf16"
     target: str | None = None  # "cpu", "cuda:sm_90a"; None: where the tensors are
     opt_level: int | None = None  # 0 to 5
+    passes: tuple | None = None  # "NAME=off"
     threads: int | None = None
     tune: float | None = None  # seconds
     cache: object = None
@@ -32,7 +33,7 @@ class Options:
 
     def build_options(self):
         """Keyword arguments of ingot.compile."""
-        wanted = ("precision", "target", "opt_level", "threads", "tune", "cache", "artifacts")
+        wanted = ("precision", "target", "opt_level", "passes", "threads", "tune", "cache", "artifacts")
         return {k: getattr(self, k) for k in wanted if getattr(self, k) is not None}
 
 
