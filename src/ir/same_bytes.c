@@ -15,17 +15,19 @@ static bool read_dims(const struct ig_graph *g, ig_value v, struct view *out_vie
     return ig_type_is_static(g->dims, type, out_view->size);
 }
 
-static void make_dense(struct view *v) {
+/* False if there are more elements than can be counted. */
+static bool make_dense(struct view *v) {
     int64_t stride = 1;
     for (int i = v->rank; i-- > 0;) {
         v->stride[i] = stride;
-        stride *= v->size[i];
+        if (__builtin_mul_overflow(stride, v->size[i], &stride)) return false;
     }
+    return true;
 }
 
 static bool is_dense(const struct view *v) {
     struct view dense = *v;
-    make_dense(&dense);
+    if (!make_dense(&dense)) return false;
     for (int i = 0; i < v->rank; i++) {
         if (v->size[i] != 1 && v->stride[i] != dense.stride[i]) return false;
     }
@@ -61,7 +63,7 @@ static bool reshape(struct view from, struct view *to) {
         left /= to->size[i];
         to->stride[i] = from.stride[axis] * left;
     }
-    return true;
+    return left == 1 && axis + 1 >= from.rank;
 }
 
 /* Follows a node of a chain of views. */
@@ -95,8 +97,7 @@ ig_value ig_same_bytes(const struct ig_graph *g, ig_value v) {
         chain[count++] = n;
         v = n->in[0];
     }
-    if (!read_dims(g, v, &view) || is_empty(&view)) return IG_NO_VALUE;
-    make_dense(&view);
+    if (!read_dims(g, v, &view) || is_empty(&view) || !make_dense(&view)) return IG_NO_VALUE;
     while (count > 0) {
         if (!follow(g, chain[--count], &view)) return IG_NO_VALUE;
     }
