@@ -70,7 +70,7 @@ class Engine:
             options["strip_weights"] = True
         self.engine = (contents or artifacts).build(model, **options)
         self.on_gpu = self.engine.target.startswith("cuda")
-        self.lent = {}  # name -> the address of its memory when it was given to the engine
+        self.addresses = {}  # name -> the memory that the engine was given: the weight's, or that of a dense copy
         self.in_place = set()  # names of weights of which the engine has nothing but their memory's address
         self.memory = {"borrowed_bytes": 0, "owned_bytes": 0}  # of the engine's weights
         self.refit(weights, self.weights)
@@ -102,28 +102,30 @@ class Engine:
     def is_stale(self, node, weight):
         """Whether the engine has to be given a weight that is another tensor now, or was written to."""
         name, tensor = weight
-        return node in self.weights and not (name in self.in_place and self.lent[name] == tensor.data_ptr())
+        return node in self.weights and not (name in self.in_place and self.addresses[name] == tensor.data_ptr())
 
     def refit(self, weights, changed):
         """
         Lends the engine weights: it reads them where they are, or makes something of them. weights: as for __init__, with new
         tensors; changed: the nodes of these.
         """
-        names = {weights[n][0] for n in changed if self.is_stale(n, weights[n])}
-        if not names:
+        stale = [n for n in changed if self.is_stale(n, weights[n])]
+        if not stale:
             return
-        lent = {weights[n][0]: weights[n][1].data_ptr() for n in self.weights}
-        given = {weights[n][0]: _lent(weights[n][1], self.on_gpu) for n in self.weights}
-        for device in {tensor.device for tensor in given.values() if tensor.is_cuda}:
-            torch.cuda.synchronize(device)  # what writes them has ended
         try:
-            some = {name: tensor for name, tensor in given.items() if name in names}
-            info = self.engine.refit(some, partial=True, ignore_unknown=True, borrow=True)
+            info = self._lend(weights, stale, partial=True)
         except ingot.InvalidArgument:  # combined with one that is not given
-            info = self.engine.refit(given, ignore_unknown=True, borrow=True)
+            info = self._lend(weights, self.weights)
         self.memory = {kind: info[kind] for kind in self.memory}
-        self.lent = lent
         self.in_place = {x.name for x in self.engine.initializers if x.is_borrowed}
+
+    def _lend(self, weights, nodes, partial=False):
+        tensors = {weights[n][0]: _lent(weights[n][1], self.on_gpu) for n in nodes}
+        for device in {tensor.device for tensor in tensors.values() if tensor.is_cuda}:
+            torch.cuda.synchronize(device)  # what writes them has ended
+        info = self.engine.refit(tensors, partial=partial, ignore_unknown=True, borrow=True)
+        self.addresses.update((name, tensor.data_ptr()) for name, tensor in tensors.items())  # of a copy, another one's
+        return info
 
     def _copy_back(self, args, slots):
         """Where what is updated did not lie densely in memory, and a copy was given."""
