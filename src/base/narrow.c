@@ -93,13 +93,19 @@ uint8_t ig_f64_to_narrow(enum ingot_dtype dtype, double value, bool saturate) {
     return (uint8_t)(f->unsigned_zero && code == 0 ? 0 : code | sign);
 }
 
+/* Types of whole bytes are not packed. */
+static int packed_bits(enum ingot_dtype dtype) {
+    int bits = ig_narrow_bits(dtype);
+    return bits == 2 || bits == 4 ? bits : 8;
+}
+
 size_t ig_narrow_packed_size(enum ingot_dtype dtype, size_t count) {
-    size_t each = (size_t)(8 / ig_narrow_bits(dtype));
+    size_t each = (size_t)(8 / packed_bits(dtype));
     return count / each + (count % each != 0);
 }
 
 void ig_narrow_unpack(enum ingot_dtype dtype, const uint8_t *packed, size_t count, uint8_t *out_bytes) {
-    int bits = ig_narrow_bits(dtype);
+    int bits = packed_bits(dtype);
     size_t each = (size_t)(8 / bits);
     for (size_t i = 0; i < count; i++) {
         uint8_t code = (uint8_t)(packed[i / each] >> ((int)(i % each) * bits)) & (uint8_t)((1 << bits) - 1);
@@ -108,7 +114,7 @@ void ig_narrow_unpack(enum ingot_dtype dtype, const uint8_t *packed, size_t coun
 }
 
 void ig_narrow_pack(enum ingot_dtype dtype, const uint8_t *bytes, size_t count, uint8_t *out_packed) {
-    int bits = ig_narrow_bits(dtype), mask = (1 << bits) - 1;
+    int bits = packed_bits(dtype), mask = (1 << bits) - 1;
     size_t each = (size_t)(8 / bits);
     for (size_t i = 0; i < count; i++) {
         int place = (int)(i % each) * bits, before = place ? out_packed[i / each] : 0;

@@ -93,6 +93,30 @@ static void test_tensors(void **state) {
 
 #define ONE(dtype, shape, offsets) "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
+static void test_floats_of_8_bits(void **state) {
+    static const struct {
+        const char *header;
+        enum ingot_dtype dtype;
+    } types[] = {
+        {ONE("F8_E4M3", "[4]", "[0,4]"), INGOT_F8E4M3FN},       {ONE("F8_E5M2", "[4]", "[0,4]"), INGOT_F8E5M2},
+        {ONE("F8_E4M3FNUZ", "[4]", "[0,4]"), INGOT_F8E4M3FNUZ}, {ONE("F8_E5M2FNUZ", "[4]", "[0,4]"), INGOT_F8E5M2FNUZ},
+        {ONE("F8_E8M0", "[4]", "[0,4]"), INGOT_F8E8M0},
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct file file;
+        struct reading r;
+        struct ig_job job;
+        struct ingot_error error;
+        unsigned char *copy;
+        compose(&file, types[i].header, 4);
+        if (read_copy(&job, &file, 1, &r, &copy, &error) != INGOT_OK) fail_msg("%s", error.message);
+        assert_int_equal(r.tensors.list.at[0].tensor.dtype, types[i].dtype);
+        assert_memory_equal(r.tensors.list.at[0].tensor.data, "\1\2\3\4", 4);
+        ig_job_deinit(&job);
+        free(copy);
+    }
+}
+
 static void test_hostile(void **state) {
     refuse(ONE("F32", "[2]", "[0,8]"), 4, "cannot read 'a': its data, bytes 0 to 8 of 4, are not in the file");
     refuse(ONE("F32", "[2]", "[8,0]"), 8, "cannot read 'a': its data, bytes 8 to 0 of 8, are not in the file");
@@ -106,7 +130,7 @@ static void test_hostile(void **state) {
     refuse(ONE("F32", "[-1]", "[0,0]"), 0, "cannot read 'a': dim 0 of its shape is no size");
     refuse(ONE("F32", "[1.5]", "[0,4]"), 4, "cannot read 'a': dim 0 of its shape is no size");
     refuse(ONE("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, "cannot read 'a': rank 9 is more than 8");
-    refuse(ONE("F8_E4M3", "[4]", "[0,4]"), 4, "cannot read 'a': elements of type 'F8_E4M3' are not supported");
+    refuse(ONE("F6_E2M3", "[4]", "[0,4]"), 4, "cannot read 'a': elements of type 'F6_E2M3' are not supported");
     refuse(ONE("F32", "[1]", "[0,4]"), 8, "it has 8 bytes of data, and tensors for 4");
     refuse(ONE("F32", "[1]", "[4,8]"), 8, "its tensors leave a hole at byte 0");
     refuse("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
@@ -174,7 +198,8 @@ static void test_mutations(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors), cmocka_unit_test(test_hostile),
-                                       cmocka_unit_test(test_header_lengths), cmocka_unit_test(test_mutations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensors), cmocka_unit_test(test_floats_of_8_bits),
+                                       cmocka_unit_test(test_hostile), cmocka_unit_test(test_header_lengths),
+                                       cmocka_unit_test(test_mutations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
