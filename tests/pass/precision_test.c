@@ -153,14 +153,27 @@ static void test_decisions(void **state) {
     }
 }
 
-/* TF32 is an attribute of the product, and only on GPUs. */
+/* TF32 is an attribute of the product, and only on GPUs; in fp16, that of products whose operand may be too large for it, but
+ * not of exact numbers. */
 static void check_tf32(struct ig_job *job, void *argument) {
-    const struct decision *d = &decisions[3];
-    struct ig_graph *g = narrow(parse(job, d->nodes), "tf32", &gpu);
-    const struct ig_node *n = ig_def_op(g, g->outputs.at[0].value, IG_OP_matmul);
-    assert_non_null(n);
-    assert_int_equal(ig_attr_int(g, n, IG_ATTR_math), IG_MATH_TF32);
-    assert_int_equal(ig_type_of(g, n->in[0])->dtype, INGOT_F32);
+    static const struct {
+        const char *nodes, *precision;
+        enum ig_math math;
+    } cases[] = {
+        {W "  %5 = matmul(%0, %4)" MATMUL "  output \"o\" = %5\n", "tf32", IG_MATH_TF32},
+        {W "  %5 = mul(%0, %0): " F "\n  %6 = matmul(%5, %4)" MATMUL "  output \"o\" = %6\n", "fp16", IG_MATH_TF32},
+        {W "  %5 = mul(%0, %0): " F "\n  %6 = matmul(%5, %4)" MATMUL "  output \"o\" = %6\n", "fp32", IG_MATH_EXACT},
+        {W "  %5 = cast(%2) {to=f32, saturate=0}: f32[batch]\n  %6 = reshape(%5) {dims=[batch,1]}: f32[batch,1]\n  %7 "
+           "= broadcast(%6) {dims=[batch,8]}: " F "\n  %8 = matmul(%7, %4)" MATMUL "  output \"o\" = %8\n",
+         "fp16", IG_MATH_EXACT},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ig_graph *g = narrow(parse(job, cases[i].nodes), cases[i].precision, &gpu);
+        const struct ig_node *n = ig_def_op(g, g->outputs.at[0].value, IG_OP_matmul);
+        assert_non_null(n);
+        assert_int_equal(ig_attr_int(g, n, IG_ATTR_math), cases[i].math);
+        assert_int_equal(ig_type_of(g, n->in[0])->dtype, INGOT_F32);
+    }
 }
 
 static void test_tf32(void **state) {

@@ -7,7 +7,8 @@
  *             reads are narrow if their range and their readers allow it (precision_range.c, precision_storage.c).
  *             So are a recurrence's weights on GPUs.
  *             Everything else stays f32: computation inside regions, statistics, inputs and outputs of the graph and of
- *             the bodies of control flow. On GPUs, contractions of precision tf32 are marked.
+ *             the bodies of control flow. On GPUs, contractions of precision tf32 are marked, and those of fp16 whose
+ *             operands may exceed its range.
  *
  * A value is rounded once, when it is stored: readers in its own region see it in f32. So the pass must know the
  * regions before they are formed, and forms them once for itself. The casts that it adds do not change them: a cast to
@@ -81,6 +82,17 @@ static enum ingot_dtype operand_dtype(const struct narrowing *s, const struct ig
     return is_wide_float(s->g, n->out) ? dtype : INGOT_F32;
 }
 
+/* May a product of f32 operands be rounded to TF32, where that is asked for, or where only the range forbids f16? TF32 has f16's
+ * digits and f32's range. What comes from integers stays exact. */
+static bool multiplies_in_tf32(const struct ig_rewriter *rw, const struct ig_node *n) {
+    const struct narrowing *s = rw->state;
+    enum ig_precision asked = ig_precision_of(s->precisions, n->origin);
+    if (!ig_target_is_cuda(rw->options->target) || !is_wide_float(s->g, n->in[0])) return false;
+    if (asked == IG_PRECISION_TF32) return true;
+    if (asked != IG_PRECISION_FP16 || s->ranges[n->in[0]].rounded || !is_wide_float(s->g, n->in[1])) return false;
+    return !s->ranges[n->in[0]].quantized && !s->ranges[n->in[1]].quantized;
+}
+
 static ig_value rewrite_contraction(struct ig_rewriter *rw, const struct ig_node *n) {
     const struct narrowing *s = rw->state;
     enum ingot_dtype dtype = operand_dtype(s, n);
@@ -91,8 +103,7 @@ static ig_value rewrite_contraction(struct ig_rewriter *rw, const struct ig_node
         in[i] = i < 2 && dtype != INGOT_F32 ? read_narrow(rw, n, n->in[i], dtype) : read_wide(rw, n, n->in[i]);
     }
     struct ig_attr *attrs = ig_attrs_copy(rw->out, n->op, n->attr);
-    bool tf32 = ig_precision_of(s->precisions, n->origin) == IG_PRECISION_TF32 && is_wide_float(rw->in, n->in[0]);
-    if (tf32 && ig_target_is_cuda(rw->options->target)) attrs[ig_attr_slot(n->op, IG_ATTR_math)].i = IG_MATH_TF32;
+    if (dtype == INGOT_F32 && multiplies_in_tf32(rw, n)) attrs[ig_attr_slot(n->op, IG_ATTR_math)].i = IG_MATH_TF32;
     return ig_build_node(rw->out, n->op, in, n->n_in, 1, attrs, no_bodies);
 }
 
