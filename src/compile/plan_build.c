@@ -376,7 +376,7 @@ static uint32_t count_readers(const struct level *l, ig_value v) {
 static bool is_updated_in_place(const struct level *l, const struct ig_port *port, ig_value v) {
     ig_value input = l->g->inputs.at[port->updates - 1].value;
     const struct ig_node *n = ig_info(l->g, v)->is_const ? NULL : ig_def(l->g, v);
-    if (!n || !ig_is_scatter(n) || n->region == IG_NO_REGION) return false;
+    if (!n || (n->op != IG_OP_scatter_nd && n->op != IG_OP_scatter_elements) || n->region == IG_NO_REGION) return false;
     return l->g->regions.at[n->region].anchor == (ig_node_id)(n - l->g->nodes.at) &&
            memory_of(l->g, n->in[0]) == input && count_readers(l, input) == 1;
 }

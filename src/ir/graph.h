@@ -231,9 +231,6 @@ const struct ig_node *ig_def_op(const struct ig_graph *graph, ig_value value, en
 
 /* Attributes by name; raises INGOT_INTERNAL if the operator's row has none of that name. */
 const struct ig_attr *ig_attr(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name);
-static inline bool ig_is_scatter(const struct ig_node *node) {
-    return node->op == IG_OP_scatter_elements || node->op == IG_OP_scatter_nd;
-}
 static inline int64_t ig_attr_int(const struct ig_graph *graph, const struct ig_node *node, enum ig_attr_name name) {
     return ig_attr(graph, node, name)->i;
 }

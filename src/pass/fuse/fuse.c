@@ -516,15 +516,14 @@ static bool *find_stored_views(const struct fuser *f) {
         bool window = ig_op_info(n->op)->family == IG_FAMILY_WINDOW;
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
-            bool index = is_for_gpu(f) && i == 1 && ig_is_scatter(n);
-            bool update = is_for_gpu(f) && i == 2 && ig_is_scatter(n); /* each is read once */
+            bool index = is_for_gpu(f) && i == 1 && (n->op == IG_OP_scatter_elements || n->op == IG_OP_scatter_nd);
             ig_value base = ig_part_base(g, index ? beneath_repeats(g, n->in[i]) : n->in[i]);
             const struct ig_node *view = ig_def(g, base);
             if ((contract || window) && view && !ig_info(g, base)->is_const && is_widening(g, view)) {
                 base = ig_part_base(g, view->in[0]);
                 view = ig_def(g, base);
             }
-            if (dense && !update && !lies_in_memory(f, base)) stored[base] = true;
+            if (dense && !lies_in_memory(f, base)) stored[base] = true;
             if (is_read_often(f, n, base, view)) stored[base] = true;
             bool strided = view && n->op == IG_OP_conv && moves_innermost(g, view);
             if (contract && view) strided |= n->op == IG_OP_matmul && rows_are_scattered(f, n->in[i], view);
