@@ -71,8 +71,7 @@ ig_value ig_import_qlinear_conv(struct ig_onnx_node *n) {
 
 /* ---- Transposed ---- */
 
-/* Puts stride - 1 zeros between neighbours on a spatial axis: [.., size, ..] -> [.., (size - 1) * stride + 1, ..]. */
-static ig_value spread(struct ig_onnx_node *n, ig_value x, int axis, int64_t stride) {
+ig_value ig_onnx_spread(struct ig_onnx_node *n, ig_value x, int axis, int64_t stride) {
     struct ig_dims *dims = n->dims;
     struct ig_type t = *ig_type_of(n->g, x);
     ig_dim zero = ig_dim_const(dims, 0), one = ig_dim_const(dims, 1), step = ig_dim_const(dims, stride);
@@ -164,7 +163,7 @@ ig_value ig_import_conv_transpose(struct ig_onnx_node *n) {
     for (int i = 0; i < window.spatial; i++) {
         struct border border =
             transposed_border(n, &window, i, ig_onnx_dim(n, x, i + 2), mode, shaped ? shape : NULL, pads, extra[i]);
-        x = cut(n, spread(n, x, i + 2, window.strides[i]), i + 2, &border);
+        x = cut(n, ig_onnx_spread(n, x, i + 2, window.strides[i]), i + 2, &border);
         window.before[i] = border.before;
         window.after[i] = border.after;
         window.strides[i] = 1;

@@ -1,9 +1,11 @@
 /* Inserts patches into larger tensors: columns into images, updates into caches, tensors into frames. Also window
  * functions. */
 #include <math.h>
+#include <string.h>
 
 #include "import/onnx/importer.h"
 #include "import/onnx/op/arith.h"
+#include "import/onnx/op/window.h"
 
 /* ---- CenterCropPad ---- */
 
@@ -77,8 +79,62 @@ static ig_value fold_places(struct ig_onnx_node *n, const struct fold *f, const 
     return place;
 }
 
+/* Scatters the columns x, [N, C * block, steps], into padded images. */
+static ig_value scatter_columns(struct ig_onnx_node *n, const struct fold *f, ig_value x, const ig_dim *grid,
+                                const ig_dim *result) {
+    struct ig_graph *g = n->g;
+    struct ig_dims *dims = n->dims;
+    ig_dim rows = ig_dim_mul(dims, result[0], result[1]), columns = ig_dim_product(dims, grid, 2 * f->axes);
+    ig_dim flat[] = {rows, columns}, target[] = {rows, ig_dim_product(dims, f->padded, f->axes)};
+    ig_value place = ig_build_broadcast(g, ig_build_reshape(g, fold_places(n, f, grid), &columns, 1), flat, 2);
+    ig_value zeros = ig_onnx_full(n, ig_onnx_type(n, x), 0, target, 2);
+    ig_value in[] = {zeros, place, ig_build_reshape(g, x, flat, 2)};
+    struct ig_attr attrs[] = {ig_attr_of_int(1), ig_attr_of_int(IG_SCATTER_ADD)};
+    return ig_build_reshape(g, ig_build_node(g, IG_OP_scatter_elements, in, 3, 1, attrs, NULL), result, 2 + f->axes);
+}
+
+/* What one position of the block adds to the padded images along an axis: its steps, a stride apart, from `first` on. */
+static ig_value place_steps(struct ig_onnx_node *n, const struct fold *f, ig_value x, int i, int64_t first) {
+    struct ig_dims *dims = n->dims;
+    ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
+    x = ig_onnx_spread(n, x, 2 + i, f->strides[i]);
+    for (int a = 0; a < 2 + f->axes; a++)
+        before[a] = after[a] = ig_dim_const(dims, 0);
+    before[2 + i] = ig_dim_const(dims, first);
+    after[2 + i] = ig_dim_sub(dims, f->padded[i], ig_dim_add(dims, before[2 + i], ig_onnx_dim(n, x, 2 + i)));
+    return ig_build_pad(n->g, x, before, after, IG_PAD_CONSTANT, IG_NO_VALUE);
+}
+
+/* The same for blocks of few positions: the sum of what each position adds, which needs no indices. */
+static ig_value sum_positions(struct ig_onnx_node *n, const struct fold *f, ig_value x, const ig_dim *grid,
+                              const ig_dim *result, int64_t positions) {
+    struct ig_graph *g = n->g;
+    struct ig_dims *dims = n->dims;
+    ig_dim apart[INGOT_MAX_RANK + 1] = {result[0], result[1], ig_dim_const(dims, positions)}, steps[INGOT_MAX_RANK];
+    for (int i = 0; i < f->axes; i++)
+        apart[3 + i] = f->steps[i];
+    memcpy(steps, apart, 2 * sizeof *steps);
+    memcpy(steps + 2, f->steps, (size_t)f->axes * sizeof *steps);
+    x = ig_build_reshape(g, x, apart, 3 + f->axes);
+    ig_value sum = IG_NO_VALUE;
+    for (int64_t p = 0; p < positions; p++) {
+        ig_value part = ig_build_slice_axis(g, x, 2, ig_dim_const(dims, p), ig_dim_const(dims, 1), 1);
+        part = ig_build_reshape(g, part, steps, 2 + f->axes);
+        int64_t rest = p;
+        for (int i = f->axes; i-- > 0;) {
+            int64_t size = 1;
+            ig_dim_is_const(dims, grid[i], &size);
+            part = place_steps(n, f, part, i, rest % size * f->dilations[i]);
+            rest /= size;
+        }
+        sum = p == 0 ? part : ig_add(g, sum, part);
+    }
+    return sum;
+}
+
 /* [N, C * block, steps] -> [N, C, image...]: adds columns at the positions that they came from. */
 ig_value ig_import_col2im(struct ig_onnx_node *n) {
+    enum { FEW = 49 };
     struct ig_graph *g = n->g;
     struct ig_dims *dims = n->dims;
     ig_value x = ig_onnx_in(n, 0);
@@ -88,27 +144,22 @@ ig_value ig_import_col2im(struct ig_onnx_node *n) {
     if (2 * f.axes > INGOT_MAX_RANK) ig_onnx_refuse(n, "%d axes are not supported", f.axes);
     int count;
     const ig_dim *block = ig_onnx_elements(n, 2, "block_shape", &count);
-    ig_dim grid[INGOT_MAX_RANK], all = ig_dim_const(dims, 1);
+    ig_dim grid[INGOT_MAX_RANK], result[INGOT_MAX_RANK];
     for (int i = 0; i < f.axes; i++) {
         grid[i] = block[i];
         grid[f.axes + i] = f.steps[i];
-        all = ig_dim_mul(dims, all, f.padded[i]);
-    }
-    struct ig_type t = *ig_type_of(g, x);
-    ig_dim channels = ig_dim_div(dims, t.dim[1], ig_dim_product(dims, grid, f.axes));
-    ig_dim rows = ig_dim_mul(dims, t.dim[0], channels), columns = ig_dim_product(dims, grid, 2 * f.axes);
-    ig_dim flat[] = {rows, columns}, target[] = {rows, all};
-    ig_value place = ig_build_broadcast(g, ig_build_reshape(g, fold_places(n, &f, grid), &columns, 1), flat, 2);
-    ig_value in[] = {ig_onnx_full(n, t.dtype, 0, target, 2), place, ig_build_reshape(g, x, flat, 2)};
-    struct ig_attr attrs[] = {ig_attr_of_int(1), ig_attr_of_int(IG_SCATTER_ADD)};
-    ig_value y = ig_build_node(g, IG_OP_scatter_elements, in, 3, 1, attrs, NULL);
-    ig_dim result[INGOT_MAX_RANK] = {t.dim[0], channels};
-    for (int i = 0; i < f.axes; i++)
         result[2 + i] = f.padded[i];
-    y = ig_build_reshape(g, y, result, 2 + f.axes);
-    for (int i = 0; i < f.axes; i++) {
-        y = ig_build_slice_axis(g, y, 2 + i, ig_dim_const(dims, f.pads[i]), f.image[i], 1);
     }
+    const struct ig_type *t = ig_type_of(g, x);
+    ig_dim all = ig_dim_product(dims, grid, f.axes);
+    result[0] = t->dim[0];
+    result[1] = ig_dim_div(dims, t->dim[1], all);
+    int64_t positions;
+    bool few =
+        ig_dim_is_const(dims, all, &positions) && positions > 0 && positions <= FEW && f.axes + 3 <= INGOT_MAX_RANK;
+    ig_value y = few ? sum_positions(n, &f, x, grid, result, positions) : scatter_columns(n, &f, x, grid, result);
+    for (int i = 0; i < f.axes; i++)
+        y = ig_build_slice_axis(g, y, 2 + i, ig_dim_const(dims, f.pads[i]), f.image[i], 1);
     return y;
 }
 

@@ -25,5 +25,7 @@ int64_t ig_onnx_extent(const struct ig_onnx_window *window, int i);
 /* Builds a conv node from x, w [M, C/groups, kernel...], and bias or IG_NO_VALUE. */
 ig_value ig_onnx_conv(struct ig_onnx_node *n, ig_value x, ig_value w, ig_value bias,
                       const struct ig_onnx_window *window, int64_t groups, enum ingot_dtype acc);
+/* Puts stride - 1 zeros between neighbours on an axis: [.., size, ..] -> [.., (size - 1) * stride + 1, ..] (conv.c). */
+ig_value ig_onnx_spread(struct ig_onnx_node *n, ig_value x, int axis, int64_t stride);
 
 #endif
