@@ -173,6 +173,22 @@ static const struct rewrite movements[] = {
      "  %4 = reduce_sum(%3) {axes=[2,3]}: f32[batch,4,1,1]\n"
      OUT(4),
      "reduce_sum f32[batch,4,1,1]", 1e-6, 0},
+    /* a sum of two, but not one of squares */
+    {"canonicalize",
+     "  %3 = abs(%0): " X "\n"
+     "  %4 = slice(%3) {starts=[0,1,0,0], sizes=[batch,2,6,5], steps=[1,1,1,1]}: f32[batch,2,6,5]\n"
+     "  %5 = abs(%4): f32[batch,2,6,5]\n"
+     "  %6 = sqrt(%5): f32[batch,2,6,5]\n"
+     "  %7 = reduce_sum(%6) {axes=[1]}: f32[batch,1,6,5]\n"
+     OUT(7),
+     "abs " X "; slice f32[batch,1,6,5]; sqrt f32[batch,1,6,5]; slice f32[batch,1,6,5]; sqrt f32[batch,1,6,5]; add "
+     "f32[batch,1,6,5]", 0, POISON},
+    {"canonicalize",
+     "  %3 = slice(%0) {starts=[0,1,0,0], sizes=[batch,2,6,5], steps=[1,1,1,1]}: f32[batch,2,6,5]\n"
+     "  %4 = mul(%3, %3): f32[batch,2,6,5]\n"
+     "  %5 = reduce_sum(%4) {axes=[1]}: f32[batch,1,6,5]\n"
+     OUT(5),
+     "slice f32[batch,2,6,5]; mul f32[batch,2,6,5]; reduce_sum f32[batch,1,6,5]", 1e-6, 0},
     /* a window over everything */
     {"canonicalize",
      "  %3 = pool_avg(%0) {kernel=[6,5], strides=[1,1], dilations=[1,1], before=[0,0], sizes=[1,1], c"

@@ -8,6 +8,41 @@
 
 /* ---- Reductions -------------------------------------------------------------------------------------------------- */
 
+/* Is x what statistics are made of: exponentials, whose sum divides them in a softmax, or squares? */
+static bool makes_statistic(const struct ig_graph *g, ig_value x) {
+    const struct ig_node *n = ig_def(g, x);
+    return n && (n->op == IG_OP_exp || n->op == IG_OP_pow || (n->op == IG_OP_mul && n->in[0] == n->in[1]));
+}
+
+/* Element i along an axis, counted from the last one, of v, a value of the old graph. Elementwise work that is done for v
+ * alone is done on its part, through a chain of at most so many nodes. */
+static ig_value build_part(struct ig_rewriter *rw, ig_value v, int from_last, int64_t i, int most_nodes) {
+    struct ig_graph *g = rw->out;
+    const struct ig_node *n = ig_info(rw->in, v)->is_const ? NULL : ig_def(rw->in, v);
+    const struct ig_type type = *ig_type_of(rw->in, v);
+    int axis = type.rank - from_last;
+    if (axis < 0 || ig_dim_is(g->dims, type.dim[axis], 1)) return rw->map[v];
+    if (n && most_nodes > 0 && rw->uses[v] == 1 && (ig_op_info(n->op)->is_map || n->op == IG_OP_cast)) {
+        ig_value in[3];
+        for (uint32_t k = 0; k < n->n_in; k++)
+            in[k] = build_part(rw, n->in[k], from_last, i, most_nodes - 1);
+        return ig_build_copy(g, rw->in, n, in);
+    }
+    return ig_build_slice_axis(g, rw->map[v], axis, ig_dim_const(g->dims, i), ig_dim_const(g->dims, 1), 1);
+}
+
+/* A sum along an axis of two is an addition, which other elementwise operators join. Statistics stay reductions, by which other
+ * passes recognise normalisations. */
+static ig_value sum_of_two(struct ig_rewriter *rw, const struct ig_node *n, int64_t axis) {
+    enum { CHAIN = 8 };
+    const struct ig_type *type = ig_type_of(rw->in, n->in[0]);
+    if (n->op != IG_OP_reduce_sum || !ig_dim_is(rw->in->dims, type->dim[axis], 2)) return IG_NO_VALUE;
+    if (makes_statistic(rw->in, n->in[0])) return IG_NO_VALUE;
+    int from_last = type->rank - (int)axis;
+    ig_value first = build_part(rw, n->in[0], from_last, 0, CHAIN);
+    return ig_map2(rw->out, IG_OP_add, first, build_part(rw, n->in[0], from_last, 1, CHAIN));
+}
+
 /* Drops axes of size 1, and merges two reductions of the same kind into one over both sets of axes. */
 ig_value ig_canonical_reduce(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
@@ -20,6 +55,7 @@ ig_value ig_canonical_reduce(struct ig_rewriter *rw, const struct ig_node *n, co
         reduced[axes->ints[i]] = needed;
         changed |= !needed;
     }
+    if (!changed && axes->count == 1) return sum_of_two(rw, n, axes->ints[0]);
     const struct ig_node *inner = ig_def_op(g, x, n->op);
     bool merges = n->op != IG_OP_reduce_mean || ig_dtype_is_float(type.dtype); /* integer means truncate */
     if (inner && merges && rw->uses[n->in[0]] == 1) {
