@@ -200,6 +200,10 @@ static const struct recurrence recurrences[] = {
     /* And not of these: steps that do nothing, no steps. */
     {IG_OP_lstm, SIZES(3, 2, 256), USUAL, .lengths = true},
     {IG_OP_lstm, SIZES(-4, 2, 256), USUAL},
+    /* On GPUs: tiles of 8, 12 and 16 rows, the last of them smaller. */
+    {IG_OP_gru, SIZES(2, 140, 130), USUAL, .half = true, .lengths = true},
+    {IG_OP_lstm, SIZES(3, 97, 136), USUAL, .half = true, .twice = true, .lengths = true},
+    {IG_OP_lstm, SIZES(2, 300, 136), USUAL, .half = true, .reverse = true, .peephole = true},
 };
 
 static void add_recurrence(struct recurrence *r, const struct recurrence *from, enum ingot_dtype dtype, unsigned flags,

@@ -14,8 +14,10 @@
 enum {
     MOST_THREADS = 512,
     MOST_ROWS = 4,
-    WIDTH = 4, /* sums of a thread */
-    PIECE = 4, /* terms of a part: a multiple */
+    MOST_ROWS_OF_CORES = 16, /* a multiple of GROUP */
+    GROUP = 4,               /* rows that an instruction of the tensor cores multiplies */
+    WIDTH = 4,               /* sums of a thread */
+    PIECE = 4,               /* terms of a part: a multiple */
     /* On the tensor cores: */
     STEP = 16, /* sums, and terms, of an instruction */
     MOST_WARPS = 16,
@@ -53,10 +55,10 @@ static struct layout lay_out(const struct ig_recurrence *r, const struct ig_cuda
 }
 
 /* As few rows as give each multiprocessor a block, since all rows wait for each step. */
-static int rows_of_cluster(const struct ig_recurrence *r, int blocks, const struct ig_sizes *at) {
+static int rows_of_cluster(const struct ig_recurrence *r, int blocks, int most, const struct ig_sizes *at) {
     int64_t batch = at ? ig_sizes_guess(at, r->batch) : 1, clusters = IG_CUDA_PROCESSORS / (blocks * r->count);
     int64_t rows = (batch + larger((int)clusters, 1) - 1) / larger((int)clusters, 1);
-    return rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : (int)rows;
+    return rows < 1 ? 1 : rows > most ? most : (int)rows;
 }
 
 /* Threads that have no sums of their own share the terms of the others'. */
@@ -96,19 +98,21 @@ static bool is_bounded(const struct ig_recurrence *r) {
 }
 
 /* The tensor cores: false if they do not suit. */
-static bool choose_cores(const struct ig_recurrence *r, struct ig_cuda_recurrent *b) {
+static bool choose_cores(const struct ig_recurrence *r, struct ig_cuda_recurrent *b, const struct ig_sizes *at) {
     int tiles = (b->gates * b->units + STEP - 1) / STEP, steps = (b->hidden + STEP - 1) / STEP;
     if ((b->weight != INGOT_F16 && b->weight != INGOT_BF16) || b->element != INGOT_F32) return false;
     if (tiles > MOST_WARPS || !is_bounded(r)) return false;
     int most = MOST_WARPS / tiles < steps ? MOST_WARPS / tiles : steps, each = (steps + most - 1) / most;
     int rows = b->rows;
     b->cores = true;
-    b->rows = MOST_ROWS; /* they cost as much as one */
+    b->rows = (rows_of_cluster(r, b->blocks, MOST_ROWS_OF_CORES, at) + GROUP - 1) / GROUP * GROUP;
     b->parts = (steps + each - 1) / each;
     b->depth = each * STEP;
     b->registers = each < MOST_REGISTERS ? each : MOST_REGISTERS;
     b->kept = b->depth - b->registers * STEP;
     b->threads = tiles * b->parts * 32;
+    while (b->rows > GROUP && lay_out(r, b).end > ig_target_shared_bytes(r->target))
+        b->rows -= GROUP;
     b->cores = lay_out(r, b).end <= ig_target_shared_bytes(r->target);
     if (!b->cores) b->rows = rows;
     return b->cores;
@@ -142,11 +146,11 @@ bool ig_cuda_recurrent_choose(struct ig_recurrence *r, const struct ig_sizes *at
         .units = (int)units,
         .hidden = (int)hidden,
         .stride = (int)(blocks * units),
-        .rows = rows_of_cluster(r, (int)blocks, at),
+        .rows = rows_of_cluster(r, (int)blocks, MOST_ROWS, at),
         .blocks = (int)blocks,
     };
     r->block = b;
-    if (choose_cores(r, b)) return true;
+    if (choose_cores(r, b, at)) return true;
     for (; b->rows > 0; b->rows--) {
         choose_parts(b);
         if (choose_kept(r, b)) return true;

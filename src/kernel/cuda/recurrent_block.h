@@ -20,9 +20,9 @@ struct ig_cuda_recurrent {
     int threads, blocks;      /* blocks: of a cluster */
 };
 
-/* Elements of an operand on the tensor cores, for eight columns. */
+/* Elements of an operand on the tensor cores: eight columns for each four rows. */
 static inline int ig_cuda_recurrent_slot(const struct ig_cuda_recurrent *recurrent) {
-    return 8 * ((recurrent->hidden + 15) / 16 * 16 + 8);
+    return (recurrent->rows + 3) / 4 * 8 * ((recurrent->hidden + 15) / 16 * 16 + 8);
 }
 
 #endif

@@ -1,10 +1,12 @@
 // The products of one step of a recurrence on the tensor cores (mma.sync): the weights of 16 sums are an instruction's
-// rows. Its eight columns are four rows of states, each in two columns: rounded to the weights' type, and what that leaves,
+// rows. Its eight columns are a group of four rows of states, each in two columns: rounded to the weights' type, and what that leaves,
 // so that the sums are as good as those of states in f32. All weights stay in the chip: of each warp's part of the terms,
 // those of the first REGISTERS steps in its registers, the others in shared memory, lines of LINE halves.
 
 enum { TILES = (SUMS + 15) / 16, STEPS = (HIDDEN + 15) / 16, PART_STEPS = DEPTH / 16, KEPT_STEPS = KEPT / 16 };
-enum { LINE = TILES * 16 + 8, OPERAND = STEPS * 16 + 8, COLUMNS = 8, SLOTS = 3 };
+enum { LINE = TILES * 16 + 8, OPERAND = STEPS * 16 + 8, SLOTS = 3 };
+enum { GROUPS = (ROWS + 3) / 4, COLUMNS = 8 * GROUPS };
+enum { CHAINS = GROUPS < 4 ? 4 / GROUPS : 1 }; // sums that do not wait for each other
 
 __device__ __forceinline__ unsigned short narrow(float x) {
     unsigned short bits;
@@ -54,24 +56,33 @@ struct weights {
         const half *column = operand + lane / 4 * OPERAND + part * DEPTH + lane % 4 * 2;
         const unsigned lines = (unsigned)__cvta_generic_to_shared(kept) +
                                ((part * KEPT + lane / 16 * 8 + lane % 8) * LINE + tile * 16 + lane / 8 % 2 * 8) * 2;
-        float sum[4][4] = {};
+        float sum[GROUPS][CHAINS][4] = {};
         const bool wanted = tile * 16 < (first + count) * UNITS && tile * 16 + 16 > first * UNITS;
         if (wanted && part < PARTS) {
 #pragma unroll
             for (int step = 0; step < REGISTERS + KEPT_STEPS; step++) {
                 if (part * PART_STEPS + step >= STEPS) break;
-                const unsigned b0 = *(const unsigned *)(column + step * 16), b1 = *(const unsigned *)(column + step * 16 + 8);
                 unsigned from_shared[4];
                 if (step >= REGISTERS) load_transposed(from_shared, lines + (step - REGISTERS) * 16 * LINE * 2);
-                multiply_add(sum[step % 4], step < REGISTERS ? own[step < REGISTERS ? step : 0] : from_shared, b0, b1);
+#pragma unroll
+                for (int group = 0; group < GROUPS; group++) {
+                    const half *at = column + group * 8 * OPERAND + step * 16;
+                    const unsigned b0 = *(const unsigned *)at, b1 = *(const unsigned *)(at + 8);
+                    multiply_add(sum[group][step % CHAINS], step < REGISTERS ? own[step < REGISTERS ? step : 0] : from_shared, b0, b1);
+                }
             }
         }
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float both = sum[0][i] + sum[1][i] + (sum[2][i] + sum[3][i]);
+        for (int i = 0; i < 4 * GROUPS; i++) {
+            const float(&own_sums)[CHAINS][4] = sum[i / 4];
+            float both = own_sums[0][i % 4];
+#pragma unroll
+            for (int chain = 1; chain < CHAINS; chain++)
+                both += own_sums[chain][i % 4];
             both += __shfl_xor_sync(0xffffffff, both, 2);
-            const int row = lane % 4 * 2 + i % 2, at = tile * 16 + lane / 4 + i / 2 * 8;
-            if (wanted && part < PARTS && row < rows && at < SUMS) sums[(part * ROWS + row) * SUMS + at] = both;
+            const int row = i / 4 * 4 + lane % 4 * 2 + i % 2, at = tile * 16 + lane / 4 + i / 2 % 2 * 8;
+            const bool first_half = lane % 4 < 2; // the others have the same sums
+            if (wanted && first_half && part < PARTS && row < rows && at < SUMS) sums[(part * ROWS + row) * SUMS + at] = both;
         }
         add_parts(sums, rows, first, count);
     }
@@ -92,7 +103,7 @@ __device__ __forceinline__ void share(half *operand, const element *states, int 
             const unsigned short bits = narrow(!rest ? rounded : fabsf(left) < __int_as_float(0x7f800000) ? left : 0.0f);
             words[j / 2] |= (unsigned)bits << j % 2 * 16;
         }
-        half *to = operand + (row + rest * 4) * OPERAND + unit;
+        half *to = operand + (row / 4 * 8 + row % 4 + rest * 4) * OPERAND + unit;
         if (unit >= HIDDEN) continue;
         if constexpr (BLOCKS > 1)
             asm volatile("st.shared::cluster.v2.b32 [%0], {%1, %2};" ::"r"(address_in(block, to)), "r"(words[0]),
