@@ -169,6 +169,24 @@ static void sizes_come_back_from_floats(void **state) {
     test_model_deinit(&m);
 }
 
+/* Fixed sizes: arithmetic goes on with the integers that a cast gives. */
+static void fixed_sizes_come_back_from_floats(void **state) {
+    struct test_model m;
+    test_model_init(&m, 17);
+    test_input(&m, NULL, "x", TEST_FLOAT, "25 7");
+    test_ints(&m, NULL, "more", "2", "-1 4");
+    test_node(&m, NULL, "Shape", "x", "shape");
+    test_attr_int(&m, test_node(&m, NULL, "Cast", "shape", "wide"), "to", TEST_FLOAT);
+    test_node(&m, NULL, "Sqrt", "wide", "scaled");
+    test_node(&m, NULL, "Ceil", "scaled", "rounded");
+    test_attr_int(&m, test_node(&m, NULL, "Cast", "rounded", "sizes"), "to", TEST_INT64);
+    test_node(&m, NULL, "Add", "sizes more", "target");
+    test_node(&m, NULL, "ConstantOfShape", "target", "y");
+    test_output(&m, NULL, "y");
+    test_assert_output(test_import(&m), 0, "f32[4,7]");
+    test_model_deinit(&m);
+}
+
 /* Range(1, float(w), 0.5), as detectors do that make their grids in floats. */
 static void ranges_end_at_sizes_in_floats(void **state) {
     struct test_model m;
@@ -596,6 +614,7 @@ int main(void) {
         cmocka_unit_test(small_integer_inputs_have_contents),
         cmocka_unit_test(shape_arithmetic_leaves_no_trace),
         cmocka_unit_test(sizes_come_back_from_floats),
+        cmocka_unit_test(fixed_sizes_come_back_from_floats),
         cmocka_unit_test(ranges_end_at_sizes_in_floats),
         cmocka_unit_test(initialisers_are_constants),
         cmocka_unit_test(typed_fields_are_read),

@@ -101,6 +101,17 @@ ig_value ig_import_clip(struct ig_onnx_node *n) {
 
 /* ---- Casts and selection ---- */
 
+/* Integers that a cast of constants gives, so that shapes may depend on them. */
+static bool cast_constants(struct ig_onnx_node *n, ig_value x, ig_value cast, ig_dim *out_elements, int *out_count) {
+    int64_t ints[IG_ONNX_MAX_RATIOS];
+    const struct ig_value_info *info = ig_info(n->g, x);
+    if (!info->is_const || info->is_refittable || !ig_const_ints(n->g, cast, ints, IG_ONNX_MAX_RATIOS, out_count))
+        return false;
+    for (int i = 0; i < *out_count; i++)
+        out_elements[i] = ig_dim_const(n->dims, ints[i]);
+    return true;
+}
+
 /* Sizes computed in floats become symbolic integers again, where possible. */
 ig_value ig_import_cast(struct ig_onnx_node *n) {
     if (!ig_onnx_attr(n, "to")) ig_onnx_bad(n, "attribute 'to' is missing");
@@ -109,7 +120,9 @@ ig_value ig_import_cast(struct ig_onnx_node *n) {
     ig_dim sizes[IG_ONNX_MAX_RATIOS];
     int count, rank = ig_onnx_rank(n, x);
     bool back = ig_dtype_is_float(ig_onnx_type(n, x)) && (to == INGOT_I64 || to == INGOT_I32) && rank <= 1;
-    if (!back || !ig_onnx_truncate(n, x, sizes, &count)) return ig_onnx_cast(n, x, to);
+    bool known = back && ig_onnx_truncate(n, x, sizes, &count);
+    ig_value cast = known ? IG_NO_VALUE : ig_onnx_cast(n, x, to);
+    if (!known && (!back || !cast_constants(n, x, cast, sizes, &count))) return cast;
     ig_value shape = rank == 0 ? ig_build_shape_scalar(n->g, sizes[0]) : ig_build_shape(n->g, sizes, count);
     return ig_build_cast(n->g, shape, to);
 }
