@@ -368,8 +368,9 @@ static void test_matmul(void **state) {
           "f32[1,3] 31 42 65", NULL);
 }
 
-#define CONV_TAIL(groups, last, packed, n, kernel) \
-    "groups=" groups ", acc=f32, channels_last=" last ", packed=" packed ", n=" n ", kernel=" kernel ", math=0}"
+#define CONV_TAIL(groups, last, packed, n, kernel)                                                   \
+    "groups=" groups ", acc=f32, channels_last=" last ", packed=" packed ", n=" n ", kernel=" kernel \
+    ", math=0, border=0}"
 
 static void test_conv(void **state) {
     check("conv(%0, %1) {strides=[1], dilations=[1], before=[1], after=[1], " CONV_TAIL("1", "0", "0", "1", "[3]"),
@@ -390,6 +391,14 @@ static void test_conv(void **state) {
           "f32[1,4,1] 1 2 3 4", "f32[1,1,3,1,2] 1 0 10 0 100 0", "->", "f32[1,4,1] 210 321 432 43", NULL);
     check("conv(%0, %1) {strides=[1], dilations=[1], before=[0], after=[0], " CONV_TAIL("2", "1", "1", "2", "[2]"),
           "f32[1,3,2] 1 4 2 5 3 6", "f32[2,2] 1 1 10 100", "->", "f32[1,2,2] 21 504 32 605", NULL);
+    /* bytes, whose border is not 0 */
+#define BYTES(groups, n)                                                                                             \
+    "conv(%0, %1) {strides=[1], dilations=[1], before=[1], after=[2], groups=" groups ", acc=i32, channels_last=0, " \
+    "packed=0, n=" n ", kernel=[2], math=0, border=100}"
+    check(BYTES("1", "1"), "u8[1,1,2] 255 3", "i8[1,1,2] -128 1", "->", "i32[1,1,4] -12545 -32637 -284 -12700", NULL);
+    check(BYTES("1", "1"), "i8[1,2,1] -128 3", "u8[1,2,2] 255 1 0 1", "->", "i32[1,1,3] 25375 -32440 25700", NULL);
+    check(BYTES("2", "2"), "u8[1,2,1] 1 2", "u8[2,1,2] 1 10 1 10", "->", "i32[1,2,3] 110 1001 1100 120 1002 1100",
+          NULL);
     /* 2-D, a window that lies wholly in the padding */
     check("conv(%0, %1) {strides=[2,2], dilations=[1,1], before=[2,2], after=[0,0], " CONV_TAIL("1", "0", "0", "1",
                                                                                                 "[2,2]"),

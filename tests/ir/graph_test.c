@@ -228,17 +228,18 @@ static void inference_body(struct ig_job *j, void *argument) {
     check_type(ig_map2(g, IG_OP_lt, a, input("f32[s,1]")), "bool[b,1,s,64]");
     int64_t two[2] = {2, 2}, one[2] = {1, 1}, three[2] = {3, 3};
     ig_dim pad[2] = {d("1"), d("1")};
-    struct ig_attr conv[11] = {ig_attr_of_ints(two, 2),
-                               ig_attr_of_ints(one, 2),
-                               ig_attr_of_dims(pad, 2),
-                               ig_attr_of_dims(pad, 2),
-                               ig_attr_of_int(1),
-                               ig_attr_of_dtype(INGOT_F32),
-                               ig_attr_of_int(0),
-                               ig_attr_of_int(0),
-                               ig_attr_of_int(128),
-                               ig_attr_of_ints(three, 2),
-                               ig_attr_of_int(IG_MATH_EXACT)};
+    struct ig_attr conv[] = {ig_attr_of_ints(two, 2),
+                             ig_attr_of_ints(one, 2),
+                             ig_attr_of_dims(pad, 2),
+                             ig_attr_of_dims(pad, 2),
+                             ig_attr_of_int(1),
+                             ig_attr_of_dtype(INGOT_F32),
+                             ig_attr_of_int(0),
+                             ig_attr_of_int(0),
+                             ig_attr_of_int(128),
+                             ig_attr_of_ints(three, 2),
+                             ig_attr_of_int(IG_MATH_EXACT),
+                             ig_attr_of_int(0)};
     ig_value in[2] = {image, input("f32[128,64,3,3]")};
     ig_value out = ig_build_node(g, IG_OP_conv, in, 2, 1, conv, NULL);
     check_type(out, "f32[n,128,floor((h+1)/2),floor((w+1)/2)]");
@@ -314,6 +315,13 @@ static const struct refusal refusals[] = {
     {"%1 = matmul(%0, %0) {acc=f32, packed=0, n=0, math=0}: f32[2,3]",
      "matmul(f32[2,3], f32[2,3]): inner dims 3 and 2 differ"},
     {"%1 = matmul(%0, %0) {acc=i32, packed=0, n=0, math=0}: f32[2,3]", "type f32 cannot be accumulated in i32"},
+#define CONV                                                                                                          \
+    "conv(%1, %1) {strides=[1], dilations=[1], before=[0], after=[0], groups=1, acc=i32, channels_last=0, packed=0, " \
+    "n=1, kernel=[1], math=0, border="
+    {"%1 = constant() {data=[1]}: i8[1,1,1]\n%2 = " CONV "-128}: i32[1,1,1]", NULL},
+    {"%1 = constant() {data=[1]}: i8[1,1,1]\n%2 = " CONV "128}: i32[1,1,1]", "128 beyond the edges of i8"},
+    {"%1 = constant() {data=[1]}: u8[1,1,1]\n%2 = " CONV "-1}: i32[1,1,1]", "-1 beyond the edges of u8"},
+    {"%1 = constant() {data=[1]}: i32[1,1,1]\n%2 = " CONV "1}: i32[1,1,1]", "1 beyond the edges of i32"},
     {"%1, %2 = topk(%0) {axis=1, k=4, largest=1}: f32[2,4], i64[2,4]", "k = 4 is more than the 3 elements"},
     {"%1 = add(%0): f32[2,3]", "1 inputs do not fit"},
     {"%1 = add(%0, -): f32[2,3]", "input 1 is missing"},
@@ -382,7 +390,7 @@ static const char all_ops[] =
     "  %31 \"values\", %32 \"indices\" = topk(%0) {axis=1, k=2, largest=1}: f32[2,2], i64[2,2]\n"
     "  %33 = matmul(%0, %12) {acc=f32, packed=0, n=0, math=0}: f32[2,2] @ \"MatMul 'a \\\"b\\\"'\"\n"
     "  %34 = conv(%1, %8) {strides=[1,1], dilations=[1,1], before=[1,1], after=[1,1], groups=1, acc=f32, "
-    "channels_last=0, packed=0, n=4, kernel=[3,3], math=0}: f32[n,4,h,w]\n"
+    "channels_last=0, packed=0, n=4, kernel=[3,3], math=0, border=0}: f32[n,4,h,w]\n"
     "  %35 = pool_max(%1) {kernel=[2,2], strides=[2,2], dilations=[1,1], before=[0,0], "
     "sizes=[floor(h/2),floor(w/2)], channels_last=0}: f32[n,3,floor(h/2),floor(w/2)]\n"
     "  %36 = pool_argmax(%1) {kernel=[2,2], strides=[2,2], dilations=[1,1], before=[0,0], "

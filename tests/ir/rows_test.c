@@ -188,15 +188,16 @@ static const struct rule_case cases[] = {
      "MatMul 'm' mixes them"},
     /* Windows. */
     {INPUT "f32[n,2,4,4]\ninput %1 \"w\": f32[2,2,3,3]\ninput %2 \"b\": f32[2]\n"
-           "%3 = conv(%0, %1, %2) {" WIDE ", after=[1,1]" CONV "kernel=[3,3], math=0}: f32[n,2,4,4]\n"
+           "%3 = conv(%0, %1, %2) {" WIDE ", after=[1,1]" CONV "kernel=[3,3], math=0, border=0}: f32[n,2,4,4]\n"
            "output \"y\" = %3\n",
      NULL},
     {INPUT "f32[2,2,4,n]\ninput %1 \"w\": f32[2,2,1,1]\n"
-           "%2 = conv(%0, %1) {" NARROW ", after=[0,0]" CONV "kernel=[1,1], math=0}: f32[2,2,4,n]\n"
+           "%2 = conv(%0, %1) {" NARROW ", after=[0,0]" CONV "kernel=[1,1], math=0, border=0}: f32[2,2,4,n]\n"
            "output \"y\" = %2\n",
      NULL},
     {INPUT "f32[2,2,4,n]\ninput %1 \"w\": f32[2,2,3,3]\n"
-           "%2 = conv(%0, %1) {" WIDE ", after=[1,1]" CONV "kernel=[3,3], math=0}: f32[2,2,4,n] @ \"Conv 'c'\"\n"
+           "%2 = conv(%0, %1) {" WIDE ", after=[1,1]" CONV
+           "kernel=[3,3], math=0, border=0}: f32[2,2,4,n] @ \"Conv 'c'\"\n"
            "output \"y\" = %2\n",
      "Conv 'c' mixes them"},
     {INPUT "f32[n,2,4,4]\ninput %1 \"w\": f32[2,2,3,3]\n%2 = pool_max(%0) {kernel=[2,2], " NARROW

@@ -67,7 +67,8 @@ static void build_conv(struct ig_graph *g, const void *argument) {
                               ig_attr_of_int(0),
                               ig_attr_of_int(c->out),
                               ig_attr_of_ints(c->kernel, c->spatial),
-                              ig_attr_of_int(IG_MATH_EXACT)};
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};
     ig_value y = ig_build_node(g, IG_OP_conv, in, c->bias ? 3 : 2, 1, attrs, none);
     if (c->residual) {

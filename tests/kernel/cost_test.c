@@ -90,7 +90,7 @@ static void test_products(void **state) {
 
 #define CONV(kernel, stride, dilation, before, after, groups, acc, n)                                         \
     "{strides=[" stride "], dilations=[" dilation "], before=[" before "], after=[" after "], groups=" groups \
-    ", acc=" acc ", channels_last=0, packed=0, n=" n ", kernel=[" kernel "], math=0}"
+    ", acc=" acc ", channels_last=0, packed=0, n=" n ", kernel=[" kernel "], math=0, border=0}"
 
 static void test_convolutions(void **state) {
     (void)state;
@@ -127,7 +127,7 @@ static void test_winograd(void **state) {
     check("  input %0 \"x\": f32[batch,7,8,4]\n" WEIGHT(
               1, "f32[8,4,6,6]") "  %2 = conv(%0, %1) {strides=[1,1], dilations=[1,1], before=[1,1], after=[1,1], "
                                  "groups=1, acc=f32, "
-                                 "channels_last=1, packed=0, n=8, kernel=[3,3], math=0}: f32[batch,7,8,8]\n"
+                                 "channels_last=1, packed=0, n=8, kernel=[3,3], math=0, border=0}: f32[batch,7,8,8]\n"
                                  "  output \"y\" = %2\n",
           "constants: 4608; reads: 896*batch; writes: 1792*batch; f32 products: 4608*batch\n");
 }

@@ -432,7 +432,8 @@ static void build_flat_conv(struct ig_graph *g, bool deep) {
                               ig_attr_of_int(0),
                               ig_attr_of_int(32),
                               ig_attr_of_ints(taps, 2),
-                              ig_attr_of_int(IG_MATH_EXACT)};
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     ig_value in[2] = {ig_build_reshape(g, input(g, "x", INGOT_F16, 2, flat), sizes, 4)};
     in[1] = random_constant(g, INGOT_F16, 4, weights, 3);
     ig_build_output(g, "y", ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none));

@@ -175,7 +175,7 @@ static void pointwise_convolutions(void **state) {
         "graph {\n  input %%0 \"x\": f16[2,5,5,16]\n  input %%1 \"w\": f16[1,1,%d,%d,16,8]\n  %%2 = constant() "
         "{data=[1,2,3,4,5,6,7,8]}: f32[8]\n"
         "  %%3 = conv(%%0, %%1, %%2) {strides=[1,1], dilations=[1,1], before=[0,0], after=[0,0], groups=1, acc=f32, "
-        "channels_last=1, packed=8, n=8, kernel=[%d,%d], math=0}: f32[2,%d,%d,8]\n"
+        "channels_last=1, packed=8, n=8, kernel=[%d,%d], math=0, border=0}: f32[2,%d,%d,8]\n"
         "  %%4 = cast(%%3) {to=f16, saturate=0}: f16[2,%d,%d,8]\n  output \"y\" = %%4\n}\n";
     for (int kernel = 1; kernel <= 2; kernel++) {
         char whole[1024];
@@ -200,7 +200,7 @@ static void conv_text(char *out, size_t size, int groups, const char *rest) {
     snprintf(out + at, size - (size_t)at,
              "]}: f16[%d,1,3,3,%d,8]\n"
              "  %%2 = conv(%%0, %%1) {strides=[2,1], dilations=[1,2], before=[0,2], after=[0,2], groups=%d, acc=f32, "
-             "channels_last=1, packed=8, n=8, kernel=[3,3], math=0}: f32[n,4,9,8]\n%s}\n",
+             "channels_last=1, packed=8, n=8, kernel=[3,3], math=0, border=0}: f32[n,4,9,8]\n%s}\n",
              groups, 8 / groups, groups, rest);
 }
 

@@ -78,7 +78,7 @@ static ig_value conv(struct ig_graph *g, const struct product *p, ig_value x, en
     const struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),    ig_attr_of_ints(ones, 2), ig_attr_of_dims(padding, 2),
                                     ig_attr_of_dims(padding, 2), ig_attr_of_int(1),        ig_attr_of_dtype(INGOT_F32),
                                     ig_attr_of_int(1),           ig_attr_of_int(0),        ig_attr_of_int(p->columns),
-                                    ig_attr_of_ints(taps, 2),    ig_attr_of_int(math)};
+                                    ig_attr_of_ints(taps, 2),    ig_attr_of_int(math),     ig_attr_of_int(0)};
     const ig_value in[] = {x, random_constant(g, dtype, 4, filter, 1)};
     return ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);
 }

@@ -279,7 +279,8 @@ static ig_value convolve(struct ig_graph *g, ig_value x, const struct convolutio
                               ig_attr_of_int(0),
                               ig_attr_of_int(c->out),
                               ig_attr_of_ints(kernel, 2),
-                              ig_attr_of_int(IG_MATH_EXACT)};
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     ig_value in[] = {x, weights(g, 4, dims, seed), weights(g, 1, &c->out, seed + 1)};
     struct ig_graph *const none[2] = {NULL, NULL};
     return ig_map2(g, IG_OP_max, ig_build_node(g, IG_OP_conv, in, 3, 1, attrs, none), scalar(g, 0));

@@ -321,7 +321,7 @@ static const struct rewrite phases[] = {
                                                        "]\n  %7 = conv(%4, %6) {strides=[1," stride                    \
                                                        "], dilations=[1,1], before=[1," before "], after=[1," after    \
                                                        "], groups=1, acc=f32, channels_last=0, packed=0, "             \
-                                                       "n=8, kernel=[3," k "], math=0}: f32[batch,8,6," out            \
+                                                       "n=8, kernel=[3," k "], math=0, border=0}: f32[batch,8,6," out  \
                                                        "]\n" OUT(7)
 
 static const struct rewrite pictures[] = {

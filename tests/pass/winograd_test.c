@@ -84,7 +84,8 @@ static ig_value build(struct ig_graph *g, const struct conv *c, int m) {
                                     ig_attr_of_int(0),
                                     ig_attr_of_int(c->out),
                                     ig_attr_of_ints(kernel, 2),
-                                    ig_attr_of_int(IG_MATH_EXACT)};
+                                    ig_attr_of_int(IG_MATH_EXACT),
+                                    ig_attr_of_int(0)};
     const ig_value in[] = {x, m > 0 ? ig_winograd_filters(g, w, m) : w};
     struct ig_graph *const none[2] = {NULL, NULL};
     ig_value y = ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);

@@ -20,10 +20,11 @@ struct conv {
     int64_t before[MAX_SPATIAL], out_dims[MAX_SPATIAL], after[MAX_SPATIAL];
     int64_t groups, group, channels; /* input channels of a group */
     int64_t packed;
-    int winograd; /* m, if the weights are transformed for F(m x m, 3 x 3); else 0 */
+    union ig_cell border; /* an element beyond the edges */
+    int winograd;         /* m, if the weights are transformed for F(m x m, 3 x 3); else 0 */
 };
 
-/* The input pixel that the row's window reads at kernel position `position`; NULL in the padding. */
+/* The input pixel that the row's window reads at kernel position `position`; NULL beyond the edges. */
 static const char *input_at(const struct conv *c, int64_t row, int64_t position) {
     int64_t index[INGOT_MAX_RANK] = {0};
     for (int i = c->spatial - 1; i >= 0; i--) {
@@ -37,16 +38,22 @@ static const char *input_at(const struct conv *c, int64_t row, int64_t position)
     return ig_view_at(&c->x, index);
 }
 
+/* Loads `count` channels of the pixel at `at`, or of the border if that is NULL. */
+static void load_pixel(const struct conv *c, const char *at, int64_t count, union ig_cell *out_cells) {
+    if (at) {
+        ig_contract_load(&c->base, c->x.dtype, at, (int64_t)ingot_dtype_size(c->x.dtype), count, out_cells);
+    } else {
+        for (int64_t i = 0; i < count; i++)
+            out_cells[i] = c->border;
+    }
+}
+
 static void conv_row(const struct ig_contraction *base, int64_t row, union ig_cell *out_cells) {
     const struct conv *c = (const struct conv *)base;
     int64_t size = (int64_t)ingot_dtype_size(c->x.dtype);
     for (int64_t position = 0; position < c->positions; position++) {
         const char *at = input_at(c, row, position);
-        if (at) {
-            ig_contract_load(base, c->x.dtype, at + c->group * c->channels * size, size, c->channels, out_cells);
-        } else {
-            memset(out_cells, 0, (size_t)c->channels * sizeof *out_cells); /* 0 and 0.0 */
-        }
+        load_pixel(c, at ? at + c->group * c->channels * size : NULL, c->channels, out_cells);
         out_cells += c->channels;
     }
 }
@@ -83,8 +90,7 @@ static void conv_columns(const struct ig_contraction *base, int64_t k, int64_t f
 
 /* Depthwise convolution: all channels of a pixel at once, with weights [kernel..., C]. */
 static void depthwise(struct ig_eval *ev, struct conv *c, const struct ig_view *bias, struct ig_view *out) {
-    int64_t n = c->groups, size_x = (int64_t)ingot_dtype_size(c->x.dtype),
-            size_out = (int64_t)ingot_dtype_size(out->dtype);
+    int64_t n = c->groups, size_out = (int64_t)ingot_dtype_size(out->dtype);
     union ig_cell *weights = ig_eval_scratch(ev, c->positions, (size_t)n * sizeof *weights);
     union ig_cell *x = ig_eval_scratch(ev, n, sizeof *x), *sums = ig_eval_scratch(ev, n, sizeof *sums);
     union ig_cell *start = ig_eval_scratch(ev, n, sizeof *start);
@@ -105,8 +111,8 @@ static void depthwise(struct ig_eval *ev, struct conv *c, const struct ig_view *
         for (int64_t p = 0; p < c->positions; p++) {
             const char *at = input_at(c, row, p);
             const union ig_cell *w = weights + p * n;
-            if (!at) continue;
-            ig_contract_load(&c->base, c->x.dtype, at, size_x, n, x);
+            if (!at && c->border.f == 0) continue;
+            load_pixel(c, at, n, x);
             for (int64_t i = 0; i < n; i++)
                 sums[i].f += x[i].f * w[i].f;
         }
@@ -189,6 +195,7 @@ IG_EVAL(conv) {
     c.winograd = ig_winograd_of(graph, node);
     conv_shape(ev, graph, node, &c);
     c.base.result = (enum ingot_dtype)ig_attr_int(graph, node, IG_ATTR_acc);
+    c.border.f = (double)ig_attr_int(graph, node, IG_ATTR_border); /* of bytes, which are summed as double; else 0 */
     c.base.fetch_row = conv_row;
     c.base.fetch_columns = conv_columns;
     int64_t dims[INGOT_MAX_RANK] = {0};

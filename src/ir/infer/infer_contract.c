@@ -161,6 +161,16 @@ static ig_dim window_count(struct ig_infer *x, ig_dim in, ig_dim before, ig_dim 
     return count;
 }
 
+/* Only bytes have zero points. */
+static void check_border(struct ig_infer *x) {
+    int64_t border = ig_infer_int(x, IG_ATTR_border);
+    enum ingot_dtype type = ig_infer_in(x, 0)->dtype;
+    bool fits = type == INGOT_I8   ? border >= INT8_MIN && border <= INT8_MAX
+                : type == INGOT_U8 ? border >= 0 && border <= UINT8_MAX
+                                   : border == 0;
+    if (!fits) ig_infer_fail(x, "%lld beyond the edges of %s", (long long)border, ingot_dtype_name(type));
+}
+
 void ig_infer_conv(struct ig_infer *x) {
     const struct ig_type *in = ig_infer_in(x, 0);
     struct layout l = image_layout(x);
@@ -169,6 +179,7 @@ void ig_infer_conv(struct ig_infer *x) {
     check_positive(x, IG_ATTR_strides, l.n_spatial);
     check_positive(x, IG_ATTR_dilations, l.n_spatial);
     check_weights(x, &l, packed_width(x));
+    check_border(x);
     const int64_t *kernel = ig_infer_ints(x, IG_ATTR_kernel, l.n_spatial);
     const int64_t *strides = ig_infer_ints(x, IG_ATTR_strides, l.n_spatial);
     const int64_t *dilations = ig_infer_ints(x, IG_ATTR_dilations, l.n_spatial);

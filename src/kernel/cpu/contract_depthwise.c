@@ -137,7 +137,7 @@ static void make_micro(struct depthwise *s) {
 
 bool ig_contract_depthwise(struct ig_contract *c) {
     if (!c->spatial || c->spatial > 2 || ig_contract_attr_int(c, IG_ATTR_packed) != 1) return false;
-    if (c->groups == 1) return false;
+    if (c->groups == 1 || ig_contract_border(c) != 0) return false;
     const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
     if (!ig_contract_can_convert(c, x->dtype) || w->dtype != x->dtype || !c->lower.is_input[c->node.in[0]])
         return false;

@@ -175,7 +175,7 @@ static bool choose_tiles(struct gemm *s) {
 }
 
 static bool is_dilated(const struct ig_contract *c) {
-    if (c->spatial == 0 || !ig_contract_padded(c)) return false;
+    if (c->spatial == 0 || !ig_contract_padded(c) || ig_contract_border(c) != 0) return false;
     for (int i = 0; i < c->spatial; i++) {
         if (ig_contract_attr(c, IG_ATTR_dilations)->ints[i] > 1) return true;
     }

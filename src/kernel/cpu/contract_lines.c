@@ -65,9 +65,9 @@ static struct ig_stmt *loop(struct lines *s, struct ig_stmt *body, enum ig_for_k
 
 static bool reads_plainly(const struct ig_contract *c) {
     const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
-    return c->spatial == 2 && c->packed && c->groups == 1 && c->lower.is_input[c->node.in[0]] &&
-           ig_contract_attr_int(c, IG_ATTR_channels_last) && ig_contract_can_convert(c, x->dtype) &&
-           ig_contract_can_convert(c, w->dtype);
+    return c->spatial == 2 && c->packed && c->groups == 1 && ig_contract_border(c) == 0 &&
+           c->lower.is_input[c->node.in[0]] && ig_contract_attr_int(c, IG_ATTR_channels_last) &&
+           ig_contract_can_convert(c, x->dtype) && ig_contract_can_convert(c, w->dtype);
 }
 
 /* Reads the problem; false if lines have no fixed length or kernel rows are not contiguous runs. */

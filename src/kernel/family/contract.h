@@ -64,6 +64,9 @@ void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *o
 void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, ig_x *out_origin);
 /* May windows reach beyond the input? */
 bool ig_contract_padded(const struct ig_contract *c);
+/* The elements beyond the input; not 0 only of bytes. Schedules that skip these elements or clear memory for them must see
+ * that it is 0. */
+int64_t ig_contract_border(const struct ig_contract *c);
 
 /* Emits the rest of the region over `rows` x `columns` elements of the tile, whose row stride is nr elements. */
 void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows,

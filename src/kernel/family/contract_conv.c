@@ -80,9 +80,15 @@ static bool is_pointwise(const struct ig_contract *c) {
     return !ig_contract_padded(c);
 }
 
-static ig_x zero(struct ig_contract *c, enum ingot_dtype dtype) {
+int64_t ig_contract_border(const struct ig_contract *c) {
+    return c->spatial && ig_contract_padded(c) ? ig_contract_attr_int(c, IG_ATTR_border) : 0;
+}
+
+/* An element of that type beyond the edges. */
+static ig_x border(struct ig_contract *c, enum ingot_dtype dtype) {
     dtype = ig_dtype_compute(dtype);
-    return ig_dtype_is_float(dtype) ? ig_x_float(c->k, dtype, 0) : ig_x_int(c->k, dtype, 0);
+    if (ig_dtype_is_float(dtype)) return ig_x_float(c->k, dtype, 0);
+    return ig_x_int(c->k, dtype, ig_contract_border(c));
 }
 
 ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
@@ -113,7 +119,7 @@ ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
         index[conv_axis(c, i)] = at;
     }
     ig_x value = ig_lower_value(&c->lower, a, index);
-    return ig_contract_padded(c) ? ig_x_select(k, inside, value, zero(c, x->dtype)) : value;
+    return ig_contract_padded(c) ? ig_x_select(k, inside, value, border(c, x->dtype)) : value;
 }
 
 /* ---- Transformed filters ----------------------------------------------------------------------------------------- */

@@ -126,7 +126,9 @@ static bool match(struct split *s, struct ig_rewriter *rw, const struct ig_node 
     s->spatial = ig_type_of(s->g, *inout_x)->rank - 2;
     s->phases = 1;
     if (ig_attr_int(old, n, IG_ATTR_channels_last) || ig_attr_int(old, n, IG_ATTR_groups) != 1) return false;
-    if (ig_attr_int(old, n, IG_ATTR_packed) || 2 + 2 * s->spatial > INGOT_MAX_RANK) return false;
+    if (ig_attr_int(old, n, IG_ATTR_packed) || ig_attr_int(old, n, IG_ATTR_border) ||
+        2 + 2 * s->spatial > INGOT_MAX_RANK)
+        return false;
     if (!all_ones(ig_attr(old, n, IG_ATTR_strides)) || !all_ones(ig_attr(old, n, IG_ATTR_dilations))) return false;
     for (int i = s->spatial - 1; i >= 0; i--) {
         s->axis[i].stride = 1;

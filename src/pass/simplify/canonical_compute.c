@@ -88,12 +88,15 @@ ig_value ig_canonical_matmul(struct ig_rewriter *rw, const struct ig_node *n, co
     return ig_build_matmul(g, in[0], flat, (enum ingot_dtype)ig_attr_int(rw->in, n, IG_ATTR_acc));
 }
 
-/* Folds a zero pad of the spatial axes into the padding of the convolution that follows. */
+/* Folds a pad of the spatial axes into the padding of the convolution that follows, which reads the same value there: 0,
+ * or what its border is. */
 ig_value ig_canonical_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     const struct ig_node *pad = ig_def_op(g, in[0], IG_OP_pad);
     if (!pad || ig_attr_int(g, pad, IG_ATTR_mode) != IG_PAD_CONSTANT) return IG_NO_VALUE;
-    if (pad->n_in > 1 && pad->in[1] != IG_NO_VALUE && !ig_match_value(g, pad->in[1], 0)) return IG_NO_VALUE;
+    double border = (double)ig_attr_int(rw->in, n, IG_ATTR_border);
+    bool valued = pad->n_in > 1 && pad->in[1] != IG_NO_VALUE;
+    if (valued ? !ig_match_value(g, pad->in[1], border) : border != 0) return IG_NO_VALUE;
     pad = ig_def_op(g, in[0], IG_OP_pad);
     const struct ig_attr *before = ig_attr(g, pad, IG_ATTR_before), *after = ig_attr(g, pad, IG_ATTR_after);
     int rank = ig_type_of(g, in[0])->rank, first = ig_attr_int(rw->in, n, IG_ATTR_channels_last) ? 1 : 2;

@@ -150,7 +150,7 @@ void ig_picture_pack(struct ig_graph *g, struct ig_node *n, ig_value *in) {
     if (!many_positions || channels < FEWEST || channels > MOST) return;
     int64_t wanted = channels <= MOST / 2 ? MOST / 2 : MOST;
     struct pairing p = {0};
-    bool pairs = wanted * element < LOAD && find_pairing(g, n, in, &p);
+    bool pairs = wanted * element < LOAD && its(n, IG_ATTR_border)->i == 0 && find_pairing(g, n, in, &p);
     in[0] = pad_image(g, in[0], pairs ? p.image : 0, wanted - channels);
     in[1] = pad_axes(g, in[1], 1, 0, wanted - channels, 0);
     if (!pairs) return;

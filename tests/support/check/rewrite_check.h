@@ -19,7 +19,7 @@ enum {
     "  %" #v " = constant() {data=hash:0000000000000001, initializer=\"" name "\"}: f32" type "\n"
 #define CONV_ATTRS(n, k, border, groups)                                                                             \
     "{strides=[1,1], dilations=[1,1], before=[" border "," border "], after=[" border "," border "], groups=" groups \
-    ", acc=f32, channels_last=0, packed=0, n=" n ", kernel=[" k "," k "], math=0}"
+    ", acc=f32, channels_last=0, packed=0, n=" n ", kernel=[" k "," k "], math=0, border=0}"
 
 struct rewrite {
     const char *passes; /* names, separated by spaces */

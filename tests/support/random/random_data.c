@@ -111,7 +111,8 @@ static ig_value step_quantised_conv(struct random_maker *m, ig_value x) {
                               ig_attr_of_int(0),
                               ig_attr_of_int(dims[0]),
                               ig_attr_of_ints(dims + 2, spatial),
-                              ig_attr_of_int(IG_MATH_EXACT)};
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     ig_value zero = scalar(m, (double)random_pick(m, 4));
     ig_value in[3] = {centred(m, quantised(m, x, zero), zero), small_weights(m, t.rank, dims),
                       ig_build_cast(m->g, random_weights(m, 1, dims), INGOT_I32)};

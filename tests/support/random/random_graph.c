@@ -224,6 +224,7 @@ static ig_value conv(struct random_maker *m, ig_value x, const int64_t *dims, co
         ig_attr_of_int(dims[0]),
         ig_attr_of_ints(dims + 2, spatial),
         ig_attr_of_int(IG_MATH_EXACT),
+        ig_attr_of_int(0), /* border */
     };
     ig_value in[3] = {x, random_weights(m, rank, dims), random_weights(m, 1, dims)};
     return ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)random_pick(m, 2), 1, attrs, NULL);

@@ -138,7 +138,8 @@ static ig_value general_conv(struct random_maker *m, ig_value x, const struct wi
                               ig_attr_of_int(0),
                               ig_attr_of_int(outputs),
                               ig_attr_of_ints(dims + 2, spatial),
-                              ig_attr_of_int(IG_MATH_EXACT)};
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     ig_value in[3] = {x, random_weights(m, rank, dims), random_weights(m, 1, dims)};
     random_sum(m, depth, 6, true);
     return settled(m, ig_build_node(m->g, IG_OP_conv, in, 2 + (uint32_t)random_pick(m, 2), 1, attrs, NULL), depth);
@@ -576,7 +577,8 @@ static ig_value step_own_conv(struct random_maker *m, ig_value x) {
                               ig_attr_of_int(0),
                               ig_attr_of_int(outputs),
                               ig_attr_of_ints(w.kernel, spatial),
-                              ig_attr_of_int(IG_MATH_EXACT)};
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     ig_value in[2] = {x, filter};
     random_sum(m, depth, 64, false);
     return settled(m, ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, NULL), depth);

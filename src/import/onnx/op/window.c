@@ -87,6 +87,7 @@ ig_value ig_onnx_conv(struct ig_onnx_node *n, ig_value x, ig_value w, ig_value b
         ig_attr_of_int(ig_onnx_static_dim(n, w, 0, "the number of output channels")),
         ig_attr_of_ints(window->kernel, window->spatial),
         ig_attr_of_int(IG_MATH_EXACT),
+        ig_attr_of_int(0), /* border */
     };
     return ig_build_node(n->g, IG_OP_conv, in, bias == IG_NO_VALUE ? 2 : 3, 1, attrs, NULL);
 }

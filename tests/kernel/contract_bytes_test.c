@@ -1,0 +1,159 @@
+/*
+ * Products and convolutions of bytes, u8 and i8 in every combination: the same sums in i32 as the reference evaluator's, with
+ * operands over their whole range, and borders that are not 0.
+ */
+#include "support/check/kernel_cases.h"
+
+/* ---- Products ---- */
+
+struct product {
+    int a_rank, b_rank;
+    int64_t a[3], b[3];
+    bool constant; /* b */
+};
+
+struct typed {
+    enum ingot_dtype a, b;
+    const void *shape; /* struct product or struct conv */
+};
+
+/* b over its whole range, as input or constant: constants repeat the extremes often. */
+static ig_value second(struct ig_graph *g, const char *name, enum ingot_dtype dtype, int rank, const int64_t *dims,
+                       bool constant) {
+    if (!constant) return input(g, name, dtype, rank, dims);
+    ig_value wide = ig_build_cast(g, random_constant(g, INGOT_I8, rank, dims, 3), INGOT_I32);
+    wide = ig_map2(g, IG_OP_mul, wide, ig_build_scalar_int(g, INGOT_I32, 51));
+    return ig_build_cast_saturating(g, wide, dtype);
+}
+
+static void build_product(struct ig_graph *g, const void *argument) {
+    const struct typed *t = argument;
+    const struct product *p = t->shape;
+    ig_value a = input(g, "a", t->a, p->a_rank, p->a);
+    ig_value b = second(g, "b", t->b, p->b_rank, p->b, p->constant);
+    ig_build_output(g, "y", ig_build_matmul(g, a, b, INGOT_I32));
+}
+
+static const struct product products[] = {
+    {2, 2, {1, 1}, {1, 1}, true},        {2, 2, {1, 300}, {300, 77}, true}, {2, 2, {-3, 67}, {67, 40}, true},
+    {2, 2, {23, 131}, {131, 39}, false}, {3, 2, {2, 9, 5}, {5, 33}, true},  {3, 3, {2, -2, 20}, {2, 20, -3}, false},
+    {2, 2, {3, 0}, {0, 8}, false},       {2, 2, {0, 4}, {4, 8}, true},      {2, 2, {64, 1024}, {1024, 64}, true},
+};
+
+/* ---- Convolutions ---- */
+
+struct conv {
+    int spatial;
+    int64_t batch, in, out, groups, size[2], kernel[2], stride[2], dilation[2], before[2], after[2], border;
+    bool last, constant, bias;
+};
+
+static void build_conv(struct ig_graph *g, const void *argument) {
+    const struct typed *t = argument;
+    const struct conv *c = t->shape;
+    int rank = c->spatial + 2;
+    int64_t image[4] = {c->batch}, filters[4] = {c->out, c->in / c->groups}, border = c->border;
+    image[c->last ? rank - 1 : 1] = c->in;
+    ig_dim before[2], after[2];
+    for (int i = 0; i < c->spatial; i++) {
+        image[i + (c->last ? 1 : 2)] = c->size[i];
+        filters[i + 2] = c->kernel[i];
+        before[i] = number(g, c->before[i]);
+        after[i] = number(g, c->after[i]);
+    }
+    if (t->a == INGOT_I8 && border != 0) border -= 128;
+    ig_value in[] = {input(g, "x", t->a, rank, image), second(g, "w", t->b, rank, filters, c->constant), IG_NO_VALUE};
+    if (c->bias) in[2] = random_constant(g, INGOT_I32, 1, &c->out, 12);
+    const struct ig_attr attrs[] = {ig_attr_of_ints(c->stride, c->spatial),
+                                    ig_attr_of_ints(c->dilation, c->spatial),
+                                    ig_attr_of_dims(before, c->spatial),
+                                    ig_attr_of_dims(after, c->spatial),
+                                    ig_attr_of_int(c->groups),
+                                    ig_attr_of_dtype(INGOT_I32),
+                                    ig_attr_of_int(c->last),
+                                    ig_attr_of_int(0),
+                                    ig_attr_of_int(c->out),
+                                    ig_attr_of_ints(c->kernel, c->spatial),
+                                    ig_attr_of_int(IG_MATH_EXACT),
+                                    ig_attr_of_int(border)};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    ig_build_output(g, "y", ig_build_node(g, IG_OP_conv, in, c->bias ? 3 : 2, 1, attrs, none));
+}
+
+#define PLANE(n, h, w, i, o, g, k, s, p, value)                                                                   \
+    .spatial = 2, .batch = n, .size = {h, w}, .in = i, .out = o, .groups = g, .kernel = {k, k}, .stride = {s, s}, \
+    .dilation = {1, 1}, .before = {p, p}, .after = {p, p}, .border = value
+
+static const struct conv convs[] = {
+    {PLANE(2, 9, 7, 5, 9, 1, 3, 1, 1, 0), .constant = true, .bias = true},
+    {PLANE(2, 9, 7, 5, 9, 1, 3, 1, 1, 255), .constant = true, .bias = true},
+    {PLANE(-1, -2, 7, 16, 40, 1, 3, 2, 1, 131), .constant = true, .last = true},
+    {PLANE(1, 11, 12, 3, 24, 1, 7, 2, 3, 114), .constant = true, .bias = true}, /* a picture */
+    {PLANE(1, 3, 3, 6, 17, 1, 3, 1, 4, 128), .last = true},                     /* windows wholly beyond the edges */
+    {PLANE(2, 6, 5, 64, 40, 1, 1, 1, 0, 128), .constant = true},                /* a border that nothing reads */
+    {PLANE(1, 6, 5, 8, 40, 1, 1, 2, 1, 7), .constant = true, .bias = true},
+    {PLANE(1, 10, 9, 24, 24, 24, 3, 1, 1, 77), .constant = true, .bias = true}, /* depthwise */
+    {PLANE(2, 8, 9, 20, 20, 20, 5, 2, 2, 200), .last = true, .bias = true},
+    {PLANE(1, 8, 8, 12, 20, 4, 3, 1, 1, 9), .constant = true},
+    {.spatial = 1,
+     .batch = 2,
+     .size = {30},
+     .in = 5,
+     .out = 18,
+     .groups = 1,
+     .kernel = {4},
+     .stride = {3},
+     .dilation = {2},
+     .before = {3},
+     .after = {1},
+     .border = 3,
+     .last = true,
+     .constant = true},
+    {.spatial = 2,
+     .batch = 1,
+     .size = {9, 30},
+     .in = 512,
+     .out = 70,
+     .groups = 1,
+     .kernel = {3, 3},
+     .stride = {1, 1},
+     .dilation = {7, 20},
+     .before = {7, 20},
+     .after = {7, 20},
+     .border = 91,
+     .last = true,
+     .constant = true}, /* most taps of a block lie beyond the image */
+};
+
+/* ---- The combinations of types ---- */
+
+static const enum ingot_dtype bytes[] = {INGOT_U8, INGOT_I8};
+#define COUNT(a) (int)(sizeof(a) / sizeof *(a))
+
+static void check(void (*build)(struct ig_graph *, const void *), const void *shapes, size_t size, int count,
+                  const char *what) {
+    static struct typed all[4 * 16];
+    static const int64_t sizes[] = {2, 9, 33, 0};
+    assert_true(4 * count <= COUNT(all));
+    for (int i = 0; i < 4 * count; i++) {
+        all[i] = (struct typed){bytes[i % 4 / 2], bytes[i % 2], (const char *)shapes + (size_t)(i / 4) * size};
+        add_named_case(build, &all[i], GRAPH_HOSTILE, sizes, "%s %d, %s x %s", what, i / 4, ingot_dtype_name(all[i].a),
+                       ingot_dtype_name(all[i].b));
+    }
+    check_all();
+}
+
+static void test_products(void **state) {
+    (void)state;
+    check(build_product, products, sizeof *products, COUNT(products), "product");
+}
+
+static void test_convolutions(void **state) {
+    (void)state;
+    check(build_conv, convs, sizeof *convs, COUNT(convs), "convolution");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
