@@ -233,6 +233,10 @@ static const char *map_text(struct ig_code_printer *p, const struct ig_x_node *n
     if (!n->wraps && (n->op == IG_OP_div || n->op == IG_OP_mod)) b = divisor(p, n->args[1]);
     if (!b && n->args[1] != IG_NO_X) b = ig_code_text_of(p, n->args[1], operand_strength(form, 1));
     if (form.style == CALL && dtype == INGOT_I64 && !n->wraps && parts_narrow(p, n)) dtype = INGOT_I32;
+    if (p->apart[self]) {
+        *strength = IG_CODE_ATOM;
+        return p->language->apart(p, n->dtype, a, b);
+    }
     text = p->rounded[self] ? short_form(p, n->op, a) : apply(p, form, n->op, dtype, a, b);
     if (!p->narrow[self] || parts_narrow(p, n)) return text;
     *strength = IG_CODE_UNARY;

@@ -62,6 +62,9 @@ const struct ig_code_function ig_code_functions_basic[] = {
      "INLINE $T ig_sign_$S($T a) { return ($T)((a > 0) - (a < 0)); }\n"},
     {"ig_floor_", "f32 f64", NULL, "INLINE $T ig_floor_$S($T a) { return __builtin_floor$F(a); }\n"},
     {"ig_ceil_", "f32 f64", NULL, "INLINE $T ig_ceil_$S($T a) { return __builtin_ceil$F(a); }\n"},
+    /* A product that is not contracted with a sum, given a zero of which compilers do not know. */
+    {"ig_apart_", "f32 f64", "ig_bits_$S ig_of_bits_$S",
+     "INLINE $T ig_apart_$S($T a, int32_t zero) { return ig_of_bits_$S(ig_bits_$S(a) ^ zero); }\n"},
     {"ig_round_", "f32 f64", NULL, "INLINE $T ig_round_$S($T a) { return __builtin_rint$F(a); }\n"},
     {"ig_sqrt_", "f32 f64", NULL, "INLINE $T ig_sqrt_$S($T a) { return __builtin_sqrt$F(a); }\n"},
     {"ig_isnan_", "f32 f64", NULL, "INLINE _Bool ig_isnan_$S($T a) { return a != a; }\n"},

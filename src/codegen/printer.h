@@ -20,6 +20,8 @@ struct ig_code_language {
     bool narrow;       /* indices that fit are computed in 32 bits; else all in 64 */
     const char *begin; /* the text of IG_X_BEGIN */
     const char *end;   /* of IG_X_END; NULL: there is none */
+    /* The text of a product that is rounded before it is added to something, given its ordinary text. */
+    const char *(*apart)(struct ig_code_printer *p, enum ingot_dtype dtype, const char *a, const char *b);
     const char *(*address)(struct ig_code_printer *p, const struct ig_buffer *b); /* of a parameter, as an integer */
     /* Replaces "name[index]" for some buffers; may be NULL. */
     const char *(*element)(struct ig_code_printer *p, int buffer, ig_x index);
@@ -86,6 +88,8 @@ struct ig_code_printer {
     uint32_t n_locals;
     bool *narrow;  /* by expression: an index that fits in an int; see range.c */
     bool *rounded; /* by expression: a function whose short form will do, "ig_short_<operator>_f32" */
+    bool *apart;   /* by expression: a product that must not be contracted with a sum; see exact.c */
+    bool has_zero; /* C: the text uses a zero that compilers do not see through */
     /* By accumulator: the variable that receives updates in its place in the current loop; or NULL. */
     const char **stands_for;
 };
@@ -104,6 +108,8 @@ static inline uint32_t ig_code_resource_count(const struct ig_code_printer *p) {
 
 /* Finds the indices that fit in 32 bits (p->narrow). */
 void ig_code_find_narrow(struct ig_code_printer *p);
+/* Finds the products that must be rounded before they are added (p->apart). */
+void ig_code_find_apart(struct ig_code_printer *p);
 /* Decides for every expression before which statement it is computed. */
 void ig_code_place_all(struct ig_code_printer *p);
 /* Calls visit for every expression that a statement itself evaluates, not those in its body. */

@@ -84,6 +84,15 @@ template <class TO, class FROM> EMULATED static TO emulated_bits(FROM from) {
     memcpy(&to, &from, sizeof to);
     return to;
 }
+/* Products that are not contracted with sums. */
+EMULATED static float __fmul_rn(float a, float b) {
+    volatile float product = a * b;
+    return product;
+}
+EMULATED static double __dmul_rn(double a, double b) {
+    volatile double product = a * b;
+    return product;
+}
 EMULATED static float __int_as_float(int i) {
     return emulated_bits<float>(i);
 }

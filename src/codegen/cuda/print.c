@@ -38,6 +38,10 @@ static const char *address(struct ig_code_printer *p, const struct ig_buffer *b)
     return ig_format(p->job, "(long long)%s", b->name);
 }
 
+static const char *apart(struct ig_code_printer *p, enum ingot_dtype dtype, const char *a, const char *b) {
+    return ig_format(p->job, "__%cmul_rn(%s, %s)", dtype == INGOT_F64 ? 'd' : 'f', a, b);
+}
+
 const struct ig_code_language ig_cuda_language = {
     .tables = tables,
     .n_tables = sizeof tables / sizeof *tables,
@@ -46,6 +50,7 @@ const struct ig_code_language ig_cuda_language = {
     .nan_f32 = "__int_as_float(0x7fc00000)",
     .nan_f64 = "__longlong_as_double(0x7ff8000000000000)",
     .narrow = true,
+    .apart = apart,
     .address = address,
     .begin = "begin", /* set for each tile, since a block's tiles are not consecutive */
     .element = spread_element,
