@@ -10,6 +10,7 @@ const struct ig_pass ig_passes[] = {
     {"dead-code", "leave out what no output needs", 1, false, ig_pass_dead_code},
     {"resolve-branches", "replace an if of known condition by the branch taken", 1, false, ig_pass_resolve_branches},
     {"fold-shapes", "turn shape arithmetic into symbolic expressions", 1, false, ig_pass_fold_shapes},
+    {"integers", "compute quantised regions in integers", 1, false, ig_pass_integers},
     {"fold-constants", "evaluate small constants", 1, false, ig_pass_fold_constants},
     {"canonicalize", "bring operators into one form and drop those that do nothing", 1, false, ig_pass_canonicalize},
     {"common-subexpressions", "compute equal values once", 1, false, ig_pass_common_subexpressions},

@@ -142,6 +142,7 @@ static void operators(void **state) {
         add_case(ingot_dtype_name(bytes[t]), build_pools, &bytes[t], 0, GRAPH_HOSTILE);
     }
     add_case("ties", build_ties, NULL, 0, GRAPH_HOSTILE);
+    add_case("ties in integers", build_ties, NULL, 0, GRAPH_HOSTILE | GRAPH_INTEGERS);
     for (int i = 0; i < 4; i++)
         add_case("products", build_products, &pairs[i], 0, GRAPH_HOSTILE);
     check_all();

@@ -211,6 +211,11 @@ static struct ingot_tensor tensor_of(const struct checked *c, const struct ig_gr
 static void make_reference(struct ig_job *job, struct checked *c) {
     c->reference = ig_graph_create(job, ig_dims_create(job));
     c->given->build(c->reference, c->given->argument);
+    if (c->given->flags & GRAPH_INTEGERS) {
+        static const struct ig_target target = {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+        const struct ig_pass_options options = {.target = &target};
+        c->reference = passes_named(c->reference, "integers canonicalize", &options);
+    }
     struct ig_graph *g = c->reference;
     c->inputs = IG_NEW_ARRAY(job, struct ingot_tensor, g->inputs.count + 1);
     c->expected = IG_NEW_ARRAY(job, struct ingot_tensor, g->outputs.count + 1);

@@ -23,9 +23,10 @@ enum {
     GRAPH_BF16 = 32,
     GRAPH_MAPS = 64, /* only candidates with tensor maps are counted by GRAPH_CHOICE */
     GRAPH_TF32 = 128,
-    GRAPH_SWAPPED = 256, /* only those that swap the operands of warp groups, likewise */
-    GRAPH_PATCH = 512,   /* only those by patches of images, likewise */
-    GRAPH_CHOICE = 1024, /* times a number: that candidate of each kernel, if it has that many; else the first */
+    GRAPH_SWAPPED = 256,   /* only those that swap the operands of warp groups, likewise */
+    GRAPH_PATCH = 512,     /* only those by patches of images, likewise */
+    GRAPH_INTEGERS = 1024, /* behind the pass of that name, for the reference evaluator, too */
+    GRAPH_CHOICE = 2048,   /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 struct graph_case {
