@@ -86,6 +86,7 @@ enum ingot_status build_job_begin(const struct build_arguments *arguments, struc
     o->jobs = arguments->jobs ? arguments->jobs : jobs_of_environment();
     o->verify_passes = arguments->verify_passes;
     o->strip_weights = arguments->strip_weights;
+    o->strict_qdq = arguments->strict_qdq;
     o->adapters = arguments->adapters;
     o->adapter_rank = arguments->adapter_rank;
     o->adapter_layers = arguments->adapter_layers.at;

@@ -12,7 +12,7 @@ struct build_arguments {
     const char *precision, *tactics, *cache;
     struct option_list shapes, passes, precision_of, fuse_of, io_types, timing_caches, adapter_layers;
     double tune;
-    bool portable, verify_passes, strip_weights, quiet;
+    bool portable, verify_passes, strip_weights, strict_qdq, quiet;
     unsigned device; /* the GPU that the target "cuda" means */
 };
 #define BUILD_ARGUMENTS_DEFAULT \
@@ -46,6 +46,12 @@ struct build_arguments {
          "fp32, fp16 or bf16 for inputs and outputs of floats whose name\nfits, in place of the model's type; "        \
          "repeatable, the last one counts",                                                                            \
          &(b).io_types},                                                                                               \
+        {"strict-qdq",                                                                                                 \
+         0,                                                                                                            \
+         OPTION_FLAG,                                                                                                  \
+         NULL,                                                                                                         \
+         "computes quantised models as they are written, in floats\ninstead of in integers",                           \
+         &(b).strict_qdq},                                                                                             \
         {"pass", 0, OPTION_LIST, "NAME=on|off", "switches a pass; repeatable", &(b).passes},                           \
         {"fuse",                                                                                                       \
          0,                                                                                                            \

@@ -249,12 +249,15 @@ struct ingot_build_options {
      * floats change. */
     const char *const *io_types;
     size_t n_io_types;
+    /* Compute quantised models as they are written, each operator by itself in the types that it names, instead of in integers
+     * (docs/quantisation.md): slower, and what ONNX's operators say to the last bit. */
+    bool strict_qdq;
 };
 #define INGOT_BUILD_OPTIONS_INIT                                                                                       \
     {                                                                                                                  \
         sizeof(struct ingot_build_options), NULL, 3, NULL, 0, NULL, 0, NULL, NULL, NULL, 0, false, NULL, NULL, NULL,   \
             false, NULL, NULL, 0, 0, 0, NULL, 0, NULL, NULL, NULL, 0, NULL, NULL, false, 0, 0, NULL, 0, NULL, 0, NULL, \
-            0                                                                                                          \
+            0, false                                                                                                   \
     }
 
 /* Compiles into the engine file `path`. The file is created atomically. */

@@ -7,6 +7,7 @@
 #include "base/cpu.h"
 #include "base/text.h"
 #include "pass/pass.h"
+#include "pass/passes.h"
 
 struct level {
     const char *name;
@@ -119,5 +120,6 @@ bool ig_pass_enabled(const struct ingot_build_options *options, int index) {
         int value = switch_value(options->pass_switches[i], pass->name);
         if (value >= 0) enabled = value == 1;
     }
+    if (options->strict_qdq && pass->run == ig_pass_integers) return false;
     return enabled;
 }
