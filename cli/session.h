@@ -23,7 +23,8 @@ struct build_arguments {
      't',                                                                                                              \
      OPTION_TEXT,                                                                                                      \
      "T",                                                                                                              \
-     "cpu (this machine's, the default), cpu:x86-64-v3,\ncpu:x86-64-v4, cpu:amx, cuda (this machine's GPU) or\n"       \
+     "cpu (this machine's, the default), cpu:x86-64-v3,\ncpu:x86-64-v4, either with +vnni, cpu:amx,\n"                 \
+     "cuda (this machine's GPU) or "                                                                                   \
      "cuda:ARCH (such as sm_80, sm_90a, sm_100)",                                                                      \
      &(b).target},                                                                                                     \
         {"opt", 'O', OPTION_UNSIGNED, "N", "optimisation level, 0 to 5 (default 3)", &(b).opt_level},                  \

@@ -180,8 +180,9 @@ struct ingot_shape_spec {
 
 struct ingot_build_options {
     size_t struct_size;
-    /* "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:amx"; "cuda" (this machine's GPU), or
-     * an architecture such as "cuda:sm_80" or "cuda:sm_90a", for which no GPU is needed. */
+    /* "cpu" (this machine's, the default), "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:amx"; with AVX-VNNI or AVX512-VNNI
+     * "cpu:x86-64-v3+vnni", "cpu:x86-64-v4+vnni"; "cuda" (this machine's GPU), or an architecture such as "cuda:sm_80"
+     * or "cuda:sm_90a", for which no GPU is needed. */
     const char *target;
     int opt_level; /* 0 to 5; default 3 */
     const struct ingot_shape_spec *shapes;

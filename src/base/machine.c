@@ -100,6 +100,7 @@ struct ig_machine ig_machine_of_gpu(const struct ig_gpu_figures *f) {
 struct ig_machine ig_machine_of_cpu(uint64_t features, unsigned threads) {
     double n = threads > 0 ? threads : 1;
     bool amx = (features & IG_CPU_AMX) == IG_CPU_AMX, wide = (features & IG_CPU_X86_64_V4) == IG_CPU_X86_64_V4;
+    bool vnni = (features & (wide ? IG_CPU_AVX512_VNNI : IG_CPU_AVX_VNNI)) != 0;
     double f32 = n * (wide ? 110e3 : 50e3); /* two units of 16 or 8 lanes, and the clocks of servers */
     struct ig_machine m = {
         .name = amx    ? "x86-64 with AMX"
@@ -117,8 +118,8 @@ struct ig_machine ig_machine_of_cpu(uint64_t features, unsigned threads) {
                  [IG_UNIT_F16] = f32,
                  [IG_UNIT_BF16] = f32 * (amx ? 14 : 1),
                  [IG_UNIT_I8] = f32 * (amx    ? 28
-                                       : wide ? 4
-                                              : 2),
+                                       : vnni ? 4
+                                              : 1),
                  [IG_UNIT_SIMPLE] = 2 * f32,
                  [IG_UNIT_SPECIAL] = f32 / 8},
     };

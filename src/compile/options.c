@@ -17,8 +17,14 @@ struct level {
 
 static const struct level levels[] = {
     {"x86-64-v3", {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16}, IG_CPU_X86_64_V3},
+    {"x86-64-v3+vnni",
+     {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16, .vnni = true},
+     IG_CPU_X86_64_V3 | IG_CPU_AVX_VNNI},
     {"x86-64-v4", {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}, IG_CPU_X86_64_V4},
-    {"amx", {.isa = IG_ISA_AMX, .vector_bytes = 64, .vector_registers = 32}, IG_CPU_AMX},
+    {"x86-64-v4+vnni",
+     {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32, .vnni = true},
+     IG_CPU_X86_64_V4 | IG_CPU_AVX512_VNNI},
+    {"amx", {.isa = IG_ISA_AMX, .vector_bytes = 64, .vector_registers = 32, .vnni = true}, IG_CPU_AMX},
 };
 enum { n_levels = sizeof levels / sizeof *levels };
 
@@ -60,8 +66,8 @@ void ig_target_parse(struct ig_job *job, const char *text, struct ig_target_choi
     }
     if (!level)
         ig_raise(job, INGOT_INVALID_ARGUMENT,
-                 "unknown target '%s': expected cpu, cpu:x86-64-v3, cpu:x86-64-v4, cpu:amx, cuda or cuda:sm_N "
-                 "(sm_80, sm_90a, sm_100, ...)",
+                 "unknown target '%s': expected cpu, cpu:x86-64-v3, cpu:x86-64-v4, either with +vnni, cpu:amx, cuda or "
+                 "cuda:sm_N (sm_80, sm_90a, sm_100, ...)",
                  text);
     out->target = level->target;
     out->required_features = level->features;

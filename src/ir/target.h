@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ir/type.h"
+
 enum ig_isa {
     IG_ISA_X86_64_V3, /* AVX2, FMA, F16C */
     IG_ISA_X86_64_V4, /* AVX-512 F/BW/CD/DQ/VL */
@@ -17,6 +19,7 @@ struct ig_target {
     enum ig_isa isa;
     int vector_bytes;     /* 32 or 64 */
     int vector_registers; /* 16 or 32 */
+    bool vnni;            /* AVX-VNNI (v3) or AVX512-VNNI (v4, AMX): sums of four products of bytes a lane */
     int sm;               /* CUDA: compute capability times ten (80, 90, 100); 0 on CPUs */
     bool sm_own;          /* CUDA: may use architecture-specific features ("sm_90a": wgmma) */
 };
@@ -47,6 +50,12 @@ static inline bool ig_target_has_warpgroups(const struct ig_target *target) {
  * contraction's micro-kernel. Defined here because the pack pass writes panels and the contract kernels read them. */
 static inline int ig_target_nr(const struct ig_target *target) {
     return 2 * target->vector_bytes / 4;
+}
+
+/* The steps of the depth that packed weights have together (ops.def), for operands of these types: as many as
+ * instructions sum at once; 1: none. */
+static inline int ig_target_together(const struct ig_target *target, enum ingot_dtype a, enum ingot_dtype b) {
+    return target->vnni && a == INGOT_U8 && b == INGOT_I8 ? 4 : 1;
 }
 
 /* The most shared memory for one block, in bytes; a multiprocessor has a kilobyte more, and each block takes one for

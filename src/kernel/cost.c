@@ -350,5 +350,6 @@ struct ig_machine ig_target_machine(const struct ig_target *target, unsigned thr
     static const uint64_t features[IG_ISA_COUNT] = {
         [IG_ISA_X86_64_V3] = IG_CPU_X86_64_V3, [IG_ISA_X86_64_V4] = IG_CPU_X86_64_V4, [IG_ISA_AMX] = IG_CPU_AMX};
     if (ig_target_is_cuda(target)) return ig_machine_of_gpu(&(struct ig_gpu_figures){.sm = target->sm});
-    return ig_machine_of_cpu(features[target->isa], threads);
+    uint64_t vnni = target->isa == IG_ISA_X86_64_V3 ? IG_CPU_AVX_VNNI : IG_CPU_AVX512_VNNI;
+    return ig_machine_of_cpu(features[target->isa] | (target->vnni ? vnni : 0), threads);
 }

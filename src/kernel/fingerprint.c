@@ -123,8 +123,8 @@ static void number_symbols(struct fingerprint *f, const struct ig_walk *walk) {
 
 static void add_target(struct fingerprint *f, const struct ig_target *t) {
     static const char *const isas[IG_ISA_COUNT] = {"x86-64-v3", "x86-64-v4", "amx", "cuda"};
-    ig_text_printf(&f->text, "%s on %s, %d bytes, %d registers", ig_family_name(f->region->family), isas[t->isa],
-                   t->vector_bytes, t->vector_registers);
+    ig_text_printf(&f->text, "%s on %s%s, %d bytes, %d registers", ig_family_name(f->region->family), isas[t->isa],
+                   t->vnni ? " with VNNI" : "", t->vector_bytes, t->vector_registers);
     if (ig_target_is_cuda(t)) ig_text_printf(&f->text, ", sm_%d%s", t->sm, t->sm_own ? "a" : "");
     ig_text_add(&f->text, "\n");
 }
