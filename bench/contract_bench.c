@@ -1,8 +1,12 @@
 /*
  * Contractions alone: the layers of well-known networks, each as one kernel, in GFLOP/s and as a fraction of
- * the machine's peak, which a loop of independent multiply-adds measures.
+ * the machine's peak, which a loop of independent multiply-adds measures; of narrow types, so many times that as the
+ * instructions multiply more at once.
  *
- *     contract_bench [--target v3|v4] [--threads N] [--cc PATH] [--only SUBSTRING] [--source]
+ *     contract_bench [--target cpu:LEVEL] [--type f32|u8|i8|bf16] [--threads N] [--cc PATH] [--only SUBSTRING] [--source]
+ *
+ * Layers of bytes, u8 or i8 by i8, end in scales for each channel and a quantisation to the same type; those of bf16, in
+ * a cast to it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +16,7 @@
 #include "base/cpu.h"
 #include "codegen/c/print.h"
 #include "compile/compiler.h"
+#include "compile/options.h"
 #include "device/device.h"
 #include "ir/build.h"
 #include "kernel/kernel.h"
@@ -72,7 +77,8 @@ struct settings {
     struct ig_kernel_compiler compiler;
     const char *cc;
     struct ig_device *device;
-    const char *only;
+    const char *only, *level;
+    enum ingot_dtype type; /* of the operands; with i8 weights for bytes */
     bool source;
     double peak; /* GFLOP/s of all threads */
 };
@@ -100,67 +106,103 @@ static float *numbers(struct ig_job *job, int64_t count) {
     return data;
 }
 
-static ig_value weights(struct ig_graph *g, int rank, const int64_t *dims) {
-    int64_t count = 1;
+/* Numbers of any type: as bits, the upper halves of these floats are bf16. */
+static ig_value weights_of(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *dims) {
+    int64_t count = 1, size = (int64_t)ingot_dtype_size(dtype);
     for (int i = 0; i < rank; i++)
         count *= dims[i];
-    struct ig_data data = {
-        .bytes = numbers(g->job, count), .size = (size_t)count * sizeof(float), .initializer = "weights"};
-    return ig_build_constant(g, INGOT_F32, rank, dims, ig_memdup(g->job, &data, sizeof data));
+    float *data = numbers(g->job, count);
+    if (size < 4) {
+        for (int64_t i = 0; i < count; i++)
+            memcpy((char *)data + i * size, (char *)&data[i] + (dtype == INGOT_BF16 ? 2 : 1), (size_t)size);
+    }
+    struct ig_data contents = {.bytes = data, .size = (size_t)(count * size), .initializer = "weights"};
+    return ig_build_constant(g, dtype, rank, dims, ig_memdup(g->job, &contents, sizeof contents));
 }
 
-static struct ig_type static_type(struct ig_graph *g, int rank, const int64_t *sizes) {
+static ig_value weights(struct ig_graph *g, int rank, const int64_t *dims) {
+    return weights_of(g, INGOT_F32, rank, dims);
+}
+
+static struct ig_type static_type(struct ig_graph *g, enum ingot_dtype dtype, int rank, const int64_t *sizes) {
     ig_dim dims[INGOT_MAX_RANK];
     for (int i = 0; i < rank; i++)
         dims[i] = ig_dim_const(g->dims, sizes[i]);
-    return ig_type_make(INGOT_F32, rank, dims);
+    return ig_type_make(dtype, rank, dims);
 }
 
-static ig_value build_conv(struct ig_graph *g, const struct layer *l, ig_value x, int nr) {
+static bool is_byte(enum ingot_dtype type) {
+    return type == INGOT_U8 || type == INGOT_I8;
+}
+
+static enum ingot_dtype sum_type(const struct settings *s) {
+    return is_byte(s->type) ? INGOT_I32 : INGOT_F32;
+}
+
+/* Weights in the shape [outer..., depth, nr], with steps of the depth together where the target packs them so. */
+static ig_value packed_weights(struct ig_graph *g, const struct settings *s, int outer, const int64_t *dims) {
+    enum ingot_dtype dtype = is_byte(s->type) ? INGOT_I8 : s->type;
+    int64_t shape[INGOT_MAX_RANK], together = ig_target_together(&s->target, s->type, dtype);
+    memcpy(shape, dims, (size_t)(outer + 2) * sizeof *shape);
+    shape[outer] = (shape[outer] + together - 1) / together;
+    shape[outer + 2] = together;
+    return weights_of(g, dtype, outer + 2 + (together > 1), shape);
+}
+
+static ig_value build_conv(struct ig_graph *g, const struct settings *s, const struct layer *l, ig_value x, int nr) {
     bool depthwise = l->groups > 1;
     int64_t pad = l->kernel / 2, panels = (l->out + nr - 1) / nr, two[2];
     int64_t packed[] = {1, panels, l->kernel, l->kernel, l->in, nr}, plain[] = {l->kernel, l->kernel, l->in};
-    ig_value in[3] = {x, depthwise ? weights(g, 3, plain) : weights(g, 6, packed), weights(g, 1, &l->out)};
+    enum ingot_dtype type = is_byte(s->type) ? INGOT_I8 : s->type;
+    ig_value in[3] = {x, depthwise ? weights_of(g, type, 3, plain) : packed_weights(g, s, 4, packed),
+                      weights_of(g, sum_type(s), 1, &l->out)};
     ig_dim pads[2] = {ig_dim_const(g->dims, pad), ig_dim_const(g->dims, pad)};
     int64_t strides[2] = {l->stride, l->stride}, ones[2] = {1, 1};
     two[0] = two[1] = l->kernel;
-    struct ig_attr attrs[] = {ig_attr_of_ints(strides, 2),
-                              ig_attr_of_ints(ones, 2),
-                              ig_attr_of_dims(pads, 2),
-                              ig_attr_of_dims(pads, 2),
-                              ig_attr_of_int(l->groups),
-                              ig_attr_of_dtype(INGOT_F32),
-                              ig_attr_of_int(1),
-                              ig_attr_of_int(depthwise ? 1 : nr),
-                              ig_attr_of_int(l->out),
-                              ig_attr_of_ints(two, 2),
-                              ig_attr_of_int(0)};
+    struct ig_attr attrs[] = {
+        ig_attr_of_ints(strides, 2), ig_attr_of_ints(ones, 2),           ig_attr_of_dims(pads, 2),
+        ig_attr_of_dims(pads, 2),    ig_attr_of_int(l->groups),          ig_attr_of_dtype(sum_type(s)),
+        ig_attr_of_int(1),           ig_attr_of_int(depthwise ? 1 : nr), ig_attr_of_int(l->out),
+        ig_attr_of_ints(two, 2),     ig_attr_of_int(IG_MATH_EXACT),      ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};
     return ig_build_node(g, IG_OP_conv, in, 3, 1, attrs, none);
 }
 
-static ig_value build_matmul(struct ig_graph *g, const struct layer *l, ig_value x, int nr) {
+static ig_value build_matmul(struct ig_graph *g, const struct settings *s, const struct layer *l, ig_value x, int nr) {
     int64_t packed[] = {(l->out + nr - 1) / nr, l->in, nr};
-    ig_value in[2] = {x, weights(g, 3, packed)};
-    struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(nr), ig_attr_of_int(l->out),
+    ig_value in[2] = {x, packed_weights(g, s, 1, packed)};
+    struct ig_attr attrs[] = {ig_attr_of_dtype(sum_type(s)), ig_attr_of_int(nr), ig_attr_of_int(l->out),
                               ig_attr_of_int(0)};
     struct ig_graph *const none[2] = {NULL, NULL};
     ig_value y = ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
-    return ig_map2(g, IG_OP_add, y, weights(g, 1, &l->out));
+    return ig_map2(g, IG_OP_add, y, weights_of(g, sum_type(s), 1, &l->out));
+}
+
+/* Scales and quantises sums in i32, with a zero point. */
+static ig_value quantised(struct ig_graph *g, const struct settings *s, const struct layer *l, ig_value y) {
+    ig_value scale = ig_map2(g, IG_OP_mul, weights(g, 1, &l->out), ig_build_scalar(g, INGOT_F32, 1e-3));
+    y = ig_map2(g, IG_OP_mul, ig_build_cast(g, y, INGOT_F32), scale);
+    y = ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
+    y = ig_map2(g, IG_OP_add, ig_map1(g, IG_OP_round, y), ig_build_scalar(g, INGOT_F32, 3));
+    return ig_build_cast_saturating(g, y, s->type);
 }
 
 /* Builds the layer with bias and ReLU, as one region. */
-static struct ig_region build_layer(struct ig_graph *g, const struct layer *l, int nr) {
+static struct ig_region build_layer(struct ig_graph *g, const struct settings *s, const struct layer *l) {
     int64_t image[] = {1, l->height, l->width, l->in}, matrix[] = {l->width, l->in};
-    struct ig_type type = l->height ? static_type(g, 4, image) : static_type(g, 2, matrix);
+    int nr = ig_target_nr(&s->target);
+    struct ig_type type = l->height ? static_type(g, s->type, 4, image) : static_type(g, s->type, 2, matrix);
     ig_value x = ig_build_input(g, "x", &type), a = x;
-    if (l->prologue) {
+    if (l->prologue && s->type == INGOT_F32) {
         a = ig_map2(g, IG_OP_mul, a, weights(g, 1, &l->in));
         a = ig_map2(g, IG_OP_add, a, weights(g, 1, &l->in));
         a = ig_map2(g, IG_OP_max, a, ig_build_scalar(g, INGOT_F32, 0));
     }
-    ig_value y = l->height ? build_conv(g, l, a, nr) : build_matmul(g, l, a, nr);
-    y = ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
+    ig_value y = l->height ? build_conv(g, s, l, a, nr) : build_matmul(g, s, l, a, nr);
+    if (is_byte(s->type))
+        y = quantised(g, s, l, y);
+    else
+        y = ig_build_cast(g, ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0)), s->type);
     ig_build_output(g, "y", y);
     struct ig_region r = {.family = IG_FAMILY_CONTRACT};
     bool *seen = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
@@ -221,7 +263,7 @@ static int64_t number(const struct ig_graph *g, ig_dim d) {
 
 static void bench_layer(struct ig_job *job, const struct settings *s, const struct layer *l) {
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
-    struct ig_region region = build_layer(g, l, ig_target_nr(&s->target));
+    struct ig_region region = build_layer(g, s, l);
     struct ig_kernel *kernel = ig_kernel_candidate(g, &region, &s->target, NULL, 0);
     const char *text = ig_c_kernel(job, kernel, "kernel", &s->target);
     if (s->source) puts(text);
@@ -280,10 +322,17 @@ static double measure_peak(struct ig_job *job, const struct settings *s) {
     return 2e-9 * lanes * chains * rounds * workers / time;
 }
 
+/* How many times the products of f32 the widest instructions for these operands do. */
+static double times_f32(const struct settings *s) {
+    bool amx = s->target.isa == IG_ISA_AMX;
+    if (is_byte(s->type)) return amx ? 32 : s->target.vnni ? 4 : 2;
+    return s->type == INGOT_BF16 && amx ? 16 : 1;
+}
+
 static void bench(struct ig_job *job, void *argument) {
     struct settings *s = argument;
-    s->peak = measure_peak(job, s);
-    printf("%s, %u threads, %s, peak %.1f GF/s\n", s->target.vector_bytes == 64 ? "AVX-512" : "AVX2",
+    s->peak = measure_peak(job, s) * times_f32(s);
+    printf("%s, %s, %u threads, %s, peak %.1f GF/s\n", s->level, ingot_dtype_name(s->type),
            s->device->api->workers(s->device), s->compiler.version, s->peak);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         if (!s->only || strstr(layers[i].name, s->only)) bench_layer(job, s, &layers[i]);
@@ -293,13 +342,20 @@ static void bench(struct ig_job *job, void *argument) {
 static void find_compiler(struct ig_job *job, void *argument) {
     struct settings *s = argument;
     struct ingot_build_options options = INGOT_BUILD_OPTIONS_INIT;
+    struct ig_target_choice choice;
+    ig_target_parse(job, s->level, &choice);
+    uint64_t missing = choice.required_features & ~ig_cpu_features();
+    if (missing || ((choice.required_features & IG_CPU_AMX_TILE) && !ig_cpu_request_amx()))
+        ig_raise(job, INGOT_INCOMPATIBLE, "%s needs %s", choice.name, missing ? ig_cpu_feature_name(missing) : "AMX");
+    s->target = choice.target;
+    s->level = choice.name;
     options.cc = s->cc;
     options.jobs = 1;
     ig_kernel_compiler_find(job, &s->target, &options, NULL, &s->compiler);
 }
 
 int main(int argc, char **argv) {
-    struct settings s = {.target = {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}};
+    struct settings s = {.level = "cpu", .type = INGOT_F32};
     unsigned threads = 1;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -307,8 +363,9 @@ int main(int argc, char **argv) {
             s.source = true;
             continue;
         }
-        if (!strcmp(argv[i], "--target") && !strcmp(value, "v3"))
-            s.target = (struct ig_target){.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16};
+        if (!strcmp(argv[i], "--target")) s.level = value;
+        for (int t = INGOT_DTYPE_NONE + 1; t < INGOT_DTYPE_COUNT && !strcmp(argv[i], "--type"); t++)
+            if (!strcmp(ingot_dtype_name((enum ingot_dtype)t), value)) s.type = (enum ingot_dtype)t;
         if (!strcmp(argv[i], "--threads")) threads = (unsigned)atoi(value);
         if (!strcmp(argv[i], "--cc")) s.cc = value;
         if (!strcmp(argv[i], "--only")) s.only = value;

@@ -98,7 +98,17 @@ const struct ig_code_function ig_code_functions_convert[] = {
      "    const uint64_t whole = ig_truncate_f64_u64(a);\n"
      "    return a >= 0x1p64 ? ~(uint64_t)0 : a > 0.0 ? whole : 0;\n"
      "}\n"},
-    {"ig_saturate_f32_", "i8 i16 i32 i64 u8 u16 u32 u64", "ig_saturate_f64_$S",
+    {"ig_saturate_f32_", "u8 u16", NULL, /* NaN is not greater than 0 */
+     "INLINE $T ig_saturate_f32_$S(float a) {\n"
+     "    const float low = a > 0.0f ? a : 0.0f;\n"
+     "    return ($T)(int32_t)(low < (float)$H ? low : (float)$H);\n"
+     "}\n"},
+    {"ig_saturate_f32_", "i8 i16", NULL,
+     "INLINE $T ig_saturate_f32_$S(float a) {\n"
+     "    const float number = a == a ? a : 0.0f, low = number > (float)$L ? number : (float)$L;\n"
+     "    return ($T)(int32_t)(low < (float)$H ? low : (float)$H);\n"
+     "}\n"},
+    {"ig_saturate_f32_", "i32 i64 u32 u64", "ig_saturate_f64_$S",
      "INLINE $T ig_saturate_f32_$S(float a) { return ig_saturate_f64_$S((double)a); }\n"},
     {"ig_saturate_i64_", "i8 i16 i32 i64 u8 u16 u32", NULL,
      "INLINE $T ig_saturate_i64_$S(int64_t a) {\n"

@@ -11,10 +11,11 @@
 
 enum ig_micro_kind {
     /*
-     * void NAME(long rows, long vectors, const T *a, long lda, const H *b, T *c, long k, long first[, const T *next])
+     * void NAME(long rows, long vectors, const A *a, long lda, const H *b, T *c, long k, long first[, const T *next])
      *
      * c[r][j] = sum over p < k of a[r*lda + p] * b[p*NR + j], added to c unless `first`. Rows of c and b are NR
-     * elements apart; columns beyond `vectors` vectors are not touched. With `segments`, k elements are read at a, then
+     * elements apart; columns beyond `vectors` vectors are not touched. With `together` steps of the depth together, k is
+     * a multiple of these, and b[p*NR + j] is element (p/together*NR + j)*together + p%together. With `segments`, k elements are read at a, then
      * at a + jump, and so on, while b is read contiguously. With `group`, row r lies at r/group*group_stride +
      * r%group*lda. With `rate`, that many bytes at `next` are prefetched per step of k, since they are needed soon.
      */
@@ -40,6 +41,12 @@ enum ig_micro_kind {
      * all k <= kept. Stable: equal elements keep their order; NaN is greater than all else. Results beyond n are 0.
      */
     IG_MICRO_TOPK,
+    /*
+     * void NAME(const float *from, T *to, long n)
+     *
+     * Casts n elements to bytes, T, saturating: NaN gives 0. `from` can be read up to a multiple of 16 elements.
+     */
+    IG_MICRO_NARROW,
 };
 
 struct ig_micro {
@@ -47,6 +54,7 @@ struct ig_micro {
     const char *name;
     enum ingot_dtype dtype;                /* T: f32, f64, i32, i64 and unsigned */
     enum ingot_dtype half;                 /* H: f16 or bf16, converted on load, if T is f32; NONE: same as T */
+    int together;                          /* GEMM: 4 if A is u8, H i8, T i32 and the target has VNNI; else 0 */
     uint32_t rows;                         /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`
                                               may be i */
     uint32_t vectors;                      /* GEMM: bit v is set if `vectors` may be v */

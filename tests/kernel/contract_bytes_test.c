@@ -137,8 +137,8 @@ static void check(void (*build)(struct ig_graph *, const void *), const void *sh
     assert_true(4 * count <= COUNT(all));
     for (int i = 0; i < 4 * count; i++) {
         all[i] = (struct typed){bytes[i % 4 / 2], bytes[i % 2], (const char *)shapes + (size_t)(i / 4) * size};
-        add_named_case(build, &all[i], GRAPH_HOSTILE, sizes, "%s %d, %s x %s", what, i / 4, ingot_dtype_name(all[i].a),
-                       ingot_dtype_name(all[i].b));
+        add_named_case(build, &all[i], GRAPH_HOSTILE | GRAPH_VNNI, sizes, "%s %d, %s x %s", what, i / 4,
+                       ingot_dtype_name(all[i].a), ingot_dtype_name(all[i].b));
     }
     check_all();
 }

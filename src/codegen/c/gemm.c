@@ -6,6 +6,10 @@
  * AVX-512 holds 14 x 2 accumulators, two vectors of B and a broadcast in its 32 registers, AVX2 6 x 2 in its 16. Fewer
  * than four rows do not cover the latency of the multiply-add: their loop is unrolled over k into separate
  * accumulators, which are added at the end.
+ *
+ * Bytes are multiplied by VNNI's vpdpbusd: a lane of the sums gains four products, of four neighbouring bytes of a row of A
+ * (which are broadcast) and of a column of B (which lie together there). Its text is inline assembly, since compilers
+ * differ in the names of their builtins.
  */
 #include <stdio.h>
 
@@ -37,43 +41,64 @@ static int k_unroll(int rows, int vectors) {
     return chains >= 8 ? 1 : chains >= 4 ? 2 : 4;
 }
 
+/* Steps of the depth that one instruction takes. */
+static int together(const struct ig_micro *m) {
+    return m->together ? m->together : 1;
+}
+
 static int64_t row_offset(const struct ig_micro *m, int r) {
     return m->group ? r / m->group * m->group_stride + r % m->group * m->lda : r * m->lda;
 }
 
+/* c += a * b, for row r and all vectors; `at` is A's element, or where it is. */
+static void print_products(const struct ig_micro *m, int r, int vectors, int u, const char *at, struct ig_text *text) {
+    if (m->together) ig_text_printf(text, "        const %s_v a%d_%d = %s_four(%s);\n", m->name, u, r, m->name, at);
+    for (int v = 0; v < vectors; v++) {
+        ig_text_add(text, v ? " " : "        ");
+        if (m->together)
+            ig_text_printf(text, "%s_dot(c%d_%d_%d, a%d_%d, b%d_%d);", m->name, u, r, v, u, r, u, v);
+        else
+            ig_text_printf(text, "c%d_%d_%d += %s * b%d_%d;", u, r, v, at, u, v);
+    }
+    ig_text_add(text, "\n");
+}
+
 static void print_step(const struct ig_micro *m, int rows, int vectors, int lanes, int u, struct ig_text *text) {
-    int line = 64 / (int)ingot_dtype_size(m->half != INGOT_DTYPE_NONE ? m->half : m->dtype);
-    for (int at = 0; m->prefetch && at < m->nr; at += line)
-        ig_text_printf(text, "        __builtin_prefetch(b + %lld);\n", (long long)m->prefetch + u * m->nr + at);
+    int step = together(m), line = 64 / (int)ingot_dtype_size(m->half != INGOT_DTYPE_NONE ? m->half : m->dtype);
+    for (int at = 0; m->prefetch && at < m->nr * step; at += line)
+        ig_text_printf(text, "        __builtin_prefetch(b + %lld);\n", (long long)m->prefetch + u * m->nr * step + at);
     /* Into the second cache: the first is full of data in use. */
     if (m->rate)
-        ig_text_printf(text, "        __builtin_prefetch(next + %lld * (p + %d), 0, 2);\n", (long long)m->rate, u);
-    const char *reader = ig_c_micro_reader(text->job, m, "u");
+        ig_text_printf(text, "        __builtin_prefetch(next + %lld * (p + %d), 0, 2);\n", (long long)m->rate,
+                       u * step);
+    const char *reader =
+        m->together ? ig_format(text->job, "*(const %s_u *)(", m->name) : ig_c_micro_reader(text->job, m, "u");
     for (int v = 0; v < vectors; v++)
-        ig_text_printf(text, "        const %s_v b%d_%d = %sb + %d);\n", m->name, u, v, reader, u * m->nr + v * lanes);
+        ig_text_printf(text, "        const %s_v b%d_%d = %sb + %d);\n", m->name, u, v, reader,
+                       (u * m->nr + v * lanes) * step);
     for (int r = 0; r < rows; r++) {
         char at[64];
+        const char *address = m->together ? "&" : "";
         if (m->lda)
-            snprintf(at, sizeof at, "a[%lld]", (long long)row_offset(m, r) + u);
+            snprintf(at, sizeof at, "%sa[%lld]", address, (long long)row_offset(m, r) + u * step);
         else
-            snprintf(at, sizeof at, "a%d[%d * lda + %d]", r / 3 * 3, r % 3, u);
-        for (int v = 0; v < vectors; v++)
-            ig_text_printf(text, "%sc%d_%d_%d += %s * b%d_%d;", v ? " " : "        ", u, r, v, at, u, v);
-        ig_text_add(text, "\n");
+            snprintf(at, sizeof at, "%sa%d[%d * lda + %d]", address, r / 3 * 3, r % 3, u * step);
+        print_products(m, r, vectors, u, at, text);
     }
 }
 
 static void print_loop(const struct ig_micro *m, int rows, int vectors, int lanes, int steps, struct ig_text *text) {
-    ig_text_printf(text, "    for (; p + %d <= k; p += %d) {\n", steps, steps);
+    int each = steps * together(m);
+    ig_text_printf(text, "    for (; p + %d <= k; p += %d) {\n", each, each);
     for (int u = 0; u < steps; u++)
         print_step(m, rows, vectors, lanes, u, text);
     if (m->lda) {
-        ig_text_printf(text, "        a += %d;\n", steps);
+        ig_text_printf(text, "        a += %d;\n", each);
     } else {
         for (int r = 0; r < rows; r += 3)
-            ig_text_printf(text, "        a%d += %d;\n", r, steps);
+            ig_text_printf(text, "        a%d += %d;\n", r, each);
     }
-    ig_text_printf(text, "        b += %d;\n    }\n", steps * m->nr);
+    ig_text_printf(text, "        b += %d;\n    }\n", each * m->nr);
 }
 
 /* The loop over the depth, or over a segment of it. */
@@ -104,12 +129,12 @@ static void print_results(const struct ig_micro *m, int rows, int vectors, int l
  * epilogue's GELU, would take registers away from its sums, which fill them. */
 static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lanes, struct ig_text *text) {
     int unroll = k_unroll(rows, vectors);
+    const char *a = m->together ? "b" : "e", *b = m->together ? "b" : ig_c_micro_element(m);
     ig_text_printf(text,
-                   "static __attribute__((noinline)) void %s_%dx%d(const %s_e *restrict a, long lda,\n"
+                   "static __attribute__((noinline)) void %s_%dx%d(const %s_%s *restrict a, long lda,\n"
                    "    const %s_%s *restrict b,\n"
                    "    %s_e *restrict c, long k, long first%s) {\n",
-                   m->name, rows, vectors, m->name, m->name, ig_c_micro_element(m), m->name,
-                   m->rate ? ", const char *next" : "");
+                   m->name, rows, vectors, m->name, a, m->name, b, m->name, m->rate ? ", const char *next" : "");
     for (int u = 0; u < unroll; u++) {
         for (int r = 0; r < rows; r++) {
             ig_text_printf(text, "    %s_v ", m->name);
@@ -122,7 +147,7 @@ static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lane
         ig_text_add(text, "    (void)lda;\n");
     } else {
         for (int r = 0; r < rows; r += 3)
-            ig_text_printf(text, "    const %s_e *a%d = a + %d * lda;\n", m->name, r, r);
+            ig_text_printf(text, "    const %s_%s *a%d = a + %d * lda;\n", m->name, a, r, r);
     }
     if (m->segments > 1) {
         ig_text_printf(text, "    for (long s = 0; s < %lld; s++) {\n", (long long)m->segments);
@@ -148,10 +173,27 @@ static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
     ig_text_add(text, "    default: break;\n    }\n}\n");
 }
 
+/* The type NAME_b, a byte; NAME_four, four bytes in each lane; and NAME_dot, which adds the products of the unsigned bytes
+ * `a` and the signed ones `b` to `c`. Assemblers take the unmarked instruction for AVX-512's. */
+static void print_dot(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+    bool wide = target->vector_registers >= 32;
+    ig_text_printf(
+        text,
+        "typedef unsigned char %s_b __attribute__((may_alias));\n"
+        "typedef unsigned %s_w __attribute__((aligned(1), may_alias));\n"
+        "INLINE %s_v %s_four(const %s_b *at) {\n    return *(const %s_w *)at + (%s_v){0};\n}\n"
+        "#define %s_dot(c, a, b) __asm__(\"%svpdpbusd %%2, %%1, %%0\" : \"+%s\"(c) : \"%s\"(a), \"%s\"(b))\n",
+        m->name, m->name, m->name, m->name, m->name, m->name, m->name, m->name, wide ? "" : "%{vex%} ",
+        wide ? "v" : "x", wide ? "v" : "x", wide ? "v" : "x");
+}
+
 void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     int lanes = ig_micro_lanes(target, m->dtype);
     ig_c_micro_types(m, target, text);
-    ig_c_micro_half(m, lanes, "v", text);
+    if (m->together)
+        print_dot(m, target, text);
+    else
+        ig_c_micro_half(m, lanes, "v", text);
     for (int r = 1; r < 32; r++)
         for (int v = 1; v < 8; v++)
             if (m->rows >> r & 1 && m->vectors >> v & 1) print_gemm(m, r, v, lanes, text);

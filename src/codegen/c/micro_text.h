@@ -22,5 +22,6 @@ void ig_c_micro_gemm(const struct ig_micro *micro, const struct ig_target *targe
 void ig_c_micro_pack(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_topk(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_depthwise(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
+void ig_c_micro_narrow(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 
 #endif

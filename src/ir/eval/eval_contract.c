@@ -104,7 +104,7 @@ struct matmul {
     struct ig_contraction base;
     struct ig_view a, b; /* the matrices of the current batch */
     int64_t size_a, size_b;
-    int64_t packed;
+    int64_t packed, together; /* as in ops.def: NR and G */
 };
 
 static void matmul_row(const struct ig_contraction *c, int64_t row, union ig_cell *out_cells) {
@@ -124,7 +124,7 @@ static void matmul_columns(const struct ig_contraction *c, int64_t k, int64_t fi
         return;
     }
     for (int64_t column = first; column < first + n; column++) {
-        int64_t index[] = {column / m->packed, k, column % m->packed};
+        int64_t index[] = {column / m->packed, k / m->together, column % m->packed, k % m->together};
         ig_contract_load(c, b->dtype, ig_view_at(b, index), 0, 1, out_cells++);
     }
 }
@@ -144,11 +144,14 @@ static void matmul_batches(struct ig_eval *ev, struct matmul *m, const struct ig
 IG_EVAL(matmul) {
     int64_t packed = ig_attr_int(graph, node, IG_ATTR_packed);
     const struct ig_view *a = &in[0], *b = &in[1];
-    if (a->rank < 2 || b->rank < 2 || (packed && b->rank != 3)) ig_eval_raise(ev, "ranks %d and %d", a->rank, b->rank);
-    int64_t m = a->dims[a->rank - 2], k = a->dims[a->rank - 1];
+    if (a->rank < 2 || b->rank < 2 || (packed && b->rank != 3 && b->rank != 4))
+        ig_eval_raise(ev, "ranks %d and %d", a->rank, b->rank);
+    int64_t m = a->dims[a->rank - 2], k = a->dims[a->rank - 1], together = packed && b->rank == 4 ? b->dims[3] : 1;
     int64_t n = packed ? ig_attr_int(graph, node, IG_ATTR_n) : b->dims[b->rank - 1];
-    if (b->dims[b->rank - 2] != k || (packed && (b->dims[0] * packed < n || b->dims[2] != packed))) {
-        ig_eval_raise(ev, "depths %lld and %lld differ", (long long)k, (long long)b->dims[b->rank - 2]);
+    int64_t depth = packed ? b->dims[1] : b->dims[b->rank - 2];
+    if (together < 1 || depth != (k + together - 1) / together ||
+        (packed && (b->dims[0] * packed < n || b->dims[2] != packed))) {
+        ig_eval_raise(ev, "depths %lld and %lld differ", (long long)k, (long long)depth);
     }
     int rank = packed || a->rank > b->rank ? a->rank : b->rank;
     int64_t dims[INGOT_MAX_RANK], dims_a[INGOT_MAX_RANK], dims_b[INGOT_MAX_RANK];
@@ -176,7 +179,8 @@ IG_EVAL(matmul) {
                                   .column_stride = size},
                          .a = whole_a,
                          .b = whole_b,
-                         .packed = packed};
+                         .packed = packed,
+                         .together = together};
     job.size_a = (int64_t)ingot_dtype_size(a->dtype);
     job.size_b = (int64_t)ingot_dtype_size(b->dtype);
     matmul_batches(ev, &job, &whole_a, &whole_b, &out[0], b->dtype);

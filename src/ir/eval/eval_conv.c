@@ -19,9 +19,9 @@ struct conv {
     const int64_t *strides, *dilations;
     int64_t before[MAX_SPATIAL], out_dims[MAX_SPATIAL], after[MAX_SPATIAL];
     int64_t groups, group, channels; /* input channels of a group */
-    int64_t packed;
-    union ig_cell border; /* an element beyond the edges */
-    int winograd;         /* m, if the weights are transformed for F(m x m, 3 x 3); else 0 */
+    int64_t packed, together;        /* as in ops.def: NR and G */
+    union ig_cell border;            /* an element beyond the edges */
+    int winograd;                    /* m, if the weights are transformed for F(m x m, 3 x 3); else 0 */
 };
 
 /* The input pixel that the row's window reads at kernel position `position`; NULL beyond the edges. */
@@ -77,10 +77,11 @@ static void conv_columns(const struct ig_contraction *base, int64_t k, int64_t f
         ig_contract_load(base, c->w.dtype, ig_view_at(&c->w, index), c->w.strides[0] * size, n, out_cells);
         return;
     }
-    /* [groups, panels, kernel..., C/groups, NR] */
+    /* [groups, panels, kernel..., C/groups, NR], or [groups, panels, kernel..., C/groups/G, NR, G] */
     index[0] = c->group;
     kernel_index(c, position, index + 2);
-    index[2 + c->spatial] = channel;
+    index[2 + c->spatial] = channel / c->together;
+    if (c->together > 1) index[4 + c->spatial] = channel % c->together;
     for (int64_t column = first; column < first + n; column++) {
         index[1] = column / c->packed;
         index[3 + c->spatial] = column % c->packed;
@@ -150,7 +151,10 @@ static void check_weights(struct ig_eval *ev, const struct conv *c, int64_t colu
     for (int i = 0; i < c->spatial; i++)
         want[rank++] = c->kernel[i] + (c->winograd ? c->winograd - 1 : 0);
     if (depthwise_packed) want[rank++] = c->groups;
-    if (c->packed && !depthwise_packed) want[rank++] = c->channels, want[rank++] = c->packed;
+    if (c->packed && !depthwise_packed) {
+        want[rank++] = (c->channels + c->together - 1) / c->together, want[rank++] = c->packed;
+        if (c->together > 1) want[rank++] = c->together;
+    }
     bool fits = c->w.rank == rank;
     for (int i = 0; fits && i < rank; i++)
         fits = c->w.dims[i] == want[i];
@@ -193,6 +197,8 @@ IG_EVAL(conv) {
     struct ig_view x = last ? in[0] : ig_view_move_channels(&in[0], true);
     struct conv c = {.x = ig_view_dense(ev, &x), .w = in[1], .packed = ig_attr_int(graph, node, IG_ATTR_packed)};
     c.winograd = ig_winograd_of(graph, node);
+    bool together = c.packed > 0 && c.w.rank == x.rank + 3;
+    c.together = together && c.w.dims[x.rank + 2] > 0 ? c.w.dims[x.rank + 2] : 1;
     conv_shape(ev, graph, node, &c);
     c.base.result = (enum ingot_dtype)ig_attr_int(graph, node, IG_ATTR_acc);
     c.border.f = (double)ig_attr_int(graph, node, IG_ATTR_border); /* of bytes, which are summed as double; else 0 */

@@ -29,14 +29,28 @@ static int64_t packed_width(struct ig_infer *x) {
     return packed;
 }
 
+/* The steps of the depth that packed weights have together, as one axis more than `rank`: 2 or 4; else 1. */
+static int64_t steps_together(struct ig_infer *x, int rank) {
+    const struct ig_type *w = ig_infer_in(x, 1);
+    int64_t together;
+    if (w->rank != rank + 1) {
+        ig_infer_rank(x, 1, rank);
+        return 1;
+    }
+    if (!ig_dim_is_const(x->dims, w->dim[rank], &together) || (together != 2 && together != 4))
+        ig_infer_fail(x, "the packed weights have %s steps of the depth together, 2 or 4 can be",
+                      ig_infer_dim_text(x, w->dim[rank]));
+    return together;
+}
+
 /* ---- Matrix products */
 
 static void matmul_packed(struct ig_infer *x, int64_t width) {
     const struct ig_type *a = ig_infer_in(x, 0), *b = ig_infer_in(x, 1);
-    int64_t n = ig_infer_int(x, IG_ATTR_n);
-    ig_infer_rank(x, 1, 3);
+    int64_t n = ig_infer_int(x, IG_ATTR_n), together = steps_together(x, 3);
+    ig_dim depth = ig_dim_ceil_div(x->dims, a->dim[a->rank - 1], ig_dim_const(x->dims, together));
     ig_infer_unify(x, b->dim[0], ig_dim_const(x->dims, (n + width - 1) / width), "numbers of panels");
-    ig_infer_unify(x, b->dim[1], a->dim[a->rank - 1], "inner dims");
+    ig_infer_unify(x, b->dim[1], depth, "inner dims");
     ig_infer_unify(x, b->dim[2], ig_dim_const(x->dims, width), "widths of panels");
     x->out[0] = *a;
     x->out[0].dim[a->rank - 1] = ig_dim_const(x->dims, n);
@@ -131,7 +145,9 @@ static void check_weights(struct ig_infer *x, const struct layout *l, int64_t wi
     bool depthwise = width == 1 && groups > 1;
     int64_t more = transformed(x, l);
     int at = 0;
-    ig_infer_rank(x, 1, depthwise ? l->n_spatial + 1 : width > 0 ? l->n_spatial + 4 : l->n_spatial + 2);
+    int rank = depthwise ? l->n_spatial + 1 : width > 0 ? l->n_spatial + 4 : l->n_spatial + 2;
+    int64_t together = width > 0 && !depthwise ? steps_together(x, rank) : 1;
+    if (together == 1) ig_infer_rank(x, 1, rank);
     if (width == 0) {
         unify_weight(x, at++, ig_dim_const(d, n));
         unify_weight(x, at++, per_group);
@@ -142,7 +158,7 @@ static void check_weights(struct ig_infer *x, const struct layout *l, int64_t wi
     for (int i = 0; i < l->n_spatial; i++)
         unify_weight(x, at++, ig_dim_const(d, kernel[i] + more));
     if (width == 0) return;
-    unify_weight(x, at++, depthwise ? channels : per_group);
+    unify_weight(x, at++, depthwise ? channels : ig_dim_ceil_div(d, per_group, ig_dim_const(d, together)));
     if (!depthwise) unify_weight(x, at, ig_dim_const(d, width));
 }
 

@@ -17,8 +17,8 @@ bool ig_contract_winograd(struct ig_contract *c); /* where c->winograd */
 bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype);
 /* The type's value for ig_micro.half. */
 enum ingot_dtype ig_contract_half(enum ingot_dtype dtype);
-/* Reserves scratch for `elements` of c->dtype; returns its loop buffer. */
-int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name);
+/* Reserves scratch for `elements` of a type; returns its loop buffer. */
+int ig_contract_scratch(struct ig_contract *c, enum ingot_dtype dtype, ig_dim elements, const char *name);
 
 /* The turns in which threads do so many equal units of work: with two threads, which counts most, with 8 and with 16. */
 static inline double ig_contract_turns(int64_t units) {
@@ -26,7 +26,7 @@ static inline double ig_contract_turns(int64_t units) {
     return (double)turns;
 }
 
-/* An operand that can be read in place: unit stride along the depth (A, of c->dtype), or along the columns or the depth
+/* An operand that can be read in place: unit stride along the depth (A, of c->operand), or along the columns or the depth
  * (B, of a type that micro-kernels convert). */
 struct ig_contract_view {
     int buffer;      /* -1: not readable in place */
@@ -60,7 +60,7 @@ ig_x ig_row_blocks_rows(struct ig_contract *c, const struct ig_row_blocks *block
 struct ig_columns {
     ig_dim panels;
     int lanes, nr, mr;
-    int element;           /* bytes */
+    int element;           /* bytes of an element of A, as micro-kernels read it */
     int64_t first, second; /* budgets for the first and second cache, in bytes */
 };
 void ig_columns_init(struct ig_contract *c, struct ig_columns *out_columns);

@@ -15,7 +15,7 @@ static int rows_in_registers(const struct ig_target *target, int vectors) {
 void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
     bool wide = c->target->vector_bytes == 64;
     p->lanes = ig_micro_lanes(c->target, c->dtype);
-    p->element = c->target->vector_bytes / p->lanes;
+    p->element = (int)ingot_dtype_size(c->operand);
     p->nr = c->packed ? (int)ig_contract_attr_int(c, IG_ATTR_packed) : 2 * p->lanes;
     p->mr = rows_in_registers(c->target, p->nr / p->lanes);
     p->panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, p->nr));

@@ -74,10 +74,10 @@ static void choose_shape(struct gemm *s) {
 
 /* The row stride of a copy: an odd number of cache lines, so that rows do not compete for the same sets. */
 static ig_dim copied_stride(struct gemm *s) {
-    int64_t line = 64 / s->p.element, depth = known(s, s->c->depth, -1);
+    int64_t line = 64 / s->p.element, depth = known(s, s->c->padded, -1);
     if (depth >= 0) return constant(s, ig_columns_copied_stride(&s->p, depth));
     struct ig_dims *dims = s->k->dims;
-    ig_dim pairs = ig_dim_ceil_div(dims, s->c->depth, constant(s, 2 * line));
+    ig_dim pairs = ig_dim_ceil_div(dims, s->c->padded, constant(s, 2 * line));
     return ig_dim_add(dims, ig_dim_mul(dims, pairs, constant(s, 2 * line)), constant(s, line));
 }
 
@@ -90,14 +90,14 @@ static void choose_operands(struct gemm *s) {
     }
     s->lda = s->copy_a ? copied_stride(s) : s->a_view.stride;
     const struct ig_type *b = ig_contract_in(c, 1);
-    s->copy_b = !c->packed || !ig_contract_can_convert(c, b->dtype);
+    s->copy_b = !c->packed || (c->together == 1 && !ig_contract_can_convert(c, b->dtype));
     s->b_element = (int64_t)ingot_dtype_size(b->dtype);
 }
 
 /* Rows first if B stays in the second cache and there are enough blocks to share among threads. */
 static void choose_order(struct gemm *s) {
     struct ig_contract *c = s->c;
-    int64_t depth = known(s, c->depth, -1), columns = known(s, c->columns, -1), rows = known(s, c->rows, -1);
+    int64_t depth = known(s, c->padded, -1), columns = known(s, c->columns, -1), rows = known(s, c->rows, -1);
     int64_t b_bytes = depth < 0 || columns < 0 ? INT64_MAX : depth * columns * s->b_element;
     bool many_rows = rows < 0 || rows >= 16 * s->p.mr || (b_bytes <= s->p.first && rows > s->p.mr);
     s->columns_first = s->copy_b || b_bytes > s->p.second || !many_rows;
@@ -118,7 +118,7 @@ static double tiling_cost(const struct gemm *s, int64_t blocks, int64_t panels, 
 
 /* The number of blocks whose rows fit the second cache. */
 static int64_t fitting_blocks(const struct gemm *s) {
-    int64_t depth = known(s, s->c->depth, 1024), row_bytes = (depth < 1 ? 1 : depth) * s->p.element;
+    int64_t depth = known(s, s->c->padded, 1024), row_bytes = (depth < 1 ? 1 : depth) * s->p.element;
     int64_t fit = s->p.second / row_bytes / s->p.mr;
     return fit < 4 ? 4 : fit > 64 ? 64 : fit;
 }
@@ -194,7 +194,7 @@ static int64_t step_of_tap(const struct gemm *s, int64_t limit) {
 /* The step along the depth. Rows first, a long step is best, since it keeps partial sums cheap; columns first, a
  * panel's step should stay in the first cache while the blocks of the chunk pass over it. */
 static void choose_step(struct gemm *s) {
-    int64_t depth = known(s, s->c->depth, -1);
+    int64_t depth = known(s, s->c->padded, -1);
     int64_t limit = s->p.first / (s->p.nr * s->p.element);
     if (!s->columns_first || s->chunk_blocks == 1) limit = 4096;
     if (is_dilated(s->c)) limit = step_of_tap(s, limit);
@@ -206,7 +206,7 @@ static void choose_step(struct gemm *s) {
     } else {
         struct ig_dims *dims = s->k->dims;
         s->step = limit;
-        s->steps = ig_dim_max(dims, ig_dim_ceil_div(dims, s->c->depth, constant(s, limit)), constant(s, 1));
+        s->steps = ig_dim_max(dims, ig_dim_ceil_div(dims, s->c->padded, constant(s, limit)), constant(s, 1));
     }
 }
 
@@ -249,11 +249,13 @@ static bool chunk_of_results(const struct gemm *s) {
 static void make_buffers(struct gemm *s) {
     struct ig_dims *dims = s->k->dims;
     ig_dim chunk_rows = constant(s, s->chunk_blocks * s->p.mr);
-    if (s->copy_a) s->a_buffer = ig_contract_scratch(s->c, ig_dim_mul(dims, chunk_rows, s->lda), "rows");
+    if (s->copy_a) s->a_buffer = ig_contract_scratch(s->c, s->c->operand, ig_dim_mul(dims, chunk_rows, s->lda), "rows");
     if (s->copy_b)
-        s->b_buffer = ig_contract_scratch(s->c, ig_dim_mul(dims, s->c->depth, constant(s, s->p.nr)), "panel");
+        s->b_buffer =
+            ig_contract_scratch(s->c, s->c->dtype, ig_dim_mul(dims, s->c->padded, constant(s, s->p.nr)), "panel");
     if (chunk_of_results(s)) {
-        s->c_buffer = ig_contract_scratch(s->c, ig_dim_mul(dims, chunk_rows, constant(s, s->p.nr)), "sums");
+        s->c_buffer =
+            ig_contract_scratch(s->c, s->c->dtype, ig_dim_mul(dims, chunk_rows, constant(s, s->p.nr)), "sums");
     } else {
         s->c_buffer = ig_loops_local(s->k, s->c->dtype, (int64_t)s->p.mr * s->p.nr, "sums");
     }
@@ -274,6 +276,7 @@ static void make_micro(struct gemm *s) {
     micro.rows = ig_row_blocks_set(s->c, &s->blocks, s->p.mr);
     micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
     if (!s->copy_b) micro.half = ig_contract_half(ig_contract_in(s->c, 1)->dtype);
+    if (!s->copy_b && s->c->together > 1) micro.together = s->c->together;
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
     /* Panels from memory are prefetched by the preceding blocks, or else two kilobytes ahead of their use. */
@@ -297,7 +300,7 @@ static ig_x b_position(struct gemm *s, ig_x depth_at) {
     if (s->copy_b) return ig_x_mul(s->k, depth_at, num(s, s->p.nr));
     ig_x group = ig_x_mod(s->k, s->batch, num(s, s->c->groups));
     ig_x panel = ig_x_add(s->k, ig_x_mul(s->k, group, dim(s, s->p.panels)), s->panel);
-    ig_x row = ig_x_add(s->k, ig_x_mul(s->k, panel, dim(s, s->c->depth)), depth_at);
+    ig_x row = ig_x_add(s->k, ig_x_mul(s->k, panel, dim(s, s->c->padded)), depth_at);
     return ig_x_mul(s->k, row, num(s, s->p.nr));
 }
 
@@ -351,8 +354,8 @@ static void call_micro(struct gemm *s, struct ig_stmt *body, ig_x first_block, i
                        ig_x sums_at) {
     struct ig_loops *k = s->k;
     ig_x block = ig_x_add(k, first_block, nth), depth_at = ig_x_mul(k, step, num(s, s->step));
-    ig_x left = ig_x_sub(k, dim(s, s->c->depth), depth_at);
-    ig_x length = one_step(s) ? dim(s, s->c->depth) : ig_x_min(k, num(s, s->step), left);
+    ig_x left = ig_x_sub(k, dim(s, s->c->padded), depth_at);
+    ig_x length = one_step(s) ? dim(s, s->c->padded) : ig_x_min(k, num(s, s->step), left);
     ig_x first = ig_x_select(k, ig_x_less(k, step, num(s, 1)), num(s, 1), num(s, 0));
     if (has_far_taps(s)) { /* the first step sets the sums */
         ig_x start = block_start(s, block), last = ig_x_sub(k, ig_x_add(k, start, block_rows(s, block)), num(s, 1));
@@ -426,6 +429,7 @@ bool ig_contract_gemm(struct ig_contract *c) {
     struct gemm s = {.c = c, .k = c->k};
     struct ig_dims *dims = c->k->dims;
     if (c->spatial && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1) return false;
+    if (c->together > 1 && !c->packed) return false;
     if (!choose(&s)) return true;
     make_buffers(&s);
     make_micro(&s);

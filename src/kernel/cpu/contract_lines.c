@@ -65,7 +65,7 @@ static struct ig_stmt *loop(struct lines *s, struct ig_stmt *body, enum ig_for_k
 
 static bool reads_plainly(const struct ig_contract *c) {
     const struct ig_type *x = ig_contract_in(c, 0), *w = ig_contract_in(c, 1);
-    return c->spatial == 2 && c->packed && c->groups == 1 && ig_contract_border(c) == 0 &&
+    return c->spatial == 2 && c->packed && c->together == 1 && c->groups == 1 && ig_contract_border(c) == 0 &&
            c->lower.is_input[c->node.in[0]] && ig_contract_attr_int(c, IG_ATTR_channels_last) &&
            ig_contract_can_convert(c, x->dtype) && ig_contract_can_convert(c, w->dtype);
 }
@@ -337,11 +337,12 @@ bool ig_contract_lines(struct ig_contract *c) {
     s.line = s.channels * (s.copied ? (s.out_width - 1) * s.stride[1] + s.width_taps : s.in_width);
     if (!choose_tiles(&s)) return true;
     if (s.copied) {
-        s.image_lines = ig_contract_scratch(c, constant(&s, input_lines(&s, s.tile_lines) * s.line), "lines");
+        s.image_lines =
+            ig_contract_scratch(c, c->operand, constant(&s, input_lines(&s, s.tile_lines) * s.line), "lines");
     }
     s.stepped = wants_steps(&s);
     if (s.stepped)
-        s.sums = ig_contract_scratch(c, constant(&s, s.tile_lines * s.out_width * s.p.nr), "sums");
+        s.sums = ig_contract_scratch(c, c->dtype, constant(&s, s.tile_lines * s.out_width * s.p.nr), "sums");
     else
         s.sums = ig_loops_local(c->k, c->dtype, (int64_t)s.p.mr * s.p.nr, "sums");
     make_micro(&s);

@@ -19,10 +19,10 @@ bool ig_contract_can_convert(const struct ig_contract *c, enum ingot_dtype dtype
     return c->dtype == INGOT_F32 && ig_contract_half(dtype) != INGOT_DTYPE_NONE;
 }
 
-int ig_contract_scratch(struct ig_contract *c, ig_dim elements, const char *name) {
+int ig_contract_scratch(struct ig_contract *c, enum ingot_dtype dtype, ig_dim elements, const char *name) {
     struct ig_dims *dims = c->graph->dims;
-    int buffer = ig_loops_scratch(c->k, c->dtype, ig_x_dim(c->k, c->kernel->scratch_bytes), name);
-    int64_t line = 64 / (int64_t)ingot_dtype_size(c->dtype);
+    int buffer = ig_loops_scratch(c->k, dtype, ig_x_dim(c->k, c->kernel->scratch_bytes), name);
+    int64_t line = 64 / (int64_t)ingot_dtype_size(dtype);
     ig_dim lines = ig_dim_ceil_div(dims, elements, ig_dim_const(dims, line));
     ig_dim bytes = ig_dim_mul(dims, lines, ig_dim_const(dims, 64));
     c->kernel->scratch_bytes = ig_dim_add(dims, c->kernel->scratch_bytes, bytes);
@@ -82,7 +82,7 @@ struct ig_contract_view ig_contract_view_a(struct ig_contract *c, ig_x b) {
     ig_x m = probe(c, c->rows), p = depth[c->depth_rank - 1];
     ig_dim along;
     view.buffer = loaded_from(c, ig_contract_a(c, b, m, depth), &position);
-    if (view.buffer < 0 || c->k->buffers.at[view.buffer].dtype != c->dtype) return none;
+    if (view.buffer < 0 || c->k->buffers.at[view.buffer].dtype != c->operand || c->padded != c->depth) return none;
     if (!steps(c, position, m, &view.stride) || !steps(c, position, p, &along)) return none;
     if (!is_one(c, stride_along(c, c->depth, along))) return none;
     ig_x from[2] = {m, p}, to[2] = {ig_contract_int(c, 0), ig_contract_int(c, 0)};
@@ -115,22 +115,37 @@ static struct ig_stmt *loop(struct ig_contract *c, struct ig_stmt *body, enum ig
     return ig_s_for(c->k, body, kind, ig_contract_int(c, 0), hi, ig_contract_int(c, 1), out_var);
 }
 
+/* Zeros where the depth is padded, behind `size` elements that are stored from `to` on. */
+static void pad_row(struct ig_contract *c, struct ig_stmt *body, int buffer, ig_x to, ig_dim size) {
+    ig_dim rounded = ig_contract_rounded(c, size);
+    ig_x none = ig_dtype_is_float(c->dtype) ? ig_x_float(c->k, c->dtype, 0) : ig_x_int(c->k, c->operand, 0), i;
+    if (rounded == size) return;
+    body = ig_s_for(c->k, body, IG_FOR_SERIAL, ig_contract_dim(c, size), ig_contract_dim(c, rounded),
+                    ig_contract_int(c, 1), &i);
+    ig_s_store(c->k, body, buffer, ig_x_add(c->k, to, i), none);
+}
+
 /* One row, axis by axis of the depth; the innermost loop is the vector loop. */
 static void copy_row_by_axes(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x m, int buffer, ig_x to) {
     ig_x depth[IG_CONTRACT_DEPTH] = {0};
-    for (int i = 0; i < c->depth_rank; i++) {
-        bool last = i == c->depth_rank - 1;
-        body = loop(c, body, last ? IG_FOR_SIMD : IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
+    int last = c->depth_rank - 1;
+    struct ig_stmt *whole = body;
+    for (int i = 0; i < last; i++)
+        body = loop(c, body, IG_FOR_SERIAL, ig_contract_dim(c, c->depth_dim[i]), &depth[i]);
+    struct ig_stmt *each = loop(c, body, IG_FOR_SIMD, ig_contract_dim(c, c->depth_dim[last]), &depth[last]);
+    ig_x at = ig_contract_padded_at(c, depth);
+    ig_s_store(c->k, each, buffer, ig_x_add(c->k, to, at), ig_contract_a(c, b, m, depth));
+    if (!c->spatial) {
+        pad_row(c, whole, buffer, to, c->depth);
+        return;
     }
-    ig_x at = depth[0];
-    for (int i = 1; i < c->depth_rank; i++)
-        at = ig_x_add(c->k, ig_x_mul(c->k, at, ig_contract_dim(c, c->depth_dim[i])), depth[i]);
-    ig_s_store(c->k, body, buffer, ig_x_add(c->k, to, at), ig_contract_a(c, b, m, depth));
+    depth[last] = ig_contract_int(c, 0);
+    pad_row(c, body, buffer, ig_x_add(c->k, to, ig_contract_padded_at(c, depth)), c->depth_dim[last]);
 }
 
 /* Are the last kernel axis and the channels one run in memory? Needs channels last, no groups and no dilation. */
 static bool has_runs(const struct ig_contract *c) {
-    if (!c->spatial || c->groups != 1 || !c->lower.is_input[c->node.in[0]]) return false;
+    if (!c->spatial || c->groups != 1 || !c->lower.is_input[c->node.in[0]] || c->padded != c->depth) return false;
     if (!ig_contract_attr_int(c, IG_ATTR_channels_last)) return false;
     int64_t run =
         ig_contract_const(c, c->depth_dim[c->spatial], 0) * ig_contract_const(c, c->depth_dim[c->spatial - 1], 0);
@@ -177,7 +192,7 @@ static void copy_row_by_runs(struct ig_contract *c, struct ig_stmt *body, ig_x b
     ig_x value = ig_x_load(k, c->lower.buffer_of[c->node.in[0]],
                            ig_x_add(k, ig_x_mul(k, row, ig_contract_dim(c, channels)), column));
     at = ig_x_add(k, ig_x_mul(k, at, ig_contract_dim(c, run)), column);
-    ig_s_store(k, then, buffer, ig_x_add(k, to, at), ig_x_cast(k, value, c->dtype, false));
+    ig_s_store(k, then, buffer, ig_x_add(k, to, at), ig_x_cast(k, value, ig_dtype_compute(c->operand), false));
 }
 
 void ig_contract_copy_a(struct ig_contract *c, struct ig_stmt *body, ig_x b, ig_x first_row, ig_x rows, int buffer,

@@ -14,6 +14,13 @@
 
 #define IG_CONTRACT_DEPTH 4 /* up to 3 spatial axes, and channels */
 
+/* A loop over neighbouring elements of the results within an epilogue on CPUs. */
+struct ig_contract_line {
+    struct ig_stmt *around; /* the statement that contains the loop; NULL: there is no such loop */
+    ig_x column, columns;   /* its variable, from 0, and how many elements there are */
+    int64_t most;           /* at most so many */
+};
+
 struct ig_contract {
     struct ig_graph *graph;
     const struct ig_region *region;
@@ -25,6 +32,7 @@ struct ig_contract {
     bool has_twin;       /* the region has a second product, of the same first operand and sizes */
     struct ig_node twin;
     enum ingot_dtype dtype;    /* accumulator type */
+    enum ingot_dtype operand;  /* A's type as micro-kernels read it: u8 with packed bytes, else dtype */
     const struct ig_sizes *at; /* the sizes at which candidates are ordered */
     int choice;                /* the candidate of the schedule to make, from 0 */
     int choices;               /* the number of candidates; set by the schedule */
@@ -34,6 +42,8 @@ struct ig_contract {
     int depth_rank;
     ig_dim depth_dim[IG_CONTRACT_DEPTH];
     bool packed;    /* B is in the micro-kernel's panel layout */
+    int together;   /* steps of the depth that packed B has together; 1: none */
+    ig_dim padded;  /* `depth` with the channels (or all of it) rounded up to a multiple of these */
     bool merged;    /* matmul: all axes of A but the last form the rows */
     int64_t groups; /* conv */
     int spatial;    /* conv: number of spatial axes; 0: matmul */
@@ -47,13 +57,14 @@ struct ig_contract {
     ig_x position[INGOT_MAX_RANK]; /* its index in the contraction's output */
     ig_x linear;                   /* its offset in memory as a simpler expression than from the index, or IG_NO_X */
     ig_x inside;                   /* whether it exists: otherwise it is not stored; IG_NO_X: it does */
+    struct ig_contract_line line;  /* see ig_contract_begin_line */
     bool astray;                   /* the epilogue requested another element: the schedule does not apply */
 };
 
 /* Reads the region. False if it is no contraction that the schedules support. */
 bool ig_contract_init(struct ig_contract *c);
 
-/* Elements of the operands, converted to c->dtype. b, m, n and depth[] are i64 expressions in range. */
+/* Elements of the operands, of c->operand and c->dtype (converted; halves as floats). b, m, n and depth[] are i64 expressions in range. */
 ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth);
 ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
 /* The twin's, of B. */
@@ -62,6 +73,10 @@ ig_x ig_contract_twin_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth
 void ig_contract_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index);
 /* Where the window of output m begins in A's operand, ignoring borders (convolutions). */
 void ig_contract_window(struct ig_contract *c, ig_x b, ig_x m, ig_x *out_image, ig_x *out_origin);
+/* A number of channels (or a matrix product's depth) rounded up to steps that are together. */
+ig_dim ig_contract_rounded(struct ig_contract *c, ig_dim size);
+/* The linear index along the padded depth. */
+ig_x ig_contract_padded_at(struct ig_contract *c, const ig_x *depth);
 /* May windows reach beyond the input? */
 bool ig_contract_padded(const struct ig_contract *c);
 /* The elements beyond the input; not 0 only of bytes. Schedules that skip these elements or clear memory for them must see

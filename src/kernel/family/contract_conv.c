@@ -21,7 +21,7 @@ bool ig_conv_init(struct ig_contract *c) {
     c->spatial = x->rank - 2;
     if (c->spatial < 1 || c->spatial >= IG_CONTRACT_DEPTH) return false;
     c->groups = ig_contract_attr_int(c, IG_ATTR_groups);
-    c->packed = ig_contract_is_packed(c);
+    ig_contract_read_packing(c, c->spatial + 4);
     c->winograd = ig_winograd_of(c->graph, &c->node);
     c->batch = ig_dim_mul(dims, out->dim[0], ig_contract_as_dim(c, c->groups));
     c->columns = ig_dim_div(dims, out->dim[conv_axis(c, -1)], ig_contract_as_dim(c, c->groups));
@@ -33,6 +33,7 @@ bool ig_conv_init(struct ig_contract *c) {
         c->depth = ig_dim_mul(dims, c->depth, c->depth_dim[i]);
     }
     c->depth_dim[c->spatial] = ig_dim_div(dims, x->dim[conv_axis(c, -1)], ig_contract_as_dim(c, c->groups));
+    c->padded = ig_dim_mul(dims, c->depth, ig_contract_rounded(c, c->depth_dim[c->spatial]));
     c->depth = ig_dim_mul(dims, c->depth, c->depth_dim[c->spatial]);
     c->depth_rank = c->spatial + 1;
     return true;

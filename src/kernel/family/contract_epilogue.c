@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "kernel/affine.h"
 #include "kernel/family/contract.h"
 
 static ig_x bias_of(struct ig_contract *c, const ig_x *index) {
@@ -51,6 +52,43 @@ static ig_x from_tile(void *user, ig_value value, const ig_x *index) {
     return finished(c, c->sum != IG_NO_X ? c->sum : ig_x_load(c->k, c->tile, c->tile_at), index);
 }
 
+/* Does the element at `at` have its neighbours along the line beside it? */
+static bool is_along_line(struct ig_contract *c, ig_x at) {
+    struct ig_affine sum;
+    ig_affine_of(c->k, at, &sum);
+    return ig_contract_is_one(c, ig_affine_factor(c->k, &sum, c->line.column)) &&
+           !ig_affine_entangled(c->k, &sum, c->line.column);
+}
+
+static const char *narrowing(struct ig_contract *c, enum ingot_dtype dtype) {
+    const char *name = dtype == INGOT_U8 ? "narrow_u8" : "narrow_i8";
+    for (uint32_t i = 0; i < c->kernel->micros.count; i++) {
+        if (strcmp(c->kernel->micros.at[i].name, name) == 0) return name;
+    }
+    struct ig_micro micro = {.kind = IG_MICRO_NARROW, .name = name, .dtype = dtype};
+    IG_PUSH(c->k->job, &c->kernel->micros, micro);
+    return name;
+}
+
+/* Stores a value that ends in a saturating cast from f32 to bytes as a line of floats, cast by a micro-kernel behind the
+ * loop (codegen/c/narrow.c). False if it is no such value. */
+static bool store_line(struct ig_contract *c, struct ig_stmt *body, int buffer, ig_x at, ig_x value) {
+    struct ig_loops *k = c->k;
+    const struct ig_x_node cast = *ig_x_look(k, value);
+    if (!c->line.around || cast.kind != IG_X_CAST || !cast.saturate) return false;
+    ig_x wide = cast.args[0], zero = ig_contract_int(c, 0);
+    enum ingot_dtype dtype = (enum ingot_dtype)cast.i;
+    if ((dtype != INGOT_U8 && dtype != INGOT_I8) || ig_x_look(k, wide)->dtype != INGOT_F32) return false;
+    if (k->buffers.at[buffer].dtype != dtype || !is_along_line(c, at)) return false;
+    const char *name = ig_format(k->job, "line%u", k->buffers.count);
+    int line = ig_loops_local(k, INGOT_F32, (c->line.most + 15) / 16 * 16, name);
+    ig_s_store(k, body, line, c->line.column, wide);
+    struct ig_call_arg args[] = {
+        {line, zero}, {buffer, ig_x_substitute(k, at, &c->line.column, &zero, 1)}, {-1, c->line.columns}};
+    ig_s_call(k, c->line.around, narrowing(c, dtype), args, 3);
+    return true;
+}
+
 void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig_x tile_at) {
     c->tile = tile;
     c->tile_at = tile_at;
@@ -65,6 +103,7 @@ void ig_contract_store(struct ig_contract *c, struct ig_stmt *body, int tile, ig
         ig_x value = ig_lower_value(&c->lower, v, c->position);
         ig_x at = c->linear;
         if (at == IG_NO_X) at = ig_lower_linear(&c->lower, ig_type_of(c->graph, v), c->position);
+        if (store_line(c, body, c->lower.buffer_of[v], at, value)) continue;
         struct ig_stmt *to = c->inside == IG_NO_X ? body : ig_s_if(c->k, body, c->inside);
         ig_s_store(c->k, to, c->lower.buffer_of[v], at, value);
     }
@@ -77,8 +116,9 @@ void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
     ig_x zero = ig_contract_int(c, 0), one = ig_contract_int(c, 1), row, column;
     bool columns_inside = !c->spatial || ig_contract_attr_int(c, IG_ATTR_channels_last);
     if (columns_inside) {
-        body = ig_s_for(k, body, IG_FOR_SERIAL, zero, rows, one, &row);
-        body = ig_s_for(k, body, IG_FOR_SIMD, zero, columns, one, &column);
+        struct ig_stmt *around = ig_s_for(k, body, IG_FOR_SERIAL, zero, rows, one, &row);
+        body = ig_s_for(k, around, IG_FOR_SIMD, zero, columns, one, &column);
+        if (!ig_target_is_cuda(c->target)) c->line = (struct ig_contract_line){around, column, columns, nr};
     } else {
         body = ig_s_for(k, body, IG_FOR_SERIAL, zero, columns, one, &column);
         body = ig_s_for(k, body, IG_FOR_SIMD, zero, rows, one, &row);
@@ -86,6 +126,7 @@ void ig_contract_epilogue(struct ig_contract *c, struct ig_stmt *body, ig_x b, i
     ig_contract_position(c, b, ig_x_add(k, first_row, row), ig_x_add(k, first_column, column), c->position);
     ig_x element = ig_x_add(k, ig_x_mul(k, row, ig_contract_int(c, nr)), column);
     ig_contract_store(c, body, tile, ig_x_add(k, tile_at, element));
+    c->line = (struct ig_contract_line){0};
 }
 
 /* ---- Fallback: one element at a time ----------------------------------------------------------------------------- */
@@ -141,7 +182,8 @@ static ig_x summed(void *user, ig_value value, const ig_x *index) {
         body = ig_s_for(k, body, IG_FOR_SERIAL, ig_contract_int(c, 0), ig_contract_dim(c, c->depth_dim[i]),
                         ig_contract_int(c, 1), &depth[i]);
     ig_x second = twin ? ig_contract_twin_b(c, b, n, depth) : ig_contract_b(c, b, n, depth);
-    ig_s_update(k, body, acc, IG_OP_add, ig_x_map2(k, IG_OP_mul, ig_contract_a(c, b, m, depth), second));
+    ig_x first = ig_x_cast(k, ig_contract_a(c, b, m, depth), c->dtype, false);
+    ig_s_update(k, body, acc, IG_OP_add, ig_x_map2(k, IG_OP_mul, first, second));
     for (int i = 0; i < rank; i++)
         IG_PUSH(k->job, &p->index, index[i]);
     IG_PUSH(k->job, &p->value, value);

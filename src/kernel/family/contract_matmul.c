@@ -50,9 +50,10 @@ static void split_depth(struct ig_contract *c) {
 void ig_matmul_init(struct ig_contract *c) {
     struct ig_dims *dims = c->graph->dims;
     const struct ig_type *a = ig_contract_in(c, 0), *out = ig_contract_out(c);
-    c->packed = ig_contract_is_packed(c);
+    ig_contract_read_packing(c, 3);
     c->merged = ig_contract_attr_int(c, IG_ATTR_packed) > 0 || !has_batch(c, 1);
     c->depth = a->dim[a->rank - 1];
+    c->padded = ig_contract_rounded(c, c->depth);
     c->columns = out->dim[out->rank - 1];
     int outer = out->rank - 2;
     c->batch = c->merged ? ig_contract_as_dim(c, 1) : ig_dim_product(dims, out->dim, outer);
@@ -134,15 +135,38 @@ ig_x ig_contract_depth_at(struct ig_contract *c, const ig_x *depth) {
 ig_x ig_contract_packed_b(struct ig_contract *c, ig_x group, ig_x n, const ig_x *depth) {
     struct ig_loops *k = c->k;
     int64_t nr = ig_contract_attr_int(c, IG_ATTR_packed);
-    ig_x width = ig_contract_int(c, nr);
+    ig_x width = ig_contract_int(c, nr), together = ig_contract_int(c, c->together);
     ig_dim panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, nr));
     ig_x panel = ig_x_add(k, ig_x_mul(k, group, ig_contract_dim(c, panels)), ig_x_div(k, n, width));
-    ig_x row = ig_x_add(k, ig_x_mul(k, panel, ig_contract_dim(c, c->depth)), ig_contract_depth_at(c, depth));
-    ig_x at = ig_x_add(k, ig_x_mul(k, row, width), ig_x_mod(k, n, width));
+    ig_x row = ig_x_add(k, ig_x_mul(k, panel, ig_contract_dim(c, c->padded)), ig_contract_padded_at(c, depth));
+    ig_x first = ig_x_mul(k, ig_x_div(k, row, together), width);
+    ig_x at = ig_x_mul(k, ig_x_add(k, first, ig_x_mod(k, n, width)), together);
+    at = ig_x_add(k, at, ig_x_mod(k, row, together));
     return ig_x_load(k, c->lower.buffer_of[c->node.in[1]], at);
 }
 
-bool ig_contract_is_packed(const struct ig_contract *c) {
+ig_x ig_contract_padded_at(struct ig_contract *c, const ig_x *depth) {
+    ig_x at = depth[0];
+    for (int i = 1; i < c->depth_rank; i++) {
+        bool channels = c->spatial && i == c->spatial;
+        ig_dim size = channels ? ig_contract_rounded(c, c->depth_dim[i]) : c->depth_dim[i];
+        at = ig_x_add(c->k, ig_x_mul(c->k, at, ig_contract_dim(c, size)), depth[i]);
+    }
+    return at;
+}
+
+ig_dim ig_contract_rounded(struct ig_contract *c, ig_dim size) {
+    ig_dim together = ig_contract_as_dim(c, c->together);
+    return ig_dim_mul(c->graph->dims, ig_dim_ceil_div(c->graph->dims, size, together), together);
+}
+
+void ig_contract_read_packing(struct ig_contract *c, int rank) {
+    const struct ig_type *a = ig_contract_in(c, 0), *b = ig_contract_in(c, 1);
     int64_t width = ig_contract_attr_int(c, IG_ATTR_packed), lanes = ig_micro_lanes(c->target, c->dtype);
-    return width > 0 && width % lanes == 0 && width <= 4 * lanes;
+    c->together = width > 0 && b->rank == rank + 1 ? (int)ig_contract_const(c, b->dim[rank], 1) : 1;
+    c->packed = width > 0 && width % lanes == 0 && width <= 4 * lanes;
+    if (c->together == 1) return;
+    bool bytes = c->together == 4 && a->dtype == INGOT_U8 && b->dtype == INGOT_I8 && c->dtype == INGOT_I32;
+    c->packed &= bytes && c->target->vnni;
+    if (c->packed) c->operand = INGOT_U8;
 }

@@ -2,7 +2,8 @@
 #include "kernel/family/contract_problem.h"
 
 ig_x ig_contract_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth) {
-    return ig_x_cast(c->k, c->spatial ? ig_conv_a(c, b, m, depth) : ig_matmul_a(c, b, m, depth), c->dtype, false);
+    ig_x a = c->spatial ? ig_conv_a(c, b, m, depth) : ig_matmul_a(c, b, m, depth);
+    return ig_x_cast(c->k, a, ig_dtype_compute(c->operand), false);
 }
 
 ig_x ig_contract_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
@@ -40,7 +41,7 @@ bool ig_contract_init(struct ig_contract *c) {
     c->kernel->scratch_bytes = ig_dim_const(c->graph->dims, 0);
     c->linear = c->sum = c->inside = IG_NO_X;
     ig_lower_init(&c->lower, c->k, c->graph, c->region);
-    c->dtype = ig_dtype_compute((enum ingot_dtype)ig_contract_attr_int(c, IG_ATTR_acc));
+    c->dtype = c->operand = ig_dtype_compute((enum ingot_dtype)ig_contract_attr_int(c, IG_ATTR_acc));
     if (c->node.op == IG_OP_conv) return ig_conv_init(c);
     if (c->node.op == IG_OP_matmul) {
         find_twin(c);

@@ -18,9 +18,10 @@ ig_x ig_conv_a(struct ig_contract *c, ig_x b, ig_x m, const ig_x *depth);
 ig_x ig_conv_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth);
 void ig_conv_position(struct ig_contract *c, ig_x b, ig_x m, ig_x n, ig_x *out_index);
 
-/* For both: is B packed in panels that the micro-kernel can use, one to four vectors wide? */
-bool ig_contract_is_packed(const struct ig_contract *c);
-/* An element of packed B: [group][panel][depth][nr]. */
+/* For both: sets what B's packing says; its rank with no steps of the depth together is `rank`. It is `packed` if the
+ * micro-kernel can use the panels: one to four vectors wide, and of types that it can multiply. */
+void ig_contract_read_packing(struct ig_contract *c, int rank);
+/* An element of packed B: [group][panel][depth][nr], or [group][panel][padded/G][nr][G]. */
 ig_x ig_contract_packed_b(struct ig_contract *c, ig_x group, ig_x n, const ig_x *depth);
 /* The linear index along the depth. */
 ig_x ig_contract_depth_at(struct ig_contract *c, const ig_x *depth);

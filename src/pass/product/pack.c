@@ -6,7 +6,9 @@
  *             k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
  *             C/groups, NR], and [kernel..., C] if depthwise; transformed filters (winograd.c) have their positions in the
  *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
- *             target's panel width. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
+ *             target's panel width. With VNNI, weights of i8 are packed likewise where the first operand is of u8, with
+ *             four steps of the depth together; if that is of i8, it is raised by 128 to u8, and 128 times the sums of
+ *             the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. On GPUs
  *             with products of warp groups, NR is 1 in TF32, where these read operands along the depth only, and for
@@ -23,7 +25,7 @@
 
 enum { MOST_COLUMNS = 1 << 20 }; /* per panel: the limit of shape inference */
 
-/* Appends zeros along the axis up to a multiple of nr; sets the number of panels. */
+/* Appends zeros along the axis up to a multiple of nr; sets the number of panels (or of groups of steps). */
 static ig_value pad_to_panels(struct ig_graph *g, ig_value v, int axis, int64_t nr, int64_t *out_panels) {
     ig_dim before[INGOT_MAX_RANK], after[INGOT_MAX_RANK];
     int64_t size = 0;
@@ -54,9 +56,12 @@ static bool is_packable(struct ig_graph *g, ig_value w, int64_t *out_dims) {
     return true;
 }
 
-static bool can_pack(struct ig_graph *g, ig_value w, int64_t *out_dims) {
+/* The steps of the depth that packed weights of the product of x and w have together; 0: they are not packed. */
+static int64_t steps_together(const struct ig_rewriter *rw, struct ig_graph *g, ig_value x, ig_value w) {
     enum ingot_dtype dtype = ig_type_of(g, w)->dtype;
-    return (dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16) && is_packable(g, w, out_dims);
+    int64_t together = ig_target_together(rw->options->target, ig_type_of(g, x)->dtype, dtype);
+    bool is_float = dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16;
+    return is_float || together > 1 ? together : 0;
 }
 
 static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_value *in, ig_value w, int64_t packed,
@@ -104,13 +109,19 @@ static int64_t panel_width(const struct ig_target *target, int64_t columns) {
 
 static ig_value pack_matmul(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
-    int64_t dims[INGOT_MAX_RANK], panels;
-    if (ig_type_of(g, in[1])->rank != 2 || !can_pack(g, in[1], dims)) return IG_NO_VALUE;
+    int64_t dims[INGOT_MAX_RANK], panels, steps, together = steps_together(rw, g, in[0], in[1]);
+    if (ig_type_of(g, in[1])->rank != 2 || together == 0 || !is_packable(g, in[1], dims)) return IG_NO_VALUE;
     int64_t nr = wants_columns(rw, n, dims[0], dims[1]) ? 1 : panel_width(rw->options->target, dims[1]);
     if (nr == 0 || (nr > 1 && nr == dims[1] && ig_target_is_cuda(rw->options->target))) return IG_NO_VALUE;
     ig_value w = pad_to_panels(g, in[1], 1, nr, &panels);
-    w = reshape_to_ints(g, w, (int64_t[]){dims[0], panels, nr}, 3);
-    w = ig_view_transpose(g, w, (int64_t[]){1, 0, 2});
+    w = pad_to_panels(g, w, 0, together, &steps);
+    if (together > 1) {
+        w = reshape_to_ints(g, w, (int64_t[]){steps, together, panels, nr}, 4);
+        w = ig_view_transpose(g, w, (int64_t[]){2, 0, 3, 1});
+    } else {
+        w = reshape_to_ints(g, w, (int64_t[]){dims[0], panels, nr}, 3);
+        w = ig_view_transpose(g, w, (int64_t[]){1, 0, 2});
+    }
     return rebuild(g, n, in, w, nr, dims[1]);
 }
 
@@ -125,26 +136,32 @@ static ig_value pack_depthwise(struct ig_graph *g, ig_value w, const int64_t *di
     return ig_view_transpose(g, reshape_to_ints(g, w, sizes, rank - 1), perm);
 }
 
-/* [M,C/groups,kernel...] to [groups, panels, kernel..., C/groups, nr] */
-static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims, int rank, int64_t groups, int64_t nr) {
-    int64_t sizes[INGOT_MAX_RANK], perm[INGOT_MAX_RANK], panels;
-    int kernel = rank - 2, count = 0;
+/* [M,C/groups,kernel...] to [groups, panels, kernel..., C/groups, nr], or with some channels together to
+ * [groups, panels, kernel..., C/groups/together, nr, together] */
+static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims, int rank, int64_t groups, int64_t nr,
+                            int64_t together) {
+    int64_t sizes[INGOT_MAX_RANK], perm[INGOT_MAX_RANK], panels, steps;
+    int kernel = rank - 2, count = 0, channels = 3, taps = together > 1 ? 5 : 4; /* axes before the transpose */
     sizes[0] = groups;
     sizes[1] = dims[0] / groups;
     for (int i = 1; i < rank; i++)
         sizes[i + 1] = dims[i];
     w = pad_to_panels(g, reshape_to_ints(g, w, sizes, rank + 1), 1, nr, &panels);
+    w = pad_to_panels(g, w, 2, together, &steps);
     sizes[1] = panels;
     sizes[2] = nr;
-    for (int i = 1; i < rank; i++)
-        sizes[i + 2] = dims[i];
-    w = reshape_to_ints(g, w, sizes, rank + 2);
+    sizes[3] = steps;
+    sizes[4] = together;
+    for (int i = 0; i < kernel; i++)
+        sizes[taps + i] = dims[i + 2];
+    w = reshape_to_ints(g, w, sizes, taps + kernel);
     perm[count++] = 0;
     perm[count++] = 1;
     for (int i = 0; i < kernel; i++)
-        perm[count++] = 4 + i;
-    perm[count++] = 3;
+        perm[count++] = taps + i;
+    perm[count++] = channels;
     perm[count++] = 2;
+    if (together > 1) perm[count++] = 4;
     return ig_view_transpose(g, w, perm);
 }
 
@@ -164,10 +181,12 @@ static struct ig_attr *with_groups(struct ig_graph *g, const struct ig_node *n, 
 static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     int64_t dims[INGOT_MAX_RANK];
-    int64_t groups = ig_attr_int(rw->in, n, IG_ATTR_groups);
+    int64_t groups = ig_attr_int(rw->in, n, IG_ATTR_groups), together = steps_together(rw, g, in[0], in[1]);
     int rank = ig_type_of(g, in[1])->rank;
-    if (!ig_attr_int(rw->in, n, IG_ATTR_channels_last) || rank + 2 > INGOT_MAX_RANK || !can_pack(g, in[1], dims))
+    if (!ig_attr_int(rw->in, n, IG_ATTR_channels_last) || together == 0 || rank + 2 > INGOT_MAX_RANK - (together > 1))
         return IG_NO_VALUE;
+    if (!is_packable(g, in[1], dims)) return IG_NO_VALUE;
+    if (groups > 1 && dims[0] == groups && dims[1] == 1 && together > 1) return IG_NO_VALUE;
     if (groups > 1 && dims[0] == groups && dims[1] == 1)
         return rebuild(g, n, in, pack_depthwise(g, in[1], dims, rank), 1, dims[0]);
     struct ig_node conv = *n;
@@ -177,13 +196,13 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         operands[1] = ig_join_groups(g, operands[1], &groups);
         conv.attr = with_groups(g, n, groups);
     }
-    can_pack(g, operands[1], dims);
+    is_packable(g, operands[1], dims);
     int64_t nr = panel_width(rw->options->target, dims[0] / groups), depth = 1;
     for (int i = 1; i < rank; i++)
         depth *= dims[i];
     if (groups == 1 && wants_columns(rw, n, depth, dims[0])) nr = 1;
     if (nr == 0) return IG_NO_VALUE;
-    return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr), nr, dims[0]);
+    return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr, together), nr, dims[0]);
 }
 
 /* [gates*hidden,hidden] to [panels,hidden,gates,units] */
@@ -213,12 +232,60 @@ static bool pack_states(struct ig_rewriter *rw, const struct ig_node *n, const i
     return first != IG_NO_VALUE;
 }
 
+/* ---- Signed operands --------------------------------------------------------------------------------------------- */
+
+/* Does the target multiply only unsigned bytes by signed ones fast, and would the weights be packed for that? */
+static bool wants_unsigned(const struct ig_rewriter *rw, struct ig_graph *g, const struct ig_node *n, ig_value x,
+                           ig_value w) {
+    const struct ig_target *target = rw->options->target;
+    const struct ig_type *type = ig_type_of(g, w);
+    int64_t dims[INGOT_MAX_RANK];
+    bool slow = ig_target_together(target, INGOT_I8, INGOT_I8) == 1;
+    if (!slow || ig_target_together(target, INGOT_U8, INGOT_I8) == 1) return false;
+    if (ig_type_of(g, x)->dtype != INGOT_I8 || type->dtype != INGOT_I8 || !is_packable(g, w, dims)) return false;
+    if (n->op == IG_OP_matmul) return type->rank == 2;
+    return ig_attr_int(g, n, IG_ATTR_channels_last) && (ig_attr_int(g, n, IG_ATTR_groups) == 1 || dims[1] > 1);
+}
+
+/* -128 times the sums of each column's weights. */
+static ig_value correction(struct ig_graph *g, ig_value w, bool is_matmul) {
+    const int64_t filter[] = {1, 2, 3, 4, 5, 6, 7}, rows = 0;
+    const struct ig_type type = *ig_type_of(g, w);
+    ig_value sums = ig_build_cast(g, w, INGOT_I32);
+    sums = is_matmul ? ig_build_reduce(g, IG_OP_reduce_sum, sums, &rows, 1)
+                     : ig_build_reduce(g, IG_OP_reduce_sum, sums, filter, type.rank - 1);
+    sums = ig_view_reshape(g, sums, &type.dim[is_matmul], 1);
+    return ig_map2(g, IG_OP_mul, sums, ig_build_scalar_int(g, INGOT_I32, -128));
+}
+
+/* The product of x + 128, as u8, less 128 times the sums of the weights: x * w = (x + 128) * w - 128 * w. */
+static ig_value pack_signed(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
+    struct ig_graph *g = rw->out;
+    bool is_matmul = n->op == IG_OP_matmul;
+    ig_value raised = ig_build_cast(g, in[0], INGOT_U8), less = correction(g, in[1], is_matmul);
+    raised = ig_map2(g, IG_OP_add, raised, ig_build_scalar_int(g, INGOT_U8, 128));
+    if (is_matmul) {
+        ig_value y = pack_matmul(rw, n, (const ig_value[]){raised, in[1]});
+        return ig_map2(g, IG_OP_add, y, less);
+    }
+    struct ig_node conv = *n;
+    struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
+    attrs[ig_attr_slot(n->op, IG_ATTR_border)].i += 128;
+    conv.attr = attrs;
+    conv.n_in = 3;
+    if (n->n_in > 2 && in[2] != IG_NO_VALUE) less = ig_map2(g, IG_OP_add, in[2], less);
+    return pack_conv(rw, &conv, (const ig_value[]){raised, in[1], less});
+}
+
 static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     if (n->op == IG_OP_lstm || n->op == IG_OP_gru || n->op == IG_OP_rnn)
         return !ig_info(rw->in, n->out)->is_const && pack_states(rw, n, in, out_values);
     if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;
     if (ig_info(rw->in, n->out)->is_const || ig_attr_int(rw->in, n, IG_ATTR_packed) != 0) return false;
-    out_values[0] = n->op == IG_OP_matmul ? pack_matmul(rw, n, in) : pack_conv(rw, n, in);
+    if (wants_unsigned(rw, rw->out, n, in[0], in[1]))
+        out_values[0] = pack_signed(rw, n, in);
+    else
+        out_values[0] = n->op == IG_OP_matmul ? pack_matmul(rw, n, in) : pack_conv(rw, n, in);
     return out_values[0] != IG_NO_VALUE;
 }
 

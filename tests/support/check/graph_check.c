@@ -626,20 +626,29 @@ void check_graphs_for_cuda(const struct graph_case *cases, int count) {
 }
 
 void check_graphs_for_cpu(const struct graph_case *cases, int count) {
-    static const struct ig_target targets[] = {{.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16},
-                                               {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32}};
+    enum { LEVELS = 4 };
+    static const struct {
+        const char *name;
+        struct ig_target target;
+        uint64_t needed;
+    } levels[LEVELS] = {
+        {"x86-64-v3", {IG_ISA_X86_64_V3, 32, 16, false, 0, false}, IG_CPU_X86_64_V3},
+        {"x86-64-v4", {IG_ISA_X86_64_V4, 64, 32, false, 0, false}, IG_CPU_X86_64_V4},
+        {"x86-64-v3+vnni", {IG_ISA_X86_64_V3, 32, 16, true, 0, false}, IG_CPU_X86_64_V3 | IG_CPU_AVX_VNNI},
+        {"x86-64-v4+vnni", {IG_ISA_X86_64_V4, 64, 32, true, 0, false}, IG_CPU_X86_64_V4 | IG_CPU_AVX512_VNNI},
+    };
     static const char *const compilers[] = {"gcc", "clang"};
-    const uint64_t needed[] = {IG_CPU_X86_64_V3, IG_CPU_X86_64_V4};
     struct run run = {.cases = cases, .count = count};
     create_devices(&run);
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < LEVELS && (t < 2 || (count > 0 && (cases[0].flags & GRAPH_VNNI))); t++) {
         for (int c = 0; c < 2; c++) {
             char label[64];
-            if ((ig_cpu_features() & needed[t]) != needed[t] || !has_compiler(NULL, compilers[c])) continue;
-            snprintf(label, sizeof label, "%s, %s", t ? "x86-64-v4" : "x86-64-v3", compilers[c]);
-            run.target = run.schedules = targets[t];
+            uint64_t missing = levels[t].needed & ~ig_cpu_features();
+            if (missing || !has_compiler(NULL, compilers[c])) continue;
+            snprintf(label, sizeof label, "%s, %s", levels[t].name, compilers[c]);
+            run.target = run.schedules = levels[t].target;
             run.cc = compilers[c];
-            run.ninth = c && count > 8 && has_compiler(NULL, compilers[0]) ? 4 * t : -1;
+            run.ninth = c && count > 8 && has_compiler(NULL, compilers[0]) ? 4 * t % 9 : -1;
             run.label = label;
             check_on(&run);
         }

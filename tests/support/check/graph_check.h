@@ -26,7 +26,8 @@ enum {
     GRAPH_SWAPPED = 256,   /* only those that swap the operands of warp groups, likewise */
     GRAPH_PATCH = 512,     /* only those by patches of images, likewise */
     GRAPH_INTEGERS = 1024, /* behind the pass of that name, for the reference evaluator, too */
-    GRAPH_CHOICE = 2048,   /* times a number: that candidate of each kernel, if it has that many; else the first */
+    GRAPH_VNNI = 2048,     /* on CPUs: the whole list also for the levels with VNNI */
+    GRAPH_CHOICE = 4096,   /* times a number: that candidate of each kernel, if it has that many; else the first */
 };
 
 struct graph_case {
