@@ -154,8 +154,13 @@ static ig_value build_conv(struct ig_graph *g, const struct settings *s, const s
     int64_t pad = l->kernel / 2, panels = (l->out + nr - 1) / nr, two[2];
     int64_t packed[] = {1, panels, l->kernel, l->kernel, l->in, nr}, plain[] = {l->kernel, l->kernel, l->in};
     enum ingot_dtype type = is_byte(s->type) ? INGOT_I8 : s->type;
-    ig_value in[3] = {x, depthwise ? weights_of(g, type, 3, plain) : packed_weights(g, s, 4, packed),
-                      weights_of(g, sum_type(s), 1, &l->out)};
+    int64_t lines[] = {(l->kernel + 3) / 4, l->kernel, (l->in + 15) / 16 * 16, 4};
+    bool dots = ig_target_together(&s->target, s->type, type) == 4;
+    ig_value in[3] = {x, IG_NO_VALUE, weights_of(g, sum_type(s), 1, &l->out)};
+    if (depthwise)
+        in[1] = dots ? weights_of(g, type, 4, lines) : weights_of(g, type, 3, plain);
+    else
+        in[1] = packed_weights(g, s, 4, packed);
     ig_dim pads[2] = {ig_dim_const(g->dims, pad), ig_dim_const(g->dims, pad)};
     int64_t strides[2] = {l->stride, l->stride}, ones[2] = {1, 1};
     two[0] = two[1] = l->kernel;

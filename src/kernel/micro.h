@@ -34,6 +34,14 @@ enum ig_micro_kind {
      */
     IG_MICRO_DEPTHWISE,
     /*
+     * void NAME(long columns, const u8 *x, const i8 *w, i32 *c, long channels)
+     *
+     * The same of bytes, with VNNI: c[i][ch] = sum over r < kh, t < kw of
+     * x[r*x_row + (t*dilation + i*x_column)*x_tap + ch] * w[(r/4*kw + t)*w_tap + ch*4 + r%4], of channels that are
+     * whole vectors of sums. x can be read up to a multiple of 4 vectors, w holds zeros for rows from kh on.
+     */
+    IG_MICRO_DEPTHWISE_DOTS,
+    /*
      * void NAME(const T *x, long stride, long n, T *values, long *indices, long step, long k, void *keys)
      *
      * The k best of the n elements x[i*stride], best first: values to values[j*step] and their i to indices[j*step];
@@ -52,20 +60,22 @@ enum ig_micro_kind {
 struct ig_micro {
     enum ig_micro_kind kind;
     const char *name;
-    enum ingot_dtype dtype;                /* T: f32, f64, i32, i64 and unsigned */
-    enum ingot_dtype half;                 /* H: f16 or bf16, converted on load, if T is f32; NONE: same as T */
-    int together;                          /* GEMM: 4 if A is u8, H i8, T i32 and the target has VNNI; else 0 */
-    uint32_t rows;                         /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`
+    enum ingot_dtype dtype;      /* T: f32, f64, i32, i64 and unsigned */
+    enum ingot_dtype half;       /* H: f16 or bf16, converted on load, if T is f32; NONE: same as T */
+    int together;                /* GEMM: 4 if A is u8, H i8, T i32 and the target has VNNI; else 0 */
+    uint32_t rows;               /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`
                                               may be i */
-    uint32_t vectors;                      /* GEMM: bit v is set if `vectors` may be v */
-    int nr;                                /* GEMM, PACK: elements per row of b and c; DEPTHWISE: of c */
-    int64_t lda;                           /* GEMM: constant lda; 0: use the argument */
-    int64_t prefetch;                      /* GEMM: prefetch distance of b in elements; 0: no prefetch */
-    int64_t rate;                          /* GEMM: see above; 0: there is no `next` */
-    int64_t segments, jump;                /* GEMM: see above; segments 0 or 1: a is contiguous */
-    int64_t group, group_stride;           /* GEMM with constant lda; group 0: none */
+    uint32_t vectors;            /* GEMM: bit v is set if `vectors` may be v; DEPTHWISE_DOTS: if channels may be 4n + v
+                                              vectors, v < 4 */
+    int nr;                      /* GEMM, PACK: elements per row of b and c; DEPTHWISE: of c */
+    int64_t lda;                 /* GEMM: constant lda; 0: use the argument */
+    int64_t prefetch;            /* GEMM: prefetch distance of b in elements; 0: no prefetch */
+    int64_t rate;                /* GEMM: see above; 0: there is no `next` */
+    int64_t segments, jump;      /* GEMM: see above; segments 0 or 1: a is contiguous */
+    int64_t group, group_stride; /* GEMM with constant lda; group 0: none */
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
     int64_t kw;                            /* DEPTHWISE: the expected kw, unrolled */
+    int64_t kh, x_row, dilation;           /* DEPTHWISE_DOTS; x_column is in columns there */
     bool largest;                          /* TOPK: largest first */
     int key_bytes;                         /* TOPK: element and index, 32 (8) or 64 (16) bits each */
     int team, kept;                        /* TOPK on GPUs: threads for a row; keys for which `keys` is not needed */

@@ -173,27 +173,36 @@ static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
     ig_text_add(text, "    default: break;\n    }\n}\n");
 }
 
-/* The type NAME_b, a byte; NAME_four, four bytes in each lane; and NAME_dot, which adds the products of the unsigned bytes
- * `a` and the signed ones `b` to `c`. Assemblers take the unmarked instruction for AVX-512's. */
-static void print_dot(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+/* NAME_dot adds the products of the unsigned bytes `a` and the signed ones `b` to `c`. Assemblers take the unmarked
+ * instruction for AVX-512's. */
+void ig_c_micro_dot(const struct ig_micro *m, const struct ig_target *target, bool memory, struct ig_text *text) {
     bool wide = target->vector_registers >= 32;
+    const char *in = wide ? "v" : "x";
     ig_text_printf(
         text,
         "typedef unsigned char %s_b __attribute__((may_alias));\n"
-        "typedef unsigned %s_w __attribute__((aligned(1), may_alias));\n"
-        "INLINE %s_v %s_four(const %s_b *at) {\n    return *(const %s_w *)at + (%s_v){0};\n}\n"
-        "#define %s_dot(c, a, b) __asm__(\"%svpdpbusd %%2, %%1, %%0\" : \"+%s\"(c) : \"%s\"(a), \"%s\"(b))\n",
-        m->name, m->name, m->name, m->name, m->name, m->name, m->name, m->name, wide ? "" : "%{vex%} ",
-        wide ? "v" : "x", wide ? "v" : "x", wide ? "v" : "x");
+        "#define %s_dot(c, a, b) __asm__(\"%svpdpbusd %%2, %%1, %%0\" : \"+%s\"(c) : \"%s\"(a), \"%s%s\"(b))\n",
+        m->name, m->name, wide ? "" : "%{vex%} ", in, in, in, memory ? "m" : "");
+}
+
+/* NAME_four: four bytes in each lane. */
+static void print_four(const struct ig_micro *m, struct ig_text *text) {
+    const char *n = m->name;
+    ig_text_printf(text,
+                   "typedef unsigned %s_w __attribute__((aligned(1), may_alias));\n"
+                   "INLINE %s_v %s_four(const %s_b *at) {\n    return *(const %s_w *)at + (%s_v){0};\n}\n",
+                   n, n, n, n, n, n);
 }
 
 void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     int lanes = ig_micro_lanes(target, m->dtype);
     ig_c_micro_types(m, target, text);
-    if (m->together)
-        print_dot(m, target, text);
-    else
+    if (m->together) {
+        ig_c_micro_dot(m, target, false, text);
+        print_four(m, text);
+    } else {
         ig_c_micro_half(m, lanes, "v", text);
+    }
     for (int r = 1; r < 32; r++)
         for (int v = 1; v < 8; v++)
             if (m->rows >> r & 1 && m->vectors >> v & 1) print_gemm(m, r, v, lanes, text);

@@ -22,6 +22,10 @@ void ig_c_micro_gemm(const struct ig_micro *micro, const struct ig_target *targe
 void ig_c_micro_pack(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_topk(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 void ig_c_micro_depthwise(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
+void ig_c_micro_depthwise_dots(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
+/* Prints the type NAME_b, a byte, and NAME_dot(c, a, b), which adds products of four bytes to each lane of c; b may be in
+ * memory if `memory`. */
+void ig_c_micro_dot(const struct ig_micro *micro, const struct ig_target *target, bool memory, struct ig_text *text);
 void ig_c_micro_narrow(const struct ig_micro *micro, const struct ig_target *target, struct ig_text *text);
 
 #endif

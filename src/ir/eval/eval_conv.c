@@ -19,7 +19,7 @@ struct conv {
     const int64_t *strides, *dilations;
     int64_t before[MAX_SPATIAL], out_dims[MAX_SPATIAL], after[MAX_SPATIAL];
     int64_t groups, group, channels; /* input channels of a group */
-    int64_t packed, together;        /* as in ops.def: NR and G */
+    int64_t packed, together;        /* as in ops.def: NR and G, or 4 with lines together */
     union ig_cell border;            /* an element beyond the edges */
     int winograd;                    /* m, if the weights are transformed for F(m x m, 3 x 3); else 0 */
 };
@@ -103,6 +103,10 @@ static void depthwise(struct ig_eval *ev, struct conv *c, const struct ig_view *
     for (int64_t p = 0; p < c->positions; p++) {
         int64_t index[INGOT_MAX_RANK] = {0};
         kernel_index(c, p, index + (c->packed ? 0 : 2));
+        if (c->packed && c->together > 1) {
+            index[c->spatial + 1] = index[0] % c->together;
+            index[0] /= c->together;
+        }
         int axis = c->packed ? c->spatial : 0;
         ig_contract_load(&c->base, c->w.dtype, ig_view_at(&c->w, index),
                          c->w.strides[axis] * (int64_t)ingot_dtype_size(c->w.dtype), n, weights + p * n);
@@ -148,9 +152,11 @@ static void check_weights(struct ig_eval *ev, const struct conv *c, int64_t colu
     bool depthwise_packed = c->packed == 1 && c->groups > 1;
     if (!c->packed) want[rank++] = columns * c->groups, want[rank++] = c->channels;
     if (c->packed && !depthwise_packed) want[rank++] = c->groups, want[rank++] = panels;
+    bool lines = depthwise_packed && c->together > 1;
     for (int i = 0; i < c->spatial; i++)
-        want[rank++] = c->kernel[i] + (c->winograd ? c->winograd - 1 : 0);
-    if (depthwise_packed) want[rank++] = c->groups;
+        want[rank++] = lines && i == 0 ? (c->kernel[0] + 3) / 4 : c->kernel[i] + (c->winograd ? c->winograd - 1 : 0);
+    if (depthwise_packed) want[rank++] = lines ? (c->groups + 15) / 16 * 16 : c->groups;
+    if (lines) want[rank++] = c->together;
     if (c->packed && !depthwise_packed) {
         want[rank++] = (c->channels + c->together - 1) / c->together, want[rank++] = c->packed;
         if (c->together > 1) want[rank++] = c->together;
@@ -199,6 +205,7 @@ IG_EVAL(conv) {
     c.winograd = ig_winograd_of(graph, node);
     bool together = c.packed > 0 && c.w.rank == x.rank + 3;
     c.together = together && c.w.dims[x.rank + 2] > 0 ? c.w.dims[x.rank + 2] : 1;
+    if (c.packed == 1 && x.rank == 4 && c.w.rank == 4) c.together = 4;
     conv_shape(ev, graph, node, &c);
     c.base.result = (enum ingot_dtype)ig_attr_int(graph, node, IG_ATTR_acc);
     c.border.f = (double)ig_attr_int(graph, node, IG_ATTR_border); /* of bytes, which are summed as double; else 0 */

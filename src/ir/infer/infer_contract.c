@@ -130,6 +130,16 @@ static int64_t transformed(struct ig_infer *x, const struct layout *l) {
     return m > 0 ? m - 1 : 0;
 }
 
+/* Depthwise weights with four lines of the kernel together (ops.def). */
+static void check_lines_together(struct ig_infer *x, ig_dim channels, const int64_t *kernel) {
+    ig_dim whole = ig_dim_const(x->dims, 16);
+    ig_infer_rank(x, 1, 4);
+    unify_weight(x, 0, ig_dim_const(x->dims, (kernel[0] + 3) / 4));
+    unify_weight(x, 1, ig_dim_const(x->dims, kernel[1]));
+    unify_weight(x, 2, ig_dim_mul(x->dims, ig_dim_ceil_div(x->dims, channels, whole), whole));
+    unify_weight(x, 3, ig_dim_const(x->dims, 4));
+}
+
 /* Checks the weights against channels, groups, kernel and n. */
 static void check_weights(struct ig_infer *x, const struct layout *l, int64_t width) {
     struct ig_dims *d = x->dims;
@@ -143,6 +153,10 @@ static void check_weights(struct ig_infer *x, const struct layout *l, int64_t wi
                       (long long)groups);
     ig_dim per_group = ig_dim_div(d, channels, ig_dim_const(d, groups));
     bool depthwise = width == 1 && groups > 1;
+    if (depthwise && l->n_spatial == 2 && ig_infer_in(x, 1)->rank == 4) {
+        check_lines_together(x, channels, kernel);
+        return;
+    }
     int64_t more = transformed(x, l);
     int at = 0;
     int rank = depthwise ? l->n_spatial + 1 : width > 0 ? l->n_spatial + 4 : l->n_spatial + 2;

@@ -118,6 +118,11 @@ static inline const struct ig_type *ig_contract_in(const struct ig_contract *c, 
 static inline const struct ig_type *ig_contract_out(const struct ig_contract *c) {
     return ig_type_of(c->graph, c->node.out);
 }
+/* Are these depthwise weights with four lines of the kernel together (ops.def)? */
+static inline bool ig_contract_lines_together(const struct ig_contract *c) {
+    return c->spatial == 2 && c->groups > 1 && ig_contract_attr_int(c, IG_ATTR_packed) == 1 &&
+           ig_contract_in(c, 1)->rank == 4;
+}
 static inline ig_x ig_contract_dim(struct ig_contract *c, ig_dim d) {
     return ig_x_dim(c->k, d);
 }

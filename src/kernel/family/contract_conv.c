@@ -184,6 +184,11 @@ ig_x ig_conv_b(struct ig_contract *c, ig_x b, ig_x n, const ig_x *depth) {
         for (int i = 0; i < c->spatial; i++)
             index[i] = depth[i];
         index[c->spatial] = group;
+        if (ig_contract_lines_together(c)) {
+            ig_x lines = ig_contract_int(c, 4);
+            index[0] = ig_x_div(c->k, depth[0], lines);
+            index[c->spatial + 1] = ig_x_mod(c->k, depth[0], lines);
+        }
         return ig_lower_value(&c->lower, c->node.in[1], index);
     }
     if (packed > 0) return ig_contract_packed_b(c, group, n, depth);

@@ -136,6 +136,15 @@ static ig_value pack_depthwise(struct ig_graph *g, ig_value w, const int64_t *di
     return ig_view_transpose(g, reshape_to_ints(g, w, sizes, rank - 1), perm);
 }
 
+/* [h,w,C] to [ceil(h/4), w, C, 4], with channels rounded up to a multiple of 16 */
+static ig_value lines_together(struct ig_graph *g, ig_value w) {
+    int64_t lines, blocks, width = 0;
+    ig_dim_is_const(g->dims, ig_type_of(g, w)->dim[1], &width);
+    w = pad_to_panels(g, pad_to_panels(g, w, 0, 4, &lines), 2, 16, &blocks);
+    w = reshape_to_ints(g, w, (int64_t[]){lines, 4, width, 16 * blocks}, 4);
+    return ig_view_transpose(g, w, (int64_t[]){0, 2, 3, 1});
+}
+
 /* [M,C/groups,kernel...] to [groups, panels, kernel..., C/groups, nr], or with some channels together to
  * [groups, panels, kernel..., C/groups/together, nr, together] */
 static ig_value pack_panels(struct ig_graph *g, ig_value w, const int64_t *dims, int rank, int64_t groups, int64_t nr,
@@ -186,9 +195,11 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
     if (!ig_attr_int(rw->in, n, IG_ATTR_channels_last) || together == 0 || rank + 2 > INGOT_MAX_RANK - (together > 1))
         return IG_NO_VALUE;
     if (!is_packable(g, in[1], dims)) return IG_NO_VALUE;
-    if (groups > 1 && dims[0] == groups && dims[1] == 1 && together > 1) return IG_NO_VALUE;
-    if (groups > 1 && dims[0] == groups && dims[1] == 1)
-        return rebuild(g, n, in, pack_depthwise(g, in[1], dims, rank), 1, dims[0]);
+    if (groups > 1 && dims[0] == groups && dims[1] == 1) {
+        if (together > 1 && rank != 4) return IG_NO_VALUE;
+        ig_value w = pack_depthwise(g, in[1], dims, rank);
+        return rebuild(g, n, in, together > 1 ? lines_together(g, w) : w, 1, dims[0]);
+    }
     struct ig_node conv = *n;
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
     if (ig_target_is_cuda(rw->options->target) && groups == 1) ig_picture_pack(g, &conv, operands);
@@ -244,7 +255,8 @@ static bool wants_unsigned(const struct ig_rewriter *rw, struct ig_graph *g, con
     if (!slow || ig_target_together(target, INGOT_U8, INGOT_I8) == 1) return false;
     if (ig_type_of(g, x)->dtype != INGOT_I8 || type->dtype != INGOT_I8 || !is_packable(g, w, dims)) return false;
     if (n->op == IG_OP_matmul) return type->rank == 2;
-    return ig_attr_int(g, n, IG_ATTR_channels_last) && (ig_attr_int(g, n, IG_ATTR_groups) == 1 || dims[1] > 1);
+    return ig_attr_int(g, n, IG_ATTR_channels_last) &&
+           (ig_attr_int(g, n, IG_ATTR_groups) == 1 || dims[1] > 1 || type->rank == 4);
 }
 
 /* -128 times the sums of each column's weights. */
