@@ -21,7 +21,7 @@ const char *ig_tensor_map_error(const struct ig_tensor_map *m, uint32_t n_operan
     uint64_t bytes = (uint64_t)m->box_width * m->element;
     if (m->buffer >= n_operands) return "an operand that is not there";
     if (m->width >= n_dims || m->lines >= n_dims || m->pitch >= n_dims) return "a dim that is not there";
-    if (m->element != 2 && m->element != 4) return "elements of another size than 2 or 4 bytes";
+    if (m->element != 1 && m->element != 2 && m->element != 4) return "elements of another size than 1, 2 or 4 bytes";
     if (bytes != 32 && bytes != 64 && bytes != 128) return "a box of a width that has no pattern";
     if (m->box_lines == 0 || m->box_lines > MOST_LINES) return "a box of a height that cannot be brought";
     if (m->dealt > 1 || (m->dealt && (m->axes > 0 || m->box_lines % IG_DEALT_LINES != 0)))

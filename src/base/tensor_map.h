@@ -28,7 +28,7 @@ struct ig_tensor_map {
     uint32_t buffer;              /* operand number */
     uint32_t width, lines, pitch; /* dim numbers */
     uint32_t box_width, box_lines;
-    uint32_t element; /* bytes per element: 2 or 4 */
+    uint32_t element; /* bytes per element: 1, 2 or 4 */
     uint32_t dealt;   /* 1: a matrix whose lines are dealt out */
     uint32_t axes;    /* 0: a matrix; 2 or 3: windows. The following are those of columns, rows, planes. */
     uint32_t sizes[3];

@@ -52,6 +52,8 @@ enum ig_scatter { IG_SCATTER_SET, IG_SCATTER_ADD, IG_SCATTER_MUL, IG_SCATTER_MAX
 enum ig_math {
     IG_MATH_EXACT, /* operands are not rounded */
     IG_MATH_TF32,  /* operands rounded to 10 bits of fraction; sums stay in f32 */
+    /* Of floats of 8 bits: sums may have as few bits as the tensor cores accumulate them with (docs/precision.md). */
+    IG_MATH_FAST,
 };
 /* Activations of recurrences. */
 enum ig_activation {

@@ -318,6 +318,10 @@ EMULATED static void ptx_ld_shared_v4_f32(float &x, float &y, float &z, float &w
 EMULATED static void ptx_ld_shared__cluster_v4_f32(float &x, float &y, float &z, float &w, unsigned from) {
     ptx_ld_shared_v4_f32(x, y, z, w, from);
 }
+EMULATED static void ptx_ld_shared__cluster_v4_u32(unsigned &x, unsigned &y, unsigned &z, unsigned &w, unsigned from) {
+    uint4 v = emulated_load<uint4>(from);
+    x = v.x, y = v.y, z = v.z, w = v.w;
+}
 EMULATED static void ptx_ld_shared__cluster_f32(float &x, unsigned from) {
     ptx_ld_shared_f32(x, from);
 }
@@ -329,6 +333,9 @@ EMULATED static void ptx_st_shared__cluster_v2_b32(unsigned to, unsigned x, unsi
 }
 EMULATED static void ptx_st_shared_u16(unsigned to, unsigned short value) {
     emulated_store(to, value);
+}
+EMULATED static void ptx_st_shared_u8(unsigned to, unsigned value) {
+    emulated_store(to, (unsigned char)value);
 }
 EMULATED static void ptx_st_shared__cluster_f32(unsigned to, float value) {
     emulated_store(to, value);
@@ -484,38 +491,66 @@ EMULATED static float emulated_bf16_half(unsigned word, int half) {
 }
 /* A lane's words of A: rows lane/4 and lane/4 + 8 in the first half of the depth, then both in the second half. A word
  * holds PER consecutive elements along the depth; the next lane of the four that share a row holds the next ones. */
-template <int PER, class GET>
-EMULATED static void emulated_product(float **c, const unsigned *a, const unsigned *b, GET get) {
+template <int PER, class SUM, class GET_A, class GET_B>
+EMULATED static void emulated_product(SUM **c, const unsigned *a, const unsigned *b, GET_A get_a, GET_B get_b) {
     int lane = emulator->thread % 32;
     struct emulated_fragments own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     emulator->meet(0xffffffff, &own, sizeof own);
     for (int e = 0; e < 4; e++) {
         int row = lane / 4, column = lane % 4 * 2 + e % 2;
-        float sum = 0;
+        SUM sum = 0;
         for (int half = 0; half < 2; half++) {
             for (int word = 0; word < 4; word++) {
                 unsigned x = ((const emulated_fragments *)emulator->shown(row * 4 + word))->a[half * 2 + e / 2];
                 unsigned y = ((const emulated_fragments *)emulator->shown(column * 4 + word))->b[half];
                 for (int part = 0; part < PER; part++)
-                    sum += get(x, part) * get(y, part);
+                    sum += get_a(x, part) * get_b(y, part);
             }
         }
         *c[e] += sum;
     }
 }
-#define EMULATED_MMA(name, per, get)                                                                                 \
-    EMULATED static void name(float &c0, float &c1, float &c2, float &c3, unsigned a0, unsigned a1, unsigned a2,       \
-                              unsigned a3, unsigned b0, unsigned b1) {                                                 \
-        float *c[4] = {&c0, &c1, &c2, &c3};                                                                            \
+#define EMULATED_MMA_OF(name, sum, per, get_a, get_b)                                                                  \
+    EMULATED static void name(sum &c0, sum &c1, sum &c2, sum &c3, unsigned a0, unsigned a1, unsigned a2, unsigned a3,  \
+                              unsigned b0, unsigned b1) {                                                              \
+        sum *c[4] = {&c0, &c1, &c2, &c3};                                                                              \
         const unsigned a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};                                                       \
-        emulated_product<per>(c, a, b, get);                                                                           \
+        emulated_product<per>(c, a, b, get_a, get_b);                                                                  \
     }
+#define EMULATED_MMA(name, per, get) EMULATED_MMA_OF(name, float, per, get, get)
 EMULATED static float emulated_tf32_part(unsigned word, int) {
     return emulated_tf32(word);
 }
 EMULATED_MMA(ptx_mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32, 2, emulated_f16_half)
 EMULATED_MMA(ptx_mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32, 2, emulated_bf16_half)
 EMULATED_MMA(ptx_mma_sync_aligned_m16n8k8_row_col_f32_tf32_tf32_f32, 1, emulated_tf32_part)
+EMULATED static int emulated_s8(unsigned word, int part) {
+    return (signed char)(word >> 8 * part);
+}
+EMULATED static int emulated_u8(unsigned word, int part) {
+    return (unsigned char)(word >> 8 * part);
+}
+EMULATED static float emulated_e4m3(unsigned word, int part) {
+    unsigned code = word >> 8 * part & 0xff, rest = code & 0x7f;
+    float a = rest == 0x7f ? __builtin_nanf("") : emulated_bits<float>(rest << 20) * 0x1p120f; /* corrects the bias */
+    return code & 0x80 ? -a : a;
+}
+EMULATED static float emulated_e5m2(unsigned word, int part) {
+    return emulated_f16((word >> 8 * part & 0xff) << 8);
+}
+#define EMULATED_MMA_BYTES(sum, a, b)                                                                   \
+    EMULATED_MMA_OF(ptx_mma_sync_aligned_m16n8k32_row_col_##sum##_##a##_##b##_##sum, emulated_sum_##sum, 4, \
+                    emulated_##a, emulated_##b)
+typedef int emulated_sum_s32;
+typedef float emulated_sum_f32;
+EMULATED_MMA_BYTES(s32, s8, s8)
+EMULATED_MMA_BYTES(s32, s8, u8)
+EMULATED_MMA_BYTES(s32, u8, s8)
+EMULATED_MMA_BYTES(s32, u8, u8)
+EMULATED_MMA_BYTES(f32, e4m3, e4m3)
+EMULATED_MMA_BYTES(f32, e4m3, e5m2)
+EMULATED_MMA_BYTES(f32, e5m2, e4m3)
+EMULATED_MMA_BYTES(f32, e5m2, e5m2)
 
 /* ---- Instructions: products of warp groups (PTX ISA, "wgmma", "Matrix descriptor format") ---------------------------------------- */
 
@@ -538,24 +573,19 @@ EMULATED static emulated_operand emulated_describe(unsigned long long d, bool tu
             widths[d >> 62], turned};
 }
 /* The types of elements: 32 bytes of the depth are one instruction's. */
-struct emulated_of_f16 {
-    typedef unsigned short word;
-    EMULATED static float get(word w) {
-        return emulated_f16_half(w, 0);
-    }
-};
-struct emulated_of_bf16 {
-    typedef unsigned short word;
-    EMULATED static float get(word w) {
-        return emulated_bf16_half(w, 0);
-    }
-};
-struct emulated_of_tf32 {
-    typedef unsigned word;
-    EMULATED static float get(word w) {
-        return emulated_tf32(w);
-    }
-};
+#define EMULATED_ELEMENT(name, bits, value, expression)      \
+    struct emulated_of_##name {                               \
+        typedef bits word;                                    \
+        typedef value sum;                                    \
+        EMULATED static value get(word w) { return expression; } \
+    };
+EMULATED_ELEMENT(f16, unsigned short, float, emulated_f16_half(w, 0))
+EMULATED_ELEMENT(bf16, unsigned short, float, emulated_bf16_half(w, 0))
+EMULATED_ELEMENT(tf32, unsigned, float, emulated_tf32(w))
+EMULATED_ELEMENT(s8, unsigned char, int, emulated_s8(w, 0))
+EMULATED_ELEMENT(u8, unsigned char, int, emulated_u8(w, 0))
+EMULATED_ELEMENT(e4m3, unsigned char, float, emulated_e4m3(w, 0))
+EMULATED_ELEMENT(e5m2, unsigned char, float, emulated_e5m2(w, 0))
 /* Address of element k along the depth of line `line`, of `size` bytes each; only those of two bytes can be turned. */
 EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line, unsigned k, unsigned size) {
     unsigned at, per = o.width / 2;
@@ -570,19 +600,20 @@ EMULATED static unsigned emulated_place(const emulated_operand &o, unsigned line
 /* Accumulates two rows, whose elements of A are `left`. Eight lanes read the same columns of B: each checks an eighth
  * of these accesses and reads the rest unchecked. */
 template <class OF>
-EMULATED static void emulated_rows_product(float **c, int columns, const float (&left)[2][16], const emulated_operand &b) {
+EMULATED static void emulated_rows_product(typename OF::sum **c, int columns, const typename OF::sum (&left)[2][32],
+                                           const emulated_operand &b) {
     typedef typename OF::word word;
     int lane = emulator->thread % 32;
     const char *shared = emulator->shared_at(b.start, 2, 0) - b.start;
     for (int j = 0; j < columns / 8; j++) {
         for (int e = 0; e < 2; e++) {
             unsigned column = (unsigned)(j * 8 + lane % 4 * 2 + e);
-            float sums[2] = {0, 0};
+            typename OF::sum sums[2] = {0, 0};
             for (int k = 0; k < 32 / (int)sizeof(word); k++) {
                 unsigned at = emulated_place(b, column, (unsigned)k, sizeof(word));
                 word element = *(const word *)(shared + at);
                 if ((j + k) % 8 == lane / 4) element = emulated_load<word>(at);
-                float right = OF::get(element);
+                typename OF::sum right = OF::get(element);
                 sums[0] += left[0][k] * right;
                 sums[1] += left[1][k] * right;
             }
@@ -591,24 +622,25 @@ EMULATED static void emulated_rows_product(float **c, int columns, const float (
         }
     }
 }
-template <class OF>
-EMULATED static void emulated_group_product(float **c, int columns, const emulated_operand &a, const emulated_operand &b) {
-    typedef typename OF::word word;
+template <class OF_A, class OF_B>
+EMULATED static void emulated_group_product(typename OF_A::sum **c, int columns, const emulated_operand &a,
+                                            const emulated_operand &b) {
+    typedef typename OF_A::word word;
     int lane = emulator->thread % 32, first = emulator->thread / 32 % 4 * 16 + lane / 4;
-    float left[2][16];
+    typename OF_A::sum left[2][32];
     for (int e = 0; e < 64 / (int)sizeof(word); e++) {
         int row = e % 2, k = e / 2;
-        left[row][k] = OF::get(
+        left[row][k] = OF_A::get(
             emulated_load<word>(emulated_place(a, (unsigned)(first + row * 8), (unsigned)k, sizeof(word))));
     }
-    emulated_rows_product<OF>(c, columns, left, b);
+    emulated_rows_product<OF_B>(c, columns, left, b);
 }
 /* With A in registers, two elements in each, laid out as for emulated_product. */
 template <class OF>
 EMULATED static void emulated_group_product(float **c, int columns, const unsigned (&a)[4], const emulated_operand &b) {
     int lane = emulator->thread % 32;
     struct emulated_fragments own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
-    float left[2][16];
+    float left[2][32];
     emulator->meet(0xffffffff, &own, sizeof own);
     for (int e = 0; e < 32; e++) {
         const void *from = emulator->shown(lane / 4 * 4 + e % 8 / 2);
@@ -617,52 +649,36 @@ EMULATED static void emulated_group_product(float **c, int columns, const unsign
     }
     emulated_rows_product<OF>(c, columns, left, b);
 }
-/* The type of elements, as translate.c numbers them. */
-enum { EMULATED_F16, EMULATED_BF16, EMULATED_TF32 };
-EMULATED static void emulated_wgmma_end(float **c, int n, int type, bool a_turned, bool b_turned, unsigned long long a,
-                                        unsigned long long b) {
-    const emulated_operand left = emulated_describe(a, a_turned), right = emulated_describe(b, b_turned);
-    if (type == EMULATED_TF32) {
-        emulated_group_product<emulated_of_tf32>(c, n, left, right);
-    } else if (type == EMULATED_BF16) {
-        emulated_group_product<emulated_of_bf16>(c, n, left, right);
-    } else {
-        emulated_group_product<emulated_of_f16>(c, n, left, right);
-    }
-}
-EMULATED static void emulated_wgmma_end(float **c, int n, int type, bool b_turned, const unsigned (&a)[4],
-                                        unsigned long long b) {
-    const emulated_operand right = emulated_describe(b, b_turned);
-    if (type == EMULATED_BF16) {
-        emulated_group_product<emulated_of_bf16>(c, n, a, right);
-    } else {
-        emulated_group_product<emulated_of_f16>(c, n, a, right);
-    }
-}
-/* Takes the accumulators one by one, then the operands: descriptors, or a thread's registers of A. */
-template <class... REST> struct emulated_wgmma {
-    float *c[128];
+/* Takes the accumulators one by one, then the operands: descriptors, or a thread's registers of A; and, where it is no
+ * constant, whether the accumulators count or are zeros. */
+template <class OF_A, class OF_B> struct emulated_wgmma {
+    typedef typename OF_A::sum sum;
+    sum *c[128];
     int given;
-    EMULATED void take(int n, int type, bool ta, bool tb, unsigned long long a, unsigned long long b) {
+    EMULATED void check(int n) {
         if (given != n / 2) emulator->refuse("wgmma with %d sums of a thread for %d columns", given, n);
-        emulated_wgmma_end(c, n, type, ta, tb, a, b);
     }
-    EMULATED void take(int n, int type, bool, bool tb, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                       unsigned long long b) {
+    EMULATED void take(int n, bool ta, bool tb, unsigned long long a, unsigned long long b, int add = 1) {
+        check(n);
+        for (int i = 0; i < given && !add; i++)
+            *c[i] = 0;
+        emulated_group_product<OF_A, OF_B>(c, n, emulated_describe(a, ta), emulated_describe(b, tb));
+    }
+    EMULATED void take(int n, bool, bool tb, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned long long b) {
         const unsigned a[4] = {a0, a1, a2, a3};
-        if (given != n / 2) emulator->refuse("wgmma with %d sums of a thread for %d columns", given, n);
-        emulated_wgmma_end(c, n, type, tb, a, b);
+        check(n);
+        emulated_group_product<OF_A>(c, n, a, emulated_describe(b, tb));
     }
-    template <class... OPERANDS> EMULATED void take(int n, int type, bool ta, bool tb, float &sum, OPERANDS &&...more) {
-        c[given++] = &sum;
-        take(n, type, ta, tb, (OPERANDS &&)more...);
+    template <class... OPERANDS> EMULATED void take(int n, bool ta, bool tb, sum &one, OPERANDS &&...more) {
+        c[given++] = &one;
+        take(n, ta, tb, (OPERANDS &&)more...);
     }
 };
-template <class... OPERANDS>
-EMULATED static void emulated_wgmma_of(int n, int type, bool ta, bool tb, OPERANDS &&...operands) {
-    emulated_wgmma<> w;
+template <class OF_A, class OF_B, class... OPERANDS>
+EMULATED static void emulated_wgmma_of(int n, bool ta, bool tb, OPERANDS &&...operands) {
+    emulated_wgmma<OF_A, OF_B> w;
     w.given = 0;
-    w.take(n, type, ta, tb, (OPERANDS &&)operands...);
+    w.take(n, ta, tb, (OPERANDS &&)operands...);
 }
 
 /* ---- Kernels and their metadata -------------------------------------------------------------------------------------------------- */

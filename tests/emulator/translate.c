@@ -76,19 +76,22 @@ static const char *read_assembly(const char *at, struct assembly *a) {
     return *at == ';' ? at + 1 : at;
 }
 
-/* The last "}" of wgmma's operands is followed by scales and then by transpose flags. */
+/* wgmma.mma_async.sync.aligned.m64nNkK.sum.a.b: the last "}" of its operands is followed by scales, and with types of 16
+ * bits by transpose flags. */
 static void print_wgmma(FILE *out, const char *instruction, const struct assembly *a) {
-    const char *shape = strstr(instruction, "64n"), *last = strrchr(instruction, '}');
-    int columns = shape ? atoi(shape + 3) : 0, turned[2] = {0, 0};
+    const char *shape = strstr(instruction, ".m64n"), *last = strrchr(instruction, '}');
+    int columns = 0, depth = 0, turned[2] = {0, 0}, n = 0;
+    char types[3][8] = {"", "", ""};
     const char *commas[16], *comma;
-    int n = 0;
+    if (shape)
+        sscanf(shape, ".m64n%dk%d.%7[a-z0-9].%7[a-z0-9].%7[a-z0-9]", &columns, &depth, types[0], types[1], types[2]);
     for (comma = last ? strchr(last, ',') : NULL; comma && n < 16; comma = strchr(comma + 1, ','))
         commas[n++] = comma;
-    int type = strstr(instruction, ".bf16") ? 1 : strstr(instruction, ".tf32") ? 2 : 0;
-    /* With A in registers, its braces are the last ones, and there is only B's transpose flag; in TF32 there is none. */
+    /* With A in registers, its braces are the last ones, and there is only B's transpose flag. */
     if (n == 7) turned[0] = atoi(commas[n - 2] + 1);
-    if (n >= 1 && type != 2) turned[1] = atoi(commas[n - 1] + 1);
-    fprintf(out, "emulated_wgmma_of(%d, %d, %d, %d", columns, type, turned[0], turned[1]);
+    if (n >= 1 && depth == 16) turned[1] = atoi(commas[n - 1] + 1);
+    fprintf(out, "emulated_wgmma_of<emulated_of_%s, emulated_of_%s>(%d, %d, %d", types[1], types[2], columns, turned[0],
+            turned[1]);
     for (int i = 0; i < a->count; i++)
         fprintf(out, ", %.*s", (int)a->lengths[i], a->operands[i]);
     fputs(");", out);

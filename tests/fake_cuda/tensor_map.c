@@ -22,6 +22,11 @@ static bool are_dealt(const uint64_t *sizes, const uint64_t *strides, const uint
     return are;
 }
 
+/* Of integers of 1, 2 or 4 bytes, which are numbered so. */
+static bool is_type(int type) {
+    return type >= CU_TENSOR_MAP_DATA_TYPE_UINT8 && type <= CU_TENSOR_MAP_DATA_TYPE_UINT32;
+}
+
 EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank, CUdeviceptr memory,
                                        const uint64_t *sizes, const uint64_t *strides, const uint32_t *box,
                                        const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
@@ -32,14 +37,13 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, uint32_t rank
                                          .width = sizes[0],
                                          .lines = rank == 5 ? sizes[4] * 32 : sizes[1],
                                          .pitch = strides[0],
-                                         .element = type == CU_TENSOR_MAP_DATA_TYPE_UINT16 ? 2 : 4,
+                                         .element = 1u << type,
                                          .box_width = box[0],
                                          .box_lines = rank == 5 ? box[4] * 32 : box[1],
                                          .swizzle = 16u << swizzle,
                                          .dealt = rank == 5};
-    bool known = (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_UINT32) &&
-                 (rank == 2 || (rank == 5 && are_dealt(sizes, strides, box, steps))) && steps[0] == 1 &&
-                 steps[1] == 1 && interleave == 0 && swizzle >= 0 && swizzle <= 3;
+    bool known = is_type(type) && (rank == 2 || (rank == 5 && are_dealt(sizes, strides, box, steps))) &&
+                 steps[0] == 1 && steps[1] == 1 && interleave == 0 && swizzle >= 0 && swizzle <= 3;
     bool right = memory % 16 == 0 && strides[0] % 16 == 0 && (uintptr_t)map % 64 == 0 && box[0] >= 1 && box[0] <= 256 &&
                  box[1] >= 1 && box[1] <= 256 && sizes[0] >= 1 && sizes[0] <= UINT32_MAX && sizes[1] >= 1 &&
                  sizes[1] <= UINT32_MAX && box[0] * made.element <= made.swizzle;
@@ -59,13 +63,12 @@ EXPORT CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, int type, uint32_t ran
                                    .width = sizes[0],
                                    .lines = sizes[rank - 1],
                                    .pitch = strides[0],
-                                   .element = type == CU_TENSOR_MAP_DATA_TYPE_UINT16 ? 2 : 4,
+                                   .element = 1u << type,
                                    .box_width = channels,
                                    .box_lines = pixels,
                                    .swizzle = 16u << swizzle,
                                    .axes = rank - 2};
-    bool known = (type == CU_TENSOR_MAP_DATA_TYPE_UINT16 || type == CU_TENSOR_MAP_DATA_TYPE_UINT32) &&
-                 (rank == 4 || rank == 5) && interleave == 0 && swizzle >= 0 && swizzle <= 3;
+    bool known = is_type(type) && (rank == 4 || rank == 5) && interleave == 0 && swizzle >= 0 && swizzle <= 3;
     if (!known) fake_misuse(__func__, "a map that no kernel asks for");
     bool right = memory % 16 == 0 && strides[0] % 16 == 0 && (uintptr_t)map % 64 == 0 && channels >= 1 && pixels >= 1 &&
                  pixels <= 1024 && channels * made.element <= made.swizzle && steps[0] == 1 && steps[rank - 1] == 1;

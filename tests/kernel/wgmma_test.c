@@ -30,7 +30,19 @@ struct product {
     int64_t rows, depth, columns; /* of a convolution: images, channels; rows -1: a symbol */
     enum end end;
     int64_t side; /* of the images of a 3x3 convolution; 0: a matrix product */
-    bool tf32;
+    enum { F16, TF32, I8, F8, FAST_F8 } type;
+};
+
+static const struct {
+    const char *name;
+    enum ingot_dtype dtype, acc, out;
+    enum ig_math math;
+} types[] = {
+    [F16] = {"f16", INGOT_F16, INGOT_F32, INGOT_F16, IG_MATH_EXACT},
+    [TF32] = {"tf32", INGOT_F32, INGOT_F32, INGOT_F32, IG_MATH_TF32},
+    [I8] = {"i8", INGOT_I8, INGOT_I32, INGOT_I8, IG_MATH_EXACT},
+    [F8] = {"f8", INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT},
+    [FAST_F8] = {"fast f8", INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_FAST},
 };
 
 /* Of those that differ in sizes only, the first has the most kernels that are compiled. */
@@ -52,9 +64,18 @@ static const struct product products[] = {
     {8192, 1024, 1024, .end = RESIDUAL},
     {8, 128, 128, .end = ROUNDED_BIAS, .side = 28},
     {-1, 256, 256, .end = RESIDUAL, .side = 14},
-    {8192, 1024, 1024, .end = RELU, .tf32 = true},
-    {-1, 1024, 1024, .end = RELU, .tf32 = true},
-    {8, 128, 128, .end = RELU, .side = 28, .tf32 = true},
+    {8192, 1024, 1024, .end = RELU, .type = TF32},
+    {-1, 1024, 1024, .end = RELU, .type = TF32},
+    {8, 128, 128, .end = RELU, .side = 28, .type = TF32},
+    {8192, 1024, 1024, .end = RELU, .type = I8},
+    {100352, 64, 256, .end = RELU, .type = I8},
+    {-1, 768, 3072, .end = RESIDUAL, .type = I8},
+    {8, 128, 128, .end = RESIDUAL, .side = 28, .type = I8},
+    {8192, 1024, 1024, .end = GELU, .type = F8},
+    {100352, 256, 256, .end = RELU, .type = F8},
+    {-1, 768, 3072, .end = RESIDUAL, .type = F8},
+    {-1, 256, 256, .end = RELU, .side = 14, .type = F8},
+    {8192, 1024, 1024, .end = RELU, .type = FAST_F8},
 };
 enum { PRODUCTS = sizeof products / sizeof *products };
 
@@ -70,30 +91,37 @@ struct collection {
 
 /* ---- Graphs ------------------------------------------------------------------------------------------------------ */
 
-static ig_value conv(struct ig_graph *g, const struct product *p, ig_value x, enum ingot_dtype dtype,
-                     enum ig_math math) {
+static ig_value conv(struct ig_graph *g, const struct product *p, ig_value x) {
     const int64_t filter[] = {p->columns, p->depth, 3, 3}, ones[] = {1, 1}, taps[] = {3, 3};
     struct ig_graph *const none[2] = {NULL, NULL};
     const ig_dim padding[] = {number(g, 1), number(g, 1)};
-    const struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),    ig_attr_of_ints(ones, 2), ig_attr_of_dims(padding, 2),
-                                    ig_attr_of_dims(padding, 2), ig_attr_of_int(1),        ig_attr_of_dtype(INGOT_F32),
-                                    ig_attr_of_int(1),           ig_attr_of_int(0),        ig_attr_of_int(p->columns),
-                                    ig_attr_of_ints(taps, 2),    ig_attr_of_int(math),     ig_attr_of_int(0)};
-    const ig_value in[] = {x, random_constant(g, dtype, 4, filter, 1)};
+    const struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),
+                                    ig_attr_of_ints(ones, 2),
+                                    ig_attr_of_dims(padding, 2),
+                                    ig_attr_of_dims(padding, 2),
+                                    ig_attr_of_int(1),
+                                    ig_attr_of_dtype(types[p->type].acc),
+                                    ig_attr_of_int(1),
+                                    ig_attr_of_int(0),
+                                    ig_attr_of_int(p->columns),
+                                    ig_attr_of_ints(taps, 2),
+                                    ig_attr_of_int(types[p->type].math),
+                                    ig_attr_of_int(0)};
+    const ig_value in[] = {x, random_constant(g, types[p->type].dtype, 4, filter, 1)};
     return ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);
 }
 
-static ig_value matmul(struct ig_graph *g, const struct product *p, ig_value x, enum ingot_dtype dtype,
-                       enum ig_math math) {
+static ig_value matmul(struct ig_graph *g, const struct product *p, ig_value x) {
     const int64_t matrix[] = {p->depth, p->columns};
     struct ig_graph *const none[2] = {NULL, NULL};
-    const struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(0), ig_attr_of_int(0),
-                                    ig_attr_of_int(math)};
-    const ig_value in[] = {x, random_constant(g, dtype, 2, matrix, 1)};
+    const struct ig_attr attrs[] = {ig_attr_of_dtype(types[p->type].acc), ig_attr_of_int(0), ig_attr_of_int(0),
+                                    ig_attr_of_int(types[p->type].math)};
+    const ig_value in[] = {x, random_constant(g, types[p->type].dtype, 2, matrix, 1)};
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
 }
 
-static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y, enum ingot_dtype dtype) {
+static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y) {
+    const enum ingot_dtype dtype = types[p->type].out;
     const bool rounded = p->end == ROUNDED_BIAS;
     if (rounded) y = ig_build_cast(g, ig_build_cast(g, y, dtype), INGOT_F32);
     ig_value bias = random_constant(g, rounded ? dtype : INGOT_F32, 1, &p->columns, 2);
@@ -107,12 +135,14 @@ static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y, e
 }
 
 static void build_product(struct ig_graph *g, const struct product *p) {
-    const enum ingot_dtype dtype = p->tf32 ? INGOT_F32 : INGOT_F16;
-    const enum ig_math math = p->tf32 ? IG_MATH_TF32 : IG_MATH_EXACT;
     const int64_t sizes[] = {p->rows, p->side ? p->side : p->depth, p->side, p->depth};
-    ig_value x = input(g, "x", dtype, p->side ? 4 : 2, sizes);
-    ig_value y = p->side ? conv(g, p, x, dtype, math) : matmul(g, p, x, dtype, math);
-    ig_build_output(g, "y", ig_build_cast(g, ended(g, p, y, dtype), dtype));
+    ig_value x = input(g, "x", types[p->type].dtype, p->side ? 4 : 2, sizes);
+    ig_value y = p->side ? conv(g, p, x) : matmul(g, p, x);
+    if (p->type == I8) y = ig_build_cast(g, y, INGOT_F32);
+    if (p->type == I8) y = ig_map2(g, IG_OP_mul, y, random_constant(g, INGOT_F32, 1, &p->columns, 2));
+    y = ended(g, p, y);
+    if (p->type == I8) y = ig_map1(g, IG_OP_round, y);
+    ig_build_output(g, "y", ig_build_cast_saturating(g, y, types[p->type].out));
 }
 
 /* Attention in f16, of 12 heads. */
@@ -177,8 +207,7 @@ static void collect(struct ig_job *job, struct collection *c) {
     for (int i = 0; i < PRODUCTS; i++) {
         const struct product *p = &products[i];
         struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
-        const char *kind =
-            ig_format(job, "%s%s%s", p->tf32 ? "tf32" : "f16", p->side ? ", 3x3" : "", end_names[p->end]);
+        const char *kind = ig_format(job, "%s%s%s", types[p->type].name, p->side ? ", 3x3" : "", end_names[p->end]);
         build_product(g, p);
         add_kernels(job, c, g, kind,
                     ig_format(job, "%lld x %lld x %lld %s", (long long)p->rows, (long long)p->depth,

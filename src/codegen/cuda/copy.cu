@@ -8,10 +8,27 @@ template <int BYTES, bool AGAIN = false> __device__ __forceinline__ void copy(un
     } else if constexpr (BYTES >= 4) {
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(from), "n"(BYTES),
                      "r"(inside ? BYTES : 0));
-    } else {
+    } else if constexpr (BYTES == 2) {
         unsigned short value = 0;
         if (inside) value = *(const unsigned short *)from;
         asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"(value));
+    } else {
+        unsigned value = 0;
+        if (inside) value = *(const unsigned char *)from;
+        asm volatile("st.shared.u8 [%0], %1;" ::"r"(to), "r"(value));
+    }
+}
+
+// Stores BYTES bytes, of which `word` repeats four.
+template <int BYTES> __device__ __forceinline__ void fill(unsigned to, unsigned word) {
+    if constexpr (BYTES >= 4) {
+#pragma unroll
+        for (int i = 0; i < BYTES; i += 4)
+            asm volatile("st.shared.b32 [%0], %1;" ::"r"(to + i), "r"(word));
+    } else if constexpr (BYTES == 2) {
+        asm volatile("st.shared.u16 [%0], %1;" ::"r"(to), "h"((unsigned short)word));
+    } else {
+        asm volatile("st.shared.u8 [%0], %1;" ::"r"(to), "r"(word));
     }
 }
 

@@ -14,7 +14,11 @@ static int swizzle_of(const struct ig_tensor_map *map) {
 
 /* Elements are only moved, so integers of their size serve all types. */
 static int type_of(const struct ig_tensor_map *map) {
-    return map->element == 2 ? CU_TENSOR_MAP_DATA_TYPE_UINT16 : CU_TENSOR_MAP_DATA_TYPE_UINT32;
+    switch (map->element) {
+    case 1: return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    case 2: return CU_TENSOR_MAP_DATA_TYPE_UINT16;
+    default: return CU_TENSOR_MAP_DATA_TYPE_UINT32;
+    }
 }
 
 static CUresult encode_matrix(struct ig_cuda *cuda, const struct ig_tensor_map *map, uint64_t address,

@@ -8,6 +8,8 @@
 
 #include "ir/eval/eval_contract.h"
 
+#include "base/narrow.h"
+
 enum { ROWS = 4, COLUMNS = 64 };
 
 #define MULTIPLY(name, field, type)                                                        \
@@ -40,8 +42,9 @@ static bool wide_integer(enum ingot_dtype dtype) {
 static void load_float(enum ingot_dtype dtype, const void *data, int64_t stride, int64_t n, union ig_cell *out_cells) {
     ig_cells_load(dtype, data, stride, n, out_cells);
     if (ig_cells_are_float(dtype)) return;
+    bool narrow = ig_narrow_is_float(dtype);
     for (int64_t i = 0; i < n; i++)
-        out_cells[i].f = (double)out_cells[i].i;
+        out_cells[i].f = narrow ? (double)ig_narrow_to_f32(dtype, (uint8_t)out_cells[i].i) : (double)out_cells[i].i;
 }
 
 void ig_contract_load(const struct ig_contraction *c, enum ingot_dtype dtype, const void *data, int64_t stride,

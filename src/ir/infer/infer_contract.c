@@ -6,14 +6,23 @@ static bool is_byte(enum ingot_dtype dtype) {
     return dtype == INGOT_I8 || dtype == INGOT_U8;
 }
 
+/* Floats of 8 bits are multiplied exactly, and summed in f32. */
+static bool is_f8(enum ingot_dtype dtype) {
+    return dtype == INGOT_F8E4M3FN || dtype == INGOT_F8E5M2;
+}
+
 /* Checks the operands' types and returns the result's. */
 static enum ingot_dtype accumulator(struct ig_infer *x) {
     enum ingot_dtype a = ig_infer_in(x, 0)->dtype, b = ig_infer_in(x, 1)->dtype;
     int64_t acc = ig_infer_int(x, IG_ATTR_acc);
+    if (is_f8(a) && is_f8(b)) {
+        if (acc != INGOT_F32) ig_infer_fail(x, "floats of 8 bits are accumulated in f32 only");
+        return INGOT_F32;
+    }
     ig_infer_numeric(x, 0);
     if (a != b && !(is_byte(a) && is_byte(b))) ig_infer_fail(x, "the operands have different types");
     int64_t math = ig_infer_int(x, IG_ATTR_math);
-    if (math != IG_MATH_EXACT && math != IG_MATH_TF32) ig_infer_fail(x, "unknown math %lld", (long long)math);
+    if (math < IG_MATH_EXACT || math > IG_MATH_FAST) ig_infer_fail(x, "unknown math %lld", (long long)math);
     bool is_type = acc > INGOT_DTYPE_NONE && acc < INGOT_DTYPE_COUNT;
     if (!is_type || ig_dtype_is_float((enum ingot_dtype)acc) != ig_dtype_is_float(a) || acc == INGOT_BOOL)
         ig_infer_fail(x, "type %s cannot be accumulated in %s", ingot_dtype_name(a),

@@ -22,7 +22,6 @@ struct gemm {
     struct ig_contract *c;
     struct ig_loops *k;
     struct ig_cuda_gemm *g;
-    enum ingot_dtype element; /* operand type, as multiplied */
     struct ig_cuda_source a, b, twin;
     ig_dim rows, batch;
     int tile; /* buffer of sums */
@@ -53,18 +52,27 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_ki
 /* Chooses the instructions; false if the template has none for the operand types. */
 static bool choose_math(struct gemm *s) {
     const struct ig_contract *c = s->c;
-    enum ingot_dtype a = ig_contract_in(c, 0)->dtype, b = ig_contract_in(c, 1)->dtype;
-    bool rounded = ig_contract_attr_int(c, IG_ATTR_math) == IG_MATH_TF32;
-    if (a != b || c->dtype != INGOT_F32) return false;
-    s->element = a;
-    return ig_cuda_math_of(a, rounded, &s->g->math);
+    struct ig_cuda_gemm *g = s->g;
+    int64_t math = ig_contract_attr_int(c, IG_ATTR_math);
+    g->a_type = ig_contract_in(c, 0)->dtype;
+    g->b_type = ig_contract_in(c, 1)->dtype;
+    if (g->a_type == g->b_type && ig_cuda_math_of(g->a_type, math == IG_MATH_TF32, &g->math))
+        return c->dtype == INGOT_F32;
+    if (!ig_cuda_math_of_bytes(g->a_type, g->b_type, c->target->sm, &g->math)) return false;
+    g->promoted = g->math == IG_CUDA_F8 && math != IG_MATH_FAST;
+    return c->dtype == (g->math == IG_CUDA_I8 ? INGOT_I32 : INGOT_F32);
+}
+
+/* Does a byte lie beside its neighbours across the depth? */
+static bool are_bytes_across(const struct gemm *s) {
+    return ig_cuda_math_is_bytes(s->g->math) && (s->a.kind == IG_CUDA_ACROSS || s->b.kind == IG_CUDA_ACROSS);
 }
 
 static void find_operands(struct gemm *s, ig_x b) {
-    s->a = ig_cuda_source_a(s->c, b, s->element);
-    s->b = ig_cuda_source_b(s->c, b, s->element);
-    if (s->c->has_twin) s->twin = ig_cuda_source_twin_b(s->c, b, s->element);
-    if (s->a.kind != IG_CUDA_FILLED && s->b.kind != IG_CUDA_FILLED) return;
+    s->a = ig_cuda_source_a(s->c, b, s->g->a_type);
+    s->b = ig_cuda_source_b(s->c, b, s->g->b_type);
+    if (s->c->has_twin) s->twin = ig_cuda_source_twin_b(s->c, b, s->g->b_type);
+    if (s->a.kind != IG_CUDA_FILLED && s->b.kind != IG_CUDA_FILLED && !are_bytes_across(s)) return;
     s->a.kind = s->b.kind = IG_CUDA_FILLED;
     s->a.copy = s->b.copy = 16;
 }
@@ -97,6 +105,7 @@ static void describe_windows(struct gemm *s) {
     for (int i = 0, axis = c->spatial - 3; i < 3 && s->g->producer; i++, axis++) {
         if (axis >= 0) find_ends(s, axis, &s->g->lower[i], &s->g->upper[i]);
     }
+    s->g->border = (int)(ig_contract_border(c) & 0xff);
     s->g->axes = c->spatial < 3 ? 2 : 3;
     s->g->channels = (int)ig_contract_const(c, s->a.below, 0);
     s->g->side_by_side =
@@ -111,8 +120,8 @@ static bool is_zero(struct gemm *s, ig_x x) {
 static bool can_map_windows(struct gemm *s) {
     int64_t channels = ig_contract_const(s->c, s->a.below, 0);
     int ends[2];
-    if (channels == 0 || channels > INT32_MAX || channels * (int64_t)ingot_dtype_size(s->element) % 128 != 0)
-        return false;
+    if (ig_contract_border(s->c) != 0) return false; /* it fetches zeros from beyond the edges */
+    if (channels == 0 || channels > INT32_MAX || channels * ig_cuda_gemm_element(s->g) % 128 != 0) return false;
     for (int i = 0; i < s->c->spatial; i++) {
         if (!find_ends(s, i, &ends[0], &ends[1])) return false;
     }
@@ -198,7 +207,10 @@ static int find_candidates(struct gemm *s, struct ig_cuda_gemm *out) {
     s->batch = ig_cuda_batch(c);
     find_operands(s, ig_contract_const(c, s->batch, 0) == 1 ? num(s, 0) : ig_x_free_var(c->k, s->batch));
     if (c->has_twin && !is_twin_alike(s)) return 0;
-    struct ig_cuda_gemm like = {.math = s->g->math, .a = s->a.kind, .b = s->b.kind, .stages = 1, .split = 1};
+    struct ig_cuda_gemm like = *s->g;
+    like.a = s->a.kind;
+    like.b = s->b.kind;
+    like.stages = like.split = 1;
     like.a_copy = s->a.copy;
     like.b_copy = s->b.copy;
     like.piece = s->a.kind == IG_CUDA_LISTED ? s->a.piece : 0;
@@ -233,10 +245,11 @@ static const char *producer_tactic(struct gemm *s) {
 }
 
 static const char *tactic(struct gemm *s) {
-    static const char *const maths[] = {"fma", "tf32", "f16", "bf16"};
+    static const char *const maths[] = {"fma", "tf32", "f16", "bf16", "i8", "f8"};
     static const char *const operands[] = {"along", "across", "listed", "windows", "filled"};
     const struct ig_cuda_gemm *g = s->g;
     const char *split = g->split > 1 ? ig_format(s->k->job, ", depth in %d", g->split) : "";
+    if (g->math == IG_CUDA_F8 && !g->promoted) split = ig_format(s->k->job, ", fast sums%s", split);
     if (g->direct)
         return ig_format(s->k->job, "gemm %s direct %dx%s%d, %d warps, %d steps ahead%s", maths[g->math], g->bm,
                          g->twin ? "2x" : "", g->bn, g->warps_n, g->stages, split);
@@ -322,13 +335,13 @@ static void make_buffers(struct gemm *s) {
     struct ig_kernel *kernel = s->c->kernel;
     struct ig_cuda_gemm *g = s->g;
     g->early = is_early(s);
-    s->tile = g->producer ? ig_loops_local(s->k, INGOT_F32, IG_CUDA_OWN_COLUMNS, "sums")
-                          : ig_loops_shared(s->k, INGOT_F32, 0, "sums");
+    s->tile = g->producer ? ig_loops_local(s->k, s->c->dtype, IG_CUDA_OWN_COLUMNS, "sums")
+                          : ig_loops_shared(s->k, s->c->dtype, 0, "sums");
     if (g->a == IG_CUDA_LISTED) s->list = ig_loops_shared(s->k, INGOT_I64, ig_cuda_gemm_list(g), "list");
     if (g->a == IG_CUDA_FILLED) {
         int a_bytes = g->bm * ig_cuda_gemm_line(g) * ig_cuda_gemm_element(g);
-        s->a_lines = ig_loops_shared(s->k, s->element, 0, "rows");
-        s->b_lines = ig_loops_shared(s->k, s->element, a_bytes, "columns");
+        s->a_lines = ig_loops_shared(s->k, g->a_type, 0, "rows");
+        s->b_lines = ig_loops_shared(s->k, g->b_type, a_bytes, "columns");
     }
     if (g->producer) {
         g->dealt = g->b == IG_CUDA_ALONG && vector_of(s) == IG_CUDA_OWN_COLUMNS &&
@@ -434,7 +447,9 @@ static void fill(struct gemm *s, struct ig_stmt *body, ig_x step, bool is_a, boo
         ig_cuda_locate(s->c, s->at, num(s, 0), &b, &m);
         value = ig_contract_b(s->c, b, line, depth);
     }
-    value = ig_x_select(k, inside, value, ig_x_float(k, INGOT_F32, 0));
+    enum ingot_dtype type = ig_dtype_compute(is_a ? s->g->a_type : s->g->b_type);
+    ig_x zero = ig_x_cast(k, ig_x_float(k, INGOT_F32, 0), type, false);
+    value = ig_x_select(k, inside, ig_x_cast(k, value, type, false), zero);
     ig_s_store(k, body, is_a ? s->a_lines : s->b_lines, at, value);
 }
 

@@ -33,9 +33,10 @@ static const struct shape group_shapes[] = {
 static const struct shape swapped_shapes[] = {{128, 64, 1, 4}};
 /* With a producer: m groups take turns; n is 1 if B is kept. */
 static const struct shape producer_shapes[] = {
-    {64, 128, 2, 0},  {64, 192, 2, 0},  {64, 256, 2, 0},  {128, 128, 2, 0}, {128, 192, 2, 0}, {128, 64, 0, 0},
-    {128, 128, 0, 0}, {128, 192, 0, 0}, {128, 256, 0, 0}, {64, 32, 4, 1},   {64, 64, 4, 1},   {64, 96, 4, 1},
-    {64, 128, 4, 1},  {64, 128, 3, 1},  {64, 192, 3, 1},  {64, 256, 2, 1},  {128, 128, 2, 1}, {128, 192, 2, 1},
+    {64, 128, 2, 0}, {64, 192, 2, 0},  {64, 256, 2, 0},  {128, 128, 2, 0}, {128, 192, 2, 0},
+    {128, 64, 0, 0}, {128, 128, 0, 0}, {128, 192, 0, 0}, {128, 256, 0, 0}, {256, 128, 0, 0},
+    {64, 32, 4, 1},  {64, 64, 4, 1},   {64, 96, 4, 1},   {64, 128, 4, 1},  {64, 128, 3, 1},
+    {64, 192, 3, 1}, {64, 256, 2, 1},  {128, 128, 2, 1}, {128, 192, 2, 1},
 };
 static const struct shape plain_shapes[] = {
     {8, 32, 1, 4},  {8, 128, 1, 4}, {16, 64, 2, 4},  {32, 32, 4, 4},   {32, 64, 4, 4},
@@ -66,11 +67,17 @@ static int registers_besides(const struct ig_cuda_problem *p, const struct ig_cu
 static int resident(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int threads = ig_cuda_gemm_threads(g);
     int by_shared = (shared_capacity(p->sm) + 1024) / (ig_cuda_gemm_shared(g) + 1024);
-    int registers = g->bm * g->bn / threads + registers_besides(p, g);
+    int sums = g->bm * g->bn / threads * (g->promoted && g->warpgroups ? 2 : 1);
+    int registers = sums + registers_besides(p, g);
     int by_registers = 65536 / ((registers > 255 ? 255 : registers) * threads);
     int by_threads = 2048 / threads, least = by_shared < by_registers ? by_shared : by_registers;
     least = least < by_threads ? least : by_threads;
     return least < 1 ? 1 : least;
+}
+
+/* How many elements of the operands the tensor cores multiply in the time of one of two bytes. */
+static double pace(enum ig_cuda_math math) {
+    return math == IG_CUDA_TF32 ? 0.5 : ig_cuda_math_is_bytes(math) ? 2 : 1;
 }
 
 /* Multiply-adds per nanosecond of a multiprocessor with that many warps. A thread with few results waits for shared
@@ -83,8 +90,9 @@ static double rate(const struct ig_cuda_gemm *g, int warps) {
     }
     double m = (double)g->bm / g->warps_m, n = (double)g->bn / g->warps_n, alone = warps > 4 ? 1 : 0.88;
     if (g->swapped) n = m;
-    if (g->warpgroups) return (g->math == IG_CUDA_TF32 ? 1775 : 3550) * alone * n / (n + 73);
-    return (g->math == IG_CUDA_TF32 ? 1320 : 2640) * alone * (m * n / (m + n)) / (m * n / (m + n) + 28);
+    if (g->warpgroups) return 3550 * pace(g->math) * alone * n / (n + 73);
+    if (g->math == IG_CUDA_F8) alone *= 0.4; /* sm_90 has no such instruction but that of warp groups */
+    return 2640 * pace(g->math) * alone * (m * n / (m + n)) / (m * n / (m + n) + 28);
 }
 
 #define START 1300.0
@@ -111,13 +119,19 @@ static double rows_time(const struct ig_cuda_problem *p, const struct ig_cuda_ge
     return (double)p->batch * (double)p->rows * (depth + (double)p->columns) * ig_cuda_gemm_element(g) / rate;
 }
 
+/* Nanoseconds per step of groups that add what the tensor cores have summed up. Two groups that share a tile do so in turns;
+ * of groups that take turns with tiles, the others run their epilogues meanwhile. */
+static double promotion(const struct ig_cuda_gemm *g) {
+    return g->promoted && g->turns ? (double)g->bm / 64 * (g->bn / 2 + 100) / 1.7 : 0;
+}
+
 /* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues, a group's own work or
  * memory, and a bit of the others. */
 static double kept_cost(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int64_t tiles = ceil_div(p->rows, g->bm) * g->column_blocks;
     int64_t blocks = IG_CUDA_PROCESSORS - IG_CUDA_PROCESSORS % g->column_blocks, each = ceil_div(tiles, blocks);
     double area = (double)g->bm * g->bn, kept = (double)g->kept * g->bn * g->bk * ig_cuda_gemm_element(g);
-    double walk = g->kept * (area * g->bk / (g->math == IG_CUDA_TF32 ? 1955 : 3910) + 152);
+    double walk = g->kept * (area * g->bk / (3910 * pace(g->math)) + promotion(g) + 152);
     double finish = area * (p->heavy ? 0.152 : 0.11) + 806, issue = p->heavy ? area * 0.093 : 0;
     double own = (walk + finish) * (double)each / (double)(each < g->turns ? each : g->turns);
     const double parts[] = {(double)each * walk, (double)each * issue, own, rows_time(p, g, 4880)};
@@ -134,7 +148,7 @@ static double producer_cost(const struct ig_cuda_problem *p, const struct ig_cud
     int64_t tiles = ceil_div(p->rows, g->bm) * ceil_div(p->columns, g->bn), each = ceil_div(tiles, IG_CUDA_PROCESSORS);
     double area = (double)g->bm * g->bn, bytes = (double)(g->bm + g->bn) * g->bk * ig_cuda_gemm_element(g);
     double busy = tiles < IG_CUDA_PROCESSORS ? 0.2 + 0.8 * (double)tiles / IG_CUDA_PROCESSORS : 1;
-    double products = area * g->bk / (g->math == IG_CUDA_TF32 ? 1955 : 3910), copies = bytes / 240 * busy;
+    double products = area * g->bk / (3910 * pace(g->math)) + promotion(g), copies = bytes / 240 * busy;
     double walk = (double)ceil_div(p->depth, g->bk) * (sqrt(products * products + copies * copies) + 52);
     double finish = g->turns ? area * (p->heavy ? 0.15 : 0.063) : area * 0.041 + (p->heavy ? 1500 : 780);
     if (g->turns && each == 1) finish *= 1.45; /* it overlaps with nothing */
@@ -210,14 +224,16 @@ static bool fit_stages(const struct ig_cuda_problem *p, struct ig_cuda_gemm *g, 
 static bool is_useful(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *g) {
     int least = p->a == IG_CUDA_ACROSS ? 32 : 16;
     if (g->bm > least && g->bm >= 2 * p->rows && p->rows > 0) return false;
-    int64_t narrowest = g->swapped ? 64 : 32;
+    int64_t narrowest = g->swapped || (p->a_copy == 1 || p->b_copy == 1) ? 64 : 32;
     if (g->bn > narrowest && g->bn >= 2 * p->columns && p->columns > 0) return false;
     if (g->swapped && p->columns <= 16) return false;
     if (g->a == IG_CUDA_ACROSS && (g->bm < 32 || (g->math == IG_CUDA_FMA && g->thread_m % 4 != 0))) return false;
     int threads = ig_cuda_gemm_threads(g), element = ig_cuda_gemm_element(g);
-    /* A thread copies at most 32 pieces of a tile, of a_copy or b_copy bytes each. */
-    if (threads * p->a_copy * 32 < g->bm * g->bk * element || threads * p->b_copy * 32 < g->bn * g->bk * element)
-        return false;
+    if (threads * p->a_copy < g->bk * element || threads * p->b_copy < g->bk * element) return false; /* a line */
+    /* A thread copies at most 32 pieces of a tile, of a_copy or b_copy bytes each, or 64 bytes. */
+    int most_a = threads * (p->a_copy > 1 ? p->a_copy * 32 : 64),
+        most_b = threads * (p->b_copy > 1 ? p->b_copy * 32 : 64);
+    if (most_a < g->bm * g->bk * element || most_b < g->bn * g->bk * element) return false;
     if (g->split > 1 && ceil_div(p->depth, g->bk) < 2 * g->split) return false;
     return g->split <= g->bm;
 }
@@ -246,6 +262,14 @@ struct candidates {
     int count, most;
 };
 
+/* Has a thread registers for its sums, and for those that the tensor cores accumulate, of 64 rows? */
+static bool has_registers(const struct ig_cuda_gemm *g) {
+    int own = g->bm * g->bn / ig_cuda_gemm_workers(g);
+    if (!g->promoted || (!g->producer && !g->warpgroups)) return true;
+    if (!g->producer) return own <= 64;
+    return own + g->bn / 2 <= (g->turns == 4 ? 64 : g->turns == 3 ? 112 : 192);
+}
+
 static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gemm *like, const struct shape *shapes,
                        int count, struct candidates *c) {
     for (int i = 0; i < count; i++) {
@@ -257,7 +281,7 @@ static void add_shapes(const struct ig_cuda_problem *p, const struct ig_cuda_gem
             g.warps_m = g.thread_m = shapes[i].m;
             g.warps_n = g.thread_n = shapes[i].n;
             g.split = split;
-            if (!is_useful(p, &g)) continue;
+            if (!is_useful(p, &g) || !has_registers(&g)) continue;
             if (fit_stages(p, &g, FEW_STAGES))
                 c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
             if (g.warpgroups && fit_stages(p, &g, MANY_STAGES) && g.stages > FEW_STAGES)
@@ -289,7 +313,8 @@ static void add_producers(const struct ig_cuda_problem *p, const struct ig_cuda_
         g.turns = producer_shapes[i].m;
         if (2 * p->rows <= g.bm || 2 * p->columns <= g.bn) continue;
         if (p->b == IG_CUDA_ACROSS && g.bn % (128 / ig_cuda_gemm_element(&g)) != 0) continue; /* whole panels */
-        if (!fit_producer(p, &g, producer_shapes[i].n == 1)) continue;
+        if (g.bm == 256 && !ig_cuda_math_is_bytes(g.math)) continue;
+        if (!has_registers(&g) || !fit_producer(p, &g, producer_shapes[i].n == 1)) continue;
         c->count = keep(c->out, c->costs, c->count, c->most, &g, ig_cuda_gemm_cost(p, &g));
     }
 }

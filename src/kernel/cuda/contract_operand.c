@@ -76,9 +76,10 @@ static struct ig_cuda_source none(void) {
     return (struct ig_cuda_source){.kind = IG_CUDA_FILLED, .buffer = -1, .position = IG_NO_X, .line = IG_NO_X};
 }
 
-/* The buffer of a plain load of an element; -1 for anything else. */
+/* The buffer of a plain load of an element, of bytes under the cast to the type of the sums; -1 for anything else. */
 static int plain_load(struct ig_contract *c, ig_x value, enum ingot_dtype element, ig_x *out_position) {
     const struct ig_x_node *n = ig_x_look(c->k, value);
+    if (n->kind == IG_X_CAST && ingot_dtype_size(element) == 1) n = ig_x_look(c->k, n->args[0]);
     if (n->kind != IG_X_LOAD) return -1;
     const struct ig_buffer *buffer = &c->k->buffers.at[n->i];
     if (buffer->dtype != element || buffer->nothing != IG_NO_X) return -1;

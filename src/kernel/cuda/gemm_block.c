@@ -10,6 +10,16 @@ bool ig_cuda_math_of(enum ingot_dtype dtype, bool rounded, enum ig_cuda_math *ou
     }
 }
 
+static bool is_f8(enum ingot_dtype dtype) {
+    return dtype == INGOT_F8E4M3FN || dtype == INGOT_F8E5M2;
+}
+
+bool ig_cuda_math_of_bytes(enum ingot_dtype a, enum ingot_dtype b, int sm, enum ig_cuda_math *out_math) {
+    bool integers = (a == INGOT_I8 || a == INGOT_U8) && (b == INGOT_I8 || b == INGOT_U8);
+    *out_math = integers ? IG_CUDA_I8 : IG_CUDA_F8;
+    return integers || (is_f8(a) && is_f8(b) && sm >= 89);
+}
+
 enum { GROUP = 128 }; /* threads of a warp group */
 
 int ig_cuda_gemm_threads(const struct ig_cuda_gemm *gemm) {
@@ -24,6 +34,7 @@ int ig_cuda_gemm_walkers(const struct ig_cuda_gemm *gemm) {
 }
 
 int ig_cuda_gemm_element(const struct ig_cuda_gemm *gemm) {
+    if (ig_cuda_math_is_bytes(gemm->math)) return 1;
     return gemm->math == IG_CUDA_F16 || gemm->math == IG_CUDA_BF16 ? 2 : 4;
 }
 

@@ -31,10 +31,19 @@ enum ig_cuda_math {
     IG_CUDA_TF32, /* f32, rounded to 10 bits of fraction as it is multiplied */
     IG_CUDA_F16,
     IG_CUDA_BF16,
+    IG_CUDA_I8, /* i8 and u8, in any mix, with sums in i32 */
+    IG_CUDA_F8, /* f8e4m3fn and f8e5m2, in any mix (sm_89 and up) */
 };
 
-/* The instructions for operands of a type; `rounded`: f32 may be rounded. False if there are none. */
+/* Do both operands have elements of a byte? Instructions read these along the depth only. */
+static inline bool ig_cuda_math_is_bytes(enum ig_cuda_math math) {
+    return math == IG_CUDA_I8 || math == IG_CUDA_F8;
+}
+
+/* The instructions for operands of a type with sums in f32; `rounded`: f32 may be rounded. False if there are none. */
 bool ig_cuda_math_of(enum ingot_dtype dtype, bool rounded, enum ig_cuda_math *out_math);
+/* The same for operands of a byte each, with sums in i32 or f32, on a GPU of generation `sm`. */
+bool ig_cuda_math_of_bytes(enum ingot_dtype a, enum ingot_dtype b, int sm, enum ig_cuda_math *out_math);
 
 /* The layout of an operand. Its lines are rows of A, columns of B. */
 enum ig_cuda_operand {
@@ -50,9 +59,14 @@ enum ig_cuda_operand {
 
 struct ig_cuda_gemm {
     enum ig_cuda_math math;
+    enum ingot_dtype a_type, b_type; /* of the operands; they differ in I8 and F8 only */
+    /* F8: sums of 128 of the depth, which the tensor cores accumulate with fewer bits than f32 has, are added to sums in
+     * f32. Otherwise they stay in the tensor cores' form. */
+    bool promoted;
     int bm, bn, bk;
     int warps_m, warps_n; /* tensor cores: the grid of warps that divides the tile */
-    /* Uses wgmma (sm_90a), whose warp groups have 64 rows; stages >= 3. TF32: neither operand is ACROSS. */
+    /* Uses wgmma (sm_90a), whose warp groups have 64 rows; stages >= 3. TF32: neither operand is ACROSS. I8 and F8
+     * have no operands ACROSS at all. */
     bool warpgroups;
     /* warpgroups: the 64 rows of an instruction are columns of the tile, and its columns, up to 256, rows of the tile. So
      * products of few columns do not read the whole of A for each 32 or 64 of them. bn is a multiple of 64; four warps
@@ -82,12 +96,13 @@ struct ig_cuda_gemm {
     int split;          /* blocks of a cluster that split the depth (split-K); 1: none */
     int steps;          /* of each block, if that is known and the same for all; else 0 */
     enum ig_cuda_operand a, b;
-    /* Bytes per copy: 16, 8, 4 or 2. They divide all addresses and strides. */
+    /* Bytes per copy: 16, 8, 4, 2 or 1. They divide all addresses and strides. */
     int a_copy, b_copy;
     int64_t piece; /* LISTED: elements per piece; 0: the depth is one piece */
     /* WINDOWS: planes, rows and columns; a convolution along fewer axes has one plane, or one row. */
     int taps[3], strides[3], dilations[3];
     bool side_by_side; /* neighbouring windows begin one copy apart */
+    int border;        /* I8: the value beyond the image's edges, as it is stored; 0 with a producer */
     /* With a producer: axes of the windows; channels, a multiple of bk; where along planes, rows and columns the first
      * window begins, and the last one, from the last pixel. */
     int axes, channels, lower[3], upper[3];

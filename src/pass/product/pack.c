@@ -2,17 +2,18 @@
  * pack: stores constant weights of contractions in the order in which the micro-kernels read them.
  *
  * Requires:   layout (convolutions in channels-last form).
- * Guarantees: matrices [k, n] of f32, f16 or bf16 that are the constant second operand of a matmul become [ceil(n/NR),
- *             k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
+ * Guarantees: matrices [k, n] of f32, f16, bf16 or, on GPUs, bytes that are the constant second operand of a matmul
+ *             become [ceil(n/NR), k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
  *             C/groups, NR], and [kernel..., C] if depthwise; transformed filters (winograd.c) have their positions in the
  *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
  *             target's panel width. With VNNI, weights of i8 are packed likewise where the first operand is of u8, with
  *             four steps of the depth together; if that is of i8, it is raised by 128 to u8, and 128 times the sums of
  *             the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
- *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. On GPUs
- *             with products of warp groups, NR is 1 in TF32, where these read operands along the depth only, and for
- *             many rows in f16 and bf16, where that saves exchanging results between threads. Convolutions of
+ *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. NR is 1 for
+ *             bytes, which their tensor cores read along the depth only (not in groups), on GPUs with products of warp
+ *             groups in TF32, where these do the same, and for many rows in f16 and bf16, where that saves exchanging
+ *             results between threads. Convolutions of
  *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c), and
  *             convolutions of many narrow groups, which become fewer (join_groups.c).
  *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
@@ -56,12 +57,18 @@ static bool is_packable(struct ig_graph *g, ig_value w, int64_t *out_dims) {
     return true;
 }
 
+/* Bytes that GPUs multiply on their tensor cores, which read them along the depth only. */
+static bool are_bytes(const struct ig_target *target, enum ingot_dtype dtype) {
+    return ig_target_is_cuda(target) &&
+           (dtype == INGOT_I8 || dtype == INGOT_U8 || dtype == INGOT_F8E4M3FN || dtype == INGOT_F8E5M2);
+}
+
 /* The steps of the depth that packed weights of the product of x and w have together; 0: they are not packed. */
 static int64_t steps_together(const struct ig_rewriter *rw, struct ig_graph *g, ig_value x, ig_value w) {
     enum ingot_dtype dtype = ig_type_of(g, w)->dtype;
     int64_t together = ig_target_together(rw->options->target, ig_type_of(g, x)->dtype, dtype);
     bool is_float = dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16;
-    return is_float || together > 1 ? together : 0;
+    return is_float || together > 1 || are_bytes(rw->options->target, dtype) ? together : 0;
 }
 
 static ig_value rebuild(struct ig_graph *g, const struct ig_node *n, const ig_value *in, ig_value w, int64_t packed,
@@ -94,6 +101,7 @@ static bool has_many_rows(const struct ig_rewriter *rw, const struct ig_node *n)
 static bool wants_columns(const struct ig_rewriter *rw, const struct ig_node *n, int64_t depth, int64_t columns) {
     enum { LONG = 4096 };
     enum ingot_dtype dtype = ig_type_of(rw->in, n->in[1])->dtype;
+    if (are_bytes(rw->options->target, dtype)) return depth * columns > 1; /* a single number becomes a literal */
     if (!ig_target_has_warpgroups(rw->options->target)) return false;
     if (ig_attr_int(rw->in, n, IG_ATTR_math) == IG_MATH_TF32) return depth % 4 == 0;
     return (dtype == INGOT_F16 || dtype == INGOT_BF16) && depth % 8 == 0 && depth < LONG && columns % 32 == 0 &&
@@ -212,6 +220,7 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
     for (int i = 1; i < rank; i++)
         depth *= dims[i];
     if (groups == 1 && wants_columns(rw, n, depth, dims[0])) nr = 1;
+    if (groups > 1 && are_bytes(rw->options->target, ig_type_of(g, in[1])->dtype)) return IG_NO_VALUE;
     if (nr == 0) return IG_NO_VALUE;
     return rebuild(g, &conv, operands, pack_panels(g, operands[1], dims, rank, groups, nr, together), nr, dims[0]);
 }

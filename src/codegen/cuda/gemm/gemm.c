@@ -16,11 +16,14 @@ static bool is_unrolled(const struct ig_cuda_gemm *g) {
 
 static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) {
     int element = ig_cuda_gemm_element(g), line = ig_cuda_gemm_line(g);
-    ig_text_printf(text, "enum { FMA, TF32, F16, BF16, MATH = %d };\n", (int)g->math);
+    bool integers = g->math == IG_CUDA_I8;
+    ig_text_printf(text, "enum { FMA, TF32, F16, BF16, I8, F8, MATH = %d };\n", (int)g->math);
+    ig_text_printf(text, "typedef %s total;\ntypedef %s totals;\n", integers ? "int" : "float",
+                   integers ? "int4" : "float4");
     ig_text_printf(text, "enum { BM = %d, BN = %d, DEPTH = %d, ELEMENT = %d };\n", g->bm, g->bn, g->bk, element);
     ig_text_printf(text, "enum { THREADS = %d, STAGES = %d, SPLIT = %d, EARLY = %d };\n", ig_cuda_gemm_threads(g),
                    g->stages, g->split, g->early);
-    ig_text_printf(text, "enum { UNROLLED_STEPS = %d };\n", is_unrolled(g) ? g->steps : 0);
+    ig_text_printf(text, "enum { UNROLLED_STEPS = %d, PROMOTED = %d };\n", is_unrolled(g) ? g->steps : 0, g->promoted);
     if (g->direct)
         ig_text_printf(text, "enum { AHEAD = %d, PRODUCTS = %d };\n", g->stages, g->twin ? 2 : 1);
     else if (g->math == IG_CUDA_FMA)
@@ -42,8 +45,8 @@ static void print_constants(const struct ig_cuda_gemm *g, struct ig_text *text) 
         for (int i = 0; i < 3; i++)
             ig_text_printf(text, "enum { TAPS_%c = %d, STRIDE_%c = %d, DILATION_%c = %d };\n", axes[i], g->taps[i],
                            axes[i], g->strides[i], axes[i], g->dilations[i]);
-        ig_text_printf(text, "enum { SIDE_BY_SIDE = %d, AXES = %d, CHANNELS = %d };\n", g->side_by_side, g->axes,
-                       g->channels);
+        ig_text_printf(text, "enum { SIDE_BY_SIDE = %d, AXES = %d, CHANNELS = %d, BORDER = %d };\n", g->side_by_side,
+                       g->axes, g->channels, g->border);
         for (int i = 0; i < 3 && g->producer; i++)
             ig_text_printf(text, "enum { LOWER_%c = %d, UPPER_%c = %d };\n", axes[i], g->lower[i], axes[i],
                            g->upper[i]);
@@ -92,7 +95,7 @@ static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
     struct source a = source_of(text->job, g, g->a, 'a', g->a_copy), b = source_of(text->job, g, g->b, 'b', g->b_copy);
     ig_text_printf(
         text,
-        "__device__ __forceinline__ void multiply(float *tile, const void *a, %slong long first_row,\n"
+        "__device__ __forceinline__ void multiply(total *tile, const void *a, %slong long first_row,\n"
         "    long long rows, const void *b, %slong long first_column, long long columns, long long depth) {\n"
         "    %s load_a;\n"
         "    load_a.start((const char *)a, %s, first_row, rows);\n"
@@ -103,29 +106,70 @@ static void print_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
         a.parameters, b.parameters, a.type, a.arguments, b.type, b.arguments);
 }
 
-/* The instruction that multiplies 64 rows by a group's columns, or the other way round. */
+/* A type of operands in the names of instructions. */
+static const char *type_name(enum ingot_dtype dtype) {
+    switch (dtype) {
+    case INGOT_F16: return "f16";
+    case INGOT_BF16: return "bf16";
+    case INGOT_I8: return "s8";
+    case INGOT_U8: return "u8";
+    case INGOT_F8E4M3FN: return "e4m3";
+    case INGOT_F8E5M2: return "e5m2";
+    default: return "tf32";
+    }
+}
+
+/* How 16 rows are multiplied by 8 columns. Sums that are promoted begin anew each time. */
+static void print_multiply_block(const struct ig_cuda_gemm *g, struct ig_text *text) {
+    bool integers = g->math == IG_CUDA_I8;
+    const char *sum = integers ? "s32" : "f32", *bound = integers ? "r" : "f", *to = g->promoted ? "some" : "c";
+    ig_text_add(text, "__device__ __forceinline__ void multiply_block(total *c, const unsigned (&a)[4], unsigned b0, "
+                      "unsigned b1) {\n");
+    if (!ig_cuda_math_is_bytes(g->math)) {
+        ig_text_add(text, "    multiply_add(c, a, b0, b1);\n}\n");
+        return;
+    }
+    if (g->promoted) ig_text_add(text, "    total some[4] = {0, 0, 0, 0};\n");
+    ig_text_printf(text,
+                   "    asm volatile(\"mma.sync.aligned.m16n8k32.row.col.%s.%s.%s.%s {%%0,%%1,%%2,%%3}, "
+                   "{%%4,%%5,%%6,%%7}, {%%8,%%9}, {%%0,%%1,%%2,%%3};\"\n"
+                   "                 :",
+                   sum, type_name(g->a_type), type_name(g->b_type), sum);
+    for (int i = 0; i < 4; i++)
+        ig_text_printf(text, " \"+%s\"(%s[%d])%s", bound, to, i, i < 3 ? "," : "\n");
+    ig_text_add(text,
+                "                 : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b0), \"r\"(b1));\n");
+    if (g->promoted) ig_text_add(text, "    c[0] += some[0], c[1] += some[1], c[2] += some[2], c[3] += some[3];\n");
+    ig_text_add(text, "}\n");
+}
+
+/* The instruction that multiplies 64 rows by a group's columns, or the other way round. If sums are promoted, `add` says
+ * whether it adds to those that there are, or begins new ones. */
 static void print_group_multiply(const struct ig_cuda_gemm *g, struct ig_text *text) {
-    const char *type = g->math == IG_CUDA_BF16 ? "bf16" : g->math == IG_CUDA_TF32 ? "tf32" : "f16";
-    bool first_across = g->a == IG_CUDA_ACROSS, second_across = g->b == IG_CUDA_ACROSS;
+    const char *first = type_name(g->swapped ? g->b_type : g->a_type);
+    const char *second = type_name(g->swapped ? g->a_type : g->b_type);
+    bool first_across = g->a == IG_CUDA_ACROSS, second_across = g->b == IG_CUDA_ACROSS,
+         integers = g->math == IG_CUDA_I8;
     int columns = g->producer ? g->bn : g->swapped ? g->bm / g->warps_m : g->bn / g->warps_n, sums = columns / 2;
     ig_text_printf(
         text,
-        "__device__ __forceinline__ void multiply_add(float (&c)[%d][4], unsigned long long a, unsigned long "
-        "long b) {\n"
-        "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, 1, 0;\\n\"\n"
-        "                 \"wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s {\"",
-        columns / 8, columns, 32 / ig_cuda_gemm_element(g), type, type);
+        "__device__ __forceinline__ void multiply_add(total (&c)[%d][4], unsigned long long a, unsigned long "
+        "long b, int add) {\n"
+        "    asm volatile(\"{\\n.reg .pred add;\\nsetp.ne.b32 add, %s, 0;\\n\"\n"
+        "                 \"wgmma.mma_async.sync.aligned.m64n%dk%d.%s.%s.%s {\"",
+        columns / 8, g->promoted ? ig_format(text->job, "%%%d", sums + 2) : "1", columns, 32 / ig_cuda_gemm_element(g),
+        integers ? "s32" : "f32", first, second);
     for (int i = 0; i < sums; i++)
         ig_text_printf(text, "%s\"%%%d%s\"", i % 16 == 0 ? "\n                 " : " ", i, i + 1 < sums ? ", " : "");
-    ig_text_printf(text, "\n                 \"}, %%%d, %%%d, add, 1, 1", sums, sums + 1);
-    if (g->math != IG_CUDA_TF32)
+    ig_text_printf(text, "\n                 \"}, %%%d, %%%d, add%s", sums, sums + 1, integers ? "" : ", 1, 1");
+    if (ig_cuda_gemm_element(g) == 2)
         ig_text_printf(text, ", %d, %d", g->swapped ? second_across : first_across,
                        g->swapped ? first_across : second_across);
     ig_text_add(text, ";\\n}\"\n                 :");
     for (int i = 0; i < sums; i++)
-        ig_text_printf(text, "%s\"+f\"(c[%d][%d])%s", i % 4 == 0 && i > 0 ? "\n                   " : " ", i / 4, i % 4,
-                       i + 1 < sums ? "," : "");
-    ig_text_add(text, "\n                 : \"l\"(a), \"l\"(b));\n}\n");
+        ig_text_printf(text, "%s\"+%s\"(c[%d][%d])%s", i % 4 == 0 && i > 0 ? "\n                   " : " ",
+                       integers ? "r" : "f", i / 4, i % 4, i + 1 < sums ? "," : "");
+    ig_text_printf(text, "\n                 : \"l\"(a), \"l\"(b)%s);\n}\n", g->promoted ? ", \"r\"(add)" : "");
 }
 
 /* Prints how a step is multiplied, and the walk over the steps. */
@@ -133,14 +177,17 @@ static void print_products(const struct ig_cuda_gemm *g, struct ig_text *text) {
     if (g->warpgroups) {
         ig_text_add(text, ig_cuda_template_gemm_wgmma);
     } else {
-        if (g->math != IG_CUDA_FMA) ig_text_add(text, ig_cuda_template_mma);
+        if (g->math != IG_CUDA_FMA) {
+            ig_text_add(text, ig_cuda_template_mma);
+            print_multiply_block(g, text);
+        }
         ig_text_add(text, g->math == IG_CUDA_FMA ? ig_cuda_template_gemm_fma : ig_cuda_template_gemm_mma);
     }
     ig_text_add(text, ig_cuda_template_gemm_walk);
 }
 
 /* Multiplies the operands that the kernel's loops have filled in. */
-static const char add[] = "__device__ __forceinline__ void add(sums &c, float *tile) {\n"
+static const char add[] = "__device__ __forceinline__ void add(sums &c, total *tile) {\n"
                           "    const unsigned memory = (unsigned)__cvta_generic_to_shared(tile);\n"
                           "    __syncthreads();\n"
                           "    c.step(memory, memory + A_BYTES);\n"

@@ -4,9 +4,14 @@ __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+__device__ __forceinline__ total total_of(unsigned bits) {
+    if constexpr (MATH == I8) return (int)bits;
+    else return __uint_as_float(bits);
+}
+
 // Adds up the sums of the cluster's blocks, in the order of the blocks: each block does its own share of the tile's
 // rows.
-__device__ __forceinline__ void add_up(float *tile) {
+__device__ __forceinline__ void add_up(total *tile) {
     constexpr int share = BM / SPLIT, fours = share * BN / 4;
     unsigned rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -14,24 +19,32 @@ __device__ __forceinline__ void add_up(float *tile) {
     const unsigned own = (unsigned)__cvta_generic_to_shared(tile);
     for (int e = threadIdx.x; e < fours; e += THREADS) {
         const unsigned at = ((rank * share + e / (BN / 4)) * TILE_ROW + e % (BN / 4) * 4) * 4;
-        float4 sum = make_float4(0, 0, 0, 0);
+        totals sum = {0, 0, 0, 0};
 #pragma unroll
         for (int block = 0; block < SPLIT; block++) {
             unsigned from;
-            float4 part;
+            uint4 part;
             asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(from) : "r"(own + at), "r"(block));
-            asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                         : "=f"(part.x), "=f"(part.y), "=f"(part.z), "=f"(part.w)
+            asm volatile("ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(part.x), "=r"(part.y), "=r"(part.z), "=r"(part.w)
                          : "r"(from));
-            sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
+            sum.x += total_of(part.x), sum.y += total_of(part.y);
+            sum.z += total_of(part.z), sum.w += total_of(part.w);
         }
-        *(float4 *)((char *)tile + at) = sum;
+        *(totals *)((char *)tile + at) = sum;
     }
     cluster_barrier();
 }
 
+__device__ __forceinline__ void store_two(float *to, float a, float b) {
+    *(float2 *)to = make_float2(a, b);
+}
+__device__ __forceinline__ void store_two(int *to, int a, int b) {
+    *(int2 *)to = make_int2(a, b);
+}
+
 // The end of every multiply: the tile is complete and visible to all threads.
-template <class SUMS> __device__ __forceinline__ void finish(const SUMS &c, float *tile) {
+template <class SUMS> __device__ __forceinline__ void finish(const SUMS &c, total *tile) {
     __syncthreads();
     c.store(tile);
     if constexpr (SPLIT > 1) add_up(tile);

@@ -9,13 +9,15 @@
 /*
  * Declares gemm::multiply, which all threads of the block call together:
  *
- *     multiply(float *tile, A…, const void *b, long long ldb, long long first_column, long long columns, long long depth)
+ *     multiply(total *tile, A…, const void *b, long long ldb, long long first_column, long long columns, long long depth)
  *
  * A… depends on the layout of A:
  *  - matrix: (const void *a, long long lda, long long first_row, long long rows)
  *  - windows: (const void *image, planes, height, width, elements between pixels, channels; planes, height and width of
  *    the output; planes ahead, rows above, columns before; first_row, rows)
  *  - list: (const void *a, const long long *list, stride of pieces, first_row, rows)
+ *
+ * `total` is the type of sums: float, or int of bytes.
  *
  * `rows` and `columns` are those of the whole product; elements past them count as zero.
  *

@@ -87,7 +87,7 @@ struct sums {
     template <int LEFT> __device__ __forceinline__ void wait() {
     }
 
-    __device__ __forceinline__ void store(float *tile) const {
+    __device__ __forceinline__ void store(total *tile) const {
 #pragma unroll
         for (int i = 0; i < THREAD_M; i++)
 #pragma unroll

@@ -28,3 +28,24 @@ __device__ __forceinline__ void close_products() {
 template <int LEFT> __device__ __forceinline__ void wait_for_products() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
+
+// Keeps the compiler from moving what is computed with a sum to before this.
+__device__ __forceinline__ void hold(float &sum) {
+    asm volatile("" : "+f"(sum));
+}
+__device__ __forceinline__ void hold(int &sum) {
+    asm volatile("" : "+r"(sum));
+}
+
+// Adds sums that are being computed, which have only some of the bits of f32, to those of more of the depth.
+template <int EIGHTS>
+__device__ __forceinline__ void promote(total (&to)[EIGHTS][4], total (&some)[EIGHTS][4]) {
+    wait_for_products<0>();
+#pragma unroll
+    for (int j = 0; j < EIGHTS; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            hold(some[j][e]);
+            to[j][e] += some[j][e];
+        }
+}

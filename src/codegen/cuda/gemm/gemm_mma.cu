@@ -1,9 +1,9 @@
-// One step's product on the tensor cores (mma.sync), each warp doing its part of the tile. Sums are f32.
+// One step's product on the tensor cores (mma.sync), each warp doing its part of the tile. Sums are f32, or i32 of integers.
 
 struct sums {
     // The sums, in blocks of 16 x 8; per 32 bytes of the depth, one takes 16 rows of A and 8 columns of B.
     static constexpr int own_m = BM / WARPS_M, own_n = BN / WARPS_N, blocks_m = own_m / 16, blocks_n = own_n / 8;
-    float c[blocks_m][blocks_n][4];
+    total c[blocks_m][blocks_n][4];
 
     __device__ __forceinline__ static int first_row() {
         return threadIdx.x / 32 / WARPS_N * own_m;
@@ -66,7 +66,7 @@ struct sums {
             for (int i = 0; i < blocks_m; i++)
 #pragma unroll
                 for (int j = 0; j < blocks_n; j++)
-                    multiply_add(c[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+                    multiply_block(c[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
     }
 
@@ -74,15 +74,15 @@ struct sums {
     template <int LEFT> __device__ __forceinline__ void wait() {
     }
 
-    __device__ __forceinline__ void store(float *tile) const {
+    __device__ __forceinline__ void store(total *tile) const {
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < blocks_m; i++)
 #pragma unroll
             for (int j = 0; j < blocks_n; j++) {
-                float *to = tile + (first_row() + i * 16 + lane / 4) * TILE_ROW + first_column() + j * 8 + lane % 4 * 2;
-                *(float2 *)to = make_float2(c[i][j][0], c[i][j][1]);
-                *(float2 *)(to + 8 * TILE_ROW) = make_float2(c[i][j][2], c[i][j][3]);
+                total *to = tile + (first_row() + i * 16 + lane / 4) * TILE_ROW + first_column() + j * 8 + lane % 4 * 2;
+                store_two(to, c[i][j][0], c[i][j][1]);
+                store_two(to + 8 * TILE_ROW, c[i][j][2], c[i][j][3]);
             }
     }
 };

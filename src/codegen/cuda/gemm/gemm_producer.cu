@@ -248,7 +248,7 @@ __device__ __forceinline__ void produce(A a, const tensor_map &b, int tiles, lon
 
 struct sums {
     static constexpr int blocks = BM / 64 / GROUPS;
-    float c[blocks][BN / 8][4];
+    total c[blocks][BN / 8][4];
 
     // Groups that share a tile have every second 64 of its rows.
     __device__ __forceinline__ static int row(int block) {
@@ -265,20 +265,34 @@ struct sums {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
                     c[i][j][e] = 0;
-                    asm volatile("" : "+f"(c[i][j][e]));
+                    hold(c[i][j][e]);
                 }
     }
 
-    // Issues the products of a step.
+    // Issues the products of a step. If they are PROMOTED, waits for those of each 64 rows and adds them up.
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
-        begin_products();
+        if constexpr (PROMOTED) {
 #pragma unroll
-        for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
+            for (int i = 0; i < blocks; i++) {
+                total some[BN / 8][4];
+                begin_products();
 #pragma unroll
-            for (int i = 0; i < blocks; i++)
-                multiply_add(c[i], part<A_ACROSS, BM>(a_from, row(i), depth),
-                             part<B_ACROSS, BN>(b_from, 0, depth));
-        close_products();
+                for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
+                    multiply_add(some, part<A_ACROSS, BM>(a_from, row(i), depth),
+                                 part<B_ACROSS, BN>(b_from, 0, depth), depth > 0);
+                close_products();
+                promote(c[i], some);
+            }
+        } else {
+            begin_products();
+#pragma unroll
+            for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
+#pragma unroll
+                for (int i = 0; i < blocks; i++)
+                    multiply_add(c[i], part<A_ACROSS, BM>(a_from, row(i), depth),
+                                 part<B_ACROSS, BN>(b_from, 0, depth), 1);
+            close_products();
+        }
     }
 
     // Step number s, once it has arrived.
@@ -288,7 +302,8 @@ struct sums {
     }
 };
 
-// Computes the sums of a tile. A stage is released once the products of the next one are in flight. The last step stands
+// Computes the sums of a tile. A stage is released once the products of the next one are in flight, or its own are added
+// up. The last step stands
 // behind the loop, which is not unrolled: otherwise NVIDIA's compiler (13.0 to 13.5) may move arithmetic on sums ahead of
 // the wait for them, and then lets all products of the kernel follow each other, which takes 1.5 times as long.
 __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
@@ -305,28 +320,32 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
 #pragma unroll 1
     for (int s = 0; s + 1 < steps; s++, p.advance()) {
         c.take_step(p, s);
-        wait_for_products<1>();
-        if (s > 0) arrive(last);
-        last = p.empty();
+        if constexpr (PROMOTED) {
+            arrive(p.empty());
+        } else {
+            wait_for_products<1>();
+            if (s > 0) arrive(last);
+            last = p.empty();
+        }
     }
     c.take_step(p, steps - 1);
     if constexpr (TURNS > 0) arrive(shared_memory() + TURNS_AT + 8 * (group() + 1 < TURNS ? group() + 1 : 0));
     wait_for_products<0>();
-    if (steps > 1) arrive(last);
+    if (!PROMOTED && steps > 1) arrive(last);
     arrive(p.empty());
 }
 
 // Exchanges registers with the thread AWAY lanes away: the one whose bit AWAY is not set gives its `high` for the
 // other's `low`.
-template <int AWAY> __device__ __forceinline__ void exchange(float &low, float &high) {
+template <int AWAY> __device__ __forceinline__ void exchange(total &low, total &high) {
     const bool upper = threadIdx.x & AWAY;
-    const float got = __shfl_xor_sync(0xffffffffu, upper ? low : high, AWAY);
+    const total got = __shfl_xor_sync(0xffffffffu, upper ? low : high, AWAY);
     if (upper) low = got;
     else high = got;
 }
 
 // As exchange, of the two halves of sums whose indices differ in bit BIT.
-template <int AWAY, int BIT> __device__ __forceinline__ void exchange_halves(float *to) {
+template <int AWAY, int BIT> __device__ __forceinline__ void exchange_halves(total *to) {
 #pragma unroll
     for (int i = 0; i < 8; i++)
         if (!(i & BIT)) exchange<AWAY>(to[i], to[i | BIT]);
@@ -336,7 +355,7 @@ template <int AWAY, int BIT> __device__ __forceinline__ void exchange_halves(flo
 // threadIdx.x % 4, in one of the rows. The rows are one of two eighths, `half`, in number `rows` of the group's 64. Threads
 // exchange sums so that each has VECTOR neighbouring columns, and the warp's accesses fill whole sectors.
 template <int VECTOR>
-__device__ __forceinline__ void own_sums(const sums &c, float *to, int rows, int columns, int half) {
+__device__ __forceinline__ void own_sums(const sums &c, total *to, int rows, int columns, int half) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         to[2 * i] = c.c[rows][4 * columns + i][2 * half];

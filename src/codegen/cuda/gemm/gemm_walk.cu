@@ -29,7 +29,7 @@ __device__ __forceinline__ void take_step(sums &c, unsigned memory, const LOAD_A
 }
 
 template <class LOAD_A, class LOAD_B>
-__device__ __forceinline__ void walk(float *tile, const LOAD_A &load_a, const LOAD_B &load_b, long long depth) {
+__device__ __forceinline__ void walk(total *tile, const LOAD_A &load_a, const LOAD_B &load_b, long long depth) {
     const unsigned memory = (unsigned)__cvta_generic_to_shared(tile);
     int first, end;
     share_out(depth, first, end);

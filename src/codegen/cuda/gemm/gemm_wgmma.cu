@@ -4,7 +4,7 @@
 struct sums {
     // A group has 64 rows of the tile and `own` columns, or, if SWAPPED, `own` rows and 64 columns.
     static constexpr int own = SWAPPED ? BM / WARPS_M : BN / WARPS_N, groups = (SWAPPED ? BN : BM) / 64;
-    float c[own / 8][4];
+    total c[own / 8][4];
 
     __device__ __forceinline__ static int first_row() {
         const int group = threadIdx.x / 128;
@@ -23,35 +23,45 @@ struct sums {
                 c[j][e] = 0;
     }
 
-    // Issues the products of a step.
-    __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
+    __device__ __forceinline__ static void issue(total (&to)[own / 8][4], unsigned a_from, unsigned b_from) {
         begin_products();
 #pragma unroll
         for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT) {
             const unsigned long long a = part<A_ACROSS, BM>(a_from, first_row(), depth);
             const unsigned long long b = part<B_ACROSS, BN>(b_from, first_column(), depth);
-            multiply_add(c, SWAPPED ? b : a, SWAPPED ? a : b);
+            multiply_add(to, SWAPPED ? b : a, SWAPPED ? a : b, depth > 0);
         }
         close_products();
+    }
+
+    // Issues the products of a step. If they are PROMOTED, waits for them and adds them up.
+    __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
+        if constexpr (PROMOTED) {
+            total some[own / 8][4];
+            issue(some, a_from, b_from);
+            promote(c, some);
+        } else {
+            issue(c, a_from, b_from);
+        }
     }
 
     template <int LEFT> __device__ __forceinline__ void wait() {
         wait_for_products<LEFT>();
     }
 
-    __device__ __forceinline__ void store(float *tile) const {
+    __device__ __forceinline__ void store(total *tile) const {
         const int lane = threadIdx.x % 32, first = threadIdx.x / 32 % 4 * 16 + lane / 4;
 #pragma unroll
         for (int j = 0; j < own / 8; j++) {
             const int second = j * 8 + lane % 4 * 2;
             if constexpr (SWAPPED) {
-                float *to = tile + (first_row() + second) * TILE_ROW + first_column() + first;
+                total *to = tile + (first_row() + second) * TILE_ROW + first_column() + first;
                 to[0] = c[j][0], to[TILE_ROW] = c[j][1];
                 to[8] = c[j][2], to[TILE_ROW + 8] = c[j][3];
             } else {
-                float *to = tile + (first_row() + first) * TILE_ROW + first_column() + second;
-                *(float2 *)to = make_float2(c[j][0], c[j][1]);
-                *(float2 *)(to + 8 * TILE_ROW) = make_float2(c[j][2], c[j][3]);
+                total *to = tile + (first_row() + first) * TILE_ROW + first_column() + second;
+                store_two(to, c[j][0], c[j][1]);
+                store_two(to + 8 * TILE_ROW, c[j][2], c[j][3]);
             }
         }
     }

@@ -1,6 +1,6 @@
 // Rows of A that are windows of a convolution over a channels-last image (implicit GEMM), gathered on the way to shared
 // memory: row m is an output position; the depth runs over kernel rows, kernel columns and channels. Elements outside
-// the image are zero.
+// the image are zero, or BORDER.
 
 template <int LINES, int COPY> struct windows {
     // If copies are small, or those of neighbouring lines are contiguous in the image, a thread has one line and many
@@ -88,7 +88,9 @@ template <int LINES, int COPY> struct windows {
         unsigned both = inside[l] >> t.row & inside[l] >> (columns_at + t.column);
         if constexpr (TAPS_Z > 1) both &= inside[l] >> (planes_at + t.plane);
         const bool valid = t.within && (both & 1);
-        copy<COPY, overlap>(to + place<LINES, DEPTH * ELEMENT>(line, byte), from[l] + t.offset, valid);
+        to += place<LINES, DEPTH * ELEMENT>(line, byte);
+        if (BORDER && !valid) fill<COPY>(to, BORDER * 0x1010101u);
+        else copy<COPY, overlap>(to, from[l] + t.offset, valid);
     }
 
     __device__ __forceinline__ void load(unsigned to, long long depth, long long end) const {

@@ -1,0 +1,161 @@
+/*
+ * Products and convolutions of bytes on GPUs' tensor cores, by every kind of kernel: i8 and u8 in any mix, whose sums are
+ * exact, with what follows a quantised product, and floats of 8 bits. What is multiplied at the edges of tiles, and how it is
+ * stored, differs from kernel to kernel.
+ */
+#include "support/check/kernel_cases.h"
+
+struct typed {
+    enum ingot_dtype a, b;
+};
+
+enum end { SUMS, BYTES, HALVES };
+
+struct product {
+    int64_t rows, depth, columns; /* rows -1 … -4: a symbol (kernel_cases.h) */
+    struct typed of;
+    enum end end;
+    int64_t side; /* of the images of a 3x3 convolution, whose channels are the depth; 0: a matrix product */
+    int64_t border;
+    bool dynamic; /* the second operand is an input, transposed for products */
+    bool fast;
+};
+
+/* i32 sums plus a constant, scaled by channel, rounded, moved and saturated: as QLinearMatMul and QLinearConv. Sums of floats
+ * are scaled alike. */
+static ig_value ended(struct ig_graph *g, const struct product *p, ig_value y) {
+    bool integers = ig_type_of(g, y)->dtype == INGOT_I32;
+    if (p->end == SUMS) return y;
+    if (integers) y = ig_map2(g, IG_OP_add, y, random_constant(g, INGOT_I32, 1, &p->columns, 12));
+    y = ig_build_cast(g, y, INGOT_F32);
+    ig_value scale = ig_build_cast(g, random_constant(g, INGOT_F16, 1, &p->columns, 5), INGOT_F32);
+    y = ig_map2(g, IG_OP_mul, y, ig_map2(g, IG_OP_mul, scale, ig_build_scalar(g, INGOT_F32, 0x1p-12)));
+    if (p->end == HALVES) return ig_build_cast(g, y, INGOT_F16);
+    y = ig_map2(g, IG_OP_add, ig_map1(g, IG_OP_round, y), ig_build_scalar(g, INGOT_F32, 3));
+    return ig_build_cast_saturating(g, y, INGOT_U8);
+}
+
+static ig_value conv(struct ig_graph *g, const struct product *p, ig_value x, enum ingot_dtype acc, enum ig_math math) {
+    const int64_t filter[] = {p->columns, p->depth, 3, 3}, ones[] = {1, 1}, taps[] = {3, 3};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    const ig_dim padding[] = {number(g, 1), number(g, 1)};
+    const struct ig_attr attrs[] = {ig_attr_of_ints(ones, 2),    ig_attr_of_ints(ones, 2), ig_attr_of_dims(padding, 2),
+                                    ig_attr_of_dims(padding, 2), ig_attr_of_int(1),        ig_attr_of_dtype(acc),
+                                    ig_attr_of_int(1),           ig_attr_of_int(0),        ig_attr_of_int(p->columns),
+                                    ig_attr_of_ints(taps, 2),    ig_attr_of_int(math),     ig_attr_of_int(p->border)};
+    const ig_value in[] = {x, random_constant(g, p->of.b, 4, filter, 1)};
+    return ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);
+}
+
+static ig_value matmul(struct ig_graph *g, const struct product *p, ig_value x, enum ingot_dtype acc,
+                       enum ig_math math) {
+    const int64_t matrix[] = {p->depth, p->columns}, turned[] = {p->columns, p->depth}, order[] = {1, 0};
+    struct ig_graph *const none[2] = {NULL, NULL};
+    const struct ig_attr attrs[] = {ig_attr_of_dtype(acc), ig_attr_of_int(0), ig_attr_of_int(0), ig_attr_of_int(math)};
+    ig_value w = p->dynamic ? ig_build_transpose(g, input(g, "w", p->of.b, 2, turned), order)
+                            : random_constant(g, p->of.b, 2, matrix, 1);
+    const ig_value in[] = {x, w};
+    return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
+}
+
+static void build(struct ig_graph *g, const void *argument) {
+    const struct product *p = argument;
+    const int64_t sizes[] = {p->rows, p->side ? p->side : p->depth, p->side, p->depth};
+    bool integers = p->of.a == INGOT_I8 || p->of.a == INGOT_U8;
+    enum ingot_dtype acc = integers ? INGOT_I32 : INGOT_F32;
+    enum ig_math math = p->fast ? IG_MATH_FAST : IG_MATH_EXACT;
+    ig_value x = input(g, "x", p->of.a, p->side ? 4 : 2, sizes);
+    ig_value y = p->side ? conv(g, p, x, acc, math) : matmul(g, p, x, acc, math);
+    ig_build_output(g, "y", ended(g, p, y));
+}
+
+#define S8 \
+    { INGOT_I8, INGOT_I8 }
+#define U8S8 \
+    { INGOT_U8, INGOT_I8 }
+#define S8U8 \
+    { INGOT_I8, INGOT_U8 }
+#define E4M3 \
+    { INGOT_F8E4M3FN, INGOT_F8E4M3FN }
+#define E5M2 \
+    { INGOT_F8E5M2, INGOT_F8E4M3FN }
+
+struct listed {
+    struct product p;
+    int maps, first,
+        swapped; /* how many kernels with tensor maps, of all in the cost model's order, and with operands swapped */
+};
+
+static const struct listed integers[] = {
+    {{.rows = 300, .depth = 256, .columns = 288, .of = U8S8, .end = BYTES}, .maps = 9, .first = 9, .swapped = 1},
+    {{.rows = 300, .depth = 256, .columns = 288, .of = S8, .end = SUMS}, .maps = 2, .first = 2},
+    {{.rows = -4, .depth = 384, .columns = 192, .of = S8U8, .end = HALVES}, .maps = 4, .first = 2, .swapped = 1},
+    {{.rows = 130, .depth = 144, .columns = 72, .of = U8S8, .end = BYTES, .dynamic = true}, .maps = 2, .first = 4},
+    {{.rows = 20, .depth = 200, .columns = 40, .of = S8, .end = BYTES}, .first = 2}, /* copies of 8 bytes */
+    {{.rows = 20, .depth = 67, .columns = 41, .of = U8S8, .end = BYTES}, .first = 2},
+    {{.rows = 3, .depth = 1024, .columns = 64, .of = S8, .end = BYTES}, .first = 3}, /* depths divided among blocks */
+    {{.rows = 2, .depth = 128, .columns = 160, .of = U8S8, .end = BYTES, .side = 9},
+     .maps = 3,
+     .first = 5,
+     .swapped = 1},
+    {{.rows = 2, .depth = 128, .columns = 64, .of = U8S8, .end = BYTES, .side = 9, .border = 131}, .first = 4},
+    {{.rows = 1, .depth = 3, .columns = 40, .of = U8S8, .end = BYTES, .side = 70, .border = 7},
+     .first = 2}, /* pictures, whose channels are padded */
+    {{.rows = 1, .depth = 36, .columns = 24, .of = S8, .end = SUMS, .side = 7, .border = -5}, .first = 2},
+};
+
+static const struct listed floats[] = {
+    {{.rows = 300, .depth = 256, .columns = 288, .of = E4M3, .end = HALVES}, .maps = 9, .first = 8, .swapped = 1},
+    {{.rows = 300, .depth = 512, .columns = 128, .of = E5M2, .end = SUMS}, .maps = 2, .first = 2},
+    {{.rows = 300, .depth = 256, .columns = 288, .of = E4M3, .end = HALVES, .fast = true},
+     .maps = 3,
+     .first = 2,
+     .swapped = 1},
+    {{.rows = -4, .depth = 384, .columns = 192, .of = {INGOT_F8E4M3FN, INGOT_F8E5M2}, .end = HALVES},
+     .maps = 2,
+     .first = 1},
+    {{.rows = 130, .depth = 144, .columns = 72, .of = {INGOT_F8E5M2, INGOT_F8E5M2}, .end = SUMS, .dynamic = true},
+     .first = 3},
+    {{.rows = 20, .depth = 67, .columns = 41, .of = E4M3, .end = SUMS}, .first = 2},
+    {{.rows = 3, .depth = 1024, .columns = 64, .of = E4M3, .end = SUMS}, .first = 3},
+    {{.rows = 2, .depth = 128, .columns = 160, .of = E4M3, .end = HALVES, .side = 9}, .maps = 2, .first = 3},
+};
+
+static void check(const struct listed *list, int count, double tolerance) {
+    static const int64_t sizes[] = {2, 9, 33, 257};
+    static const struct {
+        unsigned flag;
+        const char *name;
+    } kinds[] = {{GRAPH_MAPS, "map"}, {0, "all"}, {GRAPH_SWAPPED, "swapped"}};
+    for (int i = 0; i < count; i++) {
+        const struct product *p = &list[i].p;
+        const int most[] = {list[i].maps, list[i].first, list[i].swapped};
+        for (int kind = 0; kind < 3; kind++) {
+            for (int choice = 0; choice < most[kind]; choice++) {
+                struct graph_case *added =
+                    add_named_case(build, p, kinds[kind].flag | (unsigned)choice * GRAPH_CHOICE, sizes,
+                                   "%lld x %lld x %lld, %s x %s%s, %s %d", (long long)p->rows, (long long)p->depth,
+                                   (long long)p->columns, ingot_dtype_name(p->of.a), ingot_dtype_name(p->of.b),
+                                   p->side ? ", 3x3" : "", kinds[kind].name, choice);
+                added->tolerance = tolerance;
+            }
+        }
+    }
+    check_all_for_cuda();
+}
+
+static void test_integers(void **state) {
+    (void)state;
+    check(integers, sizeof integers / sizeof *integers, 0);
+}
+
+/* Products of such floats are exact in f32, and so are those sums; results in f16 are rounded once more. */
+static void test_floats(void **state) {
+    (void)state;
+    check(floats, sizeof floats / sizeof *floats, sum_tolerance(INGOT_F16));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_integers), cmocka_unit_test(test_floats)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
