@@ -1,5 +1,5 @@
 /*
- * Products and convolutions in f16 or tf32 on the first GPU, by all kernels that the cost model ranks among its first at any
+ * Products and convolutions in f16, tf32, i8 or f8e4m3fn on the first GPU, by all kernels that the cost model ranks among its first at any
  * number of rows: what each takes, beside what the model says (kernel/cuda/contract_choose.c). From these its constants
  * are fitted.
  *
@@ -7,7 +7,7 @@
  *
  * A line is: name, rows, estimate, time with weights in memory, time with weights in the cache, floor, tactic; times in
  * microseconds, of a launch among many that start early. The floor is that of an H200: what the operations take at 800 tera
- * a second in f16, and half of that in tf32, or the bytes at 4.2 tera a second if they are more than half of the cache. --first: candidates at each number of rows (default 12);
+ * a second in f16, half of that in tf32 and twice in bytes, or the bytes at 4.2 tera a second if they are more than half of the cache. --first: candidates at each number of rows (default 12);
  * --source prints the kernels and runs nothing.
  */
 #include <math.h>
@@ -22,7 +22,7 @@
 #include "kernel/lower.h"
 #include "pass/pass.h"
 
-enum { BUFFERS = 4, LAUNCHES = 24, ROUNDS = 3, FLUSH = 128 << 20, SIZES = 12 };
+enum { BUFFERS = 5, LAUNCHES = 24, ROUNDS = 3, FLUSH = 128 << 20, SIZES = 12 };
 
 /* Kernels whose estimate is this far from the least are not measured. */
 #define FAR 2.6
@@ -33,7 +33,7 @@ struct product {
     int64_t side;           /* of the image of a 3x3 convolution; 0: a matrix product, or `image` says */
     int64_t sizes[SIZES];   /* rows, or images */
     bool gelu;              /* behind it; otherwise ReLU */
-    bool tf32;
+    enum { F16, TF32, I8, F8, FAST_F8 } type;
     /* Of other convolutions: planes, rows, columns. Padding is half of the taps. */
     int64_t image[3], taps[3], strides[3], groups;
 };
@@ -125,16 +125,34 @@ static const struct product products[] = {
     {"groups 7 of 32 at 28", GROUPED(32, 7, 28, 1)},
     {"groups 7 of 48 at 14", GROUPED(48, 7, 14, 1)},
     {"groups 16 of 64 at 7", GROUPED(64, 16, 7, 1)},
-    {"tf32 768x2304", 768, 2304, .sizes = {128, 512, 4096, 6304}, .tf32 = true},
-    {"tf32 768x768", 768, 768, .sizes = {128, 512, 4096, 6304}, .tf32 = true},
-    {"tf32 3072x768", 3072, 768, .sizes = {128, 512, 4096, 6304}, .tf32 = true},
-    {"tf32 768x3072 gelu", 768, 3072, .sizes = {128, 512, 4096, 6304}, .gelu = true, .tf32 = true},
-    {"tf32 64x256", 64, 256, .sizes = {3136, 25088, 100352}, .tf32 = true},
-    {"tf32 256x64", 256, 64, .sizes = {3136, 25088, 100352}, .tf32 = true},
-    {"tf32 1024x256", 1024, 256, .sizes = {196, 1568, 6272}, .tf32 = true},
-    {"tf32 3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 8, 32}, .tf32 = true},
-    {"tf32 3x3 256 at 14x14", 256, 256, .side = 14, .sizes = {1, 8, 32}, .tf32 = true},
-    {"tf32 3x3 512 at 7x7", 512, 512, .side = 7, .sizes = {1, 8, 32}, .tf32 = true},
+#define BYTES(name, is)                                                                       \
+    {name " 4096x4096", 4096, 4096, .sizes = {512, 4096}, .type = is},                        \
+        {name " 1024x1024", 1024, 1024, .sizes = {384, 3072}, .type = is},                    \
+        {name " 1024x4096 gelu", 1024, 4096, .sizes = {384, 3072}, .gelu = true, .type = is}, \
+        {name " 4096x1024", 4096, 1024, .sizes = {384, 3072}, .type = is},                    \
+        {name " 768x3072 gelu", 768, 3072, .sizes = {197, 6304}, .gelu = true, .type = is},   \
+        {name " 3072x768", 3072, 768, .sizes = {197, 6304}, .type = is},                      \
+        {name " 64x256", 64, 256, .sizes = {3136, 401408}, .type = is},                       \
+        {name " 256x64", 256, 64, .sizes = {3136, 401408}, .type = is},                       \
+        {name " 1024x256", 1024, 256, .sizes = {196, 25088}, .type = is},                     \
+        {name " 3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 128}, .type = is},         \
+        {name " 3x3 128 at 28x28", 128, 128, .side = 28, .sizes = {1, 128}, .type = is}, {    \
+        name " 3x3 512 at 7x7", 512, 512, .side = 7, .sizes = {1, 128}, .type = is            \
+    }
+    BYTES("i8", I8),
+    BYTES("f8", F8),
+    BYTES("fast f8", FAST_F8),
+    BYTES("half", F16),
+    {"tf32 768x2304", 768, 2304, .sizes = {128, 512, 4096, 6304}, .type = TF32},
+    {"tf32 768x768", 768, 768, .sizes = {128, 512, 4096, 6304}, .type = TF32},
+    {"tf32 3072x768", 3072, 768, .sizes = {128, 512, 4096, 6304}, .type = TF32},
+    {"tf32 768x3072 gelu", 768, 3072, .sizes = {128, 512, 4096, 6304}, .gelu = true, .type = TF32},
+    {"tf32 64x256", 64, 256, .sizes = {3136, 25088, 100352}, .type = TF32},
+    {"tf32 256x64", 256, 64, .sizes = {3136, 25088, 100352}, .type = TF32},
+    {"tf32 1024x256", 1024, 256, .sizes = {196, 1568, 6272}, .type = TF32},
+    {"tf32 3x3 64 at 56x56", 64, 64, .side = 56, .sizes = {1, 8, 32}, .type = TF32},
+    {"tf32 3x3 256 at 14x14", 256, 256, .side = 14, .sizes = {1, 8, 32}, .type = TF32},
+    {"tf32 3x3 512 at 7x7", 512, 512, .side = 7, .sizes = {1, 8, 32}, .type = TF32},
     {"large 512x512", 512, 512, .sizes = {512}},
     {"large 1024x1024", 1024, 1024, .sizes = {1024, 8192}},
     {"large 1536x1536", 1536, 1536, .sizes = {1536}},
@@ -201,13 +219,17 @@ static struct window window_of(const struct product *p) {
     return w;
 }
 
-static enum ingot_dtype dtype_of(const struct product *p) {
-    return p->tf32 ? INGOT_F32 : INGOT_F16;
-}
-
-static enum ig_math math_of(const struct product *p) {
-    return p->tf32 ? IG_MATH_TF32 : IG_MATH_EXACT;
-}
+static const struct {
+    enum ingot_dtype in, acc, out;
+    enum ig_math math;
+    double pace; /* operations in the time of one in f16 */
+} types[] = {
+    [F16] = {INGOT_F16, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 1},
+    [TF32] = {INGOT_F32, INGOT_F32, INGOT_F32, IG_MATH_TF32, 0.5},
+    [I8] = {INGOT_I8, INGOT_I32, INGOT_I8, IG_MATH_EXACT, 2},
+    [F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_EXACT, 2},
+    [FAST_F8] = {INGOT_F8E4M3FN, INGOT_F32, INGOT_F16, IG_MATH_FAST, 2},
+};
 
 /* Along two axes if there is one plane. */
 static ig_value build_conv(struct ig_graph *g, const struct product *p, ig_value x) {
@@ -223,23 +245,29 @@ static ig_value build_conv(struct ig_graph *g, const struct product *p, ig_value
                               ig_attr_of_dims(half, spatial),
                               ig_attr_of_dims(half, spatial),
                               ig_attr_of_int(w.groups),
-                              ig_attr_of_dtype(INGOT_F32),
+                              ig_attr_of_dtype(types[p->type].acc),
                               ig_attr_of_int(1),
                               ig_attr_of_int(0),
                               ig_attr_of_int(p->columns),
                               ig_attr_of_ints(w.taps + from, spatial),
-                              ig_attr_of_int(math_of(p))};
-    ig_value in[] = {x, weights(g, dtype_of(p), spatial + 2, filter)};
+                              ig_attr_of_int(types[p->type].math),
+                              ig_attr_of_int(0)};
+    ig_value in[] = {x, weights(g, types[p->type].in, spatial + 2, filter)};
     return ig_build_node(g, IG_OP_conv, in, 2, 1, attrs, none);
 }
 
 static ig_value build_product(struct ig_graph *g, const struct product *p, ig_value x) {
     const int64_t matrix[] = {p->depth, p->columns};
     struct ig_graph *const none[2] = {NULL, NULL};
-    struct ig_attr attrs[] = {ig_attr_of_dtype(INGOT_F32), ig_attr_of_int(0), ig_attr_of_int(0),
-                              ig_attr_of_int(math_of(p))};
-    ig_value in[] = {x, weights(g, dtype_of(p), 2, matrix)};
+    struct ig_attr attrs[] = {ig_attr_of_dtype(types[p->type].acc), ig_attr_of_int(0), ig_attr_of_int(0),
+                              ig_attr_of_int(types[p->type].math)};
+    ig_value in[] = {x, weights(g, types[p->type].in, 2, matrix)};
     return ig_build_node(g, IG_OP_matmul, in, 2, 1, attrs, none);
+}
+
+/* Sums of integers, scaled by column. */
+static ig_value scaled(struct ig_graph *g, const struct product *p, ig_value y) {
+    return ig_map2(g, IG_OP_mul, ig_build_cast(g, y, INGOT_F32), weights(g, INGOT_F32, 1, &p->columns));
 }
 
 static bool is_needed(const char *pass) {
@@ -261,13 +289,15 @@ static struct ig_graph *build(struct ig_job *job, const struct bench *b, const s
     for (int i = w.image[0] == 1 && w.taps[0] == 1 ? 1 : 0; is_conv(p) && i < 3; i++)
         dims[rank++] = ig_dim_const(g->dims, w.image[i]);
     dims[rank++] = ig_dim_const(g->dims, p->depth);
-    struct ig_type type = ig_type_make(dtype_of(p), rank, dims);
+    struct ig_type type = ig_type_make(types[p->type].in, rank, dims);
     ig_value x = ig_build_input(g, "x", &type);
     ig_value y = is_conv(p) ? build_conv(g, p, x) : build_product(g, p, x);
-    y = ig_map2(g, IG_OP_add, y, weights(g, INGOT_F32, 1, &p->columns));
+    y = ig_map2(g, IG_OP_add, y, weights(g, types[p->type].acc, 1, &p->columns));
+    if (p->type == I8) y = scaled(g, p, y);
     y = p->gelu ? ig_map2(g, IG_OP_mul, y, ig_map1(g, IG_OP_normcdf, y))
                 : ig_map2(g, IG_OP_max, y, ig_build_scalar(g, INGOT_F32, 0));
-    ig_build_output(g, "y", ig_build_cast(g, y, dtype_of(p)));
+    if (p->type == I8) y = ig_map1(g, IG_OP_round, y);
+    ig_build_output(g, "y", ig_build_cast_saturating(g, y, types[p->type].out));
     for (int i = 0; i < ig_pass_count; i++) {
         if (is_needed(ig_passes[i].name)) g = ig_passes[i].run(g, &options);
     }
@@ -278,7 +308,7 @@ static struct ig_graph *build(struct ig_job *job, const struct bench *b, const s
 /* Microseconds, at least, for so many rows. */
 static double floor_of(const struct product *p, int64_t rows) {
     const struct window w = window_of(p);
-    double element = p->tf32 ? 4 : 2, in = (double)rows, out = (double)rows, taps = 1;
+    double element = (double)ingot_dtype_size(types[p->type].in), in = (double)rows, out = (double)rows, taps = 1;
     for (int i = 0; is_conv(p) && i < 3; i++) {
         in *= (double)w.image[i];
         out *= (double)w.out[i];
@@ -286,7 +316,7 @@ static double floor_of(const struct product *p, int64_t rows) {
     }
     double depth = taps * (double)p->depth / (double)w.groups, operations = 2 * out * (double)p->columns * depth;
     double bytes = element * (in * (double)p->depth + out * (double)p->columns + depth * (double)p->columns);
-    double least = operations / (p->tf32 ? 400e6 : 800e6);
+    double least = operations / (800e6 * types[p->type].pace);
     return bytes > 25e6 ? fmax(least, bytes / 4.2e6) : least;
 }
 
@@ -356,7 +386,9 @@ static double measure(struct ig_job *job, struct bench *b, struct ig_launch *lau
     const struct ig_device_api *api = b->device->api;
     struct ingot_error error;
     struct ig_list *list;
-    void *buffers[BUFFERS] = {b->buffer[0], NULL, b->buffer[2], b->buffer[3]};
+    void *buffers[BUFFERS] = {b->buffer[0], NULL, b->buffer[2]};
+    for (uint32_t i = 3; i < launch->n_buffers; i++)
+        buffers[i] = i + 1 < launch->n_buffers ? b->buffer[2] : b->buffer[3]; /* the result is the last */
     launch->buffers = buffers;
     must(job, api->list_begin(b->device, b->stream, &error), &error);
     for (int i = 0; i < LAUNCHES; i++) {
@@ -385,7 +417,7 @@ static double least_cost(struct ig_job *job, const struct bench *b, const struct
 static size_t weights_size(const struct product *p) {
     const struct window w = window_of(p);
     int64_t taps = is_conv(p) ? w.taps[0] * w.taps[1] * w.taps[2] : 1;
-    return (size_t)(p->depth * p->columns * taps) * (p->tf32 ? 4 : 2);
+    return (size_t)(p->depth * p->columns * taps) * ingot_dtype_size(types[p->type].in);
 }
 
 static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, uint64_t entry) {
@@ -402,7 +434,7 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
                                .lasting = (uint32_t)k->lasting,
                                .maps = k->maps,
                                .n_maps = (uint32_t)k->n_maps,
-                               .n_buffers = BUFFERS,
+                               .n_buffers = p->type == I8 ? BUFFERS : BUFFERS - 1,
                                .n_dims = k->dims.count};
     size_t size = weights_size(p);
     for (int s = 0; s < SIZES && p->sizes[s]; s++) {
@@ -419,12 +451,12 @@ static void measure_candidate(struct ig_job *job, struct bench *b, uint32_t i, u
     }
 }
 
-/* Small numbers of both signs, in f16 as in f32: zeros would take less power, and so less time. */
+/* Small numbers of both signs, in all types: zeros would take less power, and so less time. */
 static void fill_numbers(unsigned char *bytes, size_t size) {
     uint32_t state = 5;
     for (size_t i = 0; i < size; i++) {
         state = state * 1664525u + 1013904223u;
-        bytes[i] = (unsigned char)(i % 2 ? (state >> 24 & 0x87) | 0x28 : state >> 24);
+        bytes[i] = (unsigned char)(i % 2 ? (state >> 24 & 0x87) | 0x28 : state >> 24 & 0xbf);
     }
 }
 
