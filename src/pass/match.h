@@ -23,9 +23,6 @@ bool ig_match_binary(const struct ig_graph *g, ig_value v, enum ig_op op, ig_val
  * differ. */
 ig_value ig_fit_result(struct ig_rewriter *rw, const struct ig_node *node, ig_value value);
 
-/* Bounds of all elements that are not NaN; infinities if unknown. */
-void ig_value_bounds(struct ig_graph *g, ig_value v, double *out_lo, double *out_hi);
-
 /* A rule: returns the replacement for the node's value, or IG_NO_VALUE. `in` are its operands in rw->out. */
 typedef ig_value (*ig_rule)(struct ig_rewriter *rw, const struct ig_node *node, const ig_value *in);
 

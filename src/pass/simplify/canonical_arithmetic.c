@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "pass/bounds.h"
 #include "pass/simplify/canonical.h"
 
 static bool is_float(struct ig_graph *g, ig_value v) {
@@ -99,8 +100,6 @@ ig_value ig_canonical_negation(struct ig_rewriter *rw, const struct ig_node *n, 
 ig_value ig_canonical_abs(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     ig_value x;
-    double lo, hi;
-    ig_value_bounds(g, in[0], &lo, &hi);
-    if (lo >= 0) return in[0];
+    if (ig_bounds_of(g, in[0]).lo >= 0) return in[0];
     return ig_match_unary(g, in[0], IG_OP_neg, &x) ? ig_map1(g, IG_OP_abs, x) : IG_NO_VALUE;
 }

@@ -3,19 +3,20 @@
  */
 #include <math.h>
 
+#include "pass/bounds.h"
 #include "pass/simplify/canonical.h"
 #include "pass/view/view.h"
 
 /* Drops a bound that always holds. NaN needs no care: min and max propagate it. */
 ig_value ig_canonical_clamp(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
-    double c, inner, lo, hi;
+    double c, inner;
     ig_value x;
     if (in[0] == in[1]) return in[0];
     if (ig_info(g, in[0])->is_const && !ig_info(g, in[1])->is_const) return ig_map2(g, n->op, in[1], in[0]);
     if (!ig_match_scalar(g, in[1], &c) || isnan(c)) return IG_NO_VALUE;
-    ig_value_bounds(g, in[0], &lo, &hi);
-    if (n->op == IG_OP_max ? lo >= c : hi <= c) return in[0];
+    struct ig_bounds b = ig_bounds_of(g, in[0]);
+    if (n->op == IG_OP_max ? b.lo >= c : b.hi <= c) return in[0];
     if (!ig_match_with_scalar(g, in[0], n->op, &x, &inner) || isnan(inner)) return IG_NO_VALUE;
     bool outer_wins = n->op == IG_OP_max ? c >= inner : c <= inner;
     return outer_wins ? ig_map2(g, n->op, x, in[1]) : in[0];
@@ -60,14 +61,12 @@ ig_value ig_canonical_logic(struct ig_rewriter *rw, const struct ig_node *n, con
 /* Decides comparisons by the operands' bounds. Integers only: floats may be NaN, which compares false. */
 ig_value ig_canonical_compare(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
-    double a_lo, a_hi, b_lo, b_hi;
     if (ig_dtype_is_float(ig_type_of(g, in[0])->dtype)) return IG_NO_VALUE;
-    ig_value_bounds(g, in[0], &a_lo, &a_hi);
-    ig_value_bounds(g, in[1], &b_lo, &b_hi);
+    struct ig_bounds a = ig_bounds_of(g, in[0]), b = ig_bounds_of(g, in[1]);
     bool strict = n->op == IG_OP_lt;
-    if (fabs(a_lo) > 0x1p52 && isfinite(a_lo)) return IG_NO_VALUE; /* bounds are exact only below that */
-    if (strict ? a_hi < b_lo : a_hi <= b_lo) return ig_build_scalar_int(g, INGOT_BOOL, 1);
-    if (strict ? a_lo >= b_hi : a_lo > b_hi) return ig_build_scalar_int(g, INGOT_BOOL, 0);
+    if (fabs(a.lo) > 0x1p52 && isfinite(a.lo)) return IG_NO_VALUE; /* bounds are exact only below that */
+    if (strict ? a.hi < b.lo : a.hi <= b.lo) return ig_build_scalar_int(g, INGOT_BOOL, 1);
+    if (strict ? a.lo >= b.hi : a.lo > b.hi) return ig_build_scalar_int(g, INGOT_BOOL, 0);
     return IG_NO_VALUE;
 }
 

@@ -9,6 +9,7 @@
  */
 #include <math.h>
 
+#include "pass/bounds.h"
 #include "pass/match.h"
 #include "pass/passes.h"
 #include "pass/view/view.h"
@@ -44,20 +45,10 @@ static bool *find_rounded(const struct ig_graph *g) {
     return rounded;
 }
 
-/* Matches the sum of exp(x - max(x)) over a row, which is at least 1. */
-static bool is_softmax_sum(const struct ig_graph *g, ig_value v) {
-    ig_value x, y, z;
-    return ig_match_unary(g, v, IG_OP_reduce_sum, &x) && ig_match_unary(g, x, IG_OP_exp, &y) &&
-           ig_match_binary(g, y, IG_OP_sub, &x, &z) && ig_match_unary(g, z, IG_OP_reduce_max, &y) && x == y;
-}
-
 /* Is the divisor broadcast, and large enough that its reciprocal is safe? */
 static bool is_safe_broadcast(struct ig_graph *g, ig_value divisor, const struct ig_type *result) {
-    double lo, hi;
     if (ig_same_dims(ig_type_of(g, divisor), result)) return false;
-    if (is_softmax_sum(g, divisor)) return true;
-    ig_value_bounds(g, divisor, &lo, &hi);
-    return lo >= smallest_divisor;
+    return ig_bounds_of(g, divisor).lo >= smallest_divisor;
 }
 
 static bool is_safe_constant(struct ig_graph *g, ig_value divisor) {
