@@ -66,7 +66,7 @@ struct choice {
 
 static struct ig_graph *prepare(struct ig_job *job, const struct network *network,
                                 struct ig_target_choice *out_target) {
-    const struct ig_precisions precisions = {IG_PRECISION_FP16, NULL, 0};
+    const struct ig_precisions precisions = {.base = IG_PRECISION_FP16};
     struct ig_graph *g = ig_graph_parse(job, ig_dims_create(job), network->text, strlen(network->text));
     ig_target_parse(job, "cuda:sm_90a", out_target);
     const struct ig_pass_options options = {.target = &out_target->target, .precisions = &precisions};

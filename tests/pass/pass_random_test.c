@@ -76,7 +76,8 @@ static void fail_with_graphs(struct ig_graph *before, struct ig_graph *after, ui
 
 static void run_passes(struct random_maker *m, uint64_t seed) {
     /* Numbers are small integers, exact in every precision. */
-    const struct ig_precisions precisions = {(enum ig_precision)(seed % IG_PRECISION_COUNT), NULL, 0};
+    const struct ig_precisions precisions = {.base = (enum ig_precision)(seed % IG_PRECISION_COUNT),
+                                             .everywhere = true};
     struct ig_pass_options options = {.target = &target, .precisions = &precisions};
     struct ingot_tensor inputs[2], expected[2], found[2];
     struct ig_graph *g = m->g;

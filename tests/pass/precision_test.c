@@ -94,6 +94,7 @@ static void read_precisions(struct ig_graph *g, const char *text, struct ig_prec
         at += length;
     }
     ig_precisions_parse(g, base, of, n_of, out);
+    out->everywhere = true;
 }
 
 static struct ig_graph *narrow(struct ig_graph *g, const char *precision, const struct ig_target *to) {

@@ -163,7 +163,7 @@ static void note(void *user, const char *text) {
 /* ---- The region ------------------------------------------------------------------------------------------------------- */
 
 static struct ig_graph *make_graph(struct ig_job *job, const struct ig_target *target) {
-    const struct ig_precisions precisions = {IG_PRECISION_FP32, NULL, 0};
+    const struct ig_precisions precisions = {.base = IG_PRECISION_FP32};
     const struct ig_pass_options options = {.target = target, .precisions = &precisions};
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
     struct ig_type a = {.dtype = INGOT_F32, .rank = 2}, b = a;

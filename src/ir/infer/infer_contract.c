@@ -11,6 +11,11 @@ static bool is_f8(enum ingot_dtype dtype) {
     return dtype == INGOT_F8E4M3FN || dtype == INGOT_F8E5M2;
 }
 
+/* Products of f32 with weights of half precision, which kernels for CPUs read as f32. */
+static bool is_half(enum ingot_dtype dtype) {
+    return dtype == INGOT_F16 || dtype == INGOT_BF16;
+}
+
 /* Checks the operands' types and returns the result's. */
 static enum ingot_dtype accumulator(struct ig_infer *x) {
     enum ingot_dtype a = ig_infer_in(x, 0)->dtype, b = ig_infer_in(x, 1)->dtype;
@@ -20,7 +25,8 @@ static enum ingot_dtype accumulator(struct ig_infer *x) {
         return INGOT_F32;
     }
     ig_infer_numeric(x, 0);
-    if (a != b && !(is_byte(a) && is_byte(b))) ig_infer_fail(x, "the operands have different types");
+    bool mixed = (is_byte(a) && is_byte(b)) || (a == INGOT_F32 && is_half(b));
+    if (a != b && !mixed) ig_infer_fail(x, "the operands have different types");
     int64_t math = ig_infer_int(x, IG_ATTR_math);
     if (math < IG_MATH_EXACT || math > IG_MATH_FAST) ig_infer_fail(x, "unknown math %lld", (long long)math);
     bool is_type = acc > INGOT_DTYPE_NONE && acc < INGOT_DTYPE_COUNT;

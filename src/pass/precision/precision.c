@@ -70,11 +70,11 @@ static ig_value read_narrow(struct ig_rewriter *rw, const struct ig_node *n, ig_
 
 /* ---- Nodes ------------------------------------------------------------------------------------------------------- */
 
-/* The type in which a contraction reads its operands: narrow, unless one may exceed the range, or integers are
- * multiplied and the results rounded to integers. */
+/* The type in which a contraction reads its operands: narrow, unless one may exceed the range, small results matter, or
+ * integers are multiplied and the results rounded to integers. */
 static enum ingot_dtype operand_dtype(const struct narrowing *s, const struct ig_node *n) {
     enum ingot_dtype dtype = ig_precision_dtype(ig_precision_of(s->precisions, n->origin));
-    if (s->ranges[n->in[0]].rounded) return INGOT_F32;
+    if (s->ranges[n->in[0]].rounded || s->ranges[n->out].small) return INGOT_F32;
     for (int i = 0; i < 2; i++) {
         if (!is_wide_float(s->g, n->in[i])) return INGOT_F32;
         if (dtype == INGOT_F16 && s->ranges[n->in[i]].large) return INGOT_F32;
@@ -96,11 +96,14 @@ static bool multiplies_in_tf32(const struct ig_rewriter *rw, const struct ig_nod
 static ig_value rewrite_contraction(struct ig_rewriter *rw, const struct ig_node *n) {
     const struct narrowing *s = rw->state;
     enum ingot_dtype dtype = operand_dtype(s, n);
+    enum ig_gain gain = ig_precision_gain(rw->options->target, s->g, n, dtype);
+    if (ig_precision_is_ordered(s->precisions, n->origin)) gain = IG_GAIN_OPERANDS;
     ig_value in[3] = {IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE};
     struct ig_graph *const no_bodies[2] = {NULL, NULL};
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (n->in[i] == IG_NO_VALUE) continue;
-        in[i] = i < 2 && dtype != INGOT_F32 ? read_narrow(rw, n, n->in[i], dtype) : read_wide(rw, n, n->in[i]);
+        bool is_narrow = dtype != INGOT_F32 && (i == 0 ? gain == IG_GAIN_OPERANDS : i == 1 && gain != IG_GAIN_NOTHING);
+        in[i] = is_narrow ? read_narrow(rw, n, n->in[i], dtype) : read_wide(rw, n, n->in[i]);
     }
     struct ig_attr *attrs = ig_attrs_copy(rw->out, n->op, n->attr);
     if (dtype == INGOT_F32 && multiplies_in_tf32(rw, n)) attrs[ig_attr_slot(n->op, IG_ATTR_math)].i = IG_MATH_TF32;
@@ -175,7 +178,7 @@ static struct ig_graph *narrow_graph(struct ig_graph *in, const struct ig_pass_o
     struct narrowing s = {.precisions = options->precisions};
     s.g = in->regions.count > 0 ? in : ig_pass_fuse(in, options);
     s.ranges = ig_precision_ranges(s.g);
-    s.storage = ig_precision_storage(s.g, s.precisions, s.ranges);
+    s.storage = ig_precision_storage(s.g, options->target, s.precisions, s.ranges);
     s.narrow = IG_NEW_ARRAY(in->job, ig_value, s.g->values.count + 1);
     return ig_rewrite(s.g, options, rewrite, &s);
 }

@@ -4,7 +4,8 @@
 #ifndef IG_PASS_PRECISION_H
 #define IG_PASS_PRECISION_H
 
-#include "ir/graph.h"
+#include "ir/target.h"
+#include "pass/bounds.h"
 
 /* The values of `ingot build --precision`. */
 enum ig_precision {
@@ -26,6 +27,7 @@ struct ig_precisions {
     enum ig_precision base;
     const struct ig_precision_rule *rules; /* the last match wins */
     size_t n_rules;
+    bool everywhere; /* the base too where the target gains nothing from it, as the rules do: for tests of kernels */
 };
 
 /* Parses the build options; NULL means fp32. Raises INGOT_INVALID_ARGUMENT. `graph` is the imported graph: a pattern
@@ -36,19 +38,38 @@ void ig_precisions_parse(struct ig_graph *graph, const char *base, const char *c
 const char *ig_precisions_text(struct ig_job *job, const struct ig_precisions *precisions);
 /* The precision of a node, by its origin ("Conv 'conv1'", or NULL). */
 enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const char *origin);
+/* Is it to be taken even where it gains nothing, because a rule says so? */
+bool ig_precision_is_ordered(const struct ig_precisions *precisions, const char *origin);
 /* The storage type of a precision. */
 enum ingot_dtype ig_precision_dtype(enum ig_precision precision);
+
+/* What a contraction gains from a narrow type on a target (precision_gain.c). */
+enum ig_gain {
+    IG_GAIN_NOTHING,  /* f32 is as fast, or faster */
+    IG_GAIN_WEIGHTS,  /* time to read its weights; it computes in f32 from an f32 operand */
+    IG_GAIN_OPERANDS, /* both are read and multiplied faster */
+};
+enum ig_gain ig_precision_gain(const struct ig_target *target, struct ig_graph *graph,
+                               const struct ig_node *contraction, enum ingot_dtype dtype);
+/* Does a target gain from narrow values between kernels? */
+bool ig_precision_gains_stored(const struct ig_target *target, enum ingot_dtype dtype);
 
 /* Facts about the numbers in a value (precision_range.c). */
 struct ig_range {
     bool large;      /* may exceed the range of f16, or is an integer that must stay exact */
+    bool power;      /* so because it is a power, an exponential or a square of activations */
     bool statistic;  /* computed from sums or means of others */
+    bool average;    /* a statistic of many numbers */
     bool reciprocal; /* reciprocal of a statistic */
     bool quantized;  /* elementwise function of integers */
     bool rounded;    /* will be rounded to an integer: rounding earlier could change that by a whole step */
+    uint8_t small;   /* not 0: small ones must be as exact as large ones, and so through this many products, less one */
 };
 /* By value; only f32 values have facts. */
 struct ig_range *ig_precision_ranges(struct ig_graph *graph);
+/* Finds `small` in the first `nodes`, from the other facts (precision_small.c). */
+void ig_precision_mark_small(struct ig_graph *graph, uint32_t nodes, const struct ig_bounds *bounds,
+                             struct ig_range *inout_ranges);
 
 /* How a value is stored: narrow, or wide for a reason. */
 struct ig_storage {
@@ -56,7 +77,7 @@ struct ig_storage {
     const char *reason;     /* why it is not narrow although the precision requests it; may be NULL */
 };
 /* By value, for a graph whose regions have been formed (precision_storage.c). */
-struct ig_storage *ig_precision_storage(struct ig_graph *graph, const struct ig_precisions *precisions,
-                                        const struct ig_range *ranges);
+struct ig_storage *ig_precision_storage(struct ig_graph *graph, const struct ig_target *target,
+                                        const struct ig_precisions *precisions, const struct ig_range *ranges);
 
 #endif

@@ -17,12 +17,22 @@ enum ingot_dtype ig_precision_dtype(enum ig_precision precision) {
 
 /* ---- Patterns ---------------------------------------------------------------------------------------------------- */
 
-enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const char *origin) {
+/* The rule that applies to a node; NULL: none. */
+static const struct ig_precision_rule *rule_of(const struct ig_precisions *precisions, const char *origin) {
     for (size_t i = precisions->n_rules; origin && i-- > 0;) {
         const struct ig_precision_rule *rule = &precisions->rules[i];
-        if (ig_pattern_fits(rule->pattern, rule->length, origin)) return rule->precision;
+        if (ig_pattern_fits(rule->pattern, rule->length, origin)) return rule;
     }
-    return precisions->base;
+    return NULL;
+}
+
+enum ig_precision ig_precision_of(const struct ig_precisions *precisions, const char *origin) {
+    const struct ig_precision_rule *rule = rule_of(precisions, origin);
+    return rule ? rule->precision : precisions->base;
+}
+
+bool ig_precision_is_ordered(const struct ig_precisions *precisions, const char *origin) {
+    return precisions->everywhere || rule_of(precisions, origin);
 }
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */

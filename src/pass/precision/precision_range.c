@@ -1,14 +1,14 @@
 /*
- * Which numbers may be too large, too small or too exact for a narrow type: one sweep from operands to results, and one
- * back from what is rounded to integers.
+ * Ranges: which numbers may be too large, too small or too exact for a narrow type. One sweep from operands to results
+ * here, by the table of operators (precision_table.c) and by intervals (pass/bounds.h): what intervals show to be in the
+ * range is, whatever the operators, and what they show to leave it is not; for the rest, which is most of a network whose
+ * inputs are floats, operators decide. Two sweeps back: from what is rounded to integers (here), and from where small
+ * numbers matter (precision_small.c).
  *
- * The classes follow from the mathematics of the operators and summarise the mixed-precision training of Micikevicius
- * et al. (2018) and the lists of "autocast" tools: exponentials, squares, sums and quotients of activations may leave
- * the range of f16; bounded functions and products with weights bring values back into it, and so does dividing a row
- * by its own statistic (softmax, normalisations). Integers in floats (positions, token numbers) must stay exact, which
- * bf16 cannot do beyond 256. In a quantised network, a rounding before the next quantisation changes results by whole
- * steps. The values of weights are never inspected, since refitting may change them; single numbers are literals of the
- * engine, not weights.
+ * Integers in floats (positions, token numbers) must stay exact, which bf16 cannot do beyond 256. In a quantised network, a
+ * rounding before the next quantisation changes results by whole steps. The values of weights are never inspected, since
+ * refitting may change them; single numbers are literals of the engine, not weights. Where an interval goes through a
+ * product with weights, these count as numbers of at most one.
  */
 #include <math.h>
 
@@ -16,71 +16,15 @@
 #include "ir/eval/eval.h"
 #include "pass/match.h"
 #include "pass/precision/precision.h"
-
-/* What an operator does to the range of its operands. */
-enum effect {
-    WIDENS = 0, /* may leave the range; the default for operators not listed */
-    FOLLOWS,    /* no larger than its operands */
-    BOUNDS,     /* in range whatever the operands */
-};
-
-static const enum effect effects[IG_OP_COUNT] = {
-    [IG_OP_neg] = FOLLOWS,
-    [IG_OP_abs] = FOLLOWS,
-    [IG_OP_floor] = FOLLOWS,
-    [IG_OP_ceil] = FOLLOWS,
-    [IG_OP_round] = FOLLOWS,
-    [IG_OP_sqrt] = FOLLOWS,
-    [IG_OP_add] = FOLLOWS,
-    [IG_OP_sub] = FOLLOWS,
-    [IG_OP_mul] = FOLLOWS,
-    [IG_OP_min] = FOLLOWS,
-    [IG_OP_max] = FOLLOWS,
-    [IG_OP_mod] = FOLLOWS,
-    [IG_OP_fmod] = FOLLOWS,
-    [IG_OP_where] = FOLLOWS,
-    [IG_OP_reshape] = FOLLOWS,
-    [IG_OP_transpose] = FOLLOWS,
-    [IG_OP_broadcast] = FOLLOWS,
-    [IG_OP_slice] = FOLLOWS,
-    [IG_OP_pad] = FOLLOWS,
-    [IG_OP_concat] = FOLLOWS,
-    [IG_OP_gather] = FOLLOWS,
-    [IG_OP_gather_nd] = FOLLOWS,
-    [IG_OP_gather_elements] = FOLLOWS,
-    [IG_OP_scatter_nd] = FOLLOWS,
-    [IG_OP_scatter_elements] = FOLLOWS,
-    [IG_OP_topk] = FOLLOWS,
-    [IG_OP_reduce_mean] = FOLLOWS,
-    [IG_OP_reduce_max] = FOLLOWS,
-    [IG_OP_reduce_min] = FOLLOWS,
-    [IG_OP_pool_max] = FOLLOWS,
-    [IG_OP_pool_avg] = FOLLOWS,
-    [IG_OP_sign] = BOUNDS,
-    [IG_OP_sin] = BOUNDS,
-    [IG_OP_cos] = BOUNDS,
-    [IG_OP_asin] = BOUNDS,
-    [IG_OP_acos] = BOUNDS,
-    [IG_OP_atan] = BOUNDS,
-    [IG_OP_tanh] = BOUNDS,
-    [IG_OP_erf] = BOUNDS,
-    [IG_OP_normcdf] = BOUNDS,
-    [IG_OP_sigmoid] = BOUNDS,
-    [IG_OP_log] = BOUNDS,
-    [IG_OP_log1p] = BOUNDS,
-    [IG_OP_asinh] = BOUNDS,
-    [IG_OP_acosh] = BOUNDS,
-    [IG_OP_atanh] = BOUNDS,
-    [IG_OP_matmul] = BOUNDS,
-    [IG_OP_conv] = BOUNDS,
-    [IG_OP_lstm] = BOUNDS,
-    [IG_OP_gru] = BOUNDS,
-    [IG_OP_rnn] = BOUNDS,
-};
+#include "pass/precision/precision_table.h"
 
 /* About half of the largest f16, and the smallest normal one. */
 #define MOST 32768.0
 #define LEAST 0x1p-14
+
+static enum ig_range_effect effect_of(const struct ig_node *n) {
+    return ig_range_rules[n->op].range;
+}
 
 static bool is_float(const struct ig_graph *g, ig_value v) {
     return ig_dtype_is_float(ig_type_of(g, v)->dtype);
@@ -114,6 +58,7 @@ static bool has_large_element(struct ig_graph *g, ig_value v) {
 
 struct sweep {
     struct ig_graph *g;
+    const struct ig_bounds *bounds;
     struct ig_range *ranges;
 };
 
@@ -142,19 +87,24 @@ static bool keeps_statistic(const struct sweep *s, const struct ig_node *n) {
     return some == 1 || (some > 1 && whole);
 }
 
-static bool some_operand_large(const struct sweep *s, const struct ig_node *n) {
+/* Are some operands large, or powers? */
+static void follow_operands(const struct sweep *s, const struct ig_node *n, struct ig_range *out) {
     for (uint32_t i = 0; i < n->n_in; i++) {
-        if (n->in[i] != IG_NO_VALUE && is_float(s->g, n->in[i]) && s->ranges[n->in[i]].large) return true;
+        if (n->in[i] == IG_NO_VALUE || !is_float(s->g, n->in[i])) continue;
+        out->large = out->large || s->ranges[n->in[i]].large;
+        out->power = out->power || s->ranges[n->in[i]].power;
     }
-    return false;
 }
 
 /* Multiplying by the reciprocal of a statistic normalises; squaring may leave the range. */
 static struct ig_range range_of_mul(const struct sweep *s, const struct ig_node *n) {
     const struct ig_range *a = &s->ranges[n->in[0]], *b = &s->ranges[n->in[1]];
-    struct ig_range r = {.large = a->large || b->large || n->in[0] == n->in[1], .statistic = keeps_statistic(s, n)};
+    struct ig_range r = {.statistic = keeps_statistic(s, n)};
     r.reciprocal = r.statistic && (a->reciprocal || b->reciprocal);
-    if (!r.statistic && (a->reciprocal || b->reciprocal)) r.large = false;
+    if (!r.statistic && (a->reciprocal || b->reciprocal)) return r;
+    follow_operands(s, n, &r);
+    r.power = r.power || n->in[0] == n->in[1];
+    r.large = r.large || r.power;
     return r;
 }
 
@@ -178,7 +128,8 @@ static bool is_negative(const struct sweep *s, ig_value v) {
 
 /* The exponential of a number that is not positive is at most one. */
 static struct ig_range range_of_exp(const struct sweep *s, const struct ig_node *n) {
-    return (struct ig_range){.large = !is_negative(s, n->in[0]), .statistic = keeps_statistic(s, n)};
+    bool large = !is_negative(s, n->in[0]);
+    return (struct ig_range){.large = large, .power = large, .statistic = keeps_statistic(s, n)};
 }
 
 static struct ig_range range_of_pow(const struct sweep *s, const struct ig_node *n) {
@@ -187,6 +138,7 @@ static struct ig_range range_of_pow(const struct sweep *s, const struct ig_node 
     struct ig_range r = {.statistic = keeps_statistic(s, n)};
     r.reciprocal = r.statistic && known && exponent < 0;
     r.large = !known || exponent < 0 || exponent > 1 || s->ranges[n->in[0]].large;
+    r.power = !known || exponent < 0 || exponent > 1 || s->ranges[n->in[0]].power;
     return r;
 }
 
@@ -215,10 +167,58 @@ static bool keeps_quantized(const struct sweep *s, const struct ig_node *n) {
 }
 
 /* A clamp: the smaller of a value and a huge constant is no larger than the value. */
-static bool clamped_large(const struct sweep *s, const struct ig_node *n) {
-    if (is_const(s, n->in[0])) return s->ranges[n->in[1]].large;
-    if (is_const(s, n->in[1])) return s->ranges[n->in[0]].large;
-    return some_operand_large(s, n);
+static void follow_clamped(const struct sweep *s, const struct ig_node *n, struct ig_range *out) {
+    struct ig_node one = *n;
+    one.n_in = 1;
+    if (is_const(s, n->in[0])) one.in = n->in + 1;
+    follow_operands(s, is_const(s, n->in[0]) || is_const(s, n->in[1]) ? &one : n, out);
+}
+
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
+
+/* How many products a sum of a contraction has; 0: not known. */
+static double depth_of(const struct sweep *s, const struct ig_node *n) {
+    const struct ig_type *a = ig_type_of(s->g, n->in[0]), *w = ig_type_of(s->g, n->in[1]);
+    int64_t all, columns;
+    if (n->op == IG_OP_matmul) return ig_dim_is_const(s->g->dims, a->dim[a->rank - 1], &all) ? (double)all : 0;
+    bool known = ig_dim_is_const(s->g->dims, ig_type_elements(s->g->dims, w), &all) &&
+                 ig_dim_is_const(s->g->dims, w->dim[0], &columns);
+    return known && columns > 0 ? (double)all / (double)columns : 0;
+}
+
+/* The largest that an operand can be; weights, and what is not known, count as ordinary numbers. */
+static double most_of_operand(const struct sweep *s, ig_value v) {
+    double most = ig_bounds_most(s->bounds[v]);
+    return isfinite(most) ? most : 1;
+}
+
+/* Products with weights bring activations back into the range, but not powers of activations: a sum of squares is as large
+ * as they are. What a product makes of powers is an activation to the next one. */
+static struct ig_range range_of_contraction(const struct sweep *s, const struct ig_node *n) {
+    struct ig_range r = {0};
+    for (int i = 0; i < 2; i++)
+        r.large = r.large || s->ranges[n->in[i]].power;
+    bool bounded = isfinite(ig_bounds_most(s->bounds[n->in[0]]));
+    double most = most_of_operand(s, n->in[0]) * most_of_operand(s, n->in[1]) * depth_of(s, n);
+    r.large = r.large || (bounded && most > MOST);
+    return r;
+}
+
+/* ---- All operators ----------------------------------------------------------------------------------------------- */
+
+/* Does a statistic gather more than the parts of one number, such as real and imaginary ones? */
+static bool averages(const struct sweep *s, const struct ig_node *n) {
+    enum { PARTS = 4 };
+    int64_t all, kept;
+    if (ig_op_info(n->op)->family == IG_FAMILY_ROW) {
+        bool known = ig_dim_is_const(s->g->dims, ig_type_elements(s->g->dims, ig_type_of(s->g, n->in[0])), &all) &&
+                     ig_dim_is_const(s->g->dims, ig_type_elements(s->g->dims, ig_type_of(s->g, n->out)), &kept);
+        if (!known || all > kept * PARTS) return true;
+    }
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (n->in[i] != IG_NO_VALUE && s->ranges[n->in[i]].average) return true;
+    }
+    return false;
 }
 
 static struct ig_range range_of_node(const struct sweep *s, const struct ig_node *n) {
@@ -231,12 +231,13 @@ static struct ig_range range_of_node(const struct sweep *s, const struct ig_node
     case IG_OP_exp: return range_of_exp(s, n);
     case IG_OP_cast: return range_of_cast(s, n);
     case IG_OP_min:
-    case IG_OP_max: r.large = clamped_large(s, n); return r;
+    case IG_OP_max: follow_clamped(s, n, &r); return r;
     case IG_OP_matmul:
-    case IG_OP_conv: return (struct ig_range){0};
+    case IG_OP_conv: return range_of_contraction(s, n);
     default: break;
     }
-    r.large = effects[n->op] == WIDENS || (effects[n->op] == FOLLOWS && some_operand_large(s, n));
+    if (effect_of(n) != IG_RANGE_BOUNDS) follow_operands(s, n, &r);
+    r.large = r.large || effect_of(n) == IG_RANGE_WIDENS;
     bool carries = n->op == IG_OP_sqrt || ig_op_info(n->op)->family == IG_FAMILY_VIEW;
     r.reciprocal = carries && r.statistic && s->ranges[n->in[0]].reciprocal;
     return r;
@@ -257,8 +258,8 @@ static bool passes_back(const struct sweep *s, const struct ig_node *n) {
     return ig_op_info(n->op)->family == IG_FAMILY_CONTRACT && s->ranges[n->in[0]].quantized;
 }
 
-static void mark_rounded(const struct sweep *s) {
-    for (ig_node_id id = s->g->nodes.count; id-- > 0;) {
+static void mark_rounded(const struct sweep *s, uint32_t nodes) {
+    for (ig_node_id id = nodes; id-- > 0;) {
         const struct ig_node *n = &s->g->nodes.at[id];
         if (!rounds(s, n) && !passes_back(s, n)) continue;
         for (uint32_t i = 0; i < n->n_in; i++) {
@@ -267,8 +268,17 @@ static void mark_rounded(const struct sweep *s) {
     }
 }
 
+/* What the interval says, where it says something: the numbers of integers and of unknown inputs are left to the rules. */
+static void apply_bounds(const struct sweep *s, ig_value v, struct ig_range *r) {
+    double most = ig_bounds_most(s->bounds[v]);
+    if (!isfinite(most)) return;
+    if (most > MOST) r->large = true;
+    if (most <= MOST && most >= LEAST && !r->quantized) r->large = r->power = false;
+}
+
 struct ig_range *ig_precision_ranges(struct ig_graph *g) {
-    struct sweep s = {.g = g, .ranges = IG_NEW_ARRAY(g->job, struct ig_range, g->values.count + 1)};
+    struct sweep s = {.g = g, .bounds = ig_bounds_of_all(g)};
+    s.ranges = IG_NEW_ARRAY(g->job, struct ig_range, g->values.count + 1);
     uint32_t nodes = g->nodes.count, values = g->values.count; /* evaluating constants may append nodes */
     for (ig_node_id id = 0; id < nodes; id++) {
         const struct ig_node n = g->nodes.at[id];
@@ -280,9 +290,12 @@ struct ig_range *ig_precision_ranges(struct ig_graph *g) {
             } else {
                 *r = range_of_node(&s, &n);
                 r->quantized = r->quantized || keeps_quantized(&s, &n);
+                r->average = r->statistic && averages(&s, &n);
+                apply_bounds(&s, n.out + o, r);
             }
         }
     }
-    mark_rounded(&s);
+    mark_rounded(&s, nodes);
+    ig_precision_mark_small(g, nodes, s.bounds, s.ranges);
     return s.ranges;
 }

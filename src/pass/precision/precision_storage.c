@@ -10,6 +10,7 @@
 
 struct sweep {
     struct ig_graph *g;
+    const struct ig_target *target;
     const struct ig_precisions *precisions;
     const struct ig_range *ranges;
     const char **demand; /* by value: why a reader needs it wide; NULL: none does */
@@ -81,11 +82,22 @@ static bool computed_on_the_way(const struct sweep *s, const struct ig_node *n, 
            !s->ranges[v].statistic;
 }
 
+/* Why no range of v, or reader, is narrow enough; NULL: all are. */
+static const char *reason_of(const struct sweep *s, ig_value v) {
+    const struct ig_range *r = &s->ranges[v];
+    if (s->demand[v]) return s->demand[v];
+    if (r->rounded) return "rounded to integers";
+    if (r->statistic) return "a statistic";
+    if (r->small) return "small numbers matter";
+    return r->large ? "large or exact numbers" : NULL;
+}
+
 /* A movement stores the type of its moved operands if all have the same; constants fit any type. */
 static struct ig_storage storage_of_movement(const struct sweep *s, const struct ig_node *n, enum ingot_dtype asked) {
     enum ingot_dtype found = is_table(s, n) ? asked : INGOT_DTYPE_NONE;
     if (s->demand[n->out]) return wide(s->demand[n->out]);
     if (s->ranges[n->out].rounded) return wide("rounded to integers");
+    if (s->ranges[n->out].small) return wide("small numbers matter");
     for (uint32_t i = 0; i < moved_operands(n); i++) {
         ig_value v = n->in[i];
         if (ig_info(s->g, v)->is_const) {
@@ -117,11 +129,10 @@ static struct ig_storage storage_of_node(const struct sweep *s, const struct ig_
     if (ig_op_info(n->op)->family == IG_FAMILY_VIEW) return storage_of_movement(s, n, asked);
     if (asked == INGOT_F32 || !s->stored[v]) return wide(NULL);
     if (!converts(s, n)) return wide("the result of a recurrence, an order or control flow");
-    if (s->demand[v]) return wide(s->demand[v]);
-    if (s->ranges[v].rounded) return wide("rounded to integers");
-    if (s->ranges[v].statistic) return wide("a statistic");
-    if (s->ranges[v].large) return wide("large or exact numbers");
-    return (struct ig_storage){asked, NULL};
+    const char *reason = reason_of(s, v);
+    if (!reason && !ig_precision_gains_stored(s->target, asked) && !ig_precision_is_ordered(s->precisions, n->origin))
+        reason = "no faster narrow";
+    return reason ? wide(reason) : (struct ig_storage){asked, NULL};
 }
 
 /* If an attention stores its results transposed, the transpose takes the type decided for its operand: marks that as
@@ -136,9 +147,9 @@ static void mark_ordered_results(struct sweep *s) {
     }
 }
 
-struct ig_storage *ig_precision_storage(struct ig_graph *g, const struct ig_precisions *precisions,
-                                        const struct ig_range *ranges) {
-    struct sweep s = {.g = g, .precisions = precisions, .ranges = ranges};
+struct ig_storage *ig_precision_storage(struct ig_graph *g, const struct ig_target *target,
+                                        const struct ig_precisions *precisions, const struct ig_range *ranges) {
+    struct sweep s = {.g = g, .target = target, .precisions = precisions, .ranges = ranges};
     s.demand = IG_NEW_ARRAY(g->job, const char *, g->values.count + 1);
     s.stored = IG_NEW_ARRAY(g->job, bool, g->values.count + 1);
     s.storage = IG_NEW_ARRAY(g->job, struct ig_storage, g->values.count + 1);

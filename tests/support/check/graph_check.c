@@ -254,10 +254,10 @@ static struct ig_kernel *make_kernel(const struct checked *c, uint32_t r, const 
 static void make_kernels(struct ig_job *job, const struct run *run, struct checked *c) {
     unsigned flags = c->given->flags;
     bool narrow = flags & (GRAPH_FP16 | GRAPH_BF16 | GRAPH_TF32);
-    const struct ig_precisions precisions = {flags & GRAPH_FP16   ? IG_PRECISION_FP16
-                                             : flags & GRAPH_BF16 ? IG_PRECISION_BF16
-                                                                  : IG_PRECISION_TF32,
-                                             NULL, 0};
+    const struct ig_precisions precisions = {.base = flags & GRAPH_FP16   ? IG_PRECISION_FP16
+                                                     : flags & GRAPH_BF16 ? IG_PRECISION_BF16
+                                                                          : IG_PRECISION_TF32,
+                                             .everywhere = true};
     struct ig_pass_options options = {.target = run->arch ? &run->schedules : &run->target, .precisions = &precisions};
     bool raw = c->given->flags & GRAPH_RAW;
     const char *passes = ig_format(job, "%sattend %s%sfuse partition", raw ? "" : "layout ", narrow ? "precision " : "",

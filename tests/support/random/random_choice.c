@@ -19,6 +19,7 @@ static struct ig_graph *passed(struct ig_graph *g, const struct ingot_build_opti
     struct ig_pass_options o = {
         .target = target, .estimator = ig_estimates_open(g->job, target), .precisions = &precisions};
     ig_precisions_parse(g, options->precision, NULL, 0, &precisions);
+    precisions.everywhere = true;
     return passes_of_build(ig_specialize(g, NULL, 0, false), options, &o);
 }
 

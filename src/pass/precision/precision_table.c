@@ -1,0 +1,70 @@
+/*
+ * The table of ranges; see precision_table.h.
+ *
+ * The classes follow from the mathematics of the operators and summarise the mixed-precision training of Micikevicius
+ * et al. (2018) and the lists of "autocast" tools: exponentials, squares, sums and quotients of activations may leave
+ * the range of f16; bounded functions and products with weights bring values back into it, and so does dividing a row
+ * by its own statistic (softmax, normalisations). Where operands decide (a product, a quotient, a power), precision_range.c
+ * has a function for the operator.
+ */
+#include "pass/precision/precision_table.h"
+
+const struct ig_range_rule ig_range_rules[IG_OP_COUNT] = {
+    [IG_OP_neg] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_abs] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_floor] = {IG_RANGE_FOLLOWS, IG_SMALL_STOPS},
+    [IG_OP_ceil] = {IG_RANGE_FOLLOWS, IG_SMALL_STOPS},
+    [IG_OP_round] = {IG_RANGE_FOLLOWS, IG_SMALL_STOPS},
+    [IG_OP_sqrt] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_add] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_sub] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_mul] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_min] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_max] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_mod] = {IG_RANGE_FOLLOWS, IG_SMALL_STOPS},
+    [IG_OP_fmod] = {IG_RANGE_FOLLOWS, IG_SMALL_STOPS},
+    [IG_OP_where] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_reshape] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_transpose] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_broadcast] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_slice] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_pad] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_concat] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_gather] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_gather_nd] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_gather_elements] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_scatter_nd] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_scatter_elements] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_topk] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_reduce_mean] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_reduce_max] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_reduce_min] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_pool_max] = {IG_RANGE_FOLLOWS, IG_SMALL_CLAMPS},
+    [IG_OP_pool_avg] = {IG_RANGE_FOLLOWS, IG_SMALL_LINEAR},
+    [IG_OP_sign] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_sin] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_cos] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_asin] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_acos] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_atan] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_tanh] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_erf] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_normcdf] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_sigmoid] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_log] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_log1p] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_asinh] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_acosh] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_atanh] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_matmul] = {IG_RANGE_BOUNDS, IG_SMALL_LINEAR},
+    [IG_OP_conv] = {IG_RANGE_BOUNDS, IG_SMALL_LINEAR},
+    [IG_OP_lstm] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_gru] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_rnn] = {IG_RANGE_BOUNDS, IG_SMALL_STOPS},
+    [IG_OP_div] = {IG_RANGE_WIDENS, IG_SMALL_LINEAR},
+    [IG_OP_pow] = {IG_RANGE_WIDENS, IG_SMALL_LINEAR},
+    [IG_OP_reduce_sum] = {IG_RANGE_WIDENS, IG_SMALL_LINEAR},
+    [IG_OP_pool_sum] = {IG_RANGE_WIDENS, IG_SMALL_LINEAR},
+    [IG_OP_cast] = {IG_RANGE_WIDENS, IG_SMALL_LINEAR},
+    [IG_OP_cumsum] = {IG_RANGE_WIDENS, IG_SMALL_LINEAR},
+};
