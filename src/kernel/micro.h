@@ -50,9 +50,10 @@ enum ig_micro_kind {
      */
     IG_MICRO_TOPK,
     /*
-     * void NAME(const float *from, T *to, long n)
+     * void NAME(const float *from, T *to, long n, long zero)
      *
-     * Casts n elements to bytes, T, saturating: NaN gives 0. `from` can be read up to a multiple of 16 elements.
+     * Casts n elements to bytes, T, saturating: NaN gives 0. If it `rounds`, they are rounded to even before, and `zero`
+     * is added then; else `zero` is 0. `from` can be read up to a multiple of 16 elements.
      */
     IG_MICRO_NARROW,
 };
@@ -63,7 +64,7 @@ struct ig_micro {
     enum ingot_dtype dtype;      /* T: f32, f64, i32, i64 and unsigned */
     enum ingot_dtype half;       /* H: f16 or bf16, converted on load, if T is f32; NONE: same as T */
     int together;                /* GEMM: 4 if A is u8, H i8, T i32 and the target has VNNI; else 0 */
-    uint32_t rows;               /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`
+    uint64_t rows;               /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`
                                               may be i */
     uint32_t vectors;            /* GEMM: bit v is set if `vectors` may be v; DEPTHWISE_DOTS: if channels may be 4n + v
                                               vectors, v < 4 */
@@ -76,6 +77,7 @@ struct ig_micro {
     int64_t x_tap, x_column, w_row, w_tap; /* DEPTHWISE, in elements */
     int64_t kw;                            /* DEPTHWISE: the expected kw, unrolled */
     int64_t kh, x_row, dilation;           /* DEPTHWISE_DOTS; x_column is in columns there */
+    bool rounds;                           /* NARROW */
     bool largest;                          /* TOPK: largest first */
     int key_bytes;                         /* TOPK: element and index, 32 (8) or 64 (16) bits each */
     int team, kept;                        /* TOPK on GPUs: threads for a row; keys for which `keys` is not needed */

@@ -2,6 +2,8 @@
  * Products and convolutions of bytes, u8 and i8 in every combination: the same sums in i32 as the reference evaluator's, with
  * operands over their whole range, and borders that are not 0.
  */
+#include <math.h>
+
 #include "support/check/kernel_cases.h"
 
 /* ---- Products ---- */
@@ -153,7 +155,51 @@ static void test_convolutions(void **state) {
     check(build_conv, convs, sizeof *convs, COUNT(convs), "convolution");
 }
 
+/* ---- Results that are quantised ---- */
+
+struct quantised {
+    enum ingot_dtype dtype;
+    double zero, scale; /* NaN: no rounding, no zero point */
+    int64_t rows, columns;
+};
+
+/* Sums in i32 and in f32, scaled per channel to somewhat more than the range of bytes; those in f32 are of one product, so that
+ * they are exact, and some are NaN or infinite. */
+static void build_quantised(struct ig_graph *g, const void *argument) {
+    const struct quantised *q = argument;
+    const int64_t a[] = {q->rows, 50}, b[] = {50, q->columns}, one_column[] = {q->rows, 1}, one_row[] = {1, q->columns};
+    ig_value x = input(g, "x", INGOT_U8, 2, a), f = input(g, "f", INGOT_F32, 2, one_column);
+    ig_value sums[] = {ig_build_matmul(g, x, second(g, "w", INGOT_I8, 2, b, true), INGOT_I32),
+                       ig_build_matmul(g, f, random_constant(g, INGOT_F32, 2, one_row, 4), INGOT_F32)};
+    for (int i = 0; i < 2; i++) {
+        ig_value y = ig_build_cast(g, sums[i], INGOT_F32);
+        y = ig_map2(g, IG_OP_mul, y, random_constant(g, INGOT_F32, 1, &q->columns, 5));
+        y = ig_map2(g, IG_OP_mul, y, ig_build_scalar(g, INGOT_F32, i ? 0x1p-2 : q->scale));
+        if (q->zero == q->zero) {
+            y = ig_map1(g, IG_OP_round, y);
+            if (q->zero != 0) y = ig_map2(g, IG_OP_add, y, ig_build_scalar(g, INGOT_F32, q->zero));
+        }
+        ig_build_output(g, i ? "g" : "y", ig_build_cast_saturating(g, y, q->dtype));
+    }
+}
+
+static const struct quantised quantised[] = {
+    {INGOT_U8, 0, 0x1p-6, 20, 64}, {INGOT_U8, 131, 0x1p-8, 3, 77}, {INGOT_U8, NAN, 0x1p-6, 40, 33},
+    {INGOT_I8, 0, 0x1p-7, 20, 64}, {INGOT_I8, -5, 0x1p-8, 7, 19},  {INGOT_I8, NAN, 0x1p-7, 40, 100},
+    {INGOT_I8, 127, 0x1p-8, 1, 1}, {INGOT_U8, 1, 0x1p100, 9, 16},  {INGOT_I8, -128, 0x1p100, 9, 48},
+};
+
+static void test_quantised(void **state) {
+    (void)state;
+    for (int i = 0; i < COUNT(quantised); i++) {
+        add_named_case(build_quantised, &quantised[i], GRAPH_POISON | GRAPH_VNNI, (const int64_t[]){0, 0, 0, 0},
+                       "quantised %d", i);
+    }
+    check_all();
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_convolutions),
+                                       cmocka_unit_test(test_quantised)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

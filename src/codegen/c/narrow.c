@@ -1,7 +1,8 @@
 /*
- * Lines of f32 to bytes as C: clamped, converted by truncation (they are whole numbers where a quantisation rounded them)
- * and stored 16 at a time. Compilers do not find the instructions that narrow vectors, so loops that end in a cast to
- * bytes are left with a line of floats, and this does the rest.
+ * Lines of f32 to bytes as C: clamped, rounded where a quantisation does that, or truncated, and stored 16 at a time.
+ * Compilers do not find the instructions that narrow vectors, so loops that end in a cast to bytes are left with a line of
+ * floats, and this does the rest. A quantisation adds its zero point behind the rounding; its bounds are whole numbers, so
+ * that they may be enforced before it, and the conversion to integers rounds.
  */
 #include "codegen/c/micro.h"
 #include "codegen/c/micro_text.h"
@@ -18,25 +19,39 @@ static void print_types(const struct ig_micro *m, const struct ig_target *target
                    "typedef int %s_i __attribute__((vector_size(%d)));\n"
                    "typedef char %s_q __attribute__((vector_size(16), aligned(1), may_alias));\n",
                    m->dtype == INGOT_U8 ? "unsigned" : "signed", n, n, bytes, n, bytes, n, bytes, n);
-    ig_text_printf(text, "INLINE %s_i %s_whole(const float *from) {\n    %s_f x = *(const %s_u *)from;\n", n, n, n, n);
-    if (m->dtype == INGOT_I8) ig_text_printf(text, "    x = (%s_f)((%s_i)x & (%s_i)(x == x)); /* NaN: 0 */\n", n, n, n);
     ig_text_printf(text,
-                   "    __asm__(\"vmaxps %%2, %%1, %%0\" : \"=%s\"(x) : \"%s\"(x), \"%s\"((%s_f){0} + %s));\n"
-                   "    __asm__(\"vminps %%2, %%1, %%0\" : \"=%s\"(x) : \"%s\"(x), \"%s\"((%s_f){0} + %s));\n"
-                   "    return __builtin_convertvector(x, %s_i);\n}\n",
-                   in, in, in, n, m->dtype == INGOT_U8 ? "0.0f" : "-128.0f", in, in, in, n,
-                   m->dtype == INGOT_U8 ? "255.0f" : "127.0f", n);
+                   "INLINE %s_i %s_whole(const float *from, int zero) {\n    %s_f x = *(const %s_u *)from;\n"
+                   "    const %s_f none = {0}, low = none + (float)(%d - zero), high = none + (float)(%d - zero);\n",
+                   n, n, n, n, n, m->dtype == INGOT_U8 ? 0 : -128, m->dtype == INGOT_U8 ? 255 : 127);
+    if (m->dtype == INGOT_I8) /* NaN gives 0; the smaller bound otherwise */
+        ig_text_printf(text,
+                       "    const %s_i number = x == x;\n"
+                       "    x = (%s_f)(((%s_i)x & number) | ((%s_i)(none - (float)zero) & ~number));\n",
+                       n, n, n, n);
+    ig_text_printf(text,
+                   "    __asm__(\"vmaxps %%2, %%1, %%0\" : \"=%s\"(x) : \"%s\"(x), \"%s\"(low));\n"
+                   "    __asm__(\"vminps %%2, %%1, %%0\" : \"=%s\"(x) : \"%s\"(x), \"%s\"(high));\n",
+                   in, in, in, in, in, in);
+    if (m->rounds)
+        ig_text_printf(
+            text,
+            "    %s_i whole;\n"
+            "    __asm__(\"vcvtps2dq %%1, %%0\" : \"=%s\"(whole) : \"%s\"(x));\n    return whole + zero;\n}\n",
+            n, in, in);
+    else
+        ig_text_printf(text, "    return __builtin_convertvector(x, %s_i);\n}\n", n);
 }
 
 static void print_wide(const struct ig_micro *m, struct ig_text *text) {
-    ig_text_printf(text,
-                   "    for (; i + 16 <= n; i += 16)\n"
-                   "        __asm__(\"vpmovdb %%1, %%0\" : \"=m\"(*(%s_q *)(to + i)) : \"v\"(%s_whole(from + i)));\n"
-                   "    const unsigned short mask = (unsigned short)((1u << (n - i)) - 1);\n"
-                   "    if (i < n)\n"
-                   "        __asm__(\"vpmovdb %%1, %%0%%{%%2%%}\" : \"+m\"(*(%s_q *)(to + i))\n"
-                   "                : \"v\"(%s_whole(from + i)), \"Yk\"(mask));\n",
-                   m->name, m->name, m->name, m->name);
+    ig_text_printf(
+        text,
+        "    for (; i + 16 <= n; i += 16)\n"
+        "        __asm__(\"vpmovdb %%1, %%0\" : \"=m\"(*(%s_q *)(to + i)) : \"v\"(%s_whole(from + i, zero)));\n"
+        "    const unsigned short mask = (unsigned short)((1u << (n - i)) - 1);\n"
+        "    if (i < n)\n"
+        "        __asm__(\"vpmovdb %%1, %%0%%{%%2%%}\" : \"+m\"(*(%s_q *)(to + i))\n"
+        "                : \"v\"(%s_whole(from + i, zero)), \"Yk\"(mask));\n",
+        m->name, m->name, m->name, m->name);
 }
 
 static void print_packed(const struct ig_micro *m, struct ig_text *text) {
@@ -45,8 +60,8 @@ static void print_packed(const struct ig_micro *m, struct ig_text *text) {
         text,
         "    typedef short shorts __attribute__((vector_size(32)));\n"
         "    for (; i < n; i += 16) {\n"
-        "        const shorts half = (shorts)__builtin_ia32_packssdw256(%s_whole(from + i), "
-        "%s_whole(from + i + 8));\n"
+        "        const shorts half = (shorts)__builtin_ia32_packssdw256(%s_whole(from + i, zero), "
+        "%s_whole(from + i + 8, zero));\n"
         "        const %s_i both = (%s_i)__builtin_ia32_pack%swb256(half, half);\n"
         "        const int four __attribute__((vector_size(16))) = __builtin_shufflevector(both, both, 0, 4, 1, 5);\n"
         "        if (i + 16 <= n) {\n"
@@ -61,10 +76,10 @@ static void print_packed(const struct ig_micro *m, struct ig_text *text) {
 
 void ig_c_micro_narrow(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     print_types(m, target, text);
-    ig_text_printf(
-        text,
-        "INLINE void %s(const float *from, void *to_bytes, long n) {\n    %s_b *to = to_bytes;\n    long i = 0;\n",
-        m->name, m->name);
+    ig_text_printf(text,
+                   "INLINE void %s(const float *from, void *to_bytes, long n, long zero) {\n    %s_b *to = to_bytes;\n "
+                   "   long i = 0;\n",
+                   m->name, m->name);
     if (target->vector_registers >= 32)
         print_wide(m, text);
     else

@@ -52,7 +52,7 @@ struct ig_row_blocks {
 void ig_row_blocks_init(struct ig_contract *c, ig_dim rows, int mr, struct ig_row_blocks *out_blocks);
 /* The numbers of rows that blocks may have, for ig_micro.rows. If the number of rows is a symbolic multiple of mr, blocks
  * have one known size, though their number is unknown. */
-uint32_t ig_row_blocks_set(const struct ig_contract *c, const struct ig_row_blocks *blocks, int mr);
+uint64_t ig_row_blocks_set(const struct ig_contract *c, const struct ig_row_blocks *blocks, int mr);
 /* The first row of a block, and how many it has. */
 ig_x ig_row_blocks_start(struct ig_contract *c, const struct ig_row_blocks *blocks, ig_x block);
 ig_x ig_row_blocks_rows(struct ig_contract *c, const struct ig_row_blocks *blocks, ig_x block);
@@ -61,6 +61,7 @@ ig_x ig_row_blocks_rows(struct ig_contract *c, const struct ig_row_blocks *block
 struct ig_columns {
     ig_dim panels;
     int lanes, nr, mr;
+    int tile_groups;       /* groups of steps for AMX's tiles, of up to mr rows; 0: products of vectors */
     int element;           /* bytes of an element of A, as micro-kernels read it */
     int64_t first, second; /* budgets for the first and second cache, in bytes */
 };

@@ -13,12 +13,12 @@ void ig_row_blocks_init(struct ig_contract *c, ig_dim rows, int mr, struct ig_ro
     out_blocks->more = ig_dim_sub(dims, rows, ig_dim_mul(dims, out_blocks->each, count));
 }
 
-uint32_t ig_row_blocks_set(const struct ig_contract *c, const struct ig_row_blocks *b, int mr) {
+uint64_t ig_row_blocks_set(const struct ig_contract *c, const struct ig_row_blocks *b, int mr) {
     int64_t each = known(c, b->each), more = known(c, b->more);
-    uint32_t set = 0;
+    uint64_t set = 0;
     for (int r = 1; r <= mr; r++) {
         bool all_longer = more >= 0 && more == known(c, b->count);
-        if (each < 0 || (r == each && !all_longer) || (r == each + 1 && more != 0)) set |= 1u << r;
+        if (each < 0 || (r == each && !all_longer) || (r == each + 1 && more != 0)) set |= (uint64_t)1 << r;
     }
     return set;
 }

@@ -60,14 +60,29 @@ static bool is_along_line(struct ig_contract *c, ig_x at) {
            !ig_affine_entangled(c->k, &sum, c->line.column);
 }
 
-static const char *narrowing(struct ig_contract *c, enum ingot_dtype dtype) {
-    const char *name = dtype == INGOT_U8 ? "narrow_u8" : "narrow_i8";
+static const char *narrowing(struct ig_contract *c, enum ingot_dtype dtype, bool rounds) {
+    const char *name = ig_format(c->k->job, "%s_%s", rounds ? "quantize" : "narrow", ingot_dtype_name(dtype));
     for (uint32_t i = 0; i < c->kernel->micros.count; i++) {
         if (strcmp(c->kernel->micros.at[i].name, name) == 0) return name;
     }
-    struct ig_micro micro = {.kind = IG_MICRO_NARROW, .name = name, .dtype = dtype};
+    struct ig_micro micro = {.kind = IG_MICRO_NARROW, .name = name, .dtype = dtype, .rounds = rounds};
     IG_PUSH(c->k->job, &c->kernel->micros, micro);
     return name;
+}
+
+/* Is x a number rounded to an integer, plus perhaps a zero point? Sets both. */
+static bool is_rounded(struct ig_contract *c, ig_x x, ig_x *out_number, int64_t *out_zero) {
+    struct ig_x_node n = *ig_x_look(c->k, x);
+    *out_zero = 0;
+    if (n.kind == IG_X_MAP && n.op == IG_OP_add) {
+        struct ig_x_node a = *ig_x_look(c->k, n.args[0]), b = *ig_x_look(c->k, n.args[1]);
+        double zero = a.kind == IG_X_FLOAT ? a.f : b.kind == IG_X_FLOAT ? b.f : 0.5;
+        if (zero < -255 || zero > 255 || zero != (double)(int64_t)zero) return false;
+        *out_zero = (int64_t)zero;
+        n = a.kind == IG_X_FLOAT ? b : a;
+    }
+    *out_number = n.args[0];
+    return n.kind == IG_X_MAP && n.op == IG_OP_round;
 }
 
 /* Stores a value that ends in a saturating cast from f32 to bytes as a line of floats, cast by a micro-kernel behind the
@@ -76,16 +91,24 @@ static bool store_line(struct ig_contract *c, struct ig_stmt *body, int buffer, 
     struct ig_loops *k = c->k;
     const struct ig_x_node cast = *ig_x_look(k, value);
     if (!c->line.around || cast.kind != IG_X_CAST || !cast.saturate) return false;
-    ig_x wide = cast.args[0], zero = ig_contract_int(c, 0);
+    ig_x number = cast.args[0], first = ig_contract_int(c, 0);
     enum ingot_dtype dtype = (enum ingot_dtype)cast.i;
-    if ((dtype != INGOT_U8 && dtype != INGOT_I8) || ig_x_look(k, wide)->dtype != INGOT_F32) return false;
+    if ((dtype != INGOT_U8 && dtype != INGOT_I8) || ig_x_look(k, number)->dtype != INGOT_F32) return false;
     if (k->buffers.at[buffer].dtype != dtype || !is_along_line(c, at)) return false;
+    int64_t zero;
+    bool rounds = is_rounded(c, number, &number, &zero);
+    if (!rounds) {
+        number = cast.args[0];
+        zero = 0;
+    }
     const char *name = ig_format(k->job, "line%u", k->buffers.count);
     int line = ig_loops_local(k, INGOT_F32, (c->line.most + 15) / 16 * 16, name);
-    ig_s_store(k, body, line, c->line.column, wide);
-    struct ig_call_arg args[] = {
-        {line, zero}, {buffer, ig_x_substitute(k, at, &c->line.column, &zero, 1)}, {-1, c->line.columns}};
-    ig_s_call(k, c->line.around, narrowing(c, dtype), args, 3);
+    ig_s_store(k, body, line, c->line.column, number);
+    struct ig_call_arg args[] = {{line, first},
+                                 {buffer, ig_x_substitute(k, at, &c->line.column, &first, 1)},
+                                 {-1, c->line.columns},
+                                 {-1, ig_contract_int(c, zero)}};
+    ig_s_call(k, c->line.around, narrowing(c, dtype, rounds), args, 4);
     return true;
 }
 
