@@ -83,13 +83,14 @@ static enum ingot_dtype operand_dtype(const struct narrowing *s, const struct ig
 }
 
 /* May a product of f32 operands be rounded to TF32, where that is asked for, or where only the range forbids f16? TF32 has f16's
- * digits and f32's range. What comes from integers stays exact. */
+ * digits and f32's range. What comes from integers stays exact, and where small results matter. */
 static bool multiplies_in_tf32(const struct ig_rewriter *rw, const struct ig_node *n) {
     const struct narrowing *s = rw->state;
     enum ig_precision asked = ig_precision_of(s->precisions, n->origin);
     if (!ig_target_is_cuda(rw->options->target) || !is_wide_float(s->g, n->in[0])) return false;
     if (asked == IG_PRECISION_TF32) return true;
-    if (asked != IG_PRECISION_FP16 || s->ranges[n->in[0]].rounded || !is_wide_float(s->g, n->in[1])) return false;
+    if (asked != IG_PRECISION_FP16 || !is_wide_float(s->g, n->in[1])) return false;
+    if (s->ranges[n->in[0]].rounded || s->ranges[n->out].small) return false;
     return !s->ranges[n->in[0]].quantized && !s->ranges[n->in[1]].quantized;
 }
 
