@@ -55,6 +55,7 @@ static inline int ig_target_nr(const struct ig_target *target) {
 /* The steps of the depth that packed weights have together (ops.def), for operands of these types: as many as
  * instructions sum at once; 1: none. */
 static inline int ig_target_together(const struct ig_target *target, enum ingot_dtype a, enum ingot_dtype b) {
+    if (target->isa == IG_ISA_AMX && a == INGOT_BF16 && b == INGOT_BF16) return 2;
     return target->vnni && a == INGOT_U8 && b == INGOT_I8 ? 4 : 1;
 }
 

@@ -7,8 +7,11 @@
  * than four rows do not cover the latency of the multiply-add: their loop is unrolled over k into separate
  * accumulators, which are added at the end.
  *
+ * On AMX, blocks of 16 rows and more are done by tiles (gemm_tiles.c), fewer as follows.
+ *
  * Bytes are multiplied by VNNI's vpdpbusd: a lane of the sums gains four products, of four neighbouring bytes of a row of A
- * (which are broadcast) and of a column of B (which lie together there). Its text is inline assembly, since compilers
+ * (which are broadcast) and of a column of B (which lie together there). On AMX, pairs of bf16 are multiplied by vdpbf16ps
+ * likewise, which is no faster than products of f32, but reads half of the bytes. The text is inline assembly, since compilers
  * differ in the names of their builtins.
  */
 #include <stdio.h>
@@ -44,6 +47,11 @@ static int k_unroll(int rows, int vectors) {
 /* Steps of the depth that one instruction takes. */
 static int together(const struct ig_micro *m) {
     return m->together ? m->together : 1;
+}
+
+/* The end of the numbers of rows that are done by vectors. */
+static int rows_of_vectors(const struct ig_micro *m) {
+    return m->tile_groups ? 16 : 32;
 }
 
 static int64_t row_offset(const struct ig_micro *m, int r) {
@@ -163,9 +171,11 @@ static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lane
 static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
     ig_text_printf(text,
                    "static inline void %s(long rows, long vectors, const void *a, long lda, const void *b, void *c,\n"
-                   "    long k, long first%s) {\n    switch (rows * 8 + vectors) {\n",
+                   "    long k, long first%s) {\n",
                    m->name, m->rate ? ", const void *next" : "");
-    for (int r = 1; r < 32; r++)
+    if (m->tile_groups) ig_c_micro_tiles_dispatch(m, text);
+    ig_text_add(text, "    switch (rows * 8 + vectors) {\n");
+    for (int r = 1; r < rows_of_vectors(m); r++)
         for (int v = 1; v < 8; v++)
             if (m->rows >> r & 1 && m->vectors >> v & 1)
                 ig_text_printf(text, "    case %d: %s_%dx%d(a, lda, b, c, k, first%s); break;\n", r * 8 + v, m->name, r,
@@ -173,25 +183,25 @@ static void print_dispatch(const struct ig_micro *m, struct ig_text *text) {
     ig_text_add(text, "    default: break;\n    }\n}\n");
 }
 
-/* NAME_dot adds the products of the unsigned bytes `a` and the signed ones `b` to `c`. Assemblers take the unmarked
- * instruction for AVX-512's. */
+/* Assemblers take the unmarked instruction for AVX-512's. */
 void ig_c_micro_dot(const struct ig_micro *m, const struct ig_target *target, bool memory, struct ig_text *text) {
     bool wide = target->vector_registers >= 32;
-    const char *in = wide ? "v" : "x";
-    ig_text_printf(
-        text,
-        "typedef unsigned char %s_b __attribute__((may_alias));\n"
-        "#define %s_dot(c, a, b) __asm__(\"%svpdpbusd %%2, %%1, %%0\" : \"+%s\"(c) : \"%s\"(a), \"%s%s\"(b))\n",
-        m->name, m->name, wide ? "" : "%{vex%} ", in, in, in, memory ? "m" : "");
+    const char *in = wide ? "v" : "x", *mark = wide ? "" : "%{vex%} ";
+    ig_text_printf(text,
+                   "typedef unsigned %s %s_b __attribute__((may_alias));\n"
+                   "#define %s_dot(c, a, b) __asm__(\"%s%s %%2, %%1, %%0\" : \"+%s\"(c) : \"%s\"(a), \"%s%s\"(b))\n",
+                   m->together == 2 ? "short" : "char", m->name, m->name, mark,
+                   m->together == 2 ? "vdpbf16ps" : "vpdpbusd", in, in, in, memory ? "m" : "");
 }
 
-/* NAME_four: four bytes in each lane. */
-static void print_four(const struct ig_micro *m, struct ig_text *text) {
+/* NAME_four: the four bytes at `at` in each lane. */
+static void print_four(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     const char *n = m->name;
     ig_text_printf(text,
                    "typedef unsigned %s_w __attribute__((aligned(1), may_alias));\n"
-                   "INLINE %s_v %s_four(const %s_b *at) {\n    return *(const %s_w *)at + (%s_v){0};\n}\n",
-                   n, n, n, n, n, n);
+                   "typedef unsigned %s_i __attribute__((vector_size(%d)));\n"
+                   "INLINE %s_v %s_four(const %s_b *at) {\n    return (%s_v)(*(const %s_w *)at + (%s_i){0});\n}\n",
+                   n, n, target->vector_bytes, n, n, n, n, n, n);
 }
 
 void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
@@ -199,12 +209,13 @@ void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, s
     ig_c_micro_types(m, target, text);
     if (m->together) {
         ig_c_micro_dot(m, target, false, text);
-        print_four(m, text);
+        print_four(m, target, text);
     } else {
         ig_c_micro_half(m, lanes, "v", text);
     }
-    for (int r = 1; r < 32; r++)
+    for (int r = 1; r < rows_of_vectors(m); r++)
         for (int v = 1; v < 8; v++)
             if (m->rows >> r & 1 && m->vectors >> v & 1) print_gemm(m, r, v, lanes, text);
+    if (m->tile_groups) ig_c_micro_tiles(m, text);
     print_dispatch(m, text);
 }

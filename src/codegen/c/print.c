@@ -198,6 +198,15 @@ static void print_buffers(struct ig_code_printer *p) {
     }
 }
 
+/* Tiles of AMX are configured for the whole call. */
+static void print_tiles(struct ig_code_printer *p, const char *what) {
+    const struct ig_kernel *kernel = p->kernel;
+    for (uint32_t i = 0; i < kernel->micros.count; i++) {
+        const struct ig_micro *m = &kernel->micros.at[i];
+        if (m->tile_groups) ig_code_line(p, "%s_%s();", m->name, what);
+    }
+}
+
 static const char declarations[] =
     "typedef __INT8_TYPE__ int8_t;\ntypedef __INT16_TYPE__ int16_t;\ntypedef __INT32_TYPE__ int32_t;\n"
     "typedef __INT64_TYPE__ int64_t;\ntypedef __UINT8_TYPE__ uint8_t;\ntypedef __UINT16_TYPE__ uint16_t;\n"
@@ -212,7 +221,9 @@ const char *ig_c_kernel(struct ig_job *job, const struct ig_kernel *kernel, cons
     ig_code_printer_init(&p, job, kernel, &language);
     print_buffers(&p);
     uint32_t next = 0;
+    print_tiles(&p, "begin");
     print_stmt(&p, p.k->top, &next);
+    print_tiles(&p, "end");
 
     struct ig_text unit;
     ig_text_init(&unit, job);

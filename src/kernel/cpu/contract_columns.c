@@ -12,12 +12,28 @@ static int rows_in_registers(const struct ig_target *target, int vectors) {
     return rows < 1 ? 1 : rows > 14 ? 14 : rows;
 }
 
+/* Groups of steps that a tile of AMX takes at once: a whole part of the depth, at most 16; 0 if the tiles would be rather
+ * empty (a quarter of their rate is above that of vectors), the depth is unknown, or there are fewer rows than a tile has. */
+static int groups_of_tiles(const struct ig_contract *c, int vectors) {
+    enum { MOST = 16 };
+    int64_t groups = known(c, c->padded, 0) / c->together, rows = known(c, c->rows, MOST);
+    if (c->target->isa != IG_ISA_AMX || !c->packed || c->together == 1 || vectors > 2 || groups == 0 || rows < MOST)
+        return 0;
+    int64_t steps = (groups + MOST - 1) / MOST;
+    while (groups % steps)
+        steps++;
+    int64_t each = groups / steps;
+    return 4 * each >= (groups < MOST ? groups : MOST) ? (int)each : 0;
+}
+
 void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
     bool wide = c->target->vector_bytes == 64;
     p->lanes = ig_micro_lanes(c->target, c->dtype);
     p->element = (int)ingot_dtype_size(c->operand);
     p->nr = c->packed ? (int)ig_contract_attr_int(c, IG_ATTR_packed) : 2 * p->lanes;
     p->mr = rows_in_registers(c->target, p->nr / p->lanes);
+    p->tile_groups = groups_of_tiles(c, p->nr / p->lanes);
+    if (p->tile_groups) p->mr = 32;
     p->panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, p->nr));
     p->first = wide ? 32 << 10 : 24 << 10;
     p->second = wide ? 1 << 20 : 512 << 10;

@@ -201,7 +201,8 @@ static void choose_step(struct gemm *s) {
     if (depth >= 0) {
         int64_t steps = depth <= limit + limit / 2 ? 1 : (depth + limit - 1) / limit;
         s->step = depth == 0 ? 1 : (depth + steps - 1) / steps;
-        if (steps > 1) s->step = (s->step + 15) / 16 * 16;
+        int64_t unit = s->p.tile_groups ? s->p.tile_groups * s->c->together : 16;
+        if (steps > 1) s->step = (s->step + unit - 1) / unit * unit;
         s->steps = constant(s, depth == 0 ? 1 : (depth + s->step - 1) / s->step);
     } else {
         struct ig_dims *dims = s->k->dims;
@@ -266,7 +267,7 @@ static void make_buffers(struct gemm *s) {
 /* While the blocks of a chunk pass over one step of a panel, each prefetches its share of the panel's next step.
  * Returns this share in bytes per element of depth. */
 static int64_t fetch_rate(const struct gemm *s) {
-    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1) return 0;
+    if (!s->columns_first || s->copy_b || s->chunk_blocks == 1 || s->p.tile_groups) return 0;
     int64_t rate = (s->p.nr * s->b_element + s->chunk_blocks - 1) / s->chunk_blocks;
     return (rate + 3) / 4 * 4;
 }
@@ -276,7 +277,10 @@ static void make_micro(struct gemm *s) {
     micro.rows = ig_row_blocks_set(s->c, &s->blocks, s->p.mr);
     micro.vectors = ig_columns_vector_set(s->c, &s->p, s->copy_b);
     if (!s->copy_b) micro.half = ig_contract_half(ig_contract_in(s->c, 1)->dtype);
-    if (!s->copy_b && s->c->together > 1) micro.together = s->c->together;
+    if (!s->copy_b && s->c->together > 1) {
+        micro.together = s->c->together;
+        micro.tile_groups = s->p.tile_groups;
+    }
     int64_t lda = known(s, s->lda, 0);
     micro.lda = lda > 0 ? lda : 0;
     /* Panels from memory are prefetched by the preceding blocks, or else two kilobytes ahead of their use. */

@@ -166,7 +166,7 @@ void ig_contract_read_packing(struct ig_contract *c, int rank) {
     c->together = width > 0 && b->rank == rank + 1 ? (int)ig_contract_const(c, b->dim[rank], 1) : 1;
     c->packed = width > 0 && width % lanes == 0 && width <= 4 * lanes;
     if (c->together == 1) return;
-    bool bytes = c->together == 4 && a->dtype == INGOT_U8 && b->dtype == INGOT_I8 && c->dtype == INGOT_I32;
-    c->packed &= bytes && c->target->vnni;
-    if (c->packed) c->operand = INGOT_U8;
+    bool suits = ig_target_together(c->target, a->dtype, b->dtype) == c->together;
+    c->packed &= suits && c->dtype == (c->together == 4 ? INGOT_I32 : INGOT_F32);
+    if (c->packed) c->operand = a->dtype;
 }

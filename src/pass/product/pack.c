@@ -204,9 +204,9 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         return IG_NO_VALUE;
     if (!is_packable(g, in[1], dims)) return IG_NO_VALUE;
     if (groups > 1 && dims[0] == groups && dims[1] == 1) {
-        if (together > 1 && rank != 4) return IG_NO_VALUE;
+        if (together == 4 && rank != 4) return IG_NO_VALUE;
         ig_value w = pack_depthwise(g, in[1], dims, rank);
-        return rebuild(g, n, in, together > 1 ? lines_together(g, w) : w, 1, dims[0]);
+        return rebuild(g, n, in, together == 4 ? lines_together(g, w) : w, 1, dims[0]);
     }
     struct ig_node conv = *n;
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};

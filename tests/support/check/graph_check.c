@@ -626,7 +626,7 @@ void check_graphs_for_cuda(const struct graph_case *cases, int count) {
 }
 
 void check_graphs_for_cpu(const struct graph_case *cases, int count) {
-    enum { LEVELS = 4 };
+    enum { LEVELS = 5 };
     static const struct {
         const char *name;
         struct ig_target target;
@@ -636,6 +636,7 @@ void check_graphs_for_cpu(const struct graph_case *cases, int count) {
         {"x86-64-v4", {IG_ISA_X86_64_V4, 64, 32, false, 0, false}, IG_CPU_X86_64_V4},
         {"x86-64-v3+vnni", {IG_ISA_X86_64_V3, 32, 16, true, 0, false}, IG_CPU_X86_64_V3 | IG_CPU_AVX_VNNI},
         {"x86-64-v4+vnni", {IG_ISA_X86_64_V4, 64, 32, true, 0, false}, IG_CPU_X86_64_V4 | IG_CPU_AVX512_VNNI},
+        {"amx", {IG_ISA_AMX, 64, 32, true, 0, false}, IG_CPU_AMX},
     };
     static const char *const compilers[] = {"gcc", "clang"};
     struct run run = {.cases = cases, .count = count};
@@ -645,6 +646,7 @@ void check_graphs_for_cpu(const struct graph_case *cases, int count) {
             char label[64];
             uint64_t missing = levels[t].needed & ~ig_cpu_features();
             if (missing || !has_compiler(NULL, compilers[c])) continue;
+            if (levels[t].target.isa == IG_ISA_AMX && !ig_cpu_request_amx()) continue;
             snprintf(label, sizeof label, "%s, %s", levels[t].name, compilers[c]);
             run.target = run.schedules = levels[t].target;
             run.cc = compilers[c];
