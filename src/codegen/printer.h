@@ -17,6 +17,7 @@ struct ig_code_language {
     const struct ig_code_table *tables; /* of the prelude; searched in order */
     size_t n_tables;
     const char *inf_f32, *inf_f64, *nan_f32, *nan_f64;
+    bool moves_halves; /* elements of half precision are stored as 16 bits, so that moving them needs no conversion */
     bool narrow;       /* indices that fit are computed in 32 bits; else all in 64 */
     const char *begin; /* the text of IG_X_BEGIN */
     const char *end;   /* of IG_X_END; NULL: there is none */

@@ -1,4 +1,5 @@
 /* The parts that the printers build statements from; see printer.h. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,11 +59,26 @@ const char *ig_code_comment(struct ig_job *job, const char *text) {
 
 /* ---- Simple statements ------------------------------------------------------------------------------------------- */
 
+/* The bits of an element of half precision that is only moved, or of a zero; NULL: the value has to be computed. */
+static const char *moved_half(struct ig_code_printer *p, ig_x value, enum ingot_dtype dtype) {
+    const struct ig_x_node *n = &p->k->x.at[value];
+    if (n->kind == IG_X_FLOAT && n->f == 0 && !signbit(n->f)) return "0";
+    if (n->kind == IG_X_SELECT) {
+        ig_x condition = n->args[0];
+        const char *a = moved_half(p, n->args[1], dtype), *b = a ? moved_half(p, n->args[2], dtype) : NULL;
+        return b ? ig_format(p->job, "(%s) ? %s : %s", ig_code_text_of(p, condition, IG_CODE_SELECT), a, b) : NULL;
+    }
+    bool moves = n->kind == IG_X_LOAD && p->k->buffers.at[n->i].dtype == dtype && !p->k->buffers.at[n->i].written;
+    return moves ? ig_code_element(p, (int)n->i, n->args[0]) : NULL;
+}
+
 const char *ig_code_store(struct ig_code_printer *p, const struct ig_stmt *s) {
     const struct ig_buffer *b = &p->k->buffers.at[s->buffer];
-    const char *element = ig_code_element(p, s->buffer, s->index);
-    const char *value = ig_code_text_of(p, s->value, IG_CODE_SELECT);
-    if (b->dtype == INGOT_F16 || b->dtype == INGOT_BF16) {
+    const char *element = ig_code_element(p, s->buffer, s->index), *moved = NULL;
+    bool half = b->dtype == INGOT_F16 || b->dtype == INGOT_BF16;
+    if (half && p->language->moves_halves) moved = moved_half(p, s->value, b->dtype);
+    const char *value = moved ? moved : ig_code_text_of(p, s->value, IG_CODE_SELECT);
+    if (half && !moved) {
         const char *name = ig_format(p->job, "ig_store_%s", ingot_dtype_name(b->dtype));
         ig_code_prelude_use(&p->prelude, name);
         value = ig_format(p->job, "%s(%s)", name, value);

@@ -52,7 +52,7 @@ enum ig_micro_kind {
     /*
      * void NAME(const float *from, T *to, long n, long zero)
      *
-     * Casts n elements to bytes, T, saturating: NaN gives 0. If it `rounds`, they are rounded to even before, and `zero`
+     * Casts n elements to T: to bf16 with AVX512-BF16, or to bytes, saturating: NaN gives 0. If it `rounds`, they are rounded to even before, and `zero`
      * is added then; else `zero` is 0. `from` can be read up to a multiple of 16 elements.
      */
     IG_MICRO_NARROW,

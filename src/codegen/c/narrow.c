@@ -74,7 +74,30 @@ static void print_packed(const struct ig_micro *m, struct ig_text *text) {
         n, n, n, n, m->dtype == INGOT_U8 ? "us" : "ss", n, n, n, n);
 }
 
+/* To bf16, of which AMX targets have the conversion. */
+static void print_halves(const struct ig_micro *m, struct ig_text *text) {
+    const char *n = m->name;
+    ig_text_printf(text,
+                   "typedef float %s_f __attribute__((vector_size(64), aligned(4), may_alias));\n"
+                   "typedef short %s_q __attribute__((vector_size(32), aligned(2), may_alias));\n"
+                   "INLINE void %s(const float *from, void *to_bytes, long n, long zero) {\n"
+                   "    short *to = to_bytes;\n    (void)zero;\n"
+                   "    for (long i = 0; i < n; i += 16) {\n        %s_q halves;\n"
+                   "        __asm__(\"vcvtneps2bf16 %%1, %%0\" : \"=v\"(halves) : \"v\"(*(const %s_f *)(from + i)));\n"
+                   "        const unsigned short mask = (unsigned short)(n - i >= 16 ? -1 : (1 << (n - i)) - 1);\n"
+                   "        if (n - i >= 16)\n            *(%s_q *)(to + i) = halves;\n"
+                   "        else\n"
+                   "            __asm__(\"vmovdqu16 %%1, %%0%%{%%2%%}\" : \"+m\"(*(%s_q *)(to + i)) : \"v\"(halves), "
+                   "\"Yk\"(mask));\n"
+                   "    }\n}\n",
+                   n, n, n, n, n, n, n);
+}
+
 void ig_c_micro_narrow(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+    if (m->dtype == INGOT_BF16) {
+        print_halves(m, text);
+        return;
+    }
     print_types(m, target, text);
     ig_text_printf(text,
                    "INLINE void %s(const float *from, void *to_bytes, long n, long zero) {\n    %s_b *to = to_bytes;\n "

@@ -39,6 +39,7 @@ static const struct ig_code_language language = {
     .nan_f32 = "__builtin_nanf(\"\")",
     .nan_f64 = "__builtin_nan(\"\")",
     .apart = apart,
+    .moves_halves = true,
     .address = address,
     .begin = "begin",
     .end = "end",

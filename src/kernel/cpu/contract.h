@@ -61,8 +61,10 @@ ig_x ig_row_blocks_rows(struct ig_contract *c, const struct ig_row_blocks *block
 struct ig_columns {
     ig_dim panels;
     int lanes, nr, mr;
-    int tile_groups;       /* groups of steps for AMX's tiles, of up to mr rows; 0: products of vectors */
-    int element;           /* bytes of an element of A, as micro-kernels read it */
+    int tile_groups; /* groups of steps for AMX's tiles, of up to mr rows; 0: products of vectors */
+    double
+        transfer; /* copying an element of A costs as much as so many products; so does one of B from memory. Measured; of tiles, estimated */
+    int element;  /* bytes of an element of A, as micro-kernels read it */
     int64_t first, second; /* budgets for the first and second cache, in bytes */
 };
 void ig_columns_init(struct ig_contract *c, struct ig_columns *out_columns);

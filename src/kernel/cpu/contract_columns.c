@@ -34,6 +34,7 @@ void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
     p->mr = rows_in_registers(c->target, p->nr / p->lanes);
     p->tile_groups = groups_of_tiles(c, p->nr / p->lanes);
     if (p->tile_groups) p->mr = 32;
+    p->transfer = p->tile_groups ? 48 : 6;
     p->panels = ig_dim_ceil_div(c->graph->dims, c->columns, ig_dim_const(c->graph->dims, p->nr));
     p->first = wide ? 32 << 10 : 24 << 10;
     p->second = wide ? 1 << 20 : 512 << 10;
@@ -41,7 +42,8 @@ void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
 
 bool ig_columns_rows_conflict(const struct ig_columns *p, int64_t stride) {
     int64_t period = 64, bytes = stride * p->element, lines = bytes / 64;
-    if (bytes % 64 != 0) return false;
+    /* A tile's step takes whole lines, so that none is fetched twice for it. */
+    if (bytes % 64 != 0 || p->tile_groups) return false;
     while (period > 1 && lines % 2 == 0) {
         period /= 2;
         lines /= 2;

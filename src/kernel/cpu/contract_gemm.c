@@ -103,10 +103,9 @@ static void choose_order(struct gemm *s) {
     s->columns_first = s->copy_b || b_bytes > s->p.second || !many_rows;
 }
 
-/* The cost of a tile per element of depth, in multiply-adds: computing, copying A and waiting for B. Measured: copying
- * an element of A costs as much as six products; so does an element of B from memory. */
+/* The cost of a tile per element of depth, in multiply-adds: computing, copying A and waiting for B. */
 static double tile_cost(const struct gemm *s, double rows, double columns) {
-    return rows * columns + (s->copy_a ? 6 * rows : 0) + 6 * columns;
+    return rows * columns + (s->copy_a ? s->p.transfer * rows : 0) + s->p.transfer * columns;
 }
 
 /* The time that all tiles take. */
@@ -217,9 +216,9 @@ static const char *tactic(const struct gemm *s) {
     if (s->columns_first)
         tiles = ig_format(job, ", tiles of %lld blocks and %lld panels", (long long)s->chunk_blocks,
                           (long long)s->group_panels);
-    return ig_format(job, "gemm %dx%d, %s first, steps of %lld%s%s%s", s->p.mr, s->p.nr,
-                     s->columns_first ? "columns" : "rows", (long long)s->step, tiles, s->copy_a ? ", rows copied" : "",
-                     s->copy_b ? ", columns copied" : "");
+    return ig_format(job, "%s %dx%d, %s first, steps of %lld%s%s%s", s->p.tile_groups ? "tiles" : "gemm", s->p.mr,
+                     s->p.nr, s->columns_first ? "columns" : "rows", (long long)s->step, tiles,
+                     s->copy_a ? ", rows copied" : "", s->copy_b ? ", columns copied" : "");
 }
 
 static bool choose(struct gemm *s) {

@@ -85,22 +85,30 @@ static bool is_rounded(struct ig_contract *c, ig_x x, ig_x *out_number, int64_t 
     return n.kind == IG_X_MAP && n.op == IG_OP_round;
 }
 
-/* Stores a value that ends in a saturating cast from f32 to bytes as a line of floats, cast by a micro-kernel behind the
- * loop (codegen/c/narrow.c). False if it is no such value. */
+/* Is the value a number in f32 that a micro-kernel can cast to the buffer's type? Bytes saturate. */
+static bool is_narrowed(struct ig_contract *c, int buffer, ig_x value, ig_x *out_number) {
+    const struct ig_x_node n = *ig_x_look(c->k, value);
+    enum ingot_dtype dtype = c->k->buffers.at[buffer].dtype;
+    bool is_cast = n.kind == IG_X_CAST && (enum ingot_dtype)n.i == dtype;
+    *out_number = is_cast ? n.args[0] : value;
+    if (ig_x_look(c->k, *out_number)->dtype != INGOT_F32) return false;
+    if (dtype == INGOT_BF16) return c->target->isa == IG_ISA_AMX && !(is_cast && n.saturate);
+    return (dtype == INGOT_U8 || dtype == INGOT_I8) && is_cast && n.saturate;
+}
+
+/* Stores a value that ends in a cast from f32 to bytes, or with AVX512-BF16 to bf16, as a line of floats, cast by a
+ * micro-kernel behind the loop (codegen/c/narrow.c). False if it is no such value. */
 static bool store_line(struct ig_contract *c, struct ig_stmt *body, int buffer, ig_x at, ig_x value) {
     struct ig_loops *k = c->k;
-    const struct ig_x_node cast = *ig_x_look(k, value);
-    if (!c->line.around || cast.kind != IG_X_CAST || !cast.saturate) return false;
-    ig_x number = cast.args[0], first = ig_contract_int(c, 0);
-    enum ingot_dtype dtype = (enum ingot_dtype)cast.i;
-    if ((dtype != INGOT_U8 && dtype != INGOT_I8) || ig_x_look(k, number)->dtype != INGOT_F32) return false;
-    if (k->buffers.at[buffer].dtype != dtype || !is_along_line(c, at)) return false;
-    int64_t zero;
-    bool rounds = is_rounded(c, number, &number, &zero);
-    if (!rounds) {
-        number = cast.args[0];
+    ig_x number, whole, first = ig_contract_int(c, 0);
+    enum ingot_dtype dtype = k->buffers.at[buffer].dtype;
+    if (!c->line.around || !is_narrowed(c, buffer, value, &number) || !is_along_line(c, at)) return false;
+    int64_t zero = 0;
+    bool rounds = dtype != INGOT_BF16 && is_rounded(c, number, &whole, &zero);
+    if (rounds)
+        number = whole;
+    else
         zero = 0;
-    }
     const char *name = ig_format(k->job, "line%u", k->buffers.count);
     int line = ig_loops_local(k, INGOT_F32, (c->line.most + 15) / 16 * 16, name);
     ig_s_store(k, body, line, c->line.column, number);
