@@ -579,10 +579,14 @@ static void check_emulated(const struct graph_case *cases, int count) {
     destroy_devices(&run);
 }
 
-/* GRAPH_CHECK=gpu: checks on GPU 0 only. */
-static bool on_gpu_alone(void) {
+/* GRAPH_CHECK: what alone is checked: "gpu", GPU 0, or one level of processors. */
+static const char *alone(void) {
     const char *where = getenv("GRAPH_CHECK");
-    return where && strcmp(where, "gpu") == 0;
+    return where ? where : "";
+}
+
+static bool on_gpu_alone(void) {
+    return strcmp(alone(), "gpu") == 0;
 }
 
 /* On GPU 0, if there is one. */
@@ -645,6 +649,7 @@ void check_graphs_for_cpu(const struct graph_case *cases, int count) {
         for (int c = 0; c < 2; c++) {
             char label[64];
             uint64_t missing = levels[t].needed & ~ig_cpu_features();
+            if (*alone() && !on_gpu_alone() && strcmp(alone(), levels[t].name) != 0) continue;
             if (missing || !has_compiler(NULL, compilers[c])) continue;
             if (levels[t].target.isa == IG_ISA_AMX && !ig_cpu_request_amx()) continue;
             snprintf(label, sizeof label, "%s, %s", levels[t].name, compilers[c]);
@@ -660,5 +665,5 @@ void check_graphs_for_cpu(const struct graph_case *cases, int count) {
 
 void check_graphs(const struct graph_case *cases, int count) {
     if (!on_gpu_alone()) check_graphs_for_cpu(cases, count);
-    check_graphs_for_cuda(cases, count);
+    if (!*alone() || on_gpu_alone()) check_graphs_for_cuda(cases, count);
 }

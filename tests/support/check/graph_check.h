@@ -7,7 +7,8 @@
  *
  * The schedules for GPUs are checked too: their text runs on the GPU emulator, with threads in ascending and in
  * descending order (without a C++ compiler for that, their loops are printed as C), and on GPU 0, if there is one.
- * GRAPH_CHECK=gpu in the environment restricts the checks to that GPU, and INGOT_NVRTC names the NVRTC library.
+ * GRAPH_CHECK=gpu in the environment restricts the checks to that GPU, GRAPH_CHECK=LEVEL (x86-64-v4+vnni, amx) to
+ * that level of processors, and INGOT_NVRTC names the NVRTC library.
  */
 #ifndef TESTS_GRAPH_CHECK_H
 #define TESTS_GRAPH_CHECK_H
