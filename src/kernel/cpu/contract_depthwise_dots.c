@@ -181,7 +181,7 @@ bool ig_contract_depthwise_dots(struct ig_contract *c) {
     enum { MOST_TAPS = 128 };
     struct dots s = {.c = c, .k = c->k};
     struct ig_dims *dims = c->k->dims;
-    if (!ig_contract_lines_together(c) || !c->target->vnni || ig_contract_in(c, 0)->dtype != INGOT_U8) return false;
+    if (!ig_contract_lines_together(c) || ig_contract_in(c, 0)->dtype != INGOT_U8) return false;
     if (ig_contract_in(c, 1)->dtype != INGOT_I8 || c->dtype != INGOT_I32) return false;
     if (!c->lower.is_input[c->node.in[0]] || !c->lower.is_input[c->node.in[1]]) return false;
     if (!ig_contract_attr_int(c, IG_ATTR_channels_last) || !read_problem(&s)) return false;
