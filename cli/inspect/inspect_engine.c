@@ -94,6 +94,18 @@ static void print_initializers(const struct ingot_engine *engine) {
            counts[INGOT_STRUCTURAL], counts[INGOT_UNUSED]);
 }
 
+/* Of engines with quantised operands only. */
+static void print_products(const json_t *products) {
+    const json_t *others = json_object_get(products, "as_written");
+    long long integer = (long long)json_number(products, "of_bytes");
+    if (integer == 0 && json_array_size(others) == 0) return;
+    printf("quantised   %lld products of bytes, %zu as written\n", integer, json_array_size(others));
+    for (size_t i = 0; i < json_array_size(others); i++) {
+        const json_t *p = json_array_get(others, i);
+        printf("            as written: %s, since %s\n", json_text(p, "node"), json_text(p, "why"));
+    }
+}
+
 void inspect_engine_print(const struct inspected *engine) {
     const json_t *e = engine->explanation;
     const json_t *weights = json_object_get(e, "weights");
@@ -113,6 +125,7 @@ void inspect_engine_print(const struct inspected *engine) {
     print_initializers(engine->session.engine);
     printf("regions     %zu, kernels compiled %zu\n", json_array_size(json_object_get(e, "regions")),
            json_array_size(json_object_get(e, "kernels")));
+    print_products(json_object_get(e, "quantised_products"));
     print_figures(json_object_get(e, "figures"));
     print_memory(engine);
     print_uncaptured(engine->session.engine);

@@ -333,6 +333,36 @@ static void put_decisions(struct ig_text *t, const struct ig_graph *g) {
     ig_text_add(t, first ? "],\n" : "\n  ],\n");
 }
 
+/* Puts how many products are of bytes, and which with a quantised operand are not, in a graph and its bodies. */
+static uint32_t put_products_of(struct ig_text *t, const struct ig_graph *g, bool *first) {
+    uint32_t count = 0;
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        for (int b = 0; b < 2; b++) {
+            if (n->body[b]) count += put_products_of(t, n->body[b], first);
+        }
+        if ((n->op != IG_OP_matmul && n->op != IG_OP_conv) || ig_info(g, n->out)->is_const) continue;
+        enum ingot_dtype dtype = ig_type_of(g, n->in[0])->dtype;
+        count += dtype == INGOT_U8 || dtype == INGOT_I8;
+        const char *why = ig_info(g, n->out)->as_written;
+        if (!why) continue;
+        ig_text_add(t, *first ? "{" : ", {");
+        *first = false;
+        put_field(t, "node", n->origin ? n->origin : "");
+        ig_text_add(t, ", ");
+        put_field(t, "why", why);
+        ig_text_add(t, "}");
+    }
+    return count;
+}
+
+static void put_products(struct ig_text *t, const struct ig_graph *g) {
+    bool first = true;
+    ig_text_add(t, "  \"quantised_products\": {\"as_written\": [");
+    uint32_t count = put_products_of(t, g, &first);
+    ig_text_printf(t, "], \"of_bytes\": %u},\n", count);
+}
+
 /* Puts what regions with several kernels cost. */
 static void put_cost_of_variants(struct ig_text *t, const struct ig_explanation *e) {
     const struct ig_plan *plan = &e->built->plan;
@@ -399,6 +429,7 @@ const char *ig_explain(const struct ig_explanation *e) {
     put_kernels(&t, e);
     put_groups(&t, e->set);
     put_decisions(&t, e->graph);
+    put_products(&t, e->graph);
     put_cost_of_variants(&t, e);
     put_figures(&t, &e->figures);
     uint64_t bytes = 0;

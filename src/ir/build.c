@@ -284,6 +284,10 @@ void ig_build_kept(struct ig_graph *g, ig_value value, const char *reason) {
     g->values.at[value].kept = reason;
 }
 
+void ig_build_as_written(struct ig_graph *g, ig_value value, const char *reason) {
+    g->values.at[value].as_written = reason;
+}
+
 void ig_build_name(struct ig_graph *g, ig_value value, const char *name) {
     IG_ASSERT(g->job, value < g->values.count);
     if (g->values.at[value].name == NULL) g->values.at[value].name = ig_strdup(g->job, name);

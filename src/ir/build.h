@@ -21,6 +21,8 @@ void ig_build_name(struct ig_graph *g, ig_value value, const char *name); /* the
 
 /* Records why the value stays in f32 (ig_value_info.kept). */
 void ig_build_kept(struct ig_graph *g, ig_value value, const char *reason);
+/* Why a product with a quantised operand is not one of bytes but computed as the model has it, for people. */
+void ig_build_as_written(struct ig_graph *g, ig_value value, const char *reason);
 
 /* The general form: attributes in the order of the operator's row. Returns the first output; the others have the next
  * indices. */

@@ -163,10 +163,11 @@ struct ig_value_info {
     struct ig_type type;
     ig_node_id node; /* its definition; IG_NO_NODE: an input of the graph */
     bool is_const;
-    bool in_memory;     /* kernels read it from memory although it has one element (compile/refit/literals.h) */
-    bool is_refittable; /* constant that depends on a named initialiser: kept as a recipe, never folded */
-    const char *name;   /* for people; may be NULL */
-    const char *kept;   /* why it is stored in f32 although less was requested; for people; may be NULL */
+    bool in_memory;         /* kernels read it from memory although it has one element (compile/refit/literals.h) */
+    bool is_refittable;     /* constant that depends on a named initialiser: kept as a recipe, never folded */
+    const char *name;       /* for people; may be NULL */
+    const char *kept;       /* why it is stored in f32 although less was requested; for people; may be NULL */
+    const char *as_written; /* why a product with a quantised operand is not one of bytes; for people; may be NULL */
     /* Symbolic contents of an integer or bool value; NULL if unknown. Single elements may be IG_DIM_NONE. */
     const ig_dim *elements;
 };

@@ -72,6 +72,8 @@ static void rewrite_node(struct ig_rewriter *rw, ig_rewrite_fn rewrite, const st
         if (name) ig_build_name(rw->out, out[o], name);
         const char *kept = ig_info(rw->in, n->out + o)->kept;
         if (kept) ig_build_kept(rw->out, out[o], kept);
+        const char *as_written = ig_info(rw->in, n->out + o)->as_written;
+        if (as_written) ig_build_as_written(rw->out, out[o], as_written);
     }
 }
 

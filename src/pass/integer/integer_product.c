@@ -18,8 +18,10 @@
 struct operand {
     ig_value bytes; /* u8 or i8 */
     int64_t zero;
-    ig_value zero_value; /* a scalar of i32, known when the graph runs, instead of `zero`; or IG_NO_VALUE */
-    ig_value scale;      /* f32: a scalar, or one for each column ([N] or [M]); IG_NO_VALUE: integers are multiplied */
+    ig_value
+        zero_value; /* of i32, known when the graph runs, instead of `zero`: a scalar, or one for each column of the second
+                            operand of a matmul; or IG_NO_VALUE */
+    ig_value scale; /* f32: a scalar, or one for each column ([N] or [M]); IG_NO_VALUE: integers are multiplied */
 };
 
 struct product {
@@ -42,15 +44,18 @@ static enum ingot_dtype dtype_of(const struct product *p, ig_value v) {
 /* ---- Operands ---- */
 
 /* bytes - zero in i32, where the zero point may be a value that is known when the graph runs. */
-static bool match_integers(struct product *p, ig_value v, struct operand *out) {
+static bool match_integers(struct product *p, ig_value v, bool second, struct operand *out) {
     struct ig_graph *g = p->g;
     ig_value x, y;
     *out = (struct operand){.zero_value = IG_NO_VALUE, .scale = IG_NO_VALUE};
     if (ig_match_centered(g, v, &out->bytes, &out->zero)) return true;
     if (!ig_match_binary(g, v, IG_OP_sub, &x, &y) || !ig_match_centered(g, x, &out->bytes, &out->zero)) return false;
-    if (!ig_type_is_single(g->dims, ig_type_of(g, y)) || ig_info(g, y)->is_const || out->zero != 0) return false;
-    out->zero_value = ig_build_reshape(g, y, NULL, 0);
-    return true;
+    const struct ig_type type = *ig_type_of(g, y), *own = ig_type_of(g, v);
+    bool single = ig_type_is_single(g->dims, &type);
+    bool by_column = second && !p->is_conv && type.rank == 1 && type.dim[0] == own->dim[own->rank - 1];
+    if ((!single && !by_column) || ig_info(g, y)->is_const || out->zero != 0) return false;
+    out->zero_value = single ? ig_build_reshape(g, y, NULL, 0) : y;
+    return ig_same_dims(ig_type_of(g, x), ig_type_of(g, v));
 }
 
 /* A scale for each column as [columns], or a scalar; IG_NO_VALUE if it varies otherwise. `axis` is that of the columns in the
@@ -137,9 +142,9 @@ static bool match_weights(struct product *p, ig_value v, struct operand *out) {
     return out->scale != IG_NO_VALUE;
 }
 
-static bool match_activation(struct product *p, ig_value v, struct operand *out) {
+static bool match_activation(struct product *p, ig_value v, bool second, struct operand *out) {
     struct ig_quantized q;
-    if (!p->of_floats) return match_integers(p, v, out);
+    if (!p->of_floats) return match_integers(p, v, second, out);
     if (!ig_match_quantized(p->g, v, &q)) return false;
     *out = (struct operand){q.bytes, q.zero, IG_NO_VALUE, q.scale};
     return true;
@@ -268,10 +273,10 @@ static const char *obstacle(const struct product *p, ig_dim depth) {
     int64_t lo, hi, least = dtype_of(p, p->a.bytes) == INGOT_I8 ? -128 : 0;
     ig_dim_range(p->g->dims, depth, &lo, &hi);
     if (p->of_floats && (hi > (1 << 30) / (255 * 255) && (has_zero(&p->b) || hi > (1 << 30) / (255 * 128))))
-        return "sums may exceed 30 bits";
+        return "its sums may exceed 30 bits";
     if (!p->is_conv) return NULL;
-    if (has_zero(&p->b)) return "the weights have a zero point that does not fit i8";
-    if (ig_attr_int(p->rw->in, p->node, IG_ATTR_channels_last)) return "its layout";
+    if (has_zero(&p->b)) return "its weights less their zero point do not fit i8";
+    if (ig_attr_int(p->rw->in, p->node, IG_ATTR_channels_last)) return "it is channels-last";
     if (is_padded(p) && p->a.zero_value != IG_NO_VALUE) return "its edges have a zero point that is not known";
     if (p->a.zero < least || p->a.zero > least + 255) return "its zero point is no byte";
     return NULL;
@@ -284,11 +289,18 @@ static ig_value scale_of(const struct product *p) {
 
 static bool match_operands(struct product *p, const ig_value *in) {
     bool constant = ig_info(p->g, in[1])->is_const;
-    bool a = !ig_info(p->g, in[0])->is_const && match_activation(p, in[0], &p->a);
-    bool b = constant ? match_weights(p, in[1], &p->b) : match_activation(p, in[1], &p->b);
-    if (a && !b) p->why = constant ? "the weights are not quantised" : "the second operand is not quantised";
-    if (!a && b) p->why = "the first operand is not quantised";
+    bool a = !ig_info(p->g, in[0])->is_const && match_activation(p, in[0], false, &p->a);
+    bool b = constant ? match_weights(p, in[1], &p->b) : match_activation(p, in[1], true, &p->b);
+    if (a && !b) p->why = constant ? "its weights are not quantised by column" : "its second operand is not quantised";
+    if (!a && b) p->why = "its first operand is not quantised";
     return a && b;
+}
+
+/* The product as it was, with the reason. */
+static ig_value kept_literal(const struct product *p, const ig_value *in, const char *why) {
+    ig_value y = ig_build_copy(p->g, p->rw->in, p->node, in);
+    ig_build_as_written(p->g, y, why);
+    return y;
 }
 
 /* The bias of a convolution, added as a node of its own. */
@@ -301,11 +313,13 @@ ig_value ig_integer_product(struct ig_rewriter *rw, const struct ig_node *n, con
     p.of_floats = dtype == INGOT_F32;
     bool packed = ig_attr_int(rw->in, n, IG_ATTR_packed) != 0;
     if ((dtype != INGOT_F32 && dtype != INGOT_I32) || packed || ig_info(rw->in, n->out)->is_const) return IG_NO_VALUE;
-    if (dtype_of(&p, in[0]) != dtype || !match_operands(&p, in)) return IG_NO_VALUE;
+    if (dtype_of(&p, in[0]) != dtype) return IG_NO_VALUE;
+    if (!match_operands(&p, in)) return p.why ? kept_literal(&p, in, p.why) : IG_NO_VALUE;
     unsign_first(&p);
     sign_second(&p);
     ig_dim depth = depth_of(&p);
-    if (obstacle(&p, depth)) return IG_NO_VALUE;
+    const char *why = obstacle(&p, depth);
+    if (why) return kept_literal(&p, in, why);
     ig_value sum = multiply(&p), more = correction(&p, depth);
     bool biased = n->n_in > 2 && in[2] != IG_NO_VALUE;
     if (biased && !p.of_floats) more = plus(g, more, as_channels(&p, in[2]));
