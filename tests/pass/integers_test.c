@@ -259,6 +259,39 @@ static void rewrites(void **state) {
     assert_int_equal(wrong, 0);
 }
 
+/* Between kernels there are bytes only, even if a later one adds them up dequantised. */
+static void check_bytes(struct ig_job *job, void *argument) {
+    static const int64_t square[] = {4, 4, 3, 3};
+    (void)argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    const struct ig_type type = sized_type(g, INGOT_F32, 4, (const int64_t[]){2, 4, 6, 5});
+    struct fixture f = {g, ig_build_input(g, "x", &type)};
+    ig_value x = trip(&f, f.x, 1.0 / 32, INGOT_U8, 114), y = x;
+    for (int i = 0; i < 3; i++) {
+        y = trip(&f, convolve(&f, x, weights(&f, 4, square, INGOT_I8, 0), IG_NO_VALUE), 0.05, INGOT_U8, 100 + i);
+        y = trip(&f, convolve(&f, y, weights(&f, 4, square, INGOT_I8, 0), IG_NO_VALUE), 0.07, INGOT_U8, 90 + i);
+        x = trip(&f, ig_map2(g, IG_OP_add, x, y), 0.06, INGOT_U8, 117);
+    }
+    ig_build_output(g, "y", x);
+    const struct ingot_build_options build = INGOT_BUILD_OPTIONS_INIT;
+    const struct ig_pass_options options = {.target = &cpu};
+    g = passes_of_build(g, &build, &options);
+    uint32_t products = 0, floats = 0;
+    for (uint32_t r = 0; r < g->regions.count; r++) {
+        const struct ig_region *region = &g->regions.at[r];
+        products += region->family == IG_FAMILY_CONTRACT;
+        for (uint32_t i = 0; i < region->outputs.count; i++)
+            floats += ig_type_of(g, region->outputs.at[i])->dtype != INGOT_U8;
+    }
+    assert_int_equal(products, 6);
+    assert_int_equal(floats, 1); /* the result of the graph */
+}
+
+static void bytes_between_kernels(void **state) {
+    (void)state;
+    in_job(check_bytes, NULL);
+}
+
 /* Random networks stay valid graphs of the same types, whatever they contain. */
 static void check_network(struct ig_job *job, void *argument) {
     struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
@@ -276,6 +309,7 @@ static void networks(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rewrites), cmocka_unit_test(networks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rewrites), cmocka_unit_test(bytes_between_kernels),
+                                       cmocka_unit_test(networks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,9 @@
  * the two directions of a layer, share a region.
  *
  * Views are owned by no region: each region that reads through one takes a copy of it, so that transposes, slices and
- * gathers cost index arithmetic but no memory. The same holds for casts from a half-precision type to f32: the narrow
- * value is what is stored. Views that must be materialised (results of the graph, operands of control flow,
- * concatenations) are regions of their own.
+ * gathers cost index arithmetic but no memory. The same holds for casts from a half-precision type to f32 and for dequantised
+ * bytes: the narrow value is what is stored. Views that must be materialised (results of the graph, operands of control
+ * flow, concatenations) are regions of their own.
  */
 #include "pass/fuse/regions.h"
 
@@ -29,6 +29,7 @@
 #include "pass/fuse/profit.h"
 #include "pass/fuse/siblings.h"
 #include "pass/fuse/twins.h"
+#include "pass/fuse/widening.h"
 
 struct fuser {
     struct ig_graph *g;
@@ -40,6 +41,7 @@ struct fuser {
     uint32_t *time_of;   /* by value: 1 + index of the anchor after which it is available; 0: from the start */
     bool *stored;        /* by value: read outside its own region */
     bool *only_reduced;  /* by value: only reductions read it */
+    bool *widens;        /* by node: computed by each reader from its narrow operand (widening.h) */
     bool *is_part;       /* by node: a part of its operand that can be read in place */
     bool *in_place;      /* by node: a concatenation whose operands' regions store them in its memory */
     const struct ig_attend **attends; /* by node: the attention of which it is the last product; NULL: none */
@@ -91,19 +93,16 @@ static bool is_reduction(const struct ig_node *n) {
     return ig_op_info(n->op)->family == IG_FAMILY_ROW;
 }
 
-/* A cast from a half-precision type to f32. */
-static bool is_widening(const struct ig_graph *g, const struct ig_node *n) {
-    if (n->op != IG_OP_cast || ig_type_of(g, n->out)->dtype != INGOT_F32) return false;
-    enum ingot_dtype from = ig_type_of(g, n->in[0])->dtype;
-    return from == INGOT_F16 || from == INGOT_BF16;
+static bool is_widening(const struct fuser *f, const struct ig_node *n) {
+    return f->widens[n - f->g->nodes.at];
 }
 
-/* The value that is read from memory for v: the operand of a widening cast that no region owns, else v itself. */
+/* The value that is read from memory for v: the narrow one if no region owns what widens it, else v itself. */
 static ig_value beneath_widening(const struct fuser *f, ig_value v) {
-    ig_node_id id = f->g->values.at[v].node;
-    if (id == IG_NO_NODE || f->g->values.at[v].is_const || f->region_of[id] != IG_NO_REGION) return v;
-    const struct ig_node *n = &f->g->nodes.at[id];
-    return is_widening(f->g, n) ? n->in[0] : v;
+    ig_node_id id;
+    while ((id = f->g->values.at[v].node) != IG_NO_NODE && f->widens[id] && f->region_of[id] == IG_NO_REGION)
+        v = f->g->nodes.at[id].in[0];
+    return v;
 }
 
 static uint32_t region_of_value(const struct fuser *f, ig_value v) {
@@ -487,7 +486,7 @@ static ig_value memory_base(const struct fuser *f, ig_value v) {
 static bool lies_in_memory(const struct fuser *f, ig_value v) {
     ig_value base = memory_base(f, v);
     const struct ig_node *n = ig_def(f->g, base);
-    return base != v && (!n || !(is_view(n) || is_free(n) || is_widening(f->g, n)));
+    return base != v && (!n || !(is_view(n) || is_free(n) || is_widening(f, n)));
 }
 
 /* Does an elementwise node read each element of this view many times, along rows that are strided in memory? Without
@@ -519,7 +518,7 @@ static bool *find_stored_views(const struct fuser *f) {
             bool index = is_for_gpu(f) && i == 1 && (n->op == IG_OP_scatter_elements || n->op == IG_OP_scatter_nd);
             ig_value base = ig_part_base(g, index ? beneath_repeats(g, n->in[i]) : n->in[i]);
             const struct ig_node *view = ig_def(g, base);
-            if ((contract || window) && view && !ig_info(g, base)->is_const && is_widening(g, view)) {
+            if ((contract || window) && view && !ig_info(g, base)->is_const && is_widening(f, view)) {
                 base = ig_part_base(g, view->in[0]);
                 view = ig_def(g, base);
             }
@@ -583,9 +582,8 @@ static void place_node(struct fuser *f, ig_node_id id) {
         place_attend(f, f->attends[id]);
         return;
     }
-    /* A widening cast whose f32 result must be stored is placed like any elementwise node. */
-    bool read_through = is_widening(f->g, n) && !f->stored[n->out];
-    if (is_view(n) || is_free(n) || read_through)
+    /* A widened value that must be stored as such is placed like any elementwise one. */
+    if (is_view(n) || is_free(n) || (f->widens[id] && !f->stored[n->out]))
         place_view(f, id);
     else if (f->in_place[id])
         return;
@@ -615,7 +613,7 @@ static void note_reader(struct fuser *f, struct gather_reader *readers, ig_node_
     if (gather == IG_NO_NODE || f->g->values.at[v].is_const || f->region_of[gather] != IG_NO_REGION) return;
     struct gather_reader *reader = &readers[gather];
     if (r == IG_NO_REGION) {
-        reader->unknown = reader->unknown || !is_widening(f->g, &f->g->nodes.at[id]);
+        reader->unknown = reader->unknown || !f->widens[id];
         return;
     }
     reader->others = reader->others || (reader->first != IG_NO_REGION && reader->first != r);
@@ -709,7 +707,7 @@ static void mark_stored_values(struct fuser *f) {
             f->stored[n->out] = true;
             if (n->op == IG_OP_lstm) f->stored[n->out + 2] = true;
         }
-        if (is_widening(g, n) && f->region_of[id] == IG_NO_REGION) continue; /* its readers are counted instead */
+        if (is_widening(f, n) && f->region_of[id] == IG_NO_REGION) continue; /* its readers are counted instead */
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
             uint32_t r = region_of_value(f, n->in[i]);
@@ -802,6 +800,7 @@ static void form(struct ig_graph *g, const struct ig_pass_options *options, bool
         f.region_of[id] = g->nodes.at[id].region = IG_NO_REGION;
     f.time_of = IG_NEW_ARRAY(g->job, uint32_t, g->values.count + 1);
     f.only_reduced = find_only_reduced(g, f.uses);
+    f.widens = ig_find_widening(g);
     f.is_part = find_parts(&f);
     f.stored = find_stored_views(&f);
     f.in_place = ig_find_in_place(g, options->target, f.uses, join && !choices->is_body);

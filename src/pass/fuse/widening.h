@@ -1,0 +1,14 @@
+/* What is narrow in memory and wide in registers: casts of halves, and the dequantisation of bytes. */
+#ifndef IG_PASS_WIDENING_H
+#define IG_PASS_WIDENING_H
+
+#include "pass/pass.h"
+
+/*
+ * By node: those that belong to no region, since each reader computes them from the narrow operand 0, which is what is stored.
+ * Casts from half-precision types to f32; and of bytes that only elementwise operators and reductions read, perhaps through views, the casts, and
+ * what is added to these and multiplied with these of constants of one element.
+ */
+bool *ig_find_widening(struct ig_graph *graph);
+
+#endif
