@@ -34,8 +34,8 @@ static struct ig_engine_file open_engine(struct ig_job *job, const struct engine
 
 struct trial {
     uint64_t seed;
-    bool compiled; /* for a CPU, by the C compiler; else for a GPU, by nothing */
-    const char *text;
+    bool compiled;    /* for a CPU, by the C compiler; else for a GPU, by nothing */
+    const char *text; /* NULL: a random network's */
     struct ingot_build_options options;
 };
 
@@ -144,7 +144,7 @@ static void try_stripped(struct ig_job *job, struct trial t, const struct engine
 
 static void trial_body(struct ig_job *job, void *argument) {
     struct trial *t = argument;
-    t->text = random_values_network(job, t->seed, MAX_STEPS);
+    if (!t->text) t->text = random_values_network(job, t->seed, MAX_STEPS);
     struct ig_graph *graph = random_values_graph(job, t->text, NULL);
     const struct ig_initializers *all = graph->initializers;
     struct engine_bytes engine = build(job, t, NULL);
@@ -182,12 +182,66 @@ static void test_compiled_networks(void **state) {
         try_network(first + i, true);
 }
 
+/* A quantised input, weights in f32 that are quantised by channel, a bias in f32, and a quantised result. */
+#define X "[2,3,6,5]"
+#define Y "[2,8,6,5]"
+#define W "[8,3,3,3]"
+static const char quantised[] =
+    "graph {\n  input %0 \"x\": f32" X "\n"
+    "  %1 = constant() {data=[0.03125]}: f32[]\n  %2 = div(%0, %1): f32" X "\n  %3 = round(%2): f32" X "\n"
+    "  %4 = constant() {data=[114]}: f32[]\n  %5 = add(%3, %4): f32" X "\n"
+    "  %6 = cast(%5) {to=u8, saturate=1}: u8" X "\n  %7 = cast(%6) {to=f32, saturate=0}: f32" X "\n"
+    "  %8 = sub(%7, %4): f32" X "\n  %9 = mul(%8, %1): f32" X "\n"
+    "  %10 \"w\" = constant() {data=hash:0000000000000001, initializer=\"w\"}: f32" W "\n"
+    "  %11 \"s\" = constant() {data=[0.01,0.02,0.01,0.04,0.01,0.03,0.01,0.02], initializer=\"s\"}: f32[8,1,1,1]\n"
+    "  %12 = div(%10, %11): f32" W "\n  %13 = round(%12): f32" W "\n  %14 = constant() {data=[-128]}: f32[]\n"
+    "  %15 = lt(%14, %13): bool" W "\n  %16 = where(%15, %13, %14): f32" W "\n"
+    "  %17 = cast(%16) {to=i8, saturate=1}: i8" W "\n  %18 = cast(%17) {to=f32, saturate=0}: f32" W "\n"
+    "  %19 = mul(%18, %11): f32" W "\n"
+    "  %20 \"b\" = constant() {data=[1,2,3,4,5,6,7,8], initializer=\"b\"}: f32[8]\n"
+    "  %21 = conv(%9, %19, %20) {strides=[1,1], dilations=[1,1], before=[1,1], after=[1,1], groups=1, acc=f32, "
+    "channels_last=0, packed=0, n=8, kernel=[3,3], math=0, border=0}: f32" Y "\n"
+    "  %22 = constant() {data=[0.1]}: f32[]\n  %23 = div(%21, %22): f32" Y "\n  %24 = round(%23): f32" Y "\n"
+    "  %25 = cast(%24) {to=u8, saturate=1}: u8" Y "\n  output \"y\" = %25\n}\n";
+
+/* New weights in f32 are quantised again, as a build would do it; none of these initialisers decides anything. */
+static void quantised_body(struct ig_job *job, void *argument) {
+    struct trial *t = argument;
+    struct engine_bytes engine = build(job, t, NULL);
+    struct ig_engine_file file = open_engine(job, &engine);
+    static const char *const names[] = {"w", "s", "b"};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(find_entry(&file, names[i])->kind, INGOT_REFITTABLE);
+    char *explanation;
+    size_t size;
+    struct ingot_error error;
+    if (ig_engine_unpack_explanation(&file, &ig_libc_allocator, &explanation, &size, &error) != INGOT_OK)
+        fail_msg("%s", error.message);
+    assert_non_null(strstr(explanation, "\"of_bytes\": 1"));
+    ig_release(&ig_libc_allocator, explanation, size);
+    trial_body(job, t);
+}
+
+static void test_quantised(void **state) {
+    static const char *const targets[] = {"cuda:sm_90a", "cpu:x86-64-v3"};
+    for (int i = 0; i < 2; i++) {
+        struct trial t = {.seed = 7, .compiled = i, .text = quantised, .options = INGOT_BUILD_OPTIONS_INIT};
+        struct ingot_error error;
+        struct ig_job job;
+        t.options.target = targets[i];
+        t.options.nvrtc = nvrtc;
+        ig_job_init(&job, &ig_libc_allocator);
+        if (ig_job_run(&job, quantised_body, &t, &error) != INGOT_OK) fail_msg("%s", error.message);
+        ig_job_deinit(&job);
+    }
+}
+
 int main(int argc, char **argv) {
     static const char name[] = "fake_nvrtc.so";
     test_beside(name, nvrtc, sizeof nvrtc);
     if (argc > 1) first = strtoull(argv[1], NULL, 10);
     if (argc > 2) count = strtoull(argv[2], NULL, 10);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_networks),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_quantised), cmocka_unit_test(test_random_networks),
                                        cmocka_unit_test(test_compiled_networks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -329,12 +329,22 @@ static ig_value requantized(struct ig_rewriter *rw, ig_value rounded, int64_t of
     return y == IG_NO_VALUE && literally ? literal(&t, x) : y;
 }
 
+/* Weights of i8 by way of u8, too: the comparison that makes NaN the lowest number is made of flags, which are folded and would
+ * make the weights a part of the network's structure. */
+static ig_value quantized_weights(struct ig_graph *g, ig_value v) {
+    ig_value rounded;
+    if (ig_type_of(g, v)->dtype != INGOT_F32 || !match_lowest(g, v, &rounded)) return IG_NO_VALUE;
+    ig_value y = ig_map2(g, IG_OP_add, rounded, number(g, 128));
+    return ig_build_as_i8(g, ig_build_cast_saturating(g, y, INGOT_U8));
+}
+
 ig_value ig_integer_quantize(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in) {
     struct ig_graph *g = rw->out;
     enum ingot_dtype dtype = ig_type_of(rw->in, n->out)->dtype;
     ig_value rounded = in[0];
     bool is_signed = dtype == INGOT_I8, saturates = ig_attr_int(rw->in, n, IG_ATTR_saturate) != 0;
-    if (!saturates || (dtype != INGOT_U8 && !is_signed) || ig_info(rw->in, n->out)->is_const) return IG_NO_VALUE;
+    if (!saturates || (dtype != INGOT_U8 && !is_signed)) return IG_NO_VALUE;
+    if (ig_info(rw->in, n->out)->is_const) return is_signed ? quantized_weights(g, in[0]) : IG_NO_VALUE;
     if (ig_type_of(g, in[0])->dtype != INGOT_F32) return IG_NO_VALUE;
     bool lowest = is_signed && match_lowest(g, in[0], &rounded);
     ig_value y = requantized(rw, rounded, is_signed ? 128 : 0, lowest);
