@@ -25,6 +25,7 @@ struct narrowing {
     struct ig_graph *g; /* the old graph, with regions */
     const struct ig_range *ranges;
     const struct ig_storage *storage;
+    int64_t weights;  /* of all products */
     ig_value *narrow; /* by value: the stored form, in the new graph */
 };
 
@@ -97,7 +98,7 @@ static bool multiplies_in_tf32(const struct ig_rewriter *rw, const struct ig_nod
 static ig_value rewrite_contraction(struct ig_rewriter *rw, const struct ig_node *n) {
     const struct narrowing *s = rw->state;
     enum ingot_dtype dtype = operand_dtype(s, n);
-    enum ig_gain gain = ig_precision_gain(rw->options->target, s->g, n, dtype);
+    enum ig_gain gain = ig_precision_gain(rw->options->target, s->g, n, dtype, s->weights);
     if (ig_precision_is_ordered(s->precisions, n->origin)) gain = IG_GAIN_OPERANDS;
     ig_value in[3] = {IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE};
     struct ig_graph *const no_bodies[2] = {NULL, NULL};
@@ -179,6 +180,7 @@ static struct ig_graph *narrow_graph(struct ig_graph *in, const struct ig_pass_o
     struct narrowing s = {.precisions = options->precisions};
     s.g = in->regions.count > 0 ? in : ig_pass_fuse(in, options);
     s.ranges = ig_precision_ranges(s.g);
+    s.weights = ig_precision_weights(s.g);
     s.storage = ig_precision_storage(s.g, options->target, s.precisions, s.ranges);
     s.narrow = IG_NEW_ARRAY(in->job, ig_value, s.g->values.count + 1);
     return ig_rewrite(s.g, options, rewrite, &s);

@@ -43,14 +43,16 @@ bool ig_precision_is_ordered(const struct ig_precisions *precisions, const char 
 /* The storage type of a precision. */
 enum ingot_dtype ig_precision_dtype(enum ig_precision precision);
 
-/* What a contraction gains from a narrow type on a target (precision_gain.c). */
+/* What a contraction gains from a narrow type on a target (precision_gain.c); `weights` are all of the graph. */
 enum ig_gain {
     IG_GAIN_NOTHING,  /* f32 is as fast, or faster */
     IG_GAIN_WEIGHTS,  /* time to read its weights; it computes in f32 from an f32 operand */
     IG_GAIN_OPERANDS, /* both are read and multiplied faster */
 };
 enum ig_gain ig_precision_gain(const struct ig_target *target, struct ig_graph *graph,
-                               const struct ig_node *contraction, enum ingot_dtype dtype);
+                               const struct ig_node *contraction, enum ingot_dtype dtype, int64_t weights);
+/* The weights of all products of a graph, in elements. */
+int64_t ig_precision_weights(struct ig_graph *graph);
 /* Does a target gain from narrow values between kernels? */
 bool ig_precision_gains_stored(const struct ig_target *target, enum ingot_dtype dtype);
 

@@ -92,10 +92,17 @@ static const char *reason_of(const struct sweep *s, ig_value v) {
     return r->large ? "large or exact numbers" : NULL;
 }
 
+/* Is it worth it, or ordered, to store the node's results in the type? What is asked as f32 moves what others ask for. */
+static bool gains(const struct sweep *s, const struct ig_node *n, enum ingot_dtype asked) {
+    return asked == INGOT_F32 || ig_precision_gains_stored(s->target, asked) ||
+           ig_precision_is_ordered(s->precisions, n->origin);
+}
+
 /* A movement stores the type of its moved operands if all have the same; constants fit any type. */
 static struct ig_storage storage_of_movement(const struct sweep *s, const struct ig_node *n, enum ingot_dtype asked) {
     enum ingot_dtype found = is_table(s, n) ? asked : INGOT_DTYPE_NONE;
     if (s->demand[n->out]) return wide(s->demand[n->out]);
+    if (!gains(s, n, asked)) return wide(NULL);
     if (s->ranges[n->out].rounded) return wide("rounded to integers");
     if (s->ranges[n->out].small) return wide("small numbers matter");
     for (uint32_t i = 0; i < moved_operands(n); i++) {
@@ -130,8 +137,7 @@ static struct ig_storage storage_of_node(const struct sweep *s, const struct ig_
     if (asked == INGOT_F32 || !s->stored[v]) return wide(NULL);
     if (!converts(s, n)) return wide("the result of a recurrence, an order or control flow");
     const char *reason = reason_of(s, v);
-    if (!reason && !ig_precision_gains_stored(s->target, asked) && !ig_precision_is_ordered(s->precisions, n->origin))
-        reason = "no faster narrow";
+    if (!reason && !gains(s, n, asked)) reason = "f32 is as fast";
     return reason ? wide(reason) : (struct ig_storage){asked, NULL};
 }
 
