@@ -251,17 +251,19 @@ static struct ig_bounds of_result(struct ig_graph *g, const struct ig_node *n, i
 
 /* ---- One value, all values --------------------------------------------------------------------------------------- */
 
+/* Operands of more are not looked at, since that would take too long for one value. */
 enum { MOST_OPERANDS = 3 };
 
 static struct ig_bounds find(struct ig_graph *g, ig_value v, int depth) {
-    struct ig_bounds b, in[MOST_OPERANDS];
+    struct ig_bounds b;
     if (are_known(g, v, &b)) return b;
     const struct ig_node *n = ig_def(g, v);
-    if (n && (depth == 0 || n->n_in > MOST_OPERANDS)) n = NULL;
-    const struct ig_node node = n ? *n : (struct ig_node){0};
-    for (uint32_t i = 0; n && i < node.n_in; i++)
+    if (!n || depth == 0 || n->n_in > MOST_OPERANDS) return of_result(g, NULL, v, NULL);
+    const struct ig_node node = *n; /* evaluating constants may append nodes */
+    struct ig_bounds *in = IG_NEW_ARRAY(g->job, struct ig_bounds, node.n_in + 1);
+    for (uint32_t i = 0; i < node.n_in; i++)
         in[i] = node.in[i] == IG_NO_VALUE ? anything : find(g, node.in[i], depth - 1);
-    return of_result(g, n ? &node : NULL, v, in);
+    return of_result(g, &node, v, in);
 }
 
 struct ig_bounds ig_bounds_of(struct ig_graph *g, ig_value v) {
