@@ -6,11 +6,16 @@
 #include "pass/fuse/regions.h"
 #include "pass/passes.h"
 
+enum { ASKED_FOR = 9 }; /* a level that no build has */
+
 const struct ig_pass ig_passes[] = {
     {"dead-code", "leave out what no output needs", 1, false, ig_pass_dead_code},
     {"resolve-branches", "replace an if of known condition by the branch taken", 1, false, ig_pass_resolve_branches},
     {"fold-shapes", "turn shape arithmetic into symbolic expressions", 1, false, ig_pass_fold_shapes},
     {"integers", "compute quantised regions in integers", 1, false, ig_pass_integers},
+    {"float8", "multiply floats of 8 bits as such, on GPUs", 1, false, ig_pass_float8},
+    {"fast-float8", "sum products of floats of 8 bits with fewer bits than f32 has", ASKED_FOR, false,
+     ig_pass_fast_float8},
     {"fold-constants", "evaluate small constants", 1, false, ig_pass_fold_constants},
     {"canonicalize", "bring operators into one form and drop those that do nothing", 1, false, ig_pass_canonicalize},
     {"common-subexpressions", "compute equal values once", 1, false, ig_pass_common_subexpressions},

@@ -7,6 +7,8 @@
 struct ig_graph *ig_pass_dead_code(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_fold_shapes(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_integers(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_float8(struct ig_graph *in, const struct ig_pass_options *options);
+struct ig_graph *ig_pass_fast_float8(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_fold_constants(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_resolve_branches(struct ig_graph *in, const struct ig_pass_options *options);
 struct ig_graph *ig_pass_canonicalize(struct ig_graph *in, const struct ig_pass_options *options);

@@ -259,6 +259,19 @@ EMULATED static void ptx_max_f16x2(unsigned &larger, unsigned a, unsigned b) {
 EMULATED static void ptx_max_bf16x2(unsigned &larger, unsigned a, unsigned b) {
     larger = emulated_larger(a, b, emulated_bf16, emulated_to_bf16);
 }
+EMULATED static unsigned emulated_to_e4m3(float a) {
+    unsigned bits = __float_as_uint(a), sign = bits >> 24 & 0x80, size = bits & 0x7fffffff;
+    if (a != a) return 0x7f;
+    if (size >= 0x43e00000) return sign | 0x7e; /* 448 */
+    if (size < 0x3c800000) return sign | (unsigned)(int)rintf(__uint_as_float(size) * 512);
+    return sign | (size - 0x3c000000 + 0x7ffff + (size >> 20 & 1)) >> 20;
+}
+EMULATED static void ptx_cvt_rn_satfinite_e4m3x2_f32(unsigned short &two, float upper, float lower) {
+    two = (unsigned short)(emulated_to_e4m3(upper) << 8 | emulated_to_e4m3(lower));
+}
+EMULATED static void ptx_cvt_rzi_s32_f32(int &whole, float a) {
+    whole = a != a ? 0 : a >= 0x1p31f ? 0x7fffffff : a <= -0x1p31f ? -0x7fffffff - 1 : (int)a;
+}
 EMULATED static void ptx_cvt_rna_tf32_f32(unsigned &to, float a) {
     to = (__float_as_uint(a) + 0x1000) & ~0x1fffu;
 }

@@ -153,6 +153,32 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(half) : \"f\"(a));\n"
      "    return half;\n"
      "}\n"},
+    /* Saturates to 32 bits, and gives 0 for NaN. */
+    {"ig_whole_f32", NULL, NULL,
+     "INLINE int32_t ig_whole_f32(float a) {\n"
+     "    int32_t whole;\n"
+     "    asm(\"cvt.rzi.s32.f32 %0, %1;\" : \"=r\"(whole) : \"f\"(a));\n"
+     "    return whole;\n"
+     "}\n"},
+    {"ig_saturate_f32_", "i8 i16 u8 u16", "ig_whole_f32",
+     "INLINE $T ig_saturate_f32_$S(float a) {\n"
+     "    const int32_t whole = ig_whole_f32(a), low = whole > $L ? whole : $L;\n"
+     "    return ($T)(low < $H ? low : $H);\n"
+     "}\n"},
+    {"ig_saturate_f32_i32", NULL, "ig_whole_f32",
+     "INLINE int32_t ig_saturate_f32_i32(float a) { return ig_whole_f32(a); }\n"},
+    {"ig_saturate_f32_f8e4m3fn", NULL, "ig_narrow_code",
+     "INLINE uint8_t ig_saturate_f32_f8e4m3fn(float a) {\n"
+     "#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890\n"
+     "    uint16_t two;\n"
+     "    asm(\"cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;\" : \"=h\"(two) : \"f\"(0.0f), \"f\"(a));\n"
+     "    return (uint8_t)((two & 0x7f) == 0x7f ? 0x7f : two);\n"
+     "#else\n"
+     "    const uint32_t bits = (uint32_t)ig_bits_f32(a), size = bits & 0x7fffffff;\n"
+     "    const uint32_t code = ig_narrow_code(size, 20, 0x3c000000, 0x1p14f), bounded = code > 0x7e ? 0x7e : code;\n"
+     "    return (uint8_t)(size > 0x7f800000 ? 0x7f : bounded | (bits >> 24 & 0x80));\n"
+     "#endif\n"
+     "}\n"},
     COPY("2", "unsigned short"),
     COPY("4", "unsigned"),
     COPY("8", "uint2"),
