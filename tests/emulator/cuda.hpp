@@ -272,6 +272,12 @@ EMULATED static void ptx_cvt_rn_satfinite_e4m3x2_f32(unsigned short &two, float 
 EMULATED static void ptx_cvt_rzi_s32_f32(int &whole, float a) {
     whole = a != a ? 0 : a >= 0x1p31f ? 0x7fffffff : a <= -0x1p31f ? -0x7fffffff - 1 : (int)a;
 }
+EMULATED static void ptx_cvt_rzi_s8_f32(int &byte, float a) {
+    byte = a != a ? 0 : a > 127 ? 127 : a < -128 ? -128 : (int)a;
+}
+EMULATED static void ptx_cvt_rzi_u8_f32(int &byte, float a) {
+    byte = a != a ? 0 : a > 255 ? 255 : a < 0 ? 0 : (int)a;
+}
 EMULATED static void ptx_cvt_rna_tf32_f32(unsigned &to, float a) {
     to = (__float_as_uint(a) + 0x1000) & ~0x1fffu;
 }

@@ -99,6 +99,7 @@ static const struct listed integers[] = {
      .first = 5,
      .swapped = 1},
     {{.rows = 2, .depth = 128, .columns = 64, .of = U8S8, .end = BYTES, .side = 9, .border = 131}, .first = 4},
+    {{.rows = 3, .depth = 64, .columns = 96, .of = U8S8, .end = BYTES, .side = 12}, .maps = 4}, /* steps of 64 bytes */
     {{.rows = 1, .depth = 3, .columns = 40, .of = U8S8, .end = BYTES, .side = 70, .border = 7},
      .first = 2}, /* pictures, whose channels are padded */
     {{.rows = 1, .depth = 36, .columns = 24, .of = S8, .end = SUMS, .side = 7, .border = -5}, .first = 2},
@@ -119,6 +120,7 @@ static const struct listed floats[] = {
     {{.rows = 20, .depth = 67, .columns = 41, .of = E4M3, .end = SUMS}, .first = 2},
     {{.rows = 3, .depth = 1024, .columns = 64, .of = E4M3, .end = SUMS}, .first = 3},
     {{.rows = 2, .depth = 128, .columns = 160, .of = E4M3, .end = HALVES, .side = 9}, .maps = 2, .first = 3},
+    {{.rows = 3, .depth = 192, .columns = 64, .of = E4M3, .end = HALVES, .side = 8}, .maps = 2},
 };
 
 static void check(const struct listed *list, int count, double tolerance) {

@@ -71,6 +71,7 @@ static const struct product products[] = {
     {100352, 64, 256, .end = RELU, .type = I8},
     {-1, 768, 3072, .end = RESIDUAL, .type = I8},
     {8, 128, 128, .end = RESIDUAL, .side = 28, .type = I8},
+    {8, 64, 64, .end = RELU, .side = 56, .type = I8},
     {8192, 1024, 1024, .end = GELU, .type = F8},
     {100352, 256, 256, .end = RELU, .type = F8},
     {-1, 768, 3072, .end = RESIDUAL, .type = F8},

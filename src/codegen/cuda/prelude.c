@@ -160,10 +160,22 @@ const struct ig_code_function ig_cuda_functions[] = {
      "    asm(\"cvt.rzi.s32.f32 %0, %1;\" : \"=r\"(whole) : \"f\"(a));\n"
      "    return whole;\n"
      "}\n"},
-    {"ig_saturate_f32_", "i8 i16 u8 u16", "ig_whole_f32",
+    {"ig_saturate_f32_", "i16 u16", "ig_whole_f32",
      "INLINE $T ig_saturate_f32_$S(float a) {\n"
      "    const int32_t whole = ig_whole_f32(a), low = whole > $L ? whole : $L;\n"
      "    return ($T)(low < $H ? low : $H);\n"
+     "}\n"},
+    {"ig_saturate_f32_i8", NULL, NULL,
+     "INLINE int8_t ig_saturate_f32_i8(float a) {\n"
+     "    int32_t byte;\n"
+     "    asm(\"cvt.rzi.s8.f32 %0, %1;\" : \"=r\"(byte) : \"f\"(a));\n"
+     "    return (int8_t)byte;\n"
+     "}\n"},
+    {"ig_saturate_f32_u8", NULL, NULL,
+     "INLINE uint8_t ig_saturate_f32_u8(float a) {\n"
+     "    int32_t byte;\n"
+     "    asm(\"cvt.rzi.u8.f32 %0, %1;\" : \"=r\"(byte) : \"f\"(a));\n"
+     "    return (uint8_t)byte;\n"
      "}\n"},
     {"ig_saturate_f32_i32", NULL, "ig_whole_f32",
      "INLINE int32_t ig_saturate_f32_i32(float a) { return ig_whole_f32(a); }\n"},

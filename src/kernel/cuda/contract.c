@@ -121,11 +121,18 @@ static bool can_map_windows(struct gemm *s) {
     int64_t channels = ig_contract_const(s->c, s->a.below, 0);
     int ends[2];
     if (ig_contract_border(s->c) != 0) return false; /* it fetches zeros from beyond the edges */
-    if (channels == 0 || channels > INT32_MAX || channels * ig_cuda_gemm_element(s->g) % 128 != 0) return false;
+    int64_t step = ig_cuda_math_is_bytes(s->g->math) ? 64 : 128 / ig_cuda_gemm_element(s->g);
+    if (channels == 0 || channels > INT32_MAX || channels % step != 0) return false;
     for (int i = 0; i < s->c->spatial; i++) {
         if (!find_ends(s, i, &ends[0], &ends[1])) return false;
     }
     return true;
+}
+
+/* Bytes of the depth that it fetches at once. */
+static int step_of(struct gemm *s) {
+    if (s->a.kind != IG_CUDA_WINDOWS) return 128;
+    return ig_contract_const(s->c, s->a.below, 0) * ig_cuda_gemm_element(s->g) % 128 != 0 ? 64 : 128;
 }
 
 /* Can the copy engine fetch both operands? They must be matrices that begin where their buffers do, or windows. */
@@ -175,6 +182,7 @@ static const struct ig_cuda_problem *make_model(struct gemm *s) {
                                   .b = s->b.kind,
                                   .a_copy = s->a.copy,
                                   .b_copy = s->b.copy,
+                                  .step = step_of(s),
                                   .sm = c->target->sm,
                                   .warpgroups = ig_target_has_warpgroups(c->target),
                                   .heavy = is_heavy(c),
@@ -290,7 +298,7 @@ static struct ig_tensor_map map_of(struct gemm *s, const struct ig_cuda_source *
                                   .width = ig_loops_dim(s->k, along ? s->c->depth : lines),
                                   .lines = ig_loops_dim(s->k, along ? lines : s->c->depth),
                                   .pitch = ig_loops_dim(s->k, from->ld),
-                                  .box_width = 128u / (uint32_t)element,
+                                  .box_width = along ? (uint32_t)s->g->bk : 128u / (uint32_t)element,
                                   .box_lines = (uint32_t)(along ? tile : s->g->bk),
                                   .element = (uint32_t)element,
                                   .dealt = from == &s->b && s->g->dealt};
@@ -304,7 +312,7 @@ static struct ig_tensor_map map_of_windows(struct gemm *s) {
                                 .width = ig_loops_dim(s->k, s->a.below),
                                 .lines = ig_loops_dim(s->k, ig_contract_in(s->c, 0)->dim[0]),
                                 .pitch = ig_loops_dim(s->k, s->a.pixel),
-                                .box_width = 128u / element,
+                                .box_width = (uint32_t)g->bk,
                                 .box_lines = (uint32_t)g->bm,
                                 .element = element,
                                 .axes = (uint32_t)g->axes};

@@ -58,6 +58,7 @@ struct ig_cuda_problem {
     enum ig_cuda_math math;
     enum ig_cuda_operand a, b;
     int a_copy, b_copy;
+    int step; /* bytes of the depth that the copy engine fetches at once: 128, or 64 */
     int sm;
     bool warpgroups; /* the target has wgmma */
     bool heavy;      /* the epilogue computes exponentials or the like */

@@ -309,7 +309,7 @@ static void add_producers(const struct ig_cuda_problem *p, const struct ig_cuda_
         g.producer = g.warpgroups = true;
         g.bm = producer_shapes[i].bm;
         g.bn = producer_shapes[i].bn;
-        g.bk = 128 / ig_cuda_gemm_element(&g);
+        g.bk = p->step / ig_cuda_gemm_element(&g);
         g.turns = producer_shapes[i].m;
         if (2 * p->rows <= g.bm || 2 * p->columns <= g.bn) continue;
         if (p->b == IG_CUDA_ACROSS && g.bn % (128 / ig_cuda_gemm_element(&g)) != 0) continue; /* whole panels */

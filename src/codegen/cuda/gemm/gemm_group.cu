@@ -7,10 +7,10 @@ __device__ __forceinline__ static unsigned long long describe(unsigned from, int
            (unsigned long long)(eight >> 4) << 32 | (unsigned long long)layout << 62;
 }
 // The descriptor of the lines from `line` on of an operand of LINES lines, at element `depth` of the step. Lines are
-// 128 bytes long (across the depth: in panels), or 64 if there are only 32 elements.
+// 128 bytes long (across the depth: in panels), or 64 if there are only so many.
 template <bool ACROSS, int LINES>
 __device__ __forceinline__ static unsigned long long part(unsigned from, int line, int depth) {
-    constexpr int width = ACROSS && LINES * ELEMENT < 128 ? LINES * ELEMENT : 128;
+    constexpr int width = !ACROSS ? DEPTH * ELEMENT : LINES * ELEMENT < 128 ? LINES * ELEMENT : 128;
     if (ACROSS) from += line * ELEMENT / width * (DEPTH * width) + depth * width;
     else from += line * width + depth * ELEMENT;
     return describe(from, ACROSS ? DEPTH * width : 16, 8 * width, width == 128 ? 1 : 2);
