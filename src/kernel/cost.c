@@ -215,9 +215,11 @@ static void visit_matmul(struct counting *c, const struct ig_node *n) {
     uint32_t found;
     if (ig_map_get(&c->is_scores, &n->in[0], sizeof n->in[0], &found))
         products = times(c, c->scores, out->dim[out->rank - 1]);
-    count(c, unit_of(a->dtype, ig_attr_int(c->g, n, IG_ATTR_math)), products);
-    for (uint32_t i = 0; i < 2; i++)
-        need(c, n->in[i], whole ? all(c, n->in[i]) : products);
+    bool coded = n->op == IG_OP_matmul_blocks;
+    count(c, unit_of(a->dtype, coded ? IG_MATH_EXACT : ig_attr_int(c->g, n, IG_ATTR_math)), products);
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (n->in[i] != IG_NO_VALUE) need(c, n->in[i], whole || coded ? all(c, n->in[i]) : products);
+    }
 }
 
 /* The products of Winograd's algorithm: t x t for m x m outputs. */
@@ -259,7 +261,13 @@ static void visit_node(struct counting *c, const struct ig_node *n) {
     case IG_FAMILY_MAP: visit_map(c, n); return;
     case IG_FAMILY_ROW: visit_row(c, n); return;
     case IG_FAMILY_WINDOW: visit_window(c, n); return;
-    case IG_FAMILY_CONTRACT: n->op == IG_OP_matmul ? visit_matmul(c, n) : visit_conv(c, n); return;
+    case IG_FAMILY_CONTRACT:
+        if (n->op == IG_OP_conv) {
+            visit_conv(c, n);
+        } else {
+            visit_matmul(c, n);
+        }
+        return;
     case IG_FAMILY_SCAN:
         n->op == IG_OP_cumsum || n->op == IG_OP_cumprod ? visit_row(c, n) : visit_recurrence(c, n);
         return;

@@ -56,6 +56,23 @@ enum ig_micro_kind {
      * is added then; else `zero` is 0. `from` can be read up to a multiple of 16 elements.
      */
     IG_MICRO_NARROW,
+    /*
+     * void NAME(long rows, long columns, const T *a, long lda, const void *codes, const void *scale, const void *zero,
+     *           const T *table, T *c)
+     *
+     * c[r][j] = sum over p of a[r*lda + p] * w[j][p], of codes in blocks in the form IG_BLOCKS_LANES (ir/blocks.h), from
+     * the first column on. Rows of a are readable up to a multiple of 16 elements, and zero beyond the depth.
+     */
+    IG_MICRO_BLOCKS,
+};
+
+/* BLOCKS: the matrix of codes. */
+struct ig_micro_blocks {
+    int bits;
+    int64_t depth, block, offset; /* as in matmul_blocks */
+    enum ingot_dtype weight;      /* f32, f16 or bf16: what weights are rounded to */
+    enum ingot_dtype scale, zero; /* f32, f16, bf16, u8 or i8; zero may be NONE */
+    bool table;
 };
 
 struct ig_micro {
@@ -68,7 +85,7 @@ struct ig_micro {
     int tile_groups;             /* GEMM with AMX: `rows` from 16 to 32 are done by tiles, which take so many times
                                     `together` steps of the depth at once; k is a multiple of these. Else 0 */
     uint64_t rows;               /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`
-                                              may be i */
+                                    may be i; BLOCKS: bit r if r rows are computed together */
     uint32_t vectors;            /* GEMM: bit v is set if `vectors` may be v; DEPTHWISE_DOTS: if channels may be 4n + v
                                               vectors, v < 4 */
     int nr;                      /* GEMM, PACK: elements per row of b and c; DEPTHWISE: of c */
@@ -83,6 +100,7 @@ struct ig_micro {
     bool rounds;                           /* NARROW */
     bool largest;                          /* TOPK: largest first */
     int key_bytes;                         /* TOPK: element and index, 32 (8) or 64 (16) bits each */
+    const struct ig_micro_blocks *blocks;  /* BLOCKS */
     int team, kept;                        /* TOPK on GPUs: threads for a row; keys for which `keys` is not needed */
 };
 

@@ -368,6 +368,21 @@ static void test_matmul(void **state) {
           "f32[1,3] 31 42 65", NULL);
 }
 
+/* (code - offset - zero) * scale, rounded to the type of the first operand; two blocks, of which the last is short. */
+static void test_matmul_blocks(void **state) {
+#define BLOCKS(bits, block, offset) " {acc=f32, bits=" bits ", block=" block ", offset=" offset ", packed=0, n=0}"
+    check("matmul_blocks(%0, %1, %2)" BLOCKS("4", "2", "8"), "f32[1,3] 1 10 100", "u8[2,3] 9 7 8 15 0 10",
+          "f32[2,2] 1 2 0.5 3", "->", "f32[1,2] -9 563.5", NULL);
+    check("matmul_blocks(%0, %1, %2, %3)" BLOCKS("8", "4", "0"), "f32[2,1] 1 -1", "u8[1,1] 255", "f32[1,1] 2",
+          "u8[1,1] 200", "->", "f32[2,1] 110 -110", NULL);
+    check("matmul_blocks(%0, %1, %2, -, %3)" BLOCKS("4", "4", "0"), "f16[1,2] 1 1", "u8[1,2] 1 15", "f32[1,1] 1",
+          "f32[16] 0 2049 0 0 0 0 0 0 0 0 0 0 0 0 0 0.5", "->", "f32[1,1] 2048.5", NULL);
+    check("matmul_blocks(%0, %1, %2)" BLOCKS("4", "2", "8"), "f32[0,3]", "u8[2,3] 9 7 8 15 0 10", "f32[2,2] 1 2 0.5 3",
+          "->", "f32[0,2]", NULL);
+    check("matmul_blocks(%0, %1, %2)" BLOCKS("4", "2", "8"), "f32[1,0]", "u8[2,0]", "f32[2,0]", "->", "f32[1,2] 0 0",
+          NULL);
+}
+
 #define CONV_TAIL(groups, last, packed, n, kernel)                                                   \
     "groups=" groups ", acc=f32, channels_last=" last ", packed=" packed ", n=" n ", kernel=" kernel \
     ", math=0, border=0}"
@@ -668,6 +683,7 @@ int main(void) {
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_scan),
         cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_matmul_blocks),
         cmocka_unit_test(test_conv),
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_recurrent),

@@ -314,6 +314,18 @@ static const struct refusal refusals[] = {
     {"%1 = reduce_sum(%0) {axes=[1,1]}: f32[2,1]", "axis 1 occurs twice"},
     {"%1 = matmul(%0, %0) {acc=f32, packed=0, n=0, math=0}: f32[2,3]",
      "matmul(f32[2,3], f32[2,3]): inner dims 3 and 2 differ"},
+    {"%1 = constant() {data=[1,2,3,4,5,6]}: u8[2,3]\n"
+     "%2 = matmul_blocks(%0, %1, %0) {acc=f32, bits=4, block=2, offset=0, packed=0, n=0}: f32[2,2]",
+     "dims of scales and blocks 3 and 2 differ"},
+    {"%1 = constant() {data=[1,2,3,4,5,6]}: u8[2,3]\n"
+     "%2 = matmul_blocks(%0, %1, %0) {acc=f32, bits=4, block=1, offset=0, packed=1, n=2}: f32[2,2]",
+     "input 1 has rank 2, expected 3"},
+    {"%1 = matmul_blocks(%0, %0, %0) {acc=f32, bits=4, block=1, offset=0, packed=0, n=0}: f32[2,2]",
+     "input 1 has type f32, expected u8"},
+    {"%1 = matmul_blocks(%0, %0, %0) {acc=f32, bits=3, block=1, offset=0, packed=0, n=0}: f32[2,2]", "codes of 3 bits"},
+    {"%1 = matmul_blocks(%0, %0, %0) {acc=f32, bits=4, block=0, offset=0, packed=0, n=0}: f32[2,2]", "blocks of 0"},
+    {"%1 = matmul_blocks(%0, %0, %0) {acc=i32, bits=4, block=1, offset=0, packed=0, n=0}: f32[2,2]",
+     "unknown type of the result"},
     {"%1 = matmul(%0, %0) {acc=i32, packed=0, n=0, math=0}: f32[2,3]", "type f32 cannot be accumulated in i32"},
 #define CONV                                                                                                          \
     "conv(%1, %1) {strides=[1], dilations=[1], before=[0], after=[0], groups=1, acc=i32, channels_last=0, packed=0, " \
@@ -431,7 +443,9 @@ static const char all_ops[] =
     "    output \"c\" = %1\n"
     "    output \"x\" = %3\n"
     "    output \"s\" = %3\n"
-    "  }\n";
+    "  }\n"
+    "  %56 = constant() {data=[1,2,3,4,5,6]}: u8[2,3]\n"
+    "  %57 = matmul_blocks(%0, %56, %22, -, -) {acc=f32, bits=4, block=3, offset=8, packed=0, n=0}: f32[2,2]\n";
 
 static char everything[32768];
 
@@ -447,7 +461,7 @@ static void append(const char *format, ...) {
 static void make_everything(void) {
     static const char *const operand[] = {"%0", "%3", "%0", "%4", "%3"};
     static const char *const type[] = {"f32[2,3]", "i64[2,3]", "f32[2,3]", "bool[2,3]", "i64[2,3]"};
-    int number = 56;
+    int number = 58;
     everything[0] = 0;
     append("symbol n from 1 to 64\ngraph {\n  input %%0 \"x\": f32[2,3]\n  input %%1 \"image\": f32[n,3,h,w]\n"
            "  input %%2 \"c\": bool[]\n  input %%3 \"indices\": i64[2,3] = [0,1,2,?,n-1,\"a b\"]\n");

@@ -1,4 +1,5 @@
 /* Type inference of contractions and windows: matmul, conv, pooling. See infer.h and, for layouts, ops.def. */
+#include "ir/blocks.h"
 #include "ir/infer/infer.h"
 #include "ir/winograd.h"
 
@@ -93,6 +94,66 @@ void ig_infer_matmul(struct ig_infer *x) {
         x->out[0].dim[rank - 1] = b->dim[b->rank - 1];
     }
     x->out[0].dtype = acc;
+}
+
+/* ---- Products with codes in blocks */
+
+/* The codes' shape against n and k. */
+static void check_codes(struct ig_infer *x, enum ig_blocks_form form, int bits, ig_dim n, ig_dim k) {
+    struct ig_dims *d = x->dims;
+    const struct ig_type *codes = ig_infer_in(x, 1);
+    ig_dim chunks = ig_dim_ceil_div(d, k, ig_dim_const(d, ig_blocks_chunk(form, bits)));
+    ig_dim tiles = ig_dim_ceil_div(d, n, ig_dim_const(d, 16));
+    ig_dim plain[] = {n, k}, lanes[] = {n, chunks, ig_dim_const(d, 64)},
+           fragments[] = {tiles, chunks, ig_dim_const(d, 32), ig_dim_const(d, 16)};
+    const ig_dim *dims = form == IG_BLOCKS_PLAIN ? plain : form == IG_BLOCKS_LANES ? lanes : fragments;
+    ig_infer_dtype(x, 1, INGOT_U8);
+    ig_infer_rank(x, 1, form == IG_BLOCKS_PLAIN ? 2 : form == IG_BLOCKS_LANES ? 3 : 4);
+    for (int i = 0; i < codes->rank; i++)
+        ig_infer_unify(x, codes->dim[i], dims[i], "dims of codes and product");
+}
+
+static void check_blocks(struct ig_infer *x, uint32_t input, enum ig_blocks_form form, ig_dim n, ig_dim blocks) {
+    const struct ig_type *type = ig_infer_in(x, input);
+    bool turned = form == IG_BLOCKS_FRAGMENTS;
+    ig_dim sixteen = ig_dim_const(x->dims, 16);
+    if (turned) n = ig_dim_mul(x->dims, ig_dim_ceil_div(x->dims, n, sixteen), sixteen);
+    ig_infer_rank(x, input, 2);
+    ig_infer_unify(x, type->dim[turned ? 1 : 0], n, "dims of scales and columns");
+    ig_infer_unify(x, type->dim[turned ? 0 : 1], blocks, "dims of scales and blocks");
+}
+
+void ig_infer_matmul_blocks(struct ig_infer *x) {
+    const struct ig_type *a = ig_infer_in(x, 0);
+    int64_t acc = ig_infer_int(x, IG_ATTR_acc), bits = ig_infer_int(x, IG_ATTR_bits);
+    int64_t block = ig_infer_int(x, IG_ATTR_block), packed = ig_infer_int(x, IG_ATTR_packed);
+    if (a->rank < 2 || !ig_dtype_is_float(a->dtype) || ig_dtype_is_narrow(a->dtype))
+        ig_infer_fail(x, "the first operand must be a matrix of floats");
+    if (acc <= INGOT_DTYPE_NONE || acc >= INGOT_DTYPE_COUNT || !ig_dtype_is_float((enum ingot_dtype)acc) ||
+        ig_dtype_is_narrow((enum ingot_dtype)acc))
+        ig_infer_fail(x, "unknown type of the result");
+    if (bits != 4 && bits != 8) ig_infer_fail(x, "codes of %lld bits", (long long)bits);
+    if (block < 1 || block > INT32_MAX) ig_infer_fail(x, "blocks of %lld", (long long)block);
+    if (packed < 0 || packed >= IG_BLOCKS_FORMS) ig_infer_fail(x, "unknown form %lld", (long long)packed);
+    if (packed && ig_infer_int(x, IG_ATTR_n) < 0) ig_infer_fail(x, "n is negative");
+    ig_dim k = a->dim[a->rank - 1];
+    ig_dim n = packed ? ig_dim_const(x->dims, ig_infer_int(x, IG_ATTR_n)) : ig_infer_in(x, 1)->dim[0];
+    ig_dim blocks = ig_dim_ceil_div(x->dims, k, ig_dim_const(x->dims, block));
+    check_codes(x, (enum ig_blocks_form)packed, (int)bits, n, k);
+    ig_infer_numeric(x, 2);
+    check_blocks(x, 2, (enum ig_blocks_form)packed, n, blocks);
+    if (ig_infer_has(x, 3)) {
+        ig_infer_numeric(x, 3);
+        check_blocks(x, 3, (enum ig_blocks_form)packed, n, blocks);
+    }
+    if (ig_infer_has(x, 4)) {
+        ig_infer_dtype(x, 4, INGOT_F32);
+        ig_infer_rank(x, 4, 1);
+        ig_infer_unify(x, ig_infer_in(x, 4)->dim[0], ig_dim_const(x->dims, 1 << bits), "dims of table and codes");
+    }
+    x->out[0] = *a;
+    x->out[0].dtype = (enum ingot_dtype)acc;
+    x->out[0].dim[a->rank - 1] = n;
 }
 
 /* ---- Convolution */

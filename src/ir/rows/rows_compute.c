@@ -79,6 +79,11 @@ bool ig_rows_product(struct ig_rows *x) {
     return true;
 }
 
+bool ig_rows_product_of_codes(struct ig_rows *x) {
+    x->out[0] = x->in[0];
+    return only_first(x) && x->in[0].axis < ig_rows_type(x, 0)->rank - 1;
+}
+
 /* Images in a batch. */
 static bool images(struct ig_rows *x) {
     x->out[0] = x->in[0];

@@ -12,6 +12,7 @@ bool ig_contract_gemm(struct ig_contract *c);
 bool ig_contract_lines(struct ig_contract *c);
 bool ig_contract_depthwise(struct ig_contract *c);
 bool ig_contract_depthwise_dots(struct ig_contract *c);
+bool ig_contract_blocks(struct ig_contract *c);
 bool ig_contract_winograd(struct ig_contract *c); /* where c->winograd */
 
 /* Can micro-kernels load this type as c->dtype? True for that type, and for halves if it is f32. */

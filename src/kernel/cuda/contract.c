@@ -53,12 +53,13 @@ static struct ig_stmt *loop(struct gemm *s, struct ig_stmt *body, enum ig_for_ki
 static bool choose_math(struct gemm *s) {
     const struct ig_contract *c = s->c;
     struct ig_cuda_gemm *g = s->g;
-    int64_t math = ig_contract_attr_int(c, IG_ATTR_math);
+    bool coded = c->node.op == IG_OP_matmul_blocks; /* codes stand for numbers of the other operand's type */
+    int64_t math = coded ? IG_MATH_EXACT : ig_contract_attr_int(c, IG_ATTR_math);
     g->a_type = ig_contract_in(c, 0)->dtype;
-    g->b_type = ig_contract_in(c, 1)->dtype;
+    g->b_type = coded ? g->a_type : ig_contract_in(c, 1)->dtype;
     if (g->a_type == g->b_type && ig_cuda_math_of(g->a_type, math == IG_MATH_TF32, &g->math))
         return c->dtype == INGOT_F32;
-    if (!ig_cuda_math_of_bytes(g->a_type, g->b_type, c->target->sm, &g->math)) return false;
+    if (coded || !ig_cuda_math_of_bytes(g->a_type, g->b_type, c->target->sm, &g->math)) return false;
     g->promoted = g->math == IG_CUDA_F8 && math != IG_MATH_FAST;
     return c->dtype == (g->math == IG_CUDA_I8 ? INGOT_I32 : INGOT_F32);
 }

@@ -50,7 +50,8 @@ static void split_depth(struct ig_contract *c) {
 void ig_matmul_init(struct ig_contract *c) {
     struct ig_dims *dims = c->graph->dims;
     const struct ig_type *a = ig_contract_in(c, 0), *out = ig_contract_out(c);
-    ig_contract_read_packing(c, 3);
+    c->together = 1;
+    if (c->node.op == IG_OP_matmul) ig_contract_read_packing(c, 3);
     c->merged = ig_contract_attr_int(c, IG_ATTR_packed) > 0 || !has_batch(c, 1);
     c->depth = a->dim[a->rank - 1];
     c->padded = ig_contract_rounded(c, c->depth);

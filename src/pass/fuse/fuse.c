@@ -284,7 +284,7 @@ static bool all_ones(const struct ig_attr *a) {
 /* Is each element of the first operand read once per column block (matmul, pointwise convolution), so that an
  * elementwise prologue is not recomputed? */
 static bool reads_rows_once(struct fuser *f, const struct ig_node *n) {
-    if (n->op == IG_OP_matmul) return true;
+    if (n->op == IG_OP_matmul || n->op == IG_OP_matmul_blocks) return true;
     return n->op == IG_OP_conv && ig_attr_int(f->g, n, IG_ATTR_channels_last) &&
            ig_attr_int(f->g, n, IG_ATTR_groups) == 1 && all_ones(ig_attr(f->g, n, IG_ATTR_kernel)) &&
            all_ones(ig_attr(f->g, n, IG_ATTR_strides));

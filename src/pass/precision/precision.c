@@ -95,8 +95,23 @@ static bool multiplies_in_tf32(const struct ig_rewriter *rw, const struct ig_nod
     return !s->ranges[n->in[0]].quantized && !s->ranges[n->in[1]].quantized;
 }
 
+/* Weights that are stored as codes are dequantised to the type of the first operand. Their scales are cast to it. */
+static ig_value rewrite_coded(struct ig_rewriter *rw, const struct ig_node *n) {
+    const struct narrowing *s = rw->state;
+    enum ingot_dtype dtype = ig_precision_dtype(ig_precision_of(s->precisions, n->origin));
+    bool fits = is_wide_float(s->g, n->in[0]) && is_wide_float(s->g, n->out) && !s->ranges[n->in[0]].rounded &&
+                !(dtype == INGOT_F16 && (s->ranges[n->in[0]].large || s->ranges[n->in[2]].large));
+    ig_value in[5];
+    for (uint32_t i = 0; i < n->n_in; i++)
+        in[i] = n->in[i] == IG_NO_VALUE ? IG_NO_VALUE : rw->map[n->in[i]];
+    in[0] = fits && dtype != INGOT_F32 ? read_narrow(rw, n, n->in[0], dtype) : read_wide(rw, n, n->in[0]);
+    if (fits && is_wide_float(s->g, n->in[2])) in[2] = cast_to(rw, in[2], dtype);
+    return ig_build_node(rw->out, n->op, in, n->n_in, 1, n->attr, NULL);
+}
+
 static ig_value rewrite_contraction(struct ig_rewriter *rw, const struct ig_node *n) {
     const struct narrowing *s = rw->state;
+    if (n->op == IG_OP_matmul_blocks) return rewrite_coded(rw, n);
     enum ingot_dtype dtype = operand_dtype(s, n);
     enum ig_gain gain = ig_precision_gain(rw->options->target, s->g, n, dtype, s->weights);
     if (ig_precision_is_ordered(s->precisions, n->origin)) gain = IG_GAIN_OPERANDS;

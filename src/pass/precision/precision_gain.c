@@ -16,8 +16,7 @@ enum { FEW_ROWS_BF16 = 4, FEW_ROWS_F16 = 8, MANY_WEIGHTS = 1 << 20, SOME_WEIGHTS
 
 /* Do kernels of the target multiply this type, and not convert it to f32 first? */
 static bool multiplies(const struct ig_target *target, enum ingot_dtype dtype) {
-    (void)dtype;
-    return ig_target_is_cuda(target);
+    return ig_target_is_cuda(target) || ig_target_together(target, dtype, dtype) > 1;
 }
 
 /* The rows of a product, or the positions of a convolution, at usual sizes; false if they are not known. */

@@ -15,11 +15,14 @@ static bool is_half(enum ingot_dtype dtype) {
 
 static bool widen(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     struct ig_graph *g = rw->out;
-    if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;
+    if (n->op != IG_OP_matmul && n->op != IG_OP_matmul_blocks && n->op != IG_OP_conv) return false;
     enum ingot_dtype result = ig_type_of(rw->in, n->out)->dtype;
     if (!is_half(result) || ig_info(rw->in, n->out)->is_const) return false;
-    ig_value operands[3] = {in[0], in[1], IG_NO_VALUE};
-    if (n->n_in > 2 && in[2] != IG_NO_VALUE) operands[2] = ig_build_cast(g, in[2], INGOT_F32);
+    ig_value operands[5];
+    for (uint32_t i = 0; i < n->n_in; i++)
+        operands[i] = in[i];
+    bool biased = n->op == IG_OP_conv && n->n_in > 2 && in[2] != IG_NO_VALUE;
+    if (biased) operands[2] = ig_build_cast(g, in[2], INGOT_F32);
     struct ig_attr *attrs = ig_attrs_copy(g, n->op, n->attr);
     attrs[ig_attr_slot(n->op, IG_ATTR_acc)] = ig_attr_of_dtype(INGOT_F32);
     struct ig_graph *const no_bodies[2] = {NULL, NULL};

@@ -16,11 +16,13 @@
  *             results between threads. Convolutions of
  *             pictures are also rewritten there, so that their windows consist of whole vector loads (picture.c), and
  *             convolutions of many narrow groups, which become fewer (join_groups.c).
+ *             Codes of matmul_blocks become real bits, in the order of ir/blocks.h (pack_blocks.c).
  *             Packing is pad, reshape and transpose of the constant, so it is a recipe.
  */
 #include "pass/match.h"
 #include "pass/passes.h"
 #include "pass/product/join_groups.h"
+#include "pass/product/pack_blocks.h"
 #include "pass/view/picture.h"
 #include "pass/view/view.h"
 
@@ -301,6 +303,10 @@ static ig_value pack_signed(struct ig_rewriter *rw, const struct ig_node *n, con
 static bool pack(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     if (n->op == IG_OP_lstm || n->op == IG_OP_gru || n->op == IG_OP_rnn)
         return !ig_info(rw->in, n->out)->is_const && pack_states(rw, n, in, out_values);
+    if (n->op == IG_OP_matmul_blocks) {
+        out_values[0] = ig_pack_blocks(rw, n, in);
+        return out_values[0] != IG_NO_VALUE;
+    }
     if (n->op != IG_OP_matmul && n->op != IG_OP_conv) return false;
     if (ig_info(rw->in, n->out)->is_const || ig_attr_int(rw->in, n, IG_ATTR_packed) != 0) return false;
     if (wants_unsigned(rw, rw->out, n, in[0], in[1]))

@@ -21,7 +21,8 @@ static ig_value split_bytes(struct ig_onnx_node *n, ig_value bytes, int bits, bo
     ig_value shifted = ig_map2(g, IG_OP_shr, apart, ig_build_constant(g, INGOT_U8, 1, &each, &data));
     ig_value elements = ig_map2(g, IG_OP_bitand, shifted, ig_like(g, shifted, (1 << bits) - 1));
     t.dim[t.rank - 1] = ig_dim_mul(n->dims, t.dim[t.rank - 1], ig_dim_const(n->dims, each));
-    return ig_build_reshape(g, elements, t.dim, t.rank);
+    /* the type tells passes how many bits there are */
+    return ig_build_cast(g, ig_build_reshape(g, elements, t.dim, t.rank), bits == 4 ? INGOT_U4 : INGOT_U2);
 }
 
 static int64_t positive(struct ig_onnx_node *n, const char *name) {
