@@ -7,6 +7,7 @@
 #include "base/library.h"
 #include "base/tensor_map.h"
 #include "kernel/cuda/attend_block.h"
+#include "kernel/cuda/blocks_block.h"
 #include "kernel/cuda/depthwise_block.h"
 #include "kernel/cuda/gemm_block.h"
 #include "kernel/cuda/patch_block.h"
@@ -48,6 +49,7 @@ struct ig_kernel {
     /* CUDA: the matrix product that the loops call as gemm::…, or NULL; ig_cuda_gemm prints it before the function. */
     const struct ig_cuda_gemm *gemm;
     const struct ig_cuda_attend *attend;       /* the same for attend::… and ig_cuda_attend */
+    const struct ig_cuda_blocks *blocks;       /* and for blocks::… and ig_cuda_blocks */
     const struct ig_cuda_depthwise *depthwise; /* and for depthwise::… and ig_cuda_depthwise */
     const struct ig_cuda_patch *patch;         /* and for patch::… and ig_cuda_patch */
     const struct ig_cuda_recurrent *recurrent; /* and for recurrent::… and ig_cuda_recurrent */

@@ -278,6 +278,19 @@ EMULATED static void ptx_cvt_rzi_s8_f32(int &byte, float a) {
 EMULATED static void ptx_cvt_rzi_u8_f32(int &byte, float a) {
     byte = a != a ? 0 : a > 255 ? 255 : a < 0 ? 0 : (int)a;
 }
+/* Products of halves are exact in f32; the results of templates' differences too. */
+EMULATED static void ptx_mul_rn_f16x2(unsigned &to, unsigned a, unsigned b) {
+    to = emulated_to_f16(emulated_f16(a >> 16) * emulated_f16(b >> 16)) << 16 |
+         emulated_to_f16(emulated_f16(a & 0xffff) * emulated_f16(b & 0xffff));
+}
+EMULATED static void ptx_sub_rn_f16x2(unsigned &to, unsigned a, unsigned b) {
+    to = emulated_to_f16(emulated_f16(a >> 16) - emulated_f16(b >> 16)) << 16 |
+         emulated_to_f16(emulated_f16(a & 0xffff) - emulated_f16(b & 0xffff));
+}
+EMULATED static void ptx_fma_rn_bf16x2(unsigned &to, unsigned a, unsigned b, unsigned c) {
+    to = (unsigned)emulated_to_bf16(emulated_bf16(a >> 16) * emulated_bf16(b >> 16) + emulated_bf16(c >> 16)) << 16 |
+         (emulated_to_bf16(emulated_bf16(a & 0xffff) * emulated_bf16(b & 0xffff) + emulated_bf16(c & 0xffff)) & 0xffff);
+}
 EMULATED static void ptx_cvt_rna_tf32_f32(unsigned &to, float a) {
     to = (__float_as_uint(a) + 0x1000) & ~0x1fffu;
 }

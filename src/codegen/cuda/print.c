@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "codegen/cuda/attend/attend.h"
+#include "codegen/cuda/blocks.h"
 #include "codegen/cuda/depthwise.h"
 #include "codegen/cuda/gemm/gemm.h"
 #include "codegen/cuda/patch.h"
@@ -234,6 +235,10 @@ static const char *assemble(struct ig_cuda_printer *c, const char *symbol, const
         ig_text_add(&unit, "\n");
         ig_cuda_attend(kernel->attend, &unit);
     }
+    if (kernel->blocks) {
+        ig_text_add(&unit, "\n");
+        ig_cuda_blocks(kernel->blocks, &unit);
+    }
     if (kernel->depthwise) {
         ig_text_add(&unit, "\n");
         ig_cuda_depthwise(kernel->depthwise, &unit);
@@ -308,7 +313,8 @@ static void print_early_start(struct ig_code_printer *p) {
         ig_code_prelude_use(&p->prelude, "ig_fetch");
         ig_code_line(p, "ig_fetch(%s, %lld);", buffer->name, (long long)buffer->early);
     }
-    if (p->kernel->gemm && p->kernel->gemm->early) return; /* it waits by itself, after its first copies of weights */
+    const struct ig_kernel *kernel = p->kernel; /* which may wait by itself, after its first loads of weights */
+    if ((kernel->gemm && kernel->gemm->early) || (kernel->blocks && kernel->blocks->early)) return;
     ig_code_line(p, "%s", wait_for_last);
 }
 

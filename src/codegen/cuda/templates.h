@@ -10,6 +10,7 @@ extern const char ig_cuda_template_attend_fma[];
 extern const char ig_cuda_template_attend_mma[];
 extern const char ig_cuda_template_attend_turns[];
 extern const char ig_cuda_template_attend_wgmma[];
+extern const char ig_cuda_template_blocks[];
 extern const char ig_cuda_template_copy[];
 extern const char ig_cuda_template_depthwise[];
 extern const char ig_cuda_template_gemm[];

@@ -1,0 +1,188 @@
+/*
+ * Products of halves with codes in blocks on GPUs: up to 64 rows a block, on the tensor cores, with weights that are
+ * dequantised in registers (codegen/cuda/blocks.cu). Few rows take the time of reading the codes: then the warps of a block
+ * divide the depth of 16 columns. More rows share each dequantised weight, and warps side by side the rows.
+ */
+#include "ir/blocks.h"
+#include "kernel/cuda/contract.h"
+
+enum { MOST_ROWS = 64, SIZES = 4, AHEAD = 8, FEW_ROWS = 16 };
+
+struct problem {
+    const struct ig_cuda_blocks *b;
+};
+
+struct blocks {
+    struct ig_contract *c;
+    struct ig_loops *k;
+    struct ig_cuda_blocks *b;
+    struct ig_cuda_source a;
+    ig_dim rows;
+    int tile;
+    ig_x first_row, first_column;
+};
+
+static ig_x num(struct blocks *s, int64_t i) {
+    return ig_x_index(s->k, i);
+}
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static bool has(const struct ig_contract *c, uint32_t input) {
+    return c->node.n_in > input && c->node.in[input] != IG_NO_VALUE;
+}
+
+/* The buffer of an operand in memory; -1: there is none. */
+static int buffer_of(const struct ig_contract *c, uint32_t input) {
+    ig_value v = c->node.in[input];
+    return c->lower.is_input[v] && !ig_is_literal(c->graph, v) ? c->lower.buffer_of[v] : -1;
+}
+
+/* Reads the problem; false if the template has no such products. */
+static bool describe(struct blocks *s) {
+    const struct ig_contract *c = s->c;
+    struct ig_cuda_blocks *b = s->b;
+    int64_t depth = ig_contract_const(c, c->depth, 0), columns = ig_contract_const(c, c->columns, 0);
+    if (ig_contract_attr_int(c, IG_ATTR_packed) != IG_BLOCKS_FRAGMENTS || depth == 0 || columns == 0) return false;
+    *b = (struct ig_cuda_blocks){.element = ig_contract_in(c, 0)->dtype,
+                                 .scale = ig_contract_in(c, 2)->dtype,
+                                 .bits = (int)ig_contract_attr_int(c, IG_ATTR_bits),
+                                 .depth = depth,
+                                 .block = ig_contract_attr_int(c, IG_ATTR_block),
+                                 .columns = ig_blocks_columns(IG_BLOCKS_FRAGMENTS, columns),
+                                 .offset = (int)ig_contract_attr_int(c, IG_ATTR_offset),
+                                 .zero = has(c, 3),
+                                 .table = has(c, 4)};
+    int64_t own = b->bits == 4 ? 16 : 8; /* depths of a thread */
+    bool halves = b->element == INGOT_F16 || b->element == INGOT_BF16;
+    if (!halves || c->dtype != INGOT_F32 || (b->scale != b->element && b->scale != INGOT_F32)) return false;
+    if (depth % own != 0 || (b->block % own != 0 && b->block < depth) || columns > INT32_MAX / 2) return false;
+    if (b->offset < 0 || b->offset > (b->bits == 4 ? 15 : 255) || (b->table && b->bits != 4)) return false;
+    if (b->zero && ig_contract_in(c, 3)->dtype != INGOT_U8) return false;
+    for (uint32_t i = 1; i < c->node.n_in; i++) {
+        if (has(c, i) && buffer_of(c, i) < 0) return false;
+    }
+    s->rows = ig_cuda_rows(s->c);
+    s->a = ig_cuda_source_a(s->c, num(s, 0), b->element);
+    return s->a.kind == IG_CUDA_ALONG && s->a.copy == 16;
+}
+
+/* Microseconds: reading the codes once for each tile of rows, mostly from the second cache after the first; or the products. */
+static double time_of(const struct ig_cuda_blocks *b, int64_t rows) {
+    double tiles = (double)ceil_div(rows, b->bm), weights = (double)b->depth * (double)b->columns;
+    double bytes = weights * b->bits / 8 * (1 + (tiles - 1) / 2), products = tiles * b->bm * weights * 2;
+    return 2.5 + bytes / 3.6e6 + products / 3e8;
+}
+
+static double cost(const struct ig_kernel *kernel, const int64_t *sizes) {
+    return time_of(((const struct problem *)kernel->model.problem)->b, sizes[1]);
+}
+
+/* The c->choice-th best number of rows for a tile. */
+static void choose(struct blocks *s) {
+    struct ig_cuda_blocks *b = s->b;
+    int64_t rows = ig_sizes_guess(s->c->at, s->rows);
+    int bm[SIZES] = {8, 16, 32, MOST_ROWS};
+    for (int i = 0; i < SIZES; i++) {
+        for (int j = i + 1; j < SIZES; j++) {
+            struct ig_cuda_blocks first = *b, second = *b;
+            first.bm = bm[i];
+            second.bm = bm[j];
+            if (time_of(&second, rows) >= time_of(&first, rows)) continue;
+            bm[i] = second.bm;
+            bm[j] = first.bm;
+        }
+    }
+    b->bm = bm[s->c->choice];
+    int64_t chunks = ceil_div(b->depth, ig_blocks_chunk(IG_BLOCKS_FRAGMENTS, b->bits));
+    b->warps_n = b->bm <= FEW_ROWS ? 1 : 4;
+    int most = b->bm <= FEW_ROWS ? 8 : 2;
+    b->warps_k = 1;
+    while (b->warps_k < most && b->warps_k * 2 <= chunks)
+        b->warps_k *= 2;
+    b->ahead = b->bm <= FEW_ROWS ? AHEAD : 2;
+    while (b->ahead > 1 && ceil_div(chunks, b->warps_k) <= b->ahead / 2)
+        b->ahead /= 2;
+}
+
+/* Constants are there before the preceding kernel has ended. */
+static bool is_early(const struct blocks *s) {
+    const struct ig_contract *c = s->c;
+    for (uint32_t i = 1; i < c->node.n_in; i++) {
+        if (has(c, i) && !ig_info(c->graph, c->node.in[i])->is_const) return false;
+    }
+    return ig_target_has_early_start(c->target);
+}
+
+static struct ig_call_arg argument(struct blocks *s, uint32_t input) {
+    return (struct ig_call_arg){has(s->c, input) ? buffer_of(s->c, input) : -1, num(s, 0)};
+}
+
+static void emit_epilogue(struct blocks *s, struct ig_stmt *body) {
+    struct ig_contract *c = s->c;
+    struct ig_loops *k = s->k;
+    int64_t bn = 16 * s->b->warps_n;
+    ig_x slot, rows = ig_x_min(k, num(s, s->b->bm), ig_x_sub(k, ig_contract_dim(c, s->rows), s->first_row));
+    body = ig_s_for(k, body, IG_FOR_SIMD, num(s, 0), ig_x_mul(k, rows, num(s, bn)), num(s, 1), &slot);
+    ig_x m = ig_x_add(k, s->first_row, ig_x_div(k, slot, num(s, bn)));
+    ig_x n = ig_x_add(k, s->first_column, ig_x_mod(k, slot, num(s, bn)));
+    if (!ig_dim_divides(k->dims, ig_dim_const(k->dims, bn), c->columns)) {
+        c->inside = ig_x_less(k, n, ig_contract_dim(c, c->columns));
+        n = ig_x_min(k, n, ig_contract_dim(c, ig_dim_sub(k->dims, c->columns, ig_dim_const(k->dims, 1))));
+    }
+    ig_contract_position(c, num(s, 0), m, n, c->position);
+    ig_contract_store(c, body, s->tile, slot);
+}
+
+static void emit(struct blocks *s) {
+    struct ig_contract *c = s->c;
+    struct ig_loops *k = s->k;
+    struct ig_dims *dims = k->dims;
+    ig_dim across = ig_dim_ceil_div(dims, c->columns, ig_dim_const(dims, 16 * s->b->warps_n));
+    ig_dim down = ig_dim_ceil_div(dims, s->rows, ig_dim_const(dims, s->b->bm));
+    c->kernel->tiles = ig_dim_mul(dims, across, down);
+    ig_x tile, row;
+    struct ig_stmt *body =
+        ig_s_for(k, NULL, IG_FOR_TILE, num(s, 0), ig_contract_dim(c, c->kernel->tiles), num(s, 1), &tile);
+    row = tile;
+    s->first_column = ig_x_mul(k, ig_x_split_off(k, &row, across), num(s, 16 * s->b->warps_n));
+    s->first_row = ig_x_mul(k, row, num(s, s->b->bm));
+    struct ig_call_arg args[] = {{s->tile, num(s, 0)},
+                                 {s->a.buffer, s->a.base},
+                                 {-1, ig_contract_dim(c, s->a.ld)},
+                                 {-1, s->first_row},
+                                 {-1, ig_contract_dim(c, s->rows)},
+                                 argument(s, 1),
+                                 argument(s, 2),
+                                 argument(s, 3),
+                                 argument(s, 4),
+                                 {-1, s->first_column}};
+    ig_s_call(k, body, "blocks::multiply", args, sizeof args / sizeof *args);
+    emit_epilogue(s, body);
+}
+
+bool ig_cuda_contract_blocks(struct ig_contract *c) {
+    if (c->node.op != IG_OP_matmul_blocks) return false;
+    struct blocks s = {.c = c, .k = c->k, .b = IG_NEW(c->k->job, struct ig_cuda_blocks)};
+    struct problem *p = IG_NEW(c->k->job, struct problem);
+    if (!describe(&s)) return false;
+    c->choices = SIZES;
+    if (c->choice >= SIZES) return true;
+    choose(&s);
+    s.b->early = is_early(&s);
+    p->b = s.b;
+    ig_dim one = ig_dim_const(c->k->dims, 1);
+    c->kernel->model = (struct ig_kernel_model){{one, s.rows, c->columns, c->depth}, p, cost};
+    c->kernel->blocks = s.b;
+    c->kernel->threads = ig_cuda_blocks_threads(s.b);
+    c->kernel->shared_bytes = ig_cuda_blocks_shared(s.b);
+    c->kernel->tactic =
+        ig_format(c->k->job, "codes of %d bits %dx%d, %d warps, depth in %d, %d chunks ahead", s.b->bits, s.b->bm,
+                  16 * s.b->warps_n, s.b->warps_n * s.b->warps_k, s.b->warps_k, s.b->ahead);
+    s.tile = ig_loops_shared(c->k, INGOT_F32, 0, "sums");
+    emit(&s);
+    ig_loops_store_once(c->k);
+    return !c->astray;
+}
