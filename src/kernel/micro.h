@@ -85,7 +85,8 @@ struct ig_micro {
     int tile_groups;             /* GEMM with AMX: `rows` from 16 to 32 are done by tiles, which take so many times
                                     `together` steps of the depth at once; k is a multiple of these. Else 0 */
     uint64_t rows;               /* GEMM: bit r is set if `rows` may be r; DEPTHWISE: bit i if `columns`
-                                    may be i; BLOCKS: bit r if r rows are computed together */
+                                    may be i; BLOCKS: bit r if r rows are computed together, 1 among them
+                                    unless `rows` is known */
     uint32_t vectors;            /* GEMM: bit v is set if `vectors` may be v; DEPTHWISE_DOTS: if channels may be 4n + v
                                               vectors, v < 4 */
     int nr;                      /* GEMM, PACK: elements per row of b and c; DEPTHWISE: of c */

@@ -307,10 +307,10 @@ void ig_c_micro_blocks(const struct ig_micro *m, const struct ig_target *target,
     if (looks_up(&p)) print_pick(&p);
     if (p.b->bits == 8) print_wide(&p);
     print_sum(&p);
-    int most = 0;
+    const char *now = "0"; /* the most of the remaining rows that are computed at once */
     for (int r = 1; r < 32; r++) {
         if (!(m->rows >> r & 1)) continue;
-        most = r;
+        now = ig_format(text->job, "rows - r >= %d ? %d : %s", r, r, now);
         print_rows(&p, r);
     }
     ig_text_printf(text,
@@ -320,11 +320,11 @@ void ig_c_micro_blocks(const struct ig_micro *m, const struct ig_target *target,
                    "    const long stretch = rows > 2 ? %d : %lld;\n"
                    "    for (long from = 0; from < %lld; from += stretch) {\n"
                    "        const long to = from + stretch < %lld ? from + stretch : %lld;\n"
-                   "        for (long r = 0; r < rows; r += %d) {\n            long j = 0;\n"
-                   "            switch (rows - r < %d ? rows - r : %d) {\n",
+                   "        for (long r = 0, now; r < rows; r += now) {\n            long j = 0;\n"
+                   "            now = %s;\n            switch (now) {\n",
                    m->name, m->name, m->name, m->name, STRETCH, (long long)(chunk_count(&p) * chunk_of(&p)),
-                   (long long)p.b->depth, (long long)p.b->depth, (long long)p.b->depth, most, most, most);
+                   (long long)p.b->depth, (long long)p.b->depth, (long long)p.b->depth, now);
     for (int r = 1; r < 32; r++)
         if (m->rows >> r & 1) print_case(&p, r);
-    ig_text_add(text, "            default: break;\n            }\n        }\n    }\n}\n");
+    ig_text_add(text, "            default: return;\n            }\n        }\n    }\n}\n");
 }

@@ -69,7 +69,7 @@ static void make_micro(struct blocks *s) {
     int most = c->target->vector_registers >= 32 ? 8 : 4;
     int64_t rows = ig_contract_const(c, c->rows, MOST_ROWS + 1);
     for (int r = 1; r <= most; r++) {
-        bool rest = rows > MOST_ROWS || rows % most == r;
+        bool rest = rows > MOST_ROWS ? (r & (r - 1)) == 0 : rows % most == r; /* of any number: 1, 2, 4 and 8 at once */
         if (rest || (r == most && rows >= most)) micro.rows |= 1u << r;
     }
     IG_PUSH(s->k->job, &s->c->kernel->micros, micro);
