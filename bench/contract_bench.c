@@ -155,7 +155,7 @@ static ig_value build_conv(struct ig_graph *g, const struct settings *s, const s
     int64_t packed[] = {1, panels, l->kernel, l->kernel, l->in, nr}, plain[] = {l->kernel, l->kernel, l->in};
     enum ingot_dtype type = is_byte(s->type) ? INGOT_I8 : s->type;
     int64_t lines[] = {(l->kernel + 3) / 4, l->kernel, (l->in + 15) / 16 * 16, 4};
-    bool dots = ig_target_together(&s->target, s->type, type) == 4;
+    bool dots = type == INGOT_I8;
     ig_value in[3] = {x, IG_NO_VALUE, weights_of(g, sum_type(s), 1, &l->out)};
     if (depthwise)
         in[1] = dots ? weights_of(g, type, 4, lines) : weights_of(g, type, 3, plain);

@@ -56,7 +56,9 @@ static inline int ig_target_nr(const struct ig_target *target) {
  * instructions sum at once; 1: none. */
 static inline int ig_target_together(const struct ig_target *target, enum ingot_dtype a, enum ingot_dtype b) {
     if (target->isa == IG_ISA_AMX && a == INGOT_BF16 && b == INGOT_BF16) return 2;
-    return !ig_target_is_cuda(target) && a == INGOT_U8 && b == INGOT_I8 ? 4 : 1;
+    if (ig_target_is_cuda(target) || (a != INGOT_U8 && a != INGOT_I8) || b != INGOT_I8) return 1;
+    if (!target->vnni) return 2;
+    return a == INGOT_U8 ? 4 : 1;
 }
 
 /* The most shared memory for one block, in bytes; a multiprocessor has a kilobyte more, and each block takes one for

@@ -44,6 +44,11 @@ static int k_unroll(int rows, int vectors) {
     return chains >= 8 ? 1 : chains >= 4 ? 2 : 4;
 }
 
+/* Bytes without VNNI: A was widened to 16 bits before, B is as it is read, and pairs of products are exact in 32 bits. */
+static bool is_widened(const struct ig_micro *m) {
+    return m->together == 2 && m->dtype == INGOT_I32;
+}
+
 /* Steps of the depth that one instruction takes. */
 static int together(const struct ig_micro *m) {
     return m->together ? m->together : 1;
@@ -79,8 +84,9 @@ static void print_step(const struct ig_micro *m, int rows, int vectors, int lane
     if (m->rate)
         ig_text_printf(text, "        __builtin_prefetch(next + %lld * (p + %d), 0, 2);\n", (long long)m->rate,
                        u * step);
-    const char *reader =
-        m->together ? ig_format(text->job, "*(const %s_u *)(", m->name) : ig_c_micro_reader(text->job, m, "u");
+    const char *reader = is_widened(m) ? ig_format(text->job, "%s_widen(", m->name)
+                         : m->together ? ig_format(text->job, "*(const %s_u *)(", m->name)
+                                       : ig_c_micro_reader(text->job, m, "u");
     for (int v = 0; v < vectors; v++)
         ig_text_printf(text, "        const %s_v b%d_%d = %sb + %d);\n", m->name, u, v, reader,
                        (u * m->nr + v * lanes) * step);
@@ -137,7 +143,7 @@ static void print_results(const struct ig_micro *m, int rows, int vectors, int l
  * epilogue's GELU, would take registers away from its sums, which fill them. */
 static void print_gemm(const struct ig_micro *m, int rows, int vectors, int lanes, struct ig_text *text) {
     int unroll = k_unroll(rows, vectors);
-    const char *a = m->together ? "b" : "e", *b = m->together ? "b" : ig_c_micro_element(m);
+    const char *a = m->together ? "a" : "e", *b = m->together ? "b" : ig_c_micro_element(m);
     ig_text_printf(text,
                    "static __attribute__((noinline)) void %s_%dx%d(const %s_%s *restrict a, long lda,\n"
                    "    const %s_%s *restrict b,\n"
@@ -215,21 +221,41 @@ void ig_c_micro_dot(const struct ig_micro *m, const struct ig_target *target, bo
                    m->together == 2 ? "vdpbf16ps" : "vpdpbusd", in, in, in, memory ? "m" : "");
 }
 
-/* NAME_four: the four bytes at `at` in each lane. */
+/* NAME_a, an element of A; NAME_four: the four bytes at `at` in each lane. */
 static void print_four(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     const char *n = m->name;
     ig_text_printf(text,
+                   "typedef unsigned %s %s_a __attribute__((may_alias));\n"
                    "typedef unsigned %s_w __attribute__((aligned(1), may_alias));\n"
                    "typedef unsigned %s_i __attribute__((vector_size(%d)));\n"
-                   "INLINE %s_v %s_four(const %s_b *at) {\n    return (%s_v)(*(const %s_w *)at + (%s_i){0});\n}\n",
-                   n, n, target->vector_bytes, n, n, n, n, n, n);
+                   "INLINE %s_v %s_four(const %s_a *at) {\n    return (%s_v)(*(const %s_w *)at + (%s_i){0});\n}\n",
+                   m->together == 4 ? "char" : "short", n, n, n, target->vector_bytes, n, n, n, n, n, n);
+}
+
+/* NAME_widen: bytes of B in 16 bits each. NAME_dot: two products a lane. */
+static void print_pairs(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
+    const char *n = m->name, *in = target->vector_registers >= 32 ? "v" : "x";
+    ig_text_printf(text,
+                   "typedef signed char %s_b __attribute__((may_alias));\n"
+                   "typedef signed char %s_h __attribute__((vector_size(%d), aligned(1), may_alias));\n"
+                   "typedef short %s_s __attribute__((vector_size(%d)));\n"
+                   "INLINE %s_v %s_widen(const %s_b *at) {\n"
+                   "    return (%s_v)__builtin_convertvector(*(const %s_h *)at, %s_s);\n}\n"
+                   "INLINE %s_v %s_pairs(%s_v a, %s_v b) {\n    %s_v c;\n"
+                   "    __asm__(\"vpmaddwd %%2, %%1, %%0\" : \"=%s\"(c) : \"%s\"(a), \"%s\"(b));\n    return c;\n}\n"
+                   "#define %s_dot(c, a, b) c += %s_pairs(a, b)\n",
+                   n, n, target->vector_bytes / 2, n, target->vector_bytes, n, n, n, n, n, n, n, n, n, n, n, in, in, in,
+                   n, n);
 }
 
 void ig_c_micro_gemm(const struct ig_micro *m, const struct ig_target *target, struct ig_text *text) {
     int lanes = ig_micro_lanes(target, m->dtype);
     ig_c_micro_types(m, target, text);
     if (m->together) {
-        ig_c_micro_dot(m, target, false, text);
+        if (is_widened(m))
+            print_pairs(m, target, text);
+        else
+            ig_c_micro_dot(m, target, false, text);
         print_four(m, target, text);
     } else {
         ig_c_micro_half(m, lanes, "v", text);

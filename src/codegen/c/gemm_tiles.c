@@ -44,9 +44,9 @@ static void print_block(const struct ig_micro *m, int halves, int vectors, struc
     int line = 4 * m->nr, step = m->tile_groups * m->together;
     ig_text_printf(
         text,
-        "static __attribute__((noinline)) void %s_tiles_%dx%d(const %s_b *a, long lda, const %s_b *b, %s_e *c, long "
+        "static __attribute__((noinline)) void %s_tiles_%dx%d(const %s_a *a, long lda, const %s_b *b, %s_e *c, long "
         "k,\n"
-        "    long first, long second) {\n    const %s_b *low = a + second * lda;\n    %s_e *under = c + second * %d;\n"
+        "    long first, long second) {\n    const %s_a *low = a + second * lda;\n    %s_e *under = c + second * %d;\n"
         "    (void)low, (void)under;\n    if (first) {\n",
         n, halves, vectors, n, n, n, n, n, m->nr);
     for (int h = 0; h < halves; h++)

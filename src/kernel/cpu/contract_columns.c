@@ -6,9 +6,8 @@ static int64_t known(const struct ig_contract *c, ig_dim d, int64_t otherwise) {
 }
 
 /* The largest mr for which the accumulators, a row of B and the broadcast elements fit the registers. */
-static int rows_in_registers(const struct ig_target *target, int vectors, bool widened) {
+static int rows_in_registers(const struct ig_target *target, int vectors) {
     int spare = target->vector_registers >= 32 ? 2 : 1;
-    if (widened) spare = vectors + 2; /* the even and the odd bytes apart */
     int rows = (target->vector_registers - vectors - spare) / vectors;
     return rows < 1 ? 1 : rows > 14 ? 14 : rows;
 }
@@ -32,7 +31,7 @@ void ig_columns_init(struct ig_contract *c, struct ig_columns *p) {
     p->lanes = ig_micro_lanes(c->target, c->dtype);
     p->element = (int)ingot_dtype_size(c->operand);
     p->nr = c->packed ? (int)ig_contract_attr_int(c, IG_ATTR_packed) : 2 * p->lanes;
-    p->mr = rows_in_registers(c->target, p->nr / p->lanes, c->packed && c->together == 4 && !c->target->vnni);
+    p->mr = rows_in_registers(c->target, p->nr / p->lanes);
     p->tile_groups = groups_of_tiles(c, p->nr / p->lanes);
     if (p->tile_groups) p->mr = 32;
     p->transfer = p->tile_groups ? 48 : 6;

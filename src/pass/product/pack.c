@@ -6,9 +6,9 @@
  *             become [ceil(n/NR), k, NR]; constant weights of channels-last convolutions become [groups, ceil(M/groups/NR), kernel...,
  *             C/groups, NR], and [kernel..., C] if depthwise; transformed filters (winograd.c) have their positions in the
  *             place of the kernel's; the attribute `packed` records it (NR, or 1). NR is the
- *             target's panel width. With VNNI, weights of i8 are packed likewise where the first operand is of u8, with
- *             four steps of the depth together; if that is of i8, it is raised by 128 to u8, and 128 times the sums of
- *             the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
+ *             target's panel width. On CPUs, weights of i8 are packed likewise where the first operand is of bytes,
+ *             with two steps of the depth together, or four with VNNI; there, one of i8 is raised by 128 to u8, and 128
+ *             times the sums of the weights are taken off the result. Recurrent weights are in panels of units, as ops.def says, which their rank shows.
  *             GPU kernels read plain matrices: there is one panel as wide as all columns, and NR is their number,
  *             rounded up to a multiple of 8. Matrices whose columns are such a multiple stay unchanged. NR is 1 for
  *             bytes, which their tensor cores read along the depth only (not in groups), on GPUs with products of warp
@@ -206,9 +206,10 @@ static ig_value pack_conv(struct ig_rewriter *rw, const struct ig_node *n, const
         return IG_NO_VALUE;
     if (!is_packable(g, in[1], dims)) return IG_NO_VALUE;
     if (groups > 1 && dims[0] == groups && dims[1] == 1) {
-        if (together == 4 && rank != 4) return IG_NO_VALUE;
+        bool bytes = ig_type_of(g, in[1])->dtype == INGOT_I8;
+        if (bytes && (rank != 4 || ig_type_of(g, in[0])->dtype != INGOT_U8)) return IG_NO_VALUE;
         ig_value w = pack_depthwise(g, in[1], dims, rank);
-        return rebuild(g, n, in, together == 4 ? lines_together(g, w) : w, 1, dims[0]);
+        return rebuild(g, n, in, bytes ? lines_together(g, w) : w, 1, dims[0]);
     }
     struct ig_node conv = *n;
     ig_value operands[3] = {in[0], in[1], n->n_in > 2 ? in[2] : IG_NO_VALUE};
@@ -262,12 +263,12 @@ static bool wants_unsigned(const struct ig_rewriter *rw, struct ig_graph *g, con
     const struct ig_target *target = rw->options->target;
     const struct ig_type *type = ig_type_of(g, w);
     int64_t dims[INGOT_MAX_RANK];
-    bool slow = ig_target_together(target, INGOT_I8, INGOT_I8) == 1;
-    if (!slow || ig_target_together(target, INGOT_U8, INGOT_I8) == 1) return false;
+    if (ig_target_together(target, INGOT_U8, INGOT_I8) == 1) return false;
     if (ig_type_of(g, x)->dtype != INGOT_I8 || type->dtype != INGOT_I8 || !is_packable(g, w, dims)) return false;
-    if (n->op == IG_OP_matmul) return type->rank == 2;
-    return ig_attr_int(g, n, IG_ATTR_channels_last) &&
-           (ig_attr_int(g, n, IG_ATTR_groups) == 1 || dims[1] > 1 || type->rank == 4);
+    if (n->op == IG_OP_matmul) return target->vnni && type->rank == 2;
+    int64_t groups = ig_attr_int(g, n, IG_ATTR_groups);
+    bool depthwise = groups > 1 && dims[0] == groups && dims[1] == 1;
+    return ig_attr_int(g, n, IG_ATTR_channels_last) && (depthwise ? type->rank == 4 : target->vnni);
 }
 
 /* -128 times the sums of each column's weights. */
