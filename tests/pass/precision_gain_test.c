@@ -109,7 +109,8 @@ static void build_convolution(struct ig_graph *g, const void *argument) {
                               ig_attr_of_int(0),
                               ig_attr_of_int(m->columns),
                               ig_attr_of_ints(window, 2),
-                              ig_attr_of_int(IG_MATH_EXACT)};
+                              ig_attr_of_int(IG_MATH_EXACT),
+                              ig_attr_of_int(0)};
     ig_value x = input(g, "x", INGOT_F32, 4, (int64_t[]){m->rows, m->depth, 2, 2});
     ig_value w = ig_build_cast(g, random_constant(g, INGOT_F32, 4, dims, 5), m->dtype);
     ig_value in[] = {x, w, random_constant(g, INGOT_F32, 1, &m->columns, 6)};

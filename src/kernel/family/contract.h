@@ -31,8 +31,9 @@ struct ig_contract {
     struct ig_node node; /* the contraction, copied */
     bool has_twin;       /* the region has a second product, of the same first operand and sizes */
     struct ig_node twin;
-    enum ingot_dtype dtype;    /* accumulator type */
-    enum ingot_dtype operand;  /* A's type as micro-kernels read it: with packed pairs and fours bf16, u8 or i16, else dtype */
+    enum ingot_dtype dtype; /* accumulator type */
+    enum ingot_dtype
+        operand; /* A's type as micro-kernels read it: with packed pairs and fours bf16, u8 or i16, else dtype */
     const struct ig_sizes *at; /* the sizes at which candidates are ordered */
     int choice;                /* the candidate of the schedule to make, from 0 */
     int choices;               /* the number of candidates; set by the schedule */
