@@ -5,8 +5,11 @@
  */
 #include <math.h>
 
+#include "import/onnx/apply.h"
 #include "ir/blocks.h"
+#include "ir/initializer.h"
 #include "support/check/kernel_cases.h"
+#include "support/check/rewrite_check.h"
 
 enum zero { NO_ZERO, BYTES, FLOATS };
 
@@ -137,11 +140,140 @@ static void epilogues(void **state) {
     check_all();
 }
 
+/* ---- As models have them: which products keep their weights narrow, and that the results are the same ---- */
+
+enum form { NBITS, BNB4, PER_TENSOR, PER_COLUMN, PER_DEPTH, BLOCKED, BLOCKED_TURNED, QKV };
+
+struct imported {
+    enum form form;
+    int bits;
+    int64_t rows, depth, columns, block;
+    bool zero;
+    int products; /* that keep their weights narrow */
+};
+
+static const struct imported imported[] = {
+    {NBITS, 4, 3, 200, 17, 32, true, 1},          {NBITS, 4, 1, 128, 40, 64, false, 1},
+    {NBITS, 8, 2, 130, 9, 16, true, 1},           {NBITS, 2, 1, 96, 12, 32, true, 1},
+    {NBITS, 4, 64, 64, 8, 32, false, 0},          {BNB4, 4, 2, 128, 12, 64, false, 1},
+    {BNB4, 4, 2, 100, 5, 64, false, 0},           {PER_TENSOR, 8, 2, 48, 20, 0, true, 1},
+    {PER_COLUMN, 8, 2, 48, 20, 0, true, 1},       {PER_DEPTH, 8, 2, 48, 20, 0, true, 0},
+    {BLOCKED, 8, 3, 100, 20, 32, true, 1},        {BLOCKED, 8, 3, 100, 20, 8, true, 0},
+    {BLOCKED_TURNED, 8, 1, 100, 20, 48, true, 1}, {QKV, 4, 1, 64, 16, 32, true, 1},
+};
+enum { IMPORTED = sizeof imported / sizeof *imported };
+
+/* An ONNX operator on values of the graph; attributes end with a nameless one. */
+static ig_value apply(struct ig_graph *g, const char *name, const ig_value *inputs, int count,
+                      const struct ingot_attribute *attributes) {
+    struct ig_initializers *initializers = ig_initializers_create(g->job);
+    struct ig_onnx *import = ig_onnx_begin_nodes(g->job, g->dims, initializers, 0);
+    ingot_value values[4];
+    struct ingot_operator op = {.name = name, .inputs = values, .n_inputs = (size_t)count, .attributes = attributes};
+    for (int i = 0; i < count; i++)
+        values[i] = inputs[i];
+    while (attributes && attributes[op.n_attributes].name)
+        op.n_attributes++;
+    ig_value result;
+    ig_onnx_add_node(import, g, &op, &result, 1);
+    return result;
+}
+
+static struct ingot_attribute of_int(const char *name, int64_t i) {
+    return (struct ingot_attribute){.name = name, .kind = INGOT_ATTRIBUTE_INT, .i = i};
+}
+
+static ig_value nbits(struct ig_graph *g, const struct imported *m, ig_value a, uint32_t seed) {
+    int64_t blocks = (m->depth + m->block - 1) / m->block, bytes = m->block * m->bits / 8;
+    int64_t scales[] = {m->columns, blocks};
+    ig_dim shape[] = {number(g, m->columns), number(g, blocks), number(g, bytes)};
+    ig_value codes = ig_build_reshape(g, codes_of(g, m->columns, blocks * bytes, 255, seed), shape, 3);
+    ig_value in[] = {a, codes, random_constant(g, INGOT_F32, 2, scales, seed),
+                     codes_of(g, m->columns, (blocks * m->bits + 7) / 8, 255, seed + 1)};
+    const struct ingot_attribute attributes[] = {
+        of_int("N", m->columns), of_int("K", m->depth), of_int("bits", m->bits), of_int("block_size", m->block), {0}};
+    return apply(g, "com.microsoft.MatMulNBits", in, m->zero ? 4 : 3, attributes);
+}
+
+static ig_value bnb4(struct ig_graph *g, const struct imported *m, ig_value a) {
+    int64_t count = m->columns * m->depth, blocks = (count + m->block - 1) / m->block;
+    ig_dim flat = number(g, (count + 1) / 2);
+    ig_value codes = ig_build_reshape(g, codes_of(g, 1, (count + 1) / 2, 255, 1), &flat, 1);
+    ig_value in[] = {a, codes, random_constant(g, INGOT_F32, 1, &blocks, 2)};
+    const struct ingot_attribute attributes[] = {
+        of_int("N", m->columns), of_int("K", m->depth), of_int("quant_type", 1), of_int("block_size", m->block), {0}};
+    return apply(g, "com.microsoft.MatMulBnb4", in, 3, attributes);
+}
+
+/* DequantizeLinear, and a product; the weight may lie as its transpose. */
+static ig_value dequantized(struct ig_graph *g, const struct imported *m, ig_value a) {
+    static const int64_t turn[] = {1, 0};
+    bool turned = m->form == BLOCKED_TURNED, blocked = turned || m->form == BLOCKED;
+    int axis = turned || m->form == PER_COLUMN ? 1 : 0;
+    int64_t sizes[] = {turned ? m->columns : m->depth, turned ? m->depth : m->columns},
+            scales[2] = {sizes[0], sizes[1]};
+    if (blocked) scales[axis] = (sizes[axis] + m->block - 1) / m->block;
+    ig_value in[] = {codes_of(g, sizes[0], sizes[1], 255, 1), IG_NO_VALUE, IG_NO_VALUE};
+    if (blocked) {
+        in[1] = random_constant(g, INGOT_F32, 2, scales, 2);
+        in[2] = codes_of(g, scales[0], scales[1], 255, 3);
+    } else if (m->form == PER_TENSOR) {
+        in[1] = ig_build_scalar(g, INGOT_F32, 0.125);
+        in[2] = ig_build_scalar_int(g, INGOT_U8, 100);
+    } else {
+        ig_dim flat = number(g, sizes[axis]);
+        in[1] = random_constant(g, INGOT_F32, 1, &sizes[axis], 2);
+        in[2] = ig_build_reshape(g, codes_of(g, 1, sizes[axis], 255, 3), &flat, 1);
+    }
+    const struct ingot_attribute attributes[] = {of_int("axis", axis), of_int("block_size", m->block), {0}};
+    ig_value w = apply(g, "DequantizeLinear", in, 3, attributes);
+    return ig_build_matmul(g, a, turned ? ig_build_transpose(g, w, turn) : w, INGOT_F32);
+}
+
+static void build_imported(struct ig_graph *g, const void *argument) {
+    const struct imported *m = argument;
+    int64_t dims[] = {m->rows, m->depth}, halves[] = {1, 2, 8};
+    ig_value a = input(g, "a", INGOT_F32, 2, dims);
+    for (int i = 0; m->form == QKV && i < 3; i++) { /* views read the results, so that they become one product */
+        ig_dim shape[3];
+        for (int j = 0; j < 3; j++)
+            shape[j] = number(g, halves[j]);
+        ig_value y = ig_build_reshape(g, nbits(g, m, a, 10 * (uint32_t)i + 1), shape, 3);
+        ig_build_output(g, (const char *[]){"q", "k", "v"}[i], ig_map1(g, IG_OP_neg, y));
+    }
+    if (m->form == QKV) return;
+    ig_build_output(g, "y",
+                    m->form == NBITS  ? nbits(g, m, a, 1)
+                    : m->form == BNB4 ? bnb4(g, m, a)
+                                      : dequantized(g, m, a));
+}
+
+static void count_products(struct ig_job *job, void *argument) {
+    const struct imported *m = argument;
+    struct ig_graph *g = ig_graph_create(job, ig_dims_create(job));
+    build_imported(g, m);
+    g = rewrite_by_passes(g, "narrow-weights canonicalize merge-matmul");
+    int found = 0;
+    for (ig_node_id id = 0; id < g->nodes.count; id++)
+        found += g->nodes.at[id].op == IG_OP_matmul_blocks;
+    assert_int_equal(found, m->products);
+}
+
+static void models(void **state) {
+    (void)state;
+    for (int i = 0; i < IMPORTED; i++) {
+        rewrite_in_job(count_products, &imported[i], "narrow-weights");
+        add_case("as imported", build_imported, &imported[i], sum_tolerance(INGOT_F32) * 4, 0);
+    }
+    check_all();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forms),
         cmocka_unit_test(hostile_rows),
         cmocka_unit_test(epilogues),
+        cmocka_unit_test(models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,11 +4,13 @@
  * Requires:   move-views and fold-batch-norm, so that biases directly follow the products.
  * Guarantees: two or more products of the same value with constant matrices, each with or without a bias, that only
  *             views read (the queries, keys and values of attention) become one product with the weights side by side,
- *             and slices of its result. Weights and biases are recipes. Results are the same.
+ *             and slices of its result. Weights and biases are recipes. Results are the same. So do products with codes in
+ *             blocks of one kind.
  *
  * The gain is that the rows of the common operand are read and packed once. If something other than views reads the
  * results, each product keeps that as its epilogue, which gains more.
  */
+#include "ir/blocks.h"
 #include "pass/match.h"
 #include "pass/passes.h"
 #include "pass/view/view.h"
@@ -61,17 +63,30 @@ static bool is_bias(const struct ig_graph *g, ig_value v, ig_dim columns) {
     return ig_info(g, v)->is_const && type->rank == 1 && type->dim[0] == columns;
 }
 
+/* Are all but the first operand matrices in memory that can be joined? */
+static bool has_weights(const struct ig_graph *g, const struct ig_node *n) {
+    bool coded = n->op == IG_OP_matmul_blocks;
+    if ((n->op != IG_OP_matmul && !coded) || ig_info(g, n->out)->is_const) return false;
+    for (uint32_t i = 1; i < n->n_in; i++) {
+        if (n->in[i] != IG_NO_VALUE && !ig_info(g, n->in[i])->is_const) return false;
+    }
+    return ig_type_of(g, n->in[1])->rank == 2 && ig_attr_int(g, n, IG_ATTR_packed) == 0;
+}
+
+static ig_dim columns_of(const struct ig_graph *g, const struct ig_node *n) {
+    const struct ig_type *type = ig_type_of(g, n->out);
+    return type->dim[type->rank - 1];
+}
+
 static void find_product(struct merging *m, const struct readers *readers, ig_node_id id) {
     struct ig_graph *g = m->graph;
     const struct ig_node *n = &g->nodes.at[id];
-    if (n->op != IG_OP_matmul || ig_info(g, n->out)->is_const || !ig_info(g, n->in[1])->is_const) return;
-    if (ig_type_of(g, n->in[1])->rank != 2 || ig_attr_int(g, n, IG_ATTR_packed) != 0) return;
+    if (!has_weights(g, n)) return;
     struct product p = {id, IG_NO_NODE, n->in[0], n->in[1], IG_NO_VALUE};
     ig_value result = n->out;
     ig_node_id reader = readers->only[result];
     const struct ig_node *sum = reader == IG_NO_NODE ? NULL : &g->nodes.at[reader];
-    if (sum && sum->op == IG_OP_add && sum->in[0] == result &&
-        is_bias(g, sum->in[1], ig_type_of(g, n->in[1])->dim[1])) {
+    if (sum && sum->op == IG_OP_add && sum->in[0] == result && is_bias(g, sum->in[1], columns_of(g, n))) {
         p.sum = reader;
         p.bias = sum->in[1];
         result = sum->out;
@@ -101,11 +116,49 @@ static ig_value new_constant(struct ig_rewriter *rw, ig_value old) {
     return ig_build_copy(rw->out, rw->in, n, in) + (old - n->out);
 }
 
+/* Do codes mean the same, but for scales and zero points? */
+static bool same_codes(const struct ig_graph *g, const struct ig_node *x, const struct ig_node *y) {
+    static const enum ig_attr_name names[] = {IG_ATTR_bits, IG_ATTR_block, IG_ATTR_offset};
+    for (int i = 0; i < 3; i++) {
+        if (ig_attr_int(g, x, names[i]) != ig_attr_int(g, y, names[i])) return false;
+    }
+    for (uint32_t i = 2; i < 5; i++) {
+        ig_value a = i < x->n_in ? x->in[i] : IG_NO_VALUE, b = i < y->n_in ? y->in[i] : IG_NO_VALUE;
+        if ((a == IG_NO_VALUE) != (b == IG_NO_VALUE) || (i == 4 && a != b)) return false;
+        if (a != IG_NO_VALUE && ig_type_of(g, a)->dtype != ig_type_of(g, b)->dtype) return false;
+    }
+    return true;
+}
+
 static bool mergeable(const struct ig_graph *g, const struct product *a, const struct product *b) {
     const struct ig_node *x = &g->nodes.at[a->matmul], *y = &g->nodes.at[b->matmul];
     return a->x == b->x && (a->sum == IG_NO_NODE) == (b->sum == IG_NO_NODE) &&
            ig_attr_int(g, x, IG_ATTR_acc) == ig_attr_int(g, y, IG_ATTR_acc) &&
-           ig_type_of(g, a->w)->dtype == ig_type_of(g, b->w)->dtype;
+           ig_type_of(g, a->w)->dtype == ig_type_of(g, b->w)->dtype && x->op == y->op &&
+           (x->op == IG_OP_matmul || same_codes(g, x, y));
+}
+
+/* One product with codes for all, side by side. */
+static ig_value merge_codes(struct ig_rewriter *rw, const struct merging *m, const struct product **merged, int count,
+                            ig_value x, enum ingot_dtype acc) {
+    const struct ig_node *first = &m->graph->nodes.at[merged[0]->matmul];
+    ig_value joined[5] = {IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE};
+    ig_value *parts = IG_NEW_ARRAY(rw->out->job, ig_value, (size_t)count);
+    for (uint32_t i = 1; i < first->n_in && i < 4; i++) {
+        if (first->in[i] == IG_NO_VALUE) continue;
+        for (int p = 0; p < count; p++)
+            parts[p] = new_constant(rw, m->graph->nodes.at[merged[p]->matmul].in[i]);
+        joined[i] = ig_build_concat(rw->out, parts, count, 0);
+    }
+    if (first->n_in > 4 && first->in[4] != IG_NO_VALUE) joined[4] = new_constant(rw, first->in[4]);
+    struct ig_blocks b = {.codes = joined[1],
+                          .scale = joined[2],
+                          .zero = joined[3],
+                          .table = joined[4],
+                          .bits = (int)ig_attr_int(m->graph, first, IG_ATTR_bits),
+                          .block = ig_attr_int(m->graph, first, IG_ATTR_block),
+                          .offset = ig_attr_int(m->graph, first, IG_ATTR_offset)};
+    return ig_build_matmul_blocks(rw->out, x, &b, acc);
 }
 
 /* Builds one product for `first` and all that can be merged with it, and for each the slice that replaces it. */
@@ -119,17 +172,19 @@ static void merge(struct ig_rewriter *rw, struct merging *m, const struct produc
         if (mergeable(m->graph, first, &m->products.at[i])) merged[count++] = &m->products.at[i];
     }
     if (count < 2) return;
+    bool coded = m->graph->nodes.at[first->matmul].op == IG_OP_matmul_blocks;
     for (int i = 0; i < count; i++) {
-        weights[i] = new_constant(rw, merged[i]->w);
+        if (!coded) weights[i] = new_constant(rw, merged[i]->w);
         biases[i] = first->sum == IG_NO_NODE ? IG_NO_VALUE : new_constant(rw, merged[i]->bias);
     }
     enum ingot_dtype acc = (enum ingot_dtype)ig_attr_int(m->graph, &m->graph->nodes.at[first->matmul], IG_ATTR_acc);
-    ig_value product = ig_build_matmul(g, rw->map[first->x], ig_build_concat(g, weights, count, 1), acc);
+    ig_value x = rw->map[first->x], product = coded ? merge_codes(rw, m, merged, count, x, acc)
+                                                    : ig_build_matmul(g, x, ig_build_concat(g, weights, count, 1), acc);
     ig_value result = product;
     if (first->sum != IG_NO_NODE) result = ig_map2(g, IG_OP_add, product, ig_build_concat(g, biases, count, 0));
     ig_dim start = ig_dim_const(g->dims, 0);
     for (int i = 0; i < count; i++) {
-        ig_dim size = ig_type_of(g, weights[i])->dim[1];
+        ig_dim size = columns_of(m->graph, &m->graph->nodes.at[merged[i]->matmul]);
         int axis = ig_type_of(g, result)->rank - 1;
         ig_node_id sum = merged[i]->sum;
         m->instead[m->graph->nodes.at[merged[i]->matmul].out] = ig_build_slice_axis(g, product, axis, start, size, 1);
@@ -142,7 +197,8 @@ static void merge(struct ig_rewriter *rw, struct merging *m, const struct produc
 static bool merge_node(struct ig_rewriter *rw, const struct ig_node *n, const ig_value *in, ig_value *out_values) {
     struct merging *m = rw->state;
     if (m->graph != rw->in) study(m, rw->in);
-    for (uint32_t i = 0; n->op == IG_OP_matmul && m->instead[n->out] == IG_NO_VALUE && i < m->products.count; i++) {
+    bool product = n->op == IG_OP_matmul || n->op == IG_OP_matmul_blocks;
+    for (uint32_t i = 0; product && m->instead[n->out] == IG_NO_VALUE && i < m->products.count; i++) {
         if (m->graph->nodes.at[m->products.at[i].matmul].out == n->out) merge(rw, m, &m->products.at[i]);
     }
     out_values[0] = n->n_out == 1 ? m->instead[n->out] : IG_NO_VALUE;
