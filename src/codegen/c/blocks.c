@@ -171,7 +171,7 @@ static void print_weights(const struct printer *p, int i, int part, int count) {
                                part, 4 * i, n);
             else
                 ig_text_printf(p->text, "        w%d = %s_wide(codes + %lld + p + %d);\n", c, n,
-                               (long long)(c * chunk_count(p) * 64), i * VECTOR + part * p->lanes);
+                               (long long)c * chunk_count(p) * 64, i * VECTOR + part * p->lanes);
             ig_text_printf(p->text, "        w%d = %s_round((w%d - %d.0f%s) * s%d);\n", c, n, c, (int)p->b->offset,
                            p->b->zero != INGOT_DTYPE_NONE ? ig_format(p->text->job, " - z%d", c) : "", c);
         }
@@ -274,11 +274,11 @@ static void print_rows(struct printer *p, int rows) {
 static void print_case(const struct printer *p, int rows) {
     int64_t line = chunk_count(p) * 64;
     const char *scale = ig_format(p->text->job, "(const char *)scale + j * %lld",
-                                  (long long)(block_count(p) * (int64_t)ingot_dtype_size(p->b->scale)));
+                                  (long long)block_count(p) * (long long)ingot_dtype_size(p->b->scale));
     const char *zero = p->b->zero == INGOT_DTYPE_NONE
                            ? "zero"
                            : ig_format(p->text->job, "(const char *)zero + j * %lld",
-                                       (long long)(block_count(p) * (int64_t)ingot_dtype_size(p->b->zero)));
+                                       (long long)block_count(p) * (long long)ingot_dtype_size(p->b->zero));
     ig_text_printf(p->text, "            case %d:\n", rows);
     int columns = columns_of(p, rows);
     for (int step = columns; step > 0; step = step == 1 ? 0 : 1)
@@ -322,7 +322,7 @@ void ig_c_micro_blocks(const struct ig_micro *m, const struct ig_target *target,
                    "        const long to = from + stretch < %lld ? from + stretch : %lld;\n"
                    "        for (long r = 0, now; r < rows; r += now) {\n            long j = 0;\n"
                    "            now = %s;\n            switch (now) {\n",
-                   m->name, m->name, m->name, m->name, STRETCH, (long long)(chunk_count(&p) * chunk_of(&p)),
+                   m->name, m->name, m->name, m->name, STRETCH, (long long)chunk_count(&p) * chunk_of(&p),
                    (long long)p.b->depth, (long long)p.b->depth, (long long)p.b->depth, now);
     for (int r = 1; r < 32; r++)
         if (m->rows >> r & 1) print_case(&p, r);

@@ -108,8 +108,9 @@ static void check_codes(struct ig_infer *x, enum ig_blocks_form form, int bits, 
            fragments[] = {tiles, chunks, ig_dim_const(d, 32), ig_dim_const(d, 16)};
     const ig_dim *dims = form == IG_BLOCKS_PLAIN ? plain : form == IG_BLOCKS_LANES ? lanes : fragments;
     ig_infer_dtype(x, 1, INGOT_U8);
-    ig_infer_rank(x, 1, form == IG_BLOCKS_PLAIN ? 2 : form == IG_BLOCKS_LANES ? 3 : 4);
-    for (int i = 0; i < codes->rank; i++)
+    int rank = form == IG_BLOCKS_PLAIN ? 2 : form == IG_BLOCKS_LANES ? 3 : 4;
+    ig_infer_rank(x, 1, rank);
+    for (int i = 0; i < rank; i++)
         ig_infer_unify(x, codes->dim[i], dims[i], "dims of codes and product");
 }
 

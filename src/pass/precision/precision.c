@@ -101,7 +101,7 @@ static ig_value rewrite_coded(struct ig_rewriter *rw, const struct ig_node *n) {
     enum ingot_dtype dtype = ig_precision_dtype(ig_precision_of(s->precisions, n->origin));
     bool fits = is_wide_float(s->g, n->in[0]) && is_wide_float(s->g, n->out) && !s->ranges[n->in[0]].rounded &&
                 !(dtype == INGOT_F16 && (s->ranges[n->in[0]].large || s->ranges[n->in[2]].large));
-    ig_value in[5];
+    ig_value in[5] = {IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE, IG_NO_VALUE};
     for (uint32_t i = 0; i < n->n_in; i++)
         in[i] = n->in[i] == IG_NO_VALUE ? IG_NO_VALUE : rw->map[n->in[i]];
     in[0] = fits && dtype != INGOT_F32 ? read_narrow(rw, n, n->in[0], dtype) : read_wide(rw, n, n->in[0]);
