@@ -12,6 +12,7 @@ static const struct ig_target cpus[] = {
     {.isa = IG_ISA_X86_64_V3, .vector_bytes = 32, .vector_registers = 16},
     {.isa = IG_ISA_X86_64_V4, .vector_bytes = 64, .vector_registers = 32},
 };
+static const struct ig_target amx = {.isa = IG_ISA_AMX, .vector_bytes = 64, .vector_registers = 32, .vnni = true};
 static const struct ig_target gpu = {.isa = IG_ISA_CUDA, .vector_bytes = 64, .vector_registers = 32, .sm = 90};
 
 /* ---- What becomes narrow -------------------------------------------------------------------------------------------- */
@@ -38,6 +39,8 @@ static const struct decision decisions[] = {
     {&cpus[1], IG_PRECISION_FP16, 0, SIZE, NULL, INGOT_F32, INGOT_F32, as_fast},
     {&cpus[1], IG_PRECISION_FP16, 1, SIZE / 2, NULL, INGOT_F32, INGOT_F32, as_fast}, /* the caches keep the weights */
     {&cpus[1], IG_PRECISION_FP16, 99, SIZE, "*=fp16", INGOT_F16, INGOT_F16, NULL},
+    {&amx, IG_PRECISION_BF16, 99, SIZE, NULL, INGOT_BF16, INGOT_BF16, NULL},
+    {&amx, IG_PRECISION_FP16, 99, SIZE, NULL, INGOT_F32, INGOT_F32, as_fast},
     {&gpu, IG_PRECISION_FP16, 99, SIZE, NULL, INGOT_F16, INGOT_F16, NULL},
     {&gpu, IG_PRECISION_BF16, 0, SIZE / 2, NULL, INGOT_BF16, INGOT_BF16, NULL},
 };
