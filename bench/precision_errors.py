@@ -10,7 +10,7 @@ Needs the package ingot (PYTHONPATH=build/python), numpy, and onnx for .pb files
 
 Per result and precision, over all inputs: the cosine of what fp32 gives and the narrow build gives (as 1 - cosine), the root mean
 square of the differences as a share of that of the values, the largest difference as a share of the largest value, and how
-often the largest of the classes (the last axis; axis 1 of images) is the same one. --everywhere narrows what the target gains
+often the largest of the classes (the last axis; axis 1 of images, if it is the shorter one) is the same one. --everywhere narrows what the target gains
 nothing from, too: on a CPU, it shows about what a GPU would give.
 """
 import argparse
@@ -65,7 +65,7 @@ def results(engine, sets):
 
 def classes(y):
     """What each row of classes chose; None: there are none."""
-    axis = 1 if y.ndim == 4 else y.ndim - 1
+    axis = 1 if y.ndim == 4 and y.shape[1] <= y.shape[3] else y.ndim - 1
     return np.argmax(y, axis).reshape(-1) if y.ndim > 1 and y.shape[axis] > 2 else None
 
 
