@@ -1,9 +1,10 @@
 /*
  * What narrow types gain on each target: the one place that knows; see precision.h.
  *
- * GPUs multiply them faster and move them faster, and so do CPUs with AMX, in bf16. CPUs without arithmetic in them convert them to f32 first: each stored
- * activation costs a conversion on both sides, and the caches hold it anyway, so that only weights gain that are read from
- * memory for few rows. Then a product takes the time of reading its weights, of which half is left.
+ * GPUs multiply them faster and move them faster, and so do CPUs with AMX, in bf16. CPUs without arithmetic in them convert
+ * them to f32 first: each stored activation costs a conversion on both sides, and the caches hold it anyway, so that only
+ * weights gain that are read from memory for few rows. Then a product takes the time of reading its weights, of which half is
+ * left.
  */
 #include "ir/build.h"
 #include "pass/precision/precision.h"
