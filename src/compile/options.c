@@ -126,6 +126,7 @@ bool ig_pass_enabled(const struct ingot_build_options *options, int index) {
         int value = switch_value(options->pass_switches[i], pass->name);
         if (value >= 0) enabled = value == 1;
     }
-    if (options->strict_qdq && pass->run == ig_pass_integers) return false;
+    bool requantises = pass->run == ig_pass_integers || pass->run == ig_pass_float8;
+    if (options->strict_qdq && requantises) return false;
     return enabled;
 }
