@@ -37,10 +37,11 @@ __device__ __forceinline__ void hold(int &sum) {
     asm volatile("" : "+r"(sum));
 }
 
-// Adds sums that are being computed, which have only some of the bits of f32, to those of more of the depth.
-template <int EIGHTS>
+// Adds sums, which have only some of the bits of f32, to those of more of the depth, once they are computed; all but the LEFT
+// newest steps are then.
+template <int LEFT, int EIGHTS>
 __device__ __forceinline__ void promote(total (&to)[EIGHTS][4], total (&some)[EIGHTS][4]) {
-    wait_for_products<0>();
+    wait_for_products<LEFT>();
 #pragma unroll
     for (int j = 0; j < EIGHTS; j++)
 #pragma unroll

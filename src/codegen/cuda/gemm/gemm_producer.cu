@@ -269,19 +269,24 @@ struct sums {
                 }
     }
 
+    // Issues new products of 64 rows.
+    __device__ __forceinline__ static void begin(total (&some)[BN / 8][4], int block, unsigned a_from, unsigned b_from) {
+        begin_products();
+#pragma unroll
+        for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
+            multiply_add(some, part<A_ACROSS, BM>(a_from, row(block), depth), part<B_ACROSS, BN>(b_from, 0, depth),
+                         depth > 0);
+        close_products();
+    }
+
     // Issues the products of a step. If they are PROMOTED, waits for those of each 64 rows and adds them up.
     __device__ __forceinline__ void step(unsigned a_from, unsigned b_from) {
         if constexpr (PROMOTED) {
 #pragma unroll
             for (int i = 0; i < blocks; i++) {
                 total some[BN / 8][4];
-                begin_products();
-#pragma unroll
-                for (int depth = 0; depth < DEPTH; depth += 32 / ELEMENT)
-                    multiply_add(some, part<A_ACROSS, BM>(a_from, row(i), depth),
-                                 part<B_ACROSS, BN>(b_from, 0, depth), depth > 0);
-                close_products();
-                promote(c[i], some);
+                begin(some, i, a_from, b_from);
+                promote<0>(c[i], some);
             }
         } else {
             begin_products();
@@ -295,12 +300,62 @@ struct sums {
         }
     }
 
+    __device__ __forceinline__ static unsigned columns_of(place p, int s) {
+        return KEPT ? shared_memory() + KEPT_AT + s * B_BYTES : p.memory() + A_BYTES;
+    }
+
     // Step number s, once it has arrived.
     __device__ __forceinline__ void take_step(place p, int s) {
         wait(p.full(), p.parity);
-        step(p.memory(), KEPT ? shared_memory() + KEPT_AT + s * B_BYTES : p.memory() + A_BYTES);
+        step(p.memory(), columns_of(p, s));
     }
+    __device__ __forceinline__ static void begin_step(total (&some)[BN / 8][4], place p, int s) {
+        wait(p.full(), p.parity);
+        begin(some, 0, p.memory(), columns_of(p, s));
+    }
+
+    // Has a thread registers for the sums of two steps beside its own?
+    static constexpr bool paired = PROMOTED && blocks == 1 && BN / 2 * 3 <= (TURNS == 4 ? 64 : TURNS == 3 ? 112 : 192);
 };
+
+// Lets the next group have what comes behind a tile.
+__device__ __forceinline__ void pass_turn() {
+    if constexpr (TURNS > 0) arrive(shared_memory() + TURNS_AT + 8 * (group() + 1 < TURNS ? group() + 1 : 0));
+}
+
+// The sums of a tile, where those of a step are added up while the next one's products are in flight.
+__device__ __forceinline__ void multiply_in_pairs(sums &c, place p, int steps) {
+    total even[BN / 8][4], odd[BN / 8][4];
+    place before = p;
+    sums::begin_step(even, p, 0);
+    p.advance();
+    int s = 1;
+#pragma unroll 1
+    for (; s + 1 < steps; s += 2) {
+        sums::begin_step(odd, p, s);
+        promote<1>(c.c[0], even);
+        arrive(before.empty());
+        before = p;
+        p.advance();
+        sums::begin_step(even, p, s + 1);
+        promote<1>(c.c[0], odd);
+        arrive(before.empty());
+        before = p;
+        p.advance();
+    }
+    if (s < steps) {
+        sums::begin_step(odd, p, s);
+        pass_turn();
+        promote<1>(c.c[0], even);
+        arrive(before.empty());
+        promote<0>(c.c[0], odd);
+        arrive(p.empty());
+    } else {
+        pass_turn();
+        promote<0>(c.c[0], even);
+        arrive(before.empty());
+    }
+}
 
 // Computes the sums of a tile. A stage is released once the products of the next one are in flight, or its own are added
 // up. The last step stands
@@ -317,6 +372,10 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
         wait(shared_memory() + TURNS_AT + 8 * group(), tiles / groups + (tiles % groups == 0) & 1);
     }
     if constexpr (KEPT) wait(shared_memory() + KEPT_FULL_AT, stride() % COLUMN_BLOCKS ? tiles & 1 : 0);
+    if constexpr (sums::paired) {
+        multiply_in_pairs(c, p, steps);
+        return;
+    }
 #pragma unroll 1
     for (int s = 0; s + 1 < steps; s++, p.advance()) {
         c.take_step(p, s);
@@ -329,7 +388,7 @@ __device__ __forceinline__ void multiply(sums &c, int tile, long long depth) {
         }
     }
     c.take_step(p, steps - 1);
-    if constexpr (TURNS > 0) arrive(shared_memory() + TURNS_AT + 8 * (group() + 1 < TURNS ? group() + 1 : 0));
+    pass_turn();
     wait_for_products<0>();
     if (!PROMOTED && steps > 1) arrive(last);
     arrive(p.empty());

@@ -39,7 +39,7 @@ struct sums {
         if constexpr (PROMOTED) {
             total some[own / 8][4];
             issue(some, a_from, b_from);
-            promote(c, some);
+            promote<0>(c, some);
         } else {
             issue(c, a_from, b_from);
         }
