@@ -122,7 +122,7 @@ static double rows_time(const struct ig_cuda_problem *p, const struct ig_cuda_ge
 /* Nanoseconds per step of groups that add what the tensor cores have summed up. Two groups that share a tile do so in turns;
  * of groups that take turns with tiles, the others run their epilogues meanwhile. */
 static double promotion(const struct ig_cuda_gemm *g) {
-    return g->promoted && g->turns ? (double)g->bm / 64 * (g->bn / 2 + 100) / 1.7 : 0;
+    return g->promoted && g->turns ? (double)g->bm / 64 * (g->bn * 0.5 + 100) / 1.7 : 0;
 }
 
 /* Groups in turns that read B once: whatever takes longest, products, instructions of the epilogues, a group's own work or
