@@ -22,7 +22,8 @@ static ig_value build_part(struct ig_rewriter *rw, ig_value v, int from_last, in
     const struct ig_type type = *ig_type_of(rw->in, v);
     int axis = type.rank - from_last;
     if (axis < 0 || ig_dim_is(g->dims, type.dim[axis], 1)) return rw->map[v];
-    if (n && most_nodes > 0 && rw->uses[v] == 1 && (ig_op_info(n->op)->is_map || n->op == IG_OP_cast)) {
+    if (n && most_nodes > 0 && rw->uses[v] == 1 &&
+        (ig_op_info(n->op)->is_map || n->op == IG_OP_cast || n->op == IG_OP_where)) {
         ig_value in[3];
         for (uint32_t k = 0; k < n->n_in; k++)
             in[k] = build_part(rw, n->in[k], from_last, i, most_nodes - 1);
