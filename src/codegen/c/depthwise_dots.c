@@ -35,9 +35,10 @@ static void print_column(struct printer *p, int first, int64_t s) {
     const struct ig_micro *m = p->m;
     const char *row[ROWS] = {"none", "none", "none", "none"}, *names[ROWS] = {"r0", "r1", "r2", "r3"};
     for (int r = 0; r < ROWS && first + r < m->kh; r++) {
+        int64_t at = (first + r) * m->x_row + s * m->x_tap;
         row[r] = names[r];
         ig_text_printf(p->text, "            %s_v r%d; %s_permute(r%d, order, *(const %s_u *)(x + %lld + ch));\n",
-                       m->name, r, m->name, r, m->name, (long long)((first + r) * m->x_row + s * m->x_tap));
+                       m->name, r, m->name, r, m->name, (long long)at);
     }
     bool upper = row[2] != row[3];
     for (int h = 0; h < (p->vectors + 1) / 2; h++) {
@@ -62,10 +63,11 @@ static void print_products(struct printer *p, int columns, int group, int64_t s)
                 print_column(p, ROWS * group, s);
             }
             begun = true;
-            for (int v = 0; v < p->vectors; v++)
+            for (int v = 0; v < p->vectors; v++) {
+                int64_t at = (group * m->kw + t) * m->w_tap + (int64_t)4 * v * p->lanes;
                 ig_text_printf(p->text, "            %s_dot(c%d_%d, d%d, *(const %s_u *)(w + %lld + 4 * ch));\n",
-                               m->name, i, v, v, m->name,
-                               (long long)((group * m->kw + t) * m->w_tap + (int64_t)4 * v * p->lanes));
+                               m->name, i, v, v, m->name, (long long)at);
+            }
         }
     }
     if (begun) ig_text_add(p->text, "        }\n");
