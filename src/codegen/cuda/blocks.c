@@ -13,6 +13,7 @@ void ig_cuda_blocks(const struct ig_cuda_blocks *b, struct ig_text *text) {
     ig_text_printf(text, "constexpr int DEPTH = %lld, BLOCK = %lld, COLUMNS = %lld;\n", (long long)b->depth,
                    (long long)(b->block < b->depth ? b->block : b->depth), (long long)b->columns);
     ig_text_add(text, ig_cuda_template_mma);
+    ig_text_add(text, ig_cuda_template_load);
     ig_text_add(text, ig_cuda_template_blocks);
     ig_text_add(text, "}\n");
 }

@@ -95,21 +95,6 @@ __device__ __forceinline__ unsigned from_bytes(unsigned word, int which, const f
     return pack((low - from) * scale, (high - from) * scale);
 }
 
-__device__ __forceinline__ uint4 load_codes(const char *from, bool inside) {
-    uint4 x = make_uint4(0, 0, 0, 0);
-    if (inside) {
-        if constexpr (EARLY)
-            asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                         : "l"(from));
-        else
-            asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                         : "l"(from));
-    }
-    return x;
-}
-
 // What a thread reads of the weights: every WARPS_K-th chunk of the depth of 16 columns.
 struct weights {
     const char *codes;
@@ -152,7 +137,7 @@ struct pieces {
 #pragma unroll
         for (int u = 0; u < AHEAD; u++) {
             const int at = chunk + u * WARPS_K;
-            x[u] = load_codes(w.codes + (long long)at * 512, w.inside && at < CHUNKS);
+            x[u] = load_piece(w.codes + (long long)at * 512, w.inside && at < CHUNKS);
         }
 #pragma unroll
         for (int u = 0; u < AHEAD; u++)

@@ -27,6 +27,7 @@ extern const char ig_cuda_template_gemm_taps[];
 extern const char ig_cuda_template_gemm_walk[];
 extern const char ig_cuda_template_gemm_wgmma[];
 extern const char ig_cuda_template_gemm_windows[];
+extern const char ig_cuda_template_load[];
 extern const char ig_cuda_template_mma[];
 extern const char ig_cuda_template_patch[];
 extern const char ig_cuda_template_recurrent[];

@@ -212,6 +212,7 @@ static void print_copying(const struct ig_cuda_gemm *g, struct ig_text *text) {
 
 static void print_direct(const struct ig_cuda_gemm *g, struct ig_text *text) {
     bool cores = g->bm > 4;
+    ig_text_add(text, ig_cuda_template_load);
     ig_text_add(text, ig_cuda_template_gemm_direct);
     if (cores) ig_text_add(text, ig_cuda_template_mma);
     ig_text_add(text, cores ? ig_cuda_template_gemm_direct_mma : ig_cuda_template_gemm_direct_fma);

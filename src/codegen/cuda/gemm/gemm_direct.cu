@@ -22,21 +22,6 @@ __device__ __forceinline__ int own_depth() {
     return (BM > 4 ? lane % DOWN : lane / ACROSS) * 4;
 }
 
-__device__ __forceinline__ uint4 load_piece(const char *from, bool inside) {
-    uint4 x = make_uint4(0, 0, 0, 0);
-    if (inside) {
-        if constexpr (EARLY)
-            asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                         : "l"(from));
-        else
-            asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-                         : "l"(from));
-    }
-    return x;
-}
-
 // Four elements of A along the depth: 8 or 16 bytes.
 struct four {
     unsigned words[ELEMENT];
