@@ -286,7 +286,7 @@ static int index_weight(const struct ig_code_printer *p, ig_x x) {
 static bool wants_name(const struct ig_code_printer *p, ig_x x, const char *text) {
     const struct ig_x_node *n = &p->k->x.at[x];
     if (n->kind != IG_X_LOAD && n->kind != IG_X_MAP && n->kind != IG_X_CAST && n->kind != IG_X_SELECT) return false;
-    if (strlen(text) > LONGEST_TEXT) return true;
+    if (strlen(text) > LONGEST_TEXT || p->picked[x]) return true;
     if (index_weight(p, x) <= 4) return false;
     return p->uses[x] > 1 || p->deep[x];
 }

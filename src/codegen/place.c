@@ -148,6 +148,50 @@ static bool depends_on_writes(const struct ig_code_printer *p, ig_x x) {
     return false;
 }
 
+/* ---- Loads that a select chooses between ------------------------------------------------------------------------- */
+
+/*
+ * gcc makes masked loads of those that stand in an operand of "?:". Where the results of a body are stored as a group (rows
+ * of five, say, each element by a statement of its own), gcc 12 and 13 load all of the group's vectors by the first one's
+ * mask. Loads are safe without the condition, so that they can stand before it, which leaves nothing to mask.
+ */
+struct picks {
+    struct ig_code_printer *p;
+    uint8_t *seen; /* by expression: 1 outside of selects, 2 within */
+};
+
+static void find_picked(struct picks *picks, ig_x x, bool within) {
+    uint8_t bit = within ? 2 : 1;
+    if (picks->seen[x] & bit) return;
+    picks->seen[x] |= bit;
+    const struct ig_x_node *n = &picks->p->k->x.at[x];
+    if (n->kind == IG_X_LOAD && within) picks->p->picked[x] = true;
+    for (int i = 0; i < 3; i++) {
+        if (n->args[i] != IG_NO_X) find_picked(picks, n->args[i], within || (n->kind == IG_X_SELECT && i > 0));
+    }
+}
+
+static void find_picked_root(void *user, ig_x x) {
+    find_picked(user, x, false);
+}
+
+static bool is_result(const struct ig_stmt *s) {
+    return s->kind == IG_S_STORE || s->kind == IG_S_UPDATE;
+}
+
+static void find_all_picked(struct ig_code_printer *p) {
+    struct picks picks = {p, IG_NEW_ARRAY(p->job, uint8_t, p->k->x.count)};
+    for (uint32_t i = 0; i < p->places.count; i++) {
+        const struct ig_stmt *s = p->places.at[i].stmt;
+        uint32_t results = 0;
+        for (uint32_t j = 0; j < s->body.count; j++)
+            results += is_result(s->body.at[j]);
+        for (uint32_t j = 0; results > 1 && j < s->body.count; j++) {
+            if (is_result(s->body.at[j])) ig_code_roots(p, s->body.at[j], find_picked_root, &picks);
+        }
+    }
+}
+
 /* ---- Placing ----------------------------------------------------------------------------------------------------- */
 
 static void place(struct walk *w, ig_x x) {
@@ -196,9 +240,11 @@ void ig_code_place_all(struct ig_code_printer *p) {
     p->uses = IG_NEW_ARRAY(p->job, uint32_t, n);
     p->deep = IG_NEW_ARRAY(p->job, bool, n);
     p->unstable = IG_NEW_ARRAY(p->job, bool, n);
+    p->picked = IG_NEW_ARRAY(p->job, bool, n);
     for (ig_x x = 0; x < n; x++)
         p->unstable[x] = depends_on_writes(p, x);
     number(p, p->k->top);
+    if (p->language->splits_picks) find_all_picked(p);
     struct ig_map placed;
     ig_map_init(&placed, p->job);
     struct walk w = {

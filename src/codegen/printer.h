@@ -19,6 +19,7 @@ struct ig_code_language {
     const char *inf_f32, *inf_f64, *nan_f32, *nan_f64;
     bool moves_halves; /* elements of half precision are stored as 16 bits, so that moving them needs no conversion */
     bool narrow;       /* indices that fit are computed in 32 bits; else all in 64 */
+    bool splits_picks; /* what a select chooses between is loaded before it, where a body has several results */
     const char *begin; /* the text of IG_X_BEGIN */
     const char *end;   /* of IG_X_END; NULL: there is none */
     /* The text of a product that is rounded before it is added to something, given its ordinary text. */
@@ -80,6 +81,7 @@ struct ig_code_printer {
     uint32_t *uses; /* by expression: number of texts that contain it */
     bool *deep;     /* by expression: used inside a loop that it does not depend on */
     bool *unstable; /* by expression: depends on accumulators or written buffers */
+    bool *picked;   /* by expression: a load that has to be a statement of its own; see ig_code_language.splits_picks */
 
     /* expression.c */
     struct ig_code_text *text; /* by expression */

@@ -136,6 +136,26 @@ static void build_broadcasts(struct ig_graph *g, const void *argument) {
     ig_build_output(g, "iota", ig_map2(g, IG_OP_add, iota, ig_build_cast(g, x, INGOT_I64)));
 }
 
+/* Short rows, whose elements are statements of their own, with loads that a comparison chooses between. */
+static void build_choices(struct ig_graph *g, const void *argument) {
+    const struct shaped *s = argument;
+    ig_value x = input(g, "x", s->dtype, 2, s->sizes), y = input(g, "y", s->dtype, 2, s->sizes);
+    ig_value z = input(g, "z", s->dtype, 2, s->sizes), row = input(g, "row", s->dtype, 1, s->sizes + 1);
+    ig_value large = ig_map2(g, IG_OP_max, ig_map2(g, IG_OP_max, row, z), x);
+    ig_build_output(g, "choice", ig_build_where(g, ig_map2(g, IG_OP_lt, x, row), y, large));
+    ig_build_output(g, "either", ig_build_where(g, ig_map2(g, IG_OP_lt, x, z), z, y));
+}
+
+static void choices_in_short_rows(void **state) {
+    (void)state;
+    static const struct shaped rows[] = {{INGOT_F32, 2, {5, 5}},  {INGOT_F32, 2, {40, 3}}, {INGOT_F32, 2, {33, 7}},
+                                         {INGOT_F64, 2, {21, 2}}, {INGOT_F16, 2, {50, 5}}, {INGOT_I32, 2, {19, 6}},
+                                         {INGOT_U8, 2, {70, 5}},  {INGOT_F32, 2, {-1, 5}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        add_case("choices", build_choices, &rows[i], 0, 0);
+    check_all();
+}
+
 static void every_view(void **state) {
     (void)state;
     static void (*const builders[])(struct ig_graph *, const void *) = {
@@ -269,6 +289,7 @@ static void stored_in_place(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_view),
+        cmocka_unit_test(choices_in_short_rows),
         cmocka_unit_test(random_trees),
         cmocka_unit_test(stored_in_place),
     };

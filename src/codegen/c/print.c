@@ -40,6 +40,7 @@ static const struct ig_code_language language = {
     .nan_f64 = "__builtin_nan(\"\")",
     .apart = apart,
     .moves_halves = true,
+    .splits_picks = true,
     .address = address,
     .begin = "begin",
     .end = "end",
