@@ -77,9 +77,9 @@ static enum ingot_dtype dtype_of_dlpack(struct dl_type type) {
         [1] = INGOT_DTYPE_NONE, [2] = INGOT_F16, [4] = INGOT_F32, [8] = INGOT_F64};
     static const enum ingot_dtype ints[] = {[1] = INGOT_I8, [2] = INGOT_I16, [4] = INGOT_I32, [8] = INGOT_I64};
     static const enum ingot_dtype uints[] = {[1] = INGOT_U8, [2] = INGOT_U16, [4] = INGOT_U32, [8] = INGOT_U64};
-    for (int i = 1; i < INGOT_DTYPE_COUNT; i++) { /* floats of 8 bits have codes of their own */
+    for (int i = 1; type.code > DL_BOOL && i < INGOT_DTYPE_COUNT; i++) { /* floats of 8 bits have codes of their own */
         struct dl_type own = dlpack_type((enum ingot_dtype)i);
-        if (own.code > DL_BOOL && !memcmp(&own, &type, sizeof own)) return (enum ingot_dtype)i;
+        if (!memcmp(&own, &type, sizeof own)) return (enum ingot_dtype)i;
     }
     if (type.lanes != 1 || type.bits % 8 || type.bits > 64) return INGOT_DTYPE_NONE;
     switch (type.code) {
