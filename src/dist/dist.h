@@ -1,0 +1,67 @@
+/*
+ * Groups: ranks that compute together, threads of one process or processes of one or several hosts, and what they do with
+ * each other's tensors (base/collective.h).
+ *
+ * A group object is one rank's seat in the group. All ranks call the same functions in the same order, each on its seat;
+ * a seat belongs to one thread at a time, and each rank needs a thread of its own, since a call waits for the others.
+ * No wait is longer than the group's time limit.
+ *
+ * Calls are numbered, and ranks compare what they are about: one that is at another call, or at the same with other
+ * sizes, is an error and not a wrong result (SEND and RECEIVE are compared by their two ranks). The first failure ends
+ * the group on all ranks: it names the rank that is missing and what it did last, every later call returns it, and what
+ * is left is to destroy the seat. A new group may be made at any time.
+ */
+#ifndef IG_DIST_DIST_H
+#define IG_DIST_DIST_H
+
+#include "base/collective.h"
+#include "base/memory.h"
+
+struct ig_group;
+
+#define IG_GROUP_SECONDS 10.0 /* the time limit, unless the options say otherwise */
+
+struct ig_group_options {
+    const struct ingot_allocator *allocator; /* NULL: the C library's; borrowed for the seat's life */
+    double seconds;                          /* the longest wait; 0: IG_GROUP_SECONDS */
+};
+
+/* Seats of `ranks` threads of this process. They share what they need; each is destroyed by itself. */
+enum ingot_status ig_group_create_local(uint32_t ranks, const struct ig_group_options *options,
+                                        struct ig_group **out_seats, struct ingot_error *error);
+/* Accepts NULL. Other ranks that wait for this one are told that it has left. */
+void ig_group_destroy(struct ig_group *group);
+
+uint32_t ig_group_rank(const struct ig_group *group);
+uint32_t ig_group_ranks(const struct ig_group *group);
+/* What carries its tensors: "shared memory", "MPI (…)", "NCCL …". */
+const char *ig_group_transport(const struct ig_group *group);
+/* Later waits take no longer. */
+void ig_group_set_time_limit(struct ig_group *group, double seconds);
+
+struct ig_collective_call {
+    struct ig_collective what;
+    const struct ig_collective_sizes *sizes;
+    /* Of ig_collective_bytes. Those of ALL_REDUCE and BROADCAST may be the same; else they do not overlap. */
+    const void *source;
+    void *destination;
+    const char *label; /* what it belongs to, for messages */
+};
+
+/* Takes part in a collective; allocates nothing. INGOT_TIMEOUT: a rank did not come in time; INGOT_DEVICE: one has left or
+ * died; INGOT_INCOMPATIBLE: one does something else. */
+enum ingot_status ig_group_call(struct ig_group *group, const struct ig_collective_call *call,
+                                struct ingot_error *error);
+/* Returns when all ranks have come. */
+enum ingot_status ig_group_barrier(struct ig_group *group, const char *label, struct ingot_error *error);
+/* Do all ranks bring the same bytes? If not, INGOT_INCOMPATIBLE on all: "rank 1 has another `what`". */
+enum ingot_status ig_group_agree(struct ig_group *group, const void *data, size_t size, const char *what,
+                                 struct ingot_error *error);
+/* Tries every kind of collective on known data, small and large. INGOT_DEVICE if a result is wrong. */
+enum ingot_status ig_group_test(struct ig_group *group, struct ingot_error *error);
+/* Ends the group for a reason of this rank's: others are told at their next call or in the one that waits for it. */
+void ig_group_fail(struct ig_group *group, enum ingot_status status, const char *reason);
+/* INGOT_OK, or the failure that ended the group. */
+enum ingot_status ig_group_failure(const struct ig_group *group, struct ingot_error *error);
+
+#endif

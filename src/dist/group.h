@@ -1,0 +1,38 @@
+/* What back ends of groups have in common. */
+#ifndef IG_DIST_GROUP_H
+#define IG_DIST_GROUP_H
+
+#include "dist/dist.h"
+
+struct ig_group_api {
+    void (*destroy)(struct ig_group *group);
+    /* The sizes have been checked, and there is no empty exchange of a pair. `signature` is equal on ranks whose calls go
+     * together. */
+    enum ingot_status (*call)(struct ig_group *group, const struct ig_collective_call *call, uint64_t signature,
+                              struct ingot_error *error);
+    /* Tells other ranks that this one has failed. */
+    void (*fail)(struct ig_group *group, const char *reason);
+};
+
+struct ig_group {
+    const struct ig_group_api *api;
+    const struct ingot_allocator *allocator;
+    uint32_t rank, ranks;
+    uint64_t limit; /* nanoseconds */
+    char transport[96];
+    struct ingot_error failure; /* status INGOT_OK: none */
+};
+
+/* Fills what is common, from options that may be NULL. */
+void ig_group_init(struct ig_group *group, const struct ig_group_api *api, uint32_t rank, uint32_t ranks,
+                   const struct ig_group_options *options);
+
+/* ---- Local parts of collectives, for back ends that move bytes only ---------------------------------------------- */
+
+/* The elements of all dims, parts not included; and the sum of the parts. */
+size_t ig_sizes_block(const struct ig_collective_sizes *sizes);
+size_t ig_sizes_whole(const struct ig_collective_sizes *sizes, uint32_t ranks);
+/* The parts before a rank's. */
+size_t ig_sizes_before(const struct ig_collective_sizes *sizes, uint32_t rank);
+
+#endif
