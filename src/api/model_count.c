@@ -39,10 +39,10 @@ static void put_operations(struct ig_text *t, const struct ig_demand *d) {
 static void put_regions(struct ig_text *t, const struct ig_counts *counts) {
     uint32_t regions = 0;
     bool first = true;
-    for (int f = 0; f <= IG_FAMILY_CONTROL; f++)
+    for (int f = 0; f < IG_FAMILY_COUNT; f++)
         regions += counts->families[f];
     ig_text_printf(t, "  regions       %u (", regions);
-    for (int f = 0; f <= IG_FAMILY_CONTROL; f++) {
+    for (int f = 0; f < IG_FAMILY_COUNT; f++) {
         if (!counts->families[f]) continue;
         ig_text_printf(t, "%s%s %u", first ? "" : ", ", ig_family_name((enum ig_family)f), counts->families[f]);
         first = false;

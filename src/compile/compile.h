@@ -20,9 +20,9 @@ struct ig_count_point {
 };
 struct ig_counts {
     const char *target, *precision;
-    uint32_t families[IG_FAMILY_CONTROL + 1]; /* regions by family, bodies included */
-    uint32_t kernels;                         /* distinct ones, variants included */
-    uint64_t weights;                         /* bytes */
+    uint32_t families[IG_FAMILY_COUNT]; /* regions by family, bodies included */
+    uint32_t kernels;                   /* distinct ones, variants included */
+    uint64_t weights;                   /* bytes */
     struct ig_count_point points[IG_COUNT_POINTS];
     uint32_t n_points;
 };

@@ -84,10 +84,10 @@ static bool attrs_are_const(struct ig_graph *g, const struct ig_node *node) {
     return true;
 }
 
-/* Control flow is never constant, whatever its bodies compute. */
+/* Control flow is never constant, whatever its bodies compute, nor is what other ranks take part in. */
 static bool is_constant(struct ig_graph *g, const struct ig_node *node, bool *out_refittable) {
     *out_refittable = node->op == IG_OP_constant && node->attr[0].data->initializer != NULL;
-    if (node->body[0] != NULL || !attrs_are_const(g, node)) return false;
+    if (node->body[0] != NULL || ig_op_is_collective(node->op) || !attrs_are_const(g, node)) return false;
     for (uint32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] == IG_NO_VALUE) continue;
         if (!ig_info(g, node->in[i])->is_const) return false;

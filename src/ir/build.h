@@ -6,6 +6,7 @@
 #ifndef IG_IR_BUILD_H
 #define IG_IR_BUILD_H
 
+#include "base/collective.h"
 #include "ir/graph.h"
 
 /* The position in the model, for messages and explanations; nodes appended from now on carry it. */
@@ -77,6 +78,13 @@ ig_value ig_build_squeeze(struct ig_graph *g, ig_value a, const int *axes, int c
 
 ig_value ig_build_reduce(struct ig_graph *g, enum ig_op op, ig_value a, const int64_t *axes, int count);
 ig_value ig_build_matmul(struct ig_graph *g, ig_value a, ig_value b, enum ingot_dtype acc);
+
+/* Collectives of a rank's graph, by number (ops.def); `parts` of the axis, one for each of `ranks` ranks. */
+ig_value ig_build_all_reduce(struct ig_graph *g, ig_value a, int64_t number, int ranks, enum ig_reduction reduction);
+ig_value ig_build_all_gather(struct ig_graph *g, ig_value a, int64_t number, int rank, int axis, const ig_dim *parts,
+                             int ranks);
+ig_value ig_build_reduce_scatter(struct ig_graph *g, ig_value a, int64_t number, int rank, int axis,
+                                 const ig_dim *parts, int ranks, enum ig_reduction reduction);
 
 /* Symbolic contents: true and out_elements (in the arena) if every element of an integer value is known. */
 bool ig_elements(struct ig_graph *g, ig_value value, const ig_dim **out_elements, int *out_count);

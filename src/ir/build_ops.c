@@ -316,3 +316,24 @@ bool ig_const_scalar(struct ig_graph *g, ig_value value, double *out) {
     ig_const_release(g, value, &tensor);
     return true;
 }
+
+/* ---- Collectives */
+
+ig_value ig_build_all_reduce(struct ig_graph *g, ig_value a, int64_t number, int ranks, enum ig_reduction reduction) {
+    const struct ig_attr attrs[] = {ig_attr_of_int(number), ig_attr_of_int(ranks), ig_attr_of_int(reduction)};
+    return ig_build_node(g, IG_OP_all_reduce, &a, 1, 1, attrs, NULL);
+}
+
+ig_value ig_build_all_gather(struct ig_graph *g, ig_value a, int64_t number, int rank, int axis, const ig_dim *parts,
+                             int ranks) {
+    const struct ig_attr attrs[] = {ig_attr_of_int(number), ig_attr_of_int(rank), ig_attr_of_int(axis),
+                                    ig_attr_of_dims(parts, ranks)};
+    return ig_build_node(g, IG_OP_all_gather, &a, 1, 1, attrs, NULL);
+}
+
+ig_value ig_build_reduce_scatter(struct ig_graph *g, ig_value a, int64_t number, int rank, int axis,
+                                 const ig_dim *parts, int ranks, enum ig_reduction reduction) {
+    const struct ig_attr attrs[] = {ig_attr_of_int(number), ig_attr_of_int(rank), ig_attr_of_int(axis),
+                                    ig_attr_of_dims(parts, ranks), ig_attr_of_int(reduction)};
+    return ig_build_node(g, IG_OP_reduce_scatter, &a, 1, 1, attrs, NULL);
+}

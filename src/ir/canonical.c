@@ -417,7 +417,7 @@ static void order_outputs(struct arrangement *a) {
 
 void ig_region_arrange(struct ig_graph *g, struct ig_region *region) {
     struct ig_walk walk;
-    if (region->family == IG_FAMILY_CONTROL) return;
+    if (!ig_family_has_kernels(region->family)) return;
     if (region->outputs.count > 1) {
         struct arrangement a;
         arrangement_init(&a, g, region);

@@ -65,10 +65,17 @@ bool ig_op_commutes(enum ig_op op) {
 
 const char *ig_family_name(enum ig_family family) {
     static const char *const names[] = {
-        [IG_FAMILY_SOURCE] = "source",   [IG_FAMILY_VIEW] = "view",         [IG_FAMILY_MAP] = "map",
-        [IG_FAMILY_ROW] = "row",         [IG_FAMILY_CONTRACT] = "contract", [IG_FAMILY_ATTEND] = "attend",
-        [IG_FAMILY_WINDOW] = "window",   [IG_FAMILY_SCAN] = "scan",         [IG_FAMILY_REST] = "rest",
+        [IG_FAMILY_SOURCE] = "source",
+        [IG_FAMILY_VIEW] = "view",
+        [IG_FAMILY_MAP] = "map",
+        [IG_FAMILY_ROW] = "row",
+        [IG_FAMILY_CONTRACT] = "contract",
+        [IG_FAMILY_ATTEND] = "attend",
+        [IG_FAMILY_WINDOW] = "window",
+        [IG_FAMILY_SCAN] = "scan",
+        [IG_FAMILY_REST] = "rest",
         [IG_FAMILY_CONTROL] = "control",
+        [IG_FAMILY_COLLECTIVE] = "collective",
     };
     return names[family];
 }

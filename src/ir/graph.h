@@ -41,7 +41,14 @@ enum ig_family {
     IG_FAMILY_SCAN,
     IG_FAMILY_REST,
     IG_FAMILY_CONTROL,
+    IG_FAMILY_COLLECTIVE, /* steps of the plan that the group of ranks executes */
+    IG_FAMILY_COUNT
 };
+
+/* Are regions of that family kernels? Others are steps that the runtime executes by itself. */
+static inline bool ig_family_has_kernels(enum ig_family family) {
+    return family != IG_FAMILY_CONTROL && family != IG_FAMILY_COLLECTIVE;
+}
 
 /* "map", "contract" */
 const char *ig_family_name(enum ig_family family);
@@ -76,7 +83,8 @@ enum ig_activation {
         A(before), A(after), A(mode), A(batch_dims), A(reduction), A(axes), A(last), A(exclusive), A(reverse), A(k), \
         A(largest), A(acc), A(packed), A(n), A(strides), A(dilations), A(groups), A(channels_last), A(kernel),       \
         A(column_major), A(count_pad), A(activations), A(clip), A(input_forget), A(alphas), A(betas),                \
-        A(linear_before_reset), A(trip), A(carried), A(math), A(border), A(bits), A(block), A(offset)
+        A(linear_before_reset), A(trip), A(carried), A(math), A(border), A(bits), A(block), A(offset), A(number),    \
+        A(ranks), A(rank), A(parts), A(root)
 
 enum ig_attr_name {
 #define IG_ATTR_ENUMERATOR(name) IG_ATTR_##name
@@ -140,6 +148,9 @@ struct ig_op_info {
     bool result_bool;
 };
 const struct ig_op_info *ig_op_info(enum ig_op op);
+static inline bool ig_op_is_collective(enum ig_op op) {
+    return ig_op_info(op)->family == IG_FAMILY_COLLECTIVE;
+}
 /* Is op(a, b) = op(b, a), to the last bit? */
 bool ig_op_commutes(enum ig_op op);
 /* IG_OP_COUNT if there is none of that name. */
@@ -188,7 +199,7 @@ struct ig_decided {
 };
 
 struct ig_region {
-    enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, ATTEND, WINDOW, SCAN, REST, CONTROL */
+    enum ig_family family; /* of the kernel: MAP, ROW, CONTRACT, ATTEND, WINDOW, SCAN, REST; or CONTROL, COLLECTIVE */
     ig_node_id anchor;     /* the contraction, window, … that determines the family; for MAP and ROW the last node */
     IG_VEC(ig_node_id) nodes;
     IG_VEC(ig_value) inputs;  /* read from memory, unique; weights included */

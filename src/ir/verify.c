@@ -90,8 +90,17 @@ static void check_constness(const struct verifier *v, ig_node_id id) {
     }
 }
 
+/* Numbered from 0 in their order: one that a pass drops, copies or moves would make ranks wait for each other for ever. */
+static void check_collective(const struct verifier *v, ig_node_id id, int64_t expected) {
+    int64_t number = ig_attr_int(v->graph, &v->graph->nodes.at[id], IG_ATTR_number);
+    if (number != expected)
+        fail(v, id, "it is collective %lld where number %lld was expected: one was dropped, copied or moved",
+             (long long)number, (long long)expected);
+}
+
 static void check_nodes(const struct verifier *v) {
     ig_value first_free = 0;
+    int64_t collectives = 0;
     for (ig_node_id id = 0; id < v->graph->nodes.count; id++) {
         const struct ig_node *node = &v->graph->nodes.at[id];
         if (node->op >= IG_OP_COUNT)
@@ -103,6 +112,7 @@ static void check_nodes(const struct verifier *v) {
         }
         check_types(v, id);
         check_constness(v, id);
+        if (ig_op_is_collective(node->op)) check_collective(v, id, collectives++);
     }
 }
 
@@ -170,8 +180,12 @@ static void check_region(const struct verifier *v, uint32_t index, bool *ready) 
 
 static void check_regions(const struct verifier *v) {
     bool *ready = IG_NEW_ARRAY(v->job, bool, v->graph->values.count + 1);
-    for (uint32_t i = 0; i < v->graph->regions.count; i++)
+    int64_t collectives = 0;
+    for (uint32_t i = 0; i < v->graph->regions.count; i++) {
         check_region(v, i, ready);
+        if (v->graph->regions.at[i].family == IG_FAMILY_COLLECTIVE)
+            check_collective(v, v->graph->regions.at[i].anchor, collectives++);
+    }
 }
 
 void ig_graph_verify(struct ig_graph *graph, const char *after) {

@@ -9,7 +9,7 @@
 #include "ir/build.h"
 #include "pass/pass.h"
 
-/* Marks the nodes that some output needs. */
+/* Marks the nodes that some output needs, and collectives, which other ranks wait for. */
 static bool *find_needed(const struct ig_graph *g) {
     bool *needed = IG_NEW_ARRAY(g->job, bool, g->nodes.count + 1);
     for (uint32_t i = 0; i < g->outputs.count; i++) {
@@ -18,6 +18,7 @@ static bool *find_needed(const struct ig_graph *g) {
     }
     for (ig_node_id id = g->nodes.count; id-- > 0;) {
         const struct ig_node *n = &g->nodes.at[id];
+        needed[id] |= ig_op_is_collective(n->op);
         for (uint32_t i = 0; needed[id] && i < n->n_in; i++) {
             ig_node_id producer = n->in[i] == IG_NO_VALUE ? IG_NO_NODE : ig_info(g, n->in[i])->node;
             if (producer != IG_NO_NODE) needed[producer] = true;

@@ -445,7 +445,12 @@ static const char all_ops[] =
     "    output \"s\" = %3\n"
     "  }\n"
     "  %56 = constant() {data=[1,2,3,4,5,6]}: u8[2,3]\n"
-    "  %57 = matmul_blocks(%0, %56, %22, -, -) {acc=f32, bits=4, block=3, offset=8, packed=0, n=0}: f32[2,2]\n";
+    "  %57 = matmul_blocks(%0, %56, %22, -, -) {acc=f32, bits=4, block=3, offset=8, packed=0, n=0}: f32[2,2]\n"
+    "  %58 = all_reduce(%0) {number=0, ranks=2, reduction=0}: f32[2,3]\n"
+    "  %59 = all_gather(%1) {number=1, rank=1, axis=0, parts=[n+1,n]}: f32[2*n+1,3,h,w]\n"
+    "  %60 = reduce_scatter(%0) {number=2, rank=0, axis=1, parts=[1,2], reduction=1}: f32[2,1]\n"
+    "  %61 = all_to_all(%0) {number=3, ranks=2}: f32[2,3]\n"
+    "  %62 = broadcast_from(%0) {number=4, ranks=4, root=3}: f32[2,3]\n";
 
 static char everything[32768];
 
@@ -461,7 +466,7 @@ static void append(const char *format, ...) {
 static void make_everything(void) {
     static const char *const operand[] = {"%0", "%3", "%0", "%4", "%3"};
     static const char *const type[] = {"f32[2,3]", "i64[2,3]", "f32[2,3]", "bool[2,3]", "i64[2,3]"};
-    int number = 58;
+    int number = 63;
     everything[0] = 0;
     append("symbol n from 1 to 64\ngraph {\n  input %%0 \"x\": f32[2,3]\n  input %%1 \"image\": f32[n,3,h,w]\n"
            "  input %%2 \"c\": bool[]\n  input %%3 \"indices\": i64[2,3] = [0,1,2,?,n-1,\"a b\"]\n");

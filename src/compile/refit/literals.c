@@ -88,7 +88,7 @@ static const char *literals_of(struct ig_graph *g, const struct ig_region *regio
 static void add_region(struct lifting *l, struct ig_graph *g, const struct ig_region *region) {
     const char *literals = literals_of(g, region);
     uint32_t index;
-    if (!literals || region->family == IG_FAMILY_CONTROL) return;
+    if (!literals || !ig_family_has_kernels(region->family)) return;
     const char *text = ig_region_fingerprint(g, region, l->target).text;
     if (!ig_map_get_name(&l->by_text, text, &index)) {
         struct likes none = {0};

@@ -93,7 +93,7 @@ static void add_regions(struct chooser *c, struct ig_graph *g) {
     for (uint32_t i = 0; i < g->regions.count; i++) {
         const struct ig_region *region = &g->regions.at[i];
         const struct ig_node *anchor = &g->nodes.at[region->anchor];
-        if (region->family != IG_FAMILY_CONTROL) add_region(c, g, region);
+        if (ig_family_has_kernels(region->family)) add_region(c, g, region);
         for (int k = 0; region->family == IG_FAMILY_CONTROL && k < 2; k++) {
             if (anchor->body[k]) add_regions(c, anchor->body[k]);
         }

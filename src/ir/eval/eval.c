@@ -136,33 +136,42 @@ static void bind_inputs(struct ig_eval *ev, struct ig_graph *graph, const struct
     }
 }
 
-void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingot_tensor *inputs,
-                   struct ingot_tensor *out_outputs) {
-    struct ig_eval *ev = ig_eval_create(job, graph);
-    uint32_t n_in = graph->inputs.count, n_out = graph->outputs.count;
-    struct ig_view *in = ig_eval_scratch(ev, n_in, sizeof *in), *out = ig_eval_scratch(ev, n_out, sizeof *out);
-    ig_value *wanted = ig_eval_scratch(ev, n_out, sizeof *wanted);
-    for (uint32_t i = 0; i < n_in; i++) {
+struct ig_view *ig_eval_take_inputs(struct ig_eval *ev, struct ig_graph *graph, const struct ingot_tensor *inputs) {
+    struct ig_view *in = ig_eval_scratch(ev, graph->inputs.count, sizeof *in);
+    for (uint32_t i = 0; i < graph->inputs.count; i++) {
         check_input(ev, &graph->inputs.at[i], ig_type_of(graph, graph->inputs.at[i].value), &inputs[i]);
         in[i] = ig_view_of_tensor(&inputs[i]);
     }
     ev->root_inputs = in;
     bind_inputs(ev, graph, in);
+    return in;
+}
+
+void ig_eval_give_outputs(struct ig_eval *ev, struct ig_view *views, uint32_t count, struct ingot_tensor *out_outputs) {
+    struct ingot_tensor *results = ig_eval_scratch(ev, count, sizeof *results);
+    for (uint32_t i = 0; i < count; i++) {
+        results[i] = (struct ingot_tensor){.dtype = views[i].dtype, .rank = views[i].rank};
+        memcpy(results[i].dims, views[i].dims, sizeof results[i].dims);
+        ig_eval_make_own(ev, &views[i]);
+    }
+    for (uint32_t i = 0; i < count; i++) { /* nothing can fail from here on */
+        results[i].data = ig_eval_detach(&views[i]);
+        out_outputs[i] = results[i];
+    }
+}
+
+void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingot_tensor *inputs,
+                   struct ingot_tensor *out_outputs) {
+    struct ig_eval *ev = ig_eval_create(job, graph);
+    uint32_t n_out = graph->outputs.count;
+    struct ig_view *in = ig_eval_take_inputs(ev, graph, inputs), *out = ig_eval_scratch(ev, n_out, sizeof *out);
+    ig_value *wanted = ig_eval_scratch(ev, n_out, sizeof *wanted);
     for (uint32_t i = 0; i < n_out; i++)
         wanted[i] = graph->outputs.at[i].value;
     struct ig_walk walk;
     ig_walk_plan(ev, &walk, graph, wanted, n_out);
     ig_walk_run(ev, &walk, in, out);
-    struct ingot_tensor *results = ig_eval_scratch(ev, n_out, sizeof *results);
-    for (uint32_t i = 0; i < n_out; i++) {
-        results[i] = (struct ingot_tensor){.dtype = out[i].dtype, .rank = out[i].rank};
-        memcpy(results[i].dims, out[i].dims, sizeof results[i].dims);
-        ig_eval_make_own(ev, &out[i]);
-    }
-    for (uint32_t i = 0; i < n_out; i++) { /* nothing can fail from here on */
-        results[i].data = ig_eval_detach(&out[i]);
-        out_outputs[i] = results[i];
-    }
+    ig_eval_give_outputs(ev, out, n_out, out_outputs);
     ig_eval_destroy(ev);
 }
 

@@ -15,6 +15,13 @@
 void ig_eval_graph(struct ig_job *job, struct ig_graph *graph, const struct ingot_tensor *inputs,
                    struct ingot_tensor *out_outputs);
 void ig_eval_release(struct ig_job *job, struct ingot_tensor *tensor);
+/*
+ * The same for the graphs of all ranks of a group, in lockstep: each up to its next collective, then that one of all of them.
+ * Every rank has a graph of its own and the same inputs. out_outputs: those of rank 0, then of rank 1, … Raises INGOT_INTERNAL if the ranks do not
+ * come to the same collectives in the same order.
+ */
+void ig_eval_ranks(struct ig_job *job, struct ig_graph *const *graphs, uint32_t ranks,
+                   const struct ingot_tensor *inputs, struct ingot_tensor *out_outputs);
 
 /*
  * The contents of a constant value, on which the caller decides something: the initialisers that it is computed from

@@ -144,6 +144,10 @@ int ig_eval_attr_dims(struct ig_eval *ev, const struct ig_attr *attr, int64_t *o
 /* Raises an error that the model or its inputs caused. */
 _Noreturn void ig_eval_raise(struct ig_eval *ev, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Views of a graph's inputs, checked, by which it binds its symbols; and its outputs, handed to the caller. */
+struct ig_view *ig_eval_take_inputs(struct ig_eval *ev, struct ig_graph *graph, const struct ingot_tensor *inputs);
+void ig_eval_give_outputs(struct ig_eval *ev, struct ig_view *views, uint32_t count, struct ingot_tensor *out_outputs);
+
 /* ---- eval_walk.c */
 
 /* A walk over the part of a graph that some values depend on; planned once, run any number of times. */
@@ -155,6 +159,7 @@ struct ig_walk {
     uint32_t generation;
     uint32_t *uses; /* by slot */
     const ig_value *wanted;
+    uint32_t next;         /* of the current run, in nodes */
     uint32_t *remaining;   /* by slot, of the current run */
     struct ig_view *views; /* by slot, of the current run */
 };
@@ -164,6 +169,12 @@ void ig_walk_plan(struct ig_eval *ev, struct ig_walk *walk, struct ig_graph *gra
 /* `inputs` are the graph's, borrowed; `out` gets a view with one reference per wanted value. Symbols bound during the
  * walk stay bound. */
 void ig_walk_run(struct ig_eval *ev, struct ig_walk *walk, const struct ig_view *inputs, struct ig_view *out);
+/* Its parts, for whoever evaluates the collectives of several ranks. advance goes on to the next collective, which it
+ * returns with its operand, or to the end (NULL); supply gives a collective's result, with one reference, and goes past it. */
+void ig_walk_begin(struct ig_eval *ev, struct ig_walk *walk, const struct ig_view *inputs);
+const struct ig_node *ig_walk_advance(struct ig_eval *ev, struct ig_walk *walk, struct ig_view *out_operand);
+void ig_walk_supply(struct ig_eval *ev, struct ig_walk *walk, const struct ig_view *result);
+void ig_walk_end(struct ig_eval *ev, struct ig_walk *walk, struct ig_view *out);
 
 static inline bool ig_cells_are_float(enum ingot_dtype dtype) {
     return dtype == INGOT_F32 || dtype == INGOT_F16 || dtype == INGOT_BF16 || dtype == INGOT_F64;

@@ -99,17 +99,8 @@ static void check_output(struct ig_eval *ev, struct ig_graph *graph, ig_value va
     }
 }
 
-static void run_node(struct ig_eval *ev, struct ig_walk *walk, const struct ig_node *node) {
-    uint32_t temporaries = ev->temporaries.count;
-    struct ig_view few_in[8], few_out[4], *in = few_in, *out = few_out;
-    struct ig_where where = {NULL, "evaluate", node->origin, ig_op_info(node->op)->name};
-    ig_where_push(ev->job, &where);
-    if (node->n_in > 8) in = ig_eval_scratch(ev, node->n_in, sizeof *in);
-    if (node->n_out > 4) out = ig_eval_scratch(ev, node->n_out, sizeof *out);
-    for (uint32_t i = 0; i < node->n_in; i++) {
-        in[i] = node->in[i] == IG_NO_VALUE ? (struct ig_view){0} : walk->views[slot_of(walk, node->in[i])];
-    }
-    evaluators[node->op](ev, walk->graph, node, in, out);
+/* Stores a node's results, and drops what has no readers any more. */
+static void end_node(struct ig_eval *ev, struct ig_walk *walk, const struct ig_node *node, const struct ig_view *out) {
     for (uint32_t i = 0; i < node->n_out; i++) {
         check_output(ev, walk->graph, node->out + i, &out[i]);
         walk->views[slot_of(walk, node->out + i)] = out[i];
@@ -121,11 +112,25 @@ static void run_node(struct ig_eval *ev, struct ig_walk *walk, const struct ig_n
     for (uint32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] != IG_NO_VALUE) drop_reader(ev, walk, node->in[i]);
     }
+}
+
+static void run_node(struct ig_eval *ev, struct ig_walk *walk, const struct ig_node *node) {
+    uint32_t temporaries = ev->temporaries.count;
+    struct ig_view few_in[8], few_out[4], *in = few_in, *out = few_out;
+    struct ig_where where = {NULL, "evaluate", node->origin, ig_op_info(node->op)->name};
+    ig_where_push(ev->job, &where);
+    if (node->n_in > 8) in = ig_eval_scratch(ev, node->n_in, sizeof *in);
+    if (node->n_out > 4) out = ig_eval_scratch(ev, node->n_out, sizeof *out);
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        in[i] = node->in[i] == IG_NO_VALUE ? (struct ig_view){0} : walk->views[slot_of(walk, node->in[i])];
+    }
+    evaluators[node->op](ev, walk->graph, node, in, out);
+    end_node(ev, walk, node, out);
     ig_eval_drop_temporaries(ev, temporaries);
     ig_where_pop(ev->job);
 }
 
-void ig_walk_run(struct ig_eval *ev, struct ig_walk *walk, const struct ig_view *inputs, struct ig_view *out) {
+void ig_walk_begin(struct ig_eval *ev, struct ig_walk *walk, const struct ig_view *inputs) {
     if (walk->n_slots > 0) memcpy(walk->remaining, walk->uses, walk->n_slots * sizeof *walk->uses);
     for (uint32_t i = 0; i < walk->graph->inputs.count; i++) {
         uint32_t slot = slot_of(walk, walk->graph->inputs.at[i].value);
@@ -133,12 +138,38 @@ void ig_walk_run(struct ig_eval *ev, struct ig_walk *walk, const struct ig_view 
         walk->views[slot] = inputs[i];
         ig_view_retain(&inputs[i]);
     }
-    for (uint32_t i = 0; i < walk->n_nodes; i++)
-        run_node(ev, walk, &walk->graph->nodes.at[walk->nodes[i]]);
+    walk->next = 0;
+}
+
+const struct ig_node *ig_walk_advance(struct ig_eval *ev, struct ig_walk *walk, struct ig_view *out_operand) {
+    for (; walk->next < walk->n_nodes; walk->next++) {
+        const struct ig_node *node = &walk->graph->nodes.at[walk->nodes[walk->next]];
+        if (ig_op_is_collective(node->op)) {
+            *out_operand = walk->views[slot_of(walk, node->in[0])];
+            return node;
+        }
+        run_node(ev, walk, node);
+    }
+    return NULL;
+}
+
+void ig_walk_supply(struct ig_eval *ev, struct ig_walk *walk, const struct ig_view *result) {
+    end_node(ev, walk, &walk->graph->nodes.at[walk->nodes[walk->next++]], result);
+}
+
+void ig_walk_end(struct ig_eval *ev, struct ig_walk *walk, struct ig_view *out) {
     for (uint32_t i = 0; i < walk->n_wanted; i++) {
         out[i] = walk->views[slot_of(walk, walk->wanted[i])];
         ig_view_retain(&out[i]);
     }
     for (uint32_t i = 0; i < walk->n_wanted; i++)
         drop_reader(ev, walk, walk->wanted[i]);
+}
+
+void ig_walk_run(struct ig_eval *ev, struct ig_walk *walk, const struct ig_view *inputs, struct ig_view *out) {
+    struct ig_view operand;
+    ig_walk_begin(ev, walk, inputs);
+    const struct ig_node *stopped = ig_walk_advance(ev, walk, &operand);
+    if (stopped) run_node(ev, walk, stopped); /* raises */
+    ig_walk_end(ev, walk, out);
 }

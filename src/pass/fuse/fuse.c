@@ -400,6 +400,7 @@ static bool reads_memory_only(const struct ig_node *n) {
     case IG_FAMILY_SCAN:
     case IG_FAMILY_REST:
     case IG_FAMILY_CONTROL:
+    case IG_FAMILY_COLLECTIVE:
     case IG_FAMILY_WINDOW: return true;
     case IG_FAMILY_CONTRACT: return false;
     default: return false;
@@ -707,6 +708,7 @@ static void mark_stored_values(struct fuser *f) {
             f->stored[n->out] = true;
             if (n->op == IG_OP_lstm) f->stored[n->out + 2] = true;
         }
+        if (ig_op_is_collective(n->op)) f->stored[n->out] = true;            /* even if nothing reads it */
         if (is_widening(f, n) && f->region_of[id] == IG_NO_REGION) continue; /* its readers are counted instead */
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;

@@ -172,7 +172,7 @@ static bool rewrite(struct ig_rewriter *rw, const struct ig_node *n, const ig_va
     struct narrowing *s = rw->state;
     enum ig_family family = ig_op_info(n->op)->family;
     if (ig_info(rw->in, n->out)->is_const) return false;
-    if (family == IG_FAMILY_VIEW && is_narrow(s, n->out)) {
+    if ((family == IG_FAMILY_VIEW || family == IG_FAMILY_COLLECTIVE) && is_narrow(s, n->out)) {
         s->narrow[n->out] = rewrite_movement(rw, n, s->storage[n->out].dtype);
         out_values[0] = cast_to(rw, s->narrow[n->out], INGOT_F32);
         return true;

@@ -38,6 +38,12 @@ static const char *demand_of(const struct ig_node *n) {
     }
 }
 
+/* Does it move its operands as they are, or narrow as they are? A collective's result is as narrow as its operand: what is
+ * exchanged is what takes its time. */
+static bool is_movement(const struct ig_node *n) {
+    return ig_op_info(n->op)->family == IG_FAMILY_VIEW || ig_op_is_collective(n->op);
+}
+
 static void find_demands(struct sweep *s) {
     struct ig_graph *g = s->g;
     for (uint32_t i = 0; i < g->outputs.count; i++)
@@ -45,7 +51,7 @@ static void find_demands(struct sweep *s) {
     for (ig_node_id id = g->nodes.count; id-- > 0;) {
         const struct ig_node *n = &g->nodes.at[id];
         const char *own = demand_of(n);
-        bool moves = ig_op_info(n->op)->family == IG_FAMILY_VIEW;
+        bool moves = is_movement(n);
         for (uint32_t i = 0; i < n->n_in; i++) {
             if (n->in[i] == IG_NO_VALUE) continue;
             if (own) s->demand[n->in[i]] = own;
@@ -133,7 +139,7 @@ static bool converts(const struct sweep *s, const struct ig_node *n) {
 
 static struct ig_storage storage_of_node(const struct sweep *s, const struct ig_node *n, ig_value v) {
     enum ingot_dtype asked = ig_precision_dtype(ig_precision_of(s->precisions, n->origin));
-    if (ig_op_info(n->op)->family == IG_FAMILY_VIEW) return storage_of_movement(s, n, asked);
+    if (is_movement(n)) return storage_of_movement(s, n, asked);
     if (asked == INGOT_F32 || !s->stored[v]) return wide(NULL);
     if (!converts(s, n)) return wide("the result of a recurrence, an order or control flow");
     const char *reason = reason_of(s, v);
