@@ -35,7 +35,7 @@ static void *rank_main(void *argument) {
     for (size_t bytes = 256; bytes <= LARGEST; bytes *= 4) {
         struct ig_collective_sizes sizes = {.outer = 1, .inner = bytes / sizeof *data};
         const struct ig_collective_call call = {
-            {IG_ALL_REDUCE, INGOT_F32, IG_REDUCE_SUM, 0}, &sizes, data, data, "bench"};
+            {IG_ALL_REDUCE, INGOT_F32, IG_REDUCE_SUM, 0}, &sizes, data, data, "bench", NULL};
         size_t calls = bytes <= 65536 ? 20000 : (size_t)600 * 1048576 / bytes;
         for (size_t i = 0; i < calls; i++) {
             uint64_t begin = ig_clock();

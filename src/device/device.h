@@ -53,6 +53,14 @@ struct ig_launch {
     const struct ig_library_call *library;
 };
 
+/* A call of a function of the host in the order of the work. Borrowed for the call of the device. */
+struct ig_host_call {
+    void (*function)(void *user, void *const *buffers);
+    void *user;           /* must exist as long as a list has the call */
+    void *const *buffers; /* operands, as a launch has them */
+    uint32_t n_buffers;
+};
+
 struct ig_device_api {
     const char *name;
     void (*destroy)(struct ig_device *device);
@@ -130,6 +138,9 @@ struct ig_device_api {
     enum ingot_status (*copy)(struct ig_device *, struct ig_stream *, void *to, const void *from, size_t size,
                               struct ingot_error *);
     enum ingot_status (*launch)(struct ig_device *, struct ig_stream *, const struct ig_launch *, struct ingot_error *);
+    /* On one thread, while the device does nothing else. NULL where device memory is not the host's. */
+    enum ingot_status (*call_host)(struct ig_device *, struct ig_stream *, const struct ig_host_call *,
+                                   struct ingot_error *);
     /* Loads a library that launches call. INGOT_DEVICE, naming the files tried, if it is missing; INGOT_UNSUPPORTED
      * where the device uses no libraries. */
     enum ingot_status (*need_library)(struct ig_device *, uint32_t library, struct ingot_error *);

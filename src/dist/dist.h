@@ -16,6 +16,7 @@
 
 #include "base/collective.h"
 #include "base/memory.h"
+#include "base/stop.h"
 
 struct ig_group;
 
@@ -45,7 +46,8 @@ struct ig_collective_call {
     /* Of ig_collective_bytes. Those of ALL_REDUCE and BROADCAST may be the same; else they do not overlap. */
     const void *source;
     void *destination;
-    const char *label; /* what it belongs to, for messages */
+    const char *label;          /* what it belongs to, for messages */
+    const struct ig_stop *stop; /* asked while it waits: INGOT_CANCELLED; NULL: nobody asks */
 };
 
 /* Takes part in a collective; allocates nothing. INGOT_TIMEOUT: a rank did not come in time; INGOT_DEVICE: one has left or

@@ -163,6 +163,9 @@ enum ingot_status ig_shared_await(struct ig_shared_group *group, struct ig_share
         struct news news = look_around(group, of);
         if (has_come(number, value)) return INGOT_OK;
         IG_TRY(heed(group, call, news, of, error));
+        if (call->stop && ig_stop_asked(call->stop))
+            return IG_ERR(error, INGOT_CANCELLED, "%s '%s': rank %u was stopped", ig_collective_name(call->what.kind),
+                          call->label, group->base.rank);
         uint64_t waited = ig_clock() - begin;
         if (waited > group->base.limit) return say_late(group, call, of, error);
         if (waited < YIELDING)

@@ -175,6 +175,14 @@ static enum ingot_status check_calls(const struct checker *c) {
     return INGOT_OK;
 }
 
+static enum ingot_status check_collectives(const struct checker *c) {
+    for (uint32_t i = 0; i < c->plan->n_collectives; i++) {
+        const char *wrong = ig_collective_error(&c->plan->collectives[i], IG_MOST_RANKS);
+        REQUIRE(c, !wrong, "collective %u has %s", i, wrong);
+    }
+    return INGOT_OK;
+}
+
 static enum ingot_status check_kernels(const struct checker *c) {
     for (uint32_t i = 0; i < c->plan->n_kernels; i++) {
         const struct ig_plan_kernel *kernel = &c->plan->kernels[i];
@@ -249,8 +257,11 @@ static const struct ig_library_call *call_of(const struct checker *c, const stru
     return library ? &c->plan->calls[library - 1] : NULL;
 }
 
-/* Operand k may be absent: of a generated kernel any that it does not read, of a loop the trip count and condition. */
+/* Operand k may be absent: of a generated kernel any that it does not read, of a loop the trip count and condition, of a
+ * collective the one that it does not have. */
 static bool is_optional(const struct checker *c, const struct ig_plan_step *step, uint32_t k) {
+    if (step->kind == IG_STEP_COLLECTIVE && step->kernel < c->plan->n_collectives)
+        return c->plan->collectives[step->kernel].kind == (k == 0 ? IG_RECEIVE : IG_SEND);
     return (step->kind == IG_STEP_KERNEL && !call_of(c, step)) || (step->kind == IG_STEP_LOOP && k < 2);
 }
 
@@ -287,6 +298,18 @@ static enum ingot_status check_kernel_step(const struct checker *c, uint32_t ind
     return INGOT_OK;
 }
 
+static enum ingot_status check_collective_step(const struct checker *c, uint32_t index,
+                                               const struct ig_plan_step *step) {
+    REQUIRE(c, step->kernel < c->plan->n_collectives, "step %u is collective %u of %u", index, step->kernel,
+            c->plan->n_collectives);
+    REQUIRE(c, step->n_operands == 2, "step %u is a collective of %u operands", index, step->n_operands);
+    REQUIRE(c, step->n_dims > 2 && step->n_dims - 2 <= IG_MOST_RANKS, "step %u is a collective with %u dims", index,
+            step->n_dims);
+    const char *wrong = ig_collective_error(&c->plan->collectives[step->kernel], step->n_dims - 2);
+    REQUIRE(c, !wrong, "step %u is a collective with %s", index, wrong);
+    return INGOT_OK;
+}
+
 static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t index, const struct ig_plan_step *step) {
     const struct ig_subplan *sub = &c->plan->subplans[own];
     REQUIRE(c, is_string(c, step->label), "step %u has no label", index);
@@ -306,6 +329,7 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
         return INGOT_OK;
     case IG_STEP_IF: return check_if(c, own, index, step);
     case IG_STEP_LOOP: return check_loop(c, own, index, step);
+    case IG_STEP_COLLECTIVE: return check_collective_step(c, index, step);
     default: REQUIRE(c, false, "step %u is of the unknown kind %u", index, step->kind);
     }
 }
@@ -391,6 +415,7 @@ enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, 
     IG_TRY(check_strings(&c));
     IG_TRY(check_shape_program(&c));
     IG_TRY(check_calls(&c));
+    IG_TRY(check_collectives(&c));
     IG_TRY(check_kernels(&c));
     for (uint32_t i = 0; i < plan->n_subplans; i++)
         IG_TRY(check_ranges(&c, i));

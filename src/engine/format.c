@@ -16,6 +16,7 @@ const struct ig_part_rule ig_part_rules[IG_PART_COUNT] = {
     [IG_PART_DEMANDS] = {"demands", sizeof(struct ig_plan_demand), IG_ENGINE_ALIGNMENT},
     [IG_PART_KERNELS] = {"kernels", sizeof(struct ig_plan_kernel), IG_ENGINE_ALIGNMENT},
     [IG_PART_CALLS] = {"library calls", sizeof(struct ig_library_call), IG_ENGINE_ALIGNMENT},
+    [IG_PART_COLLECTIVES] = {"collectives", sizeof(struct ig_collective), IG_ENGINE_ALIGNMENT},
     [IG_PART_RUNS] = {"repetitions", sizeof(struct ig_plan_run), IG_ENGINE_ALIGNMENT},
     [IG_PART_LISTED] = {"lists of repetitions", sizeof(uint32_t), IG_ENGINE_ALIGNMENT},
     [IG_PART_WEIGHT_TABLE] = {"weight table", sizeof(struct ig_weight_entry), IG_ENGINE_ALIGNMENT},

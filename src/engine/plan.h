@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+#include "base/collective.h"
 #include "base/library.h"
 #include "base/machine.h"
 #include "base/tensor_map.h"
@@ -92,6 +93,10 @@ enum ig_plan_step_kind {
     /* Operands 0, 1: trip count (i64; IG_PLAN_NONE: unbounded), condition (bool; IG_PLAN_NONE: true); body plan `a`;
      * n_carried. */
     IG_STEP_LOOP,
+    /* Collective `kernel` of the ranks (base/collective.h) from operand 0 to operand 1, of which a send has only the first
+     * and a receive only the second; the other is IG_PLAN_NONE. The dims are its outer and its inner size, then the part of
+     * each rank. All ranks' plans have the same collectives in the same order. */
+    IG_STEP_COLLECTIVE,
 };
 /*
  * Operands are buffer numbers in the plan's operand table.
@@ -160,8 +165,8 @@ struct ig_subplan {
 };
 
 struct ig_plan {
-    uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_calls, n_subplans,
-        n_checks, n_demand_instrs, n_demands;
+    uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_calls, n_collectives,
+        n_subplans, n_checks, n_demand_instrs, n_demands;
     uint32_t strings_size;
     const struct ig_plan_symbol *symbols;
     const struct ig_shape_instr *instrs;
@@ -172,7 +177,8 @@ struct ig_plan {
     const struct ig_plan_step *steps;
     const struct ig_plan_kernel *kernels;
     const struct ig_library_call *calls; /* of vendor libraries: base/library.h */
-    const struct ig_subplan *subplans;   /* subplan 0 is the main plan */
+    const struct ig_collective *collectives;
+    const struct ig_subplan *subplans; /* subplan 0 is the main plan */
     const struct ig_plan_check *checks;
     const struct ig_shape_instr *demand_instrs;
     const struct ig_plan_demand *demands;

@@ -149,6 +149,7 @@ static void collect_parts(struct writer *w, uint64_t weights_size) {
     set_part(w, IG_PART_DEMANDS, p->demands, p->n_demands);
     set_part(w, IG_PART_KERNELS, p->kernels, p->n_kernels);
     set_part(w, IG_PART_CALLS, p->calls, p->n_calls);
+    set_part(w, IG_PART_COLLECTIVES, p->collectives, p->n_collectives);
     set_part(w, IG_PART_RUNS, w->folded.runs, w->folded.n_runs);
     set_part(w, IG_PART_LISTED, w->folded.listed, w->folded.n_listed);
     set_part(w, IG_PART_WEIGHT_TABLE, refit->weights, refit->n_weights);

@@ -8,6 +8,7 @@ static const char *step_name(const struct ig_plan *plan, const struct ig_plan_st
     case IG_STEP_COPY: return "copy";
     case IG_STEP_IF: return "if";
     case IG_STEP_LOOP: return "loop";
+    case IG_STEP_COLLECTIVE: return ig_collective_name(plan->collectives[step->kernel].kind);
     }
     return "unknown";
 }

@@ -19,6 +19,7 @@
 #include "runtime/weight_places.h"
 
 struct ig_activations;
+struct ig_group;
 struct ig_machine;
 struct ig_context;
 
@@ -28,10 +29,13 @@ struct ig_context_config {
                                          * released by ig_device_release */
     unsigned threads;                       /* that copy large inputs and results, the caller's included */
     const struct ig_weight_places *weights; /* outlive their use; NULL: in the mapped file */
-    struct ig_module *module;               /* the engine's code, for all its contexts; NULL: loaded for this one */
-    size_t max_instances;                   /* sets of shapes kept prepared; 0: as many as max_bytes allows */
-    size_t max_bytes;                       /* of all instances; the most recent always stays */
-    struct ig_activations *activations;     /* shared, of the same device; outlives the context; NULL: its own */
+    /* The seat of the rank whose plan this is, which belongs to the context's thread while it runs; outlives the context.
+     * NULL: the plan is for one rank. */
+    struct ig_group *group;
+    struct ig_module *module;           /* the engine's code, for all its contexts; NULL: loaded for this one */
+    size_t max_instances;               /* sets of shapes kept prepared; 0: as many as max_bytes allows */
+    size_t max_bytes;                   /* of all instances; the most recent always stays */
+    struct ig_activations *activations; /* shared, of the same device; outlives the context; NULL: its own */
     bool profile;
     const struct ig_machine *machine; /* that the device is, for the floors of profiles; NULL: not known */
     bool whole_batches;               /* none is computed in parts; see parts.h */

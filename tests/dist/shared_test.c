@@ -18,7 +18,7 @@
 
 static enum ingot_status call(struct ig_group *seat, struct ig_collective what, const struct ig_collective_sizes *sizes,
                               const void *source, void *destination, struct ingot_error *error) {
-    const struct ig_collective_call c = {what, sizes, source, destination, ig_collective_name(what.kind)};
+    const struct ig_collective_call c = {what, sizes, source, destination, ig_collective_name(what.kind), NULL};
     return ig_group_call(seat, &c, error);
 }
 

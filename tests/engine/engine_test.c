@@ -148,6 +148,7 @@ static void check_contents(const struct ig_engine_file *file, uint32_t n_weights
     SAME(n_steps, steps, steps);
     SAME(n_kernels, kernels, kernels);
     SAME(n_calls, calls, calls);
+    SAME(n_collectives, collectives, collectives);
     SAME(n_subplans, subplans, subplans);
     SAME(n_checks, checks, checks);
     SAME(n_demand_instrs, demand_instrs, demand_instrs);

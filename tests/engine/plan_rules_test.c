@@ -240,6 +240,42 @@ static void test_library_rules(void **state) {
     expect_broken(&plan, "library call 0 has results of a type");
 }
 
+static void test_collective_rules(void **state) {
+    enum { THEN = 5 };
+    struct ig_plan plan = small_plan;
+    struct ig_collective other[COUNT(collectives)];
+    struct ig_plan_step changed[COUNT(steps)];
+    uint32_t given[COUNT(operands)];
+    memcpy(other, collectives, sizeof other);
+    memcpy(changed, steps, sizeof changed);
+    memcpy(given, operands, sizeof given);
+    plan.collectives = other;
+    plan.steps = changed;
+    plan.operands = given;
+    other[1].kind = IG_COLLECTIVE_COUNT;
+    expect_broken(&plan, "collective 1 has an unknown kind");
+    other[1] = collectives[1];
+    other[0].dtype = INGOT_DTYPE_COUNT;
+    expect_broken(&plan, "collective 0 has an unknown type");
+    other[0] = (struct ig_collective){IG_BROADCAST, INGOT_F32, 0, 2};
+    expect_broken(&plan, "step 0 is a collective with a peer that is no rank");
+    other[0] = collectives[0];
+    changed[THEN].kernel = 2;
+    expect_broken(&plan, "step 0 is collective 2 of 2");
+    changed[THEN] = steps[THEN];
+    changed[THEN].n_dims = 2;
+    expect_broken(&plan, "step 0 is a collective with 2 dims");
+    changed[THEN] = steps[THEN];
+    given[steps[THEN].operands] = NONE;
+    expect_broken(&plan, "step 0: operand 0 is buffer 4294967295 of 2");
+    /* A receive has no source. */
+    other[0].kind = IG_RECEIVE;
+    struct ingot_error error;
+    assert_int_equal(ig_plan_check(&plan, SMALL_CODE, SMALL_WEIGHTS, &error), INGOT_OK);
+    given[steps[THEN].operands + 1] = NONE;
+    expect_broken(&plan, "step 0: operand 1 is buffer 4294967295 of 2");
+}
+
 static void test_map_rules(void **state) {
     struct ig_plan plan = small_plan;
     struct ig_plan_kernel other[COUNT(kernels)];
@@ -345,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_alternative_rules),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_library_rules),
+        cmocka_unit_test(test_collective_rules),
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_dealt_sizes),
         cmocka_unit_test(test_map_sizes),

@@ -212,6 +212,20 @@ static enum ingot_status launch(struct ig_device *device, struct ig_stream *stre
     return submit(device, stream, &item, launch->n_buffers, launch->n_dims, error);
 }
 
+/* The function and its argument lie in the dims. */
+static void call_tile(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end, void *scratch) {
+    void (*function)(void *, void *const *) = (void (*)(void *, void *const *))(intptr_t)dims[0];
+    function((void *)(intptr_t)dims[1], buffers);
+}
+
+static enum ingot_status call_host(struct ig_device *device, struct ig_stream *stream, const struct ig_host_call *call,
+                                   struct ingot_error *error) {
+    const int64_t dims[2] = {(int64_t)(intptr_t)call->function, (int64_t)(intptr_t)call->user};
+    const struct ig_pool_item item = {
+        .kernel = call_tile, .buffers = call->buffers, .dims = dims, .tiles = 1, .workers = 1, .chunks = 1};
+    return submit(device, stream, &item, call->n_buffers, 2, error);
+}
+
 static enum ingot_status reserve_scratch(struct ig_device *device, struct ig_stream *stream, size_t bytes,
                                          struct ingot_error *error) {
     return ig_pool_reserve_scratch(pool_of(device), bytes, error);
@@ -278,6 +292,7 @@ static const struct ig_device_api api = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .launch = launch,
+    .call_host = call_host,
     .need_library = need_library,
     .reserve_scratch = reserve_scratch,
     .scratch_bytes = scratch_bytes,

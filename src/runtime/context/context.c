@@ -136,7 +136,7 @@ static enum ingot_status init(struct ig_context *context, const struct ig_contex
         env->module = context->own_module;
     }
     /* Parts need two instances for a shape, which a bound on their number does not expect. */
-    bool parts = !config->whole_batches && config->max_instances == 0;
+    bool parts = !config->whole_batches && config->max_instances == 0 && !config->group;
     if (env->device->host_memory && env->device->cache_bytes && parts)
         IG_TRY(ig_batch_find_symbol(context, &context->batch.parts_symbol, error));
     IG_TRY(api->stream_create(env->device, &env->stream, error));
@@ -153,6 +153,8 @@ enum ingot_status ig_context_create(const struct ig_engine_file *file, const str
     context->env = (struct ig_frame_env){.file = file,
                                          .device = config->device,
                                          .weights = config->weights ? config->weights : &context->file_places,
+                                         .group = config->group,
+                                         .stop = &context->stop,
                                          .allocator = config->allocator};
     context->file_span = (struct ig_weight_span){.end = file->weights_size, .address = file->weights};
     context->file_places = (struct ig_weight_places){.n_spans = 1, .spans = &context->file_span};

@@ -6,6 +6,7 @@
 #include "runtime/context/context.h"
 
 #include "base/memory.h"
+#include "dist/dist.h"
 #include "runtime/parts.h"
 
 /* ---- Shapes ------------------------------------------------------------------------------------------------------ */
@@ -188,6 +189,18 @@ static enum ingot_status walk(struct ig_context *context, struct ig_stream *stre
     return stopped != INGOT_OK ? stopped : status;
 }
 
+/* A failure of one rank is the other ranks' too, who wait for it. */
+static enum ingot_status walk_together(struct ig_context *context, struct ig_stream *stream,
+                                       struct ingot_error *error) {
+    struct ig_group *group = context->env.group;
+    struct ingot_error own;
+    if (!group) return walk(context, stream, error);
+    enum ingot_status status = walk(context, stream, &own);
+    if (status == INGOT_OK) return ig_group_failure(group, error);
+    ig_group_fail(group, status, own.message);
+    return IG_ERR(error, status, "%s", own.message);
+}
+
 /* What the device orders anyway: the caller's stream may be adopted by several contexts. */
 static const void *order_of(const struct ig_context *context, const struct ig_stream *stream) {
     for (int i = 0; i < IG_ADOPTED_STREAMS; i++) {
@@ -199,7 +212,7 @@ static const void *order_of(const struct ig_context *context, const struct ig_st
 
 static enum ingot_status walk_parts(struct ig_context *context, struct ig_stream *stream, struct ingot_error *error) {
     int64_t count = ig_parts_count(context);
-    IG_TRY(walk(context, stream, error));
+    IG_TRY(walk_together(context, stream, error));
     for (int64_t part = 1; part < count; part++) {
         ig_parts_bind(context, part);
         IG_TRY(walk(context, stream, error));

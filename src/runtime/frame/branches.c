@@ -326,9 +326,10 @@ static bool allocate_tables(struct branches *b) {
     return true;
 }
 
-/* Then the order of the steps matters beyond what they read and write. */
-static bool updates_inputs(const struct branches *b) {
+/* Does the order of the steps matter beyond what they read and write? All ranks make their calls in one order. */
+static bool is_ordered(const struct branches *b) {
     const struct ig_subplan *main = &b->plan->subplans[0];
+    if (b->plan->n_collectives) return true;
     for (uint32_t i = 0; i < main->n_outputs; i++) {
         if (b->plan->tensors[main->outputs + i].updates) return true;
     }
@@ -337,7 +338,7 @@ static bool updates_inputs(const struct branches *b) {
 
 enum ingot_status ig_branches_apply(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error) {
     struct branches b = {.env = env, .frame = frame, .plan = &env->file->plan};
-    if (updates_inputs(&b)) return INGOT_OK;
+    if (is_ordered(&b)) return INGOT_OK;
     if (!env->device->processors || frame->sub->n_steps < 2 || frame->sub->n_steps > MOST_STEPS) return INGOT_OK;
     if (has_many_operands(frame)) return INGOT_OK;
     if (!allocate_tables(&b)) return no_memory(error);

@@ -2,6 +2,7 @@
 #include "runtime/frame/frame.h"
 
 #include "runtime/frame/branches.h"
+#include "runtime/frame/collective.h"
 #include "runtime/frame/shape.h"
 
 /* With less work per worker (in vector operations, around a nanosecond each), a further worker saves less than its
@@ -23,8 +24,8 @@ static uint32_t worthwhile_workers(const struct ig_frame_env *env, const struct 
 
 /* Results must lie in writable memory: not in an input, which is the caller's, nor in a weight, which all contexts
  * share and which on the CPU is a mapped file. Cannot be checked for kernels: only their code knows what they write. */
-static enum ingot_status check_written(const struct ig_frame_env *env, const struct ig_frame *frame,
-                                       const struct ig_plan_step *step, uint32_t k, struct ingot_error *error) {
+enum ingot_status ig_frame_check_written(const struct ig_frame_env *env, const struct ig_frame *frame,
+                                         const struct ig_plan_step *step, uint32_t k, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     uint32_t b = ig_plan_operand(plan, step, k);
     uint32_t kind = plan->buffers[frame->sub->buffers + frame->root[b]].kind;
@@ -38,7 +39,7 @@ static enum ingot_status make_call(struct ig_frame_env *env, const struct ig_fra
                                    const struct ig_library_call *call, struct ingot_error *error) {
     const struct ig_plan *plan = &env->file->plan;
     uint32_t count = step->plan->n_operands;
-    IG_TRY(check_written(env, frame, step->plan, call->out, error));
+    IG_TRY(ig_frame_check_written(env, frame, step->plan, call->out, error));
     size_t *bytes = ig_arena_alloc(env->memory, count * sizeof *bytes);
     if (!bytes) return no_memory(error);
     for (uint32_t k = 0; k < count; k++)
@@ -113,7 +114,7 @@ static enum ingot_status make_copy(struct ig_frame_env *env, struct ig_frame *fr
         return IG_ERR(error, INGOT_BAD_ENGINE, "%s: copies %zu bytes to a buffer of %zu",
                       ig_frame_label(plan, step->plan), from, to);
     step->copy_bytes = to;
-    return check_written(env, frame, step->plan, 1, error);
+    return ig_frame_check_written(env, frame, step->plan, 1, error);
 }
 
 /* ---- Control flow ------------------------------------------------------------------------------------------------ */
@@ -153,7 +154,7 @@ static enum ingot_status make_if(struct ig_frame_env *env, struct ig_frame *fram
             IG_TRY(check_port(env, frame, p, 1 + i, body->inputs[i].bytes, error));
         for (uint32_t i = 0; i < body->sub->n_outputs; i++) {
             IG_TRY(check_port(env, frame, p, 1 + p->n_inputs + i, body->outputs[i].bytes, error));
-            IG_TRY(check_written(env, frame, p, 1 + p->n_inputs + i, error));
+            IG_TRY(ig_frame_check_written(env, frame, p, 1 + p->n_inputs + i, error));
         }
         if (body->arena_bytes > step->work_bytes) step->work_bytes = body->arena_bytes;
         if (body->lower_bound > step->work_floor) step->work_floor = body->lower_bound;
@@ -183,7 +184,7 @@ static enum ingot_status check_loop(struct ig_frame_env *env, struct ig_frame *f
             return IG_ERR(error, INGOT_BAD_ENGINE, "%s: operand %u is missing", ig_frame_label(plan, p), k);
     }
     for (uint32_t k = finals; k < p->n_operands; k++)
-        IG_TRY(check_written(env, frame, p, k, error));
+        IG_TRY(ig_frame_check_written(env, frame, p, k, error));
     return INGOT_OK;
 }
 
@@ -270,6 +271,7 @@ static enum ingot_status make_step(struct ig_frame_env *env, struct ig_frame *fr
     case IG_STEP_COPY: return make_copy(env, frame, step, error);
     case IG_STEP_IF: return make_if(env, frame, step, error);
     case IG_STEP_LOOP: return make_loop(env, frame, step, error);
+    case IG_STEP_COLLECTIVE: return ig_frame_make_collective(env, frame, step, error);
     }
     return IG_ERR(error, INGOT_BAD_ENGINE, "%s: a step of unknown kind %u",
                   ig_frame_label(&env->file->plan, step->plan), step->plan->kind);

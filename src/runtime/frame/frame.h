@@ -26,12 +26,15 @@ struct ig_frame_use {
     size_t offset;
 };
 
+struct ig_frame_collective; /* collective.h */
+
 struct ig_frame_step {
-    const struct ig_plan_step *plan; /* the alternative that runs at these sizes */
-    void **operands;                 /* addresses; NULL for IG_PLAN_NONE */
-    struct ig_launch launch;         /* of a KERNEL step */
-    size_t copy_bytes;               /* of a COPY step */
-    struct ig_list *list;            /* KERNEL, COPY: the list that holds it as `item`; NULL: not captured */
+    const struct ig_plan_step *plan;        /* the alternative that runs at these sizes */
+    void **operands;                        /* addresses; NULL for IG_PLAN_NONE */
+    struct ig_launch launch;                /* of a KERNEL step */
+    size_t copy_bytes;                      /* of a COPY step */
+    struct ig_frame_collective *collective; /* of a COLLECTIVE step */
+    struct ig_list *list; /* KERNEL, COPY, COLLECTIVE: the list that holds it as `item`; NULL: not captured */
     uint32_t item;
     uint32_t level;        /* time in the memory plan: the step's number or, if steps run concurrently, its level */
     const uint32_t *after; /* steps it depends on, as offsets from the segment's first; NULL: all before it */
@@ -102,6 +105,8 @@ struct ig_frame_env {
     struct ig_stream *stream;
     struct ig_module *module;
     const struct ig_weight_places *weights;  /* in the engine file, the device's copy or the caller's memory */
+    struct ig_group *group;                  /* of the rank whose plan this is; NULL: it computes alone */
+    const struct ig_stop *stop;              /* of the context's runs */
     void *dummy;                             /* 64 bytes that stand in for absent buffers */
     const struct ingot_allocator *allocator; /* for temporary memory */
     struct ig_arena *memory;                 /* arena that frames are allocated from */
@@ -151,6 +156,10 @@ static inline uint32_t ig_plan_operand(const struct ig_plan *plan, const struct 
     return plan->operands[step->operands + k];
 }
 
+/* Launches or records a step that is no control flow. */
+enum ingot_status ig_frame_submit(struct ig_device *device, struct ig_stream *stream, const struct ig_frame_step *step,
+                                  struct ingot_error *error);
+
 /* Iterates over all present operands k (buffer b) of all steps s. */
 #define IG_EACH_OPERAND(plan_, frame_, s_, k_, b_)                                                     \
     for (uint32_t s_ = 0; s_ < (frame_)->sub->n_steps; s_++)                                           \
@@ -165,6 +174,9 @@ static inline uint32_t ig_plan_operand(const struct ig_plan *plan, const struct 
 uint32_t ig_frame_port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b);
 enum ingot_status ig_frame_size_buffers(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
 enum ingot_status ig_frame_plan_memory(struct ig_frame_env *env, struct ig_frame *frame, struct ingot_error *error);
+/* Refuses operand k of a step if it is a result and lies where nothing may be written. */
+enum ingot_status ig_frame_check_written(const struct ig_frame_env *env, const struct ig_frame *frame,
+                                         const struct ig_plan_step *step, uint32_t k, struct ingot_error *error);
 /* The step's name for messages. */
 const char *ig_frame_label(const struct ig_plan *plan, const struct ig_plan_step *step);
 

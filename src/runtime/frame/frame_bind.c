@@ -1,4 +1,5 @@
 /* The addresses of a frame, and its captured lists, which are kept consistent with them; see frame.h. */
+#include "runtime/frame/collective.h"
 #include "runtime/frame/frame.h"
 
 uint32_t ig_frame_port_of(const struct ig_frame_env *env, const struct ig_frame *frame, uint32_t b) {
@@ -96,6 +97,13 @@ void ig_frame_bind_iteration(struct ig_device *device, const struct ig_frame *ou
     }
 }
 
+enum ingot_status ig_frame_submit(struct ig_device *device, struct ig_stream *stream, const struct ig_frame_step *step,
+                                  struct ingot_error *error) {
+    if (step->plan->kind == IG_STEP_KERNEL) return device->api->launch(device, stream, &step->launch, error);
+    if (step->plan->kind == IG_STEP_COLLECTIVE) return ig_frame_submit_collective(device, stream, step, error);
+    return device->api->copy(device, stream, step->operands[1], step->operands[0], step->copy_bytes, error);
+}
+
 /* ---- Capture ----------------------------------------------------------------------------------------------------- */
 
 /* A list during capture. */
@@ -152,10 +160,7 @@ static enum ingot_status record(const struct recording *r, struct ingot_error *e
     for (uint32_t i = 0; i < r->count; i++) {
         const struct ig_frame_step *step = &r->steps[i];
         IG_TRY(order_step(r, step, error));
-        if (step->plan->kind == IG_STEP_KERNEL)
-            IG_TRY(r->api->launch(device, r->env->stream, &step->launch, error));
-        else
-            IG_TRY(r->api->copy(device, r->env->stream, step->operands[1], step->operands[0], step->copy_bytes, error));
+        IG_TRY(ig_frame_submit(device, r->env->stream, step, error));
     }
     return r->copies ? record_behind(r, error) : INGOT_OK;
 }

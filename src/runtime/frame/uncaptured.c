@@ -7,7 +7,8 @@ static const char *reason_of(const struct ig_plan_step *step) {
     case IG_STEP_LOOP:
         return "whether it goes on is known only during the run: the host reads that and launches each iteration";
     case IG_STEP_KERNEL:
-    case IG_STEP_COPY: break;
+    case IG_STEP_COPY:
+    case IG_STEP_COLLECTIVE: break;
     }
     return NULL;
 }

@@ -150,9 +150,7 @@ static enum ingot_status run_control(struct ig_walk *walk, struct ig_frame *fram
 }
 
 static enum ingot_status submit(struct ig_walk *walk, const struct ig_frame_step *step, struct ingot_error *error) {
-    const struct ig_device_api *api = walk->device->api;
-    if (step->plan->kind == IG_STEP_KERNEL) return api->launch(walk->device, walk->stream, &step->launch, error);
-    return api->copy(walk->device, walk->stream, step->operands[1], step->operands[0], step->copy_bytes, error);
+    return ig_frame_submit(walk->device, walk->stream, step, error);
 }
 
 static void count_time(struct ig_walk *walk, const struct ig_frame_step *step, uint64_t nanoseconds) {

@@ -1,5 +1,5 @@
 /* A plan with one of everything, which breaks no rule: symbols, a loop, an if, a kernel with an alternative, a library's
- * call. For tests of engine files, and of the rules. */
+ * call, a collective of two ranks. For tests of engine files, and of the rules. */
 #ifndef TESTS_SMALL_PLAN_H
 #define TESTS_SMALL_PLAN_H
 
@@ -87,11 +87,11 @@ static const uint32_t operands[] = {
     1, 3,
     2, 4, /* loop body: two copies */
     0, 1,
-    0, 1, /* then, else: a copy each */
+    0, 1, /* then, else: a collective, a copy */
     0, 3,
     4, 7, /* the kernel's alternative */
 };
-static const ig_slot dim_table[] = {BATCH, FOUR, BATCH, FOUR};
+static const ig_slot dim_table[] = {BATCH, FOUR, BATCH, FOUR, ONE, ONE, BATCH, FOUR};
 #define NONE IG_PLAN_NONE
 static const struct ig_plan_step steps[] = {
     {IG_STEP_KERNEL, 1, 0, 4, 0, 2, BATCH, SIXTY_FOUR, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 7, 1, ONE, 1},
@@ -99,7 +99,7 @@ static const struct ig_plan_step steps[] = {
     {IG_STEP_IF, NONE, 8, 3, 0, 0, NONE, NONE, NONE, 2, 3, 1, 0, NAME_K, 0, 0, NONE, 0},
     {IG_STEP_COPY, NONE, 11, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 2},
     {IG_STEP_COPY, NONE, 13, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 0},
-    {IG_STEP_COPY, NONE, 15, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 0},
+    {IG_STEP_COLLECTIVE, 0, 15, 2, 4, 4, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 0},
     {IG_STEP_COPY, NONE, 17, 2, 0, 0, NONE, NONE, NONE, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 0},
     /* The first step's alternative, which belongs to no plan. */
     {IG_STEP_KERNEL, 1, 19, 4, 2, 2, FOUR, NONE, FOUR_BATCH, NONE, NONE, 0, 0, NAME_K, 0, 0, NONE, 1},
@@ -122,6 +122,7 @@ static const struct ig_plan_kernel kernels[] = {
 static const struct ig_library_call calls[] = {
     {IG_LIBRARY_CUBLASLT, IG_LIBRARY_PRODUCT, 2, 0, 1, 2, NONE, 3, INGOT_F16, INGOT_F32, 0, 1, 0, IG_LIBRARY_RELU},
 };
+static const struct ig_collective collectives[] = {{IG_ALL_GATHER, INGOT_F32, 0, 0}, {IG_SEND, INGOT_F16, 0, 1}};
 static const struct ig_subplan subplans[] = {
     {0, 2, 2, 1, 0, 8, 0, 3, 0, 1},
     {3, 3, 6, 2, 8, 5, 3, 2, 1, 0},
@@ -140,6 +141,7 @@ static const struct ig_plan small_plan = {
     .n_steps = COUNT(steps),
     .n_kernels = COUNT(kernels),
     .n_calls = COUNT(calls),
+    .n_collectives = COUNT(collectives),
     .n_subplans = COUNT(subplans),
     .n_checks = COUNT(checks),
     .n_demand_instrs = COUNT(demand_instrs),
@@ -154,6 +156,7 @@ static const struct ig_plan small_plan = {
     .steps = steps,
     .kernels = kernels,
     .calls = calls,
+    .collectives = collectives,
     .subplans = subplans,
     .checks = checks,
     .demand_instrs = demand_instrs,

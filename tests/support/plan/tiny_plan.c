@@ -21,6 +21,7 @@ void tiny_init(struct tiny_plan *tiny) {
                                   .dims = tiny->dims,
                                   .steps = tiny->steps,
                                   .kernels = tiny->kernels,
+                                  .collectives = tiny->collectives,
                                   .subplans = tiny->subplans,
                                   .checks = tiny->checks,
                                   .strings = tiny->strings};
@@ -177,5 +178,16 @@ struct ig_plan_step *tiny_launch(struct tiny_plan *tiny, uint32_t kernel, ig_slo
     step->n_dims = n_dims;
     for (uint32_t i = 0; i < n_dims; i++)
         tiny->dims[tiny->plan.n_dims++] = dims[i];
+    return step;
+}
+
+struct ig_plan_step *tiny_collective(struct tiny_plan *tiny, struct ig_collective what, const char *label,
+                                     const uint32_t *operands, uint32_t ranks, const ig_slot *dims) {
+    struct ig_plan_step *step = tiny_step(tiny, IG_STEP_COLLECTIVE, label, operands, 2);
+    step->kernel = tiny->plan.n_collectives;
+    step->n_dims = 2 + ranks;
+    for (uint32_t i = 0; i < step->n_dims; i++)
+        tiny->dims[tiny->plan.n_dims++] = dims[i];
+    tiny->collectives[tiny->plan.n_collectives++] = what;
     return step;
 }

@@ -20,6 +20,7 @@ struct tiny_plan {
     ig_slot dims[TINY_CAPACITY];
     struct ig_plan_step steps[TINY_CAPACITY];
     struct ig_plan_kernel kernels[32];
+    struct ig_collective collectives[16];
     struct ig_subplan subplans[8];
     struct ig_plan_check checks[8];
     char strings[4096];
@@ -59,5 +60,9 @@ struct ig_plan_step *tiny_step(struct tiny_plan *tiny, enum ig_plan_step_kind ki
 /* Adds a kernel step whose dims and tiles are the given slots. */
 struct ig_plan_step *tiny_launch(struct tiny_plan *tiny, uint32_t kernel, ig_slot tiles, const uint32_t *operands,
                                  uint32_t n_operands, const ig_slot *dims, uint32_t n_dims);
+
+/* Adds a collective of `ranks`; dims: outer, inner and the ranks' parts. */
+struct ig_plan_step *tiny_collective(struct tiny_plan *tiny, struct ig_collective what, const char *label,
+                                     const uint32_t *operands, uint32_t ranks, const ig_slot *dims);
 
 #endif

@@ -1,0 +1,69 @@
+/* Collectives of a plan; see collective.h. */
+#include "runtime/frame/collective.h"
+
+static enum ingot_status read_sizes(const struct ig_frame_env *env, const struct ig_plan_step *step,
+                                    struct ig_collective_sizes *out_sizes, struct ingot_error *error) {
+    const ig_slot *dims = env->file->plan.dims + step->dims;
+    IG_TRY(ig_frame_size(env, step, dims[0], "the outer size", &out_sizes->outer, error));
+    IG_TRY(ig_frame_size(env, step, dims[1], "the inner size", &out_sizes->inner, error));
+    for (uint32_t r = 0; r < step->n_dims - 2; r++)
+        IG_TRY(ig_frame_size(env, step, dims[2 + r], "a rank's part", &out_sizes->parts[r], error));
+    return INGOT_OK;
+}
+
+/* An operand has the bytes that its call accesses; `wanted` is 0 where it may be missing. */
+static enum ingot_status check_bytes(const struct ig_frame_env *env, const struct ig_frame *frame,
+                                     const struct ig_plan_step *step, uint32_t k, size_t wanted,
+                                     struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    uint32_t b = ig_plan_operand(plan, step, k);
+    size_t found = b == IG_PLAN_NONE ? 0 : frame->bytes[b];
+    if (found == wanted) return INGOT_OK;
+    return IG_ERR(error, INGOT_BAD_ENGINE, "%s: operand %u of %s has %zu bytes, wanted %zu", ig_frame_label(plan, step),
+                  k, ig_collective_name(plan->collectives[step->kernel].kind), found, wanted);
+}
+
+enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struct ig_frame *frame,
+                                           struct ig_frame_step *step, struct ingot_error *error) {
+    const struct ig_plan *plan = &env->file->plan;
+    const struct ig_plan_step *p = step->plan;
+    const struct ig_collective *what = &plan->collectives[p->kernel];
+    const char *label = ig_frame_label(plan, p);
+    const uint32_t made_for = p->n_dims - 2;
+    size_t source, destination;
+    if (!env->group)
+        return IG_ERR(error, INGOT_INCOMPATIBLE, "%s: the plan is for a group of %u ranks, and there is none", label,
+                      made_for);
+    const uint32_t ranks = ig_group_ranks(env->group);
+    if (ranks != made_for)
+        return IG_ERR(error, INGOT_INCOMPATIBLE, "%s: the plan is for %u ranks, and this is a group of %u", label,
+                      made_for, ranks);
+    if (!env->device->api->call_host)
+        return IG_ERR(error, INGOT_UNSUPPORTED, "%s: ranks cannot compute together on such a device", label);
+    struct ig_frame_collective *c = ig_arena_alloc(env->memory, sizeof *c);
+    if (!c) return IG_ERR(error, INGOT_OUT_OF_MEMORY, "out of memory for a plan instance");
+    IG_TRY(read_sizes(env, p, &c->sizes, error));
+    if (!ig_collective_bytes(what, &c->sizes, ig_group_rank(env->group), ranks, &source, &destination))
+        return IG_ERR(error, INGOT_OUT_OF_MEMORY, "%s: the operands exceed the address space", label);
+    IG_TRY(check_bytes(env, frame, p, 0, source, error));
+    IG_TRY(check_bytes(env, frame, p, 1, destination, error));
+    if (ig_plan_operand(plan, p, 1) != IG_PLAN_NONE) IG_TRY(ig_frame_check_written(env, frame, p, 1, error));
+    c->group = env->group;
+    c->call = (struct ig_collective_call){.what = *what, .sizes = &c->sizes, .label = label, .stop = env->stop};
+    step->collective = c;
+    return INGOT_OK;
+}
+
+static void call(void *user, void *const *buffers) {
+    const struct ig_frame_collective *c = user;
+    struct ig_collective_call now = c->call;
+    now.source = buffers[0];
+    now.destination = buffers[1];
+    (void)ig_group_call(c->group, &now, NULL);
+}
+
+enum ingot_status ig_frame_submit_collective(struct ig_device *device, struct ig_stream *stream,
+                                             const struct ig_frame_step *step, struct ingot_error *error) {
+    const struct ig_host_call host = {call, step->collective, step->operands, step->plan->n_operands};
+    return device->api->call_host(device, stream, &host, error);
+}

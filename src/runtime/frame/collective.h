@@ -1,0 +1,21 @@
+/* Steps that are collectives of the ranks (dist/dist.h). */
+#ifndef IG_RUNTIME_COLLECTIVE_H
+#define IG_RUNTIME_COLLECTIVE_H
+
+#include "dist/dist.h"
+#include "runtime/frame/frame.h"
+
+struct ig_frame_collective {
+    struct ig_group *group;
+    struct ig_collective_sizes sizes;
+    struct ig_collective_call call; /* but for the addresses */
+};
+
+/* Sizes the step and checks it: it was made for as many ranks as the group has, and its operands have its sizes. */
+enum ingot_status ig_frame_make_collective(struct ig_frame_env *env, const struct ig_frame *frame,
+                                           struct ig_frame_step *step, struct ingot_error *error);
+/* Failures are the group's: who launches asks it (ig_group_failure). What follows a failed call computes with anything. */
+enum ingot_status ig_frame_submit_collective(struct ig_device *device, struct ig_stream *stream,
+                                             const struct ig_frame_step *step, struct ingot_error *error);
+
+#endif
