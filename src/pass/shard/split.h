@@ -1,0 +1,24 @@
+/*
+ * From one graph to those of the ranks of a group: rewrites it as a plan says, with collectives where what one node gives is
+ * not what another reads.
+ *
+ * Inputs are whole on every rank, and so are outputs. Constants are sliced by nodes, as far up in their recipes as the rules
+ * lead, so that what a rank's kernels read is its part, and refitting holds. Control flow is whole.
+ */
+#ifndef IG_PASS_SHARD_SPLIT_H
+#define IG_PASS_SHARD_SPLIT_H
+
+#include "pass/shard/rule.h"
+
+struct ig_shard_plan {
+    int ranks;
+    const struct ig_division **divisions; /* by node of the graph; NULL: every rank computes it whole */
+};
+
+/* The graph of one rank. All ranks' graphs have the same collectives in the same order. */
+struct ig_graph *ig_shard_split(struct ig_graph *graph, const struct ig_shard_plan *plan, int rank);
+
+/* Raises INGOT_INTERNAL unless these are the graphs of one group: the same inputs, outputs and collectives. */
+void ig_shard_check(struct ig_graph *const *graphs, int ranks);
+
+#endif
