@@ -1,0 +1,63 @@
+/*
+ * Which nodes are divided, and how. Layouts spread from seeds (the axes of weights, the batch) through the rules to what they
+ * can reach, forwards and backwards, until nothing is new. Then one walk over the nodes, in their order, keeps the cheapest
+ * ways to have computed what is still needed, for each combination of layouts that it can be in: what a node takes when
+ * divided, and what it takes to bring operands into the layouts that it reads. That is exact as long as the combinations are
+ * fewer than the walk keeps; of more, the cheapest are kept.
+ */
+#ifndef IG_PASS_SHARD_SEARCH_H
+#define IG_PASS_SHARD_SEARCH_H
+
+#include "pass/shard/split.h"
+
+/* Estimates, in microseconds. */
+struct ig_shard_costs {
+    /* A node of which the slowest rank reads and writes these shares (1: all) of its operands and results, and does that
+     * share of the work. */
+    double (*node)(void *user, struct ig_graph *graph, ig_node_id node, const double *in, const double *out,
+                   double work);
+    /* A collective of so many bytes: of the whole value. */
+    double (*collective)(void *user, enum ig_op op, double bytes, int ranks);
+    /* The usual value of a size. */
+    int64_t (*size)(void *user, ig_dim dim);
+    void *user;
+};
+
+enum {
+    IG_SEED_TENSOR = 1, /* columns and depths of weights, and with them heads, channels and vocabularies */
+    IG_SEED_BATCH = 2,  /* the first axes of inputs */
+};
+
+struct ig_shard_result {
+    struct ig_shard_plan plan;
+    double time;      /* of one run, in microseconds */
+    double computing; /* of that, without collectives */
+    uint32_t divided; /* nodes */
+};
+
+/* Plans the graph, which has no dead nodes, for so many ranks, by layouts that spread from `seeds`. */
+void ig_shard_search(struct ig_graph *graph, int ranks, unsigned seeds, const struct ig_shard_costs *costs,
+                     struct ig_shard_result *out_result);
+
+/* ---- For search*.c: the layouts that values may have, and the ways to divide nodes. */
+
+enum { IG_MOST_LAYOUTS = 16, IG_MOST_WAYS = 24 };
+
+struct ig_value_layouts {
+    struct ig_layout at[IG_MOST_LAYOUTS]; /* the first is WHOLE */
+    int count;
+};
+struct ig_way {
+    struct ig_division division;
+    uint8_t *in, *out; /* numbers of layouts, by operand and result; of constants 0 */
+};
+struct ig_node_ways {
+    IG_VEC(struct ig_way) list;
+};
+struct ig_shard_space {
+    struct ig_value_layouts *layouts; /* by value */
+    struct ig_node_ways *ways;        /* by node */
+};
+void ig_shard_spread(struct ig_graph *graph, int ranks, unsigned seeds, struct ig_shard_space *out_space);
+
+#endif

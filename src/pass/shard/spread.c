@@ -1,0 +1,139 @@
+/* The layouts that values may have, found by spreading them from seeds through the rules; see search.h. */
+#include "ir/build.h"
+#include "pass/shard/search.h"
+
+struct reached {
+    ig_value value;
+    uint8_t layout;
+};
+struct reader {
+    ig_node_id node;
+    uint32_t operand;
+};
+struct readers {
+    IG_VEC(struct reader) list;
+};
+
+struct spreading {
+    struct ig_graph *g;
+    int ranks;
+    struct ig_shard_space *space;
+    struct readers *readers; /* by value */
+    IG_VEC(struct reached) queue;
+};
+
+/* The number of a layout of a value, which may be a new one; -1: there is no room for it, or a rank would have nothing. */
+static int number_of(struct spreading *s, ig_value v, const struct ig_layout *layout) {
+    struct ig_value_layouts *all = &s->space->layouts[v];
+    if (layout->kind == IG_LAYOUT_WHOLE) return 0;
+    if (ig_info(s->g, v)->is_const) return layout->kind == IG_LAYOUT_PARTIAL ? -1 : 0;
+    if (!ig_layout_serves(s->g->dims, layout, s->ranks)) return -1;
+    for (int i = 0; i < all->count; i++) {
+        if (ig_layout_same(&all->at[i], layout)) return i;
+    }
+    if (all->count == IG_MOST_LAYOUTS) return -1;
+    all->at[all->count] = *layout;
+    IG_PUSH(s->g->job, &s->queue, ((struct reached){v, (uint8_t)all->count}));
+    return all->count++;
+}
+
+static bool same_way(const struct ig_node *n, const struct ig_way *a, const struct ig_way *b) {
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (!ig_layout_same(&a->division.in[i], &b->division.in[i])) return false;
+    }
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        if (!ig_layout_same(&a->division.out[i], &b->division.out[i])) return false;
+    }
+    return true;
+}
+
+/* Asks for the way to divide a node that a layout of one operand or result leads to. */
+static void ask(struct spreading *s, ig_node_id id, struct ig_slot_of slot, const struct ig_layout *given) {
+    struct ig_job *job = s->g->job;
+    const struct ig_node *n = &s->g->nodes.at[id];
+    struct ig_node_ways *ways = &s->space->ways[id];
+    if (ways->list.count == IG_MOST_WAYS || n->out + n->n_out > s->g->values.count) return;
+    struct ig_way w = {.in = IG_NEW_ARRAY(job, uint8_t, n->n_in + 1), .out = IG_NEW_ARRAY(job, uint8_t, n->n_out + 1)};
+    w.division.in = IG_NEW_ARRAY(job, struct ig_layout, n->n_in + 1);
+    w.division.out = IG_NEW_ARRAY(job, struct ig_layout, n->n_out + 1);
+    if (!ig_shard_divide(s->g, n, slot, given, &w.division)) return;
+    for (uint32_t i = 0; i < ways->list.count; i++) {
+        if (same_way(n, &ways->list.at[i], &w)) return;
+    }
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (n->in[i] == IG_NO_VALUE) continue;
+        if (!ig_layout_serves(s->g->dims, &w.division.in[i], s->ranks)) return;
+        int number = number_of(s, n->in[i], &w.division.in[i]);
+        if (number < 0) return;
+        w.in[i] = (uint8_t)number;
+    }
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        int number = number_of(s, n->out + i, &w.division.out[i]);
+        if (number < 0) return;
+        w.out[i] = (uint8_t)number;
+    }
+    IG_PUSH(job, &ways->list, w);
+}
+
+static void spread_one(struct spreading *s, const struct reached *r) {
+    const struct ig_layout layout = s->space->layouts[r->value].at[r->layout];
+    ig_node_id id = ig_info(s->g, r->value)->node;
+    if (id != IG_NO_NODE) {
+        struct ig_slot_of slot = {.is_result = true, .index = r->value - s->g->nodes.at[id].out};
+        ask(s, id, slot, &layout);
+    }
+    for (uint32_t i = 0; i < s->readers[r->value].list.count; i++) {
+        const struct reader *reader = &s->readers[r->value].list.at[i];
+        ask(s, reader->node, (struct ig_slot_of){.index = reader->operand}, &layout);
+    }
+}
+
+/* ---- Seeds ------------------------------------------------------------------------------------------------------- */
+
+static void seed(struct spreading *s, ig_value v, int axis) {
+    struct ig_layout layout = ig_layout_along(s->g->dims, ig_type_of(s->g, v), axis);
+    number_of(s, v, &layout);
+}
+
+/* The columns that a product with weights gives, and the depth that it reads. */
+static void seed_product(struct spreading *s, const struct ig_node *n) {
+    const struct ig_type *in = ig_type_of(s->g, n->in[0]), *out = ig_type_of(s->g, n->out);
+    if (ig_op_info(n->op)->family != IG_FAMILY_CONTRACT || !ig_info(s->g, n->in[1])->is_const) return;
+    bool image = n->op == IG_OP_conv && !ig_attr_int(s->g, n, IG_ATTR_channels_last);
+    seed(s, n->out, image ? 1 : out->rank - 1);
+    seed(s, n->in[0], image ? 1 : in->rank - 1);
+}
+
+static void find_readers(struct spreading *s) {
+    struct ig_graph *g = s->g;
+    s->readers = IG_NEW_ARRAY(g->job, struct readers, g->values.count + 1);
+    for (ig_node_id id = 0; id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (n->n_out == 0 || ig_info(g, n->out)->is_const) continue;
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            if (n->in[i] == IG_NO_VALUE || ig_info(g, n->in[i])->is_const) continue;
+            IG_PUSH(g->job, &s->readers[n->in[i]].list, ((struct reader){id, i}));
+        }
+    }
+}
+
+void ig_shard_spread(struct ig_graph *g, int ranks, unsigned seeds, struct ig_shard_space *out_space) {
+    struct spreading s = {.g = g, .ranks = ranks, .space = out_space};
+    out_space->layouts = IG_NEW_ARRAY(g->job, struct ig_value_layouts, g->values.count + 1);
+    out_space->ways = IG_NEW_ARRAY(g->job, struct ig_node_ways, g->nodes.count + 1);
+    for (ig_value v = 0; v < g->values.count; v++)
+        out_space->layouts[v] = (struct ig_value_layouts){.at = {ig_layout_whole()}, .count = 1};
+    find_readers(&s);
+    for (ig_node_id id = 0; (seeds & IG_SEED_TENSOR) && id < g->nodes.count; id++) {
+        const struct ig_node *n = &g->nodes.at[id];
+        if (n->n_out > 0 && !ig_info(g, n->out)->is_const) seed_product(&s, n);
+    }
+    for (uint32_t i = 0; (seeds & IG_SEED_BATCH) && i < g->inputs.count; i++) {
+        ig_value v = g->inputs.at[i].value;
+        if (ig_type_of(g, v)->rank > 0) seed(&s, v, 0);
+    }
+    for (uint32_t next = 0; next < s.queue.count; next++) {
+        const struct reached r = s.queue.at[next];
+        spread_one(&s, &r);
+    }
+}
