@@ -8,6 +8,7 @@ struct checker {
     uint64_t n_slots, code_size, weights_size;
     struct ingot_error *error;
     uint8_t depth[IG_PLAN_MAX_SUBPLANS]; /* nesting depth of the bodies claimed by a step; 0: unclaimed */
+    uint8_t ranks[IG_PLAN_MAX_SUBPLANS]; /* of a main plan: the ranks that it is for; 0: it is none */
 };
 
 /* One rule: a condition, and the message if it does not hold. */
@@ -212,12 +213,51 @@ static enum ingot_status check_kernels(const struct checker *c) {
     return INGOT_OK;
 }
 
+/* ---- Ranks ---- */
+
+/* All main plans have the inputs and outputs of the first, each in a buffer of its own. */
+static enum ingot_status check_same_tensors(const struct checker *c, uint32_t index) {
+    const struct ig_plan *p = c->plan;
+    const struct ig_subplan *first = &p->subplans[0], *sub = &p->subplans[index];
+    REQUIRE(c, sub->n_inputs == first->n_inputs && sub->n_outputs == first->n_outputs,
+            "plan %u of a rank has other inputs or outputs", index);
+    for (uint32_t i = 0; i < sub->n_inputs + sub->n_outputs; i++) {
+        bool is_input = i < sub->n_inputs;
+        struct ig_plan_tensor a = p->tensors[is_input ? first->inputs + i : first->outputs + i - sub->n_inputs];
+        const struct ig_plan_tensor *b = &p->tensors[is_input ? sub->inputs + i : sub->outputs + i - sub->n_inputs];
+        a.buffer = b->buffer;
+        REQUIRE(c, memcmp(&a, b, sizeof a) == 0, "plan %u of a rank has another tensor %u", index, i);
+    }
+    return INGOT_OK;
+}
+
+static enum ingot_status check_ranks(struct checker *c) {
+    const struct ig_plan *p = c->plan;
+    c->ranks[0] = 1;
+    for (uint32_t i = 0; i < p->n_ranks; i++) {
+        const struct ig_plan_rank *r = &p->ranks[i], *before = i ? r - 1 : NULL;
+        bool goes_on = before && before->rank + 1 < before->ranks;
+        bool in_order = goes_on ? r->ranks == before->ranks && r->rank == before->rank + 1
+                                : r->rank == 0 && (!before || r->ranks > before->ranks);
+        REQUIRE(c, r->ranks >= 1 && r->ranks <= IG_MOST_RANKS && r->rank < r->ranks && r->reserved == 0,
+                "rank %u of %u cannot be", r->rank, r->ranks);
+        REQUIRE(c, in_order, "rank %u of %u is out of order", r->rank, r->ranks);
+        REQUIRE(c, r->subplan < p->n_subplans && (i > 0) == (r->subplan > 0) && (i == 0 || !c->ranks[r->subplan]),
+                "rank %u of %u has no plan of its own", r->rank, r->ranks);
+        c->ranks[r->subplan] = (uint8_t)r->ranks;
+    }
+    const struct ig_plan_rank *last = p->n_ranks ? &p->ranks[p->n_ranks - 1] : NULL;
+    REQUIRE(c, !last || last->rank + 1 == last->ranks, "not all of %u ranks have a plan", last->ranks);
+    return INGOT_OK;
+}
+
 /* ---- Steps ---- */
 
 /* Claims a step's body: a later plan, which no other step runs. */
 static enum ingot_status claim_body(struct checker *c, uint32_t own, uint32_t index, uint32_t body) {
     REQUIRE(c, body > own && body < c->plan->n_subplans, "step %u runs plan %u of %u", index, body,
             c->plan->n_subplans);
+    REQUIRE(c, c->ranks[body] == 0, "step %u runs plan %u, which is a rank's", index, body);
     REQUIRE(c, c->depth[body] == 0, "plan %u is the body of two steps", body);
     REQUIRE(c, c->depth[own] < IG_PLAN_MAX_DEPTH, "control flow is nested deeper than %d", IG_PLAN_MAX_DEPTH);
     c->depth[body] = c->depth[own] + 1;
@@ -298,13 +338,16 @@ static enum ingot_status check_kernel_step(const struct checker *c, uint32_t ind
     return INGOT_OK;
 }
 
-static enum ingot_status check_collective_step(const struct checker *c, uint32_t index,
+static enum ingot_status check_collective_step(const struct checker *c, uint32_t own, uint32_t index,
                                                const struct ig_plan_step *step) {
+    uint32_t ranks = c->plan->n_ranks ? c->ranks[own] : step->n_dims - 2; /* bodies have no collectives then */
     REQUIRE(c, step->kernel < c->plan->n_collectives, "step %u is collective %u of %u", index, step->kernel,
             c->plan->n_collectives);
     REQUIRE(c, step->n_operands == 2, "step %u is a collective of %u operands", index, step->n_operands);
     REQUIRE(c, step->n_dims > 2 && step->n_dims - 2 <= IG_MOST_RANKS, "step %u is a collective with %u dims", index,
             step->n_dims);
+    REQUIRE(c, step->n_dims - 2 == ranks, "step %u is a collective of %u ranks in a plan for %u", index,
+            step->n_dims - 2, ranks);
     const char *wrong = ig_collective_error(&c->plan->collectives[step->kernel], step->n_dims - 2);
     REQUIRE(c, !wrong, "step %u is a collective with %s", index, wrong);
     return INGOT_OK;
@@ -329,7 +372,7 @@ static enum ingot_status check_step(struct checker *c, uint32_t own, uint32_t in
         return INGOT_OK;
     case IG_STEP_IF: return check_if(c, own, index, step);
     case IG_STEP_LOOP: return check_loop(c, own, index, step);
-    case IG_STEP_COLLECTIVE: return check_collective_step(c, index, step);
+    case IG_STEP_COLLECTIVE: return check_collective_step(c, own, index, step);
     default: REQUIRE(c, false, "step %u is of the unknown kind %u", index, step->kind);
     }
 }
@@ -369,12 +412,14 @@ static enum ingot_status check_ranges(const struct checker *c, uint32_t index) {
 
 static enum ingot_status check_subplan(struct checker *c, uint32_t index) {
     const struct ig_subplan *sub = &c->plan->subplans[index];
-    REQUIRE(c, index == 0 || c->depth[index] != 0, "plan %u is nobody's body", index);
+    bool is_main = c->ranks[index] > 0;
+    REQUIRE(c, is_main || c->depth[index] != 0, "plan %u is nobody's body", index);
     for (uint32_t i = 0; i < sub->n_inputs; i++)
         IG_TRY(check_tensor(c, sub, sub->inputs + i));
     for (uint32_t i = 0; i < sub->n_outputs; i++)
         IG_TRY(check_tensor(c, sub, sub->outputs + i));
-    IG_TRY(check_updates(c, sub, index == 0));
+    if (is_main) IG_TRY(check_same_tensors(c, index));
+    IG_TRY(check_updates(c, sub, is_main));
     for (uint32_t i = 0; i < sub->n_buffers; i++)
         IG_TRY(check_buffer(c, sub, i));
     for (uint32_t i = 0; i < sub->n_steps; i++) {
@@ -408,7 +453,7 @@ static enum ingot_status check_total(const struct checker *c) {
 
 enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, uint64_t weights_size,
                                 struct ingot_error *error) {
-    struct checker c = {plan, (uint64_t)plan->n_symbols + plan->n_instrs, code_size, weights_size, error, {0}};
+    struct checker c = {plan, (uint64_t)plan->n_symbols + plan->n_instrs, code_size, weights_size, error, {0}, {0}};
     REQUIRE(&c, c.n_slots + plan->n_demand_instrs < IG_PLAN_NONE, "there are too many numbers");
     REQUIRE(&c, plan->n_subplans >= 1 && plan->n_subplans <= IG_PLAN_MAX_SUBPLANS, "there are %u plans, not 1 to %d",
             plan->n_subplans, IG_PLAN_MAX_SUBPLANS);
@@ -420,6 +465,7 @@ enum ingot_status ig_plan_check(const struct ig_plan *plan, uint64_t code_size, 
     for (uint32_t i = 0; i < plan->n_subplans; i++)
         IG_TRY(check_ranges(&c, i));
     IG_TRY(check_total(&c));
+    IG_TRY(check_ranks(&c));
     /* Ascending: bodies come after the plan of their step, so a plan's depth is known before its steps are checked. */
     for (uint32_t i = 0; i < plan->n_subplans; i++)
         IG_TRY(check_subplan(&c, i));

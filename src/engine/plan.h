@@ -164,9 +164,18 @@ struct ig_subplan {
     uint32_t checks, n_checks;
 };
 
+/* Of an engine for several ranks: the main plan of a rank of so many. Ascending by both, every rank of a number of ranks. All
+ * have the same inputs and outputs, whole on every rank, and those with one rank have no collectives. Subplan 0 is the first
+ * one's. */
+struct ig_plan_rank {
+    uint32_t ranks, rank;
+    uint32_t subplan;
+    uint32_t reserved;
+};
+
 struct ig_plan {
     uint32_t n_symbols, n_instrs, n_tensors, n_buffers, n_operands, n_dims, n_steps, n_kernels, n_calls, n_collectives,
-        n_subplans, n_checks, n_demand_instrs, n_demands;
+        n_subplans, n_ranks, n_checks, n_demand_instrs, n_demands;
     uint32_t strings_size;
     const struct ig_plan_symbol *symbols;
     const struct ig_shape_instr *instrs;
@@ -179,11 +188,17 @@ struct ig_plan {
     const struct ig_library_call *calls; /* of vendor libraries: base/library.h */
     const struct ig_collective *collectives;
     const struct ig_subplan *subplans; /* subplan 0 is the main plan */
+    const struct ig_plan_rank *ranks;  /* of main plans; none: subplan 0 is for one rank */
     const struct ig_plan_check *checks;
     const struct ig_shape_instr *demand_instrs;
     const struct ig_plan_demand *demands;
     const char *strings;
 };
+
+/* The main plan of that rank; IG_PLAN_NONE if the plan has none for so many ranks. */
+uint32_t ig_plan_rank_subplan(const struct ig_plan *plan, uint32_t ranks, uint32_t rank);
+/* The numbers of ranks that the plan has main plans for, ascending: fills at most `capacity`, returns how many there are. */
+uint32_t ig_plan_degrees(const struct ig_plan *plan, uint32_t *out_degrees, uint32_t capacity);
 
 /* A CPU kernel's function type. */
 typedef void (*ig_cpu_kernel)(void *const *buf, const int64_t *dim, int64_t begin, int64_t end, void *scratch);

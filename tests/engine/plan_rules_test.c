@@ -276,6 +276,86 @@ static void test_collective_rules(void **state) {
     expect_broken(&plan, "step 0: operand 1 is buffer 4294967295 of 2");
 }
 
+/* The small plan for two ranks: the second has no steps. */
+struct ranked {
+    struct ig_plan plan;
+    struct ig_plan_tensor tensors[COUNT(tensors) + 3];
+    struct ig_plan_buffer buffers[COUNT(buffers) + 3];
+    struct ig_subplan subplans[COUNT(subplans) + 1];
+    struct ig_plan_rank ranks[2];
+};
+enum { SECOND = COUNT(subplans) };
+
+static void make_ranked(struct ranked *r) {
+    memcpy(r->tensors, tensors, sizeof tensors);
+    memcpy(r->tensors + COUNT(tensors), tensors, 3 * sizeof *tensors);
+    memcpy(r->buffers, buffers, sizeof buffers);
+    memcpy(r->buffers + COUNT(buffers), buffers, 3 * sizeof *buffers);
+    memcpy(r->subplans, subplans, sizeof subplans);
+    r->subplans[SECOND] =
+        (struct ig_subplan){COUNT(tensors), 2, COUNT(tensors) + 2, 1, COUNT(buffers), 3, COUNT(steps), 0, 0, 0};
+    r->ranks[0] = (struct ig_plan_rank){2, 0, 0, 0};
+    r->ranks[1] = (struct ig_plan_rank){2, 1, SECOND, 0};
+    r->plan = small_plan;
+    r->plan.tensors = r->tensors, r->plan.n_tensors += 3;
+    r->plan.buffers = r->buffers, r->plan.n_buffers += 3;
+    r->plan.subplans = r->subplans, r->plan.n_subplans++;
+    r->plan.ranks = r->ranks, r->plan.n_ranks = 2;
+    /* What the body computes together in the small plan, which no body of a rank may, is a copy. */
+    static struct ig_plan_step changed[COUNT(steps)];
+    memcpy(changed, steps, sizeof changed);
+    changed[5] = steps[6];
+    changed[5].operands = steps[5].operands;
+    r->plan.steps = changed;
+}
+
+static void test_rank_rules(void **state) {
+    struct ranked r;
+    struct ingot_error error;
+    uint32_t degrees[2] = {0};
+    make_ranked(&r);
+    if (ig_plan_check(&r.plan, SMALL_CODE, SMALL_WEIGHTS, &error)) fail_msg("%s", error.message);
+    assert_int_equal(ig_plan_rank_subplan(&r.plan, 2, 0), 0);
+    assert_int_equal(ig_plan_rank_subplan(&r.plan, 2, 1), SECOND);
+    assert_int_equal(ig_plan_rank_subplan(&r.plan, 1, 0), IG_PLAN_NONE);
+    assert_int_equal(ig_plan_degrees(&r.plan, degrees, 2), 1);
+    assert_int_equal(degrees[0], 2);
+    assert_int_equal(ig_plan_rank_subplan(&small_plan, 1, 0), 0);
+    assert_int_equal(ig_plan_rank_subplan(&small_plan, 2, 0), IG_PLAN_NONE);
+    assert_int_equal(ig_plan_degrees(&small_plan, degrees, 2), 1);
+    assert_int_equal(degrees[0], 1);
+    r.plan.steps = steps;
+    expect_broken(&r.plan, "step 0 is a collective of 2 ranks in a plan for 0");
+    make_ranked(&r);
+    r.plan.n_ranks = 1;
+    expect_broken(&r.plan, "not all of 2 ranks have a plan");
+    make_ranked(&r);
+    r.plan.n_ranks = 0;
+    expect_broken(&r.plan, "plan 4 is nobody's body");
+    make_ranked(&r);
+    r.ranks[1].rank = 0;
+    expect_broken(&r.plan, "rank 0 of 2 is out of order");
+    make_ranked(&r);
+    r.ranks[0].ranks = r.ranks[1].ranks = IG_MOST_RANKS + 1;
+    expect_broken(&r.plan, "rank 0 of 65 cannot be");
+    make_ranked(&r);
+    r.ranks[1].reserved = 1;
+    expect_broken(&r.plan, "rank 1 of 2 cannot be");
+    make_ranked(&r);
+    r.ranks[1].subplan = 0;
+    expect_broken(&r.plan, "rank 1 of 2 has no plan of its own");
+    r.ranks[1].subplan = 9;
+    expect_broken(&r.plan, "rank 1 of 2 has no plan of its own");
+    r.ranks[1].subplan = 2;
+    expect_broken(&r.plan, "which is a rank's");
+    make_ranked(&r);
+    r.subplans[SECOND].n_inputs = 1;
+    expect_broken(&r.plan, "plan 4 of a rank has other inputs or outputs");
+    make_ranked(&r);
+    r.tensors[COUNT(tensors)].dtype = INGOT_F16;
+    expect_broken(&r.plan, "plan 4 of a rank has another tensor 0");
+}
+
 static void test_map_rules(void **state) {
     struct ig_plan plan = small_plan;
     struct ig_plan_kernel other[COUNT(kernels)];
@@ -382,6 +462,7 @@ int main(void) {
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_library_rules),
         cmocka_unit_test(test_collective_rules),
+        cmocka_unit_test(test_rank_rules),
         cmocka_unit_test(test_map_rules),
         cmocka_unit_test(test_dealt_sizes),
         cmocka_unit_test(test_map_sizes),
